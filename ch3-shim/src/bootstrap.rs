@@ -1,0 +1,84 @@
+//! What the device needs of whoever started the process.
+
+use std::os::fd::RawFd;
+
+use netmod_pmi::ProcessManager;
+
+/// A process manager, as the device sees it: who am I, a key-value space, a barrier.
+///
+/// Implemented by [`ProcessManager`] (PMI-1 or singleton); tests implement it in memory.
+pub trait Bootstrap: Send {
+    /// This process's rank.
+    fn rank(&self) -> u32;
+    /// Number of processes.
+    fn size(&self) -> u32;
+    /// Name of the job, the same in all its processes and different from every other job's.
+    fn job_id(&self) -> String;
+    /// Processes of the job on this node, this one included.
+    fn local_size(&self) -> u32;
+    /// Publishes a value.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String>;
+    /// A value published before the last barrier; may block for a round trip to the process manager.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String>;
+    /// Enters a barrier without waiting.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn barrier_begin(&mut self) -> Result<(), String>;
+    /// Whether all processes have entered.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn barrier_poll(&mut self) -> Result<bool, String>;
+    /// A descriptor that becomes readable when a barrier may have ended.
+    fn fd(&self) -> Option<RawFd>;
+    /// Leaves the process manager.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn finalize(&mut self) -> Result<(), String>;
+    /// Ends the whole job, this process included.
+    fn abort(&mut self, code: i32, message: &str) -> !;
+}
+
+impl Bootstrap for ProcessManager {
+    fn rank(&self) -> u32 {
+        ProcessManager::rank(self)
+    }
+    fn size(&self) -> u32 {
+        ProcessManager::size(self)
+    }
+    fn job_id(&self) -> String {
+        ProcessManager::job_id(self).to_owned()
+    }
+    fn local_size(&self) -> u32 {
+        self.local_ranks()
+    }
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+        self.put_bytes(key, value).map_err(|e| e.to_string())
+    }
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        self.get_bytes(key).map_err(|e| e.to_string())
+    }
+    fn barrier_begin(&mut self) -> Result<(), String> {
+        ProcessManager::barrier_begin(self).map_err(|e| e.to_string())
+    }
+    fn barrier_poll(&mut self) -> Result<bool, String> {
+        ProcessManager::barrier_poll(self).map_err(|e| e.to_string())
+    }
+    fn fd(&self) -> Option<RawFd> {
+        ProcessManager::fd(self)
+    }
+    fn finalize(&mut self) -> Result<(), String> {
+        ProcessManager::finalize(self).map_err(|e| e.to_string())
+    }
+    fn abort(&mut self, code: i32, message: &str) -> ! {
+        ProcessManager::abort(self, code, message)
+    }
+}

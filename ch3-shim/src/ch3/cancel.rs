@@ -1,0 +1,165 @@
+//! Cancelling: receives that have not matched, sends that have not left or have not matched.
+
+use netmod_core::{Netmod, Outcome, PacketFault, ReqId, VcId};
+
+use super::{Ch3, DevIo, MpiReq, Role};
+use crate::pkt::Packet;
+use crate::tagmatch::Envelope;
+
+impl Ch3 {
+    /// Asks for a request to be cancelled. It will finish in any case: cancelled, or as if nothing had
+    /// been asked. A request that the receiver is asked about finishes when the answer is there.
+    pub(crate) fn cancel(&mut self, io: &mut DevIo<'_>, req: ReqId) {
+        if io.core.is_finished(req) {
+            return;
+        }
+        let vc = io.core.reqs.get(req).and_then(|r| r.vc);
+        let Some(m) = self.side.get_mut(req) else {
+            // A plain eager send that is queued.
+            if let Some(vc) = vc
+                && io.netmod.cancel_send(io.core, vc, req)
+            {
+                io.core.finish(req, Outcome::Cancelled);
+            }
+            return;
+        };
+        match m.role {
+            Role::Recv => {
+                if let Some(key) = m.posted.take()
+                    && self.posted.cancel(key).is_some()
+                {
+                    self.finish(io.core, req, Outcome::Cancelled);
+                }
+            }
+            Role::SelfSend => {
+                let env = m.env;
+                let key = self
+                    .unexpected
+                    .find_exact(&env, |u| matches!(u.body, super::recv::Body::Local(r) if r == req));
+                if key.and_then(|k| self.unexpected.remove(k)).is_some() {
+                    self.finish(io.core, req, Outcome::Cancelled);
+                }
+            }
+            Role::Send => {
+                if let Some(vc) = vc
+                    && io.netmod.cancel_send(io.core, vc, req)
+                {
+                    self.finish(io.core, req, Outcome::Cancelled);
+                }
+            }
+            Role::SyncSend { sent, acked } => {
+                let Some(vc) = vc else { return };
+                if !sent && io.netmod.cancel_send(io.core, vc, req) {
+                    self.finish(io.core, req, Outcome::Cancelled);
+                } else if !acked {
+                    self.ask_receiver(io, vc, req);
+                }
+            }
+            Role::RndvSend { cleared: false } => {
+                if let Some(vc) = vc {
+                    self.ask_receiver(io, vc, req);
+                }
+            }
+            Role::RndvSend { cleared: true } | Role::RndvRecv { .. } | Role::Arriving { .. } => {}
+        }
+    }
+
+    /// Whether the receiver still has the message among its unexpected ones, only it knows.
+    fn ask_receiver(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId) {
+        let Some(m) = self.side.get_mut(req) else { return };
+        if m.cancelling {
+            return;
+        }
+        m.cancelling = true;
+        let env = m.env;
+        self.send_control(io, vc, Packet::CancelReq { sreq: req.to_wire(), env });
+    }
+
+    /// A sender wants a message back.
+    pub(super) fn cancel_req(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        sreq: u64,
+        env: Envelope,
+    ) -> Result<(), PacketFault> {
+        let key = self.unexpected.find_exact(&env, |u| u.vc == Some(vc) && u.sreq == Some(sreq));
+        let msg = key.and_then(|k| self.unexpected.remove(k));
+        let ack = msg.is_some();
+        if let Some(msg) = msg {
+            self.stats.unexpected_bytes -= msg.held();
+            match msg.body {
+                super::recv::Body::Whole(buf) => self.pool.give(buf),
+                super::recv::Body::Arriving(arriving) => {
+                    // The sender asks behind its own data, so nothing is arriving any more unless it
+                    // breaks the protocol; what comes is then discarded.
+                    io.core.abandon_recv(vc);
+                    self.free_arriving(io.core, arriving);
+                }
+                _ => {}
+            }
+        }
+        self.send_control(io, vc, Packet::CancelResp { sreq, ack });
+        Ok(())
+    }
+
+    /// The receiver's answer.
+    pub(super) fn cancel_resp(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        sreq: u64,
+        ack: bool,
+    ) -> Result<(), PacketFault> {
+        let req = ReqId::from_wire(sreq);
+        let bound = io.core.reqs.get(req).is_some_and(|r| r.vc == Some(vc));
+        match self.side.get_mut(req) {
+            Some(MpiReq { cancelling, role: Role::SyncSend { .. } | Role::RndvSend { .. }, .. })
+                if bound && *cancelling =>
+            {
+                *cancelling = false
+            }
+            // Its request may have finished, and been used up, before the answer came.
+            _ if !ack => return Ok(()),
+            _ => {
+                return Err(PacketFault::Drop {
+                    what: format!("answer to a cancel request for {req} that was not made"),
+                    payload: 0,
+                });
+            }
+        }
+        if ack && !io.core.is_finished(req) {
+            self.finish(io.core, req, Outcome::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// Ends a request for certain and without waiting, so that its memory can go: its message is
+    /// cancelled, abandoned, or lost with its VC.
+    pub(crate) fn reclaim(&mut self, io: &mut DevIo<'_>, req: ReqId) {
+        self.cancel(io, req);
+        if io.core.is_finished(req) {
+            return;
+        }
+        let vc = io.core.reqs.get(req).and_then(|r| r.vc);
+        if let Some(vc) = vc {
+            let is_send = self
+                .side
+                .get(req)
+                .is_none_or(|m| matches!(m.role, Role::Send | Role::SyncSend { .. } | Role::RndvSend { .. }));
+            let receiving = io.core.vcs.get(vc).is_some_and(|v| v.recv_active() == Some(req));
+            if receiving {
+                io.core.abandon_recv(vc);
+            } else if is_send && !io.netmod.cancel_send(io.core, vc, req) {
+                let peer = io.core.vcs.get(vc).map(|v| v.peer);
+                let why = netmod_core::VcError::new(
+                    netmod_core::VcErrorKind::Aborted,
+                    peer,
+                    "a send was abandoned in the middle of its message (its scope ended by a panic)",
+                );
+                io.netmod.vc_abort(io.core, vc, why);
+            }
+        }
+        self.finish(io.core, req, Outcome::Cancelled);
+    }
+}

@@ -1,0 +1,55 @@
+//! The lifecycle of VCs: the table of `netmod_core::lifecycle`, carried out.
+
+use netmod_core::lifecycle::{Action, VcEvent, step};
+use netmod_core::{Netmod, PacketFault, VcId};
+
+use super::{Ch3, DevIo};
+use crate::pkt::Packet;
+
+impl Ch3 {
+    /// Takes a step: stores the state, then does what the table says.
+    fn lifecycle(&mut self, io: &mut DevIo<'_>, vc: VcId, event: VcEvent) -> Result<(), PacketFault> {
+        let Some(v) = io.core.vcs.get_mut(vc) else { return Ok(()) };
+        let (state, action) =
+            step(v.state, event).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
+        v.state = state;
+        self.close_ops += action.close_ops();
+        if let Some(ack) = action.close_packet() {
+            self.send_control(io, vc, Packet::Close { ack });
+        }
+        if action.contains(Action::TERMINATE) {
+            io.netmod.vc_terminate(io.core, vc, io.now);
+        }
+        Ok(())
+    }
+
+    /// As [`Ch3::lifecycle`], for events of this side, which the table always takes.
+    fn own_event(&mut self, io: &mut DevIo<'_>, vc: VcId, event: VcEvent) {
+        if let Err(e) = self.lifecycle(io, vc, event) {
+            tracing::error!(%vc, %e, "lifecycle");
+        }
+    }
+
+    /// The VC is used, by this side or by a connection of the peer.
+    pub(crate) fn vc_used(&mut self, io: &mut DevIo<'_>, vc: VcId) {
+        self.own_event(io, vc, VcEvent::Use);
+    }
+
+    /// This side wants to close the VC.
+    pub(crate) fn vc_close(&mut self, io: &mut DevIo<'_>, vc: VcId) {
+        self.own_event(io, vc, VcEvent::LocalClose);
+    }
+
+    pub(super) fn vc_terminated(&mut self, io: &mut DevIo<'_>, vc: VcId) {
+        self.own_event(io, vc, VcEvent::Terminated);
+    }
+
+    pub(super) fn vc_lost(&mut self, io: &mut DevIo<'_>, vc: VcId) {
+        self.own_event(io, vc, VcEvent::Lost);
+    }
+
+    /// A CLOSE of the peer.
+    pub(super) fn recv_close(&mut self, io: &mut DevIo<'_>, vc: VcId, ack: bool) -> Result<(), PacketFault> {
+        self.lifecycle(io, vc, VcEvent::RecvClose { ack })
+    }
+}

@@ -1,0 +1,364 @@
+//! CH3: what the device does with packets. The upper side of the engine.
+//!
+//! One file a concern: `recv` the packets that carry or announce data, `send` the other direction,
+//! `close` the lifecycle of VCs, `cancel`, `pool` the memory of unexpected messages.
+
+mod cancel;
+mod close;
+mod pool;
+mod recv;
+mod send;
+
+use bytes::Bytes;
+use netmod_core::slab::{ReqKind, VcKind};
+use netmod_core::{
+    Card, Core, DataAvail, Event, GroupId, Header, Io, Netmod, Outcome, PacketFault, PeerName, ReqId,
+    Request, RxBytes, Segment, SendBuf, SideTable, Upper, VcError, VcErrorKind, VcId,
+};
+
+use crate::bootstrap::Bootstrap;
+use crate::netset::NetSet;
+use crate::pkt::Packet;
+use crate::status::Status;
+use crate::tagmatch::{PostedKey, PostedQueue, UnexpectedQueue};
+
+pub(crate) use pool::Pool;
+pub(crate) use recv::Unexpected;
+pub(crate) use send::DONE;
+
+/// What handlers get.
+pub(crate) type DevIo<'a> = Io<'a, NetSet>;
+
+/// Memory that the device owns on behalf of a request.
+#[derive(Debug, Default)]
+pub(crate) enum Owned {
+    /// None: it was lent.
+    #[default]
+    Nothing,
+    /// Data of a send.
+    Send(Bytes),
+    /// Target of a receive, or an unexpected message.
+    Recv(Vec<u8>),
+}
+
+/// What a request is to the device.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// A send whose request is finished when its data has left.
+    Send,
+    /// An eager synchronous send: finished when its data has left and the receiver has matched it.
+    SyncSend { sent: bool, acked: bool },
+    /// A rendezvous send that waits for CTS, or whose data is on its way.
+    RndvSend { cleared: bool },
+    /// A send to this process that waits for its receive.
+    SelfSend,
+    /// A receive that is posted, or that gets its data eagerly.
+    Recv,
+    /// A rendezvous receive that has sent CTS.
+    RndvRecv { expected: u64 },
+    /// The memory of an unexpected message that is still arriving, and the receive that has matched it
+    /// meanwhile.
+    Arriving { then: Option<ReqId> },
+}
+
+/// The device's part of a request.
+#[derive(Debug)]
+pub(crate) struct MpiReq {
+    pub role: Role,
+    pub status: Status,
+    /// Length of the message as it was sent, if that is more than was received.
+    pub truncated_from: Option<u64>,
+    pub posted: Option<PostedKey>,
+    pub owned: Owned,
+    /// Whether its handle was dropped: nobody will ask for the result.
+    pub forgotten: bool,
+    /// Sends: the envelope, for a cancel request.
+    pub env: crate::tagmatch::Envelope,
+    /// Whether a cancel request is under way to the receiver.
+    pub cancelling: bool,
+}
+
+impl MpiReq {
+    pub(crate) fn new(role: Role, env: crate::tagmatch::Envelope) -> MpiReq {
+        MpiReq {
+            role,
+            status: Status::default(),
+            truncated_from: None,
+            posted: None,
+            owned: Owned::Nothing,
+            forgotten: false,
+            env,
+            cancelling: false,
+        }
+    }
+}
+
+/// The device's part of a VC.
+#[derive(Debug, Default)]
+pub(crate) struct VcSide {
+    /// Why it is down.
+    pub cause: Option<VcError>,
+    /// Why it has the netmod it has.
+    pub choice: String,
+}
+
+/// A process group: processes that know each other by rank.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub id: GroupId,
+    pub my_rank: u32,
+    /// The VC of each rank, made on first use.
+    pub vcs: Vec<Option<VcId>>,
+}
+
+impl Group {
+    pub(crate) fn size(&self) -> u32 {
+        self.vcs.len() as u32
+    }
+}
+
+/// Counts of the device, always on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Messages that had arrived before their receive was posted.
+    pub unexpected: u64,
+    /// Most messages that were waiting for a receive at once.
+    pub unexpected_high: u64,
+    /// Bytes of unexpected messages held now.
+    pub unexpected_bytes: u64,
+    /// Ready sends that found no receive; they were delivered as ordinary ones.
+    pub ready_unmatched: u64,
+    /// Messages longer than their receive's buffer.
+    pub truncated: u64,
+}
+
+/// Everything of the device but the engine.
+pub(crate) struct Ch3 {
+    pub boot: Box<dyn Bootstrap>,
+    pub world: Group,
+    pub posted: PostedQueue<ReqId>,
+    pub unexpected: UnexpectedQueue<Unexpected>,
+    pub side: SideTable<MpiReq, ReqKind>,
+    pub vcs: SideTable<VcSide, VcKind>,
+    pub close_ops: i32,
+    pub pool: Pool,
+    pub stats: DeviceStats,
+    pub eager_max: usize,
+    /// Longest eager message that is accepted.
+    pub eager_accept: usize,
+    pub finalizing: bool,
+    /// VCs that went down.
+    pub lost_vcs: u32,
+}
+
+impl std::fmt::Debug for Ch3 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ch3")
+            .field("rank", &self.world.my_rank)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Name under which a rank's card is published.
+pub(crate) fn card_key(rank: u32) -> String {
+    format!("netmod-card-{rank}")
+}
+
+impl Ch3 {
+    /// The VC of a rank, made if this is its first use.
+    #[inline]
+    pub(crate) fn vc_of(&mut self, io: &mut DevIo<'_>, rank: u32) -> Result<VcId, VcError> {
+        match self.world.vcs.get(rank as usize) {
+            Some(Some(vc)) => Ok(*vc),
+            _ => self.make_vc(io, rank, None),
+        }
+    }
+
+    /// Makes the VC of a rank: by a netmod chosen from its card, or by the one it has come by.
+    #[cold]
+    fn make_vc(&mut self, io: &mut DevIo<'_>, rank: u32, by: Option<u8>) -> Result<VcId, VcError> {
+        let peer = PeerName { group: self.world.id, rank };
+        let (netmod, choice, card) = match by {
+            Some(n) => (n, "the peer connected by it".to_string(), None),
+            None => {
+                let card = self.fetch_card(rank)?;
+                let (n, why) = io.netmod.choose(&card).map_err(|r| NetSet::no_netmod(peer, &r))?;
+                (n, why, Some(card))
+            }
+        };
+        let vc = io.core.vcs.insert(netmod_core::Vc::new(peer, netmod));
+        if let Err(e) = io.netmod.vc_init(io.core, vc, peer, card.as_ref()) {
+            io.core.vcs.remove(vc);
+            return Err(e);
+        }
+        tracing::debug!(rank, %choice, "new VC");
+        self.vcs.insert(vc, VcSide { cause: None, choice });
+        if let Some(slot) = self.world.vcs.get_mut(rank as usize) {
+            *slot = Some(vc);
+        }
+        Ok(vc)
+    }
+
+    /// The business card of a rank, from the process manager.
+    fn fetch_card(&mut self, rank: u32) -> Result<Card, VcError> {
+        let peer = Some(PeerName { group: self.world.id, rank });
+        let err = |text: String| VcError::new(VcErrorKind::Card, peer, text);
+        let key = card_key(rank);
+        let bytes = self
+            .boot
+            .get(&key)
+            .map_err(|e| err(format!("its business card could not be fetched: {e}")))?
+            .ok_or_else(|| {
+                err(format!(
+                    "it has published no business card (no key {key}); did it start with this library?"
+                ))
+            })?;
+        Card::parse(&bytes).map_err(|e| err(format!("its business card is broken: {e}")))
+    }
+
+    /// Sends a packet without data and without anybody who waits for it.
+    #[inline]
+    pub(crate) fn send_control(&mut self, io: &mut DevIo<'_>, vc: VcId, pkt: Packet) {
+        match io.netmod.i_start_contig_msg(io.core, vc, &pkt.emit(), SendBuf::EMPTY) {
+            Ok(None) => {}
+            Ok(Some(req)) => io.core.detach(req),
+            // The VC is going down; Event::Down follows and fails what depended on the packet.
+            Err(e) => tracing::debug!(%e, "control packet not sent"),
+        }
+    }
+
+    /// Makes a request of the core with the device's part.
+    #[inline]
+    pub(crate) fn new_req(&mut self, core: &mut Core, vc: Option<VcId>, seg: Segment, mpi: MpiReq) -> ReqId {
+        let req = core.reqs.insert(Request::new(vc, seg));
+        self.side.insert(req, mpi);
+        req
+    }
+
+    /// Finishes a request; one that nobody will ask for is freed.
+    pub(crate) fn finish(&mut self, core: &mut Core, req: ReqId, outcome: Outcome) {
+        core.finish(req, outcome);
+        if self.side.get(req).is_some_and(|m| m.forgotten) {
+            core.reqs.remove(req);
+            self.side.clear(req);
+        }
+    }
+
+    /// The VC has failed: ends everything that depends on it, and nothing else.
+    fn vc_down(&mut self, io: &mut DevIo<'_>, vc: VcId, error: &VcError) {
+        if let Some(s) = self.vcs.get_mut(vc) {
+            s.cause = Some(error.clone());
+            self.lost_vcs += 1;
+        }
+        let Some(rank) = io.core.vcs.get(vc).map(|v| v.peer.rank) else { return };
+        let failed = Outcome::Failed(error.clone());
+        for req in self.posted.drain_matching(|pattern, _| pattern.source == rank as i32) {
+            self.finish(io.core, req, failed.clone());
+        }
+        // Messages that had arrived whole can still be received; the others never will.
+        let lost = self.unexpected.drain_matching(|_, u| u.depends_on(vc));
+        for (_, u) in lost {
+            self.stats.unexpected_bytes -= u.held();
+            if let Some(arriving) = u.arriving() {
+                self.free_arriving(io.core, arriving);
+            }
+        }
+        let bound: Vec<ReqId> =
+            io.core.reqs.iter().filter(|(_, r)| r.vc == Some(vc)).map(|(id, _)| id).collect();
+        for req in bound {
+            if let Some(MpiReq { role: Role::Arriving { then }, .. }) = self.side.get(req) {
+                if let Some(rreq) = *then {
+                    self.finish(io.core, rreq, failed.clone());
+                }
+                self.free_arriving(io.core, req);
+            } else {
+                self.finish(io.core, req, failed.clone());
+            }
+        }
+    }
+
+    /// The memory of an unexpected message goes back to the pool.
+    fn free_arriving(&mut self, core: &mut Core, req: ReqId) {
+        core.reqs.remove(req);
+        if let Some(MpiReq { owned: Owned::Recv(buf), .. }) = self.side.remove(req) {
+            self.pool.give(buf);
+        }
+    }
+}
+
+impl Upper<NetSet> for Ch3 {
+    #[inline]
+    fn packet(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        hdr: &Header,
+        rest: RxBytes<'_>,
+    ) -> Result<usize, PacketFault> {
+        let pkt = Packet::parse(hdr).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
+        match pkt {
+            Packet::EagerShort { env, data, ready } => self.eager_short(io, vc, env, data, ready).map(|()| 0),
+            Packet::Eager { env, mode, len, sreq } => self.eager(io, vc, env, len, mode, sreq, rest),
+            Packet::Rts { env, sreq, data_sz, cookie_len, .. } => {
+                self.rts(io, vc, env, sreq, data_sz, cookie_len).map(|()| 0)
+            }
+            Packet::Cts { sreq, rreq, data_sz, cookie_len } => {
+                self.cts(io, vc, sreq, rreq, data_sz, cookie_len).map(|()| 0)
+            }
+            Packet::RndvData { rreq, len } => self.rndv_data(io, vc, rreq, len, rest),
+            Packet::EagerSyncAck { sreq } => self.sync_ack(io, vc, sreq).map(|()| 0),
+            Packet::CancelReq { sreq, env } => self.cancel_req(io, vc, sreq, env).map(|()| 0),
+            Packet::CancelResp { sreq, ack } => self.cancel_resp(io, vc, sreq, ack).map(|()| 0),
+            Packet::Close { ack } => self.recv_close(io, vc, ack).map(|()| 0),
+            Packet::Done { .. } | Packet::Cookie { .. } => Err(PacketFault::Violation {
+                what: "a packet of a large-message mode that was not agreed on".into(),
+            }),
+        }
+    }
+
+    fn on_data_avail(&mut self, io: &mut DevIo<'_>, _vc: VcId, req: ReqId) -> DataAvail {
+        match self.side.get_mut(req) {
+            Some(MpiReq { role: Role::SyncSend { sent, acked }, .. }) => {
+                *sent = true;
+                if *acked { DataAvail::Complete } else { DataAvail::Later }
+            }
+            Some(MpiReq { role: Role::Arriving { .. }, .. }) => {
+                self.arrived(io.core, req);
+                DataAvail::Later
+            }
+            _ => DataAvail::Complete,
+        }
+    }
+
+    fn on_event(&mut self, io: &mut DevIo<'_>, event: Event) {
+        match event {
+            Event::Up { vc } => self.vc_used(io, vc),
+            Event::Terminated { vc } => self.vc_terminated(io, vc),
+            Event::Down { vc, error } => {
+                tracing::debug!(%error, "VC down");
+                self.vc_lost(io, vc);
+                self.vc_down(io, vc, &error);
+            }
+            Event::NeedCard { vc } => {
+                let Some(rank) = io.core.vcs.get(vc).map(|v| v.peer.rank) else { return };
+                match self.fetch_card(rank) {
+                    Ok(card) => io.netmod.set_card(io.core, vc, Ok(&card)),
+                    Err(e) => io.netmod.set_card(io.core, vc, Err(e)),
+                }
+            }
+            Event::NewPeer { peer, netmod } => {
+                let known = peer.group == self.world.id && peer.rank < self.world.size() && !self.finalizing;
+                let made = known && self.world.vcs[peer.rank as usize].is_none();
+                if !made || self.make_vc(io, peer.rank, Some(netmod)).is_err() {
+                    io.netmod.refuse_peer(peer);
+                }
+            }
+            // Handled by the engine.
+            Event::Rx { .. } | Event::RecvDone { .. } => {}
+            Event::RmaDone { vc, op, result } => {
+                tracing::warn!(%vc, op, ?result, "end of a transfer that this device did not start");
+            }
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! The receiving side: posting receives, and the packets that carry or announce data.
+
+use netmod_core::{OnDone, Outcome, PacketFault, ReqId, RxBytes, Segment, VcError, VcId};
+
+use super::pool::segment_of;
+use super::{Ch3, DevIo, MpiReq, Owned, Role};
+use crate::pkt::{CookieLen, Mode, Packet, ShortData};
+use crate::status::Status;
+use crate::tagmatch::{Envelope, Pattern};
+
+/// A message without a receive.
+#[derive(Debug)]
+pub(crate) struct Unexpected {
+    /// Where it came by; `None` for messages of this process.
+    pub vc: Option<VcId>,
+    /// The sender's request, for synchronous, rendezvous and cancelled sends.
+    pub sreq: Option<u64>,
+    /// Its length.
+    pub len: u64,
+    pub body: Body,
+}
+
+/// What there is of an unexpected message.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// All of it, in the entry itself.
+    Inline(ShortData),
+    /// All of it.
+    Whole(Vec<u8>),
+    /// It is arriving into the memory of this request.
+    Arriving(ReqId),
+    /// A rendezvous: its data is still with the sender.
+    Rts,
+    /// A send of this process, by its request.
+    Local(ReqId),
+}
+
+impl Unexpected {
+    /// Whether the message can no longer be received when this VC is lost.
+    pub(crate) fn depends_on(&self, vc: VcId) -> bool {
+        self.vc == Some(vc) && (matches!(self.body, Body::Arriving(_) | Body::Rts) || self.sreq.is_some())
+    }
+
+    /// Bytes of memory it holds.
+    pub(crate) fn held(&self) -> u64 {
+        match self.body {
+            Body::Whole(_) | Body::Arriving(_) => self.len,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn arriving(&self) -> Option<ReqId> {
+        match self.body {
+            Body::Arriving(req) => Some(req),
+            _ => None,
+        }
+    }
+}
+
+impl Ch3 {
+    /// Posts a receive, or takes the first unexpected message that matches it.
+    #[inline]
+    pub(crate) fn irecv(
+        &mut self,
+        io: &mut DevIo<'_>,
+        seg: Segment,
+        pattern: Pattern,
+    ) -> Result<ReqId, VcError> {
+        let env = Envelope::new(pattern.context, pattern.source, pattern.tag);
+        let req = self.new_req(io.core, None, seg, MpiReq::new(Role::Recv, env));
+        if !self.unexpected.is_empty()
+            && let Some((env, msg)) = self.unexpected.take_match(&pattern)
+        {
+            self.deliver(io, req, env, msg);
+            return Ok(req);
+        }
+        if let Some(cause) = self.source_lost(pattern.source) {
+            io.core.reqs.remove(req);
+            self.side.remove(req);
+            return Err(cause);
+        }
+        let key = self.posted.post(pattern, req);
+        if let Some(m) = self.side.get_mut(req) {
+            m.posted = Some(key);
+        }
+        Ok(req)
+    }
+
+    /// Why messages of a source can no longer come, if they cannot.
+    #[inline]
+    fn source_lost(&self, source: i32) -> Option<VcError> {
+        if self.lost_vcs == 0 {
+            return None;
+        }
+        let vc = (*self.world.vcs.get(usize::try_from(source).ok()?)?)?;
+        self.vcs.get(vc)?.cause.clone()
+    }
+
+    /// Gives an unexpected message to a receive.
+    pub(crate) fn deliver(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, msg: Unexpected) {
+        self.stats.unexpected_bytes -= msg.held();
+        let room = self.fit(io, req, env, msg.len);
+        match msg.body {
+            Body::Inline(data) => {
+                let data = data.as_slice();
+                self.fill(io, req, &data[..room.min(data.len())]);
+                self.finish(io.core, req, Outcome::Done);
+            }
+            Body::Whole(buf) => {
+                self.fill(io, req, &buf[..room.min(buf.len())]);
+                self.pool.give(buf);
+                self.finish(io.core, req, Outcome::Done);
+            }
+            Body::Arriving(arriving) => {
+                if let Some(MpiReq { role: Role::Arriving { then }, .. }) = self.side.get_mut(arriving) {
+                    *then = Some(req);
+                }
+                if let Some(r) = io.core.reqs.get_mut(req) {
+                    r.vc = msg.vc;
+                }
+            }
+            Body::Rts => {
+                if let (Some(vc), Some(sreq)) = (msg.vc, msg.sreq) {
+                    self.clear_to_send(io, vc, req, sreq, room as u64);
+                }
+                return;
+            }
+            Body::Local(sreq) => self.local_copy(io, sreq, req),
+        }
+        if let (Some(vc), Some(sreq)) = (msg.vc, msg.sreq) {
+            self.send_control(io, vc, Packet::EagerSyncAck { sreq });
+        }
+    }
+
+    /// Records the envelope of the message that a receive has matched, and how much of it fits.
+    #[inline]
+    fn fit(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, len: u64) -> usize {
+        let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.side.get_mut(req)) else { return 0 };
+        m.posted = None;
+        let len_here = usize::try_from(len).unwrap_or(usize::MAX);
+        let room = len_here.min(r.seg.total());
+        r.seg.truncate(room);
+        m.status = Status { source: env.source, tag: env.tag, len: room, cancelled: false };
+        if room < len_here {
+            m.truncated_from = Some(len);
+            self.stats.truncated += 1;
+        }
+        room
+    }
+
+    /// Copies bytes that are here into a receive.
+    #[inline]
+    fn fill(&mut self, io: &mut DevIo<'_>, req: ReqId, data: &[u8]) {
+        if let Some(r) = io.core.reqs.get_mut(req) {
+            r.seg.unpack(RxBytes::from_slice(data));
+        }
+    }
+
+    /// A message of this process to itself has met its receive.
+    pub(crate) fn local_copy(&mut self, io: &mut DevIo<'_>, sreq: ReqId, rreq: ReqId) {
+        let mut piece = [0; 8192];
+        loop {
+            let Some(s) = io.core.reqs.get_mut(sreq) else { break };
+            let n = s.seg.pack(&mut piece);
+            let Some(r) = io.core.reqs.get_mut(rreq) else { break };
+            if n == 0 || r.seg.unpack(RxBytes::from_slice(&piece[..n])) < n {
+                break;
+            }
+        }
+        self.finish(io.core, sreq, Outcome::Done);
+        self.finish(io.core, rreq, Outcome::Done);
+    }
+
+    /// Keeps a message for a receive to come.
+    pub(crate) fn keep(&mut self, env: Envelope, msg: Unexpected) -> crate::tagmatch::UnexpectedKey {
+        self.stats.unexpected += 1;
+        self.stats.unexpected_bytes += msg.held();
+        let key = self.unexpected.push(env, msg);
+        self.stats.unexpected_high = self.stats.unexpected_high.max(self.unexpected.len() as u64);
+        key
+    }
+
+    /// The envelope's source is what the connection says, whatever the packet says.
+    #[inline]
+    fn check_source(&self, io: &DevIo<'_>, vc: VcId, env: &Envelope) -> Result<(), PacketFault> {
+        let rank = io.core.vcs.get(vc).map(|v| v.peer.rank);
+        if rank.is_some_and(|r| r as i32 == env.source) && env.tag >= 0 {
+            return Ok(());
+        }
+        Err(PacketFault::Violation {
+            what: format!(
+                "a message with source {} and tag {} on the connection of rank {rank:?}",
+                env.source, env.tag
+            ),
+        })
+    }
+
+    #[cold]
+    fn ready_without_receive(&mut self, env: &Envelope) {
+        self.stats.ready_unmatched += 1;
+        tracing::warn!(
+            source = env.source,
+            tag = env.tag,
+            "a ready send found no posted receive; delivered as a standard one"
+        );
+    }
+
+    #[inline]
+    pub(super) fn eager_short(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        env: Envelope,
+        data: ShortData,
+        ready: bool,
+    ) -> Result<(), PacketFault> {
+        self.check_source(io, vc, &env)?;
+        let bytes = data.as_slice();
+        if let Some(req) = self.posted.take_match(&env) {
+            self.receive_short(io, req, env, bytes);
+            return Ok(());
+        }
+        if ready {
+            self.ready_without_receive(&env);
+        }
+        self.keep(
+            env,
+            Unexpected { vc: Some(vc), sreq: None, len: bytes.len() as u64, body: Body::Inline(data) },
+        );
+        Ok(())
+    }
+
+    /// A receive has matched a message that is all here.
+    #[inline]
+    fn receive_short(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, bytes: &[u8]) {
+        let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.side.get_mut(req)) else { return };
+        let room = bytes.len().min(r.seg.total());
+        r.seg.unpack(RxBytes::from_slice(&bytes[..room]));
+        m.posted = None;
+        m.status = Status { source: env.source, tag: env.tag, len: room, cancelled: false };
+        if room < bytes.len() {
+            m.truncated_from = Some(bytes.len() as u64);
+            self.stats.truncated += 1;
+        }
+        if m.forgotten {
+            return self.finish(io.core, req, Outcome::Done);
+        }
+        r.outcome = Outcome::Done;
+    }
+
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn eager(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        env: Envelope,
+        len: u32,
+        mode: Mode,
+        sreq: u64,
+        rest: RxBytes<'_>,
+    ) -> Result<usize, PacketFault> {
+        self.check_source(io, vc, &env)?;
+        let (sreq, ready) = ((mode == Mode::Sync).then_some(sreq), mode == Mode::Ready);
+        if len as usize > self.eager_accept {
+            return Err(PacketFault::Violation {
+                what: format!(
+                    "an eager message of {len} bytes, more than the {} that any side may send",
+                    self.eager_accept
+                ),
+            });
+        }
+        let len = len as usize;
+        let here = rest.take(len);
+        let Some(req) = self.posted.take_match(&env) else {
+            if ready {
+                self.ready_without_receive(&env);
+            }
+            self.eager_unexpected(io, vc, env, len, sreq, here);
+            return Ok(here.len());
+        };
+        let room = self.fit(io, req, env, len as u64);
+        if let Some(sreq) = sreq {
+            self.send_control(io, vc, Packet::EagerSyncAck { sreq });
+        }
+        self.receive(io, vc, req, len - room, here);
+        Ok(here.len())
+    }
+
+    /// Starts a receive with what has arrived of its payload; `excess` bytes at its end do not fit.
+    #[inline]
+    fn receive(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, excess: usize, here: RxBytes<'_>) {
+        let Some(r) = io.core.reqs.get_mut(req) else { return };
+        let n = r.seg.unpack(here);
+        let surplus = here.len() - n;
+        let to_drop = excess - surplus.min(excess);
+        if r.seg.is_done() && to_drop == 0 {
+            self.finish(io.core, req, Outcome::Done);
+            return;
+        }
+        r.vc = Some(vc);
+        r.excess = to_drop as u64;
+        io.core.set_recv_active(vc, req);
+    }
+
+    /// An eager message without a receive: kept, or received into memory of the pool.
+    fn eager_unexpected(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        env: Envelope,
+        len: usize,
+        sreq: Option<u64>,
+        here: RxBytes<'_>,
+    ) {
+        let mut buf = self.pool.take(len);
+        let n = here.copy_to(&mut buf);
+        let body = if n == len {
+            Body::Whole(buf)
+        } else {
+            let seg = segment_of(&mut buf[n..]);
+            let mut mpi = MpiReq::new(Role::Arriving { then: None }, env);
+            mpi.owned = Owned::Recv(buf);
+            let req = self.new_req(io.core, Some(vc), seg, mpi);
+            if let Some(r) = io.core.reqs.get_mut(req) {
+                r.on_done = OnDone::Upper;
+            }
+            io.core.set_recv_active(vc, req);
+            Body::Arriving(req)
+        };
+        self.keep(env, Unexpected { vc: Some(vc), sreq, len: len as u64, body });
+    }
+
+    /// An unexpected message has arrived whole.
+    pub(super) fn arrived(&mut self, core: &mut netmod_core::Core, arriving: ReqId) {
+        core.reqs.remove(arriving);
+        let Some(MpiReq { role: Role::Arriving { then }, owned: Owned::Recv(buf), env, .. }) =
+            self.side.remove(arriving)
+        else {
+            return;
+        };
+        if let Some(req) = then {
+            if let Some(r) = core.reqs.get_mut(req) {
+                let room = r.seg.remaining().min(buf.len());
+                r.seg.unpack(RxBytes::from_slice(&buf[..room]));
+            }
+            self.pool.give(buf);
+            self.finish(core, req, Outcome::Done);
+            return;
+        }
+        let key = self.unexpected.find_exact(&env, |u| u.arriving() == Some(arriving));
+        match key.and_then(|k| self.unexpected.get_mut(k)) {
+            Some(u) => u.body = Body::Whole(buf),
+            None => self.pool.give(buf),
+        }
+    }
+
+    pub(super) fn rts(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        env: Envelope,
+        sreq: u64,
+        data_sz: u64,
+        cookie_len: CookieLen,
+    ) -> Result<(), PacketFault> {
+        self.check_source(io, vc, &env)?;
+        no_cookie(cookie_len)?;
+        match self.posted.take_match(&env) {
+            Some(req) => {
+                let room = self.fit(io, req, env, data_sz);
+                self.clear_to_send(io, vc, req, sreq, room as u64);
+            }
+            None => {
+                self.keep(env, Unexpected { vc: Some(vc), sreq: Some(sreq), len: data_sz, body: Body::Rts });
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for the data of a rendezvous: `room` bytes of it, the receiver's decision.
+    fn clear_to_send(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, sreq: u64, room: u64) {
+        if let Some(m) = self.side.get_mut(req) {
+            m.role = Role::RndvRecv { expected: room };
+        }
+        if let Some(r) = io.core.reqs.get_mut(req) {
+            r.vc = Some(vc);
+        }
+        self.send_control(
+            io,
+            vc,
+            Packet::Cts { sreq, rreq: req.to_wire(), data_sz: room, cookie_len: CookieLen::NONE },
+        );
+    }
+
+    pub(super) fn rndv_data(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        rreq: u64,
+        len: u64,
+        rest: RxBytes<'_>,
+    ) -> Result<usize, PacketFault> {
+        let req = ReqId::from_wire(rreq);
+        let bound = io.core.reqs.get(req).is_some_and(|r| r.vc == Some(vc) && !r.is_finished());
+        match self.side.get_mut(req) {
+            Some(m) if bound && matches!(m.role, Role::RndvRecv { expected } if expected == len) => {
+                m.role = Role::Recv
+            }
+            _ => {
+                return Err(PacketFault::Drop {
+                    what: format!(
+                        "{len} bytes of rendezvous data for request {req}, which does not expect them"
+                    ),
+                    payload: len,
+                });
+            }
+        }
+        let here = rest.take(usize::try_from(len).unwrap_or(usize::MAX));
+        self.receive(io, vc, req, 0, here);
+        Ok(here.len())
+    }
+}
+
+/// The Null mode has no cookies.
+pub(super) fn no_cookie(cookie_len: CookieLen) -> Result<(), PacketFault> {
+    if cookie_len == CookieLen::NONE {
+        return Ok(());
+    }
+    Err(PacketFault::Violation { what: "a cookie of a large-message mode that was not agreed on".into() })
+}

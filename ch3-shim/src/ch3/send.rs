@@ -1,0 +1,295 @@
+//! The sending side: eager short, eager, rendezvous in the Null mode, and the answers to them.
+
+use netmod_core::{
+    Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, SendBuf, Sent, VcError, VcErrorKind, VcId,
+};
+
+use super::recv::{Body, Unexpected, no_cookie};
+use super::{Ch3, DevIo, MpiReq, Owned, Role};
+use crate::pkt::{self, CookieLen, MAX_SHORT, Mode, Packet, ShortData};
+use crate::status::Status;
+use crate::tagmatch::Envelope;
+
+/// The request of a send that was over at once: a handle of nothing, hence finished.
+pub(crate) const DONE: ReqId = ReqId::from_wire(0);
+
+impl Ch3 {
+    /// Whether the VC takes messages, made active if this is the first.
+    #[inline]
+    pub(super) fn use_vc(&mut self, io: &mut DevIo<'_>, vc: VcId) -> Result<(), VcError> {
+        match io.core.vcs.get(vc) {
+            Some(v) if v.state == netmod_core::lifecycle::VcState::Active => Ok(()),
+            _ => self.activate(io, vc),
+        }
+    }
+
+    #[cold]
+    fn activate(&mut self, io: &mut DevIo<'_>, vc: VcId) -> Result<(), VcError> {
+        let Some((state, peer)) = io.core.vcs.get(vc).map(|v| (v.state, v.peer)) else {
+            return Err(VcError::new(VcErrorKind::Aborted, None, "the VC no longer exists"));
+        };
+        if !state.can_send() {
+            return Err(self.vcs.get(vc).and_then(|s| s.cause.clone()).unwrap_or_else(|| {
+                VcError::new(
+                    VcErrorKind::Closed,
+                    Some(peer),
+                    format!("its VC is {state}: no sends after it was closed"),
+                )
+            }));
+        }
+        self.vc_used(io, vc);
+        Ok(())
+    }
+
+    /// Sends a message. The result is [`DONE`] if it was over at once.
+    #[inline]
+    pub(crate) fn isend(
+        &mut self,
+        io: &mut DevIo<'_>,
+        seg: Segment,
+        rank: u32,
+        env: Envelope,
+        mode: Mode,
+    ) -> Result<ReqId, VcError> {
+        if rank == self.world.my_rank {
+            return Ok(self.self_send(io, seg, env, mode));
+        }
+        let vc = self.vc_of(io, rank)?;
+        self.use_vc(io, vc)?;
+        let len = seg.remaining();
+        if mode == Mode::Sync || len > self.eager_max {
+            return self.send_with_request(io, vc, seg, env, mode);
+        }
+        let ready = mode == Mode::Ready;
+        let Some(buf) = SendBuf::of_segment(&seg) else {
+            return self.send_noncontig(io, vc, seg, env, mode);
+        };
+        let started = if let Some(short) = ShortData::new(buf.bytes()) {
+            let hdr = pkt::emit_eager_short(env, ready, &short);
+            io.netmod.i_start_contig_msg(io.core, vc, &hdr, SendBuf::EMPTY)?
+        } else {
+            let hdr = pkt::emit_eager(env, mode, len as u32, 0);
+            io.netmod.i_start_contig_msg(io.core, vc, &hdr, buf)?
+        };
+        Ok(started.unwrap_or(DONE))
+    }
+
+    /// Eager data that lies in more than one piece.
+    fn send_noncontig(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        mut seg: Segment,
+        env: Envelope,
+        mode: Mode,
+    ) -> Result<ReqId, VcError> {
+        let len = seg.remaining();
+        let mut data = [0; MAX_SHORT];
+        if len <= MAX_SHORT {
+            seg.pack(&mut data[..len]);
+        }
+        if let Some(short) = data.get(..len).and_then(ShortData::new) {
+            let hdr = pkt::emit_eager_short(env, mode == Mode::Ready, &short);
+            return Ok(io.netmod.i_start_contig_msg(io.core, vc, &hdr, SendBuf::EMPTY)?.unwrap_or(DONE));
+        }
+        let hdr = pkt::emit_eager(env, mode, len as u32, 0);
+        let req = self.new_req(io.core, Some(vc), seg, MpiReq::new(Role::Send, env));
+        let sent = io.netmod.send_noncontig(io.core, vc, req, &hdr);
+        self.started(io, req, sent)
+    }
+
+    /// Synchronous and rendezvous sends: their request is known to the receiver.
+    fn send_with_request(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        seg: Segment,
+        env: Envelope,
+        mode: Mode,
+    ) -> Result<ReqId, VcError> {
+        let len = seg.remaining();
+        let sync = mode == Mode::Sync;
+        if len > self.eager_max {
+            let req =
+                self.new_req(io.core, Some(vc), seg, MpiReq::new(Role::RndvSend { cleared: false }, env));
+            let rts = Packet::Rts {
+                env,
+                sreq: req.to_wire(),
+                data_sz: len as u64,
+                cookie_len: CookieLen::NONE,
+                sync,
+            };
+            self.send_control(io, vc, rts);
+            return Ok(req);
+        }
+        let req = self.new_req(
+            io.core,
+            Some(vc),
+            seg,
+            MpiReq::new(Role::SyncSend { sent: false, acked: false }, env),
+        );
+        if let Some(r) = io.core.reqs.get_mut(req) {
+            r.on_done = OnDone::Upper;
+        }
+        let hdr = pkt::emit_eager(env, mode, len as u32, req.to_wire());
+        match io.netmod.send_noncontig(io.core, vc, req, &hdr) {
+            Ok(Sent::Done) => {
+                if let Some(MpiReq { role: Role::SyncSend { sent, .. }, .. }) = self.side.get_mut(req) {
+                    *sent = true;
+                }
+                Ok(req)
+            }
+            other => self.started(io, req, other),
+        }
+    }
+
+    /// The request of a send after the netmod's answer.
+    fn started(
+        &mut self,
+        io: &mut DevIo<'_>,
+        req: ReqId,
+        sent: Result<Sent, VcError>,
+    ) -> Result<ReqId, VcError> {
+        match sent {
+            Ok(Sent::Queued) => Ok(req),
+            Ok(Sent::Done) => {
+                io.core.finish(req, Outcome::Done);
+                Ok(req)
+            }
+            Err(e) => {
+                io.core.reqs.remove(req);
+                self.side.remove(req);
+                Err(e)
+            }
+        }
+    }
+
+    /// A send to this process. A standard one that is short enough is copied, as an eager one would be.
+    fn self_send(&mut self, io: &mut DevIo<'_>, mut seg: Segment, env: Envelope, mode: Mode) -> ReqId {
+        if let Some(rreq) = self.posted.take_match(&env) {
+            let len = seg.remaining() as u64;
+            let sreq = self.new_req(io.core, None, seg, MpiReq::new(Role::SelfSend, env));
+            self.deliver_local(io, rreq, env, sreq, len);
+            return sreq;
+        }
+        let len = seg.remaining();
+        if mode != Mode::Sync && len <= self.eager_max {
+            let mut buf = self.pool.take(len);
+            seg.pack(&mut buf);
+            self.keep(env, Unexpected { vc: None, sreq: None, len: len as u64, body: Body::Whole(buf) });
+            return DONE;
+        }
+        let sreq = self.new_req(io.core, None, seg, MpiReq::new(Role::SelfSend, env));
+        self.keep(env, Unexpected { vc: None, sreq: None, len: len as u64, body: Body::Local(sreq) });
+        sreq
+    }
+
+    fn deliver_local(&mut self, io: &mut DevIo<'_>, rreq: ReqId, env: Envelope, sreq: ReqId, len: u64) {
+        self.deliver(io, rreq, env, Unexpected { vc: None, sreq: None, len, body: Body::Local(sreq) });
+    }
+
+    /// The receiver has matched a rendezvous and has room for `data_sz` bytes of it.
+    pub(super) fn cts(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        sreq: u64,
+        rreq: u64,
+        data_sz: u64,
+        cookie_len: CookieLen,
+    ) -> Result<(), PacketFault> {
+        no_cookie(cookie_len)?;
+        let req = ReqId::from_wire(sreq);
+        let live = io.core.reqs.get_mut(req).filter(|r| r.vc == Some(vc) && !r.is_finished());
+        let (Some(r), Some(m)) = (live, self.side.get_mut(req)) else {
+            return Err(PacketFault::Drop {
+                what: format!("CTS for request {req}, which is not waiting for one"),
+                payload: 0,
+            });
+        };
+        match &mut m.role {
+            Role::RndvSend { cleared } if !*cleared => *cleared = true,
+            _ => {
+                return Err(PacketFault::Drop {
+                    what: format!("CTS for request {req}, which is not waiting for one"),
+                    payload: 0,
+                });
+            }
+        }
+        if data_sz > r.seg.total() as u64 {
+            return Err(PacketFault::Violation {
+                what: format!("CTS for {data_sz} bytes of a message of {}", r.seg.total()),
+            });
+        }
+        r.seg.truncate(data_sz as usize);
+        let hdr = Packet::RndvData { rreq, len: data_sz }.emit();
+        match io.netmod.send_noncontig(io.core, vc, req, &hdr) {
+            Ok(Sent::Queued) => {}
+            Ok(Sent::Done) => self.finish(io.core, req, Outcome::Done),
+            Err(e) => self.finish(io.core, req, Outcome::Failed(e)),
+        }
+        Ok(())
+    }
+
+    /// The receiver has matched a synchronous eager send.
+    pub(super) fn sync_ack(&mut self, io: &mut DevIo<'_>, vc: VcId, sreq: u64) -> Result<(), PacketFault> {
+        let req = ReqId::from_wire(sreq);
+        let live = io.core.reqs.get(req).is_some_and(|r| r.vc == Some(vc) && !r.is_finished());
+        match self.side.get_mut(req) {
+            Some(MpiReq { role: Role::SyncSend { sent, acked }, .. }) if live && !*acked => {
+                *acked = true;
+                if *sent {
+                    self.finish(io.core, req, Outcome::Done);
+                }
+                Ok(())
+            }
+            _ => Err(PacketFault::Drop {
+                what: format!("acknowledgement of request {req}, which does not wait for one"),
+                payload: 0,
+            }),
+        }
+    }
+
+    /// The result of a finished request, which is thereby used up: status, what the message was cut
+    /// from, the memory that the device held for it.
+    #[inline]
+    pub(crate) fn take_result(
+        &mut self,
+        core: &mut netmod_core::Core,
+        req: ReqId,
+    ) -> (Outcome, Status, Option<u64>, Owned) {
+        let Some(outcome) = core.take(req) else {
+            return (Outcome::Done, Status::default(), None, Owned::Nothing);
+        };
+        let cancelled = outcome == Outcome::Cancelled;
+        match self.side.get_mut(req) {
+            Some(m) => {
+                let status = Status { cancelled, ..m.status };
+                let (cut, owned) = (m.truncated_from, std::mem::take(&mut m.owned));
+                self.side.clear(req);
+                (outcome, status, cut, owned)
+            }
+            None => (outcome, Status { cancelled, ..Status::default() }, None, Owned::Nothing),
+        }
+    }
+
+    /// Keeps memory for a request until that is used up; a request that is over needs none of a send.
+    pub(crate) fn own(&mut self, core: &netmod_core::Core, req: ReqId, owned: Owned) {
+        if let Some(m) = self.side.get_mut(req) {
+            m.owned = owned;
+        } else if core.reqs.get(req).is_some_and(|r| !r.copied) {
+            let mut m = MpiReq::new(Role::Send, Envelope::new(0, 0, 0));
+            m.owned = owned;
+            self.side.insert(req, m);
+        }
+    }
+
+    /// Nobody will ask for the request again: it is freed when it finishes.
+    pub(crate) fn forget(&mut self, core: &mut netmod_core::Core, req: ReqId) {
+        if let Some(m) = self.side.get_mut(req) {
+            m.forgotten = true;
+        } else {
+            core.detach(req);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Blocking calls with borrowed buffers.
+
+#![allow(unsafe_code)]
+
+use netmod_core::Segment;
+
+use super::{Comm, Device, RawReq};
+use crate::error::Result;
+use crate::pkt::Mode;
+use crate::status::Status;
+
+/// Ends its request if the call that made it is left early, by an error or a panic.
+struct Guard<'a> {
+    dev: &'a mut Device,
+    req: RawReq,
+}
+
+impl Guard<'_> {
+    #[inline]
+    fn wait(mut self) -> Result<Status> {
+        let status = self.dev.wait_raw(self.req);
+        if self.dev.is_finished(self.req) {
+            self.req = RawReq::NULL;
+        }
+        status
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.req.is_null() {
+            self.dev.reclaim(self.req);
+        }
+    }
+}
+
+impl Device {
+    /// Sends `data`; returns when it may be used again (`MPI_Send`).
+    ///
+    /// # Errors
+    /// A bad rank or tag; a peer that is lost or cannot be reached.
+    #[inline]
+    pub fn send(&mut self, data: &[u8], dest: i32, tag: i32, comm: Comm) -> Result<()> {
+        self.send_mode(data, dest, tag, comm, Mode::Standard)
+    }
+
+    /// As [`Device::send`], in a send mode.
+    ///
+    /// # Errors
+    /// As [`Device::send`].
+    #[inline]
+    pub fn send_mode(&mut self, data: &[u8], dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<()> {
+        // SAFETY: borrowed during this call, which does not end before the request is finished: the
+        // guard sees to that.
+        let seg = unsafe { Segment::contig(data.as_ptr().cast_mut(), data.len()) };
+        let req = self.isend_raw(seg, dest, tag, comm, mode)?;
+        if req.is_null() {
+            return Ok(());
+        }
+        Guard { dev: self, req }.wait().map(|_| ())
+    }
+
+    /// Receives into `buf` (`MPI_Recv`).
+    ///
+    /// # Errors
+    /// A bad rank or tag; a message that does not fit; a peer that is lost.
+    #[inline]
+    pub fn recv(&mut self, buf: &mut [u8], source: i32, tag: i32, comm: Comm) -> Result<Status> {
+        // SAFETY: as in `send_mode`, and borrowed exclusively.
+        let seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
+        let req = self.irecv_raw(seg, source, tag, comm)?;
+        Guard { dev: self, req }.wait()
+    }
+
+    /// Sends and receives at once (`MPI_Sendrecv`).
+    ///
+    /// # Errors
+    /// As [`Device::send`] and [`Device::recv`].
+    #[allow(clippy::too_many_arguments)]
+    pub fn sendrecv(
+        &mut self,
+        data: &[u8],
+        dest: i32,
+        send_tag: i32,
+        buf: &mut [u8],
+        source: i32,
+        recv_tag: i32,
+        comm: Comm,
+    ) -> Result<Status> {
+        self.scope(|s| {
+            let receive = s.irecv(buf, source, recv_tag, comm)?;
+            s.isend(data, dest, send_tag, comm)?;
+            s.wait(receive)
+        })
+    }
+
+    /// Waits until all processes of the communicator are here (dissemination: log2 of their number
+    /// rounds of one message each).
+    ///
+    /// # Errors
+    /// If a peer is lost or cannot be reached.
+    pub fn barrier(&mut self, comm: Comm) -> Result<()> {
+        let (me, n) = (self.rank(), self.size());
+        // The highest bit of the context keeps these messages apart from the program's.
+        let comm = Comm { context: comm.context | 1 << 31 };
+        let mut step = 1;
+        while step < n {
+            let (to, from) = ((me + step) % n, (me + n - step) % n);
+            self.sendrecv(&[], to as i32, 0, &mut [], from as i32, 0, comm)?;
+            step *= 2;
+        }
+        Ok(())
+    }
+}

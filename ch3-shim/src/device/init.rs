@@ -1,0 +1,172 @@
+//! Making a device: configuration, process manager, netmods, card, job key.
+
+use std::time::Instant;
+
+use netmod_core::card::NodeSection;
+use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Netmod, PeerName, SideTable, Time};
+use netmod_pmi::ProcessManager;
+
+use super::Device;
+use crate::bootstrap::Bootstrap;
+use crate::ch3::{Ch3, DeviceStats, Group, Pool, card_key};
+use crate::error::{Error, Result};
+use crate::netset::{AnyNetmod, NetSet};
+use crate::tagmatch::{PostedQueue, UnexpectedQueue};
+
+/// Name under which rank 0 publishes the job key.
+const KEY: &str = "netmod-job-key";
+const KEY_LEN: usize = 32;
+/// Bytes of unused unexpected-message buffers that are kept.
+const POOL_BYTES: usize = 4 << 20;
+/// Requests that exist without allocating.
+const REQUESTS: usize = 64;
+/// Longest eager message that is accepted, whatever the peer's threshold.
+const EAGER_ACCEPT: usize = 1 << 30;
+
+/// A device in the making.
+pub struct Builder {
+    cfg: Config,
+    boot: Box<dyn Bootstrap>,
+    extra: Vec<Box<dyn Netmod>>,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("cfg", &self.cfg)
+            .field("rank", &self.boot.rank())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The group's id: a hash (FNV-1a, twice) of the job's name. It need not be secret; the key is.
+fn group_id(job: &str) -> GroupId {
+    let fnv =
+        |seed: u64| job.bytes().fold(seed, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&fnv(0xcbf2_9ce4_8422_2325).to_le_bytes());
+    id[8..].copy_from_slice(&fnv(0x6c62_272e_07bb_0142).to_le_bytes());
+    GroupId(id)
+}
+
+impl Builder {
+    /// From the environment: `NETMOD_*` variables and the launcher's.
+    ///
+    /// # Errors
+    /// A variable with a bad value; a launcher that cannot be spoken to.
+    pub fn from_env() -> Result<Builder> {
+        let (cfg, warnings) = Config::from_env().map_err(|e| Error::Config(e.to_string()))?;
+        for w in warnings {
+            tracing::warn!("{w}");
+        }
+        let pm = ProcessManager::from_env().map_err(|e| Error::Launcher(e.to_string()))?;
+        Ok(Builder::new(cfg, Box::new(pm)))
+    }
+
+    /// From a given configuration and process manager.
+    pub fn new(cfg: Config, boot: Box<dyn Bootstrap>) -> Builder {
+        Builder { cfg, boot, extra: Vec::new() }
+    }
+
+    /// The configuration, to be changed.
+    pub fn config(&mut self) -> &mut Config {
+        &mut self.cfg
+    }
+
+    /// The name that this process will have, which a netmod of the caller's own may need.
+    pub fn name(&self) -> PeerName {
+        PeerName { group: group_id(&self.boot.job_id()), rank: self.boot.rank() }
+    }
+
+    /// Adds a netmod of the caller's own; it is preferred to the built-in ones.
+    #[must_use]
+    pub fn netmod(mut self, netmod: Box<dyn Netmod>) -> Builder {
+        self.extra.push(netmod);
+        self
+    }
+
+    /// Joins the job: opens the netmods, publishes the card, waits for all processes.
+    ///
+    /// # Errors
+    /// No netmod could be opened; the process manager failed.
+    pub fn build(mut self) -> Result<Device> {
+        let (rank, size) = (self.boot.rank(), self.boot.size());
+        let me = self.name();
+        if rank == 0 {
+            let mut key = [0; KEY_LEN];
+            getrandom::fill(&mut key)
+                .map_err(|e| Error::Launcher(format!("no random numbers for the job key: {e}")))?;
+            self.boot.put(KEY, &key).map_err(Error::Launcher)?;
+        }
+        let mut mods: Vec<AnyNetmod> = self.extra.drain(..).map(AnyNetmod::Other).collect();
+        #[cfg(feature = "tcp")]
+        if self.cfg.netmods.iter().any(|n| n == netmod_tcp::NAME) {
+            let tcp = netmod_tcp::TcpNetmod::new(self.cfg.tcp.clone(), me, size)?;
+            mods.push(AnyNetmod::Tcp(Box::new(tcp)));
+        }
+        if let Some(unknown) = self.cfg.netmods.iter().find(|n| !known(n)) {
+            return Err(Error::Config(format!(
+                "NETMOD names \"{unknown}\", which this build does not have; it has: tcp"
+            )));
+        }
+        if mods.is_empty() {
+            return Err(Error::Config("NETMOD allows no netmod; try NETMOD=tcp".into()));
+        }
+        let mut netmod = NetSet::new(mods);
+        let mut spin = self.cfg.spin.polls(self.boot.local_size() as usize, 1);
+        let mut card = CardWriter::new();
+        match NodeSection::of_this_process() {
+            Ok(node) => {
+                spin = self.cfg.spin.polls(self.boot.local_size() as usize, node.cores as usize);
+                node.emit(&mut card).map_err(|e| Error::Config(e.to_string()))?;
+            }
+            Err(e) => tracing::warn!(%e, "the business card does not say which node this is"),
+        }
+        netmod.business_card(&mut card).map_err(|e| Error::Config(format!("business card: {e}")))?;
+        self.boot.put(&card_key(rank), &card.finish()).map_err(Error::Launcher)?;
+        self.boot.barrier_begin().map_err(Error::Launcher)?;
+        while !self.boot.barrier_poll().map_err(Error::Launcher)? {
+            let fds: Vec<_> = self.boot.fd().into_iter().collect();
+            let nap = std::time::Duration::from_millis(if fds.is_empty() { 1 } else { 1000 });
+            crate::sys::wait_readable(&fds, nap).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
+        }
+        let key = self.boot.get(KEY).map_err(Error::Launcher)?;
+        let key: [u8; KEY_LEN] = key.and_then(|k| k.try_into().ok()).ok_or_else(|| {
+            Error::Launcher(format!(
+                "rank 0 has published no job key ({KEY}); do all processes run the same program?"
+            ))
+        })?;
+        netmod.set_job_key(key)?;
+        let world = Group { id: me.group, my_rank: rank, vcs: vec![None; size as usize] };
+        let start = Instant::now();
+        Ok(Device {
+            engine: Engine::new(netmod, Core::new(REQUESTS)),
+            ch3: Ch3 {
+                boot: self.boot,
+                world,
+                posted: PostedQueue::new(),
+                unexpected: UnexpectedQueue::new(),
+                side: SideTable::new(),
+                vcs: SideTable::new(),
+                close_ops: 0,
+                pool: Pool::new(POOL_BYTES),
+                stats: DeviceStats::default(),
+                eager_max: self.cfg.eager_max,
+                eager_accept: EAGER_ACCEPT,
+                finalizing: false,
+                lost_vcs: 0,
+            },
+            cfg: self.cfg,
+            start,
+            now: Time::ZERO,
+            polls: 0,
+            spin,
+            contexts: 0,
+            finalized: false,
+        })
+    }
+}
+
+fn known(name: &str) -> bool {
+    cfg!(feature = "tcp") && name == "tcp"
+}

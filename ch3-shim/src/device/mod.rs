@@ -1,0 +1,252 @@
+//! The device: one MPI process.
+//!
+//! `init` builds it from the environment, `wait` drives it, `raw` is the interface for bindings,
+//! `owned`, `scope` and `blocking` the safe ones, `probe` looks at messages before they are received.
+
+mod blocking;
+mod init;
+mod owned;
+mod probe;
+mod raw;
+mod scope;
+mod wait;
+
+use std::time::Instant;
+
+use netmod_core::{Config, Engine, PollOrder, Time, VcId, VcStats};
+
+use crate::ch3::{Ch3, DeviceStats};
+use crate::error::{Error, Result};
+use crate::netset::NetSet;
+use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
+
+pub use init::Builder;
+pub use owned::{Completion, Request};
+pub use probe::Message;
+pub use raw::RawReq;
+pub use scope::Scope;
+
+/// A rank that stands for nobody: messages to and from it are done at once and empty
+/// (`MPI_PROC_NULL`).
+pub const PROC_NULL: i32 = -1;
+
+/// A communicator: a context in which messages match, over the processes of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Comm {
+    context: u32,
+}
+
+impl Comm {
+    /// The context id that its messages carry.
+    pub fn context(self) -> u32 {
+        self.context
+    }
+}
+
+/// What is known of the way to one peer.
+#[derive(Clone, Debug)]
+pub struct VcReport {
+    /// The peer.
+    pub rank: u32,
+    /// State of the VC in the close protocol.
+    pub state: &'static str,
+    /// Which netmod it has, and why not the others.
+    pub choice: String,
+    /// What the netmod says of the connection.
+    pub netmod: String,
+    /// What it has carried.
+    pub stats: VcStats,
+}
+
+/// One MPI process: its requests, queues and ways to the other processes of the job.
+///
+/// It is `Send`, not `Sync`: one thread uses it at a time.
+#[derive(Debug)]
+pub struct Device {
+    engine: Engine<NetSet>,
+    ch3: Ch3,
+    cfg: Config,
+    start: Instant,
+    now: Time,
+    /// Polls since the device was made; every 64th reads the clock.
+    polls: u32,
+    /// Polls in vain before a wait blocks.
+    spin: u32,
+    contexts: u32,
+    finalized: bool,
+}
+
+impl Device {
+    /// Joins the job that the environment describes, with the netmods that `NETMOD` allows.
+    ///
+    /// # Errors
+    /// A configuration variable with a bad value, a launcher that cannot be spoken to, no network to
+    /// listen on.
+    pub fn init() -> Result<Device> {
+        Builder::from_env()?.build()
+    }
+
+    /// This process's rank in the job.
+    pub fn rank(&self) -> u32 {
+        self.ch3.world.my_rank
+    }
+
+    /// Number of processes of the job.
+    pub fn size(&self) -> u32 {
+        self.ch3.world.size()
+    }
+
+    /// The communicator of all processes.
+    pub fn world(&self) -> Comm {
+        Comm { context: 0 }
+    }
+
+    /// A communicator of the same processes whose messages match no other's. All processes must call
+    /// this in the same order; nothing is sent.
+    pub fn dup(&mut self, _comm: Comm) -> Comm {
+        self.contexts += 1;
+        Comm { context: self.contexts }
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> &Config {
+        &self.cfg
+    }
+
+    /// Counts of the device.
+    pub fn stats(&self) -> DeviceStats {
+        self.ch3.stats
+    }
+
+    /// Requests that are not used up: under way, or finished and not yet waited for.
+    pub fn live_requests(&self) -> usize {
+        self.engine.core.reqs.len()
+    }
+
+    /// Messages that wait for a receive.
+    pub fn unexpected_len(&self) -> usize {
+        self.ch3.unexpected.len()
+    }
+
+    /// Receives that wait for a message.
+    pub fn posted_len(&self) -> usize {
+        self.ch3.posted.len()
+    }
+
+    /// The netmods in use, in order of preference.
+    pub fn netmods(&self) -> Vec<&'static str> {
+        self.engine.netmod.netmods().map(|n| n.name()).collect()
+    }
+
+    /// What is known of the ways to the peers that have been used.
+    pub fn report(&self) -> Vec<VcReport> {
+        let used = self.ch3.world.vcs.iter().enumerate().filter_map(|(rank, vc)| Some((rank as u32, (*vc)?)));
+        used.filter_map(|(rank, vc)| {
+            let v = self.engine.core.vcs.get(vc)?;
+            Some(VcReport {
+                rank,
+                state: v.state.name(),
+                choice: self.ch3.vcs.get(vc).map(|s| s.choice.clone()).unwrap_or_default(),
+                netmod: netmod_core::Netmod::describe(&self.engine.netmod, &self.engine.core, vc),
+                stats: v.stats,
+            })
+        })
+        .collect()
+    }
+
+    /// Makes progress once, without waiting. Whether anything happened.
+    ///
+    /// # Errors
+    /// If a netmod fails as a whole.
+    #[inline]
+    pub fn progress(&mut self) -> Result<bool> {
+        self.poll(PollOrder::InFirst)
+    }
+
+    #[inline]
+    fn poll(&mut self, order: PollOrder) -> Result<bool> {
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(64) {
+            self.tick();
+        }
+        let p = self.engine.progress(&mut self.ch3, order, self.now)?;
+        Ok(p.events > 0)
+    }
+
+    /// Reads the clock.
+    #[inline]
+    fn tick(&mut self) {
+        self.now = Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Closes the connection to a rank by agreement: it must call this too, at about the same time.
+    /// Afterwards the VC is as if it had never been used, and may be used again.
+    ///
+    /// # Errors
+    /// If the peer does not close within `NETMOD_CLOSE_TIMEOUT`.
+    pub fn disconnect(&mut self, rank: u32) -> Result<()> {
+        let Some(Some(vc)) = self.ch3.world.vcs.get(rank as usize).copied() else {
+            return Ok(());
+        };
+        let now = self.now;
+        self.ch3.vc_close(&mut self.engine.io(now), vc);
+        let deadline = self.deadline(self.cfg.close_timeout);
+        self.wait_until(deadline, |d| d.at_rest(vc))?;
+        if self.at_rest(vc) {
+            return Ok(());
+        }
+        Err(Error::Timeout(format!(
+            "rank {rank} did not close its side within {:?} (NETMOD_CLOSE_TIMEOUT); does it call disconnect or finalize?",
+            self.cfg.close_timeout
+        )))
+    }
+
+    fn at_rest(&self, vc: VcId) -> bool {
+        self.engine.core.vcs.get(vc).is_none_or(|v| v.state.is_at_rest())
+    }
+
+    fn deadline(&mut self, after: std::time::Duration) -> Time {
+        self.tick();
+        self.now + after
+    }
+
+    /// Leaves the job: waits until all processes want to, closes all connections by agreement, and
+    /// leaves nothing behind.
+    ///
+    /// # Errors
+    /// If the process manager fails, or a peer does not close its connection in time; everything local is
+    /// released all the same.
+    pub fn finalize(mut self) -> Result<()> {
+        self.finalize_in_place()
+    }
+
+    /// Ends the whole job with an exit code; under a launcher that kills every process.
+    pub fn abort(mut self, code: i32, message: &str) -> ! {
+        self.ch3.boot.abort(code, message)
+    }
+
+    fn check_rank(&self, rank: i32) -> Result<u32> {
+        u32::try_from(rank).ok().filter(|r| *r < self.size()).ok_or(Error::Rank { rank, size: self.size() })
+    }
+
+    /// The envelope of a message of this process, and the rank it goes to.
+    #[inline]
+    fn outgoing(&self, dest: i32, tag: i32, comm: Comm) -> Result<(u32, Envelope)> {
+        let rank = self.check_rank(dest)?;
+        if tag < 0 {
+            return Err(Error::Tag(tag));
+        }
+        Ok((rank, Envelope::new(comm.context, self.ch3.world.my_rank as i32, tag)))
+    }
+
+    #[inline]
+    fn incoming(&self, source: i32, tag: i32, comm: Comm) -> Result<Pattern> {
+        if source != ANY_SOURCE {
+            self.check_rank(source)?;
+        }
+        if tag < 0 && tag != ANY_TAG {
+            return Err(Error::Tag(tag));
+        }
+        Ok(Pattern::new(comm.context, source, tag))
+    }
+}

@@ -1,0 +1,170 @@
+//! Requests that own their buffers: forgetting one leaks its memory and does no other harm.
+
+#![allow(unsafe_code)]
+
+use bytes::Bytes;
+use netmod_core::{Segment, Time};
+
+use super::{Comm, Device, RawReq};
+use crate::ch3::Owned;
+use crate::error::Result;
+use crate::pkt::Mode;
+use crate::status::Status;
+
+/// A send or receive under way whose buffer the device keeps.
+///
+/// Give it to [`Device::wait`] or one of its kin. A dropped one finishes by itself.
+#[derive(Debug)]
+#[must_use = "wait for it, or the result is lost"]
+pub struct Request {
+    raw: RawReq,
+}
+
+impl Request {
+    pub(super) fn of(raw: RawReq) -> Request {
+        Request { raw }
+    }
+}
+
+/// What came of a request.
+#[derive(Debug, Default)]
+pub struct Completion {
+    /// Envelope and length.
+    pub status: Status,
+    /// The buffer of a receive, as it was given but for the `status.len` bytes at its start. Empty for
+    /// sends.
+    pub buffer: Vec<u8>,
+}
+
+impl Device {
+    /// Starts to send `data`.
+    ///
+    /// # Errors
+    /// A bad rank or tag; a peer that cannot be reached.
+    pub fn isend(&mut self, data: impl Into<Bytes>, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.isend_mode(data.into(), dest, tag, comm, Mode::Standard)
+    }
+
+    /// As [`Device::isend`], in a send mode.
+    ///
+    /// # Errors
+    /// As [`Device::isend`].
+    pub fn isend_mode(
+        &mut self,
+        data: Bytes,
+        dest: i32,
+        tag: i32,
+        comm: Comm,
+        mode: Mode,
+    ) -> Result<Request> {
+        // SAFETY: the bytes are immutable and kept by the device until the request is used up; if the
+        // request is never asked for they are kept as long as the device, and if the send was over at
+        // once nothing needs them any more.
+        let seg = unsafe { Segment::contig(data.as_ptr().cast_mut(), data.len()) };
+        let raw = self.isend_raw(seg, dest, tag, comm, mode)?;
+        self.ch3.own(&self.engine.core, raw.0, Owned::Send(data));
+        Ok(Request { raw })
+    }
+
+    /// Starts to receive up to `buf.len()` bytes into `buf`.
+    ///
+    /// # Errors
+    /// A bad rank or tag; a peer whose connection is down.
+    pub fn irecv(&mut self, mut buf: Vec<u8>, source: i32, tag: i32, comm: Comm) -> Result<Request> {
+        // SAFETY: the heap memory of a Vec stays where it is when the Vec moves; the device keeps the
+        // Vec, and nobody touches it, until the request is used up.
+        let seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
+        let raw = self.irecv_raw(seg, source, tag, comm)?;
+        self.ch3.own(&self.engine.core, raw.0, Owned::Recv(buf));
+        Ok(Request { raw })
+    }
+
+    fn complete(&mut self, raw: RawReq) -> Result<Completion> {
+        let (status, owned) = self.take(raw);
+        let buffer = match owned {
+            Owned::Recv(buf) => buf,
+            Owned::Send(_) | Owned::Nothing => Vec::new(),
+        };
+        status.map(|status| Completion { status, buffer })
+    }
+
+    /// Waits for a request.
+    ///
+    /// # Errors
+    /// Of the message: truncated, or its peer lost.
+    pub fn wait(&mut self, req: Request) -> Result<Completion> {
+        self.wait_until(Time::NEVER, |d| d.is_finished(req.raw))?;
+        self.complete(req.raw)
+    }
+
+    /// One step of progress; then the result if the request is finished, else the request again.
+    ///
+    /// # Errors
+    /// Of the message, or of a netmod.
+    pub fn test(&mut self, req: Request) -> Result<std::result::Result<Completion, Request>> {
+        self.prod(|d| d.is_finished(req.raw))?;
+        if self.is_finished(req.raw) { self.complete(req.raw).map(Ok) } else { Ok(Err(req)) }
+    }
+
+    /// Waits for all requests; results in their order.
+    ///
+    /// # Errors
+    /// The first failure among them; all are finished all the same.
+    pub fn wait_all(&mut self, reqs: impl IntoIterator<Item = Request>) -> Result<Vec<Completion>> {
+        let raws: Vec<RawReq> = reqs.into_iter().map(|r| r.raw).collect();
+        self.wait_until(Time::NEVER, |d| raws.iter().all(|r| d.is_finished(*r)))?;
+        let results: Vec<Result<Completion>> = raws.into_iter().map(|r| self.complete(r)).collect();
+        results.into_iter().collect()
+    }
+
+    /// Waits until one of the requests is finished, and takes it out of the list. `None` if the list is
+    /// empty.
+    ///
+    /// # Errors
+    /// Of that message.
+    pub fn wait_any(&mut self, reqs: &mut Vec<Request>) -> Result<Option<(usize, Completion)>> {
+        if reqs.is_empty() {
+            return Ok(None);
+        }
+        let mut which = None;
+        self.wait_until(Time::NEVER, |d| {
+            which = reqs.iter().position(|r| d.is_finished(r.raw));
+            which.is_some()
+        })?;
+        let Some(i) = which else { return Ok(None) };
+        let raw = reqs.remove(i).raw;
+        Ok(Some((i, self.complete(raw)?)))
+    }
+
+    /// Waits until at least one request is finished; takes all finished ones out of the list.
+    ///
+    /// # Errors
+    /// The first failure among them.
+    pub fn wait_some(&mut self, reqs: &mut Vec<Request>) -> Result<Vec<Completion>> {
+        if reqs.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.wait_until(Time::NEVER, |d| reqs.iter().any(|r| d.is_finished(r.raw)))?;
+        let finished: Vec<RawReq> =
+            reqs.extract_if(.., |r| self.engine.core.is_finished(r.raw.0)).map(|r| r.raw).collect();
+        let results: Vec<Result<Completion>> = finished.into_iter().map(|r| self.complete(r)).collect();
+        results.into_iter().collect()
+    }
+
+    /// One step of progress; then the results if all requests are finished, else the requests again.
+    ///
+    /// # Errors
+    /// The first failure among them.
+    pub fn test_all(
+        &mut self,
+        reqs: Vec<Request>,
+    ) -> Result<std::result::Result<Vec<Completion>, Vec<Request>>> {
+        self.prod(|_| false)?;
+        if reqs.iter().all(|r| self.is_finished(r.raw)) { self.wait_all(reqs).map(Ok) } else { Ok(Err(reqs)) }
+    }
+
+    /// Asks for a request to be cancelled; wait for it to learn whether it was.
+    pub fn cancel(&mut self, req: &Request) {
+        self.cancel_raw(req.raw);
+    }
+}

@@ -1,0 +1,149 @@
+//! Looking at messages before they are received.
+
+#![allow(unsafe_code)]
+
+use netmod_core::{Segment, Time};
+
+use super::{Comm, Device, PROC_NULL, RawReq};
+use crate::ch3::{MpiReq, Owned, Role, Unexpected};
+use crate::error::Result;
+use crate::status::Status;
+use crate::tagmatch::{ANY_TAG, Envelope, Pattern};
+
+/// A message that was matched by [`Device::improbe`] and waits to be received.
+#[derive(Debug)]
+#[must_use = "a matched message is lost to every other receive"]
+pub struct Message {
+    env: Envelope,
+    /// `None` for a message of [`PROC_NULL`].
+    body: Option<Unexpected>,
+}
+
+impl Message {
+    /// Its envelope and length.
+    pub fn status(&self) -> Status {
+        status_of(&self.env, self.body.as_ref())
+    }
+}
+
+fn status_of(env: &Envelope, msg: Option<&Unexpected>) -> Status {
+    let len = msg.map_or(0, |m| usize::try_from(m.len).unwrap_or(usize::MAX));
+    Status { source: env.source, tag: env.tag, len, cancelled: false }
+}
+
+fn nobody() -> Envelope {
+    Envelope::new(0, PROC_NULL, ANY_TAG)
+}
+
+impl Device {
+    fn look(&mut self, pattern: &Pattern) -> Option<Status> {
+        self.ch3.unexpected.peek_match(pattern).map(|(env, m)| status_of(env, Some(m)))
+    }
+
+    /// Whether a message has arrived that a receive with these arguments would match (`MPI_Iprobe`).
+    ///
+    /// # Errors
+    /// A bad rank or tag; a netmod that failed.
+    pub fn iprobe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Status>> {
+        if source == PROC_NULL {
+            return Ok(Some(status_of(&nobody(), None)));
+        }
+        let pattern = self.incoming(source, tag, comm)?;
+        if let Some(s) = self.look(&pattern) {
+            self.flush();
+            return Ok(Some(s));
+        }
+        self.prod(|_| false)?;
+        self.check_source(source)?;
+        Ok(self.look(&pattern))
+    }
+
+    /// Waits for such a message (`MPI_Probe`).
+    ///
+    /// # Errors
+    /// As [`Device::iprobe`]; besides, if the source is lost.
+    pub fn probe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Status> {
+        loop {
+            if let Some(s) = self.iprobe(source, tag, comm)? {
+                return Ok(s);
+            }
+            let seen = self.ch3.stats.unexpected;
+            self.wait_until(Time::NEVER, |d| {
+                d.ch3.stats.unexpected != seen || d.check_source(source).is_err()
+            })?;
+        }
+    }
+
+    /// As [`Device::iprobe`]; the message is matched and can only be received with [`Device::imrecv`]
+    /// (`MPI_Improbe`).
+    ///
+    /// # Errors
+    /// As [`Device::iprobe`].
+    pub fn improbe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Message>> {
+        if source == PROC_NULL {
+            return Ok(Some(Message { env: nobody(), body: None }));
+        }
+        let pattern = self.incoming(source, tag, comm)?;
+        if self.look(&pattern).is_none() {
+            self.prod(|_| false)?;
+            self.check_source(source)?;
+        }
+        Ok(self.take_unexpected(&pattern))
+    }
+
+    /// As [`Device::improbe`], waiting (`MPI_Mprobe`).
+    ///
+    /// # Errors
+    /// As [`Device::probe`].
+    pub fn mprobe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Message> {
+        loop {
+            if let Some(m) = self.improbe(source, tag, comm)? {
+                return Ok(m);
+            }
+            self.probe(source, tag, comm)?;
+        }
+    }
+
+    fn take_unexpected(&mut self, pattern: &Pattern) -> Option<Message> {
+        let (env, body) = self.ch3.unexpected.take_match(pattern)?;
+        Some(Message { env, body: Some(body) })
+    }
+
+    /// Starts to receive a matched message into `seg` (`MPI_Imrecv`).
+    pub fn imrecv_raw(&mut self, seg: Segment, msg: Message) -> RawReq {
+        let Some(body) = msg.body else { return RawReq::NULL };
+        let now = self.now;
+        let req = self.ch3.new_req(&mut self.engine.core, None, seg, MpiReq::new(Role::Recv, msg.env));
+        self.ch3.deliver(&mut self.engine.io(now), req, msg.env, body);
+        RawReq(req)
+    }
+
+    /// Starts to receive a matched message into a buffer that the device keeps.
+    pub fn imrecv(&mut self, mut buf: Vec<u8>, msg: Message) -> super::Request {
+        // SAFETY: as in `Device::irecv`.
+        let seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
+        let raw = self.imrecv_raw(seg, msg);
+        self.ch3.own(&self.engine.core, raw.0, Owned::Recv(buf));
+        super::Request::of(raw)
+    }
+
+    /// Receives a matched message into `buf` (`MPI_Mrecv`).
+    ///
+    /// # Errors
+    /// A message that does not fit; a peer that is lost.
+    pub fn mrecv(&mut self, buf: &mut [u8], msg: Message) -> Result<Status> {
+        let done = self.imrecv(vec![0; buf.len()], msg);
+        let done = self.wait(done)?;
+        buf.copy_from_slice(&done.buffer);
+        Ok(done.status)
+    }
+
+    /// Fails if messages of this source can no longer come.
+    fn check_source(&self, source: i32) -> Result<()> {
+        let vc = usize::try_from(source).ok().and_then(|r| self.ch3.world.vcs.get(r).copied().flatten());
+        match vc.and_then(|vc| self.ch3.vcs.get(vc)).and_then(|s| s.cause.clone()) {
+            Some(cause) => Err(cause.into()),
+            None => Ok(()),
+        }
+    }
+}

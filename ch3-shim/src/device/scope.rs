@@ -1,0 +1,141 @@
+//! Scopes: borrowed buffers for requests that are all finished when the scope ends.
+
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+
+use netmod_core::Segment;
+
+use super::{Comm, Device, RawReq};
+use crate::error::Result;
+use crate::pkt::Mode;
+use crate::status::Status;
+
+/// A request of a scope.
+#[derive(Debug)]
+pub struct Scoped<'env> {
+    raw: RawReq,
+    _lent: PhantomData<&'env mut &'env ()>,
+}
+
+/// Where requests may borrow what outlives the call of [`Device::scope`].
+#[derive(Debug)]
+pub struct Scope<'dev, 'env> {
+    dev: &'dev mut Device,
+    reqs: Vec<RawReq>,
+    /// Invariant: a shorter `'env` would let a buffer of the closure's own be lent.
+    _env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'env> Scope<'_, 'env> {
+    /// Starts to send borrowed data.
+    ///
+    /// # Errors
+    /// A bad rank or tag; a peer that cannot be reached.
+    pub fn isend(&mut self, data: &'env [u8], dest: i32, tag: i32, comm: Comm) -> Result<Scoped<'env>> {
+        self.isend_mode(data, dest, tag, comm, Mode::Standard)
+    }
+
+    /// As [`Scope::isend`], in a send mode.
+    ///
+    /// # Errors
+    /// As [`Scope::isend`].
+    pub fn isend_mode(
+        &mut self,
+        data: &'env [u8],
+        dest: i32,
+        tag: i32,
+        comm: Comm,
+        mode: Mode,
+    ) -> Result<Scoped<'env>> {
+        // SAFETY: borrowed for `'env`, which outlives the scope, and the scope does not end (nor
+        // unwind) before each of its requests is finished.
+        let seg = unsafe { Segment::contig(data.as_ptr().cast_mut(), data.len()) };
+        let raw = self.dev.isend_raw(seg, dest, tag, comm, mode)?;
+        Ok(self.keep(raw))
+    }
+
+    /// Starts to receive into a borrowed buffer.
+    ///
+    /// # Errors
+    /// A bad rank or tag; a peer whose connection is down.
+    pub fn irecv(&mut self, buf: &'env mut [u8], source: i32, tag: i32, comm: Comm) -> Result<Scoped<'env>> {
+        // SAFETY: as in `isend_mode`, and borrowed exclusively.
+        let seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
+        let raw = self.dev.irecv_raw(seg, source, tag, comm)?;
+        Ok(self.keep(raw))
+    }
+
+    fn keep(&mut self, raw: RawReq) -> Scoped<'env> {
+        if !raw.is_null() {
+            self.reqs.push(raw);
+        }
+        Scoped { raw, _lent: PhantomData }
+    }
+
+    /// Waits for one request before the scope ends.
+    ///
+    /// # Errors
+    /// Of the message: truncated, or its peer lost.
+    pub fn wait(&mut self, req: Scoped<'env>) -> Result<Status> {
+        let status = self.dev.wait_raw(req.raw);
+        if self.dev.is_finished(req.raw) {
+            self.reqs.retain(|r| *r != req.raw);
+        }
+        status
+    }
+
+    /// Whether a request is finished, after one step of progress.
+    ///
+    /// # Errors
+    /// Of a netmod.
+    pub fn is_finished(&mut self, req: &Scoped<'env>) -> Result<bool> {
+        self.dev.prod(|d| d.is_finished(req.raw))?;
+        Ok(self.dev.is_finished(req.raw))
+    }
+
+    /// Asks for a request to be cancelled; its status says whether it was.
+    pub fn cancel(&mut self, req: &Scoped<'env>) {
+        self.dev.cancel_raw(req.raw);
+    }
+}
+
+/// Whatever happens, the requests of a scope do not outlive it.
+impl Drop for Scope<'_, '_> {
+    fn drop(&mut self) {
+        for raw in std::mem::take(&mut self.reqs) {
+            self.dev.reclaim(raw);
+        }
+    }
+}
+
+impl Device {
+    /// Lends borrowed buffers to requests: all of them are finished when this returns. If `f` fails or
+    /// panics, those that are under way are cancelled; a send that has partly left takes its
+    /// connection with it.
+    ///
+    /// # Errors
+    /// What `f` returns; else the first failure of a message.
+    pub fn scope<'env, R>(&mut self, f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R>) -> Result<R> {
+        let mut scope = Scope { dev: self, reqs: Vec::new(), _env: PhantomData };
+        let result = f(&mut scope)?;
+        let mut reqs = std::mem::take(&mut scope.reqs);
+        let waited = scope.dev.wait_all_raw(&mut reqs, None);
+        // Used-up requests are null; if a netmod failed, some are not, and the scope ends them.
+        scope.reqs = reqs.into_iter().filter(|r| !r.is_null()).collect();
+        waited.map(|()| result)
+    }
+}
+
+/// ```compile_fail
+/// # fn f(dev: &mut ch3_shim::Device) -> ch3_shim::Result<()> {
+/// let world = dev.world();
+/// dev.scope(|s| {
+///     let mut own = [0u8; 4]; // does not outlive the scope
+///     s.irecv(&mut own, 0, 0, world)?;
+///     Ok(())
+/// })
+/// # }
+/// ```
+#[cfg(doctest)]
+struct LocalsCannotBeLent;

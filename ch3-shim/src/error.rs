@@ -1,0 +1,50 @@
+//! Errors of the device layer.
+
+use netmod_core::{DeviceError, VcError};
+
+use crate::status::Status;
+
+/// Why an operation failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The rank is not one of the communicator's.
+    #[error("rank {rank} is not in the communicator, whose size is {size}")]
+    Rank {
+        /// What was asked for.
+        rank: i32,
+        /// Processes of the communicator.
+        size: u32,
+    },
+    /// The tag of a send is negative, or that of a receive neither a tag nor `ANY_TAG`.
+    #[error("tag {0} is not valid: tags are 0 to 2147483647, and ANY_TAG for receives")]
+    Tag(i32),
+    /// The message was longer than the buffer; what fitted was received.
+    #[error("message of {sent} bytes from rank {} with tag {} truncated to {} bytes: the receive's buffer is too small", status.source, status.tag, status.len)]
+    Truncated {
+        /// Status of the receive, with the bytes that were received.
+        status: Status,
+        /// Length of the message.
+        sent: u64,
+    },
+    /// The connection to the peer failed.
+    #[error(transparent)]
+    Peer(#[from] VcError),
+    /// A netmod failed as a whole.
+    #[error(transparent)]
+    Netmod(#[from] DeviceError),
+    /// The process manager failed.
+    #[error("process manager: {0}")]
+    Launcher(String),
+    /// A configuration variable has a value that cannot be used.
+    #[error("{0}")]
+    Config(String),
+    /// Something waited for longer than allowed.
+    #[error("{0}")]
+    Timeout(String),
+    /// The call does not fit the state of the device or of the request.
+    #[error("{0}")]
+    Usage(String),
+}
+
+/// Result of the device layer's operations.
+pub type Result<T> = std::result::Result<T, Error>;

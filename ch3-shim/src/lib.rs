@@ -1,0 +1,54 @@
+//! The MPI device layer over netmods.
+//!
+//! A [`Device`] is one MPI process: it sends and receives tagged messages between the ranks of a
+//! job, over whichever netmod reaches each peer. Start the program under a process manager (`nmrun`,
+//! `mpiexec.hydra`, `srun --mpi=pmi2`) or alone, as a job of one.
+//!
+//! ```
+//! use ch3_shim::{ANY_TAG, Device};
+//!
+//! fn main() -> Result<(), ch3_shim::Error> {
+//!     let mut dev = Device::init()?;
+//!     let world = dev.world();
+//!     let (me, n) = (dev.rank() as i32, dev.size() as i32);
+//!     let (next, prev) = ((me + 1) % n, (me + n - 1) % n);
+//!
+//!     // The scope lends buffers to requests, and ends when all of them are finished.
+//!     let greeting = format!("hello from rank {me}");
+//!     let mut got = [0u8; 64];
+//!     dev.scope(|s| {
+//!         s.irecv(&mut got, prev, ANY_TAG, world)?;
+//!         s.isend(greeting.as_bytes(), next, 7, world)?;
+//!         Ok(())
+//!     })?;
+//!     assert!(got.starts_with(format!("hello from rank {prev}").as_bytes()));
+//!
+//!     // Owned buffers need no scope: the device keeps them until the request is done.
+//!     let receive = dev.irecv(vec![0; 4], prev, 8, world)?;
+//!     let send = dev.isend(vec![1, 2, 3], next, 8, world)?;
+//!     dev.wait(send)?;
+//!     let done = dev.wait(receive)?;
+//!     assert_eq!((done.status.source, done.status.len), (prev, 3));
+//!     assert_eq!(&done.buffer[..3], [1, 2, 3]);
+//!
+//!     dev.finalize()
+//! }
+//! ```
+
+pub mod bootstrap;
+mod ch3;
+mod device;
+mod error;
+pub mod netset;
+pub mod pkt;
+mod status;
+mod sys;
+pub mod tagmatch;
+
+pub use bootstrap::Bootstrap;
+pub use ch3::DeviceStats;
+pub use device::{Builder, Comm, Completion, Device, Message, PROC_NULL, RawReq, Request, Scope, VcReport};
+pub use error::{Error, Result};
+pub use pkt::Mode;
+pub use status::Status;
+pub use tagmatch::{ANY_SOURCE, ANY_TAG};

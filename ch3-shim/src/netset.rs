@@ -1,0 +1,328 @@
+//! The netmods of a device as one netmod: each VC goes to the one that was chosen for it.
+
+use std::os::fd::RawFd;
+
+use netmod_core::{
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Events, Finalize, Header, Netmod, Ordering,
+    PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, Time, VcError, VcErrorKind, VcId,
+};
+
+macro_rules! each {
+    ($any:expr, $n:ident => $body:expr) => {
+        match $any {
+            #[cfg(feature = "tcp")]
+            AnyNetmod::Tcp($n) => $body,
+            AnyNetmod::Other($n) => $body,
+        }
+    };
+}
+
+/// One netmod. Built-in ones are dispatched without a virtual call.
+pub enum AnyNetmod {
+    /// TCP.
+    #[cfg(feature = "tcp")]
+    Tcp(Box<netmod_tcp::TcpNetmod>),
+    /// Somebody else's.
+    Other(Box<dyn Netmod>),
+}
+
+impl std::fmt::Debug for AnyNetmod {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(each!(self, n => n.name()))
+    }
+}
+
+/// The netmods of a device, in order of preference.
+///
+/// A batch of events belongs to one netmod, so that receive buffers find their way back to it.
+#[derive(Debug)]
+pub struct NetSet {
+    mods: Vec<AnyNetmod>,
+    /// The netmod polled last: its are the buffers on loan.
+    polled: usize,
+}
+
+impl NetSet {
+    /// At least one netmod.
+    ///
+    /// # Panics
+    /// With none, or more than 255.
+    pub fn new(mods: Vec<AnyNetmod>) -> NetSet {
+        assert!(!mods.is_empty() && mods.len() < 256, "a device has 1 to 255 netmods");
+        NetSet { mods, polled: 0 }
+    }
+
+    /// The netmods, in order of preference.
+    pub fn netmods(&self) -> impl Iterator<Item = &dyn Netmod> {
+        self.mods.iter().map(|m| match m {
+            #[cfg(feature = "tcp")]
+            AnyNetmod::Tcp(n) => n.as_ref() as &dyn Netmod,
+            AnyNetmod::Other(n) => n.as_ref(),
+        })
+    }
+
+    /// Gives the built-in netmods the key that peers must know.
+    ///
+    /// # Errors
+    /// If one cannot start to accept peers.
+    pub(crate) fn set_job_key(&mut self, key: [u8; 32]) -> Result<(), DeviceError> {
+        for m in &mut self.mods {
+            match m {
+                #[cfg(feature = "tcp")]
+                AnyNetmod::Tcp(n) => n.authenticate_with(netmod_tcp::JobKey(key))?,
+                AnyNetmod::Other(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The first netmod that reaches a process with this card, and the reasons against those before it.
+    ///
+    /// # Errors
+    /// All reasons, if none does.
+    pub fn choose(&self, card: &Card) -> Result<(u8, String), String> {
+        let mut reasons = String::new();
+        for (i, m) in self.netmods().enumerate() {
+            match m.reachable(card) {
+                Ok(()) => return Ok((i as u8, format!("{reasons}{}: chosen", m.name()))),
+                Err(why) => reasons.push_str(&format!("{}: {why}; ", m.name())),
+            }
+        }
+        Err(reasons)
+    }
+
+    #[inline]
+    fn of(&mut self, core: &Core, vc: VcId) -> &mut AnyNetmod {
+        let i = core.vcs.get(vc).map_or(0, |v| usize::from(v.netmod));
+        let last = self.mods.len() - 1;
+        &mut self.mods[i.min(last)]
+    }
+}
+
+impl Netmod for NetSet {
+    fn name(&self) -> &'static str {
+        "set"
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        self.netmods().try_for_each(|m| m.business_card(card))
+    }
+
+    fn reachable(&self, card: &Card) -> Result<(), String> {
+        self.choose(card).map(|_| ())
+    }
+
+    fn vc_init(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        peer: PeerName,
+        card: Option<&Card>,
+    ) -> Result<(), VcError> {
+        each!(self.of(core, vc), n => n.vc_init(core, vc, peer, card))
+    }
+
+    fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
+        each!(self.of(core, vc), n => n.set_card(core, vc, card))
+    }
+
+    fn refuse_peer(&mut self, peer: PeerName) {
+        for m in &mut self.mods {
+            each!(m, n => n.refuse_peer(peer));
+        }
+    }
+
+    fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
+        each!(self.of(core, vc), n => n.vc_destroy(core, vc))
+    }
+
+    fn vc_terminate(&mut self, core: &mut Core, vc: VcId, now: Time) {
+        each!(self.of(core, vc), n => n.vc_terminate(core, vc, now))
+    }
+
+    fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        each!(self.of(core, vc), n => n.vc_abort(core, vc, error))
+    }
+
+    fn connect_to_root(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        card: &Card,
+        port_tag: u64,
+    ) -> Result<(), VcError> {
+        each!(self.of(core, vc), n => n.connect_to_root(core, vc, card, port_tag))
+    }
+
+    fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
+        let mut all = Finalize::Done;
+        for m in &mut self.mods {
+            if each!(m, n => n.ckpt_shutdown(core, now))? == Finalize::Pending {
+                all = Finalize::Pending;
+            }
+        }
+        Ok(all)
+    }
+
+    fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
+        self.mods.iter_mut().try_for_each(|m| each!(m, n => n.ckpt_restart(core, now)))
+    }
+
+    fn ordering(&self) -> Ordering {
+        if self.netmods().all(|m| m.ordering() == Ordering::Ordered) {
+            Ordering::Ordered
+        } else {
+            Ordering::Unordered
+        }
+    }
+
+    #[inline]
+    fn i_send_contig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Sent, VcError> {
+        each!(self.of(core, vc), n => n.i_send_contig(core, vc, req, hdr, data))
+    }
+
+    #[inline]
+    fn i_start_contig_msg(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Option<ReqId>, VcError> {
+        each!(self.of(core, vc), n => n.i_start_contig_msg(core, vc, hdr, data))
+    }
+
+    #[inline]
+    fn send_noncontig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+    ) -> Result<Sent, VcError> {
+        each!(self.of(core, vc), n => n.send_noncontig(core, vc, req, hdr))
+    }
+
+    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
+        each!(self.of(core, vc), n => n.send_resume(core, vc, req, more))
+    }
+
+    fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
+        each!(self.of(core, vc), n => n.cancel_send(core, vc, req))
+    }
+
+    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String> {
+        each!(self.of(core, vc), n => n.control_frame(core, vc, hdr))
+    }
+
+    #[inline]
+    fn flush(&mut self, core: &mut Core) {
+        for m in &mut self.mods {
+            each!(m, n => n.flush(core));
+        }
+    }
+
+    /// Polls one netmod after another until one has something, so that a batch is of one netmod.
+    #[inline]
+    fn poll(
+        &mut self,
+        core: &mut Core,
+        order: PollOrder,
+        now: Time,
+        events: &mut Events,
+    ) -> Result<(), DeviceError> {
+        for _ in 0..self.mods.len() {
+            self.polled = if self.polled + 1 < self.mods.len() { self.polled + 1 } else { 0 };
+            let before = events.len();
+            each!(&mut self.mods[self.polled], n => n.poll(core, order, now, events))?;
+            if events.len() > before {
+                if self.polled > 0 {
+                    events.tag_netmod(before, self.polled as u8);
+                }
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn release(&mut self, buf: RxBuf) {
+        each!(&mut self.mods[self.polled], n => n.release(buf))
+    }
+
+    /// Only a set of one netmod has one descriptor; see [`NetSet::wait_fds`].
+    fn wait_fd(&self) -> Option<RawFd> {
+        match &self.mods[..] {
+            [m] => each!(m, n => n.wait_fd()),
+            _ => None,
+        }
+    }
+
+    fn arm(&mut self, core: &mut Core) -> Arm {
+        let mut all = Arm::Armed;
+        for m in &mut self.mods {
+            if each!(m, n => n.arm(core)) == Arm::Busy {
+                all = Arm::Busy;
+            }
+        }
+        all
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.netmods().filter_map(|m| m.deadline()).min()
+    }
+
+    fn rma(&mut self) -> Option<&mut dyn Rma> {
+        None
+    }
+
+    fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
+        let mut all = Finalize::Done;
+        for m in &mut self.mods {
+            if each!(m, n => n.finalize(core, now)) == Finalize::Pending {
+                all = Finalize::Pending;
+            }
+        }
+        all
+    }
+
+    fn describe(&self, core: &Core, vc: VcId) -> String {
+        match core.vcs.get(vc).and_then(|v| self.netmods().nth(usize::from(v.netmod))) {
+            Some(m) => format!("{}: {}", m.name(), m.describe(core, vc)),
+            None => "no such VC".into(),
+        }
+    }
+}
+
+impl NetSet {
+    /// The descriptors of all netmods, to wait on any of them. `None` if one has no descriptor, so
+    /// that waiting must poll.
+    pub fn wait_fds(&self) -> Option<Vec<RawFd>> {
+        self.netmods().map(|m| m.wait_fd()).collect()
+    }
+
+    /// One-sided transfers of the netmod that carries a VC.
+    pub fn rma_of(&mut self, core: &Core, vc: VcId) -> Option<&mut dyn Rma> {
+        match self.of(core, vc) {
+            #[cfg(feature = "tcp")]
+            AnyNetmod::Tcp(n) => n.rma(),
+            AnyNetmod::Other(n) => n.rma(),
+        }
+    }
+
+    /// The error of a VC for which there is no netmod.
+    pub(crate) fn no_netmod(peer: PeerName, reasons: &str) -> VcError {
+        VcError::new(
+            VcErrorKind::Card,
+            Some(peer),
+            format!("no netmod reaches it ({reasons}); do both sides allow the same ones in NETMOD?"),
+        )
+    }
+}

@@ -1,0 +1,287 @@
+//! Reading and writing headers, as four little-endian words.
+
+use super::{CookieLen, HDR_LEN, Header, MAX_COOKIE, MAX_SHORT, Mode, Packet, PktError, ShortData};
+use crate::tagmatch::Envelope;
+
+const EAGER_SHORT: u8 = 0x01;
+const EAGER: u8 = 0x02;
+const EAGER_SYNC_ACK: u8 = 0x03;
+const RTS: u8 = 0x04;
+const CTS: u8 = 0x05;
+const RNDV_DATA: u8 = 0x06;
+const CANCEL_REQ: u8 = 0x07;
+const CANCEL_RESP: u8 = 0x08;
+const CLOSE: u8 = 0x09;
+const DONE: u8 = 0x0a;
+const COOKIE: u8 = 0x0b;
+
+const SYNC: u8 = 0x01;
+const READY: u8 = 0x02;
+const ACK: u8 = 0x04;
+const FROM_SENDER: u8 = 0x08;
+
+/// The header of an [`Packet::EagerShort`].
+#[inline]
+pub fn emit_eager_short(env: Envelope, ready: bool, data: &ShortData) -> Header {
+    let flags = if ready { READY } else { 0 };
+    let mut header = with_env(EAGER_SHORT, flags, u16::from(data.len), env, 0, 0);
+    header[HDR_LEN - MAX_SHORT..].copy_from_slice(&data.bytes);
+    header
+}
+
+/// The header of an [`Packet::Eager`].
+#[inline]
+pub fn emit_eager(env: Envelope, mode: Mode, len: u32, sreq: u64) -> Header {
+    let flags = match mode {
+        Mode::Standard => 0,
+        Mode::Sync => SYNC,
+        Mode::Ready => READY,
+    };
+    with_env(EAGER, flags, 0, env, u64::from(len), sreq)
+}
+
+#[inline]
+pub(super) fn emit(packet: &Packet) -> Header {
+    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+    match *packet {
+        Packet::EagerShort { env, ready, data } => emit_eager_short(env, ready, &data),
+        Packet::Eager { env, mode, len, sreq } => emit_eager(env, mode, len, sreq),
+        Packet::EagerSyncAck { sreq } => plain(EAGER_SYNC_ACK, 0, 0, sreq, 0, 0),
+        Packet::Rts { env, sync, sreq, data_sz, cookie_len } => {
+            with_env(RTS, flag(sync, SYNC), cookie_len.0, env, sreq, data_sz)
+        }
+        Packet::Cts { sreq, rreq, data_sz, cookie_len } => plain(CTS, 0, cookie_len.0, sreq, rreq, data_sz),
+        Packet::RndvData { rreq, len } => plain(RNDV_DATA, 0, 0, 0, rreq, len),
+        Packet::CancelReq { env, sreq } => with_env(CANCEL_REQ, 0, 0, env, sreq, 0),
+        Packet::CancelResp { sreq, ack } => plain(CANCEL_RESP, flag(ack, ACK), 0, sreq, 0, 0),
+        Packet::Close { ack } => plain(CLOSE, flag(ack, ACK), 0, 0, 0, 0),
+        Packet::Done { req } => plain(DONE, 0, 0, req, 0, 0),
+        Packet::Cookie { from_sender, sreq, rreq, cookie_len } => {
+            let flags = flag(from_sender, FROM_SENDER);
+            plain(COOKIE, flags, cookie_len.0, sreq, rreq, 0)
+        }
+    }
+}
+
+#[inline]
+pub(super) fn parse(header: &Header) -> Result<Packet, PktError> {
+    let fields = Fields::new(header);
+    match header[0] {
+        EAGER_SHORT => {
+            let ready = fields.one_flag("EagerShort", READY, "READY (0x02) is known")?;
+            let data = short_data(fields.aux, header)?;
+            let env = fields.env();
+            Ok(Packet::EagerShort { env, ready, data })
+        }
+        EAGER => {
+            let mode = match fields.flags {
+                0 => Mode::Standard,
+                SYNC => Mode::Sync,
+                READY => Mode::Ready,
+                found => {
+                    return Err(PktError::Flags {
+                        packet: "Eager",
+                        found,
+                        allowed: "one of SYNC (0x01) and READY (0x02) is allowed",
+                    });
+                }
+            };
+            fields.no_aux("Eager")?;
+            let (len, reserved) = (fields.c as u32, fields.c >> 32);
+            zero("Eager", reserved, 20, 24)?;
+            Ok(Packet::Eager { env: fields.env(), mode, len, sreq: fields.d })
+        }
+        _ => fields.parse_rest(),
+    }
+}
+
+#[inline]
+fn short_data(len: u16, header: &Header) -> Result<ShortData, PktError> {
+    if usize::from(len) > MAX_SHORT {
+        return Err(PktError::ShortLen { found: len });
+    }
+    let mut bytes = [0; MAX_SHORT];
+    bytes.copy_from_slice(&header[HDR_LEN - MAX_SHORT..]);
+    // Little-endian: what is behind the first `len` bytes are the upper bits.
+    let behind = u128::from_le_bytes(bytes).checked_shr(u32::from(len) * 8).unwrap_or(0);
+    let first = HDR_LEN - MAX_SHORT + usize::from(len);
+    if behind != 0 {
+        return Err(PktError::Reserved { packet: "EagerShort", first: first as u8, end: HDR_LEN as u8 });
+    }
+    Ok(ShortData { len: len as u8, bytes })
+}
+
+#[inline]
+fn with_env(kind: u8, flags: u8, aux: u16, env: Envelope, c: u64, d: u64) -> Header {
+    let low = u64::from(env.source.cast_unsigned());
+    let high = u64::from(env.tag.cast_unsigned()) << 32;
+    words(prefix(kind, flags, aux, env.context), low | high, c, d)
+}
+
+#[inline]
+fn plain(kind: u8, flags: u8, aux: u16, b: u64, c: u64, d: u64) -> Header {
+    words(prefix(kind, flags, aux, 0), b, c, d)
+}
+
+#[inline]
+fn prefix(kind: u8, flags: u8, aux: u16, context: u32) -> u64 {
+    u64::from(kind) | u64::from(flags) << 8 | u64::from(aux) << 16 | u64::from(context) << 32
+}
+
+#[inline]
+fn words(a: u64, b: u64, c: u64, d: u64) -> Header {
+    let mut header = [0; HDR_LEN];
+    header[0..8].copy_from_slice(&a.to_le_bytes());
+    header[8..16].copy_from_slice(&b.to_le_bytes());
+    header[16..24].copy_from_slice(&c.to_le_bytes());
+    header[24..32].copy_from_slice(&d.to_le_bytes());
+    header
+}
+
+#[inline]
+fn zero(packet: &'static str, value: u64, first: u8, end: u8) -> Result<(), PktError> {
+    if value == 0 { Ok(()) } else { Err(PktError::Reserved { packet, first, end }) }
+}
+
+/// A header, taken apart but not yet judged.
+struct Fields {
+    kind: u8,
+    flags: u8,
+    aux: u16,
+    /// Bytes 4..8.
+    context: u32,
+    /// Bytes 8..16, 16..24 and 24..32.
+    b: u64,
+    c: u64,
+    d: u64,
+}
+
+impl Fields {
+    #[inline]
+    fn new(header: &Header) -> Fields {
+        let word = |first: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&header[first..first + 8]);
+            u64::from_le_bytes(bytes)
+        };
+        let a = word(0);
+        Fields {
+            kind: a as u8,
+            flags: (a >> 8) as u8,
+            aux: (a >> 16) as u16,
+            context: (a >> 32) as u32,
+            b: word(8),
+            c: word(16),
+            d: word(24),
+        }
+    }
+
+    #[inline]
+    fn env(&self) -> Envelope {
+        let source = (self.b as u32).cast_signed();
+        let tag = ((self.b >> 32) as u32).cast_signed();
+        Envelope::new(self.context, source, tag)
+    }
+
+    /// The packets that are not on the path of a small message.
+    fn parse_rest(&self) -> Result<Packet, PktError> {
+        let Fields { b, c, d, .. } = *self;
+        match self.kind {
+            EAGER_SYNC_ACK => {
+                let name = "EagerSyncAck";
+                self.no_flags(name)?;
+                self.no_aux(name)?;
+                self.no_context(name)?;
+                zero(name, c | d, 16, 32)?;
+                Ok(Packet::EagerSyncAck { sreq: b })
+            }
+            RTS => Ok(Packet::Rts {
+                env: self.env(),
+                sync: self.one_flag("Rts", SYNC, "SYNC (0x01) is known")?,
+                sreq: c,
+                data_sz: d,
+                cookie_len: self.cookie_len("Rts")?,
+            }),
+            CTS => {
+                self.no_flags("Cts")?;
+                self.no_context("Cts")?;
+                Ok(Packet::Cts { sreq: b, rreq: c, data_sz: d, cookie_len: self.cookie_len("Cts")? })
+            }
+            RNDV_DATA => {
+                let name = "RndvData";
+                self.no_flags(name)?;
+                self.no_aux(name)?;
+                self.no_context(name)?;
+                zero(name, b, 8, 16)?;
+                Ok(Packet::RndvData { rreq: c, len: d })
+            }
+            CANCEL_REQ => {
+                let name = "CancelReq";
+                self.no_flags(name)?;
+                self.no_aux(name)?;
+                zero(name, d, 24, 32)?;
+                let env = self.env();
+                Ok(Packet::CancelReq { env, sreq: c })
+            }
+            CANCEL_RESP => {
+                let name = "CancelResp";
+                let ack = self.one_flag(name, ACK, "ACK (0x04) is known")?;
+                self.no_aux(name)?;
+                self.no_context(name)?;
+                zero(name, c | d, 16, 32)?;
+                Ok(Packet::CancelResp { sreq: b, ack })
+            }
+            CLOSE => {
+                let name = "Close";
+                let ack = self.one_flag(name, ACK, "ACK (0x04) is known")?;
+                self.no_aux(name)?;
+                self.no_context(name)?;
+                zero(name, b | c | d, 8, 32)?;
+                Ok(Packet::Close { ack })
+            }
+            DONE => {
+                let name = "Done";
+                self.no_flags(name)?;
+                self.no_aux(name)?;
+                self.no_context(name)?;
+                zero(name, c | d, 16, 32)?;
+                Ok(Packet::Done { req: b })
+            }
+            COOKIE => {
+                let name = "Cookie";
+                let from_sender = self.one_flag(name, FROM_SENDER, "FROM_SENDER (0x08) is known")?;
+                self.no_context(name)?;
+                zero(name, d, 24, 32)?;
+                Ok(Packet::Cookie { from_sender, sreq: b, rreq: c, cookie_len: self.cookie_len(name)? })
+            }
+            found => Err(PktError::Type { found }),
+        }
+    }
+
+    #[inline]
+    fn one_flag(&self, packet: &'static str, bit: u8, allowed: &'static str) -> Result<bool, PktError> {
+        let found = self.flags;
+        if found & !bit == 0 { Ok(found != 0) } else { Err(PktError::Flags { packet, found, allowed }) }
+    }
+
+    fn no_flags(&self, packet: &'static str) -> Result<(), PktError> {
+        self.one_flag(packet, 0, "zero is known").map(|_| ())
+    }
+
+    #[inline]
+    fn no_aux(&self, packet: &'static str) -> Result<(), PktError> {
+        zero(packet, u64::from(self.aux), 2, 4)
+    }
+
+    fn no_context(&self, packet: &'static str) -> Result<(), PktError> {
+        zero(packet, u64::from(self.context), 4, 8)
+    }
+
+    fn cookie_len(&self, packet: &'static str) -> Result<CookieLen, PktError> {
+        let found = self.aux;
+        if usize::from(found) > MAX_COOKIE {
+            return Err(PktError::CookieLen { packet, found });
+        }
+        Ok(CookieLen(found))
+    }
+}

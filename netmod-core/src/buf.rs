@@ -1,0 +1,379 @@
+//! Buffers that a request lends to a netmod, and received bytes that a netmod lends to the engine.
+//!
+//! # The safety contract of lent memory
+//!
+//! Whoever constructs a [`SendBuf`] or a [`RecvBuf`] (or a [`crate::Segment`], which is made of the
+//! same raw memory) promises that from the moment it is given to a request until that request is
+//! finished
+//!
+//! 1. the memory is allocated, and readable (send) or writable (receive), for its whole length;
+//! 2. nobody writes to the memory of a send;
+//! 3. nobody reads or writes the memory of a receive.
+//!
+//! A request is finished when [`crate::Core::is_finished`] says so, whatever its outcome: success,
+//! truncation, cancellation, loss of the VC. A netmod may keep the pointers in its queues until
+//! then and not a moment longer. It is the upper layer's duty to keep a buffer alive when its owner
+//! forgets the handle; `ch3-shim` does so by owning it, or by not leaving the scope that lent it.
+
+#![allow(unsafe_code)]
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::{self, NonNull};
+
+/// One piece of memory, laid out as POSIX `struct iovec` (`readv(2)`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct IoVec {
+    /// First byte.
+    pub base: *mut u8,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+impl IoVec {
+    /// A piece of length zero.
+    pub const EMPTY: IoVec = IoVec { base: NonNull::<u8>::dangling().as_ptr(), len: 0 };
+}
+
+// SAFETY: an IoVec is an address and a length; using it is governed by the contract of this module,
+// which says nothing about threads.
+unsafe impl Send for IoVec {}
+
+/// Contiguous data to send, lent under the contract of this module.
+#[derive(Clone, Copy)]
+pub struct SendBuf {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: see `IoVec`; the contract holds wherever the value is.
+unsafe impl Send for SendBuf {}
+
+impl SendBuf {
+    /// No data.
+    pub const EMPTY: SendBuf = SendBuf { ptr: NonNull::dangling(), len: 0 };
+
+    /// Lends `len` bytes at `ptr`.
+    ///
+    /// # Safety
+    /// The contract of this module (points 1 and 2) until the request that gets it is finished.
+    #[inline]
+    pub const unsafe fn new(ptr: *const u8, len: usize) -> SendBuf {
+        match NonNull::new(ptr.cast_mut()) {
+            Some(ptr) => SendBuf { ptr, len },
+            None => SendBuf::EMPTY,
+        }
+    }
+
+    /// Lends a slice that outlives every request.
+    pub const fn from_static(data: &'static [u8]) -> SendBuf {
+        // SAFETY: a static slice is valid and unwritten for ever.
+        unsafe { SendBuf::new(data.as_ptr(), data.len()) }
+    }
+
+    /// What remains of a segment, if it lies in one piece. The segment was lent under the same
+    /// contract, and its request gets the result.
+    #[inline]
+    pub fn of_segment(seg: &crate::segment::Segment) -> Option<SendBuf> {
+        let (ptr, len) = seg.as_contig()?;
+        Some(NonNull::new(ptr).map_or(SendBuf::EMPTY, |ptr| SendBuf { ptr, len }))
+    }
+
+    /// First byte.
+    #[inline]
+    pub const fn as_ptr(&self) -> *const u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing to send.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes, to be copied or handed to the kernel at once.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: readable and unwritten while the request lives, by `new`'s contract; the
+        // borrow does not outlive `self`, which the netmod drops when the request is finished.
+        unsafe { core::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+
+    /// The part from `at` on; empty if `at` is past the end.
+    #[inline]
+    pub fn skip(&self, at: usize) -> SendBuf {
+        let at = at.min(self.len);
+        // SAFETY: `at <= len`, so the address is within or one past the lent memory.
+        SendBuf { ptr: unsafe { self.ptr.add(at) }, len: self.len - at }
+    }
+
+    /// As an iovec for a gathering system call.
+    #[inline]
+    pub const fn iov(&self) -> IoVec {
+        IoVec { base: self.ptr.as_ptr(), len: self.len }
+    }
+}
+
+impl fmt::Debug for SendBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SendBuf({} bytes)", self.len)
+    }
+}
+
+/// Contiguous memory to receive into, lent under the contract of this module.
+pub struct RecvBuf {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: see `IoVec`.
+unsafe impl Send for RecvBuf {}
+
+impl RecvBuf {
+    /// Room for nothing.
+    pub const EMPTY: RecvBuf = RecvBuf { ptr: NonNull::dangling(), len: 0 };
+
+    /// Lends `len` bytes at `ptr`.
+    ///
+    /// # Safety
+    /// The contract of this module (points 1 and 3) until the request that gets it is finished.
+    #[inline]
+    pub const unsafe fn new(ptr: *mut u8, len: usize) -> RecvBuf {
+        match NonNull::new(ptr) {
+            Some(ptr) => RecvBuf { ptr, len },
+            None => RecvBuf::EMPTY,
+        }
+    }
+
+    /// First byte.
+    #[inline]
+    pub const fn as_ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing fits.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies as much of `src` as fits; returns how much that was.
+    #[inline]
+    pub fn fill(&mut self, src: RxBytes<'_>) -> usize {
+        let n = src.len().min(self.len);
+        // SAFETY: `n` bytes are writable here by `new`'s contract and readable there by `RxBytes`'s;
+        // nobody else touches the memory of a receive, so the two ranges do not overlap.
+        unsafe { ptr::copy_nonoverlapping(src.as_ptr(), self.ptr.as_ptr(), n) };
+        n
+    }
+}
+
+impl fmt::Debug for RecvBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RecvBuf({} bytes)", self.len)
+    }
+}
+
+/// Received bytes, which may lie in memory that an untrusted peer can still write.
+///
+/// They can be copied out of, and never borrowed as a slice: what is checked is always a copy.
+#[derive(Clone, Copy)]
+pub struct RxBytes<'a> {
+    ptr: NonNull<u8>,
+    len: usize,
+    _lent: PhantomData<&'a ()>,
+}
+
+impl<'a> RxBytes<'a> {
+    /// Received bytes in memory of this process.
+    #[inline]
+    pub fn from_slice(bytes: &'a [u8]) -> RxBytes<'a> {
+        RxBytes { ptr: NonNull::from(bytes).cast(), len: bytes.len(), _lent: PhantomData }
+    }
+
+    /// Received bytes in memory that may change while they are read.
+    ///
+    /// # Safety
+    /// `len` bytes at `ptr` stay mapped and readable during `'a`.
+    #[inline]
+    pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize) -> RxBytes<'a> {
+        RxBytes { ptr, len, _lent: PhantomData }
+    }
+
+    /// Number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// First byte.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// The first `n` bytes (at most all) and the rest.
+    #[inline]
+    pub fn split_at(self, n: usize) -> (RxBytes<'a>, RxBytes<'a>) {
+        let n = n.min(self.len);
+        // SAFETY: `n <= len`, so the address is within or one past the range.
+        let tail = unsafe { self.ptr.add(n) };
+        (
+            RxBytes { ptr: self.ptr, len: n, _lent: PhantomData },
+            RxBytes { ptr: tail, len: self.len - n, _lent: PhantomData },
+        )
+    }
+
+    /// Without the first `n` bytes.
+    #[inline]
+    pub fn skip(self, n: usize) -> RxBytes<'a> {
+        self.split_at(n).1
+    }
+
+    /// At most the first `n` bytes.
+    #[inline]
+    pub fn take(self, n: usize) -> RxBytes<'a> {
+        self.split_at(n).0
+    }
+
+    /// A copy of the first `N` bytes, if there are so many.
+    #[inline]
+    pub fn first<const N: usize>(&self) -> Option<[u8; N]> {
+        if self.len < N {
+            return None;
+        }
+        let mut out = [0; N];
+        // SAFETY: `N <= len` readable bytes by the constructor's contract; `out` is our own.
+        unsafe { ptr::copy_nonoverlapping(self.ptr.as_ptr(), out.as_mut_ptr(), N) };
+        Some(out)
+    }
+
+    /// Copies as much as fits into `dst`; returns how much that was.
+    #[inline]
+    pub fn copy_to(&self, dst: &mut [u8]) -> usize {
+        let n = self.len.min(dst.len());
+        // SAFETY: `n` bytes are readable here and writable there, and a `&mut` overlaps nothing.
+        unsafe { ptr::copy_nonoverlapping(self.ptr.as_ptr(), dst.as_mut_ptr(), n) };
+        n
+    }
+
+    /// Appends all bytes to `dst`.
+    pub fn append_to(&self, dst: &mut Vec<u8>) {
+        dst.reserve(self.len);
+        let old = dst.len();
+        // SAFETY: `reserve` made room for `len` bytes behind `old`; after the copy they are
+        // initialised, so the new length is true.
+        unsafe {
+            ptr::copy_nonoverlapping(self.ptr.as_ptr(), dst.as_mut_ptr().add(old), self.len);
+            dst.set_len(old + self.len);
+        }
+    }
+}
+
+impl fmt::Debug for RxBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RxBytes({} bytes)", self.len)
+    }
+}
+
+/// Received bytes on loan from a netmod: a whole buffer, or a part of a larger one.
+///
+/// The engine gives it back with [`crate::Netmod::release`]; the netmod recognises it by its token.
+/// Dropping one instead leaks the netmod's buffer.
+#[must_use = "give it back with Netmod::release"]
+pub struct RxBuf {
+    ptr: NonNull<u8>,
+    len: usize,
+    token: u64,
+}
+
+// SAFETY: see `IoVec`; the netmod promises validity until release, wherever the value is.
+unsafe impl Send for RxBuf {}
+
+impl RxBuf {
+    /// Lends `len` received bytes at `ptr` to the engine.
+    ///
+    /// # Safety
+    /// They stay mapped and readable until the netmod gets this value back by `release`.
+    #[inline]
+    pub unsafe fn new(ptr: NonNull<u8>, len: usize, token: u64) -> RxBuf {
+        RxBuf { ptr, len, token }
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn bytes(&self) -> RxBytes<'_> {
+        // SAFETY: `new`'s contract covers the time until `release` consumes `self`.
+        unsafe { RxBytes::from_raw(self.ptr, self.len) }
+    }
+
+    /// What the netmod recognises the buffer by.
+    #[inline]
+    pub fn token(&self) -> u64 {
+        self.token
+    }
+}
+
+impl fmt::Debug for RxBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RxBuf({} bytes, token {})", self.len, self.token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rx_bytes_are_cut_and_copied() {
+        let data = [1u8, 2, 3, 4, 5];
+        let rx = RxBytes::from_slice(&data);
+        let (a, b) = rx.split_at(2);
+        assert_eq!((a.len(), b.len()), (2, 3));
+        assert_eq!(b.first::<3>(), Some([3, 4, 5]));
+        assert_eq!(b.first::<4>(), None);
+        assert_eq!(rx.split_at(9).1.len(), 0);
+        let mut v = vec![9];
+        b.append_to(&mut v);
+        assert_eq!(v, [9, 3, 4, 5]);
+        let mut dst = [0; 2];
+        assert_eq!(rx.skip(1).copy_to(&mut dst), 2);
+        assert_eq!(dst, [2, 3]);
+    }
+
+    #[test]
+    fn send_buf_skips_within_bounds() {
+        static DATA: [u8; 4] = [1, 2, 3, 4];
+        let s = SendBuf::from_static(&DATA);
+        assert_eq!(s.skip(3).bytes(), [4]);
+        assert!(s.skip(7).is_empty());
+    }
+
+    #[test]
+    fn recv_buf_takes_what_fits() {
+        let mut mem = [0u8; 3];
+        // SAFETY: `mem` outlives `buf` and is not touched meanwhile.
+        let mut buf = unsafe { RecvBuf::new(mem.as_mut_ptr(), 3) };
+        assert_eq!(buf.fill(RxBytes::from_slice(&[7, 8, 9, 10])), 3);
+        assert_eq!(mem, [7, 8, 9]);
+    }
+}

@@ -1,0 +1,127 @@
+//! What can be wrong with a configuration, and what merely looks wrong.
+
+use super::{Kind, PREFIX, VARIABLES};
+
+/// A configuration that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A value that is not accepted.
+    #[error("{name}=`{value}` is not accepted; expected {kind}")]
+    Value {
+        /// The variable.
+        name: &'static str,
+        /// Its value, escaped, and cut if it is long.
+        value: String,
+        /// What is accepted.
+        kind: Kind,
+    },
+    /// A value that is no text.
+    #[error("the value of {name} is not UTF-8; set it to plain text")]
+    NotUnicode {
+        /// The variable.
+        name: String,
+    },
+    /// No such variable.
+    #[error("there is no variable `{name}`{}", did_you_mean(nearest))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The variable that may have been meant.
+        nearest: Option<&'static str>,
+    },
+    /// Two values that contradict each other.
+    #[error("{smaller} is larger than {larger}; lower the one or raise the other")]
+    Order {
+        /// The variable that must not be larger.
+        smaller: &'static str,
+        /// The variable that must not be smaller.
+        larger: &'static str,
+    },
+}
+
+impl ConfigError {
+    pub(super) fn value(name: &'static str, value: &str, kind: Kind) -> ConfigError {
+        ConfigError::Value { name, value: excerpt(value), kind }
+    }
+
+    pub(super) fn unknown(name: &str) -> ConfigError {
+        ConfigError::Unknown { name: excerpt(name), nearest: nearest(name) }
+    }
+}
+
+/// Something odd that does not prevent starting. Its text is meant for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigWarning {
+    /// A `NETMOD_*` variable that means nothing.
+    Unknown {
+        /// Its name, escaped, and cut if it is long.
+        name: String,
+        /// The variable that may have been meant.
+        nearest: Option<&'static str>,
+    },
+}
+
+impl ConfigWarning {
+    pub(super) fn unknown(name: &str) -> ConfigWarning {
+        ConfigWarning::Unknown { name: excerpt(name), nearest: nearest(name) }
+    }
+}
+
+impl core::fmt::Display for ConfigWarning {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            ConfigWarning::Unknown { name, nearest } => {
+                write!(f, "the variable `{name}` is unknown and ignored{}", did_you_mean(nearest))
+            }
+        }
+    }
+}
+
+fn did_you_mean(nearest: &Option<&'static str>) -> String {
+    nearest.map_or(String::new(), |name| format!("; did you mean {name}?"))
+}
+
+const EXCERPT: usize = 64;
+
+/// Text from outside, fit for a message: control characters escaped, and not long.
+pub(super) fn excerpt(text: &str) -> String {
+    let more = if text.chars().nth(EXCERPT).is_some() { "..." } else { "" };
+    text.chars().take(EXCERPT).flat_map(char::escape_debug).chain(more.chars()).collect()
+}
+
+/// The variable that resembles `name` most, if half of the name is right.
+fn nearest(name: &str) -> Option<&'static str> {
+    // Names that long resemble nothing, and would make the comparison long.
+    if name.len() > EXCERPT {
+        return None;
+    }
+    let upper = name.to_ascii_uppercase();
+    let stem = |name: &'_ str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
+    let given = stem(&upper);
+    VARIABLES
+        .iter()
+        .map(|var| {
+            let known = stem(var.name);
+            (distance(given.as_bytes(), known.as_bytes()), given.len().max(known.len()), var.name)
+        })
+        .filter(|&(distance, len, _)| 2 * distance <= len)
+        .min()
+        .map(|(.., name)| name)
+}
+
+/// How many bytes must be inserted, deleted or replaced (Levenshtein's distance).
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,285 @@
+//! Configuration: typed values from `NETMOD` and `NETMOD_*` environment variables, each with its origin.
+//!
+//! One table below declares every variable: field, type, default, name, what is accepted, meaning.
+//! The fields are read directly, also by hot code; they are changed with [`Config::set`], which
+//! checks and remembers the origin. A netmod is given its part, such as [`TcpConfig`], and never
+//! looks at the environment.
+
+mod error;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use core::time::Duration;
+
+pub use error::{ConfigError, ConfigWarning};
+pub use value::{Kind, PortRange, SPIN_FEW, SPIN_MANY, Setting, Spin};
+
+/// Where a value comes from. Later ones take precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// The built-in default.
+    Default,
+    /// The environment.
+    Env,
+    /// [`Config::set`].
+    Program,
+}
+
+impl core::fmt::Display for Origin {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(match self {
+            Origin::Default => "default",
+            Origin::Env => "environment",
+            Origin::Program => "program",
+        })
+    }
+}
+
+/// One variable as documented and as set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value, in the form in which it can be set.
+    pub value: String,
+    /// Where the value comes from.
+    pub origin: Origin,
+    /// What it is for, in one line.
+    pub meaning: &'static str,
+    /// Its default, in the same form as the value.
+    pub default: String,
+    /// What is accepted.
+    pub kind: Kind,
+}
+
+/// A row of the table.
+struct Variable {
+    name: &'static str,
+    kind: Kind,
+    meaning: &'static str,
+    show: fn(&Config, Kind) -> String,
+    /// False, and nothing changed, if the text is not accepted.
+    set: fn(&mut Config, Kind, &str) -> bool,
+}
+
+/// Makes the structs and [`VARIABLES`] from one table. Each row is
+/// `field: type = default, "NAME", kind, "meaning";`
+macro_rules! config_table {
+    (
+        $( $f:ident : $t:ty = $d:expr, $name:literal, $kind:expr, $doc:literal; )*
+        $(
+            #[doc = $gdoc:literal]
+            $g:ident : $group:ident {
+                $( $gf:ident : $gt:ty = $gd:expr, $gname:literal, $gkind:expr, $gmeaning:literal; )*
+            }
+        )*
+    ) => {
+        /// The whole configuration. Read its fields; change them with [`Config::set`].
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Config {
+            $( #[doc = concat!("`", $name, "`: ", $doc, ".")] pub $f: $t, )*
+            $( #[doc = $gdoc] pub $g: $group, )*
+            /// By place in [`VARIABLES`].
+            origins: [Origin; VARIABLES.len()],
+        }
+
+        impl Default for Config {
+            fn default() -> Config {
+                Config {
+                    $( $f: $d, )*
+                    $( $g: $group::default(), )*
+                    origins: [Origin::Default; VARIABLES.len()],
+                }
+            }
+        }
+
+        $(
+            #[doc = $gdoc]
+            #[derive(Clone, Debug, PartialEq)]
+            pub struct $group {
+                $( #[doc = concat!("`", $gname, "`: ", $gmeaning, ".")] pub $gf: $gt, )*
+            }
+
+            impl Default for $group {
+                fn default() -> $group {
+                    $group { $( $gf: $gd, )* }
+                }
+            }
+        )*
+
+        static VARIABLES: &[Variable] = &[
+            $( Variable {
+                name: $name,
+                kind: $kind,
+                meaning: $doc,
+                show: |c, kind| c.$f.show(kind),
+                set: |c, kind, text| value::assign(&mut c.$f, kind, text),
+            }, )*
+            $( $( Variable {
+                name: $gname,
+                kind: $gkind,
+                meaning: $gmeaning,
+                show: |c, kind| c.$g.$gf.show(kind),
+                set: |c, kind, text| value::assign(&mut c.$g.$gf, kind, text),
+            }, )* )*
+        ];
+    };
+}
+
+const K: usize = 1 << 10;
+const M: usize = 1 << 20;
+const G: usize = 1 << 30;
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const CLOSE: Duration = Duration::from_secs(30);
+const CONNECT: Duration = Duration::from_secs(30);
+const HELLO: Duration = Duration::from_secs(10);
+const BACKOFF: Duration = Duration::from_secs(1);
+
+const PREFIX: &str = "NETMOD_";
+
+config_table! {
+    netmods: Vec<String> = vec!["tcp".to_owned()], "NETMOD", Kind::Names,
+        "netmods that may be used, the preferred one first";
+    eager_max: usize = 128 * K, "NETMOD_EAGER_MAX", Kind::Size { min: 0, max: G },
+        "largest message, in bytes, that is sent without waiting for its receive";
+    close_timeout: Duration = CLOSE, "NETMOD_CLOSE_TIMEOUT",
+        Kind::Duration { min: Duration::ZERO, max: HOUR },
+        "how long finalize waits for the peers to close";
+    spin: Spin = Spin::Auto, "NETMOD_SPIN", Kind::Spin,
+        "polls in vain before a wait blocks; auto: few if the node has more ranks than cores";
+    log: String = "warn".to_owned(), "NETMOD_LOG", Kind::Text { max: 1024 },
+        "which diagnostics are printed, as a filter of the crate tracing-subscriber";
+
+    /// The part of the netmod `tcp`.
+    tcp: TcpConfig {
+        interface: String = String::new(), "NETMOD_TCP_INTERFACE", Kind::Text { max: 255 },
+            "name or address of the interface to listen on and to publish; empty: all";
+        port_range: Option<PortRange> = None, "NETMOD_TCP_PORT_RANGE", Kind::Ports,
+            "ports to listen on; empty: any";
+        connect_timeout: Duration = CONNECT, "NETMOD_TCP_CONNECT_TIMEOUT",
+            Kind::Duration { min: MS, max: HOUR },
+            "how long to try to connect to a peer";
+        hello_timeout: Duration = HELLO, "NETMOD_TCP_HELLO_TIMEOUT",
+            Kind::Duration { min: MS, max: HOUR },
+            "how long a handshake may take";
+        backoff_min: Duration = MS, "NETMOD_TCP_BACKOFF_MIN",
+            Kind::Duration { min: MS, max: HOUR },
+            "pause after the first failed attempt to connect";
+        backoff_max: Duration = BACKOFF, "NETMOD_TCP_BACKOFF_MAX",
+            Kind::Duration { min: MS, max: HOUR },
+            "longest pause between attempts to connect";
+        sndbuf: usize = 0, "NETMOD_TCP_SNDBUF", Kind::Size { min: 0, max: G },
+            "send buffer of a socket in bytes; 0: the system's default";
+        rcvbuf: usize = 0, "NETMOD_TCP_RCVBUF", Kind::Size { min: 0, max: G },
+            "receive buffer of a socket in bytes; 0: the system's default";
+        stage: usize = 16 * K, "NETMOD_TCP_STAGE", Kind::Size { min: K, max: M },
+            "bytes of small messages that are gathered for one system call";
+        rx_buffer: usize = 64 * K, "NETMOD_TCP_RX_BUFFER", Kind::Size { min: 4 * K, max: 16 * M },
+            "bytes that one system call receives";
+        hello_max: usize = 256, "NETMOD_TCP_HELLO_MAX", Kind::Count { min: 1, max: 65536 },
+            "handshakes of strangers in progress at once";
+    }
+}
+
+impl Config {
+    /// The configuration that the environment asks for, and what is odd about it.
+    ///
+    /// # Errors
+    /// A variable whose value is not accepted.
+    pub fn from_env() -> Result<(Config, Vec<ConfigWarning>), ConfigError> {
+        let mut found = Vec::new();
+        for (name, value) in std::env::vars_os() {
+            let Some(name) = name.to_str().filter(|name| is_ours(name)) else {
+                continue;
+            };
+            let value =
+                value.into_string().map_err(|_| ConfigError::NotUnicode { name: error::excerpt(name) })?;
+            found.push((name.to_owned(), value));
+        }
+        Config::from_lookup(found)
+    }
+
+    /// As [`Config::from_env`], from names and values. Names that are not `NETMOD` or `NETMOD_*`
+    /// are skipped; of a name that occurs twice, the last value counts.
+    ///
+    /// # Errors
+    /// A variable whose value is not accepted.
+    pub fn from_lookup(
+        vars: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(Config, Vec<ConfigWarning>), ConfigError> {
+        let mut config = Config::default();
+        let mut warnings = Vec::new();
+        for (name, value) in vars {
+            if !is_ours(&name) {
+                continue;
+            }
+            match find(&name) {
+                Some(i) => config.assign(i, &value, Origin::Env)?,
+                None => warnings.push(ConfigWarning::unknown(&name)),
+            }
+        }
+        config.check()?;
+        Ok((config, warnings))
+    }
+
+    /// Sets a variable, with precedence over the environment. On an error nothing changes.
+    ///
+    /// # Errors
+    /// An unknown name; a value that is not accepted, or that contradicts another.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+        let i = find(name).ok_or_else(|| ConfigError::unknown(name))?;
+        let mut changed = self.clone();
+        changed.assign(i, value, Origin::Program)?;
+        changed.check()?;
+        *self = changed;
+        Ok(())
+    }
+
+    /// All variables in the order of the documentation.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        let default = Config::default();
+        VARIABLES.iter().zip(self.origins).map(move |(var, origin)| Entry {
+            name: var.name,
+            value: (var.show)(self, var.kind),
+            origin,
+            meaning: var.meaning,
+            default: (var.show)(&default, var.kind),
+            kind: var.kind,
+        })
+    }
+
+    /// Where the value of a variable comes from; None if there is no such variable.
+    pub fn origin(&self, name: &str) -> Option<Origin> {
+        find(name).map(|i| self.origins[i])
+    }
+
+    fn assign(&mut self, i: usize, text: &str, origin: Origin) -> Result<(), ConfigError> {
+        let var = &VARIABLES[i];
+        if !(var.set)(self, var.kind, text) {
+            return Err(ConfigError::value(var.name, text, var.kind));
+        }
+        self.origins[i] = origin;
+        Ok(())
+    }
+
+    /// What no variable can be checked for alone.
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.tcp.backoff_min > self.tcp.backoff_max {
+            return Err(ConfigError::Order {
+                smaller: "NETMOD_TCP_BACKOFF_MIN",
+                larger: "NETMOD_TCP_BACKOFF_MAX",
+            });
+        }
+        Ok(())
+    }
+}
+
+fn is_ours(name: &str) -> bool {
+    name == "NETMOD" || name.starts_with(PREFIX)
+}
+
+fn find(name: &str) -> Option<usize> {
+    VARIABLES.iter().position(|var| var.name == name)
+}

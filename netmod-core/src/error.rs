@@ -1,0 +1,139 @@
+//! Errors by severity: a packet, a virtual connection, a device.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::netmod::PeerName;
+
+/// A packet that its receiver cannot use. Whose fault: the peer's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketFault {
+    /// The packet is dropped and counted, with `payload` bytes that belong to it; the VC lives.
+    #[error("dropped a packet: {what}")]
+    Drop {
+        /// What was wrong.
+        what: String,
+        /// Payload bytes that follow the header, all to be discarded.
+        payload: u64,
+    },
+    /// Nothing that follows could be trusted; the VC goes down.
+    #[error("protocol violation: {what}")]
+    Violation {
+        /// What was wrong.
+        what: String,
+    },
+}
+
+/// Why a virtual connection failed: the class, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum VcErrorKind {
+    /// No connection could be made within the deadline.
+    Unreachable,
+    /// The connection broke.
+    Lost,
+    /// The peer ended the connection while messages were under way.
+    Closed,
+    /// The peer would not have us.
+    Refused,
+    /// The peer sent what no correct peer sends.
+    Protocol,
+    /// This process lacks a resource (descriptors, memory, ports).
+    Resource,
+    /// The card of the peer is missing, broken, or offers nothing in common.
+    Card,
+    /// This side gave the VC up (finalize, abort).
+    Aborted,
+    /// The netmod cannot do what was asked.
+    Unsupported,
+}
+
+#[derive(Debug)]
+struct VcErrorInner {
+    kind: VcErrorKind,
+    peer: Option<PeerName>,
+    text: String,
+    after: Option<Duration>,
+}
+
+/// Why a virtual connection went down, or why a request on it failed.
+///
+/// Cheap to clone: every request of the VC gets the same cause.
+#[derive(Clone)]
+pub struct VcError(Arc<VcErrorInner>);
+
+impl VcError {
+    /// `text` says object, cause and way out, without the name of the peer.
+    pub fn new(kind: VcErrorKind, peer: Option<PeerName>, text: impl Into<String>) -> VcError {
+        VcError(Arc::new(VcErrorInner { kind, peer, text: text.into(), after: None }))
+    }
+
+    /// The same, with how long it had been tried.
+    pub fn after(self, after: Duration) -> VcError {
+        VcError(Arc::new(VcErrorInner {
+            kind: self.0.kind,
+            peer: self.0.peer,
+            text: self.0.text.clone(),
+            after: Some(after),
+        }))
+    }
+
+    /// Its class.
+    pub fn kind(&self) -> VcErrorKind {
+        self.0.kind
+    }
+
+    /// The other end, if it is known.
+    pub fn peer(&self) -> Option<PeerName> {
+        self.0.peer
+    }
+
+    /// How long it had been tried.
+    pub fn tried_for(&self) -> Option<Duration> {
+        self.0.after
+    }
+}
+
+impl fmt::Display for VcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(p) = self.0.peer {
+            write!(f, "rank {}: ", p.rank)?;
+        }
+        f.write_str(&self.0.text)?;
+        if let Some(d) = self.0.after {
+            write!(f, " (after {:.1} s)", d.as_secs_f64())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for VcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl PartialEq for VcError {
+    fn eq(&self, o: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &o.0) || (self.0.kind == o.0.kind && self.0.text == o.0.text)
+    }
+}
+impl Eq for VcError {}
+impl std::error::Error for VcError {}
+
+/// A netmod that cannot go on, or could not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("netmod {netmod}: {text}")]
+pub struct DeviceError {
+    /// Name of the netmod.
+    pub netmod: &'static str,
+    /// Object, cause and way out.
+    pub text: String,
+}
+
+impl DeviceError {
+    /// `text` says object, cause and way out.
+    pub fn new(netmod: &'static str, text: impl Into<String>) -> DeviceError {
+        DeviceError { netmod, text: text.into() }
+    }
+}

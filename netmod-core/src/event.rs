@@ -1,0 +1,121 @@
+//! Events: what a netmod found when it was polled.
+
+use std::collections::VecDeque;
+
+use crate::buf::RxBuf;
+use crate::error::VcError;
+use crate::netmod::PeerName;
+use crate::slab::VcId;
+
+/// One thing that happened. The engine handles events of one VC in the order they were pushed.
+#[derive(Debug)]
+pub enum Event {
+    /// Bytes arrived.
+    Rx {
+        /// On which VC.
+        vc: VcId,
+        /// The bytes, on loan.
+        buf: RxBuf,
+    },
+    /// The active receive of the VC was filled directly ([`crate::Core::recv_advance`]).
+    RecvDone {
+        /// On which VC.
+        vc: VcId,
+    },
+    /// A connection was made; the peer may have made it.
+    Up {
+        /// Of which VC.
+        vc: VcId,
+    },
+    /// `vc_terminate` has run its course; the VC is as after `vc_init`.
+    Terminated {
+        /// Of which VC.
+        vc: VcId,
+    },
+    /// The VC failed; every request that the netmod had of it has been failed with the same error.
+    Down {
+        /// Which VC.
+        vc: VcId,
+        /// Why.
+        error: VcError,
+    },
+    /// The netmod must connect and has no card of the peer: answer with `set_card`.
+    NeedCard {
+        /// Of which VC.
+        vc: VcId,
+    },
+    /// An authenticated peer without a VC wants to connect: answer with `vc_init` or
+    /// `refuse_peer`.
+    NewPeer {
+        /// Its name.
+        peer: PeerName,
+        /// Which netmod of a set it came by.
+        netmod: u8,
+    },
+    /// A put or get ended ([`crate::Rma`]).
+    RmaDone {
+        /// On which VC.
+        vc: VcId,
+        /// The caller's number for the operation.
+        op: u64,
+        /// How it ended.
+        result: Result<(), VcError>,
+    },
+}
+
+/// A bounded batch of events.
+#[derive(Debug)]
+pub struct Events {
+    queue: VecDeque<Event>,
+    limit: usize,
+}
+
+impl Events {
+    /// A batch of at most `limit` events, give or take those that cannot wait.
+    pub fn with_limit(limit: usize) -> Events {
+        Events { queue: VecDeque::with_capacity(limit + limit / 2), limit }
+    }
+
+    /// Adds an event.
+    #[inline]
+    pub fn push(&mut self, ev: Event) {
+        self.queue.push_back(ev);
+    }
+
+    /// Takes the first event.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Event> {
+        self.queue.pop_front()
+    }
+
+    /// Says of the events from the `from`-th on which netmod of a set they came by.
+    pub fn tag_netmod(&mut self, from: usize, number: u8) {
+        for ev in self.queue.iter_mut().skip(from) {
+            if let Event::NewPeer { netmod, .. } = ev {
+                *netmod = number;
+            }
+        }
+    }
+
+    /// How many more a netmod should find in this poll.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.limit.saturating_sub(self.queue.len())
+    }
+
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Events::with_limit(64)
+    }
+}

@@ -1,0 +1,40 @@
+//! The netmod contract.
+//!
+//! This crate defines what a network module ("netmod", in the sense of MPICH's Nemesis) is and
+//! what the layer above it may expect: virtual connections ([`Vc`]) and their lifecycle, requests,
+//! buffers and segments, the [`Netmod`] and [`Rma`] traits, and the [`Engine`] that drives a netmod
+//! and reassembles packets. It knows no network and no MPI.
+//!
+//! Source of the interface: the Nemesis network module API of MPICH; see `ARCHITECTURE.md` for
+//! where and why this departs from it.
+
+pub mod buf;
+pub mod card;
+pub mod config;
+pub mod engine;
+pub mod error;
+pub mod event;
+pub mod lifecycle;
+pub mod netmod;
+pub mod request;
+pub mod rma;
+pub mod segment;
+pub mod slab;
+pub mod time;
+pub mod vc;
+
+pub use buf::{IoVec, RecvBuf, RxBuf, RxBytes, SendBuf};
+pub use card::{Card, CardError, CardWriter};
+pub use config::Config;
+pub use engine::{Core, DataAvail, Engine, Io, Progress, RecvTarget, Upper};
+pub use error::{DeviceError, PacketFault, VcError, VcErrorKind};
+pub use event::{Event, Events};
+pub use netmod::{
+    Arm, Finalize, GroupId, HDR_LEN, Header, NETMOD_FRAME, Netmod, Ordering, PeerName, PollOrder, Sent,
+};
+pub use request::{OnDone, Outcome, Request};
+pub use rma::Rma;
+pub use segment::{Datatype, Segment};
+pub use slab::{ReqId, SideTable, Slab, VcId};
+pub use time::Time;
+pub use vc::{Vc, VcStats};

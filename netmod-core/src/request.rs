@@ -1,0 +1,75 @@
+//! Requests: messages that could not be finished at once.
+
+use crate::error::VcError;
+use crate::segment::Segment;
+use crate::slab::VcId;
+
+/// What happens when the data of a request has all moved (Nemesis's `OnDataAvail`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDone {
+    /// It is finished (the NULL callback).
+    Complete,
+    /// [`crate::Upper::on_data_avail`] is asked.
+    Upper,
+}
+
+/// How a request stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Under way; the memory lent to it must be left alone.
+    Pending,
+    /// All data has moved.
+    Done,
+    /// It was cancelled; no data will move any more.
+    Cancelled,
+    /// It failed with its VC; no data will move any more.
+    Failed(VcError),
+}
+
+/// A send or receive under way.
+///
+/// It belongs to the layer that made it, or that got it from `i_start_contig_msg`, and stays in the
+/// slab until that layer removes it.
+#[derive(Debug)]
+pub struct Request {
+    /// The VC it is bound to, once that is known.
+    pub vc: Option<VcId>,
+    /// The memory: source of a send, target of a receive.
+    pub seg: Segment,
+    /// Receives: bytes that follow the segment's and are discarded (truncation).
+    pub excess: u64,
+    /// What happens when the data has all moved.
+    pub on_done: OnDone,
+    /// Nobody waits for it: it leaves the slab as soon as it is finished.
+    pub detached: bool,
+    /// How many messages it stands for. More than one, or none lent, only for sends whose data was
+    /// copied: each message's sender got the same handle, and [`crate::Core::take`] counts them down.
+    pub shares: u32,
+    /// Its data was copied: it borrows no memory.
+    pub copied: bool,
+    /// How it stands.
+    pub outcome: Outcome,
+}
+
+impl Request {
+    /// A request for the memory of `seg`, finished by nobody but the core.
+    #[inline]
+    pub fn new(vc: Option<VcId>, seg: Segment) -> Request {
+        Request {
+            vc,
+            seg,
+            excess: 0,
+            on_done: OnDone::Complete,
+            detached: false,
+            shares: 1,
+            copied: false,
+            outcome: Outcome::Pending,
+        }
+    }
+
+    /// Whether it is finished, in whatever way.
+    #[inline]
+    pub fn is_finished(&self) -> bool {
+        !matches!(self.outcome, Outcome::Pending)
+    }
+}

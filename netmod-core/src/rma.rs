@@ -1,0 +1,103 @@
+//! One-sided transfers, offered by netmods that have them; large-message transfer is built on this.
+
+use crate::buf::IoVec;
+use crate::engine::Core;
+use crate::error::VcError;
+use crate::slab::VcId;
+
+/// What a registration is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Peers read it (Get mode, the sender's buffer).
+    RemoteRead,
+    /// Peers write it (Put mode, the receiver's buffer).
+    RemoteWrite,
+    /// Only local operations use it.
+    Local,
+}
+
+/// Local handle of a registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RegionId(pub u64);
+
+/// What a peer must know to reach a registration: opaque bytes, as many as the netmod needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteKey {
+    /// The netmod's own encoding (rkey, address, offset, process id).
+    pub bytes: Vec<u8>,
+}
+
+/// Limits that a transfer must respect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RmaLimits {
+    /// Most bytes in one put or get.
+    pub max_op: usize,
+    /// Most bytes registered at once; larger buffers are registered window by window (COOKIE).
+    pub max_registered: usize,
+    /// Longest [`RemoteKey`] in bytes.
+    pub max_key: usize,
+    /// Whether the target must make progress for the operation to complete.
+    pub target_progress: bool,
+}
+
+/// Put and get on registered memory.
+///
+/// A registration lives from [`Rma::register`] to [`Rma::deregister`]; it is never cached beyond.
+/// Ends are reported as [`crate::Event::RmaDone`]; after the event (also a failed one) the netmod touches
+/// the memory no more.
+pub trait Rma {
+    /// Its limits on this VC.
+    fn limits(&self, core: &Core, vc: VcId) -> RmaLimits;
+
+    /// Registers memory, under the contract of [`crate::buf`] until it is deregistered.
+    ///
+    /// # Errors
+    /// [`crate::VcErrorKind::Resource`] when a limit is hit; the caller then tries a smaller window.
+    fn register(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        mem: IoVec,
+        access: Access,
+    ) -> Result<(RegionId, RemoteKey), VcError>;
+
+    /// Ends a registration. The peer's access fails from now on.
+    ///
+    /// # Errors
+    /// If the handle is not live.
+    fn deregister(&mut self, core: &mut Core, region: RegionId) -> Result<(), VcError>;
+
+    /// Starts writing local memory `(region, offset, len)` to `offset` of the peer's registration.
+    ///
+    /// # Errors
+    /// If nothing was started; no event follows then.
+    #[allow(clippy::too_many_arguments)]
+    fn put(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        local: RegionId,
+        at: usize,
+        key: &RemoteKey,
+        remote_at: usize,
+        len: usize,
+        op: u64,
+    ) -> Result<(), VcError>;
+
+    /// Starts reading `len` bytes at `remote_at` of the peer's registration into local memory.
+    ///
+    /// # Errors
+    /// If nothing was started; no event follows then.
+    #[allow(clippy::too_many_arguments)]
+    fn get(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        local: RegionId,
+        at: usize,
+        key: &RemoteKey,
+        remote_at: usize,
+        len: usize,
+        op: u64,
+    ) -> Result<(), VcError>;
+}

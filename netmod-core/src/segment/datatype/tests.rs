@@ -1,0 +1,92 @@
+//! What datatypes refuse, and how they are normalised.
+
+use super::*;
+
+fn bytes(n: usize) -> Arc<Datatype> {
+    Datatype::contiguous(n).unwrap()
+}
+
+#[test]
+fn sizes_that_overflow_are_refused() {
+    let size = |r: Result<Arc<Datatype>, DatatypeError>| matches!(r.unwrap_err(), DatatypeError::Size { .. });
+    let half = bytes(isize::MAX as usize / 2 + 1);
+    assert!(size(Datatype::contiguous(usize::MAX)));
+    assert!(size(Datatype::contiguous(isize::MAX as usize + 1)));
+    assert!(size(Datatype::vector(2, 1, 0, &half)));
+    assert!(size(Datatype::vector(1, usize::MAX, 0, &bytes(1))));
+    assert!(size(Datatype::vector(usize::MAX, usize::MAX, 0, &bytes(3))));
+    assert!(size(Datatype::indexed(&[(0, 1), (0, 1)], &half)));
+    assert!(size(Datatype::indexed(&[(0, usize::MAX)], &bytes(1))));
+    assert!(size(Datatype::structure(&[(0, 1, bytes(1)), (0, 2, half.clone())])));
+    assert!(matches!(half.span(2), Err(DatatypeError::Size { .. })));
+    assert!(Datatype::contiguous(isize::MAX as usize).is_ok());
+}
+
+#[test]
+fn displacements_that_overflow_are_refused() {
+    let range =
+        |r: Result<Arc<Datatype>, DatatypeError>| matches!(r.unwrap_err(), DatatypeError::Range { .. });
+    let one = bytes(1);
+    assert!(range(Datatype::vector(3, 1, i64::MAX / 2 + 1, &one)));
+    assert!(range(Datatype::vector(4, 1, i64::MIN / 2, &one)));
+    assert!(range(Datatype::vector(isize::MAX as usize, 1, i64::MIN, &one)));
+    assert!(range(Datatype::indexed(&[(i64::MAX, 1)], &one)));
+    assert!(range(Datatype::indexed(&[(i64::MIN, 1), (0, 1)], &one)));
+    assert!(range(Datatype::structure(&[(i64::MIN, 1, one.clone()), (i64::MAX - 1, 1, bytes(1))])));
+    assert!(range(Datatype::resized(i64::MAX, 1, &one)));
+    assert!(range(Datatype::resized(i64::MIN, -1, &one)));
+    let wide = Datatype::resized(0, i64::MAX, &one).unwrap();
+    assert_eq!(wide.span(1).unwrap(), 0..1);
+    assert!(matches!(wide.span(2), Err(DatatypeError::Range { .. })));
+}
+
+#[test]
+fn empty_children_are_not_bounded_by_memory() {
+    let none = bytes(0);
+    let many = Datatype::vector(usize::MAX, usize::MAX, i64::MIN, &none).unwrap();
+    assert_eq!((many.size(), many.extent()), (0, 0));
+    assert_eq!(many.span(usize::MAX).unwrap(), 0..0);
+    let marked = Datatype::resized(-4, 12, &none).unwrap();
+    assert_eq!((marked.lower_bound(), marked.upper_bound()), (-4, 8));
+    assert!(matches!(marked.span(usize::MAX), Err(DatatypeError::Range { .. })));
+}
+
+#[test]
+fn nesting_is_bounded() {
+    let mut ty = bytes(1);
+    for _ in 1..MAX_DEPTH {
+        ty = Datatype::vector(1, 1, 3, &ty).unwrap();
+    }
+    let depth =
+        |r: Result<Arc<Datatype>, DatatypeError>| matches!(r.unwrap_err(), DatatypeError::Depth { .. });
+    assert!(depth(Datatype::vector(1, 1, 3, &ty)));
+    assert!(depth(Datatype::indexed(&[(0, 1)], &ty)));
+    assert!(depth(Datatype::structure(&[(0, 1, bytes(1)), (0, 0, ty.clone())])));
+    assert!(depth(Datatype::resized(0, 1, &ty)));
+}
+
+#[test]
+fn messages_name_constructor_and_way_out() {
+    let text = Datatype::vector(2, 1, i64::MAX, &bytes(2)).unwrap_err().to_string();
+    assert!(text.contains("vector") && text.contains("in bytes?"), "{text}");
+    let text = bytes(isize::MAX as usize).span(2).unwrap_err().to_string();
+    assert!(text.contains("array of a datatype") && text.contains("smaller"), "{text}");
+}
+
+#[test]
+fn regular_layouts_become_the_same() {
+    let four = bytes(4);
+    let vector = Datatype::vector(3, 1, 16, &four).unwrap();
+    let indexed = Datatype::indexed(&[(0, 1), (16, 1), (32, 1)], &four).unwrap();
+    assert_eq!(vector.node, indexed.node);
+    let wide = Datatype::resized(0, 16, &four).unwrap();
+    let array = Datatype::vector(3, 1, 16, &wide).unwrap();
+    assert_eq!(vector.node, array.node);
+    let twice = Datatype::vector(2, 3, 48, &wide).unwrap();
+    assert_eq!(twice.node, Datatype::vector(6, 1, 16, &four).unwrap().node);
+    let dense = Datatype::vector(5, 2, 8, &four).unwrap();
+    assert_eq!(dense.node, bytes(40).node);
+    assert!(dense.is_contiguous() && !vector.is_contiguous());
+    let touching = Datatype::structure(&[(0, 2, four.clone()), (8, 1, bytes(8))]).unwrap();
+    assert_eq!(touching.node, bytes(16).node);
+}

@@ -1,0 +1,203 @@
+//! Segments: a resumable cursor over data that may be scattered in memory.
+//!
+//! A [`Datatype`] says where the bytes of one element lie relative to a base address; a [`Segment`]
+//! is a base address, a datatype, a count and a position in the packed byte stream. The position is
+//! a plain number: any operation may start at any byte, so a transport can stop and resume wherever
+//! its network cuts the data.
+//!
+//! The memory of a segment is lent under the contract of [`crate::buf`].
+
+mod datatype;
+mod layout;
+mod raw;
+
+use core::fmt;
+use core::ops::ControlFlow;
+use std::sync::Arc;
+
+pub use datatype::{Datatype, DatatypeError, MAX_DEPTH};
+
+use crate::buf::IoVec;
+use layout::Visit;
+
+/// A cursor over data in memory, contiguous or not.
+///
+/// Positions count bytes of the packed stream: the data in the order of the datatype, without gaps.
+pub struct Segment {
+    base: *mut u8,
+    pos: usize,
+    /// Never more than the layout describes; `pos <= end`.
+    end: usize,
+    layout: Layout,
+}
+
+/// Where the bytes are. Elements of `Typed` repeat at the datatype's extent, up to `Segment::end`.
+enum Layout {
+    Contig,
+    Typed(Arc<Datatype>),
+    List(Box<List>),
+}
+
+/// Pieces of memory that need not belong to one object.
+struct List {
+    iov: Vec<IoVec>,
+    /// Position in the packed stream where each piece ends.
+    ends: Vec<usize>,
+}
+
+impl List {
+    /// The pieces of the `n` bytes from `pos` on, in order.
+    fn pieces(&self, pos: usize, n: usize) -> impl Iterator<Item = IoVec> + '_ {
+        let first = self.ends.partition_point(|&end| end <= pos);
+        let before = first.checked_sub(1).map_or(0, |i| self.ends[i]);
+        let mut skip = pos - before;
+        let mut left = n;
+        self.iov[first..].iter().map_while(move |iov| {
+            let len = (iov.len - skip).min(left);
+            let piece = IoVec { base: iov.base.wrapping_add(skip), len };
+            skip = 0;
+            left -= len;
+            (len > 0).then_some(piece)
+        })
+    }
+}
+
+impl Segment {
+    /// No data.
+    pub const fn empty() -> Segment {
+        Segment { base: IoVec::EMPTY.base, pos: 0, end: 0, layout: Layout::Contig }
+    }
+
+    /// All bytes, those before the position included.
+    #[inline]
+    pub const fn total(&self) -> usize {
+        self.end
+    }
+
+    /// Bytes before the position.
+    #[inline]
+    pub const fn pos(&self) -> usize {
+        self.pos
+    }
+
+    /// Bytes from the position on.
+    #[inline]
+    pub const fn remaining(&self) -> usize {
+        self.end - self.pos
+    }
+
+    /// Whether nothing remains.
+    #[inline]
+    pub const fn is_done(&self) -> bool {
+        self.pos == self.end
+    }
+
+    /// Moves to a position, or to the end if it is past that.
+    #[inline]
+    pub fn seek(&mut self, pos: usize) {
+        self.pos = pos.min(self.end);
+    }
+
+    /// Moves on by `n` bytes, or to the end if fewer remain.
+    #[inline]
+    pub fn advance(&mut self, n: usize) {
+        self.pos += n.min(self.remaining());
+    }
+
+    /// Limits the total to `len` bytes. A position past that becomes the end.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        self.end = self.end.min(len);
+        self.pos = self.pos.min(self.end);
+    }
+
+    /// Describes the data from the position on, without moving.
+    ///
+    /// Fills `out` from its start, with at most `max_bytes` bytes; returns the number of entries and
+    /// of bytes. Blocks of a datatype that are adjacent in memory share an entry; the pieces of
+    /// [`Segment::iovecs`] do not, since they may be of different objects. No entry has length zero,
+    /// and no bytes at all means that nothing remains or that nothing was asked for.
+    #[inline]
+    pub fn next_iovecs(&self, max_bytes: usize, out: &mut [IoVec]) -> (usize, usize) {
+        let max = max_bytes.min(self.remaining());
+        if max == 0 || out.is_empty() {
+            return (0, 0);
+        }
+        match &self.layout {
+            Layout::Contig => {
+                out[0] = IoVec { base: self.base.wrapping_add(self.pos), len: max };
+                (1, max)
+            }
+            Layout::Typed(ty) => {
+                let mut v = Gather { base: self.base, out, n: 0, left: max };
+                let _ = ty.walk(self.pos, &mut v);
+                (v.n, max - v.left)
+            }
+            Layout::List(list) => {
+                let (mut n, mut bytes) = (0, 0);
+                for (slot, piece) in out.iter_mut().zip(list.pieces(self.pos, max)) {
+                    *slot = piece;
+                    n += 1;
+                    bytes += piece.len;
+                }
+                (n, bytes)
+            }
+        }
+    }
+
+    /// The remaining data as address and length, if it lies in one piece.
+    #[inline]
+    pub fn as_contig(&self) -> Option<(*mut u8, usize)> {
+        if matches!(self.layout, Layout::Contig) || self.is_done() {
+            return Some((self.base.wrapping_add(self.pos), self.remaining()));
+        }
+        let mut one = [IoVec::EMPTY];
+        let (_, bytes) = self.next_iovecs(usize::MAX, &mut one);
+        (bytes == self.remaining()).then_some((one[0].base, bytes))
+    }
+}
+
+impl Default for Segment {
+    fn default() -> Segment {
+        Segment::empty()
+    }
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.layout {
+            Layout::Contig => "contiguous",
+            Layout::Typed(_) => "typed",
+            Layout::List(_) => "list",
+        };
+        write!(f, "Segment({kind}, {} of {} bytes)", self.pos, self.end)
+    }
+}
+
+/// Collects runs as iovecs, merging neighbours.
+struct Gather<'a> {
+    base: *mut u8,
+    out: &'a mut [IoVec],
+    n: usize,
+    left: usize,
+}
+
+impl Visit for Gather<'_> {
+    #[inline]
+    fn run(&mut self, off: isize, len: usize) -> ControlFlow<()> {
+        let ptr = self.base.wrapping_offset(off);
+        let len = len.min(self.left);
+        match self.n.checked_sub(1).map(|i| &mut self.out[i]) {
+            Some(last) if core::ptr::eq(last.base.wrapping_add(last.len), ptr) => last.len += len,
+            _ => {
+                let Some(slot) = self.out.get_mut(self.n) else {
+                    return ControlFlow::Break(());
+                };
+                *slot = IoVec { base: ptr, len };
+                self.n += 1;
+            }
+        }
+        self.left -= len;
+        if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}

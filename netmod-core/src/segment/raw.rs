@@ -1,0 +1,276 @@
+//! All of the segments' dealings with raw memory: lending it, copying out of it, copying into it.
+//!
+//! Why the copies are sound: a [`Segment`] is built only here, by whoever takes on the contract of
+//! [`crate::buf`] for every byte that it describes. Its layout never changes afterwards, and its
+//! end only shrinks. So each byte between position and end is one that the caller answers for.
+
+#![allow(unsafe_code)]
+
+use core::ops::ControlFlow;
+use core::ptr;
+use std::sync::Arc;
+
+use super::layout::Visit;
+use super::{Datatype, Layout, List, Segment};
+use crate::buf::{IoVec, RxBytes};
+
+#[cfg(test)]
+mod tests;
+
+// SAFETY: a segment is addresses and numbers, and an immutable layout that may be shared; using the
+// addresses is governed by the contract of `crate::buf`, which says nothing about threads.
+unsafe impl Send for Segment {}
+
+impl Segment {
+    /// `len` bytes at `base`. A null base means no data.
+    ///
+    /// # Safety
+    /// The contract of [`crate::buf`] for these bytes until the request that gets the segment is
+    /// finished; without a request, as long as the segment is used.
+    #[inline]
+    pub const unsafe fn contig(base: *mut u8, len: usize) -> Segment {
+        if base.is_null() {
+            return Segment::empty();
+        }
+        Segment { base, pos: 0, end: len, layout: Layout::Contig }
+    }
+
+    /// `count` elements of a datatype at `base`, each the datatype's extent after the one before.
+    ///
+    /// Allocates nothing, and is the same as [`Segment::contig`] if the data lies in one piece.
+    ///
+    /// # Safety
+    /// [`Datatype::span`] of `count` is not an error, and the contract of [`crate::buf`] holds as for
+    /// [`Segment::contig`] for every byte that the elements describe. Gaps are not touched and need
+    /// not be memory. Data to be received should not describe a byte twice; if it does, the value
+    /// that stays is unspecified.
+    #[inline]
+    pub unsafe fn typed(base: *mut u8, ty: &Arc<Datatype>, count: usize) -> Segment {
+        let end = ty.size().saturating_mul(count).min(isize::MAX as usize);
+        if end == 0 {
+            return Segment::empty();
+        }
+        match ty.as_run(count) {
+            Some(off) => Segment { base: base.wrapping_offset(off), pos: 0, end, layout: Layout::Contig },
+            None => Segment { base, pos: 0, end, layout: Layout::Typed(Arc::clone(ty)) },
+        }
+    }
+
+    /// Pieces of memory at absolute addresses, in this order. Pieces beyond a total of `isize::MAX`
+    /// bytes are left out, which no set of distinct pieces reaches.
+    ///
+    /// # Safety
+    /// The contract of [`crate::buf`] as for [`Segment::contig`] for every piece.
+    pub unsafe fn iovecs(mut list: Vec<IoVec>) -> Segment {
+        let mut end = 0usize;
+        let mut ends = Vec::with_capacity(list.len());
+        list.retain(|iov| {
+            let sum = end.checked_add(iov.len).filter(|&sum| sum <= isize::MAX as usize);
+            let keep = iov.len > 0 && sum.is_some();
+            if let (true, Some(sum)) = (keep, sum) {
+                end = sum;
+                ends.push(sum);
+            }
+            keep
+        });
+        match list[..] {
+            [] => Segment::empty(),
+            [one] => Segment { base: one.base, pos: 0, end, layout: Layout::Contig },
+            _ => Segment {
+                base: IoVec::EMPTY.base,
+                pos: 0,
+                end,
+                layout: Layout::List(Box::new(List { iov: list, ends })),
+            },
+        }
+    }
+
+    /// Copies data out, as much as fits into `dst` or remains, and moves on; returns how much.
+    #[inline]
+    pub fn pack(&mut self, dst: &mut [u8]) -> usize {
+        let n = dst.len().min(self.remaining());
+        // SAFETY: `dst` has room for `n` bytes, no more than remain, and is borrowed mutably while
+        // nobody writes to the memory of a send: so they do not overlap.
+        unsafe { self.copy_out(dst.as_mut_ptr(), n) };
+        n
+    }
+
+    /// Appends up to `max` bytes of data to `dst` and moves on; returns how many.
+    pub fn pack_vec(&mut self, max: usize, dst: &mut Vec<u8>) -> usize {
+        let n = max.min(self.remaining());
+        dst.reserve(n);
+        let old = dst.len();
+        // SAFETY: `reserve` made room for `n` bytes behind `old`; for the rest see `pack`. After the
+        // copy they are initialised, so the new length is true.
+        unsafe {
+            self.copy_out(dst.as_mut_ptr().add(old), n);
+            dst.set_len(old + n);
+        }
+        n
+    }
+
+    /// Copies received bytes in, as many as there are or as remain, and moves on; returns how many.
+    #[inline]
+    pub fn unpack(&mut self, src: RxBytes<'_>) -> usize {
+        let n = src.len().min(self.remaining());
+        // SAFETY: `src` has `n` readable bytes, no more than remain; it does not overlap the memory of
+        // a receive, which nobody else may touch.
+        unsafe { self.copy_in(src.as_ptr(), n) };
+        n
+    }
+
+    /// # Safety
+    /// `n` is at most what remains; `n` bytes at `dst` are writable and no part of the segment.
+    #[inline]
+    unsafe fn copy_out(&mut self, dst: *mut u8, n: usize) {
+        if matches!(self.layout, Layout::Contig) {
+            // SAFETY: `pos + n <= end` bytes at `base` are lent; `dst` by this function's contract.
+            unsafe { ptr::copy_nonoverlapping(self.base.wrapping_add(self.pos), dst, n) };
+        } else {
+            // SAFETY: as demanded.
+            unsafe { self.copy_scattered::<OUT>(dst, n) };
+        }
+        self.pos += n;
+    }
+
+    /// # Safety
+    /// `n` is at most what remains; `n` bytes at `src` are readable and no part of the segment.
+    #[inline]
+    unsafe fn copy_in(&mut self, src: *const u8, n: usize) {
+        if matches!(self.layout, Layout::Contig) {
+            // SAFETY: `pos + n <= end` bytes at `base` are lent; `src` by this function's contract.
+            unsafe { ptr::copy_nonoverlapping(src, self.base.wrapping_add(self.pos), n) };
+        } else {
+            // SAFETY: as demanded; with `IN` the packed side is only read.
+            unsafe { self.copy_scattered::<IN>(src.cast_mut(), n) };
+        }
+        self.pos += n;
+    }
+
+    /// # Safety
+    /// `n` is at most what remains; `n` bytes at `packed` are no part of the segment, and readable if
+    /// `DIR` is `IN`, writable if it is `OUT`.
+    unsafe fn copy_scattered<const DIR: bool>(&self, packed: *mut u8, n: usize) {
+        if n == 0 {
+            return;
+        }
+        match &self.layout {
+            // SAFETY: `pos + n <= end` bytes at `base` are lent; `packed` by this function's contract.
+            Layout::Contig => unsafe {
+                copy::<DIR>(self.base.wrapping_add(self.pos), packed, n);
+            },
+            Layout::Typed(ty) => {
+                let mut v = Copy::<DIR> { base: self.base, packed, left: n };
+                let _ = ty.walk(self.pos, &mut v);
+            }
+            Layout::List(list) => {
+                let mut packed = packed;
+                for piece in list.pieces(self.pos, n) {
+                    // SAFETY: the piece is lent, and `pieces` adds up to at most `n` bytes.
+                    unsafe { copy::<DIR>(piece.base, packed, piece.len) };
+                    packed = packed.wrapping_add(piece.len);
+                }
+            }
+        }
+    }
+}
+
+const OUT: bool = false;
+const IN: bool = true;
+
+/// # Safety
+/// `len` bytes at both, which do not overlap; the source of `DIR` readable, the other writable.
+#[inline(always)]
+unsafe fn copy<const DIR: bool>(memory: *mut u8, packed: *mut u8, len: usize) {
+    let (src, dst) = if DIR == IN { (packed, memory) } else { (memory, packed) };
+    // SAFETY: as demanded.
+    unsafe { ptr::copy_nonoverlapping(src, dst, len) };
+}
+
+/// Copies the runs that a walk over the segment's own datatype shows it, `left` bytes at most.
+/// Made only by `copy_scattered`, whose contract is what the copies below rest on.
+struct Copy<const DIR: bool> {
+    base: *mut u8,
+    packed: *mut u8,
+    left: usize,
+}
+
+impl<const DIR: bool> Copy<DIR> {
+    /// `count` blocks of exactly `LEN` bytes.
+    ///
+    /// # Safety
+    /// As for [`copy`], for each block; `packed` moves on by `LEN` each time.
+    #[inline(always)]
+    unsafe fn blocks<const LEN: usize>(&mut self, first: *mut u8, count: usize, stride: isize) {
+        let (mut memory, mut packed) = (first, self.packed);
+        for _ in 0..count {
+            // SAFETY: as demanded. A constant length makes this a few moves.
+            unsafe { copy::<DIR>(memory, packed, LEN) };
+            memory = memory.wrapping_offset(stride);
+            packed = packed.wrapping_add(LEN);
+        }
+        self.packed = packed;
+    }
+}
+
+impl<const DIR: bool> Visit for Copy<DIR> {
+    #[inline]
+    fn run(&mut self, off: isize, len: usize) -> ControlFlow<()> {
+        let len = len.min(self.left);
+        // SAFETY: the walk is over the segment's datatype from its position on, and `left` ends it
+        // before the segment's end: so the run is lent, and `packed` has `left` bytes.
+        unsafe {
+            let memory = self.base.wrapping_offset(off);
+            match len {
+                4 => copy::<DIR>(memory, self.packed, 4),
+                8 => copy::<DIR>(memory, self.packed, 8),
+                16 => copy::<DIR>(memory, self.packed, 16),
+                _ => copy::<DIR>(memory, self.packed, len),
+            }
+        }
+        self.packed = self.packed.wrapping_add(len);
+        self.left -= len;
+        if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    #[inline]
+    fn strided(&mut self, off: isize, count: usize, stride: isize, len: usize) -> ControlFlow<()> {
+        // Short rows are spared the division.
+        let whole = match count.checked_mul(len) {
+            Some(all) if all <= self.left => count,
+            _ => self.left / len,
+        };
+        let first = self.base.wrapping_offset(off);
+        // SAFETY: as for `run`: these are `whole` runs of the walk, and `whole * len <= left`.
+        unsafe {
+            match len {
+                1 => self.blocks::<1>(first, whole, stride),
+                2 => self.blocks::<2>(first, whole, stride),
+                4 => self.blocks::<4>(first, whole, stride),
+                8 => self.blocks::<8>(first, whole, stride),
+                12 => self.blocks::<12>(first, whole, stride),
+                16 => self.blocks::<16>(first, whole, stride),
+                24 => self.blocks::<24>(first, whole, stride),
+                32 => self.blocks::<32>(first, whole, stride),
+                64 => self.blocks::<64>(first, whole, stride),
+                _ => {
+                    let mut memory = first;
+                    for _ in 0..whole {
+                        copy::<DIR>(memory, self.packed, len);
+                        memory = memory.wrapping_offset(stride);
+                        self.packed = self.packed.wrapping_add(len);
+                    }
+                }
+            }
+        }
+        self.left -= whole * len;
+        if self.left == 0 {
+            return ControlFlow::Break(());
+        }
+        if whole < count {
+            let next = off.wrapping_add(stride.wrapping_mul(whole as isize));
+            return self.run(next, len);
+        }
+        ControlFlow::Continue(())
+    }
+}

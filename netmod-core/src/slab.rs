@@ -1,0 +1,335 @@
+//! Slabs with generation-checked handles, and side tables keyed by the same handles.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+/// A handle: 32-bit index, 32-bit generation. `K` says what it is a handle of.
+///
+/// A handle may travel to a peer and come back. One that is stale, or that the peer made up, is
+/// simply not found.
+pub struct Handle<K> {
+    index: u32,
+    generation: u32,
+    _kind: PhantomData<fn() -> K>,
+}
+
+/// What a [`VcId`] is a handle of.
+#[derive(Debug)]
+pub enum VcKind {}
+/// What a [`ReqId`] is a handle of.
+#[derive(Debug)]
+pub enum ReqKind {}
+
+/// Handle of a virtual connection.
+pub type VcId = Handle<VcKind>;
+/// Handle of a request.
+pub type ReqId = Handle<ReqKind>;
+
+impl<K> Handle<K> {
+    /// Place in the slab.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.index as usize
+    }
+
+    /// How often that place had been given away before.
+    #[inline]
+    pub const fn generation(self) -> u32 {
+        self.generation
+    }
+
+    /// The form that travels on the wire.
+    #[inline]
+    pub const fn to_wire(self) -> u64 {
+        self.index as u64 | (self.generation as u64) << 32
+    }
+
+    /// From the wire: any number is a handle, though perhaps of nothing.
+    #[inline]
+    pub const fn from_wire(word: u64) -> Self {
+        Handle { index: word as u32, generation: (word >> 32) as u32, _kind: PhantomData }
+    }
+}
+
+impl<K> Clone for Handle<K> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for Handle<K> {}
+impl<K> PartialEq for Handle<K> {
+    #[inline]
+    fn eq(&self, o: &Self) -> bool {
+        self.index == o.index && self.generation == o.generation
+    }
+}
+impl<K> Eq for Handle<K> {}
+impl<K> core::hash::Hash for Handle<K> {
+    fn hash<H: core::hash::Hasher>(&self, h: &mut H) {
+        self.to_wire().hash(h);
+    }
+}
+impl<K> PartialOrd for Handle<K> {
+    fn partial_cmp(&self, o: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(o))
+    }
+}
+impl<K> Ord for Handle<K> {
+    fn cmp(&self, o: &Self) -> core::cmp::Ordering {
+        (self.index, self.generation).cmp(&(o.index, o.generation))
+    }
+}
+impl<K> fmt::Debug for Handle<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}.{}", self.index, self.generation)
+    }
+}
+impl<K> fmt::Display for Handle<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+const NO_FREE: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Slot<T> {
+    /// Even: free. Odd: taken. So a free slot's generation never equals a live handle's.
+    generation: u32,
+    next_free: u32,
+    value: Option<T>,
+}
+
+/// A growing array of `T` whose places are used again, last freed first.
+#[derive(Debug)]
+pub struct Slab<T, K> {
+    slots: Vec<Slot<T>>,
+    free: u32,
+    len: usize,
+    _kind: PhantomData<fn() -> K>,
+}
+
+impl<T, K> Default for Slab<T, K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T, K> Slab<T, K> {
+    /// An empty slab.
+    pub const fn new() -> Self {
+        Slab { slots: Vec::new(), free: NO_FREE, len: 0, _kind: PhantomData }
+    }
+
+    /// Room for `n` values without allocating.
+    pub fn reserve(&mut self, n: usize) {
+        self.slots.reserve(n.saturating_sub(self.slots.len()));
+    }
+
+    /// Puts a value in the place freed last, or in a new one.
+    ///
+    /// # Panics
+    /// At 2^32 - 1 live values, which no memory holds.
+    #[inline]
+    pub fn insert(&mut self, value: T) -> Handle<K> {
+        self.len += 1;
+        if self.free != NO_FREE {
+            let index = self.free;
+            let slot = &mut self.slots[index as usize];
+            self.free = slot.next_free;
+            slot.generation = slot.generation.wrapping_add(1);
+            slot.value = Some(value);
+            return Handle { index, generation: slot.generation, _kind: PhantomData };
+        }
+        self.grow(value)
+    }
+
+    #[cold]
+    fn grow(&mut self, value: T) -> Handle<K> {
+        let index = u32::try_from(self.slots.len()).unwrap_or(NO_FREE);
+        assert!(index != NO_FREE, "slab full");
+        self.slots.push(Slot { generation: 1, next_free: NO_FREE, value: Some(value) });
+        Handle { index, generation: 1, _kind: PhantomData }
+    }
+
+    /// The value, if the handle is live.
+    #[inline]
+    pub fn get(&self, h: Handle<K>) -> Option<&T> {
+        let slot = self.slots.get(h.index())?;
+        if slot.generation != h.generation {
+            return None;
+        }
+        slot.value.as_ref()
+    }
+
+    /// The value, if the handle is live.
+    #[inline]
+    pub fn get_mut(&mut self, h: Handle<K>) -> Option<&mut T> {
+        let slot = self.slots.get_mut(h.index())?;
+        if slot.generation != h.generation {
+            return None;
+        }
+        slot.value.as_mut()
+    }
+
+    /// Takes the value out; the handle is dead from now on.
+    #[inline]
+    pub fn remove(&mut self, h: Handle<K>) -> Option<T> {
+        let slot = self.slots.get_mut(h.index())?;
+        if slot.generation != h.generation {
+            return None;
+        }
+        let value = slot.value.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.next_free = self.free;
+        self.free = h.index;
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// Number of live values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no live value.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All live values, by index.
+    pub fn iter(&self) -> impl Iterator<Item = (Handle<K>, &T)> {
+        self.slots.iter().enumerate().filter_map(|(i, s)| {
+            let h = Handle { index: i as u32, generation: s.generation, _kind: PhantomData };
+            s.value.as_ref().map(|v| (h, v))
+        })
+    }
+}
+
+/// A layer's own part of something that lives in a slab: `T` by handle.
+///
+/// The value belongs to one generation of the handle; asked with another it is not there.
+#[derive(Debug)]
+pub struct SideTable<T, K> {
+    slots: Vec<(u32, Option<T>)>,
+    _kind: PhantomData<fn() -> K>,
+}
+
+impl<T, K> Default for SideTable<T, K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T, K> SideTable<T, K> {
+    /// An empty table.
+    pub const fn new() -> Self {
+        SideTable { slots: Vec::new(), _kind: PhantomData }
+    }
+
+    /// Sets the value of a handle; returns what an earlier generation may have left there.
+    #[inline]
+    pub fn insert(&mut self, h: Handle<K>, value: T) -> Option<T> {
+        if h.index() >= self.slots.len() {
+            self.slots.resize_with(h.index() + 1, || (0, None));
+        }
+        let slot = &mut self.slots[h.index()];
+        slot.0 = h.generation;
+        slot.1.replace(value)
+    }
+
+    /// The value of a handle.
+    #[inline]
+    pub fn get(&self, h: Handle<K>) -> Option<&T> {
+        match self.slots.get(h.index()) {
+            Some((g, v)) if *g == h.generation => v.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The value of a handle.
+    #[inline]
+    pub fn get_mut(&mut self, h: Handle<K>) -> Option<&mut T> {
+        match self.slots.get_mut(h.index()) {
+            Some((g, v)) if *g == h.generation => v.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// Takes the value of a handle out.
+    #[inline]
+    pub fn remove(&mut self, h: Handle<K>) -> Option<T> {
+        match self.slots.get_mut(h.index()) {
+            Some((g, v)) if *g == h.generation => v.take(),
+            _ => None,
+        }
+    }
+
+    /// Drops the value of a handle, if it has one.
+    #[inline]
+    pub fn clear(&mut self, h: Handle<K>) {
+        if let Some((g, v)) = self.slots.get_mut(h.index())
+            && *g == h.generation
+        {
+            *v = None;
+        }
+    }
+
+    /// All values with their handles, by index.
+    pub fn iter(&self) -> impl Iterator<Item = (Handle<K>, &T)> {
+        self.slots.iter().enumerate().filter_map(|(i, (g, v))| {
+            let h = Handle { index: i as u32, generation: *g, _kind: PhantomData };
+            v.as_ref().map(|v| (h, v))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stale_and_forged_handles_find_nothing() {
+        let mut s: Slab<&str, ReqKind> = Slab::new();
+        let a = s.insert("a");
+        assert_eq!(s.remove(a), Some("a"));
+        let b = s.insert("b");
+        assert_eq!(a.index(), b.index());
+        assert_eq!(s.get(a), None);
+        assert_eq!(s.get(b), Some(&"b"));
+        assert_eq!(s.remove(a), None);
+        for word in [0, u64::MAX, b.to_wire() ^ 1 << 40, 77] {
+            assert_eq!(s.get(ReqId::from_wire(word)), None);
+        }
+        assert_eq!(ReqId::from_wire(b.to_wire()), b);
+        assert_eq!(s.len(), 1);
+        assert_eq!(s.iter().count(), 1);
+    }
+
+    #[test]
+    fn the_handle_of_a_free_slot_is_not_live() {
+        let mut s: Slab<u8, ReqKind> = Slab::new();
+        let a = s.insert(1);
+        s.remove(a);
+        let free = ReqId::from_wire(a.to_wire() + (1 << 32));
+        assert_eq!(s.get(free), None);
+        assert_eq!(s.remove(free), None);
+    }
+
+    #[test]
+    fn side_tables_know_generations() {
+        let mut s: Slab<u8, VcKind> = Slab::new();
+        let mut t: SideTable<u32, VcKind> = SideTable::new();
+        let a = s.insert(1);
+        t.insert(a, 10);
+        s.remove(a);
+        let b = s.insert(2);
+        assert_eq!(t.get(b), None);
+        assert_eq!(t.insert(b, 20), Some(10));
+        assert_eq!(t.get(a), None);
+        *t.get_mut(b).unwrap() += 1;
+        assert_eq!(t.remove(b), Some(21));
+        assert_eq!(t.iter().count(), 0);
+    }
+}

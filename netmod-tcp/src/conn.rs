@@ -1,0 +1,79 @@
+//! One TCP connection, from `socket` or `accept` to `close`.
+
+use std::os::fd::{AsRawFd, RawFd};
+
+use netmod_core::slab::Handle;
+use netmod_core::{PeerName, Time, VcId};
+use socket2::Socket;
+
+use crate::hello::{Initiator, Responder};
+use crate::link::ConnKey;
+use crate::sys::Interest;
+
+/// What a [`ConnId`] is a handle of.
+#[derive(Debug)]
+pub(crate) enum ConnKind {}
+pub(crate) type ConnId = Handle<ConnKind>;
+
+/// The key by which a link knows a connection.
+pub(crate) fn key(id: ConnId) -> ConnKey {
+    ConnKey(id.to_wire())
+}
+
+/// The connection that a link means.
+pub(crate) fn id(key: ConnKey) -> ConnId {
+    ConnId::from_wire(key.0)
+}
+
+/// Where a connection is. The link of the VC knows more; this is what its bytes mean.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// A dial: TCP is connecting.
+    Connecting,
+    /// A dial: the hello is under way.
+    Dial(Box<Initiator>),
+    /// Incoming: the hello is under way; nobody has proved anything yet.
+    Stranger(Box<Responder>),
+    /// Incoming: the peer has proved who it is; a VC is awaited, or the link has promised it.
+    Proved(Box<Responder>, PeerName),
+    /// Adopted: messages flow. `parting` after our GOODBYE.
+    Open {
+        /// GOODBYE is among the bytes to be sent, or was sent.
+        parting: bool,
+    },
+    /// Our last words are on their way; whatever comes is thrown away until the end of file.
+    Lingering {
+        /// When it is closed regardless.
+        until: Time,
+        /// Whether our half is shut down already.
+        shut: bool,
+    },
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) socket: Socket,
+    pub(crate) stage: Stage,
+    /// The VC it belongs to, or will.
+    pub(crate) vc: Option<VcId>,
+    /// What epoll watches.
+    pub(crate) interest: Interest,
+    /// Handshake and farewell bytes that the kernel has not taken yet.
+    pub(crate) out: Vec<u8>,
+    /// A large receive was under way at the last read: read headers with little behind them.
+    pub(crate) bulk: bool,
+    /// The last plain read filled all the room it was given.
+    pub(crate) filled: bool,
+}
+
+impl Conn {
+    pub(crate) fn new(socket: Socket, stage: Stage, vc: Option<VcId>) -> Conn {
+        Conn { socket, stage, vc, interest: Interest::NONE, out: Vec::new(), bulk: false, filled: false }
+    }
+
+    #[inline]
+    pub(crate) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}

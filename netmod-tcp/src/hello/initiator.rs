@@ -1,0 +1,209 @@
+//! The side that dials.
+
+use netmod_core::PeerName;
+
+use super::frame::{Collector, Frame, FrameType};
+use super::key::{Label, Transcript};
+use super::{HelloError, JobKey, NONCE_LEN, Purpose, RejectReason, Sender, Versions};
+
+/// What a dial says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InitiatorParams {
+    /// This process.
+    pub me: PeerName,
+    /// The process that should answer.
+    pub peer: PeerName,
+    /// What the connection is for.
+    pub purpose: Purpose,
+    /// The versions on offer.
+    pub versions: Versions,
+    /// The capabilities on offer, one a bit.
+    pub caps: u64,
+    /// The key of the peer's group.
+    pub key: JobKey,
+}
+
+/// How far the handshake came with the bytes that were taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InitiatorStep {
+    /// More bytes are needed.
+    NeedMore,
+    /// The responder has proved to know the key: send this PROOF.
+    Prove(Frame),
+    /// The responder promises to take the connection. Nothing more is taken; answer with
+    /// [`Initiator::ready`] or [`Initiator::goodbye`].
+    Accepted {
+        /// The version that both use.
+        version: u16,
+        /// The capabilities that both have.
+        caps: u64,
+    },
+    /// The responder refuses. Nothing more is taken.
+    Rejected {
+        /// Why.
+        reason: RejectReason,
+        /// Whether it has proved to know the key. If not, the reason is hearsay.
+        proved: bool,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Challenge,
+    Answer,
+    Accepted,
+    Over,
+}
+
+/// The handshake of a dial.
+#[derive(Clone, Debug)]
+pub struct Initiator {
+    params: InitiatorParams,
+    nonce: [u8; NONCE_LEN],
+    collector: Collector,
+    transcript: Transcript,
+    state: State,
+    version: u16,
+    caps: u64,
+}
+
+impl Initiator {
+    /// Begins a handshake; the frame is the HELLO to send. `nonce` must be random and never used
+    /// before.
+    pub fn new(params: InitiatorParams, nonce: [u8; NONCE_LEN]) -> (Initiator, Frame) {
+        let (flags, port) = match params.purpose {
+            Purpose::Vc => (0u32, 0u64),
+            Purpose::Root { port } => (1, port),
+        };
+        let hello = Frame::new(FrameType::Hello)
+            .put(&params.versions.min.to_le_bytes())
+            .put(&params.versions.max.to_le_bytes())
+            .put(&flags.to_le_bytes())
+            .put(&params.caps.to_le_bytes())
+            .put(&params.me.group.0)
+            .put(&params.me.rank.to_le_bytes())
+            .put(&params.peer.group.0)
+            .put(&params.peer.rank.to_le_bytes())
+            .put(&port.to_le_bytes())
+            .put(&nonce);
+        let mut transcript = Transcript::new();
+        transcript.add(&hello);
+        let initiator = Initiator {
+            params,
+            nonce,
+            collector: Collector::new(),
+            transcript,
+            state: State::Challenge,
+            version: 0,
+            caps: 0,
+        };
+        (initiator, hello)
+    }
+
+    /// Takes bytes up to the end of one frame; says how many, and how far that led. To be called
+    /// again with the rest while the step is `NeedMore` or `Prove` and bytes are left.
+    ///
+    /// # Errors
+    /// The handshake has failed; close the connection. [`Initiator::sender`] says whose fault it is.
+    pub fn on_bytes(&mut self, bytes: &[u8]) -> Result<(usize, InitiatorStep), HelloError> {
+        let allowed: &[FrameType] = match self.state {
+            State::Challenge => &[FrameType::Challenge, FrameType::Reject, FrameType::Hello],
+            State::Answer => &[FrameType::Accept, FrameType::Reject],
+            State::Accepted | State::Over => return Ok((0, InitiatorStep::NeedMore)),
+        };
+        let taken = self.collector.take(bytes, allowed).and_then(|(used, frame)| {
+            let step = match frame {
+                None => InitiatorStep::NeedMore,
+                Some((FrameType::Challenge, frame)) => self.challenge(&frame)?,
+                Some((FrameType::Accept, frame)) => self.accept(&frame)?,
+                Some((FrameType::Reject, frame)) => self.reject(&frame)?,
+                Some((FrameType::Hello, _)) => return Err(HelloError::Reflected),
+                Some((kind, _)) => return Err(HelloError::Unexpected { kind }),
+            };
+            Ok((used, step))
+        });
+        if taken.is_err() {
+            self.state = State::Over;
+        }
+        taken
+    }
+
+    fn challenge(&mut self, frame: &Frame) -> Result<InitiatorStep, HelloError> {
+        if !self.transcript.open(&self.params.key, Label::Responder, frame) {
+            return Err(HelloError::ResponderKey { peer: self.params.peer });
+        }
+        self.state = State::Answer;
+        let mut body = frame.body();
+        let version = body.u16();
+        let reserved: [u8; 6] = body.take();
+        let caps = body.u64();
+        let nonce: [u8; NONCE_LEN] = body.take();
+        if reserved != [0; 6] {
+            return Err(HelloError::Reserved { kind: FrameType::Challenge });
+        }
+        if nonce == self.nonce {
+            return Err(HelloError::Reflected);
+        }
+        let Versions { min, max } = self.params.versions;
+        if !(min..=max).contains(&version) || caps & !self.params.caps != 0 {
+            return Err(HelloError::NotOffered { version, caps });
+        }
+        self.version = version;
+        self.caps = caps;
+        let proof = Frame::new(FrameType::Proof);
+        Ok(InitiatorStep::Prove(self.transcript.seal(&self.params.key, Label::Initiator, proof)))
+    }
+
+    fn accept(&mut self, frame: &Frame) -> Result<InitiatorStep, HelloError> {
+        if !self.transcript.open(&self.params.key, Label::Accept, frame) {
+            return Err(HelloError::Tampered { kind: FrameType::Accept });
+        }
+        self.state = State::Accepted;
+        Ok(InitiatorStep::Accepted { version: self.version, caps: self.caps })
+    }
+
+    fn reject(&mut self, frame: &Frame) -> Result<InitiatorStep, HelloError> {
+        let mut body = frame.body();
+        let [code, proved] = body.take();
+        let reserved: [u8; 6] = body.take();
+        if proved > 1 || reserved != [0; 6] {
+            return Err(HelloError::Reserved { kind: FrameType::Reject });
+        }
+        let proved = proved == 1;
+        if proved
+            && (self.state != State::Answer || !self.transcript.open(&self.params.key, Label::Reject, frame))
+        {
+            return Err(HelloError::Tampered { kind: FrameType::Reject });
+        }
+        let reason = RejectReason::from_wire(code);
+        let reason = reason.ok_or(HelloError::UnknownReason { code, proved })?;
+        self.state = State::Over;
+        Ok(InitiatorStep::Rejected { reason, proved })
+    }
+
+    /// READY, once accepted: the initiator has adopted the connection, and messages may follow.
+    /// `None` at any other time.
+    pub fn ready(&mut self) -> Option<Frame> {
+        if self.state != State::Accepted {
+            return None;
+        }
+        self.state = State::Over;
+        let ready = Frame::new(FrameType::Ready);
+        Some(self.transcript.seal(&self.params.key, Label::Ready, ready))
+    }
+
+    /// GOODBYE, in READY's stead or at any time before.
+    pub fn goodbye() -> Frame {
+        Frame::new(FrameType::Goodbye)
+    }
+
+    /// Who is at the other end, as far as is proved.
+    pub fn sender(&self) -> Sender {
+        if self.transcript.proofs() > 0 { Sender::Peer } else { Sender::Stranger }
+    }
+
+    /// What the dial said of itself.
+    pub fn params(&self) -> &InitiatorParams {
+        &self.params
+    }
+}

@@ -1,0 +1,115 @@
+//! The job key, and the MACs that are made with it.
+
+use core::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::frame::{Frame, LONGEST, MAC_LEN};
+
+/// The secret that the processes of a job share: 32 random bytes.
+///
+/// It is never printed: `Debug` shows that there is a key, not which.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct JobKey(pub [u8; 32]);
+
+impl fmt::Debug for JobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JobKey(..)")
+    }
+}
+
+/// What a MAC is for, so that none can stand for another.
+#[derive(Clone, Copy)]
+pub(super) enum Label {
+    Responder,
+    Initiator,
+    Accept,
+    Reject,
+    Ready,
+}
+
+impl Label {
+    /// All of one length: no label and transcript read like another label and transcript.
+    const fn bytes(self) -> &'static [u8; 16] {
+        match self {
+            Label::Responder => b"netmod responder",
+            Label::Initiator => b"netmod initiator",
+            Label::Accept => b"netmod accept   ",
+            Label::Reject => b"netmod reject   ",
+            Label::Ready => b"netmod ready    ",
+        }
+    }
+}
+
+/// All bytes of the frames so far: HELLO, CHALLENGE, PROOF and the answer, in that order.
+#[derive(Clone)]
+pub(super) struct Transcript {
+    bytes: [u8; Transcript::MAX],
+    len: u16,
+    /// Frames of the other side whose MAC was right.
+    proofs: u8,
+}
+
+impl Transcript {
+    /// No exchange has more than four frames before the last MAC.
+    const MAX: usize = 4 * LONGEST;
+
+    pub(super) fn new() -> Transcript {
+        Transcript { bytes: [0; Transcript::MAX], len: 0, proofs: 0 }
+    }
+
+    pub(super) fn add(&mut self, frame: &Frame) {
+        self.add_bytes(frame.as_bytes());
+    }
+
+    fn add_bytes(&mut self, bytes: &[u8]) {
+        let at = usize::from(self.len);
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len() as u16;
+    }
+
+    fn mac(&self, key: &JobKey, label: Label, unfinished: &[u8]) -> Hmac<Sha256> {
+        // RFC 2104 pads a short key with zeroes to the hash's block, so this is HMAC with the 32
+        // bytes; the constructor for a whole block has no error to handle.
+        let mut block = [0u8; 64];
+        block[..32].copy_from_slice(&key.0);
+        let mut mac = Hmac::<Sha256>::new(&block.into());
+        mac.update(label.bytes());
+        mac.update(&self.bytes[..usize::from(self.len)]);
+        mac.update(unfinished);
+        mac
+    }
+
+    /// Completes a frame that lacks only its MAC, and adds it.
+    pub(super) fn seal(&mut self, key: &JobKey, label: Label, unfinished: Frame) -> Frame {
+        let mac = self.mac(key, label, unfinished.as_bytes()).finalize().into_bytes();
+        let frame = unfinished.put(&mac);
+        self.add(&frame);
+        frame
+    }
+
+    /// How many MACs of the other side were right.
+    pub(super) fn proofs(&self) -> u8 {
+        self.proofs
+    }
+
+    /// Checks the MAC at the end of a frame, in constant time, and adds the frame if it is right.
+    pub(super) fn open(&mut self, key: &JobKey, label: Label, frame: &Frame) -> bool {
+        let bytes = frame.as_bytes();
+        let Some(at) = bytes.len().checked_sub(MAC_LEN) else { return false };
+        let (said, mac) = bytes.split_at(at);
+        let right = self.mac(key, label, said).verify_slice(mac).is_ok();
+        if right {
+            self.add_bytes(bytes);
+            self.proofs += 1;
+        }
+        right
+    }
+}
+
+impl fmt::Debug for Transcript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Transcript({} bytes)", self.len)
+    }
+}

@@ -1,0 +1,76 @@
+//! The authenticated handshake of a new connection, without I/O.
+//!
+//! ```text
+//!  initiator                                   responder
+//!    HELLO   versions, caps, me, you, nonce_i  →
+//!          ←  CHALLENGE  version, caps, nonce_r, HMAC(key, "netmod responder" ‖ transcript)
+//!    PROOF   HMAC(key, "netmod initiator" ‖ transcript)   →
+//!          ←  ACCEPT, or REJECT reason
+//!    READY   →
+//! ```
+//!
+//! The transcript is every byte of every frame so far, so that nothing that was said before a MAC can
+//! have been altered: neither a name nor the versions and capabilities on offer. ACCEPT, READY, and a
+//! REJECT behind PROOF carry MACs with labels of their own. Nobody learns the key from the exchange; a
+//! recorded PROOF is worthless against a fresh `nonce_r`; a MAC sent back to its author has the wrong
+//! label. MACs are HMAC-SHA256 (RFC 2104) and are compared in constant time.
+//!
+//! The key is that of the *responder's* group: who wants to talk to a process must know its job's key.
+//!
+//! Both objects take bytes in pieces of any size, keep at most one incomplete frame, and never take a
+//! byte behind the frame that they are waiting for: messages may follow READY in the same read.
+//! The GOODBYE of an initiator that gives up carries no MAC, because who could forge it could as well
+//! reset the connection. What follows the handshake is in [`Control`].
+
+mod control;
+mod error;
+mod frame;
+mod initiator;
+mod key;
+mod reason;
+mod responder;
+#[cfg(test)]
+mod tests;
+
+pub use control::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};
+pub use error::{HelloError, Sender};
+pub use frame::{Frame, FrameType, HEADER_LEN, MAGIC, MAX_FRAME};
+pub use initiator::{Initiator, InitiatorParams, InitiatorStep};
+pub use key::JobKey;
+pub use reason::RejectReason;
+pub use responder::{Directory, Proved, Responder, ResponderParams, ResponderStep, reject_stranger};
+
+/// Length of a nonce in bytes.
+pub const NONCE_LEN: usize = 32;
+
+/// The versions of the protocol that a process speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Versions {
+    /// The oldest.
+    pub min: u16,
+    /// The newest.
+    pub max: u16,
+}
+
+impl Versions {
+    /// What this code speaks.
+    pub const OURS: Versions = Versions { min: 1, max: 1 };
+
+    /// The newest that both speak.
+    fn common(self, other: Versions) -> Option<u16> {
+        let newest = self.max.min(other.max);
+        (newest >= self.min && newest >= other.min).then_some(newest)
+    }
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Purpose {
+    /// The VC between the two named processes.
+    Vc,
+    /// `connect_to_root`: a new VC with whoever accepts on the port.
+    Root {
+        /// The port tag.
+        port: u64,
+    },
+}

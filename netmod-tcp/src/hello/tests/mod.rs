@@ -1,0 +1,274 @@
+//! The handshake between two objects: right, cut up, altered, recorded, reflected.
+
+mod altered;
+mod refused;
+
+use netmod_core::{GroupId, PeerName};
+
+use super::*;
+
+pub(super) const KEY: JobKey = JobKey([0x5a; 32]);
+pub(super) const GROUP: GroupId = GroupId([0x11; 16]);
+
+pub(super) fn name(rank: u32) -> PeerName {
+    PeerName { group: GROUP, rank }
+}
+
+pub(super) struct Job {
+    pub(super) key: JobKey,
+    pub(super) size: u32,
+    pub(super) port: u64,
+}
+
+pub(super) const JOB: Job = Job { key: KEY, size: 4, port: 77 };
+
+impl Directory for Job {
+    fn key(&self, group: &GroupId) -> Option<JobKey> {
+        (*group == GROUP).then_some(self.key)
+    }
+    fn group_size(&self, group: &GroupId) -> Option<u32> {
+        (*group == GROUP).then_some(self.size)
+    }
+    fn port_is_open(&self, port: u64) -> bool {
+        port == self.port
+    }
+}
+
+pub(super) fn dial() -> InitiatorParams {
+    InitiatorParams {
+        me: name(1),
+        peer: name(2),
+        purpose: Purpose::Vc,
+        versions: Versions::OURS,
+        caps: 0b1110,
+        key: KEY,
+    }
+}
+
+pub(super) fn initiator() -> (Initiator, Frame) {
+    Initiator::new(dial(), [0xa1; 32])
+}
+
+pub(super) fn responder() -> Responder {
+    let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0b0111 };
+    Responder::new(params, [0xb2; 32])
+}
+
+/// Everything that a right exchange puts on the wire, by its author and in order.
+pub(super) struct Exchange {
+    pub(super) hello: Frame,
+    pub(super) challenge: Frame,
+    pub(super) proof: Frame,
+    pub(super) accept: Frame,
+    pub(super) ready: Frame,
+}
+
+pub(super) fn exchange() -> Exchange {
+    let (mut i, hello) = initiator();
+    let mut r = responder();
+    let (_, ResponderStep::Challenge(challenge)) = r.on_bytes(hello.as_bytes(), &JOB).unwrap() else {
+        panic!("no challenge")
+    };
+    let (_, InitiatorStep::Prove(proof)) = i.on_bytes(challenge.as_bytes()).unwrap() else {
+        panic!("no proof")
+    };
+    let (_, ResponderStep::Proved(proved)) = r.on_bytes(proof.as_bytes(), &JOB).unwrap() else {
+        panic!("not proved")
+    };
+    let want = Proved { peer: name(1), purpose: Purpose::Vc, version: 1, caps: 0b0110 };
+    assert_eq!(proved, want);
+    assert_eq!(r.sender(), Sender::Peer);
+    let accept = r.accept().unwrap();
+    let (_, step) = i.on_bytes(accept.as_bytes()).unwrap();
+    assert_eq!(step, InitiatorStep::Accepted { version: 1, caps: 0b0110 });
+    assert_eq!(i.sender(), Sender::Peer);
+    let ready = i.ready().unwrap();
+    assert_eq!(r.on_bytes(ready.as_bytes(), &JOB).unwrap().1, ResponderStep::Ready);
+    Exchange { hello, challenge, proof, accept, ready }
+}
+
+/// Feeds a responder pieces; returns what it stepped through and how many bytes it took.
+fn feed_responder(pieces: &[&[u8]]) -> (Vec<ResponderStep>, usize) {
+    let mut r = responder();
+    let (mut steps, mut taken) = (vec![], 0);
+    for piece in pieces {
+        let mut rest = *piece;
+        loop {
+            let (used, step) = r.on_bytes(rest, &JOB).unwrap();
+            taken += used;
+            rest = &rest[used..];
+            if step != ResponderStep::NeedMore {
+                steps.push(step);
+            }
+            if let ResponderStep::Proved(_) = step {
+                assert!(r.accept().is_some());
+            }
+            if used == 0 || rest.is_empty() {
+                break;
+            }
+        }
+    }
+    (steps, taken)
+}
+
+fn feed_initiator(pieces: &[&[u8]]) -> (Vec<InitiatorStep>, usize) {
+    let (mut i, _) = initiator();
+    let (mut steps, mut taken) = (vec![], 0);
+    for piece in pieces {
+        let mut rest = *piece;
+        loop {
+            let (used, step) = i.on_bytes(rest).unwrap();
+            taken += used;
+            rest = &rest[used..];
+            if step != InitiatorStep::NeedMore {
+                steps.push(step);
+            }
+            if used == 0 || rest.is_empty() {
+                break;
+            }
+        }
+    }
+    (steps, taken)
+}
+
+#[test]
+fn any_fragmentation_gives_the_same_and_nothing_behind_the_hello_is_taken() {
+    let x = exchange();
+    let to_responder = [x.hello.as_bytes(), x.proof.as_bytes(), x.ready.as_bytes()].concat();
+    let to_initiator = [x.challenge.as_bytes(), x.accept.as_bytes()].concat();
+    let junk = [0xee; 40];
+    let with = |bytes: &[u8]| [bytes, &junk[..]].concat();
+    let (all_r, all_i) = (with(&to_responder), with(&to_initiator));
+    let right_r = feed_responder(&[&all_r]);
+    let right_i = feed_initiator(&[&all_i]);
+    assert_eq!((right_r.0.len(), right_r.1), (3, to_responder.len()));
+    assert_eq!((right_i.0.len(), right_i.1), (2, to_initiator.len()));
+    for cut in 0..=all_r.len() {
+        let (a, b) = all_r.split_at(cut);
+        assert_eq!(feed_responder(&[a, b]), right_r, "cut at {cut}");
+    }
+    for cut in 0..=all_i.len() {
+        let (a, b) = all_i.split_at(cut);
+        assert_eq!(feed_initiator(&[a, b]), right_i, "cut at {cut}");
+    }
+    let bytes: Vec<&[u8]> = all_r.chunks(1).collect();
+    assert_eq!(feed_responder(&bytes), right_r);
+    let bytes: Vec<&[u8]> = all_i.chunks(1).collect();
+    assert_eq!(feed_initiator(&bytes), right_i);
+    for size in 2..60 {
+        let pieces: Vec<&[u8]> = all_r.chunks(size).collect();
+        assert_eq!(feed_responder(&pieces), right_r, "pieces of {size}");
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[test]
+fn the_bytes_are_these() {
+    let x = exchange();
+    let hello = "934e4d54010060000100010000000000".to_owned()
+        + "0e00000000000000"
+        + &"11".repeat(16)
+        + "01000000"
+        + &"11".repeat(16)
+        + "02000000"
+        + "0000000000000000"
+        + &"a1".repeat(32);
+    assert_eq!(hex(x.hello.as_bytes()), hello);
+    let challenge = "934e4d54020050000100000000000000".to_owned() + "0600000000000000" + &"b2".repeat(32);
+    assert_eq!(hex(&x.challenge.as_bytes()[..56]), challenge);
+    assert_eq!(hex(&x.challenge.as_bytes()[56..]), GOLDEN[0]);
+    assert_eq!(hex(x.proof.as_bytes()), "934e4d5403002000".to_owned() + GOLDEN[1]);
+    assert_eq!(hex(x.accept.as_bytes()), "934e4d5404002000".to_owned() + GOLDEN[2]);
+    assert_eq!(hex(x.ready.as_bytes()), "934e4d5406002000".to_owned() + GOLDEN[3]);
+    assert_eq!(hex(Initiator::goodbye().as_bytes()), "934e4d5407000000");
+    let stranger = reject_stranger(RejectReason::WrongPeer);
+    let want = "934e4d54050028001200000000000000".to_owned() + &"00".repeat(32);
+    assert_eq!(hex(stranger.as_bytes()), want);
+    let goodbye = "ff010000934e4d54".to_owned() + &"00".repeat(24);
+    assert_eq!(hex(&Control::Goodbye.emit()), goodbye);
+}
+
+/// Computed outside of this program, by Python's `hmac`, from the layout above.
+const GOLDEN: [&str; 4] = [
+    "261890ac0037d1f59bdaade05ba36e41cee5f7603bf529d8c4c355f4ab924560",
+    "da222d286fb8c6368770662dafcdc2ada0008c80788d3316c8719065d7d09fcb",
+    "fbfd0e82aa82338f7aaa913530d83a8a8fe8f30dff3dddb81e0933214791d2f0",
+    "ffb0e4fa67ca04ab22a6dddf679d41a7b34bbcb16fd2ae2a725a65f848781198",
+];
+
+#[test]
+fn connect_to_root_needs_an_open_port_and_no_known_group() {
+    let stranger = PeerName { group: GroupId([9; 16]), rank: 1000 };
+    let params = InitiatorParams { me: stranger, purpose: Purpose::Root { port: 77 }, ..dial() };
+    let (mut i, hello) = Initiator::new(params, [1; 32]);
+    let mut r = responder();
+    let (_, ResponderStep::Challenge(c)) = r.on_bytes(hello.as_bytes(), &JOB).unwrap() else {
+        panic!("no challenge")
+    };
+    let (_, InitiatorStep::Prove(p)) = i.on_bytes(c.as_bytes()).unwrap() else { panic!("no proof") };
+    let (_, ResponderStep::Proved(proved)) = r.on_bytes(p.as_bytes(), &JOB).unwrap() else {
+        panic!("not proved")
+    };
+    assert_eq!((proved.peer, proved.purpose), (stranger, Purpose::Root { port: 77 }));
+
+    let params = InitiatorParams { purpose: Purpose::Root { port: 78 }, ..params };
+    let (_, hello) = Initiator::new(params, [1; 32]);
+    let error = responder().on_bytes(hello.as_bytes(), &JOB).unwrap_err();
+    assert_eq!(error, HelloError::NoSuchPort { port: 78 });
+    assert_eq!(error.reject_reason(), Some(RejectReason::NoSuchPort));
+}
+
+#[test]
+fn a_goodbye_is_heard_at_every_stage() {
+    let x = exchange();
+    let goodbye = Initiator::goodbye();
+    for (before, accept) in [(vec![&x.hello], false), (vec![&x.hello, &x.proof], true)] {
+        let mut r = responder();
+        for frame in before {
+            r.on_bytes(frame.as_bytes(), &JOB).unwrap();
+        }
+        let mut undecided = r.clone();
+        let (used, step) = undecided.on_bytes(goodbye.as_bytes(), &JOB).unwrap();
+        assert_eq!((used, step), (8, ResponderStep::Goodbye));
+        assert!(undecided.accept().is_none() && undecided.reject(RejectReason::Busy).is_none());
+        if accept {
+            assert!(r.accept().is_some());
+            assert_eq!(r.on_bytes(goodbye.as_bytes(), &JOB).unwrap().1, ResponderStep::Goodbye);
+        }
+    }
+}
+
+#[test]
+fn control_frames_are_told_from_messages() {
+    for control in [Control::Goodbye, Control::Withdrawn] {
+        let frame = control.emit();
+        assert_eq!(Control::parse(&frame), Ok(Some(control)));
+        for at in 1..CONTROL_LEN {
+            for bit in 0..8 {
+                let mut bad = frame;
+                bad[at] ^= 1 << bit;
+                let parsed = Control::parse(&bad);
+                assert!(parsed != Ok(Some(control)) && parsed != Ok(None), "byte {at} bit {bit}");
+            }
+        }
+    }
+    for first in 0..CONTROL_MARK {
+        let mut header = Control::Goodbye.emit();
+        header[0] = first;
+        assert_eq!(Control::parse(&header), Ok(None));
+    }
+}
+
+#[test]
+fn reasons_survive_the_wire_and_keys_are_not_printed() {
+    for reason in RejectReason::ALL {
+        assert_eq!(RejectReason::from_wire(reason.to_wire()), Some(*reason));
+        assert!(!reason.to_string().is_empty());
+    }
+    assert_eq!(RejectReason::from_wire(0), None);
+    let shown = format!("{KEY:?} {:?} {:?}", dial(), initiator().0);
+    assert!(shown.contains("JobKey(..)") && !shown.contains("90, 90"), "{shown}");
+}

@@ -1,0 +1,24 @@
+//! The TCP netmod.
+//!
+//! Non-blocking sockets under one epoll instance; connections made on first use and authenticated by
+//! a mutual challenge-response ([`hello`]); crossing dials settled by a pure state machine ([`link`]);
+//! small sends gathered into one system call, large ones sent from, and received into, the
+//! user's memory. `ARCHITECTURE.md`, section 6, tells the whole.
+
+mod address;
+mod conn;
+pub mod hello;
+pub mod link;
+mod links;
+mod netmod;
+mod recv;
+mod send;
+mod shake;
+mod sys;
+mod txq;
+
+pub use hello::JobKey;
+pub use netmod::{TcpNetmod, TcpStats};
+
+/// The netmod's name.
+pub const NAME: &str = "tcp";

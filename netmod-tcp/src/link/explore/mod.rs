@@ -1,0 +1,187 @@
+//! Exploration of two links that dial, cross, part and lose each other, in every order; and of links
+//! with known mistakes in them, which must go wrong.
+
+mod model;
+mod socket;
+
+use std::collections::{BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use model::{Model, Size, Stop, World};
+
+use super::Phase;
+use super::mutant::{Mutant, with};
+
+#[derive(Default, Debug)]
+struct Seen {
+    states: usize,
+    ends: usize,
+    /// Steps that would have dialled once more than the model has room for.
+    bounded: usize,
+    edges: BTreeSet<(Phase, Phase, String)>,
+}
+
+fn hash(w: &World) -> u128 {
+    let mut a = DefaultHasher::new();
+    w.hash(&mut a);
+    let mut b = DefaultHasher::new();
+    (w, 1u8).hash(&mut b);
+    u128::from(a.finish()) << 64 | u128::from(b.finish())
+}
+
+fn explore(size: Size) -> Result<Seen, String> {
+    let (model, start) = Model::new(size);
+    let mut known = HashSet::from([hash(&start)]);
+    let mut worlds = vec![(start, 0)];
+    let mut seen = Seen::default();
+    while seen.states < worlds.len() {
+        let at = seen.states;
+        seen.states += 1;
+        let w = worlds[at].0.clone();
+        let (steps, goes_on) = model.next(&w);
+        for step in steps {
+            match step {
+                Ok(next) => {
+                    if known.insert(hash(&next)) {
+                        worlds.push((next, at));
+                    }
+                }
+                Err(Stop::Bound) => seen.bounded += 1,
+                Err(Stop::Wrong(text)) => return Err(text + &history(&worlds, at)),
+            }
+        }
+        if !goes_on {
+            seen.ends += 1;
+            model.check_end(&w).map_err(|text| text + &history(&worlds, at))?;
+        }
+    }
+    seen.edges = model.edges.into_inner();
+    Ok(seen)
+}
+
+/// How the exploration came to a world.
+fn history(worlds: &[(World, usize)], mut at: usize) -> String {
+    let mut lines = vec![];
+    loop {
+        let w = &worlds[at].0;
+        let mut line = String::new();
+        for s in &w.sides {
+            line += &format!(
+                "\n  {:?} on {:?}, terminating {}, queued {}, wishes {}",
+                s.link.phase(),
+                s.link.conn(),
+                s.link.is_terminating(),
+                s.queued,
+                s.wishes
+            );
+        }
+        for (c, conn) in w.conns.iter().enumerate() {
+            let to: Vec<Vec<_>> = conn.to.iter().map(|f| f.list().collect()).collect();
+            line += &format!("\n    {c} of {}: {:?}, to {to:?}", conn.dialer, conn.ends);
+        }
+        lines.push(line);
+        if at == 0 {
+            break;
+        }
+        at = worlds[at].1;
+    }
+    lines.reverse();
+    lines.join("\n  --")
+}
+
+const QUIET: [Size; 6] = [
+    Size { dials: 2, long_pauses: true, ..Size::SMALL },
+    Size::SMALL,
+    Size { wishes: [2, 1], terminates: [1, 0], ..Size::SMALL },
+    Size { wishes: [1, 1], terminates: [1, 1], ..Size::SMALL },
+    Size { shutdowns: [1, 1], ..Size::SMALL },
+    Size { terminates: [1, 1], cancels: [1, 1], ..Size::SMALL },
+];
+
+const FAULTY: [Size; 5] = [
+    Size { faults: 1, dials: 3, ..Size::SMALL },
+    Size { faults: 1, dials: 3, terminates: [1, 0], ..Size::SMALL },
+    Size { wishes: [2, 0], faults: 1, dials: 3, shutdowns: [0, 1], ..Size::SMALL },
+    Size { faults: 1, dials: 3, terminates: [1, 0], cancels: [1, 0], ..Size::SMALL },
+    Size { faults: 1, dials: 2, impatient: true, ..Size::SMALL },
+];
+
+fn run(sizes: &[Size]) -> Result<Seen, String> {
+    let mut all = Seen::default();
+    for size in sizes {
+        let seen = explore(*size)?;
+        println!("{size:?}: {} states, {} ends, {} cut", seen.states, seen.ends, seen.bounded);
+        all.states += seen.states;
+        all.ends += seen.ends;
+        all.bounded += seen.bounded;
+        all.edges.extend(seen.edges);
+    }
+    Ok(all)
+}
+
+const LARGE: [Size; 4] = [
+    Size { wishes: [2, 2], terminates: [1, 1], dials: 5, ..Size::SMALL },
+    Size { wishes: [2, 2], terminates: [2, 1], ..Size::SMALL },
+    Size { faults: 2, dials: 4, ..Size::SMALL },
+    Size { faults: 1, dials: 4, terminates: [1, 1], ..Size::SMALL },
+];
+
+#[test]
+fn larger_worlds_are_right_too() {
+    let seen = run(&LARGE).unwrap_or_else(|e| panic!("{e}"));
+    assert!(seen.states > 100_000, "the model explores too little: {seen:?}");
+}
+
+#[test]
+fn without_faults_everything_arrives_and_nobody_is_down() {
+    let seen = run(&QUIET).unwrap_or_else(|e| panic!("{e}"));
+    assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
+}
+
+#[test]
+fn with_faults_nobody_waits_for_ever_and_both_ends_agree() {
+    let seen = run(&FAULTY).unwrap_or_else(|e| panic!("{e}"));
+    assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
+}
+
+#[test]
+fn the_documented_graph_is_what_happens() {
+    let mut edges = BTreeSet::new();
+    for sizes in [&QUIET[..], &FAULTY[..]] {
+        edges.extend(run(sizes).unwrap_or_else(|e| panic!("{e}")).edges);
+    }
+    let mut dot = String::from("digraph link {\n");
+    let mut edges = edges.into_iter().peekable();
+    while let Some((from, to, mut label)) = edges.next() {
+        while let Some((_, _, more)) = edges.next_if(|e| (e.0, e.1) == (from, to)) {
+            label = label + ", " + &more;
+        }
+        dot += &format!("    {from:?} -> {to:?} [label=\"{label}\"];\n");
+    }
+    dot += "}\n";
+    if std::env::var_os("NETMOD_BLESS").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/link/graph.dot");
+        std::fs::write(path, dot).expect("the source folder is writable");
+        return;
+    }
+    let why = "run with NETMOD_BLESS=1 if the change is meant";
+    assert_eq!(include_str!("../graph.dot"), dot, "graph.dot is not what happens; {why}");
+}
+
+fn caught(mutant: Mutant) -> Option<String> {
+    with(Some(mutant), || run(&QUIET).and_then(|_| run(&FAULTY)))
+        .err()
+        .map(|e| e.lines().next().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn known_mistakes_are_found() {
+    let mut missed = vec![];
+    for mutant in Mutant::IN_THE_PROTOCOL {
+        match caught(mutant) {
+            Some(error) => println!("{mutant:?}: {error}"),
+            None => missed.push(mutant),
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}

@@ -1,0 +1,556 @@
+//! Two processes with a real [`Link`] each, and the sockets between them.
+//!
+//! A connection is a pair of FIFOs. The cryptographic part of the hello is one message here, since
+//! an [`LinkEvent::Incoming`] follows only a right PROOF. Times are all zero: a pause may end at any
+//! moment, which includes the moments that real pauses allow.
+
+use core::cell::RefCell;
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use netmod_core::{GroupId, PeerName, Time};
+
+use super::socket::{Conn, End, Fifo, Msg, reset};
+use crate::link::mutant::{Mutant, mutated};
+use crate::link::{Actions, ConnKey, Failure, Link, LinkAction, LinkConfig, LinkEvent, Pending, Phase};
+
+pub(super) const CONNS: usize = 6;
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Side {
+    pub(super) link: Link,
+    /// Messages that the program has not yet thought of.
+    pub(super) wishes: u8,
+    /// Messages in the netmod's queue.
+    pub(super) queued: u8,
+    sent: u8,
+    got: u8,
+    terminates: u8,
+    shutdowns: u8,
+    cancels: u8,
+    asked: bool,
+    /// Messages that arrived; `got` is the number of the last one.
+    arrived: u8,
+    /// It was reported down, so that the program knows that messages may be lost.
+    down: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct World {
+    pub(super) sides: [Side; 2],
+    pub(super) conns: Vec<Conn>,
+    pub(super) faults: u8,
+    pub(super) faulty: bool,
+    crashed: bool,
+    /// Something was lost that no protocol could have saved: by a reset, or because one side did not
+    /// wait for the other's goodbye.
+    lossy: bool,
+}
+
+/// Why a step is not taken further.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The model has no room for another dial.
+    Bound,
+    Wrong(String),
+}
+
+/// The size of an exploration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) wishes: [u8; 2],
+    pub(super) terminates: [u8; 2],
+    pub(super) shutdowns: [u8; 2],
+    /// Messages that may be taken back before they leave.
+    pub(super) cancels: [u8; 2],
+    pub(super) faults: u8,
+    pub(super) dials: usize,
+    /// Give up at the first failed dial.
+    pub(super) impatient: bool,
+    /// Pauses are longer than everything else takes, and one dial more than `dials` is wrong.
+    pub(super) long_pauses: bool,
+}
+
+impl Size {
+    pub(super) const SMALL: Size = Size {
+        wishes: [1, 1],
+        terminates: [0, 0],
+        shutdowns: [0, 0],
+        cancels: [0, 0],
+        faults: 0,
+        dials: 4,
+        impatient: false,
+        long_pauses: false,
+    };
+}
+
+pub(super) struct Model {
+    /// Every change of phase that was met, with the event.
+    pub(super) edges: RefCell<BTreeSet<(Phase, Phase, String)>>,
+    cfg: LinkConfig,
+    dials: usize,
+    long_pauses: bool,
+}
+
+type Step = Result<World, Stop>;
+
+fn name(x: usize) -> PeerName {
+    PeerName { group: GroupId([7; 16]), rank: x as u32 }
+}
+
+fn new_link(x: usize) -> Link {
+    if mutated(Mutant::BothAccept) {
+        return Link::new(&name(0), &name(1), 1);
+    }
+    if mutated(Mutant::BothReject) {
+        return Link::new(&name(1), &name(0), 1);
+    }
+    Link::new(&name(x), &name(1 - x), 1)
+}
+
+fn wrong<T>(text: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Wrong(text.into()))
+}
+
+impl Model {
+    pub(super) fn new(size: Size) -> (Model, World) {
+        let connect_timeout = if size.impatient { Duration::ZERO } else { Duration::MAX };
+        let cfg = LinkConfig {
+            connect_timeout,
+            handshake_timeout: Duration::ZERO,
+            backoff_min: Duration::ZERO,
+            backoff_max: Duration::ZERO,
+            crossing_wait: Duration::ZERO,
+            parting_timeout: Duration::ZERO,
+        };
+        let side = |x: usize| Side {
+            link: new_link(x),
+            wishes: size.wishes[x],
+            queued: 0,
+            sent: 0,
+            got: 0,
+            terminates: size.terminates[x],
+            shutdowns: size.shutdowns[x],
+            cancels: size.cancels[x],
+            asked: false,
+            arrived: 0,
+            down: false,
+        };
+        let world = World {
+            sides: [side(0), side(1)],
+            conns: vec![],
+            faults: size.faults,
+            faulty: size.impatient,
+            crashed: false,
+            lossy: false,
+        };
+        (
+            Model {
+                edges: RefCell::default(),
+                cfg,
+                dials: size.dials.min(CONNS),
+                long_pauses: size.long_pauses,
+            },
+            world,
+        )
+    }
+
+    fn on(&self, w: &mut World, x: usize, event: LinkEvent) -> Result<(), Stop> {
+        let before = w.sides[x].link.phase();
+        let withdrawn = matches!(event, LinkEvent::Lost { failure: Failure::Withdrawn, .. });
+        let parting = before == Phase::Parting && !withdrawn;
+        let acts = w.sides[x].link.on(event, Time::ZERO, &self.cfg);
+        w.sides[x].link.forget_random();
+        if parting && acts.into_iter().any(|a| matches!(a, LinkAction::Down(_))) {
+            return wrong(format!("{x} is down though it had said goodbye"));
+        }
+        let after = w.sides[x].link.phase();
+        if before != after {
+            let text = format!("{event:?}");
+            let event = text.split([' ', '{']).next().unwrap_or_default().to_owned();
+            self.edges.borrow_mut().insert((before, after, event));
+        }
+        self.carry_out(w, x, acts)
+    }
+
+    fn carry_out(&self, w: &mut World, x: usize, acts: Actions) -> Result<(), Stop> {
+        for act in acts {
+            match act {
+                LinkAction::StartDial => {
+                    let at = w.conns.len();
+                    if at >= self.dials {
+                        if self.long_pauses {
+                            return wrong(format!("{x} dials more often than is needed"));
+                        }
+                        return Err(Stop::Bound);
+                    }
+                    let mut ends = [End::Unknown; 2];
+                    ends[x] = End::Open;
+                    w.conns.push(Conn {
+                        dialer: x,
+                        ends,
+                        to: Default::default(),
+                        farewell: [false; 2],
+                        accepted: false,
+                        broken: false,
+                    });
+                    let conn = ConnKey(at as u64);
+                    send(w, x, conn, Msg::Hello)?;
+                    self.on(w, x, LinkEvent::Dialing { conn })?;
+                }
+                LinkAction::SendAccept(c) => send(w, x, c, Msg::Accept)?,
+                LinkAction::SendReady(c) => send(w, x, c, Msg::Ready)?,
+                LinkAction::SendReject(c, reason) => {
+                    send(w, x, c, Msg::Reject(reason))?;
+                    close(w, x, c)?;
+                }
+                LinkAction::Adopt(c) => self.adopt(w, x, c)?,
+                LinkAction::Abandon(c) => {
+                    // An end that has parted already has said it.
+                    send(w, x, c, Msg::Goodbye)?;
+                    close(w, x, c)?;
+                }
+                LinkAction::Withdraw(c) => {
+                    send(w, x, c, Msg::Withdrawn)?;
+                    close(w, x, c)?;
+                }
+                LinkAction::SayGoodbye(c) => {
+                    send(w, x, c, Msg::Goodbye)?;
+                    send(w, x, c, Msg::Fin)?;
+                    w.conns[c.0 as usize].ends[x] = End::Half;
+                    if w.sides[x].queued > 0 && !w.faulty {
+                        return wrong(format!("{x} says goodbye with messages pending"));
+                    }
+                }
+                LinkAction::Close(c) => close(w, x, c)?,
+                LinkAction::Terminated => {
+                    if !core::mem::take(&mut w.sides[x].asked) {
+                        return wrong(format!("{x}: terminated without being asked"));
+                    }
+                }
+                LinkAction::Down(cause) => {
+                    if !w.faulty {
+                        return wrong(format!("{x} is down without a fault: {cause}"));
+                    }
+                    w.sides[x].queued = 0;
+                    w.sides[x].asked = false;
+                    w.sides[x].down = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn adopt(&self, w: &World, x: usize, c: ConnKey) -> Result<(), Stop> {
+        let conn = &w.conns[c.0 as usize];
+        if conn.ends[x] != End::Open {
+            return wrong(format!("{x} adopts connection {} that it has closed", c.0));
+        }
+        if conn.farewell[x] {
+            return wrong(format!("{x} adopts connection {} after the peer's farewell", c.0));
+        }
+        if conn.dialer != x && !conn.accepted {
+            return wrong(format!("{x} adopts connection {} before READY", c.0));
+        }
+        Ok(())
+    }
+
+    /// Everything that can happen next. The flag: something that does not cost a fault.
+    pub(super) fn next(&self, w: &World) -> (Vec<Step>, bool) {
+        let mut out = Vec::new();
+        for x in 0..2 {
+            self.program(w, x, &mut out);
+            for c in 0..w.conns.len() {
+                if !w.conns[c].to[x].is_empty() {
+                    out.push(self.step(w, |m, w| m.deliver(w, x, c)));
+                }
+            }
+        }
+        for x in 0..2 {
+            let pause = w.sides[x].link.phase() == Phase::Backoff;
+            if pause && (!self.long_pauses || out.is_empty()) {
+                out.push(self.step(w, |m, w| m.on(w, x, LinkEvent::Timer)));
+            }
+        }
+        let free = !out.is_empty();
+        for x in 0..2 {
+            let due = w.sides[x].link.deadline().is_some();
+            let waits = w.sides[x].link.phase() != Phase::Backoff;
+            if due && waits && (w.faults > 0 || (!free && w.faulty)) {
+                out.push(self.step(w, |m, w| {
+                    w.faults = w.faults.saturating_sub(1);
+                    w.faulty = true;
+                    w.lossy |= w.sides[x].link.phase() == Phase::Parting;
+                    m.on(w, x, LinkEvent::Timer)
+                }));
+            }
+            if w.faults > 0 {
+                self.faults(w, x, &mut out);
+            }
+        }
+        let timers = out.len();
+        (out, free || (timers > 0 && w.faulty && w.faults == 0))
+    }
+
+    fn step(&self, w: &World, f: impl FnOnce(&Model, &mut World) -> Result<(), Stop>) -> Step {
+        let mut w = w.clone();
+        f(self, &mut w)?;
+        Ok(w)
+    }
+
+    /// What the program above a side may do.
+    fn program(&self, w: &World, x: usize, out: &mut Vec<Step>) {
+        let s = &w.sides[x];
+        let usable = !matches!(s.link.phase(), Phase::Failed | Phase::Shut);
+        if s.wishes > 0 && usable && !s.asked {
+            out.push(self.step(w, |m, w| {
+                w.sides[x].wishes -= 1;
+                w.sides[x].queued += 1;
+                m.on(w, x, LinkEvent::WantSend)
+            }));
+        }
+        if s.queued > 0
+            && let Some(c) = s.link.up()
+        {
+            out.push(self.step(w, |m, w| {
+                let side = &mut w.sides[x];
+                side.queued -= 1;
+                side.sent += 1;
+                let (seq, last) = (side.sent, side.queued == 0);
+                send(w, x, c, Msg::Data(seq))?;
+                if last { m.on(w, x, LinkEvent::Drained) } else { Ok(()) }
+            }));
+        }
+        if s.cancels > 0 && s.queued > 0 && !s.asked {
+            out.push(self.step(w, |_, w| {
+                w.sides[x].cancels -= 1;
+                w.sides[x].queued -= 1;
+                Ok(())
+            }));
+        }
+        if s.terminates > 0 && !s.asked {
+            out.push(self.step(w, |m, w| {
+                let side = &mut w.sides[x];
+                side.terminates -= 1;
+                side.asked = true;
+                let pending = side.queued > 0;
+                m.on(w, x, LinkEvent::Terminate { pending })
+            }));
+        }
+        if s.shutdowns > 0 && !s.asked {
+            let peer = &w.sides[1 - x];
+            let done = peer.wishes == 0 && peer.queued == 0 && s.got == peer.sent && s.wishes == 0;
+            if done || w.faults > 0 {
+                out.push(self.step(w, |m, w| {
+                    w.faulty |= !done;
+                    w.faults -= u8::from(!done);
+                    let side = &mut w.sides[x];
+                    side.shutdowns -= 1;
+                    side.asked = true;
+                    let pending = side.queued > 0;
+                    m.on(w, x, LinkEvent::Shutdown { pending })
+                }));
+            }
+        }
+        if s.link.phase() == Phase::Failed && s.wishes > 0 {
+            out.push(self.step(w, |m, w| m.on(w, x, LinkEvent::Revive)));
+        }
+    }
+
+    fn deliver(&self, w: &mut World, x: usize, c: usize) -> Result<(), Stop> {
+        let key = ConnKey(c as u64);
+        let Some(m) = w.conns[c].to[x].pop() else { return Ok(()) };
+        let conn = &mut w.conns[c];
+        if conn.ends[x] == End::Closed {
+            return Ok(());
+        }
+        if conn.ends[x] == End::Unknown {
+            if m == Msg::Hello {
+                conn.ends[x] = End::Open;
+                return self.on(w, x, LinkEvent::Incoming { conn: key });
+            }
+            conn.ends[x] = End::Closed; // cut off in the handshake: nobody's link hears of it
+            return Ok(());
+        }
+        match m {
+            Msg::Hello => wrong("a second hello"),
+            Msg::Accept => self.on(w, x, LinkEvent::Accepted { conn: key }),
+            Msg::Ready => {
+                conn.accepted = true;
+                self.on(w, x, LinkEvent::Ready { conn: key })
+            }
+            Msg::Reject(reason) => {
+                conn.farewell[x] = true;
+                self.on(w, x, LinkEvent::Rejected { conn: key, reason })
+            }
+            Msg::Goodbye => {
+                conn.farewell[x] = true;
+                let pending = if w.sides[x].queued > 0 { Pending::Whole } else { Pending::Nothing };
+                self.on(w, x, LinkEvent::Goodbye { conn: key, pending })
+            }
+            Msg::Data(seq) => self.data(w, x, c, seq),
+            Msg::Withdrawn => {
+                conn.farewell[x] = true;
+                self.gone(w, x, c, Failure::Withdrawn)
+            }
+            Msg::Fin if conn.farewell[x] => Ok(()),
+            Msg::Fin if !w.faulty => {
+                wrong(format!("{x} reads the end of connection {c}, and no goodbye before it"))
+            }
+            Msg::Fin => self.gone(w, x, c, Failure::Eof),
+            Msg::Reset => self.gone(w, x, c, Failure::Errno(104)),
+        }
+    }
+
+    /// The connection is no more; the netmod has closed its end.
+    fn gone(&self, w: &mut World, x: usize, c: usize, failure: Failure) -> Result<(), Stop> {
+        let conn = ConnKey(c as u64);
+        let dialing = w.sides[x].link.phase() == Phase::Dialing && w.conns[c].dialer == x;
+        close(w, x, conn)?;
+        if dialing {
+            self.on(w, x, LinkEvent::DialFailed { conn, failure, permanent: false })
+        } else {
+            self.on(w, x, LinkEvent::Lost { conn, failure })
+        }
+    }
+
+    fn data(&self, w: &mut World, x: usize, c: usize, seq: u8) -> Result<(), Stop> {
+        let s = &mut w.sides[x];
+        let mine = s.link.conn() == Some(ConnKey(c as u64));
+        if !mine || !matches!(s.link.phase(), Phase::Up | Phase::Parting) {
+            return wrong(format!("{x} gets data on connection {c}, which it has not adopted"));
+        }
+        let next = s.got + 1;
+        if seq != next && (!w.faulty || seq < next) && !w.crashed {
+            return wrong(format!("{x} gets message {seq} instead of {next}"));
+        }
+        s.got = seq;
+        s.arrived += 1;
+        Ok(())
+    }
+
+    fn faults(&self, w: &World, x: usize, out: &mut Vec<Step>) {
+        let faulty = |w: &World| {
+            let mut w = w.clone();
+            w.faults -= 1;
+            w.faulty = true;
+            w
+        };
+        for c in 0..w.conns.len() {
+            let conn = &w.conns[c];
+            let alive = conn.ends.iter().any(|e| *e != End::Closed) && !conn.broken;
+            if alive && x == 0 {
+                for lost in [[false, false], [true, false], [false, true], [true, true]] {
+                    let mut w = faulty(w);
+                    w.lossy = true;
+                    reset(&mut w.conns[c], lost);
+                    out.push(Ok(w));
+                }
+            }
+            // Refused at once: nothing of it ever reaches the peer.
+            if conn.dialer == x
+                && conn.ends == [0, 1].map(|i| if i == x { End::Open } else { End::Unknown })
+                && !conn.broken
+            {
+                for permanent in [false, true] {
+                    let mut w = faulty(w);
+                    w.conns[c].broken = true;
+                    w.conns[c].to = Default::default();
+                    w.conns[c].ends = [End::Closed; 2];
+                    let conn = ConnKey(c as u64);
+                    let failure = Failure::Errno(111);
+                    let event = LinkEvent::DialFailed { conn, failure, permanent };
+                    out.push(self.step(&w, |m, w| m.on(w, x, event)));
+                }
+            }
+        }
+        for lost in [false, true] {
+            let mut w = faulty(w);
+            w.crashed = true;
+            for conn in &mut w.conns {
+                let mut both = [true; 2];
+                both[1 - x] = lost;
+                if conn.ends[x] != End::Closed && !conn.broken {
+                    reset(conn, both);
+                }
+                conn.ends[x] = End::Closed;
+                conn.to[x] = Fifo::default();
+            }
+            let wishes = w.sides[x].wishes;
+            w.sides[x] = Side {
+                link: new_link(x),
+                wishes,
+                queued: 0,
+                sent: 0,
+                got: 0,
+                terminates: 0,
+                shutdowns: 0,
+                cancels: 0,
+                asked: false,
+                arrived: 0,
+                down: false,
+            };
+            out.push(Ok(w));
+        }
+    }
+
+    /// Nothing happens any more: has everything ended well?
+    pub(super) fn check_end(&self, w: &World) -> Result<(), String> {
+        for (x, s) in w.sides.iter().enumerate() {
+            let phase = s.link.phase();
+            if !matches!(phase, Phase::Idle | Phase::Up | Phase::Failed | Phase::Shut) {
+                return Err(format!("{x} is stuck in {phase:?}"));
+            }
+            if s.queued > 0 || s.asked {
+                return Err(format!("{x} waits for ever, {} queued, in {phase:?}", s.queued));
+            }
+            if !w.faulty && s.got != w.sides[1 - x].sent {
+                return Err(format!("{x} got {} of {}", s.got, w.sides[1 - x].sent));
+            }
+            let missing = w.sides[1 - x].sent - s.arrived.min(w.sides[1 - x].sent);
+            if missing > 0 && !w.sides[1 - x].down && !w.lossy && !w.crashed {
+                return Err(format!("{missing} messages to {x} were lost, and nobody was told"));
+            }
+            if s.link.up() != w.sides[1 - x].link.up() {
+                return Err(format!("{x} is up on {:?} and its peer is not", s.link.up()));
+            }
+        }
+        for (c, conn) in w.conns.iter().enumerate() {
+            let key = Some(ConnKey(c as u64));
+            for x in 0..2 {
+                let leaked = matches!(conn.ends[x], End::Open | End::Half);
+                if leaked && w.sides[x].link.up() != key {
+                    return Err(format!("{x} has forgotten to close connection {c}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn send(w: &mut World, x: usize, c: ConnKey, m: Msg) -> Result<(), Stop> {
+    let conn = &mut w.conns[c.0 as usize];
+    match conn.ends[x] {
+        End::Open => {}
+        // The end of the handshake repeats nothing that was said before.
+        End::Half if m == Msg::Fin => {}
+        end => return wrong(format!("{x} sends {m:?} on connection {} that is {end:?}", c.0)),
+    }
+    if conn.dialer != x && !conn.accepted && matches!(m, Msg::Data(_)) {
+        return wrong(format!("{x} sends on connection {} before READY", c.0));
+    }
+    if !conn.broken && conn.ends[1 - x] != End::Closed {
+        conn.to[1 - x].push(m);
+    }
+    Ok(())
+}
+
+fn close(w: &mut World, x: usize, c: ConnKey) -> Result<(), Stop> {
+    if w.conns[c.0 as usize].ends[x] == End::Open {
+        send(w, x, c, Msg::Fin)?;
+    }
+    let conn = &mut w.conns[c.0 as usize];
+    conn.ends[x] = End::Closed;
+    conn.to[x] = Fifo::default();
+    Ok(())
+}

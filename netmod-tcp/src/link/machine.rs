@@ -1,0 +1,478 @@
+//! The state machine of a link.
+
+use netmod_core::{PeerName, Time};
+
+use super::arbiter::{self, Verdict};
+use super::mutant::{Mutant, mutated};
+use super::types::some_time;
+use super::{
+    Actions, ConnKey, DownCause, Failure, LinkAction, LinkConfig, LinkEvent, Pending, Phase, backoff,
+};
+use crate::hello::RejectReason;
+
+/// Messages wait for a connection.
+const WANTED: u8 = 1;
+/// `Terminate` was asked and has not been answered.
+const TERMINATING: u8 = 2;
+/// Every end leads to `Shut`.
+const SHUTTING: u8 = 4;
+/// The peer has said GOODBYE on the adopted connection.
+const PEER_LEFT: u8 = 8;
+/// This side's dial survives a crossing one.
+const GREATER: u8 = 16;
+
+/// The connection to one peer. See the module for the protocol.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Link {
+    conn: ConnKey,
+    /// When the present phase must end.
+    timer: Time,
+    /// When messages that wait for a connection have waited too long.
+    give_up: Time,
+    last: Failure,
+    random: u32,
+    attempts: u16,
+    phase: Phase,
+    flags: u8,
+}
+
+impl Link {
+    /// A link that was never used. The names must differ: a process has no link to itself, and one
+    /// that is made all the same only ever fails. `seed` makes the pauses of different links differ.
+    pub fn new(me: &PeerName, peer: &PeerName, seed: u32) -> Link {
+        Link {
+            conn: ConnKey::NONE,
+            timer: Time::NEVER,
+            give_up: Time::NEVER,
+            last: Failure::None,
+            random: seed.max(1),
+            attempts: 0,
+            phase: Phase::Idle,
+            flags: if arbiter::dial_survives(me, peer) { GREATER } else { 0 },
+        }
+    }
+
+    /// The present phase.
+    #[inline]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The adopted connection, on which messages may be sent.
+    #[inline]
+    pub fn up(&self) -> Option<ConnKey> {
+        (self.phase == Phase::Up).then_some(self.conn)
+    }
+
+    /// The connection of the present phase, adopted or not.
+    pub fn conn(&self) -> Option<ConnKey> {
+        (self.conn != ConnKey::NONE).then_some(self.conn)
+    }
+
+    /// Whether a [`LinkEvent::Terminate`] or [`LinkEvent::Shutdown`] has not been answered yet.
+    pub fn is_terminating(&self) -> bool {
+        self.has(TERMINATING)
+    }
+
+    /// When [`LinkEvent::Timer`] is due.
+    #[inline]
+    pub fn deadline(&self) -> Option<Time> {
+        some_time(self.timer.min(self.give_up))
+    }
+
+    /// Makes links equal that differ only in what they count and throw dice with.
+    #[cfg(test)]
+    pub(super) fn forget_random(&mut self) {
+        self.random = 1;
+        self.attempts = 0;
+        self.last = Failure::None;
+    }
+
+    /// Lets one thing happen. `now` may be a little late, but not go backwards.
+    ///
+    /// Keys that the link does not know, or no longer, are stale: such an event does nothing, or
+    /// ends that connection.
+    pub fn on(&mut self, event: LinkEvent, now: Time, cfg: &LinkConfig) -> Actions {
+        let mut acts = Actions::none();
+        match event {
+            LinkEvent::WantSend => self.want_send(now, cfg, &mut acts),
+            LinkEvent::Dialing { conn } => self.dialing(conn, &mut acts),
+            LinkEvent::DialFailed { conn, failure, permanent } => {
+                if self.phase == Phase::Dialing && self.conn == conn {
+                    self.conn = ConnKey::NONE;
+                    self.attempt_failed(failure, permanent, now, cfg, &mut acts);
+                }
+            }
+            LinkEvent::Incoming { conn } => self.incoming(conn, now, cfg, &mut acts),
+            LinkEvent::Accepted { conn } => self.accepted(conn, &mut acts),
+            LinkEvent::Rejected { conn, reason } => self.rejected(conn, reason, now, cfg, &mut acts),
+            LinkEvent::Ready { conn } => self.ready(conn, now, cfg, &mut acts),
+            LinkEvent::Goodbye { conn, pending } => self.goodbye(conn, pending, now, cfg, &mut acts),
+            LinkEvent::Lost { conn, failure } => self.lost(conn, failure, now, cfg, &mut acts),
+            LinkEvent::Terminate { pending } => self.terminate(pending, 0, now, cfg, &mut acts),
+            LinkEvent::Shutdown { pending } => {
+                self.terminate(pending, SHUTTING, now, cfg, &mut acts);
+            }
+            LinkEvent::Drained => self.drained(now, cfg, &mut acts),
+            LinkEvent::Timer => self.on_timer(now, cfg, &mut acts),
+            LinkEvent::Revive => {
+                if self.phase == Phase::Failed {
+                    self.phase = Phase::Idle;
+                }
+            }
+        }
+        acts
+    }
+
+    #[inline]
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn want_send(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        match self.phase {
+            Phase::Idle => {
+                self.want(now, cfg);
+                self.dial(now, cfg, acts);
+            }
+            Phase::Promised if mutated(Mutant::AdoptDead) => self.adopt(acts),
+            Phase::Dialing | Phase::Backoff | Phase::Promised => self.want(now, cfg),
+            // The old connection takes no more messages: they wait for the next one.
+            Phase::Parting => self.flags |= WANTED,
+            // The netmod looks at the phase before it takes a message.
+            Phase::Up | Phase::Failed | Phase::Shut => {}
+        }
+    }
+
+    fn want(&mut self, now: Time, cfg: &LinkConfig) {
+        if !self.has(WANTED) {
+            self.flags |= WANTED;
+            self.attempts = 0;
+            self.last = Failure::None;
+        }
+        if self.give_up == Time::NEVER {
+            self.give_up = now + cfg.connect_timeout;
+        }
+    }
+
+    fn dial(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        self.phase = Phase::Dialing;
+        self.conn = ConnKey::NONE;
+        self.timer = now + cfg.handshake_timeout;
+        acts.push(LinkAction::StartDial);
+    }
+
+    fn dialing(&mut self, conn: ConnKey, acts: &mut Actions) {
+        if self.phase == Phase::Dialing && self.conn == ConnKey::NONE {
+            self.conn = conn;
+        } else {
+            acts.push(LinkAction::Abandon(conn));
+        }
+    }
+
+    /// A dial or a promise came to nothing and its connection is done with.
+    fn attempt_failed(
+        &mut self,
+        failure: Failure,
+        permanent: bool,
+        now: Time,
+        cfg: &LinkConfig,
+        acts: &mut Actions,
+    ) {
+        self.conn = ConnKey::NONE;
+        if !self.has(WANTED) {
+            self.rest(now, cfg, acts);
+            return;
+        }
+        self.attempts = self.attempts.saturating_add(1);
+        self.last = failure;
+        if permanent {
+            self.down(DownCause::Refused(failure), acts);
+            return;
+        }
+        if now >= self.give_up {
+            self.down(self.connect_failure(now, cfg), acts);
+            return;
+        }
+        if mutated(Mutant::RedialAtOnce) {
+            self.dial(now, cfg, acts);
+            return;
+        }
+        let random = backoff::next_random(&mut self.random);
+        let mut pause = backoff::pause(self.attempts, cfg.backoff_min, cfg.backoff_max, random);
+        if failure == Failure::Rejected(RejectReason::Crossing) {
+            pause = pause.max(cfg.crossing_wait);
+        }
+        self.phase = Phase::Backoff;
+        self.timer = now + pause;
+    }
+
+    fn connect_failure(&self, now: Time, cfg: &LinkConfig) -> DownCause {
+        // `give_up` was set one `connect_timeout` after the wish.
+        let left = self.give_up.since(now);
+        let late = now.since(self.give_up);
+        let elapsed = cfg.connect_timeout.saturating_sub(left).saturating_add(late);
+        DownCause::Connect { attempts: self.attempts, elapsed, last: self.last }
+    }
+
+    fn incoming(&mut self, conn: ConnKey, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        if mutated(Mutant::ContinueAfterReject) && self.phase == Phase::Shut {
+            acts.push(LinkAction::SendReject(conn, RejectReason::Finalized));
+            self.promise(conn, now, cfg, acts);
+            return;
+        }
+        match arbiter::decide(self.has(GREATER), self.phase, self.has(SHUTTING)) {
+            Verdict::Reject(RejectReason::Crossing) if mutated(Mutant::AcceptBoth) => {
+                acts.push(LinkAction::SendAccept(conn));
+            }
+            Verdict::Reject(reason) => {
+                acts.push(LinkAction::SendReject(conn, reason));
+                if mutated(Mutant::RejectAndAbandon) && reason == RejectReason::Crossing {
+                    acts.push(LinkAction::Close(self.conn));
+                    self.conn = ConnKey::NONE;
+                }
+            }
+            Verdict::Accept => self.promise(conn, now, cfg, acts),
+            Verdict::AcceptAndAbandon => {
+                if mutated(Mutant::SilentLoser) {
+                    acts.push(LinkAction::Close(self.conn));
+                } else if !mutated(Mutant::AcceptBeforeResolved) && self.conn != ConnKey::NONE {
+                    acts.push(LinkAction::Abandon(self.conn));
+                }
+                self.promise(conn, now, cfg, acts);
+            }
+        }
+    }
+
+    fn promise(&mut self, conn: ConnKey, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        acts.push(LinkAction::SendAccept(conn));
+        self.phase = Phase::Promised;
+        self.conn = conn;
+        self.timer = now + cfg.handshake_timeout;
+        if mutated(Mutant::AdoptOnPromise) {
+            self.adopt(acts);
+        }
+    }
+
+    fn accepted(&mut self, conn: ConnKey, acts: &mut Actions) {
+        if self.phase == Phase::Dialing && self.conn == conn {
+            acts.push(LinkAction::SendReady(conn));
+            self.adopt(acts);
+        } else if self.conn != conn {
+            acts.push(LinkAction::Abandon(conn));
+        }
+    }
+
+    fn ready(&mut self, conn: ConnKey, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        if self.phase == Phase::Promised && self.conn == conn {
+            let pending = self.has(WANTED);
+            self.adopt(acts);
+            if self.has(TERMINATING) && !pending {
+                self.part(now, cfg, acts);
+            }
+        } else if self.conn != conn {
+            // The peer may have sent messages behind its READY: it must not take this for an
+            // orderly end.
+            acts.push(LinkAction::Withdraw(conn));
+        }
+    }
+
+    fn adopt(&mut self, acts: &mut Actions) {
+        self.phase = Phase::Up;
+        self.flags &= !WANTED;
+        self.timer = Time::NEVER;
+        self.give_up = Time::NEVER;
+        self.attempts = 0;
+        self.last = Failure::None;
+        acts.push(LinkAction::Adopt(self.conn));
+    }
+
+    fn rejected(
+        &mut self,
+        conn: ConnKey,
+        reason: RejectReason,
+        now: Time,
+        cfg: &LinkConfig,
+        acts: &mut Actions,
+    ) {
+        if self.phase != Phase::Dialing || self.conn != conn {
+            return;
+        }
+        acts.push(LinkAction::Close(conn));
+        self.attempt_failed(Failure::Rejected(reason), !reason.is_transient(), now, cfg, acts);
+    }
+
+    fn goodbye(&mut self, conn: ConnKey, pending: Pending, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        if self.conn != conn {
+            return;
+        }
+        match self.phase {
+            Phase::Dialing | Phase::Promised => {
+                if keeps_promises() && self.phase == Phase::Promised {
+                    return;
+                }
+                acts.push(LinkAction::Close(conn));
+                self.attempt_failed(Failure::Goodbye, false, now, cfg, acts);
+            }
+            Phase::Up if pending == Pending::Nothing => {
+                acts.push(LinkAction::Abandon(conn));
+                self.rest(now, cfg, acts);
+            }
+            // A peer that has said GOODBYE reads on until it hears ours, so what is pending may
+            // still go out.
+            Phase::Up if self.has(TERMINATING) => self.flags |= PEER_LEFT,
+            Phase::Up if pending == Pending::Whole => {
+                acts.push(LinkAction::Abandon(conn));
+                self.flags |= WANTED;
+                self.rest(now, cfg, acts);
+            }
+            Phase::Up => {
+                acts.push(LinkAction::Close(conn));
+                self.down(DownCause::CutOff, acts);
+            }
+            Phase::Parting => {
+                acts.push(LinkAction::Close(conn));
+                self.rest(now, cfg, acts);
+            }
+            Phase::Idle | Phase::Backoff | Phase::Failed | Phase::Shut => {}
+        }
+    }
+
+    fn lost(&mut self, conn: ConnKey, failure: Failure, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        if self.conn != conn {
+            return;
+        }
+        match self.phase {
+            Phase::Promised if keeps_promises() => {}
+            Phase::Dialing | Phase::Promised => {
+                self.attempt_failed(failure, false, now, cfg, acts);
+            }
+            Phase::Up => self.down(DownCause::Lost(failure), acts),
+            Phase::Parting if mutated(Mutant::PartingEofIsDeath) => {
+                self.down(DownCause::Lost(failure), acts);
+            }
+            // The peer has read nothing of what was sent to it before the GOODBYE.
+            Phase::Parting if failure == Failure::Withdrawn => self.down(DownCause::Lost(failure), acts),
+            // The end of the connection is the peer's goodbye.
+            Phase::Parting => self.rest(now, cfg, acts),
+            Phase::Idle | Phase::Backoff | Phase::Failed | Phase::Shut => {}
+        }
+    }
+
+    fn terminate(&mut self, pending: bool, shutting: u8, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        self.flags |= TERMINATING | shutting;
+        match self.phase {
+            Phase::Idle if pending => self.want_send(now, cfg, acts),
+            Phase::Idle | Phase::Failed => self.rest(now, cfg, acts),
+            Phase::Dialing | Phase::Backoff if !pending => {
+                if self.conn != ConnKey::NONE {
+                    acts.push(LinkAction::Abandon(self.conn));
+                }
+                self.flags &= !WANTED;
+                self.rest(now, cfg, acts);
+            }
+            // The peer may have adopted the connection already and be sending: its READY decides.
+            Phase::Promised if !pending => {
+                self.flags &= !WANTED;
+                self.give_up = Time::NEVER;
+            }
+            Phase::Dialing | Phase::Backoff | Phase::Promised => self.want(now, cfg),
+            Phase::Up if !pending => self.part(now, cfg, acts),
+            Phase::Up | Phase::Parting => {}
+            Phase::Shut => self.rest(now, cfg, acts),
+        }
+    }
+
+    fn drained(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        if self.phase == Phase::Up && self.has(TERMINATING) {
+            self.part(now, cfg, acts);
+        }
+    }
+
+    fn part(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        if self.has(PEER_LEFT) {
+            acts.push(LinkAction::Abandon(self.conn));
+            self.rest(now, cfg, acts);
+        } else {
+            acts.push(LinkAction::SayGoodbye(self.conn));
+            self.phase = Phase::Parting;
+            self.timer = now + cfg.parting_timeout;
+        }
+    }
+
+    fn on_timer(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        if self.deadline().is_none_or(|at| now < at) {
+            return;
+        }
+        let conn = self.conn;
+        let too_late = now >= self.give_up;
+        match self.phase {
+            Phase::Dialing => {
+                if conn != ConnKey::NONE {
+                    acts.push(LinkAction::Abandon(conn));
+                }
+                self.attempt_failed(Failure::TimedOut, false, now, cfg, acts);
+            }
+            Phase::Promised => {
+                acts.push(if mutated(Mutant::GoodbyeForWithdrawn) {
+                    LinkAction::Abandon(conn)
+                } else {
+                    LinkAction::Withdraw(conn)
+                });
+                self.attempt_failed(Failure::TimedOut, false, now, cfg, acts);
+            }
+            Phase::Backoff if too_late => self.down(self.connect_failure(now, cfg), acts),
+            Phase::Backoff => self.dial(now, cfg, acts),
+            Phase::Parting => {
+                acts.push(LinkAction::Close(conn));
+                self.rest(now, cfg, acts);
+            }
+            Phase::Idle | Phase::Up | Phase::Failed | Phase::Shut => {}
+        }
+    }
+
+    /// No connection is left; answers `Terminate`, and goes on if messages wait for a new one.
+    fn rest(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        let wanted = self.has(WANTED);
+        self.clear();
+        if self.has(TERMINATING) {
+            self.flags &= !TERMINATING;
+            acts.push(LinkAction::Terminated);
+        }
+        if self.has(SHUTTING) {
+            self.phase = Phase::Shut;
+        } else {
+            self.phase = Phase::Idle;
+            if wanted {
+                self.want_send(now, cfg, acts);
+            }
+        }
+    }
+
+    fn down(&mut self, cause: DownCause, acts: &mut Actions) {
+        acts.push(LinkAction::Down(cause));
+        // A terminating link is at its end anyhow, and can be used again.
+        self.phase = if self.has(SHUTTING) {
+            Phase::Shut
+        } else if self.has(TERMINATING) {
+            Phase::Idle
+        } else {
+            Phase::Failed
+        };
+        self.flags &= !TERMINATING;
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        self.conn = ConnKey::NONE;
+        self.timer = Time::NEVER;
+        self.give_up = Time::NEVER;
+        self.attempts = 0;
+        self.last = Failure::None;
+        self.flags &= !(WANTED | PEER_LEFT);
+    }
+}
+
+fn keeps_promises() -> bool {
+    mutated(Mutant::KeepPromise) || mutated(Mutant::AdoptDead)
+}

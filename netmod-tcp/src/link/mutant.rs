@@ -1,0 +1,81 @@
+//! Known mistakes that the explorer must catch; in anything but a test build there are none.
+
+/// A mistake to make on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(not(test), allow(dead_code))]
+pub(super) enum Mutant {
+    /// The loser of crossing dials closes its dial without a word.
+    SilentLoser,
+    /// The loser promises before its own dial is resolved, and keeps that open.
+    AcceptBeforeResolved,
+    /// A responder takes its promise for an adoption.
+    AdoptOnPromise,
+    /// A promise survives the end of its connection.
+    KeepPromise,
+    /// After a REJECT because of finalize, the incoming connection is handled further.
+    ContinueAfterReject,
+    /// A promised connection that the peer gave up is adopted when there is something to send.
+    AdoptDead,
+    /// An end of file behind the own GOODBYE is read as the peer's death.
+    PartingEofIsDeath,
+    /// A promise is taken back with GOODBYE, which the initiator takes for an orderly end.
+    GoodbyeForWithdrawn,
+    /// Both sides think that the other one's dial survives.
+    BothAccept,
+    /// Both sides think that their own dial survives.
+    BothReject,
+    /// The winner refuses, and gives its own dial up too.
+    RejectAndAbandon,
+    /// The own dial survives, and the incoming one is accepted too.
+    AcceptBoth,
+    /// The next dial follows the failed one at once.
+    RedialAtOnce,
+}
+
+#[cfg(test)]
+impl Mutant {
+    /// Those that exploration finds; pauses are a matter of time, which it does not have.
+    pub(super) const IN_THE_PROTOCOL: [Mutant; 12] = [
+        Mutant::SilentLoser,
+        Mutant::AcceptBeforeResolved,
+        Mutant::AdoptOnPromise,
+        Mutant::KeepPromise,
+        Mutant::ContinueAfterReject,
+        Mutant::AdoptDead,
+        Mutant::PartingEofIsDeath,
+        Mutant::GoodbyeForWithdrawn,
+        Mutant::BothAccept,
+        Mutant::BothReject,
+        Mutant::RejectAndAbandon,
+        Mutant::AcceptBoth,
+    ];
+}
+
+#[cfg(not(test))]
+#[inline(always)]
+pub(super) const fn mutated(_: Mutant) -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(super) use testing::{mutated, with};
+
+#[cfg(test)]
+mod testing {
+    use super::Mutant;
+    use std::cell::Cell;
+
+    thread_local!(static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) });
+
+    pub(in super::super) fn mutated(mutant: Mutant) -> bool {
+        ACTIVE.get() == Some(mutant)
+    }
+
+    /// Runs `f` with one mistake being made by this thread's links.
+    pub(in super::super) fn with<R>(mutant: Option<Mutant>, f: impl FnOnce() -> R) -> R {
+        ACTIVE.set(mutant);
+        let r = f();
+        ACTIVE.set(None);
+        r
+    }
+}

@@ -1,0 +1,284 @@
+//! Single promises of a link: size, pauses, causes, stale keys, termination in every phase.
+
+use core::time::Duration;
+
+use netmod_core::{GroupId, PeerName, Time};
+
+use super::mutant::{Mutant, with};
+use super::*;
+use crate::hello::RejectReason;
+
+const CFG: LinkConfig = LinkConfig {
+    connect_timeout: Duration::from_secs(30),
+    handshake_timeout: Duration::from_secs(10),
+    backoff_min: Duration::from_millis(5),
+    backoff_max: Duration::from_secs(1),
+    crossing_wait: Duration::from_millis(50),
+    parting_timeout: Duration::from_secs(5),
+};
+const REFUSED: Failure = Failure::Errno(111);
+
+fn name(rank: u32) -> PeerName {
+    PeerName { group: GroupId([1; 16]), rank }
+}
+
+fn acts(link: &mut Link, event: LinkEvent, now: Time) -> Vec<LinkAction> {
+    link.on(event, now, &CFG).into_iter().collect()
+}
+
+fn at(ms: u64) -> Time {
+    Time(ms * 1_000_000)
+}
+
+/// A link of the lesser name in the wanted phase, on connection 1.
+fn in_phase(phase: Phase) -> Link {
+    let mut link = Link::new(&name(0), &name(1), 5);
+    let conn = ConnKey(1);
+    let failed = LinkEvent::DialFailed { conn, failure: REFUSED, permanent: false };
+    let events: &[LinkEvent] = match phase {
+        Phase::Idle => &[],
+        Phase::Dialing => &[LinkEvent::WantSend, LinkEvent::Dialing { conn }],
+        Phase::Backoff => &[LinkEvent::WantSend, LinkEvent::Dialing { conn }, failed],
+        Phase::Promised => &[LinkEvent::Incoming { conn }],
+        Phase::Up => &[LinkEvent::Incoming { conn }, LinkEvent::Ready { conn }],
+        Phase::Parting => &[
+            LinkEvent::Incoming { conn },
+            LinkEvent::Ready { conn },
+            LinkEvent::Terminate { pending: false },
+        ],
+        Phase::Failed => &[
+            LinkEvent::Incoming { conn },
+            LinkEvent::Ready { conn },
+            LinkEvent::Lost { conn, failure: Failure::Eof },
+        ],
+        Phase::Shut => &[LinkEvent::Shutdown { pending: false }],
+    };
+    for event in events {
+        let _ = link.on(*event, Time::ZERO, &CFG);
+    }
+    assert_eq!(link.phase(), phase);
+    link
+}
+
+const PHASES: [Phase; 8] = [
+    Phase::Idle,
+    Phase::Dialing,
+    Phase::Backoff,
+    Phase::Promised,
+    Phase::Up,
+    Phase::Parting,
+    Phase::Failed,
+    Phase::Shut,
+];
+
+#[test]
+fn a_link_is_small() {
+    assert!(size_of::<Link>() <= 64, "{} bytes", size_of::<Link>());
+}
+
+#[test]
+fn of_two_crossing_dials_exactly_one_survives() {
+    let other = GroupId([2; 16]);
+    let names = [name(0), name(1), PeerName { group: other, rank: 0 }];
+    for a in names {
+        for b in names {
+            let of_a = arbitrate(&a, &b, Phase::Dialing, false);
+            let of_b = arbitrate(&b, &a, Phase::Dialing, false);
+            let mut both = [of_a, of_b];
+            both.sort_by_key(|v| *v == Verdict::AcceptAndAbandon);
+            let want = if a == b {
+                [Verdict::Reject(RejectReason::Itself); 2]
+            } else {
+                [Verdict::Reject(RejectReason::Crossing), Verdict::AcceptAndAbandon]
+            };
+            assert_eq!(both, want);
+            assert_eq!(dial_survives(&a, &b), a > b);
+        }
+    }
+    for phase in PHASES {
+        let verdict = arbitrate(&name(0), &name(1), phase, true);
+        assert_eq!(verdict, Verdict::Reject(RejectReason::Finalized));
+    }
+}
+
+#[test]
+fn pauses_double_up_to_a_limit_and_differ() {
+    let (min, max) = (Duration::from_millis(10), Duration::from_secs(1));
+    let mut random = 7;
+    let mut seen = std::collections::HashSet::new();
+    for failed in 1..200u16 {
+        let pause = backoff::pause(failed, min, max, backoff::next_random(&mut random));
+        let full = min.saturating_mul(1 << (failed - 1).min(20)).min(max);
+        assert!(pause >= full / 2 && pause <= full, "{failed}: {pause:?} of {full:?}");
+        seen.insert(pause);
+    }
+    assert!(seen.len() > 150, "no jitter: {} pauses", seen.len());
+    assert_eq!(backoff::pause(9, Duration::ZERO, Duration::ZERO, 1), Duration::ZERO);
+}
+
+/// Dials a peer that refuses until the link is down; returns how often, and the cause.
+fn dial_in_vain() -> (usize, Option<DownCause>) {
+    let mut link = Link::new(&name(0), &name(1), 99);
+    let (mut dials, mut now, mut event) = (0, Time::ZERO, LinkEvent::WantSend);
+    while dials < 1_000 {
+        let mut next = None;
+        for act in link.on(event, now, &CFG) {
+            match act {
+                LinkAction::StartDial => {
+                    dials += 1;
+                    let conn = ConnKey::NONE;
+                    next = Some(LinkEvent::DialFailed { conn, failure: REFUSED, permanent: false });
+                }
+                LinkAction::Down(cause) => return (dials, Some(cause)),
+                other => panic!("{other:?}"),
+            }
+        }
+        event = next.unwrap_or_else(|| {
+            now = link.deadline().expect("a waiting link has a deadline");
+            LinkEvent::Timer
+        });
+    }
+    (dials, None)
+}
+
+#[test]
+fn a_dead_address_is_dialled_a_bounded_number_of_times() {
+    let (dials, cause) = dial_in_vain();
+    assert!((20..80).contains(&dials), "{dials} dials");
+    let text = cause.expect("down in the end").to_string();
+    let want = format!("no connection after {dials} attempts in 30.0s; the last one: ");
+    assert!(text.starts_with(&want) && text.contains("refused"), "{text}");
+    let (dials, cause) = with(Some(Mutant::RedialAtOnce), dial_in_vain);
+    assert_eq!((dials, cause), (1_000, None), "the storm is what this test would notice");
+}
+
+#[test]
+fn permanent_causes_end_the_attempts() {
+    let conn = ConnKey(1);
+    let mut link = in_phase(Phase::Dialing);
+    let failure = Failure::Protocol;
+    let got = acts(&mut link, LinkEvent::DialFailed { conn, failure, permanent: true }, at(1));
+    assert_eq!(got, [LinkAction::Down(DownCause::Refused(failure))]);
+    assert_eq!(link.phase(), Phase::Failed);
+    for reason in RejectReason::ALL {
+        let mut link = in_phase(Phase::Dialing);
+        let got = acts(&mut link, LinkEvent::Rejected { conn, reason: *reason }, at(1));
+        let down = DownCause::Refused(Failure::Rejected(*reason));
+        let mut want = vec![LinkAction::Close(conn)];
+        if !reason.is_transient() {
+            want.push(LinkAction::Down(down));
+        }
+        assert_eq!(got, want);
+        let text = down.to_string();
+        assert!(text.contains(&reason.to_string()), "{text}");
+    }
+}
+
+#[test]
+fn a_refusal_that_announces_a_dial_is_waited_for() {
+    let mut link = in_phase(Phase::Dialing);
+    let event = LinkEvent::Rejected { conn: ConnKey(1), reason: RejectReason::Crossing };
+    let _ = acts(&mut link, event, at(0));
+    assert_eq!(link.deadline(), Some(at(50)));
+    let got = acts(&mut link, LinkEvent::Timer, at(49));
+    assert!(got.is_empty(), "too early: {got:?}");
+    assert_eq!(acts(&mut link, LinkEvent::Timer, at(50)), [LinkAction::StartDial]);
+}
+
+#[test]
+fn what_waits_at_the_peers_goodbye_decides() {
+    let conn = ConnKey(1);
+    for (pending, want, phase) in [
+        (Pending::Nothing, vec![LinkAction::Abandon(conn)], Phase::Idle),
+        (Pending::Whole, vec![LinkAction::Abandon(conn), LinkAction::StartDial], Phase::Dialing),
+        (Pending::Partial, vec![LinkAction::Close(conn), LinkAction::Down(DownCause::CutOff)], Phase::Failed),
+    ] {
+        let mut link = in_phase(Phase::Up);
+        assert_eq!(acts(&mut link, LinkEvent::Goodbye { conn, pending }, at(1)), want);
+        assert_eq!(link.phase(), phase);
+    }
+    // A side that terminates still gets out what is pending: the peer reads on.
+    let mut link = in_phase(Phase::Up);
+    assert_eq!(acts(&mut link, LinkEvent::Terminate { pending: true }, at(1)), []);
+    assert_eq!(acts(&mut link, LinkEvent::Goodbye { conn, pending: Pending::Partial }, at(1)), []);
+    let got = acts(&mut link, LinkEvent::Drained, at(2));
+    assert_eq!(got, [LinkAction::Abandon(conn), LinkAction::Terminated]);
+}
+
+#[test]
+fn termination_is_answered_in_every_phase_and_the_link_is_usable_again() {
+    let conn = ConnKey(1);
+    for phase in PHASES {
+        let mut link = in_phase(phase);
+        let mut got = acts(&mut link, LinkEvent::Terminate { pending: false }, at(1));
+        if link.is_terminating() {
+            let end = match link.phase() {
+                Phase::Promised => LinkEvent::Goodbye { conn, pending: Pending::Nothing },
+                _ => LinkEvent::Lost { conn, failure: Failure::Eof },
+            };
+            got.extend(acts(&mut link, end, at(2)));
+        }
+        let answers = got.iter().filter(|a| **a == LinkAction::Terminated).count();
+        assert_eq!(answers, 1, "in {phase:?}: {got:?}");
+        assert!(!got.iter().any(|a| matches!(a, LinkAction::Down(_))), "in {phase:?}: {got:?}");
+        assert_eq!(link.deadline(), None);
+        if phase != Phase::Shut {
+            assert_eq!(acts(&mut link, LinkEvent::WantSend, at(3)), [LinkAction::StartDial]);
+        }
+    }
+}
+
+#[test]
+fn a_failed_link_refuses_until_it_is_revived() {
+    let mut link = in_phase(Phase::Failed);
+    let conn = ConnKey(2);
+    let reject = LinkAction::SendReject(conn, RejectReason::VcDown);
+    assert_eq!(acts(&mut link, LinkEvent::Incoming { conn }, at(1)), [reject]);
+    assert_eq!(acts(&mut link, LinkEvent::WantSend, at(1)), []);
+    assert_eq!(acts(&mut link, LinkEvent::Revive, at(1)), []);
+    let accept = LinkAction::SendAccept(conn);
+    assert_eq!(acts(&mut link, LinkEvent::Incoming { conn }, at(1)), [accept]);
+}
+
+#[test]
+fn stale_keys_change_nothing() {
+    let stale = ConnKey(77);
+    for phase in PHASES {
+        let before = in_phase(phase);
+        let mut link = before.clone();
+        let failure = Failure::Eof;
+        for (event, want) in [
+            (LinkEvent::Dialing { conn: stale }, vec![LinkAction::Abandon(stale)]),
+            (LinkEvent::DialFailed { conn: stale, failure, permanent: true }, vec![]),
+            (LinkEvent::Accepted { conn: stale }, vec![LinkAction::Abandon(stale)]),
+            (LinkEvent::Rejected { conn: stale, reason: RejectReason::Finalized }, vec![]),
+            (LinkEvent::Ready { conn: stale }, vec![LinkAction::Withdraw(stale)]),
+            (LinkEvent::Goodbye { conn: stale, pending: Pending::Partial }, vec![]),
+            (LinkEvent::Lost { conn: stale, failure }, vec![]),
+        ] {
+            assert_eq!(acts(&mut link, event, at(1)), want, "{event:?} in {phase:?}");
+            assert_eq!(link, before, "{event:?} in {phase:?}");
+        }
+    }
+}
+
+#[test]
+fn every_wait_has_a_deadline() {
+    for phase in [Phase::Dialing, Phase::Backoff, Phase::Promised, Phase::Parting] {
+        let mut link = in_phase(phase);
+        let mut now = Time::ZERO;
+        for _ in 0..200 {
+            let Some(due) = link.deadline() else { break };
+            assert!(due > now, "{phase:?}: a timer that is due already");
+            now = due;
+            for act in link.on(LinkEvent::Timer, now, &CFG) {
+                if act == LinkAction::StartDial {
+                    let conn = ConnKey(now.0);
+                    assert!(link.on(LinkEvent::Dialing { conn }, now, &CFG).is_empty());
+                }
+            }
+        }
+        assert!(matches!(link.phase(), Phase::Idle | Phase::Failed), "{:?}", link.phase());
+        assert!(now <= at(45_000), "{phase:?} took {now:?}");
+    }
+}

@@ -1,0 +1,286 @@
+//! Events, actions, causes and settings of a link.
+
+use core::fmt;
+use core::time::Duration;
+
+use netmod_core::Time;
+
+use crate::hello::RejectReason;
+
+/// A connection, by a key that the netmod chooses; the link only compares it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnKey(pub u64);
+
+impl ConnKey {
+    /// No connection. Never the key of one.
+    pub const NONE: ConnKey = ConnKey(u64::MAX);
+}
+
+/// Where a link is. The table is in the module's description.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Phase {
+    /// No connection, and none wanted.
+    #[default]
+    Idle,
+    /// This side's dial is under way, up to the peer's ACCEPT.
+    Dialing,
+    /// The last dial came to nothing; the next one, or the peer's, is waited for.
+    Backoff,
+    /// This side has sent ACCEPT on the peer's dial; READY is waited for.
+    Promised,
+    /// A connection has been adopted. Messages flow.
+    Up,
+    /// GOODBYE was said; the peer's is waited for.
+    Parting,
+    /// The VC was reported down.
+    Failed,
+    /// Shut down for good.
+    Shut,
+}
+
+/// What became of the messages that wait to be sent, when the peer says GOODBYE.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Pending {
+    /// There are none.
+    Nothing,
+    /// Of none of them a byte has left.
+    Whole,
+    /// A part of the first one has left.
+    Partial,
+}
+
+/// Why an attempt to connect, or a connection, came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Failure {
+    /// No attempt has failed.
+    #[default]
+    None,
+    /// A system call failed with this `errno`.
+    Errno(i32),
+    /// The peer closed the connection without GOODBYE.
+    Eof,
+    /// The peer did not answer in time.
+    TimedOut,
+    /// The peer gave the connection up with GOODBYE.
+    Goodbye,
+    /// The peer took its promise back.
+    Withdrawn,
+    /// The peer refused.
+    Rejected(RejectReason),
+    /// The peer's hello was wrong, or it broke the protocol; the netmod has logged how.
+    Protocol,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::None => f.write_str("no attempt was made"),
+            Failure::Errno(e) => fmt::Display::fmt(&std::io::Error::from_raw_os_error(*e), f),
+            Failure::Eof => f.write_str("the peer closed the connection without a goodbye"),
+            Failure::TimedOut => f.write_str("no answer in time"),
+            Failure::Goodbye => f.write_str("the peer gave the connection up"),
+            Failure::Withdrawn => f.write_str("the peer took its acceptance back"),
+            Failure::Rejected(reason) => write!(f, "refused by the peer: {reason}"),
+            Failure::Protocol => f.write_str("the peer violated the protocol"),
+        }
+    }
+}
+
+/// Why a link is down.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum DownCause {
+    /// The adopted connection was lost.
+    #[error("connection lost: {0}")]
+    Lost(Failure),
+    /// The peer said GOODBYE while a message was half sent.
+    #[error("the peer closed the connection in the middle of a message to it")]
+    CutOff,
+    /// No connection could be made until the deadline.
+    #[error("no connection after {attempts} attempts in {elapsed:.1?}; the last one: {last}")]
+    Connect {
+        /// Dials that failed.
+        attempts: u16,
+        /// Time since the connection was wanted.
+        elapsed: Duration,
+        /// What the last of them failed of.
+        last: Failure,
+    },
+    /// A dial failed in a way that another one would fail too.
+    #[error("cannot connect: {0}")]
+    Refused(Failure),
+}
+
+/// What happens to a link.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LinkEvent {
+    /// There is a message to send.
+    WantSend,
+    /// The answer to [`LinkAction::StartDial`]: the dial's key. Or [`LinkEvent::DialFailed`].
+    Dialing {
+        /// The new connection.
+        conn: ConnKey,
+    },
+    /// The dial failed before ACCEPT or REJECT came. The connection is closed already.
+    DialFailed {
+        /// The dial, or [`ConnKey::NONE`] if it had not got a key yet.
+        conn: ConnKey,
+        /// Of what.
+        failure: Failure,
+        /// Whether another dial would fail in the same way.
+        permanent: bool,
+    },
+    /// An incoming connection has proved to be this peer's.
+    Incoming {
+        /// The new connection.
+        conn: ConnKey,
+    },
+    /// The peer's ACCEPT on a dial.
+    Accepted {
+        /// The dial.
+        conn: ConnKey,
+    },
+    /// The peer's REJECT on a dial.
+    Rejected {
+        /// The dial.
+        conn: ConnKey,
+        /// The peer's reason.
+        reason: RejectReason,
+    },
+    /// The peer's READY on a promised connection.
+    Ready {
+        /// The connection.
+        conn: ConnKey,
+    },
+    /// The peer's GOODBYE, in a handshake or behind its last message.
+    Goodbye {
+        /// The connection.
+        conn: ConnKey,
+        /// What waits to be sent.
+        pending: Pending,
+    },
+    /// End of file without GOODBYE, a reset or another error. The connection is closed already.
+    Lost {
+        /// The connection.
+        conn: ConnKey,
+        /// Which of them.
+        failure: Failure,
+    },
+    /// `vc_terminate`: send what is pending, then part. Answered by exactly one
+    /// [`LinkAction::Terminated`] or [`LinkAction::Down`].
+    Terminate {
+        /// Whether messages wait to be sent.
+        pending: bool,
+    },
+    /// The last pending message has been handed to the kernel.
+    Drained,
+    /// The time that [`super::Link::deadline`] named has come.
+    Timer,
+    /// Like `Terminate`, and refuse the peer from now on.
+    Shutdown {
+        /// Whether messages wait to be sent.
+        pending: bool,
+    },
+    /// A failed link is to be used again.
+    Revive,
+}
+
+/// What the netmod has to do, in order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LinkAction {
+    /// Begin a dial, and answer with [`LinkEvent::Dialing`] or [`LinkEvent::DialFailed`] at once.
+    StartDial,
+    /// Send ACCEPT.
+    SendAccept(ConnKey),
+    /// Send REJECT and close, without losing the REJECT.
+    SendReject(ConnKey, RejectReason),
+    /// Send READY.
+    SendReady(ConnKey),
+    /// The connection is the VC's: send what is pending on it, deliver what it brings.
+    Adopt(ConnKey),
+    /// Send GOODBYE behind what is staged and close. Forget the key.
+    Abandon(ConnKey),
+    /// Take a promise back: send WITHDRAWN and close. Forget the key. The peer's link gets `Lost`.
+    Withdraw(ConnKey),
+    /// Send GOODBYE behind the last message and shut the sending half down; go on reading, and
+    /// delivering, until the peer's GOODBYE or end of file.
+    SayGoodbye(ConnKey),
+    /// Close without a word. Forget the key.
+    Close(ConnKey),
+    /// Report the VC as terminated.
+    Terminated,
+    /// Report the VC as down; fail what is pending.
+    Down(DownCause),
+}
+
+/// At most [`Actions::MAX`] actions, in place.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a link's actions have to be carried out"]
+pub struct Actions {
+    list: [Option<LinkAction>; Actions::MAX],
+    len: u8,
+}
+
+impl Actions {
+    /// The most actions that one event causes.
+    pub const MAX: usize = 4;
+
+    pub(super) const fn none() -> Actions {
+        Actions { list: [None; Actions::MAX], len: 0 }
+    }
+
+    pub(super) fn push(&mut self, action: LinkAction) {
+        debug_assert!((self.len as usize) < Actions::MAX, "more actions than an event can cause");
+        if let Some(slot) = self.list.get_mut(self.len as usize) {
+            *slot = Some(action);
+            self.len += 1;
+        }
+    }
+
+    /// Whether there is nothing to do.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl IntoIterator for Actions {
+    type Item = LinkAction;
+    type IntoIter = core::iter::Flatten<core::array::IntoIter<Option<LinkAction>, 4>>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.into_iter().flatten()
+    }
+}
+
+/// Times that govern every link of a netmod.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkConfig {
+    /// From the first wish to send until the VC is reported down.
+    pub connect_timeout: Duration,
+    /// From a dial to the peer's answer, and from a promise to READY.
+    pub handshake_timeout: Duration,
+    /// Pause after the first failed dial; doubled after each.
+    pub backoff_min: Duration,
+    /// Longest pause between dials.
+    pub backoff_max: Duration,
+    /// Least pause after a REJECT that announces the peer's own dial.
+    pub crossing_wait: Duration,
+    /// From GOODBYE to the peer's.
+    pub parting_timeout: Duration,
+}
+
+impl Default for LinkConfig {
+    fn default() -> Self {
+        LinkConfig {
+            connect_timeout: Duration::from_secs(30),
+            handshake_timeout: Duration::from_secs(10),
+            backoff_min: Duration::from_millis(5),
+            backoff_max: Duration::from_secs(1),
+            crossing_wait: Duration::from_millis(50),
+            parting_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A deadline in the future, or none.
+pub(super) fn some_time(t: Time) -> Option<Time> {
+    (t != Time::NEVER).then_some(t)
+}

@@ -1,0 +1,274 @@
+//! Between the links (pure) and the connections (sockets): carries out what a link decides.
+
+use netmod_core::{Core, Event, Time, VcError, VcErrorKind, VcId};
+
+use crate::conn::{self, ConnId, Stage};
+use crate::hello::{Control, Initiator, RejectReason};
+use crate::link::{ConnKey, DownCause, Failure, LinkAction, LinkEvent, Phase};
+use crate::netmod::TcpNetmod;
+use crate::sys;
+
+impl TcpNetmod {
+    /// Lets something happen to a VC's link and does what it says.
+    pub(crate) fn link_event(&mut self, core: &mut Core, vc: VcId, event: LinkEvent) {
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            let Some(v) = self.vcs.get_mut(vc) else { return };
+            for action in v.link.on(event, self.now, &self.link_cfg) {
+                match action {
+                    LinkAction::StartDial => {
+                        next = Some(match self.start_dial(vc) {
+                            Ok(id) => LinkEvent::Dialing { conn: conn::key(id) },
+                            Err((failure, permanent)) => {
+                                LinkEvent::DialFailed { conn: ConnKey::NONE, failure, permanent }
+                            }
+                        });
+                    }
+                    LinkAction::SendAccept(c) => self.accept(conn::id(c)),
+                    LinkAction::SendReject(c, reason) => {
+                        self.stats.refused += 1;
+                        self.reject(conn::id(c), reason);
+                    }
+                    LinkAction::SendReady(c) => self.ready(conn::id(c)),
+                    LinkAction::Adopt(c) => self.adopt(core, vc, conn::id(c)),
+                    LinkAction::Abandon(c) => self.say_and_linger(conn::id(c), Control::Goodbye),
+                    LinkAction::Withdraw(c) => self.say_and_linger(conn::id(c), Control::Withdrawn),
+                    LinkAction::SayGoodbye(c) => self.say_goodbye(conn::id(c)),
+                    LinkAction::Close(c) => self.close(conn::id(c)),
+                    LinkAction::Terminated => self.events.push_back(Event::Terminated { vc }),
+                    LinkAction::Down(cause) => {
+                        let error = self.explain(vc, cause);
+                        self.vc_failed(core, vc, error);
+                    }
+                }
+            }
+        }
+        self.retime(vc);
+    }
+
+    /// Keeps the list of VCs with timers.
+    fn retime(&mut self, vc: VcId) {
+        let Some(v) = self.vcs.get_mut(vc) else { return };
+        if v.link.up().is_none() {
+            v.fd = -1;
+            v.blocked = false;
+        }
+        if let Some(at) = v.link.deadline() {
+            self.next_timer = self.next_timer.min(at);
+            if !v.timed {
+                v.timed = true;
+                self.timed.push(vc);
+            }
+        }
+    }
+
+    /// A connection becomes the VC's.
+    fn adopt(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
+        let Some(c) = self.conns.get_mut(id) else { return };
+        c.stage = Stage::Open { parting: false };
+        c.vc = Some(vc);
+        let fd = c.fd();
+        let clear = c.out.is_empty();
+        self.open += 1;
+        core.reset_receive(vc);
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.stats.connects += 1;
+        }
+        if let Some(v) = self.vcs.get_mut(vc) {
+            v.fd = fd;
+            v.blocked = !clear;
+            v.cause = None;
+            if !v.dirty {
+                v.dirty = true;
+                self.dirty.push(vc);
+            }
+        }
+        self.hot.touch(id);
+        self.events.push_back(Event::Up { vc });
+    }
+
+    /// Our last message has left: GOODBYE, and our half is shut.
+    fn say_goodbye(&mut self, id: ConnId) {
+        if let Some(c) = self.conns.get_mut(id) {
+            c.stage = Stage::Open { parting: true };
+            self.write_out(id, &Control::Goodbye.emit());
+        }
+    }
+
+    /// The end of a connection that has no use any more: last words, then it lingers until the peer
+    /// has read them.
+    fn say_and_linger(&mut self, id: ConnId, word: Control) {
+        let Some(c) = self.conns.get(id) else { return };
+        match c.stage {
+            // Nothing can be said, and nobody listens.
+            Stage::Connecting => return self.close(id),
+            Stage::Dial(_) => {
+                let frame = Initiator::goodbye();
+                self.linger(id, frame.as_bytes());
+            }
+            _ => self.linger(id, &word.emit()),
+        }
+    }
+
+    /// Fails a VC: its requests, then the event.
+    pub(crate) fn vc_failed(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        let Some(v) = self.vcs.get_mut(vc) else { return };
+        if let Some(q) = &mut v.txq {
+            q.fail(core, &error);
+        }
+        v.fd = -1;
+        v.blocked = false;
+        let first = v.cause.replace(error.clone()).is_none();
+        tracing::info!(peer = v.peer.rank, %error, "VC down");
+        if first {
+            self.events.push_back(Event::Down { vc, error });
+        }
+    }
+
+    /// Why a VC is down, for people: object, cause, way out.
+    fn explain(&self, vc: VcId, cause: DownCause) -> VcError {
+        let Some(v) = self.vcs.get(vc) else { return TcpNetmod::no_such_vc() };
+        let addr = v.addrs.as_ref().filter(|a| !a.is_empty()).map_or_else(
+            || "an unknown address".to_string(),
+            |a| a[(v.dials.max(1) as usize - 1) % a.len()].to_string(),
+        );
+        let (kind, text, after) = match cause {
+            DownCause::Lost(f) => (
+                VcErrorKind::Lost,
+                format!(
+                    "connection with {addr} lost: {f}; has the process died, or is a firewall or timeout in between?"
+                ),
+                None,
+            ),
+            DownCause::CutOff => (VcErrorKind::Closed, format!("{cause} (at {addr})"), None),
+            DownCause::Connect { attempts, elapsed, last } => {
+                let hint = hint(last);
+                (
+                    kind_of(last, VcErrorKind::Unreachable),
+                    format!("connect to {addr}: {last}, {attempts} attempts; {hint}"),
+                    Some(elapsed),
+                )
+            }
+            DownCause::Refused(f) => {
+                (kind_of(f, VcErrorKind::Refused), format!("connect to {addr}: {f}; {}", hint(f)), None)
+            }
+        };
+        let e = VcError::new(kind, Some(v.peer), text);
+        match after {
+            Some(d) => e.after(d),
+            None => e,
+        }
+    }
+
+    /// Wishes for connections, timers, strangers who say nothing, descriptors that may be free again.
+    #[cold]
+    pub(crate) fn housekeeping(&mut self, core: &mut Core, now: Time) {
+        while let Some(vc) = self.wanting.pop() {
+            let Some(v) = self.vcs.get_mut(vc) else { continue };
+            v.wanting = false;
+            if v.is_drained() {
+                continue;
+            }
+            let dials = matches!(v.link.phase(), Phase::Idle);
+            if dials && v.addrs.is_none() {
+                if !v.asked_card {
+                    v.asked_card = true;
+                    self.events.push_back(Event::NeedCard { vc });
+                }
+                continue;
+            }
+            self.link_event(core, vc, LinkEvent::WantSend);
+        }
+        if now < self.next_timer {
+            return;
+        }
+        self.next_timer = Time::NEVER;
+        let mut i = 0;
+        while let Some(&vc) = self.timed.get(i) {
+            let due = self.vcs.get(vc).and_then(|v| v.link.deadline());
+            if due.is_some_and(|t| t <= now) {
+                self.link_event(core, vc, LinkEvent::Timer);
+            }
+            match self.vcs.get_mut(vc) {
+                Some(v) if v.link.deadline().is_some() => {
+                    if let Some(t) = v.link.deadline() {
+                        self.next_timer = self.next_timer.min(t);
+                    }
+                    i += 1;
+                }
+                other => {
+                    if let Some(v) = other {
+                        v.timed = false;
+                    }
+                    self.timed.swap_remove(i);
+                }
+            }
+        }
+        self.expire_strangers(now);
+        self.expire_lingering(now);
+        self.accept_after_pause(now);
+    }
+
+    /// The VC has messages and no connection.
+    pub(crate) fn want(&mut self, vc: VcId) {
+        if let Some(v) = self.vcs.get_mut(vc)
+            && !v.wanting
+        {
+            v.wanting = true;
+            self.wanting.push(vc);
+        }
+    }
+
+    /// Refuses a proved peer.
+    pub(crate) fn reject(&mut self, id: ConnId, reason: RejectReason) {
+        let Some(c) = self.conns.get_mut(id) else { return };
+        let Stage::Proved(r, peer) = &mut c.stage else { return self.close(id) };
+        tracing::debug!(%peer, %reason, "refused a connection");
+        match r.reject(reason) {
+            Some(frame) => self.linger(id, frame.as_bytes()),
+            None => self.close(id),
+        }
+    }
+}
+
+fn kind_of(last: Failure, otherwise: VcErrorKind) -> VcErrorKind {
+    match last {
+        Failure::Errno(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRNOTAVAIL) => {
+            VcErrorKind::Resource
+        }
+        Failure::Rejected(_) => VcErrorKind::Refused,
+        Failure::Protocol => VcErrorKind::Protocol,
+        _ => otherwise,
+    }
+}
+
+/// The way out of a failed dial.
+fn hint(last: Failure) -> String {
+    match last {
+        Failure::Errno(libc::ECONNREFUSED) => {
+            "is the process still alive, and the job's port range open?".into()
+        }
+        Failure::Errno(libc::ENETUNREACH | libc::EHOSTUNREACH) => {
+            "is there a route from this host? NETMOD_TCP_INTERFACE chooses what is published".into()
+        }
+        Failure::Errno(libc::EMFILE) => {
+            format!(
+                "this process may have only {} descriptors; raise it with ulimit -n",
+                sys::descriptor_limit()
+            )
+        }
+        Failure::Errno(libc::ENFILE) => "the whole system is out of descriptors; raise fs.file-max".into(),
+        Failure::Errno(libc::EADDRNOTAVAIL) => {
+            "no local port is left; widen net.ipv4.ip_local_port_range".into()
+        }
+        Failure::TimedOut => "does a firewall drop the packets, or is the process stopped?".into(),
+        Failure::Rejected(RejectReason::UnknownGroup | RejectReason::WrongPeer) => {
+            "another process listens there; is the business card from an earlier job?".into()
+        }
+        Failure::Rejected(RejectReason::Version) => {
+            "do both sides run the same version of this library?".into()
+        }
+        Failure::Protocol => "is something else than this library listening there?".into(),
+        _ => "NETMOD_LOG=debug shows each attempt".into(),
+    }
+}

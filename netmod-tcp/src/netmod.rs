@@ -1,0 +1,611 @@
+//! The netmod as a whole: its state, and the `Netmod` trait.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+
+use netmod_core::card::NodeSection;
+use netmod_core::config::TcpConfig;
+use netmod_core::slab::VcKind;
+use netmod_core::{
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, Netmod,
+    Ordering, PeerName, PollOrder, ReqId, RxBuf, SendBuf, Sent, SideTable, Slab, Time, VcError, VcErrorKind,
+    VcId,
+};
+
+use crate::NAME;
+use crate::address::{self, Listener};
+use crate::conn::{self, Conn, ConnId, ConnKind};
+use crate::hello::{Control, Directory, JobKey};
+use crate::link::{Failure, Link, LinkConfig, LinkEvent, Pending, Phase};
+use crate::recv::Hot;
+use crate::sys::{Epoll, Interest, RxArena};
+use crate::txq::{Data, TxQueue};
+
+/// The key of the listener in epoll; no connection has it.
+pub(crate) const LISTENER: u64 = u64::MAX;
+
+/// What the netmod has seen, beside what each VC counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpStats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Dials begun.
+    pub dialled: u64,
+    /// Incoming connections that were refused because they could not prove to be of the job.
+    pub strangers: u64,
+    /// Of them, those that said nothing useful in time.
+    pub silent: u64,
+    /// Incoming connections of this job that were refused (crossing dials and the like).
+    pub refused: u64,
+    /// Times that no descriptor was left for an incoming connection.
+    pub no_descriptor: u64,
+    /// System calls that sent messages.
+    pub tx_calls: u64,
+    /// System calls that received something.
+    pub rx_calls: u64,
+    /// Receives that found nothing.
+    pub rx_empty: u64,
+    /// Calls of epoll.
+    pub epoll_calls: u64,
+}
+
+/// The netmod's part of a VC.
+#[derive(Debug)]
+pub(crate) struct TcpVc {
+    pub(crate) link: Link,
+    pub(crate) peer: PeerName,
+    /// The adopted connection's descriptor, while messages can be written to it at once; or -1.
+    pub(crate) fd: RawFd,
+    /// Poll in which a message was last written at once.
+    pub(crate) sent_in: u32,
+    /// Small messages since that poll, and the polls in a row before which they were many.
+    pub(crate) sends: u16,
+    pub(crate) bursts: u8,
+    /// The kernel took less than it was given; epoll will say when it takes more.
+    pub(crate) blocked: bool,
+    /// It is in the list of VCs to be flushed.
+    pub(crate) dirty: bool,
+    /// It is in the list of VCs that want a connection.
+    pub(crate) wanting: bool,
+    /// It is in the list of VCs with a timer.
+    pub(crate) timed: bool,
+    /// A card was asked for.
+    pub(crate) asked_card: bool,
+    pub(crate) txq: Option<Box<TxQueue>>,
+    /// Where the peer listens, in the order to be tried; `None` until its card is known.
+    pub(crate) addrs: Option<Box<[SocketAddr]>>,
+    pub(crate) dials: u32,
+    /// Why it is down.
+    pub(crate) cause: Option<VcError>,
+}
+
+impl TcpVc {
+    /// Whether nothing waits.
+    #[inline]
+    pub(crate) fn is_drained(&self) -> bool {
+        self.txq.as_ref().is_none_or(|q| q.is_empty())
+    }
+
+    pub(crate) fn pending(&self) -> Pending {
+        match &self.txq {
+            Some(q) if q.is_mid_message() => Pending::Partial,
+            Some(q) if !q.is_empty() => Pending::Whole,
+            _ => Pending::Nothing,
+        }
+    }
+}
+
+/// Who the responder answers for.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) me: PeerName,
+    pub(crate) group_size: u32,
+    pub(crate) key: Option<JobKey>,
+}
+
+impl Directory for Identity {
+    fn key(&self, group: &GroupId) -> Option<JobKey> {
+        self.key.filter(|_| *group == self.me.group)
+    }
+    fn group_size(&self, group: &GroupId) -> Option<u32> {
+        (*group == self.me.group).then_some(self.group_size)
+    }
+    fn port_is_open(&self, _port: u64) -> bool {
+        false
+    }
+}
+
+/// How far `finalize` has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    No,
+    Until(Time),
+    Over,
+}
+
+/// The TCP netmod of one process.
+pub struct TcpNetmod {
+    pub(crate) cfg: TcpConfig,
+    pub(crate) link_cfg: LinkConfig,
+    pub(crate) id: Identity,
+    pub(crate) here: Option<NodeSection>,
+    pub(crate) epoll: Epoll,
+    pub(crate) listener: Option<Listener>,
+    /// When accepting goes on after descriptors ran out.
+    pub(crate) accept_again: Time,
+    pub(crate) conns: Slab<Conn, ConnKind>,
+    pub(crate) vcs: SideTable<TcpVc, VcKind>,
+    pub(crate) by_peer: HashMap<PeerName, VcId>,
+    /// Proved peers without a VC.
+    pub(crate) unclaimed: Vec<(PeerName, ConnId)>,
+    /// Incoming connections that have proved nothing, oldest first, with their deadlines.
+    pub(crate) strangers: VecDeque<(Time, ConnId)>,
+    pub(crate) lingering: Vec<ConnId>,
+    pub(crate) arena: RxArena,
+    pub(crate) hot: Hot,
+    /// Where a small message is put together.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) dirty: Vec<VcId>,
+    pub(crate) wanting: Vec<VcId>,
+    pub(crate) timed: Vec<VcId>,
+    pub(crate) next_timer: Time,
+    /// Events that arose outside `poll`.
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) now: Time,
+    /// Counts polls, so that a send knows whether it is the first since the last one.
+    pub(crate) epoch: u32,
+    /// Connections whose bytes are messages.
+    pub(crate) open: usize,
+    pub(crate) stats: TcpStats,
+    ending: Ending,
+}
+
+impl std::fmt::Debug for TcpNetmod {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TcpNetmod")
+            .field("me", &self.id.me)
+            .field("conns", &self.conns.len())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TcpNetmod {
+    /// Opens the listener. Nobody is accepted before [`TcpNetmod::authenticate_with`].
+    ///
+    /// `group_size` is the number of processes of `me`'s group.
+    ///
+    /// # Errors
+    /// If there is no interface or port to listen on, or no descriptor for it.
+    pub fn new(cfg: TcpConfig, me: PeerName, group_size: u32) -> Result<TcpNetmod, DeviceError> {
+        let listener = address::listen(&cfg)?;
+        let epoll = Epoll::new()
+            .map_err(|e| DeviceError::new(NAME, format!("cannot make an epoll instance: {e}")))?;
+        let link_cfg = LinkConfig {
+            connect_timeout: cfg.connect_timeout,
+            handshake_timeout: cfg.hello_timeout,
+            backoff_min: cfg.backoff_min,
+            backoff_max: cfg.backoff_max,
+            ..LinkConfig::default()
+        };
+        let here = NodeSection::of_this_process()
+            .inspect_err(|e| tracing::warn!(%e, "every peer is taken for remote"))
+            .ok();
+        Ok(TcpNetmod {
+            arena: RxArena::new(cfg.rx_buffer.max(4096)),
+            cfg,
+            link_cfg,
+            id: Identity { me, group_size, key: None },
+            here,
+            epoll,
+            listener: Some(listener),
+            accept_again: Time::NEVER,
+            conns: Slab::new(),
+            vcs: SideTable::new(),
+            by_peer: HashMap::new(),
+            unclaimed: Vec::new(),
+            strangers: VecDeque::new(),
+            lingering: Vec::new(),
+            hot: Hot::default(),
+            scratch: Vec::with_capacity(size_of::<Header>() + crate::txq::COPY_MAX),
+            dirty: Vec::new(),
+            wanting: Vec::new(),
+            timed: Vec::new(),
+            next_timer: Time::NEVER,
+            events: VecDeque::new(),
+            now: Time::ZERO,
+            epoch: 1,
+            open: 0,
+            stats: TcpStats::default(),
+            ending: Ending::No,
+        })
+    }
+
+    /// The key that peers must know; from now on connections are accepted.
+    ///
+    /// # Errors
+    /// If the listener cannot be watched.
+    pub fn authenticate_with(&mut self, key: JobKey) -> Result<(), DeviceError> {
+        self.id.key = Some(key);
+        if let Some(l) = &self.listener {
+            self.epoll
+                .add(l.socket.as_raw_fd(), LISTENER, Interest::READ)
+                .map_err(|e| DeviceError::new(NAME, format!("cannot watch the listening socket: {e}")))?;
+        }
+        Ok(())
+    }
+
+    /// What the netmod has seen.
+    pub fn stats(&self) -> TcpStats {
+        self.stats
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.listener.as_ref().map_or(&[], |l| &l.addrs)
+    }
+
+    /// Connections that are open, in whatever stage.
+    pub fn connections(&self) -> usize {
+        self.conns.len()
+    }
+
+    pub(crate) fn no_such_vc() -> VcError {
+        VcError::new(VcErrorKind::Aborted, None, "the VC is not in the charge of netmod tcp")
+    }
+
+    fn take_addresses(&mut self, vc: VcId, card: &Card) -> Result<(), VcError> {
+        let peer = self.vcs.get(vc).map(|v| v.peer);
+        let addrs = address::usable(card, self.here.as_ref())
+            .map_err(|e| VcError::new(VcErrorKind::Card, peer, e))?;
+        if let Some(v) = self.vcs.get_mut(vc) {
+            v.addrs = Some(addrs.into());
+        }
+        Ok(())
+    }
+}
+
+impl Netmod for TcpNetmod {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        address::emit(self.addresses(), card)
+    }
+
+    fn reachable(&self, card: &Card) -> Result<(), String> {
+        address::usable(card, self.here.as_ref()).map(|_| ())
+    }
+
+    fn vc_init(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        peer: PeerName,
+        card: Option<&Card>,
+    ) -> Result<(), VcError> {
+        if let Some(old) = self.by_peer.get(&peer) {
+            return Err(VcError::new(
+                VcErrorKind::Aborted,
+                Some(peer),
+                format!("it has a VC already ({old})"),
+            ));
+        }
+        // Any seed will do that differs from link to link.
+        let seed = self.id.me.rank.wrapping_mul(0x9e37_79b9)
+            ^ peer.rank.wrapping_mul(0x85eb_ca6b)
+            ^ std::process::id();
+        self.vcs.insert(
+            vc,
+            TcpVc {
+                link: Link::new(&self.id.me, &peer, seed),
+                peer,
+                fd: -1,
+                sent_in: 0,
+                sends: 0,
+                bursts: 0,
+                blocked: false,
+                dirty: false,
+                wanting: false,
+                timed: false,
+                asked_card: false,
+                txq: None,
+                addrs: None,
+                dials: 0,
+                cause: None,
+            },
+        );
+        if let Some(card) = card
+            && let Err(e) = self.take_addresses(vc, card)
+        {
+            self.vcs.remove(vc);
+            return Err(e);
+        }
+        self.by_peer.insert(peer, vc);
+        while let Some(i) = self.unclaimed.iter().position(|(p, _)| *p == peer) {
+            let (_, conn) = self.unclaimed.swap_remove(i);
+            self.incoming(core, vc, conn);
+        }
+        Ok(())
+    }
+
+    fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
+        let taken = card.and_then(|c| self.take_addresses(vc, c));
+        if let Some(v) = self.vcs.get_mut(vc) {
+            v.asked_card = false;
+        }
+        match taken {
+            Ok(()) => self.want(vc),
+            Err(e) => self.vc_abort(core, vc, e),
+        }
+    }
+
+    fn refuse_peer(&mut self, peer: PeerName) {
+        while let Some(i) = self.unclaimed.iter().position(|(p, _)| *p == peer) {
+            let (_, conn) = self.unclaimed.swap_remove(i);
+            self.reject(conn, crate::hello::RejectReason::Finalized);
+        }
+    }
+
+    fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
+        let Some(mut v) = self.vcs.remove(vc) else { return };
+        self.by_peer.remove(&v.peer);
+        if let Some(c) = v.link.conn() {
+            self.close(conn::id(c));
+        }
+        if let Some(q) = &mut v.txq {
+            let e = VcError::new(VcErrorKind::Aborted, Some(v.peer), "the VC was destroyed");
+            q.fail(core, &e);
+        }
+        core.reset_receive(vc);
+    }
+
+    fn vc_terminate(&mut self, core: &mut Core, vc: VcId, now: Time) {
+        self.now = now;
+        self.flush_vc(core, vc);
+        let Some(pending) = self.vcs.get(vc).map(|v| !v.is_drained()) else { return };
+        self.link_event(core, vc, LinkEvent::Terminate { pending });
+    }
+
+    fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        let Some(v) = self.vcs.get_mut(vc) else { return };
+        if let Some(c) = v.link.conn() {
+            let failed =
+                v.link.on(LinkEvent::Lost { conn: c, failure: Failure::Protocol }, self.now, &self.link_cfg);
+            drop(failed.into_iter());
+            self.close(conn::id(c));
+        }
+        self.vc_failed(core, vc, error);
+    }
+
+    fn connect_to_root(
+        &mut self,
+        _core: &mut Core,
+        _vc: VcId,
+        _card: &Card,
+        _port_tag: u64,
+    ) -> Result<(), VcError> {
+        Err(VcError::new(
+            VcErrorKind::Unsupported,
+            None,
+            "netmod tcp cannot connect to processes of other jobs; start all processes in one job",
+        ))
+    }
+
+    fn ckpt_shutdown(&mut self, _core: &mut Core, _now: Time) -> Result<Finalize, DeviceError> {
+        Err(DeviceError::new(NAME, "checkpointing is not supported; finalize the job instead"))
+    }
+
+    fn ckpt_restart(&mut self, _core: &mut Core, _now: Time) -> Result<(), DeviceError> {
+        Err(DeviceError::new(NAME, "checkpointing is not supported; start a new job instead"))
+    }
+
+    fn ordering(&self) -> Ordering {
+        Ordering::Ordered
+    }
+
+    #[inline]
+    fn i_send_contig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Sent, VcError> {
+        match self.send(core, vc, hdr, data)? {
+            None => Ok(Sent::Done),
+            Some(gone) => {
+                self.enqueue(core, vc, hdr, Data::Contig(data), gone, req);
+                Ok(Sent::Queued)
+            }
+        }
+    }
+
+    #[inline]
+    fn i_start_contig_msg(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Option<ReqId>, VcError> {
+        match self.send(core, vc, hdr, data)? {
+            None => Ok(None),
+            Some(gone) => {
+                if gone == 0
+                    && let Some(req) = self.stage(core, vc, hdr, data)
+                {
+                    return Ok(Some(req));
+                }
+                let req =
+                    core.reqs.insert(netmod_core::Request::new(Some(vc), netmod_core::Segment::empty()));
+                self.enqueue(core, vc, hdr, Data::Contig(data), gone, req);
+                Ok(Some(req))
+            }
+        }
+    }
+
+    fn send_noncontig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+    ) -> Result<Sent, VcError> {
+        self.check_sendable(vc)?;
+        self.count_send(core, vc, core.reqs.get(req).map_or(0, |r| r.seg.remaining()));
+        self.enqueue(core, vc, hdr, Data::Segment, 0, req);
+        // A large message, or a lone one, goes out now.
+        self.flush_lone(core, vc);
+        Ok(Sent::Queued)
+    }
+
+    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
+        if let Some(q) = self.vcs.get_mut(vc).and_then(|v| v.txq.as_mut()) {
+            q.resume(req, more);
+        }
+        self.flush_vc(core, vc);
+    }
+
+    fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
+        self.vcs.get_mut(vc).and_then(|v| v.txq.as_mut()).is_some_and(|q| q.cancel(core, req))
+    }
+
+    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String> {
+        let Some(v) = self.vcs.get(vc) else { return Ok(()) };
+        let Some(c) = v.link.conn() else { return Ok(()) };
+        match Control::parse(hdr).map_err(|e| e.to_string())? {
+            Some(Control::Goodbye) => {
+                let pending = v.pending();
+                self.link_event(core, vc, LinkEvent::Goodbye { conn: c, pending });
+            }
+            Some(Control::Withdrawn) => {
+                self.close(conn::id(c));
+                self.link_event(core, vc, LinkEvent::Lost { conn: c, failure: Failure::Withdrawn });
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn flush(&mut self, core: &mut Core) {
+        if !self.dirty.is_empty() {
+            self.flush_dirty(core);
+        }
+    }
+
+    #[inline]
+    fn poll(
+        &mut self,
+        core: &mut Core,
+        order: PollOrder,
+        now: Time,
+        events: &mut Events,
+    ) -> Result<(), DeviceError> {
+        self.now = now;
+        self.epoch = self.epoch.wrapping_add(1);
+        self.arena.recycle();
+        if !self.wanting.is_empty() || now >= self.next_timer {
+            self.housekeeping(core, now);
+        }
+        if order == PollOrder::OutFirst {
+            self.flush(core);
+        }
+        while let Some(ev) = self.events.pop_front() {
+            events.push(ev);
+        }
+        self.poll_in(core, events)?;
+        if order == PollOrder::InFirst {
+            self.flush(core);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn release(&mut self, buf: RxBuf) {
+        self.arena.give_back(buf);
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.epoll.raw_fd())
+    }
+
+    fn arm(&mut self, core: &mut Core) -> Arm {
+        self.flush(core);
+        // Epoll is level-triggered: what is there already makes the descriptor readable.
+        if self.events.is_empty() && self.wanting.is_empty() && self.dirty.is_empty() {
+            Arm::Armed
+        } else {
+            Arm::Busy
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        (self.next_timer != Time::NEVER).then_some(self.next_timer)
+    }
+
+    fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
+        self.now = now;
+        if self.ending == Ending::No {
+            self.ending = Ending::Until(now + self.link_cfg.parting_timeout);
+            let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
+            for vc in vcs {
+                self.flush_vc(core, vc);
+                let pending = self.vcs.get(vc).is_some_and(|v| !v.is_drained());
+                self.link_event(core, vc, LinkEvent::Shutdown { pending });
+            }
+            if let Some(l) = self.listener.take() {
+                // A listener that was never watched is not in epoll; that is no fault.
+                let _ = self.epoll.remove(l.socket.as_raw_fd());
+            }
+            while let Some((_, conn)) = self.strangers.pop_front() {
+                self.close(conn);
+            }
+        }
+        let late = matches!(self.ending, Ending::Until(t) if now >= t);
+        if late {
+            let left: Vec<ConnId> = self.conns.iter().map(|(id, _)| id).collect();
+            for id in left {
+                self.close(id);
+            }
+        }
+        if self.conns.is_empty() {
+            self.ending = Ending::Over;
+            return Finalize::Done;
+        }
+        if let Ending::Until(t) = self.ending {
+            self.next_timer = self.next_timer.min(t);
+        }
+        Finalize::Pending
+    }
+
+    fn describe(&self, core: &Core, vc: VcId) -> String {
+        let Some(v) = self.vcs.get(vc) else { return "not in charge".into() };
+        let state = match v.link.phase() {
+            Phase::Idle => "no connection".to_string(),
+            Phase::Dialing => "dialling".into(),
+            Phase::Backoff => "waiting to dial again".into(),
+            Phase::Promised => "accepted, not confirmed".into(),
+            Phase::Up => "connected".into(),
+            Phase::Parting => "parting".into(),
+            Phase::Failed => {
+                format!("down: {}", v.cause.as_ref().map_or_else(String::new, ToString::to_string))
+            }
+            Phase::Shut => "shut".into(),
+        };
+        let at = v
+            .link
+            .conn()
+            .and_then(|c| self.conns.get(conn::id(c)))
+            .and_then(|c| c.socket.peer_addr().ok())
+            .and_then(|a| a.as_socket());
+        let at = at.map_or_else(String::new, |a| format!(" with {a}"));
+        let queue = v.txq.as_ref().map_or_else(|| "nothing queued".into(), |q| q.describe());
+        let s = core.vcs.get(vc).map(|v| v.stats).unwrap_or_default();
+        format!("{state}{at}, {queue}, {} messages out, {} in", s.tx_msgs, s.rx_msgs)
+    }
+}

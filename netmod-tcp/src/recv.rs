@@ -1,0 +1,240 @@
+//! Receiving: which connections are read, and where their bytes go.
+
+use netmod_core::{Core, DeviceError, Event, Events, VcId};
+
+use crate::NAME;
+use crate::conn::{self, ConnId, Stage};
+use crate::link::{Failure, LinkEvent};
+use crate::netmod::{LISTENER, TcpNetmod};
+use crate::sys::{self, EPOLL_BATCH, MAX_IOV, Ready};
+
+/// Connections that are read without asking epoll.
+const HOT: usize = 4;
+/// Polls in vain after which a hot connection is hot no more.
+const COOL_AFTER: u32 = 4096;
+/// Polls between two calls of epoll while hot connections bring something.
+const EPOLL_EVERY: u32 = 64;
+/// The same when all connections are hot, so that epoll could only tell of new ones.
+const EPOLL_SELDOM: u32 = 256;
+/// Polls in vain after which epoll is asked more often, and how often then.
+const IMPATIENT_AFTER: u32 = 16;
+const IMPATIENT_EVERY: u32 = 4;
+/// Room in the arena without which no further connection is read: a handshake's piece fits.
+const MIN_ROOM: usize = 1024;
+/// Events that one connection may cause.
+const EVENTS_EACH: usize = 4;
+/// From this size on a receive counts as large: what follows it is likely to be large too, and is
+/// best read into its own place.
+const LARGE: usize = 32 << 10;
+/// Bytes read behind a large receive, or in place of a header before one.
+const TAIL: usize = 4096;
+
+/// The connections that were active last.
+#[derive(Debug, Default)]
+pub(crate) struct Hot {
+    /// Most recent first.
+    list: [Option<ConnId>; HOT],
+    /// Polls since one of them brought something.
+    idle: u32,
+    /// Polls since epoll was asked.
+    since_epoll: u32,
+}
+
+impl Hot {
+    /// A connection has brought something.
+    #[inline]
+    pub(crate) fn touch(&mut self, id: ConnId) {
+        self.idle = 0;
+        if self.list[0] == Some(id) {
+            return;
+        }
+        let at = self.list.iter().position(|h| *h == Some(id)).unwrap_or(HOT - 1);
+        self.list[..=at].rotate_right(1);
+        self.list[0] = Some(id);
+    }
+
+    pub(crate) fn forget(&mut self, id: ConnId) {
+        if let Some(at) = self.list.iter().position(|h| *h == Some(id)) {
+            self.list[at..].rotate_left(1);
+            self.list[HOT - 1] = None;
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.list.iter().flatten().count()
+    }
+}
+
+impl TcpNetmod {
+    /// Looks for incoming bytes: on the hot connections, and now and then on all.
+    #[inline]
+    pub(crate) fn poll_in(&mut self, core: &mut Core, events: &mut Events) -> Result<(), DeviceError> {
+        let mut found = false;
+        for i in 0..HOT {
+            // Touching reorders the list, but never by more than the one that was touched.
+            let Some(id) = self.hot.list[i] else { break };
+            if events.room() < EVENTS_EACH || self.arena.room() < MIN_ROOM {
+                return Ok(());
+            }
+            found |= self.read(core, id, events);
+        }
+        self.hot.since_epoll += 1;
+        if found {
+            self.hot.idle = 0;
+            if self.hot.since_epoll < EPOLL_EVERY {
+                return Ok(());
+            }
+        } else {
+            self.hot.idle = self.hot.idle.saturating_add(1);
+        }
+        let every = match self.hot.idle {
+            _ if self.hot.list[0].is_none() => 1,
+            _ if self.hot.len() == self.conns.len() => EPOLL_SELDOM,
+            ..IMPATIENT_AFTER => EPOLL_EVERY,
+            _ => IMPATIENT_EVERY,
+        };
+        if self.hot.since_epoll < every {
+            return Ok(());
+        }
+        if self.hot.idle > COOL_AFTER {
+            self.hot.list = [None; HOT];
+        }
+        self.poll_epoll(core, events)
+    }
+
+    /// Asks epoll, and serves what is ready.
+    fn poll_epoll(&mut self, core: &mut Core, events: &mut Events) -> Result<(), DeviceError> {
+        self.hot.since_epoll = 0;
+        self.stats.epoll_calls += 1;
+        let mut ready = [Ready::default(); EPOLL_BATCH];
+        let n =
+            self.epoll.ready(&mut ready).map_err(|e| DeviceError::new(NAME, format!("epoll_wait: {e}")))?;
+        for r in &ready[..n] {
+            if r.key == LISTENER {
+                self.accept_some(self.now);
+                continue;
+            }
+            // What does not fit in this poll is still ready in the next.
+            if events.room() < EVENTS_EACH || self.arena.room() < MIN_ROOM {
+                break;
+            }
+            let id = ConnId::from_wire(r.key);
+            if r.writable {
+                self.writable(core, id);
+            }
+            if r.readable {
+                self.readable(core, id, events);
+            }
+            while let Some(ev) = self.events.pop_front() {
+                events.push(ev);
+            }
+        }
+        Ok(())
+    }
+
+    fn writable(&mut self, core: &mut Core, id: ConnId) {
+        let Some(c) = self.conns.get(id) else { return };
+        if !c.interest.write {
+            return;
+        }
+        match (&c.stage, c.vc) {
+            (Stage::Open { parting }, Some(vc)) => {
+                let parting = *parting;
+                if !c.out.is_empty() {
+                    self.write_out(id, &[]);
+                    if self.conns.get(id).is_some_and(|c| !c.out.is_empty()) {
+                        return;
+                    }
+                }
+                if parting {
+                    self.watch(id, sys::Interest::READ);
+                } else {
+                    self.unblocked(core, id, vc);
+                }
+            }
+            _ => self.handshake_writable(core, id),
+        }
+    }
+
+    fn readable(&mut self, core: &mut Core, id: ConnId, events: &mut Events) {
+        match self.conns.get(id) {
+            Some(c) if matches!(c.stage, Stage::Open { .. }) => {
+                if self.read(core, id, events) {
+                    self.hot.touch(id);
+                }
+            }
+            Some(_) => self.handshake_readable(core, id, events),
+            None => {}
+        }
+    }
+
+    /// Reads once from an open connection: into the active receive if there is one, else into the
+    /// arena. Whether there was anything.
+    #[inline]
+    fn read(&mut self, core: &mut Core, id: ConnId, events: &mut Events) -> bool {
+        let Some(c) = self.conns.get_mut(id) else { return false };
+        let (Some(vc), Stage::Open { .. }) = (c.vc, &c.stage) else { return false };
+        if core.vcs.get(vc).is_some_and(|v| v.recv_active().is_some()) {
+            return self.read_direct(core, id, vc, events);
+        }
+        let max = if c.bulk && !c.filled { TAIL } else { usize::MAX };
+        match self.arena.recv(c.fd(), max) {
+            Ok(Some(n)) if n > 0 => {
+                c.bulk = false;
+                c.filled = n >= max;
+                self.stats.rx_calls += 1;
+                events.push(Event::Rx { vc, buf: self.arena.lend(n) });
+                true
+            }
+            Ok(None) => {
+                self.stats.rx_empty += 1;
+                false
+            }
+            Ok(Some(_)) => self.read_ended(core, id, vc, Failure::Eof),
+            Err(e) => self.read_ended(core, id, vc, e.raw_os_error().map_or(Failure::Eof, Failure::Errno)),
+        }
+    }
+
+    /// Reads once into the active receive, with a tail behind it for what follows.
+    fn read_direct(&mut self, core: &mut Core, id: ConnId, vc: VcId, events: &mut Events) -> bool {
+        let Some(c) = self.conns.get_mut(id) else { return false };
+        let mut iov = [netmod_core::IoVec::EMPTY; MAX_IOV];
+        let target = core.recv_target(vc, &mut iov[..MAX_IOV - 1]);
+        let large = target.bytes >= LARGE;
+        c.filled = false;
+        c.bulk |= large;
+        let mut pieces = target.pieces;
+        // Without a target the receive is full, and what comes next is its surplus.
+        if target.whole || target.bytes == 0 {
+            iov[pieces] = self.arena.free(if large { TAIL } else { usize::MAX });
+            pieces += 1;
+        }
+        match sys::recv_iov(c.fd(), &iov[..pieces]) {
+            Ok(Some(n)) if n > 0 => {
+                self.stats.rx_calls += 1;
+                let direct = n.min(target.bytes);
+                if direct > 0 && core.recv_advance(vc, direct) {
+                    events.push(Event::RecvDone { vc });
+                }
+                if n > direct {
+                    events.push(Event::Rx { vc, buf: self.arena.lend(n - direct) });
+                }
+                true
+            }
+            Ok(None) => {
+                self.stats.rx_empty += 1;
+                false
+            }
+            Ok(Some(_)) => self.read_ended(core, id, vc, Failure::Eof),
+            Err(e) => self.read_ended(core, id, vc, e.raw_os_error().map_or(Failure::Eof, Failure::Errno)),
+        }
+    }
+
+    /// The stream of an open connection has ended.
+    #[cold]
+    fn read_ended(&mut self, core: &mut Core, id: ConnId, vc: VcId, failure: Failure) -> bool {
+        self.close(id);
+        self.link_event(core, vc, LinkEvent::Lost { conn: conn::key(id), failure });
+        true
+    }
+}

@@ -1,0 +1,248 @@
+//! Sending: at once if possible, else through the VC's queue.
+
+use netmod_core::{Core, Header, ReqId, SendBuf, VcError, VcErrorKind, VcId};
+
+use crate::conn::{self, ConnId};
+use crate::link::{Failure, LinkEvent, Phase};
+use crate::netmod::TcpNetmod;
+use crate::sys::{self, Interest, MAX_IOV};
+use crate::txq::{COPY_MAX, Data};
+
+/// So many small messages between two polls are a burst.
+const BURST: u16 = 8;
+/// After so many bursts in a row the next message is taken for the first of another one.
+const BURSTS: u8 = 4;
+
+/// Bytes written to one VC in one flush, after which others get their turn.
+const FLUSH_BOUND: usize = 4 << 20;
+
+impl TcpNetmod {
+    /// Whether the VC takes messages.
+    #[inline]
+    pub(crate) fn check_sendable(&self, vc: VcId) -> Result<(), VcError> {
+        match self.vcs.get(vc) {
+            Some(v) if v.fd >= 0 => Ok(()),
+            Some(v) => match v.link.phase() {
+                Phase::Failed | Phase::Shut => Err(v.cause.clone().unwrap_or_else(|| {
+                    VcError::new(VcErrorKind::Aborted, Some(v.peer), "the netmod has been finalized")
+                })),
+                _ => Ok(()),
+            },
+            None => Err(TcpNetmod::no_such_vc()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count_send(&self, core: &mut Core, vc: VcId, data_len: usize) {
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.stats.tx_msgs += 1;
+            v.stats.tx_bytes += (data_len + size_of::<Header>()) as u64;
+        }
+    }
+
+    /// Writes a message at once if it may and can. `None`: all of it has gone. Otherwise the number
+    /// of bytes that have, and the message must be queued.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Option<usize>, VcError> {
+        self.check_sendable(vc)?;
+        self.count_send(core, vc, data.len());
+        let epoch = self.epoch;
+        let Some(v) = self.vcs.get_mut(vc) else { return Err(TcpNetmod::no_such_vc()) };
+        if v.fd < 0 || v.blocked || !v.is_drained() {
+            return Ok(Some(0));
+        }
+        // A small message that is not the first since the last progress waits for company. So does the
+        // first if it is sure to get some.
+        let small = data.len() <= COPY_MAX;
+        if small {
+            if v.sent_in == epoch {
+                v.sends = v.sends.saturating_add(1);
+                return Ok(Some(0));
+            }
+            v.bursts = if v.sends >= BURST { v.bursts.saturating_add(1) } else { 0 };
+            v.sends = 1;
+            v.sent_in = epoch;
+            if v.bursts >= BURSTS {
+                return Ok(Some(0));
+            }
+        }
+        let total = hdr.len() + data.len();
+        let moved = if data.is_empty() {
+            sys::send(v.fd, hdr)
+        } else if small {
+            self.scratch.clear();
+            self.scratch.extend_from_slice(hdr);
+            self.scratch.extend_from_slice(data.bytes());
+            sys::send(v.fd, &self.scratch)
+        } else {
+            let mut hdr = *hdr;
+            sys::send_iov(v.fd, &[netmod_core::IoVec { base: hdr.as_mut_ptr(), len: hdr.len() }, data.iov()])
+        };
+        self.stats.tx_calls += 1;
+        match moved {
+            Ok(Some(n)) if n == total => Ok(None),
+            Ok(n) => {
+                self.block(vc);
+                Ok(Some(n.unwrap_or(0)))
+            }
+            Err(e) => {
+                self.connection_broken(core, vc, &e);
+                Err(self.vcs.get(vc).and_then(|v| v.cause.clone()).unwrap_or_else(TcpNetmod::no_such_vc))
+            }
+        }
+    }
+
+    /// Queues a message of which `gone` bytes have been written.
+    #[inline]
+    pub(crate) fn enqueue(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        data: Data,
+        gone: usize,
+        req: ReqId,
+    ) {
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.stats.tx_queued += 1;
+        }
+        let Some(v) = self.vcs.get_mut(vc) else { return };
+        let q = v.txq.get_or_insert_default();
+        q.push(core, hdr, data, gone, req);
+        if v.fd < 0 {
+            self.want(vc);
+        } else if !v.blocked {
+            let full = q.staged() >= self.cfg.stage;
+            let large = matches!(data, Data::Contig(b) if b.len() > COPY_MAX);
+            if full || large {
+                self.flush_vc(core, vc);
+            } else if !v.dirty {
+                v.dirty = true;
+                self.dirty.push(vc);
+            }
+        }
+    }
+
+    /// Queues a small message by copying it. `None` if it is not small enough, or there is too much already.
+    #[inline]
+    pub(crate) fn stage(&mut self, core: &mut Core, vc: VcId, hdr: &Header, data: SendBuf) -> Option<ReqId> {
+        let v = self.vcs.get_mut(vc)?;
+        let q = v.txq.get_or_insert_default();
+        if !q.copies(data.len()) {
+            return None;
+        }
+        let req = q.push_copied(core, vc, hdr, data.bytes());
+        if let Some(c) = core.vcs.get_mut(vc) {
+            c.stats.tx_queued += 1;
+        }
+        if v.fd < 0 {
+            self.want(vc);
+        } else if !v.blocked {
+            if q.staged() >= self.cfg.stage {
+                self.flush_vc(core, vc);
+            } else if !v.dirty {
+                v.dirty = true;
+                self.dirty.push(vc);
+            }
+        }
+        Some(req)
+    }
+
+    /// After a message was queued that could have gone at once: writes it if it is alone or large.
+    pub(crate) fn flush_lone(&mut self, core: &mut Core, vc: VcId) {
+        let epoch = self.epoch;
+        let Some(v) = self.vcs.get_mut(vc) else { return };
+        if v.fd >= 0 && !v.blocked && (v.sent_in != epoch || v.txq.as_ref().is_some_and(|q| q.len() == 1)) {
+            v.sent_in = epoch;
+            self.flush_vc(core, vc);
+        }
+    }
+
+    /// Writes what is staged on every VC.
+    pub(crate) fn flush_dirty(&mut self, core: &mut Core) {
+        // In the order in which they became dirty; what a flush makes dirty again waits its turn.
+        for i in 0..self.dirty.len() {
+            let vc = self.dirty[i];
+            if let Some(v) = self.vcs.get_mut(vc) {
+                v.dirty = false;
+            }
+            self.flush_vc(core, vc);
+        }
+        self.dirty.retain(|vc| self.vcs.get(*vc).is_some_and(|v| v.dirty));
+    }
+
+    /// Writes as much of a VC's queue as the kernel takes.
+    pub(crate) fn flush_vc(&mut self, core: &mut Core, vc: VcId) {
+        let mut total = 0;
+        loop {
+            let Some(v) = self.vcs.get_mut(vc) else { return };
+            if v.fd < 0 || v.blocked {
+                return;
+            }
+            let Some(q) = v.txq.as_mut().filter(|q| q.is_sendable()) else { break };
+            let mut iov = [netmod_core::IoVec::EMPTY; MAX_IOV];
+            let (n, bytes) = q.gather(core, &mut iov);
+            if bytes == 0 {
+                // Nothing but empty or cancelled messages.
+                q.written(core, vc, 0);
+                if q.is_empty() { break } else { continue }
+            }
+            if total >= FLUSH_BOUND {
+                if !v.dirty {
+                    v.dirty = true;
+                    self.dirty.push(vc);
+                }
+                return;
+            }
+            self.stats.tx_calls += 1;
+            match sys::send_iov(v.fd, &iov[..n]) {
+                Ok(Some(sent)) => {
+                    q.written(core, vc, sent);
+                    total += sent;
+                    if sent < bytes {
+                        return self.block(vc);
+                    }
+                }
+                Ok(None) => return self.block(vc),
+                Err(e) => return self.connection_broken(core, vc, &e),
+            }
+        }
+        let Some(v) = self.vcs.get(vc) else { return };
+        if v.is_drained() && v.link.is_terminating() {
+            self.link_event(core, vc, LinkEvent::Drained);
+        }
+    }
+
+    /// The kernel has taken what it could: epoll says when it takes more.
+    pub(crate) fn block(&mut self, vc: VcId) {
+        let Some(v) = self.vcs.get_mut(vc) else { return };
+        v.blocked = true;
+        if let Some(c) = v.link.conn() {
+            self.watch(conn::id(c), Interest::BOTH);
+        }
+    }
+
+    /// The connection of a VC takes bytes again.
+    pub(crate) fn unblocked(&mut self, core: &mut Core, id: ConnId, vc: VcId) {
+        if let Some(v) = self.vcs.get_mut(vc) {
+            v.blocked = false;
+        }
+        self.watch(id, Interest::READ);
+        self.flush_vc(core, vc);
+    }
+
+    /// A write has failed: the connection is gone.
+    #[cold]
+    fn connection_broken(&mut self, core: &mut Core, vc: VcId, e: &std::io::Error) {
+        let Some(c) = self.vcs.get(vc).and_then(|v| v.link.conn()) else { return };
+        let failure = e.raw_os_error().map_or(Failure::Eof, Failure::Errno);
+        self.close(conn::id(c));
+        self.link_event(core, vc, LinkEvent::Lost { conn: c, failure });
+    }
+}

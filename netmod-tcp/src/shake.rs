@@ -1,0 +1,570 @@
+//! Connections outside the message stream: dialling, accepting, the hello, the last words.
+
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use netmod_core::{Core, Event, Events, Time, VcId};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+
+use crate::address;
+use crate::conn::{self, Conn, ConnId, Stage};
+use crate::hello::{
+    HelloError, Initiator, InitiatorParams, InitiatorStep, NONCE_LEN, Purpose, Responder, ResponderParams,
+    ResponderStep, Sender, Versions, reject_stranger,
+};
+use crate::link::{Failure, LinkEvent};
+use crate::netmod::{LISTENER, TcpNetmod};
+use crate::sys::{self, Interest};
+
+/// Connections accepted in one poll.
+const ACCEPTS: usize = 16;
+/// Bytes of a handshake read at once.
+const PIECE: usize = 512;
+/// How long last words may take to be read.
+const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
+/// Pause of accepting when no descriptor is left.
+const NO_DESCRIPTOR_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// No capability needs to be agreed on yet.
+const CAPS: u64 = 0;
+
+/// A fresh random nonce.
+fn nonce() -> std::io::Result<[u8; NONCE_LEN]> {
+    let mut n = [0; NONCE_LEN];
+    getrandom::fill(&mut n).map_err(|e| std::io::Error::other(format!("no random numbers: {e}")))?;
+    Ok(n)
+}
+
+fn failure(e: &std::io::Error) -> Failure {
+    e.raw_os_error().map_or(Failure::Protocol, Failure::Errno)
+}
+
+/// What every connection wants of its socket.
+fn prepare(socket: &Socket) -> std::io::Result<()> {
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    // Notices a host that has vanished while nothing is under way.
+    let ka = TcpKeepalive::new()
+        .with_time(std::time::Duration::from_secs(30))
+        .with_interval(std::time::Duration::from_secs(10));
+    socket.set_tcp_keepalive(&ka)
+}
+
+impl TcpNetmod {
+    /// Begins a dial. The flag of an error says that another dial would fail likewise.
+    pub(crate) fn start_dial(&mut self, vc: VcId) -> Result<ConnId, (Failure, bool)> {
+        let Some(v) = self.vcs.get_mut(vc) else { return Err((Failure::None, true)) };
+        let Some(addrs) = v.addrs.as_ref().filter(|a| !a.is_empty()) else {
+            return Err((Failure::None, true));
+        };
+        let addr = addrs[v.dials as usize % addrs.len()];
+        v.dials = v.dials.wrapping_add(1);
+        self.stats.dialled += 1;
+        self.dial(addr, vc).map_err(|e| {
+            tracing::debug!(%addr, %e, "dial");
+            (failure(&e), false)
+        })
+    }
+
+    fn dial(&mut self, addr: SocketAddr, vc: VcId) -> std::io::Result<ConnId> {
+        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+        address::buffer_sizes(&socket, &self.cfg)?;
+        prepare(&socket)?;
+        match socket.connect(&SockAddr::from(addr)) {
+            Ok(()) => {}
+            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(e) => return Err(e),
+        }
+        // Writable when connected, or when that has failed.
+        self.enroll(Conn::new(socket, Stage::Connecting, Some(vc)), Interest::BOTH)
+    }
+
+    /// Puts a connection into the slab and into epoll.
+    fn enroll(&mut self, conn: Conn, interest: Interest) -> std::io::Result<ConnId> {
+        let fd = conn.fd();
+        let id = self.conns.insert(conn);
+        if let Err(e) = self.epoll.add(fd, id.to_wire(), interest) {
+            self.conns.remove(id);
+            return Err(e);
+        }
+        if let Some(c) = self.conns.get_mut(id) {
+            c.interest = interest;
+        }
+        Ok(id)
+    }
+
+    /// Sets what epoll watches on a connection.
+    pub(crate) fn watch(&mut self, id: ConnId, interest: Interest) {
+        let Some(c) = self.conns.get_mut(id) else { return };
+        if c.interest == interest {
+            return;
+        }
+        c.interest = interest;
+        let fd = c.fd();
+        if let Err(e) = self.epoll.modify(fd, id.to_wire(), interest) {
+            tracing::error!(%e, "epoll does not know a connection that is open");
+        }
+    }
+
+    /// Closes a connection. Its link knows, or is told by the caller.
+    pub(crate) fn close(&mut self, id: ConnId) {
+        let Some(c) = self.conns.remove(id) else { return };
+        self.hot.forget(id);
+        match c.stage {
+            Stage::Open { .. } => self.open -= 1,
+            Stage::Lingering { .. } => self.lingering.retain(|l| *l != id),
+            Stage::Proved(_, peer) => self.unclaimed.retain(|u| *u != (peer, id)),
+            Stage::Connecting | Stage::Dial(_) | Stage::Stranger(_) => {}
+        }
+        if let Some(v) = c.vc.and_then(|vc| self.vcs.get_mut(vc))
+            && v.fd == c.socket.as_raw_fd()
+        {
+            v.fd = -1;
+            v.blocked = false;
+        }
+    }
+
+    /// Takes connections from the listener.
+    pub(crate) fn accept_some(&mut self, now: Time) {
+        for _ in 0..ACCEPTS {
+            let Some(l) = &self.listener else { return };
+            match l.socket.accept() {
+                Ok((socket, _)) => {
+                    self.stats.accepted += 1;
+                    if let Err(e) = self.stranger(socket, now) {
+                        tracing::debug!(%e, "incoming connection");
+                    }
+                }
+                Err(e)
+                    if matches!(
+                        e.raw_os_error(),
+                        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+                    ) =>
+                {
+                    return self.pause_accepting(&e, now);
+                }
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN)) => return,
+                // The one at the head of the queue was gone already; the next may be good.
+                Err(e) => tracing::debug!(%e, "accept"),
+            }
+        }
+    }
+
+    /// Without a descriptor the listener would stay readable and be asked for nothing.
+    #[cold]
+    fn pause_accepting(&mut self, e: &std::io::Error, now: Time) {
+        if self.stats.no_descriptor == 0 {
+            tracing::warn!(
+                %e,
+                limit = sys::descriptor_limit(),
+                "no descriptor for an incoming connection; peers wait and try again; raise the limit with ulimit -n"
+            );
+        }
+        self.stats.no_descriptor += 1;
+        self.accept_again = now + NO_DESCRIPTOR_PAUSE;
+        self.next_timer = self.next_timer.min(self.accept_again);
+        if let Some(l) = &self.listener
+            && let Err(e) = self.epoll.modify(l.socket.as_raw_fd(), LISTENER, Interest::NONE)
+        {
+            tracing::error!(%e, "epoll does not know the listener");
+        }
+    }
+
+    pub(crate) fn accept_after_pause(&mut self, now: Time) {
+        if self.accept_again == Time::NEVER {
+            return;
+        }
+        if now < self.accept_again {
+            self.next_timer = self.next_timer.min(self.accept_again);
+            return;
+        }
+        self.accept_again = Time::NEVER;
+        if let Some(l) = &self.listener
+            && let Err(e) = self.epoll.modify(l.socket.as_raw_fd(), LISTENER, Interest::READ)
+        {
+            tracing::error!(%e, "epoll does not know the listener");
+        }
+    }
+
+    /// An incoming connection: whoever it is has a limited time to prove it.
+    fn stranger(&mut self, socket: Socket, now: Time) -> std::io::Result<()> {
+        prepare(&socket)?;
+        // When there are too many, the one that has had most time goes.
+        while self.strangers.len() >= self.cfg.hello_max.max(1) {
+            if let Some((_, id)) = self.strangers.pop_front() {
+                self.silent(id);
+            }
+        }
+        let params = ResponderParams { me: self.id.me, versions: Versions::OURS, caps: CAPS };
+        let responder = Box::new(Responder::new(params, nonce()?));
+        let id = self.enroll(Conn::new(socket, Stage::Stranger(responder), None), Interest::READ)?;
+        let until = now + self.link_cfg.handshake_timeout;
+        self.strangers.push_back((until, id));
+        self.next_timer = self.next_timer.min(until);
+        Ok(())
+    }
+
+    /// A stranger has used up its time.
+    fn silent(&mut self, id: ConnId) {
+        if self.conns.get(id).is_some_and(|c| matches!(c.stage, Stage::Stranger(_))) {
+            self.stats.strangers += 1;
+            self.stats.silent += 1;
+            self.close(id);
+        }
+    }
+
+    pub(crate) fn expire_strangers(&mut self, now: Time) {
+        while let Some(&(until, id)) = self.strangers.front() {
+            let waiting = self.conns.get(id).is_some_and(|c| matches!(c.stage, Stage::Stranger(_)));
+            if waiting && until > now {
+                self.next_timer = self.next_timer.min(until);
+                break;
+            }
+            self.strangers.pop_front();
+            self.silent(id);
+        }
+    }
+
+    pub(crate) fn expire_lingering(&mut self, now: Time) {
+        let due: Vec<ConnId> = self
+            .lingering
+            .iter()
+            .copied()
+            .filter(|id| match self.conns.get(*id).map(|c| &c.stage) {
+                Some(Stage::Lingering { until, .. }) => {
+                    self.next_timer = self.next_timer.min(*until);
+                    *until <= now
+                }
+                _ => true,
+            })
+            .collect();
+        for id in due {
+            self.close(id);
+        }
+    }
+
+    /// A connection with no use any more says its last words, and is closed when they were read.
+    pub(crate) fn linger(&mut self, id: ConnId, words: &[u8]) {
+        let Some(c) = self.conns.get_mut(id) else { return };
+        if matches!(c.stage, Stage::Open { .. }) {
+            self.open -= 1;
+        }
+        if let Stage::Proved(_, peer) = &c.stage {
+            let peer = *peer;
+            self.unclaimed.retain(|u| *u != (peer, id));
+        }
+        let until = self.now + LINGER;
+        c.stage = Stage::Lingering { until, shut: false };
+        if let Some(v) = c.vc.take().and_then(|vc| self.vcs.get_mut(vc))
+            && v.fd == c.socket.as_raw_fd()
+        {
+            v.fd = -1;
+            v.blocked = false;
+        }
+        self.hot.forget(id);
+        self.lingering.push(id);
+        self.next_timer = self.next_timer.min(until);
+        self.write_out(id, words);
+    }
+
+    /// Writes handshake or farewell bytes; what the kernel does not take waits in `out`.
+    pub(crate) fn write_out(&mut self, id: ConnId, bytes: &[u8]) {
+        let Some(c) = self.conns.get_mut(id) else { return };
+        c.out.extend_from_slice(bytes);
+        // A failed write shows as end of file or error at the next read.
+        if let Ok(Some(n)) = sys::send(c.fd(), &c.out) {
+            c.out.drain(..n);
+        }
+        if !c.out.is_empty() {
+            return self.watch(id, Interest::BOTH);
+        }
+        let shut_now = match &mut c.stage {
+            Stage::Open { parting: true } => true,
+            Stage::Lingering { shut, .. } => !std::mem::replace(shut, true),
+            _ => false,
+        };
+        if shut_now {
+            // A peer that has reset the connection has no half to be shut any more.
+            let _ = SockRef::from(&c.socket).shutdown(std::net::Shutdown::Write);
+        }
+    }
+
+    /// Sends ACCEPT on a proved connection.
+    pub(crate) fn accept(&mut self, id: ConnId) {
+        if let Some(Conn { stage: Stage::Proved(r, _), .. }) = self.conns.get_mut(id)
+            && let Some(frame) = r.accept()
+        {
+            self.write_out(id, frame.as_bytes());
+        }
+    }
+
+    /// Sends READY on a dial that was accepted.
+    pub(crate) fn ready(&mut self, id: ConnId) {
+        if let Some(Conn { stage: Stage::Dial(i), .. }) = self.conns.get_mut(id)
+            && let Some(frame) = i.ready()
+        {
+            self.write_out(id, frame.as_bytes());
+        }
+    }
+
+    /// A proved connection and its VC have found each other.
+    pub(crate) fn incoming(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
+        if let Some(c) = self.conns.get_mut(id) {
+            c.vc = Some(vc);
+            self.link_event(core, vc, LinkEvent::Incoming { conn: conn::key(id) });
+        }
+    }
+
+    /// The connection is ready for writing, or has an error, while it is not yet or no longer open.
+    pub(crate) fn handshake_writable(&mut self, core: &mut Core, id: ConnId) {
+        let Some(c) = self.conns.get(id) else { return };
+        if matches!(c.stage, Stage::Connecting) {
+            return self.connected(core, id);
+        }
+        self.write_out(id, &[]);
+        if self.conns.get(id).is_some_and(|c| c.out.is_empty()) {
+            self.watch(id, Interest::READ);
+        }
+    }
+
+    /// TCP has connected, or failed to.
+    fn connected(&mut self, core: &mut Core, id: ConnId) {
+        let Some(c) = self.conns.get_mut(id) else { return };
+        let Some(vc) = c.vc else { return self.close(id) };
+        let error = match c.socket.take_error() {
+            Ok(None) => None,
+            Ok(Some(e)) | Err(e) => Some(e),
+        };
+        let params = self.vcs.get(vc).zip(self.id.key).map(|(v, key)| InitiatorParams {
+            me: self.id.me,
+            peer: v.peer,
+            purpose: Purpose::Vc,
+            versions: Versions::OURS,
+            caps: CAPS,
+            key,
+        });
+        let ready = match (error, params, nonce()) {
+            (None, Some(p), Ok(n)) => Ok((p, n)),
+            (Some(e), _, _) | (None, _, Err(e)) => Err(failure(&e)),
+            (None, None, Ok(_)) => Err(Failure::None),
+        };
+        match ready {
+            Ok((params, nonce)) => {
+                let (initiator, hello) = Initiator::new(params, nonce);
+                c.stage = Stage::Dial(Box::new(initiator));
+                self.watch(id, Interest::READ);
+                self.write_out(id, hello.as_bytes());
+            }
+            Err(failure) => {
+                self.close(id);
+                self.link_event(
+                    core,
+                    vc,
+                    LinkEvent::DialFailed { conn: conn::key(id), failure, permanent: false },
+                );
+            }
+        }
+    }
+
+    /// Bytes, or the end, of a connection whose stream is not (or no longer) messages.
+    pub(crate) fn handshake_readable(&mut self, core: &mut Core, id: ConnId, events: &mut Events) {
+        let mut piece = [0; PIECE];
+        let Some(c) = self.conns.get(id) else { return };
+        let n = match sys::recv(c.fd(), &mut piece) {
+            Ok(None) => return,
+            Ok(Some(0)) => return self.handshake_ended(core, id, Failure::Eof),
+            Ok(Some(n)) => n,
+            Err(e) => return self.handshake_ended(core, id, failure(&e)),
+        };
+        self.stats.rx_calls += 1;
+        let mut rest = &piece[..n];
+        while !rest.is_empty() {
+            let Some(c) = self.conns.get_mut(id) else { return };
+            let used = match &mut c.stage {
+                Stage::Lingering { .. } | Stage::Connecting => return,
+                Stage::Open { .. } => return self.leftover(core, id, rest, events),
+                Stage::Dial(i) => {
+                    let step = i.on_bytes(rest);
+                    self.dial_step(core, id, step)
+                }
+                Stage::Stranger(r) | Stage::Proved(r, _) => {
+                    let step = r.on_bytes(rest, &self.id);
+                    self.accept_step(core, id, step)
+                }
+            };
+            match used {
+                Some(n) => rest = &rest[n..],
+                None => return,
+            }
+        }
+    }
+
+    /// Message bytes that came in the same read as the last of the handshake.
+    fn leftover(&mut self, core: &mut Core, id: ConnId, bytes: &[u8], events: &mut Events) {
+        let Some(vc) = self.conns.get(id).and_then(|c| c.vc) else { return };
+        while let Some(ev) = self.events.pop_front() {
+            events.push(ev);
+        }
+        match self.arena.copy_in(bytes) {
+            Some(buf) => events.push(Event::Rx { vc, buf }),
+            None => {
+                let e = netmod_core::VcError::new(
+                    netmod_core::VcErrorKind::Resource,
+                    None,
+                    "the receive buffer is too small for a handshake; raise NETMOD_TCP_RX_BUFFER",
+                );
+                netmod_core::Netmod::vc_abort(self, core, vc, e);
+            }
+        }
+    }
+
+    /// How many bytes were used; `None` if nothing more can come of this connection.
+    fn dial_step(
+        &mut self,
+        core: &mut Core,
+        id: ConnId,
+        step: Result<(usize, InitiatorStep), HelloError>,
+    ) -> Option<usize> {
+        let vc = self.conns.get(id)?.vc?;
+        let conn = conn::key(id);
+        match step {
+            Ok((used, InitiatorStep::NeedMore)) => (used > 0).then_some(used),
+            Ok((used, InitiatorStep::Prove(proof))) => {
+                self.write_out(id, proof.as_bytes());
+                Some(used)
+            }
+            Ok((used, InitiatorStep::Accepted { .. })) => {
+                self.link_event(core, vc, LinkEvent::Accepted { conn });
+                Some(used)
+            }
+            Ok((_, InitiatorStep::Rejected { reason, proved })) => {
+                // Hearsay may be wrong, so it is never final: another attempt may meet the right process.
+                let event = if proved || reason.is_transient() {
+                    LinkEvent::Rejected { conn, reason }
+                } else {
+                    LinkEvent::DialFailed { conn, failure: Failure::Rejected(reason), permanent: false }
+                };
+                if matches!(event, LinkEvent::DialFailed { .. }) {
+                    self.close(id);
+                }
+                self.link_event(core, vc, event);
+                None
+            }
+            Err(e) => {
+                tracing::warn!(%e, "handshake of a dial");
+                self.close(id);
+                self.link_event(
+                    core,
+                    vc,
+                    LinkEvent::DialFailed { conn, failure: Failure::Protocol, permanent: false },
+                );
+                None
+            }
+        }
+    }
+
+    fn accept_step(
+        &mut self,
+        core: &mut Core,
+        id: ConnId,
+        step: Result<(usize, ResponderStep), HelloError>,
+    ) -> Option<usize> {
+        let vc = self.conns.get(id)?.vc;
+        let conn = conn::key(id);
+        match step {
+            Ok((used, ResponderStep::NeedMore)) => (used > 0).then_some(used),
+            Ok((used, ResponderStep::Challenge(frame))) => {
+                self.write_out(id, frame.as_bytes());
+                Some(used)
+            }
+            Ok((used, ResponderStep::Proved(p))) => {
+                self.proved(core, id, p.peer);
+                Some(used)
+            }
+            Ok((used, ResponderStep::Ready)) => {
+                self.link_event(core, vc?, LinkEvent::Ready { conn });
+                Some(used)
+            }
+            Ok((_, ResponderStep::Goodbye)) => {
+                self.close(id);
+                if let Some(vc) = vc {
+                    self.link_event(core, vc, LinkEvent::Lost { conn, failure: Failure::Goodbye });
+                }
+                None
+            }
+            Err(e) => {
+                self.bad_hello(core, id, vc, &e);
+                None
+            }
+        }
+    }
+
+    /// A peer has proved who it is.
+    fn proved(&mut self, core: &mut Core, id: ConnId, peer: netmod_core::PeerName) {
+        let Some(c) = self.conns.get_mut(id) else { return };
+        let stage = std::mem::replace(&mut c.stage, Stage::Connecting);
+        let Stage::Stranger(r) = stage else {
+            c.stage = stage;
+            return;
+        };
+        c.stage = Stage::Proved(r, peer);
+        match self.by_peer.get(&peer) {
+            Some(vc) => self.incoming(core, *vc, id),
+            None => {
+                self.unclaimed.push((peer, id));
+                self.events.push_back(Event::NewPeer { peer, netmod: 0 });
+            }
+        }
+    }
+
+    /// The handshake of an incoming connection has failed.
+    fn bad_hello(&mut self, core: &mut Core, id: ConnId, vc: Option<VcId>, e: &HelloError) {
+        let Some(c) = self.conns.get(id) else { return };
+        let from = c.socket.peer_addr().ok().and_then(|a| a.as_socket());
+        let proved = match &c.stage {
+            Stage::Stranger(r) | Stage::Proved(r, _) => r.sender() == Sender::Peer,
+            _ => false,
+        };
+        if proved {
+            tracing::warn!(?from, %e, "handshake of an incoming connection");
+            self.stats.refused += 1;
+        } else {
+            self.stats.strangers += 1;
+            // The first few are of interest; a scanner must not fill the log.
+            if self.stats.strangers <= 8 {
+                tracing::info!(?from, %e, "refused a stranger");
+            }
+        }
+        match e.reject_reason() {
+            Some(reason) if !proved => {
+                let words = reject_stranger(reason);
+                self.linger(id, words.as_bytes());
+            }
+            _ => self.close(id),
+        }
+        if let Some(vc) = vc {
+            self.link_event(core, vc, LinkEvent::Lost { conn: conn::key(id), failure: Failure::Protocol });
+        }
+    }
+
+    /// End of file or an error outside the message stream.
+    fn handshake_ended(&mut self, core: &mut Core, id: ConnId, failure: Failure) {
+        let Some(c) = self.conns.get(id) else { return };
+        let (vc, conn) = (c.vc, conn::key(id));
+        let event = match c.stage {
+            Stage::Connecting | Stage::Dial(_) => {
+                Some(LinkEvent::DialFailed { conn, failure, permanent: false })
+            }
+            Stage::Proved(..) | Stage::Open { .. } => Some(LinkEvent::Lost { conn, failure }),
+            Stage::Stranger(_) => {
+                self.stats.strangers += 1;
+                None
+            }
+            Stage::Lingering { .. } => None,
+        };
+        self.close(id);
+        if let (Some(vc), Some(event)) = (vc, event) {
+            self.link_event(core, vc, event);
+        }
+    }
+}

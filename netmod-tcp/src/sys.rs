@@ -1,0 +1,402 @@
+//! System calls with raw memory: the unsafe part of this crate.
+//!
+//! Everything else here is safe Rust over these wrappers. Errors are `io::Error`; `WouldBlock` is
+//! turned into `None` where it is the ordinary case.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+
+use netmod_core::{IoVec, RxBuf};
+
+/// Most iovecs in one call that we use (the kernel takes 1,024).
+pub(crate) const MAX_IOV: usize = 64;
+
+/// Most bytes that Linux moves in one call.
+const MAX_RW: usize = 0x7fff_f000;
+
+/// Result of a non-blocking transfer: `None` if nothing could move now.
+pub(crate) type Moved = io::Result<Option<usize>>;
+
+#[inline]
+fn moved(n: isize) -> Moved {
+    if n >= 0 {
+        return Ok(Some(n as usize));
+    }
+    failed()
+}
+
+#[cold]
+fn failed() -> Moved {
+    let e = io::Error::last_os_error();
+    match e.raw_os_error() {
+        Some(libc::EAGAIN | libc::EINTR) => Ok(None),
+        _ => Err(e),
+    }
+}
+
+/// `send(2)` of bytes of ours.
+#[inline]
+pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> Moved {
+    // SAFETY: the pointer and the length are those of a live slice; the kernel only reads.
+    moved(unsafe {
+        libc::send(
+            fd,
+            bytes.as_ptr().cast(),
+            bytes.len().min(MAX_RW),
+            libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+        )
+    })
+}
+
+/// `sendmsg(2)` of pieces that were lent under the contract of `netmod_core::buf`, or are ours.
+///
+/// The kernel caps one call at about 2 GiB; a shorter result is the ordinary case for callers.
+#[inline]
+pub(crate) fn send_iov(fd: RawFd, iov: &[IoVec]) -> Moved {
+    // SAFETY: `msghdr` of zeros is a valid value of the C struct.
+    let mut msg: libc::msghdr = unsafe { std::mem::zeroed() };
+    msg.msg_iov = iov.as_ptr().cast_mut().cast();
+    msg.msg_iovlen = iov.len() as _;
+    // SAFETY: `IoVec` is laid out as `struct iovec`; each piece is readable until its request is
+    // finished (contract of `netmod_core::buf`), and the kernel does not write to the list.
+    moved(unsafe { libc::sendmsg(fd, &msg, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) })
+}
+
+/// `recv(2)` into memory of ours. `Some(0)` is the end of the stream.
+#[inline]
+pub(crate) fn recv(fd: RawFd, buf: &mut [u8]) -> Moved {
+    // SAFETY: pointer and length of a live, exclusive slice.
+    moved(unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), buf.len(), libc::MSG_DONTWAIT) })
+}
+
+/// `readv(2)` into pieces lent for a receive, or of an [`RxArena`]. The socket is non-blocking.
+#[inline]
+pub(crate) fn recv_iov(fd: RawFd, iov: &[IoVec]) -> Moved {
+    // SAFETY: each piece is writable and untouched by others until its request is finished
+    // (contract of `netmod_core::buf`) or is a free part of the arena.
+    moved(unsafe { libc::readv(fd, iov.as_ptr().cast(), iov.len() as i32) })
+}
+
+/// The receive buffer that all connections of a netmod share.
+///
+/// Parts are handed out one after another and come back all together before the next poll.
+#[derive(Debug)]
+pub(crate) struct RxArena {
+    mem: NonNull<u8>,
+    len: usize,
+    used: usize,
+    lent: usize,
+}
+
+// SAFETY: the arena owns its memory exclusively; parts on loan are governed by `RxBuf`'s contract.
+unsafe impl Send for RxArena {}
+
+impl RxArena {
+    pub(crate) fn new(len: usize) -> RxArena {
+        let mem: Box<[u8]> = vec![0; len].into_boxed_slice();
+        RxArena { mem: NonNull::from(Box::leak(mem)).cast(), len, used: 0, lent: 0 }
+    }
+
+    /// Starts over if every part has come back; otherwise goes on behind what is lent.
+    #[inline]
+    pub(crate) fn recycle(&mut self) {
+        if self.lent == 0 {
+            self.used = 0;
+        }
+    }
+
+    /// Bytes that are free.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.len - self.used
+    }
+
+    /// The free part, at most `max` bytes of it, to be read into.
+    #[inline]
+    pub(crate) fn free(&mut self, max: usize) -> IoVec {
+        // SAFETY: `used <= len`, so the address is in, or one past, the allocation.
+        IoVec { base: unsafe { self.mem.as_ptr().add(self.used) }, len: self.room().min(max) }
+    }
+
+    /// `recv(2)` into the free part.
+    #[inline]
+    pub(crate) fn recv(&mut self, fd: RawFd, max: usize) -> Moved {
+        let part = self.free(max);
+        // SAFETY: the free part is ours and nobody else's; the kernel writes at most `part.len`.
+        moved(unsafe { libc::recv(fd, part.base.cast(), part.len, libc::MSG_DONTWAIT) })
+    }
+
+    /// Lends the first `n` bytes of the free part, which have been read into.
+    #[inline]
+    pub(crate) fn lend(&mut self, n: usize) -> RxBuf {
+        let part = self.free(n);
+        // The next part starts on a cache line of its own.
+        self.used = (self.used + n).next_multiple_of(64).min(self.len);
+        self.lent += 1;
+        // SAFETY: the part was within the free range and is now counted as used; it is neither
+        // handed out again nor freed before `give_back` and `recycle`.
+        unsafe { RxBuf::new(NonNull::new_unchecked(part.base), part.len, 0) }
+    }
+
+    /// Lends a copy of bytes that were read elsewhere; `None` if there is no room.
+    pub(crate) fn copy_in(&mut self, bytes: &[u8]) -> Option<RxBuf> {
+        if bytes.len() > self.room() {
+            return None;
+        }
+        let part = self.free(bytes.len());
+        // SAFETY: the free part is ours alone and at least as long as `bytes`, which is elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), part.base, bytes.len()) };
+        Some(self.lend(bytes.len()))
+    }
+
+    /// A part comes back.
+    #[inline]
+    pub(crate) fn give_back(&mut self, _part: RxBuf) {
+        self.lent = self.lent.saturating_sub(1);
+    }
+}
+
+impl Drop for RxArena {
+    fn drop(&mut self) {
+        if self.lent > 0 {
+            // Somebody still holds a part: leaking the arena keeps that sound.
+            return;
+        }
+        // SAFETY: made by `Box::leak` of a boxed slice of this length, and not freed since.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.mem.as_ptr(), self.len)) });
+    }
+}
+
+/// An epoll instance (level-triggered).
+#[derive(Debug)]
+pub(crate) struct Epoll {
+    fd: OwnedFd,
+}
+
+/// What epoll reports of one descriptor.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ready {
+    pub(crate) key: u64,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+}
+
+/// What is asked of epoll for one descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interest {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+}
+
+impl Interest {
+    pub(crate) const READ: Interest = Interest { read: true, write: false };
+    pub(crate) const BOTH: Interest = Interest { read: true, write: true };
+    pub(crate) const NONE: Interest = Interest { read: false, write: false };
+
+    fn bits(self) -> u32 {
+        let mut b = 0;
+        if self.read {
+            b |= (libc::EPOLLIN | libc::EPOLLRDHUP) as u32;
+        }
+        if self.write {
+            b |= libc::EPOLLOUT as u32;
+        }
+        b
+    }
+}
+
+/// Descriptors that one `epoll_wait` reports at most.
+pub(crate) const EPOLL_BATCH: usize = 32;
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Epoll> {
+        // SAFETY: no memory is passed.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor that nobody else owns.
+        Ok(Epoll { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    fn ctl(&self, op: i32, fd: RawFd, key: u64, interest: Interest) -> io::Result<()> {
+        let mut ev = libc::epoll_event { events: interest.bits(), u64: key };
+        // SAFETY: `ev` is a live struct that the kernel reads during the call.
+        if unsafe { libc::epoll_ctl(self.raw_fd(), op, fd, &mut ev) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add(&self, fd: RawFd, key: u64, interest: Interest) -> io::Result<()> {
+        self.ctl(libc::EPOLL_CTL_ADD, fd, key, interest)
+    }
+
+    pub(crate) fn modify(&self, fd: RawFd, key: u64, interest: Interest) -> io::Result<()> {
+        self.ctl(libc::EPOLL_CTL_MOD, fd, key, interest)
+    }
+
+    pub(crate) fn remove(&self, fd: RawFd) -> io::Result<()> {
+        self.ctl(libc::EPOLL_CTL_DEL, fd, 0, Interest::NONE)
+    }
+
+    /// What is ready now; never waits.
+    pub(crate) fn ready(&self, out: &mut [Ready; EPOLL_BATCH]) -> io::Result<usize> {
+        let mut evs = [libc::epoll_event { events: 0, u64: 0 }; EPOLL_BATCH];
+        // SAFETY: `evs` has room for `EPOLL_BATCH` structs.
+        let n = unsafe { libc::epoll_wait(self.raw_fd(), evs.as_mut_ptr(), EPOLL_BATCH as i32, 0) };
+        if n < 0 {
+            let e = io::Error::last_os_error();
+            return if e.kind() == io::ErrorKind::Interrupted { Ok(0) } else { Err(e) };
+        }
+        let n = n as usize;
+        for (o, e) in out.iter_mut().zip(&evs[..n]) {
+            let bits = e.events;
+            let fault = bits & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
+            *o = Ready {
+                key: e.u64,
+                readable: fault || bits & (libc::EPOLLIN | libc::EPOLLRDHUP) as u32 != 0,
+                writable: fault || bits & libc::EPOLLOUT as u32 != 0,
+            };
+        }
+        Ok(n)
+    }
+}
+
+/// An address of a network interface of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IfAddr {
+    pub(crate) name: String,
+    pub(crate) addr: std::net::IpAddr,
+    /// Scope of a link-local IPv6 address.
+    pub(crate) scope: u32,
+    pub(crate) up: bool,
+    pub(crate) loopback: bool,
+}
+
+/// All addresses of all interfaces (`getifaddrs(3)`).
+pub(crate) fn interface_addresses() -> io::Result<Vec<IfAddr>> {
+    let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: `head` is a place for the list's address; the list is freed below.
+    if unsafe { libc::getifaddrs(&mut head) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut out = Vec::new();
+    let mut at = head;
+    while !at.is_null() {
+        // SAFETY: a node of the list that getifaddrs made and that has not been freed.
+        let node = unsafe { &*at };
+        at = node.ifa_next;
+        if node.ifa_addr.is_null() {
+            continue;
+        }
+        // SAFETY: not null, and a sockaddr of at least the length of its family.
+        let family = i32::from(unsafe { (*node.ifa_addr).sa_family });
+        let (addr, scope) = match family {
+            libc::AF_INET => {
+                // SAFETY: the family says that it is a sockaddr_in.
+                let sin = unsafe { &*node.ifa_addr.cast::<libc::sockaddr_in>() };
+                (std::net::IpAddr::from(sin.sin_addr.s_addr.to_ne_bytes()), 0)
+            }
+            libc::AF_INET6 => {
+                // SAFETY: the family says that it is a sockaddr_in6.
+                let sin6 = unsafe { &*node.ifa_addr.cast::<libc::sockaddr_in6>() };
+                (std::net::IpAddr::from(sin6.sin6_addr.s6_addr), sin6.sin6_scope_id)
+            }
+            _ => continue,
+        };
+        // SAFETY: the name is a C string that lives as long as the list.
+        let name = unsafe { std::ffi::CStr::from_ptr(node.ifa_name) };
+        out.push(IfAddr {
+            name: name.to_string_lossy().into_owned(),
+            addr,
+            scope,
+            up: node.ifa_flags & libc::IFF_UP as u32 != 0,
+            loopback: node.ifa_flags & libc::IFF_LOOPBACK as u32 != 0,
+        });
+    }
+    // SAFETY: made by getifaddrs, freed once; nothing of it is kept.
+    unsafe { libc::freeifaddrs(head) };
+    Ok(out)
+}
+
+/// The limit of open descriptors of this process.
+pub(crate) fn descriptor_limit() -> u64 {
+    let mut lim = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `lim` is a place for the result.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut lim) } != 0 {
+        return 0;
+    }
+    lim.rlim_cur
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn arena_lends_disjoint_parts_and_recycles() {
+        let (mut a, b) = UnixStream::pair().unwrap();
+        b.set_nonblocking(true).unwrap();
+        let mut arena = RxArena::new(256);
+        assert!(matches!(arena.recv(b.as_raw_fd(), 256), Ok(None)));
+        a.write_all(b"hello").unwrap();
+        assert_eq!(arena.recv(b.as_raw_fd(), 256).unwrap(), Some(5));
+        let one = arena.lend(5);
+        a.write_all(b"world!").unwrap();
+        assert_eq!(arena.recv(b.as_raw_fd(), 256).unwrap(), Some(6));
+        let two = arena.lend(6);
+        assert_eq!(one.bytes().first::<5>(), Some(*b"hello"));
+        assert_eq!(two.bytes().first::<6>(), Some(*b"world!"));
+        arena.recycle();
+        assert!(arena.room() < 256);
+        arena.give_back(one);
+        arena.give_back(two);
+        arena.recycle();
+        assert_eq!(arena.room(), 256);
+    }
+
+    #[test]
+    fn gathers_and_scatters() {
+        let (a, b) = UnixStream::pair().unwrap();
+        b.set_nonblocking(true).unwrap();
+        let (mut x, mut y) = (*b"abc", *b"defg");
+        let iov = [IoVec { base: x.as_mut_ptr(), len: 3 }, IoVec { base: y.as_mut_ptr(), len: 4 }];
+        assert_eq!(send_iov(a.as_raw_fd(), &iov).unwrap(), Some(7));
+        let (mut p, mut q) = ([0u8; 5], [0u8; 5]);
+        let iov = [IoVec { base: p.as_mut_ptr(), len: 5 }, IoVec { base: q.as_mut_ptr(), len: 5 }];
+        assert_eq!(recv_iov(b.as_raw_fd(), &iov).unwrap(), Some(7));
+        assert_eq!((&p, &q[..2]), (b"abcde", &b"fg"[..]));
+        assert_eq!(recv_iov(b.as_raw_fd(), &iov).unwrap(), None);
+        drop(a);
+        assert_eq!(recv(b.as_raw_fd(), &mut p).unwrap(), Some(0));
+    }
+
+    #[test]
+    fn epoll_reports_level() {
+        let (mut a, b) = UnixStream::pair().unwrap();
+        let ep = Epoll::new().unwrap();
+        ep.add(b.as_raw_fd(), 42, Interest::READ).unwrap();
+        let mut out = [Ready::default(); EPOLL_BATCH];
+        assert_eq!(ep.ready(&mut out).unwrap(), 0);
+        a.write_all(b"x").unwrap();
+        for _ in 0..2 {
+            assert_eq!(ep.ready(&mut out).unwrap(), 1);
+            assert!(out[0].key == 42 && out[0].readable && !out[0].writable);
+        }
+        ep.modify(b.as_raw_fd(), 42, Interest::BOTH).unwrap();
+        assert_eq!(ep.ready(&mut out).unwrap(), 1);
+        assert!(out[0].writable);
+        ep.remove(b.as_raw_fd()).unwrap();
+        assert_eq!(ep.ready(&mut out).unwrap(), 0);
+    }
+}

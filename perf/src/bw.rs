@@ -1,0 +1,92 @@
+//! `bw` and `bibw`: windows of large messages, one way and both ways at once.
+
+use crate::error::{During, Result};
+use crate::floor::{ACK, Waiting};
+use crate::measure::{ACKS, Pair, Test, Way};
+use crate::sys::Traffic;
+
+/// A window of sends, then a short acknowledgement; repeated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bandwidth {
+    /// Messages under way at once.
+    pub(crate) window: usize,
+    /// Both ways at once.
+    pub(crate) both: bool,
+}
+
+/// Receives (rank 0) or sends (rank 1) the end of a window.
+#[inline]
+pub(crate) fn acknowledge(pair: &mut Pair<'_>) -> Result<()> {
+    if pair.lead {
+        pair.dev.recv(&mut [0; ACK], pair.peer, ACKS, pair.comm)?;
+    } else {
+        pair.dev.send(&[1; ACK], pair.peer, ACKS, pair.comm)?;
+    }
+    Ok(())
+}
+
+impl Test for Bandwidth {
+    fn name(&self) -> &'static str {
+        if self.both { "bibw" } else { "bw" }
+    }
+
+    fn unit(&self) -> &'static str {
+        "MB/s"
+    }
+
+    fn floors(&self) -> &'static [&'static str] {
+        if self.both {
+            &["raw socket both ways, spinning"]
+        } else {
+            &["raw stream, spinning", "raw stream, blocking"]
+        }
+    }
+
+    fn window(&self) -> Option<usize> {
+        Some(self.window)
+    }
+
+    fn phase(&self) -> f64 {
+        0.03
+    }
+
+    fn less_is_better(&self) -> bool {
+        false
+    }
+
+    fn run(
+        &self,
+        pair: &mut Pair<'_>,
+        traffic: &mut Traffic,
+        way: Way,
+        bytes: usize,
+        iters: usize,
+    ) -> Result<()> {
+        if let Way::Floor(k) = way {
+            let (send, recv) = traffic.buffers().during("use the buffers")?;
+            let send = &send[..bytes];
+            let count = self.window * iters;
+            return match (self.both, k) {
+                (true, _) => pair.raw.both_ways(send, &mut recv[..bytes], count),
+                (false, 0) => pair.raw.stream(Waiting::Spinning, send, recv, count),
+                (false, _) => pair.raw.stream(Waiting::Blocking, send, recv, count),
+            };
+        }
+        let to = pair.to();
+        let (sends, recvs) = match (self.both, pair.lead) {
+            (true, _) => (self.window, self.window),
+            (false, true) => (self.window, 0),
+            (false, false) => (0, self.window),
+        };
+        for _ in 0..iters {
+            traffic.window(pair.dev, to, bytes, sends, recvs)?;
+            acknowledge(pair)?;
+        }
+        Ok(())
+    }
+
+    fn value(&self, seconds: f64, bytes: usize, iters: usize) -> f64 {
+        let ways = if self.both { 2.0 } else { 1.0 };
+        ways * (bytes * self.window * iters) as f64 / seconds / 1e6
+    }
+}

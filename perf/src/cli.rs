@@ -1,0 +1,254 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Measures the netmods beside what the bare operating system gives.
+///
+/// Alone it takes a tour of about a minute. Without a launcher it starts its own ranks; under nmrun or
+/// mpiexec it measures between ranks 0 and 1 of the job.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "netmod-perf", version, args_conflicts_with_subcommands = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) tour: TourArgs,
+}
+
+/// What to measure.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Latency: half of a message's round trip
+    Lat(PairArgs),
+    /// Bandwidth one way, in windows of messages
+    Bw(WindowArgs),
+    /// Bandwidth both ways at once
+    Bibw(WindowArgs),
+    /// Small messages a second
+    Rate(WindowArgs),
+    /// Start all ranks, connect every pair, exchange, finalize
+    Alltoall(AlltoallArgs),
+    /// Cost of tag matching in long queues
+    Match(MatchArgs),
+    /// What this machine offers, the configuration, and limits that will bite
+    Info(InfoArgs),
+}
+
+/// Options of the tour.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TourArgs {
+    /// Only this netmod
+    #[arg(long, value_name = "NAME")]
+    pub(crate) netmod: Option<String>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw latency and bandwidth over message size, with their floors
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Hardly measure anything: shows that all parts work
+    #[arg(long, hide = true)]
+    pub(crate) quick: bool,
+}
+
+/// Options that all tests of messages have.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct JobArgs {
+    /// Netmod that carries the messages [default: the first of NETMOD]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) netmod: Option<String>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of tests between two ranks.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PairArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Message sizes such as 8,1K,1M
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = message_size)]
+    pub(crate) bytes: Vec<usize>,
+    /// Rounds; the result is the median over them [default: as many as fit in 4 s]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) rounds: Option<u32>,
+    /// Repetitions in a round [default: some 20 ms]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iters: Option<u32>,
+    /// Ranks to start; the first two measure, the others wait
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1024))]
+    pub(crate) ranks: u32,
+    /// Draw the results over message size, with their floors
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+/// Options of tests with windows of messages.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WindowArgs {
+    #[command(flatten)]
+    pub(crate) pair: PairArgs,
+    /// Messages under way at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) window: u32,
+}
+
+/// Options of `alltoall`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AlltoallArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Bytes that each rank sends to each other
+    #[arg(long, value_name = "SIZE", default_value = "8", value_parser = message_size)]
+    pub(crate) bytes: usize,
+    /// Ranks to start
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=1024))]
+    pub(crate) ranks: u32,
+    /// Jobs to run one after another; the result is the median over them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+}
+
+/// Options of `match`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct MatchArgs {
+    /// Numbers of posted receives
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "10,100,1000,10000,100000",
+        value_parser = queue_length)]
+    pub(crate) queue: Vec<usize>,
+    /// Order in which messages arrive, compared with that of the receives
+    #[arg(long, value_enum, default_value_t = MatchOrder::InOrder)]
+    pub(crate) order: MatchOrder,
+    /// Rounds; the result is the median over them
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) rounds: u32,
+    /// Messages in a round
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iters: u32,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Order of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MatchOrder {
+    /// As the receives were posted
+    InOrder,
+    /// Uniformly random
+    Random,
+}
+
+impl MatchOrder {
+    /// As in the field `order`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            MatchOrder::InOrder => "in order",
+            MatchOrder::Random => "random",
+        }
+    }
+}
+
+/// Options of `info`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Longest message that is measured.
+const MAX_MESSAGE: usize = 1 << 30;
+/// Longest queue.
+const MAX_QUEUE: usize = 10_000_000;
+
+fn message_size(text: &str) -> Result<usize, String> {
+    let (digits, shift) = match text.trim().to_ascii_uppercase().strip_suffix(['K', 'M', 'G']) {
+        Some(d) => (
+            d.to_owned(),
+            [("K", 10), ("M", 20), ("G", 30)]
+                .iter()
+                .find(|(c, _)| text.trim().to_ascii_uppercase().ends_with(c))
+                .map_or(0, |x| x.1),
+        ),
+        None => (text.trim().to_owned(), 0),
+    };
+    let bytes = digits.parse::<usize>().ok().and_then(|n| n.checked_mul(1 << shift));
+    bytes
+        .filter(|b| (1..=MAX_MESSAGE).contains(b))
+        .ok_or_else(|| "sizes are 1 to 1G bytes, such as 8, 64K or 1M".into())
+}
+
+fn queue_length(text: &str) -> Result<usize, String> {
+    let n = text.trim().parse::<usize>().ok().filter(|n| (1..=MAX_QUEUE).contains(n));
+    n.ok_or_else(|| format!("lengths of queues are 1 to {MAX_QUEUE}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(message_size("8"), Ok(8));
+        assert_eq!(message_size("1K"), Ok(1024));
+        assert_eq!(message_size("64k"), Ok(65536));
+        assert_eq!(message_size("1G"), Ok(1 << 30));
+        for bad in ["", "K", "0", "-1", "2G", "1.5K", "8B", "99999999999999999999G"] {
+            assert!(message_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_whole_line() {
+        let cli = parse("netmod-perf rate --netmod tcp --bytes 8,1K --window 32 --rounds 3 --ranks 4 --json")
+            .unwrap();
+        let Some(Command::Rate(w)) = cli.command else { panic!("not rate: {cli:?}") };
+        assert_eq!(w.pair.bytes, [8, 1024]);
+        assert_eq!((w.window, w.pair.rounds, w.pair.ranks), (32, Some(3), 4));
+        assert!(w.pair.job.json);
+        assert_eq!(w.pair.job.netmod.as_deref(), Some("tcp"));
+    }
+
+    #[test]
+    fn queues() {
+        let cli = parse("netmod-perf match --queue 10,100000 --order random").unwrap();
+        let Some(Command::Match(m)) = cli.command else { panic!("not match: {cli:?}") };
+        assert_eq!(m.queue, [10, 100_000]);
+        assert_eq!(m.order, MatchOrder::Random);
+    }
+
+    #[test]
+    fn alone_it_is_the_tour() {
+        let cli = parse("netmod-perf --json").unwrap();
+        assert!(cli.command.is_none() && cli.tour.json);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in [
+            "lat --window 3",
+            "rate --window 0",
+            "lat --bytes 0",
+            "lat --ranks 1",
+            "match --queue 0",
+            "fly",
+            "lat --rounds 0",
+        ] {
+            assert!(parse(&format!("netmod-perf {bad}")).is_err(), "{bad}");
+        }
+    }
+}

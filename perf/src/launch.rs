@@ -1,0 +1,202 @@
+//! Ranks: who this process is, how ranks are started when nobody else has, and what a rank does first.
+//!
+//! A process without a launcher is the parent: it starts itself again as the ranks of a job, and
+//! holds no state of MPI itself. Rank 0 writes its results, a JSON object a line, into a pipe that the
+//! parent reads; `PERF_REPORT_FD` names it. Under somebody else's launcher rank 0 prints them itself.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::time::{Duration, Instant};
+
+use ch3_shim::{Bootstrap, Builder, Device};
+use netmod_core::Config;
+use netmod_pmi::{Launcher, ProcessManager};
+
+use crate::error::{During, Failure, Result};
+use crate::report::{Row, line};
+use crate::sys;
+
+const REPORT_FD: &str = "PERF_REPORT_FD";
+
+/// Where the results of a rank go.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    /// To the parent.
+    Parent(File),
+    /// To whoever reads stdout.
+    Stdout,
+}
+
+/// Who this process is.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// It starts the ranks.
+    Parent,
+    /// It is one.
+    Rank(Sink),
+}
+
+/// Whether a launcher that speaks PMI-1 has started this process.
+pub(crate) fn under_launcher() -> bool {
+    ["PMI_FD", "PMI_PORT"].iter().any(|v| std::env::var_os(v).is_some())
+}
+
+/// Finds out who this process is.
+///
+/// # Errors
+/// A launcher that cannot be spoken to.
+pub(crate) fn role() -> Result<Role> {
+    if under_launcher() {
+        let Some(fd) = std::env::var(REPORT_FD).ok().and_then(|v| v.parse::<u32>().ok()) else {
+            return Ok(Role::Rank(Sink::Stdout));
+        };
+        let path = format!("/proc/self/fd/{fd}");
+        let file = File::options()
+            .write(true)
+            .open(&path)
+            .during(format!("open {path}, the pipe to the parent ({REPORT_FD})"))?;
+        return Ok(Role::Rank(Sink::Parent(file)));
+    }
+    // Other launchers (PMIx, Slurm without PMI) are found, and explained, by the process manager.
+    ProcessManager::from_env().map_err(|e| Failure::new(e.to_string()))?;
+    Ok(Role::Parent)
+}
+
+impl Sink {
+    /// Hands rows to the parent; true if that was done, false if this process prints them.
+    pub(crate) fn deliver(&mut self, rows: &[Row]) -> Result<bool> {
+        let Sink::Parent(pipe) = self else { return Ok(false) };
+        for row in rows {
+            pipe.write_all(line(row).as_bytes()).during("report to the parent; is it still there?")?;
+        }
+        Ok(true)
+    }
+}
+
+/// What became of a job.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// What rank 0 reported.
+    pub(crate) rows: Vec<Row>,
+    /// From before the first process was started until all had ended.
+    pub(crate) took: Duration,
+}
+
+/// Runs this program again, with the same arguments, as a job of `ranks` processes.
+///
+/// # Errors
+/// If they cannot be started, or one of them fails; it has said why on stderr.
+pub(crate) fn run_job(ranks: u32, netmod: Option<&str>) -> Result<Job> {
+    let program = std::env::current_exe().during("find the program to start as ranks (/proc/self/exe)")?;
+    let (reader, writer) = std::io::pipe().during("make a pipe for the results")?;
+    let fd = sys::inherit(&writer).during("let the ranks inherit the pipe for the results")?;
+    // Read while the job runs: a full pipe would stop rank 0.
+    let reading = std::thread::spawn(move || -> Result<Vec<Row>> {
+        BufReader::new(reader)
+            .lines()
+            .map(|l| {
+                let l = l.during("read the results of rank 0")?;
+                serde_json::from_str(&l).during(format!("understand the result {l:?} of rank 0"))
+            })
+            .collect()
+    });
+    let start = Instant::now();
+    let mut launcher = Launcher::new(program)
+        .ranks(ranks)
+        .args(std::env::args_os().skip(1))
+        .env(REPORT_FD, fd.to_string())
+        .inherit_stdin(false)
+        .forward_signals(true)
+        .quiet(true);
+    if let Some(name) = netmod {
+        launcher = launcher.env("NETMOD", name);
+    }
+    let ended = launcher.run();
+    let took = start.elapsed();
+    drop(writer);
+    let rows = reading.join().map_err(|_| Failure::new("the thread that reads results has panicked"))?;
+    let report = ended.during("run the ranks")?;
+    if report.code != 0 {
+        return Err(Failure::new(format!(
+            "the job failed with exit code {}; its ranks have said why",
+            report.code
+        )));
+    }
+    Ok(Job { rows: rows?, took })
+}
+
+/// Prints diagnostics on stderr with the rank, as `NETMOD_LOG` filters them.
+pub(crate) fn log_to_stderr(cfg: &Config, rank: Option<u32>) -> Result<()> {
+    use tracing_subscriber::EnvFilter;
+    use tracing_subscriber::fmt::FmtContext;
+    use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+    use tracing_subscriber::registry::LookupSpan;
+
+    struct Format(String);
+    impl<S, N> FormatEvent<S, N> for Format
+    where
+        S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+        N: for<'a> FormatFields<'a> + 'static,
+    {
+        fn format_event(
+            &self,
+            ctx: &FmtContext<'_, S, N>,
+            mut w: Writer<'_>,
+            event: &tracing::Event<'_>,
+        ) -> std::fmt::Result {
+            write!(w, "netmod-perf{}: {}: ", self.0, event.metadata().level().as_str().to_lowercase())?;
+            ctx.field_format().format_fields(w.by_ref(), event)?;
+            writeln!(w)
+        }
+    }
+
+    let filter = EnvFilter::try_new(&cfg.log).map_err(|e| {
+        Failure::new(format!(
+            "NETMOD_LOG={}: {e}; a filter is, for example, warn or netmod_tcp=debug",
+            cfg.log
+        ))
+    })?;
+    let who = rank.map_or_else(String::new, |r| format!(": rank {r}"));
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .event_format(Format(who))
+        .finish();
+    tracing::subscriber::set_global_default(subscriber).during("start logging")
+}
+
+/// The netmods that this build knows.
+pub(crate) const NETMODS: [&str; 1] = ["tcp"];
+
+/// Joins the job as one of its ranks: configuration, log, a core of its own, device.
+///
+/// # Errors
+/// A variable or option with a bad value; a launcher or network that does not work.
+pub(crate) fn join(netmod: Option<&str>) -> Result<Device> {
+    let (mut cfg, warnings) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
+    if let Some(name) = netmod {
+        cfg.set("NETMOD", name).map_err(|e| Failure::new(format!("--netmod: {e}")))?;
+    }
+    let pm = ProcessManager::from_env().map_err(|e| Failure::new(e.to_string()))?;
+    let rank = pm.rank();
+    log_to_stderr(&cfg, Some(rank))?;
+    if rank == 0 {
+        warnings.iter().for_each(|w| tracing::warn!("{w}"));
+    }
+    take_core(&pm);
+    Ok(Builder::new(cfg, Box::new(pm)).build()?)
+}
+
+/// Gives each rank a core of its own, if there are enough and nobody has bound it before.
+fn take_core(pm: &ProcessManager) {
+    let local =
+        std::env::var("MPI_LOCALRANKID").ok().and_then(|v| v.parse().ok()).unwrap_or(pm.rank() as usize);
+    let outcome = sys::allowed_cores().and_then(|cores| match cores.get(local) {
+        Some(&core) if Bootstrap::local_size(pm) as usize <= cores.len() => sys::pin(core),
+        _ => Ok(()),
+    });
+    if let Err(e) = outcome {
+        tracing::warn!("cannot bind this process to a core, so figures will vary more: {e}");
+    }
+}

@@ -1,0 +1,112 @@
+//! `netmod-perf`: benchmarks of the netmods, each beside its floor, and a look at the machine.
+
+mod alltoall;
+mod bw;
+mod cli;
+mod error;
+mod floor;
+mod info;
+mod lat;
+mod launch;
+mod matching;
+mod measure;
+mod pairs;
+mod plot;
+mod progress;
+mod rate;
+mod report;
+mod sys;
+mod tour;
+
+use std::process::ExitCode;
+
+use ch3_shim::Device;
+use clap::Parser;
+
+use cli::{Cli, Command};
+use error::{Failure, Result};
+use launch::Role;
+use report::Row;
+
+/// Ends the job of which `dev` is a rank, and says why.
+fn fail_as_rank(dev: Device, why: &Failure) -> ! {
+    let rank = dev.rank();
+    dev.abort(1, &format!("netmod-perf: rank {rank}: {why}"))
+}
+
+/// Prints rows as the user asked for.
+fn print(rows: &[Row], json: bool) -> Result<()> {
+    let text = if json { report::json(rows) } else { report::table(rows) + &report::remarks(rows) };
+    emit(&text)
+}
+
+/// Prints to stdout; that nobody reads it any more is no error.
+fn emit(text: &str) -> Result<()> {
+    use std::io::Write;
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("cannot write to stdout: {e}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn alltoall(args: &cli::AlltoallArgs) -> Result<()> {
+    match launch::role()? {
+        Role::Parent => print(&alltoall::parent(args)?, args.job.json),
+        Role::Rank(mut sink) => match alltoall::rank(args)? {
+            Some(row) if !sink.deliver(std::slice::from_ref(&row))? => print(&[row], args.job.json),
+            _ => Ok(()),
+        },
+    }
+}
+
+fn tag_matching(args: &cli::MatchArgs) -> Result<()> {
+    if let Ok(cores) = sys::allowed_cores()
+        && let Some(core) = cores.first()
+    {
+        // On one core the caches stay warm; elsewhere the figures only vary more.
+        let _ = sys::pin(*core);
+    }
+    let progress = progress::Progress::silent();
+    print(&matching::measure(args, 0.0, &progress), args.json)
+}
+
+/// Ranks other than 0 of a job have nothing to say in what needs no ranks.
+fn only_here(run: impl FnOnce() -> Result<()>) -> Result<()> {
+    let rank = ["PMI_RANK", "PMI_ID"].iter().find_map(|v| std::env::var(v).ok());
+    if launch::under_launcher() && rank.is_some_and(|r| r != "0") { Ok(()) } else { run() }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    match &cli.command {
+        None => tour::run(&cli.tour),
+        Some(Command::Lat(args)) => pairs::run(&lat::Latency, pairs::Kind::Latency, args),
+        Some(Command::Bw(args)) => pairs::run(
+            &bw::Bandwidth { window: args.window as usize, both: false },
+            pairs::Kind::Bandwidth,
+            &args.pair,
+        ),
+        Some(Command::Bibw(args)) => pairs::run(
+            &bw::Bandwidth { window: args.window as usize, both: true },
+            pairs::Kind::Bandwidth,
+            &args.pair,
+        ),
+        Some(Command::Rate(args)) => {
+            pairs::run(&rate::Rate { window: args.window as usize }, pairs::Kind::Rate, &args.pair)
+        }
+        Some(Command::Alltoall(args)) => alltoall(args),
+        Some(Command::Match(args)) => only_here(|| tag_matching(args)),
+        Some(Command::Info(args)) => only_here(|| info::run(args)),
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("netmod-perf: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Measuring ours and the floors, round by round, between ranks 0 and 1.
+//!
+//! A round runs every way of a test once, back to back, for every size; the next round runs them in
+//! the opposite order. A slow moment of the machine hits neighbours alike, so the ratio is taken within
+//! each round, and what is reported is the median over the rounds.
+
+use std::time::{Duration, Instant};
+
+use ch3_shim::{Comm, Device};
+
+use crate::error::{During, Failure, Result};
+use crate::floor::RawSocket;
+use crate::progress::Progress;
+use crate::report::{Row, median, rounded};
+use crate::sys::{To, Traffic};
+
+/// Tag of measured messages.
+const TAG: i32 = 0;
+/// Tag of what rank 0 tells rank 1 about the next step.
+const CONTROL: i32 = 2;
+/// Tag of acknowledgements.
+pub(crate) const ACKS: i32 = 3;
+/// Calibration ends when a run takes this long.
+const CALIBRATED: Duration = Duration::from_millis(3);
+const MAX_ITERS: u64 = 1 << 24;
+const MIN_ROUNDS: usize = 5;
+const MAX_ROUNDS: usize = 1000;
+/// As many times the planned time, and it ends with the rounds that there are.
+const PATIENCE: f64 = 3.0;
+
+/// The two ranks that measure, as one of them sees it.
+pub(crate) struct Pair<'d> {
+    pub(crate) dev: &'d mut Device,
+    pub(crate) raw: RawSocket,
+    pub(crate) comm: Comm,
+    /// Rank 0, which starts and takes the time.
+    pub(crate) lead: bool,
+    pub(crate) peer: i32,
+    pub(crate) netmod: String,
+    pub(crate) address: String,
+}
+
+impl<'d> Pair<'d> {
+    /// Connects ranks 0 and 1, which both call this.
+    pub(crate) fn new(dev: &'d mut Device) -> Result<Pair<'d>> {
+        let world = dev.world();
+        let comm = dev.dup(world);
+        let (raw, ip) = RawSocket::connect(dev, comm)?;
+        let lead = dev.rank() == 0;
+        let peer = if lead { 1 } else { 0 };
+        let choice =
+            dev.report().into_iter().find(|r| r.rank == peer as u32).map(|r| r.choice).unwrap_or_default();
+        // "shm: other node; tcp: chosen"
+        let chosen = choice.split("; ").find_map(|c| c.strip_suffix(": chosen")).map(str::to_owned);
+        let netmod = chosen.or_else(|| dev.netmods().first().map(ToString::to_string)).unwrap_or_default();
+        Ok(Pair { dev, raw, comm, lead, peer, netmod, address: ip.to_string() })
+    }
+
+    /// Where measured messages go.
+    pub(crate) fn to(&self) -> To {
+        To { peer: self.peer, tag: TAG, comm: self.comm }
+    }
+
+    /// A number that rank 0 decides.
+    fn agree(&mut self, mine: u64) -> Result<u64> {
+        let mut word = mine.to_le_bytes();
+        if self.lead {
+            self.dev.send(&word, self.peer, CONTROL, self.comm)?;
+        } else {
+            self.dev.recv(&mut word, self.peer, CONTROL, self.comm)?;
+        }
+        Ok(u64::from_le_bytes(word))
+    }
+}
+
+/// A way to do what a test asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Through the device.
+    Ours,
+    /// The floor of that number.
+    Floor(usize),
+}
+
+/// A test between two ranks.
+pub(crate) trait Test {
+    /// As in the field `test`.
+    fn name(&self) -> &'static str;
+    /// Unit of the values.
+    fn unit(&self) -> &'static str;
+    /// What its floors are; the best of them counts.
+    fn floors(&self) -> &'static [&'static str];
+    /// Messages under way at once, if that is more than one.
+    fn window(&self) -> Option<usize>;
+    /// Seconds that one run should take.
+    fn phase(&self) -> f64;
+    /// Whether less is better.
+    fn less_is_better(&self) -> bool;
+    /// Does it `iters` times; both ranks call this alike.
+    fn run(
+        &self,
+        pair: &mut Pair<'_>,
+        traffic: &mut Traffic,
+        way: Way,
+        bytes: usize,
+        iters: usize,
+    ) -> Result<()>;
+    /// The value, of a run that took so many seconds.
+    fn value(&self, seconds: f64, bytes: usize, iters: usize) -> f64;
+}
+
+/// How much is measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Effort {
+    /// Sizes of messages.
+    pub(crate) bytes: Vec<usize>,
+    /// Seconds for all of it, if the rounds are not given.
+    pub(crate) seconds: f64,
+    /// Rounds, if given.
+    pub(crate) rounds: Option<usize>,
+    /// Repetitions in a round, if given.
+    pub(crate) iters: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Series {
+    bytes: usize,
+    iters: usize,
+    ours: Vec<f64>,
+    floors: Vec<Vec<f64>>,
+}
+
+/// Runs a test; both ranks call it alike. Rank 0 gets the rows.
+pub(crate) fn measure(
+    pair: &mut Pair<'_>,
+    test: &dyn Test,
+    effort: &Effort,
+    progress: &Progress,
+) -> Result<Vec<Row>> {
+    let start = Instant::now();
+    let largest = effort.bytes.iter().copied().max().unwrap_or(0);
+    let mut traffic = Traffic::new(largest.max(crate::floor::GULP), test.window().unwrap_or(1));
+    fill_pattern(&mut traffic)?;
+    let ways: Vec<Way> = (0..test.floors().len()).map(Way::Floor).chain([Way::Ours]).collect();
+    let mut all = Vec::new();
+    for &bytes in &effort.bytes {
+        progress.say(format!("{} {}", test.name(), crate::report::size(bytes)));
+        let iters = calibrate(pair, test, &mut traffic, bytes, effort.iters)?;
+        check_pattern(pair, &mut traffic, bytes)?;
+        all.push(Series { bytes, iters, ours: Vec::new(), floors: vec![Vec::new(); test.floors().len()] });
+    }
+    let mut rounds = 0;
+    let mut advanced = 0.0;
+    loop {
+        let spent = start.elapsed().as_secs_f64() / effort.seconds;
+        let more = match effort.rounds {
+            Some(n) => rounds < n,
+            // On a machine that is busy with other things even a few rounds may take too long.
+            None => {
+                rounds < MAX_ROUNDS
+                    && (spent < 1.0 || rounds < MIN_ROUNDS)
+                    && (spent < PATIENCE || rounds == 0)
+            }
+        };
+        if pair.agree(u64::from(more))? == 0 {
+            break;
+        }
+        for s in &mut all {
+            progress.say(format!("{} {}", test.name(), crate::report::size(s.bytes)));
+            for i in 0..ways.len() {
+                let way = ways[if rounds % 2 == 0 { i } else { ways.len() - 1 - i }];
+                test.run(pair, &mut traffic, way, s.bytes, warm_up(s.iters))?;
+                let began = Instant::now();
+                test.run(pair, &mut traffic, way, s.bytes, s.iters)?;
+                let value = test.value(began.elapsed().as_secs_f64(), s.bytes, s.iters);
+                match way {
+                    Way::Ours => s.ours.push(value),
+                    Way::Floor(k) => s.floors[k].push(value),
+                }
+            }
+        }
+        rounds += 1;
+        let done = effort
+            .rounds
+            .map_or(start.elapsed().as_secs_f64() / effort.seconds, |n| rounds as f64 / n as f64)
+            .min(1.0);
+        progress.advance((done - advanced) * effort.seconds);
+        advanced = done;
+    }
+    Ok(if pair.lead { all.iter().map(|s| row(pair, test, s, rounds)).collect() } else { Vec::new() })
+}
+
+/// Repetitions that are not measured, before those that are.
+fn warm_up(iters: usize) -> usize {
+    (iters / 10).clamp(1, 200)
+}
+
+/// How often to repeat so that a run takes as long as the test wants.
+fn calibrate(
+    pair: &mut Pair<'_>,
+    test: &dyn Test,
+    traffic: &mut Traffic,
+    bytes: usize,
+    given: Option<usize>,
+) -> Result<usize> {
+    let mut iters = given.unwrap_or(1) as u64;
+    let each = loop {
+        let n = pair.agree(iters)? as usize;
+        let start = Instant::now();
+        test.run(pair, traffic, Way::Ours, bytes, n)?;
+        let took = start.elapsed();
+        // The first run makes connections and faults pages in: one repetition says nothing.
+        let last = given.is_some() || iters >= MAX_ITERS || (took >= CALIBRATED && iters > 2);
+        if pair.agree(u64::from(last))? != 0 {
+            break took.as_secs_f64() / n.max(1) as f64;
+        }
+        iters *= 4;
+    };
+    let wanted = given.map_or_else(
+        || (test.phase() / each.max(1e-9)).ceil().clamp(1.0, MAX_ITERS as f64) as u64,
+        |n| n as u64,
+    );
+    Ok(pair.agree(wanted)? as usize)
+}
+
+fn pattern(i: usize) -> u8 {
+    (i.wrapping_mul(31) ^ (i >> 8)).wrapping_add(7) as u8
+}
+
+fn fill_pattern(traffic: &mut Traffic) -> Result<()> {
+    let (send, _) = traffic.buffers().during("use the buffers")?;
+    send.iter_mut().enumerate().for_each(|(i, b)| *b = pattern(i));
+    Ok(())
+}
+
+/// What arrives must be what was sent, or the figures are worth nothing.
+fn check_pattern(pair: &Pair<'_>, traffic: &mut Traffic, bytes: usize) -> Result<()> {
+    let (_, recv) = traffic.buffers().during("use the buffers")?;
+    // Rank 0 of a one-way test receives nothing of that size.
+    let expected = !pair.lead;
+    match recv[..bytes].iter().enumerate().position(|(i, b)| *b != pattern(i)) {
+        Some(i) if expected => Err(Failure::new(format!(
+            "wrong data: byte {i} of a message of {bytes} bytes is {} instead of {}",
+            recv[i],
+            pattern(i)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn best(values: &[f64], less: bool) -> f64 {
+    let pick = if less { f64::min } else { f64::max };
+    values.iter().copied().reduce(pick).unwrap_or(f64::NAN)
+}
+
+fn row(pair: &Pair<'_>, test: &dyn Test, s: &Series, rounds: usize) -> Row {
+    let less = test.less_is_better();
+    // One floor for all rounds: taking each round's best would add the luck of two draws to it.
+    let which = (0..s.floors.len()).min_by(|&a, &b| {
+        let (a, b) = (median(&s.floors[a]), median(&s.floors[b]));
+        if less { a.total_cmp(&b) } else { b.total_cmp(&a) }
+    });
+    let floor = which.map(|k| &s.floors[k]);
+    let ratios: Vec<f64> =
+        floor.map(|f| s.ours.iter().zip(f).map(|(o, f)| o / f).collect()).unwrap_or_default();
+    Row {
+        test: test.name().into(),
+        netmod: Some(pair.netmod.clone()),
+        bytes: Some(s.bytes),
+        window: test.window(),
+        value: rounded(median(&s.ours)),
+        unit: test.unit().into(),
+        floor: floor.map(|f| rounded(median(f))),
+        floor_kind: which.map(|k| test.floors()[k].into()),
+        ratio: floor.map(|_| rounded(median(&ratios))),
+        ranks: Some(pair.dev.size()),
+        rounds: Some(rounds),
+        best: Some(rounded(best(&s.ours, less))),
+        floor_best: floor.map(|f| rounded(best(f, less))),
+        address: Some(pair.address.clone()),
+        ..Row::default()
+    }
+}

@@ -1,0 +1,129 @@
+//! `lat`, `bw`, `bibw` and `rate`: one test between two ranks, from the command line to the printed result.
+
+use ch3_shim::Device;
+
+use crate::cli::PairArgs;
+use crate::error::{Failure, Result};
+use crate::launch::{self, Role};
+use crate::measure::{Effort, Pair, Test, measure};
+use crate::progress::Progress;
+use crate::report::Row;
+use crate::{fail_as_rank, plot, print};
+
+/// Seconds that a test takes if nothing else is asked for.
+const SECONDS: f64 = 4.0;
+
+/// Which sizes make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Small and medium messages.
+    Latency,
+    /// Large ones.
+    Bandwidth,
+    /// The smallest.
+    Rate,
+}
+
+impl Kind {
+    /// Sizes if none are given.
+    pub(crate) fn bytes(self) -> &'static [usize] {
+        match self {
+            Kind::Latency => &[8, 1 << 10, 8 << 10],
+            Kind::Bandwidth => &[64 << 10, 1 << 20, 4 << 20],
+            Kind::Rate => &[8],
+        }
+    }
+
+    /// Sizes of a curve.
+    pub(crate) fn sweep(self) -> &'static [usize] {
+        match self {
+            Kind::Latency => &[
+                1,
+                8,
+                32,
+                128,
+                512,
+                1 << 10,
+                2 << 10,
+                4 << 10,
+                8 << 10,
+                16 << 10,
+                64 << 10,
+                256 << 10,
+                1 << 20,
+            ],
+            Kind::Bandwidth => {
+                &[64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20]
+            }
+            Kind::Rate => &[1, 8, 16, 64, 256, 1 << 10, 4 << 10],
+        }
+    }
+}
+
+/// What a rank does: ranks 0 and 1 work, the others go straight to finalize and wait there. Rank 0
+/// gets the rows.
+///
+/// # Errors
+/// If the job cannot be joined or left. A failure in between ends the job.
+pub(crate) fn as_rank(
+    netmod: Option<&str>,
+    work: impl FnOnce(&mut Pair<'_>) -> Result<Vec<Row>>,
+) -> Result<Option<Vec<Row>>> {
+    let mut dev = launch::join(netmod)?;
+    let rank = dev.rank();
+    match between(&mut dev, work) {
+        Ok(rows) => {
+            dev.finalize()?;
+            Ok((rank == 0).then_some(rows))
+        }
+        Err(e) => fail_as_rank(dev, &e),
+    }
+}
+
+fn between(dev: &mut Device, work: impl FnOnce(&mut Pair<'_>) -> Result<Vec<Row>>) -> Result<Vec<Row>> {
+    if dev.size() < 2 {
+        return Err(Failure::new(
+            "this job has one rank, and the test needs two; start it with -n 2, or without a launcher",
+        ));
+    }
+    if dev.rank() > 1 {
+        return Ok(Vec::new());
+    }
+    work(&mut Pair::new(dev)?)
+}
+
+/// Runs a test as the command line says.
+///
+/// # Errors
+/// What failed, and in which rank.
+pub(crate) fn run(test: &dyn Test, kind: Kind, args: &PairArgs) -> Result<()> {
+    let rows = match launch::role()? {
+        Role::Parent => launch::run_job(args.ranks, None)?.rows,
+        Role::Rank(mut sink) => {
+            let bytes = match (&args.bytes[..], &args.plot) {
+                ([], None) => kind.bytes().to_vec(),
+                ([], Some(_)) => kind.sweep().to_vec(),
+                (given, _) => given.to_vec(),
+            };
+            let effort = Effort {
+                // A curve needs some rounds at each of its points.
+                seconds: SECONDS.max(bytes.len() as f64),
+                bytes,
+                rounds: args.rounds.map(|n| n as usize),
+                iters: args.iters.map(|n| n as usize),
+            };
+            let rows = as_rank(args.job.netmod.as_deref(), |pair| {
+                let progress = if pair.lead { Progress::bar(effort.seconds) } else { Progress::silent() };
+                measure(pair, test, &effort, &progress)
+            })?;
+            match rows {
+                Some(rows) if !sink.deliver(&rows)? => rows,
+                _ => return Ok(()),
+            }
+        }
+    };
+    if let Some(file) = &args.plot {
+        plot::draw(file, &rows)?;
+    }
+    print(&rows, args.job.json)
+}

@@ -1,0 +1,64 @@
+//! `rate`: small messages a second on one pair of ranks, as osu_mbw_mr counts them.
+
+use crate::bw::acknowledge;
+use crate::error::{During, Result};
+use crate::measure::{Pair, Test, Way};
+use crate::sys::Traffic;
+
+/// A window of small sends, all waited for, then a short acknowledgement; repeated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    /// Messages under way at once.
+    pub(crate) window: usize,
+}
+
+impl Test for Rate {
+    fn name(&self) -> &'static str {
+        "rate"
+    }
+
+    fn unit(&self) -> &'static str {
+        "msg/s"
+    }
+
+    fn floors(&self) -> &'static [&'static str] {
+        &["raw socket, one system call a message"]
+    }
+
+    fn window(&self) -> Option<usize> {
+        Some(self.window)
+    }
+
+    fn phase(&self) -> f64 {
+        0.02
+    }
+
+    fn less_is_better(&self) -> bool {
+        false
+    }
+
+    fn run(
+        &self,
+        pair: &mut Pair<'_>,
+        traffic: &mut Traffic,
+        way: Way,
+        bytes: usize,
+        iters: usize,
+    ) -> Result<()> {
+        if way != Way::Ours {
+            let (send, recv) = traffic.buffers().during("use the buffers")?;
+            return pair.raw.messages(&send[..bytes], recv, self.window, iters);
+        }
+        let to = pair.to();
+        let (sends, recvs) = if pair.lead { (self.window, 0) } else { (0, self.window) };
+        for _ in 0..iters {
+            traffic.window(pair.dev, to, bytes, sends, recvs)?;
+            acknowledge(pair)?;
+        }
+        Ok(())
+    }
+
+    fn value(&self, seconds: f64, _bytes: usize, iters: usize) -> f64 {
+        (self.window * iters) as f64 / seconds
+    }
+}

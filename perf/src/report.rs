@@ -1,0 +1,254 @@
+//! Results: one [`Row`] each, as a line of JSON or a line of a table.
+
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use serde::{Deserialize, Serialize};
+
+/// One result. What does not apply is left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    /// `lat`, `bw`, `bibw`, `rate`, `alltoall` or `match`.
+    pub(crate) test: String,
+    /// The netmod that carried the messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) netmod: Option<String>,
+    /// Bytes of a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes: Option<usize>,
+    /// Messages under way at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) window: Option<usize>,
+    /// Posted receives in the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<usize>,
+    /// Order in which the receives are matched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) order: Option<String>,
+    /// Median over the rounds.
+    pub(crate) value: f64,
+    /// `us`, `MB/s`, `msg/s`, `ns` or `s`.
+    pub(crate) unit: String,
+    /// Median of the floor over the rounds, in the same unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) floor: Option<f64>,
+    /// What the floor is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) floor_kind: Option<String>,
+    /// Median over the rounds of value by floor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ratio: Option<f64>,
+    /// Processes of the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ranks: Option<u32>,
+    /// Rounds that the medians are over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rounds: Option<usize>,
+    /// The best round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) best: Option<f64>,
+    /// The floor's best round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) floor_best: Option<f64>,
+    /// Private memory of a rank in KiB: median over the ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) private_kib: Option<u64>,
+    /// Private memory of the largest rank in KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_private_kib: Option<u64>,
+    /// From where to where the time was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) measured: Option<String>,
+    /// The address that the messages went to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) address: Option<String>,
+}
+
+/// Four significant digits: more would be noise.
+pub(crate) fn rounded(v: f64) -> f64 {
+    if v == 0.0 || !v.is_finite() {
+        return v;
+    }
+    let scale = 10f64.powi(3 - v.abs().log10().floor() as i32);
+    (v * scale).round() / scale
+}
+
+/// The median; NaN of nothing.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut v: Vec<f64> = values.to_vec();
+    v.sort_by(f64::total_cmp);
+    match v.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => v[n / 2],
+        n => (v[n / 2 - 1] + v[n / 2]) / 2.0,
+    }
+}
+
+/// The rows as JSON, one object a line.
+pub(crate) fn json(rows: &[Row]) -> String {
+    rows.iter().map(line).collect()
+}
+
+/// One object and a newline.
+pub(crate) fn line<T: Serialize>(row: &T) -> String {
+    // Maps with keys that are no strings are all that serde_json refuses; there is none.
+    serde_json::to_string(row).map_or_else(|e| format!("{{\"error\":\"{e}\"}}\n"), |s| s + "\n")
+}
+
+/// `8 B`, `64 KiB`, `1 MiB`.
+pub(crate) fn size(bytes: usize) -> String {
+    match bytes {
+        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
+        b => format!("{} B", grouped(b as f64)),
+    }
+}
+
+/// A whole number with separators.
+pub(crate) fn grouped(v: f64) -> String {
+    let digits = format!("{v:.0}");
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A value with its unit, for people.
+pub(crate) fn amount(v: f64, unit: &str) -> String {
+    match unit {
+        "msg/s" if v >= 1e6 => format!("{:.2} M/s", v / 1e6),
+        "msg/s" => format!("{}/s", grouped(v)),
+        "MB/s" => format!("{} MB/s", grouped(v)),
+        "us" if v >= 1000.0 => format!("{} us", grouped(v)),
+        _ if v >= 100.0 => format!("{v:.0} {unit}"),
+        _ if v >= 10.0 => format!("{v:.1} {unit}"),
+        _ => format!("{v:.2} {unit}"),
+    }
+}
+
+impl Row {
+    /// What was measured, in words.
+    pub(crate) fn title(&self) -> &'static str {
+        match self.test.as_str() {
+            "lat" => "latency (half a round trip)",
+            "bw" => "bandwidth, one way",
+            "bibw" => "bandwidth, both ways at once",
+            "rate" => "message rate",
+            "match" => "tag matching",
+            "alltoall" => "all to all, start to finalize",
+            _ => "result",
+        }
+    }
+
+    /// The size of it: of a message or of a queue.
+    pub(crate) fn extent(&self) -> String {
+        match (self.bytes, self.queue) {
+            (_, Some(q)) => format!("{} receives", grouped(q as f64)),
+            (Some(b), _) => size(b),
+            _ => String::new(),
+        }
+    }
+
+    /// What a ratio is like when all is well.
+    pub(crate) fn good(&self) -> &'static str {
+        match (self.test.as_str(), self.bytes) {
+            ("lat", Some(b)) if b <= 64 => "up to 1.06",
+            ("lat", Some(b)) if b <= 1024 => "up to 1.08",
+            ("lat", Some(b)) if b <= 8192 => "up to 1.15",
+            ("bw", Some(b)) if b >= 1 << 20 => "0.90 or more",
+            ("bw", Some(b)) if b >= 64 << 10 => "0.85 or more",
+            ("rate", Some(b)) if b <= 64 => "10 or more",
+            ("match", _) => "up to 2",
+            _ => "",
+        }
+    }
+}
+
+/// An empty table without lines between its rows.
+pub(crate) fn plain_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(header.to_vec());
+    table.remove_style(TableComponent::HorizontalLines).remove_style(TableComponent::MiddleIntersections);
+    table
+}
+
+/// The rows as a table for people.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let mut table = plain_table(&["test", "size", "netmod", "here", "floor", "ratio", "good is"]);
+    for r in rows {
+        table.add_row([
+            r.title().to_string(),
+            r.extent(),
+            r.netmod.clone().unwrap_or_default(),
+            amount(r.value, &r.unit),
+            r.floor.map_or_else(String::new, |f| amount(f, &r.unit)),
+            r.ratio.map_or_else(String::new, |x| format!("{x:.2}")),
+            r.good().to_string(),
+        ]);
+    }
+    for (i, column) in table.column_iter_mut().enumerate() {
+        if (3..6).contains(&i) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!("{table}\n")
+}
+
+/// The floors that the rows name, a line each, and what else a row has to say.
+pub(crate) fn remarks(rows: &[Row]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for r in rows {
+        let line = match (&r.floor_kind, &r.measured, r.private_kib) {
+            (Some(kind), ..) => format!("floor of {}: {kind}", r.test),
+            (None, Some(from), Some(kib)) => format!(
+                "time from {from}; private memory of a rank: {} KiB (median), {} KiB (largest)",
+                grouped(kib as f64),
+                grouped(r.max_private_kib.unwrap_or(kib) as f64)
+            ),
+            _ => continue,
+        };
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.iter().map(|l| format!("{l}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_digits_are_kept() {
+        assert_eq!(rounded(3.14159), 3.142);
+        assert_eq!(rounded(123_456.0), 123_500.0);
+        assert_eq!(rounded(0.000123456), 0.0001235);
+        assert_eq!(rounded(0.0), 0.0);
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn amounts_for_people() {
+        assert_eq!(size(8), "8 B");
+        assert_eq!(size(65536), "64 KiB");
+        assert_eq!(size(1_500_000), "1,500,000 B");
+        assert_eq!(amount(3_400_000.0, "msg/s"), "3.40 M/s");
+        assert_eq!(amount(3.6, "us"), "3.60 us");
+        assert_eq!(amount(12345.6, "MB/s"), "12,346 MB/s");
+    }
+
+    #[test]
+    fn what_does_not_apply_is_left_out() {
+        let row =
+            Row { test: "match".into(), queue: Some(10), value: 41.0, unit: "ns".into(), ..Row::default() };
+        assert_eq!(json(&[row]), "{\"test\":\"match\",\"queue\":10,\"value\":41.0,\"unit\":\"ns\"}\n");
+    }
+}

@@ -1,0 +1,130 @@
+//! The tour: every netmod that works here, in about a minute, in a table that a newcomer understands.
+
+use crate::bw::Bandwidth;
+use crate::cli::{MatchArgs, MatchOrder, TourArgs};
+use crate::error::{Failure, Result};
+use crate::lat::Latency;
+use crate::launch::{self, NETMODS, Role};
+use crate::matching;
+use crate::measure::{Effort, Test, measure};
+use crate::pairs::{Kind, as_rank};
+use crate::plot;
+use crate::progress::Progress;
+use crate::rate::Rate;
+use crate::report::{Row, json, table};
+
+/// Seconds for the tests between two ranks, for one netmod.
+const LAT: f64 = 14.0;
+const BW: f64 = 22.0;
+const RATE: f64 = 8.0;
+/// Seconds for tag matching, roughly.
+const MATCH: f64 = 5.0;
+const WINDOW: usize = 64;
+
+/// Takes the tour.
+///
+/// # Errors
+/// If no netmod works, or one fails that was named.
+pub(crate) fn run(args: &TourArgs) -> Result<()> {
+    let (mut rows, failed) = match launch::role()? {
+        Role::Parent => as_parent(args)?,
+        Role::Rank(mut sink) => match as_rank(args.netmod.as_deref(), |pair| between(pair, args))? {
+            Some(rows) if !sink.deliver(&rows)? => (rows, Vec::new()),
+            _ => return Ok(()),
+        },
+    };
+    let progress = Progress::bar(MATCH);
+    let queue = MatchArgs {
+        queue: vec![10, 100_000],
+        order: MatchOrder::InOrder,
+        rounds: if args.quick { 1 } else { 60 },
+        iters: if args.quick { 1000 } else { 200_000 },
+        json: args.json,
+    };
+    rows.extend(matching::measure(&queue, MATCH, &progress));
+    drop(progress);
+    if let Some(file) = &args.plot {
+        plot::draw(file, &rows)?;
+    }
+    let text = if args.json { json(&rows) } else { story(&rows, &failed, args) };
+    crate::emit(&text)
+}
+
+/// One job after another, one for each netmod; the results, and what does not work.
+fn as_parent(args: &TourArgs) -> Result<(Vec<Row>, Vec<String>)> {
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    let names = args.netmod.as_deref().map_or_else(|| NETMODS.to_vec(), |n| vec![n]);
+    for name in &names {
+        match launch::run_job(2, Some(name)) {
+            Ok(job) => rows.extend(job.rows),
+            Err(e) => failed.push(format!("netmod {name} does not work here: {e}")),
+        }
+    }
+    if rows.is_empty() {
+        return Err(Failure::new(format!(
+            "{}; netmod-perf info says what this machine offers",
+            failed.join("; ")
+        )));
+    }
+    Ok((rows, failed))
+}
+
+/// What ranks 0 and 1 do.
+fn between(pair: &mut crate::measure::Pair<'_>, args: &TourArgs) -> Result<Vec<Row>> {
+    let progress = if pair.lead { Progress::bar(LAT + BW + RATE) } else { Progress::silent() };
+    let bandwidth = Bandwidth { window: WINDOW, both: false };
+    let tests: [(&dyn Test, Kind, f64); 3] = [
+        (&Latency, Kind::Latency, LAT),
+        (&bandwidth, Kind::Bandwidth, BW),
+        (&Rate { window: WINDOW }, Kind::Rate, RATE),
+    ];
+    let mut rows = Vec::new();
+    for (test, kind, seconds) in tests {
+        let curve = args.plot.is_some() && kind != Kind::Rate;
+        let effort = Effort {
+            bytes: if curve { kind.sweep().to_vec() } else { kind.bytes().to_vec() },
+            seconds,
+            rounds: args.quick.then_some(2),
+            iters: args.quick.then_some(2),
+        };
+        rows.extend(measure(pair, test, &effort, &progress)?);
+    }
+    Ok(rows)
+}
+
+/// The table and what it means.
+fn story(rows: &[Row], failed: &[String], args: &TourArgs) -> String {
+    let ranks = rows.iter().find_map(|r| r.ranks).unwrap_or(2);
+    let address = rows.iter().find_map(|r| r.address.clone()).unwrap_or_default();
+    let mut text = format!(
+        "MPI messages between two processes of {ranks} through the device, at {address}\n\n{}\n",
+        table(rows)
+    );
+    text.push_str(
+        "How to read it\n\
+         \x20 here    what an MPI program gets: median over rounds\n\
+         \x20 floor   what the machine can do without MPI: a bare TCP socket between the same two\n\
+         \x20         processes on the same cores, measured in turn with ours in every round\n\
+         \x20         latency: both sides spin on the socket; bandwidth: one long stream, spinning or\n\
+         \x20         blocking, whichever is faster; message rate: one system call a message;\n\
+         \x20         tag matching: the same with 10 posted receives\n\
+         \x20 ratio   here by floor, median of the rounds' ratios. For latency and matching 1.00 is perfect\n\
+         \x20         and less is better; for bandwidth 1.00 is perfect and more is better; the message\n\
+         \x20         rate is above its floor because small messages share system calls\n\
+         \x20 A busy machine changes both columns alike; differences of a few per cent mean nothing.\n\n",
+    );
+    for f in failed {
+        text.push_str(&format!("{f}\n\n"));
+    }
+    text.push_str(
+        "What to run next\n\
+         \x20 netmod-perf info                         this machine, its limits, all configuration variables\n\
+         \x20 netmod-perf lat --plot latency.svg       the curve over message sizes, with its floor\n\
+         \x20 netmod-perf alltoall --ranks 64          start-up and memory of a larger job\n\
+         \x20 mpiexec.hydra -n 2 netmod-perf bw        the same under your launcher, also between nodes\n",
+    );
+    if let Some(file) = &args.plot {
+        text.push_str(&format!("\nThe curves are in {}.\n", file.display()));
+    }
+    text
+}

@@ -1,0 +1,91 @@
+//! `nmrun`: starts the ranks of a job on this machine and serves PMI-1 to them.
+
+use clap::Parser;
+use netmod_pmi::Launcher;
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Starts the ranks of a job on this machine.
+///
+/// The exit code is 0 if every rank exited with 0, else that of the rank that failed first
+/// (128 + signal if it was killed), 124 after the time limit, 126 or 127 if the program could
+/// not be started.
+#[derive(Debug, Parser)]
+#[command(name = "nmrun", version)]
+struct Cli {
+    /// Number of ranks.
+    #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(netmod_pmi::launch::MAX_RANKS)))]
+    ranks: u32,
+
+    /// Write "[rank] " before each line of output.
+    #[arg(long)]
+    label: bool,
+
+    /// Let the other ranks go on when one fails.
+    #[arg(long)]
+    no_kill: bool,
+
+    /// End the job after this many seconds, with exit code 124.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    timeout: Option<Duration>,
+
+    /// Set a variable for every rank; may be given more than once.
+    #[arg(long, value_name = "K=V", value_parser = variable)]
+    env: Vec<(String, String)>,
+
+    /// Serve PMI over TCP on 127.0.0.1 (PMI_PORT) instead of an inherited descriptor (PMI_FD).
+    #[arg(long)]
+    pmi_port: bool,
+
+    /// The program and its arguments.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM [ARGS]"
+    )]
+    command: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if seconds.is_nan() || seconds <= 0.0 {
+        return Err("not above 0".to_owned());
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("not of the form NAME=VALUE".to_owned()),
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut launcher = Launcher::new(&cli.command[0])
+        .args(&cli.command[1..])
+        .ranks(cli.ranks)
+        .label(cli.label)
+        .no_kill(cli.no_kill)
+        .pmi_port(cli.pmi_port)
+        .forward_signals(true);
+    for (name, value) in &cli.env {
+        launcher = launcher.env(name, value);
+    }
+    if let Some(timeout) = cli.timeout {
+        launcher = launcher.timeout(timeout);
+    }
+    match launcher.run() {
+        Ok(report) => ExitCode::from(u8::try_from(report.code).unwrap_or(u8::MAX)),
+        Err(error) => {
+            // With stderr closed there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "nmrun: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

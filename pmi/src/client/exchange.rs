@@ -1,0 +1,190 @@
+//! Requests and replies over the connection: bounded lines, a time limit for answers, and a
+//! connection that stays failed once it has failed.
+
+use crate::wire::{Line, LineBuffer, quote};
+use crate::{PmiError, sys};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
+
+#[derive(Debug)]
+pub(super) struct Exchange {
+    fd: OwnedFd,
+    buffer: LineBuffer,
+    timeout: Duration,
+    /// Why requests and replies can no longer be told apart.
+    failed: Option<String>,
+}
+
+impl AsRawFd for Exchange {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl Exchange {
+    pub(super) fn new(fd: OwnedFd) -> Exchange {
+        Exchange { fd, buffer: LineBuffer::default(), timeout: REPLY_TIMEOUT, failed: None }
+    }
+
+    pub(super) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    fn fail(&mut self, error: PmiError) -> PmiError {
+        self.failed = Some(error.to_string());
+        error
+    }
+
+    /// The error for a line that does not fit; the connection is unusable from now on.
+    pub(super) fn malformed(&mut self, doing: &'static str, line: &[u8], why: impl ToString) -> PmiError {
+        self.fail(PmiError::Malformed { doing, line: quote(line), why: why.to_string() })
+    }
+
+    pub(super) fn send(&mut self, doing: &'static str, line: &str) -> Result<(), PmiError> {
+        if let Some(why) = &self.failed {
+            return Err(PmiError::State {
+                call: "a request to the launcher",
+                why: format!("the connection failed before: {why}"),
+            });
+        }
+        let deadline = Instant::now() + self.timeout;
+        let mut rest = line.as_bytes();
+        while !rest.is_empty() {
+            match sys::send(self.fd.as_fd(), rest) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(doing, true, Some(deadline))?;
+                }
+                Err(e) if is_closed(&e) => return Err(self.fail(PmiError::Closed { doing })),
+                Err(source) => return Err(self.fail(PmiError::Io { doing, source })),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, doing: &'static str, write: bool, deadline: Option<Instant>) -> Result<(), PmiError> {
+        match sys::wait_fd(self.fd.as_fd(), write, deadline) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let after = self.timeout;
+                Err(self.fail(PmiError::Timeout { doing, after }))
+            }
+            Err(source) => Err(self.fail(PmiError::Io { doing, source })),
+        }
+    }
+
+    /// A whole line if there is one; never waits.
+    pub(super) fn try_receive(&mut self, doing: &'static str) -> Result<Option<Vec<u8>>, PmiError> {
+        if let Some(why) = &self.failed {
+            return Err(PmiError::State {
+                call: "waiting for the launcher",
+                why: format!("the connection failed before: {why}"),
+            });
+        }
+        loop {
+            match self.buffer.next_line() {
+                Ok(Some(line)) => return Ok(Some(line.to_vec())),
+                Ok(None) => {}
+                Err(why) => {
+                    let begin = self.buffer.rest().to_vec();
+                    return Err(self.malformed(doing, &begin, why));
+                }
+            }
+            let mut bytes = [0; 4096];
+            match sys::recv(self.fd.as_fd(), &mut bytes) {
+                Ok(0) => return Err(self.fail(PmiError::Closed { doing })),
+                Ok(received) => self.buffer.extend(&bytes[..received]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(e) if is_closed(&e) => return Err(self.fail(PmiError::Closed { doing })),
+                Err(source) => return Err(self.fail(PmiError::Io { doing, source })),
+            }
+        }
+    }
+
+    pub(super) fn receive(&mut self, doing: &'static str) -> Result<Vec<u8>, PmiError> {
+        let deadline = Instant::now() + self.timeout;
+        self.receive_until(doing, Some(deadline))
+    }
+
+    pub(super) fn receive_for_ever(&mut self, doing: &'static str) -> Result<Vec<u8>, PmiError> {
+        self.receive_until(doing, None)
+    }
+
+    fn receive_until(&mut self, doing: &'static str, deadline: Option<Instant>) -> Result<Vec<u8>, PmiError> {
+        loop {
+            if let Some(line) = self.try_receive(doing)? {
+                return Ok(line);
+            }
+            self.wait(doing, false, deadline)?;
+        }
+    }
+
+    /// Sends a request and receives its reply, which must say `cmd=expected`.
+    pub(super) fn ask(
+        &mut self,
+        doing: &'static str,
+        request: &str,
+        expected: &str,
+    ) -> Result<Vec<u8>, PmiError> {
+        self.send(doing, request)?;
+        let text = self.receive(doing)?;
+        self.expect(doing, &text, expected)?;
+        Ok(text)
+    }
+
+    pub(super) fn expect(
+        &mut self,
+        doing: &'static str,
+        text: &[u8],
+        expected: &str,
+    ) -> Result<(), PmiError> {
+        if self.parse(doing, text)?.cmd() == expected {
+            return Ok(());
+        }
+        Err(self.malformed(doing, text, format!("cmd={expected} is due")))
+    }
+
+    pub(super) fn parse<'a>(&mut self, doing: &'static str, text: &'a [u8]) -> Result<Line<'a>, PmiError> {
+        Line::parse(text).map_err(|why| self.malformed(doing, text, why))
+    }
+
+    /// Requires `rc=0`, or no `rc` at all in the replies where Hydra 4 leaves it out.
+    pub(super) fn accept_if_told(&mut self, doing: &'static str, text: &[u8]) -> Result<(), PmiError> {
+        match self.parse(doing, text)?.get("rc") {
+            None | Some("0") => Ok(()),
+            Some(_) => Err(PmiError::Refused { doing, line: quote(text) }),
+        }
+    }
+
+    /// Requires `rc=0`, except from Hydra 4's `initack`, which has none.
+    pub(super) fn accept(&mut self, doing: &'static str, text: &[u8]) -> Result<(), PmiError> {
+        let line = self.parse(doing, text)?;
+        if line.get("rc").is_none() && line.cmd() != "initack" {
+            return Err(self.malformed(doing, text, "there is no rc"));
+        }
+        self.accept_if_told(doing, text)
+    }
+
+    pub(super) fn wait_closed(&mut self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        let mut bytes = [0; 1024];
+        while let Ok(true) = sys::wait_fd(self.fd.as_fd(), false, Some(deadline)) {
+            match sys::recv(self.fd.as_fd(), &mut bytes) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}

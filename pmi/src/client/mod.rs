@@ -1,0 +1,417 @@
+//! The PMI-1 client: one connection to the launcher, one request at a time.
+
+mod exchange;
+#[cfg(test)]
+mod tests;
+
+use crate::codec;
+use crate::detect::split_address;
+use crate::wire::{Line, MAX_REQUEST, quote};
+use crate::{PmiError, sys};
+use exchange::Exchange;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// Lines of the handshake that are read before giving up.
+const MAX_HANDSHAKE: usize = 16;
+
+/// How long each address of the launcher is tried.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the launcher announces, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Maxes {
+    /// Longest name of a key-value space.
+    pub kvsname: usize,
+    /// Longest key.
+    pub key: usize,
+    /// Longest value, with a terminating zero.
+    pub value: usize,
+}
+
+/// A PMI-1 connection to the launcher.
+///
+/// Dropping it without [`finalize`](Self::finalize) looks to the launcher like the death of
+/// this process, once the process has ended.
+#[derive(Debug)]
+pub struct PmiClient {
+    exchange: Exchange,
+    rank: u32,
+    size: u32,
+    kvsname: String,
+    appnum: i32,
+    maxes: Maxes,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    InBarrier,
+    Finalized,
+}
+
+impl PmiClient {
+    /// Speaks over an inherited descriptor by its number, as `PMI_FD` gives it.
+    ///
+    /// The number stays open (and is closed on exec); the client has a duplicate.
+    ///
+    /// # Errors
+    /// The descriptor is not an open socket, or the launcher does not answer as PMI-1 requires.
+    pub fn from_inherited_fd(fd: RawFd, rank: u32, size: u32) -> Result<PmiClient, PmiError> {
+        let fd = sys::duplicate_inherited(fd).map_err(|e| PmiError::Environment {
+            var: "PMI_FD",
+            why: format!("descriptor {fd} cannot be used: {e}"),
+        })?;
+        PmiClient::from_fd(fd, rank, size)
+    }
+
+    /// Speaks over a connected stream socket.
+    ///
+    /// # Errors
+    /// The launcher does not answer as PMI-1 requires.
+    pub fn from_fd(fd: OwnedFd, rank: u32, size: u32) -> Result<PmiClient, PmiError> {
+        PmiClient::start(Exchange::new(fd), rank, size)
+    }
+
+    /// Connects to `host:port` (`PMI_PORT`) and introduces itself as `id` (`PMI_ID`); the
+    /// launcher answers with rank and size.
+    ///
+    /// # Errors
+    /// The address cannot be reached, or the launcher does not answer as PMI-1 requires.
+    pub fn connect_port(address: &str, id: &str) -> Result<PmiClient, PmiError> {
+        const DOING: &str = "introducing this process (initack)";
+        let stream = connect(address)?;
+        let mut exchange = Exchange::new(OwnedFd::from(stream));
+        exchange.send(DOING, &format!("cmd=initack pmiid={id}\n"))?;
+        let (mut size, mut rank, mut debug) = (None, None, false);
+        // Hydra 5 has rank and size in the first line too, but sends the others all the same.
+        for _ in 0..MAX_HANDSHAKE {
+            let text = exchange.receive(DOING)?;
+            let line = exchange.parse(DOING, &text)?;
+            match line.cmd() {
+                "initack" => exchange.accept(DOING, &text)?,
+                "set" => {
+                    size = line.number::<u32>("size").or(size);
+                    rank = line.number::<u32>("rank").or(rank);
+                    debug |= line.get("debug").is_some();
+                }
+                _ => return Err(exchange.malformed(DOING, &text, "cmd=initack or cmd=set is due")),
+            }
+            if let (Some(rank), Some(size), true) = (rank, size, debug) {
+                return PmiClient::start(exchange, rank, size);
+            }
+        }
+        Err(exchange.malformed(DOING, b"cmd=set", "it never told rank, size and debug"))
+    }
+
+    fn start(mut exchange: Exchange, rank: u32, size: u32) -> Result<PmiClient, PmiError> {
+        const INIT: &str = "starting PMI (init)";
+        const MAXES: &str = "asking for limits (get_maxes)";
+        const APPNUM: &str = "asking for the application number (get_appnum)";
+        const NAME: &str = "asking for the name of the job (get_my_kvsname)";
+        if rank >= size {
+            return Err(PmiError::Malformed {
+                doing: INIT,
+                line: format!("rank={rank} size={size}"),
+                why: "the rank is not below the size".to_owned(),
+            });
+        }
+        let text = exchange.ask(INIT, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init")?;
+        exchange.accept(INIT, &text)?;
+        // Hydra 5 answers with subversion 2; version 1 is what matters.
+        if exchange.parse(INIT, &text)?.get("pmi_version") != Some("1") {
+            return Err(exchange.malformed(INIT, &text, "the version is not 1"));
+        }
+        let text = exchange.ask(MAXES, "cmd=get_maxes\n", "maxes")?;
+        exchange.accept_if_told(MAXES, &text)?;
+        let line = exchange.parse(MAXES, &text)?;
+        let (Some(kvsname), Some(key), Some(value)) =
+            (line.number("kvsname_max"), line.number("keylen_max"), line.number("vallen_max"))
+        else {
+            return Err(exchange.malformed(MAXES, &text, "a limit is missing"));
+        };
+        let maxes = Maxes { kvsname, key, value };
+        let text = exchange.ask(APPNUM, "cmd=get_appnum\n", "appnum")?;
+        exchange.accept_if_told(APPNUM, &text)?;
+        let Some(appnum) = exchange.parse(APPNUM, &text)?.number("appnum") else {
+            return Err(exchange.malformed(APPNUM, &text, "there is no number"));
+        };
+        let text = exchange.ask(NAME, "cmd=get_my_kvsname\n", "my_kvsname")?;
+        exchange.accept_if_told(NAME, &text)?;
+        let kvsname = exchange.parse(NAME, &text)?.get("kvsname").unwrap_or_default().to_owned();
+        if kvsname.is_empty() || kvsname.len() > 256 || kvsname.contains([' ', '\t']) {
+            return Err(exchange.malformed(NAME, &text, "there is no usable name"));
+        }
+        Ok(PmiClient { exchange, rank, size, kvsname, appnum, maxes, state: State::Idle })
+    }
+
+    /// This process's rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// The number of ranks.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The name of the job's key-value space, which differs from that of any other job.
+    pub fn kvsname(&self) -> &str {
+        &self.kvsname
+    }
+
+    /// The number of this program in a job of several programs (MPI_APPNUM); -1 if unknown.
+    pub fn appnum(&self) -> i32 {
+        self.appnum
+    }
+
+    /// The limits that the launcher announces. What it takes may be less; see [`wire`](crate::wire).
+    pub fn maxes(&self) -> Maxes {
+        self.maxes
+    }
+
+    /// How long to wait for the answer to a request (not for a barrier); 120 s at first.
+    pub fn set_reply_timeout(&mut self, timeout: Duration) {
+        self.exchange.set_timeout(timeout);
+    }
+
+    /// The descriptor of the connection: readable when [`barrier_poll`](Self::barrier_poll) has
+    /// something to do. For poll(2) or epoll(7) only.
+    pub fn fd(&self) -> RawFd {
+        self.exchange.as_raw_fd()
+    }
+
+    /// Stores a short printable text without blanks under `key`; others see it after a barrier.
+    ///
+    /// # Errors
+    /// The key or the value cannot be sent in one line (use [`put_bytes`](Self::put_bytes)), or
+    /// the launcher refuses or fails. Launchers refuse a key that exists.
+    pub fn put_str(&mut self, key: &str, value: &str) -> Result<(), PmiError> {
+        self.check_idle("put")?;
+        self.check_key(key, 0)?;
+        let room = self.value_room(key.len());
+        let argument = |why| PmiError::Argument { key: quote(key.as_bytes()), why };
+        if value.is_empty() {
+            return Err(argument("an empty value is lost or fatal in some launchers".to_owned()));
+        }
+        if value.len() > room {
+            return Err(argument(format!("{} bytes do not fit in {room}", value.len())));
+        }
+        // A word with `=` after a blank would be another key; `;` separates words in PMI-2.
+        if !value.bytes().all(|b| b.is_ascii_graphic() && b != b'=' && b != b';') {
+            return Err(argument("the value is not a printable word without = and ;".to_owned()));
+        }
+        self.put(key, value)
+    }
+
+    /// Looks a short text up; `Ok(None)` if the key is missing.
+    ///
+    /// # Errors
+    /// The key is no key, or the connection fails.
+    pub fn get_str(&mut self, key: &str) -> Result<Option<String>, PmiError> {
+        self.check_idle("get")?;
+        self.check_key(key, 0)?;
+        self.get(key)
+    }
+
+    /// Stores up to [`codec::MAX_VALUE`] bytes of any content under `key`; others see them
+    /// after a barrier, with [`get_bytes`](Self::get_bytes).
+    ///
+    /// # Errors
+    /// The key is too long or not printable, the value too large, or the launcher refuses or
+    /// fails. Launchers refuse a key that exists.
+    pub fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
+        self.check_idle("put")?;
+        self.check_key(key, codec::SUFFIX_ROOM)?;
+        let room = self.value_room(key.len() + codec::SUFFIX_ROOM);
+        let texts = codec::encode(value, room)
+            .map_err(|why| PmiError::Argument { key: quote(key.as_bytes()), why })?;
+        // The heading goes last: who finds it finds the rest.
+        for (index, text) in texts.iter().enumerate().rev() {
+            self.put(&codec::chunk_key(key, index), text)?;
+        }
+        Ok(())
+    }
+
+    /// Looks up what [`put_bytes`](Self::put_bytes) stored; `Ok(None)` if the key is missing.
+    ///
+    /// # Errors
+    /// A part of the value is missing, cut or changed; the key is no key; the connection fails.
+    pub fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
+        self.check_idle("get")?;
+        self.check_key(key, codec::SUFFIX_ROOM)?;
+        let Some(head) = self.get(key)? else { return Ok(None) };
+        let corrupt = |why| PmiError::Corrupt { key: key.to_owned(), why };
+        let mut decoder = codec::Decoder::new(&head).map_err(corrupt)?;
+        while let Some(index) = decoder.wants() {
+            // A missing chunk is reported by `finish`, with its number.
+            let Some(chunk) = self.get(&codec::chunk_key(key, index))? else { break };
+            decoder.push(&chunk).map_err(corrupt)?;
+        }
+        decoder.finish().map(Some).map_err(corrupt)
+    }
+
+    fn put(&mut self, key: &str, value: &str) -> Result<(), PmiError> {
+        const DOING: &str = "storing a value (put)";
+        let line = format!("cmd=put kvsname={} key={key} value={value}\n", self.kvsname);
+        debug_assert!(line.len() <= MAX_REQUEST);
+        let text = self.exchange.ask(DOING, &line, "put_result")?;
+        self.exchange.accept(DOING, &text)
+    }
+
+    fn get(&mut self, key: &str) -> Result<Option<String>, PmiError> {
+        const DOING: &str = "looking a value up (get)";
+        let line = format!("cmd=get kvsname={} key={key}\n", self.kvsname);
+        let text = self.exchange.ask(DOING, &line, "get_result")?;
+        let reply = self.exchange.parse(DOING, &text)?;
+        // The miss of Hydra 4: `rc=-1 msg=key_K_not_found value=unknown`; of Slurm: `rc=1`; of
+        // Hydra 5: some other number.
+        match (reply.number::<i64>("rc"), reply.get("value")) {
+            (Some(0), Some(value)) => Ok(Some(value.to_owned())),
+            (Some(0), None) => Err(self.exchange.malformed(DOING, &text, "there is no value")),
+            (Some(_), _) => Ok(None),
+            (None, _) => Err(self.exchange.malformed(DOING, &text, "there is no rc=number")),
+        }
+    }
+
+    /// Bytes for a value beside a key of `key` bytes.
+    fn value_room(&self, key: usize) -> usize {
+        let frame = "cmd=put kvsname= key= value=\n".len() + self.kvsname.len() + key;
+        // One byte of the announced length is for a terminating zero.
+        MAX_REQUEST.saturating_sub(frame).min(self.maxes.value.saturating_sub(1)).min(codec::MAX_CHUNK)
+    }
+
+    fn check_key(&self, key: &str, suffix: usize) -> Result<(), PmiError> {
+        let argument = |why| PmiError::Argument { key: quote(key.as_bytes()), why };
+        // One byte of the announced length is for a terminating zero.
+        let room = self.maxes.key.saturating_sub(1 + suffix).min(256);
+        if key.is_empty() || key.len() > room {
+            return Err(argument(format!("a key has 1 to {room} characters with this launcher")));
+        }
+        if !is_key(key) {
+            return Err(argument(KEY_RULE.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn check_idle(&self, call: &'static str) -> Result<(), PmiError> {
+        let why = match self.state {
+            State::Idle => return Ok(()),
+            State::InBarrier => "a barrier has begun and is not over; poll it to its end",
+            State::Finalized => "the process manager was finalized",
+        };
+        Err(PmiError::State { call, why: why.to_owned() })
+    }
+
+    /// Enters a barrier without waiting for the others: then call
+    /// [`barrier_poll`](Self::barrier_poll) until it says `true`.
+    ///
+    /// # Errors
+    /// A barrier has begun already, or the connection fails.
+    pub fn barrier_begin(&mut self) -> Result<(), PmiError> {
+        self.check_idle("barrier_begin")?;
+        self.exchange.send("entering a barrier", "cmd=barrier_in\n")?;
+        self.state = State::InBarrier;
+        Ok(())
+    }
+
+    /// Whether all ranks have entered the barrier; never waits. Once `true`, the barrier is
+    /// over, and what others put before it can be looked up.
+    ///
+    /// # Errors
+    /// No barrier has begun, or the connection fails; the cause inside is a [`PmiError`].
+    pub fn barrier_poll(&mut self) -> io::Result<bool> {
+        Ok(self.poll_barrier(false)?)
+    }
+
+    /// A whole barrier; waits, without a time limit, until all ranks have entered it. Continues
+    /// one that [`barrier_begin`](Self::barrier_begin) began.
+    ///
+    /// # Errors
+    /// The connection fails.
+    pub fn barrier(&mut self) -> Result<(), PmiError> {
+        if self.state != State::InBarrier {
+            self.barrier_begin()?;
+        }
+        self.poll_barrier(true).map(drop)
+    }
+
+    fn poll_barrier(&mut self, wait: bool) -> Result<bool, PmiError> {
+        const DOING: &str = "waiting in a barrier";
+        if self.state != State::InBarrier {
+            return Err(PmiError::State { call: "barrier_poll", why: "no barrier has begun".to_owned() });
+        }
+        let text = if wait {
+            self.exchange.receive_for_ever(DOING)?
+        } else {
+            match self.exchange.try_receive(DOING)? {
+                Some(text) => text,
+                None => return Ok(false),
+            }
+        };
+        self.exchange.expect(DOING, &text, "barrier_out")?;
+        self.exchange.accept_if_told(DOING, &text)?;
+        self.state = State::Idle;
+        Ok(true)
+    }
+
+    /// Tells the launcher that this process is done with it; the process may then end at will.
+    /// A second call does nothing.
+    ///
+    /// # Errors
+    /// A barrier is not over, or the connection fails.
+    pub fn finalize(&mut self) -> Result<(), PmiError> {
+        const DOING: &str = "saying goodbye (finalize)";
+        if self.state == State::Finalized {
+            return Ok(());
+        }
+        self.check_idle("finalize")?;
+        let text = self.exchange.ask(DOING, "cmd=finalize\n", "finalize_ack")?;
+        self.exchange.accept_if_told(DOING, &text)?;
+        self.state = State::Finalized;
+        Ok(())
+    }
+
+    /// Asks the launcher to end the whole job with this exit code. Allowed in every state; does
+    /// not wait for the end.
+    ///
+    /// # Errors
+    /// The connection fails.
+    pub fn abort(&mut self, code: i32) -> Result<(), PmiError> {
+        self.exchange.send("aborting the job", &format!("cmd=abort exitcode={code}\n"))
+    }
+
+    /// Waits until the launcher closes the connection, or for at most `limit`.
+    pub(crate) fn wait_closed(&mut self, limit: Duration) {
+        self.exchange.wait_closed(limit);
+    }
+}
+
+/// What a key has to be like, for messages.
+pub(crate) const KEY_RULE: &str = "a key is one printable word without = ; and ~";
+
+/// Whether a key can be sent: `=` and `;` structure the lines of PMI-1 and PMI-2, and `~` marks
+/// the chunks of large values.
+pub(crate) fn is_key(key: &str) -> bool {
+    !key.is_empty() && key.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'=' | b';' | b'~'))
+}
+
+fn connect(address: &str) -> Result<TcpStream, PmiError> {
+    let (host, port) = split_address(address)?;
+    let failed = |source| PmiError::Connect { address: address.to_owned(), source };
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for target in (host, port).to_socket_addrs().map_err(failed)? {
+        match TcpStream::connect_timeout(&target, CONNECT_TIMEOUT) {
+            Ok(stream) => {
+                // Requests are single small segments that wait for an answer.
+                stream.set_nodelay(true).map_err(failed)?;
+                return Ok(stream);
+            }
+            Err(e) => last = e,
+        }
+    }
+    Err(failed(last))
+}

@@ -1,0 +1,230 @@
+//! Values of any size and content as short printable texts in numbered chunks.
+//!
+//! A value under key `K` is stored as
+//!
+//! ```text
+//! K     1.LENGTH.CRC.CHUNKS.TEXT     (decimal, 8 hex digits, decimal, base64url)
+//! K~1   TEXT
+//! K~2   TEXT   ...
+//! ```
+//!
+//! The text is the unpadded base64url form of the bytes; its first part travels with the
+//! heading, so that a short value is one entry. Length and checksum (CRC-32, ISO-HDLC) reveal
+//! a chunk that a server cut, and no entry is ever empty, since an empty value is a fatal parse
+//! error in Hydra 5.
+
+#[cfg(test)]
+mod tests;
+
+/// Largest value, in bytes.
+pub const MAX_VALUE: usize = 1 << 20;
+
+/// Longest chunk of text, in bytes, whatever the server announces.
+pub const MAX_CHUNK: usize = 800;
+
+/// Longest suffix that chunk numbers add to a key, in bytes.
+pub const SUFFIX_ROOM: usize = 6;
+
+/// Smallest chunk that is reasonable to use, in bytes.
+pub const MIN_CHUNK: usize = 64;
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// CRC-32 with the reflected polynomial 0xEDB88320 (as in zlib and Ethernet).
+pub fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = !0u32;
+    for &byte in bytes {
+        crc ^= u32::from(byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0xEDB8_8320 & (crc & 1).wrapping_neg());
+        }
+    }
+    !crc
+}
+
+/// The unpadded base64url form (RFC 4648 section 5) of `bytes`.
+pub fn to_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let word = group.iter().fold(0u32, |w, b| w << 8 | u32::from(*b)) << (8 * (3 - group.len()));
+        for digit in 0..=group.len() {
+            let index = (word >> (18 - 6 * digit)) & 63;
+            text.push(char::from(DIGITS[index as usize]));
+        }
+    }
+    text
+}
+
+/// The bytes of an unpadded base64url text; `None` if it is not one.
+pub fn from_text(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    for group in text.as_bytes().chunks(4) {
+        let mut word = 0u32;
+        for byte in group {
+            word = word << 6 | value_of(*byte)?;
+        }
+        let used = match group.len() {
+            4 => 3,
+            n @ (2 | 3) => n - 1,
+            _ => return None,
+        };
+        word <<= 6 * (4 - group.len());
+        let [_, a, b, c] = word.to_be_bytes();
+        // Left-over bits that are not zero would make two texts for one value.
+        if [a, b, c][used..].iter().any(|b| *b != 0) {
+            return None;
+        }
+        bytes.extend_from_slice(&[a, b, c][..used]);
+    }
+    Some(bytes)
+}
+
+fn value_of(digit: u8) -> Option<u32> {
+    Some(match digit {
+        b'A'..=b'Z' => u32::from(digit - b'A'),
+        b'a'..=b'z' => u32::from(digit - b'a') + 26,
+        b'0'..=b'9' => u32::from(digit - b'0') + 52,
+        b'-' => 62,
+        b'_' => 63,
+        _ => return None,
+    })
+}
+
+/// The key of chunk `index` of a value under `key`; chunk 0 is under the key itself.
+pub fn chunk_key(key: &str, index: usize) -> String {
+    if index == 0 { key.to_owned() } else { format!("{key}~{index}") }
+}
+
+/// The texts to store for `bytes`, each at most `room` bytes: element `i` belongs under
+/// [`chunk_key`]`(key, i)`.
+///
+/// # Errors
+/// What is wrong: the value is larger than [`MAX_VALUE`], or `room` smaller than [`MIN_CHUNK`].
+pub fn encode(bytes: &[u8], room: usize) -> Result<Vec<String>, String> {
+    if bytes.len() > MAX_VALUE {
+        return Err(format!("{} bytes are more than the limit of {MAX_VALUE}", bytes.len()));
+    }
+    if room < MIN_CHUNK {
+        return Err(format!("the launcher's limits leave only {room} bytes a value; {MIN_CHUNK} are needed"));
+    }
+    let text = to_text(bytes);
+    let room = room.min(MAX_CHUNK);
+    let crc = crc32(bytes);
+    // The number of chunks is in the heading, whose length depends on that number.
+    let mut chunks = 1;
+    let (heading, first) = loop {
+        let heading = format!("1.{}.{crc:08x}.{chunks}.", bytes.len());
+        let first = (room - heading.len()).min(text.len());
+        let needed = 1 + (text.len() - first).div_ceil(room);
+        if needed <= chunks {
+            break (heading, first);
+        }
+        chunks = needed;
+    };
+    let mut texts = Vec::with_capacity(chunks);
+    texts.push(heading + &text[..first]);
+    let mut rest = &text[first..];
+    while !rest.is_empty() {
+        let (chunk, more) = rest.split_at(rest.len().min(room));
+        texts.push(chunk.to_owned());
+        rest = more;
+    }
+    debug_assert_eq!(texts.len(), chunks);
+    Ok(texts)
+}
+
+/// Puts the chunks of a value together again and checks them.
+#[derive(Debug)]
+pub struct Decoder {
+    length: usize,
+    crc: u32,
+    chunks: usize,
+    have: usize,
+    text: String,
+}
+
+impl Decoder {
+    /// Starts with what was stored under the key itself.
+    ///
+    /// # Errors
+    /// What is wrong with the heading.
+    pub fn new(head: &str) -> Result<Decoder, String> {
+        let bad = || format!("its heading is \"{}\"", crate::wire::quote(head.as_bytes()));
+        let mut parts = head.splitn(5, '.');
+        let mut part = || parts.next().ok_or_else(bad);
+        if part()? != "1" {
+            return Err(bad());
+        }
+        let length: usize = part()?.parse().map_err(|_| bad())?;
+        let crc = part()?;
+        if crc.len() != 8 {
+            return Err(bad());
+        }
+        let crc = u32::from_str_radix(crc, 16).map_err(|_| bad())?;
+        let chunks: usize = part()?.parse().map_err(|_| bad())?;
+        let text = part()?.to_owned();
+        // No chunk but the first may be empty, which bounds their number.
+        if length > MAX_VALUE || chunks == 0 || chunks > 1 + text_length(length) {
+            return Err(bad());
+        }
+        let decoder = Decoder { length, crc, chunks, have: 1, text };
+        decoder.check_room()?;
+        Ok(decoder)
+    }
+
+    /// The index of the next chunk to [`push`](Self::push), or `None` if all are there.
+    pub fn wants(&self) -> Option<usize> {
+        (self.have < self.chunks).then_some(self.have)
+    }
+
+    /// Adds the chunk that [`wants`](Self::wants) asked for.
+    ///
+    /// # Errors
+    /// The chunks are longer together than the heading says.
+    pub fn push(&mut self, chunk: &str) -> Result<(), String> {
+        self.text.push_str(chunk);
+        self.have += 1;
+        self.check_room()
+    }
+
+    fn check_room(&self) -> Result<(), String> {
+        if self.text.len() > text_length(self.length) {
+            return Err(format!(
+                "{} characters so far, but its {} bytes make only {}",
+                self.text.len(),
+                self.length,
+                text_length(self.length)
+            ));
+        }
+        Ok(())
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// What is missing, cut or changed.
+    pub fn finish(self) -> Result<Vec<u8>, String> {
+        if let Some(index) = self.wants() {
+            return Err(format!("chunk {index} of {} is missing", self.chunks));
+        }
+        if self.text.len() != text_length(self.length) {
+            return Err(format!(
+                "truncated: {} of {} characters in {} chunks",
+                self.text.len(),
+                text_length(self.length),
+                self.chunks
+            ));
+        }
+        let bytes = from_text(&self.text).ok_or("it is not base64url text")?;
+        let crc = crc32(&bytes);
+        if bytes.len() != self.length || crc != self.crc {
+            return Err(format!("its checksum is {crc:08x}, not {:08x}", self.crc));
+        }
+        Ok(bytes)
+    }
+}
+
+/// Characters of the unpadded base64url form of `bytes` bytes.
+const fn text_length(bytes: usize) -> usize {
+    (bytes * 4).div_ceil(3)
+}

@@ -1,0 +1,136 @@
+//! The one error type of the client side: what failed, what the launcher said, and the way out.
+
+use std::io;
+use std::time::Duration;
+
+/// Why an operation of the process-manager interface failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PmiError {
+    /// A variable that the launcher sets is missing or makes no sense.
+    #[error(
+        "{var}: {why}; the launcher sets this variable: start the program with mpiexec.hydra, nmrun or srun --mpi=pmi2, or unset PMI_FD and PMI_PORT to run it alone"
+    )]
+    Environment {
+        /// Name of the variable.
+        var: &'static str,
+        /// What is wrong, with the value.
+        why: String,
+    },
+    /// The launcher offers PMIx only.
+    #[error(
+        "the launcher offers PMIx only (PMIX_NAMESPACE={namespace}), which this build cannot speak; start the program with mpiexec.hydra, nmrun, or srun --mpi=pmi2"
+    )]
+    PmixOnly {
+        /// The PMIx namespace, which names the job.
+        namespace: String,
+    },
+    /// One of several Slurm tasks, and no process-manager interface to find the others.
+    #[error(
+        "Slurm runs {ntasks} tasks here (SLURM_NTASKS) but offers no process-manager interface; start the program with srun --mpi=pmi2, or with mpiexec.hydra or nmrun inside the allocation (or unset SLURM_NTASKS and SLURM_NPROCS to run it alone)"
+    )]
+    SlurmWithoutPmi {
+        /// The number of tasks Slurm announces.
+        ntasks: u64,
+    },
+    /// This process has connected to its launcher before.
+    #[error("this process is already connected to its launcher; share the one ProcessManager")]
+    AlreadyConnected,
+    /// The launcher's port could not be reached.
+    #[error(
+        "cannot connect to the launcher at PMI_PORT={address}: {source}; is the launcher still running, and is its host name known here?"
+    )]
+    Connect {
+        /// The address as given.
+        address: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The connection to the launcher failed.
+    #[error("the PMI connection failed while {doing}: {source}; is the launcher still running?")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The launcher closed the connection.
+    #[error(
+        "the launcher closed the PMI connection while {doing}; the job has probably been ended, see the launcher's own output"
+    )]
+    Closed {
+        /// What was being done.
+        doing: &'static str,
+    },
+    /// The launcher did not answer.
+    #[error("no answer from the launcher within {after:?} while {doing}; is it stopped or overloaded?")]
+    Timeout {
+        /// What was being done.
+        doing: &'static str,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The launcher said something that is no proper answer.
+    #[error(
+        "while {doing}, the launcher said \"{line}\": {why}; is it a PMI-1 launcher (mpiexec.hydra, srun --mpi=pmi2, nmrun)?"
+    )]
+    Malformed {
+        /// What was being done.
+        doing: &'static str,
+        /// The line (its beginning, escaped).
+        line: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The launcher refused the operation.
+    #[error("the launcher refused {doing}: it said \"{line}\"")]
+    Refused {
+        /// What was being done.
+        doing: &'static str,
+        /// The line (its beginning, escaped).
+        line: String,
+    },
+    /// A key or a value that cannot be stored.
+    #[error("cannot store or look up key \"{key}\": {why}")]
+    Argument {
+        /// The key (its beginning, escaped).
+        key: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A value in the key-value space is not what its writer put there.
+    #[error(
+        "the value of key \"{key}\" is damaged: {why}; the launcher lost or cut a part of it, or it was not stored with put_bytes"
+    )]
+    Corrupt {
+        /// The key.
+        key: String,
+        /// What does not fit.
+        why: String,
+    },
+    /// The call is not allowed now.
+    #[error("{call} is not possible now: {why}")]
+    State {
+        /// The call.
+        call: &'static str,
+        /// What stands in its way.
+        why: String,
+    },
+}
+
+impl From<PmiError> for io::Error {
+    /// Keeps the kind of the cause, so that callers that deal in `io::Error` can tell a closed
+    /// connection from a malformed answer.
+    fn from(error: PmiError) -> io::Error {
+        let kind = match &error {
+            PmiError::Connect { source, .. } | PmiError::Io { source, .. } => source.kind(),
+            PmiError::Closed { .. } => io::ErrorKind::UnexpectedEof,
+            PmiError::Timeout { .. } => io::ErrorKind::TimedOut,
+            PmiError::Malformed { .. } | PmiError::Corrupt { .. } => io::ErrorKind::InvalidData,
+            PmiError::Argument { .. } | PmiError::Environment { .. } => io::ErrorKind::InvalidInput,
+            PmiError::PmixOnly { .. } | PmiError::SlurmWithoutPmi { .. } => io::ErrorKind::Unsupported,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}

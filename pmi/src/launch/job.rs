@@ -1,0 +1,548 @@
+//! The launcher's loop: one epoll set for PMI connections, ends of ranks, output and signals.
+
+use super::connection::{Input, Outbox};
+use super::doorman::{Caller, Doorman};
+use super::output::Flow;
+use super::rank::Rank;
+use super::terminal::{Terminal, Watch};
+use super::{ExitReport, Failure, LaunchError, Launcher, RankExit};
+use crate::server::{Fault, Outcome, Server, Stage};
+use crate::sys::{self, Epoll, Interest, Ready, SignalPipe};
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Between SIGTERM and SIGKILL when the launcher ends the job.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Between the first rank that a forwarded signal ended and SIGKILL for the others, which may
+/// be busy saving their work.
+const SIGNAL_GRACE: Duration = Duration::from_secs(10);
+
+/// How often ranks are looked after on kernels without pidfds.
+const LOOK_AFTER: Duration = Duration::from_millis(50);
+
+/// Descriptors of the launcher for each rank, and beside them.
+const FILES_PER_RANK: u64 = 6;
+const FILES_BESIDE: u64 = 64;
+
+/// What a number in the epoll set stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    End(u32),
+    Pmi(u32),
+    Stdout(u32),
+    Stderr(u32),
+    Caller(u32),
+    Listener,
+    Signal,
+    Terminal,
+    StdinPipe,
+}
+
+impl Token {
+    fn number(self) -> u64 {
+        let (sort, index) = match self {
+            Token::End(rank) => (0, rank),
+            Token::Pmi(rank) => (1, rank),
+            Token::Stdout(rank) => (2, rank),
+            Token::Stderr(rank) => (3, rank),
+            Token::Caller(number) => (4, number),
+            Token::Listener => (5, 0),
+            Token::Signal => (6, 0),
+            Token::Terminal => (7, 0),
+            Token::StdinPipe => (8, 0),
+        };
+        sort << 32 | u64::from(index)
+    }
+
+    fn from_number(number: u64) -> Option<Token> {
+        // The lower half.
+        let index = number as u32;
+        Some(match number >> 32 {
+            0 => Token::End(index),
+            1 => Token::Pmi(index),
+            2 => Token::Stdout(index),
+            3 => Token::Stderr(index),
+            4 => Token::Caller(index),
+            5 => Token::Listener,
+            6 => Token::Signal,
+            7 => Token::Terminal,
+            8 => Token::StdinPipe,
+            _ => return None,
+        })
+    }
+}
+
+struct Job<'a> {
+    launcher: &'a Launcher,
+    epoll: Epoll,
+    server: Server,
+    outbox: Outbox,
+    ranks: Vec<Rank>,
+    living: usize,
+    doorman: Option<Doorman>,
+    signals: Option<SignalPipe>,
+    terminal: Option<Terminal>,
+    failure: Option<Failure>,
+    /// The launcher is ending the job; SIGKILL is due then.
+    kill_at: Option<Instant>,
+    ending: bool,
+    /// A signal was forwarded.
+    interrupted: bool,
+    time_limit: Option<Instant>,
+    captured: Option<(Vec<u8>, bool)>,
+}
+
+/// Starts and serves a job.
+pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
+    let wanted = u64::from(launcher.ranks) * FILES_PER_RANK + FILES_BESIDE;
+    let open_files =
+        sys::raise_open_files(wanted).map_err(LaunchError::system("raising the limit of open files"))?;
+    close_outer_descriptors();
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let name = format!("kvs_nmrun_{}_{}", std::process::id(), since_epoch.as_nanos());
+    let mut job = Job {
+        launcher,
+        epoll: Epoll::new().map_err(LaunchError::system("making an epoll set"))?,
+        server: Server::new(name, launcher.ranks, launcher.no_kill),
+        outbox: Outbox::new(launcher.ranks),
+        ranks: Vec::new(),
+        living: 0,
+        doorman: if launcher.port { Some(Doorman::new(launcher.ranks)?) } else { None },
+        signals: None,
+        terminal: None,
+        failure: None,
+        kill_at: None,
+        ending: false,
+        interrupted: false,
+        time_limit: launcher.timeout.and_then(|limit| Instant::now().checked_add(limit)),
+        captured: None,
+    };
+    if launcher.signals {
+        job.signals = Some(SignalPipe::new().map_err(LaunchError::system("catching SIGINT and SIGTERM"))?);
+    }
+    for rank in 0..launcher.ranks {
+        // On failure the ranks started so far are killed as `job` is dropped.
+        let (started, stdin) = Rank::spawn(launcher, rank, job.doorman.as_ref(), open_files)?;
+        job.ranks.push(started);
+        if let Some(pipe) = stdin {
+            let failed = LaunchError::system("preparing the stdin of rank 0");
+            job.terminal = Some(Terminal::new(pipe).map_err(failed)?);
+        }
+    }
+    job.living = job.ranks.len();
+    job.watch_all().map_err(LaunchError::system("watching the ranks"))?;
+    job.serve()?;
+    Ok(job.report())
+}
+
+/// Descriptors that an outer launcher gave to this process are not for its ranks.
+fn close_outer_descriptors() {
+    for name in ["PMI_FD", "HYDI_CONTROL_FD"] {
+        if let Some(fd) = std::env::var(name).ok().and_then(|fd| fd.parse().ok()) {
+            // One that is not open needs no closing.
+            let _ = sys::set_close_on_exec(fd);
+        }
+    }
+}
+
+impl Job<'_> {
+    fn watch_all(&mut self) -> io::Result<()> {
+        for (rank, state) in (0..).zip(&self.ranks) {
+            if let Some(pidfd) = &state.pidfd {
+                self.epoll.add(pidfd.as_fd(), Token::End(rank).number(), Interest::Read)?;
+            }
+            if let Some(connection) = &state.connection {
+                self.epoll.add(connection.fd(), Token::Pmi(rank).number(), Interest::Read)?;
+            }
+            if let Some(output) = &state.stdout {
+                self.epoll.add(output.fd(), Token::Stdout(rank).number(), Interest::Read)?;
+            }
+            if let Some(output) = &state.stderr {
+                self.epoll.add(output.fd(), Token::Stderr(rank).number(), Interest::Read)?;
+            }
+        }
+        if let Some(doorman) = &self.doorman {
+            self.epoll.add(doorman.fd(), Token::Listener.number(), Interest::Read)?;
+        }
+        if let Some(signals) = &self.signals {
+            self.epoll.add(signals.fd(), Token::Signal.number(), Interest::Read)?;
+        }
+        if self.terminal.is_some() {
+            self.pump_terminal()?;
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self) -> Result<(), LaunchError> {
+        let without_pidfd = self.ranks.iter().any(|rank| rank.pidfd.is_none());
+        let mut ready = Vec::new();
+        let mut ended = Vec::new();
+        while self.living > 0 {
+            let look_after = without_pidfd.then(|| Instant::now() + LOOK_AFTER);
+            let retry = self.terminal.as_ref().and_then(Terminal::retry_at);
+            let deadline = [self.time_limit, self.kill_at, look_after, retry].into_iter().flatten().min();
+            self.epoll.wait(&mut ready, deadline).map_err(LaunchError::system("waiting for the ranks"))?;
+            // What a rank said comes before its end.
+            for event in &ready {
+                if let Some(token) = Token::from_number(event.token) {
+                    self.handle(token, *event, &mut ended)?;
+                }
+            }
+            if without_pidfd {
+                ended.clear();
+                ended.extend((0..).zip(&self.ranks).filter(|(_, r)| r.has_ended()).map(|(i, _)| i));
+            }
+            for rank in ended.drain(..) {
+                self.rank_ended(rank)?;
+            }
+            self.check_time().map_err(LaunchError::system("reading from the terminal"))?;
+            self.flush().map_err(LaunchError::system("answering the ranks"))?;
+        }
+        for output in self.ranks.iter_mut().flat_map(|r| [r.stdout.as_mut(), r.stderr.as_mut()]) {
+            if let Some(output) = output {
+                output.finish();
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, token: Token, event: Ready, ended: &mut Vec<u32>) -> Result<(), LaunchError> {
+        match token {
+            Token::End(rank) => ended.push(rank),
+            Token::Pmi(rank) => {
+                let index = rank as usize;
+                if self.ranks[index].connection.as_ref().is_some_and(|c| c.watched_for_room) {
+                    self.flush_rank(rank).map_err(LaunchError::system("answering a rank"))?;
+                }
+                self.hear_rank(rank, event.hung_up);
+            }
+            Token::Stdout(rank) => {
+                pass(&self.epoll, &mut self.ranks[rank as usize].stdout, &mut self.captured)
+            }
+            Token::Stderr(rank) => pass(&self.epoll, &mut self.ranks[rank as usize].stderr, &mut None),
+            Token::Listener => self.accept()?,
+            Token::Caller(number) => self.hear_caller(number)?,
+            Token::Signal => {
+                while let Some(signal) = self.signals.as_ref().and_then(SignalPipe::take) {
+                    self.forward(signal);
+                }
+            }
+            Token::Terminal | Token::StdinPipe => {
+                self.pump_terminal().map_err(LaunchError::system("reading from the terminal"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads from a rank's connection, once, or to its end.
+    fn hear_rank(&mut self, rank: u32, to_the_end: bool) {
+        loop {
+            let Some(connection) = &mut self.ranks[rank as usize].connection else { return };
+            let input = connection.fill();
+            self.answer(rank);
+            match input {
+                Input::Some if to_the_end => {}
+                Input::Some | Input::Nothing => return,
+                Input::Closed => {
+                    // Closing takes it out of the epoll set. What this means the end of the
+                    // process will tell.
+                    self.ranks[rank as usize].connection = None;
+                    self.outbox.clear(rank);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lets the server have the lines that have come.
+    fn answer(&mut self, rank: u32) {
+        loop {
+            let Some(connection) = &mut self.ranks[rank as usize].connection else { return };
+            let fault = match connection.next_line() {
+                Ok(None) if !self.outbox.overflows(rank) => return,
+                Ok(None) => Fault {
+                    line: String::new(),
+                    why: "it asks and asks but does not read the answers".to_owned(),
+                },
+                Ok(Some(line)) => match self.server.line(rank, line, &mut self.outbox) {
+                    Ok(Outcome::Continue) => continue,
+                    Ok(Outcome::Abort { code }) => {
+                        self.abort(rank, code);
+                        continue;
+                    }
+                    Err(fault) => fault,
+                },
+                Err(why) => Fault { line: crate::wire::quote(connection.unfinished()), why: why.to_string() },
+            };
+            self.condemn(rank, &fault);
+        }
+    }
+
+    /// Ends a rank that has broken the protocol.
+    fn condemn(&mut self, rank: u32, fault: &Fault) {
+        let state = &mut self.ranks[rank as usize];
+        state.connection = None;
+        self.outbox.clear(rank);
+        if state.exit.is_none() {
+            state.condemned = true;
+            state.signal(libc::SIGKILL);
+        }
+        self.fail(Failure { rank: Some(rank), code: 1, what: fault.to_string() });
+    }
+
+    fn abort(&mut self, rank: u32, code: i32) {
+        // A job that was aborted is not a success, whatever code it was aborted with.
+        let shown = if code & 0xff == 0 { 1 } else { code & 0xff };
+        let what = format!("aborted the job with code {code}");
+        self.record(Failure { rank: Some(rank), code: shown, what }, true);
+        self.end(Some(libc::SIGTERM), GRACE);
+    }
+
+    /// A rank's process has ended.
+    fn rank_ended(&mut self, rank: u32) -> Result<(), LaunchError> {
+        let index = rank as usize;
+        if self.ranks[index].exit.is_some() || !self.ranks[index].has_ended() {
+            return Ok(());
+        }
+        if self.doorman.is_some() {
+            self.accept()?;
+            let callers = self.doorman.as_ref().map(Doorman::pending).unwrap_or_default();
+            for caller in callers {
+                self.hear_caller(caller)?;
+            }
+        }
+        self.hear_rank(rank, true);
+        let exit = self.ranks[index].reap()?;
+        self.living -= 1;
+        if let Some(pidfd) = &self.ranks[index].pidfd {
+            self.epoll.remove(pidfd.as_fd()).map_err(LaunchError::system("forgetting a rank"))?;
+        }
+        let failure = match exit {
+            RankExit::Signal(signal) => {
+                let name = sys::signal_name(signal);
+                Some((128 + signal, format!("was killed by signal {signal} ({name})")))
+            }
+            RankExit::Status(0) if self.server.stage(rank) == Stage::Initialized => Some((
+                1,
+                "exited with status 0 after PMI init, but without PMI finalize (MPI_Finalize)".to_owned(),
+            )),
+            RankExit::Status(0) => None,
+            RankExit::Status(code) => Some((code, format!("exited with status {code}"))),
+        };
+        self.server.rank_gone(rank, failure.is_some(), &mut self.outbox);
+        if let Some((code, what)) = failure
+            && !self.ranks[index].condemned
+        {
+            self.fail(Failure { rank: Some(rank), code, what });
+        }
+        if !self.ending
+            && let Some((waiting, gone)) = self.server.stuck_barrier()
+        {
+            let what = format!("waits in a barrier that rank {gone}, which has ended, cannot enter");
+            self.fail(Failure { rank: Some(waiting), code: 1, what });
+        }
+        Ok(())
+    }
+
+    /// Takes note of a failure, and ends the job unless it is to go on.
+    fn fail(&mut self, failure: Failure) {
+        let kill = !self.launcher.no_kill;
+        self.record(failure, kill);
+        if kill && self.interrupted {
+            self.end(None, SIGNAL_GRACE);
+        } else if kill {
+            self.end(Some(libc::SIGTERM), GRACE);
+        }
+    }
+
+    /// What fails while the launcher ends the job is its own doing.
+    fn record(&mut self, failure: Failure, kill: bool) {
+        if self.ending {
+            return;
+        }
+        let others = self.living - usize::from(self.living_rank(failure.rank));
+        let then = match others {
+            0 => String::new(),
+            _ if !kill => "; the others go on (--no-kill)".to_owned(),
+            1 => "; ending the other rank".to_owned(),
+            n => format!("; ending the other {n} ranks"),
+        };
+        self.say(&format!("{failure}{then}"));
+        self.failure.get_or_insert(failure);
+    }
+
+    fn living_rank(&self, rank: Option<u32>) -> bool {
+        rank.is_some_and(|rank| self.ranks[rank as usize].exit.is_none())
+    }
+
+    fn say(&self, text: &str) {
+        if !self.launcher.quiet {
+            // With stderr closed there is nobody to tell.
+            let _ = writeln!(io::stderr(), "nmrun: {text}");
+        }
+    }
+
+    fn signal_all(&self, signal: i32) {
+        for rank in &self.ranks {
+            rank.signal(signal);
+        }
+    }
+
+    /// Ends the job: `signal` now, SIGKILL after `grace`.
+    fn end(&mut self, signal: Option<i32>, grace: Duration) {
+        if self.ending {
+            return;
+        }
+        self.ending = true;
+        if let Some(signal) = signal {
+            self.signal_all(signal);
+            // A stopped process acts on SIGTERM only when it is continued.
+            self.signal_all(libc::SIGCONT);
+        }
+        self.kill_at = Some(Instant::now() + grace);
+    }
+
+    fn forward(&mut self, signal: i32) {
+        if self.interrupted {
+            let name = sys::signal_name(signal);
+            if self.failure.is_none() {
+                let what = format!("ended by the second {name}");
+                self.failure = Some(Failure { rank: None, code: 128 + signal, what });
+            }
+            self.say(&format!("second {name}; killing {} ranks", self.living));
+            self.ending = true;
+            self.kill_at = None;
+            self.signal_all(libc::SIGKILL);
+        } else {
+            self.interrupted = true;
+            self.signal_all(signal);
+        }
+    }
+
+    fn check_time(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        if self.kill_at.is_some_and(|at| now >= at) {
+            self.kill_at = None;
+            self.signal_all(libc::SIGKILL);
+        }
+        if self.time_limit.is_some_and(|at| now >= at) {
+            self.time_limit = None;
+            if self.living > 0 && !self.ending {
+                let limit = self.launcher.timeout.unwrap_or_default().as_secs_f64();
+                let what = format!("the time limit of {limit} s has passed");
+                self.record(Failure { rank: None, code: 124, what }, true);
+                self.end(Some(libc::SIGTERM), GRACE);
+            }
+        }
+        if self.terminal.as_ref().and_then(Terminal::retry_at).is_some_and(|at| now >= at) {
+            self.pump_terminal()?;
+        }
+        Ok(())
+    }
+
+    fn pump_terminal(&mut self) -> io::Result<()> {
+        let Some(terminal) = &mut self.terminal else { return Ok(()) };
+        let stdin = io::stdin();
+        // Both are taken out first, so that it does not matter what was watched before.
+        let _ = self.epoll.remove(stdin.as_fd());
+        if let Some(pipe) = terminal.pipe() {
+            let _ = self.epoll.remove(pipe);
+        }
+        match (terminal.pump(Instant::now()), terminal.pipe()) {
+            (Watch::Terminal, _) => self.epoll.add(stdin.as_fd(), Token::Terminal.number(), Interest::Read),
+            (Watch::Pipe, Some(pipe)) => self.epoll.add(pipe, Token::StdinPipe.number(), Interest::Write),
+            (Watch::Pause, _) => Ok(()),
+            _ => {
+                self.terminal = None;
+                Ok(())
+            }
+        }
+    }
+
+    fn accept(&mut self) -> Result<(), LaunchError> {
+        let Some(doorman) = &mut self.doorman else { return Ok(()) };
+        let failed = "accepting a PMI connection";
+        while let Some(number) = doorman.accept().map_err(LaunchError::system(failed))? {
+            if let Some(fd) = doorman.pending_fd(number) {
+                self.epoll
+                    .add(fd, Token::Caller(number).number(), Interest::Read)
+                    .map_err(LaunchError::system(failed))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_caller(&mut self, number: u32) -> Result<(), LaunchError> {
+        let Some(doorman) = &mut self.doorman else { return Ok(()) };
+        let Caller::Rank(rank, connection) = doorman.hear(number) else { return Ok(()) };
+        let state = &mut self.ranks[rank as usize];
+        if state.exit.is_some() {
+            return Ok(());
+        }
+        self.epoll
+            .change(connection.fd(), Token::Pmi(rank).number(), Interest::Read)
+            .map_err(LaunchError::system("accepting a PMI connection"))?;
+        state.connection = Some(connection);
+        // The doorman has read the introduction; the server answers it, and what came with it.
+        let introduction = format!("cmd=initack pmiid={rank}");
+        if let Err(fault) = self.server.line(rank, introduction.as_bytes(), &mut self.outbox) {
+            self.condemn(rank, &fault);
+        }
+        self.answer(rank);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        for rank in self.outbox.take_dirty() {
+            self.flush_rank(rank)?;
+        }
+        Ok(())
+    }
+
+    fn flush_rank(&mut self, rank: u32) -> io::Result<()> {
+        let Some(connection) = &mut self.ranks[rank as usize].connection else {
+            self.outbox.clear(rank);
+            return Ok(());
+        };
+        let wants_room = !self.outbox.flush(rank, connection);
+        if wants_room != connection.watched_for_room {
+            connection.watched_for_room = wants_room;
+            let interest = if wants_room { Interest::ReadWrite } else { Interest::Read };
+            self.epoll.change(connection.fd(), Token::Pmi(rank).number(), interest)?;
+        }
+        Ok(())
+    }
+
+    fn report(mut self) -> ExitReport {
+        if let Some(output) = self.ranks.first_mut().and_then(|rank| rank.stdout.take())
+            && let Some(captured) = output.into_captured()
+        {
+            self.captured = Some(captured);
+        }
+        let (stdout, stdout_truncated) = self.captured.take().unwrap_or_default();
+        ExitReport {
+            code: self.failure.as_ref().map_or(0, |failure| failure.code),
+            failure: self.failure.take(),
+            ranks: self.ranks.iter().filter_map(|rank| rank.exit).collect(),
+            stdout,
+            stdout_truncated,
+        }
+    }
+}
+
+/// Passes output on; at its end the pipe is closed, which takes it out of the epoll set.
+fn pass(epoll: &Epoll, slot: &mut Option<super::output::Output>, captured: &mut Option<(Vec<u8>, bool)>) {
+    let Some(output) = slot else { return };
+    if output.pass() != Flow::Ended {
+        return;
+    }
+    // Closing it does the same, unless somebody has a duplicate.
+    let _ = epoll.remove(output.fd());
+    if let Some(output) = slot.take()
+        && let Some(bytes) = output.into_captured()
+    {
+        *captured = Some(bytes);
+    }
+}

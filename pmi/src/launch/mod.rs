@@ -1,0 +1,271 @@
+//! The embedded launcher: starts the ranks of a job on this machine and serves PMI-1 to them.
+//!
+//! ```no_run
+//! use netmod_pmi::Launcher;
+//!
+//! # fn main() -> Result<(), netmod_pmi::LaunchError> {
+//! let report = Launcher::new("./my-mpi-program").ranks(4).arg("--fast").run()?;
+//! if let Some(failure) = &report.failure {
+//!     eprintln!("{failure}");
+//! }
+//! std::process::exit(report.code)
+//! # }
+//! ```
+
+mod connection;
+mod doorman;
+mod job;
+mod output;
+mod rank;
+mod terminal;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// Most ranks that can be started.
+pub const MAX_RANKS: u32 = 4096;
+
+/// What to start, and how.
+///
+/// Each rank leads a process group of its own, which is killed with it, and dies when the
+/// thread that called [`run`](Self::run) does, even by SIGKILL. (A process that a rank itself
+/// has started may survive that, and only that.) Variables of an outer launcher (`PMI_*`,
+/// `PMIX_*`, ..) are not passed on.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    ranks: u32,
+    label: bool,
+    no_kill: bool,
+    timeout: Option<Duration>,
+    port: bool,
+    stdin: bool,
+    capture: Option<usize>,
+    quiet: bool,
+    signals: bool,
+}
+
+impl Launcher {
+    /// One rank of `program`, which is looked for in `PATH` unless it has a slash.
+    pub fn new(program: impl AsRef<OsStr>) -> Launcher {
+        Launcher {
+            program: program.as_ref().to_owned(),
+            args: Vec::new(),
+            env: Vec::new(),
+            ranks: 1,
+            label: false,
+            no_kill: false,
+            timeout: None,
+            port: false,
+            stdin: true,
+            capture: None,
+            quiet: false,
+            signals: false,
+        }
+    }
+
+    /// The number of ranks, 1 to [`MAX_RANKS`].
+    pub fn ranks(mut self, ranks: u32) -> Launcher {
+        self.ranks = ranks;
+        self
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Launcher {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Launcher {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable for every rank, beside those that this process has.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Launcher {
+        self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Whether each line of output gets the prefix `[rank] `. Otherwise ranks write directly to
+    /// this process's stdout and stderr.
+    pub fn label(mut self, label: bool) -> Launcher {
+        self.label = label;
+        self
+    }
+
+    /// Whether the other ranks go on when one fails. Barriers then count those that are gone as
+    /// present, and the key `PMI_dead_processes` lists those that failed.
+    pub fn no_kill(mut self, no_kill: bool) -> Launcher {
+        self.no_kill = no_kill;
+        self
+    }
+
+    /// Ends the job after this time, with exit code 124.
+    pub fn timeout(mut self, timeout: Duration) -> Launcher {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Serves PMI over TCP on 127.0.0.1 (`PMI_PORT`, `PMI_ID`) instead of an inherited
+    /// descriptor. Each rank's `PMI_ID` is random, so that other users of the machine cannot
+    /// pose as a rank.
+    pub fn pmi_port(mut self, port: bool) -> Launcher {
+        self.port = port;
+        self
+    }
+
+    /// Whether rank 0 gets this process's stdin (the default); the others have /dev/null.
+    pub fn inherit_stdin(mut self, stdin: bool) -> Launcher {
+        self.stdin = stdin;
+        self
+    }
+
+    /// Collects up to `limit` bytes of rank 0's stdout in the report instead of passing it on.
+    pub fn capture_rank0(mut self, limit: usize) -> Launcher {
+        self.capture = Some(limit);
+        self
+    }
+
+    /// Keeps the launcher from saying on stderr what failed.
+    pub fn quiet(mut self, quiet: bool) -> Launcher {
+        self.quiet = quiet;
+        self
+    }
+
+    /// Catches SIGINT and SIGTERM during the run and passes them on to the ranks; the second
+    /// kills the ranks. One launcher of a process can do so at a time.
+    pub fn forward_signals(mut self, signals: bool) -> Launcher {
+        self.signals = signals;
+        self
+    }
+
+    /// Starts the ranks and serves them until the last has ended.
+    ///
+    /// Raises this process's soft limit of open files if it is too low (not that of the ranks).
+    ///
+    /// # Errors
+    /// A rank cannot be started, or the system refuses what the launcher itself needs. Ranks
+    /// that were started are killed before the return.
+    pub fn run(self) -> Result<ExitReport, LaunchError> {
+        if self.ranks == 0 || self.ranks > MAX_RANKS {
+            return Err(LaunchError::Ranks { ranks: self.ranks });
+        }
+        job::run(&self)
+    }
+}
+
+/// How a job has ended.
+#[derive(Debug, Clone)]
+pub struct ExitReport {
+    /// The exit code for the whole: 0 if every rank exited with 0; otherwise that of the
+    /// failure.
+    pub code: i32,
+    /// The first failure.
+    pub failure: Option<Failure>,
+    /// How each rank has ended.
+    pub ranks: Vec<RankExit>,
+    /// Rank 0's stdout, if it was to be collected.
+    pub stdout: Vec<u8>,
+    /// Whether rank 0 wrote more than was to be collected.
+    pub stdout_truncated: bool,
+}
+
+/// How one rank has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RankExit {
+    /// With this status.
+    Status(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// What made a job fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The rank whose failure it is, if it is one rank's.
+    pub rank: Option<u32>,
+    /// The exit code it leads to, 1 to 255.
+    pub code: i32,
+    /// What happened, as the end of a sentence that begins with the rank.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rank {
+            Some(rank) => write!(f, "rank {rank} {}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}
+
+/// Why a job could not be started, or could not be served any longer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// There cannot be so many ranks.
+    #[error("cannot start {ranks} ranks; 1 to {MAX_RANKS} are possible")]
+    Ranks {
+        /// The number asked for.
+        ranks: u32,
+    },
+    /// There is no such program.
+    #[error(
+        "cannot start \"{program}\": there is no such program; is the path right (without a slash it is looked for in PATH), and does the interpreter in its first line exist?"
+    )]
+    NotFound {
+        /// The program.
+        program: String,
+    },
+    /// The program may not be executed.
+    #[error(
+        "cannot start \"{program}\": permission denied; is it an executable file (chmod +x), on a file system mounted without noexec?"
+    )]
+    NotExecutable {
+        /// The program.
+        program: String,
+    },
+    /// The program could not be started for another reason.
+    #[error(
+        "cannot start \"{program}\" as rank {rank}: {source}; see ulimit -u and ulimit -n if there are many ranks"
+    )]
+    Spawn {
+        /// The program.
+        program: String,
+        /// The rank that was being started.
+        rank: u32,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The launcher itself failed.
+    #[error("the launcher failed while {doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl LaunchError {
+    /// The exit code that a shell would give: 127 for a program that is not there, 126 for one
+    /// that cannot be executed, 1 otherwise.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            LaunchError::NotFound { .. } => 127,
+            LaunchError::NotExecutable { .. } => 126,
+            _ => 1,
+        }
+    }
+
+    /// For `map_err`.
+    fn system(doing: &'static str) -> impl FnOnce(io::Error) -> LaunchError {
+        move |source| LaunchError::System { doing, source }
+    }
+}

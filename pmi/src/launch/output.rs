@@ -1,0 +1,170 @@
+//! Output of ranks: lines with the rank before them, or collected.
+
+use crate::sys;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A line that is longer is cut in pieces of this size, in bytes.
+const MAX_PIECE: usize = 64 * 1024;
+
+/// Which of the launcher's own streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    Stdout,
+    Stderr,
+}
+
+/// A pipe from a rank.
+#[derive(Debug)]
+pub(super) struct Output {
+    fd: OwnedFd,
+    sort: Sort,
+}
+
+#[derive(Debug)]
+enum Sort {
+    Label { prefix: String, line: Vec<u8>, target: Target },
+    Capture { bytes: Vec<u8>, limit: usize, truncated: bool },
+}
+
+/// Whether more is to be expected of a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// Some was read; there may be more.
+    More,
+    /// Nothing now.
+    Later,
+    /// It has ended, or nobody takes it any more.
+    Ended,
+}
+
+impl Output {
+    pub(super) fn labelled(fd: OwnedFd, rank: u32, target: Target) -> io::Result<Output> {
+        sys::set_nonblocking(fd.as_fd())?;
+        let prefix = format!("[{rank}] ");
+        Ok(Output { fd, sort: Sort::Label { prefix, line: Vec::new(), target } })
+    }
+
+    pub(super) fn captured(fd: OwnedFd, limit: usize) -> io::Result<Output> {
+        sys::set_nonblocking(fd.as_fd())?;
+        Ok(Output { fd, sort: Sort::Capture { bytes: Vec::new(), limit, truncated: false } })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// What was collected, and whether there was more.
+    pub(super) fn into_captured(self) -> Option<(Vec<u8>, bool)> {
+        match self.sort {
+            Sort::Capture { bytes, truncated, .. } => Some((bytes, truncated)),
+            Sort::Label { .. } => None,
+        }
+    }
+
+    /// Reads once and passes on.
+    pub(super) fn pass(&mut self) -> Flow {
+        let mut chunk = [0; 16 * 1024];
+        let count = loop {
+            match sys::read(self.fd.as_fd(), &mut chunk) {
+                Ok(count) => break count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Flow::Later,
+                Err(_) => break 0,
+            }
+        };
+        match &mut self.sort {
+            Sort::Capture { bytes, limit, truncated } => {
+                let room = *limit - bytes.len();
+                bytes.extend_from_slice(&chunk[..count.min(room)]);
+                *truncated |= count > room;
+            }
+            Sort::Label { prefix, line, target } => {
+                let mut text = Vec::new();
+                label(prefix, line, &chunk[..count], &mut text);
+                if write_to(*target, &text).is_err() {
+                    // The rank learns it the usual way: its pipe is closed.
+                    return Flow::Ended;
+                }
+            }
+        }
+        if count == 0 { Flow::Ended } else { Flow::More }
+    }
+
+    /// Passes on what is there now, and a last line without newline.
+    pub(super) fn finish(&mut self) {
+        while self.pass() == Flow::More {}
+        if let Sort::Label { prefix, line, target } = &mut self.sort {
+            let mut text = Vec::new();
+            label(prefix, line, &[], &mut text);
+            // There is nobody to tell.
+            let _ = write_to(*target, &text);
+        }
+    }
+}
+
+/// Adds `chunk` to the unfinished `line` and appends all finished lines to `text`, each with
+/// the prefix; an empty chunk is the end.
+fn label(prefix: &str, line: &mut Vec<u8>, chunk: &[u8], text: &mut Vec<u8>) {
+    let mut emit = |line: &mut Vec<u8>| {
+        text.extend_from_slice(prefix.as_bytes());
+        text.append(line);
+        text.push(b'\n');
+    };
+    for part in chunk.split_inclusive(|b| *b == b'\n') {
+        let (body, ends) = match part.strip_suffix(b"\n") {
+            Some(body) => (body, true),
+            None => (part, false),
+        };
+        line.extend_from_slice(body);
+        if ends || line.len() >= MAX_PIECE {
+            emit(line);
+        }
+    }
+    if chunk.is_empty() && !line.is_empty() {
+        emit(line);
+    }
+}
+
+fn write_to(target: Target, text: &[u8]) -> io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    match target {
+        Target::Stdout => {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(text)?;
+            stdout.flush()
+        }
+        Target::Stderr => io::stderr().lock().write_all(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_get_the_prefix_however_they_are_cut() {
+        let input = b"one\n\ntwo three\nlast";
+        for cut in 1..input.len() {
+            let (mut line, mut text) = (Vec::new(), Vec::new());
+            for chunk in input.chunks(cut) {
+                label("[7] ", &mut line, chunk, &mut text);
+            }
+            label("[7] ", &mut line, &[], &mut text);
+            assert_eq!(text, b"[7] one\n[7] \n[7] two three\n[7] last\n", "chunks of {cut}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut_and_stays_bounded() {
+        let (mut line, mut text) = (Vec::new(), Vec::new());
+        for _ in 0..40 {
+            label("[0] ", &mut line, &[b'x'; 10_000], &mut text);
+            assert!(line.len() < MAX_PIECE);
+        }
+        label("[0] ", &mut line, &[], &mut text);
+        assert_eq!(text.iter().filter(|b| **b == b'x').count(), 400_000);
+    }
+}

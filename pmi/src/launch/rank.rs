@@ -1,0 +1,154 @@
+//! One rank: how it is started, and what the launcher holds of it.
+
+use super::connection::Connection;
+use super::doorman::Doorman;
+use super::output::{Output, Target};
+use super::{LaunchError, Launcher, RankExit};
+use crate::sys::{self, ChildSetup};
+use std::io::{self, IsTerminal as _};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// Variables of an outer launcher that are not passed on, beside those that begin with `PMI_`
+/// or `PMIX_`.
+const OUTER: [&str; 4] =
+    ["MPI_LOCALNRANKS", "MPI_LOCALRANKID", "HYDI_CONTROL_FD", "MPIR_CVAR_CH3_INTERFACE_HOSTNAME"];
+
+#[derive(Debug)]
+pub(super) struct Rank {
+    child: Child,
+    /// Readable when the process has ended; `None` on kernels without pidfds.
+    pub(super) pidfd: Option<OwnedFd>,
+    pub(super) connection: Option<Connection>,
+    pub(super) stdout: Option<Output>,
+    pub(super) stderr: Option<Output>,
+    pub(super) exit: Option<RankExit>,
+    /// The launcher has killed it for a fault that is already reported.
+    pub(super) condemned: bool,
+}
+
+impl Rank {
+    /// Starts a rank. The pipe is there if the launcher has to feed its stdin.
+    pub(super) fn spawn(
+        launcher: &Launcher,
+        rank: u32,
+        doorman: Option<&Doorman>,
+        open_files: Option<u64>,
+    ) -> Result<(Rank, Option<ChildStdin>), LaunchError> {
+        let mut command = Command::new(&launcher.program);
+        command.args(&launcher.args);
+        for (name, _) in std::env::vars_os() {
+            if is_outer(&name.to_string_lossy()) {
+                command.env_remove(name);
+            }
+        }
+        for (name, value) in &launcher.env {
+            command.env(name, value);
+        }
+        command.env("MPI_LOCALNRANKS", launcher.ranks.to_string());
+        command.env("MPI_LOCALRANKID", rank.to_string());
+
+        let mut socket = None;
+        if let Some(doorman) = doorman {
+            command.env("PMI_PORT", doorman.address());
+            command.env("PMI_ID", doorman.id(rank));
+        } else {
+            let (ours, theirs) = UnixStream::pair().map_err(LaunchError::system("making a PMI socket"))?;
+            command.env("PMI_FD", theirs.as_raw_fd().to_string());
+            command.env("PMI_RANK", rank.to_string());
+            command.env("PMI_SIZE", launcher.ranks.to_string());
+            socket = Some((ours, theirs));
+        }
+        let keep = socket.as_ref().map(|(_, theirs)| theirs.as_raw_fd());
+        sys::prepare_child(&mut command, ChildSetup { keep, open_files });
+
+        let feed = rank == 0 && launcher.stdin && io::stdin().is_terminal();
+        command.stdin(match rank {
+            0 if feed => Stdio::piped(),
+            0 if launcher.stdin => Stdio::inherit(),
+            _ => Stdio::null(),
+        });
+        let capture = launcher.capture.filter(|_| rank == 0);
+        let pipe_or_inherit = |pipe| if pipe { Stdio::piped() } else { Stdio::inherit() };
+        command.stdout(pipe_or_inherit(launcher.label || capture.is_some()));
+        command.stderr(pipe_or_inherit(launcher.label));
+
+        let mut child = command.spawn().map_err(|source| {
+            let program = launcher.program.to_string_lossy().into_owned();
+            match source.kind() {
+                io::ErrorKind::NotFound => LaunchError::NotFound { program },
+                io::ErrorKind::PermissionDenied => LaunchError::NotExecutable { program },
+                _ => LaunchError::Spawn { program, rank, source },
+            }
+        })?;
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take();
+        let stderr = child.stderr.take();
+        // From here on, dropping the rank kills it.
+        let mut started = Rank {
+            pidfd: sys::open_pidfd(child.id()),
+            child,
+            connection: socket.map(|(ours, _)| Connection::new(OwnedFd::from(ours))),
+            stdout: None,
+            stderr: None,
+            exit: None,
+            condemned: false,
+        };
+        let output = LaunchError::system("preparing the output of a rank");
+        started.stdout = match (stdout, capture) {
+            (Some(pipe), Some(limit)) => Some(Output::captured(pipe.into(), limit)),
+            (Some(pipe), None) => Some(Output::labelled(pipe.into(), rank, Target::Stdout)),
+            (None, _) => None,
+        }
+        .transpose()
+        .map_err(output)?;
+        started.stderr = stderr
+            .map(|pipe| Output::labelled(pipe.into(), rank, Target::Stderr))
+            .transpose()
+            .map_err(LaunchError::system("preparing the output of a rank"))?;
+        Ok((started, stdin))
+    }
+
+    /// Sends a signal to the rank's process group, if the rank has not been reaped.
+    pub(super) fn signal(&self, signal: i32) {
+        if self.exit.is_none() {
+            // It fails only if the group is gone, which is noticed elsewhere.
+            let _ = sys::kill_group(self.child.id(), signal);
+        }
+    }
+
+    /// Whether the process has ended and waits to be reaped.
+    pub(super) fn has_ended(&self) -> bool {
+        // An error means that somebody else has reaped it: `reap` finds out.
+        self.exit.is_none() && sys::has_ended(self.child.id()).unwrap_or(true)
+    }
+
+    /// Takes the exit status of a process that has ended, after killing what is left of its
+    /// process group (while its number is still its own).
+    pub(super) fn reap(&mut self) -> Result<RankExit, LaunchError> {
+        self.signal(libc::SIGKILL);
+        let status = self.child.wait().map_err(LaunchError::system("waiting for a rank"))?;
+        let exit = match (status.code(), status.signal()) {
+            (Some(code), _) => RankExit::Status(code),
+            (None, signal) => RankExit::Signal(signal.unwrap_or(0)),
+        };
+        self.exit = Some(exit);
+        Ok(exit)
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        if self.exit.is_none() {
+            self.signal(libc::SIGKILL);
+            // After SIGKILL the wait is short; without it a zombie would stay.
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn is_outer(name: &str) -> bool {
+    name.starts_with("PMI_") || name.starts_with("PMIX_") || OUTER.contains(&name)
+}

@@ -1,0 +1,109 @@
+//! The job's key-value space, bounded in every direction.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Longest key plus one, in bytes; announced as `keylen_max`.
+pub const KEY_MAX: usize = 64;
+
+/// Longest value plus one, in bytes; announced as `vallen_max`.
+pub const VALUE_MAX: usize = 1024;
+
+/// What each rank may store, in bytes: enough for three values of the largest size.
+const RANK_QUOTA: usize = 5 << 20;
+
+/// What all ranks may store together, in bytes.
+const TOTAL_QUOTA: usize = 256 << 20;
+
+/// What an entry costs beside its key and value, in bytes, about.
+const ENTRY_COST: usize = 96;
+
+/// Why a value was not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KvsError {
+    /// The key is too long.
+    #[error("the key has {KEY_MAX} bytes or more")]
+    KeyTooLong,
+    /// The value is too long.
+    #[error("the value has {VALUE_MAX} bytes or more")]
+    ValueTooLong,
+    /// The value is empty.
+    #[error("the value is empty")]
+    Empty,
+    /// The key exists.
+    #[error("the key exists")]
+    Duplicate,
+    /// The rank, or all ranks together, have stored as much as they may.
+    #[error("the limit of {RANK_QUOTA} bytes a rank, or {TOTAL_QUOTA} bytes a job, is reached")]
+    Quota,
+    /// It is another job's key-value space.
+    #[error("there is no such key-value space")]
+    OtherSpace,
+}
+
+impl KvsError {
+    /// The reason as the one word that a reply has room for.
+    pub fn word(self) -> &'static str {
+        match self {
+            KvsError::KeyTooLong => "key_too_long",
+            KvsError::ValueTooLong => "value_too_long",
+            KvsError::Empty => "empty_value",
+            KvsError::Duplicate => "duplicate_key",
+            KvsError::Quota => "quota_exceeded",
+            KvsError::OtherSpace => "no_such_kvsname",
+        }
+    }
+}
+
+/// Keys and values of one job.
+#[derive(Debug)]
+pub struct Kvs {
+    entries: HashMap<Box<str>, Box<str>>,
+    /// Bytes stored by each rank.
+    used: Vec<usize>,
+    total: usize,
+}
+
+impl Kvs {
+    /// An empty space for the ranks `0 .. size`.
+    pub fn new(size: u32) -> Kvs {
+        Kvs { entries: HashMap::new(), used: vec![0; size as usize], total: 0 }
+    }
+
+    /// Stores a value for `rank`.
+    ///
+    /// A key cannot be stored twice: a reader could otherwise get half of each of two values.
+    ///
+    /// # Errors
+    /// A limit is exceeded, or the key exists.
+    pub fn put(&mut self, rank: u32, key: &str, value: &str) -> Result<(), KvsError> {
+        if key.len() >= KEY_MAX {
+            return Err(KvsError::KeyTooLong);
+        }
+        if value.len() >= VALUE_MAX {
+            return Err(KvsError::ValueTooLong);
+        }
+        if value.is_empty() {
+            return Err(KvsError::Empty);
+        }
+        let cost = key.len() + value.len() + ENTRY_COST;
+        let used = &mut self.used[rank as usize];
+        if *used + cost > RANK_QUOTA || self.total + cost > TOTAL_QUOTA {
+            return Err(KvsError::Quota);
+        }
+        match self.entries.entry(key.into()) {
+            Entry::Occupied(_) => Err(KvsError::Duplicate),
+            Entry::Vacant(vacant) => {
+                vacant.insert(value.into());
+                *used += cost;
+                self.total += cost;
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks a value up.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.entries.get(key).map(|value| &**value)
+    }
+}

@@ -1,0 +1,272 @@
+//! The PMI-1 server of one job, without I/O: lines in, lines and events out.
+//!
+//! [`Server`] is told what each rank says and when a rank is gone; what is to be sent comes
+//! out of a sink, so that it can be driven by sockets or by a test.
+
+mod command;
+mod kvs;
+#[cfg(test)]
+mod tests;
+
+pub use command::{Command, CommandError};
+pub use kvs::{KEY_MAX, Kvs, KvsError, VALUE_MAX};
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// Longest name of a key-value space that is announced, in bytes.
+const KVSNAME_MAX: usize = 256;
+
+/// What a rank's line has brought about, beside replies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing more.
+    Continue,
+    /// The rank asks for the end of the job.
+    Abort {
+        /// The exit code it wants.
+        code: i32,
+    },
+}
+
+/// A rank has broken the protocol; nothing it says can be relied on any more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("said \"{line}\" over PMI: {why}")]
+pub struct Fault {
+    /// The line (its beginning, escaped).
+    pub line: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// How far a rank has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It has not said `init`.
+    Started,
+    /// It has said `init`.
+    Initialized,
+    /// It has said `finalize`.
+    Finalized,
+}
+
+/// Takes the bytes to send to a rank.
+pub trait Sink {
+    /// Adds a line, newline included, to what the rank is sent.
+    fn send(&mut self, rank: u32, line: &str);
+}
+
+/// The server's state for one job.
+#[derive(Debug)]
+pub struct Server {
+    name: String,
+    kvs: Kvs,
+    stages: Vec<Stage>,
+    in_barrier: Vec<bool>,
+    /// Ranks in the barrier that has begun.
+    waiting: usize,
+    /// Ranks that will never enter a barrier again.
+    gone: Vec<bool>,
+    gone_count: usize,
+    /// Those of them that failed.
+    dead: BTreeSet<u32>,
+    /// Whether barriers go on without the ranks that are gone.
+    tolerant: bool,
+    mapping: String,
+    reply: String,
+}
+
+impl Server {
+    /// A server for the ranks `0 .. size` of the job `name`, all on this node.
+    ///
+    /// With `tolerant`, barriers wait only for the ranks that are not gone.
+    pub fn new(name: String, size: u32, tolerant: bool) -> Server {
+        let ranks = size as usize;
+        Server {
+            name,
+            kvs: Kvs::new(size),
+            stages: vec![Stage::Started; ranks],
+            in_barrier: vec![false; ranks],
+            waiting: 0,
+            gone: vec![false; ranks],
+            gone_count: 0,
+            dead: BTreeSet::new(),
+            tolerant,
+            mapping: format!("(vector,(0,1,{}))", size.max(1)),
+            reply: String::new(),
+        }
+    }
+
+    /// The name of the job's key-value space.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of ranks.
+    pub fn size(&self) -> u32 {
+        // Made from a u32.
+        self.stages.len() as u32
+    }
+
+    /// How far a rank has come.
+    pub fn stage(&self, rank: u32) -> Stage {
+        self.stages[rank as usize]
+    }
+
+    /// A rank that waits in a barrier which cannot end because another rank is gone, with that
+    /// other rank. Never with a tolerant server.
+    pub fn stuck_barrier(&self) -> Option<(u32, u32)> {
+        if self.tolerant || self.waiting == 0 {
+            return None;
+        }
+        let waiting = self.in_barrier.iter().position(|b| *b)?;
+        let gone = (0..self.gone.len()).find(|r| self.gone[*r] && !self.in_barrier[*r])?;
+        Some((waiting as u32, gone as u32))
+    }
+
+    /// Takes one line from a rank.
+    ///
+    /// # Errors
+    /// The rank has broken the protocol; tell [`rank_gone`](Self::rank_gone) when it is ended.
+    pub fn line(&mut self, rank: u32, line: &[u8], sink: &mut dyn Sink) -> Result<Outcome, Fault> {
+        let fault = |why: String| Fault { line: crate::wire::quote(line), why };
+        let command = Command::parse(line).map_err(|e| fault(e.to_string()))?;
+        let stage = self.stages[rank as usize];
+        match command {
+            Command::Init { .. } | Command::Initack { .. } | Command::Abort { .. } => {}
+            _ if stage == Stage::Initialized => {}
+            _ if stage == Stage::Started => return Err(fault("it comes before cmd=init".into())),
+            _ => return Err(fault("it comes after cmd=finalize".into())),
+        }
+        if self.in_barrier[rank as usize] && !matches!(command, Command::Abort { .. }) {
+            return Err(fault("it comes between barrier_in and barrier_out".into()));
+        }
+        let mut reply = std::mem::take(&mut self.reply);
+        reply.clear();
+        let outcome = self.execute(rank, command, &mut reply, sink).map_err(fault);
+        if !reply.is_empty() {
+            reply.push('\n');
+            sink.send(rank, &reply);
+        }
+        self.reply = reply;
+        outcome
+    }
+
+    fn execute(
+        &mut self,
+        rank: u32,
+        command: Command<'_>,
+        reply: &mut String,
+        sink: &mut dyn Sink,
+    ) -> Result<Outcome, String> {
+        // Writing to a String cannot fail, so the results of write! below say nothing.
+        match command {
+            Command::Initack { .. } => {
+                let size = self.size();
+                let _ =
+                    write!(reply, "cmd=initack\ncmd=set size={size}\ncmd=set rank={rank}\ncmd=set debug=0");
+            }
+            Command::Init { version } => {
+                if self.stages[rank as usize] != Stage::Started {
+                    return Err("it is the second cmd=init".to_owned());
+                }
+                let rc = if version == 1 { 0 } else { -1 };
+                if rc == 0 {
+                    self.stages[rank as usize] = Stage::Initialized;
+                }
+                let _ = write!(reply, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc={rc}");
+            }
+            Command::GetMaxes => {
+                let _ = write!(
+                    reply,
+                    "cmd=maxes kvsname_max={KVSNAME_MAX} keylen_max={KEY_MAX} vallen_max={VALUE_MAX}"
+                );
+            }
+            Command::GetAppnum => reply.push_str("cmd=appnum appnum=0"),
+            Command::GetUniverseSize => {
+                let _ = write!(reply, "cmd=universe_size size={}", self.size());
+            }
+            Command::GetMyKvsname => {
+                let _ = write!(reply, "cmd=my_kvsname kvsname={}", self.name);
+            }
+            Command::Put { kvsname, key, value } => {
+                let stored = if kvsname == self.name {
+                    self.kvs.put(rank, key, value)
+                } else {
+                    Err(KvsError::OtherSpace)
+                };
+                match stored {
+                    Ok(()) => reply.push_str("cmd=put_result rc=0 msg=success"),
+                    Err(e) => {
+                        let _ = write!(reply, "cmd=put_result rc=-1 msg={}", e.word());
+                    }
+                }
+            }
+            Command::Get { kvsname, key } => self.get(kvsname, key, reply),
+            Command::BarrierIn => {
+                self.in_barrier[rank as usize] = true;
+                self.waiting += 1;
+                self.end_barrier(sink);
+            }
+            Command::Finalize => {
+                self.stages[rank as usize] = Stage::Finalized;
+                reply.push_str("cmd=finalize_ack");
+            }
+            Command::Abort { code } => return Ok(Outcome::Abort { code }),
+            Command::NameService { reply: cmd } => {
+                let _ = write!(reply, "cmd={cmd} rc=-1 info=not_supported");
+            }
+        }
+        Ok(Outcome::Continue)
+    }
+
+    fn get(&self, kvsname: &str, key: &str, reply: &mut String) {
+        let dead;
+        let value = match key {
+            _ if kvsname != self.name => None,
+            "PMI_process_mapping" => Some(self.mapping.as_str()),
+            // Hydra's key for the ranks that died, when the job goes on without them.
+            "PMI_dead_processes" if !self.dead.is_empty() => {
+                let ranks: Vec<String> = self.dead.iter().map(u32::to_string).collect();
+                dead = ranks.join(",");
+                Some(dead.as_str())
+            }
+            _ => self.kvs.get(key),
+        };
+        let _ = match value {
+            Some(value) => write!(reply, "cmd=get_result rc=0 msg=success value={value}"),
+            None => write!(reply, "cmd=get_result rc=-1 msg=key_not_found value=unknown"),
+        };
+    }
+
+    /// Tells that a rank will say nothing more; `failed` if it did not end as it should.
+    pub fn rank_gone(&mut self, rank: u32, failed: bool, sink: &mut dyn Sink) {
+        let index = rank as usize;
+        if std::mem::replace(&mut self.gone[index], true) {
+            return;
+        }
+        self.gone_count += 1;
+        if failed {
+            self.dead.insert(rank);
+        }
+        if self.tolerant {
+            if std::mem::take(&mut self.in_barrier[index]) {
+                self.waiting -= 1;
+            }
+            self.end_barrier(sink);
+        }
+    }
+
+    fn end_barrier(&mut self, sink: &mut dyn Sink) {
+        let excused = if self.tolerant { self.gone_count } else { 0 };
+        if self.waiting == 0 || self.waiting + excused < self.gone.len() {
+            return;
+        }
+        self.waiting = 0;
+        for (rank, waits) in self.in_barrier.iter_mut().enumerate() {
+            if std::mem::take(waits) {
+                sink.send(rank as u32, "cmd=barrier_out\n");
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! SIGINT and SIGTERM as bytes in a pipe, for as long as a launcher forwards them.
+
+use super::check;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Where the handler writes; -1 if nobody listens.
+static WRITE_END: AtomicI32 = AtomicI32::new(-1);
+
+const FORWARDED: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
+
+extern "C" fn handler(signal: libc::c_int) {
+    let fd = WRITE_END.load(Ordering::Relaxed);
+    if fd >= 0 {
+        let byte = signal as u8;
+        // SAFETY: errno is thread-local, and a handler must leave it as it was; write(2) is
+        // async-signal-safe, reads the one byte given, and fails harmlessly if the pipe is
+        // full, in which case a signal is waiting to be read anyway.
+        unsafe {
+            let errno = libc::__errno_location();
+            let saved = *errno;
+            libc::write(fd, (&raw const byte).cast(), 1);
+            *errno = saved;
+        }
+    }
+}
+
+/// Catches SIGINT and SIGTERM while it lives. One at a time in a process.
+#[derive(Debug)]
+pub(crate) struct SignalPipe {
+    read: OwnedFd,
+    write: OwnedFd,
+    former: Vec<(libc::c_int, SavedAction)>,
+}
+
+struct SavedAction(libc::sigaction);
+
+impl std::fmt::Debug for SavedAction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SavedAction")
+    }
+}
+
+impl SignalPipe {
+    /// Starts to catch.
+    pub(crate) fn new() -> io::Result<SignalPipe> {
+        let mut fds = [-1; 2];
+        // SAFETY: `fds` has room for the two descriptors.
+        check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) })?;
+        // SAFETY: the call has just created both descriptors, nobody else owns them.
+        let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
+        WRITE_END
+            .compare_exchange(-1, write.as_raw_fd(), Ordering::SeqCst, Ordering::SeqCst)
+            .map_err(|_| io::Error::other("another launcher of this process forwards signals"))?;
+        let mut pipe = SignalPipe { read, write, former: Vec::new() };
+        for signal in FORWARDED {
+            pipe.catch(signal)?;
+        }
+        Ok(pipe)
+    }
+
+    fn catch(&mut self, signal: libc::c_int) -> io::Result<()> {
+        // SAFETY: sigaction is plain data, all zeroes is a valid value of it; the handler is
+        // async-signal-safe (see there).
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as extern "C" fn(libc::c_int) as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigemptyset(&mut action.sa_mask);
+            let mut former: libc::sigaction = std::mem::zeroed();
+            check(libc::sigaction(signal, &action, &mut former))?;
+            self.former.push((signal, SavedAction(former)));
+        }
+        Ok(())
+    }
+
+    /// The next signal caught, if any.
+    pub(crate) fn take(&self) -> Option<i32> {
+        let mut byte = [0u8];
+        matches!(super::read(self.read.as_fd(), &mut byte), Ok(1)).then(|| i32::from(byte[0]))
+    }
+
+    /// Readable when a signal was caught.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.read.as_fd()
+    }
+}
+
+impl Drop for SignalPipe {
+    fn drop(&mut self) {
+        for (signal, former) in self.former.drain(..) {
+            // SAFETY: `former` is what an earlier sigaction call gave for this signal.
+            unsafe { libc::sigaction(signal, &former.0, std::ptr::null_mut()) };
+        }
+        // A handler that has loaded the descriptor already may still write one byte to a
+        // descriptor that is about to be closed; that byte would be lost, at worst.
+        WRITE_END.compare_exchange(self.write.as_raw_fd(), -1, Ordering::SeqCst, Ordering::SeqCst).ok();
+    }
+}
+
+/// The name of a signal, for messages.
+pub(crate) fn name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGSYS => "SIGSYS",
+        _ => "another signal",
+    }
+}

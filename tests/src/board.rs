@@ -1,0 +1,329 @@
+//! An in-memory job: the process manager of ranks that are threads of one process, and their watchdog.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ch3_shim::{Bootstrap, Device};
+use netmod_core::Config;
+
+use crate::factory::NetmodFactory;
+
+/// How long a job may take before it counts as hung.
+pub const JOB_LIMIT: Duration = Duration::from_secs(120);
+/// How long the others may go on after a rank has panicked.
+const AFTER_PANIC: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default)]
+struct State {
+    values: HashMap<String, Vec<u8>>,
+    /// Put since the last barrier: visible after the next.
+    fresh: HashMap<String, Vec<u8>>,
+    /// Barriers that each rank has entered.
+    entered: Vec<u64>,
+    /// Barriers that have ended.
+    ended: u64,
+    /// Ranks that left without finalizing.
+    died: Vec<u32>,
+    finalized: Vec<bool>,
+    aborted: Option<String>,
+    /// What each rank says it is doing.
+    doing: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    size: u32,
+    job: String,
+    state: Mutex<State>,
+    /// One end of a pair for each rank; a byte in it wakes the rank.
+    wake: Vec<UnixStream>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake_all(&self) {
+        for mut w in &self.wake {
+            // A full pipe wakes just as well; a rank that is gone needs no waking.
+            let _ = w.write(&[1]);
+        }
+    }
+}
+
+/// The job. Make one, then take the place of each rank once.
+#[derive(Debug)]
+pub struct Board {
+    shared: Arc<Shared>,
+    places: Vec<Option<UnixStream>>,
+}
+
+impl Board {
+    /// A job of `size` ranks, with a name that no other job of this process has.
+    ///
+    /// # Panics
+    /// If the system has no descriptors left.
+    pub fn new(size: u32) -> Board {
+        static JOBS: AtomicU64 = AtomicU64::new(0);
+        let job = format!("board-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
+        let mut wake = Vec::new();
+        let mut places = Vec::new();
+        for _ in 0..size {
+            let (ours, theirs) = UnixStream::pair().expect("a pair of sockets for the board");
+            for s in [&ours, &theirs] {
+                s.set_nonblocking(true).expect("a non-blocking socket");
+            }
+            wake.push(ours);
+            places.push(Some(theirs));
+        }
+        let n = size as usize;
+        let state = State {
+            entered: vec![0; n],
+            finalized: vec![false; n],
+            doing: vec![String::new(); n],
+            ..State::default()
+        };
+        Board { shared: Arc::new(Shared { size, job, state: Mutex::new(state), wake }), places }
+    }
+
+    /// The place of a rank.
+    ///
+    /// # Panics
+    /// If there is no such rank, or its place is taken.
+    pub fn place(&mut self, rank: u32) -> Place {
+        let wake = self.places[rank as usize].take().expect("each place is taken once");
+        Place { rank, shared: Arc::clone(&self.shared), wake }
+    }
+
+    /// What each rank said last with [`doing`].
+    pub fn describe(&self) -> String {
+        let state = self.shared.lock();
+        let line = |(r, d): (usize, &String)| {
+            let d = if d.is_empty() { "(nothing said)" } else { d };
+            format!("\n  rank {r}: {d}, {} barriers entered", state.entered[r])
+        };
+        state.doing.iter().enumerate().map(line).collect()
+    }
+}
+
+/// One rank's part of a board.
+#[derive(Debug)]
+pub struct Place {
+    rank: u32,
+    shared: Arc<Shared>,
+    wake: UnixStream,
+}
+
+impl Bootstrap for Place {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.shared.size
+    }
+
+    fn job_id(&self) -> String {
+        self.shared.job.clone()
+    }
+
+    fn local_size(&self) -> u32 {
+        self.shared.size
+    }
+
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+        self.shared.lock().fresh.insert(key.to_owned(), value.to_vec());
+        Ok(())
+    }
+
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        Ok(self.shared.lock().values.get(key).cloned())
+    }
+
+    fn barrier_begin(&mut self) -> Result<(), String> {
+        let mut state = self.shared.lock();
+        state.entered[self.rank as usize] += 1;
+        let all = state.entered.iter().copied().min().unwrap_or(0);
+        if all > state.ended {
+            state.ended = all;
+            let fresh = std::mem::take(&mut state.fresh);
+            state.values.extend(fresh);
+            drop(state);
+            self.shared.wake_all();
+        }
+        Ok(())
+    }
+
+    fn barrier_poll(&mut self) -> Result<bool, String> {
+        let mut sink = [0; 64];
+        match self.wake.read(&mut sink) {
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e.to_string()),
+        }
+        let state = self.shared.lock();
+        if state.ended >= state.entered[self.rank as usize] {
+            return Ok(true);
+        }
+        if let Some(why) = &state.aborted {
+            return Err(format!("the job was aborted: {why}"));
+        }
+        if !state.died.is_empty() {
+            return Err(format!("ranks {:?} have ended without finalizing", state.died));
+        }
+        Ok(false)
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.wake.as_raw_fd())
+    }
+
+    fn finalize(&mut self) -> Result<(), String> {
+        self.shared.lock().finalized[self.rank as usize] = true;
+        Ok(())
+    }
+
+    fn abort(&mut self, code: i32, message: &str) -> ! {
+        self.shared.lock().aborted.get_or_insert(format!("code {code}: {message}"));
+        self.shared.wake_all();
+        // The process is not this job's alone; the thread is the rank.
+        panic!("rank {} aborted the job with code {code}: {message}", self.rank);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        if !state.finalized[self.rank as usize] {
+            state.died.push(self.rank);
+            drop(state);
+            self.shared.wake_all();
+        }
+    }
+}
+
+thread_local! {
+    static HERE: RefCell<Option<(Arc<Shared>, u32)>> = const { RefCell::new(None) };
+}
+
+/// Notes what the calling rank is about to do, for the message of a watchdog that bites.
+pub fn doing(what: impl Into<String>) {
+    HERE.with_borrow(|here| {
+        if let Some((shared, rank)) = here {
+            shared.lock().doing[*rank as usize] = what.into();
+        }
+    });
+}
+
+/// Runs a job of `ranks` threads, each with a device of its own that `body` uses and that is finalized
+/// afterwards; results in the order of ranks.
+///
+/// # Panics
+/// With a rank's panic; if a rank cannot finalize, or has requests left then; if the job takes longer
+/// than [`JOB_LIMIT`].
+pub fn run_job<F: NetmodFactory, R: Send + 'static>(
+    factory: &F,
+    ranks: u32,
+    body: impl Fn(&mut Device) -> R + Send + Sync + 'static,
+) -> Vec<R> {
+    run_job_with(factory, ranks, |_| {}, body)
+}
+
+/// As [`run_job`], with a configuration that `tune` has changed.
+///
+/// # Panics
+/// As [`run_job`].
+pub fn run_job_with<F: NetmodFactory, R: Send + 'static>(
+    factory: &F,
+    ranks: u32,
+    tune: impl Fn(&mut Config),
+    body: impl Fn(&mut Device) -> R + Send + Sync + 'static,
+) -> Vec<R> {
+    run_devices(factory, ranks, tune, move |mut dev| {
+        let result = body(&mut dev);
+        let (live, rank) = (dev.live_requests(), dev.rank());
+        doing("finalize");
+        dev.finalize().unwrap_or_else(|e| panic!("rank {rank}: finalize: {e}"));
+        assert_eq!(live, 0, "rank {rank} has requests left");
+        result
+    })
+}
+
+/// Runs a job of `ranks` threads, each of which is given a device and does with it what it likes.
+///
+/// # Panics
+/// With a rank's panic; if the job takes longer than [`JOB_LIMIT`].
+pub fn run_devices<F: NetmodFactory, R: Send + 'static>(
+    factory: &F,
+    ranks: u32,
+    tune: impl Fn(&mut Config),
+    body: impl Fn(Device) -> R + Send + Sync + 'static,
+) -> Vec<R> {
+    let mut board = Board::new(ranks);
+    let job = Arc::new(factory.job(ranks));
+    let mut cfg = factory.config();
+    tune(&mut cfg);
+    let body = Arc::new(body);
+    let (tx, rx) = channel::<(u32, Result<R, Box<dyn Any + Send>>)>();
+    for rank in 0..ranks {
+        let place = board.place(rank);
+        let (factory, job, cfg, body, tx) =
+            (factory.clone(), Arc::clone(&job), cfg.clone(), Arc::clone(&body), tx.clone());
+        let shared = Arc::clone(&board.shared);
+        let run = move || {
+            HERE.set(Some((shared, rank)));
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                let dev =
+                    factory.device(&job, Box::new(place), cfg).unwrap_or_else(|e| panic!("rank {rank}: {e}"));
+                body(dev)
+            }));
+            // The watchdog may have given up.
+            let _ = tx.send((rank, result));
+        };
+        std::thread::Builder::new().name(format!("rank {rank}")).spawn(run).expect("a thread for each rank");
+    }
+    drop(tx);
+    let mut results: Vec<Option<R>> = (0..ranks).map(|_| None).collect();
+    let mut panicked = None;
+    let mut end = Instant::now() + JOB_LIMIT;
+    let mut left: Vec<u32> = (0..ranks).collect();
+    while !left.is_empty() {
+        match rx.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok((rank, result)) => {
+                left.retain(|r| *r != rank);
+                match result {
+                    Ok(r) => results[rank as usize] = Some(r),
+                    Err(payload) => {
+                        if panicked.is_none() {
+                            panicked = Some((rank, payload));
+                            end = end.min(Instant::now() + AFTER_PANIC);
+                        }
+                    }
+                }
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    if let Some((rank, payload)) = panicked {
+        eprintln!("{}: rank {rank} panicked; still running: {left:?}{}", factory.name(), board.describe());
+        resume_unwind(payload);
+    }
+    assert!(
+        left.is_empty(),
+        "{}: ranks {left:?} hang after {JOB_LIMIT:?}:{}\n{}",
+        factory.name(),
+        board.describe(),
+        factory.describe(&job)
+    );
+    results.into_iter().flatten().collect()
+}

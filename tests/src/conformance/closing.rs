@@ -1,0 +1,157 @@
+//! The end of connections: by agreement, many times over, with messages in flight, and by death.
+
+use ch3_shim::{Error, Mode};
+
+use super::{NetmodFactory, await_go, check, doing, go, other, pattern, recv, run_devices, run_job, send};
+
+/// Used, closed and used again.
+pub fn disconnect_and_reuse<F: NetmodFactory>(f: &F) {
+    run_job(f, 2, |dev| {
+        let peer = other(dev);
+        for round in 0..30 {
+            doing(format!("round {round}"));
+            let len = [10, 1000, 50_000][round % 3];
+            if dev.rank() as usize == round % 2 {
+                send(dev, pattern(round as u64, len), peer, 1);
+                await_go(dev, peer);
+            } else {
+                check(round as u64, &recv(dev, len, peer, 1).buffer);
+                go(dev, peer);
+            }
+            doing(format!("round {round}, disconnect"));
+            dev.disconnect(peer as u32).expect("disconnect");
+        }
+        // Of a rank that was never spoken to, and of one that is closed: nothing to do.
+        dev.disconnect(peer as u32).expect("disconnect");
+    });
+}
+
+/// Both close at once, and both send at once as soon as they have.
+pub fn crossing_closes_then_sends_at_once<F: NetmodFactory>(f: &F) {
+    run_job(f, 2, |dev| {
+        let (peer, world) = (other(dev), dev.world());
+        for round in 0..40u64 {
+            doing(format!("round {round}"));
+            let sent = dev.isend(pattern(round, 700), peer, 1, world).expect("isend");
+            let receive = dev.irecv(vec![0; 700], peer, 1, world).expect("irecv");
+            dev.wait(sent).expect("send");
+            check(round, &dev.wait(receive).expect("receive").buffer);
+            doing(format!("round {round}, disconnect"));
+            dev.disconnect(peer as u32).expect("disconnect");
+        }
+    });
+}
+
+/// One connection is closed while another carries messages.
+pub fn several_peers<F: NetmodFactory>(f: &F) {
+    run_job(f, 3, |dev| {
+        for round in 0..10u64 {
+            doing(format!("round {round}"));
+            match dev.rank() {
+                0 => {
+                    send(dev, pattern(round, 300), 1, 1);
+                    send(dev, pattern(round, 3000), 2, 1);
+                    dev.disconnect(1).expect("disconnect");
+                    check(round, &recv(dev, 3000, 2, 2).buffer);
+                }
+                1 => {
+                    check(round, &recv(dev, 300, 0, 1).buffer);
+                    dev.disconnect(0).expect("disconnect");
+                }
+                _ => {
+                    check(round, &recv(dev, 3000, 0, 1).buffer);
+                    send(dev, pattern(round, 3000), 0, 2);
+                }
+            }
+        }
+    });
+}
+
+/// Messages that nobody receives do not hinder the end.
+pub fn finalize_with_unexpected_messages<F: NetmodFactory>(f: &F) {
+    run_job(f, 2, |dev| {
+        let peer = other(dev);
+        for len in [0, 16, 1000, 60_000] {
+            send(dev, pattern(1, len), peer, 1);
+        }
+    });
+}
+
+/// Messages that are under way when the sender finalizes still arrive.
+pub fn finalize_with_sends_in_flight<F: NetmodFactory>(f: &F) {
+    const N: u64 = 40;
+    run_devices(
+        f,
+        2,
+        |_| {},
+        |mut dev| {
+            let (peer, world) = (other(&dev), dev.world());
+            if dev.rank() == 0 {
+                let mut reqs = Vec::new();
+                for i in 0..N {
+                    reqs.push(dev.isend(pattern(i, 50 + 400 * i as usize), peer, 1, world).expect("isend"));
+                }
+                // Nobody waits for them: they are eager, so that they go without their receiver.
+                std::mem::forget(reqs);
+            } else {
+                for i in 0..N {
+                    let got = recv(&mut dev, 1 << 16, peer, 1);
+                    assert_eq!(got.status.len, 50 + 400 * i as usize);
+                    check(i, &got.buffer);
+                }
+            }
+            doing("finalize");
+            dev.finalize().expect("finalize");
+        },
+    );
+}
+
+/// Devices that were never used.
+pub fn finalize_unused<F: NetmodFactory>(f: &F) {
+    run_job(f, 3, |dev| assert!(dev.report().is_empty()));
+}
+
+/// A peer that ends without finalizing: what needs it fails, what does not goes on.
+pub fn a_peer_dies<F: NetmodFactory>(f: &F) {
+    run_devices(
+        f,
+        3,
+        |_| {},
+        |mut dev| {
+            let world = dev.world();
+            if dev.rank() == 2 {
+                for to in [0, 1] {
+                    send(&mut dev, vec![2; 100], to, 1);
+                    await_go(&mut dev, to);
+                }
+                return;
+            }
+            let peer = 1 - dev.rank() as i32;
+            assert_eq!(recv(&mut dev, 100, 2, 1).buffer, [2; 100]);
+            let large = dev.config().eager_max + 1;
+            let receive = dev.irecv(vec![0; 100], 2, 3, world).expect("irecv");
+            let unmatched = dev.isend_mode(pattern(1, large).into(), 2, 4, world, Mode::Sync).expect("isend");
+            let unaffected = dev.irecv(vec![0; 5000], peer, 5, world).expect("irecv");
+            go(&mut dev, 2);
+            doing("waiting for the loss");
+            let lost = dev.wait(receive);
+            assert!(
+                matches!(&lost, Err(Error::Peer(e)) if e.peer().is_some_and(|p| p.rank == 2)),
+                "{lost:?}"
+            );
+            let lost = dev.wait(unmatched);
+            assert!(matches!(lost, Err(Error::Peer(_))), "{lost:?}");
+            // New operations fail at once, with the cause.
+            assert!(matches!(dev.irecv(vec![0; 1], 2, 1, world), Err(Error::Peer(_))));
+            assert!(matches!(dev.isend(vec![0; 1], 2, 1, world), Err(Error::Peer(_))));
+            assert!(matches!(dev.probe(2, 1, world), Err(Error::Peer(_))));
+            doing("going on");
+            send(&mut dev, pattern(5, 5000), peer, 5);
+            check(5, &dev.wait(unaffected).expect("receive").buffer);
+            assert_eq!(dev.live_requests(), 0);
+            // The others must not leave before they have heard from each other.
+            go(&mut dev, peer);
+            await_go(&mut dev, peer);
+        },
+    );
+}

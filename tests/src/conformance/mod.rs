@@ -1,0 +1,147 @@
+//! The conformance suite: what a device over any netmod must do.
+//!
+//! One file a concern; each case is a function of a [`NetmodFactory`]. The macro `conformance!` makes a
+//! test of every case for one factory.
+
+pub mod cancel;
+pub mod closing;
+pub mod crowd;
+pub mod matching;
+pub mod modes;
+pub mod order;
+pub mod probing;
+pub mod scattered;
+pub mod scopes;
+pub mod sizes;
+pub mod truncation;
+pub mod waiting;
+
+use ch3_shim::{Completion, Device};
+
+pub use crate::board::{doing, run_devices, run_job, run_job_with};
+pub use crate::factory::NetmodFactory;
+
+/// Makes a module with a test for each case of the suite: `conformance!(name, factory)`, where `factory`
+/// is an expression.
+#[macro_export]
+macro_rules! conformance {
+    ($module:ident, $factory:expr) => {
+        mod $module {
+            $crate::conformance_cases! { $factory;
+                order: same_tag mixed_sizes several_tags several_contexts both_directions;
+                sizes: expected unexpected back_to_back one_mib sixteen_mib sixty_four_mib;
+                scattered: short eager_small eager_large rendezvous both_sides_in_pieces;
+                matching: any_source_keeps_each_senders_order any_tag wildcards_and_exact_receives_in_order
+                    unexpected_in_arrival_order contexts_do_not_mix unexpected_before_and_after;
+                truncation: short eager rendezvous strided to_nothing;
+                modes: synchronous_waits_for_the_match ready ready_without_receive to_self proc_null bad_arguments;
+                cancel: posted_receive matched_receive queued_send rendezvous_before_the_match
+                    rendezvous_after_the_match synchronous_before_the_match synchronous_after_the_match
+                    to_self eager_that_has_gone;
+                probing: probe_then_receive iprobe_sees_what_a_receive_would matched_probe nobody;
+                waiting: raw_any raw_some raw_all raw_tests owned_forms null_requests;
+                scopes: lends_and_returns early_error early_error_with_a_rendezvous panic_within
+                    forgotten_requests freed_requests;
+                closing: disconnect_and_reuse crossing_closes_then_sends_at_once several_peers
+                    finalize_with_unexpected_messages finalize_with_sends_in_flight finalize_unused a_peer_dies;
+                crowd: crossing_connects many_to_one all_to_all;
+            }
+        }
+    };
+}
+
+/// The tests of [`conformance!`]; not for use by itself.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_cases {
+    ($factory:expr; $($file:ident: $($case:ident)*;)*) => {
+        $(mod $file {
+            #[allow(unused_imports)]
+            use super::super::*;
+            $(#[test]
+            fn $case() {
+                $crate::conformance::$file::$case(&$factory);
+            })*
+        })*
+    };
+}
+
+/// `len` bytes that depend on their position, and on `seed`.
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut out = vec![0; len];
+    for (i, chunk) in out.chunks_mut(8).enumerate() {
+        let word = mix(seed, i as u64).to_le_bytes();
+        chunk.copy_from_slice(&word[..chunk.len()]);
+    }
+    out
+}
+
+fn mix(seed: u64, i: u64) -> u64 {
+    let x = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    x ^ (x >> 32)
+}
+
+/// That these are the bytes of [`pattern`].
+///
+/// # Panics
+/// If they are not, saying where.
+pub fn check(seed: u64, got: &[u8]) {
+    for (i, chunk) in got.chunks(8).enumerate() {
+        let word = mix(seed, i as u64).to_le_bytes();
+        if chunk != &word[..chunk.len()] {
+            let at = chunk.iter().zip(word).position(|(a, b)| *a != b).unwrap_or(0);
+            panic!(
+                "byte {} of {} is wrong (pattern {seed}): {chunk:?} instead of {word:?}",
+                i * 8 + at,
+                got.len()
+            );
+        }
+    }
+}
+
+/// Sends and waits.
+///
+/// # Panics
+/// If that fails.
+pub fn send(dev: &mut Device, data: Vec<u8>, dest: i32, tag: i32) {
+    let world = dev.world();
+    let req = dev.isend(data, dest, tag, world).unwrap_or_else(|e| panic!("isend to {dest}: {e}"));
+    dev.wait(req).unwrap_or_else(|e| panic!("send to {dest}: {e}"));
+}
+
+/// Receives up to `max` bytes and waits; the buffer is cut to what came.
+///
+/// # Panics
+/// If that fails.
+pub fn recv(dev: &mut Device, max: usize, source: i32, tag: i32) -> Completion {
+    let world = dev.world();
+    let req =
+        dev.irecv(vec![0; max], source, tag, world).unwrap_or_else(|e| panic!("irecv from {source}: {e}"));
+    let mut done = dev.wait(req).unwrap_or_else(|e| panic!("receive from {source}: {e}"));
+    done.buffer.truncate(done.status.len);
+    done
+}
+
+/// Tag of the empty messages by which cases keep ranks in step; no case uses it otherwise.
+pub const STEP: i32 = 0x7fff_0000;
+
+/// Tells a rank to go on.
+pub fn go(dev: &mut Device, dest: i32) {
+    send(dev, Vec::new(), dest, STEP);
+}
+
+/// Waits until a rank says [`go`].
+pub fn await_go(dev: &mut Device, source: i32) {
+    recv(dev, 0, source, STEP);
+}
+
+/// The peer of a job of two.
+pub fn other(dev: &Device) -> i32 {
+    1 - dev.rank() as i32
+}
+
+/// Lengths of one message of each protocol: in the header, eager and copied, eager and not copied,
+/// rendezvous.
+pub fn protocols(dev: &Device) -> [usize; 4] {
+    [8, 1000, 20_000, dev.config().eager_max + 1000]
+}

@@ -1,0 +1,142 @@
+//! What the suite needs of a netmod: how to make a device over it, and what it can do.
+
+use std::sync::Arc;
+
+use ch3_shim::netset::{AnyNetmod, NetSet};
+use ch3_shim::{Bootstrap, Builder, Device};
+use netmod_core::{Config, GroupId, Netmod, PeerName};
+use netmod_tcp::{JobKey, TcpNetmod};
+
+use crate::loopback::{Fabric, LoopbackNetmod, Options};
+
+/// What a netmod, or the way it is set up, allows.
+#[derive(Clone, Copy, Debug)]
+pub struct Capabilities {
+    /// Longest message that goes through in a second or so.
+    pub max_bytes: usize,
+    /// Messages of a case that sends many.
+    pub many: usize,
+}
+
+/// Makes the devices of a job over one netmod.
+pub trait NetmodFactory: Clone + Send + Sync + 'static {
+    /// What the ranks of a job share.
+    type Job: Send + Sync + 'static;
+
+    /// For messages.
+    fn name(&self) -> String;
+
+    /// What it allows.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The configuration of the devices, before a case changes it.
+    fn config(&self) -> Config;
+
+    /// A job of so many ranks.
+    fn job(&self, ranks: u32) -> Self::Job;
+
+    /// The device of one rank.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn device(&self, job: &Self::Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device>;
+
+    /// The bare netmod of one rank of a job of `ranks`, for tests below the device.
+    fn netmod(&self, job: &Self::Job, rank: u32, ranks: u32) -> NetSet;
+
+    /// What the watchdog should tell of a job that hangs.
+    fn describe(&self, _job: &Self::Job) -> String {
+        String::new()
+    }
+}
+
+/// The group that bare netmods are of.
+pub const BARE_GROUP: GroupId = GroupId([7; 16]);
+
+/// The name of a rank of bare netmods.
+pub fn bare_name(rank: u32) -> PeerName {
+    PeerName { group: BARE_GROUP, rank }
+}
+
+/// Devices over TCP on the loopback interface.
+#[derive(Clone, Debug, Default)]
+pub struct Tcp;
+
+impl NetmodFactory for Tcp {
+    type Job = ();
+
+    fn name(&self) -> String {
+        "tcp".into()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_bytes: 64 << 20, many: 2000 }
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = Config::default();
+        cfg.tcp.interface = "127.0.0.1".into();
+        cfg
+    }
+
+    fn job(&self, _ranks: u32) {}
+
+    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        Builder::new(cfg, boot).build()
+    }
+
+    fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
+        let mut tcp = TcpNetmod::new(self.config().tcp, bare_name(rank), ranks).expect("a TCP netmod");
+        tcp.authenticate_with(JobKey([9; 32])).expect("a listener that is watched");
+        NetSet::new(vec![AnyNetmod::Tcp(Box::new(tcp))])
+    }
+}
+
+/// Devices over the netmod in memory.
+#[derive(Clone, Debug)]
+pub struct Loopback {
+    /// How it delivers.
+    pub options: Options,
+    /// See [`Capabilities::max_bytes`].
+    pub max_bytes: usize,
+    /// Longest eager message.
+    pub eager_max: usize,
+}
+
+impl NetmodFactory for Loopback {
+    type Job = Arc<Fabric>;
+
+    fn name(&self) -> String {
+        format!("loopback, {:?}", self.options)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_bytes: self.max_bytes, many: 1000 }
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = Config::default();
+        cfg.netmods.clear();
+        cfg.eager_max = self.eager_max;
+        cfg
+    }
+
+    fn job(&self, ranks: u32) -> Arc<Fabric> {
+        Fabric::new(ranks, self.options.clone())
+    }
+
+    fn device(&self, job: &Arc<Fabric>, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        let builder = Builder::new(cfg, boot);
+        let netmod = LoopbackNetmod::new(Arc::clone(job), builder.name());
+        builder.netmod(Box::new(netmod)).build()
+    }
+
+    fn netmod(&self, job: &Arc<Fabric>, rank: u32, _ranks: u32) -> NetSet {
+        let netmod: Box<dyn Netmod> = Box::new(LoopbackNetmod::new(Arc::clone(job), bare_name(rank)));
+        NetSet::new(vec![AnyNetmod::Other(netmod)])
+    }
+
+    fn describe(&self, job: &Arc<Fabric>) -> String {
+        job.describe()
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests of the whole: a conformance suite for netmods, and what it runs on.
+//!
+//! [`board`] is a process manager in memory, so that the ranks of a job can be threads; [`loopback`] is a
+//! netmod in memory, whose deliveries can be cut anywhere; [`factory`] makes devices over one netmod
+//! or another; [`conformance`] is the suite, instantiated for each of them by one line.
+
+pub mod board;
+pub mod conformance;
+pub mod factory;
+pub mod loopback;
+pub mod sys;

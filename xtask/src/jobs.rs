@@ -1,0 +1,94 @@
+//! The jobs themselves: which commands, in which order.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::Options;
+use crate::install::install;
+
+/// Tests that cannot run append a line to the file that this variable names.
+const SKIP_LOG: &str = "NETMOD_TEST_SKIP_LOG";
+/// With this variable such a test fails instead.
+const NO_SKIP: &str = "NETMOD_TEST_NO_SKIP";
+
+/// Runs a command, with its output where ours goes.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    let shown = format!("{command:?}").replace('"', "");
+    eprintln!("xtask: {shown}");
+    let start = Instant::now();
+    let status = command.status().map_err(|e| format!("cannot start {shown}: {e}"))?;
+    eprintln!("xtask: {:.0} s", start.elapsed().as_secs_f64());
+    if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
+}
+
+fn cargo() -> Command {
+    let mut c = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    c.current_dir(root());
+    c
+}
+
+fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or(here.clone(), PathBuf::from)
+}
+
+/// Whether a cargo subcommand is there: toolchains may lack rustfmt and clippy.
+fn has_component(name: &str) -> bool {
+    cargo().args([name, "--version"]).output().is_ok_and(|o| o.status.success())
+}
+
+/// Formatting and lints.
+pub(crate) fn lint(options: Options, skipped: &mut Vec<String>) -> Result<(), String> {
+    if has_component("fmt") {
+        run(cargo().args(["fmt", "--all", "--check"]))?;
+    } else {
+        skipped.push("formatting (rustup component add rustfmt)".into());
+    }
+    if has_component("clippy") {
+        run(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))?;
+    } else {
+        skipped.push("lints (rustup component add clippy)".into());
+    }
+    if options.no_skip && !skipped.is_empty() {
+        return Err(format!("could not check {}", skipped.join("; ")));
+    }
+    Ok(())
+}
+
+/// The documentation.
+pub(crate) fn doc() -> Result<(), String> {
+    run(cargo().args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Everything.
+pub(crate) fn test(options: Options) -> Result<(), String> {
+    let start = Instant::now();
+    let mut skipped = install(options)?;
+    if options.no_skip && !skipped.is_empty() {
+        return Err(format!("cannot test {}", skipped.join("; ")));
+    }
+    lint(options, &mut skipped)?;
+    doc()?;
+    // Integration tests start these.
+    run(cargo().args(["build", "--workspace", "--bins", "--examples", "--quiet"]))?;
+    let log = root().join("target").join("skipped-tests.txt");
+    std::fs::create_dir_all(root().join("target"))
+        .map_err(|e| format!("cannot make the folder target: {e}"))?;
+    std::fs::write(&log, "").map_err(|e| format!("cannot write {}: {e}", log.display()))?;
+    let mut tests = cargo();
+    tests.args(["test", "--workspace", "--quiet"]).env(SKIP_LOG, &log);
+    if options.no_skip {
+        tests.env(NO_SKIP, "1");
+    }
+    run(&mut tests)?;
+    let told = std::fs::read_to_string(&log).map_err(|e| format!("cannot read {}: {e}", log.display()))?;
+    skipped.extend(told.lines().map(str::to_owned));
+    skipped.sort();
+    skipped.dedup();
+    eprintln!("xtask: all tests passed in {:.0} s", start.elapsed().as_secs_f64());
+    for what in &skipped {
+        eprintln!("xtask: not tested: {what}");
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! The project's jobs, as `cargo xtask JOB`.
+
+mod install;
+mod jobs;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+usage: cargo xtask JOB [--no-skip] [--no-install]
+
+jobs
+  test     installs what the tests need (apt, if root), then lint, doc and all tests
+  lint     cargo fmt --check and clippy without warnings
+  doc      the documentation, without warnings
+
+options
+  --no-skip      what cannot run is a failure (as in CI)
+  --no-install   installs nothing; what is missing is skipped and named
+";
+
+/// What the command line asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) no_skip: bool,
+    pub(crate) no_install: bool,
+}
+
+fn main() -> ExitCode {
+    let mut job = None;
+    let mut options = Options::default();
+    for arg in std::env::args().skip(1) {
+        match arg.as_str() {
+            "--no-skip" => options.no_skip = true,
+            "--no-install" => options.no_install = true,
+            "-h" | "--help" => {
+                print!("{HELP}");
+                return ExitCode::SUCCESS;
+            }
+            name if job.is_none() && !name.starts_with('-') => job = Some(name.to_owned()),
+            other => {
+                eprint!("xtask: {other} is not known here\n\n{HELP}");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    let done = match job.as_deref() {
+        Some("test") => jobs::test(options),
+        Some("lint") => jobs::lint(options, &mut Vec::new()),
+        Some("doc") => jobs::doc(),
+        Some(other) => {
+            eprint!("xtask: there is no job {other}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+        None => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
