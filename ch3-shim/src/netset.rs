@@ -61,6 +61,15 @@ impl NetSet {
         })
     }
 
+    /// Counts of the TCP netmod, if it is one of them.
+    #[cfg(feature = "tcp")]
+    pub fn tcp_stats(&self) -> Option<netmod_tcp::TcpStats> {
+        self.mods.iter().find_map(|m| match m {
+            AnyNetmod::Tcp(n) => Some(n.stats()),
+            AnyNetmod::Other(_) => None,
+        })
+    }
+
     /// Gives the built-in netmods the key that peers must know.
     ///
     /// # Errors

@@ -273,17 +273,36 @@ impl<N: Netmod> Engine<N> {
                     self.handle_pkt(upper, vc, buf.bytes(), now);
                     self.netmod.release(buf);
                 }
-                Event::RecvDone { vc } => self.recv_done(upper, vc, now),
-                Event::Down { vc, error } => {
-                    let cut = self.core.reset_receive(vc);
-                    if let Some(req) = cut {
-                        self.core.finish(req, Outcome::Failed(error.clone()));
-                    }
-                    upper.on_event(&mut self.io(now), Event::Down { vc, error });
-                }
-                other => upper.on_event(&mut self.io(now), other),
+                other => self.handle_event(upper, other, now),
             }
         }
+        if !self.core.sent.is_empty() {
+            n += self.handle_sent(upper, now);
+        }
+        Ok(Progress { events: n })
+    }
+
+    /// Events other than bytes. Out of line, as are the other rare turns of the engine: each system call
+    /// leaves little of this code in the instruction cache.
+    #[inline(never)]
+    fn handle_event<U: Upper<N>>(&mut self, upper: &mut U, event: Event, now: Time) {
+        match event {
+            Event::RecvDone { vc } => self.recv_done(upper, vc, now),
+            Event::Down { vc, error } => {
+                let cut = self.core.reset_receive(vc);
+                if let Some(req) = cut {
+                    self.core.finish(req, Outcome::Failed(error.clone()));
+                }
+                upper.on_event(&mut self.io(now), Event::Down { vc, error });
+            }
+            other => upper.on_event(&mut self.io(now), other),
+        }
+    }
+
+    /// Sends whose data has left and whose owner wants to know; their number.
+    #[inline(never)]
+    fn handle_sent<U: Upper<N>>(&mut self, upper: &mut U, now: Time) -> usize {
+        let mut n = 0;
         while let Some((vc, req)) = self.core.sent.pop_front() {
             n += 1;
             if self.core.is_finished(req) {
@@ -296,7 +315,7 @@ impl<N: Netmod> Engine<N> {
                 self.core.finish(req, Outcome::Done);
             }
         }
-        Ok(Progress { events: n })
+        n
     }
 
     /// Handles bytes that arrived on a VC: any number of packets, cut anywhere. Bytes of a VC that
@@ -357,6 +376,7 @@ impl<N: Netmod> Engine<N> {
     }
 
     /// Gives bytes to the active receive, or to nobody; returns the rest.
+    #[inline(never)]
     fn feed_active<'b, U: Upper<N>>(
         &mut self,
         upper: &mut U,
@@ -391,6 +411,7 @@ impl<N: Netmod> Engine<N> {
     }
 
     /// The active receive of a VC has all its bytes.
+    #[inline(never)]
     fn recv_done<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, now: Time) {
         let Some(req) = self.core.vcs.get_mut(vc).and_then(|v| v.recv_active.take()) else { return };
         loop {

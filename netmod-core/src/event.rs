@@ -97,6 +97,11 @@ impl Events {
         }
     }
 
+    /// Whether bytes of a VC are among the events, so that its present state is not the last word.
+    pub fn concern(&self, vc: VcId) -> bool {
+        self.queue.iter().any(|ev| matches!(ev, Event::Rx { vc: v, .. } | Event::RecvDone { vc: v } if *v == vc))
+    }
+
     /// How many more a netmod should find in this poll.
     #[inline]
     pub fn room(&self) -> usize {

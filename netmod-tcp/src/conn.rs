@@ -57,8 +57,10 @@ pub(crate) struct Conn {
     pub(crate) stage: Stage,
     /// The VC it belongs to, or will.
     pub(crate) vc: Option<VcId>,
-    /// What epoll watches.
+    /// What epoll watches, if it does.
     pub(crate) interest: Interest,
+    /// Whether epoll knows the connection: hot ones leave it.
+    pub(crate) in_epoll: bool,
     /// Handshake and farewell bytes that the kernel has not taken yet.
     pub(crate) out: Vec<u8>,
     /// A large receive was under way at the last read: read headers with little behind them.
@@ -69,7 +71,7 @@ pub(crate) struct Conn {
 
 impl Conn {
     pub(crate) fn new(socket: Socket, stage: Stage, vc: Option<VcId>) -> Conn {
-        Conn { socket, stage, vc, interest: Interest::NONE, out: Vec::new(), bulk: false, filled: false }
+        Conn { socket, stage, vc, interest: Interest::NONE, in_epoll: false, out: Vec::new(), bulk: false, filled: false }
     }
 
     #[inline]

@@ -8,6 +8,7 @@
 mod address;
 mod conn;
 pub mod hello;
+mod hot;
 pub mod link;
 mod links;
 mod netmod;

@@ -83,7 +83,7 @@ impl TcpNetmod {
                 self.dirty.push(vc);
             }
         }
-        self.hot.touch(id);
+        self.heat(id);
         self.events.push_back(Event::Up { vc });
     }
 

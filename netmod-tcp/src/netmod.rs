@@ -18,7 +18,7 @@ use crate::address::{self, Listener};
 use crate::conn::{self, Conn, ConnId, ConnKind};
 use crate::hello::{Control, Directory, JobKey};
 use crate::link::{Failure, Link, LinkConfig, LinkEvent, Pending, Phase};
-use crate::recv::Hot;
+use crate::hot::Hot;
 use crate::sys::{Epoll, Interest, RxArena};
 use crate::txq::{Data, TxQueue};
 
@@ -536,6 +536,7 @@ impl Netmod for TcpNetmod {
 
     fn arm(&mut self, core: &mut Core) -> Arm {
         self.flush(core);
+        self.all_into_epoll();
         // Epoll is level-triggered: what is there already makes the descriptor readable.
         if self.events.is_empty() && self.wanting.is_empty() && self.dirty.is_empty() {
             Arm::Armed

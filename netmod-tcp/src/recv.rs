@@ -4,21 +4,11 @@ use netmod_core::{Core, DeviceError, Event, Events, VcId};
 
 use crate::NAME;
 use crate::conn::{self, ConnId, Stage};
+use crate::hot::HOT;
 use crate::link::{Failure, LinkEvent};
 use crate::netmod::{LISTENER, TcpNetmod};
 use crate::sys::{self, EPOLL_BATCH, MAX_IOV, Ready};
 
-/// Connections that are read without asking epoll.
-const HOT: usize = 4;
-/// Polls in vain after which a hot connection is hot no more.
-const COOL_AFTER: u32 = 4096;
-/// Polls between two calls of epoll while hot connections bring something.
-const EPOLL_EVERY: u32 = 64;
-/// The same when all connections are hot, so that epoll could only tell of new ones.
-const EPOLL_SELDOM: u32 = 256;
-/// Polls in vain after which epoll is asked more often, and how often then.
-const IMPATIENT_AFTER: u32 = 16;
-const IMPATIENT_EVERY: u32 = 4;
 /// Room in the arena without which no further connection is read: a handshake's piece fits.
 const MIN_ROOM: usize = 1024;
 /// Events that one connection may cause.
@@ -29,82 +19,35 @@ const LARGE: usize = 32 << 10;
 /// Bytes read behind a large receive, or in place of a header before one.
 const TAIL: usize = 4096;
 
-/// The connections that were active last.
-#[derive(Debug, Default)]
-pub(crate) struct Hot {
-    /// Most recent first.
-    list: [Option<ConnId>; HOT],
-    /// Polls since one of them brought something.
-    idle: u32,
-    /// Polls since epoll was asked.
-    since_epoll: u32,
-}
-
-impl Hot {
-    /// A connection has brought something.
-    #[inline]
-    pub(crate) fn touch(&mut self, id: ConnId) {
-        self.idle = 0;
-        if self.list[0] == Some(id) {
-            return;
-        }
-        let at = self.list.iter().position(|h| *h == Some(id)).unwrap_or(HOT - 1);
-        self.list[..=at].rotate_right(1);
-        self.list[0] = Some(id);
-    }
-
-    pub(crate) fn forget(&mut self, id: ConnId) {
-        if let Some(at) = self.list.iter().position(|h| *h == Some(id)) {
-            self.list[at..].rotate_left(1);
-            self.list[HOT - 1] = None;
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.list.iter().flatten().count()
-    }
-}
-
 impl TcpNetmod {
     /// Looks for incoming bytes: on the hot connections, and now and then on all.
     #[inline]
     pub(crate) fn poll_in(&mut self, core: &mut Core, events: &mut Events) -> Result<(), DeviceError> {
         let mut found = false;
         for i in 0..HOT {
-            // Touching reorders the list, but never by more than the one that was touched.
-            let Some(id) = self.hot.list[i] else { break };
+            let Some(id) = self.hot.at(i) else { break };
             if events.room() < EVENTS_EACH || self.arena.room() < MIN_ROOM {
                 return Ok(());
             }
-            found |= self.read(core, id, events);
-        }
-        self.hot.since_epoll += 1;
-        if found {
-            self.hot.idle = 0;
-            if self.hot.since_epoll < EPOLL_EVERY {
-                return Ok(());
+            if self.read(core, id, events) {
+                found = true;
+                if self.hot.hit(i) {
+                    self.out_of_epoll(id);
+                }
             }
-        } else {
-            self.hot.idle = self.hot.idle.saturating_add(1);
         }
-        let every = match self.hot.idle {
-            _ if self.hot.list[0].is_none() => 1,
-            _ if self.hot.len() == self.conns.len() => EPOLL_SELDOM,
-            ..IMPATIENT_AFTER => EPOLL_EVERY,
-            _ => IMPATIENT_EVERY,
-        };
-        if self.hot.since_epoll < every {
+        if !self.hot.wants_epoll(found, self.conns.len()) {
             return Ok(());
-        }
-        if self.hot.idle > COOL_AFTER {
-            self.hot.list = [None; HOT];
         }
         self.poll_epoll(core, events)
     }
 
     /// Asks epoll, and serves what is ready.
+    #[inline(never)]
     fn poll_epoll(&mut self, core: &mut Core, events: &mut Events) -> Result<(), DeviceError> {
-        self.hot.since_epoll = 0;
+        if self.hot.asked() {
+            self.cool();
+        }
         self.stats.epoll_calls += 1;
         let mut ready = [Ready::default(); EPOLL_BATCH];
         let n =
@@ -160,7 +103,7 @@ impl TcpNetmod {
         match self.conns.get(id) {
             Some(c) if matches!(c.stage, Stage::Open { .. }) => {
                 if self.read(core, id, events) {
-                    self.hot.touch(id);
+                    self.heat(id);
                 }
             }
             Some(_) => self.handshake_readable(core, id, events),
@@ -190,12 +133,13 @@ impl TcpNetmod {
                 self.stats.rx_empty += 1;
                 false
             }
-            Ok(Some(_)) => self.read_ended(core, id, vc, Failure::Eof),
-            Err(e) => self.read_ended(core, id, vc, e.raw_os_error().map_or(Failure::Eof, Failure::Errno)),
+            Ok(Some(_)) => self.read_ended(core, id, vc, events, Failure::Eof),
+            Err(e) => self.read_ended(core, id, vc, events, e.raw_os_error().map_or(Failure::Eof, Failure::Errno)),
         }
     }
 
     /// Reads once into the active receive, with a tail behind it for what follows.
+    #[inline(never)]
     fn read_direct(&mut self, core: &mut Core, id: ConnId, vc: VcId, events: &mut Events) -> bool {
         let Some(c) = self.conns.get_mut(id) else { return false };
         let mut iov = [netmod_core::IoVec::EMPTY; MAX_IOV];
@@ -225,14 +169,19 @@ impl TcpNetmod {
                 self.stats.rx_empty += 1;
                 false
             }
-            Ok(Some(_)) => self.read_ended(core, id, vc, Failure::Eof),
-            Err(e) => self.read_ended(core, id, vc, e.raw_os_error().map_or(Failure::Eof, Failure::Errno)),
+            Ok(Some(_)) => self.read_ended(core, id, vc, events, Failure::Eof),
+            Err(e) => self.read_ended(core, id, vc, events, e.raw_os_error().map_or(Failure::Eof, Failure::Errno)),
         }
     }
 
     /// The stream of an open connection has ended.
     #[cold]
-    fn read_ended(&mut self, core: &mut Core, id: ConnId, vc: VcId, failure: Failure) -> bool {
+    fn read_ended(&mut self, core: &mut Core, id: ConnId, vc: VcId, events: &Events, failure: Failure) -> bool {
+        if events.concern(vc) {
+            // What was read before in this poll may be the GOODBYE that makes this end a proper one. The end
+            // is still there in the next poll.
+            return false;
+        }
         self.close(id);
         self.link_event(core, vc, LinkEvent::Lost { conn: conn::key(id), failure });
         true

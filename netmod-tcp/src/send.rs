@@ -50,12 +50,16 @@ impl TcpNetmod {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Option<usize>, VcError> {
-        self.check_sendable(vc)?;
-        self.count_send(core, vc, data.len());
         let epoch = self.epoch;
         let Some(v) = self.vcs.get_mut(vc) else { return Err(TcpNetmod::no_such_vc()) };
-        if v.fd < 0 || v.blocked || !v.is_drained() {
+        if v.fd < 0 {
+            self.check_sendable(vc)?;
+            self.count_send(core, vc, data.len());
             return Ok(Some(0));
+        }
+        if let Some(c) = core.vcs.get_mut(vc) {
+            c.stats.tx_msgs += 1;
+            c.stats.tx_bytes += (data.len() + size_of::<Header>()) as u64;
         }
         // A small message that is not the first since the last progress waits for company. So does the
         // first if it is sure to get some.
@@ -71,6 +75,9 @@ impl TcpNetmod {
             if v.bursts >= BURSTS {
                 return Ok(Some(0));
             }
+        }
+        if v.blocked || !v.is_drained() {
+            return Ok(Some(0));
         }
         let total = hdr.len() + data.len();
         let moved = if data.is_empty() {
@@ -165,6 +172,7 @@ impl TcpNetmod {
     }
 
     /// Writes what is staged on every VC.
+    #[inline(never)]
     pub(crate) fn flush_dirty(&mut self, core: &mut Core) {
         // In the order in which they became dirty; what a flush makes dirty again waits its turn.
         for i in 0..self.dirty.len() {
@@ -220,6 +228,7 @@ impl TcpNetmod {
     }
 
     /// The kernel has taken what it could: epoll says when it takes more.
+    #[inline(never)]
     pub(crate) fn block(&mut self, vc: VcId) {
         let Some(v) = self.vcs.get_mut(vc) else { return };
         v.blocked = true;

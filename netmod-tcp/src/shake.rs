@@ -89,6 +89,7 @@ impl TcpNetmod {
         }
         if let Some(c) = self.conns.get_mut(id) {
             c.interest = interest;
+            c.in_epoll = true;
         }
         Ok(id)
     }
@@ -100,6 +101,12 @@ impl TcpNetmod {
             return;
         }
         c.interest = interest;
+        if !c.in_epoll {
+            if interest != Interest::READ {
+                self.into_epoll(id);
+            }
+            return;
+        }
         let fd = c.fd();
         if let Err(e) = self.epoll.modify(fd, id.to_wire(), interest) {
             tracing::error!(%e, "epoll does not know a connection that is open");
@@ -262,6 +269,7 @@ impl TcpNetmod {
             v.blocked = false;
         }
         self.hot.forget(id);
+        self.into_epoll(id);
         self.lingering.push(id);
         self.next_timer = self.next_timer.min(until);
         self.write_out(id, words);

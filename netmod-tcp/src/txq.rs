@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use netmod_core::{Core, Header, IoVec, ReqId, Request, Segment, SendBuf, VcError, VcId};
+use netmod_core::{Core, Header, IoVec, OnDone, ReqId, Request, Segment, SendBuf, VcError, VcId};
 
 /// Data of at most this many bytes is copied into the queue rather than sent from where it is: a
 /// copy of this size costs less than a further piece in the system call.
@@ -41,6 +41,8 @@ struct Message {
     dead: bool,
     /// Whether further copied messages may join it.
     batch: bool,
+    /// Whether its owner is asked for more at its end: nothing behind it may go before that.
+    asks: bool,
 }
 
 /// Messages in order, with what they have staged.
@@ -118,6 +120,7 @@ impl TxQueue {
             started: false,
             dead: false,
             batch: true,
+            asks: false,
         });
         req
     }
@@ -171,6 +174,7 @@ impl TxQueue {
             started: from + gone > 0,
             dead: false,
             batch: false,
+            asks: core.reqs.get(req).is_some_and(|r| r.on_done == OnDone::Upper),
         });
     }
 
@@ -196,6 +200,9 @@ impl TxQueue {
             }
             run += m.staged;
             if matches!(m.rest, Rest::None) {
+                if m.asks {
+                    break;
+                }
                 continue;
             }
             // The run so far and at least one piece of the rest must find room.
@@ -220,6 +227,9 @@ impl TxQueue {
                     }
                 }
                 _ => {}
+            }
+            if m.asks {
+                break;
             }
         }
         if run > 0 && n < iov.len() {
@@ -274,6 +284,7 @@ impl TxQueue {
             };
             if !core.send_finished(vc, req) {
                 // Nothing may follow before its owner has said whether there is more.
+                debug_assert_eq!(n, 0, "bytes were sent behind a message whose owner is to be asked");
                 m.rest = Rest::None;
                 self.held = true;
                 return;

@@ -75,7 +75,7 @@ pub(crate) struct PairArgs {
     /// Rounds; the result is the median over them [default: as many as fit in 4 s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rounds: Option<u32>,
-    /// Repetitions in a round [default: some 20 ms]
+    /// Repetitions in a round [default: as many as take some milliseconds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: Option<u32>,
     /// Ranks to start; the first two measure, the others wait
@@ -166,16 +166,14 @@ const MAX_MESSAGE: usize = 1 << 30;
 const MAX_QUEUE: usize = 10_000_000;
 
 fn message_size(text: &str) -> Result<usize, String> {
-    let (digits, shift) = match text.trim().to_ascii_uppercase().strip_suffix(['K', 'M', 'G']) {
-        Some(d) => (
-            d.to_owned(),
-            [("K", 10), ("M", 20), ("G", 30)]
-                .iter()
-                .find(|(c, _)| text.trim().to_ascii_uppercase().ends_with(c))
-                .map_or(0, |x| x.1),
-        ),
-        None => (text.trim().to_owned(), 0),
+    let text = text.trim().to_ascii_uppercase();
+    let shift = match text.chars().last() {
+        Some('K') => 10,
+        Some('M') => 20,
+        Some('G') => 30,
+        _ => 0,
     };
+    let digits = if shift > 0 { &text[..text.len() - 1] } else { &text[..] };
     let bytes = digits.parse::<usize>().ok().and_then(|n| n.checked_mul(1 << shift));
     bytes
         .filter(|b| (1..=MAX_MESSAGE).contains(b))

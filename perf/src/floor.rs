@@ -13,10 +13,14 @@ use crate::error::{During, Failure, Result};
 
 /// How long the two processes may take to meet.
 const MEET: Duration = Duration::from_secs(20);
+/// How long a connection may take to say who it is.
+const GREETING: Duration = Duration::from_secs(2);
 /// Tag of the messages by which they arrange it.
 const TAG: i32 = 1;
-/// Receives in vain after which the processor is offered to others, who may be whom we wait for.
+/// Receives in vain after which the processor is offered to others.
 const SPINS: u32 = 20_000;
+/// The same if ranks share cores, so that one of the others may be whom we wait for.
+const SPINS_CROWDED: u32 = 10;
 /// Bytes that one receive takes at most when messages are smaller.
 pub(crate) const GULP: usize = 64 << 10;
 /// Bytes of an acknowledgement.
@@ -37,6 +41,7 @@ pub(crate) struct RawSocket {
     stream: TcpStream,
     waiting: Waiting,
     lead: bool,
+    spins: u32,
 }
 
 /// The address that the device's connection with `peer` goes to, if it is one of a network.
@@ -69,7 +74,7 @@ fn accept(listener: &TcpListener, token: u64) -> io::Result<TcpStream> {
         match listener.accept() {
             Ok((mut stream, _)) => {
                 stream.set_nonblocking(false)?;
-                stream.set_read_timeout(Some(MEET))?;
+                stream.set_read_timeout(Some(GREETING))?;
                 let mut said = [0; 8];
                 if stream.read_exact(&mut said).is_ok() && u64::from_le_bytes(said) == token {
                     stream.set_read_timeout(None)?;
@@ -85,8 +90,8 @@ fn accept(listener: &TcpListener, token: u64) -> io::Result<TcpStream> {
 
 impl RawSocket {
     /// Connects ranks 0 and 1, which both call this, at the address that the device uses between
-    /// them. Returns the address as well.
-    pub(crate) fn connect(dev: &mut Device, comm: Comm) -> Result<(RawSocket, IpAddr)> {
+    /// them. Returns the address as well. `crowded`: ranks share cores.
+    pub(crate) fn connect(dev: &mut Device, comm: Comm, crowded: bool) -> Result<(RawSocket, IpAddr)> {
         let lead = dev.rank() == 0;
         if lead {
             // The first message makes the connection; its address is known when the answer is here.
@@ -104,7 +109,7 @@ impl RawSocket {
             let mut stream = TcpStream::connect_timeout(&to, MEET)
                 .during(format!("connect the raw socket to {to}; does a firewall allow only some ports? then set NETMOD_TCP_PORT_RANGE"))?;
             stream.write_all(token).during("write to the raw socket")?;
-            return Ok((RawSocket::over(stream, true)?, at.ip()));
+            return Ok((RawSocket::over(stream, true, crowded)?, at.ip()));
         }
         dev.recv(&mut [], 0, TAG, comm)?;
         dev.send(&[], 0, TAG, comm)?;
@@ -113,21 +118,25 @@ impl RawSocket {
         let listener = listen(dev, v4[0] != 0)?;
         let port = listener.local_addr().during("find the port of the raw socket")?.port();
         // Not a secret: it keeps out who connects by mistake.
-        let token =
-            std::process::id() as u64 ^ Instant::now().elapsed().as_nanos() as u64 ^ 0x6e65_746d_6f64_0000;
+        let token = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
         let mut answer = [0; 10];
         answer[..2].copy_from_slice(&port.to_le_bytes());
         answer[2..].copy_from_slice(&token.to_le_bytes());
         dev.send(&answer, 0, TAG, comm)?;
         let stream = accept(&listener, token).during("accept the raw socket of rank 0")?;
         let ip = stream.local_addr().during("find the address of the raw socket")?.ip();
-        Ok((RawSocket::over(stream, false)?, ip))
+        Ok((RawSocket::over(stream, false, crowded)?, ip))
     }
 
-    fn over(stream: TcpStream, lead: bool) -> Result<RawSocket> {
+    fn over(stream: TcpStream, lead: bool, crowded: bool) -> Result<RawSocket> {
         stream.set_nodelay(true).during("set TCP_NODELAY of the raw socket")?;
         stream.set_nonblocking(true).during("make the raw socket non-blocking")?;
-        Ok(RawSocket { stream, waiting: Waiting::Spinning, lead })
+        Ok(RawSocket {
+            stream,
+            waiting: Waiting::Spinning,
+            lead,
+            spins: if crowded { SPINS_CROWDED } else { SPINS },
+        })
     }
 
     fn wait_by(&mut self, waiting: Waiting) -> Result<()> {
@@ -150,7 +159,7 @@ impl RawSocket {
                 Ok(n) => return Ok(n),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
                     vain += 1;
-                    if vain % SPINS == 0 {
+                    if vain % self.spins == 0 {
                         std::thread::yield_now();
                     }
                 }
@@ -179,7 +188,7 @@ impl RawSocket {
                 Ok(n) => done += n,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
                     vain += 1;
-                    if vain % SPINS == 0 {
+                    if vain % self.spins == 0 {
                         std::thread::yield_now();
                     }
                 }
@@ -260,7 +269,7 @@ impl RawSocket {
                 }
                 if moved == 0 {
                     vain += 1;
-                    if vain % SPINS == 0 {
+                    if vain % self.spins == 0 {
                         std::thread::yield_now();
                     }
                 }

@@ -26,7 +26,7 @@ impl Test for Latency {
     }
 
     fn phase(&self) -> f64 {
-        0.02
+        0.004
     }
 
     fn less_is_better(&self) -> bool {

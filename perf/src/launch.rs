@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ch3_shim::{Bootstrap, Builder, Device};
 use netmod_core::Config;
+use netmod_core::card::NodeSection;
 use netmod_pmi::{Launcher, ProcessManager};
 
 use crate::error::{During, Failure, Result};
@@ -39,6 +40,11 @@ pub(crate) enum Role {
 /// Whether a launcher that speaks PMI-1 has started this process.
 pub(crate) fn under_launcher() -> bool {
     ["PMI_FD", "PMI_PORT"].iter().any(|v| std::env::var_os(v).is_some())
+}
+
+/// The rank of this process, as the launcher tells it in the environment.
+pub(crate) fn rank_by_name() -> Option<String> {
+    under_launcher().then(|| ["PMI_RANK", "PMI_ID"].iter().find_map(|v| std::env::var(v).ok())).flatten()
 }
 
 /// Finds out who this process is.
@@ -115,14 +121,12 @@ pub(crate) fn run_job(ranks: u32, netmod: Option<&str>) -> Result<Job> {
     let took = start.elapsed();
     drop(writer);
     let rows = reading.join().map_err(|_| Failure::new("the thread that reads results has panicked"))?;
-    let report = ended.during("run the ranks")?;
-    if report.code != 0 {
-        return Err(Failure::new(format!(
-            "the job failed with exit code {}; its ranks have said why",
-            report.code
-        )));
+    let report = ended.map_err(|e| Failure::new(e.to_string()))?;
+    match report.failure {
+        None if report.code == 0 => Ok(Job { rows: rows?, took }),
+        Some(failure) => Err(Failure::new(format!("the job failed: {failure}"))),
+        None => Err(Failure::new(format!("the job failed with exit code {}", report.code))),
     }
-    Ok(Job { rows: rows?, took })
 }
 
 /// Prints diagnostics on stderr with the rank, as `NETMOD_LOG` filters them.
@@ -169,11 +173,20 @@ pub(crate) fn log_to_stderr(cfg: &Config, rank: Option<u32>) -> Result<()> {
 /// The netmods that this build knows.
 pub(crate) const NETMODS: [&str; 1] = ["tcp"];
 
+/// A rank at work.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    /// Its device.
+    pub(crate) dev: Device,
+    /// This node has more ranks than cores for them.
+    pub(crate) crowded: bool,
+}
+
 /// Joins the job as one of its ranks: configuration, log, a core of its own, device.
 ///
 /// # Errors
 /// A variable or option with a bad value; a launcher or network that does not work.
-pub(crate) fn join(netmod: Option<&str>) -> Result<Device> {
+pub(crate) fn join(netmod: Option<&str>) -> Result<Joined> {
     let (mut cfg, warnings) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
     if let Some(name) = netmod {
         cfg.set("NETMOD", name).map_err(|e| Failure::new(format!("--netmod: {e}")))?;
@@ -184,19 +197,27 @@ pub(crate) fn join(netmod: Option<&str>) -> Result<Device> {
     if rank == 0 {
         warnings.iter().for_each(|w| tracing::warn!("{w}"));
     }
-    take_core(&pm);
-    Ok(Builder::new(cfg, Box::new(pm)).build()?)
+    let crowded = take_core(&pm);
+    Ok(Joined { dev: Builder::new(cfg, Box::new(pm)).build()?, crowded })
 }
 
-/// Gives each rank a core of its own, if there are enough and nobody has bound it before.
-fn take_core(pm: &ProcessManager) {
-    let local =
-        std::env::var("MPI_LOCALRANKID").ok().and_then(|v| v.parse().ok()).unwrap_or(pm.rank() as usize);
-    let outcome = sys::allowed_cores().and_then(|cores| match cores.get(local) {
-        Some(&core) if Bootstrap::local_size(pm) as usize <= cores.len() => sys::pin(core),
-        _ => Ok(()),
+/// Gives each rank a core of its own, if there are enough and nobody has bound it before. Whether there
+/// are too few.
+fn take_core(pm: &ProcessManager) -> bool {
+    let local = std::env::var("MPI_LOCALRANKID").ok().and_then(|v| v.parse().ok());
+    let local = local.unwrap_or(pm.rank() as usize);
+    let ranks = Bootstrap::local_size(pm) as usize;
+    let online = NodeSection::of_this_process().map_or(1, |n| n.cores as usize);
+    let outcome = sys::allowed_cores().and_then(|cores| {
+        // One core of many is what a launcher that binds ranks leaves to each.
+        let bound = cores.len() == 1 && online >= ranks;
+        if ranks > cores.len() {
+            return Ok(!bound);
+        }
+        cores.get(local).map_or(Ok(()), |core| sys::pin(*core)).map(|()| false)
     });
-    if let Err(e) = outcome {
+    outcome.unwrap_or_else(|e| {
         tracing::warn!("cannot bind this process to a core, so figures will vary more: {e}");
-    }
+        ranks > online
+    })
 }

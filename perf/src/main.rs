@@ -30,8 +30,7 @@ use report::Row;
 
 /// Ends the job of which `dev` is a rank, and says why.
 fn fail_as_rank(dev: Device, why: &Failure) -> ! {
-    let rank = dev.rank();
-    dev.abort(1, &format!("netmod-perf: rank {rank}: {why}"))
+    dev.abort(1, &format!("netmod-perf: {why}"))
 }
 
 /// Prints rows as the user asked for.
@@ -74,8 +73,7 @@ fn tag_matching(args: &cli::MatchArgs) -> Result<()> {
 
 /// Ranks other than 0 of a job have nothing to say in what needs no ranks.
 fn only_here(run: impl FnOnce() -> Result<()>) -> Result<()> {
-    let rank = ["PMI_RANK", "PMI_ID"].iter().find_map(|v| std::env::var(v).ok());
-    if launch::under_launcher() && rank.is_some_and(|r| r != "0") { Ok(()) } else { run() }
+    if launch::rank_by_name().is_some_and(|r| r != "0") { Ok(()) } else { run() }
 }
 
 fn run(cli: &Cli) -> Result<()> {
@@ -105,7 +103,8 @@ fn main() -> ExitCode {
     match run(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("netmod-perf: {e}");
+            let rank = launch::rank_by_name().map_or_else(String::new, |r| format!("rank {r}: "));
+            eprintln!("netmod-perf: {rank}{e}");
             ExitCode::FAILURE
         }
     }

@@ -41,11 +41,11 @@ pub(crate) struct Pair<'d> {
 }
 
 impl<'d> Pair<'d> {
-    /// Connects ranks 0 and 1, which both call this.
-    pub(crate) fn new(dev: &'d mut Device) -> Result<Pair<'d>> {
+    /// Connects ranks 0 and 1, which both call this; `crowded`: ranks share cores.
+    pub(crate) fn new(dev: &'d mut Device, crowded: bool) -> Result<Pair<'d>> {
         let world = dev.world();
         let comm = dev.dup(world);
-        let (raw, ip) = RawSocket::connect(dev, comm)?;
+        let (raw, ip) = RawSocket::connect(dev, comm, crowded)?;
         let lead = dev.rank() == 0;
         let peer = if lead { 1 } else { 0 };
         let choice =
@@ -94,6 +94,10 @@ pub(crate) trait Test {
     fn window(&self) -> Option<usize>;
     /// Seconds that one run should take.
     fn phase(&self) -> f64;
+    /// Repetitions of a floor while ours has `iters`; fewer if the floor is much slower.
+    fn floor_iters(&self, iters: usize) -> usize {
+        iters
+    }
     /// Whether less is better.
     fn less_is_better(&self) -> bool;
     /// Does it `iters` times; both ranks call this alike.
@@ -169,10 +173,11 @@ pub(crate) fn measure(
             progress.say(format!("{} {}", test.name(), crate::report::size(s.bytes)));
             for i in 0..ways.len() {
                 let way = ways[if rounds % 2 == 0 { i } else { ways.len() - 1 - i }];
-                test.run(pair, &mut traffic, way, s.bytes, warm_up(s.iters))?;
+                let iters = if way == Way::Ours { s.iters } else { test.floor_iters(s.iters).max(1) };
+                test.run(pair, &mut traffic, way, s.bytes, warm_up(iters))?;
                 let began = Instant::now();
-                test.run(pair, &mut traffic, way, s.bytes, s.iters)?;
-                let value = test.value(began.elapsed().as_secs_f64(), s.bytes, s.iters);
+                test.run(pair, &mut traffic, way, s.bytes, iters)?;
+                let value = test.value(began.elapsed().as_secs_f64(), s.bytes, iters);
                 match way {
                     Way::Ours => s.ours.push(value),
                     Way::Floor(k) => s.floors[k].push(value),

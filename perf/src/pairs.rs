@@ -4,7 +4,7 @@ use ch3_shim::Device;
 
 use crate::cli::PairArgs;
 use crate::error::{Failure, Result};
-use crate::launch::{self, Role};
+use crate::launch::{self, Joined, Role};
 use crate::measure::{Effort, Pair, Test, measure};
 use crate::progress::Progress;
 use crate::report::Row;
@@ -69,9 +69,9 @@ pub(crate) fn as_rank(
     netmod: Option<&str>,
     work: impl FnOnce(&mut Pair<'_>) -> Result<Vec<Row>>,
 ) -> Result<Option<Vec<Row>>> {
-    let mut dev = launch::join(netmod)?;
+    let Joined { mut dev, crowded } = launch::join(netmod)?;
     let rank = dev.rank();
-    match between(&mut dev, work) {
+    match between(&mut dev, crowded, work) {
         Ok(rows) => {
             dev.finalize()?;
             Ok((rank == 0).then_some(rows))
@@ -80,7 +80,11 @@ pub(crate) fn as_rank(
     }
 }
 
-fn between(dev: &mut Device, work: impl FnOnce(&mut Pair<'_>) -> Result<Vec<Row>>) -> Result<Vec<Row>> {
+fn between(
+    dev: &mut Device,
+    crowded: bool,
+    work: impl FnOnce(&mut Pair<'_>) -> Result<Vec<Row>>,
+) -> Result<Vec<Row>> {
     if dev.size() < 2 {
         return Err(Failure::new(
             "this job has one rank, and the test needs two; start it with -n 2, or without a launcher",
@@ -89,7 +93,7 @@ fn between(dev: &mut Device, work: impl FnOnce(&mut Pair<'_>) -> Result<Vec<Row>
     if dev.rank() > 1 {
         return Ok(Vec::new());
     }
-    work(&mut Pair::new(dev)?)
+    work(&mut Pair::new(dev, crowded)?)
 }
 
 /// Runs a test as the command line says.

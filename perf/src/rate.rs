@@ -30,7 +30,11 @@ impl Test for Rate {
     }
 
     fn phase(&self) -> f64 {
-        0.02
+        0.005
+    }
+
+    fn floor_iters(&self, iters: usize) -> usize {
+        iters / 10
     }
 
     fn less_is_better(&self) -> bool {

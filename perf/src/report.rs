@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn four_digits_are_kept() {
-        assert_eq!(rounded(3.14159), 3.142);
+        assert_eq!(rounded(2.34567), 2.346);
         assert_eq!(rounded(123_456.0), 123_500.0);
         assert_eq!(rounded(0.000123456), 0.0001235);
         assert_eq!(rounded(0.0), 0.0);

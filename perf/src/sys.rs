@@ -35,8 +35,7 @@ impl PageBuf {
     /// `len` bytes (one page at least).
     pub(crate) fn new(len: usize) -> PageBuf {
         let layout = Layout::from_size_align(len.max(Self::PAGE), Self::PAGE)
-            .unwrap_or_else(|_| Layout::new::<[u8; 4096]>());
-        assert!(layout.size() >= len, "no buffer is half the address space");
+            .expect("the command line takes no sizes near half the address space");
         // SAFETY: the size is not zero.
         let mem = unsafe { alloc_zeroed(layout) };
         PageBuf { mem: NonNull::new(mem).unwrap_or_else(|| handle_alloc_error(layout)), layout }

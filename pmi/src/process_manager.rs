@@ -164,7 +164,8 @@ impl ProcessManager {
         matches!(self.backend, Backend::Singleton(_))
     }
 
-    /// Stores up to 1 MiB under a key; the other ranks can look it up after a barrier.
+    /// Stores up to 1 MiB under a key; every rank, this one included, can look it up after a
+    /// barrier.
     ///
     /// # Errors
     /// The key exists, is too long (57 characters always fit) or not printable; the value is too
@@ -315,9 +316,53 @@ impl ProcessManager {
         }
     }
 
+    /// Prepares this process for jobs that go on when a rank fails (`mpiexec.hydra
+    /// -disable-auto-cleanup`, `nmrun --no-kill`): Hydra tells the others by SIGUSR1, which would
+    /// kill them. Afterwards that signal does nothing, unless the process has a handler for it;
+    /// ask [`failed_ranks`](Self::failed_ranks).
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn survive_failures(&self) -> io::Result<()> {
+        crate::sys::defuse_sigusr1()
+    }
+
+    /// The ranks that the launcher knows to have failed (`PMI_dead_processes`), in ascending
+    /// order. Launchers that end the job on a failure never tell any.
+    ///
+    /// # Errors
+    /// A barrier is not over, or the launcher fails or tells nonsense.
+    pub fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError> {
+        const KEY: &str = "PMI_dead_processes";
+        let size = self.size();
+        let Backend::Pmi1(client) = &mut self.backend else { return Ok(Vec::new()) };
+        let Some(text) = client.get_str(KEY)? else { return Ok(Vec::new()) };
+        parse_ranks(&text, size).ok_or_else(|| PmiError::Corrupt {
+            key: KEY.to_owned(),
+            why: format!("\"{}\" is no list of ranks", crate::wire::quote(text.as_bytes())),
+        })
+    }
+
     /// How many ranks of the job are on this node, this one included; 1 if the launcher does
     /// not tell.
     pub fn local_ranks(&self) -> u32 {
         self.local_ranks
     }
+}
+
+/// Reads a list like `1,3-5`.
+fn parse_ranks(text: &str, size: u32) -> Option<Vec<u32>> {
+    let mut ranks = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last >= size {
+            return None;
+        }
+        ranks.extend(first..=last);
+        // A list cannot be longer than the job, however often it names a rank.
+        ranks.sort_unstable();
+        ranks.dedup();
+    }
+    Some(ranks)
 }

@@ -8,7 +8,7 @@
 //! at most [`MAX_REQUEST`] bytes.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Longest request line a client may send, with its newline, in bytes.
 pub const MAX_REQUEST: usize = 1000;

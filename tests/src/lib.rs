@@ -7,5 +7,6 @@
 pub mod board;
 pub mod conformance;
 pub mod factory;
+pub mod jobs;
 pub mod loopback;
 pub mod sys;

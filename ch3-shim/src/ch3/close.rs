@@ -14,6 +14,11 @@ impl Ch3 {
             step(v.state, event).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
         v.state = state;
         self.close_ops += action.close_ops();
+        if action.contains(Action::CLOSE_FINISHED)
+            && let Some(s) = self.vcs.get_mut(vc)
+        {
+            s.closes = s.closes.wrapping_add(1);
+        }
         if let Some(ack) = action.close_packet() {
             self.send_control(io, vc, Packet::Close { ack });
         }

@@ -100,6 +100,8 @@ pub(crate) struct VcSide {
     pub cause: Option<VcError>,
     /// Why it has the netmod it has.
     pub choice: String,
+    /// How many times a close of this side has come to its end.
+    pub closes: u32,
 }
 
 /// A process group: processes that know each other by rank.
@@ -193,7 +195,7 @@ impl Ch3 {
             return Err(e);
         }
         tracing::debug!(rank, %choice, "new VC");
-        self.vcs.insert(vc, VcSide { cause: None, choice });
+        self.vcs.insert(vc, VcSide { choice, ..VcSide::default() });
         if let Some(slot) = self.world.vcs.get_mut(rank as usize) {
             *slot = Some(vc);
         }
@@ -225,6 +227,28 @@ impl Ch3 {
             Ok(Some(req)) => io.core.detach(req),
             // The VC is going down; Event::Down follows and fails what depended on the packet.
             Err(e) => tracing::debug!(%e, "control packet not sent"),
+        }
+    }
+
+    /// A packet without data. Out of line: what is rare keeps away from what is hot, because each system
+    /// call leaves little of this code in the instruction cache.
+    #[inline(never)]
+    fn control(&mut self, io: &mut DevIo<'_>, vc: VcId, pkt: Packet) -> Result<(), PacketFault> {
+        match pkt {
+            Packet::Rts { env, sreq, data_sz, cookie_len, .. } => {
+                self.rts(io, vc, env, sreq, data_sz, cookie_len)
+            }
+            Packet::Cts { sreq, rreq, data_sz, cookie_len } => {
+                self.cts(io, vc, sreq, rreq, data_sz, cookie_len)
+            }
+            Packet::EagerSyncAck { sreq } => self.sync_ack(io, vc, sreq),
+            Packet::CancelReq { sreq, env } => self.cancel_req(io, vc, sreq, env),
+            Packet::CancelResp { sreq, ack } => self.cancel_resp(io, vc, sreq, ack),
+            Packet::Close { ack } => self.recv_close(io, vc, ack),
+            Packet::Done { .. } | Packet::Cookie { .. } => Err(PacketFault::Violation {
+                what: "a packet of a large-message mode that was not agreed on".into(),
+            }),
+            Packet::EagerShort { .. } | Packet::Eager { .. } | Packet::RndvData { .. } => Ok(()),
         }
     }
 
@@ -279,7 +303,7 @@ impl Ch3 {
     }
 
     /// The memory of an unexpected message goes back to the pool.
-    fn free_arriving(&mut self, core: &mut Core, req: ReqId) {
+    pub(super) fn free_arriving(&mut self, core: &mut Core, req: ReqId) {
         core.reqs.remove(req);
         if let Some(MpiReq { owned: Owned::Recv(buf), .. }) = self.side.remove(req) {
             self.pool.give(buf);
@@ -298,25 +322,16 @@ impl Upper<NetSet> for Ch3 {
     ) -> Result<usize, PacketFault> {
         let pkt = Packet::parse(hdr).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
         match pkt {
-            Packet::EagerShort { env, data, ready } => self.eager_short(io, vc, env, data, ready).map(|()| 0),
+            Packet::EagerShort { env, data, ready } => {
+                self.eager_short(io, vc, env, data, ready).map(|()| 0)
+            }
             Packet::Eager { env, mode, len, sreq } => self.eager(io, vc, env, len, mode, sreq, rest),
-            Packet::Rts { env, sreq, data_sz, cookie_len, .. } => {
-                self.rts(io, vc, env, sreq, data_sz, cookie_len).map(|()| 0)
-            }
-            Packet::Cts { sreq, rreq, data_sz, cookie_len } => {
-                self.cts(io, vc, sreq, rreq, data_sz, cookie_len).map(|()| 0)
-            }
             Packet::RndvData { rreq, len } => self.rndv_data(io, vc, rreq, len, rest),
-            Packet::EagerSyncAck { sreq } => self.sync_ack(io, vc, sreq).map(|()| 0),
-            Packet::CancelReq { sreq, env } => self.cancel_req(io, vc, sreq, env).map(|()| 0),
-            Packet::CancelResp { sreq, ack } => self.cancel_resp(io, vc, sreq, ack).map(|()| 0),
-            Packet::Close { ack } => self.recv_close(io, vc, ack).map(|()| 0),
-            Packet::Done { .. } | Packet::Cookie { .. } => Err(PacketFault::Violation {
-                what: "a packet of a large-message mode that was not agreed on".into(),
-            }),
+            other => self.control(io, vc, other).map(|()| 0),
         }
     }
 
+    #[inline(never)]
     fn on_data_avail(&mut self, io: &mut DevIo<'_>, _vc: VcId, req: ReqId) -> DataAvail {
         match self.side.get_mut(req) {
             Some(MpiReq { role: Role::SyncSend { sent, acked }, .. }) => {
@@ -331,6 +346,7 @@ impl Upper<NetSet> for Ch3 {
         }
     }
 
+    #[inline(never)]
     fn on_event(&mut self, io: &mut DevIo<'_>, event: Event) {
         match event {
             Event::Up { vc } => self.vc_used(io, vc),

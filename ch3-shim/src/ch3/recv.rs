@@ -97,9 +97,26 @@ impl Ch3 {
     }
 
     /// Gives an unexpected message to a receive.
-    pub(crate) fn deliver(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, msg: Unexpected) {
+    #[inline(never)]
+    pub(crate) fn deliver(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, mut msg: Unexpected) {
         self.stats.unexpected_bytes -= msg.held();
         let room = self.fit(io, req, env, msg.len);
+        // Messages that a matched probe held: the connection may have gone meanwhile, or the rest come.
+        if self.lost_vcs > 0
+            && let Some(vc) = msg.vc.filter(|vc| msg.depends_on(*vc))
+            && let Some(cause) = self.vcs.get(vc).and_then(|s| s.cause.clone())
+        {
+            if let Some(arriving) = msg.arriving() {
+                self.free_arriving(io.core, arriving);
+            }
+            return self.finish(io.core, req, Outcome::Failed(cause));
+        }
+        if let Some(arriving) = msg.arriving().filter(|a| io.core.is_finished(*a)) {
+            io.core.reqs.remove(arriving);
+            if let Some(MpiReq { owned: Owned::Recv(buf), .. }) = self.side.remove(arriving) {
+                msg.body = Body::Whole(buf);
+            }
+        }
         match msg.body {
             Body::Inline(data) => {
                 let data = data.as_slice();
@@ -172,6 +189,7 @@ impl Ch3 {
     }
 
     /// Keeps a message for a receive to come.
+    #[inline(never)]
     pub(crate) fn keep(&mut self, env: Envelope, msg: Unexpected) -> crate::tagmatch::UnexpectedKey {
         self.stats.unexpected += 1;
         self.stats.unexpected_bytes += msg.held();
@@ -248,7 +266,7 @@ impl Ch3 {
         r.outcome = Outcome::Done;
     }
 
-    #[inline]
+    #[inline(never)]
     #[allow(clippy::too_many_arguments)]
     pub(super) fn eager(
         &mut self,
@@ -304,6 +322,7 @@ impl Ch3 {
     }
 
     /// An eager message without a receive: kept, or received into memory of the pool.
+    #[inline(never)]
     fn eager_unexpected(
         &mut self,
         io: &mut DevIo<'_>,
@@ -333,12 +352,22 @@ impl Ch3 {
 
     /// An unexpected message has arrived whole.
     pub(super) fn arrived(&mut self, core: &mut netmod_core::Core, arriving: ReqId) {
-        core.reqs.remove(arriving);
-        let Some(MpiReq { role: Role::Arriving { then }, owned: Owned::Recv(buf), env, .. }) =
-            self.side.remove(arriving)
-        else {
+        let Some(MpiReq { role: Role::Arriving { then }, env, .. }) = self.side.get(arriving) else {
+            core.reqs.remove(arriving);
             return;
         };
+        let (then, env) = (*then, *env);
+        let key = self.unexpected.find_exact(&env, |u| u.arriving() == Some(arriving));
+        if then.is_none() && key.is_none() {
+            // A matched probe holds the message: it stays as it is until it is received.
+            if let Some(r) = core.reqs.get_mut(arriving) {
+                r.vc = None;
+            }
+            core.finish(arriving, Outcome::Done);
+            return;
+        }
+        core.reqs.remove(arriving);
+        let Some(MpiReq { owned: Owned::Recv(buf), .. }) = self.side.remove(arriving) else { return };
         if let Some(req) = then {
             if let Some(r) = core.reqs.get_mut(req) {
                 let room = r.seg.remaining().min(buf.len());
@@ -348,7 +377,6 @@ impl Ch3 {
             self.finish(core, req, Outcome::Done);
             return;
         }
-        let key = self.unexpected.find_exact(&env, |u| u.arriving() == Some(arriving));
         match key.and_then(|k| self.unexpected.get_mut(k)) {
             Some(u) => u.body = Body::Whole(buf),
             None => self.pool.give(buf),
@@ -393,6 +421,7 @@ impl Ch3 {
         );
     }
 
+    #[inline(never)]
     pub(super) fn rndv_data(
         &mut self,
         io: &mut DevIo<'_>,

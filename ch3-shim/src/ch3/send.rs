@@ -288,8 +288,8 @@ impl Ch3 {
     pub(crate) fn forget(&mut self, core: &mut netmod_core::Core, req: ReqId) {
         if let Some(m) = self.side.get_mut(req) {
             m.forgotten = true;
-        } else {
-            core.detach(req);
         }
+        // It may be the core that finishes it.
+        core.detach(req);
     }
 }

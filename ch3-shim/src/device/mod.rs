@@ -118,6 +118,12 @@ impl Device {
         self.ch3.stats
     }
 
+    /// Counts of the TCP netmod, if the device has it.
+    #[cfg(feature = "tcp")]
+    pub fn tcp_stats(&self) -> Option<netmod_tcp::TcpStats> {
+        self.engine.netmod.tcp_stats()
+    }
+
     /// Requests that are not used up: under way, or finished and not yet waited for.
     pub fn live_requests(&self) -> usize {
         self.engine.core.reqs.len()
@@ -189,10 +195,15 @@ impl Device {
             return Ok(());
         };
         let now = self.now;
+        // A peer that is quick has made the VC active again before this side looks, so that it is not
+        // enough to look for a VC at rest.
+        let closes = |d: &Device| d.ch3.vcs.get(vc).map(|s| s.closes);
+        let before = closes(self);
+        let closed = |d: &Device| d.at_rest(vc) || closes(d) != before;
         self.ch3.vc_close(&mut self.engine.io(now), vc);
         let deadline = self.deadline(self.cfg.close_timeout);
-        self.wait_until(deadline, |d| d.at_rest(vc))?;
-        if self.at_rest(vc) {
+        self.wait_until(deadline, closed)?;
+        if closed(self) {
             return Ok(());
         }
         Err(Error::Timeout(format!(

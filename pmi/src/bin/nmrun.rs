@@ -20,7 +20,7 @@ struct Cli {
           value_parser = clap::value_parser!(u32).range(1..=i64::from(netmod_pmi::launch::MAX_RANKS)))]
     ranks: u32,
 
-    /// Write "[rank] " before each line of output.
+    /// Write the rank, in brackets, before each line of output.
     #[arg(long)]
     label: bool,
 

@@ -6,7 +6,7 @@ mod tests;
 
 use crate::codec;
 use crate::detect::split_address;
-use crate::wire::{Line, MAX_REQUEST, quote};
+use crate::wire::{MAX_REQUEST, quote};
 use crate::{PmiError, sys};
 use exchange::Exchange;
 use std::io;
@@ -184,7 +184,8 @@ impl PmiClient {
         self.exchange.as_raw_fd()
     }
 
-    /// Stores a short printable text without blanks under `key`; others see it after a barrier.
+    /// Stores a short printable text without blanks under `key`; every rank, this
+    /// one included, can look it up after a barrier.
     ///
     /// # Errors
     /// The key or the value cannot be sent in one line (use [`put_bytes`](Self::put_bytes)), or
@@ -217,8 +218,8 @@ impl PmiClient {
         self.get(key)
     }
 
-    /// Stores up to [`codec::MAX_VALUE`] bytes of any content under `key`; others see them
-    /// after a barrier, with [`get_bytes`](Self::get_bytes).
+    /// Stores up to [`codec::MAX_VALUE`] bytes of any content under `key`; every rank, this
+    /// one included, can look them up after a barrier, with [`get_bytes`](Self::get_bytes).
     ///
     /// # Errors
     /// The key is too long or not printable, the value too large, or the launcher refuses or

@@ -197,11 +197,12 @@ impl Job<'_> {
             for rank in ended.drain(..) {
                 self.rank_ended(rank)?;
             }
+            self.check_barrier();
             self.check_time().map_err(LaunchError::system("reading from the terminal"))?;
             self.flush().map_err(LaunchError::system("answering the ranks"))?;
         }
-        for output in self.ranks.iter_mut().flat_map(|r| [r.stdout.as_mut(), r.stderr.as_mut()]) {
-            if let Some(output) = output {
+        for rank in &mut self.ranks {
+            for output in [&mut rank.stdout, &mut rank.stderr].into_iter().flatten() {
                 output.finish();
             }
         }
@@ -337,13 +338,18 @@ impl Job<'_> {
         {
             self.fail(Failure { rank: Some(rank), code, what });
         }
+        Ok(())
+    }
+
+    /// A barrier that a rank has ended without entering would never be over, whichever of the two
+    /// came first.
+    fn check_barrier(&mut self) {
         if !self.ending
             && let Some((waiting, gone)) = self.server.stuck_barrier()
         {
             let what = format!("waits in a barrier that rank {gone}, which has ended, cannot enter");
             self.fail(Failure { rank: Some(waiting), code: 1, what });
         }
-        Ok(())
     }
 
     /// Takes note of a failure, and ends the job unless it is to go on.

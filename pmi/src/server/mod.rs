@@ -116,7 +116,7 @@ impl Server {
     /// A rank that waits in a barrier which cannot end because another rank is gone, with that
     /// other rank. Never with a tolerant server.
     pub fn stuck_barrier(&self) -> Option<(u32, u32)> {
-        if self.tolerant || self.waiting == 0 {
+        if self.tolerant || self.waiting == 0 || self.gone_count == 0 {
             return None;
         }
         let waiting = self.in_barrier.iter().position(|b| *b)?;

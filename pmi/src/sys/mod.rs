@@ -10,7 +10,7 @@ mod signal;
 
 pub(crate) use child::{ChildSetup, has_ended, kill_group, open_pidfd, prepare_child, raise_open_files};
 pub(crate) use epoll::{Epoll, Interest, Ready};
-pub(crate) use signal::{SignalPipe, name as signal_name};
+pub(crate) use signal::{SignalPipe, defuse_sigusr1, name as signal_name};
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};

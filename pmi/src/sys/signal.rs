@@ -99,6 +99,25 @@ impl Drop for SignalPipe {
     }
 }
 
+extern "C" fn nothing(_signal: libc::c_int) {}
+
+/// Has SIGUSR1 do nothing, unless the process has decided otherwise. A handler rather than
+/// "ignore", which programs started later would inherit.
+pub(crate) fn defuse_sigusr1() -> io::Result<()> {
+    // SAFETY: sigaction is plain data, all zeroes is a valid value of it; the handler does
+    // nothing, so it is async-signal-safe; both calls only use the structures given.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        check(libc::sigaction(libc::SIGUSR1, std::ptr::null(), &mut action))?;
+        if action.sa_sigaction != libc::SIG_DFL {
+            return Ok(());
+        }
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        check(libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut())).map(drop)
+    }
+}
+
 /// The name of a signal, for messages.
 pub(crate) fn name(signal: i32) -> &'static str {
     match signal {

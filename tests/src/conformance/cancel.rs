@@ -90,12 +90,14 @@ fn before_the_match(dev: &mut Device, len: usize, mode: Mode) {
         assert!(done.status.cancelled, "a send of {len} bytes without a receive, {mode:?}");
         go(dev, peer);
         send(dev, pattern(2, len), peer, 1);
+        await_go(dev, peer);
     } else {
         assert_eq!(dev.probe(peer, 1, world).expect("probe").len, len);
         go(dev, peer);
         await_go(dev, peer);
         check(2, &recv(dev, len, peer, 1).buffer);
-        assert_eq!(dev.stats().unexpected_bytes, 0);
+        assert_eq!((dev.stats().unexpected_bytes, dev.unexpected_len()), (0, 0));
+        go(dev, peer);
     }
 }
 

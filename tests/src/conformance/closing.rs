@@ -2,7 +2,7 @@
 
 use ch3_shim::{Error, Mode};
 
-use super::{NetmodFactory, await_go, check, doing, go, other, pattern, recv, run_devices, run_job, send};
+use super::{NetmodFactory, await_go, check, doing, go, other, pattern, recv, run_devices, run_job, send, settle};
 
 /// Used, closed and used again.
 pub fn disconnect_and_reuse<F: NetmodFactory>(f: &F) {
@@ -71,7 +71,7 @@ pub fn several_peers<F: NetmodFactory>(f: &F) {
 pub fn finalize_with_unexpected_messages<F: NetmodFactory>(f: &F) {
     run_job(f, 2, |dev| {
         let peer = other(dev);
-        for len in [0, 16, 1000, 60_000] {
+        for len in [0, 16, 1000, dev.config().eager_max] {
             send(dev, pattern(1, len), peer, 1);
         }
     });

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ch3_shim::{Device, Error, Mode};
 
-use super::{NetmodFactory, await_go, check, go, other, pattern, recv, run_devices, run_job, send};
+use super::{NetmodFactory, await_go, check, go, other, pattern, recv, run_devices, run_job, send, settle};
 use crate::sys::Area;
 
 /// Requests of a scope are finished when it ends.
@@ -28,7 +28,7 @@ pub fn lends_and_returns<F: NetmodFactory>(f: &F) {
             assert_eq!((status.tag, status.len), (1, len));
             check(peer as u64, &first);
             check(peer as u64, &second);
-            assert_eq!(dev.live_requests(), 0);
+            settle(dev);
         }
     });
 }
@@ -45,7 +45,8 @@ fn still_usable(dev: &mut Device) {
             send(dev, pattern(9, len), peer, 9);
         }
     }
-    assert_eq!((dev.live_requests(), dev.posted_len()), (0, 0));
+    settle(dev);
+    assert_eq!(dev.posted_len(), 0);
 }
 
 /// An error inside the scope ends its requests: their messages go to later receives.
@@ -207,13 +208,11 @@ pub fn freed_requests<F: NetmodFactory>(f: &F) {
                 go(dev, peer);
                 recv(dev, 0, peer, 2);
                 // A rendezvous is not over when the next message is here.
-                while dev.live_requests() > 0 {
-                    dev.progress().expect("progress");
-                }
+                settle(dev);
                 check(6, &target.bytes());
                 go(dev, peer);
             }
-            assert_eq!(dev.live_requests(), 0, "{len} bytes, {mode:?}");
+            settle(dev);
         }
     });
 }

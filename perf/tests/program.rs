@@ -1,0 +1,283 @@
+//! The program as a user runs it: options, JSON, files, errors, launchers.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Far longer than any of these runs takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(240);
+
+struct Ended {
+    ok: bool,
+    out: String,
+    err: String,
+}
+
+/// Runs a command without the variables of an outer launcher or configuration.
+fn run(mut command: Command) -> Ended {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["PMI", "NETMOD", "SLURM", "PERF_"].iter().any(|p| text.starts_with(p))
+            && text != "NETMOD_TEST_NO_SKIP"
+        {
+            command.env_remove(&name);
+        }
+    }
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let read = |pipe: Option<Box<dyn Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            if let Some(mut p) = pipe {
+                p.read_to_string(&mut text).expect("output is UTF-8");
+            }
+            text
+        })
+    };
+    let out = read(child.stdout.take().map(|p| Box::new(p) as _));
+    let err = read(child.stderr.take().map(|p| Box::new(p) as _));
+    let limit = Instant::now() + LIMIT;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("wait") {
+            break status;
+        }
+        if Instant::now() > limit {
+            child.kill().expect("kill");
+            panic!("{command:?} takes longer than {LIMIT:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    Ended { ok: status.success(), out: out.join().expect("stdout"), err: err.join().expect("stderr") }
+}
+
+fn perf(line: &str) -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_netmod-perf"));
+    c.args(line.split_whitespace());
+    c
+}
+
+/// The JSON lines of a run that must succeed.
+fn json(command: Command) -> Vec<Value> {
+    let ended = run(command);
+    assert!(ended.ok, "failed: {}{}", ended.out, ended.err);
+    ended.out.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{l}: {e}"))).collect()
+}
+
+fn positive(row: &Value, fields: &[&str]) {
+    for f in fields {
+        assert!(row[f].as_f64().is_some_and(|v| v > 0.0), "{f} in {row}");
+    }
+}
+
+#[test]
+fn tests_between_two_ranks_print_the_documented_fields() {
+    for (test, unit) in [("lat", "us"), ("bw", "MB/s"), ("bibw", "MB/s"), ("rate", "msg/s")] {
+        let rows = json(perf(&format!("{test} --netmod tcp --bytes 8,200K --rounds 3 --iters 4 --json")));
+        assert_eq!(rows.len(), 2, "{test}");
+        for (row, bytes) in rows.iter().zip([8, 200 << 10]) {
+            assert_eq!(row["test"], test);
+            assert_eq!(row["netmod"], "tcp");
+            assert_eq!(row["bytes"], bytes);
+            assert_eq!(row["unit"], unit);
+            assert_eq!(row["ranks"], 2);
+            assert_eq!(row["rounds"], 3);
+            assert!(row["floor_kind"].as_str().is_some_and(|k| k.starts_with("raw ")), "{row}");
+            positive(row, &["value", "floor", "ratio", "best", "floor_best"]);
+            assert_eq!(row["window"].is_null(), test == "lat", "{row}");
+        }
+    }
+}
+
+#[test]
+fn more_ranks_than_two_wait_for_the_pair() {
+    let rows = json(perf("lat --bytes 8 --rounds 1 --iters 10 --ranks 5 --json"));
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0]["ranks"], 5);
+}
+
+#[test]
+fn alltoall_tells_time_and_memory() {
+    let rows = json(perf("alltoall --netmod tcp --ranks 6 --bytes 8 --json"));
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    assert_eq!(
+        (&row["test"], &row["netmod"], &row["unit"]),
+        (&"alltoall".into(), &"tcp".into(), &"s".into())
+    );
+    assert_eq!((row["ranks"].as_u64(), row["bytes"].as_u64()), (Some(6), Some(8)));
+    positive(row, &["value", "private_kib", "max_private_kib"]);
+    assert!(row["max_private_kib"].as_u64() >= row["private_kib"].as_u64());
+    assert!(row["measured"].as_str().is_some_and(|m| m.contains("started")), "{row}");
+}
+
+#[test]
+fn matching_needs_no_ranks() {
+    for order in ["in-order", "random"] {
+        let rows = json(perf(&format!("match --queue 10,500 --order {order} --rounds 2 --iters 100 --json")));
+        assert_eq!(rows.len(), 2);
+        for (row, queue) in rows.iter().zip([10, 500]) {
+            assert_eq!(
+                (&row["test"], row["queue"].as_u64(), &row["unit"]),
+                (&"match".into(), Some(queue), &"ns".into())
+            );
+            assert_eq!(row["order"], order.replace('-', " "));
+            positive(row, &["value"]);
+        }
+        positive(&rows[1], &["floor", "ratio"]);
+    }
+}
+
+#[test]
+fn info_shows_netmods_variables_and_limits() {
+    let mut command = perf("info --json");
+    command.env("NETMOD_TCP_STAGE", "8K").env("NETMOD_NO_SUCH_THING", "1");
+    let items = json(command);
+    let find = |kind: &str, name: &str| {
+        items
+            .iter()
+            .find(|i| i["info"] == kind && i["name"] == name)
+            .unwrap_or_else(|| panic!("no {kind} {name}"))
+    };
+    let tcp = find("netmod", "tcp");
+    assert_eq!(tcp["usable"], true);
+    assert!(tcp["addresses"].as_array().is_some_and(|a| !a.is_empty()));
+    let stage = find("variable", "NETMOD_TCP_STAGE");
+    assert_eq!(
+        (&stage["value"], &stage["origin"], &stage["default"]),
+        (&"8K".into(), &"environment".into(), &"16K".into())
+    );
+    assert_eq!(find("variable", "NETMOD")["origin"], "default");
+    for limit in ["descriptors", "memlock", "/dev/shm", "cores", "somaxconn", "local ports"] {
+        assert!(find("limit", limit)["meaning"].as_str().is_some_and(|m| !m.is_empty()), "{limit}");
+    }
+    let warned = items
+        .iter()
+        .any(|i| i["info"] == "warning" && i["text"].as_str().is_some_and(|t| t.contains("NO_SUCH_THING")));
+    assert!(warned, "the unknown variable is not mentioned");
+
+    let text = run(perf("info"));
+    assert!(
+        text.ok && text.out.contains("NETMOD_TCP_PORT_RANGE") && text.out.contains("descriptors"),
+        "{}",
+        text.out
+    );
+}
+
+#[test]
+fn info_survives_a_bad_variable_and_says_so() {
+    let mut command = perf("info");
+    command.env("NETMOD_SPIN", "sometimes");
+    let ended = run(command);
+    assert!(!ended.ok);
+    assert!(ended.err.contains("NETMOD_SPIN"), "{}", ended.err);
+    assert!(ended.out.contains("NETMOD_EAGER_MAX"), "{}", ended.out);
+}
+
+#[test]
+fn plots_are_svg_files() {
+    let file = std::env::temp_dir().join(format!("netmod-perf-test-{}.svg", std::process::id()));
+    let mut command = perf("lat --bytes 8,64,1K --rounds 1 --iters 5 --plot");
+    command.arg(&file);
+    let ended = run(command);
+    assert!(ended.ok, "{}", ended.err);
+    let svg = std::fs::read_to_string(&file).expect("the file is there");
+    std::fs::remove_file(&file).expect("it can be removed");
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    assert!(svg.contains("raw spinning socket") && svg.contains("netmod tcp"));
+    assert!(svg.matches("<polyline").count() >= 2);
+}
+
+#[test]
+fn a_plot_that_cannot_be_written_is_an_error() {
+    let ended = run(perf("lat --bytes 8,64 --rounds 1 --iters 2 --plot /no/such/directory/x.svg"));
+    assert!(!ended.ok);
+    assert!(ended.err.contains("/no/such/directory/x.svg"), "{}", ended.err);
+}
+
+#[test]
+fn the_tour_prints_a_plain_table_in_a_pipe() {
+    let ended = run(perf("--quick"));
+    assert!(ended.ok, "{}", ended.err);
+    assert!(!ended.out.contains('\x1b') && !ended.err.contains('\x1b'));
+    for word in [
+        "latency",
+        "bandwidth",
+        "message rate",
+        "tag matching",
+        "floor",
+        "ratio",
+        "8 KiB",
+        "4 MiB",
+        "What to run next",
+    ] {
+        assert!(ended.out.contains(word), "no {word} in {}", ended.out);
+    }
+    let rows = json(perf("--quick --json"));
+    let tests: Vec<&str> = rows.iter().filter_map(|r| r["test"].as_str()).collect();
+    assert_eq!(tests, ["lat", "lat", "lat", "bw", "bw", "bw", "rate", "match", "match"]);
+}
+
+#[test]
+fn failures_have_a_reason_and_an_exit_code() {
+    let mut no_interface = perf("lat --rounds 1");
+    no_interface.env("NETMOD_TCP_INTERFACE", "nosuch0");
+    let ended = run(no_interface);
+    assert!(!ended.ok && ended.out.is_empty());
+    assert!(ended.err.contains("nosuch0") && ended.err.contains("rank"), "{}", ended.err);
+
+    let ended = run(perf("lat --netmod carrier"));
+    assert!(!ended.ok);
+    assert!(ended.err.contains("carrier"), "{}", ended.err);
+
+    let mut bad = perf("rate");
+    bad.env("NETMOD_LOG", "=,=,");
+    let ended = run(bad);
+    assert!(!ended.ok);
+    assert!(ended.err.contains("NETMOD_LOG"), "{}", ended.err);
+
+    let ended = run(perf("lat --bytes 0"));
+    assert!(!ended.ok);
+    assert!(ended.err.contains("--bytes"), "{}", ended.err);
+}
+
+#[test]
+fn logs_go_to_stderr_with_the_rank() {
+    let mut command = perf("lat --bytes 8 --rounds 1 --iters 2 --json");
+    command.env("NETMOD_LOG", "debug");
+    let ended = run(command);
+    assert!(ended.ok);
+    assert!(ended.err.lines().any(|l| l.starts_with("netmod-perf: rank 1: debug: ")), "{}", ended.err);
+    assert_eq!(ended.out.lines().count(), 1);
+}
+
+#[test]
+fn under_hydra_the_given_ranks_are_used() {
+    let Ok(version) = Command::new("mpiexec.hydra").arg("--version").output() else {
+        assert!(std::env::var_os("NETMOD_TEST_NO_SKIP").is_none(), "mpiexec.hydra is not installed");
+        eprintln!(
+            "SKIPPED: under_hydra_the_given_ranks_are_used: mpiexec.hydra not installed (apt-get install mpich)"
+        );
+        return;
+    };
+    assert!(version.status.success());
+    let hydra = |n: &str, line: &str| {
+        let mut c = Command::new("mpiexec.hydra");
+        c.args(["-n", n, env!("CARGO_BIN_EXE_netmod-perf")]).args(line.split_whitespace());
+        c
+    };
+    let rows = json(hydra("3", "lat --bytes 8 --rounds 1 --iters 5 --json"));
+    assert_eq!((rows.len(), rows[0]["ranks"].as_u64()), (1, Some(3)));
+    let rows = json(hydra("4", "alltoall --json"));
+    assert_eq!(rows[0]["ranks"], 4);
+    assert!(rows[0]["measured"].as_str().is_some_and(|m| m.contains("Device::init")), "{}", rows[0]);
+    assert_eq!(json(hydra("2", "match --queue 10 --rounds 1 --iters 10 --json")).len(), 1);
+    let alone = run(hydra("1", "lat"));
+    assert!(!alone.ok);
+    assert!(alone.err.contains("needs two"), "{}", alone.err);
+}

@@ -1,0 +1,56 @@
+//! `netmod-job CASE [NUMBER...]`: one rank of a job that tests the transport under a launcher.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ch3_shim::Builder;
+use netmod_tests::jobs::{Args, CASES, Case, End, LIMIT, Result, case};
+
+/// Ends the process when the time is up, so that no launcher can leave it behind.
+fn watchdog(name: &'static str) -> Result<()> {
+    let Ok(limit) = std::env::var(LIMIT) else { return Ok(()) };
+    let limit = limit.parse().map_err(|_| format!("{LIMIT}={limit} is not a number of seconds"))?;
+    let watch = move || {
+        std::thread::sleep(Duration::from_secs(limit));
+        eprintln!("netmod-job: {name}: still running after {limit} s ({LIMIT})");
+        std::process::exit(3);
+    };
+    std::thread::Builder::new().name("watchdog".into()).spawn(watch)?;
+    Ok(())
+}
+
+fn run(case: &'static Case, args: &Args) -> Result<()> {
+    watchdog(case.name)?;
+    let builder = Builder::from_env()?;
+    if case.name == "late" && builder.name().rank == 1 {
+        std::thread::sleep(Duration::from_secs(args.get(0, 2)));
+    }
+    let mut dev = builder.build()?;
+    let rank = dev.rank();
+    let end = (case.body)(&mut dev, args).map_err(|e| format!("rank {rank}: {e}"))?;
+    match end {
+        End::Finalize => dev.finalize().map_err(|e| format!("rank {rank}: finalize: {e}"))?,
+        End::Abort(code) => dev.abort(code, "as the case asks"),
+        End::Leave => std::process::exit(0),
+    }
+    println!("rank {rank}: {} ok", case.name);
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let Some(case) = args.next().and_then(|name| case(&name)) else {
+        eprintln!("usage: netmod-job CASE [NUMBER...], started by nmrun or mpiexec.hydra; the cases:");
+        for c in CASES {
+            eprintln!("  {} {}", c.name, c.help);
+        }
+        return ExitCode::from(2);
+    };
+    match Args::parse(args).and_then(|args| run(case, &args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("netmod-job: {}: {e}", case.name);
+            ExitCode::FAILURE
+        }
+    }
+}

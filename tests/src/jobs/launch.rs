@@ -1,0 +1,175 @@
+//! Starting jobs from tests: under a watchdog, with everything they say kept.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use super::{LIMIT, sys};
+
+/// How long a job may take. Generous: a job that hangs is what it is for.
+pub const JOB_LIMIT: Duration = Duration::from_secs(60);
+/// The file to which skipped tests are written, if set.
+const SKIP_LOG: &str = "NETMOD_TEST_SKIP_LOG";
+/// If 1, a test that would be skipped fails.
+const NO_SKIP: &str = "NETMOD_TEST_NO_SKIP";
+
+/// How a job has ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The launcher's status.
+    pub status: ExitStatus,
+    /// What all have written.
+    pub output: String,
+    /// For messages.
+    command: String,
+}
+
+impl Outcome {
+    /// How many ranks have said that the case is ok.
+    pub fn ok_ranks(&self, case: &str) -> usize {
+        self.output.matches(&format!(": {case} ok\n")).count()
+    }
+
+    /// Fails the test unless all ranks have succeeded.
+    ///
+    /// # Panics
+    /// If not.
+    #[track_caller]
+    pub fn expect_ok(&self, case: &str, ranks: u32) {
+        assert!(self.status.success(), "{self}");
+        assert_eq!(self.ok_ranks(case), ranks as usize, "{self}");
+    }
+
+    /// Fails the test unless the launcher has exited with this code.
+    ///
+    /// # Panics
+    /// If not.
+    #[track_caller]
+    pub fn expect_code(&self, code: i32) {
+        assert_eq!(self.status.code(), Some(code), "{self}");
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}; it said:\n{}", self.command, self.status, self.output)
+    }
+}
+
+/// Heavy jobs have the machine for themselves.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Runs a job beside others.
+///
+/// # Panics
+/// If it cannot be started, or takes longer than [`JOB_LIMIT`].
+#[track_caller]
+pub fn run(command: &mut Command) -> Outcome {
+    let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+    run_within(command, JOB_LIMIT)
+}
+
+/// Runs a job that needs much of the machine, without others beside it.
+///
+/// # Panics
+/// As [`run`], after twice the time.
+#[track_caller]
+pub fn run_alone(command: &mut Command) -> Outcome {
+    let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+    run_within(command, 2 * JOB_LIMIT)
+}
+
+/// Runs a command in a process group of its own, which is killed when the time is up.
+///
+/// # Panics
+/// If it cannot be started, or takes too long.
+#[track_caller]
+pub fn run_within(command: &mut Command, limit: Duration) -> Outcome {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    // A file, not a pipe: a process that is left behind could hold a pipe open.
+    let path = std::env::temp_dir().join(format!("netmod-job-{}-{run}.out", std::process::id()));
+    let file = File::create(&path).expect("a file for the output");
+    let other = file.try_clone().expect("the file once more");
+    let text = format!("{command:?}");
+    // The ranks give up a little earlier than the watchdog, and say so.
+    command.env(LIMIT, limit.as_secs().saturating_sub(5).max(1).to_string());
+    command.stdin(Stdio::null()).stdout(file).stderr(other).process_group(0);
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{text}: {e}"));
+    let end = Instant::now() + limit;
+    let mut pause = Duration::from_millis(1);
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("the state of the launcher") {
+            break Some(status);
+        }
+        if Instant::now() >= end {
+            break None;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    };
+    // Whatever is left of the group goes; if nothing is, there is nobody to be signalled.
+    let late = status.is_none();
+    if late {
+        // A launcher that is asked takes its ranks along, which may be in other groups.
+        let _ = sys::signal_group(child.id(), libc::SIGTERM);
+        std::thread::sleep(Duration::from_secs(2));
+    }
+    let _ = sys::signal_group(child.id(), libc::SIGKILL);
+    let status = status.unwrap_or_else(|| child.wait().unwrap_or(ExitStatus::from_raw(libc::SIGKILL)));
+    let output = std::fs::read(&path).unwrap_or_default();
+    let _ = std::fs::remove_file(&path);
+    let outcome = Outcome { status, output: String::from_utf8_lossy(&output).into_owned(), command: text };
+    assert!(!late, "not finished after {limit:?}: {outcome}");
+    outcome
+}
+
+/// A program of the `PATH`.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|p| p.is_file())
+}
+
+/// A launcher of the system, or none, in which case it was said that the test is skipped.
+///
+/// # Panics
+/// If there is none and `NETMOD_TEST_NO_SKIP=1`.
+#[track_caller]
+pub fn launcher_or_skip(test: &str, program: &str, package: &str) -> Option<PathBuf> {
+    if let Some(found) = find_program(program) {
+        return Some(found);
+    }
+    let line = format!("SKIPPED: {test}: {program} not installed (apt-get install {package})");
+    assert!(std::env::var_os(NO_SKIP).is_none_or(|v| v != "1"), "{NO_SKIP}=1, but {line}");
+    eprintln!("{line}");
+    if let Some(log) = std::env::var_os(SKIP_LOG) {
+        let file = File::options().append(true).create(true).open(&log);
+        let written = file.and_then(|mut f| writeln!(f, "{line}"));
+        assert!(written.is_ok(), "{SKIP_LOG}={}: {written:?}", Path::new(&log).display());
+    }
+    None
+}
+
+/// A program of another package of the workspace, brought up to date in the target directory of
+/// `neighbour`, a program of this one.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn workspace_program(neighbour: &str, package: &str, name: &str) -> PathBuf {
+    let dir = Path::new(neighbour).parent().expect("a program in a directory");
+    let profile = dir.file_name().and_then(|d| d.to_str()).expect("a directory named for the profile");
+    let target = dir.parent().expect("a target directory");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "-p", package, "--bin", name, "--profile", if profile == "debug" { "dev" } else { profile }]);
+    build.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let built = run_within(&mut build, Duration::from_secs(600));
+    let program = dir.join(name);
+    assert!(built.status.success() && program.is_file(), "{built}");
+    program
+}

@@ -1,0 +1,101 @@
+//! Jobs of several processes: the cases of the program `netmod-job`, and how tests start them.
+//!
+//! A case is run by every rank under some launcher. It checks each byte it receives, and its error makes
+//! the process exit with 1. [`launch`] starts jobs under a watchdog and keeps what they say.
+
+mod basic;
+mod failing;
+pub mod launch;
+pub mod pattern;
+mod random;
+mod starving;
+pub mod sys;
+pub mod tap;
+
+use ch3_shim::Device;
+
+/// What a case returns: its error says what was wrong.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// What a rank does after its case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Finalizes.
+    Finalize,
+    /// Ends the whole job with this code.
+    Abort(i32),
+    /// Exits with 0 without finalizing.
+    Leave,
+}
+
+/// Numbers behind the name of a case.
+#[derive(Clone, Debug)]
+pub struct Args(Vec<u64>);
+
+impl Args {
+    /// From the command line.
+    ///
+    /// # Errors
+    /// An argument that is not a number.
+    pub fn parse(texts: impl IntoIterator<Item = String>) -> Result<Args> {
+        let number = |t: String| t.parse().map_err(|_| format!("argument \"{t}\" is not a number").into());
+        texts.into_iter().map(number).collect::<Result<_>>().map(Args)
+    }
+
+    /// The argument at a place, or a default.
+    pub fn get(&self, at: usize, default: u64) -> u64 {
+        self.0.get(at).copied().unwrap_or(default)
+    }
+
+    /// The argument at a place as a rank of the job.
+    ///
+    /// # Errors
+    /// There is no such rank.
+    pub fn rank(&self, at: usize, default: u64, dev: &Device) -> Result<i32> {
+        let rank = self.get(at, default);
+        match i32::try_from(rank) {
+            Ok(r) if rank < u64::from(dev.size()) => Ok(r),
+            _ => Err(format!("rank {rank} is not in a job of {}", dev.size()).into()),
+        }
+    }
+}
+
+/// A case: what each rank does between joining the job and leaving it.
+pub type Body = fn(&mut Device, &Args) -> Result<End>;
+
+/// One case of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// Its arguments with their defaults, and what it is.
+    pub help: &'static str,
+    /// What it does.
+    pub body: Body,
+}
+
+/// All cases.
+pub const CASES: &[Case] = &[
+    Case { name: "ring", help: "[LAPS=200] [BYTES=1000]: a message goes round", body: basic::ring },
+    Case { name: "alltoall", help: "[LONGEST=200000]: every pair, sizes 8, 4096, LONGEST", body: basic::alltoall },
+    Case { name: "many-to-one", help: "[MESSAGES=200]: from each rank to rank 0, with wildcards", body: basic::many_to_one },
+    Case { name: "random", help: "[SEED=1] [ROUNDS=12] [MESSAGES=12]: of each rank and round", body: random::random },
+    Case { name: "barriers", help: "[COUNT=500]: nobody leaves one before all are in it", body: basic::barriers },
+    Case { name: "reuse", help: "[ROUNDS=10]: disconnect from each rank, and use the connection again", body: basic::reuse },
+    Case { name: "large", help: "[BYTES=2214592525]: one message from rank 0 to rank 1", body: basic::large },
+    Case { name: "crowd", help: "[BARRIERS=20]: all-to-all and barriers", body: basic::crowd },
+    Case { name: "late", help: "[SECONDS=2]: rank 1 joins late, and is late again with its first progress", body: failing::late },
+    Case { name: "abort", help: "[RANK=1] [CODE=7]: a rank ends the job", body: failing::abort },
+    Case { name: "leave", help: "[RANK=1]: a rank exits with 0 without finalizing", body: failing::leave },
+    Case { name: "starve-dial", help: "4 ranks: rank 0 has no descriptor for a dial", body: starving::dial },
+    Case { name: "starve-accept", help: "3 ranks: rank 1 has no descriptor for a connection, for a while", body: starving::accept },
+    Case { name: "die", help: "[RANK=1]: a rank is killed in mid-traffic; the others go on", body: failing::die },
+];
+
+/// The case of a name.
+pub fn case(name: &str) -> Option<&'static Case> {
+    CASES.iter().find(|c| c.name == name)
+}
+
+/// The environment variable with the seconds after which a rank gives up and says so.
+pub const LIMIT: &str = "NETMOD_JOB_LIMIT";

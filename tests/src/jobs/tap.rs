@@ -1,0 +1,271 @@
+//! Jobs of threads over TCP whose connections a test can watch, redirect and cut.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ch3_shim::netset::NetSet;
+use ch3_shim::{Bootstrap, Builder, Device};
+use netmod_core::card::{BodyReader, BodyWriter, NodeSection};
+use netmod_core::{Card, CardWriter, Config, PeerName};
+
+use crate::factory::{Capabilities, NetmodFactory, Tcp};
+
+/// How long a test waits for what must happen.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+type Detour = Box<dyn Fn(SocketAddr) -> SocketAddr + Send>;
+
+#[derive(Default)]
+struct State {
+    homes: BTreeMap<u32, SocketAddr>,
+    names: BTreeMap<u32, PeerName>,
+    detours: BTreeMap<u32, Detour>,
+}
+
+/// Makes devices over TCP, and knows where each rank listens.
+#[derive(Clone, Default)]
+pub struct Tap(Arc<(Mutex<State>, Condvar)>);
+
+impl Tap {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Publishes another address for a rank: what `detour` makes of the real one.
+    pub fn detour(&self, rank: u32, detour: impl Fn(SocketAddr) -> SocketAddr + Send + 'static) {
+        self.lock().detours.insert(rank, Box::new(detour));
+    }
+
+    /// Where a rank listens; waits until it does.
+    ///
+    /// # Panics
+    /// After [`PATIENCE`].
+    pub fn home(&self, rank: u32) -> SocketAddr {
+        let state = self.lock();
+        let missing = |s: &mut State| !s.homes.contains_key(&rank);
+        let waited = self.0.1.wait_timeout_while(state, PATIENCE, missing);
+        let (state, late) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(!late.timed_out(), "rank {rank} does not listen");
+        state.homes[&rank]
+    }
+
+    /// Where the ranks of a job of `ranks` listen, and what they are called; waits until all are known.
+    ///
+    /// # Panics
+    /// After [`PATIENCE`].
+    pub fn homes(&self, ranks: u32) -> Vec<(SocketAddr, PeerName)> {
+        let state = self.lock();
+        let missing = |s: &mut State| s.homes.len() < ranks as usize;
+        let waited = self.0.1.wait_timeout_while(state, PATIENCE, missing);
+        let (state, late) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(!late.timed_out(), "of {ranks} ranks only {} listen", state.homes.len());
+        state.homes.values().copied().zip(state.names.values().copied()).collect()
+    }
+}
+
+/// A process manager that sees the cards on their way.
+struct Tapped {
+    boot: Box<dyn Bootstrap>,
+    tap: Tap,
+}
+
+/// The address of a card that has one.
+fn address_of(card: &[u8]) -> Option<SocketAddr> {
+    let card = Card::parse(card).ok()?;
+    let mut body = BodyReader::new("tcp", card.section(netmod_tcp::NAME)?.body).allow_trailing();
+    let (_, family, port, _) = (body.u8("").ok()?, body.u8("").ok()?, body.u16("").ok()?, body.u32("").ok()?);
+    (family == 4).then_some(SocketAddr::from((body.array::<4>("").ok()?, port)))
+}
+
+/// A card of this node with one IPv4 address.
+fn card_at(addr: SocketAddr) -> Vec<u8> {
+    let SocketAddr::V4(addr) = addr else { unreachable!("detours are IPv4 addresses") };
+    let mut card = CardWriter::new();
+    let node = NodeSection::of_this_process().expect("the name of this node");
+    node.emit(&mut card).expect("a card with a node");
+    let mut body = BodyWriter::new();
+    body.u8(1).u8(4).u16(addr.port()).u32(0).raw(&addr.ip().octets());
+    card.section(netmod_tcp::NAME, 1, body.as_bytes()).expect("a card with an address");
+    card.finish()
+}
+
+impl Bootstrap for Tapped {
+    fn rank(&self) -> u32 {
+        self.boot.rank()
+    }
+    fn size(&self) -> u32 {
+        self.boot.size()
+    }
+    fn job_id(&self) -> String {
+        self.boot.job_id()
+    }
+    fn local_size(&self) -> u32 {
+        self.boot.local_size()
+    }
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+        let Some(home) = address_of(value) else { return self.boot.put(key, value) };
+        let rank = self.rank();
+        let detour = {
+            let mut state = self.tap.lock();
+            state.homes.insert(rank, home);
+            state.detours.remove(&rank)
+        };
+        self.tap.0.1.notify_all();
+        // It may wait for the address of another rank.
+        let published = detour.map(|detour| card_at(detour(home)));
+        self.boot.put(key, published.as_deref().unwrap_or(value))
+    }
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        self.boot.get(key)
+    }
+    fn barrier_begin(&mut self) -> Result<(), String> {
+        self.boot.barrier_begin()
+    }
+    fn barrier_poll(&mut self) -> Result<bool, String> {
+        self.boot.barrier_poll()
+    }
+    fn fd(&self) -> Option<RawFd> {
+        self.boot.fd()
+    }
+    fn finalize(&mut self) -> Result<(), String> {
+        self.boot.finalize()
+    }
+    fn abort(&mut self, code: i32, message: &str) -> ! {
+        self.boot.abort(code, message)
+    }
+}
+
+impl NetmodFactory for Tap {
+    type Job = ();
+
+    fn name(&self) -> String {
+        "tcp with a tap".into()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Tcp.capabilities()
+    }
+
+    fn config(&self) -> Config {
+        Tcp.config()
+    }
+
+    fn job(&self, _ranks: u32) {}
+
+    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        let rank = boot.rank();
+        let builder = Builder::new(cfg, Box::new(Tapped { boot, tap: self.clone() }));
+        self.lock().names.insert(rank, builder.name());
+        builder.build()
+    }
+
+    fn netmod(&self, job: &(), rank: u32, ranks: u32) -> NetSet {
+        Tcp.netmod(job, rank, ranks)
+    }
+}
+
+/// A server of one port that tests make misbehave.
+#[derive(Debug)]
+pub struct Server {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    listener: TcpListener,
+}
+
+impl Server {
+    /// Listens on the loopback interface.
+    ///
+    /// # Panics
+    /// If it cannot.
+    pub fn new() -> Server {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+        Server { addr: listener.local_addr().expect("its address"), listener }
+    }
+
+    /// Lets `serve` have each connection, in a thread of its own, as long as the process lives.
+    ///
+    /// # Panics
+    /// If there is no thread for it.
+    pub fn serve(self, serve: impl Fn(TcpStream) + Send + Sync + 'static) {
+        let serve = Arc::new(serve);
+        let accept = move || {
+            for stream in self.listener.incoming().flatten() {
+                let serve = Arc::clone(&serve);
+                std::thread::spawn(move || serve(stream));
+            }
+        };
+        std::thread::Builder::new().name("server".into()).spawn(accept).expect("a thread for the server");
+    }
+}
+
+impl Default for Server {
+    fn default() -> Server {
+        Server::new()
+    }
+}
+
+/// Passes bytes on in both directions, keeps what the client said first, and may cut the connection.
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    heard: Arc<Mutex<Vec<u8>>>,
+    left: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    /// In front of `home`.
+    pub fn new(home: SocketAddr) -> Proxy {
+        let server = Server::new();
+        let proxy = Proxy { addr: server.addr, heard: Arc::default(), left: Arc::new(AtomicUsize::new(usize::MAX)) };
+        let this = proxy.clone();
+        server.serve(move |client| this.pass(client, home));
+        proxy
+    }
+
+    /// What clients have said, up to some kilobytes.
+    pub fn heard(&self) -> Vec<u8> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Resets connections when so many more bytes have come from clients.
+    pub fn cut_after(&self, bytes: usize) {
+        self.left.store(bytes, Ordering::SeqCst);
+    }
+
+    fn pass(&self, mut client: TcpStream, home: SocketAddr) {
+        let Ok(mut server) = TcpStream::connect(home) else { return };
+        let (Ok(mut from), Ok(mut to)) = (server.try_clone(), client.try_clone()) else { return };
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Write);
+        });
+        let mut piece = [0; 4096];
+        while let Ok(n @ 1..) = client.read(&mut piece) {
+            let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+            if heard.len() < 1 << 14 {
+                heard.extend_from_slice(&piece[..n]);
+            }
+            drop(heard);
+            let left = self.left.load(Ordering::SeqCst);
+            if left <= n {
+                // Both ends see the connection go down without a word.
+                let _ = client.shutdown(Shutdown::Both);
+                let _ = server.shutdown(Shutdown::Both);
+                return;
+            }
+            if left != usize::MAX {
+                self.left.fetch_sub(n, Ordering::SeqCst);
+            }
+            if server.write_all(&piece[..n]).is_err() {
+                return;
+            }
+        }
+        let _ = server.shutdown(Shutdown::Write);
+    }
+}

@@ -1,0 +1,156 @@
+//! Jobs of real processes under this workspace's own launcher, `nmrun`.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use netmod_tests::jobs::launch::{self, run, run_alone};
+
+const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
+
+/// `nmrun` with options, then the program; its case and arguments are up to the caller.
+fn nmrun(ranks: u32, options: &[&str]) -> Command {
+    static NMRUN: OnceLock<PathBuf> = OnceLock::new();
+    let mut c = Command::new(NMRUN.get_or_init(|| launch::workspace_program(JOB, "netmod-pmi", "nmrun")));
+    c.args(["-n", &ranks.to_string()]).args(options).arg(JOB);
+    c
+}
+
+fn ok(ranks: u32, case: &str, args: &[&str]) {
+    run(nmrun(ranks, &[]).arg(case).args(args)).expect_ok(case, ranks);
+}
+
+#[test]
+fn ring() {
+    for ranks in [1, 2, 3, 8] {
+        ok(ranks, "ring", &[]);
+    }
+    ok(2, "ring", &["20", "1000000"]);
+}
+
+#[test]
+fn all_to_all() {
+    for ranks in [1, 2, 5, 16] {
+        ok(ranks, "alltoall", &[]);
+    }
+}
+
+#[test]
+fn all_to_all_of_64() {
+    run_alone(nmrun(64, &[]).arg("alltoall")).expect_ok("alltoall", 64);
+}
+
+#[test]
+fn many_to_one() {
+    for ranks in [2, 3, 9] {
+        ok(ranks, "many-to-one", &[]);
+    }
+}
+
+#[test]
+fn random_traffic() {
+    for (ranks, seeds) in [(2, 1..6), (3, 6..10), (5, 10..13)] {
+        for seed in seeds {
+            ok(ranks, "random", &[&seed.to_string()]);
+        }
+    }
+}
+
+#[test]
+fn random_traffic_of_16() {
+    run_alone(nmrun(16, &[]).args(["random", "77", "6"])).expect_ok("random", 16);
+}
+
+/// Every message is queued somewhere: the kernel takes little at once.
+#[test]
+fn random_traffic_with_small_buffers() {
+    for seed in ["21", "22"] {
+        let mut c = nmrun(3, &["--env", "NETMOD_TCP_SNDBUF=4096", "--env", "NETMOD_TCP_RCVBUF=4096"]);
+        run(c.args(["random", seed, "4"])).expect_ok("random", 3);
+    }
+}
+
+/// Rendezvous for everything, and for nothing.
+#[test]
+fn random_traffic_with_other_thresholds() {
+    for limit in ["NETMOD_EAGER_MAX=0", "NETMOD_EAGER_MAX=1048576"] {
+        run(nmrun(4, &["--env", limit]).args(["random", "31"])).expect_ok("random", 4);
+    }
+}
+
+#[test]
+fn barriers() {
+    for ranks in [1, 2, 7] {
+        ok(ranks, "barriers", &[]);
+    }
+}
+
+#[test]
+fn disconnect_and_reuse() {
+    for ranks in [2, 5, 8] {
+        ok(ranks, "reuse", &[]);
+    }
+}
+
+/// More than the kernel moves, and a 32-bit number counts, at once.
+#[test]
+fn more_than_two_gib() {
+    run_alone(nmrun(2, &[]).arg("large")).expect_ok("large", 2);
+}
+
+#[test]
+fn far_more_ranks_than_cores() {
+    run_alone(nmrun(64, &[]).arg("crowd")).expect_ok("crowd", 64);
+}
+
+#[test]
+fn a_rank_is_late() {
+    ok(4, "late", &[]);
+}
+
+#[test]
+fn pmi_over_tcp() {
+    run(nmrun(8, &["--pmi-port"]).arg("alltoall")).expect_ok("alltoall", 8);
+}
+
+#[test]
+fn labelled_output() {
+    let done = run(nmrun(3, &["--label"]).arg("ring"));
+    done.expect_ok("ring", 3);
+    for rank in 0..3 {
+        assert!(done.output.contains(&format!("[{rank}] rank {rank}: ring ok\n")), "{done}");
+    }
+}
+
+#[test]
+fn abort_ends_the_job_with_its_code() {
+    let done = run(nmrun(4, &[]).args(["abort", "2", "9"]));
+    done.expect_code(9);
+    assert!(done.output.contains("rank 2 aborted the job with code 9"), "{done}");
+}
+
+#[test]
+fn leaving_without_finalizing_ends_the_job() {
+    let done = run(nmrun(4, &[]).args(["leave", "1"]));
+    done.expect_code(1);
+    assert!(done.output.contains("rank 1 exited with status 0 after PMI init"), "{done}");
+    assert_eq!(done.ok_ranks("leave"), 0, "{done}");
+}
+
+#[test]
+fn a_death_ends_the_job() {
+    let done = run(nmrun(4, &[]).args(["die", "1"]));
+    done.expect_code(128 + 9);
+    assert!(done.output.contains("rank 1 was killed by signal 9"), "{done}");
+}
+
+/// The others see the loss, each on the connection with the dead rank alone, and finish their work.
+#[test]
+fn others_survive_a_death() {
+    for (ranks, victim) in [(2, 1), (3, 0), (5, 4), (8, 3)] {
+        let done = run(nmrun(ranks, &["--no-kill"]).args(["die", &victim.to_string()]));
+        done.expect_code(128 + 9);
+        assert_eq!(done.output.matches(&format!(": survived rank {victim}\n")).count(), ranks as usize - 1, "{done}");
+        assert_eq!(done.ok_ranks("die"), ranks as usize - 1, "{done}");
+    }
+}
