@@ -52,3 +52,8 @@ pub use error::{Error, Result};
 pub use pkt::Mode;
 pub use status::Status;
 pub use tagmatch::{ANY_SOURCE, ANY_TAG};
+
+/// The README's example, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -311,10 +311,10 @@ impl Netmod for NetSet {
 }
 
 impl NetSet {
-    /// The descriptors of all netmods, to wait on any of them. `None` if one has no descriptor, so
+    /// Appends the descriptors of all netmods, to wait on any of them. `None` if one has no descriptor, so
     /// that waiting must poll.
-    pub fn wait_fds(&self) -> Option<Vec<RawFd>> {
-        self.netmods().map(|m| m.wait_fd()).collect()
+    pub fn wait_fds(&self, out: &mut Vec<RawFd>) -> Option<()> {
+        self.netmods().try_for_each(|m| m.wait_fd().map(|fd| out.push(fd)))
     }
 
     /// One-sided transfers of the netmod that carries a VC.

@@ -99,7 +99,9 @@ impl Events {
 
     /// Whether bytes of a VC are among the events, so that its present state is not the last word.
     pub fn concern(&self, vc: VcId) -> bool {
-        self.queue.iter().any(|ev| matches!(ev, Event::Rx { vc: v, .. } | Event::RecvDone { vc: v } if *v == vc))
+        self.queue
+            .iter()
+            .any(|ev| matches!(ev, Event::Rx { vc: v, .. } | Event::RecvDone { vc: v } if *v == vc))
     }
 
     /// How many more a netmod should find in this poll.

@@ -71,7 +71,16 @@ pub(crate) struct Conn {
 
 impl Conn {
     pub(crate) fn new(socket: Socket, stage: Stage, vc: Option<VcId>) -> Conn {
-        Conn { socket, stage, vc, interest: Interest::NONE, in_epoll: false, out: Vec::new(), bulk: false, filled: false }
+        Conn {
+            socket,
+            stage,
+            vc,
+            interest: Interest::NONE,
+            in_epoll: false,
+            out: Vec::new(),
+            bulk: false,
+            filled: false,
+        }
     }
 
     #[inline]

@@ -117,7 +117,7 @@ impl TcpNetmod {
     #[inline]
     pub(crate) fn heat(&mut self, id: ConnId) {
         if let Some(out) = self.hot.insert(id) {
-            self.into_epoll(out);
+            self.rejoin_epoll(out);
         }
     }
 
@@ -125,22 +125,22 @@ impl TcpNetmod {
     #[cold]
     pub(crate) fn cool(&mut self) {
         for entry in std::mem::take(&mut self.hot.list).into_iter().flatten() {
-            self.into_epoll(entry.id);
+            self.rejoin_epoll(entry.id);
         }
     }
 
     /// Epoll is to know of everything, because the process will block on it.
-    pub(crate) fn all_into_epoll(&mut self) {
+    pub(crate) fn rejoin_epoll_all(&mut self) {
         for i in 0..HOT {
             let Some(e) = &mut self.hot.list[i] else { break };
             e.hits = 0;
             let id = e.id;
-            self.into_epoll(id);
+            self.rejoin_epoll(id);
         }
     }
 
     /// Puts a connection back into epoll, if it is out.
-    pub(crate) fn into_epoll(&mut self, id: ConnId) {
+    pub(crate) fn rejoin_epoll(&mut self, id: ConnId) {
         let Some(c) = self.conns.get_mut(id) else { return };
         if c.in_epoll {
             return;
@@ -148,13 +148,15 @@ impl TcpNetmod {
         let (fd, interest) = (c.fd(), c.interest);
         match self.epoll.add(fd, id.to_wire(), interest) {
             Ok(()) => c.in_epoll = true,
-            Err(e) => tracing::error!(%e, "epoll does not take a connection back; it is read by polling only"),
+            Err(e) => {
+                tracing::error!(%e, "epoll does not take a connection back; it is read by polling only")
+            }
         }
     }
 
     /// Takes a connection out of epoll; it is hot.
     #[cold]
-    pub(crate) fn out_of_epoll(&mut self, id: ConnId) {
+    pub(crate) fn leave_epoll(&mut self, id: ConnId) {
         let Some(c) = self.conns.get_mut(id) else { return };
         if !c.in_epoll || c.interest != Interest::READ {
             return;

@@ -101,7 +101,7 @@ impl TcpNetmod {
         let Some(c) = self.conns.get(id) else { return };
         match c.stage {
             // Nothing can be said, and nobody listens.
-            Stage::Connecting => return self.close(id),
+            Stage::Connecting => self.close(id),
             Stage::Dial(_) => {
                 let frame = Initiator::goodbye();
                 self.linger(id, frame.as_bytes());

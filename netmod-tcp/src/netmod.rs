@@ -17,8 +17,8 @@ use crate::NAME;
 use crate::address::{self, Listener};
 use crate::conn::{self, Conn, ConnId, ConnKind};
 use crate::hello::{Control, Directory, JobKey};
-use crate::link::{Failure, Link, LinkConfig, LinkEvent, Pending, Phase};
 use crate::hot::Hot;
+use crate::link::{Failure, Link, LinkConfig, LinkEvent, Pending, Phase};
 use crate::sys::{Epoll, Interest, RxArena};
 use crate::txq::{Data, TxQueue};
 
@@ -536,7 +536,7 @@ impl Netmod for TcpNetmod {
 
     fn arm(&mut self, core: &mut Core) -> Arm {
         self.flush(core);
-        self.all_into_epoll();
+        self.rejoin_epoll_all();
         // Epoll is level-triggered: what is there already makes the descriptor readable.
         if self.events.is_empty() && self.wanting.is_empty() && self.dirty.is_empty() {
             Arm::Armed

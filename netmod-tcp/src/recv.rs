@@ -32,7 +32,7 @@ impl TcpNetmod {
             if self.read(core, id, events) {
                 found = true;
                 if self.hot.hit(i) {
-                    self.out_of_epoll(id);
+                    self.leave_epoll(id);
                 }
             }
         }
@@ -100,14 +100,11 @@ impl TcpNetmod {
     }
 
     fn readable(&mut self, core: &mut Core, id: ConnId, events: &mut Events) {
-        match self.conns.get(id) {
-            Some(c) if matches!(c.stage, Stage::Open { .. }) => {
-                if self.read(core, id, events) {
-                    self.heat(id);
-                }
-            }
-            Some(_) => self.handshake_readable(core, id, events),
-            None => {}
+        let Some(c) = self.conns.get(id) else { return };
+        if !matches!(c.stage, Stage::Open { .. }) {
+            self.handshake_readable(core, id, events);
+        } else if self.read(core, id, events) {
+            self.heat(id);
         }
     }
 
@@ -134,7 +131,9 @@ impl TcpNetmod {
                 false
             }
             Ok(Some(_)) => self.read_ended(core, id, vc, events, Failure::Eof),
-            Err(e) => self.read_ended(core, id, vc, events, e.raw_os_error().map_or(Failure::Eof, Failure::Errno)),
+            Err(e) => {
+                self.read_ended(core, id, vc, events, e.raw_os_error().map_or(Failure::Eof, Failure::Errno))
+            }
         }
     }
 
@@ -170,13 +169,22 @@ impl TcpNetmod {
                 false
             }
             Ok(Some(_)) => self.read_ended(core, id, vc, events, Failure::Eof),
-            Err(e) => self.read_ended(core, id, vc, events, e.raw_os_error().map_or(Failure::Eof, Failure::Errno)),
+            Err(e) => {
+                self.read_ended(core, id, vc, events, e.raw_os_error().map_or(Failure::Eof, Failure::Errno))
+            }
         }
     }
 
     /// The stream of an open connection has ended.
     #[cold]
-    fn read_ended(&mut self, core: &mut Core, id: ConnId, vc: VcId, events: &Events, failure: Failure) -> bool {
+    fn read_ended(
+        &mut self,
+        core: &mut Core,
+        id: ConnId,
+        vc: VcId,
+        events: &Events,
+        failure: Failure,
+    ) -> bool {
         if events.concern(vc) {
             // What was read before in this poll may be the GOODBYE that makes this end a proper one. The end
             // is still there in the next poll.

@@ -103,7 +103,7 @@ impl TcpNetmod {
         c.interest = interest;
         if !c.in_epoll {
             if interest != Interest::READ {
-                self.into_epoll(id);
+                self.rejoin_epoll(id);
             }
             return;
         }
@@ -269,7 +269,7 @@ impl TcpNetmod {
             v.blocked = false;
         }
         self.hot.forget(id);
-        self.into_epoll(id);
+        self.rejoin_epoll(id);
         self.lingering.push(id);
         self.next_timer = self.next_timer.min(until);
         self.write_out(id, words);

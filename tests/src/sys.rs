@@ -1,7 +1,10 @@
-//! Raw memory of the tests: receive buffers on loan, direct receives, memory lent to raw requests.
+//! Raw memory of the tests: receive buffers on loan, direct receives, memory lent to raw requests, and an
+//! allocator that counts.
 
 #![allow(unsafe_code)]
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -177,5 +180,71 @@ impl Area {
         assert!(fits, "{count} elements of {ty:?} at {at} do not fit into {} bytes", self.len);
         // SAFETY: all elements lie within the area, and for the rest see `contig`.
         unsafe { Segment::typed(self.base.wrapping_add(at), ty, count) }
+    }
+}
+
+/// The system's allocator, which counts what each thread asks of it. For `#[global_allocator]`.
+#[derive(Debug)]
+pub struct Counting;
+
+/// What one thread has asked of [`Counting`] since a [`count_from_here`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocations {
+    /// Blocks asked for, reallocations included.
+    pub blocks: u64,
+    /// The most bytes held at once, less those held at the start.
+    pub peak: i64,
+    held: i64,
+}
+
+thread_local! {
+    static COUNT: Cell<Allocations> = const { Cell::new(Allocations { blocks: 0, peak: 0, held: 0 }) };
+}
+
+/// Starts to count for this thread.
+pub fn count_from_here() {
+    COUNT.set(Allocations::default());
+}
+
+/// What this thread has allocated since [`count_from_here`].
+pub fn counted() -> Allocations {
+    COUNT.get()
+}
+
+fn count(blocks: u64, bytes: i64) {
+    // A thread that is ending has nothing to count in.
+    let _ = COUNT.try_with(|c| {
+        let mut a = c.get();
+        a.blocks += blocks;
+        a.held += bytes;
+        a.peak = a.peak.max(a.held);
+        c.set(a);
+    });
+}
+
+// SAFETY: everything is passed on to the system's allocator unchanged; counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(1, layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(1, layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(1, size as i64 - layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(at, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(0, -(layout.size() as i64));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
     }
 }

@@ -48,7 +48,8 @@ fn unreachable_peer(detour: impl Fn(SocketAddr) -> SocketAddr + Send + 'static) 
             0 => {
                 greet(dev, 2);
                 let receive = dev.irecv(vec![0; 10], 1, 0, world).expect("a receive is posted");
-                let sync = dev.isend_mode(vec![1; 10].into(), 1, 0, world, Mode::Sync).expect("a send is queued");
+                let sync =
+                    dev.isend_mode(vec![1; 10].into(), 1, 0, world, Mode::Sync).expect("a send is queued");
                 let large = dev.isend(vec![1; 1 << 20], 1, 0, world).expect("a send is queued");
                 let error = vc_error(dev.send(&bytes(0, 50_000), 1, 0, world));
                 for request in [receive, sync, large] {
@@ -102,7 +103,11 @@ fn a_dial_without_a_descriptor() {
 fn an_accept_without_a_descriptor() {
     let done = run(&mut nmrun("3", "starve-accept"));
     done.expect_ok("starve-accept", 3);
-    assert!(done.output.contains("no descriptor for an incoming connection") || done.output.contains("times without a descriptor"), "{done}");
+    assert!(
+        done.output.contains("no descriptor for an incoming connection")
+            || done.output.contains("times without a descriptor"),
+        "{done}"
+    );
 }
 
 #[test]

@@ -150,7 +150,11 @@ fn others_survive_a_death() {
     for (ranks, victim) in [(2, 1), (3, 0), (5, 4), (8, 3)] {
         let done = run(nmrun(ranks, &["--no-kill"]).args(["die", &victim.to_string()]));
         done.expect_code(128 + 9);
-        assert_eq!(done.output.matches(&format!(": survived rank {victim}\n")).count(), ranks as usize - 1, "{done}");
+        assert_eq!(
+            done.output.matches(&format!(": survived rank {victim}\n")).count(),
+            ranks as usize - 1,
+            "{done}"
+        );
         assert_eq!(done.ok_ranks("die"), ranks as usize - 1, "{done}");
     }
 }

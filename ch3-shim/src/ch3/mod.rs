@@ -35,8 +35,8 @@ pub(crate) enum Owned {
     /// None: it was lent.
     #[default]
     Nothing,
-    /// Data of a send.
-    Send(Bytes),
+    /// Data of a send, held so that it stays where it is.
+    Send(#[allow(dead_code)] Bytes),
     /// Target of a receive, or an unexpected message.
     Recv(Vec<u8>),
 }
@@ -322,9 +322,7 @@ impl Upper<NetSet> for Ch3 {
     ) -> Result<usize, PacketFault> {
         let pkt = Packet::parse(hdr).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
         match pkt {
-            Packet::EagerShort { env, data, ready } => {
-                self.eager_short(io, vc, env, data, ready).map(|()| 0)
-            }
+            Packet::EagerShort { env, data, ready } => self.eager_short(io, vc, env, data, ready).map(|()| 0),
             Packet::Eager { env, mode, len, sreq } => self.eager(io, vc, env, len, mode, sreq, rest),
             Packet::RndvData { rreq, len } => self.rndv_data(io, vc, rreq, len, rest),
             other => self.control(io, vc, other).map(|()| 0),

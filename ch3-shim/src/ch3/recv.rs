@@ -176,8 +176,7 @@ impl Ch3 {
     /// A message of this process to itself has met its receive.
     pub(crate) fn local_copy(&mut self, io: &mut DevIo<'_>, sreq: ReqId, rreq: ReqId) {
         let mut piece = [0; 8192];
-        loop {
-            let Some(s) = io.core.reqs.get_mut(sreq) else { break };
+        while let Some(s) = io.core.reqs.get_mut(sreq) {
             let n = s.seg.pack(&mut piece);
             let Some(r) = io.core.reqs.get_mut(rreq) else { break };
             if n == 0 || r.seg.unpack(RxBytes::from_slice(&piece[..n])) < n {

@@ -163,6 +163,7 @@ impl Builder {
             spin,
             contexts: 0,
             finalized: false,
+            fds: Vec::new(),
         })
     }
 }

@@ -11,6 +11,7 @@ mod raw;
 mod scope;
 mod wait;
 
+use std::os::fd::RawFd;
 use std::time::Instant;
 
 use netmod_core::{Config, Engine, PollOrder, Time, VcId, VcStats};
@@ -74,6 +75,8 @@ pub struct Device {
     spin: u32,
     contexts: u32,
     finalized: bool,
+    /// What a blocked wait waits on; kept for its memory.
+    fds: Vec<RawFd>,
 }
 
 impl Device {

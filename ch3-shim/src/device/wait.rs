@@ -61,15 +61,13 @@ impl Device {
         }
         let until = deadline.min(self.engine.netmod.deadline().unwrap_or(Time::NEVER));
         let mut nap = until.since(self.now).min(LONGEST_NAP);
-        let mut fds = match self.engine.netmod.wait_fds() {
-            Some(fds) => fds,
-            None => {
-                nap = nap.min(NO_FD_NAP);
-                Vec::new()
-            }
-        };
-        fds.extend(self.ch3.boot.fd());
-        sys::wait_readable(&fds, nap).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
+        self.fds.clear();
+        if self.engine.netmod.wait_fds(&mut self.fds).is_none() {
+            nap = nap.min(NO_FD_NAP);
+            self.fds.clear();
+        }
+        self.fds.extend(self.ch3.boot.fd());
+        sys::wait_readable(&self.fds, nap).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
         self.tick();
         Ok(())
     }

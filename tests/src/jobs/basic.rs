@@ -8,7 +8,10 @@ use super::pattern::{self, Random, seed};
 use super::{Args, End, Result, sys};
 
 /// What an error says before its cause.
-pub(super) fn context<T, E: std::fmt::Display>(result: std::result::Result<T, E>, what: impl FnOnce() -> String) -> Result<T> {
+pub(super) fn context<T, E: std::fmt::Display>(
+    result: std::result::Result<T, E>,
+    what: impl FnOnce() -> String,
+) -> Result<T> {
     result.map_err(|e| format!("{}: {e}", what()).into())
 }
 
@@ -128,7 +131,9 @@ pub(super) fn many_to_one(dev: &mut Device, args: &Args) -> Result<End> {
         if (status.tag, status.len) != (tag(i), length(source, i)) {
             return Err(format!("message {i} of rank {source}: wrong envelope {status:?}").into());
         }
-        context(pattern::check(bytes(source, i), &data[..status.len]), || format!("message {i} of rank {source}"))
+        context(pattern::check(bytes(source, i), &data[..status.len]), || {
+            format!("message {i} of rank {source}")
+        })
     };
     for phase in 0..3 {
         let mut left = (each / 3) * (n as u64 - 1);
@@ -222,14 +227,21 @@ pub(super) fn reuse(dev: &mut Device, args: &Args) -> Result<End> {
             context(dev.sendrecv(&data, partner, tag, &mut got, partner, tag, world), || {
                 format!("round {round}: exchange with rank {partner}")
             })?;
-            context(pattern::check(seed(&[round, partner as u64]), &got), || format!("round {round} with rank {partner}"))?;
-            context(dev.disconnect(partner as u32), || format!("round {round}: disconnect from rank {partner}"))?;
+            context(pattern::check(seed(&[round, partner as u64]), &got), || {
+                format!("round {round} with rank {partner}")
+            })?;
+            context(dev.disconnect(partner as u32), || {
+                format!("round {round}: disconnect from rank {partner}")
+            })?;
         }
     }
     for way in dev.report() {
         if way.rank != me as u32 && u64::from(way.stats.connects) < rounds {
             let (rank, connects) = (way.rank, way.stats.connects);
-            return Err(format!("rank {rank}: {connects} connections in {rounds} rounds: the old one was used on").into());
+            return Err(format!(
+                "rank {rank}: {connects} connections in {rounds} rounds: the old one was used on"
+            )
+            .into());
         }
     }
     if times < rounds * (n as u64 - 1) {

@@ -26,7 +26,9 @@ pub(super) fn late(dev: &mut Device, args: &Args) -> Result<End> {
         }
         for (from, receive) in receives {
             let done = context(dev.wait(receive), || format!("message from rank {from}"))?;
-            context(pattern::check(seed(&[round, from as u64]), &done.buffer), || format!("message from rank {from}"))?;
+            context(pattern::check(seed(&[round, from as u64]), &done.buffer), || {
+                format!("message from rank {from}")
+            })?;
         }
         dev.wait_all(sends)?;
     }
@@ -83,7 +85,12 @@ pub(super) fn leave(dev: &mut Device, args: &Args) -> Result<End> {
 fn names_the_victim<T>(result: std::result::Result<T, Error>, victim: i32, what: &str) -> Result<()> {
     match result {
         Ok(_) => Err(format!("{what} succeeded although rank {victim} is dead").into()),
-        Err(Error::Peer(e)) if e.peer().is_some_and(|p| p.rank as i32 == victim) && e.to_string().contains(&format!("rank {victim}")) => Ok(()),
+        Err(Error::Peer(e))
+            if e.peer().is_some_and(|p| p.rank as i32 == victim)
+                && e.to_string().contains(&format!("rank {victim}")) =>
+        {
+            Ok(())
+        }
         Err(e) => Err(format!("{what} failed, but not with an error that names rank {victim}: {e}").into()),
     }
 }
@@ -117,18 +124,24 @@ pub(super) fn die(dev: &mut Device, args: &Args) -> Result<End> {
     let doomed = [
         ("a receive that nobody serves", dev.irecv(vec![0; 10], victim, 4, world)?),
         ("a rendezvous send without a receive", dev.isend(vec![3; 1 << 20], victim, 4, world)?),
-        ("a synchronous send without a receive", dev.isend_mode(vec![4; 100].into(), victim, 4, world, Mode::Sync)?),
+        (
+            "a synchronous send without a receive",
+            dev.isend_mode(vec![4; 100].into(), victim, 4, world, Mode::Sync)?,
+        ),
     ];
     let served = dev.isend(vec![5; 8 << 20], victim, 3, world)?;
     let cut_off = dev.irecv(vec![0; 8 << 20], victim, 2, world)?;
     // The others go on exchanging: before, while and after the rank dies.
     let ring = |dev: &mut Device, rounds: u64| -> Result<()> {
         for round in 0..rounds {
-            let (next, prev) = (others[(at + 1) % others.len()], others[(at + others.len() - 1) % others.len()]);
+            let (next, prev) =
+                (others[(at + 1) % others.len()], others[(at + others.len() - 1) % others.len()]);
             let len = [16, 3000, 200_000][(round % 3) as usize];
             let mut got = vec![0; len];
             let data = pattern::bytes(seed(&[round, me as u64]), len);
-            context(dev.sendrecv(&data, next, 6, &mut got, prev, 6, world), || format!("traffic of the others, round {round}"))?;
+            context(dev.sendrecv(&data, next, 6, &mut got, prev, 6, world), || {
+                format!("traffic of the others, round {round}")
+            })?;
             pattern::check(seed(&[round, prev as u64]), &got)?;
         }
         Ok(())
@@ -139,7 +152,8 @@ pub(super) fn die(dev: &mut Device, args: &Args) -> Result<End> {
         ring(dev, 10)?;
     }
     // The rank that the victim waited for may have been served before its death, or not.
-    for (what, request) in [("a send that was under way", served), ("a receive that was under way", cut_off)] {
+    for (what, request) in [("a send that was under way", served), ("a receive that was under way", cut_off)]
+    {
         if let Err(e) = dev.wait(request) {
             names_the_victim::<()>(Err(e), victim, what)?;
         }

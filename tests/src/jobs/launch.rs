@@ -166,7 +166,16 @@ pub fn workspace_program(neighbour: &str, package: &str, name: &str) -> PathBuf 
     let target = dir.parent().expect("a target directory");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "-p", package, "--bin", name, "--profile", if profile == "debug" { "dev" } else { profile }]);
+    build.args([
+        "build",
+        "--quiet",
+        "-p",
+        package,
+        "--bin",
+        name,
+        "--profile",
+        if profile == "debug" { "dev" } else { profile },
+    ]);
     build.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
     let built = run_within(&mut build, Duration::from_secs(600));
     let program = dir.join(name);

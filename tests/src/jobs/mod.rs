@@ -77,19 +77,51 @@ pub struct Case {
 /// All cases.
 pub const CASES: &[Case] = &[
     Case { name: "ring", help: "[LAPS=200] [BYTES=1000]: a message goes round", body: basic::ring },
-    Case { name: "alltoall", help: "[LONGEST=200000]: every pair, sizes 8, 4096, LONGEST", body: basic::alltoall },
-    Case { name: "many-to-one", help: "[MESSAGES=200]: from each rank to rank 0, with wildcards", body: basic::many_to_one },
-    Case { name: "random", help: "[SEED=1] [ROUNDS=12] [MESSAGES=12]: of each rank and round", body: random::random },
-    Case { name: "barriers", help: "[COUNT=500]: nobody leaves one before all are in it", body: basic::barriers },
-    Case { name: "reuse", help: "[ROUNDS=10]: disconnect from each rank, and use the connection again", body: basic::reuse },
+    Case {
+        name: "alltoall",
+        help: "[LONGEST=200000]: every pair, sizes 8, 4096, LONGEST",
+        body: basic::alltoall,
+    },
+    Case {
+        name: "many-to-one",
+        help: "[MESSAGES=200]: from each rank to rank 0, with wildcards",
+        body: basic::many_to_one,
+    },
+    Case {
+        name: "random",
+        help: "[SEED=1] [ROUNDS=12] [MESSAGES=12]: of each rank and round",
+        body: random::random,
+    },
+    Case {
+        name: "barriers",
+        help: "[COUNT=500]: nobody leaves one before all are in it",
+        body: basic::barriers,
+    },
+    Case {
+        name: "reuse",
+        help: "[ROUNDS=10]: disconnect from each rank, and use the connection again",
+        body: basic::reuse,
+    },
     Case { name: "large", help: "[BYTES=2214592525]: one message from rank 0 to rank 1", body: basic::large },
     Case { name: "crowd", help: "[BARRIERS=20]: all-to-all and barriers", body: basic::crowd },
-    Case { name: "late", help: "[SECONDS=2]: rank 1 joins late, and is late again with its first progress", body: failing::late },
+    Case {
+        name: "late",
+        help: "[SECONDS=2]: rank 1 joins late, and is late again with its first progress",
+        body: failing::late,
+    },
     Case { name: "abort", help: "[RANK=1] [CODE=7]: a rank ends the job", body: failing::abort },
     Case { name: "leave", help: "[RANK=1]: a rank exits with 0 without finalizing", body: failing::leave },
     Case { name: "starve-dial", help: "4 ranks: rank 0 has no descriptor for a dial", body: starving::dial },
-    Case { name: "starve-accept", help: "3 ranks: rank 1 has no descriptor for a connection, for a while", body: starving::accept },
-    Case { name: "die", help: "[RANK=1]: a rank is killed in mid-traffic; the others go on", body: failing::die },
+    Case {
+        name: "starve-accept",
+        help: "3 ranks: rank 1 has no descriptor for a connection, for a while",
+        body: starving::accept,
+    },
+    Case {
+        name: "die",
+        help: "[RANK=1]: a rank is killed in mid-traffic; the others go on",
+        body: failing::die,
+    },
 ];
 
 /// The case of a name.

@@ -116,7 +116,9 @@ fn plan(run: u64, round: u64, n: i32, each: usize) -> Vec<Planned> {
     }
     // At most one cancelled message for a pair of ranks, so that a fate belongs to one.
     let mut pairs = HashMap::new();
-    all.retain(|m| !matches!(m.how, How::Cancelled(_)) || (m.from != m.to && pairs.insert((m.from, m.to), ()).is_none()));
+    all.retain(|m| {
+        !matches!(m.how, How::Cancelled(_)) || (m.from != m.to && pairs.insert((m.from, m.to), ()).is_none())
+    });
     all
 }
 
@@ -143,7 +145,11 @@ impl Areas {
 
 fn scatter(area: &Area, ty: &Arc<Datatype>, data: &[u8]) -> Result<()> {
     let mut seg: Segment = area.typed(0, ty, 1);
-    if seg.unpack(RxBytes::from_slice(data)) == data.len() { Ok(()) } else { Err("a layout is too small".into()) }
+    if seg.unpack(RxBytes::from_slice(data)) == data.len() {
+        Ok(())
+    } else {
+        Err("a layout is too small".into())
+    }
 }
 
 /// The data of an area with a layout.
@@ -258,7 +264,11 @@ impl Rank<'_> {
             Some(r) if cancelled => {
                 self.dev.cancel(&r);
                 let done = self.dev.wait(r)?;
-                if done.status.cancelled { Ok(()) } else { Err(format!("{m:?} was cancelled, and yet received: {:?}", done.status).into()) }
+                if done.status.cancelled {
+                    Ok(())
+                } else {
+                    Err(format!("{m:?} was cancelled, and yet received: {:?}", done.status).into())
+                }
             }
             Some(r) => self.received(m, Receive::Owned(r)),
         }
@@ -279,8 +289,9 @@ impl Rank<'_> {
             todo.extend(if first { mine.next() } else { None }.map(|m| (true, m)));
             todo.extend(if first { None } else { theirs.next() }.map(|m| (false, m)));
         }
-        let (mut sends, mut cancelled, mut receives, mut wild) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut waits, mut fates) = (Vec::new(), Vec::new());
+        let (mut sends, mut cancelled, mut receives, mut wild) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut waits, mut fates, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for (outgoing, m) in todo {
             match (outgoing, m.how) {
                 (true, How::Cancelled(_)) => {
@@ -312,7 +323,7 @@ impl Rank<'_> {
                 self.totals[0] += 1;
                 self.totals[1] += m.len as u64;
             }
-            self.dev.send(&[u8::from(status.cancelled)], m.to, base + FATE, self.world)?;
+            told.push(self.dev.isend(vec![u8::from(status.cancelled)], m.to, base + FATE, self.world)?);
         }
         self.probed(&waits)?;
         for (m, waiting) in fates {
@@ -323,6 +334,7 @@ impl Rank<'_> {
             self.received(m, receive)?;
         }
         self.wild(wild, all.iter().filter(|m| m.to == me && m.how == How::Wild))?;
+        self.dev.wait_all(told)?;
         dice.shuffle(&mut sends);
         for (m, send) in sends {
             let status = self.sent(send)?;
@@ -340,7 +352,11 @@ impl Rank<'_> {
         let receive = self.dev.irecv(vec![0; 8], ANY_SOURCE, tag, self.world)?;
         self.dev.cancel(&receive);
         let done = self.dev.wait(receive)?;
-        if done.status.cancelled { Ok(()) } else { Err("a receive that nothing matches was not cancelled".into()) }
+        if done.status.cancelled {
+            Ok(())
+        } else {
+            Err("a receive that nothing matches was not cancelled".into())
+        }
     }
 
     /// Messages that are looked at before they are received; those of one source in their order.
@@ -374,7 +390,9 @@ impl Rank<'_> {
         for request in wild {
             let done = self.dev.wait(request)?;
             let queue = of.get_mut(&done.status.source).filter(|q| !q.is_empty());
-            let m = queue.ok_or_else(|| format!("one message too many of a source: {:?}", done.status))?.remove(0);
+            let m = queue
+                .ok_or_else(|| format!("one message too many of a source: {:?}", done.status))?
+                .remove(0);
             m.check(self.run, &done.status, &done.buffer)?;
             if done.buffer[m.len..].iter().any(|b| *b != GAP) {
                 return Err(format!("{m:?}: written behind the message").into());

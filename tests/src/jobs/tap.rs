@@ -222,7 +222,8 @@ impl Proxy {
     /// In front of `home`.
     pub fn new(home: SocketAddr) -> Proxy {
         let server = Server::new();
-        let proxy = Proxy { addr: server.addr, heard: Arc::default(), left: Arc::new(AtomicUsize::new(usize::MAX)) };
+        let proxy =
+            Proxy { addr: server.addr, heard: Arc::default(), left: Arc::new(AtomicUsize::new(usize::MAX)) };
         let this = proxy.clone();
         server.serve(move |client| this.pass(client, home));
         proxy
@@ -241,6 +242,10 @@ impl Proxy {
     fn pass(&self, mut client: TcpStream, home: SocketAddr) {
         let Ok(mut server) = TcpStream::connect(home) else { return };
         let (Ok(mut from), Ok(mut to)) = (server.try_clone(), client.try_clone()) else { return };
+        for stream in [&client, &server] {
+            // As the netmod's own connections: small messages do not wait for company.
+            let _ = stream.set_nodelay(true);
+        }
         std::thread::spawn(move || {
             let _ = std::io::copy(&mut from, &mut to);
             let _ = to.shutdown(Shutdown::Write);

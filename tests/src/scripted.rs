@@ -1,0 +1,407 @@
+//! A device whose peers are a script: what they send is given byte by byte, what they are sent is kept.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ch3_shim::pkt::Packet;
+use ch3_shim::{Bootstrap, Builder, Device};
+use netmod_core::slab::VcKind;
+use netmod_core::{
+    Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Event, Events, Finalize, Header, Netmod,
+    Ordering, PeerName, PollOrder, ReqId, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId,
+};
+
+use crate::sys::{Arena, receive_direct};
+
+const NAME: &str = "scripted";
+
+/// What a peer does next.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Sends bytes, delivered as one piece.
+    Bytes(Vec<u8>),
+    /// Dies.
+    Die,
+}
+
+#[derive(Debug, Default)]
+struct Peer {
+    acts: VecDeque<Act>,
+    /// All that it was sent, headers and payload.
+    got: Vec<u8>,
+    vc: Option<VcId>,
+    announced: bool,
+    down: bool,
+}
+
+#[derive(Debug)]
+struct Stage {
+    peers: Vec<Peer>,
+    direct: bool,
+}
+
+/// The peers.
+#[derive(Clone, Debug)]
+pub struct Script(Arc<Mutex<Stage>>);
+
+impl Script {
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A device of rank 0 among `size`, whose peers are the script. `direct`: received bytes go straight
+    /// to an active receive.
+    ///
+    /// # Panics
+    /// If the device cannot be made.
+    pub fn device(size: u32, direct: bool) -> (Script, Device) {
+        let peers = (0..size).map(|_| Peer::default()).collect();
+        let script = Script(Arc::new(Mutex::new(Stage { peers, direct })));
+        let mut cfg = Config::default();
+        cfg.netmods.clear();
+        let builder = Builder::new(cfg, Box::new(Solo { size, values: HashMap::new() }));
+        let netmod = Scripted {
+            script: script.clone(),
+            me: builder.name(),
+            vcs: SideTable::new(),
+            arena: Arena::new(1 << 20),
+            pending: VecDeque::new(),
+        };
+        let dev = builder.netmod(Box::new(netmod)).build().expect("a device over a script");
+        (script, dev)
+    }
+
+    /// A peer sends bytes, which are delivered in one piece.
+    pub fn send(&self, rank: u32, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.lock().peers[rank as usize].acts.push_back(Act::Bytes(bytes.to_vec()));
+        }
+    }
+
+    /// A peer dies when all it sent was delivered.
+    pub fn die(&self, rank: u32) {
+        self.lock().peers[rank as usize].acts.push_back(Act::Die);
+    }
+
+    /// Takes what a peer was sent since the last time.
+    pub fn received(&self, rank: u32) -> Vec<u8> {
+        std::mem::take(&mut self.lock().peers[rank as usize].got)
+    }
+
+    /// Whether the VC to a peer is down.
+    pub fn is_down(&self, rank: u32) -> bool {
+        self.lock().peers[rank as usize].down
+    }
+
+    fn is_played(&self) -> bool {
+        self.lock().peers.iter().all(|p| p.acts.is_empty() || p.down)
+    }
+
+    /// Makes progress until the script has been played.
+    ///
+    /// # Panics
+    /// If the netmod fails as a whole.
+    pub fn play(&self, dev: &mut Device) {
+        while !self.is_played() {
+            dev.progress().expect("progress");
+        }
+        // What the last bytes have caused.
+        while dev.progress().expect("progress") {}
+    }
+}
+
+/// Reads a sequence of packets with their payloads.
+///
+/// # Panics
+/// If it is not one: the device has sent nonsense.
+pub fn parse(mut bytes: &[u8]) -> Vec<(Packet, Vec<u8>)> {
+    let mut out = Vec::new();
+    while let Some((hdr, rest)) = bytes.split_first_chunk() {
+        let pkt = Packet::parse(hdr).expect("a packet of the device");
+        let (data, rest) = rest.split_at(pkt.payload_len() as usize);
+        out.push((pkt, data.to_vec()));
+        bytes = rest;
+    }
+    assert!(bytes.is_empty(), "half a packet");
+    out
+}
+
+/// A process manager of one process that is told it has company.
+#[derive(Debug)]
+struct Solo {
+    size: u32,
+    values: HashMap<String, Vec<u8>>,
+}
+
+impl Bootstrap for Solo {
+    fn rank(&self) -> u32 {
+        0
+    }
+    fn size(&self) -> u32 {
+        self.size
+    }
+    fn job_id(&self) -> String {
+        "script".into()
+    }
+    fn local_size(&self) -> u32 {
+        1
+    }
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+        self.values.insert(key.to_owned(), value.to_vec());
+        Ok(())
+    }
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        Ok(self.values.get(key).cloned())
+    }
+    fn barrier_begin(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+    fn barrier_poll(&mut self) -> Result<bool, String> {
+        Ok(true)
+    }
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+    fn finalize(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+    fn abort(&mut self, code: i32, message: &str) -> ! {
+        panic!("the device aborted with code {code}: {message}")
+    }
+}
+
+/// The netmod between the device and the script: it never has to wait.
+#[derive(Debug)]
+struct Scripted {
+    script: Script,
+    me: PeerName,
+    vcs: SideTable<PeerName, VcKind>,
+    arena: Arena,
+    pending: VecDeque<Event>,
+}
+
+impl Scripted {
+    fn deliver(&mut self, core: &mut Core, rank: usize, events: &mut Events) {
+        let script = self.script.clone();
+        let mut stage = script.lock();
+        let direct = stage.direct;
+        let peer = &mut stage.peers[rank];
+        if peer.down || peer.acts.is_empty() {
+            return;
+        }
+        let Some(vc) = peer.vc else {
+            if !std::mem::replace(&mut peer.announced, true) {
+                let peer = PeerName { rank: rank as u32, ..self.me };
+                events.push(Event::NewPeer { peer, netmod: 0 });
+            }
+            return;
+        };
+        let mut busy = false;
+        while events.room() > 0 {
+            match peer.acts.front_mut() {
+                Some(Act::Bytes(bytes)) => {
+                    let mut gone = 0;
+                    let mut room = true;
+                    if direct
+                        && !busy
+                        && let Some(d) = receive_direct(core, vc, [bytes, &[]])
+                    {
+                        gone = d.taken;
+                        busy = d.filled;
+                        room = d.filled;
+                        if d.done {
+                            events.push(Event::RecvDone { vc });
+                        }
+                    }
+                    let rest = &bytes[gone..];
+                    let n = if room { rest.len().min(self.arena.room()) } else { 0 };
+                    if n > 0 {
+                        events.push(Event::Rx { vc, buf: self.arena.lend([&rest[..n], &[]]) });
+                        busy = true;
+                    }
+                    if gone + n == bytes.len() {
+                        peer.acts.pop_front();
+                    } else {
+                        bytes.drain(..gone + n);
+                        if self.arena.room() == 0 {
+                            return;
+                        }
+                    }
+                }
+                Some(Act::Die) if !busy => {
+                    peer.acts.clear();
+                    peer.down = true;
+                    core.reset_receive(vc);
+                    let name = self.vcs.get(vc).copied();
+                    let error = VcError::new(VcErrorKind::Lost, name, "the script lets it die");
+                    events.push(Event::Down { vc, error });
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn keep(&mut self, vc: VcId, hdr: &Header, data: &[u8]) -> Result<(), VcError> {
+        let Some(name) = self.vcs.get(vc) else {
+            return Err(VcError::new(VcErrorKind::Aborted, None, "no such VC"));
+        };
+        let mut stage = self.script.lock();
+        let peer = &mut stage.peers[name.rank as usize];
+        if peer.down {
+            return Err(VcError::new(VcErrorKind::Lost, Some(*name), "it is down"));
+        }
+        peer.got.extend_from_slice(hdr);
+        peer.got.extend_from_slice(data);
+        Ok(())
+    }
+}
+
+impl Netmod for Scripted {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        card.section(NAME, 1, &[])
+    }
+
+    fn reachable(&self, _card: &Card) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn vc_init(&mut self, _: &mut Core, vc: VcId, peer: PeerName, _: Option<&Card>) -> Result<(), VcError> {
+        self.vcs.insert(vc, peer);
+        self.script.lock().peers[peer.rank as usize].vc = Some(vc);
+        self.pending.push_back(Event::Up { vc });
+        Ok(())
+    }
+
+    fn set_card(&mut self, _: &mut Core, _: VcId, _: Result<&Card, VcError>) {}
+
+    fn refuse_peer(&mut self, peer: PeerName) {
+        self.script.lock().peers[peer.rank as usize].down = true;
+    }
+
+    fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
+        self.vcs.remove(vc);
+        core.reset_receive(vc);
+    }
+
+    fn vc_terminate(&mut self, _: &mut Core, vc: VcId, _: Time) {
+        self.pending.push_back(Event::Terminated { vc });
+    }
+
+    fn vc_abort(&mut self, _: &mut Core, vc: VcId, error: VcError) {
+        let Some(name) = self.vcs.get(vc) else { return };
+        let down = std::mem::replace(&mut self.script.lock().peers[name.rank as usize].down, true);
+        if !down {
+            self.pending.push_back(Event::Down { vc, error });
+        }
+    }
+
+    fn connect_to_root(&mut self, _: &mut Core, _: VcId, _: &Card, _: u64) -> Result<(), VcError> {
+        Err(VcError::new(VcErrorKind::Unsupported, None, "a script has no ports"))
+    }
+
+    fn ckpt_shutdown(&mut self, _: &mut Core, _: Time) -> Result<Finalize, DeviceError> {
+        Ok(Finalize::Done)
+    }
+
+    fn ckpt_restart(&mut self, _: &mut Core, _: Time) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn ordering(&self) -> Ordering {
+        Ordering::Ordered
+    }
+
+    fn i_send_contig(
+        &mut self,
+        _: &mut Core,
+        vc: VcId,
+        _: ReqId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Sent, VcError> {
+        self.keep(vc, hdr, data.bytes()).map(|()| Sent::Done)
+    }
+
+    fn i_start_contig_msg(
+        &mut self,
+        _: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Option<ReqId>, VcError> {
+        self.keep(vc, hdr, data.bytes()).map(|()| None)
+    }
+
+    fn send_noncontig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+    ) -> Result<Sent, VcError> {
+        let mut data = Vec::new();
+        if let Some(r) = core.reqs.get_mut(req) {
+            r.seg.pack_vec(usize::MAX, &mut data);
+        }
+        self.keep(vc, hdr, &data).map(|()| Sent::Done)
+    }
+
+    fn send_resume(&mut self, _: &mut Core, _: VcId, _: ReqId, _: bool) {}
+
+    fn cancel_send(&mut self, _: &mut Core, _: VcId, _: ReqId) -> bool {
+        false
+    }
+
+    fn control_frame(&mut self, _: &mut Core, _: VcId, _: &Header) -> Result<(), String> {
+        Err("a script has no control frames".into())
+    }
+
+    fn flush(&mut self, _: &mut Core) {}
+
+    fn poll(
+        &mut self,
+        core: &mut Core,
+        _: PollOrder,
+        _: Time,
+        events: &mut Events,
+    ) -> Result<(), DeviceError> {
+        assert_eq!(self.arena.lent(), 0, "the engine keeps receive buffers beyond a poll");
+        while let Some(ev) = self.pending.pop_front() {
+            events.push(ev);
+        }
+        let n = self.script.lock().peers.len();
+        if events.is_empty() {
+            (0..n).for_each(|rank| self.deliver(core, rank, events));
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, buf: RxBuf) {
+        self.arena.give_back(buf);
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    fn arm(&mut self, _: &mut Core) -> Arm {
+        if self.pending.is_empty() && self.script.is_played() { Arm::Armed } else { Arm::Busy }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+
+    fn finalize(&mut self, _: &mut Core, _: Time) -> Finalize {
+        Finalize::Done
+    }
+
+    fn describe(&self, _: &Core, _: VcId) -> String {
+        "a script".into()
+    }
+}

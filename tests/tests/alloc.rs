@@ -1,0 +1,166 @@
+//! No allocation per message in the steady state: counted, on both sides, after a warm-up.
+
+use std::sync::Arc;
+
+use ch3_shim::{Device, Mode, RawReq};
+use netmod_core::{Datatype, Segment};
+use netmod_tests::conformance::{NetmodFactory, check, pattern, run_job};
+use netmod_tests::factory::{Loopback, Tcp};
+use netmod_tests::loopback::Options;
+use netmod_tests::sys::{Allocations, Area, Counting, count_from_here, counted};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const WINDOW: usize = 16;
+const GAP: i64 = 8;
+
+/// Memory for a message, in one piece or in blocks of 8 bytes 16 apart.
+struct Buffer {
+    area: Area,
+    ty: Option<Arc<Datatype>>,
+}
+
+impl Buffer {
+    fn new(len: usize, strided: bool) -> Buffer {
+        if !strided {
+            return Buffer { area: Area::new(pattern(1, len)), ty: None };
+        }
+        let block = Datatype::contiguous(8).expect("a block");
+        let ty = Datatype::vector(len / 8, 1, 8 + GAP, &block).expect("a vector");
+        Buffer { area: Area::new(pattern(1, len * 2)), ty: Some(ty) }
+    }
+
+    fn segment(&self) -> Segment {
+        match &self.ty {
+            None => self.area.contig(),
+            Some(ty) => self.area.typed(0, ty, 1),
+        }
+    }
+}
+
+/// Messages to and fro, each receive posted before its message can come.
+fn ping_pong(dev: &mut Device, len: usize, strided: bool, rounds: usize) -> Allocations {
+    let (me, world) = (dev.rank() as i32, dev.world());
+    let (mine, theirs) = (Buffer::new(len, strided), Buffer::new(len, strided));
+    let mut run = |dev: &mut Device, rounds: usize| {
+        let mut receive = dev.irecv_raw(theirs.segment(), 1 - me, 1, world).expect("irecv");
+        // Both have posted before either sends.
+        let go = dev.irecv_raw(Segment::empty(), 1 - me, 2, world).expect("irecv");
+        let sent = dev.isend_raw(Segment::empty(), 1 - me, 2, world, Mode::Standard).expect("isend");
+        dev.wait_raw(sent).expect("send");
+        dev.wait_raw(go).expect("receive");
+        count_from_here();
+        for i in 0..rounds {
+            if me == 1 {
+                dev.wait_raw(receive).expect("receive");
+                if i + 1 < rounds {
+                    receive = dev.irecv_raw(theirs.segment(), 1 - me, 1, world).expect("irecv");
+                }
+            }
+            let sent = dev.isend_raw(mine.segment(), 1 - me, 1, world, Mode::Standard).expect("isend");
+            dev.wait_raw(sent).expect("send");
+            if me == 0 {
+                dev.wait_raw(receive).expect("receive");
+                if i + 1 < rounds {
+                    receive = dev.irecv_raw(theirs.segment(), 1 - me, 1, world).expect("irecv");
+                }
+            }
+        }
+        counted()
+    };
+    run(dev, rounds / 4);
+    let result = run(dev, rounds);
+    if !strided {
+        check(1, &theirs.area.bytes());
+    }
+    result
+}
+
+/// Windows of messages from rank 0 to rank 1, which says when it has posted its receives.
+fn windows(dev: &mut Device, len: usize, strided: bool, rounds: usize) -> Allocations {
+    let (me, world) = (dev.rank() as i32, dev.world());
+    let buffers: Vec<Buffer> = (0..WINDOW).map(|_| Buffer::new(len, strided)).collect();
+    let mut run = |dev: &mut Device, rounds: usize| {
+        count_from_here();
+        let mut reqs = [RawReq::NULL; WINDOW];
+        for _ in 0..rounds {
+            if me == 1 {
+                for (req, b) in reqs.iter_mut().zip(&buffers) {
+                    *req = dev.irecv_raw(b.segment(), 0, 1, world).expect("irecv");
+                }
+                let ready = dev.isend_raw(Segment::empty(), 0, 2, world, Mode::Standard).expect("isend");
+                dev.wait_raw(ready).expect("send");
+            } else {
+                let ready = dev.irecv_raw(Segment::empty(), 1, 2, world).expect("irecv");
+                dev.wait_raw(ready).expect("receive");
+                for (req, b) in reqs.iter_mut().zip(&buffers) {
+                    *req = dev.isend_raw(b.segment(), 1, 1, world, Mode::Standard).expect("isend");
+                }
+            }
+            dev.wait_all_raw(&mut reqs, None).expect("messages");
+        }
+        counted()
+    };
+    run(dev, rounds.div_ceil(4));
+    run(dev, rounds)
+}
+
+fn none<F: NetmodFactory>(f: &F, len: usize, strided: bool) {
+    // So many messages are measured.
+    let messages = if len > 100_000 { 256 } else { 1024 };
+    let name = f.name();
+    // Waiting spins throughout, so that what is counted does not depend on the load of the machine.
+    let tune =
+        |cfg: &mut netmod_core::Config| cfg.set("NETMOD_SPIN", "100000000").expect("a number of polls");
+    let of_ping_pong = run_job_with(f, 2, tune, move |dev| ping_pong(dev, len, strided, messages));
+    let of_windows = run_job_with(f, 2, tune, move |dev| windows(dev, len, strided, messages / WINDOW));
+    for (what, counts) in [("ping-pong", of_ping_pong), ("windows", of_windows)] {
+        for (rank, a) in counts.iter().enumerate() {
+            assert_eq!(
+                a.blocks, 0,
+                "{name}: {what} of {messages} messages of {len} bytes, strided: {strided}: rank {rank} allocates"
+            );
+        }
+    }
+}
+
+macro_rules! cases {
+    ($($name:ident: $factory:expr, $len:expr, $strided:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            none(&$factory, $len, $strided);
+        })*
+    };
+}
+
+fn loopback() -> Loopback {
+    Loopback { options: Options::default(), max_bytes: 64 << 20, eager_max: 128 << 10 }
+}
+
+cases! {
+    tcp_eager_short: Tcp, 8, false;
+    tcp_eager_short_strided: Tcp, 16, true;
+    tcp_eager_1_kib: Tcp, 1024, false;
+    tcp_eager_1_kib_strided: Tcp, 1024, true;
+    tcp_eager_64_kib: Tcp, 64 << 10, false;
+    tcp_eager_64_kib_strided: Tcp, 64 << 10, true;
+    tcp_rendezvous_1_mib: Tcp, 1 << 20, false;
+    tcp_rendezvous_1_mib_strided: Tcp, 1 << 20, true;
+    loopback_eager_short: loopback(), 8, false;
+    loopback_eager_1_kib: loopback(), 1024, false;
+    loopback_eager_1_kib_strided: loopback(), 1024, true;
+    loopback_eager_64_kib: loopback(), 64 << 10, false;
+    loopback_rendezvous_1_mib: loopback(), 1 << 20, false;
+    loopback_rendezvous_1_mib_strided: loopback(), 1 << 20, true;
+}
+
+/// The counter itself: it sees an allocation, and its size.
+#[test]
+fn allocations_are_counted() {
+    count_from_here();
+    let v = std::hint::black_box(vec![1u8; 1000]);
+    let a = counted();
+    assert_eq!((a.blocks, a.peak), (1, 1000));
+    drop(v);
+}
