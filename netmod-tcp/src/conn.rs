@@ -61,6 +61,10 @@ pub(crate) struct Conn {
     pub(crate) interest: Interest,
     /// Whether epoll knows the connection: hot ones leave it.
     pub(crate) in_epoll: bool,
+    /// The peer has said GOODBYE: the end of its stream is no fault.
+    pub(crate) peer_left: bool,
+    /// Its stream has ended since: there is nothing to read any more, but it still listens.
+    pub(crate) deaf: bool,
     /// Handshake and farewell bytes that the kernel has not taken yet.
     pub(crate) out: Vec<u8>,
     /// A large receive was under way at the last read: read headers with little behind them.
@@ -77,6 +81,8 @@ impl Conn {
             vc,
             interest: Interest::NONE,
             in_epoll: false,
+            peer_left: false,
+            deaf: false,
             out: Vec::new(),
             bulk: false,
             filled: false,

@@ -371,10 +371,15 @@ impl Netmod for TcpNetmod {
 
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         let Some(v) = self.vcs.get_mut(vc) else { return };
-        if let Some(c) = v.link.conn() {
-            let failed =
-                v.link.on(LinkEvent::Lost { conn: c, failure: Failure::Protocol }, self.now, &self.link_cfg);
-            drop(failed.into_iter());
+        // What the link wants done is moot: its connection is closed here, and the VC fails for our reason.
+        let conn = v.link.conn();
+        if let Some(conn) = conn {
+            let _ = v.link.on(LinkEvent::Lost { conn, failure: Failure::Protocol }, self.now, &self.link_cfg);
+        }
+        if v.link.phase() != Phase::Failed {
+            let _ = v.link.on(LinkEvent::Shutdown { pending: false }, self.now, &self.link_cfg);
+        }
+        if let Some(c) = conn {
             self.close(conn::id(c));
         }
         self.vc_failed(core, vc, error);
@@ -480,6 +485,9 @@ impl Netmod for TcpNetmod {
         match Control::parse(hdr).map_err(|e| e.to_string())? {
             Some(Control::Goodbye) => {
                 let pending = v.pending();
+                if let Some(c) = self.conns.get_mut(conn::id(c)) {
+                    c.peer_left = true;
+                }
                 self.link_event(core, vc, LinkEvent::Goodbye { conn: c, pending });
             }
             Some(Control::Withdrawn) => {

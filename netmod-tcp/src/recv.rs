@@ -90,7 +90,7 @@ impl TcpNetmod {
                     }
                 }
                 if parting {
-                    self.watch(id, sys::Interest::READ);
+                    self.watch_for_input(id);
                 } else {
                     self.unblocked(core, id, vc);
                 }

@@ -5,7 +5,7 @@ use netmod_core::{Core, Header, ReqId, SendBuf, VcError, VcErrorKind, VcId};
 use crate::conn::{self, ConnId};
 use crate::link::{Failure, LinkEvent, Phase};
 use crate::netmod::TcpNetmod;
-use crate::sys::{self, Interest, MAX_IOV};
+use crate::sys::{self, MAX_IOV};
 use crate::txq::{COPY_MAX, Data};
 
 /// So many small messages between two polls are a burst.
@@ -233,7 +233,7 @@ impl TcpNetmod {
         let Some(v) = self.vcs.get_mut(vc) else { return };
         v.blocked = true;
         if let Some(c) = v.link.conn() {
-            self.watch(conn::id(c), Interest::BOTH);
+            self.watch_for_room(conn::id(c));
         }
     }
 
@@ -242,7 +242,7 @@ impl TcpNetmod {
         if let Some(v) = self.vcs.get_mut(vc) {
             v.blocked = false;
         }
-        self.watch(id, Interest::READ);
+        self.watch_for_input(id);
         self.flush_vc(core, vc);
     }
 

@@ -55,7 +55,13 @@ impl TcpNetmod {
     pub(crate) fn start_dial(&mut self, vc: VcId) -> Result<ConnId, (Failure, bool)> {
         let Some(v) = self.vcs.get_mut(vc) else { return Err((Failure::None, true)) };
         let Some(addrs) = v.addrs.as_ref().filter(|a| !a.is_empty()) else {
-            return Err((Failure::None, true));
+            // The peer has always been the one to connect: its card is asked for, and the next attempt
+            // has it.
+            if !v.asked_card {
+                v.asked_card = true;
+                self.events.push_back(Event::NeedCard { vc });
+            }
+            return Err((Failure::None, false));
         };
         let addr = addrs[v.dials as usize % addrs.len()];
         v.dials = v.dials.wrapping_add(1);
@@ -111,6 +117,18 @@ impl TcpNetmod {
         if let Err(e) = self.epoll.modify(fd, id.to_wire(), interest) {
             tracing::error!(%e, "epoll does not know a connection that is open");
         }
+    }
+
+    /// Has epoll say when the connection takes bytes again, besides what it says anyhow.
+    pub(crate) fn watch_for_room(&mut self, id: ConnId) {
+        let deaf = self.conns.get(id).is_some_and(|c| c.deaf);
+        self.watch(id, if deaf { Interest::WRITE } else { Interest::BOTH });
+    }
+
+    /// Has epoll say when the connection brings something.
+    pub(crate) fn watch_for_input(&mut self, id: ConnId) {
+        let deaf = self.conns.get(id).is_some_and(|c| c.deaf);
+        self.watch(id, if deaf { Interest::NONE } else { Interest::READ });
     }
 
     /// Closes a connection. Its link knows, or is told by the caller.
@@ -262,6 +280,7 @@ impl TcpNetmod {
         }
         let until = self.now + LINGER;
         c.stage = Stage::Lingering { until, shut: false };
+        c.deaf = false;
         if let Some(v) = c.vc.take().and_then(|vc| self.vcs.get_mut(vc))
             && v.fd == c.socket.as_raw_fd()
         {
@@ -270,6 +289,7 @@ impl TcpNetmod {
         }
         self.hot.forget(id);
         self.rejoin_epoll(id);
+        self.watch(id, Interest::READ);
         self.lingering.push(id);
         self.next_timer = self.next_timer.min(until);
         self.write_out(id, words);
@@ -284,7 +304,7 @@ impl TcpNetmod {
             c.out.drain(..n);
         }
         if !c.out.is_empty() {
-            return self.watch(id, Interest::BOTH);
+            return self.watch_for_room(id);
         }
         let shut_now = match &mut c.stage {
             Stage::Open { parting: true } => true,

@@ -194,6 +194,7 @@ pub(crate) struct Interest {
 impl Interest {
     pub(crate) const READ: Interest = Interest { read: true, write: false };
     pub(crate) const BOTH: Interest = Interest { read: true, write: true };
+    pub(crate) const WRITE: Interest = Interest { read: false, write: true };
     pub(crate) const NONE: Interest = Interest { read: false, write: false };
 
     fn bits(self) -> u32 {

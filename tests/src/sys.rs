@@ -104,7 +104,7 @@ pub struct Direct {
 /// Writes as much of `src` into the active receive of a VC as has room there. `None` if no receive is
 /// active.
 pub fn receive_direct(core: &mut Core, vc: VcId, src: [&[u8]; 2]) -> Option<Direct> {
-    let mut iov = [IoVec::EMPTY; 8];
+    let mut iov = [IoVec::EMPTY; 64];
     let target = core.recv_target(vc, &mut iov);
     if target.bytes == 0 {
         return None;

@@ -13,6 +13,9 @@ use netmod_tests::sys::{Allocations, Area, Counting, count_from_here, counted};
 static ALLOCATOR: Counting = Counting;
 
 const WINDOW: usize = 16;
+/// Times that all is measured. Queues that grow to a size never reached before may allocate in the first
+/// ones, and do so later the more the ranks are out of step; what allocates for each message does so in all.
+const TIMES: usize = 4;
 const GAP: i64 = 8;
 
 /// Memory for a message, in one piece or in blocks of 8 bytes 16 apart.
@@ -43,7 +46,7 @@ impl Buffer {
 fn ping_pong(dev: &mut Device, len: usize, strided: bool, rounds: usize) -> Allocations {
     let (me, world) = (dev.rank() as i32, dev.world());
     let (mine, theirs) = (Buffer::new(len, strided), Buffer::new(len, strided));
-    let mut run = |dev: &mut Device, rounds: usize| {
+    let run = |dev: &mut Device, rounds: usize| {
         let mut receive = dev.irecv_raw(theirs.segment(), 1 - me, 1, world).expect("irecv");
         // Both have posted before either sends.
         let go = dev.irecv_raw(Segment::empty(), 1 - me, 2, world).expect("irecv");
@@ -69,8 +72,7 @@ fn ping_pong(dev: &mut Device, len: usize, strided: bool, rounds: usize) -> Allo
         }
         counted()
     };
-    run(dev, rounds / 4);
-    let result = run(dev, rounds);
+    let result = least(|| run(dev, rounds));
     if !strided {
         check(1, &theirs.area.bytes());
     }
@@ -81,7 +83,7 @@ fn ping_pong(dev: &mut Device, len: usize, strided: bool, rounds: usize) -> Allo
 fn windows(dev: &mut Device, len: usize, strided: bool, rounds: usize) -> Allocations {
     let (me, world) = (dev.rank() as i32, dev.world());
     let buffers: Vec<Buffer> = (0..WINDOW).map(|_| Buffer::new(len, strided)).collect();
-    let mut run = |dev: &mut Device, rounds: usize| {
+    let run = |dev: &mut Device, rounds: usize| {
         count_from_here();
         let mut reqs = [RawReq::NULL; WINDOW];
         for _ in 0..rounds {
@@ -102,19 +104,20 @@ fn windows(dev: &mut Device, len: usize, strided: bool, rounds: usize) -> Alloca
         }
         counted()
     };
-    run(dev, rounds.div_ceil(4));
-    run(dev, rounds)
+    least(|| run(dev, rounds))
+}
+
+/// The best of several measurements. Both ranks measure equally often.
+fn least(mut measure: impl FnMut() -> Allocations) -> Allocations {
+    (0..TIMES).map(|_| measure()).min_by_key(|a| a.blocks).unwrap_or_default()
 }
 
 fn none<F: NetmodFactory>(f: &F, len: usize, strided: bool) {
     // So many messages are measured.
-    let messages = if len > 100_000 { 256 } else { 1024 };
+    let messages = if len > 50_000 { 64 } else { 1024 };
     let name = f.name();
-    // Waiting spins throughout, so that what is counted does not depend on the load of the machine.
-    let tune =
-        |cfg: &mut netmod_core::Config| cfg.set("NETMOD_SPIN", "100000000").expect("a number of polls");
-    let of_ping_pong = run_job_with(f, 2, tune, move |dev| ping_pong(dev, len, strided, messages));
-    let of_windows = run_job_with(f, 2, tune, move |dev| windows(dev, len, strided, messages / WINDOW));
+    let of_ping_pong = run_job(f, 2, move |dev| ping_pong(dev, len, strided, messages));
+    let of_windows = run_job(f, 2, move |dev| windows(dev, len, strided, messages / WINDOW));
     for (what, counts) in [("ping-pong", of_ping_pong), ("windows", of_windows)] {
         for (rank, a) in counts.iter().enumerate() {
             assert_eq!(

@@ -45,7 +45,7 @@ fn traffic(dev: &mut Device, stop: &AtomicBool) -> (u64, TcpStats) {
             assert_eq!(status.len, len);
             check(seed(&[round, from as u64, me as u64]), &got).expect("the job's own bytes");
         }
-        if round % 8 == 0 {
+        if round.is_multiple_of(8) {
             for step in 0..n {
                 let partner = (step + n - me) % n;
                 if partner != me {

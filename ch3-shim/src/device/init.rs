@@ -163,7 +163,7 @@ impl Builder {
             spin,
             contexts: 0,
             finalized: false,
-            fds: Vec::new(),
+            fds: Vec::with_capacity(4),
         })
     }
 }

@@ -138,6 +138,8 @@ const HELLO: Duration = Duration::from_secs(10);
 const BACKOFF: Duration = Duration::from_secs(1);
 
 const PREFIX: &str = "NETMOD_";
+/// Variables that tell the project's tests what to do; no configuration.
+const TESTS: &str = "NETMOD_TEST_";
 
 config_table! {
     netmods: Vec<String> = vec!["tcp".to_owned()], "NETMOD", Kind::Names,
@@ -201,7 +203,7 @@ impl Config {
         Config::from_lookup(found)
     }
 
-    /// As [`Config::from_env`], from names and values. Names that are not `NETMOD` or `NETMOD_*`
+    /// As [`Config::from_env`], from names and values. Names that are not `NETMOD` or `NETMOD_*`, and `NETMOD_TEST_*`,
     /// are skipped; of a name that occurs twice, the last value counts.
     ///
     /// # Errors
@@ -277,7 +279,7 @@ impl Config {
 }
 
 fn is_ours(name: &str) -> bool {
-    name == "NETMOD" || name.starts_with(PREFIX)
+    name == "NETMOD" || (name.starts_with(PREFIX) && !name.starts_with(TESTS))
 }
 
 fn find(name: &str) -> Option<usize> {

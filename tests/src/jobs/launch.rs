@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use super::{LIMIT, sys};
@@ -146,7 +146,13 @@ pub fn launcher_or_skip(test: &str, program: &str, package: &str) -> Option<Path
     }
     let line = format!("SKIPPED: {test}: {program} not installed (apt-get install {package})");
     assert!(std::env::var_os(NO_SKIP).is_none_or(|v| v != "1"), "{NO_SKIP}=1, but {line}");
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.contains(&line) {
+        return None;
+    }
     eprintln!("{line}");
+    said.push(line.clone());
     if let Some(log) = std::env::var_os(SKIP_LOG) {
         let file = File::options().append(true).create(true).open(&log);
         let written = file.and_then(|mut f| writeln!(f, "{line}"));

@@ -25,7 +25,7 @@ use netmod_core::{
 
 use crate::sys::Arena;
 
-pub use cut::Cut;
+pub use cut::{Cut, Rng};
 use cut::Cutter;
 use fabric::End;
 pub use fabric::Fabric;

@@ -7,7 +7,7 @@ use super::fabric::{End, Lane};
 use crate::sys::receive_direct;
 
 /// Deliveries of one VC in one poll.
-const EACH: usize = 32;
+const EACH: usize = 1024;
 
 /// What became of one look at a VC.
 enum Step {
