@@ -102,6 +102,12 @@ impl Core {
         }
     }
 
+    /// Takes the sends for which [`Core::send_finished`] said false, in order. The engine does this; so
+    /// does a netmod's test that has no engine.
+    pub fn drain_sent(&mut self) -> impl Iterator<Item = (VcId, ReqId)> + '_ {
+        self.sent.drain(..)
+    }
+
     /// For netmods: a queued send will never leave.
     pub fn send_failed(&mut self, req: ReqId, error: &VcError) {
         self.finish(req, Outcome::Failed(error.clone()));

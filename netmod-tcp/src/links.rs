@@ -129,7 +129,7 @@ impl TcpNetmod {
     fn explain(&self, vc: VcId, cause: DownCause) -> VcError {
         let Some(v) = self.vcs.get(vc) else { return TcpNetmod::no_such_vc() };
         let addr = v.addrs.as_ref().filter(|a| !a.is_empty()).map_or_else(
-            || "an unknown address".to_string(),
+            || "the address it had connected from".to_string(),
             |a| a[(v.dials.max(1) as usize - 1) % a.len()].to_string(),
         );
         let (kind, text, after) = match cause {

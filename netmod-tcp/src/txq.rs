@@ -356,3 +356,7 @@ impl TxQueue {
         )
     }
 }
+
+#[cfg(test)]
+#[path = "txq_tests.rs"]
+mod tests;

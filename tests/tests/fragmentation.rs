@@ -28,8 +28,14 @@ fn short(out: &mut Vec<u8>, tag: i32, len: usize) {
 }
 
 fn rts(out: &mut Vec<u8>, tag: i32, len: u64) {
-    let hdr: Header =
-        Packet::Rts { env: env(tag), sync: false, sreq: 1000 + tag as u64, data_sz: len, cookie_len: CookieLen::NONE }.emit();
+    let hdr: Header = Packet::Rts {
+        env: env(tag),
+        sync: false,
+        sreq: 1000 + tag as u64,
+        data_sz: len,
+        cookie_len: CookieLen::NONE,
+    }
+    .emit();
     out.extend(hdr);
 }
 
@@ -86,7 +92,9 @@ fn answers(sent: &[(Packet, Vec<u8>)]) -> Vec<u8> {
                 out.extend(&pattern(sreq - 1000, data_sz as usize));
             }
             Packet::Rts { sreq, data_sz, .. } => {
-                out.extend(Packet::Cts { sreq, rreq: 7, data_sz: data_sz - 10, cookie_len: CookieLen::NONE }.emit());
+                out.extend(
+                    Packet::Cts { sreq, rreq: 7, data_sz: data_sz - 10, cookie_len: CookieLen::NONE }.emit(),
+                );
             }
             Packet::Eager { mode: Mode::Sync, sreq, .. } => out.extend(Packet::EagerSyncAck { sreq }.emit()),
             Packet::CancelReq { sreq, .. } => out.extend(Packet::CancelResp { sreq, ack: true }.emit()),
@@ -119,6 +127,15 @@ fn post(dev: &mut Device, tag: i32, room: usize, strided: bool) -> Receive {
     Receive { req: dev.irecv_raw(seg, PEER as i32, tag, world).expect("irecv"), area }
 }
 
+/// Bytes to send. All sends share them, since areas are never freed.
+fn outgoing(len: usize) -> Segment {
+    thread_local! {
+        static DATA: Area = Area::new(pattern(50, 1 << 20));
+    }
+    let run = Datatype::contiguous(len).expect("a run");
+    DATA.with(|d| d.typed(0, &run, 1))
+}
+
 /// Delivers the streams in the pieces that `cut` makes of each, and looks at what comes of it.
 fn run(direct: bool, mut cut: impl FnMut(&[u8], &mut dyn FnMut(&[u8]))) -> Seen {
     let (script, mut dev) = Script::device(2, direct);
@@ -144,11 +161,9 @@ fn run(direct: bool, mut cut: impl FnMut(&[u8], &mut dyn FnMut(&[u8]))) -> Seen 
     let large = dev.config().eager_max + 1;
     let mut sends = Vec::new();
     for (len, mode) in [(20, Mode::Sync), (large, Mode::Standard), (0, Mode::Sync)] {
-        let area = Area::new(pattern(50, len));
-        sends.push(dev.isend_raw(area.contig(), PEER as i32, 50, world, mode).expect("isend"));
+        sends.push(dev.isend_raw(outgoing(len), PEER as i32, 50, world, mode).expect("isend"));
     }
-    let withdrawn = Area::new(pattern(51, large));
-    let req = dev.isend_raw(withdrawn.contig(), PEER as i32, 51, world, Mode::Standard).expect("isend");
+    let req = dev.isend_raw(outgoing(large), PEER as i32, 51, world, Mode::Standard).expect("isend");
     dev.cancel_raw(req);
     // The peer answers the CTS requests that came of the late receives, and all but the cancelled RTS.
     let late = parse(&script.received(PEER));
@@ -172,7 +187,8 @@ fn run(direct: bool, mut cut: impl FnMut(&[u8], &mut dyn FnMut(&[u8]))) -> Seen 
     }
     assert_eq!((dev.live_requests(), dev.unexpected_len(), dev.posted_len()), (0, 0, 0));
     assert_eq!(dev.report().iter().map(|v| v.stats.faults).sum::<u32>(), 0);
-    let mut sent: Vec<String> = sent.into_iter().map(|(p, data)| format!("{:?}, {} bytes", nameless(p), data.len())).collect();
+    let mut sent: Vec<String> =
+        sent.into_iter().map(|(p, data)| format!("{:?}, {} bytes", nameless(p), data.len())).collect();
     sent.sort();
     Seen { results, sent }
 }
@@ -186,7 +202,9 @@ fn finish(dev: &mut Device, req: RawReq) -> Result<Status, Error> {
 fn nameless(p: Packet) -> Packet {
     match p {
         Packet::Cts { sreq, data_sz, cookie_len, .. } => Packet::Cts { sreq, rreq: 0, data_sz, cookie_len },
-        Packet::Rts { env, sync, data_sz, cookie_len, .. } => Packet::Rts { env, sync, sreq: 0, data_sz, cookie_len },
+        Packet::Rts { env, sync, data_sz, cookie_len, .. } => {
+            Packet::Rts { env, sync, sreq: 0, data_sz, cookie_len }
+        }
         Packet::Eager { env, mode, len, .. } => Packet::Eager { env, mode, len, sreq: 0 },
         Packet::CancelReq { env, .. } => Packet::CancelReq { env, sreq: 0 },
         other => other,
@@ -205,7 +223,9 @@ fn the_stream_in_one_piece_gives_the_messages() {
         let got = len.min(room);
         match result {
             Ok(status) => assert_eq!((status.source, status.tag, status.len), (PEER as i32, tag, len)),
-            Err(Error::Truncated { status, sent }) => assert_eq!((status.tag, status.len, *sent), (tag, room, len as u64)),
+            Err(Error::Truncated { status, sent }) => {
+                assert_eq!((status.tag, status.len, *sent), (tag, room, len as u64))
+            }
             Err(other) => panic!("message {tag}: {other}"),
         }
         assert_eq!(result.is_err(), len > room, "message {tag}");
@@ -215,10 +235,16 @@ fn the_stream_in_one_piece_gives_the_messages() {
         let touched = bytes.iter().filter(|b| **b != 0xEE).count();
         assert!(touched <= got, "message {tag} of {len} bytes touched {touched}");
     }
-    let cancelled: Vec<bool> = seen.results[MESSAGES.len()..].iter().map(|(r, _)| r.as_ref().expect("a send").cancelled).collect();
+    let cancelled: Vec<bool> =
+        seen.results[MESSAGES.len()..].iter().map(|(r, _)| r.as_ref().expect("a send").cancelled).collect();
     assert_eq!(cancelled, [false, false, false, true]);
     let of_kind = |name: &str| seen.sent.iter().filter(|s| s.starts_with(name)).count();
-    assert_eq!((of_kind("Cts"), of_kind("EagerSyncAck"), of_kind("CancelResp"), of_kind("RndvData")), (3, 3, 1, 1), "{:#?}", seen.sent);
+    assert_eq!(
+        (of_kind("Cts"), of_kind("EagerSyncAck"), of_kind("CancelResp"), of_kind("RndvData")),
+        (3, 3, 1, 1),
+        "{:#?}",
+        seen.sent
+    );
     assert_eq!(seen, whole(true));
 }
 
@@ -245,13 +271,16 @@ fn pieces_of_every_size() {
         let reference = whole(direct);
         for size in 1..400 {
             let seen = run(direct, |stream, deliver| stream.chunks(size).for_each(&mut *deliver));
-            assert!(seen == reference, "pieces of {size}, direct: {direct}: {seen:#?} instead of {reference:#?}");
+            assert!(
+                seen == reference,
+                "pieces of {size}, direct: {direct}: {seen:#?} instead of {reference:#?}"
+            );
         }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Splits at random.
     #[test]

@@ -221,7 +221,10 @@ impl Link {
             self.promise(conn, now, cfg, acts);
             return;
         }
-        match arbiter::decide(self.has(GREATER), self.phase, self.has(SHUTTING)) {
+        // A dial that has failed before may never succeed, if only the peer can reach this process: then
+        // the peer's is as good.
+        let survives = self.has(GREATER) && self.attempts == 0;
+        match arbiter::decide(survives, self.phase, self.has(SHUTTING)) {
             Verdict::Reject(RejectReason::Crossing) if mutated(Mutant::AcceptBoth) => {
                 acts.push(LinkAction::SendAccept(conn));
             }

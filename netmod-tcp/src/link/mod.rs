@@ -33,7 +33,7 @@
 //! | event | Idle | Dialing | Backoff | Promised | Up | Parting | Failed | Shut |
 //! |---|---|---|---|---|---|---|---|---|
 //! | WantSend | dial: Dialing | note | note | note | | dial after it | | |
-//! | Incoming | ACCEPT: Promised | greater: REJECT(Crossing); lesser: abandon own, ACCEPT: Promised | ACCEPT: Promised | REJECT(AlreadyConnected) | REJECT(AlreadyConnected) | REJECT(Closing) | REJECT(VcDown) | REJECT(Finalized) |
+//! | Incoming | ACCEPT: Promised | greater, at its first attempt: REJECT(Crossing); else: abandon own, ACCEPT: Promised | ACCEPT: Promised | REJECT(AlreadyConnected) | REJECT(AlreadyConnected) | REJECT(Closing) | REJECT(VcDown) | REJECT(Finalized) |
 //! | Accepted | | READY, adopt: Up | | | | | | |
 //! | Rejected, DialFailed | | fail | | | | | | |
 //! | Ready | | | | adopt: Up | | | | |

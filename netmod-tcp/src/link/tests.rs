@@ -282,3 +282,20 @@ fn every_wait_has_a_deadline() {
         assert!(now <= at(45_000), "{phase:?} took {now:?}");
     }
 }
+
+/// Where only the lesser name can reach the greater one, the greater's dials must not keep it out.
+#[test]
+fn a_dial_that_failed_before_gives_way() {
+    let mut link = Link::new(&name(1), &name(0), 5);
+    let (first, second) = (ConnKey(1), ConnKey(2));
+    assert_eq!(acts(&mut link, LinkEvent::WantSend, at(0)), [LinkAction::StartDial]);
+    assert!(acts(&mut link, LinkEvent::Dialing { conn: first }, at(0)).is_empty());
+    let refused = acts(&mut link, LinkEvent::Incoming { conn: ConnKey(7) }, at(1));
+    assert_eq!(refused, [LinkAction::SendReject(ConnKey(7), RejectReason::Crossing)]);
+    let failed = LinkEvent::DialFailed { conn: first, failure: Failure::TimedOut, permanent: false };
+    assert!(acts(&mut link, failed, at(2)).is_empty());
+    assert_eq!(acts(&mut link, LinkEvent::Timer, at(5000)), [LinkAction::StartDial]);
+    assert!(acts(&mut link, LinkEvent::Dialing { conn: second }, at(5000)).is_empty());
+    let taken = acts(&mut link, LinkEvent::Incoming { conn: ConnKey(8) }, at(5001));
+    assert_eq!(taken, [LinkAction::Abandon(second), LinkAction::SendAccept(ConnKey(8))]);
+}

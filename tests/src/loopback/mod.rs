@@ -25,8 +25,8 @@ use netmod_core::{
 
 use crate::sys::Arena;
 
-pub use cut::{Cut, Rng};
 use cut::Cutter;
+pub use cut::{Cut, Rng};
 use fabric::End;
 pub use fabric::Fabric;
 use send::{Data, Message};

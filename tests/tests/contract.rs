@@ -1,0 +1,484 @@
+//! The netmod contract below the device: two engines over two bare netmods, and an upper layer that answers
+//! `More`, `Complete` and `Later`.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use ch3_shim::netset::NetSet;
+use netmod_core::{
+    Card, CardWriter, Core, DataAvail, Engine, Event, Header, Io, Netmod, OnDone, Outcome, PacketFault,
+    PollOrder, ReqId, Request, RxBytes, SendBuf, Sent, Time, Upper, Vc, VcId,
+};
+use netmod_tests::conformance::{NetmodFactory, check, pattern};
+use netmod_tests::factory::{Loopback, Tcp, bare_name};
+use netmod_tests::loopback::{Cut, Options};
+use netmod_tests::sys::Area;
+
+/// First byte of the headers of this test.
+const MESSAGE: u8 = 1;
+
+/// How a receive ends once all its segments are full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Last {
+    Complete,
+    Later,
+}
+
+/// A receive: segments that follow each other, and surplus.
+struct Receiving {
+    req: ReqId,
+    areas: VecDeque<Area>,
+    full: Vec<Area>,
+    last: Last,
+}
+
+/// The layer above: receives in the order in which they were posted.
+struct Layer {
+    posted: VecDeque<Receiving>,
+    /// Those whose data has begun to arrive.
+    active: Vec<Receiving>,
+    done: Vec<Receiving>,
+    /// Segments that sends still have, by request.
+    to_send: Vec<(ReqId, VecDeque<Area>)>,
+    /// Sends whose data has all left, in that order.
+    sent: Vec<ReqId>,
+    terminated: usize,
+    down: Vec<String>,
+    card: Option<Card>,
+}
+
+impl Layer {
+    fn new() -> Layer {
+        Layer {
+            posted: VecDeque::new(),
+            active: Vec::new(),
+            done: Vec::new(),
+            to_send: Vec::new(),
+            sent: Vec::new(),
+            terminated: 0,
+            down: Vec::new(),
+            card: None,
+        }
+    }
+
+    /// The next segment of a receive, which may be the end.
+    fn next(&mut self, core: &mut Core, req: ReqId) -> DataAvail {
+        let i = self.active.iter().position(|r| r.req == req).expect("an active receive");
+        let r = &mut self.active[i];
+        if let Some(area) = r.areas.pop_front() {
+            core.reqs.get_mut(req).expect("a live request").seg = area.contig();
+            r.full.push(area);
+            return DataAvail::More;
+        }
+        let r = self.active.swap_remove(i);
+        let last = r.last;
+        self.done.push(r);
+        match last {
+            Last::Complete => DataAvail::Complete,
+            Last::Later => DataAvail::Later,
+        }
+    }
+}
+
+impl Upper<NetSet> for Layer {
+    fn packet(
+        &mut self,
+        io: &mut Io<'_, NetSet>,
+        vc: VcId,
+        hdr: &Header,
+        rest: RxBytes<'_>,
+    ) -> Result<usize, PacketFault> {
+        if hdr[0] != MESSAGE {
+            return Err(PacketFault::Violation { what: format!("a header of kind {}", hdr[0]) });
+        }
+        let Some(r) = self.posted.pop_front() else {
+            let len = u64::from_le_bytes(hdr[8..16].try_into().expect("eight bytes"));
+            return Err(PacketFault::Drop { what: "no receive".into(), payload: len });
+        };
+        let (req, mut used) = (r.req, 0);
+        self.active.push(r);
+        // All that is here goes to the segments one after the other, as far as it reaches.
+        loop {
+            let request = io.core.reqs.get_mut(req).expect("a live request");
+            request.vc = Some(vc);
+            used += request.seg.unpack(rest.skip(used));
+            if !request.seg.is_done() {
+                io.core.set_recv_active(vc, req);
+                return Ok(used);
+            }
+            match self.next(io.core, req) {
+                DataAvail::More => {}
+                DataAvail::Complete => {
+                    io.core.finish(req, Outcome::Done);
+                    return Ok(used);
+                }
+                DataAvail::Later => return Ok(used),
+            }
+        }
+    }
+
+    fn on_data_avail(&mut self, io: &mut Io<'_, NetSet>, _vc: VcId, req: ReqId) -> DataAvail {
+        if let Some((_, areas)) = self.to_send.iter_mut().find(|(r, _)| *r == req) {
+            return match areas.pop_front() {
+                Some(area) => {
+                    io.core.reqs.get_mut(req).expect("a live request").seg = area.contig();
+                    DataAvail::More
+                }
+                None => {
+                    self.sent.push(req);
+                    DataAvail::Complete
+                }
+            };
+        }
+        self.next(io.core, req)
+    }
+
+    fn on_event(&mut self, io: &mut Io<'_, NetSet>, event: Event) {
+        match event {
+            Event::Terminated { .. } => self.terminated += 1,
+            Event::Down { error, .. } => self.down.push(error.to_string()),
+            Event::NeedCard { vc } => {
+                let card = self.card.clone().expect("the peer's card");
+                io.netmod.set_card(io.core, vc, Ok(&card));
+            }
+            Event::NewPeer { peer, .. } => panic!("{peer} has a VC already"),
+            _ => {}
+        }
+    }
+}
+
+/// Two ranks in one thread.
+struct Pair {
+    engines: [Engine<NetSet>; 2],
+    layers: [Layer; 2],
+    vcs: [VcId; 2],
+    start: Instant,
+}
+
+impl Pair {
+    /// `carded`: the VCs are made with cards, else they must ask for them.
+    fn new<F: NetmodFactory>(f: &F, carded: bool) -> Pair {
+        let job = f.job(2);
+        let mut engines = [0, 1].map(|rank| Engine::new(f.netmod(&job, rank, 2), Core::new(16)));
+        let cards: Vec<Card> = engines
+            .iter()
+            .map(|e| {
+                let mut card = CardWriter::new();
+                e.netmod.business_card(&mut card).expect("a section of the card");
+                Card::parse(&card.finish()).expect("a card")
+            })
+            .collect();
+        let mut layers = [Layer::new(), Layer::new()];
+        let vcs = [0, 1].map(|i: usize| {
+            let (peer, e) = (1 - i, &mut engines[i]);
+            let name = bare_name(peer as u32);
+            e.netmod.reachable(&cards[peer]).expect("a peer in reach");
+            let vc = e.core.vcs.insert(Vc::new(name, 0));
+            layers[i].card = Some(cards[peer].clone());
+            e.netmod.vc_init(&mut e.core, vc, name, carded.then_some(&cards[peer])).expect("vc_init");
+            vc
+        });
+        Pair { engines, layers, vcs, start: Instant::now() }
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.start.elapsed()
+    }
+
+    /// Lets both sides make progress until `done`.
+    fn until(&mut self, what: &str, done: impl Fn(&Pair) -> bool) {
+        let end = Instant::now() + std::time::Duration::from_secs(60);
+        while !done(self) {
+            assert!(
+                Instant::now() < end,
+                "timed out waiting until {what}: {:?} {:?}",
+                self.layers[0].down,
+                self.layers[1].down
+            );
+            for i in 0..2 {
+                let now = self.now();
+                let order = if i == 0 { PollOrder::OutFirst } else { PollOrder::InFirst };
+                self.engines[i].progress(&mut self.layers[i], order, now).expect("progress");
+            }
+        }
+    }
+
+    /// Posts a receive of rank 1 with segments of these lengths.
+    fn post(&mut self, lens: &[usize], excess: u64, last: Last) -> ReqId {
+        let mut areas: VecDeque<Area> = lens.iter().map(|n| Area::new(vec![0; *n])).collect();
+        let first = areas.pop_front().expect("a first segment");
+        let mut request = Request::new(None, first.contig());
+        request.on_done = OnDone::Upper;
+        request.excess = excess;
+        let req = self.engines[1].core.reqs.insert(request);
+        self.layers[1].posted.push_back(Receiving { req, areas, full: vec![first], last });
+        req
+    }
+
+    /// Sends from rank 0 a message whose data is the pattern of `seed` in segments of these lengths.
+    fn send(&mut self, seed: u64, lens: &[usize]) -> (ReqId, Sent) {
+        let total: usize = lens.iter().sum();
+        let data = pattern(seed, total);
+        let mut at = 0;
+        let mut areas: VecDeque<Area> = VecDeque::new();
+        for n in lens {
+            areas.push_back(Area::new(data[at..at + n].to_vec()));
+            at += n;
+        }
+        let first = areas.pop_front().expect("a first segment");
+        let (e, vc) = (&mut self.engines[0], self.vcs[0]);
+        let mut request = Request::new(Some(vc), first.contig());
+        request.on_done = OnDone::Upper;
+        let req = e.core.reqs.insert(request);
+        let sent = e.netmod.send_noncontig(&mut e.core, vc, req, &header(total)).expect("send");
+        self.layers[0].to_send.push((req, areas));
+        (req, sent)
+    }
+
+    /// What a finished receive of rank 1 got.
+    fn received(&self, req: ReqId) -> Vec<u8> {
+        let r = self.layers[1].done.iter().find(|r| r.req == req).expect("a finished receive");
+        assert!(r.areas.is_empty(), "not all segments were asked for");
+        r.full.iter().flat_map(|a| a.bytes()).collect()
+    }
+}
+
+fn header(len: usize) -> Header {
+    let mut hdr = [0; 32];
+    hdr[0] = MESSAGE;
+    hdr[8..16].copy_from_slice(&(len as u64).to_le_bytes());
+    hdr
+}
+
+/// Receives in several segments: filled one after the other, whatever the network's cuts.
+fn receive_more<F: NetmodFactory>(f: &F) {
+    let mut pair = Pair::new(f, true);
+    let shapes: [&[usize]; 6] =
+        [&[100], &[1, 1, 1, 500], &[0, 70, 0, 0, 3000], &[40_000, 1, 40_000], &[5000; 9], &[0]];
+    let mut reqs = Vec::new();
+    for (i, shape) in shapes.iter().enumerate() {
+        let last = if i % 2 == 0 { Last::Complete } else { Last::Later };
+        reqs.push((pair.post(shape, 0, last), last, shape.iter().sum::<usize>()));
+    }
+    for (i, (_, _, total)) in reqs.iter().enumerate() {
+        pair.send(i as u64, &[*total]);
+    }
+    pair.until("all is received", |p| p.layers[1].done.len() == shapes.len());
+    for (i, (req, last, total)) in reqs.into_iter().enumerate() {
+        let got = pair.received(req);
+        assert_eq!(got.len(), total);
+        check(i as u64, &got);
+        let core = &mut pair.engines[1].core;
+        assert_eq!(
+            core.is_finished(req),
+            last == Last::Complete,
+            "message {i}: who answers Later finishes it"
+        );
+        if last == Last::Later {
+            core.finish(req, Outcome::Done);
+            assert!(core.is_finished(req));
+        }
+    }
+}
+
+/// Receives with surplus: it is dropped, and the next message is whole.
+fn receive_excess<F: NetmodFactory>(f: &F) {
+    let mut pair = Pair::new(f, true);
+    let mut reqs = Vec::new();
+    // Room of 2000 bytes in three segments, the surplus counted behind the one that is active then.
+    for _ in 0..4 {
+        reqs.push((pair.post(&[2000], 3000, Last::Complete), 2000));
+        reqs.push((pair.post(&[64], 0, Last::Later), 64));
+    }
+    for i in 0..4 {
+        pair.send(2 * i, &[5000]);
+        pair.send(2 * i + 1, &[64]);
+    }
+    pair.until("all is received", |p| p.layers[1].done.len() == 8);
+    for (i, (req, len)) in reqs.into_iter().enumerate() {
+        let got = pair.received(req);
+        assert_eq!(got.len(), len);
+        check(i as u64, &got);
+    }
+}
+
+/// Sends in several segments: nothing overtakes them, and the answer to the last is `Complete`.
+fn send_more<F: NetmodFactory>(f: &F) {
+    let mut pair = Pair::new(f, true);
+    let shapes: [&[usize]; 5] =
+        [&[100, 100, 100], &[30_000, 5, 0, 30_000], &[0, 0, 900], &[7; 40], &[200_000, 200_000]];
+    let mut reqs = Vec::new();
+    let mut receives = Vec::new();
+    for (i, shape) in shapes.iter().enumerate() {
+        let total: usize = shape.iter().sum();
+        receives.push((pair.post(&[total], 0, Last::Complete), i as u64, total));
+        receives.push((pair.post(&[50], 0, Last::Complete), 100 + i as u64, 50));
+        let (req, sent) = pair.send(i as u64, shape);
+        assert_eq!(sent, Sent::Queued, "the connection is not there yet");
+        reqs.push(req);
+        // A small message behind it, by the shortest way.
+        let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+        let data: &'static [u8] = Vec::leak(pattern(100 + i as u64, 50));
+        if let Some(req) = e
+            .netmod
+            .i_start_contig_msg(&mut e.core, vc, &header(50), SendBuf::from_static(data))
+            .expect("send")
+        {
+            e.core.detach(req);
+        }
+    }
+    pair.until("all is received", |p| p.layers[1].done.len() == receives.len());
+    for (req, seed, len) in receives {
+        let got = pair.received(req);
+        assert_eq!(got.len(), len);
+        check(seed, &got);
+    }
+    pair.until("all is sent", |p| p.layers[0].sent.len() == reqs.len());
+    assert_eq!(pair.layers[0].sent, reqs, "sends of one VC finish in their order");
+    assert!(reqs.iter().all(|r| pair.engines[0].core.is_finished(*r)));
+}
+
+/// Terminating lets everything out first; afterwards the VC can be used again. With the VCs made without
+/// cards, the first send asks for one.
+fn terminate_and_reuse<F: NetmodFactory>(f: &F) {
+    let mut pair = Pair::new(f, false);
+    for round in 0..5 {
+        let req = pair.post(&[70_000, 30_000], 0, Last::Complete);
+        let done = pair.layers[1].done.len();
+        pair.send(round, &[60_000, 40_000]);
+        pair.until("the message is there", |p| {
+            p.layers[1].done.len() > done && p.layers[0].sent.len() > round as usize
+        });
+        let got = pair.received(req);
+        assert_eq!(got.len(), 100_000);
+        check(round, &got);
+        // Both sides, each with a last message on its way.
+        let last = pair.post(&[500], 0, Last::Complete);
+        let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+        let data: &'static [u8] = Vec::leak(pattern(round, 500));
+        if let Some(req) = e
+            .netmod
+            .i_start_contig_msg(&mut e.core, vc, &header(500), SendBuf::from_static(data))
+            .expect("send")
+        {
+            e.core.detach(req);
+        }
+        let now = pair.now();
+        let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+        e.netmod.vc_terminate(&mut e.core, vc, now);
+        let done = done + 1;
+        pair.until("the last message is there", |p| p.layers[1].done.len() > done);
+        check(round, &pair.received(last));
+        let now = pair.now();
+        let (e, vc) = (&mut pair.engines[1], pair.vcs[1]);
+        e.netmod.vc_terminate(&mut e.core, vc, now);
+        let n = round as usize + 1;
+        pair.until("both have terminated", |p| p.layers.iter().all(|l| l.terminated == n));
+        assert!(pair.layers.iter().all(|l| l.down.is_empty()), "terminating is no failure");
+    }
+}
+
+/// Giving a VC up fails its requests and reports it once; the other side learns of it.
+fn abort<F: NetmodFactory>(f: &F) {
+    let mut pair = Pair::new(f, true);
+    let req = pair.post(&[100], 0, Last::Complete);
+    pair.send(1, &[100]);
+    pair.until("the message is there", |p| p.layers[1].done.len() == 1);
+    check(1, &pair.received(req));
+    // More than any buffer takes, so that it is on its way.
+    let cut = pair.post(&[32 << 20], 0, Last::Complete);
+    let (stuck, _) = pair.send(2, &[32 << 20]);
+    let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+    let why = netmod_core::VcError::new(netmod_core::VcErrorKind::Aborted, None, "a test gives it up");
+    e.netmod.vc_abort(&mut e.core, vc, why.clone());
+    assert!(
+        matches!(pair.engines[0].core.reqs.get(stuck).map(|r| &r.outcome), Some(Outcome::Failed(e)) if *e == why)
+    );
+    pair.until("both know", |p| p.layers.iter().all(|l| !l.down.is_empty()));
+    for _ in 0..100 {
+        pair.until("a little later", |_| true);
+    }
+    assert!(
+        pair.layers.iter().all(|l| l.down.len() == 1),
+        "{:?} {:?}",
+        pair.layers[0].down,
+        pair.layers[1].down
+    );
+    // A receive that had begun has failed; one that had not is its owner's.
+    let outcome = pair.engines[1].core.reqs.get(cut).map(|r| r.outcome.clone());
+    let begun = pair.layers[1].posted.is_empty();
+    assert_eq!(matches!(outcome, Some(Outcome::Failed(_))), begun, "{outcome:?}");
+    // No sends on a VC that is down.
+    let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+    assert!(e.netmod.i_start_contig_msg(&mut e.core, vc, &header(0), SendBuf::EMPTY).is_err());
+    // It terminates at once.
+    let now = pair.now();
+    let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+    e.netmod.vc_terminate(&mut e.core, vc, now);
+    pair.until("it has terminated", |p| p.layers[0].terminated == 1);
+}
+
+/// A send is taken back as long as nothing of it has left, and only once.
+fn cancel_send<F: NetmodFactory>(f: &F) {
+    let mut pair = Pair::new(f, true);
+    let kept = pair.post(&[300], 0, Last::Complete);
+    let (first, _) = pair.send(1, &[200, 100]);
+    let (second, _) = pair.send(2, &[400]);
+    let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+    let taken = e.netmod.cancel_send(&mut e.core, vc, second);
+    assert!(!e.netmod.cancel_send(&mut e.core, vc, second), "it is in the queue no more");
+    assert!(taken, "nothing can have left");
+    assert!(!e.core.is_finished(second), "a request that was taken back is its owner's");
+    pair.until("the other is there", |p| p.layers[1].done.len() == 1 && !p.layers[0].sent.is_empty());
+    check(1, &pair.received(kept));
+    let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+    assert!(!e.netmod.cancel_send(&mut e.core, vc, first), "it has gone");
+    assert_eq!(pair.layers[0].sent, [first]);
+}
+
+macro_rules! contract {
+    ($($module:ident: $factory:expr;)*) => {
+        $(mod $module {
+            use super::*;
+            #[test]
+            fn receive_more() {
+                super::receive_more(&$factory);
+            }
+            #[test]
+            fn receive_excess() {
+                super::receive_excess(&$factory);
+            }
+            #[test]
+            fn send_more() {
+                super::send_more(&$factory);
+            }
+            #[test]
+            fn terminate_and_reuse() {
+                super::terminate_and_reuse(&$factory);
+            }
+            #[test]
+            fn abort() {
+                super::abort(&$factory);
+            }
+            #[test]
+            fn cancel_send() {
+                super::cancel_send(&$factory);
+            }
+        })*
+    };
+}
+
+/// Always through the queue, so that `More` is asked for.
+fn loopback(cut: Cut, direct: bool) -> Loopback {
+    let options = Options { cut, direct, eager: false, capacity: 50_000 };
+    Loopback { options, max_bytes: 1 << 20, eager_max: 1 << 14 }
+}
+
+contract! {
+    tcp: Tcp;
+    loopback_whole: loopback(Cut::Whole, true);
+    loopback_copied: loopback(Cut::Whole, false);
+    loopback_bytewise: loopback(Cut::Bytes(1), true);
+    loopback_primes: loopback(Cut::Primes, true);
+    loopback_random: loopback(Cut::Random { seed: 5, max: 9000 }, true);
+}
