@@ -7,7 +7,7 @@ fn the_table_of_settings_is_complete_and_true() {
     let readme = include_str!("../../README.md");
     let rows: Vec<&str> = readme.lines().filter(|l| l.starts_with("| `NETMOD")).collect();
     let config = Config::default();
-    let entries: Vec<_> = config.entries().into_iter().collect();
+    let entries: Vec<_> = config.entries().collect();
     assert_eq!(rows.len(), entries.len());
     for (row, e) in rows.iter().zip(&entries) {
         let default = if e.default.is_empty() { String::new() } else { format!("`{}` ", e.default) };

@@ -2,7 +2,7 @@
 //!
 //! [`board`] is a process manager in memory, so that the ranks of a job can be threads; [`loopback`] is a
 //! netmod in memory, whose deliveries can be cut anywhere; [`factory`] makes devices over one netmod
-//! or another; [`conformance`] is the suite, instantiated for each of them by one line. [`scripted`] plays
+//! or another; [`mod@conformance`] is the suite, instantiated for each of them by one line. [`scripted`] plays
 //! the peers of a single device byte by byte.
 
 pub mod board;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use ch3_shim::netset::NetSet;
+use netmod_core::card::NodeSection;
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Engine, Event, Header, Io, Netmod, OnDone, Outcome, PacketFault,
     PollOrder, ReqId, Request, RxBytes, SendBuf, Sent, Time, Upper, Vc, VcId,
@@ -102,7 +103,12 @@ impl Upper<NetSet> for Layer {
             let request = io.core.reqs.get_mut(req).expect("a live request");
             request.vc = Some(vc);
             used += request.seg.unpack(rest.skip(used));
-            if !request.seg.is_done() {
+            if request.seg.is_done() {
+                let surplus = request.excess.min((rest.len() - used) as u64);
+                request.excess -= surplus;
+                used += surplus as usize;
+            }
+            if !request.seg.is_done() || request.excess > 0 {
                 io.core.set_recv_active(vc, req);
                 return Ok(used);
             }
@@ -164,6 +170,8 @@ impl Pair {
             .iter()
             .map(|e| {
                 let mut card = CardWriter::new();
+                let node = NodeSection::of_this_process().expect("a description of the node");
+                node.emit(&mut card).expect("a section of the card");
                 e.netmod.business_card(&mut card).expect("a section of the card");
                 Card::parse(&card.finish()).expect("a card")
             })
@@ -285,7 +293,6 @@ fn receive_more<F: NetmodFactory>(f: &F) {
 fn receive_excess<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, true);
     let mut reqs = Vec::new();
-    // Room of 2000 bytes in three segments, the surplus counted behind the one that is active then.
     for _ in 0..4 {
         reqs.push((pair.post(&[2000], 3000, Last::Complete), 2000));
         reqs.push((pair.post(&[64], 0, Last::Later), 64));

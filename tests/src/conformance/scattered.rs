@@ -99,7 +99,7 @@ fn all_layouts<F: NetmodFactory>(f: &F, len: impl Fn(&Device) -> usize + Send + 
     });
 }
 
-/// Too small for a header of its own... the data is a single element and travels apart all the same.
+/// One element of each layout, and then everything that travels in the header and a byte more.
 pub fn short<F: NetmodFactory>(f: &F) {
     all_layouts(f, |_| ELEMENT);
     // Sixteen bytes and fewer travel in the header.

@@ -359,11 +359,11 @@ impl Netmod for LoopbackNetmod {
     fn cancel_send(&mut self, _core: &mut Core, vc: VcId, req: ReqId) -> bool {
         let Some(l) = self.links.get_mut(vc) else { return false };
         let Some(at) = l.queue.iter().position(|m| m.req == req) else { return false };
-        let untouched = !l.queue[at].started() && !(at == 0 && l.held);
-        if untouched {
+        let in_use = l.queue[at].started() || (at == 0 && l.held);
+        if !in_use {
             l.queue.remove(at);
         }
-        untouched
+        !in_use
     }
 
     fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), String> {
