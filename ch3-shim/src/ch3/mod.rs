@@ -100,6 +100,8 @@ pub(crate) struct VcSide {
     pub cause: Option<VcError>,
     /// Why it has the netmod it has.
     pub choice: String,
+    /// Longest message that is sent eagerly.
+    pub eager_max: usize,
     /// How many times a close of this side has come to its end.
     pub closes: u32,
 }
@@ -145,6 +147,7 @@ pub(crate) struct Ch3 {
     pub close_ops: i32,
     pub pool: Pool,
     pub stats: DeviceStats,
+    /// Longest message that is sent eagerly on a new VC.
     pub eager_max: usize,
     /// Longest eager message that is accepted.
     pub eager_accept: usize,
@@ -195,11 +198,25 @@ impl Ch3 {
             return Err(e);
         }
         tracing::debug!(rank, %choice, "new VC");
-        self.vcs.insert(vc, VcSide { choice, ..VcSide::default() });
+        self.vcs.insert(vc, VcSide { choice, eager_max: self.eager_max, ..VcSide::default() });
         if let Some(slot) = self.world.vcs.get_mut(rank as usize) {
             *slot = Some(vc);
         }
         Ok(vc)
+    }
+
+    /// The threshold between eager and rendezvous towards one rank.
+    pub(crate) fn set_eager_max(
+        &mut self,
+        io: &mut DevIo<'_>,
+        rank: u32,
+        bytes: usize,
+    ) -> Result<(), VcError> {
+        let vc = self.vc_of(io, rank)?;
+        if let Some(s) = self.vcs.get_mut(vc) {
+            s.eager_max = bytes.min(self.eager_accept);
+        }
+        Ok(())
     }
 
     /// The business card of a rank, from the process manager.

@@ -56,21 +56,24 @@ impl Ch3 {
         }
         let vc = self.vc_of(io, rank)?;
         self.use_vc(io, vc)?;
-        let len = seg.remaining();
-        if mode == Mode::Sync || len > self.eager_max {
-            return self.send_with_request(io, vc, seg, env, mode);
+        let contig = SendBuf::of_segment(&seg);
+        if mode != Mode::Sync
+            && let Some(short) = contig.and_then(|buf| ShortData::new(buf.bytes()))
+        {
+            let hdr = pkt::emit_eager_short(env, mode == Mode::Ready, &short);
+            let started = io.netmod.i_start_contig_msg(io.core, vc, &hdr, SendBuf::EMPTY)?;
+            return Ok(started.unwrap_or(DONE));
         }
-        let ready = mode == Mode::Ready;
-        let Some(buf) = SendBuf::of_segment(&seg) else {
+        let len = seg.remaining();
+        let eager_max = self.vcs.get(vc).map_or(self.eager_max, |s| s.eager_max);
+        if mode == Mode::Sync || len > eager_max {
+            return self.send_with_request(io, vc, seg, env, mode, len <= eager_max);
+        }
+        let Some(buf) = contig else {
             return self.send_noncontig(io, vc, seg, env, mode);
         };
-        let started = if let Some(short) = ShortData::new(buf.bytes()) {
-            let hdr = pkt::emit_eager_short(env, ready, &short);
-            io.netmod.i_start_contig_msg(io.core, vc, &hdr, SendBuf::EMPTY)?
-        } else {
-            let hdr = pkt::emit_eager(env, mode, len as u32, 0);
-            io.netmod.i_start_contig_msg(io.core, vc, &hdr, buf)?
-        };
+        let hdr = pkt::emit_eager(env, mode, len as u32, 0);
+        let started = io.netmod.i_start_contig_msg(io.core, vc, &hdr, buf)?;
         Ok(started.unwrap_or(DONE))
     }
 
@@ -99,6 +102,7 @@ impl Ch3 {
     }
 
     /// Synchronous and rendezvous sends: their request is known to the receiver.
+    #[inline(never)]
     fn send_with_request(
         &mut self,
         io: &mut DevIo<'_>,
@@ -106,10 +110,11 @@ impl Ch3 {
         seg: Segment,
         env: Envelope,
         mode: Mode,
+        eager: bool,
     ) -> Result<ReqId, VcError> {
         let len = seg.remaining();
         let sync = mode == Mode::Sync;
-        if len > self.eager_max {
+        if !eager {
             let req =
                 self.new_req(io.core, Some(vc), seg, MpiReq::new(Role::RndvSend { cleared: false }, env));
             let rts = Packet::Rts {

@@ -56,10 +56,17 @@ impl Builder {
     /// A variable with a bad value; a launcher that cannot be spoken to.
     pub fn from_env() -> Result<Builder> {
         let (cfg, warnings) = Config::from_env().map_err(|e| Error::Config(e.to_string()))?;
-        for w in warnings {
-            tracing::warn!("{w}");
-        }
         let pm = ProcessManager::from_env().map_err(|e| Error::Launcher(e.to_string()))?;
+        for w in warnings {
+            // Once for the job; on stderr if the program takes no interest in what is traced.
+            if pm.rank() > 0 {
+                tracing::debug!("{w}");
+            } else if tracing::dispatcher::has_been_set() {
+                tracing::warn!("{w}");
+            } else {
+                eprintln!("netmod: warning: {w}");
+            }
+        }
         Ok(Builder::new(cfg, Box::new(pm)))
     }
 

@@ -53,6 +53,8 @@ pub struct VcReport {
     pub state: &'static str,
     /// Which netmod it has, and why not the others.
     pub choice: String,
+    /// Longest message that is sent without waiting for its receive, in bytes.
+    pub eager_max: usize,
     /// What the netmod says of the connection.
     pub netmod: String,
     /// What it has carried.
@@ -156,11 +158,26 @@ impl Device {
                 rank,
                 state: v.state.name(),
                 choice: self.ch3.vcs.get(vc).map(|s| s.choice.clone()).unwrap_or_default(),
+                eager_max: self.ch3.vcs.get(vc).map_or(self.ch3.eager_max, |s| s.eager_max),
                 netmod: netmod_core::Netmod::describe(&self.engine.netmod, &self.engine.core, vc),
                 stats: v.stats,
             })
         })
         .collect()
+    }
+
+    /// Sets the threshold between eager and rendezvous for messages to one rank; for all others it is
+    /// `NETMOD_EAGER_MAX`. Messages of at most 16 bytes are always eager.
+    ///
+    /// # Errors
+    /// A bad rank; a peer without a usable business card.
+    pub fn set_eager_max(&mut self, rank: u32, bytes: usize) -> Result<()> {
+        let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
+        if rank != self.rank() {
+            let now = self.now;
+            self.ch3.set_eager_max(&mut self.engine.io(now), rank, bytes)?;
+        }
+        Ok(())
     }
 
     /// Makes progress once, without waiting. Whether anything happened.
