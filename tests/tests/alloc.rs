@@ -114,7 +114,11 @@ fn least(mut measure: impl FnMut() -> Allocations) -> Allocations {
 
 fn none<F: NetmodFactory>(f: &F, len: usize, strided: bool) {
     // So many messages are measured.
-    let messages = if len > 50_000 { 64 } else { 1024 };
+    let messages = match len {
+        0..50_000 => 1024,
+        _ if strided => 32,
+        _ => 128,
+    };
     let name = f.name();
     let of_ping_pong = run_job(f, 2, move |dev| ping_pong(dev, len, strided, messages));
     let of_windows = run_job(f, 2, move |dev| windows(dev, len, strided, messages / WINDOW));
