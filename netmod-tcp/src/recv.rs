@@ -36,6 +36,11 @@ impl TcpNetmod {
                 }
             }
         }
+        if !found {
+            // A read holds the socket's lock, which the peer's bytes need to get in: a short pause between
+            // two reads in vain leaves it to them.
+            std::hint::spin_loop();
+        }
         if !self.hot.wants_epoll(found, self.conns.len()) {
             return Ok(());
         }

@@ -146,10 +146,10 @@ fn campaign(seed: u64, tally: &mut Tally) {
             }
             let mut rest = &bytes[..];
             while !rest.is_empty() {
-                let n = (1 + rng.below(200)).min(rest.len());
+                let n = (1 + rng.below(500)).min(rest.len());
                 script.send(rank, &rest[..n]);
                 rest = &rest[n..];
-                if rng.below(4) == 0 {
+                if rng.below(12) == 0 {
                     good_message(&script, &mut dev, &mut good);
                 }
             }
