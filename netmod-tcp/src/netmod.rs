@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use netmod_core::card::NodeSection;
 use netmod_core::config::TcpConfig;
+use netmod_core::lifecycle::VcState;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, Netmod,
@@ -94,6 +95,14 @@ impl TcpVc {
             _ => Pending::Nothing,
         }
     }
+}
+
+/// Whether the layer above still counts on the peer. By the close protocol both sides have closed
+/// before either says GOODBYE; a layer without that protocol leaves its VCs inactive.
+fn left_open(core: &Core, vc: VcId) -> bool {
+    core.vcs
+        .get(vc)
+        .is_some_and(|v| v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked)
 }
 
 /// Who the responder answers for.
@@ -483,6 +492,12 @@ impl Netmod for TcpNetmod {
         let Some(v) = self.vcs.get(vc) else { return Ok(()) };
         let Some(c) = v.link.conn() else { return Ok(()) };
         match Control::parse(hdr).map_err(|e| e.to_string())? {
+            Some(Control::Goodbye) if left_open(core, vc) => {
+                let why = "it has left without closing its connection with this process by agreement; did it \
+                           finalize early, or run into its NETMOD_CLOSE_TIMEOUT?";
+                let error = VcError::new(VcErrorKind::Closed, Some(v.peer), why);
+                self.vc_abort(core, vc, error);
+            }
             Some(Control::Goodbye) => {
                 let pending = v.pending();
                 if let Some(c) = self.conns.get_mut(conn::id(c)) {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use ch3_shim::netset::NetSet;
 use netmod_core::card::NodeSection;
+use netmod_core::lifecycle::VcState;
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Engine, Event, Header, Io, Netmod, OnDone, Outcome, PacketFault,
     PollOrder, ReqId, Request, RxBytes, SendBuf, Sent, Time, Upper, Vc, VcId,
@@ -383,6 +384,24 @@ fn terminate_and_reuse<F: NetmodFactory>(f: &F) {
         pair.until("both have terminated", |p| p.layers.iter().all(|l| l.terminated == n));
         assert!(pair.layers.iter().all(|l| l.down.is_empty()), "terminating is no failure");
     }
+}
+
+/// A peer whose netmod says goodbye while the layer above counts on it is a peer that is lost.
+#[test]
+fn a_peer_that_leaves_an_open_vc_takes_it_down() {
+    let mut pair = Pair::new(&Tcp, true);
+    let req = pair.post(&[100], 0, Last::Complete);
+    pair.send(1, &[100]);
+    pair.until("the message is there", |p| p.layers[1].done.len() == 1);
+    check(1, &pair.received(req));
+    let vc = pair.vcs[1];
+    pair.engines[1].core.vcs.get_mut(vc).expect("a VC").state = VcState::Active;
+    let now = pair.now();
+    let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+    e.netmod.vc_terminate(&mut e.core, vc, now);
+    pair.until("both know", |p| p.layers[0].terminated == 1 && p.layers[1].down.len() == 1);
+    assert!(pair.layers[1].down[0].contains("left without closing"), "{}", pair.layers[1].down[0]);
+    assert!(pair.layers[0].down.is_empty());
 }
 
 /// Giving a VC up fails its requests and reports it once; the other side learns of it.
