@@ -69,7 +69,6 @@ impl TcpNetmod {
         c.vc = Some(vc);
         let fd = c.fd();
         let clear = c.out.is_empty();
-        self.open += 1;
         core.reset_receive(vc);
         if let Some(v) = core.vcs.get_mut(vc) {
             v.stats.connects += 1;

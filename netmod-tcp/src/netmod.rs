@@ -164,8 +164,6 @@ pub struct TcpNetmod {
     pub(crate) now: Time,
     /// Counts polls, so that a send knows whether it is the first since the last one.
     pub(crate) epoch: u32,
-    /// Connections whose bytes are messages.
-    pub(crate) open: usize,
     pub(crate) stats: TcpStats,
     ending: Ending,
 }
@@ -225,7 +223,6 @@ impl TcpNetmod {
             events: VecDeque::new(),
             now: Time::ZERO,
             epoch: 1,
-            open: 0,
             stats: TcpStats::default(),
             ending: Ending::No,
         })

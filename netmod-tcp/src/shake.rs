@@ -136,10 +136,9 @@ impl TcpNetmod {
         let Some(c) = self.conns.remove(id) else { return };
         self.hot.forget(id);
         match c.stage {
-            Stage::Open { .. } => self.open -= 1,
             Stage::Lingering { .. } => self.lingering.retain(|l| *l != id),
             Stage::Proved(_, peer) => self.unclaimed.retain(|u| *u != (peer, id)),
-            Stage::Connecting | Stage::Dial(_) | Stage::Stranger(_) => {}
+            Stage::Connecting | Stage::Dial(_) | Stage::Stranger(_) | Stage::Open { .. } => {}
         }
         if let Some(v) = c.vc.and_then(|vc| self.vcs.get_mut(vc))
             && v.fd == c.socket.as_raw_fd()
@@ -271,9 +270,6 @@ impl TcpNetmod {
     /// A connection with no use any more says its last words, and is closed when they were read.
     pub(crate) fn linger(&mut self, id: ConnId, words: &[u8]) {
         let Some(c) = self.conns.get_mut(id) else { return };
-        if matches!(c.stage, Stage::Open { .. }) {
-            self.open -= 1;
-        }
         if let Stage::Proved(_, peer) = &c.stage {
             let peer = *peer;
             self.unclaimed.retain(|u| *u != (peer, id));

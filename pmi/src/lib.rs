@@ -43,4 +43,4 @@ pub use client::PmiClient;
 pub use error::PmiError;
 pub use launch::{ExitReport, LaunchError, Launcher};
 pub use mapping::ProcessMapping;
-pub use process_manager::{Job, ProcessManager};
+pub use process_manager::ProcessManager;

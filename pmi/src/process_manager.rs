@@ -30,9 +30,6 @@ pub struct ProcessManager {
     local_ranks: u32,
 }
 
-/// The same thing by the name that a device layer may prefer.
-pub type Job = ProcessManager;
-
 #[derive(Debug)]
 enum Backend {
     Pmi1(PmiClient),

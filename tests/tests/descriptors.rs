@@ -100,7 +100,7 @@ fn nmrun(ranks: &str, case: &str) -> Command {
 
 #[test]
 fn a_dial_without_a_descriptor() {
-    let done = run(nmrun("4", "starve-dial").env("NETMOD_TCP_CONNECT_TIMEOUT", "500ms"));
+    let done = run(nmrun("4", "starve-dial").env("NETMOD_TCP_CONNECT_TIMEOUT", "3s"));
     done.expect_ok("starve-dial", 4);
     assert!(done.output.contains("raise it with ulimit -n"), "{done}");
 }
