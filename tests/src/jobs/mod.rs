@@ -130,4 +130,4 @@ pub fn case(name: &str) -> Option<&'static Case> {
 }
 
 /// The environment variable with the seconds after which a rank gives up and says so.
-pub const LIMIT: &str = "NETMOD_JOB_LIMIT";
+pub const LIMIT: &str = "NETMOD_TEST_JOB_LIMIT";
