@@ -6,7 +6,7 @@ use netmod_pmi::ProcessManager;
 
 /// A process manager, as the device sees it: who am I, a key-value space, a barrier.
 ///
-/// Implemented by [`ProcessManager`] (PMI-1 or singleton); tests implement it in memory.
+/// Implemented by [`ProcessManager`] (the launchers, and the singleton); tests implement it in memory.
 pub trait Bootstrap: Send {
     /// This process's rank.
     fn rank(&self) -> u32;
@@ -38,6 +38,25 @@ pub trait Bootstrap: Send {
     fn barrier_poll(&mut self) -> Result<bool, String>;
     /// A descriptor that becomes readable when a barrier may have ended.
     fn fd(&self) -> Option<RawFd>;
+    /// The ranks that the process manager knows to have failed, in ascending order, each once. None if it
+    /// ends the job on a failure, or does not tell.
+    ///
+    /// May block for a round trip to the process manager, so it is asked when something is amiss and not in
+    /// each poll. While a barrier is under way the answer may be that of the last question before it.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn failed_ranks(&mut self) -> Result<Vec<u32>, String> {
+        Ok(Vec::new())
+    }
+    /// Prepares this process to go on when another one fails: no signal by which the launcher tells of it
+    /// kills this process. The launcher must have been told not to end the job.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn survive_failures(&mut self) -> Result<(), String> {
+        Ok(())
+    }
     /// Leaves the process manager.
     ///
     /// # Errors
@@ -74,6 +93,12 @@ impl Bootstrap for ProcessManager {
     }
     fn fd(&self) -> Option<RawFd> {
         ProcessManager::fd(self)
+    }
+    fn failed_ranks(&mut self) -> Result<Vec<u32>, String> {
+        ProcessManager::failed_ranks(self).map_err(|e| e.to_string())
+    }
+    fn survive_failures(&mut self) -> Result<(), String> {
+        ProcessManager::survive_failures(self).map_err(|e| format!("survive_failures: {e}"))
     }
     fn finalize(&mut self) -> Result<(), String> {
         ProcessManager::finalize(self).map_err(|e| e.to_string())

@@ -28,6 +28,8 @@ pub struct ProcessManager {
     mapping_text: Option<String>,
     mapping: Option<ProcessMapping>,
     local_ranks: u32,
+    /// The answer to the last question for failed ranks.
+    failed: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -104,7 +106,13 @@ impl ProcessManager {
             (None, Some(told)) => told.clamp(1, size),
             (None, None) => 1,
         };
-        Ok(ProcessManager { backend: Backend::Pmi1(client), mapping_text, mapping, local_ranks })
+        Ok(ProcessManager {
+            backend: Backend::Pmi1(client),
+            mapping_text,
+            mapping,
+            local_ranks,
+            failed: Vec::new(),
+        })
     }
 
     /// A job of this process alone.
@@ -121,6 +129,7 @@ impl ProcessManager {
             mapping_text: None,
             mapping: None,
             local_ranks: 1,
+            failed: Vec::new(),
         }
     }
 
@@ -327,17 +336,24 @@ impl ProcessManager {
     /// The ranks that the launcher knows to have failed (`PMI_dead_processes`), in ascending
     /// order. Launchers that end the job on a failure never tell any.
     ///
+    /// While a barrier is under way PMI takes no question; then the list is that of the last one.
+    ///
     /// # Errors
-    /// A barrier is not over, or the launcher fails or tells nonsense.
+    /// The launcher fails or tells nonsense.
     pub fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError> {
         const KEY: &str = "PMI_dead_processes";
         let size = self.size();
         let Backend::Pmi1(client) = &mut self.backend else { return Ok(Vec::new()) };
-        let Some(text) = client.get_str(KEY)? else { return Ok(Vec::new()) };
-        parse_ranks(&text, size).ok_or_else(|| PmiError::Corrupt {
-            key: KEY.to_owned(),
-            why: format!("\"{}\" is no list of ranks", crate::wire::quote(text.as_bytes())),
-        })
+        if client.in_barrier() {
+            return Ok(self.failed.clone());
+        }
+        if let Some(text) = client.get_str(KEY)? {
+            self.failed = parse_ranks(&text, size).ok_or_else(|| PmiError::Corrupt {
+                key: KEY.to_owned(),
+                why: format!("\"{}\" is no list of ranks", crate::wire::quote(text.as_bytes())),
+            })?;
+        }
+        Ok(self.failed.clone())
     }
 
     /// How many ranks of the job are on this node, this one included; 1 if the launcher does

@@ -298,6 +298,11 @@ impl PmiClient {
         Ok(())
     }
 
+    /// Whether a barrier has begun and is not over.
+    pub fn in_barrier(&self) -> bool {
+        self.state == State::InBarrier
+    }
+
     fn check_idle(&self, call: &'static str) -> Result<(), PmiError> {
         let why = match self.state {
             State::Idle => return Ok(()),

@@ -270,7 +270,7 @@ fn a_barrier_can_be_polled_and_forbids_other_calls_meanwhile() {
     let mut client = PmiClient::from_fd(ours.into(), 0, 2).unwrap();
     assert!(client.barrier_poll().is_err(), "no barrier has begun");
     client.barrier_begin().unwrap();
-    assert!(client.barrier_begin().is_err());
+    assert!(client.barrier_begin().is_err() && client.in_barrier());
     assert!(client.put_str("k", "v").is_err());
     assert!(client.finalize().is_err());
     for _ in 0..3 {
@@ -281,7 +281,7 @@ fn a_barrier_can_be_polled_and_forbids_other_calls_meanwhile() {
     assert!(!client.barrier_poll().unwrap());
     gate.write_all(b"ier_out\n").unwrap();
     assert!(client.barrier_poll().unwrap());
-    assert!(client.barrier_poll().is_err(), "it is over");
+    assert!(client.barrier_poll().is_err() && !client.in_barrier(), "it is over");
     client.put_str("k", "v").unwrap();
     // A blocking call goes on with one that has begun.
     client.barrier_begin().unwrap();
