@@ -37,6 +37,7 @@
 
 pub mod bootstrap;
 mod ch3;
+mod clock;
 mod device;
 mod error;
 pub mod netset;
@@ -47,7 +48,10 @@ pub mod tagmatch;
 
 pub use bootstrap::Bootstrap;
 pub use ch3::DeviceStats;
-pub use device::{Builder, Comm, Completion, Device, Message, PROC_NULL, RawReq, Request, Scope, VcReport};
+pub use clock::VirtualClock;
+pub use device::{
+    Builder, Comm, Completion, Device, Disconnecting, Message, PROC_NULL, RawReq, Request, Scope, VcReport,
+};
 pub use error::{Error, Result};
 pub use pkt::Mode;
 pub use status::Status;

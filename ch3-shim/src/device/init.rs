@@ -1,14 +1,14 @@
 //! Making a device: configuration, process manager, netmods, card, job key.
 
-use std::time::Instant;
-
 use netmod_core::card::NodeSection;
-use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Netmod, PeerName, SideTable, Time};
+use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Netmod, PeerName, SideTable};
 use netmod_pmi::ProcessManager;
 
 use super::Device;
+use super::leave::Leaving;
 use crate::bootstrap::Bootstrap;
 use crate::ch3::{Ch3, DeviceStats, Group, Pool, card_key};
+use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
 use crate::netset::{AnyNetmod, NetSet};
 use crate::tagmatch::{PostedQueue, UnexpectedQueue};
@@ -28,6 +28,7 @@ pub struct Builder {
     cfg: Config,
     boot: Box<dyn Bootstrap>,
     extra: Vec<Box<dyn Netmod>>,
+    clock: Option<VirtualClock>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -72,7 +73,7 @@ impl Builder {
 
     /// From a given configuration and process manager.
     pub fn new(cfg: Config, boot: Box<dyn Bootstrap>) -> Builder {
-        Builder { cfg, boot, extra: Vec::new() }
+        Builder { cfg, boot, extra: Vec::new(), clock: None }
     }
 
     /// The configuration, to be changed.
@@ -89,6 +90,13 @@ impl Builder {
     #[must_use]
     pub fn netmod(mut self, netmod: Box<dyn Netmod>) -> Builder {
         self.extra.push(netmod);
+        self
+    }
+
+    /// Gives the device a simulation's clock instead of the machine's.
+    #[must_use]
+    pub fn clock(mut self, clock: VirtualClock) -> Builder {
+        self.clock = Some(clock);
         self
     }
 
@@ -145,7 +153,7 @@ impl Builder {
         })?;
         netmod.set_job_key(key)?;
         let world = Group { id: me.group, my_rank: rank, vcs: vec![None; size as usize] };
-        let start = Instant::now();
+        let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);
         Ok(Device {
             engine: Engine::new(netmod, Core::new(REQUESTS)),
             ch3: Ch3 {
@@ -164,12 +172,13 @@ impl Builder {
                 lost_vcs: 0,
             },
             cfg: self.cfg,
-            start,
-            now: Time::ZERO,
+            now: clock.now(),
+            clock,
             polls: 0,
             spin,
             contexts: 0,
-            finalized: false,
+            leaving: Leaving::No,
+            leave_error: None,
             fds: Vec::with_capacity(4),
         })
     }

@@ -1,10 +1,11 @@
 //! The device: one MPI process.
 //!
-//! `init` builds it from the environment, `wait` drives it, `raw` is the interface for bindings,
+//! `init` builds it from the environment, `wait` drives it, `leave` ends it or one of its connections, `raw` is the interface for bindings,
 //! `owned`, `scope` and `blocking` the safe ones, `probe` looks at messages before they are received.
 
 mod blocking;
 mod init;
+mod leave;
 mod owned;
 mod probe;
 mod raw;
@@ -12,20 +13,23 @@ mod scope;
 mod wait;
 
 use std::os::fd::RawFd;
-use std::time::Instant;
 
-use netmod_core::{Config, Engine, PollOrder, Time, VcId, VcStats};
+use netmod_core::{Config, Engine, PollOrder, Time, VcStats};
 
 use crate::ch3::{Ch3, DeviceStats};
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netset::NetSet;
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 
 pub use init::Builder;
+pub use leave::Disconnecting;
 pub use owned::{Completion, Request};
 pub use probe::Message;
 pub use raw::RawReq;
 pub use scope::Scope;
+
+use leave::Leaving;
 
 /// A rank that stands for nobody: messages to and from it are done at once and empty
 /// (`MPI_PROC_NULL`).
@@ -69,14 +73,16 @@ pub struct Device {
     engine: Engine<NetSet>,
     ch3: Ch3,
     cfg: Config,
-    start: Instant,
+    clock: Clock,
     now: Time,
     /// Polls since the device was made; every 64th reads the clock.
     polls: u32,
     /// Polls in vain before a wait blocks.
     spin: u32,
     contexts: u32,
-    finalized: bool,
+    leaving: Leaving,
+    /// What went wrong first on the way out.
+    leave_error: Option<Error>,
     /// What a blocked wait waits on; kept for its memory.
     fds: Vec<RawFd>,
 }
@@ -202,53 +208,12 @@ impl Device {
     /// Reads the clock.
     #[inline]
     fn tick(&mut self) {
-        self.now = Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    }
-
-    /// Closes the connection to a rank by agreement: it must call this too, at about the same time.
-    /// Afterwards the VC is as if it had never been used, and may be used again.
-    ///
-    /// # Errors
-    /// If the peer does not close within `NETMOD_CLOSE_TIMEOUT`.
-    pub fn disconnect(&mut self, rank: u32) -> Result<()> {
-        let Some(Some(vc)) = self.ch3.world.vcs.get(rank as usize).copied() else {
-            return Ok(());
-        };
-        let now = self.now;
-        // A peer that is quick has made the VC active again before this side looks, so that it is not
-        // enough to look for a VC at rest.
-        let closes = |d: &Device| d.ch3.vcs.get(vc).map(|s| s.closes);
-        let before = closes(self);
-        let closed = |d: &Device| d.at_rest(vc) || closes(d) != before;
-        self.ch3.vc_close(&mut self.engine.io(now), vc);
-        let deadline = self.deadline(self.cfg.close_timeout);
-        self.wait_until(deadline, closed)?;
-        if closed(self) {
-            return Ok(());
-        }
-        Err(Error::Timeout(format!(
-            "rank {rank} did not close its side within {:?} (NETMOD_CLOSE_TIMEOUT); does it call disconnect or finalize?",
-            self.cfg.close_timeout
-        )))
-    }
-
-    fn at_rest(&self, vc: VcId) -> bool {
-        self.engine.core.vcs.get(vc).is_none_or(|v| v.state.is_at_rest())
+        self.now = self.clock.now();
     }
 
     fn deadline(&mut self, after: std::time::Duration) -> Time {
         self.tick();
         self.now + after
-    }
-
-    /// Leaves the job: waits until all processes want to, closes all connections by agreement, and
-    /// leaves nothing behind.
-    ///
-    /// # Errors
-    /// If the process manager fails, or a peer does not close its connection in time; everything local is
-    /// released all the same.
-    pub fn finalize(mut self) -> Result<()> {
-        self.finalize_in_place()
     }
 
     /// Ends the whole job with an exit code; under a launcher that kills every process.

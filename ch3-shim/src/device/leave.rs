@@ -1,0 +1,255 @@
+//! Leaving: one peer by agreement, or the whole job. Each is a state machine that a poll moves on; the
+//! blocking forms drive it.
+
+use netmod_core::{Finalize, Netmod, PollOrder, Time, VcId};
+
+use super::Device;
+use crate::error::{Error, Result};
+
+/// A [`Device::disconnect_begin`] under way.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "poll it, or nobody learns whether the peer has closed"]
+pub struct Disconnecting {
+    rank: u32,
+    /// `None` if there never was a connection.
+    vc: Option<VcId>,
+    /// How many closes had ended before. A peer that is quick has made the VC active again before this
+    /// side looks, so that it is not enough to look for a VC at rest.
+    before: Option<u32>,
+    deadline: Time,
+}
+
+/// How far finalize has come.
+#[derive(Debug, Default)]
+pub(super) enum Leaving {
+    /// Not begun.
+    #[default]
+    No,
+    /// In the process manager's barrier.
+    Barrier,
+    /// The close protocol is under way on these VCs.
+    Closing { vcs: Vec<VcId>, deadline: Time },
+    /// The netmods let go of everything.
+    Parting { limit: Time },
+    /// Nothing is left.
+    Done,
+}
+
+/// What one step of finalize did.
+enum Step {
+    /// It is over.
+    Done,
+    /// Something moved.
+    Busy,
+    /// Nothing did; waiting any longer than this is of no use.
+    Idle(Time),
+}
+
+impl Device {
+    fn closes(&self, vc: VcId) -> Option<u32> {
+        self.ch3.vcs.get(vc).map(|s| s.closes)
+    }
+
+    fn at_rest(&self, vc: VcId) -> bool {
+        self.engine.core.vcs.get(vc).is_none_or(|v| v.state.is_at_rest())
+    }
+
+    fn closed(&self, d: &Disconnecting) -> bool {
+        d.vc.is_none_or(|vc| self.at_rest(vc) || self.closes(vc) != d.before)
+    }
+
+    /// Begins to close the connection to a rank by agreement, see [`Device::disconnect`]; continued by
+    /// [`Device::disconnect_poll`].
+    pub fn disconnect_begin(&mut self, rank: u32) -> Disconnecting {
+        let vc = self.ch3.world.vcs.get(rank as usize).copied().flatten();
+        let deadline = self.deadline(self.cfg.close_timeout);
+        let d = Disconnecting { rank, vc, before: vc.and_then(|vc| self.closes(vc)), deadline };
+        if let Some(vc) = vc {
+            let now = self.now;
+            self.ch3.vc_close(&mut self.engine.io(now), vc);
+        }
+        d
+    }
+
+    /// One step of progress; whether the connection is closed.
+    ///
+    /// # Errors
+    /// If the peer has not closed within `NETMOD_CLOSE_TIMEOUT`; of a netmod.
+    pub fn disconnect_poll(&mut self, d: &Disconnecting) -> Result<bool> {
+        if !self.closed(d) {
+            self.tick();
+            self.poll(PollOrder::OutFirst)?;
+        }
+        self.disconnected(d)
+    }
+
+    fn disconnected(&self, d: &Disconnecting) -> Result<bool> {
+        let closed = self.closed(d);
+        if closed || self.now < d.deadline {
+            return Ok(closed);
+        }
+        Err(Error::Timeout(format!(
+            "rank {} did not close its side within {:?} (NETMOD_CLOSE_TIMEOUT); does it call disconnect or finalize?",
+            d.rank, self.cfg.close_timeout
+        )))
+    }
+
+    /// Closes the connection to a rank by agreement: it must call this too, at about the same time.
+    /// Afterwards the VC is as if it had never been used, and may be used again.
+    ///
+    /// # Errors
+    /// If the peer does not close within `NETMOD_CLOSE_TIMEOUT`.
+    pub fn disconnect(&mut self, rank: u32) -> Result<()> {
+        let d = self.disconnect_begin(rank);
+        self.wait_until(d.deadline, |dev| dev.closed(&d))?;
+        self.disconnected(&d).map(|_| ())
+    }
+
+    /// Leaves the job: waits until all processes want to, closes all connections by agreement, and
+    /// leaves nothing behind.
+    ///
+    /// # Errors
+    /// If the process manager fails, or a peer does not close its connection in time; everything local is
+    /// released all the same.
+    pub fn finalize(mut self) -> Result<()> {
+        self.finalize_begin();
+        let mut idle = 0;
+        loop {
+            match self.leave_step()? {
+                Step::Done => return Ok(()),
+                Step::Busy => idle = 0,
+                Step::Idle(until) => {
+                    idle += 1;
+                    // A close is answered at once as a rule; all other steps take their time.
+                    if idle >= self.spin || !matches!(self.leaving, Leaving::Closing { .. }) {
+                        self.block(until)?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins to leave the job, see [`Device::finalize`]; continued by [`Device::finalize_poll`]. A second
+    /// call does nothing.
+    pub fn finalize_begin(&mut self) {
+        if !matches!(self.leaving, Leaving::No) {
+            return;
+        }
+        self.flush();
+        self.leaving = Leaving::Barrier;
+        if let Err(e) = self.ch3.boot.barrier_begin() {
+            self.part(Some(Error::Launcher(e)));
+        }
+    }
+
+    /// One step of leaving the job; whether it is over. After an error it is over, too.
+    ///
+    /// # Errors
+    /// As [`Device::finalize`], reported when everything local has been released.
+    pub fn finalize_poll(&mut self) -> Result<bool> {
+        Ok(matches!(self.leave_step()?, Step::Done))
+    }
+
+    fn leave_step(&mut self) -> Result<Step> {
+        self.tick();
+        match &self.leaving {
+            Leaving::No => Err(Error::Usage("finalize_poll was called before finalize_begin".into())),
+            Leaving::Done => Ok(Step::Done),
+            Leaving::Barrier => Ok(self.barrier_step()),
+            Leaving::Closing { .. } => Ok(self.closing_step()),
+            Leaving::Parting { limit } => {
+                let limit = *limit;
+                self.parting_step(limit)
+            }
+        }
+    }
+
+    /// Goes on to the last stage. Whatever went wrong, the netmods let go of everything.
+    fn part(&mut self, failed: Option<Error>) {
+        let limit = self.deadline(self.cfg.close_timeout);
+        self.leaving = Leaving::Parting { limit };
+        self.leave_error = self.leave_error.take().or(failed);
+    }
+
+    /// A step of progress on the way out; a netmod that fails as a whole ends the stage.
+    fn progress_or_part(&mut self, order: PollOrder, until: Time) -> Step {
+        match self.poll(order) {
+            Ok(true) => Step::Busy,
+            Ok(false) => Step::Idle(until),
+            Err(e) => {
+                self.part(Some(e));
+                Step::Busy
+            }
+        }
+    }
+
+    fn barrier_step(&mut self) -> Step {
+        match self.ch3.boot.barrier_poll() {
+            Ok(false) => return self.progress_or_part(PollOrder::InFirst, Time::NEVER),
+            Ok(true) => {}
+            Err(e) => {
+                self.part(Some(Error::Launcher(e)));
+                return Step::Busy;
+            }
+        }
+        self.ch3.finalizing = true;
+        let n = self.ch3.world.vcs.len();
+        let me = self.ch3.world.my_rank as usize;
+        // Each process starts with its successor, so that not all close the same peer at once.
+        let vcs: Vec<VcId> = (1..n).filter_map(|i| self.ch3.world.vcs[(me + i) % n]).collect();
+        let now = self.now;
+        for vc in &vcs {
+            self.ch3.vc_close(&mut self.engine.io(now), *vc);
+        }
+        self.flush();
+        let deadline = self.deadline(self.cfg.close_timeout);
+        self.leaving = Leaving::Closing { vcs, deadline };
+        Step::Busy
+    }
+
+    fn closing_step(&mut self) -> Step {
+        let Leaving::Closing { vcs, deadline } = &mut self.leaving else { return Step::Busy };
+        let (deadline, all) = (*deadline, vcs.len());
+        let mut vcs = std::mem::take(vcs);
+        // A VC at rest stays so: nothing is sent any more, and no new peer is taken in.
+        vcs.retain(|vc| !self.at_rest(*vc));
+        if vcs.is_empty() {
+            debug_assert_eq!(self.ch3.close_ops, 0);
+            self.part(None);
+            return Step::Busy;
+        }
+        if self.now >= deadline {
+            let open = vcs.iter().filter_map(|vc| self.engine.core.vcs.get(*vc));
+            let open: Vec<String> = open.map(|v| format!("rank {} ({})", v.peer.rank, v.state)).collect();
+            let text = format!(
+                "finalize: {} connections were not closed by their peers within {:?} (NETMOD_CLOSE_TIMEOUT): {}",
+                open.len(),
+                self.cfg.close_timeout,
+                open.join(", ")
+            );
+            self.part(Some(Error::Timeout(text)));
+            return Step::Busy;
+        }
+        let shrunk = vcs.len() < all;
+        self.leaving = Leaving::Closing { vcs, deadline };
+        match self.progress_or_part(PollOrder::OutFirst, deadline) {
+            Step::Idle(_) if shrunk => Step::Busy,
+            step => step,
+        }
+    }
+
+    fn parting_step(&mut self, limit: Time) -> Result<Step> {
+        let mut pending = self.engine.netmod.finalize(&mut self.engine.core, self.now) == Finalize::Pending;
+        let mut busy = false;
+        if pending && self.now < limit {
+            busy = self.poll(PollOrder::OutFirst).inspect_err(|_| self.leaving = Leaving::Done)?;
+            pending = self.engine.netmod.finalize(&mut self.engine.core, self.now) == Finalize::Pending;
+        }
+        if pending && self.now < limit {
+            return Ok(if busy { Step::Busy } else { Step::Idle(limit) });
+        }
+        self.leaving = Leaving::Done;
+        let parted = self.ch3.boot.finalize().map_err(Error::Launcher);
+        self.leave_error.take().map_or(Ok(()), Err).and(parted).map(|()| Step::Done)
+    }
+}
