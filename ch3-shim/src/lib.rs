@@ -50,7 +50,8 @@ pub use bootstrap::Bootstrap;
 pub use ch3::DeviceStats;
 pub use clock::VirtualClock;
 pub use device::{
-    Builder, Comm, Completion, Device, Disconnecting, Message, PROC_NULL, RawReq, Request, Scope, VcReport,
+    Builder, Comm, Completion, Device, Disconnecting, Exclusive, Funneled, Level, Message, PROC_NULL, RawReq,
+    Request, Scope, Serialized, VcReport, Vci,
 };
 pub use error::{Error, Result};
 pub use pkt::Mode;

@@ -4,14 +4,14 @@
 
 use netmod_core::Segment;
 
-use super::{Comm, Device, RawReq};
+use super::{Comm, RawReq, Vci};
 use crate::error::Result;
 use crate::pkt::Mode;
 use crate::status::Status;
 
 /// Ends its request if the call that made it is left early, by an error or a panic.
 struct Guard<'a> {
-    dev: &'a mut Device,
+    dev: &'a mut Vci,
     req: RawReq,
 }
 
@@ -35,7 +35,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-impl Device {
+impl Vci {
     /// Sends `data`; returns when it may be used again (`MPI_Send`).
     ///
     /// # Errors
@@ -45,10 +45,10 @@ impl Device {
         self.send_mode(data, dest, tag, comm, Mode::Standard)
     }
 
-    /// As [`Device::send`], in a send mode.
+    /// As [`Vci::send`], in a send mode.
     ///
     /// # Errors
-    /// As [`Device::send`].
+    /// As [`Vci::send`].
     #[inline]
     pub fn send_mode(&mut self, data: &[u8], dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<()> {
         // SAFETY: borrowed during this call, which does not end before the request is finished: the
@@ -76,7 +76,7 @@ impl Device {
     /// Sends and receives at once (`MPI_Sendrecv`).
     ///
     /// # Errors
-    /// As [`Device::send`] and [`Device::recv`].
+    /// As [`Vci::send`] and [`Vci::recv`].
     #[allow(clippy::too_many_arguments)]
     pub fn sendrecv(
         &mut self,

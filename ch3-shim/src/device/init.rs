@@ -4,7 +4,7 @@ use netmod_core::card::NodeSection;
 use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Netmod, PeerName, SideTable};
 use netmod_pmi::ProcessManager;
 
-use super::Device;
+use super::Vci;
 use super::leave::Leaving;
 use crate::bootstrap::Bootstrap;
 use crate::ch3::{Ch3, DeviceStats, Group, Pool, card_key};
@@ -100,11 +100,8 @@ impl Builder {
         self
     }
 
-    /// Joins the job: opens the netmods, publishes the card, waits for all processes.
-    ///
-    /// # Errors
-    /// No netmod could be opened; the process manager failed.
-    pub fn build(mut self) -> Result<Device> {
+    /// Joins the job with one engine.
+    pub(super) fn build_vci(mut self) -> Result<Vci> {
         let (rank, size) = (self.boot.rank(), self.boot.size());
         let me = self.name();
         if rank == 0 {
@@ -154,7 +151,7 @@ impl Builder {
         netmod.set_job_key(key)?;
         let world = Group { id: me.group, my_rank: rank, vcs: vec![None; size as usize] };
         let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);
-        Ok(Device {
+        Ok(Vci {
             engine: Engine::new(netmod, Core::new(REQUESTS)),
             ch3: Ch3 {
                 boot: self.boot,

@@ -3,10 +3,10 @@
 
 use netmod_core::{Finalize, Netmod, PollOrder, Time, VcId};
 
-use super::Device;
+use super::Vci;
 use crate::error::{Error, Result};
 
-/// A [`Device::disconnect_begin`] under way.
+/// A [`Vci::disconnect_begin`] under way.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "poll it, or nobody learns whether the peer has closed"]
 pub struct Disconnecting {
@@ -45,7 +45,7 @@ enum Step {
     Idle(Time),
 }
 
-impl Device {
+impl Vci {
     fn closes(&self, vc: VcId) -> Option<u32> {
         self.ch3.vcs.get(vc).map(|s| s.closes)
     }
@@ -58,8 +58,8 @@ impl Device {
         d.vc.is_none_or(|vc| self.at_rest(vc) || self.closes(vc) != d.before)
     }
 
-    /// Begins to close the connection to a rank by agreement, see [`Device::disconnect`]; continued by
-    /// [`Device::disconnect_poll`].
+    /// Begins to close the connection to a rank by agreement, see [`Vci::disconnect`]; continued by
+    /// [`Vci::disconnect_poll`].
     pub fn disconnect_begin(&mut self, rank: u32) -> Disconnecting {
         let vc = self.ch3.world.vcs.get(rank as usize).copied().flatten();
         let deadline = self.deadline(self.cfg.close_timeout);
@@ -105,13 +105,8 @@ impl Device {
         self.disconnected(&d).map(|_| ())
     }
 
-    /// Leaves the job: waits until all processes want to, closes all connections by agreement, and
-    /// leaves nothing behind.
-    ///
-    /// # Errors
-    /// If the process manager fails, or a peer does not close its connection in time; everything local is
-    /// released all the same.
-    pub fn finalize(mut self) -> Result<()> {
+    /// Finalize, in its blocking form.
+    pub(super) fn finalize_in_place(&mut self) -> Result<()> {
         self.finalize_begin();
         let mut idle = 0;
         loop {
@@ -129,7 +124,7 @@ impl Device {
         }
     }
 
-    /// Begins to leave the job, see [`Device::finalize`]; continued by [`Device::finalize_poll`]. A second
+    /// Begins to leave the job, see [`Device::finalize`](super::Device::finalize); continued by [`Vci::finalize_poll`]. A second
     /// call does nothing.
     pub fn finalize_begin(&mut self) {
         if !matches!(self.leaving, Leaving::No) {
@@ -145,7 +140,7 @@ impl Device {
     /// One step of leaving the job; whether it is over. After an error it is over, too.
     ///
     /// # Errors
-    /// As [`Device::finalize`], reported when everything local has been released.
+    /// As [`Device::finalize`](super::Device::finalize), reported when everything local has been released.
     pub fn finalize_poll(&mut self) -> Result<bool> {
         Ok(matches!(self.leave_step()?, Step::Done))
     }

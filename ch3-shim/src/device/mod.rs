@@ -1,11 +1,15 @@
 //! The device: one MPI process.
 //!
-//! `init` builds it from the environment, `wait` drives it, `leave` ends it or one of its connections, `raw` is the interface for bindings,
+//! `levels` says which threads may use it; this file is its one engine with the queues. `init` builds it
+//! from the environment, `wait` drives it, `leave` ends it or one of its connections, `raw` is the
+//! interface for bindings,
 //! `owned`, `scope` and `blocking` the safe ones, `probe` looks at messages before they are received.
 
 mod blocking;
+mod forward;
 mod init;
 mod leave;
+mod levels;
 mod owned;
 mod probe;
 mod raw;
@@ -24,6 +28,7 @@ use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 
 pub use init::Builder;
 pub use leave::Disconnecting;
+pub use levels::{Device, Exclusive, Funneled, Level, Serialized};
 pub use owned::{Completion, Request};
 pub use probe::Message;
 pub use raw::RawReq;
@@ -65,11 +70,12 @@ pub struct VcReport {
     pub stats: VcStats,
 }
 
-/// One MPI process: its requests, queues and ways to the other processes of the job.
+/// An engine with the queues and requests of its device: what MPICH calls a virtual communication
+/// interface.
 ///
-/// It is `Send`, not `Sync`: one thread uses it at a time.
+/// One thread uses it at a time. It is had through a [`Device`].
 #[derive(Debug)]
-pub struct Device {
+pub struct Vci {
     engine: Engine<NetSet>,
     ch3: Ch3,
     cfg: Config,
@@ -87,16 +93,7 @@ pub struct Device {
     fds: Vec<RawFd>,
 }
 
-impl Device {
-    /// Joins the job that the environment describes, with the netmods that `NETMOD` allows.
-    ///
-    /// # Errors
-    /// A configuration variable with a bad value, a launcher that cannot be spoken to, no network to
-    /// listen on.
-    pub fn init() -> Result<Device> {
-        Builder::from_env()?.build()
-    }
-
+impl Vci {
     /// This process's rank in the job.
     pub fn rank(&self) -> u32 {
         self.ch3.world.my_rank
@@ -216,8 +213,7 @@ impl Device {
         self.now + after
     }
 
-    /// Ends the whole job with an exit code; under a launcher that kills every process.
-    pub fn abort(mut self, code: i32, message: &str) -> ! {
+    fn abort_in_place(&mut self, code: i32, message: &str) -> ! {
         self.ch3.boot.abort(code, message)
     }
 

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use netmod_core::{Segment, Time};
 
-use super::{Comm, Device, RawReq};
+use super::{Comm, RawReq, Vci};
 use crate::ch3::Owned;
 use crate::error::Result;
 use crate::pkt::Mode;
@@ -13,7 +13,7 @@ use crate::status::Status;
 
 /// A send or receive under way whose buffer the device keeps.
 ///
-/// Give it to [`Device::wait`] or one of its kin. A dropped one finishes by itself.
+/// Give it to [`Vci::wait`] or one of its kin. A dropped one finishes by itself.
 #[derive(Debug)]
 #[must_use = "wait for it, or the result is lost"]
 pub struct Request {
@@ -36,7 +36,7 @@ pub struct Completion {
     pub buffer: Vec<u8>,
 }
 
-impl Device {
+impl Vci {
     /// Starts to send `data`.
     ///
     /// # Errors
@@ -45,10 +45,10 @@ impl Device {
         self.isend_mode(data.into(), dest, tag, comm, Mode::Standard)
     }
 
-    /// As [`Device::isend`], in a send mode.
+    /// As [`Vci::isend`], in a send mode.
     ///
     /// # Errors
-    /// As [`Device::isend`].
+    /// As [`Vci::isend`].
     pub fn isend_mode(
         &mut self,
         data: Bytes,

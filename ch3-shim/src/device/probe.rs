@@ -4,13 +4,13 @@
 
 use netmod_core::{Segment, Time};
 
-use super::{Comm, Device, PROC_NULL, RawReq};
+use super::{Comm, PROC_NULL, RawReq, Vci};
 use crate::ch3::{MpiReq, Owned, Role, Unexpected};
 use crate::error::Result;
 use crate::status::Status;
 use crate::tagmatch::{ANY_TAG, Envelope, Pattern};
 
-/// A message that was matched by [`Device::improbe`] and waits to be received.
+/// A message that was matched by [`Vci::improbe`] and waits to be received.
 #[derive(Debug)]
 #[must_use = "a matched message is lost to every other receive"]
 pub struct Message {
@@ -35,7 +35,7 @@ fn nobody() -> Envelope {
     Envelope::new(0, PROC_NULL, ANY_TAG)
 }
 
-impl Device {
+impl Vci {
     fn look(&mut self, pattern: &Pattern) -> Option<Status> {
         self.ch3.unexpected.peek_match(pattern).map(|(env, m)| status_of(env, Some(m)))
     }
@@ -61,7 +61,7 @@ impl Device {
     /// Waits for such a message (`MPI_Probe`).
     ///
     /// # Errors
-    /// As [`Device::iprobe`]; besides, if the source is lost.
+    /// As [`Vci::iprobe`]; besides, if the source is lost.
     pub fn probe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Status> {
         loop {
             if let Some(s) = self.iprobe(source, tag, comm)? {
@@ -74,11 +74,11 @@ impl Device {
         }
     }
 
-    /// As [`Device::iprobe`]; the message is matched and can only be received with [`Device::imrecv`]
+    /// As [`Vci::iprobe`]; the message is matched and can only be received with [`Vci::imrecv`]
     /// (`MPI_Improbe`).
     ///
     /// # Errors
-    /// As [`Device::iprobe`].
+    /// As [`Vci::iprobe`].
     pub fn improbe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Message>> {
         if source == PROC_NULL {
             return Ok(Some(Message { env: nobody(), body: None }));
@@ -91,10 +91,10 @@ impl Device {
         Ok(self.take_unexpected(&pattern))
     }
 
-    /// As [`Device::improbe`], waiting (`MPI_Mprobe`).
+    /// As [`Vci::improbe`], waiting (`MPI_Mprobe`).
     ///
     /// # Errors
-    /// As [`Device::probe`].
+    /// As [`Vci::probe`].
     pub fn mprobe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Message> {
         loop {
             if let Some(m) = self.improbe(source, tag, comm)? {
@@ -120,7 +120,7 @@ impl Device {
 
     /// Starts to receive a matched message into a buffer that the device keeps.
     pub fn imrecv(&mut self, mut buf: Vec<u8>, msg: Message) -> super::Request {
-        // SAFETY: as in `Device::irecv`.
+        // SAFETY: as in `Vci::irecv`.
         let seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
         let raw = self.imrecv_raw(seg, msg);
         self.ch3.own(&self.engine.core, raw.0, Owned::Recv(buf));

@@ -6,7 +6,7 @@
 
 use netmod_core::{Outcome, ReqId, Segment};
 
-use super::{Comm, Device, PROC_NULL};
+use super::{Comm, PROC_NULL, Vci};
 use crate::ch3::{DONE, Owned};
 use crate::error::{Error, Result};
 use crate::pkt::Mode;
@@ -28,7 +28,7 @@ impl RawReq {
     }
 }
 
-impl Device {
+impl Vci {
     /// Starts to send the data of `seg` to rank `dest`.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Device {
     }
 
     /// One step of progress for a test, unless it is not needed.
-    pub(super) fn prod(&mut self, done: impl Fn(&Device) -> bool) -> Result<()> {
+    pub(super) fn prod(&mut self, done: impl Fn(&Vci) -> bool) -> Result<()> {
         if !done(self) {
             self.poll(netmod_core::PollOrder::OutFirst)?;
         }
@@ -169,7 +169,7 @@ impl Device {
         self.take_finished(reqs, out)
     }
 
-    /// As [`Device::wait_some_raw`], after one step of progress instead of waiting.
+    /// As [`Vci::wait_some_raw`], after one step of progress instead of waiting.
     ///
     /// # Errors
     /// The first failure among the finished ones.

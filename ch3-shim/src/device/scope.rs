@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use netmod_core::Segment;
 
-use super::{Comm, Device, RawReq};
+use super::{Comm, RawReq, Vci};
 use crate::error::Result;
 use crate::pkt::Mode;
 use crate::status::Status;
@@ -18,10 +18,10 @@ pub struct Scoped<'env> {
     _lent: PhantomData<&'env mut &'env ()>,
 }
 
-/// Where requests may borrow what outlives the call of [`Device::scope`].
+/// Where requests may borrow what outlives the call of [`Vci::scope`].
 #[derive(Debug)]
 pub struct Scope<'dev, 'env> {
-    dev: &'dev mut Device,
+    dev: &'dev mut Vci,
     reqs: Vec<RawReq>,
     /// Invariant: a shorter `'env` would let a buffer of the closure's own be lent.
     _env: PhantomData<&'env mut &'env ()>,
@@ -109,7 +109,7 @@ impl Drop for Scope<'_, '_> {
     }
 }
 
-impl Device {
+impl Vci {
     /// Lends borrowed buffers to requests: all of them are finished when this returns. If `f` fails or
     /// panics, those that are under way are cancelled; a send that has partly left takes its
     /// connection with it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use netmod_core::{Arm, Netmod, PollOrder, Time};
 
-use super::Device;
+use super::Vci;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -13,11 +13,11 @@ const NO_FD_NAP: Duration = Duration::from_millis(1);
 /// Longest time blocked at once in any case.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
-impl Device {
+impl Vci {
     /// Makes progress until `done` says so or the deadline has passed. Sends that were staged have been
     /// handed to the network when it returns.
     #[inline]
-    pub(super) fn wait_until(&mut self, deadline: Time, mut done: impl FnMut(&Device) -> bool) -> Result<()> {
+    pub(super) fn wait_until(&mut self, deadline: Time, mut done: impl FnMut(&Vci) -> bool) -> Result<()> {
         if done(self) {
             self.flush();
             return Ok(());

@@ -1,0 +1,77 @@
+//! The methods of [`Vci`] that a device of an exclusive level has as its own.
+//!
+//! It is a `Vci` by dereference already; but only with a method of its own may an argument use the
+//! device too, as in `dev.isend(data, dest, tag, dev.world())`.
+
+use bytes::Bytes;
+use netmod_core::Segment;
+
+use super::{Comm, Completion, Device, Disconnecting, Exclusive, Message, RawReq, Request, Scope, Vci};
+use crate::error::Result;
+use crate::pkt::Mode;
+use crate::status::Status;
+
+macro_rules! forward {
+    ($($name:ident $(<$($g:tt),*>)? ($($arg:ident: $t:ty),*) -> $ret:ty;)*) => {
+        /// The methods of [`Vci`] that take `&mut self` and arguments.
+        impl<L: Exclusive> Device<L> {
+            $(
+                #[doc = concat!("See [`Vci::", stringify!($name), "`].\n\n# Errors\nAs it says.")]
+                #[inline]
+                #[allow(clippy::too_many_arguments)]
+                pub fn $name $(<$($g),*>)? (&mut self, $($arg: $t),*) -> $ret {
+                    Vci::$name(self, $($arg),*)
+                }
+            )*
+        }
+    };
+}
+
+forward! {
+    dup(comm: Comm) -> Comm;
+    set_eager_max(rank: u32, bytes: usize) -> Result<()>;
+    disconnect(rank: u32) -> Result<()>;
+    disconnect_begin(rank: u32) -> Disconnecting;
+    disconnect_poll(d: &Disconnecting) -> Result<bool>;
+
+    send(data: &[u8], dest: i32, tag: i32, comm: Comm) -> Result<()>;
+    send_mode(data: &[u8], dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<()>;
+    recv(buf: &mut [u8], source: i32, tag: i32, comm: Comm) -> Result<Status>;
+    sendrecv(
+        data: &[u8], dest: i32, send_tag: i32, buf: &mut [u8], source: i32, recv_tag: i32, comm: Comm
+    ) -> Result<Status>;
+    barrier(comm: Comm) -> Result<()>;
+
+    isend(data: impl Into<Bytes>, dest: i32, tag: i32, comm: Comm) -> Result<Request>;
+    isend_mode(data: Bytes, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<Request>;
+    irecv(buf: Vec<u8>, source: i32, tag: i32, comm: Comm) -> Result<Request>;
+    wait(req: Request) -> Result<Completion>;
+    test(req: Request) -> Result<std::result::Result<Completion, Request>>;
+    wait_all(reqs: impl IntoIterator<Item = Request>) -> Result<Vec<Completion>>;
+    wait_any(reqs: &mut Vec<Request>) -> Result<Option<(usize, Completion)>>;
+    wait_some(reqs: &mut Vec<Request>) -> Result<Vec<Completion>>;
+    test_all(reqs: Vec<Request>) -> Result<std::result::Result<Vec<Completion>, Vec<Request>>>;
+    cancel(req: &Request) -> ();
+    scope<'env, R>(f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R>) -> Result<R>;
+
+    iprobe(source: i32, tag: i32, comm: Comm) -> Result<Option<Status>>;
+    probe(source: i32, tag: i32, comm: Comm) -> Result<Status>;
+    improbe(source: i32, tag: i32, comm: Comm) -> Result<Option<Message>>;
+    mprobe(source: i32, tag: i32, comm: Comm) -> Result<Message>;
+    imrecv_raw(seg: Segment, msg: Message) -> RawReq;
+    imrecv(buf: Vec<u8>, msg: Message) -> Request;
+    mrecv(buf: &mut [u8], msg: Message) -> Result<Status>;
+
+    isend_raw(seg: Segment, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<RawReq>;
+    irecv_raw(seg: Segment, source: i32, tag: i32, comm: Comm) -> Result<RawReq>;
+    wait_raw(req: RawReq) -> Result<Status>;
+    test_raw(req: RawReq) -> Result<Option<Status>>;
+    wait_all_raw(reqs: &mut [RawReq], out: Option<&mut Vec<Status>>) -> Result<()>;
+    wait_any_raw(reqs: &mut [RawReq]) -> Result<Option<(usize, Status)>>;
+    wait_some_raw(reqs: &mut [RawReq], out: &mut Vec<(usize, Status)>) -> Result<()>;
+    test_some_raw(reqs: &mut [RawReq], out: &mut Vec<(usize, Status)>) -> Result<()>;
+    test_any_raw(reqs: &mut [RawReq]) -> Result<Option<(usize, Status)>>;
+    test_all_raw(reqs: &mut [RawReq], out: Option<&mut Vec<Status>>) -> Result<bool>;
+    cancel_raw(req: RawReq) -> ();
+    free_raw(req: RawReq) -> ();
+}
