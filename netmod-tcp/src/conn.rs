@@ -71,6 +71,8 @@ pub(crate) struct Conn {
     pub(crate) bulk: bool,
     /// The last plain read filled all the room it was given.
     pub(crate) filled: bool,
+    /// Since when its peer's host has acknowledged nothing of what waits, or `NEVER`.
+    pub(crate) silent_since: Time,
 }
 
 impl Conn {
@@ -86,6 +88,7 @@ impl Conn {
             out: Vec::new(),
             bulk: false,
             filled: false,
+            silent_since: Time::NEVER,
         }
     }
 

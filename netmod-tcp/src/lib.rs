@@ -6,12 +6,14 @@
 //! user's memory. `ARCHITECTURE.md`, section 6, tells the whole.
 
 mod address;
+mod alive;
 mod conn;
 pub mod hello;
 mod hot;
 pub mod link;
 mod links;
 mod netmod;
+
 mod recv;
 mod send;
 mod shake;

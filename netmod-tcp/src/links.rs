@@ -82,6 +82,7 @@ impl TcpNetmod {
                 self.dirty.push(vc);
             }
         }
+        self.expect_pulse();
         self.heat(id);
         self.events.push_back(Event::Up { vc });
     }
@@ -181,7 +182,8 @@ impl TcpNetmod {
         if now < self.next_timer {
             return;
         }
-        self.next_timer = Time::NEVER;
+        self.feel_pulses(core, now);
+        self.next_timer = self.next_pulse;
         let mut i = 0;
         while let Some(&vc) = self.timed.get(i) {
             let due = self.vcs.get(vc).and_then(|v| v.link.deadline());
@@ -260,7 +262,9 @@ fn hint(last: Failure) -> String {
         Failure::Errno(libc::EADDRNOTAVAIL) => {
             "no local port is left; widen net.ipv4.ip_local_port_range".into()
         }
-        Failure::TimedOut => "does a firewall drop the packets, or is the process stopped?".into(),
+        Failure::TimedOut | Failure::Silent => {
+            "does a firewall drop the packets, or is the process stopped?".into()
+        }
         Failure::Rejected(RejectReason::UnknownGroup | RejectReason::WrongPeer) => {
             "another process listens there; is the business card from an earlier job?".into()
         }

@@ -159,6 +159,8 @@ pub struct TcpNetmod {
     pub(crate) wanting: Vec<VcId>,
     pub(crate) timed: Vec<VcId>,
     pub(crate) next_timer: Time,
+    /// When the open connections are looked at, or `NEVER`.
+    pub(crate) next_pulse: Time,
     /// Events that arose outside `poll`.
     pub(crate) events: VecDeque<Event>,
     pub(crate) now: Time,
@@ -220,6 +222,7 @@ impl TcpNetmod {
             wanting: Vec::new(),
             timed: Vec::new(),
             next_timer: Time::NEVER,
+            next_pulse: Time::NEVER,
             events: VecDeque::new(),
             now: Time::ZERO,
             epoch: 1,

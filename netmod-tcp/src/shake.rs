@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
 use netmod_core::{Core, Event, Events, Time, VcId};
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::address;
+use crate::alive;
 use crate::conn::{self, Conn, ConnId, Stage};
 use crate::hello::{
     HelloError, Initiator, InitiatorParams, InitiatorStep, NONCE_LEN, Purpose, Responder, ResponderParams,
@@ -40,14 +41,13 @@ fn failure(e: &std::io::Error) -> Failure {
 }
 
 /// What every connection wants of its socket.
-fn prepare(socket: &Socket) -> std::io::Result<()> {
+fn prepare(socket: &Socket, detect: std::time::Duration) -> std::io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
-    // Notices a host that has vanished while nothing is under way.
-    let ka = TcpKeepalive::new()
-        .with_time(std::time::Duration::from_secs(30))
-        .with_interval(std::time::Duration::from_secs(10));
-    socket.set_tcp_keepalive(&ka)
+    if detect.is_zero() {
+        return Ok(());
+    }
+    alive::keep_alive(socket, detect)
 }
 
 impl TcpNetmod {
@@ -75,7 +75,7 @@ impl TcpNetmod {
     fn dial(&mut self, addr: SocketAddr, vc: VcId) -> std::io::Result<ConnId> {
         let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
         address::buffer_sizes(&socket, &self.cfg)?;
-        prepare(&socket)?;
+        prepare(&socket, self.cfg.detect)?;
         match socket.connect(&SockAddr::from(addr)) {
             Ok(()) => {}
             Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
@@ -212,7 +212,7 @@ impl TcpNetmod {
 
     /// An incoming connection: whoever it is has a limited time to prove it.
     fn stranger(&mut self, socket: Socket, now: Time) -> std::io::Result<()> {
-        prepare(&socket)?;
+        prepare(&socket, self.cfg.detect)?;
         // When there are too many, the one that has had most time goes.
         while self.strangers.len() >= self.cfg.hello_max.max(1) {
             if let Some((_, id)) = self.strangers.pop_front() {

@@ -328,6 +328,40 @@ pub(crate) fn interface_addresses() -> io::Result<Vec<IfAddr>> {
     Ok(out)
 }
 
+/// What the kernel knows of a TCP connection's peer (`TCP_INFO`).
+pub(crate) fn pulse(fd: RawFd) -> io::Result<crate::alive::Pulse> {
+    // SAFETY: the struct is of integers: zeros are a valid value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let place = (&raw mut info).cast();
+    // SAFETY: `place` has room for `len` bytes; the kernel writes at most so many.
+    if unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, place, &mut len) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(crate::alive::Pulse {
+        waiting: info.tcpi_unacked > 0 || info.tcpi_probes > 0,
+        since_ack: std::time::Duration::from_millis(info.tcpi_last_ack_recv.into()),
+    })
+}
+
+/// Bounds the pause between retransmissions, and between window probes. Whether the kernel can.
+pub(crate) fn limit_retransmission_pause(fd: RawFd, longest: std::time::Duration) -> bool {
+    /// Linux 6.15 and later; from 1 to 120 seconds, in milliseconds.
+    const TCP_RTO_MAX_MS: libc::c_int = 44;
+    let ms = longest.as_millis().clamp(1000, 120_000) as libc::c_int;
+    // SAFETY: the option's value is a live integer of the length that is passed.
+    let done = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            TCP_RTO_MAX_MS,
+            (&raw const ms).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    done == 0
+}
+
 /// The limit of open descriptors of this process.
 pub(crate) fn descriptor_limit() -> u64 {
     let mut lim = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

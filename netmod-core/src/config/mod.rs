@@ -134,6 +134,7 @@ const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const CLOSE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(30);
+const DETECT: Duration = Duration::from_secs(15);
 const HELLO: Duration = Duration::from_secs(10);
 const BACKOFF: Duration = Duration::from_secs(1);
 
@@ -172,6 +173,8 @@ config_table! {
         backoff_max: Duration = BACKOFF, "NETMOD_TCP_BACKOFF_MAX",
             Kind::Duration { min: MS, max: HOUR },
             "longest pause between attempts to connect";
+        detect: Duration = DETECT, "NETMOD_TCP_DETECT", Kind::Duration { min: Duration::ZERO, max: HOUR },
+            "how long a connection's host may be silent before the connection counts as lost; 0: for ever";
         sndbuf: usize = 0, "NETMOD_TCP_SNDBUF", Kind::Size { min: 0, max: G },
             "send buffer of a socket in bytes; 0: the system's default";
         rcvbuf: usize = 0, "NETMOD_TCP_RCVBUF", Kind::Size { min: 0, max: G },

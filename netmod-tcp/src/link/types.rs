@@ -61,6 +61,8 @@ pub enum Failure {
     Eof,
     /// The peer did not answer in time.
     TimedOut,
+    /// The peer's host has acknowledged nothing for the detection time.
+    Silent,
     /// The peer gave the connection up with GOODBYE.
     Goodbye,
     /// The peer took its promise back.
@@ -78,6 +80,9 @@ impl fmt::Display for Failure {
             Failure::Errno(e) => fmt::Display::fmt(&std::io::Error::from_raw_os_error(*e), f),
             Failure::Eof => f.write_str("the peer closed the connection without a goodbye"),
             Failure::TimedOut => f.write_str("no answer in time"),
+            Failure::Silent => {
+                f.write_str("its host has acknowledged nothing for as long as NETMOD_TCP_DETECT allows")
+            }
             Failure::Goodbye => f.write_str("the peer gave the connection up"),
             Failure::Withdrawn => f.write_str("the peer took its acceptance back"),
             Failure::Rejected(reason) => write!(f, "refused by the peer: {reason}"),

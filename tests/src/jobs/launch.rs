@@ -144,21 +144,29 @@ pub fn launcher_or_skip(test: &str, program: &str, package: &str) -> Option<Path
     if let Some(found) = find_program(program) {
         return Some(found);
     }
-    let line = format!("SKIPPED: {test}: {program} not installed (apt-get install {package})");
+    skip(&format!("SKIPPED: {test}: {program} not installed (apt-get install {package})"));
+    None
+}
+
+/// Says once that something is skipped, on stderr and in the log of what was.
+///
+/// # Panics
+/// If `NETMOD_TEST_NO_SKIP=1`.
+#[track_caller]
+pub fn skip(line: &str) {
     assert!(std::env::var_os(NO_SKIP).is_none_or(|v| v != "1"), "{NO_SKIP}=1, but {line}");
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    if said.contains(&line) {
-        return None;
+    if said.iter().any(|s| s == line) {
+        return;
     }
     eprintln!("{line}");
-    said.push(line.clone());
+    said.push(line.to_owned());
     if let Some(log) = std::env::var_os(SKIP_LOG) {
         let file = File::options().append(true).create(true).open(&log);
         let written = file.and_then(|mut f| writeln!(f, "{line}"));
         assert!(written.is_ok(), "{SKIP_LOG}={}: {written:?}", Path::new(&log).display());
     }
-    None
 }
 
 /// A program of another package of the workspace, brought up to date in the target directory of

@@ -6,6 +6,7 @@
 mod basic;
 mod failing;
 pub mod launch;
+pub mod outage;
 pub mod pattern;
 mod random;
 mod starving;
@@ -116,6 +117,16 @@ pub const CASES: &[Case] = &[
         name: "starve-accept",
         help: "3 ranks: rank 1 has no descriptor for a connection, for a while",
         body: starving::accept,
+    },
+    Case {
+        name: "silence",
+        help: "[SENDING=0] [SECONDS=30]: the network between two hosts goes for good",
+        body: outage::silence,
+    },
+    Case {
+        name: "pause",
+        help: "[MILLISECONDS=1500]: the network between two hosts goes for a while",
+        body: outage::pause,
     },
     Case {
         name: "die",

@@ -1,0 +1,93 @@
+//! Cases of two ranks on two hosts whose network fails. Rank 1 cuts it, by a route that swallows all that
+//! goes to rank 0: neither side is told anything.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ch3_shim::{Device, Error};
+
+use super::pattern;
+use super::{Args, End, Result};
+
+/// The variable that tells rank 1 what to do with the address that it is to cut off.
+pub const CUT: &str = "NETMOD_TEST_CUT";
+
+/// Makes the address of the variable unreachable, or reachable again.
+fn route(verb: &str) -> Result<()> {
+    let address = std::env::var(CUT).map_err(|_| format!("{CUT} names no address to cut off"))?;
+    let status = Command::new("ip").args(["route", verb, "blackhole", &address]).status()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("ip route {verb} blackhole {address}: {status}").into())
+    }
+}
+
+/// Messages go back and forth.
+fn talk(dev: &mut Device, laps: u64, bytes: usize) -> Result<()> {
+    let world = dev.world();
+    let (me, other) = (u64::from(dev.rank()), 1 - dev.rank() as i32);
+    for lap in 0..laps {
+        let mut got = vec![0; bytes];
+        dev.sendrecv(&pattern::bytes(lap << 1 | me, bytes), other, 1, &mut got, other, 1, world)?;
+        pattern::check(lap << 1 | (1 - me), &got)?;
+    }
+    Ok(())
+}
+
+/// The network goes and does not come back: each side's receive ends with an error that names the other.
+/// With `sending` rank 0 has bytes under way, otherwise the connection is idle.
+pub(super) fn silence(dev: &mut Device, args: &Args) -> Result<End> {
+    let (sending, limit) = (args.get(0, 0) > 0, Duration::from_secs(args.get(1, 30)));
+    let world = dev.world();
+    let other = 1 - dev.rank() as i32;
+    talk(dev, 3, 1000)?;
+    if dev.rank() == 1 {
+        route("add")?;
+    } else if sending {
+        // Rank 1 cuts the network meanwhile.
+        std::thread::sleep(Duration::from_millis(500));
+        let send = dev.isend(vec![1; 100], other, 9, world)?;
+        // Nobody waits for it: it ends with the connection.
+        drop(send);
+    }
+    let start = Instant::now();
+    match dev.recv(&mut [0; 8], other, 5, world) {
+        Err(Error::Peer(e)) if start.elapsed() < limit => {
+            let text = e.to_string();
+            if !text.contains(&format!("rank {other}")) {
+                return Err(format!("an error that does not name rank {other}: {text}").into());
+            }
+            println!("rank {}: after {:?}: {text}", dev.rank(), start.elapsed());
+            Ok(End::Finalize)
+        }
+        outcome => Err(format!("after {:?}: {outcome:?}", start.elapsed()).into()),
+    }
+}
+
+/// The network is away for a while, in mid-traffic: nobody notices.
+pub(super) fn pause(dev: &mut Device, args: &Args) -> Result<End> {
+    let away = Duration::from_millis(args.get(0, 1500));
+    talk(dev, 10, 50_000)?;
+    if dev.rank() == 1 {
+        route("add")?;
+    }
+    let world = dev.world();
+    let other = 1 - dev.rank() as i32;
+    // Far more than the kernels keep, so that it cannot all be under way.
+    let receive = dev.irecv(vec![0; 16 << 20], other, 2, world)?;
+    let send = dev.isend(pattern::bytes(u64::from(dev.rank()), 16 << 20), other, 2, world)?;
+    let start = Instant::now();
+    while start.elapsed() < away {
+        dev.progress()?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if dev.rank() == 1 {
+        route("del")?;
+    }
+    let done = dev.wait(receive)?;
+    pattern::check(other as u64, &done.buffer)?;
+    dev.wait(send)?;
+    talk(dev, 10, 50_000)?;
+    Ok(End::Finalize)
+}

@@ -1,0 +1,107 @@
+//! Jobs on two hosts: two network namespaces with a cable between them, which can be cut.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use netmod_tests::jobs::launch::{self, Outcome, launcher_or_skip, run};
+use netmod_tests::jobs::outage::CUT;
+
+const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
+
+/// Two namespaces, removed when dropped.
+struct Hosts {
+    names: [String; 2],
+}
+
+fn ip(args: &[&str]) -> Result<(), String> {
+    let out = Command::new("ip").args(args).output().map_err(|e| format!("ip: {e}"))?;
+    if out.status.success() {
+        return Ok(());
+    }
+    Err(format!("ip {}: {}", args.join(" "), String::from_utf8_lossy(&out.stderr).trim()))
+}
+
+impl Hosts {
+    const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+
+    fn new() -> Result<Hosts, String> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let names = ["a", "b"].map(|x| format!("netmod-{}-{number}{x}", std::process::id()));
+        let hosts = Hosts { names };
+        let [a, b] = [&hosts.names[0], &hosts.names[1]];
+        ip(&["netns", "add", a])?;
+        ip(&["netns", "add", b])?;
+        ip(&["-n", a, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", b])?;
+        for (name, address) in hosts.names.iter().zip(Hosts::ADDRESSES) {
+            ip(&["-n", name, "addr", "add", &format!("{address}/24"), "dev", "cable"])?;
+            ip(&["-n", name, "link", "set", "cable", "up"])?;
+            ip(&["-n", name, "link", "set", "lo", "up"])?;
+        }
+        Ok(hosts)
+    }
+
+    /// Runs a case with rank 0 on the first host and rank 1 on the second.
+    fn run(&self, env: &[(&str, &str)], case: &[&str]) -> Outcome {
+        static NMRUN: OnceLock<PathBuf> = OnceLock::new();
+        let nmrun = NMRUN.get_or_init(|| launch::workspace_program(JOB, "netmod-pmi", "nmrun"));
+        let script = format!(
+            "[ $PMI_RANK = 0 ] && host={} || host={}; exec ip netns exec $host \"$@\"",
+            self.names[0], self.names[1]
+        );
+        let mut c = Command::new(nmrun);
+        c.args(["-n", "2"]);
+        for (name, value) in env {
+            c.args(["--env", &format!("{name}={value}")]);
+        }
+        c.args(["sh", "-c", &script, "sh", JOB]).args(case);
+        run(&mut c)
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in &self.names {
+            if let Err(e) = ip(&["netns", "del", name]) {
+                eprintln!("{e}");
+            }
+        }
+    }
+}
+
+/// The hosts, or none if the test is skipped.
+#[track_caller]
+fn hosts(test: &str) -> Option<Hosts> {
+    launcher_or_skip(test, "ip", "iproute2")?;
+    match Hosts::new() {
+        Ok(hosts) => Some(hosts),
+        Err(why) => {
+            launch::skip(&format!("SKIPPED: {test}: no network namespaces ({why}); run it as root"));
+            None
+        }
+    }
+}
+
+#[test]
+fn two_hosts_talk() {
+    let Some(hosts) = hosts("two_hosts_talk") else { return };
+    hosts.run(&[], &["alltoall"]).expect_ok("alltoall", 2);
+    hosts.run(&[], &["random", "5", "6"]).expect_ok("random", 2);
+}
+
+#[test]
+fn a_host_that_vanishes_is_noticed() {
+    for sending in ["0", "1"] {
+        let Some(hosts) = hosts("a_host_that_vanishes_is_noticed") else { return };
+        let env = [("NETMOD_TCP_DETECT", "4s"), (CUT, Hosts::ADDRESSES[0])];
+        hosts.run(&env, &["silence", sending, "30"]).expect_ok("silence", 2);
+    }
+}
+
+#[test]
+fn a_short_outage_goes_unnoticed() {
+    let Some(hosts) = hosts("a_short_outage_goes_unnoticed") else { return };
+    hosts.run(&[(CUT, Hosts::ADDRESSES[0])], &["pause", "1500"]).expect_ok("pause", 2);
+}
