@@ -44,7 +44,7 @@ impl<'d> Pair<'d> {
     /// Connects ranks 0 and 1, which both call this; `crowded`: ranks share cores.
     pub(crate) fn new(dev: &'d mut Device, crowded: bool) -> Result<Pair<'d>> {
         let world = dev.world();
-        let comm = dev.dup(world);
+        let comm = dev.dup(world)?;
         let (raw, ip) = RawSocket::connect(dev, comm, crowded)?;
         let lead = dev.rank() == 0;
         let peer = if lead { 1 } else { 0 };

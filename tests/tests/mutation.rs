@@ -234,7 +234,7 @@ fn comm_nine(dev: &mut Device) -> ch3_shim::Comm {
             let world = dev.world();
             let mut comm = world;
             while comm.context() < 9 {
-                comm = dev.dup(world);
+                comm = dev.dup(world).expect("a context");
             }
             c.set(Some(comm));
             comm

@@ -83,6 +83,7 @@ impl Ch3 {
         sreq: u64,
         env: Envelope,
     ) -> Result<(), PacketFault> {
+        let env = self.check_envelope(vc, env)?;
         let key = self.unexpected.find_exact(&env, |u| u.vc == Some(vc) && u.sreq == Some(sreq));
         let msg = key.and_then(|k| self.unexpected.remove(k));
         let ack = msg.is_some();

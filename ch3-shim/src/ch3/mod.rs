@@ -1,10 +1,11 @@
 //! CH3: what the device does with packets. The upper side of the engine.
 //!
 //! One file a concern: `recv` the packets that carry or announce data, `send` the other direction,
-//! `close` the lifecycle of VCs, `cancel`, `pool` the memory of unexpected messages.
+//! `close` the lifecycle of VCs, `cancel`, `group` who there is, `pool` the memory of unexpected messages.
 
 mod cancel;
 mod close;
+mod group;
 mod pool;
 mod recv;
 mod send;
@@ -12,16 +13,17 @@ mod send;
 use bytes::Bytes;
 use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{
-    Card, Core, DataAvail, Event, GroupId, Header, Io, Netmod, Outcome, PacketFault, PeerName, ReqId,
-    Request, RxBytes, Segment, SendBuf, SideTable, Upper, VcError, VcErrorKind, VcId,
+    Card, Core, DataAvail, Event, Header, Io, Netmod, Outcome, PacketFault, PeerName, ReqId, Request,
+    RxBytes, Segment, SendBuf, SideTable, Upper, VcError, VcErrorKind, VcId,
 };
 
 use crate::bootstrap::Bootstrap;
 use crate::netset::NetSet;
 use crate::pkt::Packet;
 use crate::status::Status;
-use crate::tagmatch::{PostedKey, PostedQueue, UnexpectedQueue};
+use crate::tagmatch::{Pattern, PostedKey, PostedQueue, UnexpectedQueue};
 
+pub(crate) use group::{Group, Groups, INTERNAL, Space, WORLD};
 pub(crate) use pool::Pool;
 pub(crate) use recv::Unexpected;
 pub(crate) use send::DONE;
@@ -94,8 +96,14 @@ impl MpiReq {
 }
 
 /// The device's part of a VC.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct VcSide {
+    /// The peer's rank in its group.
+    pub rank: u32,
+    /// The number of that group.
+    pub group: u32,
+    /// The group's contexts.
+    pub space: Space,
     /// Why it is down.
     pub cause: Option<VcError>,
     /// Why it has the netmod it has.
@@ -104,21 +112,6 @@ pub(crate) struct VcSide {
     pub eager_max: usize,
     /// How many times a close of this side has come to its end.
     pub closes: u32,
-}
-
-/// A process group: processes that know each other by rank.
-#[derive(Debug)]
-pub(crate) struct Group {
-    pub id: GroupId,
-    pub my_rank: u32,
-    /// The VC of each rank, made on first use.
-    pub vcs: Vec<Option<VcId>>,
-}
-
-impl Group {
-    pub(crate) fn size(&self) -> u32 {
-        self.vcs.len() as u32
-    }
 }
 
 /// Counts of the device, always on.
@@ -139,7 +132,7 @@ pub struct DeviceStats {
 /// Everything of the device but the engine.
 pub(crate) struct Ch3 {
     pub boot: Box<dyn Bootstrap>,
-    pub world: Group,
+    pub groups: Groups,
     pub posted: PostedQueue<ReqId>,
     pub unexpected: UnexpectedQueue<Unexpected>,
     pub side: SideTable<MpiReq, ReqKind>,
@@ -159,7 +152,7 @@ pub(crate) struct Ch3 {
 impl std::fmt::Debug for Ch3 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ch3")
-            .field("rank", &self.world.my_rank)
+            .field("rank", &self.groups.world.me)
             .field("stats", &self.stats)
             .finish_non_exhaustive()
     }
@@ -171,23 +164,32 @@ pub(crate) fn card_key(rank: u32) -> String {
 }
 
 impl Ch3 {
-    /// The VC of a rank, made if this is its first use.
+    /// The VC of a rank of a group, made if this is its first use.
     #[inline]
-    pub(crate) fn vc_of(&mut self, io: &mut DevIo<'_>, rank: u32) -> Result<VcId, VcError> {
-        match self.world.vcs.get(rank as usize) {
-            Some(Some(vc)) => Ok(*vc),
-            _ => self.make_vc(io, rank, None),
+    pub(crate) fn vc_of(&mut self, io: &mut DevIo<'_>, group: u32, rank: u32) -> Result<VcId, VcError> {
+        match self.groups.get(group).and_then(|g| g.vcs.get(rank)) {
+            Some(vc) => Ok(vc),
+            None => self.make_vc(io, group, rank, None),
         }
     }
 
     /// Makes the VC of a rank: by a netmod chosen from its card, or by the one it has come by.
     #[cold]
-    fn make_vc(&mut self, io: &mut DevIo<'_>, rank: u32, by: Option<u8>) -> Result<VcId, VcError> {
-        let peer = PeerName { group: self.world.id, rank };
+    fn make_vc(
+        &mut self,
+        io: &mut DevIo<'_>,
+        group: u32,
+        rank: u32,
+        by: Option<u8>,
+    ) -> Result<VcId, VcError> {
+        let Some((id, space)) = self.groups.get(group).map(|g| (g.id, g.space)) else {
+            return Err(VcError::new(VcErrorKind::Closed, None, "its group was disconnected"));
+        };
+        let peer = PeerName { group: id, rank };
         let (netmod, choice, card) = match by {
             Some(n) => (n, "the peer connected by it".to_string(), None),
             None => {
-                let card = self.fetch_card(rank)?;
+                let card = self.fetch_card(peer)?;
                 let (n, why) = io.netmod.choose(&card).map_err(|r| NetSet::no_netmod(peer, &r))?;
                 (n, why, Some(card))
             }
@@ -197,33 +199,33 @@ impl Ch3 {
             io.core.vcs.remove(vc);
             return Err(e);
         }
-        tracing::debug!(rank, %choice, "new VC");
-        self.vcs.insert(vc, VcSide { choice, eager_max: self.eager_max, ..VcSide::default() });
-        if let Some(slot) = self.world.vcs.get_mut(rank as usize) {
-            *slot = Some(vc);
+        tracing::debug!(group, rank, %choice, "new VC");
+        let eager_max = self.eager_max;
+        self.vcs.insert(vc, VcSide { rank, group, space, cause: None, choice, eager_max, closes: 0 });
+        if let Some(g) = self.groups.get_mut(group) {
+            g.vcs.set(rank, Some(vc));
         }
         Ok(vc)
     }
 
-    /// The threshold between eager and rendezvous towards one rank.
+    /// The threshold between eager and rendezvous towards one rank of the job.
     pub(crate) fn set_eager_max(
         &mut self,
         io: &mut DevIo<'_>,
         rank: u32,
         bytes: usize,
     ) -> Result<(), VcError> {
-        let vc = self.vc_of(io, rank)?;
+        let vc = self.vc_of(io, WORLD, rank)?;
         if let Some(s) = self.vcs.get_mut(vc) {
             s.eager_max = bytes.min(self.eager_accept);
         }
         Ok(())
     }
 
-    /// The business card of a rank, from the process manager.
-    fn fetch_card(&mut self, rank: u32) -> Result<Card, VcError> {
-        let peer = Some(PeerName { group: self.world.id, rank });
-        let err = |text: String| VcError::new(VcErrorKind::Card, peer, text);
-        let key = card_key(rank);
+    /// The business card of a process: the job's are with the process manager.
+    fn fetch_card(&mut self, peer: PeerName) -> Result<Card, VcError> {
+        let err = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
+        let key = card_key(peer.rank);
         let bytes = self
             .boot
             .get(&key)
@@ -292,9 +294,10 @@ impl Ch3 {
             s.cause = Some(error.clone());
             self.lost_vcs += 1;
         }
-        let Some(rank) = io.core.vcs.get(vc).map(|v| v.peer.rank) else { return };
+        let Some((rank, space)) = self.vcs.get(vc).map(|s| (s.rank as i32, s.space)) else { return };
         let failed = Outcome::Failed(error.clone());
-        for req in self.posted.drain_matching(|pattern, _| pattern.source == rank as i32) {
+        let its_own = |p: &Pattern, _: &_| p.source == rank && space.owns(p.context);
+        for req in self.posted.drain_matching(its_own) {
             self.finish(io.core, req, failed.clone());
         }
         // Messages that had arrived whole can still be received; the others never will.
@@ -372,16 +375,18 @@ impl Upper<NetSet> for Ch3 {
                 self.vc_down(io, vc, &error);
             }
             Event::NeedCard { vc } => {
-                let Some(rank) = io.core.vcs.get(vc).map(|v| v.peer.rank) else { return };
-                match self.fetch_card(rank) {
+                let Some(peer) = io.core.vcs.get(vc).map(|v| v.peer) else { return };
+                match self.fetch_card(peer) {
                     Ok(card) => io.netmod.set_card(io.core, vc, Ok(&card)),
                     Err(e) => io.netmod.set_card(io.core, vc, Err(e)),
                 }
             }
             Event::NewPeer { peer, netmod } => {
-                let known = peer.group == self.world.id && peer.rank < self.world.size() && !self.finalizing;
-                let made = known && self.world.vcs[peer.rank as usize].is_none();
-                if !made || self.make_vc(io, peer.rank, Some(netmod)).is_err() {
+                let group = self.groups.find(&peer.group).filter(|n| {
+                    let new = |g: &Group| peer.rank < g.size && g.vcs.get(peer.rank).is_none();
+                    !self.finalizing && self.groups.get(*n).is_some_and(new)
+                });
+                if group.is_none_or(|n| self.make_vc(io, n, peer.rank, Some(netmod)).is_err()) {
                     io.netmod.refuse_peer(peer);
                 }
             }

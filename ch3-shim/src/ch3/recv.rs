@@ -74,7 +74,7 @@ impl Ch3 {
             self.deliver(io, req, env, msg);
             return Ok(req);
         }
-        if let Some(cause) = self.source_lost(pattern.source) {
+        if let Some(cause) = self.source_lost(&pattern) {
             io.core.reqs.remove(req);
             self.side.remove(req);
             return Err(cause);
@@ -88,11 +88,12 @@ impl Ch3 {
 
     /// Why messages of a source can no longer come, if they cannot.
     #[inline]
-    fn source_lost(&self, source: i32) -> Option<VcError> {
+    pub(crate) fn source_lost(&self, pattern: &Pattern) -> Option<VcError> {
         if self.lost_vcs == 0 {
             return None;
         }
-        let vc = (*self.world.vcs.get(usize::try_from(source).ok()?)?)?;
+        let group = self.groups.of_context(pattern.context)?;
+        let vc = group.vcs.get(u32::try_from(pattern.source).ok()?)?;
         self.vcs.get(vc)?.cause.clone()
     }
 
@@ -197,19 +198,29 @@ impl Ch3 {
         key
     }
 
-    /// The envelope's source is what the connection says, whatever the packet says.
+    /// The envelope of a packet, with the context of this process that it means. Its source is what the
+    /// connection says, whatever the packet says, and its context is one of the group at the other end.
     #[inline]
-    fn check_source(&self, io: &DevIo<'_>, vc: VcId, env: &Envelope) -> Result<(), PacketFault> {
-        let rank = io.core.vcs.get(vc).map(|v| v.peer.rank);
-        if rank.is_some_and(|r| r as i32 == env.source) && env.tag >= 0 {
-            return Ok(());
+    pub(super) fn check_envelope(&self, vc: VcId, env: Envelope) -> Result<Envelope, PacketFault> {
+        if let Some(s) = self.vcs.get(vc)
+            && s.rank as i32 == env.source
+            && env.tag >= 0
+            && let Some(context) = s.space.of_wire(env.context)
+        {
+            return Ok(Envelope { context, ..env });
         }
-        Err(PacketFault::Violation {
+        Err(self.bad_envelope(vc, &env))
+    }
+
+    #[cold]
+    fn bad_envelope(&self, vc: VcId, env: &Envelope) -> PacketFault {
+        let (rank, group) = self.vcs.get(vc).map_or((u32::MAX, u32::MAX), |s| (s.rank, s.group));
+        PacketFault::Violation {
             what: format!(
-                "a message with source {} and tag {} on the connection of rank {rank:?}",
-                env.source, env.tag
+                "a message with source {}, tag {} and context {:#x} on the connection of rank {rank} of group {group}",
+                env.source, env.tag, env.context
             ),
-        })
+        }
     }
 
     #[cold]
@@ -231,7 +242,7 @@ impl Ch3 {
         data: ShortData,
         ready: bool,
     ) -> Result<(), PacketFault> {
-        self.check_source(io, vc, &env)?;
+        let env = self.check_envelope(vc, env)?;
         let bytes = data.as_slice();
         if let Some(req) = self.posted.take_match(&env) {
             self.receive_short(io, req, env, bytes);
@@ -277,7 +288,7 @@ impl Ch3 {
         sreq: u64,
         rest: RxBytes<'_>,
     ) -> Result<usize, PacketFault> {
-        self.check_source(io, vc, &env)?;
+        let env = self.check_envelope(vc, env)?;
         let (sreq, ready) = ((mode == Mode::Sync).then_some(sreq), mode == Mode::Ready);
         if len as usize > self.eager_accept {
             return Err(PacketFault::Violation {
@@ -391,7 +402,7 @@ impl Ch3 {
         data_sz: u64,
         cookie_len: CookieLen,
     ) -> Result<(), PacketFault> {
-        self.check_source(io, vc, &env)?;
+        let env = self.check_envelope(vc, env)?;
         no_cookie(cookie_len)?;
         match self.posted.take_match(&env) {
             Some(req) => {

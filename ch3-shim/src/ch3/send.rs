@@ -5,7 +5,7 @@ use netmod_core::{
 };
 
 use super::recv::{Body, Unexpected, no_cookie};
-use super::{Ch3, DevIo, MpiReq, Owned, Role};
+use super::{Ch3, DevIo, MpiReq, Owned, Role, WORLD};
 use crate::pkt::{self, CookieLen, MAX_SHORT, Mode, Packet, ShortData};
 use crate::status::Status;
 use crate::tagmatch::Envelope;
@@ -41,20 +41,21 @@ impl Ch3 {
         Ok(())
     }
 
-    /// Sends a message. The result is [`DONE`] if it was over at once.
+    /// Sends a message to a rank of a group. Its envelope has the context as it travels on the wire. The
+    /// result is [`DONE`] if it was over at once.
     #[inline]
     pub(crate) fn isend(
         &mut self,
         io: &mut DevIo<'_>,
         seg: Segment,
-        rank: u32,
+        (group, rank): (u32, u32),
         env: Envelope,
         mode: Mode,
     ) -> Result<ReqId, VcError> {
-        if rank == self.world.my_rank {
+        if group == WORLD && rank == self.groups.world.me {
             return Ok(self.self_send(io, seg, env, mode));
         }
-        let vc = self.vc_of(io, rank)?;
+        let vc = self.vc_of(io, group, rank)?;
         self.use_vc(io, vc)?;
         let contig = SendBuf::of_segment(&seg);
         if mode != Mode::Sync

@@ -5,6 +5,7 @@
 use netmod_core::Segment;
 
 use super::{Comm, RawReq, Vci};
+use crate::ch3::INTERNAL;
 use crate::error::Result;
 use crate::pkt::Mode;
 use crate::status::Status;
@@ -103,7 +104,7 @@ impl Vci {
     pub fn barrier(&mut self, comm: Comm) -> Result<()> {
         let (me, n) = (self.rank(), self.size());
         // The highest bit of the context keeps these messages apart from the program's.
-        let comm = Comm { context: comm.context | 1 << 31 };
+        let comm = Comm { context: comm.context | INTERNAL, ..comm };
         let mut step = 1;
         while step < n {
             let (to, from) = ((me + step) % n, (me + n - step) % n);

@@ -28,7 +28,7 @@ macro_rules! forward {
 }
 
 forward! {
-    dup(comm: Comm) -> Comm;
+    dup(comm: Comm) -> Result<Comm>;
     set_eager_max(rank: u32, bytes: usize) -> Result<()>;
     disconnect(rank: u32) -> Result<()>;
     disconnect_begin(rank: u32) -> Disconnecting;

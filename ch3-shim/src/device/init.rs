@@ -7,7 +7,7 @@ use netmod_pmi::ProcessManager;
 use super::Vci;
 use super::leave::Leaving;
 use crate::bootstrap::Bootstrap;
-use crate::ch3::{Ch3, DeviceStats, Group, Pool, card_key};
+use crate::ch3::{Ch3, DeviceStats, Group, Groups, Pool, card_key};
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
 use crate::netset::{AnyNetmod, NetSet};
@@ -149,13 +149,13 @@ impl Builder {
             ))
         })?;
         netmod.set_job_key(key)?;
-        let world = Group { id: me.group, my_rank: rank, vcs: vec![None; size as usize] };
+        let groups = Groups::new(Group::world(me.group, rank, size));
         let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);
         Ok(Vci {
             engine: Engine::new(netmod, Core::new(REQUESTS)),
             ch3: Ch3 {
                 boot: self.boot,
-                world,
+                groups,
                 posted: PostedQueue::new(),
                 unexpected: UnexpectedQueue::new(),
                 side: SideTable::new(),
@@ -173,7 +173,6 @@ impl Builder {
             clock,
             polls: 0,
             spin,
-            contexts: 0,
             leaving: Leaving::No,
             leave_error: None,
             fds: Vec::with_capacity(4),

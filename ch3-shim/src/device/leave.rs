@@ -61,7 +61,7 @@ impl Vci {
     /// Begins to close the connection to a rank by agreement, see [`Vci::disconnect`]; continued by
     /// [`Vci::disconnect_poll`].
     pub fn disconnect_begin(&mut self, rank: u32) -> Disconnecting {
-        let vc = self.ch3.world.vcs.get(rank as usize).copied().flatten();
+        let vc = self.ch3.groups.world.vcs.get(rank);
         let deadline = self.deadline(self.cfg.close_timeout);
         let d = Disconnecting { rank, vc, before: vc.and_then(|vc| self.closes(vc)), deadline };
         if let Some(vc) = vc {
@@ -188,10 +188,10 @@ impl Vci {
             }
         }
         self.ch3.finalizing = true;
-        let n = self.ch3.world.vcs.len();
-        let me = self.ch3.world.my_rank as usize;
+        let world = &self.ch3.groups.world;
         // Each process starts with its successor, so that not all close the same peer at once.
-        let vcs: Vec<VcId> = (1..n).filter_map(|i| self.ch3.world.vcs[(me + i) % n]).collect();
+        let (before, behind): (Vec<_>, Vec<_>) = world.vcs.iter().partition(|(rank, _)| *rank < world.me);
+        let vcs: Vec<VcId> = behind.into_iter().chain(before).map(|(_, vc)| vc).collect();
         let now = self.now;
         for vc in &vcs {
             self.ch3.vc_close(&mut self.engine.io(now), *vc);

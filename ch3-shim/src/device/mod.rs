@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 
 use netmod_core::{Config, Engine, PollOrder, Time, VcStats};
 
-use crate::ch3::{Ch3, DeviceStats};
+use crate::ch3::{Ch3, DeviceStats, Group, WORLD};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netset::NetSet;
@@ -40,14 +40,15 @@ use leave::Leaving;
 /// (`MPI_PROC_NULL`).
 pub const PROC_NULL: i32 = -1;
 
-/// A communicator: a context in which messages match, over the processes of the job.
+/// A communicator: a context in which messages match, with the processes of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Comm {
     context: u32,
+    group: u32,
 }
 
 impl Comm {
-    /// The context id that its messages carry.
+    /// Its context id in this process.
     pub fn context(self) -> u32 {
         self.context
     }
@@ -85,7 +86,6 @@ pub struct Vci {
     polls: u32,
     /// Polls in vain before a wait blocks.
     spin: u32,
-    contexts: u32,
     leaving: Leaving,
     /// What went wrong first on the way out.
     leave_error: Option<Error>,
@@ -96,24 +96,47 @@ pub struct Vci {
 impl Vci {
     /// This process's rank in the job.
     pub fn rank(&self) -> u32 {
-        self.ch3.world.my_rank
+        self.ch3.groups.world.me
     }
 
     /// Number of processes of the job.
     pub fn size(&self) -> u32 {
-        self.ch3.world.size()
+        self.ch3.groups.world.size
     }
 
     /// The communicator of all processes.
     pub fn world(&self) -> Comm {
-        Comm { context: 0 }
+        Comm { context: 0, group: WORLD }
     }
 
     /// A communicator of the same processes whose messages match no other's. All processes must call
     /// this in the same order; nothing is sent.
-    pub fn dup(&mut self, _comm: Comm) -> Comm {
-        self.contexts += 1;
-        Comm { context: self.contexts }
+    ///
+    /// # Errors
+    /// If the communicator was disconnected, or its group has no context left.
+    pub fn dup(&mut self, comm: Comm) -> Result<Comm> {
+        self.group(comm)?;
+        let context = self.ch3.groups.get_mut(comm.group).and_then(Group::new_context).ok_or_else(|| {
+            Error::Usage("dup: the group has no context id left; use its communicators longer".into())
+        })?;
+        Ok(Comm { context, ..comm })
+    }
+
+    /// Number of processes that messages of this communicator can go to.
+    ///
+    /// # Errors
+    /// If the communicator was disconnected.
+    pub fn comm_size(&self, comm: Comm) -> Result<u32> {
+        Ok(self.group(comm)?.size)
+    }
+
+    /// The group that a communicator's messages go to.
+    #[inline]
+    fn group(&self, comm: Comm) -> Result<&Group> {
+        match self.ch3.groups.get(comm.group) {
+            Some(g) if g.space.owns(comm.context) => Ok(g),
+            _ => Err(disconnected()),
+        }
     }
 
     /// The configuration in force.
@@ -152,21 +175,25 @@ impl Vci {
         self.engine.netmod.netmods().map(|n| n.name()).collect()
     }
 
-    /// What is known of the ways to the peers that have been used.
+    /// What is known of the ways to the peers of the job that have been used.
     pub fn report(&self) -> Vec<VcReport> {
-        let used = self.ch3.world.vcs.iter().enumerate().filter_map(|(rank, vc)| Some((rank as u32, (*vc)?)));
-        used.filter_map(|(rank, vc)| {
-            let v = self.engine.core.vcs.get(vc)?;
-            Some(VcReport {
-                rank,
-                state: v.state.name(),
-                choice: self.ch3.vcs.get(vc).map(|s| s.choice.clone()).unwrap_or_default(),
-                eager_max: self.ch3.vcs.get(vc).map_or(self.ch3.eager_max, |s| s.eager_max),
-                netmod: netmod_core::Netmod::describe(&self.engine.netmod, &self.engine.core, vc),
-                stats: v.stats,
+        self.ch3
+            .groups
+            .world
+            .vcs
+            .iter()
+            .filter_map(|(rank, vc)| {
+                let v = self.engine.core.vcs.get(vc)?;
+                Some(VcReport {
+                    rank,
+                    state: v.state.name(),
+                    choice: self.ch3.vcs.get(vc).map(|s| s.choice.clone()).unwrap_or_default(),
+                    eager_max: self.ch3.vcs.get(vc).map_or(self.ch3.eager_max, |s| s.eager_max),
+                    netmod: netmod_core::Netmod::describe(&self.engine.netmod, &self.engine.core, vc),
+                    stats: v.stats,
+                })
             })
-        })
-        .collect()
+            .collect()
     }
 
     /// Sets the threshold between eager and rendezvous for messages to one rank; for all others it is
@@ -218,27 +245,42 @@ impl Vci {
     }
 
     fn check_rank(&self, rank: i32) -> Result<u32> {
-        u32::try_from(rank).ok().filter(|r| *r < self.size()).ok_or(Error::Rank { rank, size: self.size() })
+        in_group(&self.ch3.groups.world, rank)
     }
 
-    /// The envelope of a message of this process, and the rank it goes to.
+    /// The envelope of a message of this process, and the group and rank it goes to.
     #[inline]
-    fn outgoing(&self, dest: i32, tag: i32, comm: Comm) -> Result<(u32, Envelope)> {
-        let rank = self.check_rank(dest)?;
+    fn outgoing(&self, dest: i32, tag: i32, comm: Comm) -> Result<((u32, u32), Envelope)> {
+        let group = self.group(comm)?;
+        let rank = in_group(group, dest)?;
         if tag < 0 {
             return Err(Error::Tag(tag));
         }
-        Ok((rank, Envelope::new(comm.context, self.ch3.world.my_rank as i32, tag)))
+        let context = group.space.to_wire(comm.context);
+        Ok(((comm.group, rank), Envelope::new(context, group.me as i32, tag)))
     }
 
     #[inline]
     fn incoming(&self, source: i32, tag: i32, comm: Comm) -> Result<Pattern> {
+        let group = self.group(comm)?;
         if source != ANY_SOURCE {
-            self.check_rank(source)?;
+            in_group(group, source)?;
         }
         if tag < 0 && tag != ANY_TAG {
             return Err(Error::Tag(tag));
         }
         Ok(Pattern::new(comm.context, source, tag))
     }
+}
+
+/// A rank that the caller gave, if the group has it.
+#[inline]
+fn in_group(group: &Group, rank: i32) -> Result<u32> {
+    let size = group.size;
+    u32::try_from(rank).ok().filter(|r| *r < size).ok_or(Error::Rank { rank, size })
+}
+
+#[cold]
+fn disconnected() -> Error {
+    Error::Usage("the communicator was disconnected; its processes must be met again".into())
 }

@@ -54,7 +54,7 @@ impl Vci {
             return Ok(Some(s));
         }
         self.prod(|_| false)?;
-        self.check_source(source)?;
+        self.check_source(&pattern)?;
         Ok(self.look(&pattern))
     }
 
@@ -67,9 +67,10 @@ impl Vci {
             if let Some(s) = self.iprobe(source, tag, comm)? {
                 return Ok(s);
             }
+            let pattern = self.incoming(source, tag, comm)?;
             let seen = self.ch3.stats.unexpected;
             self.wait_until(Time::NEVER, |d| {
-                d.ch3.stats.unexpected != seen || d.check_source(source).is_err()
+                d.ch3.stats.unexpected != seen || d.check_source(&pattern).is_err()
             })?;
         }
     }
@@ -86,7 +87,7 @@ impl Vci {
         let pattern = self.incoming(source, tag, comm)?;
         if self.look(&pattern).is_none() {
             self.prod(|_| false)?;
-            self.check_source(source)?;
+            self.check_source(&pattern)?;
         }
         Ok(self.take_unexpected(&pattern))
     }
@@ -139,9 +140,8 @@ impl Vci {
     }
 
     /// Fails if messages of this source can no longer come.
-    fn check_source(&self, source: i32) -> Result<()> {
-        let vc = usize::try_from(source).ok().and_then(|r| self.ch3.world.vcs.get(r).copied().flatten());
-        match vc.and_then(|vc| self.ch3.vcs.get(vc)).and_then(|s| s.cause.clone()) {
+    fn check_source(&self, pattern: &Pattern) -> Result<()> {
+        match self.ch3.source_lost(pattern) {
             Some(cause) => Err(cause.into()),
             None => Ok(()),
         }

@@ -38,9 +38,9 @@ impl Vci {
         if dest == PROC_NULL {
             return Ok(RawReq::NULL);
         }
-        let (rank, env) = self.outgoing(dest, tag, comm)?;
+        let (to, env) = self.outgoing(dest, tag, comm)?;
         let now = self.now;
-        Ok(RawReq(self.ch3.isend(&mut self.engine.io(now), seg, rank, env, mode)?))
+        Ok(RawReq(self.ch3.isend(&mut self.engine.io(now), seg, to, env, mode)?))
     }
 
     /// Starts to receive into `seg` from rank `source` or [`crate::ANY_SOURCE`], with `tag` or

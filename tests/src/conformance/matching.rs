@@ -115,7 +115,7 @@ pub fn unexpected_in_arrival_order<F: NetmodFactory>(f: &F) {
 pub fn contexts_do_not_mix<F: NetmodFactory>(f: &F) {
     run_job(f, 2, |dev| {
         let world = dev.world();
-        let own = dev.dup(world);
+        let own = dev.dup(world).expect("a context");
         let peer = other(dev);
         if dev.rank() == 0 {
             send(dev, vec![1; 10], peer, 1);

@@ -76,7 +76,7 @@ pub fn several_tags<F: NetmodFactory>(f: &F) {
 pub fn several_contexts<F: NetmodFactory>(f: &F) {
     run_job(f, 2, |dev| {
         let world = dev.world();
-        let comms = [world, dev.dup(world), dev.dup(world)];
+        let comms = [world, dev.dup(world).expect("a context"), dev.dup(world).expect("a context")];
         let to = other(dev);
         if dev.rank() == 0 {
             let mut reqs = Vec::new();

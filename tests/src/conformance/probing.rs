@@ -35,7 +35,7 @@ pub fn iprobe_sees_what_a_receive_would<F: NetmodFactory>(f: &F) {
             send(dev, pattern(2, 50), peer, 4);
             await_go(dev, peer);
         } else {
-            let own = dev.dup(world);
+            let own = dev.dup(world).expect("a context");
             dev.probe(peer, 4, world).expect("probe");
             assert_eq!(dev.iprobe(peer, 5, world).expect("iprobe"), None);
             assert_eq!(dev.iprobe(dev.rank() as i32, ANY_TAG, world).expect("iprobe"), None);

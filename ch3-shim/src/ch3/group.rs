@@ -1,0 +1,211 @@
+//! Process groups: whom this process can talk to, by rank, and the context ids that belong to each group.
+//!
+//! Group 0 is the job. A group met later (dynamic processes) holds the processes at the other end of an
+//! intercommunicator.
+//!
+//! Each group has a space of context ids of its own. The wire carries a context relative to its group; the
+//! VC that a packet comes by says which group that is. So two jobs need not agree on numbers, and a packet
+//! can name no context but those of its own group.
+
+use netmod_core::{GroupId, VcId};
+
+/// Bit of a context that keeps the device's own messages (barriers and the like) apart from the program's.
+pub(crate) const INTERNAL: u32 = 1 << 31;
+/// Bit of the contexts of groups met later.
+const MET: u32 = 1 << 30;
+/// Contexts of a group met later: 2^16, the internal ones apart.
+const MET_BITS: u32 = 16;
+/// Groups met later that there can be at once: 2^14.
+const SPACES: u32 = MET >> MET_BITS;
+
+/// The context ids of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Space {
+    base: u32,
+    mask: u32,
+}
+
+impl Space {
+    /// The job's.
+    pub(crate) const WORLD: Space = Space { base: 0, mask: MET };
+
+    fn met(number: u32) -> Space {
+        Space { base: MET | number << MET_BITS, mask: INTERNAL - (1 << MET_BITS) }
+    }
+
+    /// Whether a context of this process is of this group.
+    #[inline]
+    pub(crate) fn owns(self, context: u32) -> bool {
+        context & self.mask == self.base
+    }
+
+    /// A context of this group as packets carry it.
+    #[inline]
+    pub(crate) fn to_wire(self, context: u32) -> u32 {
+        context & !self.mask
+    }
+
+    /// The context that a packet from this group names; `None` if the number is none of this group's.
+    #[inline]
+    pub(crate) fn of_wire(self, context: u32) -> Option<u32> {
+        (context & self.mask == 0).then_some(context | self.base)
+    }
+
+    /// The `n`-th context of the group.
+    fn nth(self, n: u32) -> Option<u32> {
+        self.of_wire(n).filter(|c| c & INTERNAL == 0)
+    }
+}
+
+const PAGE_BITS: u32 = 6;
+const PAGE: usize = 1 << PAGE_BITS;
+/// The handle of no VC.
+const NO_VC: VcId = VcId::from_wire(0);
+
+/// Rank to VC, in pages that are allocated when one of their ranks is first used.
+#[derive(Debug, Default)]
+pub(crate) struct VcTable {
+    pages: Vec<Option<Box<[VcId; PAGE]>>>,
+}
+
+impl VcTable {
+    fn new(size: u32) -> VcTable {
+        VcTable { pages: (0..(size as usize).div_ceil(PAGE)).map(|_| None).collect() }
+    }
+
+    /// The VC of a rank, if it has one.
+    #[inline]
+    pub(crate) fn get(&self, rank: u32) -> Option<VcId> {
+        let page = self.pages.get((rank >> PAGE_BITS) as usize)?.as_ref()?;
+        let vc = page[rank as usize % PAGE];
+        (vc != NO_VC).then_some(vc)
+    }
+
+    /// Sets the VC of a rank of the group.
+    pub(crate) fn set(&mut self, rank: u32, vc: Option<VcId>) {
+        if let Some(page) = self.pages.get_mut((rank >> PAGE_BITS) as usize) {
+            page.get_or_insert_with(|| Box::new([NO_VC; PAGE]))[rank as usize % PAGE] = vc.unwrap_or(NO_VC);
+        }
+    }
+
+    /// The ranks that have a VC.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, VcId)> + '_ {
+        let pages = self.pages.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?)));
+        pages.flat_map(|(i, p)| {
+            let vcs = p.iter().enumerate().filter(|(_, vc)| **vc != NO_VC);
+            vcs.map(move |(j, vc)| ((i * PAGE + j) as u32, *vc))
+        })
+    }
+}
+
+/// A process group: processes that can be named by rank.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub id: GroupId,
+    /// Number of processes.
+    pub size: u32,
+    /// The rank by which its processes know this one: its rank in the group if it is a member, otherwise its
+    /// rank in the group at this end.
+    pub me: u32,
+    /// Its contexts.
+    pub space: Space,
+    /// The VC of each rank, made on first use.
+    pub vcs: VcTable,
+    /// Contexts given out.
+    contexts: u32,
+}
+
+impl Group {
+    /// The job, of which this process is rank `me`.
+    pub(crate) fn world(id: GroupId, me: u32, size: u32) -> Group {
+        Group::new(id, me, size, Space::WORLD)
+    }
+
+    fn new(id: GroupId, me: u32, size: u32, space: Space) -> Group {
+        Group { id, size, me, space, vcs: VcTable::new(size), contexts: 1 }
+    }
+
+    /// A context that was never given out; `None` if there is none left.
+    pub(crate) fn new_context(&mut self) -> Option<u32> {
+        let context = self.space.nth(self.contexts)?;
+        self.contexts += 1;
+        Some(context)
+    }
+}
+
+/// All groups that this process knows.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    /// The job: group 0.
+    pub world: Group,
+    /// Group 1 and on.
+    met: Vec<Option<Group>>,
+    /// The space of contexts that is tried first for the next group: one that was freed rests long.
+    next_space: u32,
+}
+
+/// The number of the job among the groups.
+pub(crate) const WORLD: u32 = 0;
+
+impl Groups {
+    pub(crate) fn new(world: Group) -> Groups {
+        Groups { world, met: Vec::new(), next_space: 0 }
+    }
+
+    /// Adds a group that is met; this process is rank `me` of the group at its own end. The group's number,
+    /// or `None` if there are too many.
+    #[allow(dead_code)]
+    pub(crate) fn meet(&mut self, id: GroupId, me: u32, size: u32) -> Option<u32> {
+        let taken = |n: u32| self.met.iter().flatten().any(|g| g.space == Space::met(n));
+        let space = (0..SPACES).map(|i| (self.next_space + i) % SPACES).find(|n| !taken(*n))?;
+        self.next_space = (space + 1) % SPACES;
+        let group = Some(Group::new(id, me, size, Space::met(space)));
+        match self.met.iter().position(Option::is_none) {
+            Some(i) => {
+                self.met[i] = group;
+                Some(i as u32 + 1)
+            }
+            None => {
+                self.met.push(group);
+                Some(self.met.len() as u32)
+            }
+        }
+    }
+
+    /// Forgets a group that was met. Its VCs are the caller's to destroy.
+    #[allow(dead_code)]
+    pub(crate) fn part(&mut self, number: u32) -> Option<Group> {
+        self.met.get_mut((number as usize).checked_sub(1)?)?.take()
+    }
+
+    /// A group by its number.
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<&Group> {
+        if number == WORLD { Some(&self.world) } else { self.met.get(number as usize - 1)?.as_ref() }
+    }
+
+    /// A group by its number.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Group> {
+        if number == WORLD { Some(&mut self.world) } else { self.met.get_mut(number as usize - 1)?.as_mut() }
+    }
+
+    /// All groups with their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Group)> {
+        let met = self.met.iter().enumerate().filter_map(|(i, g)| Some((i as u32 + 1, g.as_ref()?)));
+        std::iter::once((WORLD, &self.world)).chain(met)
+    }
+
+    /// The number of the group with this id.
+    pub(crate) fn find(&self, id: &GroupId) -> Option<u32> {
+        self.iter().find(|(_, g)| g.id == *id).map(|(n, _)| n)
+    }
+
+    /// The group that a context of this process is of.
+    pub(crate) fn of_context(&self, context: u32) -> Option<&Group> {
+        self.iter().map(|(_, g)| g).find(|g| g.space.owns(context))
+    }
+}
+
+#[cfg(test)]
+mod tests;

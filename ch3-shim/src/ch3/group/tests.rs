@@ -1,0 +1,96 @@
+use super::*;
+
+fn vc(n: u64) -> VcId {
+    VcId::from_wire(n | 1 << 32)
+}
+
+#[test]
+fn a_table_holds_what_was_set_and_costs_what_is_used() {
+    let mut t = VcTable::new(10_000);
+    let ranks = [0, 1, 63, 64, 4097, 9_983, 9_984, 9_999];
+    for r in ranks {
+        assert_eq!(t.get(r), None);
+        t.set(r, Some(vc(r.into())));
+    }
+    for r in 0..10_000 {
+        assert_eq!(t.get(r), ranks.contains(&r).then(|| vc(r.into())), "{r}");
+    }
+    assert_eq!(t.iter().collect::<Vec<_>>(), ranks.map(|r| (r, vc(r.into()))));
+    assert_eq!(t.pages.iter().flatten().count(), 5, "pages of ranks that were not used");
+    assert!(size_of_val(&t.pages[..]) <= 2048);
+    t.set(64, None);
+    assert_eq!(t.get(64), None);
+    for r in [10_000, 20_000, u32::MAX] {
+        t.set(r, Some(vc(1)));
+        assert_eq!(t.get(r).is_some(), r < 10_048, "{r}");
+    }
+}
+
+#[test]
+fn a_context_belongs_to_one_group() {
+    let spaces = [Space::WORLD, Space::met(0), Space::met(1), Space::met(SPACES - 1)];
+    for (i, s) in spaces.iter().enumerate() {
+        for n in [0, 1, 7, (1 << MET_BITS) - 1] {
+            for bit in [0, INTERNAL] {
+                let local = s.of_wire(n | bit).expect("a context of the group");
+                assert_eq!(s.to_wire(local), n | bit);
+                assert_eq!(local & INTERNAL, bit);
+                for (j, other) in spaces.iter().enumerate() {
+                    assert_eq!(other.owns(local), i == j, "{n} of {s:?} in {other:?}");
+                }
+            }
+        }
+        // What a peer may not say.
+        for wire in [MET, MET | 5, MET | INTERNAL] {
+            assert_eq!(s.of_wire(wire), None, "{s:?}");
+        }
+    }
+    assert_eq!(Space::met(3).of_wire(1 << MET_BITS), None);
+    assert_eq!(Space::WORLD.of_wire(1 << MET_BITS), Some(1 << MET_BITS));
+}
+
+#[test]
+fn contexts_run_out_in_order() {
+    let mut g = Group::new(GroupId::default(), 0, 1, Space::met(2));
+    let mut last = g.space.of_wire(0).unwrap();
+    for _ in 1..1 << MET_BITS {
+        let c = g.new_context().expect("there are 2^16");
+        assert!(c > last && g.space.owns(c));
+        last = c;
+    }
+    assert_eq!(g.new_context(), None);
+    assert_eq!(g.new_context(), None);
+}
+
+#[test]
+fn groups_are_found_by_number_id_and_context() {
+    let groups = Groups::new(Group::world(GroupId([1; 16]), 2, 5));
+    assert_eq!(groups.get(WORLD).map(|g| (g.me, g.size)), Some((2, 5)));
+    assert!(groups.get(1).is_none());
+    assert_eq!(groups.find(&GroupId([1; 16])), Some(WORLD));
+    assert_eq!(groups.find(&GroupId([2; 16])), None);
+    assert_eq!(groups.of_context(9).map(|g| g.id), Some(GroupId([1; 16])));
+    assert!(groups.of_context(MET).is_none());
+}
+
+#[test]
+fn a_group_that_is_met_takes_a_free_place_and_contexts_that_rested() {
+    let mut groups = Groups::new(Group::world(GroupId([1; 16]), 0, 1));
+    let a = groups.meet(GroupId([2; 16]), 0, 3).expect("a group");
+    let b = groups.meet(GroupId([3; 16]), 0, 4).expect("a group");
+    assert_eq!((a, b), (1, 2));
+    let old = groups.get(a).unwrap().space;
+    assert_eq!(groups.part(a).map(|g| g.size), Some(3));
+    assert!(groups.part(a).is_none() && groups.part(WORLD).is_none() && groups.get(a).is_none());
+    let c = groups.meet(GroupId([4; 16]), 0, 5).expect("a group");
+    assert_eq!(c, a, "a free place");
+    assert!(!groups.get(c).unwrap().space.owns(old.of_wire(0).unwrap()), "a stale communicator is told");
+    for i in 2..SPACES {
+        assert!(groups.meet(GroupId([5; 16]), 0, 1).is_some(), "{i}");
+    }
+    assert!(groups.meet(GroupId([6; 16]), 0, 1).is_none(), "there are 2^14");
+    let last = groups.get(b).unwrap().space;
+    groups.part(b);
+    let d = groups.meet(GroupId([6; 16]), 0, 1).expect("the one that was freed");
+    assert_eq!((d, groups.get(d).unwrap().space), (b, last));
+}
