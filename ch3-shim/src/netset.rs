@@ -153,6 +153,10 @@ impl Netmod for NetSet {
         each!(self.of(core, vc), n => n.vc_abort(core, vc, error))
     }
 
+    fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
+        each!(self.of(core, vc), n => n.vc_revive(core, vc, card))
+    }
+
     fn connect_to_root(
         &mut self,
         core: &mut Core,

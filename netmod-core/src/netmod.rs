@@ -159,6 +159,14 @@ pub trait Netmod: Send {
     /// [`crate::Event::Down`] follows.
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError);
 
+    /// Makes a VC that was reported down usable again, as after [`Netmod::vc_init`]: for the same process, or for
+    /// a new incarnation of it. Nothing of the earlier connection is continued. A card replaces what was known of
+    /// the peer; `None` keeps that. On a VC that is not down, only the card is taken.
+    ///
+    /// # Errors
+    /// If the card is of no use; the VC stays as it is.
+    fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError>;
+
     /// Connects to a process of another group that waits at a port with this tag (dynamic
     /// processes).
     ///

@@ -8,6 +8,7 @@
 mod address;
 mod alive;
 mod conn;
+mod ending;
 pub mod hello;
 mod hot;
 pub mod link;
@@ -19,6 +20,7 @@ mod send;
 mod shake;
 mod sys;
 mod txq;
+mod vc;
 
 pub use hello::JobKey;
 pub use netmod::{TcpNetmod, TcpStats};

@@ -6,7 +6,6 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use netmod_core::card::NodeSection;
 use netmod_core::config::TcpConfig;
-use netmod_core::lifecycle::VcState;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, Netmod,
@@ -17,11 +16,13 @@ use netmod_core::{
 use crate::NAME;
 use crate::address::{self, Listener};
 use crate::conn::{self, Conn, ConnId, ConnKind};
+use crate::ending::Ending;
 use crate::hello::{Control, Directory, JobKey};
 use crate::hot::Hot;
-use crate::link::{Failure, Link, LinkConfig, LinkEvent, Pending, Phase};
+use crate::link::{Failure, Link, LinkConfig, LinkEvent, Phase};
 use crate::sys::{Epoll, Interest, RxArena};
-use crate::txq::{Data, TxQueue};
+use crate::txq::Data;
+use crate::vc::{TcpVc, left_open};
 
 /// The key of the listener in epoll; no connection has it.
 pub(crate) const LISTENER: u64 = u64::MAX;
@@ -51,60 +52,6 @@ pub struct TcpStats {
     pub epoll_calls: u64,
 }
 
-/// The netmod's part of a VC.
-#[derive(Debug)]
-pub(crate) struct TcpVc {
-    pub(crate) link: Link,
-    pub(crate) peer: PeerName,
-    /// The adopted connection's descriptor, while messages can be written to it at once; or -1.
-    pub(crate) fd: RawFd,
-    /// Poll in which a message was last written at once.
-    pub(crate) sent_in: u32,
-    /// Small messages since that poll, and the polls in a row before which they were many.
-    pub(crate) sends: u16,
-    pub(crate) bursts: u8,
-    /// The kernel took less than it was given; epoll will say when it takes more.
-    pub(crate) blocked: bool,
-    /// It is in the list of VCs to be flushed.
-    pub(crate) dirty: bool,
-    /// It is in the list of VCs that want a connection.
-    pub(crate) wanting: bool,
-    /// It is in the list of VCs with a timer.
-    pub(crate) timed: bool,
-    /// A card was asked for.
-    pub(crate) asked_card: bool,
-    pub(crate) txq: Option<Box<TxQueue>>,
-    /// Where the peer listens, in the order to be tried; `None` until its card is known.
-    pub(crate) addrs: Option<Box<[SocketAddr]>>,
-    pub(crate) dials: u32,
-    /// Why it is down.
-    pub(crate) cause: Option<VcError>,
-}
-
-impl TcpVc {
-    /// Whether nothing waits.
-    #[inline]
-    pub(crate) fn is_drained(&self) -> bool {
-        self.txq.as_ref().is_none_or(|q| q.is_empty())
-    }
-
-    pub(crate) fn pending(&self) -> Pending {
-        match &self.txq {
-            Some(q) if q.is_mid_message() => Pending::Partial,
-            Some(q) if !q.is_empty() => Pending::Whole,
-            _ => Pending::Nothing,
-        }
-    }
-}
-
-/// Whether the layer above still counts on the peer. By the close protocol both sides have closed
-/// before either says GOODBYE; a layer without that protocol leaves its VCs inactive.
-fn left_open(core: &Core, vc: VcId) -> bool {
-    core.vcs
-        .get(vc)
-        .is_some_and(|v| v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked)
-}
-
 /// Who the responder answers for.
 #[derive(Debug)]
 pub(crate) struct Identity {
@@ -123,14 +70,6 @@ impl Directory for Identity {
     fn port_is_open(&self, _port: u64) -> bool {
         false
     }
-}
-
-/// How far `finalize` has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
-    No,
-    Until(Time),
-    Over,
 }
 
 /// The TCP netmod of one process.
@@ -167,7 +106,7 @@ pub struct TcpNetmod {
     /// Counts polls, so that a send knows whether it is the first since the last one.
     pub(crate) epoch: u32,
     pub(crate) stats: TcpStats,
-    ending: Ending,
+    pub(crate) ending: Ending,
 }
 
 impl std::fmt::Debug for TcpNetmod {
@@ -394,6 +333,20 @@ impl Netmod for TcpNetmod {
         self.vc_failed(core, vc, error);
     }
 
+    fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
+        if let Some(card) = card {
+            self.take_addresses(vc, card)?;
+        }
+        self.link_event(core, vc, LinkEvent::Revive);
+        if let Some(v) = self.vcs.get_mut(vc)
+            && v.link.phase() == Phase::Idle
+        {
+            v.cause = None;
+            v.asked_card = false;
+        }
+        Ok(())
+    }
+
     fn connect_to_root(
         &mut self,
         _core: &mut Core,
@@ -573,63 +526,10 @@ impl Netmod for TcpNetmod {
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
-        self.now = now;
-        if self.ending == Ending::No {
-            self.ending = Ending::Until(now + self.link_cfg.parting_timeout);
-            let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
-            for vc in vcs {
-                self.flush_vc(core, vc);
-                let pending = self.vcs.get(vc).is_some_and(|v| !v.is_drained());
-                self.link_event(core, vc, LinkEvent::Shutdown { pending });
-            }
-            if let Some(l) = self.listener.take() {
-                // A listener that was never watched is not in epoll; that is no fault.
-                let _ = self.epoll.remove(l.socket.as_raw_fd());
-            }
-            while let Some((_, conn)) = self.strangers.pop_front() {
-                self.close(conn);
-            }
-        }
-        let late = matches!(self.ending, Ending::Until(t) if now >= t);
-        if late {
-            let left: Vec<ConnId> = self.conns.iter().map(|(id, _)| id).collect();
-            for id in left {
-                self.close(id);
-            }
-        }
-        if self.conns.is_empty() {
-            self.ending = Ending::Over;
-            return Finalize::Done;
-        }
-        if let Ending::Until(t) = self.ending {
-            self.next_timer = self.next_timer.min(t);
-        }
-        Finalize::Pending
+        self.end(core, now)
     }
 
     fn describe(&self, core: &Core, vc: VcId) -> String {
-        let Some(v) = self.vcs.get(vc) else { return "not in charge".into() };
-        let state = match v.link.phase() {
-            Phase::Idle => "no connection".to_string(),
-            Phase::Dialing => "dialling".into(),
-            Phase::Backoff => "waiting to dial again".into(),
-            Phase::Promised => "accepted, not confirmed".into(),
-            Phase::Up => "connected".into(),
-            Phase::Parting => "parting".into(),
-            Phase::Failed => {
-                format!("down: {}", v.cause.as_ref().map_or_else(String::new, ToString::to_string))
-            }
-            Phase::Shut => "shut".into(),
-        };
-        let at = v
-            .link
-            .conn()
-            .and_then(|c| self.conns.get(conn::id(c)))
-            .and_then(|c| c.socket.peer_addr().ok())
-            .and_then(|a| a.as_socket());
-        let at = at.map_or_else(String::new, |a| format!(" with {a}"));
-        let queue = v.txq.as_ref().map_or_else(|| "nothing queued".into(), |q| q.describe());
-        let s = core.vcs.get(vc).map(|v| v.stats).unwrap_or_default();
-        format!("{state}{at}, {queue}, {} messages out, {} in", s.tx_msgs, s.rx_msgs)
+        self.describe_vc(core, vc)
     }
 }

@@ -302,6 +302,13 @@ impl Netmod for Scripted {
         }
     }
 
+    fn vc_revive(&mut self, _: &mut Core, vc: VcId, _: Option<&Card>) -> Result<(), VcError> {
+        if let Some(name) = self.vcs.get(vc) {
+            self.script.lock().peers[name.rank as usize].down = false;
+        }
+        Ok(())
+    }
+
     fn connect_to_root(&mut self, _: &mut Core, _: VcId, _: &Card, _: u64) -> Result<(), VcError> {
         Err(VcError::new(VcErrorKind::Unsupported, None, "a script has no ports"))
     }

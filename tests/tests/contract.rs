@@ -444,6 +444,31 @@ fn abort<F: NetmodFactory>(f: &F) {
     pair.until("it has terminated", |p| p.layers[0].terminated == 1);
 }
 
+/// A VC that went down takes messages again once it is revived, and carries nothing of what was before.
+fn revive<F: NetmodFactory>(f: &F) {
+    let mut pair = Pair::new(f, true);
+    pair.post(&[100], 0, Last::Complete);
+    pair.send(1, &[100]);
+    pair.until("the message is there", |p| p.layers[1].done.len() == 1);
+    pair.post(&[32 << 20], 0, Last::Complete);
+    pair.send(2, &[32 << 20]);
+    let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+    let why = netmod_core::VcError::new(netmod_core::VcErrorKind::Aborted, None, "a test gives it up");
+    e.netmod.vc_abort(&mut e.core, vc, why);
+    pair.until("both know", |p| p.layers.iter().all(|l| !l.down.is_empty()));
+    for i in 0..2 {
+        let (e, vc, card) = (&mut pair.engines[i], pair.vcs[i], pair.layers[i].card.clone());
+        e.netmod.vc_revive(&mut e.core, vc, card.as_ref()).expect("a good card");
+        pair.layers[i].posted.clear();
+        pair.layers[i].to_send.clear();
+    }
+    let req = pair.post(&[5000], 0, Last::Complete);
+    pair.send(3, &[5000]);
+    pair.until("the next message is there", |p| p.layers[1].done.len() == 2 && !p.layers[0].sent.is_empty());
+    check(3, &pair.received(req));
+    assert!(pair.layers.iter().all(|l| l.down.len() == 1), "{:?}", pair.layers[1].down);
+}
+
 /// A send is taken back as long as nothing of it has left, and only once.
 fn cancel_send<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, true);
@@ -485,6 +510,10 @@ macro_rules! contract {
             #[test]
             fn abort() {
                 super::abort(&$factory);
+            }
+            #[test]
+            fn revive() {
+                super::revive(&$factory);
             }
             #[test]
             fn cancel_send() {

@@ -278,6 +278,18 @@ impl Netmod for LoopbackNetmod {
         self.fail(core, vc, error);
     }
 
+    fn vc_revive(&mut self, _core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
+        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return Ok(()) };
+        if let Some(card) = card {
+            self.read_card(card).map_err(|text| VcError::new(VcErrorKind::Card, Some(peer), text))?;
+        }
+        if let Some(l) = self.links.get_mut(vc) {
+            l.down = None;
+            l.carded |= card.is_some();
+        }
+        Ok(())
+    }
+
     fn connect_to_root(&mut self, _: &mut Core, _: VcId, _: &Card, _: u64) -> Result<(), VcError> {
         let text = "netmod loopback cannot connect to processes of other jobs; start all in one job";
         Err(VcError::new(VcErrorKind::Unsupported, None, text))

@@ -1,0 +1,82 @@
+//! The end of the netmod, and what a person is told of a VC.
+
+use std::os::fd::AsRawFd;
+
+use netmod_core::{Core, Finalize, Time, VcId};
+
+use crate::conn::{self, ConnId};
+use crate::link::{LinkEvent, Phase};
+use crate::netmod::TcpNetmod;
+
+/// How far `finalize` has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    No,
+    Until(Time),
+    Over,
+}
+
+impl TcpNetmod {
+    /// Closes everything; `Pending` until done.
+    pub(crate) fn end(&mut self, core: &mut Core, now: Time) -> Finalize {
+        self.now = now;
+        if self.ending == Ending::No {
+            self.ending = Ending::Until(now + self.link_cfg.parting_timeout);
+            let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
+            for vc in vcs {
+                self.flush_vc(core, vc);
+                let pending = self.vcs.get(vc).is_some_and(|v| !v.is_drained());
+                self.link_event(core, vc, LinkEvent::Shutdown { pending });
+            }
+            if let Some(l) = self.listener.take() {
+                // A listener that was never watched is not in epoll; that is no fault.
+                let _ = self.epoll.remove(l.socket.as_raw_fd());
+            }
+            while let Some((_, conn)) = self.strangers.pop_front() {
+                self.close(conn);
+            }
+        }
+        let late = matches!(self.ending, Ending::Until(t) if now >= t);
+        if late {
+            let left: Vec<ConnId> = self.conns.iter().map(|(id, _)| id).collect();
+            for id in left {
+                self.close(id);
+            }
+        }
+        if self.conns.is_empty() {
+            self.ending = Ending::Over;
+            return Finalize::Done;
+        }
+        if let Ending::Until(t) = self.ending {
+            self.next_timer = self.next_timer.min(t);
+        }
+        Finalize::Pending
+    }
+
+    /// One line about a VC.
+    pub(crate) fn describe_vc(&self, core: &Core, vc: VcId) -> String {
+        let Some(v) = self.vcs.get(vc) else { return "not in charge".into() };
+        let state = match v.link.phase() {
+            Phase::Idle => "no connection".to_string(),
+            Phase::Dialing => "dialling".into(),
+            Phase::Backoff => "waiting to dial again".into(),
+            Phase::Promised => "accepted, not confirmed".into(),
+            Phase::Up => "connected".into(),
+            Phase::Parting => "parting".into(),
+            Phase::Failed => {
+                format!("down: {}", v.cause.as_ref().map_or_else(String::new, ToString::to_string))
+            }
+            Phase::Shut => "shut".into(),
+        };
+        let at = v
+            .link
+            .conn()
+            .and_then(|c| self.conns.get(conn::id(c)))
+            .and_then(|c| c.socket.peer_addr().ok())
+            .and_then(|a| a.as_socket());
+        let at = at.map_or_else(String::new, |a| format!(" with {a}"));
+        let queue = v.txq.as_ref().map_or_else(|| "nothing queued".into(), |q| q.describe());
+        let s = core.vcs.get(vc).map(|v| v.stats).unwrap_or_default();
+        format!("{state}{at}, {queue}, {} messages out, {} in", s.tx_msgs, s.rx_msgs)
+    }
+}
