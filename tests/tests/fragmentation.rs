@@ -18,7 +18,9 @@ fn env(tag: i32) -> Envelope {
 }
 
 fn eager(out: &mut Vec<u8>, tag: i32, len: usize, mode: Mode) {
-    out.extend(Packet::Eager { env: env(tag), mode, len: len as u32, sreq: 1000 + tag as u64 }.emit());
+    out.extend(
+        Packet::Eager { env: env(tag), mode, len: len as u32, sreq: 1000 + tag as u64, credit: 0 }.emit(),
+    );
     out.extend(pattern(tag as u64, len));
 }
 
@@ -205,7 +207,7 @@ fn nameless(p: Packet) -> Packet {
         Packet::Rts { env, sync, data_sz, cookie_len, .. } => {
             Packet::Rts { env, sync, sreq: 0, data_sz, cookie_len }
         }
-        Packet::Eager { env, mode, len, .. } => Packet::Eager { env, mode, len, sreq: 0 },
+        Packet::Eager { env, mode, len, .. } => Packet::Eager { env, mode, len, sreq: 0, credit: 0 },
         Packet::CancelReq { env, .. } => Packet::CancelReq { env, sreq: 0 },
         other => other,
     }

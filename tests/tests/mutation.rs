@@ -45,6 +45,7 @@ fn stream(rng: &mut Rng, rank: u32, told: &[u64]) -> Vec<u8> {
                 mode: [Mode::Standard, Mode::Sync, Mode::Ready][rng.below(3)],
                 len: len as u32,
                 sreq: id(rng),
+                credit: rng.word() as u32,
             },
             4 => Packet::Rts {
                 env,
@@ -103,7 +104,7 @@ fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
                 // A header at random, of a kind that exists.
                 let mut hdr: Vec<u8> =
                     (0..32).map(|_| if rng.below(2) == 0 { rng.word() as u8 } else { 0 }).collect();
-                hdr[0] = rng.below(13) as u8;
+                hdr[0] = rng.below(14) as u8;
                 let at = (at / 32) * 32;
                 bytes.splice(at..at, hdr);
             }
@@ -208,7 +209,7 @@ fn good_message(script: &Script, dev: &mut Device, good: &mut u64) {
     let len = (*good % 700) as usize + 17;
     let own = Envelope::new(9, GOOD as i32, 3);
     let mut bytes =
-        Packet::Eager { env: own, mode: Mode::Standard, len: len as u32, sreq: 0 }.emit().to_vec();
+        Packet::Eager { env: own, mode: Mode::Standard, len: len as u32, sreq: 0, credit: 0 }.emit().to_vec();
     bytes.extend(pattern(*good, len));
     let comm = comm_nine(dev);
     let receive = dev.irecv(vec![0; len], GOOD as i32, 3, comm).expect("irecv");

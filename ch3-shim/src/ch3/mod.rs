@@ -264,9 +264,11 @@ impl Ch3 {
             Packet::CancelReq { sreq, env } => self.cancel_req(io, vc, sreq, env),
             Packet::CancelResp { sreq, ack } => self.cancel_resp(io, vc, sreq, ack),
             Packet::Close { ack } => self.recv_close(io, vc, ack),
-            Packet::Done { .. } | Packet::Cookie { .. } => Err(PacketFault::Violation {
-                what: "a packet of a large-message mode that was not agreed on".into(),
-            }),
+            Packet::Done { .. } | Packet::Cookie { .. } | Packet::Credit { .. } => {
+                Err(PacketFault::Violation {
+                    what: "a packet of a large-message mode that was not agreed on".into(),
+                })
+            }
             Packet::EagerShort { .. } | Packet::Eager { .. } | Packet::RndvData { .. } => Ok(()),
         }
     }
@@ -343,7 +345,7 @@ impl Upper<NetSet> for Ch3 {
         let pkt = Packet::parse(hdr).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
         match pkt {
             Packet::EagerShort { env, data, ready } => self.eager_short(io, vc, env, data, ready).map(|()| 0),
-            Packet::Eager { env, mode, len, sreq } => self.eager(io, vc, env, len, mode, sreq, rest),
+            Packet::Eager { env, mode, len, sreq, .. } => self.eager(io, vc, env, len, mode, sreq, rest),
             Packet::RndvData { rreq, len } => self.rndv_data(io, vc, rreq, len, rest),
             other => self.control(io, vc, other).map(|()| 0),
         }

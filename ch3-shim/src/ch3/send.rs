@@ -73,7 +73,7 @@ impl Ch3 {
         let Some(buf) = contig else {
             return self.send_noncontig(io, vc, seg, env, mode);
         };
-        let hdr = pkt::emit_eager(env, mode, len as u32, 0);
+        let hdr = pkt::emit_eager(env, mode, len as u32, 0, 0);
         let started = io.netmod.i_start_contig_msg(io.core, vc, &hdr, buf)?;
         Ok(started.unwrap_or(DONE))
     }
@@ -96,7 +96,7 @@ impl Ch3 {
             let hdr = pkt::emit_eager_short(env, mode == Mode::Ready, &short);
             return Ok(io.netmod.i_start_contig_msg(io.core, vc, &hdr, SendBuf::EMPTY)?.unwrap_or(DONE));
         }
-        let hdr = pkt::emit_eager(env, mode, len as u32, 0);
+        let hdr = pkt::emit_eager(env, mode, len as u32, 0, 0);
         let req = self.new_req(io.core, Some(vc), seg, MpiReq::new(Role::Send, env));
         let sent = io.netmod.send_noncontig(io.core, vc, req, &hdr);
         self.started(io, req, sent)
@@ -137,7 +137,7 @@ impl Ch3 {
         if let Some(r) = io.core.reqs.get_mut(req) {
             r.on_done = OnDone::Upper;
         }
-        let hdr = pkt::emit_eager(env, mode, len as u32, req.to_wire());
+        let hdr = pkt::emit_eager(env, mode, len as u32, req.to_wire(), 0);
         match io.netmod.send_noncontig(io.core, vc, req, &hdr) {
             Ok(Sent::Done) => {
                 if let Some(MpiReq { role: Role::SyncSend { sent, .. }, .. }) = self.side.get_mut(req) {

@@ -14,11 +14,13 @@ const CANCEL_RESP: u8 = 0x08;
 const CLOSE: u8 = 0x09;
 const DONE: u8 = 0x0a;
 const COOKIE: u8 = 0x0b;
+const CREDIT: u8 = 0x0c;
 
 const SYNC: u8 = 0x01;
 const READY: u8 = 0x02;
 const ACK: u8 = 0x04;
 const FROM_SENDER: u8 = 0x08;
+const WANT: u8 = 0x10;
 
 /// The header of an [`Packet::EagerShort`].
 #[inline]
@@ -31,13 +33,13 @@ pub fn emit_eager_short(env: Envelope, ready: bool, data: &ShortData) -> Header 
 
 /// The header of an [`Packet::Eager`].
 #[inline]
-pub fn emit_eager(env: Envelope, mode: Mode, len: u32, sreq: u64) -> Header {
+pub fn emit_eager(env: Envelope, mode: Mode, len: u32, sreq: u64, credit: u32) -> Header {
     let flags = match mode {
         Mode::Standard => 0,
         Mode::Sync => SYNC,
         Mode::Ready => READY,
     };
-    with_env(EAGER, flags, 0, env, u64::from(len), sreq)
+    with_env(EAGER, flags, 0, env, pair(len, credit), sreq)
 }
 
 #[inline]
@@ -45,7 +47,7 @@ pub(super) fn emit(packet: &Packet) -> Header {
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     match *packet {
         Packet::EagerShort { env, ready, data } => emit_eager_short(env, ready, &data),
-        Packet::Eager { env, mode, len, sreq } => emit_eager(env, mode, len, sreq),
+        Packet::Eager { env, mode, len, sreq, credit } => emit_eager(env, mode, len, sreq, credit),
         Packet::EagerSyncAck { sreq } => plain(EAGER_SYNC_ACK, 0, 0, sreq, 0, 0),
         Packet::Rts { env, sync, sreq, data_sz, cookie_len } => {
             with_env(RTS, flag(sync, SYNC), cookie_len.0, env, sreq, data_sz)
@@ -60,6 +62,7 @@ pub(super) fn emit(packet: &Packet) -> Header {
             let flags = flag(from_sender, FROM_SENDER);
             plain(COOKIE, flags, cookie_len.0, sreq, rreq, 0)
         }
+        Packet::Credit { want, bytes, slots } => plain(CREDIT, flag(want, WANT), 0, pair(bytes, slots), 0, 0),
     }
 }
 
@@ -87,9 +90,8 @@ pub(super) fn parse(header: &Header) -> Result<Packet, PktError> {
                 }
             };
             fields.no_aux("Eager")?;
-            let (len, reserved) = (fields.c as u32, fields.c >> 32);
-            zero("Eager", reserved, 20, 24)?;
-            Ok(Packet::Eager { env: fields.env(), mode, len, sreq: fields.d })
+            let (len, credit) = (fields.c as u32, (fields.c >> 32) as u32);
+            Ok(Packet::Eager { env: fields.env(), mode, len, sreq: fields.d, credit })
         }
         _ => fields.parse_rest(),
     }
@@ -112,10 +114,14 @@ fn short_data(len: u16, header: &Header) -> Result<ShortData, PktError> {
 }
 
 #[inline]
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+#[inline]
 fn with_env(kind: u8, flags: u8, aux: u16, env: Envelope, c: u64, d: u64) -> Header {
-    let low = u64::from(env.source.cast_unsigned());
-    let high = u64::from(env.tag.cast_unsigned()) << 32;
-    words(prefix(kind, flags, aux, env.context), low | high, c, d)
+    let matched = pair(env.source.cast_unsigned(), env.tag.cast_unsigned());
+    words(prefix(kind, flags, aux, env.context), matched, c, d)
 }
 
 #[inline]
@@ -253,6 +259,14 @@ impl Fields {
                 self.no_context(name)?;
                 zero(name, d, 24, 32)?;
                 Ok(Packet::Cookie { from_sender, sreq: b, rreq: c, cookie_len: self.cookie_len(name)? })
+            }
+            CREDIT => {
+                let name = "Credit";
+                let want = self.one_flag(name, WANT, "WANT (0x10) is known")?;
+                self.no_aux(name)?;
+                self.no_context(name)?;
+                zero(name, c | d, 16, 32)?;
+                Ok(Packet::Credit { want, bytes: b as u32, slots: (b >> 32) as u32 })
             }
             found => Err(PktError::Type { found }),
         }

@@ -8,7 +8,7 @@
 //! | type | packet       | flags              | aux 2..4   | 4..8    | 8..16       | 16..24          | 24..32  | payload |
 //! |------|--------------|--------------------|------------|---------|-------------|-----------------|---------|---------|
 //! | 0x01 | EagerShort   | READY              | data bytes | context | source, tag | data            | data    | –       |
-//! | 0x02 | Eager        | SYNC or READY      | 0          | context | source, tag | len (u32), 0    | sreq    | len     |
+//! | 0x02 | Eager        | SYNC or READY      | 0          | context | source, tag | len, credit     | sreq    | len     |
 //! | 0x03 | EagerSyncAck | –                  | 0          | 0       | sreq        | 0               | 0       | –       |
 //! | 0x04 | Rts          | SYNC               | cookie len | context | source, tag | sreq            | data_sz | cookie  |
 //! | 0x05 | Cts          | –                  | cookie len | 0       | sreq        | rreq            | data_sz | cookie  |
@@ -18,9 +18,14 @@
 //! | 0x09 | Close        | ACK                | 0          | 0       | 0           | 0               | 0       | –       |
 //! | 0x0a | Done         | –                  | 0          | 0       | req         | 0               | 0       | –       |
 //! | 0x0b | Cookie       | FROM_SENDER        | cookie len | 0       | sreq        | rreq            | 0       | cookie  |
+//! | 0x0c | Credit       | WANT               | 0          | 0       | bytes,slots | 0               | 0       | –       |
 //!
-//! Byte 0 is the type, byte 1 the flags: SYNC 0x01, READY 0x02, ACK 0x04, FROM_SENDER 0x08.
-//! `source, tag` are two 32-bit numbers; bytes 20..24 of Eager are meant for credits.
+//! Byte 0 is the type, byte 1 the flags: SYNC 0x01, READY 0x02, ACK 0x04, FROM_SENDER 0x08, WANT 0x10.
+//! `source, tag`, `len, credit` and `bytes, slots` are two 32-bit numbers each.
+//!
+//! **Credits are totals.** Bytes and slots of a Credit, and the credit of an Eager, count all that was given
+//! back to the peer since the VC began, modulo 2³². So the latest one tells everything: one that was
+//! never sent, because its message was cancelled in the queue, has lost nothing.
 //!
 //! **Reserved is zero.** Whatever the table shows as 0 or does not name – flag bits, bytes, the
 //! data bytes of an EagerShort behind its length – is sent as zero, and a packet in which it is
@@ -37,7 +42,7 @@ pub use header::emit_eager_short;
 use crate::tagmatch::Envelope;
 
 /// Version of the packet forms described here.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Bytes of a header.
 pub const HDR_LEN: usize = 32;
@@ -148,6 +153,8 @@ pub enum Packet {
         len: u32,
         /// The send request, to be named in acknowledgements and cancellations.
         sreq: u64,
+        /// Eager bytes given back to the receiver of this packet, as in [`Packet::Credit`].
+        credit: u32,
     },
     /// A synchronous eager message has been matched.
     EagerSyncAck {
@@ -220,6 +227,15 @@ pub enum Packet {
         /// Bytes of the cookie.
         cookie_len: CookieLen,
     },
+    /// Flow control: what the receiver of this packet may send, as totals modulo 2³².
+    Credit {
+        /// Whether the sender of this packet has messages that wait for slots.
+        want: bool,
+        /// Bytes of eager messages that were given back.
+        bytes: u32,
+        /// Slots for announced messages that were given back or lent.
+        slots: u32,
+    },
 }
 
 impl Packet {
@@ -253,7 +269,8 @@ impl Packet {
             | Packet::CancelReq { .. }
             | Packet::CancelResp { .. }
             | Packet::Close { .. }
-            | Packet::Done { .. } => 0,
+            | Packet::Done { .. }
+            | Packet::Credit { .. } => 0,
         }
     }
 }

@@ -43,16 +43,16 @@ fn golden() -> Vec<(Packet, Header)> {
             ],
         ),
         (
-            Packet::Eager { env: ENV, mode: Mode::Standard, len: 0x5453_5251, sreq },
+            Packet::Eager { env: ENV, mode: Mode::Standard, len: 0x5453_5251, sreq, credit: 0x6463_6261 },
             [
                 0x02, 0x00, 0x00, 0x00, 0x01, 0x02, 0x03, 0x04, //
                 0x11, 0x12, 0x13, 0x14, 0xfe, 0xff, 0xff, 0xff, //
-                0x51, 0x52, 0x53, 0x54, 0x00, 0x00, 0x00, 0x00, // len reserved
+                0x51, 0x52, 0x53, 0x54, 0x61, 0x62, 0x63, 0x64, // len credit
                 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, // sreq
             ],
         ),
         (
-            Packet::Eager { env: ENV, mode: Mode::Sync, len: 0, sreq },
+            Packet::Eager { env: ENV, mode: Mode::Sync, len: 0, sreq, credit: 0 },
             [
                 0x02, 0x01, 0x00, 0x00, 0x01, 0x02, 0x03, 0x04, //
                 0x11, 0x12, 0x13, 0x14, 0xfe, 0xff, 0xff, 0xff, //
@@ -61,11 +61,11 @@ fn golden() -> Vec<(Packet, Header)> {
             ],
         ),
         (
-            Packet::Eager { env: ENV, mode: Mode::Ready, len: u32::MAX, sreq: 0 },
+            Packet::Eager { env: ENV, mode: Mode::Ready, len: u32::MAX, sreq: 0, credit: u32::MAX },
             [
                 0x02, 0x02, 0x00, 0x00, 0x01, 0x02, 0x03, 0x04, //
                 0x11, 0x12, 0x13, 0x14, 0xfe, 0xff, 0xff, 0xff, //
-                0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x00, //
+                0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, //
                 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, //
             ],
         ),
@@ -159,6 +159,24 @@ fn golden() -> Vec<(Packet, Header)> {
                 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, //
             ],
         ),
+        (
+            Packet::Credit { want: true, bytes: 0x5453_5251, slots: 0x6463_6261 },
+            [
+                0x0c, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, //
+                0x51, 0x52, 0x53, 0x54, 0x61, 0x62, 0x63, 0x64, // bytes slots
+                0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, //
+                0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, //
+            ],
+        ),
+        (
+            Packet::Credit { want: false, bytes: 0, slots: 1 },
+            [
+                0x0c, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, //
+                0x00, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, //
+                0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, //
+                0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, //
+            ],
+        ),
     ]
 }
 
@@ -176,17 +194,17 @@ fn payload_lengths() {
     let len = 0x5453_5251;
     let size = 0x4847_4645_4443_4241;
     let max = u64::from(u32::MAX);
-    assert_eq!(lens, [0, 0, len, 0, max, 0, 1024, 0x0102, size, 0, 0, 0, 0, 0, 3]);
+    assert_eq!(lens, [0, 0, len, 0, max, 0, 1024, 0x0102, size, 0, 0, 0, 0, 0, 3, 0, 0]);
 }
 
 #[test]
 fn what_is_refused_and_why() {
     let mut header = Packet::Close { ack: false }.emit();
-    for found in [0].into_iter().chain(0x0c..=0xff) {
+    for found in [0].into_iter().chain(0x0d..=0xff) {
         header[0] = found;
         assert_eq!(Packet::parse(&header), Err(PktError::Type { found }));
     }
-    let eager = emit_eager(ENV, Mode::Standard, 1, 2);
+    let eager = emit_eager(ENV, Mode::Standard, 1, 2, 3);
     let refused = |at: usize, byte: u8, base: &Header| {
         let mut header = *base;
         header[at] = byte;
@@ -195,19 +213,25 @@ fn what_is_refused_and_why() {
     assert_eq!(
         refused(1, SYNC_AND_READY, &eager),
         "Eager packet with flags 0x03, of which only one of SYNC (0x01) and READY (0x02) is \
-         allowed; does the peer use packet version 1?"
+         allowed; does the peer use packet version 2?"
     );
     assert_eq!(
-        refused(23, 1, &eager),
-        "Eager packet with reserved bytes 20..24 that are not zero; does the peer use packet \
-         version 1?"
+        refused(2, 1, &eager),
+        "Eager packet with reserved bytes 2..4 that are not zero; does the peer use packet \
+         version 2?"
+    );
+    let credit = Packet::Credit { want: false, bytes: 1, slots: 2 }.emit();
+    assert_eq!(
+        refused(1, 1, &credit),
+        "Credit packet with flags 0x01, of which only WANT (0x10) is known; does the peer use packet \
+         version 2?"
     );
     let shorts = emit_eager_short(ENV, false, &short(&[7]));
     assert_eq!(refused(2, 17, &shorts), "EagerShort packet of 17 data bytes, at most 16 fit in a header");
     assert_eq!(
         refused(17, 1, &shorts),
         "EagerShort packet with reserved bytes 17..32 that are not zero; does the peer use \
-         packet version 1?"
+         packet version 2?"
     );
     let rts = Packet::Rts { env: ENV, sync: false, sreq: 1, data_sz: 2, cookie_len: cookie(1024) };
     assert_eq!(
@@ -304,8 +328,8 @@ fn any_packet() -> impl Strategy<Value = Packet> {
             ready,
             data: short(&data)
         }),
-        (any_env(), mode, any::<u32>(), any::<u64>())
-            .prop_map(|(env, mode, len, sreq)| { Packet::Eager { env, mode, len, sreq } }),
+        (any_env(), mode, any::<u32>(), any::<u64>(), any::<u32>())
+            .prop_map(|(env, mode, len, sreq, credit)| Packet::Eager { env, mode, len, sreq, credit }),
         any::<u64>().prop_map(|sreq| Packet::EagerSyncAck { sreq }),
         (any_env(), any::<bool>(), any::<u64>(), any::<u64>(), any_cookie()).prop_map(
             |(env, sync, sreq, data_sz, cookie_len)| Packet::Rts { env, sync, sreq, data_sz, cookie_len }
@@ -323,6 +347,7 @@ fn any_packet() -> impl Strategy<Value = Packet> {
                 Packet::Cookie { from_sender, sreq, rreq, cookie_len }
             }
         ),
+        any::<(bool, u32, u32)>().prop_map(|(want, bytes, slots)| Packet::Credit { want, bytes, slots }),
     ]
 }
 
