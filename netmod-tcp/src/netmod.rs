@@ -58,6 +58,8 @@ pub(crate) struct Identity {
     pub(crate) me: PeerName,
     pub(crate) group_size: u32,
     pub(crate) key: Option<JobKey>,
+    /// This process, among those that have had its name.
+    pub(crate) incarnation: u64,
 }
 
 impl Directory for Identity {
@@ -127,6 +129,9 @@ impl TcpNetmod {
     /// # Errors
     /// If there is no interface or port to listen on, or no descriptor for it.
     pub fn new(cfg: TcpConfig, me: PeerName, group_size: u32) -> Result<TcpNetmod, DeviceError> {
+        let incarnation = crate::shake::random()
+            .map(u64::from_ne_bytes)
+            .map_err(|e| DeviceError::new(NAME, e.to_string()))?;
         let listener = address::listen(&cfg)?;
         let epoll = Epoll::new()
             .map_err(|e| DeviceError::new(NAME, format!("cannot make an epoll instance: {e}")))?;
@@ -144,7 +149,7 @@ impl TcpNetmod {
             arena: RxArena::new(cfg.rx_buffer.max(4096)),
             cfg,
             link_cfg,
-            id: Identity { me, group_size, key: None },
+            id: Identity { me, group_size, key: None, incarnation },
             here,
             epoll,
             listener: Some(listener),
@@ -461,6 +466,9 @@ impl Netmod for TcpNetmod {
             Some(Control::Withdrawn) => {
                 self.close(conn::id(c));
                 self.link_event(core, vc, LinkEvent::Lost { conn: c, failure: Failure::Withdrawn });
+            }
+            Some(Control::Ack { .. }) => {
+                return Err("an acknowledgement on a connection without a session".into());
             }
             None => {}
         }

@@ -10,7 +10,7 @@ use crate::address;
 use crate::alive;
 use crate::conn::{self, Conn, ConnId, Stage};
 use crate::hello::{
-    HelloError, Initiator, InitiatorParams, InitiatorStep, NONCE_LEN, Purpose, Responder, ResponderParams,
+    HelloError, Initiator, InitiatorParams, InitiatorStep, Purpose, Responder, ResponderParams,
     ResponderStep, Sender, Versions, reject_stranger,
 };
 use crate::link::{Failure, LinkEvent};
@@ -29,9 +29,9 @@ const NO_DESCRIPTOR_PAUSE: std::time::Duration = std::time::Duration::from_milli
 /// No capability needs to be agreed on yet.
 const CAPS: u64 = 0;
 
-/// A fresh random nonce.
-fn nonce() -> std::io::Result<[u8; NONCE_LEN]> {
-    let mut n = [0; NONCE_LEN];
+/// Random bytes that nobody can guess.
+pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
+    let mut n = [0; N];
     getrandom::fill(&mut n).map_err(|e| std::io::Error::other(format!("no random numbers: {e}")))?;
     Ok(n)
 }
@@ -219,8 +219,13 @@ impl TcpNetmod {
                 self.silent(id);
             }
         }
-        let params = ResponderParams { me: self.id.me, versions: Versions::OURS, caps: CAPS };
-        let responder = Box::new(Responder::new(params, nonce()?));
+        let params = ResponderParams {
+            me: self.id.me,
+            versions: Versions::OURS,
+            caps: CAPS,
+            incarnation: self.id.incarnation,
+        };
+        let responder = Box::new(Responder::new(params, random()?));
         let id = self.enroll(Conn::new(socket, Stage::Stranger(responder), None), Interest::READ)?;
         let until = now + self.link_cfg.handshake_timeout;
         self.strangers.push_back((until, id));
@@ -316,7 +321,7 @@ impl TcpNetmod {
     /// Sends ACCEPT on a proved connection.
     pub(crate) fn accept(&mut self, id: ConnId) {
         if let Some(Conn { stage: Stage::Proved(r, _), .. }) = self.conns.get_mut(id)
-            && let Some(frame) = r.accept()
+            && let Some(frame) = r.accept(0)
         {
             self.write_out(id, frame.as_bytes());
         }
@@ -365,9 +370,12 @@ impl TcpNetmod {
             purpose: Purpose::Vc,
             versions: Versions::OURS,
             caps: CAPS,
+            incarnation: self.id.incarnation,
+            session: 0,
+            position: 0,
             key,
         });
-        let ready = match (error, params, nonce()) {
+        let ready = match (error, params, random()) {
             (None, Some(p), Ok(n)) => Ok((p, n)),
             (Some(e), _, _) | (None, _, Err(e)) => Err(failure(&e)),
             (None, None, Ok(_)) => Err(Failure::None),

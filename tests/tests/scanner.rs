@@ -100,8 +100,17 @@ fn until_closed(stream: &mut TcpStream) -> usize {
 
 /// A HELLO with these names, whoever says it.
 fn hello(me: PeerName, peer: PeerName, versions: Versions) -> Vec<u8> {
-    let params =
-        InitiatorParams { me, peer, purpose: Purpose::Vc, versions, caps: 0, key: JobKey([0x5c; 32]) };
+    let params = InitiatorParams {
+        me,
+        peer,
+        purpose: Purpose::Vc,
+        versions,
+        caps: 0,
+        incarnation: 1,
+        session: 0,
+        position: 0,
+        key: JobKey([0x5c; 32]),
+    };
     let mut nonce = [0; NONCE_LEN];
     fill(seed(&[u64::from(me.rank), u64::from(peer.rank)]), &mut nonce);
     Initiator::new(params, nonce).1.as_bytes().to_vec()

@@ -15,12 +15,16 @@ pub const CONTROL_MARK: u8 = 0xff;
 
 /// What a control frame says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
 pub enum Control {
     /// Nothing follows, and what the sender had to say is complete.
-    Goodbye = 1,
+    Goodbye,
     /// A responder takes its ACCEPT back; it has read nothing behind the hello.
-    Withdrawn = 2,
+    Withdrawn,
+    /// So many bytes of the session have been read; they need not be kept any longer.
+    Ack {
+        /// Bytes behind the hello, over all connections of the session.
+        position: u64,
+    },
 }
 
 /// A 32-byte block that begins like a control frame and is none.
@@ -32,15 +36,26 @@ pub struct ControlError {
 }
 
 impl Control {
-    /// The frame.
+    /// The frame: the mark, the kind (two bits at least between any two), two zeroes, the magic, the position or zero, zeroes.
     pub const fn emit(self) -> [u8; CONTROL_LEN] {
+        let (kind, position) = match self {
+            Control::Goodbye => (1, 0),
+            Control::Withdrawn => (2, 0),
+            Control::Ack { position } => (4, position),
+        };
         let mut out = [0; CONTROL_LEN];
         out[0] = CONTROL_MARK;
-        out[1] = self as u8;
+        out[1] = kind;
         out[4] = MAGIC[0];
         out[5] = MAGIC[1];
         out[6] = MAGIC[2];
         out[7] = MAGIC[3];
+        let bytes = position.to_le_bytes();
+        let mut i = 0;
+        while i < bytes.len() {
+            out[8 + i] = bytes[i];
+            i += 1;
+        }
         out
     }
 
@@ -53,7 +68,8 @@ impl Control {
         if bytes[0] != CONTROL_MARK {
             return Ok(None);
         }
-        [Control::Goodbye, Control::Withdrawn]
+        let position = bytes[8..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+        [Control::Goodbye, Control::Withdrawn, Control::Ack { position }]
             .into_iter()
             .find(|c| c.emit() == *bytes)
             .map(Some)

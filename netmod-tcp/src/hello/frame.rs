@@ -15,13 +15,15 @@
 //!
 //! | type | body |
 //! |---|---|
-//! | 1 HELLO | version min u16, version max u16, flags u32 (bit 0: connect to root), capabilities u64, initiator's group 16 and rank u32, responder's group 16 and rank u32, port tag u64, nonce 32 |
-//! | 2 CHALLENGE | version u16, zero 6, capabilities u64, nonce 32, MAC 32 |
+//! | 1 HELLO | version min u16, version max u16, flags u32 (bit 0: connect to root), capabilities u64, initiator's group 16 and rank u32, responder's group 16 and rank u32, port tag u64, incarnation u64, session u64 (0: a fresh one), position u64, nonce 32 |
+//! | 2 CHALLENGE | version u16, zero 6, capabilities u64, incarnation u64, nonce 32, MAC 32 |
 //! | 3 PROOF | MAC 32 |
-//! | 4 ACCEPT | MAC 32 |
+//! | 4 ACCEPT | position u64, MAC 32 |
 //! | 5 REJECT | reason u8, proved u8 (0 or 1), zero 6, MAC 32 (zero if not proved) |
 //! | 6 READY | MAC 32 |
 //! | 7 GOODBYE | |
+//!
+//! A position is how many bytes of the session its sender has read behind the hello, over all connections.
 
 use super::HelloError;
 
@@ -34,9 +36,10 @@ pub const MAX_FRAME: usize = 512;
 /// Longest frame of this version.
 pub(super) const LONGEST: usize = HEADER_LEN + HELLO_BODY;
 
-pub(super) const HELLO_BODY: usize = 96;
-pub(super) const CHALLENGE_BODY: usize = 80;
+pub(super) const HELLO_BODY: usize = 120;
+pub(super) const CHALLENGE_BODY: usize = 88;
 pub(super) const MAC_LEN: usize = 32;
+pub(super) const ACCEPT_BODY: usize = 8 + MAC_LEN;
 pub(super) const REJECT_BODY: usize = 8 + MAC_LEN;
 
 /// The type of a frame.
@@ -77,7 +80,8 @@ impl FrameType {
         match self {
             FrameType::Hello => HELLO_BODY,
             FrameType::Challenge => CHALLENGE_BODY,
-            FrameType::Proof | FrameType::Accept | FrameType::Ready => MAC_LEN,
+            FrameType::Proof | FrameType::Ready => MAC_LEN,
+            FrameType::Accept => ACCEPT_BODY,
             FrameType::Reject => REJECT_BODY,
             FrameType::Goodbye => 0,
         }

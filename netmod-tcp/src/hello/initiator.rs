@@ -19,6 +19,12 @@ pub struct InitiatorParams {
     pub versions: Versions,
     /// The capabilities on offer, one a bit.
     pub caps: u64,
+    /// This process, among those that have had its name.
+    pub incarnation: u64,
+    /// The session to be resumed; 0 for a fresh one.
+    pub session: u64,
+    /// Bytes of that session that have been read.
+    pub position: u64,
     /// The key of the peer's group.
     pub key: JobKey,
 }
@@ -37,6 +43,12 @@ pub enum InitiatorStep {
         version: u16,
         /// The capabilities that both have.
         caps: u64,
+        /// The peer's incarnation.
+        incarnation: u64,
+        /// The session: the one that was asked for, or a fresh one.
+        session: u64,
+        /// Bytes of the session that the peer has read.
+        position: u64,
     },
     /// The responder refuses. Nothing more is taken.
     Rejected {
@@ -65,6 +77,10 @@ pub struct Initiator {
     state: State,
     version: u16,
     caps: u64,
+    /// The peer's.
+    incarnation: u64,
+    /// What a fresh session would be called.
+    fresh: u64,
 }
 
 impl Initiator {
@@ -85,6 +101,9 @@ impl Initiator {
             .put(&params.peer.group.0)
             .put(&params.peer.rank.to_le_bytes())
             .put(&port.to_le_bytes())
+            .put(&params.incarnation.to_le_bytes())
+            .put(&params.session.to_le_bytes())
+            .put(&params.position.to_le_bytes())
             .put(&nonce);
         let mut transcript = Transcript::new();
         transcript.add(&hello);
@@ -96,6 +115,8 @@ impl Initiator {
             state: State::Challenge,
             version: 0,
             caps: 0,
+            incarnation: 0,
+            fresh: 0,
         };
         (initiator, hello)
     }
@@ -137,6 +158,7 @@ impl Initiator {
         let version = body.u16();
         let reserved: [u8; 6] = body.take();
         let caps = body.u64();
+        let incarnation = body.u64();
         let nonce: [u8; NONCE_LEN] = body.take();
         if reserved != [0; 6] {
             return Err(HelloError::Reserved { kind: FrameType::Challenge });
@@ -150,8 +172,11 @@ impl Initiator {
         }
         self.version = version;
         self.caps = caps;
+        self.incarnation = incarnation;
         let proof = Frame::new(FrameType::Proof);
-        Ok(InitiatorStep::Prove(self.transcript.seal(&self.params.key, Label::Initiator, proof)))
+        let proof = self.transcript.seal(&self.params.key, Label::Initiator, proof);
+        self.fresh = self.transcript.session(&self.params.key);
+        Ok(InitiatorStep::Prove(proof))
     }
 
     fn accept(&mut self, frame: &Frame) -> Result<InitiatorStep, HelloError> {
@@ -159,7 +184,14 @@ impl Initiator {
             return Err(HelloError::Tampered { kind: FrameType::Accept });
         }
         self.state = State::Accepted;
-        Ok(InitiatorStep::Accepted { version: self.version, caps: self.caps })
+        let resumed = self.params.session;
+        Ok(InitiatorStep::Accepted {
+            version: self.version,
+            caps: self.caps,
+            incarnation: self.incarnation,
+            session: if resumed == 0 { self.fresh } else { resumed },
+            position: frame.body().u64(),
+        })
     }
 
     fn reject(&mut self, frame: &Frame) -> Result<InitiatorStep, HelloError> {

@@ -27,6 +27,7 @@ pub(super) enum Label {
     Accept,
     Reject,
     Ready,
+    Session,
 }
 
 impl Label {
@@ -38,6 +39,7 @@ impl Label {
             Label::Accept => b"netmod accept   ",
             Label::Reject => b"netmod reject   ",
             Label::Ready => b"netmod ready    ",
+            Label::Session => b"netmod session  ",
         }
     }
 }
@@ -87,6 +89,14 @@ impl Transcript {
         let frame = unfinished.put(&mac);
         self.add(&frame);
         frame
+    }
+
+    /// The id of the session that begins with this handshake; never zero. Both sides have it once PROOF is in
+    /// the transcript.
+    pub(super) fn session(&self, key: &JobKey) -> u64 {
+        let mac = self.mac(key, Label::Session, &[]).finalize().into_bytes();
+        let id = mac.first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b));
+        id.max(1)
     }
 
     /// How many MACs of the other side were right.

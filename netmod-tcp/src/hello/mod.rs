@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  initiator                                   responder
-//!    HELLO   versions, caps, me, you, nonce_i  →
+//!    HELLO   versions, caps, me, you, session, nonce_i  →
 //!          ←  CHALLENGE  version, caps, nonce_r, HMAC(key, "netmod responder" ‖ transcript)
 //!    PROOF   HMAC(key, "netmod initiator" ‖ transcript)   →
 //!          ←  ACCEPT, or REJECT reason
@@ -21,6 +21,11 @@
 //! byte behind the frame that they are waiting for: messages may follow READY in the same read.
 //! The GOODBYE of an initiator that gives up carries no MAC, because who could forge it could as well
 //! reset the connection. What follows the handshake is in [`Control`].
+//!
+//! A *session* is what two processes say to each other over any number of connections. A fresh one is named
+//! after the handshake that began it; to resume it, each side says how much of it it has read (HELLO and
+//! ACCEPT), and the other goes on from there. An *incarnation* is a random number that a process makes once,
+//! so that one that has taken a dead one's name is told from it.
 
 mod control;
 mod error;

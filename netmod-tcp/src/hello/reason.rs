@@ -56,6 +56,8 @@ reasons! {
     Itself = 6, false, "a process cannot connect to itself";
     /// The responder has as many handshakes under way as it allows.
     Busy = 7, true, "it has too many handshakes under way";
+    /// The session to be resumed is unknown to the responder.
+    NoSession = 8, false, "no such session: it has given the VC up, or is another process";
     /// No version of the protocol is known to both.
     Version = 16, false, "it speaks other versions of the protocol";
     /// The responder knows no job or group of that id.

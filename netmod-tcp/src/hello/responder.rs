@@ -25,6 +25,8 @@ pub struct ResponderParams {
     pub versions: Versions,
     /// The capabilities that it has.
     pub caps: u64,
+    /// This process, among those that have had its name.
+    pub incarnation: u64,
 }
 
 /// An initiator that has proved to know the key.
@@ -38,6 +40,14 @@ pub struct Proved {
     pub version: u16,
     /// The capabilities that both have.
     pub caps: u64,
+    /// Its incarnation.
+    pub incarnation: u64,
+    /// The session that it wants resumed; 0 for a fresh one.
+    pub session: u64,
+    /// Bytes of that session that it has read.
+    pub position: u64,
+    /// What a fresh session would be called.
+    pub fresh: u64,
 }
 
 /// How far the handshake came with the bytes that were taken.
@@ -142,6 +152,7 @@ impl Responder {
         let peer = PeerName { group: GroupId(body.take()), rank: body.u32() };
         let wanted = PeerName { group: GroupId(body.take()), rank: body.u32() };
         let port = body.u64();
+        let (incarnation, session, position) = (body.u64(), body.u64(), body.u64());
         let ours = self.params.versions;
         let version = theirs.common(ours).ok_or(HelloError::Version { theirs, ours })?;
         let purpose = match flags {
@@ -149,6 +160,9 @@ impl Responder {
             1 => Purpose::Root { port },
             _ => return Err(HelloError::Reserved { kind: FrameType::Hello }),
         };
+        if session == 0 && position != 0 {
+            return Err(HelloError::Reserved { kind: FrameType::Hello });
+        }
         let Some(key) = directory.key(&wanted.group) else {
             return Err(HelloError::UnknownGroup { name: wanted });
         };
@@ -175,22 +189,25 @@ impl Responder {
             .put(&version.to_le_bytes())
             .put(&[0; 6])
             .put(&caps.to_le_bytes())
+            .put(&self.params.incarnation.to_le_bytes())
             .put(&self.nonce);
         let challenge = self.transcript.seal(&key, Label::Responder, challenge);
-        self.claim = Some((Proved { peer, purpose, version, caps }, key));
+        let claim = Proved { peer, purpose, version, caps, incarnation, session, position, fresh: 0 };
+        self.claim = Some((claim, key));
         self.state = State::Proof;
         Ok(ResponderStep::Challenge(challenge))
     }
 
     fn proof(&mut self, frame: &Frame) -> Result<ResponderStep, HelloError> {
-        let Some((claim, key)) = self.claim else {
+        let Some((claim, key)) = &mut self.claim else {
             return Err(HelloError::Unexpected { kind: FrameType::Proof });
         };
-        if !self.transcript.open(&key, Label::Initiator, frame) {
+        if !self.transcript.open(key, Label::Initiator, frame) {
             return Err(HelloError::InitiatorKey { name: claim.peer });
         }
+        claim.fresh = self.transcript.session(key);
         self.state = State::Undecided;
-        Ok(ResponderStep::Proved(claim))
+        Ok(ResponderStep::Proved(*claim))
     }
 
     fn ready(&mut self, frame: &Frame) -> Result<ResponderStep, HelloError> {
@@ -203,10 +220,12 @@ impl Responder {
     }
 
     /// ACCEPT, once the initiator has proved itself; then READY is awaited. `None` at any other time.
-    pub fn accept(&mut self) -> Option<Frame> {
+    /// `position` is how many bytes of the session have been read here.
+    pub fn accept(&mut self, position: u64) -> Option<Frame> {
         let key = self.undecided()?;
         self.state = State::Accepted;
-        Some(self.transcript.seal(&key, Label::Accept, Frame::new(FrameType::Accept)))
+        let accept = Frame::new(FrameType::Accept).put(&position.to_le_bytes());
+        Some(self.transcript.seal(&key, Label::Accept, accept))
     }
 
     /// REJECT, once the initiator has proved itself; then the handshake is over. `None` at any other

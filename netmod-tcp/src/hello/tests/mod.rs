@@ -14,6 +14,9 @@ pub(super) fn name(rank: u32) -> PeerName {
     PeerName { group: GROUP, rank }
 }
 
+/// The incarnation of the responder.
+const THEIRS: u64 = 0x1112_1314_1516_1718;
+
 pub(super) struct Job {
     pub(super) key: JobKey,
     pub(super) size: u32,
@@ -41,6 +44,9 @@ pub(super) fn dial() -> InitiatorParams {
         purpose: Purpose::Vc,
         versions: Versions::OURS,
         caps: 0b1110,
+        incarnation: 0x0102_0304_0506_0708,
+        session: 0,
+        position: 0,
         key: KEY,
     }
 }
@@ -50,7 +56,7 @@ pub(super) fn initiator() -> (Initiator, Frame) {
 }
 
 pub(super) fn responder() -> Responder {
-    let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0b0111 };
+    let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0b0111, incarnation: THEIRS };
     Responder::new(params, [0xb2; 32])
 }
 
@@ -75,12 +81,28 @@ pub(super) fn exchange() -> Exchange {
     let (_, ResponderStep::Proved(proved)) = r.on_bytes(proof.as_bytes(), &JOB).unwrap() else {
         panic!("not proved")
     };
-    let want = Proved { peer: name(1), purpose: Purpose::Vc, version: 1, caps: 0b0110 };
+    let want = Proved {
+        peer: name(1),
+        purpose: Purpose::Vc,
+        version: 1,
+        caps: 0b0110,
+        incarnation: 0x0102_0304_0506_0708,
+        session: 0,
+        position: 0,
+        fresh: SESSION,
+    };
     assert_eq!(proved, want);
     assert_eq!(r.sender(), Sender::Peer);
-    let accept = r.accept().unwrap();
+    let accept = r.accept(0).unwrap();
     let (_, step) = i.on_bytes(accept.as_bytes()).unwrap();
-    assert_eq!(step, InitiatorStep::Accepted { version: 1, caps: 0b0110 });
+    let want = InitiatorStep::Accepted {
+        version: 1,
+        caps: 0b0110,
+        incarnation: THEIRS,
+        session: SESSION,
+        position: 0,
+    };
+    assert_eq!(step, want);
     assert_eq!(i.sender(), Sender::Peer);
     let ready = i.ready().unwrap();
     assert_eq!(r.on_bytes(ready.as_bytes(), &JOB).unwrap().1, ResponderStep::Ready);
@@ -101,7 +123,7 @@ fn feed_responder(pieces: &[&[u8]]) -> (Vec<ResponderStep>, usize) {
                 steps.push(step);
             }
             if let ResponderStep::Proved(_) = step {
-                assert!(r.accept().is_some());
+                assert!(r.accept(0).is_some());
             }
             if used == 0 || rest.is_empty() {
                 break;
@@ -168,20 +190,25 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn the_bytes_are_these() {
     let x = exchange();
-    let hello = "934e4d54010060000100010000000000".to_owned()
+    let hello = "934e4d54010078000100010000000000".to_owned()
         + "0e00000000000000"
         + &"11".repeat(16)
         + "01000000"
         + &"11".repeat(16)
         + "02000000"
         + "0000000000000000"
+        + "0807060504030201"
+        + &"00".repeat(16)
         + &"a1".repeat(32);
     assert_eq!(hex(x.hello.as_bytes()), hello);
-    let challenge = "934e4d54020050000100000000000000".to_owned() + "0600000000000000" + &"b2".repeat(32);
-    assert_eq!(hex(&x.challenge.as_bytes()[..56]), challenge);
-    assert_eq!(hex(&x.challenge.as_bytes()[56..]), GOLDEN[0]);
+    let challenge = "934e4d54020058000100000000000000".to_owned()
+        + "0600000000000000"
+        + "1817161514131211"
+        + &"b2".repeat(32);
+    assert_eq!(hex(&x.challenge.as_bytes()[..64]), challenge);
+    assert_eq!(hex(&x.challenge.as_bytes()[64..]), GOLDEN[0]);
     assert_eq!(hex(x.proof.as_bytes()), "934e4d5403002000".to_owned() + GOLDEN[1]);
-    assert_eq!(hex(x.accept.as_bytes()), "934e4d5404002000".to_owned() + GOLDEN[2]);
+    assert_eq!(hex(x.accept.as_bytes()), "934e4d5404002800".to_owned() + &"00".repeat(8) + GOLDEN[2]);
     assert_eq!(hex(x.ready.as_bytes()), "934e4d5406002000".to_owned() + GOLDEN[3]);
     assert_eq!(hex(Initiator::goodbye().as_bytes()), "934e4d5407000000");
     let stranger = reject_stranger(RejectReason::WrongPeer);
@@ -189,15 +216,20 @@ fn the_bytes_are_these() {
     assert_eq!(hex(stranger.as_bytes()), want);
     let goodbye = "ff010000934e4d54".to_owned() + &"00".repeat(24);
     assert_eq!(hex(&Control::Goodbye.emit()), goodbye);
+    let ack = "ff040000934e4d540807060504030201".to_owned() + &"00".repeat(16);
+    assert_eq!(hex(&Control::Ack { position: 0x0102_0304_0506_0708 }.emit()), ack);
 }
 
 /// Computed outside of this program, by Python's `hmac`, from the layout above.
 const GOLDEN: [&str; 4] = [
-    "261890ac0037d1f59bdaade05ba36e41cee5f7603bf529d8c4c355f4ab924560",
-    "da222d286fb8c6368770662dafcdc2ada0008c80788d3316c8719065d7d09fcb",
-    "fbfd0e82aa82338f7aaa913530d83a8a8fe8f30dff3dddb81e0933214791d2f0",
-    "ffb0e4fa67ca04ab22a6dddf679d41a7b34bbcb16fd2ae2a725a65f848781198",
+    "69593b9cc8149d5d5b91c66cbaca361dfb68d7242a599c87b14f8d1c6777de93",
+    "cd7dbd4619777a3a21e80708a1579bf7fdc12f694431783b9b45b9c1211a5a1f",
+    "ab9db985010c491d4d0acc07004e2c596ecd50def3c4abc93c0194d4cb94a8f8",
+    "dea300b489b118bce36394549c923506bd58e1455e2075b43736e2a14e832ee2",
 ];
+
+/// The name of the session that begins with that exchange, from the same source.
+const SESSION: u64 = 0x51dc_917e_587f_3c26;
 
 #[test]
 fn connect_to_root_needs_an_open_port_and_no_known_group() {
@@ -222,6 +254,29 @@ fn connect_to_root_needs_an_open_port_and_no_known_group() {
 }
 
 #[test]
+fn a_session_is_resumed_by_name_and_position() {
+    let params = InitiatorParams { session: 0xfeed, position: 1 << 33, ..dial() };
+    let (mut i, hello) = Initiator::new(params, [0xa1; 32]);
+    let mut r = responder();
+    let (_, ResponderStep::Challenge(c)) = r.on_bytes(hello.as_bytes(), &JOB).unwrap() else {
+        panic!("no challenge")
+    };
+    let (_, InitiatorStep::Prove(p)) = i.on_bytes(c.as_bytes()).unwrap() else { panic!("no proof") };
+    let (_, ResponderStep::Proved(proved)) = r.on_bytes(p.as_bytes(), &JOB).unwrap() else {
+        panic!("not proved")
+    };
+    assert_eq!((proved.session, proved.position), (0xfeed, 1 << 33));
+    let accept = r.accept(77).unwrap();
+    let (_, step) = i.on_bytes(accept.as_bytes()).unwrap();
+    let InitiatorStep::Accepted { session, position, incarnation, .. } = step else { panic!("{step:?}") };
+    assert_eq!((session, position, incarnation), (0xfeed, 77, THEIRS));
+
+    let params = InitiatorParams { session: 0, position: 1, ..dial() };
+    let error = responder().on_bytes(Initiator::new(params, [1; 32]).1.as_bytes(), &JOB).unwrap_err();
+    assert_eq!(error, HelloError::Reserved { kind: FrameType::Hello });
+}
+
+#[test]
 fn a_goodbye_is_heard_at_every_stage() {
     let x = exchange();
     let goodbye = Initiator::goodbye();
@@ -233,9 +288,9 @@ fn a_goodbye_is_heard_at_every_stage() {
         let mut undecided = r.clone();
         let (used, step) = undecided.on_bytes(goodbye.as_bytes(), &JOB).unwrap();
         assert_eq!((used, step), (8, ResponderStep::Goodbye));
-        assert!(undecided.accept().is_none() && undecided.reject(RejectReason::Busy).is_none());
+        assert!(undecided.accept(0).is_none() && undecided.reject(RejectReason::Busy).is_none());
         if accept {
-            assert!(r.accept().is_some());
+            assert!(r.accept(0).is_some());
             assert_eq!(r.on_bytes(goodbye.as_bytes(), &JOB).unwrap().1, ResponderStep::Goodbye);
         }
     }
@@ -243,7 +298,7 @@ fn a_goodbye_is_heard_at_every_stage() {
 
 #[test]
 fn control_frames_are_told_from_messages() {
-    for control in [Control::Goodbye, Control::Withdrawn] {
+    for control in [Control::Goodbye, Control::Withdrawn, Control::Ack { position: 1 << 40 | 7 }] {
         let frame = control.emit();
         assert_eq!(Control::parse(&frame), Ok(Some(control)));
         for at in 1..CONTROL_LEN {
@@ -251,7 +306,11 @@ fn control_frames_are_told_from_messages() {
                 let mut bad = frame;
                 bad[at] ^= 1 << bit;
                 let parsed = Control::parse(&bad);
+                // The position is all of an acknowledgement that may vary.
+                let other = matches!(parsed, Ok(Some(Control::Ack { .. }))) && (8..16).contains(&at);
+                let ack = matches!(control, Control::Ack { .. });
                 assert!(parsed != Ok(Some(control)) && parsed != Ok(None), "byte {at} bit {bit}");
+                assert_eq!(parsed.is_ok(), other && ack, "byte {at} bit {bit}");
             }
         }
     }

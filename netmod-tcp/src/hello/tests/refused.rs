@@ -42,17 +42,17 @@ fn wrong_headers_are_refused_before_their_bodies_are_read() {
         h
     };
     let kind = FrameType::Hello;
-    assert_eq!(responder_error(&header(9, 0, 96)).0, HelloError::UnknownType { code: 9 });
+    assert_eq!(responder_error(&header(9, 0, 120)).0, HelloError::UnknownType { code: 9 });
     let out_of_turn = HelloError::Unexpected { kind: FrameType::Proof };
     assert_eq!(responder_error(&header(3, 0, 32)).0, out_of_turn);
     assert_eq!(responder_error(&header(1, 0, 505)).0, HelloError::Oversized { kind, len: 505 });
     let huge = HelloError::Oversized { kind, len: 65535 };
     assert_eq!(responder_error(&header(1, 0, u16::MAX)).0, huge);
-    for len in [0, 95, 97, 504] {
-        let want = HelloError::BadLength { kind, len: len.into(), want: 96 };
+    for len in [0, 119, 121, 504] {
+        let want = HelloError::BadLength { kind, len: len.into(), want: 120 };
         assert_eq!(responder_error(&header(1, 0, len)).0, want);
     }
-    assert_eq!(responder_error(&header(1, 1, 96)).0, HelloError::Reserved { kind });
+    assert_eq!(responder_error(&header(1, 1, 120)).0, HelloError::Reserved { kind });
 }
 
 fn hello(change: impl FnOnce(&mut InitiatorParams)) -> Frame {
@@ -116,7 +116,7 @@ fn a_wrong_key_is_noticed_by_both_sides() {
 #[test]
 fn a_recorded_exchange_is_worthless() {
     let x = exchange();
-    let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0b0111 };
+    let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0b0111, incarnation: 2 };
     let mut r = Responder::new(params, [0xb3; 32]);
     r.on_bytes(x.hello.as_bytes(), &JOB).unwrap();
     let error = r.on_bytes(x.proof.as_bytes(), &JOB).unwrap_err();
@@ -137,7 +137,7 @@ fn what_one_side_said_means_nothing_coming_back_to_it() {
     assert_eq!(r.on_bytes(x.challenge.as_bytes(), &JOB), Err(HelloError::Reflected));
     // The responder's MAC does not pass for the initiator's.
     let mut mirrored = x.proof.as_bytes().to_vec();
-    mirrored[HEADER_LEN..].copy_from_slice(&x.challenge.as_bytes()[56..]);
+    mirrored[HEADER_LEN..].copy_from_slice(&x.challenge.as_bytes()[64..]);
     let mut r = responder();
     r.on_bytes(x.hello.as_bytes(), &JOB).unwrap();
     let error = r.on_bytes(&mirrored, &JOB).unwrap_err();
@@ -146,7 +146,7 @@ fn what_one_side_said_means_nothing_coming_back_to_it() {
     let own = hello(|p| p.me = name(2));
     assert_eq!(responder_error(own.as_bytes()).0, HelloError::Reflected);
     // An honest responder that happens to use the initiator's nonce.
-    let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0 };
+    let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0, incarnation: 2 };
     let mut r = Responder::new(params, [0xa1; 32]);
     let (mut i, hello) = initiator();
     let (_, ResponderStep::Challenge(c)) = r.on_bytes(hello.as_bytes(), &JOB).unwrap() else {
@@ -165,12 +165,13 @@ fn a_peer_that_knows_the_key_is_held_to_the_rules_too() {
         .put(&2u16.to_le_bytes())
         .put(&[0; 6])
         .put(&1u64.to_le_bytes())
+        .put(&9u64.to_le_bytes())
         .put(&[5; 32]);
     let choice = transcript.seal(&KEY, super::super::key::Label::Responder, choice);
     let error = i.on_bytes(choice.as_bytes()).unwrap_err();
     assert_eq!((error, i.sender()), (HelloError::NotOffered { version: 2, caps: 1 }, Sender::Peer));
     // An offer that was altered under way.
-    let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0b1111 };
+    let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0b1111, incarnation: 2 };
     let mut r = Responder::new(params, [7; 32]);
     let (mut i, _) = initiator();
     let cheat = hello_of_other_offer();
@@ -200,7 +201,7 @@ fn a_proved_reject_is_authentic_and_a_forged_one_is_not() {
     r.on_bytes(x.hello.as_bytes(), &JOB).unwrap();
     r.on_bytes(x.proof.as_bytes(), &JOB).unwrap();
     let reject = r.reject(RejectReason::Closing).unwrap();
-    assert!(r.accept().is_none());
+    assert!(r.accept(0).is_none());
     let (mut i, _) = initiator();
     i.on_bytes(x.challenge.as_bytes()).unwrap();
     let mut forged = reject.as_bytes().to_vec();
