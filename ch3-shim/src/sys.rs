@@ -1,9 +1,9 @@
-//! The one system call of this crate: waiting on descriptors.
+//! System calls of waiting: on several descriptors, on several as one, and being woken.
 
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Waits until one of the descriptors is readable or the time is over (`ppoll(2)`). A signal ends the
@@ -32,5 +32,42 @@ pub(crate) fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<()> 
     match io::Error::last_os_error() {
         e if e.kind() == io::ErrorKind::Interrupted => Ok(()),
         e => Err(e),
+    }
+}
+
+/// Takes over the descriptor that a system call has returned.
+fn owned(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the system call has just made it, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A descriptor that is readable when one of several others is (`epoll(7)`, level-triggered).
+#[derive(Debug)]
+pub(crate) struct WaitSet(OwnedFd);
+
+impl WaitSet {
+    /// One that is never readable.
+    pub(crate) fn new() -> io::Result<WaitSet> {
+        // SAFETY: takes no memory.
+        owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(WaitSet)
+    }
+
+    /// Adds a descriptor, until it is closed.
+    pub(crate) fn add(&self, fd: RawFd) -> io::Result<()> {
+        let mut ev = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: `ev` is a live value of the type that the call reads.
+        match unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut ev) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl AsFd for WaitSet {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }

@@ -103,6 +103,14 @@ fn far_more_ranks_than_cores() {
     run_alone(nmrun(64, &[]).arg("crowd")).expect_ok("crowd", 64);
 }
 
+/// More ranks than this machine has cores, or as many, and those that wait use none of them.
+#[test]
+fn an_idle_rank_uses_no_processor() {
+    for ranks in [2, 5] {
+        ok(ranks, "idle", &[]);
+    }
+}
+
 #[test]
 fn a_rank_is_late() {
     ok(4, "late", &[]);

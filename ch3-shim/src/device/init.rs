@@ -176,6 +176,7 @@ impl Builder {
             leaving: Leaving::No,
             leave_error: None,
             fds: Vec::with_capacity(4),
+            wait_set: None,
         })
     }
 }

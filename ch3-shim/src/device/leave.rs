@@ -62,7 +62,7 @@ impl Vci {
     /// [`Vci::disconnect_poll`].
     pub fn disconnect_begin(&mut self, rank: u32) -> Disconnecting {
         let vc = self.ch3.groups.world.vcs.get(rank);
-        let deadline = self.deadline(self.cfg.close_timeout);
+        let deadline = self.deadline_in(self.cfg.close_timeout);
         let d = Disconnecting { rank, vc, before: vc.and_then(|vc| self.closes(vc)), deadline };
         if let Some(vc) = vc {
             let now = self.now;
@@ -161,7 +161,7 @@ impl Vci {
 
     /// Goes on to the last stage. Whatever went wrong, the netmods let go of everything.
     fn part(&mut self, failed: Option<Error>) {
-        let limit = self.deadline(self.cfg.close_timeout);
+        let limit = self.deadline_in(self.cfg.close_timeout);
         self.leaving = Leaving::Parting { limit };
         self.leave_error = self.leave_error.take().or(failed);
     }
@@ -197,7 +197,7 @@ impl Vci {
             self.ch3.vc_close(&mut self.engine.io(now), *vc);
         }
         self.flush();
-        let deadline = self.deadline(self.cfg.close_timeout);
+        let deadline = self.deadline_in(self.cfg.close_timeout);
         self.leaving = Leaving::Closing { vcs, deadline };
         Step::Busy
     }

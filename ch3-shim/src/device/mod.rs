@@ -24,6 +24,7 @@ use crate::ch3::{Ch3, DeviceStats, Group, WORLD};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netset::NetSet;
+use crate::sys::WaitSet;
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 
 pub use init::Builder;
@@ -91,6 +92,8 @@ pub struct Vci {
     leave_error: Option<Error>,
     /// What a blocked wait waits on; kept for its memory.
     fds: Vec<RawFd>,
+    /// The descriptor for event loops, once it was asked for.
+    wait_set: Option<WaitSet>,
 }
 
 impl Vci {
@@ -235,7 +238,7 @@ impl Vci {
         self.now = self.clock.now();
     }
 
-    fn deadline(&mut self, after: std::time::Duration) -> Time {
+    fn deadline_in(&mut self, after: std::time::Duration) -> Time {
         self.tick();
         self.now + after
     }

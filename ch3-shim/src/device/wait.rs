@@ -1,12 +1,13 @@
-//! Waiting: spin, then block.
+//! Waiting: spin, then block; or let an event loop of the program's own block.
 
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use netmod_core::{Arm, Netmod, PollOrder, Time};
 
 use super::Vci;
 use crate::error::{Error, Result};
-use crate::sys;
+use crate::sys::{self, WaitSet};
 
 /// Longest time blocked at once when a netmod has no descriptor to wait on.
 const NO_FD_NAP: Duration = Duration::from_millis(1);
@@ -50,6 +51,64 @@ impl Vci {
     #[inline]
     pub(super) fn flush(&mut self) {
         self.engine.netmod.flush(&mut self.engine.core);
+    }
+
+    /// A descriptor that is readable when the device should be polled, for event loops that wait for
+    /// other things too. It contains all netmods' descriptors and the process manager's. A loop that wants
+    /// to own it takes a copy ([`BorrowedFd::try_clone_to_owned`]), as `examples/tokio.rs` shows.
+    ///
+    /// The loop, for ever or until a request is finished:
+    ///
+    /// 1. [`Vci::progress`], or tests of requests, until nothing happens any more;
+    /// 2. [`Vci::arm`]; after [`Arm::Busy`] go to 1;
+    /// 3. wait until the descriptor is readable, at most until [`Vci::deadline`]; go to 1.
+    ///
+    /// No event is missed: what has come before `arm` makes it say `Busy` or the descriptor readable, what
+    /// comes later makes the descriptor readable. Any other call on the device between 2 and 3, such as one
+    /// that starts a send, undoes `arm`. The descriptor stays readable until the device was polled; it is
+    /// not to be read.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub fn wait_fd(&mut self) -> Result<BorrowedFd<'_>> {
+        let set = match self.wait_set.take() {
+            Some(set) => set,
+            None => self.new_wait_set()?,
+        };
+        let set: &WaitSet = self.wait_set.insert(set);
+        Ok(set.as_fd())
+    }
+
+    fn new_wait_set(&self) -> Result<WaitSet> {
+        let failed =
+            |e| Error::Usage(format!("no descriptor to wait on: {e}; is the limit too low (ulimit -n)?"));
+        let set = WaitSet::new().map_err(failed)?;
+        let fds: Vec<RawFd> = self.engine.netmod.netmods().filter_map(|m| m.wait_fd()).collect();
+        for fd in fds.into_iter().chain(self.ch3.boot.fd()) {
+            set.add(fd).map_err(failed)?;
+        }
+        Ok(set)
+    }
+
+    /// Prepares for waiting on [`Vci::wait_fd`]: sends that were staged go out.
+    pub fn arm(&mut self) -> Arm {
+        self.tick();
+        self.engine.netmod.arm(&mut self.engine.core)
+    }
+
+    /// When the device wants to be polled at the latest although its descriptor is not readable; on the
+    /// clock that [`Vci::now`] reads. `None` if never.
+    pub fn deadline(&self) -> Option<Time> {
+        let nets = &self.engine.netmod;
+        // A netmod without a descriptor must be asked again and again.
+        let blind = nets.netmods().any(|m| m.wait_fd().is_none()).then(|| self.now + NO_FD_NAP);
+        nets.deadline().into_iter().chain(blind).min()
+    }
+
+    /// The device's time: since it was made, or that of a simulation.
+    pub fn now(&mut self) -> Time {
+        self.tick();
+        self.now
     }
 
     /// Blocks until something may have happened.

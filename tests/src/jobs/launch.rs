@@ -175,6 +175,18 @@ pub fn skip(line: &str) {
 /// # Panics
 /// If it cannot be built.
 pub fn workspace_program(neighbour: &str, package: &str, name: &str) -> PathBuf {
+    workspace_target(neighbour, package, ["--bin", name], name)
+}
+
+/// As [`workspace_program`], an example of a package.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn workspace_example(neighbour: &str, package: &str, name: &str) -> PathBuf {
+    workspace_target(neighbour, package, ["--example", name], &format!("examples/{name}"))
+}
+
+fn workspace_target(neighbour: &str, package: &str, which: [&str; 2], file: &str) -> PathBuf {
     let dir = Path::new(neighbour).parent().expect("a program in a directory");
     let profile = dir.file_name().and_then(|d| d.to_str()).expect("a directory named for the profile");
     let target = dir.parent().expect("a target directory");
@@ -185,14 +197,14 @@ pub fn workspace_program(neighbour: &str, package: &str, name: &str) -> PathBuf 
         "--quiet",
         "-p",
         package,
-        "--bin",
-        name,
+        which[0],
+        which[1],
         "--profile",
         if profile == "debug" { "dev" } else { profile },
     ]);
     build.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
     let built = run_within(&mut build, Duration::from_secs(600));
-    let program = dir.join(name);
+    let program = dir.join(file);
     assert!(built.status.success() && program.is_file(), "{built}");
     program
 }

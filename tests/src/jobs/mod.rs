@@ -12,6 +12,7 @@ mod random;
 mod starving;
 pub mod sys;
 pub mod tap;
+mod waiting;
 
 use ch3_shim::Device;
 
@@ -104,6 +105,7 @@ pub const CASES: &[Case] = &[
         body: basic::reuse,
     },
     Case { name: "large", help: "[BYTES=2214592525]: one message from rank 0 to rank 1", body: basic::large },
+    Case { name: "idle", help: "[MILLISECONDS=3000]: all but rank 0 wait that long", body: waiting::idle },
     Case { name: "crowd", help: "[BARRIERS=20]: all-to-all and barriers", body: basic::crowd },
     Case {
         name: "late",

@@ -3,6 +3,8 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
 
 /// Ends this process at once, with no chance to clean up.
 pub fn kill_self() -> ! {
@@ -49,4 +51,33 @@ pub fn shared_clock() -> u64 {
     // SAFETY: `t` is a live value of the type that the call fills.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Whether a descriptor is readable, or becomes so within a time.
+///
+/// # Errors
+/// What the system says.
+pub fn readable(fd: RawFd, within: Duration) -> io::Result<bool> {
+    let mut p = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let ms = i32::try_from(within.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: `p` is one live entry.
+    match unsafe { libc::poll(&mut p, 1, ms) } {
+        n if n >= 0 => Ok(n > 0),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Time that this process has been on a processor, in the kernel too.
+///
+/// # Errors
+/// What the system says.
+pub fn cpu_time() -> io::Result<Duration> {
+    let mut u = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call fills `u`, for which zeros are a valid value anyway.
+    let (done, u) = unsafe { (libc::getrusage(libc::RUSAGE_SELF, u.as_mut_ptr()), u.assume_init()) };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    Ok(time(u.ru_utime) + time(u.ru_stime))
 }

@@ -1,0 +1,116 @@
+//! The descriptor for event loops: no message is missed between arming and waiting.
+
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::time::Duration;
+
+use ch3_shim::{ANY_TAG, Device};
+use netmod_core::Arm;
+use netmod_tests::board::run_job_with;
+use netmod_tests::factory::Tcp;
+use netmod_tests::jobs::launch;
+use netmod_tests::jobs::pattern::{Random, seed};
+use netmod_tests::jobs::sys::readable;
+
+/// Far longer than any message takes: a wait that ends by time has missed one.
+const MISSED: Duration = Duration::from_secs(20);
+
+/// One receive as an event loop does it; how often it has waited.
+fn receive(dev: &mut Device, len: usize, source: i32) -> u32 {
+    let fd = dev.wait_fd().expect("a descriptor").as_raw_fd();
+    let world = dev.world();
+    let mut req = dev.irecv(vec![0; len], source, ANY_TAG, world).expect("irecv");
+    let mut waits = 0;
+    loop {
+        req = match dev.test(req).expect("test") {
+            Ok(done) => {
+                assert_eq!(done.status.len, len);
+                return waits;
+            }
+            Err(req) => req,
+        };
+        if dev.arm() == Arm::Armed {
+            waits += 1;
+            assert!(readable(fd, MISSED).expect("poll"), "armed, and nothing came for {MISSED:?}");
+        }
+    }
+}
+
+/// Two ranks answer each other, each at a random moment of the other's way from test to wait.
+fn answers(rounds: u64, longest: usize, spin: &'static str) {
+    let tune = move |cfg: &mut netmod_core::Config| cfg.set("NETMOD_SPIN", spin).expect("a spin");
+    let waits = run_job_with(&Tcp, 2, tune, move |dev| {
+        let peer = 1 - dev.rank() as i32;
+        let world = dev.world();
+        let mut random = Random::new(seed(&[u64::from(dev.rank()), longest as u64]));
+        let mut sizes = Random::new(seed(&[longest as u64]));
+        let mut waits = 0;
+        // The connection is made with timers of its own, which this loop does not heed.
+        dev.barrier(world).expect("barrier");
+        for _ in 0..rounds {
+            let len = sizes.below(longest);
+            if dev.rank() == 0 {
+                delay(&mut random);
+                dev.send(&vec![1; len], peer, 3, world).expect("send");
+                waits += receive(dev, len, peer);
+            } else {
+                waits += receive(dev, len, peer);
+                delay(&mut random);
+                dev.send(&vec![2; len], peer, 4, world).expect("send");
+            }
+        }
+        dev.barrier(world).expect("barrier");
+        waits
+    });
+    // The point of the exercise: that many waits were there to be missed.
+    assert!(u64::from(waits[0] + waits[1]) > rounds / 4, "{waits:?} waits in {rounds} rounds");
+}
+
+/// From nothing to about what a wait takes to begin.
+fn delay(random: &mut Random) {
+    for _ in 0..random.below(3000) {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn small_messages() {
+    answers(5000, 64, "0");
+}
+
+#[test]
+fn eager_and_rendezvous() {
+    answers(300, 400_000, "100");
+}
+
+/// A descriptor for each device, made once, and gone with it.
+#[test]
+fn it_stays_the_same() {
+    run_job_with(
+        &Tcp,
+        1,
+        |_| {},
+        |dev| {
+            let fd = dev.wait_fd().expect("a descriptor").as_raw_fd();
+            assert_eq!(dev.wait_fd().expect("a descriptor").as_raw_fd(), fd);
+            while dev.arm() == Arm::Busy {
+                dev.progress().expect("progress");
+            }
+            assert!(!readable(fd, Duration::ZERO).expect("poll"), "readable without an event");
+            // A message to itself needs no descriptor; it is there at once.
+            let world = dev.world();
+            let send = dev.isend(vec![5; 3], 0, 0, world).expect("isend");
+            assert_eq!(receive(dev, 3, 0), 0);
+            dev.wait(send).expect("wait");
+        },
+    );
+}
+
+/// The example that shares tokio's event loop, as a job.
+#[test]
+fn an_event_loop_of_tokio() {
+    let job = env!("CARGO_BIN_EXE_netmod-job");
+    let nmrun = launch::workspace_program(job, "netmod-pmi", "nmrun");
+    let example = launch::workspace_example(job, "ch3-shim", "tokio");
+    launch::run(Command::new(nmrun).args(["-n", "2"]).arg(example)).expect_ok("tokio", 2);
+}
