@@ -45,6 +45,7 @@ pub mod pkt;
 mod status;
 mod sys;
 pub mod tagmatch;
+pub mod wrapped;
 
 pub use bootstrap::Bootstrap;
 pub use ch3::DeviceStats;

@@ -7,15 +7,19 @@ use netmod_core::{
     PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, Time, VcError, VcErrorKind, VcId,
 };
 
+use crate::wrapped::Wrapper;
+
 macro_rules! each {
     ($any:expr, $n:ident => $body:expr) => {
         match $any {
             #[cfg(feature = "tcp")]
             AnyNetmod::Tcp($n) => $body,
             AnyNetmod::Other($n) => $body,
+            AnyNetmod::Wrapped($n) => $body,
         }
     };
 }
+pub(crate) use each;
 
 /// One netmod. Built-in ones are dispatched without a virtual call.
 pub enum AnyNetmod {
@@ -24,6 +28,8 @@ pub enum AnyNetmod {
     Tcp(Box<netmod_tcp::TcpNetmod>),
     /// Somebody else's.
     Other(Box<dyn Netmod>),
+    /// One of them within a wrapper: see [`AnyNetmod::base`].
+    Wrapped(Box<dyn Wrapper>),
 }
 
 impl std::fmt::Debug for AnyNetmod {
@@ -52,21 +58,27 @@ impl NetSet {
         NetSet { mods, polled: 0 }
     }
 
+    /// Takes the set apart, to put its netmods into wrappers, say.
+    pub fn into_netmods(self) -> Vec<AnyNetmod> {
+        self.mods
+    }
+
     /// The netmods, in order of preference.
     pub fn netmods(&self) -> impl Iterator<Item = &dyn Netmod> {
         self.mods.iter().map(|m| match m {
             #[cfg(feature = "tcp")]
             AnyNetmod::Tcp(n) => n.as_ref() as &dyn Netmod,
             AnyNetmod::Other(n) => n.as_ref(),
+            AnyNetmod::Wrapped(n) => n.as_ref(),
         })
     }
 
     /// Counts of the TCP netmod, if it is one of them.
     #[cfg(feature = "tcp")]
     pub fn tcp_stats(&self) -> Option<netmod_tcp::TcpStats> {
-        self.mods.iter().find_map(|m| match m {
+        self.mods.iter().find_map(|m| match m.base() {
             AnyNetmod::Tcp(n) => Some(n.stats()),
-            AnyNetmod::Other(_) => None,
+            AnyNetmod::Other(_) | AnyNetmod::Wrapped(_) => None,
         })
     }
 
@@ -76,10 +88,10 @@ impl NetSet {
     /// If one cannot start to accept peers.
     pub(crate) fn set_job_key(&mut self, key: [u8; 32]) -> Result<(), DeviceError> {
         for m in &mut self.mods {
-            match m {
+            match m.base_mut() {
                 #[cfg(feature = "tcp")]
                 AnyNetmod::Tcp(n) => n.authenticate_with(netmod_tcp::JobKey(key))?,
-                AnyNetmod::Other(_) => {}
+                AnyNetmod::Other(_) | AnyNetmod::Wrapped(_) => {}
             }
         }
         Ok(())
@@ -296,6 +308,10 @@ impl Netmod for NetSet {
         None
     }
 
+    fn break_connection(&mut self, core: &mut Core, vc: VcId) -> bool {
+        each!(self.of(core, vc), n => n.break_connection(core, vc))
+    }
+
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
         let mut all = Finalize::Done;
         for m in &mut self.mods {
@@ -327,6 +343,7 @@ impl NetSet {
             #[cfg(feature = "tcp")]
             AnyNetmod::Tcp(n) => n.rma(),
             AnyNetmod::Other(n) => n.rma(),
+            AnyNetmod::Wrapped(n) => n.rma(),
         }
     }
 

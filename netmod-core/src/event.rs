@@ -68,12 +68,14 @@ pub enum Event {
 pub struct Events {
     queue: VecDeque<Event>,
     limit: usize,
+    /// VCs of which a wrapper holds bytes back.
+    held: Vec<VcId>,
 }
 
 impl Events {
     /// A batch of at most `limit` events, give or take those that cannot wait.
     pub fn with_limit(limit: usize) -> Events {
-        Events { queue: VecDeque::with_capacity(limit + limit / 2), limit }
+        Events { queue: VecDeque::with_capacity(limit + limit / 2), limit, held: Vec::new() }
     }
 
     /// Adds an event.
@@ -97,11 +99,27 @@ impl Events {
         }
     }
 
-    /// Whether bytes of a VC are among the events, so that its present state is not the last word.
+    /// Whether bytes of a VC are among the events, or held back by a wrapper, so that its present state is
+    /// not the last word.
     pub fn concern(&self, vc: VcId) -> bool {
-        self.queue
-            .iter()
-            .any(|ev| matches!(ev, Event::Rx { vc: v, .. } | Event::RecvDone { vc: v } if *v == vc))
+        self.held.contains(&vc)
+            || self
+                .queue
+                .iter()
+                .any(|ev| matches!(ev, Event::Rx { vc: v, .. } | Event::RecvDone { vc: v } if *v == vc))
+    }
+
+    /// For wrappers: sets the VCs of which bytes are held back, beside those that `outer` names, so that
+    /// the wrapped netmod does not take a VC's end for known before they have been handled.
+    pub fn hold(&mut self, vcs: impl Iterator<Item = VcId>, outer: &Events) {
+        self.held.clear();
+        self.held.extend(vcs);
+        self.held.extend_from_slice(&outer.held);
+    }
+
+    /// The events from the `from`-th on, in order.
+    pub fn iter_from(&self, from: usize) -> impl Iterator<Item = &Event> {
+        self.queue.iter().skip(from)
     }
 
     /// How many more a netmod should find in this poll.

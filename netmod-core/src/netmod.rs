@@ -277,6 +277,12 @@ pub trait Netmod: Send {
         None
     }
 
+    /// For fault injection: the connection of the VC, if there is one, breaks as if the network had lost
+    /// it. False if the netmod cannot do that; the VC can then only be given up by [`Netmod::vc_abort`].
+    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
+        false
+    }
+
     /// Closes everything. Called again, with polls between, until `Done`.
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize;
 

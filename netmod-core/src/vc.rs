@@ -42,6 +42,8 @@ pub struct Vc {
     pub(crate) discard: u64,
     pub(crate) pending_len: u8,
     pub(crate) pending_pkt: Header,
+    /// All bytes go through events, none straight into a receive's memory: a wrapper wants to see them.
+    pub no_direct: bool,
     /// Counters.
     pub stats: VcStats,
 }
@@ -57,6 +59,7 @@ impl Vc {
             discard: 0,
             pending_len: 0,
             pending_pkt: [0; HDR_LEN],
+            no_direct: false,
             stats: VcStats::default(),
         }
     }

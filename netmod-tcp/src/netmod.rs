@@ -533,6 +533,15 @@ impl Netmod for TcpNetmod {
         (self.next_timer != Time::NEVER).then_some(self.next_timer)
     }
 
+    fn break_connection(&mut self, _core: &mut Core, vc: VcId) -> bool {
+        let conn = self.vcs.get(vc).and_then(|v| v.link.conn()).and_then(|c| self.conns.get(conn::id(c)));
+        if let Some(c) = conn {
+            // Both ends find the end of the stream. A socket that is not connected yet has no stream to end.
+            let _ = c.socket.shutdown(std::net::Shutdown::Both);
+        }
+        true
+    }
+
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
         self.end(core, now)
     }

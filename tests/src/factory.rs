@@ -6,6 +6,7 @@ use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{Bootstrap, Builder, Device};
 use netmod_core::{Config, GroupId, Netmod, PeerName};
 use netmod_tcp::{JobKey, TcpNetmod};
+use netmod_wrap::{FaultPlan, Faulty};
 
 use crate::loopback::{Fabric, LoopbackNetmod, Options};
 
@@ -138,5 +139,52 @@ impl NetmodFactory for Loopback {
 
     fn describe(&self, job: &Arc<Fabric>) -> String {
         job.describe()
+    }
+}
+
+/// Another factory's devices, with faults injected.
+#[derive(Clone, Debug)]
+pub struct Faults<F> {
+    /// What is wrapped.
+    pub inner: F,
+    /// Which faults.
+    pub plan: FaultPlan,
+    /// See [`Capabilities::max_bytes`].
+    pub max_bytes: usize,
+}
+
+impl<F: NetmodFactory> NetmodFactory for Faults<F> {
+    type Job = F::Job;
+
+    fn name(&self) -> String {
+        format!("{} with faults {}", self.inner.name(), self.plan)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let inner = self.inner.capabilities();
+        Capabilities { max_bytes: inner.max_bytes.min(self.max_bytes), many: inner.many.min(300) }
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = self.inner.config();
+        cfg.faults = self.plan.to_string();
+        cfg
+    }
+
+    fn job(&self, ranks: u32) -> F::Job {
+        self.inner.job(ranks)
+    }
+
+    fn device(&self, job: &F::Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        self.inner.device(job, boot, cfg)
+    }
+
+    fn netmod(&self, job: &F::Job, rank: u32, ranks: u32) -> NetSet {
+        let wrap = |n| AnyNetmod::Wrapped(Box::new(Faulty::new(n, self.plan.clone(), bare_name(rank))));
+        NetSet::new(self.inner.netmod(job, rank, ranks).into_netmods().into_iter().map(wrap).collect())
+    }
+
+    fn describe(&self, job: &F::Job) -> String {
+        self.inner.describe(job)
     }
 }

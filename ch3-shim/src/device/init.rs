@@ -12,6 +12,7 @@ use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
 use crate::netset::{AnyNetmod, NetSet};
 use crate::tagmatch::{PostedQueue, UnexpectedQueue};
+use crate::wrapped::wrap;
 
 /// Name under which rank 0 publishes the job key.
 const KEY: &str = "netmod-job-key";
@@ -124,7 +125,8 @@ impl Builder {
         if mods.is_empty() {
             return Err(Error::Config("NETMOD allows no netmod; try NETMOD=tcp".into()));
         }
-        let mut netmod = NetSet::new(mods);
+        let wrapped = mods.into_iter().map(|m| wrap(m, &self.cfg, me));
+        let mut netmod = NetSet::new(wrapped.collect::<Result<_>>()?);
         let mut spin = self.cfg.spin.polls(self.boot.local_size() as usize, 1);
         let mut card = CardWriter::new();
         match NodeSection::of_this_process() {

@@ -154,6 +154,8 @@ config_table! {
         "polls in vain before a wait blocks; auto: few if the node has more ranks than cores";
     log: String = "warn".to_owned(), "NETMOD_LOG", Kind::Text { max: 1024 },
         "which diagnostics are printed, as a filter of the crate tracing-subscriber";
+    faults: String = String::new(), "NETMOD_FAULTS", Kind::Text { max: 1024 },
+        "faults to inject, for tests, such as seed=7,drop=0.001,delay=1ms..5ms,split=0.5; empty: none";
 
     /// The part of the netmod `tcp`.
     tcp: TcpConfig {

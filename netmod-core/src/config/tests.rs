@@ -47,6 +47,7 @@ fn defaults() {
         ("NETMOD_CLOSE_TIMEOUT", "30s"),
         ("NETMOD_SPIN", "auto"),
         ("NETMOD_LOG", "warn"),
+        ("NETMOD_FAULTS", ""),
         ("NETMOD_TCP_INTERFACE", ""),
         ("NETMOD_TCP_PORT_RANGE", ""),
         ("NETMOD_TCP_CONNECT_TIMEOUT", "30s"),

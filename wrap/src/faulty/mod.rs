@@ -1,0 +1,548 @@
+//! Fault injection: a netmod that loses connections, and delays, cuts and alters what arrives.
+//!
+//! Received bytes are copied into buffers of the wrapper's own, and never read straight into a receive's
+//! memory ([`netmod_core::Vc::no_direct`]), so that they can be held and cut. Events of a VC stay behind its
+//! bytes. While bytes are held the wrapped netmod is told so ([`Events::hold`]), lest it take the end of a
+//! connection for a loss before the goodbye in those bytes has been handled.
+
+mod lane;
+mod loan;
+
+use std::fmt;
+use std::os::fd::RawFd;
+
+use netmod_core::slab::VcKind;
+use netmod_core::{
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, Header, Netmod, Ordering,
+    PeerName, PollOrder, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError,
+    VcErrorKind, VcId,
+};
+
+use crate::plan::FaultPlan;
+use crate::rng::Rng;
+use lane::{Data, Fate, Lane, Outgoing, Received};
+use loan::Loans;
+
+/// Bytes held back beyond which the wrapped netmod is not polled.
+const HELD_MAX: usize = 16 << 20;
+/// The purpose of the random numbers that decide on unknown peers.
+const STRANGERS: u64 = 4;
+
+/// What was done to the traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultStats {
+    /// Connections broken.
+    pub dropped: u64,
+    /// VCs given up.
+    pub aborted: u64,
+    /// Received pieces held back.
+    pub delayed: u64,
+    /// Cuts of received pieces.
+    pub split: u64,
+    /// Bits altered.
+    pub flipped: u64,
+    /// Peers refused.
+    pub refused: u64,
+    /// Messages held before they were sent.
+    pub held: u64,
+}
+
+impl fmt::Display for FaultStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            (self.dropped, "connections broken"),
+            (self.aborted, "VCs given up"),
+            (self.delayed, "pieces delayed"),
+            (self.split, "cuts"),
+            (self.flipped, "bits altered"),
+            (self.refused, "peers refused"),
+            (self.held, "sends held"),
+        ];
+        let mut between = "";
+        for (n, what) in counts.into_iter().filter(|(n, _)| *n > 0) {
+            write!(f, "{between}{n} {what}")?;
+            between = ", ";
+        }
+        if between.is_empty() { f.write_str("nothing yet") } else { Ok(()) }
+    }
+}
+
+/// A netmod with faults.
+pub struct Faulty<N> {
+    inner: N,
+    plan: FaultPlan,
+    me: PeerName,
+    lanes: SideTable<Lane, VcKind>,
+    /// VCs of which something received is held, in the order in which they are served.
+    waiting: Vec<VcId>,
+    /// VCs of which messages are held.
+    sending: Vec<VcId>,
+    /// Sends that were held, whose owner is asked whether they are over.
+    asked: Vec<ReqId>,
+    /// Bytes held back.
+    held: usize,
+    strangers: Rng,
+    incoming: Events,
+    loans: Loans,
+    now: Time,
+    stats: FaultStats,
+    told: bool,
+}
+
+impl<N: Netmod> fmt::Debug for Faulty<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.inner.name();
+        f.debug_struct("Faulty").field("inner", &name).field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+impl<N: Netmod> Faulty<N> {
+    /// `inner` with the faults of a plan, in the process called `me`.
+    pub fn new(inner: N, plan: FaultPlan, me: PeerName) -> Faulty<N> {
+        tracing::info!(target: "netmod::faults", netmod = inner.name(), %plan, "faults are injected");
+        Faulty {
+            inner,
+            strangers: Rng::new(plan.seed, [u64::from(me.rank), 0, STRANGERS]),
+            plan,
+            me,
+            lanes: SideTable::new(),
+            waiting: Vec::new(),
+            sending: Vec::new(),
+            asked: Vec::new(),
+            held: 0,
+            incoming: Events::default(),
+            loans: Loans::default(),
+            now: Time::ZERO,
+            stats: FaultStats::default(),
+            told: false,
+        }
+    }
+
+    /// The netmod without faults.
+    pub fn inner(&self) -> &N {
+        &self.inner
+    }
+
+    /// The netmod without faults.
+    pub fn inner_mut(&mut self) -> &mut N {
+        &mut self.inner
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> FaultStats {
+        self.stats
+    }
+
+    /// Before a message: what the plan has in store for its connection.
+    fn strike(&mut self, core: &mut Core, vc: VcId) {
+        let Some(l) = self.lanes.get_mut(vc) else { return };
+        let (fate, peer) = (l.fate(&self.plan), l.peer);
+        match fate {
+            Fate::Nothing => {}
+            Fate::Break if self.inner.break_connection(core, vc) => {
+                self.stats.dropped += 1;
+                tracing::debug!(target: "netmod::faults", peer = peer.rank, "connection broken");
+            }
+            Fate::Break | Fate::Abort => {
+                self.stats.aborted += 1;
+                tracing::debug!(target: "netmod::faults", peer = peer.rank, "VC given up");
+                let why = "the link was dropped by fault injection (NETMOD_FAULTS)";
+                self.vc_abort(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), why));
+            }
+        }
+    }
+
+    /// Whether the next message of a VC must be held.
+    fn holds(&self, vc: VcId) -> bool {
+        self.lanes.get(vc).is_some_and(|l| self.plan.send_delay.is_some() || !l.outbox.is_empty())
+    }
+
+    fn hold(&mut self, vc: VcId, req: ReqId, hdr: &Header, data: Data) {
+        let Some(l) = self.lanes.get_mut(vc) else { return };
+        let due = l.due(&self.plan, self.now);
+        if l.outbox.is_empty() {
+            self.sending.push(vc);
+        }
+        l.outbox.push_back(Outgoing { due, req, hdr: *hdr, data });
+        self.stats.held += 1;
+    }
+
+    /// Gives the netmod the messages of a VC that are due by `until`.
+    fn send_held(&mut self, core: &mut Core, vc: VcId, until: Time) {
+        while let Some(m) = self.lanes.get_mut(vc).and_then(|l| l.outbox.pop_front_if(|m| m.due <= until)) {
+            let sent = match m.data {
+                Data::Contig(data) => self.inner.i_send_contig(core, vc, m.req, &m.hdr, data),
+                Data::Segment => self.inner.send_noncontig(core, vc, m.req, &m.hdr),
+            };
+            match sent {
+                Ok(Sent::Queued) => {}
+                // The engine asks the upper layer, if that wants to be asked; the answer is for this wrapper.
+                Ok(Sent::Done) => {
+                    if !core.send_finished(vc, m.req) {
+                        self.asked.push(m.req);
+                    }
+                }
+                Err(e) => core.send_failed(m.req, &e),
+            }
+        }
+        if self.lanes.get(vc).is_none_or(|l| l.outbox.is_empty()) {
+            self.sending.retain(|v| *v != vc);
+        }
+    }
+
+    fn send_all_held(&mut self, core: &mut Core, until: Time) {
+        let mut at = 0;
+        while let Some(vc) = self.sending.get(at).copied() {
+            self.send_held(core, vc, until);
+            at += usize::from(self.sending.get(at) == Some(&vc));
+        }
+    }
+
+    /// No message of a VC that is held will leave.
+    fn fail_held(&mut self, core: &mut Core, vc: VcId, error: &VcError) {
+        if let Some(l) = self.lanes.get_mut(vc) {
+            l.outbox.drain(..).for_each(|m| core.send_failed(m.req, error));
+            self.sending.retain(|v| *v != vc);
+        }
+    }
+
+    /// Takes what the netmod has found.
+    fn take(&mut self, core: &mut Core, events: &mut Events) {
+        while let Some(ev) = self.incoming.pop() {
+            let (vc, what) = match ev {
+                Event::Rx { vc, buf } => {
+                    let mut bytes = Vec::with_capacity(buf.bytes().len());
+                    buf.bytes().append_to(&mut bytes);
+                    self.inner.release(buf);
+                    if let Some(l) = self.lanes.get_mut(vc) {
+                        l.flip(&self.plan, &mut bytes, &mut self.stats);
+                    }
+                    self.held += bytes.len();
+                    (vc, Received::Bytes { bytes, gone: 0 })
+                }
+                Event::NewPeer { peer, .. } => {
+                    if self.strangers.chance(self.plan.refuse) {
+                        self.stats.refused += 1;
+                        tracing::debug!(target: "netmod::faults", peer = peer.rank, "peer refused");
+                        self.inner.refuse_peer(peer);
+                    } else {
+                        events.push(ev);
+                    }
+                    continue;
+                }
+                Event::NeedCard { .. } => {
+                    events.push(ev);
+                    continue;
+                }
+                Event::Down { vc, ref error } => {
+                    let error = error.clone();
+                    self.fail_held(core, vc, &error);
+                    (vc, Received::Event(ev))
+                }
+                Event::Up { vc }
+                | Event::Terminated { vc }
+                | Event::RecvDone { vc }
+                | Event::RmaDone { vc, .. } => (vc, Received::Event(ev)),
+            };
+            match self.lanes.get_mut(vc) {
+                Some(l) => {
+                    if l.inbox.is_empty() {
+                        self.waiting.push(vc);
+                    }
+                    l.receive(&self.plan, what, self.now, &mut self.stats);
+                }
+                // A VC that the netmod has given up meanwhile: its bytes are nobody's.
+                None => match what {
+                    Received::Bytes { bytes, .. } => self.held -= bytes.len(),
+                    Received::Event(ev) => events.push(ev),
+                },
+            }
+        }
+    }
+
+    /// Delivers what is due, as far as there is room.
+    fn deliver(&mut self, events: &mut Events) {
+        for i in 0..self.waiting.len() {
+            let vc = self.waiting[i];
+            while events.room() > 0
+                && let Some(l) = self.lanes.get_mut(vc)
+                && l.inbox.front().is_some_and(|(due, _)| *due <= self.now)
+                && let Some((due, what)) = l.inbox.pop_front()
+            {
+                let (bytes, gone) = match what {
+                    Received::Event(ev) => {
+                        events.push(ev);
+                        continue;
+                    }
+                    Received::Bytes { bytes, gone } => (bytes, gone),
+                };
+                let left = bytes.len() - gone;
+                let (n, later) = l.cut(&self.plan, left, &mut self.stats);
+                events.push(Event::Rx { vc, buf: self.loans.lend(bytes[gone..gone + n].to_vec()) });
+                self.held -= n;
+                if n < left {
+                    l.inbox.push_front((due, Received::Bytes { bytes, gone: gone + n }));
+                    if later {
+                        break;
+                    }
+                }
+            }
+        }
+        let lanes = &self.lanes;
+        self.waiting.retain(|vc| lanes.get(*vc).is_some_and(|l| !l.inbox.is_empty()));
+        // Another one first next time.
+        if self.waiting.len() > 1 {
+            self.waiting.rotate_left(1);
+        }
+    }
+
+    /// Forgets the bytes of a VC that were not delivered.
+    fn discard(&mut self, vc: VcId) {
+        let Some(l) = self.lanes.get_mut(vc) else { return };
+        let mut bytes = 0;
+        l.inbox.retain(|(_, what)| match what {
+            Received::Bytes { bytes: b, gone } => {
+                bytes += b.len() - gone;
+                false
+            }
+            Received::Event(_) => true,
+        });
+        self.held -= bytes;
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        let next = |vc: &VcId| self.lanes.get(*vc).and_then(Lane::next);
+        self.waiting.iter().chain(&self.sending).filter_map(next).min()
+    }
+}
+
+impl<N: Netmod> Netmod for Faulty<N> {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        self.inner.business_card(card)
+    }
+
+    fn reachable(&self, card: &Card) -> Result<(), String> {
+        self.inner.reachable(card)
+    }
+
+    fn vc_init(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        peer: PeerName,
+        card: Option<&Card>,
+    ) -> Result<(), VcError> {
+        self.inner.vc_init(core, vc, peer, card)?;
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.no_direct = true;
+        }
+        self.lanes.insert(vc, Lane::new(&self.plan, self.me, peer));
+        Ok(())
+    }
+
+    fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
+        self.inner.set_card(core, vc, card);
+    }
+
+    fn refuse_peer(&mut self, peer: PeerName) {
+        self.inner.refuse_peer(peer);
+    }
+
+    fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
+        let peer = self.lanes.get(vc).map(|l| l.peer);
+        self.fail_held(core, vc, &VcError::new(VcErrorKind::Aborted, peer, "the VC was destroyed"));
+        self.discard(vc);
+        self.lanes.remove(vc);
+        self.waiting.retain(|v| *v != vc);
+        self.inner.vc_destroy(core, vc);
+    }
+
+    fn vc_terminate(&mut self, core: &mut Core, vc: VcId, now: Time) {
+        self.send_held(core, vc, Time::NEVER);
+        self.inner.vc_terminate(core, vc, now);
+    }
+
+    fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        self.fail_held(core, vc, &error);
+        // What comes after the abort is not of the connection that was trusted.
+        self.discard(vc);
+        self.inner.vc_abort(core, vc, error);
+    }
+
+    fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
+        self.inner.vc_revive(core, vc, card)
+    }
+
+    fn connect_to_root(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        card: &Card,
+        port_tag: u64,
+    ) -> Result<(), VcError> {
+        self.inner.connect_to_root(core, vc, card, port_tag)
+    }
+
+    fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
+        self.send_all_held(core, Time::NEVER);
+        let inner = self.inner.ckpt_shutdown(core, now)?;
+        Ok(if self.waiting.is_empty() { inner } else { Finalize::Pending })
+    }
+
+    fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
+        self.inner.ckpt_restart(core, now)
+    }
+
+    fn ordering(&self) -> Ordering {
+        self.inner.ordering()
+    }
+
+    fn i_send_contig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Sent, VcError> {
+        self.strike(core, vc);
+        if self.holds(vc) {
+            self.hold(vc, req, hdr, Data::Contig(data));
+            return Ok(Sent::Queued);
+        }
+        self.inner.i_send_contig(core, vc, req, hdr, data)
+    }
+
+    fn i_start_contig_msg(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Option<ReqId>, VcError> {
+        self.strike(core, vc);
+        if self.holds(vc) {
+            let req = core.reqs.insert(Request::new(Some(vc), Segment::empty()));
+            self.hold(vc, req, hdr, Data::Contig(data));
+            return Ok(Some(req));
+        }
+        self.inner.i_start_contig_msg(core, vc, hdr, data)
+    }
+
+    fn send_noncontig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+    ) -> Result<Sent, VcError> {
+        self.strike(core, vc);
+        if self.holds(vc) {
+            self.hold(vc, req, hdr, Data::Segment);
+            return Ok(Sent::Queued);
+        }
+        self.inner.send_noncontig(core, vc, req, hdr)
+    }
+
+    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
+        let Some(at) = self.asked.iter().position(|r| *r == req) else {
+            return self.inner.send_resume(core, vc, req, more);
+        };
+        self.asked.swap_remove(at);
+        if more {
+            // The netmod sees a message as over that has more to come, and takes no bytes without a header.
+            let peer = self.lanes.get(vc).map(|l| l.peer);
+            let why = "a message whose data comes in several parts cannot be held; leave send_delay out of \
+                       NETMOD_FAULTS";
+            self.vc_abort(core, vc, VcError::new(VcErrorKind::Unsupported, peer, why));
+        }
+    }
+
+    fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
+        if let Some(l) = self.lanes.get_mut(vc)
+            && let Some(at) = l.outbox.iter().position(|m| m.req == req)
+        {
+            l.outbox.remove(at);
+            if l.outbox.is_empty() {
+                self.sending.retain(|v| *v != vc);
+            }
+            return true;
+        }
+        self.inner.cancel_send(core, vc, req)
+    }
+
+    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String> {
+        self.inner.control_frame(core, vc, hdr)
+    }
+
+    fn flush(&mut self, core: &mut Core) {
+        self.inner.flush(core);
+    }
+
+    fn poll(
+        &mut self,
+        core: &mut Core,
+        order: PollOrder,
+        now: Time,
+        events: &mut Events,
+    ) -> Result<(), DeviceError> {
+        self.now = now;
+        self.send_all_held(core, now);
+        if self.held < HELD_MAX {
+            self.incoming.hold(self.waiting.iter().copied(), events);
+            self.inner.poll(core, order, now, &mut self.incoming)?;
+            self.take(core, events);
+        }
+        self.deliver(events);
+        Ok(())
+    }
+
+    fn release(&mut self, buf: RxBuf) {
+        self.loans.give_back(buf);
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        self.inner.wait_fd()
+    }
+
+    fn arm(&mut self, core: &mut Core) -> Arm {
+        match self.inner.arm(core) {
+            Arm::Armed if self.next_due().is_some_and(|due| due <= self.now) => Arm::Busy,
+            armed => armed,
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.inner.deadline().into_iter().chain(self.next_due()).min()
+    }
+
+    fn rma(&mut self) -> Option<&mut dyn Rma> {
+        self.inner.rma()
+    }
+
+    fn break_connection(&mut self, core: &mut Core, vc: VcId) -> bool {
+        self.inner.break_connection(core, vc)
+    }
+
+    fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
+        self.now = now;
+        self.send_all_held(core, Time::NEVER);
+        if !std::mem::replace(&mut self.told, true) {
+            tracing::info!(target: "netmod::faults", netmod = self.name(), done = %self.stats, "faults injected");
+        }
+        self.inner.finalize(core, now)
+    }
+
+    fn describe(&self, core: &Core, vc: VcId) -> String {
+        let inner = self.inner.describe(core, vc);
+        let (inbox, outbox) = self.lanes.get(vc).map_or((0, 0), |l| (l.inbox.len(), l.outbox.len()));
+        format!(
+            "{inner}; faults by {}: {}; of this VC {inbox} pieces and {outbox} sends are held",
+            self.plan, self.stats
+        )
+    }
+}

@@ -1,0 +1,12 @@
+//! Netmods around netmods.
+//!
+//! [`Faulty`] injects faults by a seeded [`FaultPlan`]: links that break, bytes that come late, cut or
+//! altered, sends that wait. A wrapper is a netmod itself, keeps the contract of [`netmod_core::Netmod`]
+//! whatever it wraps, and costs nothing where it is not used.
+
+pub mod faulty;
+mod plan;
+mod rng;
+
+pub use faulty::{FaultStats, Faulty};
+pub use plan::{FaultPlan, PlanError};
