@@ -3,8 +3,8 @@
 use std::os::fd::RawFd;
 
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Events, Finalize, Header, Netmod, Ordering,
-    PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, Time, VcError, VcErrorKind, VcId,
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Events, Finalize, GroupId, Header, MetGroup, Netmod,
+    Ordering, PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, Time, VcError, VcErrorKind, VcId,
 };
 
 use crate::wrapped::Wrapper;
@@ -112,6 +112,21 @@ impl NetSet {
         Err(reasons)
     }
 
+    /// Does something with every netmod; an error if none can.
+    fn any(
+        &mut self,
+        mut f: impl FnMut(&mut AnyNetmod) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        let mut all = Err(DeviceError::new("set", "has no netmods"));
+        for m in &mut self.mods {
+            let one = f(m);
+            if all.is_err() {
+                all = one;
+            }
+        }
+        all
+    }
+
     #[inline]
     fn of(&mut self, core: &Core, vc: VcId) -> &mut AnyNetmod {
         let i = core.vcs.get(vc).map_or(0, |v| usize::from(v.netmod));
@@ -177,6 +192,26 @@ impl Netmod for NetSet {
         port_tag: u64,
     ) -> Result<(), VcError> {
         each!(self.of(core, vc), n => n.connect_to_root(core, vc, card, port_tag))
+    }
+
+    fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError> {
+        self.any(|m| each!(m, n => n.open_port(port, key)))
+    }
+
+    fn close_port(&mut self, port: u64) {
+        for m in &mut self.mods {
+            each!(m, n => n.close_port(port));
+        }
+    }
+
+    fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError> {
+        self.any(|m| each!(m, n => n.meet_group(met)))
+    }
+
+    fn part_group(&mut self, id: &GroupId) {
+        for m in &mut self.mods {
+            each!(m, n => n.part_group(id));
+        }
     }
 
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {

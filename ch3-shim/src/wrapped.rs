@@ -3,8 +3,8 @@
 use std::os::fd::RawFd;
 
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Events, Finalize, Header, Netmod, Ordering,
-    PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, Time, VcError, VcId,
+    Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Events, Finalize, GroupId, Header, MetGroup,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, Time, VcError, VcId,
 };
 use netmod_wrap::{FaultPlan, Faulty};
 
@@ -122,6 +122,22 @@ impl Netmod for AnyNetmod {
         port_tag: u64,
     ) -> std::result::Result<(), VcError> {
         each!(self, n => n.connect_to_root(core, vc, card, port_tag))
+    }
+
+    fn open_port(&mut self, port: u64, key: [u8; 32]) -> std::result::Result<(), DeviceError> {
+        each!(self, n => n.open_port(port, key))
+    }
+
+    fn close_port(&mut self, port: u64) {
+        each!(self, n => n.close_port(port))
+    }
+
+    fn meet_group(&mut self, met: &MetGroup) -> std::result::Result<(), DeviceError> {
+        each!(self, n => n.meet_group(met))
+    }
+
+    fn part_group(&mut self, id: &GroupId) {
+        each!(self, n => n.part_group(id))
     }
 
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> std::result::Result<Finalize, DeviceError> {

@@ -52,6 +52,16 @@ pub enum Event {
         /// Which netmod of a set it came by.
         netmod: u8,
     },
+    /// A process of another job has come to a port and has proved to know its key: answer with `meet_group`
+    /// and `vc_init`, or `refuse_peer`.
+    PortPeer {
+        /// The name that it has chosen for this connection.
+        peer: PeerName,
+        /// The port.
+        port: u64,
+        /// Which netmod of a set it came by.
+        netmod: u8,
+    },
     /// A put or get ended ([`crate::Rma`]).
     RmaDone {
         /// On which VC.
@@ -93,7 +103,7 @@ impl Events {
     /// Says of the events from the `from`-th on which netmod of a set they came by.
     pub fn tag_netmod(&mut self, from: usize, number: u8) {
         for ev in self.queue.iter_mut().skip(from) {
-            if let Event::NewPeer { netmod, .. } = ev {
+            if let Event::NewPeer { netmod, .. } | Event::PortPeer { netmod, .. } = ev {
                 *netmod = number;
             }
         }

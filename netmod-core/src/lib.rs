@@ -30,7 +30,8 @@ pub use engine::{Core, DataAvail, Engine, Io, Progress, RecvTarget, Upper};
 pub use error::{DeviceError, PacketFault, VcError, VcErrorKind};
 pub use event::{Event, Events};
 pub use netmod::{
-    Arm, Finalize, GroupId, HDR_LEN, Header, NETMOD_FRAME, Netmod, Ordering, PeerName, PollOrder, Sent,
+    Arm, Finalize, GroupId, HDR_LEN, Header, MetGroup, NETMOD_FRAME, Netmod, Ordering, PeerName, PollOrder,
+    Sent, port_group,
 };
 pub use request::{OnDone, Outcome, Request};
 pub use rma::Rma;

@@ -56,6 +56,37 @@ impl fmt::Display for PeerName {
     }
 }
 
+/// A group of another job, as one of its two ends sees it (dynamic processes).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct MetGroup {
+    /// The group at the other end.
+    pub id: GroupId,
+    /// Number of its processes.
+    pub size: u32,
+    /// The name by which they know this process.
+    pub me: PeerName,
+    /// The secret of this meeting and no other: who knows it belongs to one of the two groups.
+    pub key: [u8; 32],
+}
+
+impl fmt::Debug for MetGroup {
+    /// All but the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetGroup")
+            .field("id", &self.id)
+            .field("size", &self.size)
+            .field("me", &self.me)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The group that whoever accepts at a port answers for.
+pub fn port_group(port: u64) -> GroupId {
+    let mut id = *b"nm-port\0\0\0\0\0\0\0\0\0";
+    id[8..].copy_from_slice(&port.to_le_bytes());
+    GroupId(id)
+}
+
 /// What became of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
@@ -167,8 +198,9 @@ pub trait Netmod: Send {
     /// If the card is of no use; the VC stays as it is.
     fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError>;
 
-    /// Connects to a process of another group that waits at a port with this tag (dynamic
-    /// processes).
+    /// Takes charge of a VC like `vc_init`, with the process that waits at a port with this tag (dynamic
+    /// processes), and begins to connect. The VC's peer is rank 0 of [`port_group`], which was met before;
+    /// the other side gets [`crate::Event::PortPeer`].
     ///
     /// # Errors
     /// If the netmod cannot, or the card is of no use.
@@ -179,6 +211,28 @@ pub trait Netmod: Send {
         card: &Card,
         port_tag: u64,
     ) -> Result<(), VcError>;
+
+    /// Opens a port: whoever knows its key may come by [`crate::Event::PortPeer`].
+    ///
+    /// # Errors
+    /// If the netmod cannot.
+    fn open_port(&mut self, _port: u64, _key: [u8; 32]) -> Result<(), DeviceError> {
+        Err(DeviceError::new(self.name(), "cannot be reached by other jobs; allow tcp in NETMOD"))
+    }
+
+    /// Closes a port to newcomers.
+    fn close_port(&mut self, _port: u64) {}
+
+    /// From now on VCs with processes of this group may be made, and those processes may connect.
+    ///
+    /// # Errors
+    /// If the netmod cannot.
+    fn meet_group(&mut self, _met: &MetGroup) -> Result<(), DeviceError> {
+        Err(DeviceError::new(self.name(), "cannot talk to other jobs; allow tcp in NETMOD"))
+    }
+
+    /// Forgets a group of which no VC is left, with its key.
+    fn part_group(&mut self, _id: &GroupId) {}
 
     /// Quiesces: everything taken is delivered, then no resource of the system is held. `Pending` until done.
     ///

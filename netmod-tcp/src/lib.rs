@@ -11,6 +11,7 @@ mod conn;
 mod ending;
 pub mod hello;
 mod hot;
+mod identity;
 pub mod link;
 mod links;
 mod netmod;

@@ -8,17 +8,18 @@ use netmod_core::card::NodeSection;
 use netmod_core::config::TcpConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, Netmod,
-    Ordering, PeerName, PollOrder, ReqId, RxBuf, SendBuf, Sent, SideTable, Slab, Time, VcError, VcErrorKind,
-    VcId,
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, RxBuf, SendBuf, Sent, SideTable, Slab, Time, VcError,
+    VcErrorKind, VcId, port_group,
 };
 
 use crate::NAME;
 use crate::address::{self, Listener};
 use crate::conn::{self, Conn, ConnId, ConnKind};
 use crate::ending::Ending;
-use crate::hello::{Control, Directory, JobKey};
+use crate::hello::{Control, JobKey};
 use crate::hot::Hot;
+use crate::identity::Identity;
 use crate::link::{Failure, Link, LinkConfig, LinkEvent, Phase};
 use crate::sys::{Epoll, Interest, RxArena};
 use crate::txq::Data;
@@ -50,28 +51,6 @@ pub struct TcpStats {
     pub rx_empty: u64,
     /// Calls of epoll.
     pub epoll_calls: u64,
-}
-
-/// Who the responder answers for.
-#[derive(Debug)]
-pub(crate) struct Identity {
-    pub(crate) me: PeerName,
-    pub(crate) group_size: u32,
-    pub(crate) key: Option<JobKey>,
-    /// This process, among those that have had its name.
-    pub(crate) incarnation: u64,
-}
-
-impl Directory for Identity {
-    fn key(&self, group: &GroupId) -> Option<JobKey> {
-        self.key.filter(|_| *group == self.me.group)
-    }
-    fn group_size(&self, group: &GroupId) -> Option<u32> {
-        (*group == self.me.group).then_some(self.group_size)
-    }
-    fn port_is_open(&self, _port: u64) -> bool {
-        false
-    }
 }
 
 /// The TCP netmod of one process.
@@ -114,7 +93,7 @@ pub struct TcpNetmod {
 impl std::fmt::Debug for TcpNetmod {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TcpNetmod")
-            .field("me", &self.id.me)
+            .field("me", &self.id.me())
             .field("conns", &self.conns.len())
             .field("stats", &self.stats)
             .finish_non_exhaustive()
@@ -149,7 +128,7 @@ impl TcpNetmod {
             arena: RxArena::new(cfg.rx_buffer.max(4096)),
             cfg,
             link_cfg,
-            id: Identity { me, group_size, key: None, incarnation },
+            id: Identity::new(me, group_size, incarnation),
             here,
             epoll,
             listener: Some(listener),
@@ -180,7 +159,7 @@ impl TcpNetmod {
     /// # Errors
     /// If the listener cannot be watched.
     pub fn authenticate_with(&mut self, key: JobKey) -> Result<(), DeviceError> {
-        self.id.key = Some(key);
+        self.id.set_job_key(key);
         if let Some(l) = &self.listener {
             self.epoll
                 .add(l.socket.as_raw_fd(), LISTENER, Interest::READ)
@@ -247,14 +226,15 @@ impl Netmod for TcpNetmod {
             ));
         }
         // Any seed will do that differs from link to link.
-        let seed = self.id.me.rank.wrapping_mul(0x9e37_79b9)
+        let seed = self.id.me().rank.wrapping_mul(0x9e37_79b9)
             ^ peer.rank.wrapping_mul(0x85eb_ca6b)
             ^ std::process::id();
         self.vcs.insert(
             vc,
             TcpVc {
-                link: Link::new(&self.id.me, &peer, seed),
+                link: Link::new(&self.id.name_towards(&peer.group), &peer, seed),
                 peer,
+                port: None,
                 fd: -1,
                 sent_in: 0,
                 sends: 0,
@@ -354,16 +334,39 @@ impl Netmod for TcpNetmod {
 
     fn connect_to_root(
         &mut self,
-        _core: &mut Core,
-        _vc: VcId,
-        _card: &Card,
-        _port_tag: u64,
+        core: &mut Core,
+        vc: VcId,
+        card: &Card,
+        port_tag: u64,
     ) -> Result<(), VcError> {
-        Err(VcError::new(
-            VcErrorKind::Unsupported,
-            None,
-            "netmod tcp cannot connect to processes of other jobs; start all processes in one job",
-        ))
+        let peer = PeerName { group: port_group(port_tag), rank: 0 };
+        self.vc_init(core, vc, peer, Some(card))?;
+        if let Some(v) = self.vcs.get_mut(vc) {
+            v.port = Some(port_tag);
+        }
+        self.link_event(core, vc, LinkEvent::WantSend);
+        Ok(())
+    }
+
+    fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError> {
+        self.id.open_port(port, JobKey(key));
+        Ok(())
+    }
+
+    fn close_port(&mut self, port: u64) {
+        self.id.close_port(port);
+    }
+
+    fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError> {
+        self.id.meet(*met);
+        Ok(())
+    }
+
+    fn part_group(&mut self, id: &GroupId) {
+        self.id.part(id);
+        while let Some((_, conn)) = self.unclaimed.iter().find(|(p, _)| p.group == *id).copied() {
+            self.reject(conn, crate::hello::RejectReason::Finalized);
+        }
     }
 
     fn ckpt_shutdown(&mut self, _core: &mut Core, _now: Time) -> Result<Finalize, DeviceError> {

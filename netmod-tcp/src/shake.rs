@@ -220,10 +220,10 @@ impl TcpNetmod {
             }
         }
         let params = ResponderParams {
-            me: self.id.me,
+            me: self.id.me(),
             versions: Versions::OURS,
             caps: CAPS,
-            incarnation: self.id.incarnation,
+            incarnation: self.id.incarnation(),
         };
         let responder = Box::new(Responder::new(params, random()?));
         let id = self.enroll(Conn::new(socket, Stage::Stranger(responder), None), Interest::READ)?;
@@ -364,16 +364,18 @@ impl TcpNetmod {
             Ok(None) => None,
             Ok(Some(e)) | Err(e) => Some(e),
         };
-        let params = self.vcs.get(vc).zip(self.id.key).map(|(v, key)| InitiatorParams {
-            me: self.id.me,
-            peer: v.peer,
-            purpose: Purpose::Vc,
-            versions: Versions::OURS,
-            caps: CAPS,
-            incarnation: self.id.incarnation,
-            session: 0,
-            position: 0,
-            key,
+        let params = self.vcs.get(vc).and_then(|v| {
+            Some(InitiatorParams {
+                me: self.id.name_towards(&v.peer.group),
+                peer: v.peer,
+                purpose: v.port.map_or(Purpose::Vc, |port| Purpose::Root { port }),
+                versions: Versions::OURS,
+                caps: CAPS,
+                incarnation: self.id.incarnation(),
+                session: 0,
+                position: 0,
+                key: self.id.key_towards(&v.peer.group)?,
+            })
         });
         let ready = match (error, params, random()) {
             (None, Some(p), Ok(n)) => Ok((p, n)),
@@ -510,7 +512,7 @@ impl TcpNetmod {
                 Some(used)
             }
             Ok((used, ResponderStep::Proved(p))) => {
-                self.proved(core, id, p.peer);
+                self.proved(core, id, p.peer, p.purpose);
                 Some(used)
             }
             Ok((used, ResponderStep::Ready)) => {
@@ -532,7 +534,7 @@ impl TcpNetmod {
     }
 
     /// A peer has proved who it is.
-    fn proved(&mut self, core: &mut Core, id: ConnId, peer: netmod_core::PeerName) {
+    fn proved(&mut self, core: &mut Core, id: ConnId, peer: netmod_core::PeerName, purpose: Purpose) {
         let Some(c) = self.conns.get_mut(id) else { return };
         let stage = std::mem::replace(&mut c.stage, Stage::Connecting);
         let Stage::Stranger(r) = stage else {
@@ -544,7 +546,10 @@ impl TcpNetmod {
             Some(vc) => self.incoming(core, *vc, id),
             None => {
                 self.unclaimed.push((peer, id));
-                self.events.push_back(Event::NewPeer { peer, netmod: 0 });
+                self.events.push_back(match purpose {
+                    Purpose::Vc => Event::NewPeer { peer, netmod: 0 },
+                    Purpose::Root { port } => Event::PortPeer { peer, port, netmod: 0 },
+                });
             }
         }
     }

@@ -14,6 +14,8 @@ use crate::txq::TxQueue;
 pub(crate) struct TcpVc {
     pub(crate) link: Link,
     pub(crate) peer: PeerName,
+    /// The port at which the peer waits, if it is not of a group that is known here.
+    pub(crate) port: Option<u64>,
     /// The adopted connection's descriptor, while messages can be written to it at once; or -1.
     pub(crate) fd: RawFd,
     /// Poll in which a message was last written at once.

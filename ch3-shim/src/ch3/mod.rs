@@ -392,6 +392,8 @@ impl Upper<NetSet> for Ch3 {
                     io.netmod.refuse_peer(peer);
                 }
             }
+            // No port is open.
+            Event::PortPeer { peer, .. } => io.netmod.refuse_peer(peer),
             // Handled by the engine.
             Event::Rx { .. } | Event::RecvDone { .. } => {}
             Event::RmaDone { vc, op, result } => {

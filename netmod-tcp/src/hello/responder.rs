@@ -14,12 +14,15 @@ pub trait Directory {
     fn group_size(&self, group: &GroupId) -> Option<u32>;
     /// Whether somebody accepts on a port.
     fn port_is_open(&self, port: u64) -> bool;
+    /// The name by which processes of `group`, or whoever comes to a port, know this process, which is `me`
+    /// in its job; `None` if they may not ask for it. A key opens the group that it is of, and no other.
+    fn name_for(&self, group: &GroupId, purpose: Purpose, me: PeerName) -> Option<PeerName>;
 }
 
 /// What a responder is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResponderParams {
-    /// This process.
+    /// This process in its job.
     pub me: PeerName,
     /// The versions that it speaks.
     pub versions: Versions,
@@ -163,24 +166,26 @@ impl Responder {
         if session == 0 && position != 0 {
             return Err(HelloError::Reserved { kind: FrameType::Hello });
         }
+        if let Purpose::Root { port } = purpose
+            && !directory.port_is_open(port)
+        {
+            return Err(HelloError::NoSuchPort { port });
+        }
         let Some(key) = directory.key(&wanted.group) else {
             return Err(HelloError::UnknownGroup { name: wanted });
         };
-        let me = self.params.me;
+        let Some(me) = directory.name_for(&peer.group, purpose, self.params.me) else {
+            return Err(HelloError::UnknownGroup { name: peer });
+        };
         if wanted != me {
             return Err(HelloError::WrongPeer { wanted, me });
         }
         if peer == me {
             return Err(HelloError::Reflected);
         }
-        match (directory.group_size(&peer.group), purpose) {
-            (Some(size), _) if peer.rank >= size => {
-                return Err(HelloError::BadRank { name: peer, size });
-            }
-            (None, Purpose::Vc) => return Err(HelloError::UnknownGroup { name: peer }),
-            (_, Purpose::Root { port }) if !directory.port_is_open(port) => {
-                return Err(HelloError::NoSuchPort { port });
-            }
+        match directory.group_size(&peer.group) {
+            Some(size) if peer.rank >= size => return Err(HelloError::BadRank { name: peer, size }),
+            None if purpose == Purpose::Vc => return Err(HelloError::UnknownGroup { name: peer }),
             _ => {}
         }
         let caps = offered & self.params.caps;

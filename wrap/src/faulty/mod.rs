@@ -13,9 +13,9 @@ use std::os::fd::RawFd;
 
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, Header, Netmod, Ordering,
-    PeerName, PollOrder, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError,
-    VcErrorKind, VcId,
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable,
+    Time, VcError, VcErrorKind, VcId, port_group,
 };
 
 use crate::plan::FaultPlan;
@@ -220,7 +220,7 @@ impl<N: Netmod> Faulty<N> {
                     self.held += bytes.len();
                     (vc, Received::Bytes { bytes, gone: 0 })
                 }
-                Event::NewPeer { peer, .. } => {
+                Event::NewPeer { peer, .. } | Event::PortPeer { peer, .. } => {
                     if self.strangers.chance(self.plan.refuse) {
                         self.stats.refused += 1;
                         tracing::debug!(target: "netmod::faults", peer = peer.rank, "peer refused");
@@ -310,6 +310,14 @@ impl<N: Netmod> Faulty<N> {
         self.held -= bytes;
     }
 
+    /// The netmod has a new VC.
+    fn take_charge(&mut self, core: &mut Core, vc: VcId, peer: PeerName) {
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.no_direct = true;
+        }
+        self.lanes.insert(vc, Lane::new(&self.plan, self.me, peer));
+    }
+
     fn next_due(&self) -> Option<Time> {
         let next = |vc: &VcId| self.lanes.get(*vc).and_then(Lane::next);
         self.waiting.iter().chain(&self.sending).filter_map(next).min()
@@ -337,10 +345,7 @@ impl<N: Netmod> Netmod for Faulty<N> {
         card: Option<&Card>,
     ) -> Result<(), VcError> {
         self.inner.vc_init(core, vc, peer, card)?;
-        if let Some(v) = core.vcs.get_mut(vc) {
-            v.no_direct = true;
-        }
-        self.lanes.insert(vc, Lane::new(&self.plan, self.me, peer));
+        self.take_charge(core, vc, peer);
         Ok(())
     }
 
@@ -384,7 +389,25 @@ impl<N: Netmod> Netmod for Faulty<N> {
         card: &Card,
         port_tag: u64,
     ) -> Result<(), VcError> {
-        self.inner.connect_to_root(core, vc, card, port_tag)
+        self.inner.connect_to_root(core, vc, card, port_tag)?;
+        self.take_charge(core, vc, PeerName { group: port_group(port_tag), rank: 0 });
+        Ok(())
+    }
+
+    fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError> {
+        self.inner.open_port(port, key)
+    }
+
+    fn close_port(&mut self, port: u64) {
+        self.inner.close_port(port)
+    }
+
+    fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError> {
+        self.inner.meet_group(met)
+    }
+
+    fn part_group(&mut self, id: &GroupId) {
+        self.inner.part_group(id)
     }
 
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {

@@ -1,0 +1,108 @@
+//! By which names and keys this process is known: in its job, to groups that it has met, and at its ports.
+
+use std::collections::HashMap;
+
+use netmod_core::{GroupId, MetGroup, PeerName, port_group};
+
+use crate::hello::{Directory, JobKey, Purpose};
+
+/// Who this process is, towards whom.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    me: PeerName,
+    group_size: u32,
+    job_key: Option<JobKey>,
+    incarnation: u64,
+    met: HashMap<GroupId, MetGroup>,
+    ports: HashMap<u64, JobKey>,
+}
+
+impl Identity {
+    /// A process of a job, whose key is not known yet. `incarnation` tells it from others that have had its
+    /// name.
+    pub(crate) fn new(me: PeerName, group_size: u32, incarnation: u64) -> Identity {
+        Identity { me, group_size, job_key: None, incarnation, met: HashMap::new(), ports: HashMap::new() }
+    }
+
+    /// Its name in the job.
+    pub(crate) fn me(&self) -> PeerName {
+        self.me
+    }
+
+    /// This process, among those that have had its name.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    pub(crate) fn set_job_key(&mut self, key: JobKey) {
+        self.job_key = Some(key);
+    }
+
+    pub(crate) fn open_port(&mut self, port: u64, key: JobKey) {
+        self.ports.insert(port, key);
+    }
+
+    pub(crate) fn close_port(&mut self, port: u64) {
+        self.ports.remove(&port);
+    }
+
+    pub(crate) fn meet(&mut self, met: MetGroup) {
+        self.met.insert(met.id, met);
+    }
+
+    pub(crate) fn part(&mut self, group: &GroupId) {
+        self.met.remove(group);
+    }
+
+    /// The name by which the processes of a group know this one.
+    pub(crate) fn name_towards(&self, group: &GroupId) -> PeerName {
+        self.met.get(group).map_or(self.me, |m| m.me)
+    }
+
+    /// The key that this process and those of a group share.
+    pub(crate) fn key_towards(&self, group: &GroupId) -> Option<JobKey> {
+        if *group == self.me.group {
+            return self.job_key;
+        }
+        self.met.get(group).map(|m| JobKey(m.key))
+    }
+
+    /// The open port whose group this is.
+    fn port(&self, group: &GroupId) -> Option<JobKey> {
+        let tag = u64::from_le_bytes(group.0[8..].try_into().unwrap_or_default());
+        self.ports.get(&tag).copied().filter(|_| *group == port_group(tag))
+    }
+}
+
+impl Directory for Identity {
+    fn key(&self, group: &GroupId) -> Option<JobKey> {
+        if *group == self.me.group {
+            return self.job_key;
+        }
+        // A port that was closed still has the connections that were made before.
+        let met = || self.met.values().find(|m| m.me.group == *group).map(|m| JobKey(m.key));
+        self.port(group).or_else(met)
+    }
+
+    fn group_size(&self, group: &GroupId) -> Option<u32> {
+        if *group == self.me.group {
+            return Some(self.group_size);
+        }
+        self.met.get(group).map(|m| m.size)
+    }
+
+    fn port_is_open(&self, port: u64) -> bool {
+        self.ports.contains_key(&port)
+    }
+
+    fn name_for(&self, group: &GroupId, purpose: Purpose, me: PeerName) -> Option<PeerName> {
+        match purpose {
+            Purpose::Root { port } => Some(PeerName { group: port_group(port), rank: 0 }),
+            Purpose::Vc if *group == me.group => Some(me),
+            Purpose::Vc => self.met.get(group).map(|m| m.me),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
