@@ -48,7 +48,7 @@ pub mod tagmatch;
 pub mod wrapped;
 
 pub use bootstrap::Bootstrap;
-pub use ch3::DeviceStats;
+pub use ch3::{DeviceStats, FlowReport};
 pub use clock::VirtualClock;
 pub use device::{
     Builder, Comm, Completion, Device, Disconnecting, Exclusive, Funneled, Level, Message, PROC_NULL, RawReq,

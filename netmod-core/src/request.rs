@@ -38,6 +38,8 @@ pub struct Request {
     pub seg: Segment,
     /// Receives: bytes that follow the segment's and are discarded (truncation).
     pub excess: u64,
+    /// What the layer above charges the message with, if it may have to take that back; of no account here.
+    pub charge: u32,
     /// What happens when the data has all moved.
     pub on_done: OnDone,
     /// Nobody waits for it: it leaves the slab as soon as it is finished.
@@ -59,6 +61,7 @@ impl Request {
             vc,
             seg,
             excess: 0,
+            charge: 0,
             on_done: OnDone::Complete,
             detached: false,
             shares: 1,

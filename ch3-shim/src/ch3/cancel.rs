@@ -16,11 +16,7 @@ impl Ch3 {
         let vc = io.core.reqs.get(req).and_then(|r| r.vc);
         let Some(m) = self.side.get_mut(req) else {
             // A plain eager send that is queued.
-            if let Some(vc) = vc
-                && io.netmod.cancel_send(io.core, vc, req)
-            {
-                io.core.finish(req, Outcome::Cancelled);
-            }
+            self.cancel_eager(io, vc, req);
             return;
         };
         match m.role {
@@ -36,23 +32,28 @@ impl Ch3 {
                 let key = self
                     .unexpected
                     .find_exact(&env, |u| matches!(u.body, super::recv::Body::Local(r) if r == req));
-                if key.and_then(|k| self.unexpected.remove(k)).is_some() {
+                if let Some(msg) = key.and_then(|k| self.unexpected.remove(k)) {
+                    self.discharge(io, &msg);
                     self.finish(io.core, req, Outcome::Cancelled);
                 }
             }
-            Role::Send => {
-                if let Some(vc) = vc
-                    && io.netmod.cancel_send(io.core, vc, req)
-                {
-                    self.finish(io.core, req, Outcome::Cancelled);
-                }
-            }
+            Role::Send => self.cancel_eager(io, vc, req),
             Role::SyncSend { sent, acked } => {
-                let Some(vc) = vc else { return };
-                if !sent && io.netmod.cancel_send(io.core, vc, req) {
-                    self.finish(io.core, req, Outcome::Cancelled);
-                } else if !acked {
+                if !sent {
+                    self.cancel_eager(io, vc, req);
+                }
+                if let Some(vc) = vc
+                    && !acked
+                    && !io.core.is_finished(req)
+                {
                     self.ask_receiver(io, vc, req);
+                }
+            }
+            Role::Waiting { .. } => {
+                self.finish(io.core, req, Outcome::Cancelled);
+                if let Some(vc) = vc {
+                    // Others may have waited for this one alone.
+                    self.send_waiting(io, vc);
                 }
             }
             Role::RndvSend { cleared: false } => {
@@ -61,6 +62,17 @@ impl Ch3 {
                 }
             }
             Role::RndvSend { cleared: true } | Role::RndvRecv { .. } | Role::Arriving { .. } => {}
+        }
+    }
+
+    /// Takes a message back that has its data with it, if it is still in the netmod's queue.
+    fn cancel_eager(&mut self, io: &mut DevIo<'_>, vc: Option<VcId>, req: ReqId) {
+        if let Some(vc) = vc
+            && io.netmod.cancel_send(io.core, vc, req)
+        {
+            let charge = io.core.reqs.get(req).map_or(0, |r| r.charge);
+            self.finish(io.core, req, Outcome::Cancelled);
+            self.refund(io, vc, charge);
         }
     }
 
@@ -88,7 +100,7 @@ impl Ch3 {
         let msg = key.and_then(|k| self.unexpected.remove(k));
         let ack = msg.is_some();
         if let Some(msg) = msg {
-            self.stats.unexpected_bytes -= msg.held();
+            self.discharge(io, &msg);
             match msg.body {
                 super::recv::Body::Whole(buf) => self.pool.give(buf),
                 super::recv::Body::Arriving(arriving) => {

@@ -38,6 +38,7 @@ impl Ch3 {
     /// The VC is used, by this side or by a connection of the peer.
     pub(crate) fn vc_used(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         self.own_event(io, vc, VcEvent::Use);
+        self.flow_resumed(io, vc);
     }
 
     /// This side wants to close the VC.

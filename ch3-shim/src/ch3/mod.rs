@@ -1,10 +1,13 @@
 //! CH3: what the device does with packets. The upper side of the engine.
 //!
 //! One file a concern: `recv` the packets that carry or announce data, `send` the other direction,
-//! `close` the lifecycle of VCs, `cancel`, `group` who there is, `pool` the memory of unexpected messages.
+//! `credit` and `flow` how much of it there may be, `close` the lifecycle of VCs, `cancel`, `group` who
+//! there is, `pool` the memory of unexpected messages.
 
 mod cancel;
 mod close;
+mod credit;
+mod flow;
 mod group;
 mod pool;
 mod recv;
@@ -19,10 +22,12 @@ use netmod_core::{
 
 use crate::bootstrap::Bootstrap;
 use crate::netset::NetSet;
-use crate::pkt::Packet;
+use crate::pkt::{Mode, Packet};
 use crate::status::Status;
 use crate::tagmatch::{Pattern, PostedKey, PostedQueue, UnexpectedQueue};
 
+pub(crate) use credit::{ENTRY, Terms};
+pub use flow::FlowReport;
 pub(crate) use group::{Group, Groups, INTERNAL, Space, WORLD};
 pub(crate) use pool::Pool;
 pub(crate) use recv::Unexpected;
@@ -52,6 +57,8 @@ pub(crate) enum Role {
     SyncSend { sent: bool, acked: bool },
     /// A rendezvous send that waits for CTS, or whose data is on its way.
     RndvSend { cleared: bool },
+    /// A send that waits for room at its receiver, which knows nothing of it yet.
+    Waiting { mode: Mode },
     /// A send to this process that waits for its receive.
     SelfSend,
     /// A receive that is posted, or that gets its data eagerly.
@@ -112,6 +119,8 @@ pub(crate) struct VcSide {
     pub eager_max: usize,
     /// How many times a close of this side has come to its end.
     pub closes: u32,
+    /// How much may be sent either way.
+    pub flow: flow::Flow,
 }
 
 /// Counts of the device, always on.
@@ -123,6 +132,21 @@ pub struct DeviceStats {
     pub unexpected_high: u64,
     /// Bytes of unexpected messages held now.
     pub unexpected_bytes: u64,
+    /// What unexpected messages are charged now, in bytes: those that are held, and 256 for each message.
+    pub unexpected_memory: u64,
+    /// The most that it has been.
+    pub unexpected_memory_high: u64,
+    /// Short messages that were sent by rendezvous because the peer's window had no room.
+    pub eager_declined: u64,
+    /// Sends that had to wait before they could even be announced.
+    pub sends_waited: u64,
+    /// Packets sent that do nothing but give room back, or ask for it.
+    pub credits_sent: u64,
+    /// Such packets received.
+    pub credits_received: u64,
+    /// Announcements beyond their due that peers were allowed, because this process waited for a message
+    /// behind them.
+    pub slots_lent: u64,
     /// Ready sends that found no receive; they were delivered as ordinary ones.
     pub ready_unmatched: u64,
     /// Messages longer than their receive's buffer.
@@ -142,8 +166,18 @@ pub(crate) struct Ch3 {
     pub stats: DeviceStats,
     /// Longest message that is sent eagerly on a new VC.
     pub eager_max: usize,
-    /// Longest eager message that is accepted.
-    pub eager_accept: usize,
+    /// What the processes of the job grant each other.
+    pub terms: Terms,
+    /// Slots that can be lent beyond the terms.
+    pub loans: u32,
+    /// Whether it was said that there are none left.
+    pub loans_warned: bool,
+    /// VCs whose peers wait for slots, and how often one has asked.
+    pub wanting: Vec<VcId>,
+    pub wants: u64,
+    /// What copies of messages of this process to itself are charged, and may be.
+    pub own_held: u64,
+    pub own_max: u64,
     pub finalizing: bool,
     /// VCs that went down.
     pub lost_vcs: u32,
@@ -200,8 +234,11 @@ impl Ch3 {
             return Err(e);
         }
         tracing::debug!(group, rank, %choice, "new VC");
-        let eager_max = self.eager_max;
-        self.vcs.insert(vc, VcSide { rank, group, space, cause: None, choice, eager_max, closes: 0 });
+        // Processes of other jobs may have been started with other settings.
+        let terms = if group == WORLD { self.terms } else { Terms::STRANGERS };
+        let eager_max = self.eager_max.min(terms.eager_max());
+        let flow = flow::Flow::new(terms);
+        self.vcs.insert(vc, VcSide { rank, group, space, cause: None, choice, eager_max, closes: 0, flow });
         if let Some(g) = self.groups.get_mut(group) {
             g.vcs.set(rank, Some(vc));
         }
@@ -217,7 +254,7 @@ impl Ch3 {
     ) -> Result<(), VcError> {
         let vc = self.vc_of(io, WORLD, rank)?;
         if let Some(s) = self.vcs.get_mut(vc) {
-            s.eager_max = bytes.min(self.eager_accept);
+            s.eager_max = bytes.min(self.terms.eager_max());
         }
         Ok(())
     }
@@ -264,11 +301,13 @@ impl Ch3 {
             Packet::CancelReq { sreq, env } => self.cancel_req(io, vc, sreq, env),
             Packet::CancelResp { sreq, ack } => self.cancel_resp(io, vc, sreq, ack),
             Packet::Close { ack } => self.recv_close(io, vc, ack),
-            Packet::Done { .. } | Packet::Cookie { .. } | Packet::Credit { .. } => {
-                Err(PacketFault::Violation {
-                    what: "a packet of a large-message mode that was not agreed on".into(),
-                })
+            Packet::Credit { want, bytes, slots } => {
+                self.recv_credit(io, vc, want, bytes, slots);
+                Ok(())
             }
+            Packet::Done { .. } | Packet::Cookie { .. } => Err(PacketFault::Violation {
+                what: "a packet of a large-message mode that was not agreed on".into(),
+            }),
             Packet::EagerShort { .. } | Packet::Eager { .. } | Packet::RndvData { .. } => Ok(()),
         }
     }
@@ -296,6 +335,10 @@ impl Ch3 {
             s.cause = Some(error.clone());
             self.lost_vcs += 1;
         }
+        // One that was closed by agreement goes on as both sides know it.
+        if io.core.vcs.get(vc).is_some_and(|v| v.state.is_failed()) {
+            self.flow_lost(vc);
+        }
         let Some((rank, space)) = self.vcs.get(vc).map(|s| (s.rank as i32, s.space)) else { return };
         let failed = Outcome::Failed(error.clone());
         let its_own = |p: &Pattern, _: &_| p.source == rank && space.owns(p.context);
@@ -305,7 +348,7 @@ impl Ch3 {
         // Messages that had arrived whole can still be received; the others never will.
         let lost = self.unexpected.drain_matching(|_, u| u.depends_on(vc));
         for (_, u) in lost {
-            self.stats.unexpected_bytes -= u.held();
+            self.discharge(io, &u);
             if let Some(arriving) = u.arriving() {
                 self.free_arriving(io.core, arriving);
             }
@@ -345,7 +388,12 @@ impl Upper<NetSet> for Ch3 {
         let pkt = Packet::parse(hdr).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
         match pkt {
             Packet::EagerShort { env, data, ready } => self.eager_short(io, vc, env, data, ready).map(|()| 0),
-            Packet::Eager { env, mode, len, sreq, .. } => self.eager(io, vc, env, len, mode, sreq, rest),
+            Packet::Eager { env, mode, len, sreq, credit } => {
+                if self.vcs.get(vc).is_some_and(|s| s.flow.out.is_news(credit)) {
+                    self.credit_came(io, vc, credit);
+                }
+                self.eager(io, vc, env, len, mode, sreq, rest)
+            }
             Packet::RndvData { rreq, len } => self.rndv_data(io, vc, rreq, len, rest),
             other => self.control(io, vc, other).map(|()| 0),
         }

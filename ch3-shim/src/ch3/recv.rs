@@ -2,6 +2,7 @@
 
 use netmod_core::{OnDone, Outcome, PacketFault, ReqId, RxBytes, Segment, VcError, VcId};
 
+use super::credit::{self, ENTRY};
 use super::pool::segment_of;
 use super::{Ch3, DevIo, MpiReq, Owned, Role};
 use crate::pkt::{CookieLen, Mode, Packet, ShortData};
@@ -18,6 +19,8 @@ pub(crate) struct Unexpected {
     /// Its length.
     pub len: u64,
     pub body: Body,
+    /// The VC's when it came, see `flow`.
+    pub epoch: u32,
 }
 
 /// What there is of an unexpected message.
@@ -46,6 +49,14 @@ impl Unexpected {
         match self.body {
             Body::Whole(_) | Body::Arriving(_) => self.len,
             _ => 0,
+        }
+    }
+
+    /// What its sender was charged for an eager message, or this process for a copy of its own.
+    pub(crate) fn charge(&self) -> u32 {
+        match self.body {
+            Body::Inline(_) => ENTRY,
+            _ => credit::charge(u32::try_from(self.len).unwrap_or(u32::MAX)),
         }
     }
 
@@ -83,6 +94,9 @@ impl Ch3 {
         if let Some(m) = self.side.get_mut(req) {
             m.posted = Some(key);
         }
+        if self.has_wanting() {
+            self.relieve_for(io, &pattern);
+        }
         Ok(req)
     }
 
@@ -99,8 +113,13 @@ impl Ch3 {
 
     /// Gives an unexpected message to a receive.
     #[inline(never)]
-    pub(crate) fn deliver(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, mut msg: Unexpected) {
-        self.stats.unexpected_bytes -= msg.held();
+    pub(crate) fn deliver(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, msg: Unexpected) {
+        self.discharge(io, &msg);
+        self.hand_over(io, req, env, msg);
+    }
+
+    /// Gives a message that is charged to nobody to a receive.
+    pub(super) fn hand_over(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, mut msg: Unexpected) {
         let room = self.fit(io, req, env, msg.len);
         // Messages that a matched probe held: the connection may have gone meanwhile, or the rest come.
         if self.lost_vcs > 0
@@ -191,8 +210,7 @@ impl Ch3 {
     /// Keeps a message for a receive to come.
     #[inline(never)]
     pub(crate) fn keep(&mut self, env: Envelope, msg: Unexpected) -> crate::tagmatch::UnexpectedKey {
-        self.stats.unexpected += 1;
-        self.stats.unexpected_bytes += msg.held();
+        self.charge_kept(&msg);
         let key = self.unexpected.push(env, msg);
         self.stats.unexpected_high = self.stats.unexpected_high.max(self.unexpected.len() as u64);
         key
@@ -246,16 +264,27 @@ impl Ch3 {
         let bytes = data.as_slice();
         if let Some(req) = self.posted.take_match(&env) {
             self.receive_short(io, req, env, bytes);
+            if self.vcs.get_mut(vc).is_some_and(|s| s.flow.inc.pass(ENTRY)) {
+                self.credit_due(io, vc);
+            }
             return Ok(());
         }
+        let epoch = self.admit(vc, ENTRY)?;
         if ready {
             self.ready_without_receive(&env);
         }
-        self.keep(
-            env,
-            Unexpected { vc: Some(vc), sreq: None, len: bytes.len() as u64, body: Body::Inline(data) },
-        );
+        let len = bytes.len() as u64;
+        self.keep(env, Unexpected { vc: Some(vc), sreq: None, len, body: Body::Inline(data), epoch });
         Ok(())
+    }
+
+    /// Whether the peer had a right to send an eager message of this charge; the epoch of its VC.
+    #[inline]
+    fn admit(&self, vc: VcId, charge: u32) -> Result<u32, PacketFault> {
+        match self.vcs.get(vc) {
+            Some(s) if s.flow.inc.admit(charge).is_ok() => Ok(s.flow.epoch),
+            _ => Err(self.overdrawn(vc, &format!("an eager message that takes {charge} bytes"))),
+        }
     }
 
     /// A receive has matched a message that is all here.
@@ -290,23 +319,20 @@ impl Ch3 {
     ) -> Result<usize, PacketFault> {
         let env = self.check_envelope(vc, env)?;
         let (sreq, ready) = ((mode == Mode::Sync).then_some(sreq), mode == Mode::Ready);
-        if len as usize > self.eager_accept {
-            return Err(PacketFault::Violation {
-                what: format!(
-                    "an eager message of {len} bytes, more than the {} that any side may send",
-                    self.eager_accept
-                ),
-            });
-        }
+        let charge = credit::charge(len);
+        let epoch = self.admit(vc, charge)?;
         let len = len as usize;
         let here = rest.take(len);
         let Some(req) = self.posted.take_match(&env) else {
             if ready {
                 self.ready_without_receive(&env);
             }
-            self.eager_unexpected(io, vc, env, len, sreq, here);
+            self.eager_unexpected(io, vc, env, len, sreq, here, epoch);
             return Ok(here.len());
         };
+        if self.vcs.get_mut(vc).is_some_and(|s| s.flow.inc.pass(charge)) {
+            self.credit_due(io, vc);
+        }
         let room = self.fit(io, req, env, len as u64);
         if let Some(sreq) = sreq {
             self.send_control(io, vc, Packet::EagerSyncAck { sreq });
@@ -333,6 +359,7 @@ impl Ch3 {
 
     /// An eager message without a receive: kept, or received into memory of the pool.
     #[inline(never)]
+    #[allow(clippy::too_many_arguments)]
     fn eager_unexpected(
         &mut self,
         io: &mut DevIo<'_>,
@@ -341,6 +368,7 @@ impl Ch3 {
         len: usize,
         sreq: Option<u64>,
         here: RxBytes<'_>,
+        epoch: u32,
     ) {
         let mut buf = self.pool.take(len);
         let n = here.copy_to(&mut buf);
@@ -357,7 +385,7 @@ impl Ch3 {
             io.core.set_recv_active(vc, req);
             Body::Arriving(req)
         };
-        self.keep(env, Unexpected { vc: Some(vc), sreq, len: len as u64, body });
+        self.keep(env, Unexpected { vc: Some(vc), sreq, len: len as u64, body, epoch });
     }
 
     /// An unexpected message has arrived whole.
@@ -404,13 +432,19 @@ impl Ch3 {
     ) -> Result<(), PacketFault> {
         let env = self.check_envelope(vc, env)?;
         no_cookie(cookie_len)?;
+        let epoch = match self.vcs.get(vc) {
+            Some(s) if s.flow.inc.admit_slot().is_ok() => s.flow.epoch,
+            _ => return Err(self.overdrawn(vc, "an announced message")),
+        };
         match self.posted.take_match(&env) {
             Some(req) => {
                 let room = self.fit(io, req, env, data_sz);
                 self.clear_to_send(io, vc, req, sreq, room as u64);
+                self.slot_free(io, vc, epoch, false);
             }
             None => {
-                self.keep(env, Unexpected { vc: Some(vc), sreq: Some(sreq), len: data_sz, body: Body::Rts });
+                let (vc, sreq) = (Some(vc), Some(sreq));
+                self.keep(env, Unexpected { vc, sreq, len: data_sz, body: Body::Rts, epoch });
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use netmod_core::{
     Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, SendBuf, Sent, VcError, VcErrorKind, VcId,
 };
 
+use super::credit::{self, ENTRY};
 use super::recv::{Body, Unexpected, no_cookie};
 use super::{Ch3, DevIo, MpiReq, Owned, Role, WORLD};
 use crate::pkt::{self, CookieLen, MAX_SHORT, Mode, Packet, ShortData};
@@ -61,20 +62,35 @@ impl Ch3 {
         if mode != Mode::Sync
             && let Some(short) = contig.and_then(|buf| ShortData::new(buf.bytes()))
         {
+            if !self.take_credit(vc, ENTRY) {
+                return Ok(self.send_announced(io, vc, seg, env, mode, true));
+            }
             let hdr = pkt::emit_eager_short(env, mode == Mode::Ready, &short);
             let started = io.netmod.i_start_contig_msg(io.core, vc, &hdr, SendBuf::EMPTY)?;
             return Ok(started.unwrap_or(DONE));
         }
         let len = seg.remaining();
         let eager_max = self.vcs.get(vc).map_or(self.eager_max, |s| s.eager_max);
-        if mode == Mode::Sync || len > eager_max {
-            return self.send_with_request(io, vc, seg, env, mode, len <= eager_max);
+        if len > eager_max {
+            return Ok(self.send_announced(io, vc, seg, env, mode, false));
+        }
+        if mode == Mode::Sync {
+            return self.send_sync(io, vc, seg, env);
         }
         let Some(buf) = contig else {
             return self.send_noncontig(io, vc, seg, env, mode);
         };
-        let hdr = pkt::emit_eager(env, mode, len as u32, 0, 0);
+        let charge = credit::charge(len as u32);
+        if !self.take_credit(vc, charge) {
+            return Ok(self.send_announced(io, vc, seg, env, mode, true));
+        }
+        let hdr = pkt::emit_eager(env, mode, len as u32, 0, self.credit_to_go(vc));
         let started = io.netmod.i_start_contig_msg(io.core, vc, &hdr, buf)?;
+        if let Some(req) = started
+            && let Some(r) = io.core.reqs.get_mut(req)
+        {
+            r.charge = charge;
+        }
         Ok(started.unwrap_or(DONE))
     }
 
@@ -92,41 +108,38 @@ impl Ch3 {
         if len <= MAX_SHORT {
             seg.pack(&mut data[..len]);
         }
-        if let Some(short) = data.get(..len).and_then(ShortData::new) {
+        let short = data.get(..len).and_then(ShortData::new);
+        let charge = if short.is_some() { ENTRY } else { credit::charge(len as u32) };
+        if !self.take_credit(vc, charge) {
+            seg.seek(0);
+            return Ok(self.send_announced(io, vc, seg, env, mode, true));
+        }
+        if let Some(short) = short {
             let hdr = pkt::emit_eager_short(env, mode == Mode::Ready, &short);
             return Ok(io.netmod.i_start_contig_msg(io.core, vc, &hdr, SendBuf::EMPTY)?.unwrap_or(DONE));
         }
-        let hdr = pkt::emit_eager(env, mode, len as u32, 0, 0);
+        let hdr = pkt::emit_eager(env, mode, len as u32, 0, self.credit_to_go(vc));
         let req = self.new_req(io.core, Some(vc), seg, MpiReq::new(Role::Send, env));
+        if let Some(r) = io.core.reqs.get_mut(req) {
+            r.charge = charge;
+        }
         let sent = io.netmod.send_noncontig(io.core, vc, req, &hdr);
         self.started(io, req, sent)
     }
 
-    /// Synchronous and rendezvous sends: their request is known to the receiver.
+    /// Synchronous sends with their data: their request is known to the receiver.
     #[inline(never)]
-    fn send_with_request(
+    fn send_sync(
         &mut self,
         io: &mut DevIo<'_>,
         vc: VcId,
         seg: Segment,
         env: Envelope,
-        mode: Mode,
-        eager: bool,
     ) -> Result<ReqId, VcError> {
-        let len = seg.remaining();
-        let sync = mode == Mode::Sync;
-        if !eager {
-            let req =
-                self.new_req(io.core, Some(vc), seg, MpiReq::new(Role::RndvSend { cleared: false }, env));
-            let rts = Packet::Rts {
-                env,
-                sreq: req.to_wire(),
-                data_sz: len as u64,
-                cookie_len: CookieLen::NONE,
-                sync,
-            };
-            self.send_control(io, vc, rts);
-            return Ok(req);
+        let len = seg.remaining() as u32;
+        let charge = credit::charge(len);
+        if !self.take_credit(vc, charge) {
+            return Ok(self.send_announced(io, vc, seg, env, Mode::Sync, true));
         }
         let req = self.new_req(
             io.core,
@@ -136,8 +149,9 @@ impl Ch3 {
         );
         if let Some(r) = io.core.reqs.get_mut(req) {
             r.on_done = OnDone::Upper;
+            r.charge = charge;
         }
-        let hdr = pkt::emit_eager(env, mode, len as u32, req.to_wire(), 0);
+        let hdr = pkt::emit_eager(env, Mode::Sync, len, req.to_wire(), self.credit_to_go(vc));
         match io.netmod.send_noncontig(io.core, vc, req, &hdr) {
             Ok(Sent::Done) => {
                 if let Some(MpiReq { role: Role::SyncSend { sent, .. }, .. }) = self.side.get_mut(req) {
@@ -147,6 +161,12 @@ impl Ch3 {
             }
             other => self.started(io, req, other),
         }
+    }
+
+    /// What an eager message tells its receiver of the room here.
+    #[inline]
+    fn credit_to_go(&mut self, vc: VcId) -> u32 {
+        self.vcs.get_mut(vc).map_or(0, |s| s.flow.inc.settle_bytes())
     }
 
     /// The request of a send after the netmod's answer.
@@ -170,7 +190,8 @@ impl Ch3 {
         }
     }
 
-    /// A send to this process. A standard one that is short enough is copied, as an eager one would be.
+    /// A send to this process. A standard one that is short enough is copied, as an eager one would be,
+    /// unless there are too many copies already.
     fn self_send(&mut self, io: &mut DevIo<'_>, mut seg: Segment, env: Envelope, mode: Mode) -> ReqId {
         if let Some(rreq) = self.posted.take_match(&env) {
             let len = seg.remaining() as u64;
@@ -179,19 +200,23 @@ impl Ch3 {
             return sreq;
         }
         let len = seg.remaining();
-        if mode != Mode::Sync && len <= self.eager_max {
+        let held = self.own_held + u64::from(credit::charge(len.min(self.eager_max) as u32));
+        let msg = |body| Unexpected { vc: None, sreq: None, len: len as u64, body, epoch: 0 };
+        if mode != Mode::Sync && len <= self.eager_max && held <= self.own_max {
+            self.own_held = held;
             let mut buf = self.pool.take(len);
             seg.pack(&mut buf);
-            self.keep(env, Unexpected { vc: None, sreq: None, len: len as u64, body: Body::Whole(buf) });
+            self.keep(env, msg(Body::Whole(buf)));
             return DONE;
         }
         let sreq = self.new_req(io.core, None, seg, MpiReq::new(Role::SelfSend, env));
-        self.keep(env, Unexpected { vc: None, sreq: None, len: len as u64, body: Body::Local(sreq) });
+        self.keep(env, msg(Body::Local(sreq)));
         sreq
     }
 
     fn deliver_local(&mut self, io: &mut DevIo<'_>, rreq: ReqId, env: Envelope, sreq: ReqId, len: u64) {
-        self.deliver(io, rreq, env, Unexpected { vc: None, sreq: None, len, body: Body::Local(sreq) });
+        let msg = Unexpected { vc: None, sreq: None, len, body: Body::Local(sreq), epoch: 0 };
+        self.hand_over(io, rreq, env, msg);
     }
 
     /// The receiver has matched a rendezvous and has room for `data_sz` bytes of it.

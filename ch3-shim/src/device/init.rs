@@ -7,7 +7,7 @@ use netmod_pmi::ProcessManager;
 use super::Vci;
 use super::leave::Leaving;
 use crate::bootstrap::Bootstrap;
-use crate::ch3::{Ch3, DeviceStats, Group, Groups, Pool, card_key};
+use crate::ch3::{Ch3, DeviceStats, ENTRY, Group, Groups, Pool, Terms, card_key};
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
 use crate::netset::{AnyNetmod, NetSet};
@@ -21,8 +21,6 @@ const KEY_LEN: usize = 32;
 const POOL_BYTES: usize = 4 << 20;
 /// Requests that exist without allocating.
 const REQUESTS: usize = 64;
-/// Longest eager message that is accepted, whatever the peer's threshold.
-const EAGER_ACCEPT: usize = 1 << 30;
 
 /// A device in the making.
 pub struct Builder {
@@ -101,6 +99,25 @@ impl Builder {
         self
     }
 
+    /// Makes the configuration fit what rank 0 has said.
+    fn agree(&mut self, terms: Terms, size: u32) {
+        if terms != Terms::of(&self.cfg, size) {
+            tracing::warn!(
+                ?terms,
+                "NETMOD_EAGER_WINDOW, NETMOD_RTS_MAX or NETMOD_UNEXPECTED_MAX differ from rank 0's, which hold"
+            );
+        }
+        if self.cfg.eager_max > terms.eager_max() {
+            tracing::info!(
+                asked = self.cfg.eager_max,
+                in_force = terms.eager_max(),
+                "NETMOD_EAGER_MAX is more than half of a peer's window (NETMOD_EAGER_WINDOW, and the peer's \
+                 share of NETMOD_UNEXPECTED_MAX)"
+            );
+            self.cfg.eager_max = terms.eager_max();
+        }
+    }
+
     /// Joins the job with one engine.
     pub(super) fn build_vci(mut self) -> Result<Vci> {
         let (rank, size) = (self.boot.rank(), self.boot.size());
@@ -109,7 +126,9 @@ impl Builder {
             let mut key = [0; KEY_LEN];
             getrandom::fill(&mut key)
                 .map_err(|e| Error::Launcher(format!("no random numbers for the job key: {e}")))?;
-            self.boot.put(KEY, &key).map_err(Error::Launcher)?;
+            // All processes must know what each grants the others: what rank 0 says.
+            let terms = Terms::of(&self.cfg, size).to_bytes();
+            self.boot.put(KEY, &[&key[..], &terms[..]].concat()).map_err(Error::Launcher)?;
         }
         let mut mods: Vec<AnyNetmod> = self.extra.drain(..).map(AnyNetmod::Other).collect();
         #[cfg(feature = "tcp")]
@@ -145,11 +164,13 @@ impl Builder {
             crate::sys::wait_readable(&fds, nap).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
         }
         let key = self.boot.get(KEY).map_err(Error::Launcher)?;
-        let key: [u8; KEY_LEN] = key.and_then(|k| k.try_into().ok()).ok_or_else(|| {
+        let (key, terms) = key.and_then(|k| job_key(&k)).ok_or_else(|| {
             Error::Launcher(format!(
-                "rank 0 has published no job key ({KEY}); do all processes run the same program?"
+                "rank 0 has published no job key ({KEY}) that this version understands; do all processes run \
+                 the same program?"
             ))
         })?;
+        self.agree(terms, size);
         netmod.set_job_key(key)?;
         let groups = Groups::new(Group::world(me.group, rank, size));
         let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);
@@ -166,7 +187,13 @@ impl Builder {
                 pool: Pool::new(POOL_BYTES),
                 stats: DeviceStats::default(),
                 eager_max: self.cfg.eager_max,
-                eager_accept: EAGER_ACCEPT,
+                terms,
+                loans: u32::try_from(self.cfg.unexpected_max / 4).unwrap_or(u32::MAX) / ENTRY,
+                loans_warned: false,
+                wanting: Vec::new(),
+                wants: 0,
+                own_held: 0,
+                own_max: self.cfg.unexpected_max as u64 / 4,
                 finalizing: false,
                 lost_vcs: 0,
             },
@@ -181,6 +208,12 @@ impl Builder {
             wait_set: None,
         })
     }
+}
+
+/// What rank 0 has published: the key, and what the processes grant each other.
+fn job_key(bytes: &[u8]) -> Option<([u8; KEY_LEN], Terms)> {
+    let (key, terms) = bytes.split_first_chunk()?;
+    Some((*key, Terms::from_bytes(terms.try_into().ok()?)?))
 }
 
 fn known(name: &str) -> bool {

@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 
 use netmod_core::{Config, Engine, PollOrder, Time, VcStats};
 
-use crate::ch3::{Ch3, DeviceStats, Group, WORLD};
+use crate::ch3::{Ch3, DeviceStats, FlowReport, Group, WORLD};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netset::NetSet;
@@ -66,6 +66,8 @@ pub struct VcReport {
     pub choice: String,
     /// Longest message that is sent without waiting for its receive, in bytes.
     pub eager_max: usize,
+    /// How much may be sent either way, and how much has been.
+    pub flow: FlowReport,
     /// What the netmod says of the connection.
     pub netmod: String,
     /// What it has carried.
@@ -192,6 +194,7 @@ impl Vci {
                     state: v.state.name(),
                     choice: self.ch3.vcs.get(vc).map(|s| s.choice.clone()).unwrap_or_default(),
                     eager_max: self.ch3.vcs.get(vc).map_or(self.ch3.eager_max, |s| s.eager_max),
+                    flow: self.ch3.flow_report(vc),
                     netmod: netmod_core::Netmod::describe(&self.engine.netmod, &self.engine.core, vc),
                     stats: v.stats,
                 })
@@ -200,7 +203,8 @@ impl Vci {
     }
 
     /// Sets the threshold between eager and rendezvous for messages to one rank; for all others it is
-    /// `NETMOD_EAGER_MAX`. Messages of at most 16 bytes are always eager.
+    /// `NETMOD_EAGER_MAX`. It is never more than half of `NETMOD_EAGER_WINDOW`; messages of at most 16 bytes
+    /// are always below it.
     ///
     /// # Errors
     /// A bad rank; a peer without a usable business card.

@@ -53,8 +53,7 @@ impl Vci {
             self.flush();
             return Ok(Some(s));
         }
-        self.prod(|_| false)?;
-        self.check_source(&pattern)?;
+        self.look_again(&pattern)?;
         Ok(self.look(&pattern))
     }
 
@@ -68,10 +67,9 @@ impl Vci {
                 return Ok(s);
             }
             let pattern = self.incoming(source, tag, comm)?;
-            let seen = self.ch3.stats.unexpected;
-            self.wait_until(Time::NEVER, |d| {
-                d.ch3.stats.unexpected != seen || d.check_source(&pattern).is_err()
-            })?;
+            let news = |d: &Vci| (d.ch3.stats.unexpected, d.ch3.wants);
+            let seen = news(self);
+            self.wait_until(Time::NEVER, |d| news(d) != seen || d.check_source(&pattern).is_err())?;
         }
     }
 
@@ -86,10 +84,19 @@ impl Vci {
         }
         let pattern = self.incoming(source, tag, comm)?;
         if self.look(&pattern).is_none() {
-            self.prod(|_| false)?;
-            self.check_source(&pattern)?;
+            self.look_again(&pattern)?;
         }
         Ok(self.take_unexpected(&pattern))
+    }
+
+    /// Progress for a message that is not here yet.
+    fn look_again(&mut self, pattern: &Pattern) -> Result<()> {
+        self.prod(|_| false)?;
+        if self.ch3.has_wanting() && self.look(pattern).is_none() {
+            let now = self.now;
+            self.ch3.relieve_for(&mut self.engine.io(now), pattern);
+        }
+        self.check_source(pattern)
     }
 
     /// As [`Vci::improbe`], waiting (`MPI_Mprobe`).

@@ -203,6 +203,14 @@ impl<T: Copy> PostedQueue<T> {
         all.into_iter()
     }
 
+    /// Whether there is a receive of whose pattern `pred` says so. Looks at each pattern once.
+    pub fn any(&self, mut pred: impl FnMut(&Pattern) -> bool) -> bool {
+        Class::ALL.into_iter().any(|class| {
+            let mut heads = self.indices[class as usize].nodes();
+            heads.any(|head| pred(&class.pattern(self.nodes[head as usize].key())))
+        })
+    }
+
     /// Removes the receives of which `pred` says so, and returns them in posting order. For the
     /// failure of a peer or the end of a communicator: O(n log n).
     pub fn drain_matching(&mut self, mut pred: impl FnMut(&Pattern, &T) -> bool) -> Vec<T> {

@@ -147,6 +147,12 @@ config_table! {
         "netmods that may be used, the preferred one first";
     eager_max: usize = 128 * K, "NETMOD_EAGER_MAX", Kind::Size { min: 0, max: G },
         "largest message, in bytes, that is sent without waiting for its receive";
+    eager_window: usize = M, "NETMOD_EAGER_WINDOW", Kind::Size { min: 16 * K, max: G },
+        "bytes of eager messages, with 256 for each, that a peer may send before any are received; rank 0's value holds";
+    rts_max: usize = 1024, "NETMOD_RTS_MAX", Kind::Count { min: 1, max: 1 << 20 },
+        "messages that a peer may announce before any are received; rank 0's value holds";
+    unexpected_max: usize = 256 * M, "NETMOD_UNEXPECTED_MAX", Kind::Size { min: M, max: 1024 * G },
+        "bytes that messages without a receive may take in all; rank 0's value holds";
     close_timeout: Duration = CLOSE, "NETMOD_CLOSE_TIMEOUT",
         Kind::Duration { min: Duration::ZERO, max: HOUR },
         "how long finalize waits for the peers to close";

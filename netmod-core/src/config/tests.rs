@@ -44,6 +44,9 @@ fn defaults() {
     let want = [
         ("NETMOD", "tcp"),
         ("NETMOD_EAGER_MAX", "128K"),
+        ("NETMOD_EAGER_WINDOW", "1M"),
+        ("NETMOD_RTS_MAX", "1024"),
+        ("NETMOD_UNEXPECTED_MAX", "256M"),
         ("NETMOD_CLOSE_TIMEOUT", "30s"),
         ("NETMOD_SPIN", "auto"),
         ("NETMOD_LOG", "warn"),

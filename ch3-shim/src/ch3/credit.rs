@@ -1,0 +1,366 @@
+//! Flow control of a VC: two objects, one for each direction, that know numbers and nothing else.
+//!
+//! [`Outgoing`] decides how a message goes: eagerly if the peer's window has room, else announced
+//! (RTS) if a slot is left, else it waits, and everything behind it. [`Incoming`] counts what a peer's
+//! messages occupy here, and when which part of it is given back.
+//!
+//! For bytes and for slots: left at the sender + in flight + held + owed = granted. What is told to the peer
+//! is the total of what was given back so far, modulo 2³², so that a notice that was lost with a
+//! cancelled message, or comes twice, does no harm.
+
+use std::collections::VecDeque;
+
+use netmod_core::Config;
+
+/// Bytes that an unexpected message is charged besides its payload: its place in the queue and in the
+/// queue's indices, with the slack of what grows by doubling.
+pub(crate) const ENTRY: u32 = 256;
+/// The smallest window, whatever the settings.
+pub(crate) const LEAST_WINDOW: u32 = 16 << 10;
+/// So many slots a peer has in any case, unless the settings ask for fewer.
+const LEAST_SLOTS: u32 = 64;
+/// More than any window: what a peer may claim to have given.
+const MOST: u32 = 1 << 30;
+
+/// What an eager message of so many bytes is charged.
+#[inline]
+pub(crate) fn charge(len: u32) -> u32 {
+    ENTRY.saturating_add(len)
+}
+
+/// What each process of a group grants each other one to begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// Bytes of eager messages.
+    pub window: u32,
+    /// Announced messages.
+    pub slots: u32,
+}
+
+impl Terms {
+    /// Bytes of [`Terms::to_bytes`].
+    pub(crate) const LEN: usize = 8;
+    /// Between processes that have not agreed on anything else.
+    pub(crate) const STRANGERS: Terms = Terms { window: LEAST_WINDOW, slots: LEAST_SLOTS };
+
+    /// Those of a job of `ranks`: half of `NETMOD_UNEXPECTED_MAX` is shared out among the peers, a quarter of
+    /// it for eager messages and a quarter for announced ones.
+    pub(crate) fn of(cfg: &Config, ranks: u32) -> Terms {
+        let peers = ranks.saturating_sub(1).max(1) as usize;
+        let share = u32::try_from(cfg.unexpected_max / 4 / peers).unwrap_or(MOST);
+        let window = u32::try_from(cfg.eager_window).unwrap_or(MOST).min(share.max(LEAST_WINDOW));
+        let slots = u32::try_from(cfg.rts_max).unwrap_or(MOST).min((share / ENTRY).max(LEAST_SLOTS));
+        Terms { window: window.clamp(LEAST_WINDOW, MOST), slots: slots.clamp(1, MOST / ENTRY) }
+    }
+
+    /// The longest eager message: two of them fit in the window, so that one can always go when the
+    /// receiver has taken everything, although it gives back no less than half a window at once.
+    pub(crate) fn eager_max(self) -> usize {
+        (self.window / 2 - ENTRY) as usize
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; Terms::LEN] {
+        let mut out = [0; Terms::LEN];
+        out[..4].copy_from_slice(&self.window.to_le_bytes());
+        out[4..].copy_from_slice(&self.slots.to_le_bytes());
+        out
+    }
+
+    /// `None` if these are no terms.
+    pub(crate) fn from_bytes(bytes: [u8; Terms::LEN]) -> Option<Terms> {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        let terms =
+            Terms { window: u32::from_le_bytes([a, b, c, d]), slots: u32::from_le_bytes([e, f, g, h]) };
+        let sane = (LEAST_WINDOW..=MOST).contains(&terms.window) && (1..=MOST / ENTRY).contains(&terms.slots);
+        sane.then_some(terms)
+    }
+}
+
+/// How a message that has waited goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// With its data.
+    Eager,
+    /// By an RTS.
+    Announced,
+}
+
+/// The sending side: what the peer has granted, and the messages that wait for more.
+#[derive(Debug)]
+pub(crate) struct Outgoing<T> {
+    /// Bytes that may still be sent eagerly. Zero while messages wait, so that one comparison tells
+    /// both; then the true number is in `kept`.
+    left: u32,
+    /// Messages that may still be announced, likewise.
+    slots: u32,
+    kept: (u32, u32),
+    /// The totals that the peer told last.
+    seen_bytes: u32,
+    seen_slots: u32,
+    /// With what each is charged if it goes eagerly; 0 for those that do not.
+    waiting: VecDeque<(T, u32)>,
+}
+
+impl<T> Outgoing<T> {
+    pub(crate) fn new(terms: Terms) -> Outgoing<T> {
+        Outgoing {
+            left: terms.window,
+            slots: terms.slots,
+            kept: (0, 0),
+            seen_bytes: 0,
+            seen_slots: 0,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Takes the charge of an eager message. If there is not enough, the message must be announced.
+    #[inline]
+    pub(crate) fn take(&mut self, charge: u32) -> bool {
+        let enough = self.left >= charge;
+        if enough {
+            self.left -= charge;
+        }
+        enough
+    }
+
+    /// Takes a slot for an RTS. If there is none, the message must wait.
+    #[inline]
+    pub(crate) fn take_slot(&mut self) -> bool {
+        let enough = self.slots > 0;
+        if enough {
+            self.slots -= 1;
+        }
+        enough
+    }
+
+    /// An eager message did not leave after all.
+    pub(crate) fn refund(&mut self, charge: u32) {
+        self.add(charge, 0);
+    }
+
+    fn add(&mut self, bytes: u32, slots: u32) {
+        let (b, s) = match self.waiting.is_empty() {
+            true => (&mut self.left, &mut self.slots),
+            false => (&mut self.kept.0, &mut self.kept.1),
+        };
+        *b = b.saturating_add(bytes).min(MOST);
+        *s = s.saturating_add(slots).min(MOST);
+    }
+
+    /// Whether a total of bytes says anything new.
+    #[inline]
+    pub(crate) fn is_news(&self, bytes: u32) -> bool {
+        bytes != self.seen_bytes
+    }
+
+    /// The peer's totals. Older ones than the last are of no account.
+    pub(crate) fn granted(&mut self, bytes: u32, slots: Option<u32>) {
+        let newer = |total: u32, seen: &mut u32| {
+            let n = total.wrapping_sub(*seen);
+            if n > i32::MAX as u32 {
+                return 0;
+            }
+            *seen = total;
+            n
+        };
+        let more = newer(bytes, &mut self.seen_bytes);
+        let slots = slots.map_or(0, |s| newer(s, &mut self.seen_slots));
+        self.add(more, slots);
+    }
+
+    /// Puts a message behind those that wait. True if it is the first: the peer should be told.
+    pub(crate) fn wait(&mut self, message: T, charge: u32) -> bool {
+        let first = self.waiting.is_empty();
+        if first {
+            self.kept = (std::mem::take(&mut self.left), std::mem::take(&mut self.slots));
+        }
+        self.waiting.push_back((message, charge));
+        first
+    }
+
+    /// The next message that can go now, and how. Those of which `live` says no are forgotten.
+    pub(crate) fn next(&mut self, mut live: impl FnMut(&T) -> bool) -> Option<(T, Way)> {
+        let mut next = None;
+        while let Some((message, charge)) = self.waiting.front() {
+            if live(message) {
+                let way = if *charge > 0 && *charge <= self.kept.0 {
+                    self.kept.0 -= charge;
+                    Way::Eager
+                } else if self.kept.1 > 0 {
+                    self.kept.1 -= 1;
+                    Way::Announced
+                } else {
+                    return None;
+                };
+                next = self.waiting.pop_front().map(|(message, _)| (message, way));
+                break;
+            }
+            self.waiting.pop_front();
+        }
+        if self.waiting.is_empty() {
+            let (bytes, slots) = std::mem::take(&mut self.kept);
+            self.add(bytes, slots);
+        }
+        next
+    }
+
+    /// How many messages wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Bytes and slots left.
+    pub(crate) fn left(&self) -> (u32, u32) {
+        if self.waiting.is_empty() { (self.left, self.slots) } else { self.kept }
+    }
+}
+
+/// A peer that has sent more than it was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overdrawn;
+
+/// The receiving side: what the peer was granted, and what became of it.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    /// Bytes that were used up and not given back yet.
+    owed: u32,
+    /// As much of them calls for a Credit.
+    due: u32,
+    /// Bytes of messages that wait for their receive.
+    held: u32,
+    terms: Terms,
+    held_slots: u32,
+    owed_slots: u32,
+    /// Slots lent beyond the terms; those come back first.
+    lent: u32,
+    /// Of them, those that the peer was not told of yet.
+    untold: u32,
+    /// All that was given back.
+    bytes: u32,
+    slots: u32,
+    /// The peer has messages that wait for slots.
+    pub(crate) wanting: bool,
+}
+
+impl Incoming {
+    pub(crate) fn new(terms: Terms) -> Incoming {
+        Incoming {
+            owed: 0,
+            due: terms.window / 2,
+            held: 0,
+            terms,
+            held_slots: 0,
+            owed_slots: 0,
+            lent: 0,
+            untold: 0,
+            bytes: 0,
+            slots: 0,
+            wanting: false,
+        }
+    }
+
+    /// Whether the peer may have sent an eager message of this charge.
+    ///
+    /// # Errors
+    /// If it exceeds what was granted.
+    #[inline]
+    pub(crate) fn admit(&self, charge: u32) -> Result<(), Overdrawn> {
+        let used = self.owed.saturating_add(self.held).saturating_add(charge);
+        if used <= self.terms.window { Ok(()) } else { Err(Overdrawn) }
+    }
+
+    /// An eager message has met its receive at once. True if a Credit is due.
+    #[inline]
+    pub(crate) fn pass(&mut self, charge: u32) -> bool {
+        self.owed = self.owed.wrapping_add(charge);
+        self.owed >= self.due
+    }
+
+    /// An eager message waits for its receive.
+    pub(crate) fn hold(&mut self, charge: u32) {
+        self.held += charge;
+    }
+
+    /// A message that was held has gone. True if a Credit is due.
+    pub(crate) fn release(&mut self, charge: u32) -> bool {
+        debug_assert!(self.held >= charge, "more is released than was held");
+        self.held = self.held.saturating_sub(charge);
+        self.pass(charge)
+    }
+
+    /// Whether the peer may have announced another message.
+    ///
+    /// # Errors
+    /// If it exceeds what was granted.
+    pub(crate) fn admit_slot(&self) -> Result<(), Overdrawn> {
+        let used = self.held_slots + self.owed_slots;
+        if used < self.terms.slots + self.lent { Ok(()) } else { Err(Overdrawn) }
+    }
+
+    /// An announced message has met its receive at once. True if a Credit is due.
+    pub(crate) fn pass_slot(&mut self) -> bool {
+        if self.lent > 0 {
+            self.lent -= 1;
+            return false;
+        }
+        self.owed_slots += 1;
+        self.owed_slots >= (self.terms.slots / 2).max(1)
+    }
+
+    /// An announced message waits for its receive.
+    pub(crate) fn hold_slot(&mut self) {
+        self.held_slots += 1;
+    }
+
+    /// An announced message that was held has met its receive, or was cancelled. True if a Credit is due.
+    pub(crate) fn release_slot(&mut self) -> bool {
+        debug_assert!(self.held_slots > 0, "more slots are released than were held");
+        self.held_slots = self.held_slots.saturating_sub(1);
+        self.pass_slot()
+    }
+
+    /// Lends slots beyond the terms. They go with the next Credit.
+    pub(crate) fn lend(&mut self, slots: u32) {
+        self.lent += slots;
+        self.untold += slots;
+    }
+
+    /// Gives back all that is owed: the totals of bytes and slots for a Credit, and whether there are more
+    /// slots than the peer knew of, so that it wants none until it says so again.
+    pub(crate) fn settle(&mut self) -> (u32, u32, bool) {
+        let more = std::mem::take(&mut self.owed_slots) + std::mem::take(&mut self.untold);
+        self.slots = self.slots.wrapping_add(more);
+        (self.settle_bytes(), self.slots, more > 0)
+    }
+
+    /// Gives back the bytes that are owed, with a message that goes to the peer anyway: their total.
+    #[inline]
+    pub(crate) fn settle_bytes(&mut self) -> u32 {
+        self.bytes = self.bytes.wrapping_add(std::mem::take(&mut self.owed));
+        self.bytes
+    }
+
+    /// Whether a Credit is due.
+    pub(crate) fn is_due(&self) -> bool {
+        self.owed >= self.due || self.owed_slots >= (self.terms.slots / 2).max(1)
+    }
+
+    /// Bytes held and owed.
+    pub(crate) fn bytes(&self) -> (u32, u32) {
+        (self.held, self.owed)
+    }
+
+    /// Slots held, owed and lent.
+    pub(crate) fn slots(&self) -> (u32, u32, u32) {
+        (self.held_slots, self.owed_slots, self.lent)
+    }
+
+    /// What was granted to begin with.
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms
+    }
+}
+
+#[cfg(test)]
+#[path = "credit_tests.rs"]
+mod tests;
