@@ -2,7 +2,16 @@
 
 use netmod_core::{DeviceError, VcError};
 
+use crate::ch3::Failure;
 use crate::status::Status;
+
+fn more(others: usize) -> String {
+    if others == 0 { String::new() } else { format!(" (and {others} more)") }
+}
+
+fn list(failures: &[Failure]) -> String {
+    failures.iter().map(|f| f.cause.to_string()).collect::<Vec<_>>().join("; ")
+}
 
 /// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +38,21 @@ pub enum Error {
     /// The connection to the peer failed.
     #[error(transparent)]
     Peer(#[from] VcError),
+    /// A receive or probe from any source may wait for a process that has failed
+    /// (`MPI_ERR_PROC_FAILED_PENDING`). The receive stays as it is, unless it was given away with the call
+    /// that says so; it can be waited for again after [`crate::Vci::ack_failures`].
+    #[error("a message from any source may never come: {cause}{}; acknowledge it (ack_failures) to wait for the other processes", more(*.others))]
+    PendingFailed {
+        /// A rank that has failed, and was not acknowledged.
+        rank: u32,
+        /// Why it has.
+        cause: VcError,
+        /// How many others have failed and were not acknowledged.
+        others: usize,
+    },
+    /// Processes have failed, which nobody has acknowledged.
+    #[error("finalize: {} of the job's processes failed without being acknowledged (ack_failures): {}", .0.len(), list(.0))]
+    ProcessesFailed(Vec<Failure>),
     /// A netmod failed as a whole.
     #[error(transparent)]
     Netmod(#[from] DeviceError),

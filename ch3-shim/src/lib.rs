@@ -48,11 +48,11 @@ pub mod tagmatch;
 pub mod wrapped;
 
 pub use bootstrap::Bootstrap;
-pub use ch3::{DeviceStats, FlowReport};
+pub use ch3::{DeviceStats, Failure, FlowReport};
 pub use clock::VirtualClock;
 pub use device::{
     Builder, Comm, Completion, Device, Disconnecting, Exclusive, Funneled, Level, Message, PROC_NULL, RawReq,
-    Request, Scope, Serialized, VcReport, Vci,
+    Request, Scope, Serialized, VcReport, Vci, Waitable,
 };
 pub use error::{Error, Result};
 pub use pkt::Mode;

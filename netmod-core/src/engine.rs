@@ -236,7 +236,8 @@ pub trait Upper<N> {
 /// What a call of [`Engine::progress`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Number of events handled and sends finished; zero means that nothing happened.
+    /// Number of events handled and sends finished, and one more for progress that is no event; zero means
+    /// that nothing happened.
     pub events: usize,
 }
 
@@ -274,7 +275,7 @@ impl<N: Netmod> Engine<N> {
         now: Time,
     ) -> Result<Progress, DeviceError> {
         self.netmod.poll(&mut self.core, order, now, &mut self.events)?;
-        let mut n = 0;
+        let mut n = usize::from(self.events.take_progress());
         while let Some(ev) = self.events.pop() {
             n += 1;
             match ev {

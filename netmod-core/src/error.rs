@@ -46,12 +46,30 @@ pub enum VcErrorKind {
     Aborted,
     /// The netmod cannot do what was asked.
     Unsupported,
+    /// The process manager says that the process is dead.
+    Dead,
+}
+
+impl VcErrorKind {
+    /// Who found it out, and how: for people.
+    pub fn found_by(self) -> &'static str {
+        match self {
+            VcErrorKind::Unreachable => "a connection that could not be made in time",
+            VcErrorKind::Lost => "the connection",
+            VcErrorKind::Closed | VcErrorKind::Refused => "the peer's own word",
+            VcErrorKind::Protocol => "a violation of the protocol",
+            VcErrorKind::Dead => "the process manager",
+            VcErrorKind::Card => "the business card",
+            VcErrorKind::Resource | VcErrorKind::Aborted | VcErrorKind::Unsupported => "this process",
+        }
+    }
 }
 
 #[derive(Debug)]
 struct VcErrorInner {
     kind: VcErrorKind,
     peer: Option<PeerName>,
+    host: Option<String>,
     text: String,
     after: Option<Duration>,
 }
@@ -65,17 +83,29 @@ pub struct VcError(Arc<VcErrorInner>);
 impl VcError {
     /// `text` says object, cause and way out, without the name of the peer.
     pub fn new(kind: VcErrorKind, peer: Option<PeerName>, text: impl Into<String>) -> VcError {
-        VcError(Arc::new(VcErrorInner { kind, peer, text: text.into(), after: None }))
+        VcError(Arc::new(VcErrorInner { kind, peer, host: None, text: text.into(), after: None }))
     }
 
     /// The same, with how long it had been tried.
     pub fn after(self, after: Duration) -> VcError {
-        VcError(Arc::new(VcErrorInner {
+        self.altered(|inner| inner.after = Some(after))
+    }
+
+    /// The same, with the name of the peer's host.
+    pub fn on_host(self, host: impl Into<String>) -> VcError {
+        self.altered(|inner| inner.host = Some(host.into()))
+    }
+
+    fn altered(self, change: impl FnOnce(&mut VcErrorInner)) -> VcError {
+        let mut inner = VcErrorInner {
             kind: self.0.kind,
             peer: self.0.peer,
+            host: self.0.host.clone(),
             text: self.0.text.clone(),
-            after: Some(after),
-        }))
+            after: self.0.after,
+        };
+        change(&mut inner);
+        VcError(Arc::new(inner))
     }
 
     /// Its class.
@@ -88,6 +118,11 @@ impl VcError {
         self.0.peer
     }
 
+    /// The name of the peer's host, if it is known.
+    pub fn host(&self) -> Option<&str> {
+        self.0.host.as_deref()
+    }
+
     /// How long it had been tried.
     pub fn tried_for(&self) -> Option<Duration> {
         self.0.after
@@ -97,7 +132,11 @@ impl VcError {
 impl fmt::Display for VcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(p) = self.0.peer {
-            write!(f, "rank {}: ", p.rank)?;
+            write!(f, "rank {}", p.rank)?;
+            if let Some(host) = &self.0.host {
+                write!(f, " on {host}")?;
+            }
+            f.write_str(": ")?;
         }
         f.write_str(&self.0.text)?;
         if let Some(d) = self.0.after {

@@ -80,18 +80,32 @@ pub struct Events {
     limit: usize,
     /// VCs of which a wrapper holds bytes back.
     held: Vec<VcId>,
+    moved: bool,
 }
 
 impl Events {
     /// A batch of at most `limit` events, give or take those that cannot wait.
     pub fn with_limit(limit: usize) -> Events {
-        Events { queue: VecDeque::with_capacity(limit + limit / 2), limit, held: Vec::new() }
+        Events { queue: VecDeque::with_capacity(limit + limit / 2), limit, held: Vec::new(), moved: false }
     }
 
     /// Adds an event.
     #[inline]
     pub fn push(&mut self, ev: Event) {
         self.queue.push_back(ev);
+    }
+
+    /// Something moved that is no event: a part of a message that went straight to its place. Whoever waits
+    /// then does not take the poll for one in vain.
+    #[inline]
+    pub fn note_progress(&mut self) {
+        self.moved = true;
+    }
+
+    /// Whether [`Events::note_progress`] was called since this was asked last.
+    #[inline]
+    pub fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
     }
 
     /// Takes the first event.

@@ -161,8 +161,12 @@ impl TcpNetmod {
             Ok(Some(n)) if n > 0 => {
                 self.stats.rx_calls += 1;
                 let direct = n.min(target.bytes);
-                if direct > 0 && core.recv_advance(vc, direct) {
-                    events.push(Event::RecvDone { vc });
+                if direct > 0 {
+                    if core.recv_advance(vc, direct) {
+                        events.push(Event::RecvDone { vc });
+                    } else {
+                        events.note_progress();
+                    }
                 }
                 if n > direct {
                     events.push(Event::Rx { vc, buf: self.arena.lend(n - direct) });

@@ -39,7 +39,7 @@ fn greet(dev: &mut Device, peer: i32) {
 /// The error of a VC, which must name rank 1.
 fn vc_error<T: std::fmt::Debug>(result: Result<T, Error>) -> VcError {
     match result {
-        Err(Error::Peer(e)) if e.to_string().starts_with("rank 1: ") => e,
+        Err(Error::Peer(e)) if e.to_string().starts_with("rank 1 on ") => e,
         other => panic!("an error of the VC with rank 1 was expected: {other:?}"),
     }
 }
@@ -65,6 +65,7 @@ fn unreachable_peer(detour: impl Fn(SocketAddr) -> SocketAddr + Send + 'static) 
                 greet(dev, 2);
                 // The VC stays down, and says so at once.
                 assert_eq!(vc_error(dev.send(&[1], 1, 0, world)), error);
+                assert_eq!(dev.ack_failures().len(), 1);
                 Some(error)
             }
             1 => {
@@ -180,7 +181,11 @@ fn another_rank_listens() {
     tap.detour(1, move |_| homes.home(2));
     let errors = run_job_with(&tap, 3, impatient, |dev| {
         let world = dev.world();
-        (dev.rank() == 0).then(|| vc_error(dev.send(&[1], 1, 0, world)))
+        (dev.rank() == 0).then(|| {
+            let error = vc_error(dev.send(&[1], 1, 0, world));
+            assert_eq!(dev.ack_failures().len(), 1);
+            error
+        })
     });
     let e = errors.into_iter().flatten().next().expect("the error of rank 0");
     says(&e, &["another process", "business card"]);
@@ -212,11 +217,12 @@ fn a_reset_in_mid_message() {
         } else {
             let mut got = vec![0; 8 << 20];
             match dev.recv(&mut got, 0, 3, world) {
-                Err(Error::Peer(e)) if e.to_string().starts_with("rank 0: ") => e,
+                Err(Error::Peer(e)) if e.to_string().starts_with("rank 0 on ") => e,
                 other => panic!("half a message: {other:?}"),
             }
         };
         greet(dev, 2);
+        assert_eq!(dev.ack_failures().len(), 1);
         Some(error)
     });
     for e in errors.iter().flatten() {

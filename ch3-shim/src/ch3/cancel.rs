@@ -147,6 +147,13 @@ impl Ch3 {
         Ok(())
     }
 
+    /// Whether a request is a send to another process.
+    pub(crate) fn is_send(&self, req: ReqId) -> bool {
+        self.side
+            .get(req)
+            .is_none_or(|m| matches!(m.role, Role::Send | Role::SyncSend { .. } | Role::RndvSend { .. }))
+    }
+
     /// Ends a request for certain and without waiting, so that its memory can go: its message is
     /// cancelled, abandoned, or lost with its VC.
     pub(crate) fn reclaim(&mut self, io: &mut DevIo<'_>, req: ReqId) {
@@ -156,10 +163,7 @@ impl Ch3 {
         }
         let vc = io.core.reqs.get(req).and_then(|r| r.vc);
         if let Some(vc) = vc {
-            let is_send = self
-                .side
-                .get(req)
-                .is_none_or(|m| matches!(m.role, Role::Send | Role::SyncSend { .. } | Role::RndvSend { .. }));
+            let is_send = self.is_send(req);
             let receiving = io.core.vcs.get(vc).is_some_and(|v| v.recv_active() == Some(req));
             if receiving {
                 io.core.abandon_recv(vc);
@@ -168,7 +172,7 @@ impl Ch3 {
                 let why = netmod_core::VcError::new(
                     netmod_core::VcErrorKind::Aborted,
                     peer,
-                    "a send was abandoned in the middle of its message (its scope ended by a panic)",
+                    "a send was abandoned in the middle of its message (its scope ended by a panic, or its receiver made no progress)",
                 );
                 io.netmod.vc_abort(io.core, vc, why);
             }

@@ -1,23 +1,38 @@
 //! The lifecycle of VCs: the table of `netmod_core::lifecycle`, carried out.
 
 use netmod_core::lifecycle::{Action, VcEvent, step};
-use netmod_core::{Netmod, PacketFault, VcId};
+use netmod_core::{Netmod, PacketFault, VcError, VcErrorKind, VcId};
 
 use super::{Ch3, DevIo};
 use crate::pkt::Packet;
 
 impl Ch3 {
-    /// Takes a step: stores the state, then does what the table says.
-    fn lifecycle(&mut self, io: &mut DevIo<'_>, vc: VcId, event: VcEvent) -> Result<(), PacketFault> {
+    /// Takes a step: stores the state, then does what the table says. `why` is the cause, if the event is a
+    /// loss.
+    fn lifecycle(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        event: VcEvent,
+        why: Option<&VcError>,
+    ) -> Result<(), PacketFault> {
         let Some(v) = io.core.vcs.get_mut(vc) else { return Ok(()) };
         let (state, action) =
             step(v.state, event).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
         v.state = state;
+        let peer = v.peer;
         self.close_ops += action.close_ops();
         if action.contains(Action::CLOSE_FINISHED)
             && let Some(s) = self.vcs.get_mut(vc)
         {
             s.closes = s.closes.wrapping_add(1);
+        }
+        if action.contains(Action::FAIL_REQUESTS) {
+            let no_cause = || {
+                let text = "its netmod has ended the connection before both sides had closed it";
+                VcError::new(VcErrorKind::Closed, Some(peer), text)
+            };
+            self.fail_requests(io, vc, &why.cloned().unwrap_or_else(no_cause));
         }
         if let Some(ack) = action.close_packet() {
             self.send_control(io, vc, Packet::Close { ack });
@@ -29,33 +44,29 @@ impl Ch3 {
     }
 
     /// As [`Ch3::lifecycle`], for events of this side, which the table always takes.
-    fn own_event(&mut self, io: &mut DevIo<'_>, vc: VcId, event: VcEvent) {
-        if let Err(e) = self.lifecycle(io, vc, event) {
+    pub(super) fn own_event(&mut self, io: &mut DevIo<'_>, vc: VcId, event: VcEvent, why: Option<&VcError>) {
+        if let Err(e) = self.lifecycle(io, vc, event, why) {
             tracing::error!(%vc, %e, "lifecycle");
         }
     }
 
     /// The VC is used, by this side or by a connection of the peer.
     pub(crate) fn vc_used(&mut self, io: &mut DevIo<'_>, vc: VcId) {
-        self.own_event(io, vc, VcEvent::Use);
+        self.own_event(io, vc, VcEvent::Use, None);
         self.flow_resumed(io, vc);
     }
 
     /// This side wants to close the VC.
     pub(crate) fn vc_close(&mut self, io: &mut DevIo<'_>, vc: VcId) {
-        self.own_event(io, vc, VcEvent::LocalClose);
+        self.own_event(io, vc, VcEvent::LocalClose, None);
     }
 
     pub(super) fn vc_terminated(&mut self, io: &mut DevIo<'_>, vc: VcId) {
-        self.own_event(io, vc, VcEvent::Terminated);
-    }
-
-    pub(super) fn vc_lost(&mut self, io: &mut DevIo<'_>, vc: VcId) {
-        self.own_event(io, vc, VcEvent::Lost);
+        self.own_event(io, vc, VcEvent::Terminated, None);
     }
 
     /// A CLOSE of the peer.
     pub(super) fn recv_close(&mut self, io: &mut DevIo<'_>, vc: VcId, ack: bool) -> Result<(), PacketFault> {
-        self.lifecycle(io, vc, VcEvent::RecvClose { ack })
+        self.lifecycle(io, vc, VcEvent::RecvClose { ack }, None)
     }
 }

@@ -1,12 +1,13 @@
 //! CH3: what the device does with packets. The upper side of the engine.
 //!
 //! One file a concern: `recv` the packets that carry or announce data, `send` the other direction,
-//! `credit` and `flow` how much of it there may be, `close` the lifecycle of VCs, `cancel`, `group` who
-//! there is, `pool` the memory of unexpected messages.
+//! `credit` and `flow` how much of it there may be, `close` the lifecycle of VCs, `failure` what fails with a
+//! process, `cancel`, `group` who there is, `pool` the memory of unexpected messages.
 
 mod cancel;
 mod close;
 mod credit;
+mod failure;
 mod flow;
 mod group;
 mod pool;
@@ -24,9 +25,11 @@ use crate::bootstrap::Bootstrap;
 use crate::netset::NetSet;
 use crate::pkt::{Mode, Packet};
 use crate::status::Status;
-use crate::tagmatch::{Pattern, PostedKey, PostedQueue, UnexpectedQueue};
+use crate::tagmatch::{PostedKey, PostedQueue, UnexpectedQueue};
 
 pub(crate) use credit::{ENTRY, Terms};
+pub use failure::Failure;
+pub(crate) use failure::{Failures, Hope};
 pub use flow::FlowReport;
 pub(crate) use group::{Group, Groups, INTERNAL, Space, WORLD};
 pub(crate) use pool::Pool;
@@ -111,8 +114,10 @@ pub(crate) struct VcSide {
     pub group: u32,
     /// The group's contexts.
     pub space: Space,
-    /// Why it is down.
-    pub cause: Option<VcError>,
+    /// The peer's host, if its card was needed.
+    pub host: Option<String>,
+    /// How often its connection was lost with messages under way.
+    pub losses: u32,
     /// Why it has the netmod it has.
     pub choice: String,
     /// Longest message that is sent eagerly.
@@ -179,8 +184,8 @@ pub(crate) struct Ch3 {
     pub own_held: u64,
     pub own_max: u64,
     pub finalizing: bool,
-    /// VCs that went down.
-    pub lost_vcs: u32,
+    /// Processes that failed.
+    pub failures: Failures,
 }
 
 impl std::fmt::Debug for Ch3 {
@@ -221,6 +226,7 @@ impl Ch3 {
         };
         let peer = PeerName { group: id, rank };
         let (netmod, choice, card) = match by {
+            None if let Some(cause) = self.failures.cause(&peer) => return Err(cause.clone()),
             Some(n) => (n, "the peer connected by it".to_string(), None),
             None => {
                 let card = self.fetch_card(peer)?;
@@ -238,7 +244,9 @@ impl Ch3 {
         let terms = if group == WORLD { self.terms } else { Terms::STRANGERS };
         let eager_max = self.eager_max.min(terms.eager_max());
         let flow = flow::Flow::new(terms);
-        self.vcs.insert(vc, VcSide { rank, group, space, cause: None, choice, eager_max, closes: 0, flow });
+        let host = card.as_ref().and_then(failure::host_of);
+        let side = VcSide { rank, group, space, host, losses: 0, choice, eager_max, closes: 0, flow };
+        self.vcs.insert(vc, side);
         if let Some(g) = self.groups.get_mut(group) {
             g.vcs.set(rank, Some(vc));
         }
@@ -329,44 +337,6 @@ impl Ch3 {
         }
     }
 
-    /// The VC has failed: ends everything that depends on it, and nothing else.
-    fn vc_down(&mut self, io: &mut DevIo<'_>, vc: VcId, error: &VcError) {
-        if let Some(s) = self.vcs.get_mut(vc) {
-            s.cause = Some(error.clone());
-            self.lost_vcs += 1;
-        }
-        // One that was closed by agreement goes on as both sides know it.
-        if io.core.vcs.get(vc).is_some_and(|v| v.state.is_failed()) {
-            self.flow_lost(vc);
-        }
-        let Some((rank, space)) = self.vcs.get(vc).map(|s| (s.rank as i32, s.space)) else { return };
-        let failed = Outcome::Failed(error.clone());
-        let its_own = |p: &Pattern, _: &_| p.source == rank && space.owns(p.context);
-        for req in self.posted.drain_matching(its_own) {
-            self.finish(io.core, req, failed.clone());
-        }
-        // Messages that had arrived whole can still be received; the others never will.
-        let lost = self.unexpected.drain_matching(|_, u| u.depends_on(vc));
-        for (_, u) in lost {
-            self.discharge(io, &u);
-            if let Some(arriving) = u.arriving() {
-                self.free_arriving(io.core, arriving);
-            }
-        }
-        let bound: Vec<ReqId> =
-            io.core.reqs.iter().filter(|(_, r)| r.vc == Some(vc)).map(|(id, _)| id).collect();
-        for req in bound {
-            if let Some(MpiReq { role: Role::Arriving { then }, .. }) = self.side.get(req) {
-                if let Some(rreq) = *then {
-                    self.finish(io.core, rreq, failed.clone());
-                }
-                self.free_arriving(io.core, req);
-            } else {
-                self.finish(io.core, req, failed.clone());
-            }
-        }
-    }
-
     /// The memory of an unexpected message goes back to the pool.
     pub(super) fn free_arriving(&mut self, core: &mut Core, req: ReqId) {
         core.reqs.remove(req);
@@ -417,13 +387,9 @@ impl Upper<NetSet> for Ch3 {
     #[inline(never)]
     fn on_event(&mut self, io: &mut DevIo<'_>, event: Event) {
         match event {
-            Event::Up { vc } => self.vc_used(io, vc),
+            Event::Up { vc } => self.connected(io, vc),
             Event::Terminated { vc } => self.vc_terminated(io, vc),
-            Event::Down { vc, error } => {
-                tracing::debug!(%error, "VC down");
-                self.vc_lost(io, vc);
-                self.vc_down(io, vc, &error);
-            }
+            Event::Down { vc, error } => self.vc_down(io, vc, error),
             Event::NeedCard { vc } => {
                 let Some(peer) = io.core.vcs.get(vc).map(|v| v.peer) else { return };
                 match self.fetch_card(peer) {

@@ -100,17 +100,6 @@ impl Ch3 {
         Ok(req)
     }
 
-    /// Why messages of a source can no longer come, if they cannot.
-    #[inline]
-    pub(crate) fn source_lost(&self, pattern: &Pattern) -> Option<VcError> {
-        if self.lost_vcs == 0 {
-            return None;
-        }
-        let group = self.groups.of_context(pattern.context)?;
-        let vc = group.vcs.get(u32::try_from(pattern.source).ok()?)?;
-        self.vcs.get(vc)?.cause.clone()
-    }
-
     /// Gives an unexpected message to a receive.
     #[inline(never)]
     pub(crate) fn deliver(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, msg: Unexpected) {
@@ -121,16 +110,7 @@ impl Ch3 {
     /// Gives a message that is charged to nobody to a receive.
     pub(super) fn hand_over(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, mut msg: Unexpected) {
         let room = self.fit(io, req, env, msg.len);
-        // Messages that a matched probe held: the connection may have gone meanwhile, or the rest come.
-        if self.lost_vcs > 0
-            && let Some(vc) = msg.vc.filter(|vc| msg.depends_on(*vc))
-            && let Some(cause) = self.vcs.get(vc).and_then(|s| s.cause.clone())
-        {
-            if let Some(arriving) = msg.arriving() {
-                self.free_arriving(io.core, arriving);
-            }
-            return self.finish(io.core, req, Outcome::Failed(cause));
-        }
+        // A message that a matched probe held may have come whole meanwhile.
         if let Some(arriving) = msg.arriving().filter(|a| io.core.is_finished(*a)) {
             io.core.reqs.remove(arriving);
             if let Some(MpiReq { owned: Owned::Recv(buf), .. }) = self.side.remove(arriving) {

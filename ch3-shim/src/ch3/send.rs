@@ -30,7 +30,7 @@ impl Ch3 {
             return Err(VcError::new(VcErrorKind::Aborted, None, "the VC no longer exists"));
         };
         if !state.can_send() {
-            return Err(self.vcs.get(vc).and_then(|s| s.cause.clone()).unwrap_or_else(|| {
+            return Err(self.failures.cause(&peer).cloned().unwrap_or_else(|| {
                 VcError::new(
                     VcErrorKind::Closed,
                     Some(peer),

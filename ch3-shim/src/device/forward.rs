@@ -6,7 +6,9 @@
 use bytes::Bytes;
 use netmod_core::Segment;
 
-use super::{Comm, Completion, Device, Disconnecting, Exclusive, Message, RawReq, Request, Scope, Vci};
+use super::{
+    Comm, Completion, Device, Disconnecting, Exclusive, Message, RawReq, Request, Scope, Vci, Waitable,
+};
 use crate::error::Result;
 use crate::pkt::Mode;
 use crate::status::Status;
@@ -27,10 +29,22 @@ macro_rules! forward {
     };
 }
 
+impl<L: Exclusive> Device<L> {
+    /// See [`Vci::test`].
+    ///
+    /// # Errors
+    /// As it says.
+    #[inline]
+    pub fn test<W: Waitable>(&mut self, req: W) -> Result<std::result::Result<Completion, W>> {
+        Vci::test(self, req)
+    }
+}
+
 forward! {
     dup(comm: Comm) -> Result<Comm>;
     set_eager_max(rank: u32, bytes: usize) -> Result<()>;
     disconnect(rank: u32) -> Result<()>;
+    reconnect(rank: u32) -> Result<()>;
     disconnect_begin(rank: u32) -> Disconnecting;
     disconnect_poll(d: &Disconnecting) -> Result<bool>;
 
@@ -45,9 +59,8 @@ forward! {
     isend(data: impl Into<Bytes>, dest: i32, tag: i32, comm: Comm) -> Result<Request>;
     isend_mode(data: Bytes, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<Request>;
     irecv(buf: Vec<u8>, source: i32, tag: i32, comm: Comm) -> Result<Request>;
-    wait(req: Request) -> Result<Completion>;
-    test(req: Request) -> Result<std::result::Result<Completion, Request>>;
-    wait_all(reqs: impl IntoIterator<Item = Request>) -> Result<Vec<Completion>>;
+    wait(req: impl Waitable) -> Result<Completion>;
+    wait_all(reqs: impl IntoIterator<Item = impl Waitable>) -> Result<Vec<Completion>>;
     wait_any(reqs: &mut Vec<Request>) -> Result<Option<(usize, Completion)>>;
     wait_some(reqs: &mut Vec<Request>) -> Result<Vec<Completion>>;
     test_all(reqs: Vec<Request>) -> Result<std::result::Result<Vec<Completion>, Vec<Request>>>;

@@ -5,9 +5,10 @@ use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Netmod, PeerName, S
 use netmod_pmi::ProcessManager;
 
 use super::Vci;
+use super::failure::Asking;
 use super::leave::Leaving;
 use crate::bootstrap::Bootstrap;
-use crate::ch3::{Ch3, DeviceStats, ENTRY, Group, Groups, Pool, Terms, card_key};
+use crate::ch3::{Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Pool, Terms, card_key};
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
 use crate::netset::{AnyNetmod, NetSet};
@@ -195,7 +196,7 @@ impl Builder {
                 own_held: 0,
                 own_max: self.cfg.unexpected_max as u64 / 4,
                 finalizing: false,
-                lost_vcs: 0,
+                failures: Failures::default(),
             },
             cfg: self.cfg,
             now: clock.now(),
@@ -204,6 +205,7 @@ impl Builder {
             spin,
             leaving: Leaving::No,
             leave_error: None,
+            asking: Asking::new(),
             fds: Vec::with_capacity(4),
             wait_set: None,
         })

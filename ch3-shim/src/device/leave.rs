@@ -4,7 +4,9 @@
 use netmod_core::{Finalize, Netmod, PollOrder, Time, VcId};
 
 use super::Vci;
+use crate::ch3::Failure;
 use crate::error::{Error, Result};
+use crate::tagmatch::{ANY_TAG, Pattern};
 
 /// A [`Vci::disconnect_begin`] under way.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +27,8 @@ pub(super) enum Leaving {
     /// Not begun.
     #[default]
     No,
-    /// In the process manager's barrier.
-    Barrier,
+    /// In the process manager's barrier; from the first failure of a process on, for a limited time.
+    Barrier { limit: Option<Time> },
     /// The close protocol is under way on these VCs.
     Closing { vcs: Vec<VcId>, deadline: Time },
     /// The netmods let go of everything.
@@ -74,7 +76,7 @@ impl Vci {
     /// One step of progress; whether the connection is closed.
     ///
     /// # Errors
-    /// If the peer has not closed within `NETMOD_CLOSE_TIMEOUT`; of a netmod.
+    /// If the peer has not closed within `NETMOD_CLOSE_TIMEOUT`, or is lost; of a netmod.
     pub fn disconnect_poll(&mut self, d: &Disconnecting) -> Result<bool> {
         if !self.closed(d) {
             self.tick();
@@ -85,6 +87,10 @@ impl Vci {
 
     fn disconnected(&self, d: &Disconnecting) -> Result<bool> {
         let closed = self.closed(d);
+        if let Some(cause) = self.ch3.source_lost(&Pattern::new(self.world().context, d.rank as i32, ANY_TAG))
+        {
+            return Err(cause.into());
+        }
         if closed || self.now < d.deadline {
             return Ok(closed);
         }
@@ -98,7 +104,7 @@ impl Vci {
     /// Afterwards the VC is as if it had never been used, and may be used again.
     ///
     /// # Errors
-    /// If the peer does not close within `NETMOD_CLOSE_TIMEOUT`.
+    /// If the peer does not close within `NETMOD_CLOSE_TIMEOUT`, or is lost meanwhile.
     pub fn disconnect(&mut self, rank: u32) -> Result<()> {
         let d = self.disconnect_begin(rank);
         self.wait_until(d.deadline, |dev| dev.closed(&d))?;
@@ -124,14 +130,14 @@ impl Vci {
         }
     }
 
-    /// Begins to leave the job, see [`Device::finalize`](super::Device::finalize); continued by [`Vci::finalize_poll`]. A second
+    /// Begins to leave the job, see [`Vci::finalize`](super::Device::finalize); continued by [`Vci::finalize_poll`]. A second
     /// call does nothing.
     pub fn finalize_begin(&mut self) {
         if !matches!(self.leaving, Leaving::No) {
             return;
         }
         self.flush();
-        self.leaving = Leaving::Barrier;
+        self.leaving = Leaving::Barrier { limit: None };
         if let Err(e) = self.ch3.boot.barrier_begin() {
             self.part(Some(Error::Launcher(e)));
         }
@@ -140,7 +146,7 @@ impl Vci {
     /// One step of leaving the job; whether it is over. After an error it is over, too.
     ///
     /// # Errors
-    /// As [`Device::finalize`](super::Device::finalize), reported when everything local has been released.
+    /// As [`Vci::finalize`](super::Device::finalize), reported when everything local has been released.
     pub fn finalize_poll(&mut self) -> Result<bool> {
         Ok(matches!(self.leave_step()?, Step::Done))
     }
@@ -150,7 +156,10 @@ impl Vci {
         match &self.leaving {
             Leaving::No => Err(Error::Usage("finalize_poll was called before finalize_begin".into())),
             Leaving::Done => Ok(Step::Done),
-            Leaving::Barrier => Ok(self.barrier_step()),
+            Leaving::Barrier { limit } => {
+                let limit = *limit;
+                Ok(self.barrier_step(limit))
+            }
             Leaving::Closing { .. } => Ok(self.closing_step()),
             Leaving::Parting { limit } => {
                 let limit = *limit;
@@ -178,9 +187,33 @@ impl Vci {
         }
     }
 
-    fn barrier_step(&mut self) -> Step {
+    /// A failed rank never enters the barrier. There are process managers that do without it, and others.
+    fn barrier_limit(&mut self, known: Option<Time>) -> Time {
+        match known {
+            Some(limit) => limit,
+            None if self.ch3.failures.is_empty() => Time::NEVER,
+            None => {
+                let limit = self.deadline_in(self.cfg.close_timeout);
+                self.leaving = Leaving::Barrier { limit: Some(limit) };
+                limit
+            }
+        }
+    }
+
+    fn barrier_step(&mut self, limit: Option<Time>) -> Step {
+        let limit = self.barrier_limit(limit);
         match self.ch3.boot.barrier_poll() {
-            Ok(false) => return self.progress_or_part(PollOrder::InFirst, Time::NEVER),
+            Ok(false) if self.now >= limit => {
+                let failed: Vec<String> = self.ch3.failures.iter().map(|f| f.cause.to_string()).collect();
+                let text = format!(
+                    "finalize: the process manager's barrier was not over {:?} (NETMOD_CLOSE_TIMEOUT) after a \
+                     process had failed; does the launcher let jobs go on then (nmrun --no-kill)? Failed: {}",
+                    self.cfg.close_timeout,
+                    failed.join("; ")
+                );
+                self.leave_error.get_or_insert(Error::Timeout(text));
+            }
+            Ok(false) => return self.progress_or_part(PollOrder::InFirst, limit),
             Ok(true) => {}
             Err(e) => {
                 self.part(Some(Error::Launcher(e)));
@@ -245,6 +278,8 @@ impl Vci {
         }
         self.leaving = Leaving::Done;
         let parted = self.ch3.boot.finalize().map_err(Error::Launcher);
-        self.leave_error.take().map_or(Ok(()), Err).and(parted).map(|()| Step::Done)
+        let unseen: Vec<Failure> = self.ch3.failures.iter().filter(|f| !f.acknowledged).cloned().collect();
+        let failed = if unseen.is_empty() { Ok(()) } else { Err(Error::ProcessesFailed(unseen)) };
+        self.leave_error.take().map_or(Ok(()), Err).and(parted).and(failed).map(|()| Step::Done)
     }
 }

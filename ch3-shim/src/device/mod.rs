@@ -1,11 +1,12 @@
 //! The device: one MPI process.
 //!
 //! `levels` says which threads may use it; this file is its one engine with the queues. `init` builds it
-//! from the environment, `wait` drives it, `leave` ends it or one of its connections, `raw` is the
-//! interface for bindings,
-//! `owned`, `scope` and `blocking` the safe ones, `probe` looks at messages before they are received.
+//! from the environment, `wait` drives it, `leave` ends it or one of its connections, `failure` is about
+//! peers that failed; `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones,
+//! `probe` looks at messages before they are received.
 
 mod blocking;
+mod failure;
 mod forward;
 mod init;
 mod leave;
@@ -30,7 +31,7 @@ use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 pub use init::Builder;
 pub use leave::Disconnecting;
 pub use levels::{Device, Exclusive, Funneled, Level, Serialized};
-pub use owned::{Completion, Request};
+pub use owned::{Completion, Request, Waitable};
 pub use probe::Message;
 pub use raw::RawReq;
 pub use scope::Scope;
@@ -92,6 +93,7 @@ pub struct Vci {
     leaving: Leaving,
     /// What went wrong first on the way out.
     leave_error: Option<Error>,
+    asking: failure::Asking,
     /// What a blocked wait waits on; kept for its memory.
     fds: Vec<RawFd>,
     /// The descriptor for event loops, once it was asked for.
@@ -238,7 +240,7 @@ impl Vci {
 
     /// Reads the clock.
     #[inline]
-    fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         self.now = self.clock.now();
     }
 

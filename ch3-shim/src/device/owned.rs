@@ -13,7 +13,8 @@ use crate::status::Status;
 
 /// A send or receive under way whose buffer the device keeps.
 ///
-/// Give it to [`Vci::wait`] or one of its kin. A dropped one finishes by itself.
+/// Give it to [`Vci::wait`] or one of its kin, or lend it to them (`&mut`), which leaves a request that is
+/// done with once it is finished. A dropped one finishes by itself.
 #[derive(Debug)]
 #[must_use = "wait for it, or the result is lost"]
 pub struct Request {
@@ -23,6 +24,47 @@ pub struct Request {
 impl Request {
     pub(super) fn of(raw: RawReq) -> Request {
         Request { raw }
+    }
+}
+
+/// A request that is given to a wait or a test, or lent to it.
+///
+/// It makes a difference for receives from any source after a failure ([`crate::Error::PendingFailed`]): one that
+/// was lent stays posted and can be waited for again; one that was given is cancelled, since nobody has it
+/// any more.
+pub trait Waitable: sealed::Sealed {}
+
+impl Waitable for Request {}
+impl Waitable for &mut Request {}
+
+mod sealed {
+    use super::{RawReq, Request};
+
+    pub trait Sealed {
+        /// Whether the caller keeps it.
+        const LENT: bool;
+        fn handle(&self) -> RawReq;
+        fn set_null(&mut self);
+    }
+
+    impl Sealed for Request {
+        const LENT: bool = false;
+        fn handle(&self) -> RawReq {
+            self.raw
+        }
+        fn set_null(&mut self) {
+            self.raw = RawReq::NULL;
+        }
+    }
+
+    impl Sealed for &mut Request {
+        const LENT: bool = true;
+        fn handle(&self) -> RawReq {
+            self.raw
+        }
+        fn set_null(&mut self) {
+            self.raw = RawReq::NULL;
+        }
     }
 }
 
@@ -88,32 +130,52 @@ impl Vci {
         status.map(|status| Completion { status, buffer })
     }
 
+    /// The result of a request that is settled.
+    fn settle<W: Waitable>(&mut self, mut req: W) -> Result<Completion> {
+        let raw = req.handle();
+        if !self.is_finished(raw)
+            && let Some(e) = self.unsettle(raw)
+        {
+            if !W::LENT {
+                self.reclaim(raw);
+            }
+            return Err(e);
+        }
+        req.set_null();
+        self.complete(raw)
+    }
+
     /// Waits for a request.
     ///
     /// # Errors
-    /// Of the message: truncated, or its peer lost.
-    pub fn wait(&mut self, req: Request) -> Result<Completion> {
-        self.wait_until(Time::NEVER, |d| d.is_finished(req.raw))?;
-        self.complete(req.raw)
+    /// Of the message: truncated, or its peer lost. For a receive from any source
+    /// [`crate::Error::PendingFailed`]: if it was lent (`dev.wait(&mut req)`) it stays posted and can be waited
+    /// for again, else it is cancelled.
+    pub fn wait<W: Waitable>(&mut self, req: W) -> Result<Completion> {
+        let raw = req.handle();
+        self.wait_until(Time::NEVER, |d| d.is_settled(raw))?;
+        self.settle(req)
     }
 
     /// One step of progress; then the result if the request is finished, else the request again.
     ///
     /// # Errors
-    /// Of the message, or of a netmod.
-    pub fn test(&mut self, req: Request) -> Result<std::result::Result<Completion, Request>> {
-        self.prod(|d| d.is_finished(req.raw))?;
-        if self.is_finished(req.raw) { self.complete(req.raw).map(Ok) } else { Ok(Err(req)) }
+    /// As [`Vci::wait`]; of a netmod.
+    pub fn test<W: Waitable>(&mut self, req: W) -> Result<std::result::Result<Completion, W>> {
+        let raw = req.handle();
+        self.prod(|d| d.is_finished(raw))?;
+        if self.is_settled(raw) { self.settle(req).map(Ok) } else { Ok(Err(req)) }
     }
 
     /// Waits for all requests; results in their order.
     ///
     /// # Errors
-    /// The first failure among them; all are finished all the same.
-    pub fn wait_all(&mut self, reqs: impl IntoIterator<Item = Request>) -> Result<Vec<Completion>> {
-        let raws: Vec<RawReq> = reqs.into_iter().map(|r| r.raw).collect();
-        self.wait_until(Time::NEVER, |d| raws.iter().all(|r| d.is_finished(*r)))?;
-        let results: Vec<Result<Completion>> = raws.into_iter().map(|r| self.complete(r)).collect();
+    /// The first failure among them; all are finished all the same, but for receives from any source that
+    /// were lent and failed with [`crate::Error::PendingFailed`].
+    pub fn wait_all<W: Waitable>(&mut self, reqs: impl IntoIterator<Item = W>) -> Result<Vec<Completion>> {
+        let reqs: Vec<W> = reqs.into_iter().collect();
+        self.wait_until(Time::NEVER, |d| reqs.iter().all(|r| d.is_settled(r.handle())))?;
+        let results: Vec<Result<Completion>> = reqs.into_iter().map(|r| self.settle(r)).collect();
         results.into_iter().collect()
     }
 
@@ -121,30 +183,55 @@ impl Vci {
     /// empty.
     ///
     /// # Errors
-    /// Of that message.
+    /// Of that message. [`crate::Error::PendingFailed`] if none is finished and one is a receive from any
+    /// source that failures keep from finishing; it stays in the list.
     pub fn wait_any(&mut self, reqs: &mut Vec<Request>) -> Result<Option<(usize, Completion)>> {
         if reqs.is_empty() {
             return Ok(None);
         }
         let mut which = None;
         self.wait_until(Time::NEVER, |d| {
-            which = reqs.iter().position(|r| d.is_finished(r.raw));
+            which = d.first_of(reqs);
             which.is_some()
         })?;
         let Some(i) = which else { return Ok(None) };
-        let raw = reqs.remove(i).raw;
+        let raw = reqs[i].raw;
+        if !self.is_finished(raw)
+            && let Some(e) = self.unsettle(raw)
+        {
+            return Err(e);
+        }
+        let _ = reqs.remove(i);
         Ok(Some((i, self.complete(raw)?)))
+    }
+
+    /// As [`Vci::first_settled`].
+    fn first_of(&self, reqs: &[Request]) -> Option<usize> {
+        match reqs.iter().position(|r| self.is_finished(r.raw)) {
+            None if self.ch3.failures.alarm() => reqs.iter().position(|r| self.is_settled(r.raw)),
+            found => found,
+        }
     }
 
     /// Waits until at least one request is finished; takes all finished ones out of the list.
     ///
     /// # Errors
-    /// The first failure among them.
+    /// The first failure among them; if none is finished, [`crate::Error::PendingFailed`] as for
+    /// [`Vci::wait_any`].
     pub fn wait_some(&mut self, reqs: &mut Vec<Request>) -> Result<Vec<Completion>> {
         if reqs.is_empty() {
             return Ok(Vec::new());
         }
-        self.wait_until(Time::NEVER, |d| reqs.iter().any(|r| d.is_finished(r.raw)))?;
+        let mut which = None;
+        self.wait_until(Time::NEVER, |d| {
+            which = d.first_of(reqs);
+            which.is_some()
+        })?;
+        if let Some(raw) = which.map(|i| reqs[i].raw).filter(|r| !self.is_finished(*r))
+            && let Some(e) = self.unsettle(raw)
+        {
+            return Err(e);
+        }
         let finished: Vec<RawReq> =
             reqs.extract_if(.., |r| self.engine.core.is_finished(r.raw.0)).map(|r| r.raw).collect();
         let results: Vec<Result<Completion>> = finished.into_iter().map(|r| self.complete(r)).collect();
@@ -154,13 +241,14 @@ impl Vci {
     /// One step of progress; then the results if all requests are finished, else the requests again.
     ///
     /// # Errors
-    /// The first failure among them.
+    /// The first failure among them. Receives from any source that fail with
+    /// [`crate::Error::PendingFailed`] are cancelled.
     pub fn test_all(
         &mut self,
         reqs: Vec<Request>,
     ) -> Result<std::result::Result<Vec<Completion>, Vec<Request>>> {
         self.prod(|_| false)?;
-        if reqs.iter().all(|r| self.is_finished(r.raw)) { self.wait_all(reqs).map(Ok) } else { Ok(Err(reqs)) }
+        if reqs.iter().all(|r| self.is_settled(r.raw)) { self.wait_all(reqs).map(Ok) } else { Ok(Err(reqs)) }
     }
 
     /// Asks for a request to be cancelled; wait for it to learn whether it was.

@@ -17,6 +17,8 @@ pub struct Message {
     env: Envelope,
     /// `None` for a message of [`PROC_NULL`].
     body: Option<Unexpected>,
+    /// How often the connection that it came by had been lost.
+    losses: u32,
 }
 
 impl Message {
@@ -43,7 +45,8 @@ impl Vci {
     /// Whether a message has arrived that a receive with these arguments would match (`MPI_Iprobe`).
     ///
     /// # Errors
-    /// A bad rank or tag; a netmod that failed.
+    /// A bad rank or tag; a netmod that failed; a source that is lost. With [`crate::ANY_SOURCE`]
+    /// [`crate::Error::PendingFailed`], if a process has failed and that was not acknowledged.
     pub fn iprobe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Status>> {
         if source == PROC_NULL {
             return Ok(Some(status_of(&nobody(), None)));
@@ -53,14 +56,13 @@ impl Vci {
             self.flush();
             return Ok(Some(s));
         }
-        self.look_again(&pattern)?;
-        Ok(self.look(&pattern))
+        self.look_again(&pattern)
     }
 
     /// Waits for such a message (`MPI_Probe`).
     ///
     /// # Errors
-    /// As [`Vci::iprobe`]; besides, if the source is lost.
+    /// As [`Vci::iprobe`].
     pub fn probe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Status> {
         loop {
             if let Some(s) = self.iprobe(source, tag, comm)? {
@@ -80,7 +82,7 @@ impl Vci {
     /// As [`Vci::iprobe`].
     pub fn improbe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Message>> {
         if source == PROC_NULL {
-            return Ok(Some(Message { env: nobody(), body: None }));
+            return Ok(Some(Message { env: nobody(), body: None, losses: 0 }));
         }
         let pattern = self.incoming(source, tag, comm)?;
         if self.look(&pattern).is_none() {
@@ -89,14 +91,18 @@ impl Vci {
         Ok(self.take_unexpected(&pattern))
     }
 
-    /// Progress for a message that is not here yet.
-    fn look_again(&mut self, pattern: &Pattern) -> Result<()> {
+    /// Progress for a message that is not here yet, and another look.
+    fn look_again(&mut self, pattern: &Pattern) -> Result<Option<Status>> {
         self.prod(|_| false)?;
         if self.ch3.has_wanting() && self.look(pattern).is_none() {
             let now = self.now;
             self.ch3.relieve_for(&mut self.engine.io(now), pattern);
         }
-        self.check_source(pattern)
+        let found = self.look(pattern);
+        if found.is_none() {
+            self.check_source(pattern)?;
+        }
+        Ok(found)
     }
 
     /// As [`Vci::improbe`], waiting (`MPI_Mprobe`).
@@ -114,7 +120,7 @@ impl Vci {
 
     fn take_unexpected(&mut self, pattern: &Pattern) -> Option<Message> {
         let (env, body) = self.ch3.unexpected.take_match(pattern)?;
-        Some(Message { env, body: Some(body) })
+        Some(Message { env, losses: self.ch3.losses(body.vc), body: Some(body) })
     }
 
     /// Starts to receive a matched message into `seg` (`MPI_Imrecv`).
@@ -122,7 +128,7 @@ impl Vci {
         let Some(body) = msg.body else { return RawReq::NULL };
         let now = self.now;
         let req = self.ch3.new_req(&mut self.engine.core, None, seg, MpiReq::new(Role::Recv, msg.env));
-        self.ch3.deliver(&mut self.engine.io(now), req, msg.env, body);
+        self.ch3.deliver_held(&mut self.engine.io(now), req, msg.env, body, msg.losses);
         RawReq(req)
     }
 
@@ -144,13 +150,5 @@ impl Vci {
         let done = self.wait(done)?;
         buf.copy_from_slice(&done.buffer);
         Ok(done.status)
-    }
-
-    /// Fails if messages of this source can no longer come.
-    fn check_source(&self, pattern: &Pattern) -> Result<()> {
-        match self.ch3.source_lost(pattern) {
-            Some(cause) => Err(cause.into()),
-            None => Ok(()),
-        }
     }
 }

@@ -40,7 +40,10 @@ impl Vci {
         }
         let (to, env) = self.outgoing(dest, tag, comm)?;
         let now = self.now;
-        Ok(RawReq(self.ch3.isend(&mut self.engine.io(now), seg, to, env, mode)?))
+        match self.ch3.isend(&mut self.engine.io(now), seg, to, env, mode) {
+            Ok(req) => Ok(RawReq(req)),
+            Err(e) => Err(self.explain(e)),
+        }
     }
 
     /// Starts to receive into `seg` from rank `source` or [`crate::ANY_SOURCE`], with `tag` or
@@ -55,7 +58,10 @@ impl Vci {
         }
         let pattern = self.incoming(source, tag, comm)?;
         let now = self.now;
-        Ok(RawReq(self.ch3.irecv(&mut self.engine.io(now), seg, pattern)?))
+        match self.ch3.irecv(&mut self.engine.io(now), seg, pattern) {
+            Ok(req) => Ok(RawReq(req)),
+            Err(e) => Err(self.explain(e)),
+        }
     }
 
     /// Whether a request is finished. Makes no progress, and does not use it up.
@@ -75,7 +81,7 @@ impl Vci {
         }
         let (outcome, status, cut, owned) = self.ch3.take_result(&mut self.engine.core, req.0);
         let result = match (outcome, cut) {
-            (Outcome::Failed(e), _) => Err(Error::Peer(e)),
+            (Outcome::Failed(e), _) => Err(self.explain(e)),
             (Outcome::Done, Some(sent)) => Err(Error::Truncated { status, sent }),
             (Outcome::Pending, _) => Err(Error::Usage("a request was used up before it was finished".into())),
             (Outcome::Done | Outcome::Cancelled, _) => Ok(status),
@@ -86,26 +92,41 @@ impl Vci {
     /// Waits until a request is finished and uses it up.
     ///
     /// # Errors
-    /// Of the message: truncated, or its peer lost.
+    /// Of the message: truncated, or its peer lost. [`Error::PendingFailed`] for a receive from any source,
+    /// which is then not used up and stays posted.
     #[inline]
     pub fn wait_raw(&mut self, req: RawReq) -> Result<Status> {
-        self.wait_until(Time::NEVER, |d| d.is_finished(req))?;
+        self.wait_until(Time::NEVER, |d| d.is_settled(req))?;
+        if !self.is_finished(req)
+            && let Some(e) = self.unsettle(req)
+        {
+            return Err(e);
+        }
         self.take(req).0
     }
 
     /// Makes progress once; if the request is finished then, uses it up.
     ///
     /// # Errors
-    /// Of the message, or of a netmod.
+    /// As [`Vci::wait_raw`]; of a netmod.
     pub fn test_raw(&mut self, req: RawReq) -> Result<Option<Status>> {
         self.prod(|d| d.is_finished(req))?;
-        if self.is_finished(req) { self.take(req).0.map(Some) } else { Ok(None) }
+        if !self.is_settled(req) {
+            return Ok(None);
+        }
+        if !self.is_finished(req)
+            && let Some(e) = self.unsettle(req)
+        {
+            return Err(e);
+        }
+        self.take(req).0.map(Some)
     }
 
     /// One step of progress for a test, unless it is not needed.
     pub(super) fn prod(&mut self, done: impl Fn(&Vci) -> bool) -> Result<()> {
-        if !done(self) {
-            self.poll(netmod_core::PollOrder::OutFirst)?;
+        if !done(self) && !self.poll(netmod_core::PollOrder::OutFirst)? && self.failure_deadline() <= self.now
+        {
+            self.look_for_failures();
         }
         self.flush();
         Ok(())
@@ -115,18 +136,24 @@ impl Vci {
     /// their order (those of failed ones are default values).
     ///
     /// # Errors
-    /// The first failure among them; all are finished and used up all the same.
+    /// The first failure among them; all are finished and used up all the same, but for receives from any
+    /// source that failed with [`Error::PendingFailed`], which stay posted and keep their handles.
     pub fn wait_all_raw(&mut self, reqs: &mut [RawReq], mut out: Option<&mut Vec<Status>>) -> Result<()> {
         let mut first = 0;
         self.wait_until(Time::NEVER, |d| {
             while first < reqs.len() && d.is_finished(reqs[first]) {
                 first += 1;
             }
-            first == reqs.len()
+            // What is settled without being finished may not stay so: a peer may connect again.
+            first == reqs.len() || (d.ch3.failures.alarm() && reqs[first..].iter().all(|r| d.is_settled(*r)))
         })?;
         let mut failed = None;
         for r in reqs {
-            let result = self.take(std::mem::replace(r, RawReq::NULL)).0;
+            let pending = if self.is_finished(*r) { None } else { self.unsettle(*r) };
+            let result = match pending {
+                Some(e) => Err(e),
+                None => self.take(std::mem::replace(r, RawReq::NULL)).0,
+            };
             if let Some(out) = &mut out {
                 out.push(result.as_ref().copied().unwrap_or_default());
             }
@@ -141,17 +168,37 @@ impl Vci {
     /// all are null.
     ///
     /// # Errors
-    /// Of that message.
+    /// Of that message. [`Error::PendingFailed`] if none is finished and one is a receive from any source
+    /// that failures keep from finishing ([`Vci::pending_failure`] tells which); it stays posted.
     pub fn wait_any_raw(&mut self, reqs: &mut [RawReq]) -> Result<Option<(usize, Status)>> {
         if reqs.iter().all(|r| r.is_null()) {
             return Ok(None);
         }
         let mut which = None;
         self.wait_until(Time::NEVER, |d| {
-            which = reqs.iter().position(|r| !r.is_null() && d.is_finished(*r));
+            which = d.first_settled(reqs);
             which.is_some()
         })?;
+        self.take_one(reqs, which)
+    }
+
+    /// Of these requests, the first that is finished; failing that, the first of which a failure says that a
+    /// wait for it must end.
+    pub(super) fn first_settled(&self, reqs: &[RawReq]) -> Option<usize> {
+        let first = |f: &dyn Fn(RawReq) -> bool| reqs.iter().position(|r| !r.is_null() && f(*r));
+        match first(&|r| self.is_finished(r)) {
+            None if self.ch3.failures.alarm() => first(&|r| self.is_settled(r)),
+            found => found,
+        }
+    }
+
+    fn take_one(&mut self, reqs: &mut [RawReq], which: Option<usize>) -> Result<Option<(usize, Status)>> {
         let Some(i) = which else { return Ok(None) };
+        if !self.is_finished(reqs[i])
+            && let Some(e) = self.unsettle(reqs[i])
+        {
+            return Err(e);
+        }
         let status = self.take(std::mem::replace(&mut reqs[i], RawReq::NULL)).0?;
         Ok(Some((i, status)))
     }
@@ -160,19 +207,20 @@ impl Vci {
     /// go to `out`; nothing if all are null.
     ///
     /// # Errors
-    /// The first failure among them.
+    /// The first failure among them; if none is finished, [`Error::PendingFailed`] as for
+    /// [`Vci::wait_any_raw`].
     pub fn wait_some_raw(&mut self, reqs: &mut [RawReq], out: &mut Vec<(usize, Status)>) -> Result<()> {
         if reqs.iter().all(|r| r.is_null()) {
             return Ok(());
         }
-        self.wait_until(Time::NEVER, |d| reqs.iter().any(|r| !r.is_null() && d.is_finished(*r)))?;
+        self.wait_until(Time::NEVER, |d| d.first_settled(reqs).is_some())?;
         self.take_finished(reqs, out)
     }
 
     /// As [`Vci::wait_some_raw`], after one step of progress instead of waiting.
     ///
     /// # Errors
-    /// The first failure among the finished ones.
+    /// As [`Vci::wait_some_raw`].
     pub fn test_some_raw(&mut self, reqs: &mut [RawReq], out: &mut Vec<(usize, Status)>) -> Result<()> {
         self.prod(|_| false)?;
         self.take_finished(reqs, out)
@@ -181,27 +229,32 @@ impl Vci {
     /// One step of progress; then, if one of the requests is finished, uses it up.
     ///
     /// # Errors
-    /// Of that message.
+    /// As [`Vci::wait_any_raw`].
     pub fn test_any_raw(&mut self, reqs: &mut [RawReq]) -> Result<Option<(usize, Status)>> {
         self.prod(|_| false)?;
-        let Some(i) = reqs.iter().position(|r| !r.is_null() && self.is_finished(*r)) else { return Ok(None) };
-        let status = self.take(std::mem::replace(&mut reqs[i], RawReq::NULL)).0?;
-        Ok(Some((i, status)))
+        let which = self.first_settled(reqs);
+        self.take_one(reqs, which)
     }
 
     /// One step of progress; then, if all requests are finished, uses them up. Whether they are.
     ///
     /// # Errors
-    /// The first failure among them.
+    /// As [`Vci::wait_all_raw`].
     pub fn test_all_raw(&mut self, reqs: &mut [RawReq], out: Option<&mut Vec<Status>>) -> Result<bool> {
         self.prod(|_| false)?;
-        if !reqs.iter().all(|r| self.is_finished(*r)) {
+        if !reqs.iter().all(|r| self.is_settled(*r)) {
             return Ok(false);
         }
         self.wait_all_raw(reqs, out).map(|()| true)
     }
 
     fn take_finished(&mut self, reqs: &mut [RawReq], out: &mut Vec<(usize, Status)>) -> Result<()> {
+        let first = self.first_settled(reqs);
+        if let Some(i) = first.filter(|i| !self.is_finished(reqs[*i]))
+            && let Some(e) = self.unsettle(reqs[i])
+        {
+            return Err(e);
+        }
         let mut failed = None;
         for (i, r) in reqs.iter_mut().enumerate() {
             if r.is_null() || !self.is_finished(*r) {
@@ -234,8 +287,18 @@ impl Vci {
         }
     }
 
-    /// Ends a request now, whatever it takes: its memory is free when this returns.
+    /// Ends a request, whatever it takes: its memory is free when this returns.
+    ///
+    /// A send that has partly left, or whose receiver is asked for it back, is given time to end in order. In a
+    /// panic it is not: waiting might panic again.
     pub(super) fn reclaim(&mut self, req: RawReq) {
+        let now = self.now;
+        self.ch3.cancel(&mut self.engine.io(now), req.0);
+        if !self.is_finished(req) && self.ch3.is_send(req.0) && !std::thread::panicking() {
+            let limit = self.deadline_in(self.cfg.close_timeout);
+            // A netmod that fails as a whole ends the wait; what is left then is ended below.
+            let _ = self.wait_until(limit, |d| d.is_finished(req));
+        }
         let now = self.now;
         self.ch3.reclaim(&mut self.engine.io(now), req.0);
         let _ = self.take(req);

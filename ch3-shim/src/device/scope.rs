@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use std::borrow::Borrow;
 use std::marker::PhantomData;
 
 use netmod_core::Segment;
@@ -76,11 +77,14 @@ impl<'env> Scope<'_, 'env> {
     /// Waits for one request before the scope ends.
     ///
     /// # Errors
-    /// Of the message: truncated, or its peer lost.
-    pub fn wait(&mut self, req: Scoped<'env>) -> Result<Status> {
-        let status = self.dev.wait_raw(req.raw);
-        if self.dev.is_finished(req.raw) {
-            self.reqs.retain(|r| *r != req.raw);
+    /// Of the message: truncated, or its peer lost. For a receive from any source
+    /// [`crate::Error::PendingFailed`]: it stays posted, and can be waited for again if it was lent
+    /// (`s.wait(&mut req)`); in any case the end of the scope waits for it.
+    pub fn wait(&mut self, req: impl Borrow<Scoped<'env>>) -> Result<Status> {
+        let raw = req.borrow().raw;
+        let status = self.dev.wait_raw(raw);
+        if self.dev.is_finished(raw) {
+            self.reqs.retain(|r| *r != raw);
         }
         status
     }
@@ -111,11 +115,13 @@ impl Drop for Scope<'_, '_> {
 
 impl Vci {
     /// Lends borrowed buffers to requests: all of them are finished when this returns. If `f` fails or
-    /// panics, those that are under way are cancelled; a send that has partly left takes its
-    /// connection with it.
+    /// panics, those that are under way are cancelled. A send that has partly left, or whose receiver must be
+    /// asked, ends in order if its receiver makes progress within `NETMOD_CLOSE_TIMEOUT`; after that, and in a
+    /// panic, it takes its connection with it.
     ///
     /// # Errors
-    /// What `f` returns; else the first failure of a message.
+    /// What `f` returns; else the first failure of a message. Receives from any source that end with
+    /// [`crate::Error::PendingFailed`] are cancelled: the scope ends.
     pub fn scope<'env, R>(&mut self, f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R>) -> Result<R> {
         let mut scope = Scope { dev: self, reqs: Vec::new(), _env: PhantomData };
         let result = f(&mut scope)?;

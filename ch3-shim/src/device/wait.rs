@@ -19,6 +19,10 @@ impl Vci {
     /// handed to the network when it returns.
     #[inline]
     pub(super) fn wait_until(&mut self, deadline: Time, mut done: impl FnMut(&Vci) -> bool) -> Result<()> {
+        if self.ch3.failures.alarm() {
+            // A wait that ends because of a failure has looked for messages all the same.
+            self.poll(PollOrder::OutFirst)?;
+        }
         if done(self) {
             self.flush();
             return Ok(());
@@ -93,6 +97,10 @@ impl Vci {
     /// Prepares for waiting on [`Vci::wait_fd`]: sends that were staged go out.
     pub fn arm(&mut self) -> Arm {
         self.tick();
+        if self.failure_deadline() <= self.now {
+            self.look_for_failures();
+            return Arm::Busy;
+        }
         self.engine.netmod.arm(&mut self.engine.core)
     }
 
@@ -102,7 +110,8 @@ impl Vci {
         let nets = &self.engine.netmod;
         // A netmod without a descriptor must be asked again and again.
         let blind = nets.netmods().any(|m| m.wait_fd().is_none()).then(|| self.now + NO_FD_NAP);
-        nets.deadline().into_iter().chain(blind).min()
+        let failures = Some(self.failure_deadline()).filter(|t| *t != Time::NEVER);
+        nets.deadline().into_iter().chain(blind).chain(failures).min()
     }
 
     /// The device's time: since it was made, or that of a simulation.
@@ -118,7 +127,12 @@ impl Vci {
         if self.engine.netmod.arm(&mut self.engine.core) == Arm::Busy {
             return Ok(());
         }
+        if self.failure_deadline() <= self.now {
+            self.look_for_failures();
+            return Ok(());
+        }
         let until = deadline.min(self.engine.netmod.deadline().unwrap_or(Time::NEVER));
+        let until = until.min(self.failure_deadline());
         let mut nap = until.since(self.now).min(LONGEST_NAP);
         self.fds.clear();
         if self.engine.netmod.wait_fds(&mut self.fds).is_none() {

@@ -133,6 +133,7 @@ const G: usize = 1 << 30;
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const CLOSE: Duration = Duration::from_secs(30);
+const FAILURE_CHECK: Duration = Duration::from_secs(1);
 const CONNECT: Duration = Duration::from_secs(30);
 const DETECT: Duration = Duration::from_secs(15);
 const HELLO: Duration = Duration::from_secs(10);
@@ -156,6 +157,9 @@ config_table! {
     close_timeout: Duration = CLOSE, "NETMOD_CLOSE_TIMEOUT",
         Kind::Duration { min: Duration::ZERO, max: HOUR },
         "how long finalize waits for the peers to close";
+    failure_check: Duration = FAILURE_CHECK, "NETMOD_FAILURE_CHECK",
+        Kind::Duration { min: Duration::ZERO, max: HOUR },
+        "how often a wait asks the process manager for failed ranks; 0: never";
     spin: Spin = Spin::Auto, "NETMOD_SPIN", Kind::Spin,
         "polls in vain before a wait blocks; auto: few if the node has more ranks than cores";
     log: String = "warn".to_owned(), "NETMOD_LOG", Kind::Text { max: 1024 },

@@ -48,6 +48,7 @@ fn defaults() {
         ("NETMOD_RTS_MAX", "1024"),
         ("NETMOD_UNEXPECTED_MAX", "256M"),
         ("NETMOD_CLOSE_TIMEOUT", "30s"),
+        ("NETMOD_FAILURE_CHECK", "1s"),
         ("NETMOD_SPIN", "auto"),
         ("NETMOD_LOG", "warn"),
         ("NETMOD_FAULTS", ""),

@@ -109,6 +109,15 @@ fn die_in_traffic(dev: &mut Device) -> Result<End> {
     sys::kill_self()
 }
 
+/// One rank has failed, no other, and its host is known.
+fn acknowledge(dev: &mut Device, victim: i32) -> Result<()> {
+    let failed = dev.ack_failures();
+    match &failed[..] {
+        [f] if f.peer.rank as i32 == victim && f.cause.host().is_some() => Ok(()),
+        _ => Err(format!("failed ranks: {failed:?}, and not {victim} alone").into()),
+    }
+}
+
 pub(super) fn die(dev: &mut Device, args: &Args) -> Result<End> {
     let victim = args.rank(0, 1, dev)?;
     acquaint(dev)?;
@@ -162,6 +171,7 @@ pub(super) fn die(dev: &mut Device, args: &Args) -> Result<End> {
     names_the_victim(dev.recv(&mut [1], victim, 9, world), victim, "a new receive")?;
     names_the_victim(dev.probe(victim, 9, world), victim, "a probe")?;
     ring(dev, 30)?;
+    acknowledge(dev, victim)?;
     println!("rank {me}: survived rank {victim}");
     Ok(End::Finalize)
 }

@@ -51,6 +51,7 @@ pub(super) fn dial(dev: &mut Device, _args: &Args) -> Result<End> {
                         return Err(format!("the error names neither the limit nor the peer: {text}").into());
                     }
                     println!("rank 0: {text}");
+                    dev.ack_failures();
                 }
                 other => return Err(format!("a dial without a descriptor: {other:?}").into()),
             }

@@ -1,0 +1,386 @@
+//! Failed processes: who they are and why, and what that means for the requests that need them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use netmod_core::lifecycle::{VcEvent, VcState};
+use netmod_core::{Card, GroupId, Netmod, Outcome, PeerName, ReqId, Time, VcError, VcErrorKind, VcId};
+
+use super::{Ch3, DevIo, Group, MpiReq, Role, Unexpected};
+use crate::error::Error;
+use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
+
+/// How long the connection of a rank that the process manager calls dead may still bring what it had sent.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// A process that this one can no longer reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Its name.
+    pub peer: PeerName,
+    /// Why; the text names its rank, its host if that is known, and what was seen.
+    pub cause: VcError,
+    /// Whether [`crate::Vci::ack_failures`] has reported it.
+    pub acknowledged: bool,
+}
+
+/// All failures of this process's peers that are known here, and not undone by a new connection.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    of: BTreeMap<PeerName, Failure>,
+    /// Of them, how many are not acknowledged.
+    news: usize,
+    /// Whether receives from any source are to be looked at.
+    alarm: bool,
+    /// Ranks that the process manager has named already.
+    told: BTreeSet<u32>,
+    /// VCs of ranks that the process manager has named, and when they are given up.
+    doomed: Vec<(Time, VcId)>,
+}
+
+impl Failures {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Whether a receive from any source may be unable to finish. Cheap: waits ask it all the time.
+    #[inline]
+    pub(crate) fn alarm(&self) -> bool {
+        self.alarm
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Failure> {
+        self.of.values()
+    }
+
+    pub(crate) fn cause(&self, peer: &PeerName) -> Option<&VcError> {
+        self.of.get(peer).map(|f| &f.cause)
+    }
+
+    /// Of a group, the first failure that is not acknowledged, and the number of them.
+    fn unacknowledged(&self, group: GroupId) -> Option<(&Failure, usize)> {
+        let mut news = self.of.values().filter(|f| f.peer.group == group && !f.acknowledged);
+        Some((news.next()?, news.count() + 1))
+    }
+
+    /// Notes a failure; of several of one process the first is remembered. Whether it is news.
+    pub(crate) fn note(&mut self, peer: PeerName, cause: VcError) -> bool {
+        let std::collections::btree_map::Entry::Vacant(place) = self.of.entry(peer) else { return false };
+        place.insert(Failure { peer, cause, acknowledged: false });
+        self.news += 1;
+        self.alarm = true;
+        true
+    }
+
+    /// Marks all failures as acknowledged; returns those that were not.
+    fn acknowledge(&mut self) -> Vec<Failure> {
+        let mut news = Vec::new();
+        for f in self.of.values_mut().filter(|f| !f.acknowledged) {
+            f.acknowledged = true;
+            news.push(f.clone());
+        }
+        self.news = 0;
+        news
+    }
+
+    /// When a VC is to be given up, if one is.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.doomed.iter().map(|(at, _)| *at).min()
+    }
+}
+
+/// The host that a business card names.
+pub(super) fn host_of(card: &Card) -> Option<String> {
+    let node = card.node().ok()?;
+    (!node.hostname.is_empty()).then_some(node.hostname)
+}
+
+fn reported_dead(peer: PeerName) -> VcError {
+    let text = "the process manager says that its process has died; what it wrote last may tell why";
+    VcError::new(VcErrorKind::Dead, Some(peer), text)
+}
+
+/// What failures mean for something that waits for a message.
+#[derive(Debug)]
+pub(crate) enum Hope {
+    /// It waits like others.
+    Waits,
+    /// The wait ends with this error; it goes on when the failure was acknowledged.
+    Pending(Error),
+    /// There is nobody left to wait for.
+    None(VcError),
+}
+
+impl Ch3 {
+    /// Why messages of a source can no longer come, if they cannot.
+    #[inline]
+    pub(crate) fn source_lost(&self, pattern: &Pattern) -> Option<VcError> {
+        if self.failures.is_empty() {
+            return None;
+        }
+        let group = self.groups.of_context(pattern.context)?.id;
+        let rank = u32::try_from(pattern.source).ok()?;
+        self.failures.cause(&PeerName { group, rank }).cloned()
+    }
+
+    /// Whether no process of a group is left but this one, if it is a member.
+    fn is_deserted(&self, group: &Group) -> bool {
+        let failed = self.failures.iter().filter(|f| f.peer.group == group.id).count();
+        let others = group.size as usize - usize::from(group.id == self.groups.world.id);
+        others > 0 && failed >= others
+    }
+
+    /// Acknowledges all failures; returns those that had not been.
+    pub(crate) fn acknowledge(&mut self) -> Vec<Failure> {
+        let news = self.failures.acknowledge();
+        self.set_alarm();
+        news
+    }
+
+    /// A failed process can be reached again.
+    fn pardon(&mut self, peer: &PeerName) {
+        if let Some(f) = self.failures.of.remove(peer) {
+            self.failures.news -= usize::from(!f.acknowledged);
+            self.set_alarm();
+        }
+    }
+
+    fn set_alarm(&mut self) {
+        let alarm = self.failures.news > 0 || self.groups.iter().any(|(_, g)| self.is_deserted(g));
+        self.failures.alarm = alarm;
+    }
+
+    /// What failures mean for a request that is not finished: something only for a receive from any source
+    /// that no message has matched.
+    pub(crate) fn hope(&self, req: ReqId) -> Hope {
+        match self.side.get(req) {
+            Some(MpiReq { role: Role::Recv, posted: Some(_), env, .. }) if env.source == ANY_SOURCE => {
+                self.hope_of_any(env.context)
+            }
+            _ => Hope::Waits,
+        }
+    }
+
+    /// What failures mean for a message from any source in a context.
+    pub(crate) fn hope_of_any(&self, context: u32) -> Hope {
+        let Some(group) = self.groups.of_context(context) else { return Hope::Waits };
+        if let Some((first, n)) = self.failures.unacknowledged(group.id) {
+            let (rank, cause) = (first.peer.rank, first.cause.clone());
+            return Hope::Pending(Error::PendingFailed { rank, cause, others: n - 1 });
+        }
+        if self.is_deserted(group) { Hope::None(self.nobody_left(group.id)) } else { Hope::Waits }
+    }
+
+    /// Ends a receive from any source for which no sender is left.
+    pub(crate) fn give_up_wildcard(&mut self, io: &mut DevIo<'_>, req: ReqId, error: VcError) {
+        if let Some(key) = self.side.get_mut(req).and_then(|m| m.posted.take()) {
+            self.posted.cancel(key);
+        }
+        self.finish(io.core, req, Outcome::Failed(error));
+    }
+
+    fn nobody_left(&self, group: GroupId) -> VcError {
+        let mut failed = self.failures.iter().filter(|f| f.peer.group == group).map(|f| &f.cause);
+        let last = failed.next_back();
+        let mut text =
+            "nobody is left to send a message from any source: all other processes have failed".to_string();
+        if let Some(cause) = last {
+            text.push_str(&format!("; one of them: {cause}"));
+        }
+        VcError::new(last.map_or(VcErrorKind::Lost, VcError::kind), None, text)
+    }
+
+    /// An error with the name of the peer's host, as far as it is known.
+    #[cold]
+    pub(crate) fn with_host(&self, error: VcError) -> VcError {
+        let (None, Some(peer)) = (error.host(), error.peer()) else { return error };
+        // The failure that is known has been given the host already.
+        let known = self.failures.cause(&peer).and_then(|c| c.host());
+        let host = known.or_else(|| {
+            let vc = self.groups.get(self.groups.find(&peer.group)?)?.vcs.get(peer.rank)?;
+            self.vcs.get(vc)?.host.as_deref()
+        });
+        match host.map(str::to_owned) {
+            Some(host) => error.on_host(host),
+            None => error,
+        }
+    }
+
+    /// The same, for an error that is remembered: it is worth to ask for the card of a peer that has always
+    /// connected by itself.
+    fn explained(&mut self, error: VcError) -> VcError {
+        let error = self.with_host(error);
+        let (None, Some(peer)) = (error.host(), error.peer()) else { return error };
+        match self.fetch_card(peer).ok().as_ref().and_then(host_of) {
+            Some(host) => error.on_host(host),
+            None => error,
+        }
+    }
+
+    /// How often the connection of a VC was lost with messages under way.
+    pub(crate) fn losses(&self, vc: Option<VcId>) -> u32 {
+        vc.and_then(|vc| self.vcs.get(vc)).map_or(0, |s| s.losses)
+    }
+
+    /// Gives a message that a matched probe has held to its receive, unless what is left of it was lost
+    /// meanwhile: `losses` is what [`Ch3::losses`] said when it was matched.
+    pub(crate) fn deliver_held(
+        &mut self,
+        io: &mut DevIo<'_>,
+        req: ReqId,
+        env: Envelope,
+        msg: Unexpected,
+        losses: u32,
+    ) {
+        let whole = msg.arriving().is_some_and(|a| io.core.reqs.get(a).is_some_and(|r| r.is_finished()));
+        let lost = msg.vc.filter(|vc| self.losses(Some(*vc)) != losses && !whole && msg.depends_on(*vc));
+        let Some(vc) = lost else { return self.deliver(io, req, env, msg) };
+        self.discharge(io, &msg);
+        let peer = io.core.vcs.get(vc).map(|v| v.peer);
+        let cause = peer.and_then(|p| self.failures.cause(&p)).cloned().unwrap_or_else(|| {
+            let text = "the connection that a matched message was to come by was lost before it was received";
+            VcError::new(VcErrorKind::Lost, peer, text)
+        });
+        self.finish(io.core, req, Outcome::Failed(cause));
+    }
+
+    /// The netmod reports a VC as lost.
+    pub(super) fn vc_down(&mut self, io: &mut DevIo<'_>, vc: VcId, error: VcError) {
+        let error = self.explained(error);
+        tracing::debug!(%error, "VC down");
+        self.failures.doomed.retain(|(_, v)| *v != vc);
+        self.own_event(io, vc, VcEvent::Lost, Some(&error));
+        // Both had closed, and at most the last word was lost: the VC is as good as new.
+        if io.core.vcs.get(vc).is_some_and(|v| v.state == VcState::Inactive)
+            && let Err(error) = io.netmod.vc_revive(io.core, vc, None)
+        {
+            tracing::warn!(%error, "a closed VC cannot be used again");
+        }
+    }
+
+    /// Everything that depends on a VC fails, and nothing else does. What the lifecycle asks for with
+    /// `FAIL_REQUESTS`.
+    pub(super) fn fail_requests(&mut self, io: &mut DevIo<'_>, vc: VcId, error: &VcError) {
+        let Some((peer, state)) = io.core.vcs.get(vc).map(|v| (v.peer, v.state)) else { return };
+        if let Some(s) = self.vcs.get_mut(vc) {
+            s.losses = s.losses.wrapping_add(1);
+        }
+        // A VC that was closed by agreement goes on as both sides know it.
+        if state.is_failed() {
+            self.flow_lost(vc);
+            self.process_failed(io, peer, error);
+        }
+        let failed = Outcome::Failed(error.clone());
+        // Messages that had arrived whole can still be received; the others never will.
+        let lost = self.unexpected.drain_matching(|_, u| u.depends_on(vc));
+        for (_, u) in lost {
+            self.discharge(io, &u);
+            if let Some(arriving) = u.arriving() {
+                self.free_arriving(io.core, arriving);
+            }
+        }
+        let bound: Vec<ReqId> =
+            io.core.reqs.iter().filter(|(_, r)| r.vc == Some(vc)).map(|(id, _)| id).collect();
+        for req in bound {
+            if let Some(MpiReq { role: Role::Arriving { then }, .. }) = self.side.get(req) {
+                if let Some(rreq) = *then {
+                    self.finish(io.core, rreq, failed.clone());
+                }
+                self.free_arriving(io.core, req);
+            } else {
+                self.finish(io.core, req, failed.clone());
+            }
+        }
+    }
+
+    /// A process has failed, whether it has a VC or not: receives that only it could serve end.
+    fn process_failed(&mut self, io: &mut DevIo<'_>, peer: PeerName, error: &VcError) {
+        if self.failures.note(peer, error.clone()) {
+            tracing::info!(%error, by = error.kind().found_by(), "process failed");
+        }
+        let group = self.groups.find(&peer.group).and_then(|n| self.groups.get(n));
+        let Some(space) = group.map(|g| g.space) else { return };
+        let its_own = |p: &Pattern, _: &_| p.source == peer.rank as i32 && space.owns(p.context);
+        for req in self.posted.drain_matching(its_own) {
+            self.finish(io.core, req, Outcome::Failed(error.clone()));
+        }
+    }
+
+    /// What the process manager says of failed ranks; those that are news have failed, as if their connection
+    /// had been lost.
+    pub(crate) fn told_of_failed(&mut self, io: &mut DevIo<'_>, ranks: &[u32]) {
+        for &rank in ranks {
+            let world = &self.groups.world;
+            if rank >= world.size || rank == world.me || !self.failures.told.insert(rank) {
+                continue;
+            }
+            match world.vcs.get(rank) {
+                // What it had sent before its death may still be on its way, and its end behind that.
+                Some(vc) => self.failures.doomed.push((io.now + LAST_WORDS, vc)),
+                None => {
+                    let peer = PeerName { group: world.id, rank };
+                    let error = self.explained(reported_dead(peer));
+                    self.process_failed(io, peer, &error);
+                }
+            }
+        }
+    }
+
+    /// Gives up the VCs of dead ranks whose time has come.
+    pub(crate) fn bury(&mut self, io: &mut DevIo<'_>) {
+        let now = io.now;
+        let due: Vec<VcId> =
+            self.failures.doomed.extract_if(.., |(at, _)| *at <= now).map(|(_, vc)| vc).collect();
+        for vc in due {
+            let Some((peer, state)) = io.core.vcs.get(vc).map(|v| (v.peer, v.state)) else { continue };
+            if !state.is_failed() {
+                io.netmod.vc_abort(io.core, vc, reported_dead(peer));
+            }
+        }
+    }
+
+    /// The netmod reports a connection, which may be the peer's doing.
+    pub(super) fn connected(&mut self, io: &mut DevIo<'_>, vc: VcId) {
+        let Some((peer, state)) = io.core.vcs.get(vc).map(|v| (v.peer, v.state)) else { return };
+        self.failures.doomed.retain(|(_, v)| *v != vc);
+        if state.is_failed() {
+            if self.finalizing {
+                let why = VcError::new(VcErrorKind::Aborted, Some(peer), "this process is leaving the job");
+                return io.netmod.vc_abort(io.core, vc, why);
+            }
+            self.revive(io, vc);
+        } else {
+            // One that the process manager had called dead before it had a VC here.
+            self.pardon(&peer);
+        }
+        self.vc_used(io, vc);
+    }
+
+    /// A failed VC is to be used again: its failure is forgotten, and nothing of the lost connection is left.
+    fn revive(&mut self, io: &mut DevIo<'_>, vc: VcId) {
+        let Some(peer) = io.core.vcs.get(vc).map(|v| v.peer) else { return };
+        self.own_event(io, vc, VcEvent::Revive, None);
+        self.pardon(&peer);
+    }
+
+    /// This side wants to use a failed process again, perhaps in a new incarnation, whose card is fetched.
+    pub(crate) fn reconnect(&mut self, io: &mut DevIo<'_>, rank: u32) -> Result<(), VcError> {
+        let peer = PeerName { group: self.groups.world.id, rank };
+        if self.failures.cause(&peer).is_none() {
+            return Ok(());
+        }
+        // Without a VC there is nothing to be reset: the next use makes one.
+        let Some(vc) = self.groups.world.vcs.get(rank) else {
+            self.pardon(&peer);
+            return Ok(());
+        };
+        let card = self.fetch_card(peer)?;
+        io.netmod.vc_revive(io.core, vc, Some(&card))?;
+        if let Some(s) = self.vcs.get_mut(vc) {
+            s.host = host_of(&card);
+        }
+        self.revive(io, vc);
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! Failures as the program sees them: who has failed, what that means for receives from any source, and how
+//! it goes on afterwards.
+//!
+//! A receive from any source that no message has matched may have waited for the very process that failed. So
+//! its wait ends with [`Error::PendingFailed`], while the receive stays posted: it can be waited for again once
+//! the program has acknowledged the failure ([`Vci::ack_failures`]). This is ULFM's
+//! `MPI_ERR_PROC_FAILED_PENDING`. When no process is left that could send, such a receive fails for good.
+
+use netmod_core::{Time, VcError};
+
+use super::{RawReq, Vci};
+use crate::ch3::{Failure, Hope};
+use crate::error::{Error, Result};
+use crate::tagmatch::{ANY_SOURCE, Pattern};
+
+/// When the process manager is asked for failed ranks.
+#[derive(Debug)]
+pub(super) struct Asking {
+    next: Time,
+    /// It has said that it cannot answer.
+    mute: bool,
+}
+
+impl Asking {
+    /// Not before the first interval is over.
+    pub(super) fn new() -> Asking {
+        Asking { next: Time::ZERO, mute: false }
+    }
+}
+
+impl Vci {
+    /// The processes that have failed, as far as this process knows: by a lost connection, or because the
+    /// process manager says so. One that has connected again is not among them.
+    pub fn failed(&self) -> Vec<Failure> {
+        self.ch3.failures.iter().cloned().collect()
+    }
+
+    /// Acknowledges all failures known so far, so that receives from any source wait for the other processes
+    /// again; returns those that had not been acknowledged before.
+    pub fn ack_failures(&mut self) -> Vec<Failure> {
+        self.ch3.acknowledge()
+    }
+
+    /// Lets a failed process be used again: the failure is forgotten, its business card is fetched again, and
+    /// the next message makes a new connection. Requests that have failed stay failed. A process that connects
+    /// by itself needs no call. Does nothing if the process has not failed.
+    ///
+    /// # Errors
+    /// A bad rank; no usable business card.
+    pub fn reconnect(&mut self, rank: u32) -> Result<()> {
+        let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
+        let now = self.now;
+        self.ch3.reconnect(&mut self.engine.io(now), rank).map_err(|e| self.explain(e))
+    }
+
+    /// Why the wait for a request that is not finished must end: it is a receive from any source, and there is
+    /// a failure that was not acknowledged. `None` for every other request.
+    pub fn pending_failure(&self, req: RawReq) -> Option<Error> {
+        match self.ch3.hope(req.0) {
+            Hope::Pending(e) => Some(e),
+            Hope::Waits | Hope::None(_) => None,
+        }
+    }
+
+    /// Whether a wait for this request is over: the request is finished, or it is a receive from any source
+    /// that failures keep from finishing.
+    #[inline]
+    pub(super) fn is_settled(&self, req: RawReq) -> bool {
+        self.is_finished(req) || (self.ch3.failures.alarm() && self.is_hopeless(req))
+    }
+
+    #[cold]
+    fn is_hopeless(&self, req: RawReq) -> bool {
+        !matches!(self.ch3.hope(req.0), Hope::Waits)
+    }
+
+    /// A request that [`Vci::is_settled`] without being finished: the error that its wait ends with, if it
+    /// stays posted. Without any sender left it is finished by this, and there is none.
+    #[cold]
+    pub(super) fn unsettle(&mut self, req: RawReq) -> Option<Error> {
+        match self.ch3.hope(req.0) {
+            Hope::Waits => None,
+            Hope::Pending(e) => Some(e),
+            Hope::None(e) => {
+                let now = self.now;
+                self.ch3.give_up_wildcard(&mut self.engine.io(now), req.0, e);
+                None
+            }
+        }
+    }
+
+    /// Fails if messages of this source can no longer come, or may not.
+    pub(super) fn check_source(&self, pattern: &Pattern) -> Result<()> {
+        if self.ch3.failures.is_empty() {
+            return Ok(());
+        }
+        if pattern.source != ANY_SOURCE {
+            return self.ch3.source_lost(pattern).map_or(Ok(()), |cause| Err(cause.into()));
+        }
+        match self.ch3.hope_of_any(pattern.context) {
+            Hope::Waits => Ok(()),
+            Hope::Pending(e) => Err(e),
+            Hope::None(e) => Err(e.into()),
+        }
+    }
+
+    /// An error with the name of the peer's host.
+    #[cold]
+    pub(super) fn explain(&self, error: VcError) -> Error {
+        Error::Peer(self.ch3.with_host(error))
+    }
+
+    /// When a wait has to look at failures although nothing arrives.
+    pub(super) fn failure_deadline(&self) -> Time {
+        let ask = if self.asking.mute { Time::NEVER } else { self.asking.next };
+        self.ch3.failures.deadline().map_or(ask, |at| at.min(ask))
+    }
+
+    /// Looks at failures if it is time: asks the process manager, and gives up who it has called dead. Only
+    /// called when there is nothing else to do.
+    #[cold]
+    pub(super) fn look_for_failures(&mut self) {
+        let now = self.now;
+        if self.ch3.failures.deadline().is_some_and(|at| at <= now) {
+            self.ch3.bury(&mut self.engine.io(now));
+        }
+        if self.asking.mute || now < self.asking.next {
+            return;
+        }
+        // The first time it is not asked: nobody has waited for long.
+        let first = self.asking.next == Time::ZERO;
+        let interval = self.cfg.failure_check;
+        self.asking.next = now + interval;
+        if interval.is_zero() || self.size() == 1 {
+            self.asking.mute = true;
+        } else if !first {
+            match self.ch3.boot.failed_ranks() {
+                Ok(ranks) => self.ch3.told_of_failed(&mut self.engine.io(now), &ranks),
+                Err(error) => {
+                    self.asking.mute = true;
+                    tracing::warn!(%error, "the process manager cannot be asked for failed ranks any more");
+                }
+            }
+        }
+    }
+}
