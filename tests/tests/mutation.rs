@@ -173,6 +173,7 @@ fn campaign(seed: u64, tally: &mut Tally) {
             assert!(dev.is_finished(req), "seed {seed}, rank {rank}: a request outlives its peer");
             let _ = dev.wait_raw(req);
         }
+        assert_eq!(dev.ack_failures().len(), 1, "seed {seed}, rank {rank}");
         // What arrived whole can be received.
         while dev.iprobe(ANY_SOURCE, ANY_TAG, world).expect("iprobe").is_some() {
             let receive = dev.irecv(vec![0; 4096], ANY_SOURCE, ANY_TAG, world).expect("irecv");
