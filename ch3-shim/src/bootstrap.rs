@@ -2,7 +2,8 @@
 
 use std::os::fd::RawFd;
 
-use netmod_pmi::ProcessManager;
+use netmod_core::Config;
+use netmod_pmi::{PmiError, ProcessManager, Settings};
 
 /// A process manager, as the device sees it: who am I, a key-value space, a barrier.
 ///
@@ -64,6 +65,15 @@ pub trait Bootstrap: Send {
     fn finalize(&mut self) -> Result<(), String>;
     /// Ends the whole job, this process included.
     fn abort(&mut self, code: i32, message: &str) -> !;
+}
+
+/// Connects to what started this process, as the configuration says.
+///
+/// # Errors
+/// A launcher that cannot be spoken to.
+pub fn process_manager(cfg: &Config) -> Result<ProcessManager, PmiError> {
+    let settings = Settings::parse(cfg.pmi, &cfg.pmix_library)?;
+    ProcessManager::connect(&settings)
 }
 
 impl Bootstrap for ProcessManager {

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
+use ch3_shim::bootstrap::process_manager;
 use ch3_shim::{Bootstrap, Builder, Device};
 use netmod_core::Config;
 use netmod_core::card::NodeSection;
@@ -37,14 +38,16 @@ pub(crate) enum Role {
     Rank(Sink),
 }
 
-/// Whether a launcher that speaks PMI-1 has started this process.
+/// Whether a launcher that speaks PMI or PMIx has started this process.
 pub(crate) fn under_launcher() -> bool {
-    ["PMI_FD", "PMI_PORT"].iter().any(|v| std::env::var_os(v).is_some())
+    ["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE"].iter().any(|v| std::env::var_os(v).is_some())
 }
 
 /// The rank of this process, as the launcher tells it in the environment.
 pub(crate) fn rank_by_name() -> Option<String> {
-    under_launcher().then(|| ["PMI_RANK", "PMI_ID"].iter().find_map(|v| std::env::var(v).ok())).flatten()
+    under_launcher()
+        .then(|| ["PMI_RANK", "PMI_ID", "PMIX_RANK"].iter().find_map(|v| std::env::var(v).ok()))
+        .flatten()
 }
 
 /// Finds out who this process is.
@@ -63,7 +66,7 @@ pub(crate) fn role() -> Result<Role> {
             .during(format!("open {path}, the pipe to the parent ({REPORT_FD})"))?;
         return Ok(Role::Rank(Sink::Parent(file)));
     }
-    // Other launchers (PMIx, Slurm without PMI) are found, and explained, by the process manager.
+    // Launchers that cannot be talked to are found, and explained, by the process manager.
     ProcessManager::from_env().map_err(|e| Failure::new(e.to_string()))?;
     Ok(Role::Parent)
 }
@@ -191,7 +194,7 @@ pub(crate) fn join(netmod: Option<&str>) -> Result<Joined> {
     if let Some(name) = netmod {
         cfg.set("NETMOD", name).map_err(|e| Failure::new(format!("--netmod: {e}")))?;
     }
-    let pm = ProcessManager::from_env().map_err(|e| Failure::new(e.to_string()))?;
+    let pm = process_manager(&cfg).map_err(|e| Failure::new(e.to_string()))?;
     let rank = pm.rank();
     log_to_stderr(&cfg, Some(rank))?;
     if rank == 0 {

@@ -4,12 +4,92 @@
 mod tests;
 
 use crate::PmiError;
+use crate::client::Version;
 use std::os::fd::RawFd;
+use std::str::FromStr;
+
+/// The variable with the [`Choice`].
+pub const CHOICE: &str = "NETMOD_PMI";
+/// The variable with the name of libpmix.
+pub const PMIX_LIBRARY: &str = "NETMOD_PMIX_LIBRARY";
+
+/// Which protocol to speak with the launcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// What the environment offers; see [`detect`].
+    Auto,
+    /// PMI-1.
+    Pmi1,
+    /// PMI-2.
+    Pmi2,
+    /// PMIx.
+    Pmix,
+}
+
+impl Choice {
+    /// The words of `NETMOD_PMI`.
+    pub const WORDS: [&'static str; 4] = ["auto", "1", "2", "pmix"];
+}
+
+impl FromStr for Choice {
+    type Err = PmiError;
+
+    fn from_str(text: &str) -> Result<Choice, PmiError> {
+        const MEANT: [Choice; 4] = [Choice::Auto, Choice::Pmi1, Choice::Pmi2, Choice::Pmix];
+        Choice::WORDS
+            .iter()
+            .position(|word| word.eq_ignore_ascii_case(text.trim()))
+            .map(|at| MEANT[at])
+            .ok_or_else(|| PmiError::Choice { value: crate::wire::quote(text.as_bytes()) })
+    }
+}
+
+/// How to find and reach the launcher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Which protocol to speak.
+    pub choice: Choice,
+    /// Name or path of libpmix, as the system's loader takes it.
+    pub pmix_library: String,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { choice: Choice::Auto, pmix_library: "libpmix.so.2".to_owned() }
+    }
+}
+
+impl Settings {
+    /// From the two values; an empty one means the default.
+    ///
+    /// # Errors
+    /// `choice` is none of [`Choice::WORDS`].
+    pub fn parse(choice: &str, pmix_library: &str) -> Result<Settings, PmiError> {
+        let mut settings = Settings::default();
+        if !choice.trim().is_empty() {
+            settings.choice = choice.parse()?;
+        }
+        if !pmix_library.trim().is_empty() {
+            settings.pmix_library = pmix_library.trim().to_owned();
+        }
+        Ok(settings)
+    }
+
+    /// From the environment; `lookup` gives the value of a variable. An empty value counts as
+    /// absent.
+    ///
+    /// # Errors
+    /// `NETMOD_PMI` is none of [`Choice::WORDS`].
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Settings, PmiError> {
+        let lookup = |name: &str| lookup(name).unwrap_or_default();
+        Settings::parse(&lookup(CHOICE), &lookup(PMIX_LIBRARY))
+    }
+}
 
 /// The way to the launcher that the environment describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Detected {
-    /// PMI-1 over an inherited descriptor (`PMI_FD`, `PMI_RANK`, `PMI_SIZE`).
+    /// PMI over an inherited descriptor (`PMI_FD`, `PMI_RANK`, `PMI_SIZE`).
     Descriptor {
         /// The descriptor's number.
         fd: RawFd,
@@ -17,71 +97,132 @@ pub enum Detected {
         rank: u32,
         /// The number of ranks.
         size: u32,
+        /// What is spoken.
+        version: Version,
+        /// The launcher's name for the job (`PMI_JOBID`), if it gave one.
+        job: Option<String>,
     },
-    /// PMI-1 over TCP (`PMI_PORT`, `PMI_ID`); rank and size come with the handshake.
+    /// PMI over TCP (`PMI_PORT`, `PMI_ID`); rank and size come with the handshake.
     Port {
         /// `host:port`.
         address: String,
         /// What this process calls itself in the handshake.
         id: String,
+        /// What is spoken.
+        version: Version,
+    },
+    /// PMIx, which finds the rest in the environment by itself.
+    Pmix {
+        /// The namespace, which names the job.
+        namespace: String,
     },
     /// No launcher: a job of one process.
     Singleton,
 }
 
+/// Variables by which a launcher tells the number of processes, beside those of PMI: without PMI
+/// they mean several processes that each believe to be alone, which is never what was meant.
+const COUNTS: [(&str, &str, &str); 5] = [
+    ("SLURM_NTASKS", "Slurm", "srun --mpi=pmi2 or --mpi=pmix"),
+    ("SLURM_NPROCS", "Slurm", "srun --mpi=pmi2 or --mpi=pmix"),
+    ("OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun", "an mpirun whose PMIX_ variables reach the program"),
+    ("PMI_SIZE", "a PMI launcher", "a launcher that sets PMI_FD or PMI_PORT too"),
+    ("PALS_NRANKS", "PALS", "a launcher that offers PMI-1, PMI-2 or PMIx"),
+];
+
 /// Finds the way to the launcher.
 ///
-/// The order is `PMI_FD`, `PMI_PORT`, `PMIX_NAMESPACE` (an error), `SLURM_NTASKS` above one (an
-/// error: several processes that each believe to be alone are never what was meant), singleton.
-/// A variable with an empty value counts as absent.
+/// The order is `PMI_FD`, `PMI_PORT`, `PMIX_NAMESPACE`, the variables of launchers without PMI with
+/// a number of processes above one (an error), singleton. A variable with an empty value counts as
+/// absent.
+///
+/// Over `PMI_FD` and `PMI_PORT`, PMI-1 is spoken: each server does. Under `srun --mpi=pmi2`
+/// (`SLURM_MPI_TYPE=pmi2` with a `PMI_JOBID`) it is PMI-2, that plugin's own protocol. `choice` can
+/// demand another.
 ///
 /// `lookup` gives the value of a variable; `|name| std::env::var(name).ok()` outside of tests.
 ///
 /// # Errors
-/// The environment contradicts itself, or describes a launcher that PMI-1 cannot talk to.
-pub fn detect(lookup: impl Fn(&str) -> Option<String>) -> Result<Detected, PmiError> {
+/// The environment contradicts itself, or describes a launcher that cannot be talked to, or not as
+/// `choice` demands.
+pub fn detect(choice: Choice, lookup: impl Fn(&str) -> Option<String>) -> Result<Detected, PmiError> {
     let lookup = |name: &str| lookup(name).filter(|value| !value.is_empty());
     let required = |var: &'static str, with: &str| {
         lookup(var).ok_or_else(|| PmiError::Environment { var, why: format!("it is not set, but {with} is") })
     };
-    if let Some(fd) = lookup("PMI_FD") {
-        let fd = parse::<u32>("PMI_FD", &fd)?;
-        let fd = RawFd::try_from(fd)
-            .map_err(|_| PmiError::Environment { var: "PMI_FD", why: format!("{fd} is no descriptor") })?;
-        let rank = parse::<u32>("PMI_RANK", &required("PMI_RANK", "PMI_FD")?)?;
-        let size = parse::<u32>("PMI_SIZE", &required("PMI_SIZE", "PMI_FD")?)?;
-        if rank >= size {
-            return Err(PmiError::Environment {
-                var: "PMI_RANK",
-                why: format!("rank {rank} is not below PMI_SIZE={size}"),
-            });
+    let pmix = lookup("PMIX_NAMESPACE");
+    if choice != Choice::Pmix {
+        if let Some(fd) = lookup("PMI_FD") {
+            let fd = parse::<u32>("PMI_FD", &fd)?;
+            let fd = RawFd::try_from(fd).map_err(|_| PmiError::Environment {
+                var: "PMI_FD",
+                why: format!("{fd} is no descriptor"),
+            })?;
+            let rank = parse::<u32>("PMI_RANK", &required("PMI_RANK", "PMI_FD")?)?;
+            let size = parse::<u32>("PMI_SIZE", &required("PMI_SIZE", "PMI_FD")?)?;
+            if rank >= size {
+                return Err(PmiError::Environment {
+                    var: "PMI_RANK",
+                    why: format!("rank {rank} is not below PMI_SIZE={size}"),
+                });
+            }
+            let job = lookup("PMI_JOBID");
+            if let Some(job) = job.as_deref().filter(|job| !is_word(job)) {
+                return Err(no_identifier("PMI_JOBID", job));
+            }
+            // A launcher below Slurm passes SLURM_MPI_TYPE on, but not PMI_JOBID.
+            let slurm = job.is_some() && lookup("SLURM_MPI_TYPE").as_deref() == Some("pmi2");
+            return Ok(Detected::Descriptor { fd, rank, size, version: version(choice, slurm), job });
         }
-        return Ok(Detected::Descriptor { fd, rank, size });
-    }
-    if let Some(address) = lookup("PMI_PORT") {
-        let id = required("PMI_ID", "PMI_PORT")?;
-        let plain = |c: char| c.is_ascii_graphic() && c != '=';
-        if id.len() > 64 || !id.chars().all(plain) {
-            return Err(PmiError::Environment {
-                var: "PMI_ID",
-                why: format!("\"{}\" is no identifier", crate::wire::quote(id.as_bytes())),
-            });
+        if let Some(address) = lookup("PMI_PORT") {
+            let id = required("PMI_ID", "PMI_PORT")?;
+            if !is_word(&id) {
+                return Err(no_identifier("PMI_ID", &id));
+            }
+            split_address(&address)?;
+            return Ok(Detected::Port { address, id, version: version(choice, false) });
         }
-        split_address(&address)?;
-        return Ok(Detected::Port { address, id });
     }
-    if let Some(namespace) = lookup("PMIX_NAMESPACE") {
-        return Err(PmiError::PmixOnly { namespace });
+    match (choice, pmix) {
+        (Choice::Auto | Choice::Pmix, Some(namespace)) => return Ok(Detected::Pmix { namespace }),
+        (Choice::Pmix, None) => {
+            return Err(PmiError::NotOffered { choice: "pmix", missing: "PMIX_NAMESPACE is not set" });
+        }
+        (Choice::Pmi1, _) => {
+            return Err(PmiError::NotOffered { choice: "1", missing: "neither PMI_FD nor PMI_PORT is set" });
+        }
+        (Choice::Pmi2, _) => {
+            return Err(PmiError::NotOffered { choice: "2", missing: "neither PMI_FD nor PMI_PORT is set" });
+        }
+        (Choice::Auto, None) => {}
     }
-    for var in ["SLURM_NTASKS", "SLURM_NPROCS"] {
-        // Other values are Slurm's business, not a reason to refuse a single process.
-        if let Some(ntasks) = lookup(var).and_then(|n| n.parse::<u64>().ok())
-            && ntasks > 1
+    for (var, launcher, instead) in COUNTS {
+        // Other values are the launcher's business, not a reason to refuse a single process.
+        if let Some(count) = lookup(var).and_then(|n| n.parse::<u64>().ok())
+            && count > 1
         {
-            return Err(PmiError::SlurmWithoutPmi { ntasks });
+            return Err(PmiError::WithoutPmi { launcher, var, count, instead });
         }
     }
     Ok(Detected::Singleton)
+}
+
+fn version(choice: Choice, offers_v2: bool) -> Version {
+    match choice {
+        Choice::Pmi2 => Version::V2,
+        Choice::Auto if offers_v2 => Version::V2,
+        _ => Version::V1,
+    }
+}
+
+/// Whether a text can be repeated to the launcher as one word.
+fn is_word(text: &str) -> bool {
+    text.len() <= 64 && text.chars().all(|c| c.is_ascii_graphic() && c != '=' && c != ';')
+}
+
+fn no_identifier(var: &'static str, text: &str) -> PmiError {
+    let why = format!("\"{}\" is no identifier", crate::wire::quote(text.as_bytes()));
+    PmiError::Environment { var, why }
 }
 
 fn parse<T: std::str::FromStr>(var: &'static str, value: &str) -> Result<T, PmiError> {

@@ -17,21 +17,55 @@ pub enum PmiError {
         /// What is wrong, with the value.
         why: String,
     },
-    /// The launcher offers PMIx only.
-    #[error(
-        "the launcher offers PMIx only (PMIX_NAMESPACE={namespace}), which this build cannot speak; start the program with mpiexec.hydra, nmrun, or srun --mpi=pmi2"
-    )]
-    PmixOnly {
-        /// The PMIx namespace, which names the job.
-        namespace: String,
+    /// `NETMOD_PMI` is none of its words.
+    #[error("NETMOD_PMI: \"{value}\" is not one of auto, 1, 2, pmix")]
+    Choice {
+        /// The value (its beginning, escaped).
+        value: String,
     },
-    /// One of several Slurm tasks, and no process-manager interface to find the others.
+    /// The protocol that `NETMOD_PMI` demands is not offered.
     #[error(
-        "Slurm runs {ntasks} tasks here (SLURM_NTASKS) but offers no process-manager interface; start the program with srun --mpi=pmi2, or with mpiexec.hydra or nmrun inside the allocation (or unset SLURM_NTASKS and SLURM_NPROCS to run it alone)"
+        "NETMOD_PMI={choice} is set, but {missing}; unset NETMOD_PMI to use what the launcher offers, or to run the program alone"
     )]
-    SlurmWithoutPmi {
-        /// The number of tasks Slurm announces.
-        ntasks: u64,
+    NotOffered {
+        /// The demand.
+        choice: &'static str,
+        /// What would be there if it were offered.
+        missing: &'static str,
+    },
+    /// One of several processes, and no process-manager interface to find the others.
+    #[error(
+        "{launcher} runs {count} processes here ({var}) but offers no process-manager interface; start the program with {instead}, or with mpiexec.hydra or nmrun (or unset {var} and its like to run it alone)"
+    )]
+    WithoutPmi {
+        /// The launcher.
+        launcher: &'static str,
+        /// The variable with the number of processes.
+        var: &'static str,
+        /// That number.
+        count: u64,
+        /// What to start the program with.
+        instead: &'static str,
+    },
+    /// The launcher speaks PMIx, and libpmix cannot be loaded.
+    #[error(
+        "the launcher speaks PMIx, but its client library cannot be loaded: {why}; install libpmix (Debian's package libpmix2), or name the library \"{library}\" differently with NETMOD_PMIX_LIBRARY, or start the program with mpiexec.hydra, nmrun or srun --mpi=pmi2"
+    )]
+    PmixLibrary {
+        /// The name or path tried.
+        library: String,
+        /// What the loader says.
+        why: String,
+    },
+    /// libpmix reports an error.
+    #[error(
+        "PMIx failed while {doing}: {why}; is the launcher still running, and of a version that libpmix can talk to?"
+    )]
+    Pmix {
+        /// What was being done.
+        doing: &'static str,
+        /// What libpmix says.
+        why: String,
     },
     /// This process has connected to its launcher before.
     #[error("this process is already connected to its launcher; share the one ProcessManager")]
@@ -72,7 +106,7 @@ pub enum PmiError {
     },
     /// The launcher said something that is no proper answer.
     #[error(
-        "while {doing}, the launcher said \"{line}\": {why}; is it a PMI-1 launcher (mpiexec.hydra, srun --mpi=pmi2, nmrun)?"
+        "while {doing}, the launcher said \"{line}\": {why}; does it speak PMI (mpiexec.hydra, srun --mpi=pmi2, nmrun)?"
     )]
     Malformed {
         /// What was being done.
@@ -128,7 +162,10 @@ impl From<PmiError> for io::Error {
             PmiError::Timeout { .. } => io::ErrorKind::TimedOut,
             PmiError::Malformed { .. } | PmiError::Corrupt { .. } => io::ErrorKind::InvalidData,
             PmiError::Argument { .. } | PmiError::Environment { .. } => io::ErrorKind::InvalidInput,
-            PmiError::PmixOnly { .. } | PmiError::SlurmWithoutPmi { .. } => io::ErrorKind::Unsupported,
+            PmiError::Choice { .. } => io::ErrorKind::InvalidInput,
+            PmiError::WithoutPmi { .. } | PmiError::NotOffered { .. } | PmiError::PmixLibrary { .. } => {
+                io::ErrorKind::Unsupported
+            }
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)

@@ -1,10 +1,11 @@
 //! Process-manager interface: how the ranks of a job are started and find each other.
 //!
 //! - [`ProcessManager`] is what a program uses: [`ProcessManager::from_env`] finds out what
-//!   started the process (Hydra, Slurm, [`nmrun`](Launcher), or nobody) and connects to it;
-//!   then it knows its rank, puts and gets values of any size, and takes part in barriers,
-//!   blocking or not.
-//! - [`PmiClient`] is the PMI-1 client below it.
+//!   started the process (Hydra, Slurm, Open MPI's mpirun, [`nmrun`](Launcher), or nobody) and
+//!   connects to it; then it knows its rank, puts and gets values of any size, and takes part in
+//!   barriers, blocking or not.
+//! - [`PmiClient`] is the client of PMI-1 and PMI-2 below it; PMIx is spoken by libpmix, which is
+//!   loaded when a launcher needs it.
 //! - [`Launcher`] starts the ranks of a job on this machine and serves PMI-1 to them; the
 //!   program `nmrun` is its command line.
 //!
@@ -25,8 +26,9 @@
 //! # }
 //! ```
 //!
-//! The protocol is PMI-1 (one line of `key=value` words per message) as Hydra 4 and 5 and
-//! Slurm's `mpi/pmi2` plugin really speak it; see [`wire`] for the differences that matter.
+//! PMI-1 (one line of `key=value` words per message) and PMI-2 are spoken as Hydra 4 and 5 and
+//! Slurm's `mpi/pmi2` plugin really speak them; see [`wire`] for the differences that matter, and
+//! [`detect`] for which is used when.
 
 pub mod client;
 pub mod codec;
@@ -34,12 +36,15 @@ pub mod detect;
 mod error;
 pub mod launch;
 pub mod mapping;
+mod pmix;
 mod process_manager;
 pub mod server;
+mod state;
 mod sys;
 pub mod wire;
 
 pub use client::PmiClient;
+pub use detect::{Choice, Settings};
 pub use error::PmiError;
 pub use launch::{ExitReport, LaunchError, Launcher};
 pub use mapping::ProcessMapping;

@@ -1,5 +1,6 @@
-//! PMI-1 on the wire: lines of `key=value` words, and a bounded buffer that cuts them out of a
-//! byte stream.
+//! PMI on the wire: messages of `key=value` words, and a bounded buffer that cuts them out of a
+//! byte stream. In PMI-1 a message is a line and its words are separated by blanks; PMI-2 has
+//! messages that begin with their length, and semicolons.
 //!
 //! The servers differ in the order of the words (`rc` first or last), in extra words (`msg`,
 //! `tag`), and in how they say that a key is missing; a parser may rely on the names alone.
@@ -7,6 +8,7 @@
 //! bytes of a request line, Hydra 4 cuts values at 1023 silently. Request lines are therefore
 //! at most [`MAX_REQUEST`] bytes.
 
+pub(crate) mod frame;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -43,6 +45,9 @@ pub enum LineError {
     /// Longer than [`MAX_LINE`].
     #[error("it is longer than {MAX_LINE} bytes")]
     TooLong,
+    /// A message of PMI-2 that does not begin with its length.
+    #[error("it does not begin with its length in six characters")]
+    NoLength,
 }
 
 /// A parsed line; borrows the text it was parsed from.
@@ -137,7 +142,7 @@ pub fn quote(line: &[u8]) -> String {
     format!("{}{dots}", cut.escape_ascii())
 }
 
-/// Bytes received and not yet taken as lines; bounded.
+/// Bytes received and not yet taken as lines or frames; bounded.
 #[derive(Debug, Default)]
 pub struct LineBuffer {
     bytes: Vec<u8>,

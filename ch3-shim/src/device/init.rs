@@ -2,12 +2,11 @@
 
 use netmod_core::card::NodeSection;
 use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Netmod, PeerName, SideTable};
-use netmod_pmi::ProcessManager;
 
 use super::Vci;
 use super::failure::Asking;
 use super::leave::Leaving;
-use crate::bootstrap::Bootstrap;
+use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Pool, Terms, card_key};
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
@@ -57,7 +56,7 @@ impl Builder {
     /// A variable with a bad value; a launcher that cannot be spoken to.
     pub fn from_env() -> Result<Builder> {
         let (cfg, warnings) = Config::from_env().map_err(|e| Error::Config(e.to_string()))?;
-        let pm = ProcessManager::from_env().map_err(|e| Error::Launcher(e.to_string()))?;
+        let pm = process_manager(&cfg).map_err(|e| Error::Launcher(e.to_string()))?;
         for w in warnings {
             // Once for the job; on stderr if the program takes no interest in what is traced.
             if pm.rank() > 0 {

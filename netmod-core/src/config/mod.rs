@@ -162,6 +162,10 @@ config_table! {
         "how often a wait asks the process manager for failed ranks; 0: never";
     spin: Spin = Spin::Auto, "NETMOD_SPIN", Kind::Spin,
         "polls in vain before a wait blocks; auto: few if the node has more ranks than cores";
+    pmi: &'static str = "auto", "NETMOD_PMI", Kind::Choice(&["auto", "1", "2", "pmix"]),
+        "protocol to speak with the launcher; auto: what its environment offers";
+    pmix_library: String = "libpmix.so.2".to_owned(), "NETMOD_PMIX_LIBRARY", Kind::Text { max: 4095 },
+        "name or path of the library for launchers that speak PMIx";
     log: String = "warn".to_owned(), "NETMOD_LOG", Kind::Text { max: 1024 },
         "which diagnostics are printed, as a filter of the crate tracing-subscriber";
     faults: String = String::new(), "NETMOD_FAULTS", Kind::Text { max: 1024 },

@@ -50,6 +50,8 @@ fn defaults() {
         ("NETMOD_CLOSE_TIMEOUT", "30s"),
         ("NETMOD_FAILURE_CHECK", "1s"),
         ("NETMOD_SPIN", "auto"),
+        ("NETMOD_PMI", "auto"),
+        ("NETMOD_PMIX_LIBRARY", "libpmix.so.2"),
         ("NETMOD_LOG", "warn"),
         ("NETMOD_FAULTS", ""),
         ("NETMOD_TCP_INTERFACE", ""),

@@ -1,6 +1,7 @@
-//! Requests and replies over the connection: bounded lines, a time limit for answers, and a
+//! Requests and replies over the connection: bounded messages, a time limit for answers, and a
 //! connection that stays failed once it has failed.
 
+use crate::wire::frame::LENGTH;
 use crate::wire::{Line, LineBuffer, quote};
 use crate::{PmiError, sys};
 use std::io;
@@ -13,6 +14,8 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) struct Exchange {
     fd: OwnedFd,
     buffer: LineBuffer,
+    /// Messages are frames of PMI-2, no lines.
+    frames: bool,
     timeout: Duration,
     /// Why requests and replies can no longer be told apart.
     failed: Option<String>,
@@ -26,11 +29,16 @@ impl AsRawFd for Exchange {
 
 impl Exchange {
     pub(super) fn new(fd: OwnedFd) -> Exchange {
-        Exchange { fd, buffer: LineBuffer::default(), timeout: REPLY_TIMEOUT, failed: None }
+        Exchange { fd, buffer: LineBuffer::default(), frames: false, timeout: REPLY_TIMEOUT, failed: None }
     }
 
     pub(super) fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
+    }
+
+    /// Goes over to the frames of PMI-2, in both directions.
+    pub(super) fn use_frames(&mut self) {
+        self.frames = true;
     }
 
     fn fail(&mut self, error: PmiError) -> PmiError {
@@ -43,7 +51,8 @@ impl Exchange {
         self.fail(PmiError::Malformed { doing, line: quote(line), why: why.to_string() })
     }
 
-    pub(super) fn send(&mut self, doing: &'static str, line: &str) -> Result<(), PmiError> {
+    /// Sends a message; one of PMI-1 brings its newline, one of PMI-2 gets its length here.
+    pub(super) fn send(&mut self, doing: &'static str, message: &str) -> Result<(), PmiError> {
         if let Some(why) = &self.failed {
             return Err(PmiError::State {
                 call: "a request to the launcher",
@@ -51,7 +60,8 @@ impl Exchange {
             });
         }
         let deadline = Instant::now() + self.timeout;
-        let mut rest = line.as_bytes();
+        let framed = self.frames.then(|| format!("{:width$}{message}", message.len(), width = LENGTH));
+        let mut rest = framed.as_deref().unwrap_or(message).as_bytes();
         while !rest.is_empty() {
             match sys::send(self.fd.as_fd(), rest) {
                 Ok(sent) => rest = &rest[sent..],
@@ -77,7 +87,7 @@ impl Exchange {
         }
     }
 
-    /// A whole line if there is one; never waits.
+    /// A whole message if there is one; never waits.
     pub(super) fn try_receive(&mut self, doing: &'static str) -> Result<Option<Vec<u8>>, PmiError> {
         if let Some(why) = &self.failed {
             return Err(PmiError::State {
@@ -86,7 +96,8 @@ impl Exchange {
             });
         }
         loop {
-            match self.buffer.next_line() {
+            let next = if self.frames { self.buffer.next_frame() } else { self.buffer.next_line() };
+            match next {
                 Ok(Some(line)) => return Ok(Some(line.to_vec())),
                 Ok(None) => {}
                 Err(why) => {
@@ -150,7 +161,8 @@ impl Exchange {
     }
 
     pub(super) fn parse<'a>(&mut self, doing: &'static str, text: &'a [u8]) -> Result<Line<'a>, PmiError> {
-        Line::parse(text).map_err(|why| self.malformed(doing, text, why))
+        let parsed = if self.frames { Line::parse_frame(text) } else { Line::parse(text) };
+        parsed.map_err(|why| self.malformed(doing, text, why))
     }
 
     /// Requires `rc=0`, or no `rc` at all in the replies where Hydra 4 leaves it out.

@@ -1,11 +1,16 @@
-//! The PMI-1 client: one connection to the launcher, one request at a time.
+//! The client of PMI-1 and PMI-2: one connection to the launcher, one request at a time.
 
 mod exchange;
 #[cfg(test)]
 mod tests;
+mod v1;
+mod v2;
+#[cfg(test)]
+mod v2_tests;
 
 use crate::codec;
 use crate::detect::split_address;
+use crate::state::State;
 use crate::wire::{MAX_REQUEST, quote};
 use crate::{PmiError, sys};
 use exchange::Exchange;
@@ -31,26 +36,38 @@ pub struct Maxes {
     pub value: usize,
 }
 
-/// A PMI-1 connection to the launcher.
+/// Which of the two protocols is spoken on the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// PMI-1, which every server of PMI speaks.
+    V1,
+    /// PMI-2.
+    V2,
+}
+
+/// What the launcher tells at the start.
+struct Job {
+    name: String,
+    appnum: i32,
+    maxes: Maxes,
+}
+
+/// A connection to the launcher.
 ///
 /// Dropping it without [`finalize`](Self::finalize) looks to the launcher like the death of
 /// this process, once the process has ended.
 #[derive(Debug)]
 pub struct PmiClient {
     exchange: Exchange,
+    version: Version,
     rank: u32,
     size: u32,
     kvsname: String,
     appnum: i32,
     maxes: Maxes,
     state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Idle,
-    InBarrier,
-    Finalized,
+    /// A barrier is over.
+    fenced: bool,
 }
 
 impl PmiClient {
@@ -59,29 +76,42 @@ impl PmiClient {
     /// The number stays open (and is closed on exec); the client has a duplicate.
     ///
     /// # Errors
-    /// The descriptor is not an open socket, or the launcher does not answer as PMI-1 requires.
-    pub fn from_inherited_fd(fd: RawFd, rank: u32, size: u32) -> Result<PmiClient, PmiError> {
+    /// The descriptor is not an open socket, or the launcher does not answer as PMI requires.
+    pub fn from_inherited_fd(
+        fd: RawFd,
+        rank: u32,
+        size: u32,
+        version: Version,
+        job: Option<&str>,
+    ) -> Result<PmiClient, PmiError> {
         let fd = sys::duplicate_inherited(fd).map_err(|e| PmiError::Environment {
             var: "PMI_FD",
             why: format!("descriptor {fd} cannot be used: {e}"),
         })?;
-        PmiClient::from_fd(fd, rank, size)
+        PmiClient::from_fd(fd, rank, size, version, job)
     }
 
-    /// Speaks over a connected stream socket.
+    /// Speaks over a connected stream socket. `job` is the launcher's name for the job
+    /// (`PMI_JOBID`), if it gave one; PMI-2 repeats it to the launcher.
     ///
     /// # Errors
-    /// The launcher does not answer as PMI-1 requires.
-    pub fn from_fd(fd: OwnedFd, rank: u32, size: u32) -> Result<PmiClient, PmiError> {
-        PmiClient::start(Exchange::new(fd), rank, size)
+    /// The launcher does not answer as PMI requires.
+    pub fn from_fd(
+        fd: OwnedFd,
+        rank: u32,
+        size: u32,
+        version: Version,
+        job: Option<&str>,
+    ) -> Result<PmiClient, PmiError> {
+        PmiClient::start(Exchange::new(fd), rank, size, version, job)
     }
 
     /// Connects to `host:port` (`PMI_PORT`) and introduces itself as `id` (`PMI_ID`); the
     /// launcher answers with rank and size.
     ///
     /// # Errors
-    /// The address cannot be reached, or the launcher does not answer as PMI-1 requires.
-    pub fn connect_port(address: &str, id: &str) -> Result<PmiClient, PmiError> {
+    /// The address cannot be reached, or the launcher does not answer as PMI requires.
+    pub fn connect_port(address: &str, id: &str, version: Version) -> Result<PmiClient, PmiError> {
         const DOING: &str = "introducing this process (initack)";
         let stream = connect(address)?;
         let mut exchange = Exchange::new(OwnedFd::from(stream));
@@ -101,51 +131,37 @@ impl PmiClient {
                 _ => return Err(exchange.malformed(DOING, &text, "cmd=initack or cmd=set is due")),
             }
             if let (Some(rank), Some(size), true) = (rank, size, debug) {
-                return PmiClient::start(exchange, rank, size);
+                return PmiClient::start(exchange, rank, size, version, None);
             }
         }
         Err(exchange.malformed(DOING, b"cmd=set", "it never told rank, size and debug"))
     }
 
-    fn start(mut exchange: Exchange, rank: u32, size: u32) -> Result<PmiClient, PmiError> {
-        const INIT: &str = "starting PMI (init)";
-        const MAXES: &str = "asking for limits (get_maxes)";
-        const APPNUM: &str = "asking for the application number (get_appnum)";
-        const NAME: &str = "asking for the name of the job (get_my_kvsname)";
+    fn start(
+        mut exchange: Exchange,
+        rank: u32,
+        size: u32,
+        version: Version,
+        job: Option<&str>,
+    ) -> Result<PmiClient, PmiError> {
         if rank >= size {
             return Err(PmiError::Malformed {
-                doing: INIT,
+                doing: "starting PMI (init)",
                 line: format!("rank={rank} size={size}"),
                 why: "the rank is not below the size".to_owned(),
             });
         }
-        let text = exchange.ask(INIT, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init")?;
-        exchange.accept(INIT, &text)?;
-        // Hydra 5 answers with subversion 2; version 1 is what matters.
-        if exchange.parse(INIT, &text)?.get("pmi_version") != Some("1") {
-            return Err(exchange.malformed(INIT, &text, "the version is not 1"));
-        }
-        let text = exchange.ask(MAXES, "cmd=get_maxes\n", "maxes")?;
-        exchange.accept_if_told(MAXES, &text)?;
-        let line = exchange.parse(MAXES, &text)?;
-        let (Some(kvsname), Some(key), Some(value)) =
-            (line.number("kvsname_max"), line.number("keylen_max"), line.number("vallen_max"))
-        else {
-            return Err(exchange.malformed(MAXES, &text, "a limit is missing"));
+        let Job { name, appnum, maxes } = match version {
+            Version::V1 => v1::start(&mut exchange)?,
+            Version::V2 => v2::start(&mut exchange, rank, size, job)?,
         };
-        let maxes = Maxes { kvsname, key, value };
-        let text = exchange.ask(APPNUM, "cmd=get_appnum\n", "appnum")?;
-        exchange.accept_if_told(APPNUM, &text)?;
-        let Some(appnum) = exchange.parse(APPNUM, &text)?.number("appnum") else {
-            return Err(exchange.malformed(APPNUM, &text, "there is no number"));
-        };
-        let text = exchange.ask(NAME, "cmd=get_my_kvsname\n", "my_kvsname")?;
-        exchange.accept_if_told(NAME, &text)?;
-        let kvsname = exchange.parse(NAME, &text)?.get("kvsname").unwrap_or_default().to_owned();
-        if kvsname.is_empty() || kvsname.len() > 256 || kvsname.contains([' ', '\t']) {
-            return Err(exchange.malformed(NAME, &text, "there is no usable name"));
-        }
-        Ok(PmiClient { exchange, rank, size, kvsname, appnum, maxes, state: State::Idle })
+        let state = State::Idle;
+        Ok(PmiClient { exchange, version, rank, size, kvsname: name, appnum, maxes, state, fenced: false })
+    }
+
+    /// The protocol spoken.
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// This process's rank.
@@ -191,7 +207,7 @@ impl PmiClient {
     /// The key or the value cannot be sent in one line (use [`put_bytes`](Self::put_bytes)), or
     /// the launcher refuses or fails. Launchers refuse a key that exists.
     pub fn put_str(&mut self, key: &str, value: &str) -> Result<(), PmiError> {
-        self.check_idle("put")?;
+        self.state.check_idle("put")?;
         self.check_key(key, 0)?;
         let room = self.value_room(key.len());
         let argument = |why| PmiError::Argument { key: quote(key.as_bytes()), why };
@@ -213,7 +229,7 @@ impl PmiClient {
     /// # Errors
     /// The key is no key, or the connection fails.
     pub fn get_str(&mut self, key: &str) -> Result<Option<String>, PmiError> {
-        self.check_idle("get")?;
+        self.state.check_idle("get")?;
         self.check_key(key, 0)?;
         self.get(key)
     }
@@ -225,7 +241,7 @@ impl PmiClient {
     /// The key is too long or not printable, the value too large, or the launcher refuses or
     /// fails. Launchers refuse a key that exists.
     pub fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
-        self.check_idle("put")?;
+        self.state.check_idle("put")?;
         self.check_key(key, codec::SUFFIX_ROOM)?;
         let room = self.value_room(key.len() + codec::SUFFIX_ROOM);
         let texts = codec::encode(value, room)
@@ -242,7 +258,7 @@ impl PmiClient {
     /// # Errors
     /// A part of the value is missing, cut or changed; the key is no key; the connection fails.
     pub fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
-        self.check_idle("get")?;
+        self.state.check_idle("get")?;
         self.check_key(key, codec::SUFFIX_ROOM)?;
         let Some(head) = self.get(key)? else { return Ok(None) };
         let corrupt = |why| PmiError::Corrupt { key: key.to_owned(), why };
@@ -255,26 +271,38 @@ impl PmiClient {
         decoder.finish().map(Some).map_err(corrupt)
     }
 
+    /// What the launcher tells about the job under a name of its own, such as
+    /// `PMI_process_mapping`; `Ok(None)` if it does not.
+    ///
+    /// # Errors
+    /// The connection fails.
+    pub fn attribute(&mut self, name: &str) -> Result<Option<String>, PmiError> {
+        self.state.check_idle("asking about the job")?;
+        self.check_key(name, 0)?;
+        match self.version {
+            Version::V1 => self.get(name),
+            // Values that somebody has put and those that the launcher has are apart.
+            Version::V2 => v2::attribute(&mut self.exchange, name),
+        }
+    }
+
     fn put(&mut self, key: &str, value: &str) -> Result<(), PmiError> {
         const DOING: &str = "storing a value (put)";
-        let line = format!("cmd=put kvsname={} key={key} value={value}\n", self.kvsname);
-        debug_assert!(line.len() <= MAX_REQUEST);
-        let text = self.exchange.ask(DOING, &line, "put_result")?;
+        let (request, reply) = match self.version {
+            Version::V1 => (v1::put(&self.kvsname, key, value), "put_result"),
+            Version::V2 => (v2::put(key, value), "kvs-put-response"),
+        };
+        debug_assert!(request.len() <= MAX_REQUEST);
+        let text = self.exchange.ask(DOING, &request, reply)?;
         self.exchange.accept(DOING, &text)
     }
 
     fn get(&mut self, key: &str) -> Result<Option<String>, PmiError> {
-        const DOING: &str = "looking a value up (get)";
-        let line = format!("cmd=get kvsname={} key={key}\n", self.kvsname);
-        let text = self.exchange.ask(DOING, &line, "get_result")?;
-        let reply = self.exchange.parse(DOING, &text)?;
-        // The miss of Hydra 4: `rc=-1 msg=key_K_not_found value=unknown`; of Slurm: `rc=1`; of
-        // Hydra 5: some other number.
-        match (reply.number::<i64>("rc"), reply.get("value")) {
-            (Some(0), Some(value)) => Ok(Some(value.to_owned())),
-            (Some(0), None) => Err(self.exchange.malformed(DOING, &text, "there is no value")),
-            (Some(_), _) => Ok(None),
-            (None, _) => Err(self.exchange.malformed(DOING, &text, "there is no rc=number")),
+        match self.version {
+            Version::V1 => v1::get(&mut self.exchange, &self.kvsname, key),
+            // Nothing can be there before the first fence, and Hydra 4 ends the job when asked.
+            Version::V2 if !self.fenced => Ok(None),
+            Version::V2 => v2::get(&mut self.exchange, &self.kvsname, key),
         }
     }
 
@@ -303,23 +331,18 @@ impl PmiClient {
         self.state == State::InBarrier
     }
 
-    fn check_idle(&self, call: &'static str) -> Result<(), PmiError> {
-        let why = match self.state {
-            State::Idle => return Ok(()),
-            State::InBarrier => "a barrier has begun and is not over; poll it to its end",
-            State::Finalized => "the process manager was finalized",
-        };
-        Err(PmiError::State { call, why: why.to_owned() })
-    }
-
     /// Enters a barrier without waiting for the others: then call
     /// [`barrier_poll`](Self::barrier_poll) until it says `true`.
     ///
     /// # Errors
     /// A barrier has begun already, or the connection fails.
     pub fn barrier_begin(&mut self) -> Result<(), PmiError> {
-        self.check_idle("barrier_begin")?;
-        self.exchange.send("entering a barrier", "cmd=barrier_in\n")?;
+        self.state.check_idle("barrier_begin")?;
+        let request = match self.version {
+            Version::V1 => "cmd=barrier_in\n",
+            Version::V2 => "cmd=kvs-fence;",
+        };
+        self.exchange.send("entering a barrier", request)?;
         self.state = State::InBarrier;
         Ok(())
     }
@@ -345,11 +368,9 @@ impl PmiClient {
         self.poll_barrier(true).map(drop)
     }
 
-    fn poll_barrier(&mut self, wait: bool) -> Result<bool, PmiError> {
+    pub(crate) fn poll_barrier(&mut self, wait: bool) -> Result<bool, PmiError> {
         const DOING: &str = "waiting in a barrier";
-        if self.state != State::InBarrier {
-            return Err(PmiError::State { call: "barrier_poll", why: "no barrier has begun".to_owned() });
-        }
+        self.state.check_in_barrier()?;
         let text = if wait {
             self.exchange.receive_for_ever(DOING)?
         } else {
@@ -358,9 +379,14 @@ impl PmiClient {
                 None => return Ok(false),
             }
         };
-        self.exchange.expect(DOING, &text, "barrier_out")?;
+        let reply = match self.version {
+            Version::V1 => "barrier_out",
+            Version::V2 => "kvs-fence-response",
+        };
+        self.exchange.expect(DOING, &text, reply)?;
         self.exchange.accept_if_told(DOING, &text)?;
         self.state = State::Idle;
+        self.fenced = true;
         Ok(true)
     }
 
@@ -374,20 +400,29 @@ impl PmiClient {
         if self.state == State::Finalized {
             return Ok(());
         }
-        self.check_idle("finalize")?;
-        let text = self.exchange.ask(DOING, "cmd=finalize\n", "finalize_ack")?;
+        self.state.check_idle("finalize")?;
+        let (request, reply) = match self.version {
+            Version::V1 => ("cmd=finalize\n", "finalize_ack"),
+            Version::V2 => ("cmd=finalize;", "finalize-response"),
+        };
+        let text = self.exchange.ask(DOING, request, reply)?;
         self.exchange.accept_if_told(DOING, &text)?;
         self.state = State::Finalized;
         Ok(())
     }
 
     /// Asks the launcher to end the whole job with this exit code. Allowed in every state; does
-    /// not wait for the end.
+    /// not wait for the end. PMI-2 has no exit codes: Slurm's is 137 in any case; Hydra 4 does not
+    /// know this request of PMI-2, and ends the job because of that, with 255.
     ///
     /// # Errors
     /// The connection fails.
     pub fn abort(&mut self, code: i32) -> Result<(), PmiError> {
-        self.exchange.send("aborting the job", &format!("cmd=abort exitcode={code}\n"))
+        let request = match self.version {
+            Version::V1 => format!("cmd=abort exitcode={code}\n"),
+            Version::V2 => format!("cmd=abort;isworld=TRUE;msg=exit code {code};"),
+        };
+        self.exchange.send("aborting the job", &request)
     }
 
     /// Waits until the launcher closes the connection, or for at most `limit`.

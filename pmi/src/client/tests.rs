@@ -96,7 +96,7 @@ fn serve(dialect: Dialect, stream: UnixStream) -> JoinHandle<Vec<String>> {
 fn start(dialect: Dialect) -> (Result<PmiClient, PmiError>, JoinHandle<Vec<String>>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let server = serve(dialect, theirs);
-    (PmiClient::from_fd(ours.into(), 1, 4), server)
+    (PmiClient::from_fd(ours.into(), 1, 4, Version::V1, None), server)
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn an_endless_answer_is_cut_off() {
         }
         sent
     });
-    let error = PmiClient::from_fd(ours.into(), 0, 1).unwrap_err();
+    let error = PmiClient::from_fd(ours.into(), 0, 1, Version::V1, None).unwrap_err();
     assert!(error.to_string().contains("longer than"), "{error}");
     assert!(server.join().unwrap() > crate::wire::MAX_LINE / 2);
 }
@@ -256,7 +256,7 @@ fn a_silent_launcher_is_a_timeout_and_a_closed_one_is_told() {
 
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
-    let error = PmiClient::from_fd(ours.into(), 0, 1).unwrap_err();
+    let error = PmiClient::from_fd(ours.into(), 0, 1, Version::V1, None).unwrap_err();
     assert!(matches!(error, PmiError::Closed { .. }), "{error}");
     let error: io::Error = error.into();
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
@@ -267,7 +267,7 @@ fn a_barrier_can_be_polled_and_forbids_other_calls_meanwhile() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut gate = theirs.try_clone().unwrap();
     let server = serve(Dialect { barrier: "", ..HYDRA4 }, theirs);
-    let mut client = PmiClient::from_fd(ours.into(), 0, 2).unwrap();
+    let mut client = PmiClient::from_fd(ours.into(), 0, 2, Version::V1, None).unwrap();
     assert!(client.barrier_poll().is_err(), "no barrier has begun");
     client.barrier_begin().unwrap();
     assert!(client.barrier_begin().is_err() && client.in_barrier());
@@ -312,12 +312,12 @@ fn the_port_handshake_of_both_hydras_is_understood() {
                 stream.write_all(format!("{reply}\n").as_bytes()).unwrap();
             }
         });
-        let client = PmiClient::connect_port(&address, "42").unwrap();
+        let client = PmiClient::connect_port(&address, "42", Version::V1).unwrap();
         assert_eq!((client.rank(), client.size()), (1, 2));
         server.join().unwrap();
     }
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = PmiClient::connect_port(&gone.to_string(), "0").unwrap_err();
+    let error = PmiClient::connect_port(&gone.to_string(), "0", Version::V1).unwrap_err();
     assert!(error.to_string().contains(&gone.to_string()), "{error}");
 }
 
@@ -325,7 +325,7 @@ fn the_port_handshake_of_both_hydras_is_understood() {
 fn a_descriptor_that_is_no_connection_is_an_error() {
     let file = std::fs::File::open("/dev/null").unwrap();
     for (fd, why) in [(1_000_000, "1000000"), (file.as_raw_fd(), "not a socket")] {
-        let error = PmiClient::from_inherited_fd(fd, 0, 1).unwrap_err();
+        let error = PmiClient::from_inherited_fd(fd, 0, 1, Version::V1, None).unwrap_err();
         assert!(matches!(error, PmiError::Environment { var: "PMI_FD", .. }), "{error}");
         assert!(error.to_string().contains(why), "{error}");
     }
@@ -345,7 +345,9 @@ fn damaged_conversations_end_in_a_value_or_an_error() {
         theirs.write_all(&bytes).unwrap();
         // The server says no more, but reads on.
         theirs.shutdown(std::net::Shutdown::Write).unwrap();
-        match PmiClient::from_fd(ours.into(), 0, 4).and_then(|mut client| client.get_bytes("k")) {
+        match PmiClient::from_fd(ours.into(), 0, 4, Version::V1, None)
+            .and_then(|mut client| client.get_bytes("k"))
+        {
             Ok(value) => {
                 good += 1;
                 // Damage to the value itself does not get past its checksum.

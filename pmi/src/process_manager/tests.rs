@@ -1,6 +1,9 @@
 //! The singleton, and the facade over a client.
 
+use super::pmi::parse_ranks;
 use super::*;
+use crate::client::Version;
+use crate::codec::MAX_VALUE;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixStream;
 
@@ -51,7 +54,8 @@ fn over(mapping: &'static str, local_ranks: Option<u32>) -> ProcessManager {
             writeln!(writer, "{reply}").unwrap();
         }
     });
-    ProcessManager::over(PmiClient::from_fd(ours.into(), 2, 4).unwrap(), local_ranks).unwrap()
+    ProcessManager::over(PmiClient::from_fd(ours.into(), 2, 4, Version::V1, None).unwrap(), local_ranks)
+        .unwrap()
 }
 
 #[test]

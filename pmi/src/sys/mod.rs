@@ -1,15 +1,17 @@
 //! System calls that the standard library does not offer, as safe functions: waiting on
 //! descriptors, sockets that neither block nor raise signals, child processes and signals.
 //!
-//! The only module of the crate with `unsafe`.
+//! With `pmix::ffi` the only module of the crate with `unsafe`.
 #![allow(unsafe_code)]
 
 mod child;
 mod epoll;
+mod event_fd;
 mod signal;
 
 pub(crate) use child::{ChildSetup, has_ended, kill_group, open_pidfd, prepare_child, raise_open_files};
 pub(crate) use epoll::{Epoll, Interest, Ready};
+pub(crate) use event_fd::EventFd;
 pub(crate) use signal::{SignalPipe, defuse_sigusr1, name as signal_name};
 
 use std::io;

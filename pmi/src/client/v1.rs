@@ -1,0 +1,58 @@
+//! The dialect of PMI-1: how a conversation starts, and how requests and replies are worded.
+
+use super::exchange::Exchange;
+use super::{Job, Maxes};
+use crate::PmiError;
+
+pub(super) fn start(exchange: &mut Exchange) -> Result<Job, PmiError> {
+    const INIT: &str = "starting PMI (init)";
+    const MAXES: &str = "asking for limits (get_maxes)";
+    const APPNUM: &str = "asking for the application number (get_appnum)";
+    const NAME: &str = "asking for the name of the job (get_my_kvsname)";
+    let text = exchange.ask(INIT, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init")?;
+    exchange.accept(INIT, &text)?;
+    // Hydra 5 answers with subversion 2; version 1 is what matters.
+    if exchange.parse(INIT, &text)?.get("pmi_version") != Some("1") {
+        return Err(exchange.malformed(INIT, &text, "the version is not 1"));
+    }
+    let text = exchange.ask(MAXES, "cmd=get_maxes\n", "maxes")?;
+    exchange.accept_if_told(MAXES, &text)?;
+    let line = exchange.parse(MAXES, &text)?;
+    let (Some(kvsname), Some(key), Some(value)) =
+        (line.number("kvsname_max"), line.number("keylen_max"), line.number("vallen_max"))
+    else {
+        return Err(exchange.malformed(MAXES, &text, "a limit is missing"));
+    };
+    let maxes = Maxes { kvsname, key, value };
+    let text = exchange.ask(APPNUM, "cmd=get_appnum\n", "appnum")?;
+    exchange.accept_if_told(APPNUM, &text)?;
+    let Some(appnum) = exchange.parse(APPNUM, &text)?.number("appnum") else {
+        return Err(exchange.malformed(APPNUM, &text, "there is no number"));
+    };
+    let text = exchange.ask(NAME, "cmd=get_my_kvsname\n", "my_kvsname")?;
+    exchange.accept_if_told(NAME, &text)?;
+    let name = exchange.parse(NAME, &text)?.get("kvsname").unwrap_or_default().to_owned();
+    if name.is_empty() || name.len() > 256 || name.contains([' ', '\t']) {
+        return Err(exchange.malformed(NAME, &text, "there is no usable name"));
+    }
+    Ok(Job { name, appnum, maxes })
+}
+
+pub(super) fn put(job: &str, key: &str, value: &str) -> String {
+    format!("cmd=put kvsname={job} key={key} value={value}\n")
+}
+
+pub(super) fn get(exchange: &mut Exchange, job: &str, key: &str) -> Result<Option<String>, PmiError> {
+    const DOING: &str = "looking a value up (get)";
+    let line = format!("cmd=get kvsname={job} key={key}\n");
+    let text = exchange.ask(DOING, &line, "get_result")?;
+    let reply = exchange.parse(DOING, &text)?;
+    // The miss of Hydra 4: `rc=-1 msg=key_K_not_found value=unknown`; of Slurm: `rc=1`; of
+    // Hydra 5: some other number.
+    match (reply.number::<i64>("rc"), reply.get("value")) {
+        (Some(0), Some(value)) => Ok(Some(value.to_owned())),
+        (Some(0), None) => Err(exchange.malformed(DOING, &text, "there is no value")),
+        (Some(_), _) => Ok(None),
+        (None, _) => Err(exchange.malformed(DOING, &text, "there is no rc=number")),
+    }
+}

@@ -1,0 +1,80 @@
+//! The dialect of PMI-2: how a conversation starts, and how requests and replies are worded.
+
+use super::exchange::Exchange;
+use super::{Job, Maxes};
+use crate::PmiError;
+use crate::wire::quote;
+
+/// PMI-2 has fixed limits; no server announces any.
+const MAXES: Maxes = Maxes { kvsname: 256, key: 64, value: 1024 };
+
+/// Starts in the form of PMI-1 and goes over to frames. `rank` and `size` are what the environment
+/// says; `job` is the value of `PMI_JOBID`, which Slurm gives and Hydra does not.
+pub(super) fn start(
+    exchange: &mut Exchange,
+    rank: u32,
+    size: u32,
+    job: Option<&str>,
+) -> Result<Job, PmiError> {
+    const INIT: &str = "starting PMI-2 (init)";
+    const FULL: &str = "joining the job (fullinit)";
+    const NAME: &str = "asking for the name of the job (job-getid)";
+    let text = exchange.ask(INIT, "cmd=init pmi_version=2 pmi_subversion=0\n", "response_to_init")?;
+    if exchange.parse(INIT, &text)?.get("pmi_version") != Some("2") {
+        return Err(exchange.malformed(INIT, &text, "it does not speak PMI-2; set NETMOD_PMI=auto"));
+    }
+    exchange.accept(INIT, &text)?;
+    exchange.use_frames();
+    // An empty value is a fatal error in Hydra 5: what is not known is left out.
+    let job = job.map(|job| format!("pmijobid={job};")).unwrap_or_default();
+    let ask = format!("cmd=fullinit;{job}pmirank={rank};threaded=FALSE;");
+    let text = exchange.ask(FULL, &ask, "fullinit-response")?;
+    exchange.accept(FULL, &text)?;
+    let line = exchange.parse(FULL, &text)?;
+    let place = (line.number::<u32>("rank"), line.number::<u32>("size"));
+    if place != (Some(rank), Some(size)) {
+        let why = format!("rank {rank} and size {size} are what the environment says");
+        return Err(exchange.malformed(FULL, &text, why));
+    }
+    let appnum = line.number("appnum").unwrap_or(-1);
+    let text = exchange.ask(NAME, "cmd=job-getid;", "job-getid-response")?;
+    exchange.accept(NAME, &text)?;
+    let name = exchange.parse(NAME, &text)?.get("jobid").unwrap_or_default().to_owned();
+    if name.is_empty() || name.len() > 256 || name.contains([' ', ';', '=']) {
+        return Err(exchange.malformed(NAME, &text, "there is no usable name"));
+    }
+    Ok(Job { name, appnum, maxes: MAXES })
+}
+
+pub(super) fn put(key: &str, value: &str) -> String {
+    format!("cmd=kvs-put;key={key};value={value};")
+}
+
+pub(super) fn get(exchange: &mut Exchange, job: &str, key: &str) -> Result<Option<String>, PmiError> {
+    let ask = format!("cmd=kvs-get;jobid={job};srcid=-1;key={key};");
+    lookup(exchange, "looking a value up (kvs-get)", &ask, "kvs-get-response")
+}
+
+pub(super) fn attribute(exchange: &mut Exchange, name: &str) -> Result<Option<String>, PmiError> {
+    let ask = format!("cmd=info-getjobattr;key={name};");
+    lookup(exchange, "asking about the job (info-getjobattr)", &ask, "info-getjobattr-response")
+}
+
+fn lookup(
+    exchange: &mut Exchange,
+    doing: &'static str,
+    ask: &str,
+    reply: &str,
+) -> Result<Option<String>, PmiError> {
+    let text = exchange.ask(doing, ask, reply)?;
+    let line = exchange.parse(doing, &text)?;
+    // A miss is `found=FALSE rc=0` for Hydra 4 and Slurm; Hydra 5 says rc=1 and has no `found`.
+    match (line.number::<i64>("rc"), line.get("found"), line.get("value")) {
+        (Some(0), Some("TRUE") | None, Some(value)) => Ok(Some(value.to_owned())),
+        (Some(0), Some("FALSE"), _) => Ok(None),
+        (Some(rc), None, _) if rc != 0 => Ok(None),
+        (Some(rc), Some(_), _) if rc != 0 => Err(PmiError::Refused { doing, line: quote(&text) }),
+        (None, ..) => Err(exchange.malformed(doing, &text, "there is no rc=number")),
+        _ => Err(exchange.malformed(doing, &text, "it has neither a value nor found=FALSE")),
+    }
+}

@@ -1,0 +1,165 @@
+//! What comes from libpmix's own thread: the end of a fence, and failures of processes.
+
+use super::ffi::Status;
+use crate::sys::EventFd;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A non-blocking operation: finished on the thread of libpmix, asked about on ours.
+#[derive(Debug)]
+pub(super) struct Operation {
+    /// Readable from the end of the operation until it was [taken](Operation::take).
+    ready: EventFd,
+    status: AtomicI32,
+    finished: AtomicBool,
+}
+
+impl Operation {
+    pub(super) fn new() -> io::Result<Operation> {
+        let ready = EventFd::new()?;
+        Ok(Operation { ready, status: AtomicI32::new(0), finished: AtomicBool::new(false) })
+    }
+
+    /// The operation has ended so.
+    pub(super) fn finish(&self, status: Status) {
+        self.status.store(status, Ordering::Relaxed);
+        self.finished.store(true, Ordering::Release);
+        self.ready.signal();
+    }
+
+    /// How the operation has ended, once, after which the next may begin; `None` if it has not.
+    pub(super) fn take(&self) -> Option<Status> {
+        if !self.finished.swap(false, Ordering::Acquire) {
+            return None;
+        }
+        // The signal comes after the mark: it is waited for, so that the descriptor is quiet when
+        // the next operation begins.
+        self.ready.consume();
+        Some(self.status.load(Ordering::Relaxed))
+    }
+
+    /// Waits for the end of the operation.
+    pub(super) fn wait(&self) -> io::Result<()> {
+        self.ready.wait()
+    }
+
+    /// Readable when the operation has ended.
+    pub(super) fn fd(&self) -> RawFd {
+        self.ready.fd()
+    }
+}
+
+/// A process by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) namespace: String,
+    pub(super) rank: u32,
+}
+
+/// Processes of which a failure was told. There is one connection to PMIx in a process.
+static FAILED: Mutex<Vec<Peer>> = Mutex::new(Vec::new());
+
+/// Whether an event says that the processes it concerns have failed. The end of a process alone
+/// (`PMIX_EVENT_PROC_TERMINATED`) does not.
+fn is_failure(status: Status) -> bool {
+    const LOST_CONNECTION: Status = -61;
+    const LOST_PEER: Status = -102;
+    const LOST_CLIENT: Status = -103;
+    const PROC_ABORTED: Status = -7;
+    const REQUESTED_ABORT: Status = -8;
+    const ABORTING: Status = -9;
+    const TERM_WITHOUT_SYNC: Status = -200;
+    const KILLED_BY_COMMAND: Status = -400;
+    const FAILED_TO_START: Status = -401;
+    const ABORTED_BY_SIGNAL: Status = -402;
+    const BOUND_EXCEEDED: Status = -403;
+    const NONZERO_EXIT: Status = -404;
+    matches!(
+        status,
+        LOST_CONNECTION
+            | LOST_PEER
+            | LOST_CLIENT
+            | PROC_ABORTED
+            | REQUESTED_ABORT
+            | ABORTING
+            | TERM_WITHOUT_SYNC
+            | KILLED_BY_COMMAND
+            | FAILED_TO_START
+            | ABORTED_BY_SIGNAL
+            | BOUND_EXCEEDED
+            | NONZERO_EXIT
+    )
+}
+
+/// An event: `affected` are the processes that it names; if it names none, it is about its source.
+pub(super) fn happened(status: Status, source: Option<Peer>, mut affected: Vec<Peer>) {
+    tracing::debug!(status, ?source, ?affected, "event from the process manager");
+    if !is_failure(status) {
+        return;
+    }
+    if affected.is_empty() {
+        affected.extend(source);
+    }
+    let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
+    for peer in affected {
+        if !failed.contains(&peer) {
+            failed.push(peer);
+        }
+    }
+}
+
+/// The handler of events is in place, or cannot be.
+pub(super) fn registered(status: Status) {
+    if status < 0 {
+        tracing::warn!(status, "the process manager will not tell of failed processes");
+    }
+}
+
+/// The ranks of a job that have failed, in ascending order.
+pub(super) fn failed(namespace: &str, size: u32) -> Vec<u32> {
+    let failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_job = failed.iter().filter(|peer| peer.namespace == namespace && peer.rank < size);
+    let mut ranks: Vec<u32> = of_job.map(|peer| peer.rank).collect();
+    ranks.sort_unstable();
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn peer(namespace: &str, rank: u32) -> Peer {
+        Peer { namespace: namespace.to_owned(), rank }
+    }
+
+    #[test]
+    fn failures_are_told_apart_from_ends_and_from_other_jobs() {
+        happened(-402, Some(peer("server", u32::MAX)), vec![peer("job-a", 2), peer("job-b", 0)]);
+        happened(-201, Some(peer("server", 0)), vec![peer("job-a", 1)]);
+        happened(-402, None, vec![peer("job-a", 2)]);
+        happened(-404, Some(peer("job-a", 0)), Vec::new());
+        happened(-7, Some(peer("job-a", 9)), Vec::new());
+        happened(-402, None, Vec::new());
+        assert_eq!(failed("job-a", 4), [0, 2]);
+        assert_eq!(failed("job-b", 4), [0]);
+        assert_eq!(failed("job", 4), []);
+    }
+
+    #[test]
+    fn an_operation_ends_once_and_can_be_used_again() {
+        let operation = Arc::new(Operation::new().unwrap());
+        for status in [0, -46, 0] {
+            assert_eq!(operation.take(), None);
+            let other = Arc::clone(&operation);
+            let thread = std::thread::spawn(move || other.finish(status));
+            operation.wait().unwrap();
+            assert_eq!(operation.take(), Some(status));
+            assert_eq!(operation.take(), None);
+            thread.join().unwrap();
+            assert!(!operation.ready.is_ready(), "the descriptor stays readable");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The client of PMIx, which Open MPI's `mpirun`, PRRTE and `srun --mpi=pmix` speak: through
+//! libpmix, the protocol between that library and the launcher being its own.
+//!
+//! Differences to PMI that show here:
+//!
+//! - Values belong to the rank that put them. The keys of this project name their owner, so a
+//!   lookup asks that rank first, then rank 0, then the others; a fence exchanges all values, so
+//!   each of these questions is answered on the node.
+//! - A lookup of a key that nobody has put waits for it, unless told not to.
+//! - The type of a value is the launcher's choice, also for numbers that the standard types.
+//! - The callbacks come on a thread of libpmix, which only marks an operation as finished.
+
+mod event;
+mod ffi;
+#[cfg(test)]
+mod tests;
+
+use crate::codec::MAX_VALUE;
+use crate::process_manager::Backend;
+use crate::state::State;
+use crate::{PmiError, wire::quote};
+use event::Operation;
+use ffi::{Datum, ERR_NOT_FOUND, Library, RANK_WILDCARD, Status};
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// A process of a job whose launcher speaks PMIx.
+#[derive(Debug)]
+pub(crate) struct PmixClient {
+    library: Arc<Library>,
+    namespace: String,
+    rank: u32,
+    size: u32,
+    appnum: i32,
+    local_ranks: u32,
+    /// Node of each rank, once somebody has asked; none if the launcher does not tell.
+    nodes: OnceCell<Option<Vec<u32>>>,
+    /// Keys that this process has put.
+    own: HashSet<String>,
+    fence: Arc<Operation>,
+    state: State,
+}
+
+impl PmixClient {
+    /// Connects to the launcher through the library of that name or path.
+    ///
+    /// # Errors
+    /// The library cannot be loaded, or cannot talk to the launcher.
+    pub(crate) fn connect(library: &str) -> Result<PmixClient, PmiError> {
+        let library = Library::load(library)
+            .map_err(|why| PmiError::PmixLibrary { library: library.to_owned(), why })?;
+        let doing = |doing| move |why| PmiError::Pmix { doing, why };
+        let (namespace, rank) = library.init().map_err(|status| PmiError::Pmix {
+            doing: "starting PMIx (PMIx_Init)",
+            why: library.describe(status),
+        })?;
+        let number = |rank, key| number_of(&library, &namespace, rank, key);
+        let size =
+            number(RANK_WILDCARD, c"pmix.job.size").map_err(doing("asking for the size of the job"))?;
+        let size = u32::try_from(size).ok().filter(|size| *size > rank).ok_or_else(|| PmiError::Pmix {
+            doing: "asking for the size of the job",
+            why: format!("the answer is {size} for rank {rank}"),
+        })?;
+        // Of these a launcher may know nothing.
+        let appnum = number(rank, c"pmix.appnum").ok().and_then(|n| i32::try_from(n).ok()).unwrap_or(-1);
+        let local = number(RANK_WILDCARD, c"pmix.local.size").ok().and_then(|n| u32::try_from(n).ok());
+        let local_ranks = local.unwrap_or(1).clamp(1, size);
+        library.watch_failures();
+        let fence = Operation::new().map_err(|source| PmiError::Io { doing: "making an eventfd", source })?;
+        Ok(PmixClient {
+            library: Arc::new(library),
+            namespace,
+            rank,
+            size,
+            appnum,
+            local_ranks,
+            nodes: OnceCell::new(),
+            own: HashSet::new(),
+            fence: Arc::new(fence),
+            state: State::Idle,
+        })
+    }
+
+    fn error(&self, doing: &'static str, status: Status) -> PmiError {
+        PmiError::Pmix { doing, why: self.library.describe(status) }
+    }
+
+    fn key(text: &str) -> Result<CString, PmiError> {
+        let argument = |why| PmiError::Argument { key: quote(text.as_bytes()), why };
+        if !crate::client::is_key(text) {
+            return Err(argument(crate::client::KEY_RULE.to_owned()));
+        }
+        ffi::key(text).ok_or_else(|| argument(format!("it is longer than {} characters", ffi::MAX_KEY)))
+    }
+
+    /// What a rank has put under a key.
+    fn lookup(&self, rank: u32, key: &CStr) -> Result<Option<Vec<u8>>, PmiError> {
+        const DOING: &str = "looking a value up (PMIx_Get)";
+        match self.library.get(&self.namespace, rank, key, false) {
+            Ok(Datum::Bytes(bytes)) => Ok(Some(bytes)),
+            Ok(other) => Err(PmiError::Corrupt {
+                key: key.to_string_lossy().into_owned(),
+                why: format!("it is {other:?}, no bytes"),
+            }),
+            Err(status) if is_miss(status) => Ok(None),
+            Err(status) => Err(self.error(DOING, status)),
+        }
+    }
+
+    fn fence_ended(&mut self, status: Status) -> Result<(), PmiError> {
+        self.state = State::Idle;
+        if status == ffi::SUCCESS {
+            Ok(())
+        } else {
+            Err(self.error("waiting in a barrier (PMIx_Fence_nb)", status))
+        }
+    }
+
+    /// Which node each rank is on, by the names of their hosts, numbered as they first occur.
+    fn find_nodes(&self) -> Option<Vec<u32>> {
+        let mut numbers = HashMap::new();
+        let mut nodes = Vec::new();
+        for rank in 0..self.size {
+            let Ok(Datum::Text(host)) = self.library.get(&self.namespace, rank, c"pmix.hname", false) else {
+                tracing::warn!(rank, "nodes of the ranks are unknown: PMIx does not tell the host of a rank");
+                return None;
+            };
+            let next = numbers.len() as u32;
+            nodes.push(*numbers.entry(host).or_insert(next));
+        }
+        Some(nodes)
+    }
+}
+
+/// Whether a status of a lookup says that nobody has put the key.
+fn is_miss(status: Status) -> bool {
+    // What older versions say in that case.
+    const DATA_VALUE_NOT_FOUND: Status = -30;
+    const PROC_ENTRY_NOT_FOUND: Status = -17;
+    const INVALID_NAMESPACE: Status = -44;
+    matches!(status, ERR_NOT_FOUND | DATA_VALUE_NOT_FOUND | PROC_ENTRY_NOT_FOUND | INVALID_NAMESPACE)
+}
+
+fn number_of(library: &Library, namespace: &str, rank: u32, key: &CStr) -> Result<i128, String> {
+    match library.get(namespace, rank, key, true) {
+        Ok(Datum::Number(number)) => Ok(number),
+        Ok(other) => Err(format!("{key:?} is {other:?}, no number")),
+        Err(status) => Err(library.describe(status)),
+    }
+}
+
+/// The ranks to ask for a key, the likely ones first: the number at the end of the key, this rank,
+/// rank 0, and all others.
+fn owners(key: &str, me: u32, size: u32) -> impl Iterator<Item = u32> {
+    let digits = key.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let named = key[key.len() - digits..].parse().ok().filter(|rank| *rank < size);
+    let mut likely: Vec<u32> = named.into_iter().collect();
+    for rank in [0, me] {
+        if !likely.contains(&rank) {
+            likely.push(rank);
+        }
+    }
+    let first = likely.clone();
+    first.into_iter().chain((0..size).filter(move |rank| !likely.contains(rank)))
+}
+
+impl Backend for PmixClient {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn job_id(&self) -> &str {
+        &self.namespace
+    }
+
+    fn appnum(&self) -> i32 {
+        self.appnum
+    }
+
+    fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
+        self.state.check_idle("put")?;
+        let name = PmixClient::key(key)?;
+        let argument = |why| PmiError::Argument { key: quote(key.as_bytes()), why };
+        if value.len() > MAX_VALUE {
+            return Err(argument(format!("{} bytes are more than the limit of {MAX_VALUE}", value.len())));
+        }
+        if !self.own.insert(key.to_owned()) {
+            return Err(argument("it exists".to_owned()));
+        }
+        // An empty value does not arrive with each version: all have a first byte that says nothing.
+        let stored: Vec<u8> = [&[FORM], value].concat();
+        self.library.put(&name, &stored).map_err(|status| self.error("storing a value (PMIx_Put)", status))
+    }
+
+    fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
+        self.state.check_idle("get")?;
+        let name = PmixClient::key(key)?;
+        for rank in owners(key, self.rank, self.size) {
+            if let Some(mut stored) = self.lookup(rank, &name)? {
+                if stored.first() != Some(&FORM) {
+                    let why = "it was not stored with put_bytes".to_owned();
+                    return Err(PmiError::Corrupt { key: key.to_owned(), why });
+                }
+                stored.remove(0);
+                return Ok(Some(stored));
+            }
+        }
+        Ok(None)
+    }
+
+    fn barrier_begin(&mut self) -> Result<(), PmiError> {
+        const COMMIT: &str = "handing over what was stored (PMIx_Commit)";
+        self.state.check_idle("barrier_begin")?;
+        self.library.commit().map_err(|status| self.error(COMMIT, status))?;
+        self.library
+            .fence_begin(&self.namespace, &self.fence)
+            .map_err(|status| self.error("entering a barrier (PMIx_Fence_nb)", status))?;
+        self.state = State::InBarrier;
+        Ok(())
+    }
+
+    fn barrier_poll(&mut self) -> Result<bool, PmiError> {
+        self.state.check_in_barrier()?;
+        match self.fence.take() {
+            Some(status) => self.fence_ended(status).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn barrier(&mut self) -> Result<(), PmiError> {
+        if self.state != State::InBarrier {
+            self.barrier_begin()?;
+        }
+        while !self.barrier_poll()? {
+            let doing = "waiting in a barrier (PMIx_Fence_nb)";
+            self.fence.wait().map_err(|source| PmiError::Io { doing, source })?;
+        }
+        Ok(())
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.fence.fd())
+    }
+
+    fn finalize(&mut self) -> Result<(), PmiError> {
+        if self.state == State::Finalized {
+            return Ok(());
+        }
+        self.state.check_idle("finalize")?;
+        self.library.finalize().map_err(|status| self.error("saying goodbye (PMIx_Finalize)", status))?;
+        self.state = State::Finalized;
+        Ok(())
+    }
+
+    /// PMIx_Abort waits for the launcher's answer, which may never come: it has a thread of its own.
+    fn abort(&mut self, code: i32, message: &str, limit: Duration) -> Result<(), PmiError> {
+        const DOING: &str = "aborting the job (PMIx_Abort)";
+        let library = Arc::clone(&self.library);
+        let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
+        let (sender, answer) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("pmix-abort".to_owned())
+            .spawn(move || sender.send(library.abort(code, &message)))
+            .map_err(|source| PmiError::Io { doing: DOING, source })?;
+        match answer.recv_timeout(limit) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(status)) => Err(self.error(DOING, status)),
+            Err(_) => Err(PmiError::Timeout { doing: DOING, after: limit }),
+        }
+    }
+
+    fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError> {
+        Ok(event::failed(&self.namespace, self.size))
+    }
+
+    fn survive_failures(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn node_of(&self, rank: u32) -> Option<u32> {
+        let nodes = self.nodes.get_or_init(|| self.find_nodes()).as_ref()?;
+        nodes.get(rank as usize).copied()
+    }
+
+    fn local_ranks(&self) -> u32 {
+        self.local_ranks
+    }
+}
+
+/// First byte of each value.
+const FORM: u8 = 1;

@@ -1,0 +1,258 @@
+//! The facade: what a program needs of its process manager, whichever that is.
+
+mod pmi;
+mod singleton;
+#[cfg(test)]
+mod tests;
+
+use crate::detect::{Detected, Settings, detect};
+use crate::pmix::PmixClient;
+use crate::{PmiClient, PmiError};
+use pmi::Pmi;
+use singleton::Singleton;
+use std::io::{self, Write as _};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The launcher's line can have one user in a process.
+static CONNECTED: AtomicBool = AtomicBool::new(false);
+
+/// How long an aborting process waits to be ended by the launcher.
+const ABORT_WAIT: Duration = Duration::from_secs(2);
+
+/// What each kind of process manager does in its own way; see [`ProcessManager`].
+pub(crate) trait Backend: std::fmt::Debug + Send {
+    fn rank(&self) -> u32;
+    fn size(&self) -> u32;
+    fn job_id(&self) -> &str;
+    fn appnum(&self) -> i32;
+    fn is_singleton(&self) -> bool {
+        false
+    }
+    fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError>;
+    fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError>;
+    fn barrier_begin(&mut self) -> Result<(), PmiError>;
+    fn barrier_poll(&mut self) -> Result<bool, PmiError>;
+    fn barrier(&mut self) -> Result<(), PmiError>;
+    fn fd(&self) -> Option<RawFd>;
+    fn finalize(&mut self) -> Result<(), PmiError>;
+    /// Asks for the end of the job, and waits for it for at most `limit`.
+    fn abort(&mut self, code: i32, message: &str, limit: Duration) -> Result<(), PmiError>;
+    fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError>;
+    fn survive_failures(&self) -> io::Result<()>;
+    fn process_mapping(&self) -> Option<&str> {
+        None
+    }
+    /// The rank is below the size.
+    fn node_of(&self, rank: u32) -> Option<u32>;
+    fn local_ranks(&self) -> u32;
+}
+
+/// This process's place in its job: rank and size, the key-value space, barriers, the end.
+///
+/// `Send`, so that it can move to the thread that needs it; one thread uses it at a time.
+#[derive(Debug)]
+pub struct ProcessManager {
+    backend: Box<dyn Backend>,
+}
+
+impl ProcessManager {
+    /// Connects to what started this process, with the settings of the environment; without a
+    /// launcher it is a job of one process.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect); a setting that is not accepted.
+    pub fn from_env() -> Result<ProcessManager, PmiError> {
+        ProcessManager::connect(&Settings::from_lookup(variable)?)
+    }
+
+    /// Connects to what started this process; without a launcher it is a job of one process.
+    ///
+    /// See [`detect`](crate::detect::detect) for how the launcher is found.
+    ///
+    /// # Errors
+    /// The environment contradicts itself or describes a launcher that cannot be spoken to; the
+    /// launcher does not answer; this process has connected before.
+    pub fn connect(settings: &Settings) -> Result<ProcessManager, PmiError> {
+        let detected = detect(settings.choice, variable)?;
+        if detected == Detected::Singleton {
+            return Ok(ProcessManager::singleton());
+        }
+        if CONNECTED.swap(true, Ordering::SeqCst) {
+            return Err(PmiError::AlreadyConnected);
+        }
+        open(detected, settings).inspect_err(|_| CONNECTED.store(false, Ordering::SeqCst))
+    }
+
+    /// A job over a connected client. `local_ranks` is the launcher's own word on how many
+    /// ranks are on this node, if it gave one (`MPI_LOCALNRANKS`).
+    ///
+    /// # Errors
+    /// The process mapping cannot be asked for.
+    pub fn over(client: PmiClient, local_ranks: Option<u32>) -> Result<ProcessManager, PmiError> {
+        Ok(ProcessManager { backend: Box::new(Pmi::new(client, local_ranks)?) })
+    }
+
+    /// A job of this process alone.
+    pub fn singleton() -> ProcessManager {
+        ProcessManager { backend: Box::new(Singleton::new()) }
+    }
+
+    /// This process's rank, from 0.
+    pub fn rank(&self) -> u32 {
+        self.backend.rank()
+    }
+
+    /// The number of ranks in the job.
+    pub fn size(&self) -> u32 {
+        self.backend.size()
+    }
+
+    /// The name of the job, which no other job at the same time has.
+    pub fn job_id(&self) -> &str {
+        self.backend.job_id()
+    }
+
+    /// The number of this program in a job of several programs (MPI_APPNUM); -1 if unknown.
+    pub fn appnum(&self) -> i32 {
+        self.backend.appnum()
+    }
+
+    /// Whether there is no launcher and this process is the whole job.
+    pub fn is_singleton(&self) -> bool {
+        self.backend.is_singleton()
+    }
+
+    /// Stores up to 1 MiB under a key; every rank, this one included, can look it up after a
+    /// barrier. Keys are the job's: no two ranks may use the same. Some launchers refuse a key that
+    /// exists, others replace its value.
+    ///
+    /// # Errors
+    /// The key is too long (57 characters always fit) or not printable, or it exists; the value is
+    /// too large; the launcher fails.
+    pub fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
+        self.backend.put_bytes(key, value)
+    }
+
+    /// Looks up what a rank stored before the last barrier; `Ok(None)` if the key is missing.
+    ///
+    /// # Errors
+    /// The launcher has lost or cut a part of the value, or fails.
+    pub fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
+        self.backend.get_bytes(key)
+    }
+
+    /// Enters a barrier without waiting; then call [`barrier_poll`](Self::barrier_poll) until
+    /// it says `true`, making progress elsewhere meanwhile.
+    ///
+    /// # Errors
+    /// A barrier has begun already, or the launcher fails.
+    pub fn barrier_begin(&mut self) -> Result<(), PmiError> {
+        self.backend.barrier_begin()
+    }
+
+    /// Whether the barrier is over; never waits.
+    ///
+    /// # Errors
+    /// No barrier has begun, or the launcher fails; the cause inside is a [`PmiError`].
+    pub fn barrier_poll(&mut self) -> io::Result<bool> {
+        Ok(self.backend.barrier_poll()?)
+    }
+
+    /// A whole barrier, waiting for all ranks; continues one that has begun.
+    ///
+    /// # Errors
+    /// The launcher fails.
+    pub fn barrier(&mut self) -> Result<(), PmiError> {
+        self.backend.barrier()
+    }
+
+    /// The descriptor that becomes readable when a barrier may be over, for poll(2); `None` for
+    /// a singleton, whose barriers are over at once.
+    pub fn fd(&self) -> Option<RawFd> {
+        self.backend.fd()
+    }
+
+    /// Tells the launcher that this process is done; without it, the end of this process counts
+    /// as a failure of the job. A second call does nothing.
+    ///
+    /// # Errors
+    /// A barrier is not over, or the launcher fails.
+    pub fn finalize(&mut self) -> Result<(), PmiError> {
+        self.backend.finalize()
+    }
+
+    /// Ends the whole job: says why on stderr, tells the launcher, and exits.
+    ///
+    /// The exit status of this process is `code`; a code whose lowest eight bits are zero, which
+    /// would look like success, becomes 1. That of the launcher is up to it: Slurm's is 137.
+    pub fn abort(&mut self, code: i32, message: &str) -> ! {
+        let code = if code & 0xff == 0 { 1 } else { code };
+        // A closed stderr must not keep the job from ending.
+        let mut stderr = io::stderr();
+        let (rank, job) = (self.rank(), self.job_id());
+        let _ = writeln!(stderr, "rank {rank} of {job} aborts the job with code {code}: {message}");
+        if let Err(error) = self.backend.abort(code, message, ABORT_WAIT) {
+            let _ = writeln!(stderr, "rank {rank}: {error}");
+        }
+        std::process::exit(code)
+    }
+
+    /// `PMI_process_mapping` as the launcher gave it.
+    pub fn process_mapping(&self) -> Option<String> {
+        self.backend.process_mapping().map(str::to_owned)
+    }
+
+    /// The node a rank runs on, as a number from 0; `None` if the launcher does not tell, or
+    /// there is no such rank.
+    pub fn node_of(&self, rank: u32) -> Option<u32> {
+        if rank < self.size() { self.backend.node_of(rank) } else { None }
+    }
+
+    /// Prepares this process for jobs that go on when a rank fails (`mpiexec.hydra
+    /// -disable-auto-cleanup`, `nmrun --no-kill`): Hydra tells the others by SIGUSR1, which would
+    /// kill them. Afterwards that signal does nothing, unless the process has a handler for it;
+    /// ask [`failed_ranks`](Self::failed_ranks).
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn survive_failures(&self) -> io::Result<()> {
+        self.backend.survive_failures()
+    }
+
+    /// The ranks that the launcher knows to have failed (`PMI_dead_processes`, or events of PMIx),
+    /// in ascending order. Launchers that end the job on a failure never tell any.
+    ///
+    /// While a barrier is under way PMI takes no question; then the list is that of the last one.
+    ///
+    /// # Errors
+    /// The launcher fails or tells nonsense.
+    pub fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError> {
+        self.backend.failed_ranks()
+    }
+
+    /// How many ranks of the job are on this node, this one included; 1 if the launcher does
+    /// not tell.
+    pub fn local_ranks(&self) -> u32 {
+        self.backend.local_ranks()
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+fn open(detected: Detected, settings: &Settings) -> Result<ProcessManager, PmiError> {
+    let client = match detected {
+        Detected::Descriptor { fd, rank, size, version, job } => {
+            PmiClient::from_inherited_fd(fd, rank, size, version, job.as_deref())?
+        }
+        Detected::Port { address, id, version } => PmiClient::connect_port(&address, &id, version)?,
+        Detected::Pmix { .. } => {
+            return Ok(ProcessManager { backend: Box::new(PmixClient::connect(&settings.pmix_library)?) });
+        }
+        Detected::Singleton => return Ok(ProcessManager::singleton()),
+    };
+    ProcessManager::over(client, variable("MPI_LOCALNRANKS").and_then(|n| n.parse().ok()))
+}

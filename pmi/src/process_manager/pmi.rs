@@ -1,0 +1,134 @@
+//! The process manager over PMI-1 or PMI-2: placement, failed ranks, abort.
+
+use super::Backend;
+use crate::{PmiClient, PmiError, ProcessMapping};
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct Pmi {
+    client: PmiClient,
+    mapping_text: Option<String>,
+    mapping: Option<ProcessMapping>,
+    local_ranks: u32,
+    /// The answer to the last question for failed ranks.
+    failed: Vec<u32>,
+}
+
+impl Pmi {
+    pub(super) fn new(mut client: PmiClient, local_ranks: Option<u32>) -> Result<Pmi, PmiError> {
+        let (rank, size) = (client.rank(), client.size());
+        let mapping_text = client.attribute("PMI_process_mapping")?;
+        let mapping = mapping_text.as_deref().and_then(|text| {
+            ProcessMapping::parse(text)
+                .inspect_err(|error| tracing::warn!(%error, "nodes of the ranks are unknown"))
+                .ok()
+        });
+        let local_ranks = match (&mapping, local_ranks) {
+            (Some(mapping), _) => mapping.ranks_on(mapping.node_of(rank), size),
+            (None, Some(told)) => told.clamp(1, size),
+            (None, None) => 1,
+        };
+        Ok(Pmi { client, mapping_text, mapping, local_ranks, failed: Vec::new() })
+    }
+}
+
+impl Backend for Pmi {
+    fn rank(&self) -> u32 {
+        self.client.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.client.size()
+    }
+
+    fn job_id(&self) -> &str {
+        self.client.kvsname()
+    }
+
+    fn appnum(&self) -> i32 {
+        self.client.appnum()
+    }
+
+    fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
+        self.client.put_bytes(key, value)
+    }
+
+    fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
+        self.client.get_bytes(key)
+    }
+
+    fn barrier_begin(&mut self) -> Result<(), PmiError> {
+        self.client.barrier_begin()
+    }
+
+    fn barrier_poll(&mut self) -> Result<bool, PmiError> {
+        self.client.poll_barrier(false)
+    }
+
+    fn barrier(&mut self) -> Result<(), PmiError> {
+        self.client.barrier()
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.client.fd())
+    }
+
+    fn finalize(&mut self) -> Result<(), PmiError> {
+        self.client.finalize()
+    }
+
+    fn abort(&mut self, code: i32, _message: &str, limit: Duration) -> Result<(), PmiError> {
+        self.client.abort(code)?;
+        self.client.wait_closed(limit);
+        Ok(())
+    }
+
+    fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError> {
+        const KEY: &str = "PMI_dead_processes";
+        if self.client.in_barrier() {
+            return Ok(self.failed.clone());
+        }
+        if let Some(text) = self.client.attribute(KEY)? {
+            self.failed = parse_ranks(&text, self.client.size()).ok_or_else(|| PmiError::Corrupt {
+                key: KEY.to_owned(),
+                why: format!("\"{}\" is no list of ranks", crate::wire::quote(text.as_bytes())),
+            })?;
+        }
+        Ok(self.failed.clone())
+    }
+
+    fn survive_failures(&self) -> io::Result<()> {
+        crate::sys::defuse_sigusr1()
+    }
+
+    fn process_mapping(&self) -> Option<&str> {
+        self.mapping_text.as_deref()
+    }
+
+    fn node_of(&self, rank: u32) -> Option<u32> {
+        self.mapping.as_ref().map(|mapping| mapping.node_of(rank))
+    }
+
+    fn local_ranks(&self) -> u32 {
+        self.local_ranks
+    }
+}
+
+/// Reads a list like `1,3-5`.
+pub(super) fn parse_ranks(text: &str, size: u32) -> Option<Vec<u32>> {
+    let mut ranks = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last >= size {
+            return None;
+        }
+        ranks.extend(first..=last);
+        // A list cannot be longer than the job, however often it names a rank.
+        ranks.sort_unstable();
+        ranks.dedup();
+    }
+    Some(ranks)
+}

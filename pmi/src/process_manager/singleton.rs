@@ -1,0 +1,119 @@
+//! The process manager of a process that nobody has launched: a job of one.
+
+use super::Backend;
+use crate::client::{KEY_RULE, is_key};
+use crate::codec::MAX_VALUE;
+use crate::state::State;
+use crate::{PmiError, wire::quote};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+#[derive(Debug)]
+pub(super) struct Singleton {
+    name: String,
+    kvs: HashMap<String, Vec<u8>>,
+    state: State,
+}
+
+impl Singleton {
+    pub(super) fn new() -> Singleton {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let name = format!("singleton_{}_{}", std::process::id(), since_epoch.as_nanos());
+        Singleton { name, kvs: HashMap::new(), state: State::Idle }
+    }
+}
+
+impl Backend for Singleton {
+    fn rank(&self) -> u32 {
+        0
+    }
+
+    fn size(&self) -> u32 {
+        1
+    }
+
+    fn job_id(&self) -> &str {
+        &self.name
+    }
+
+    fn appnum(&self) -> i32 {
+        0
+    }
+
+    fn is_singleton(&self) -> bool {
+        true
+    }
+
+    fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
+        self.state.check_idle("put")?;
+        let why = if !is_key(key) {
+            KEY_RULE.to_owned()
+        } else if value.len() > MAX_VALUE {
+            format!("{} bytes are more than the limit of {MAX_VALUE}", value.len())
+        } else if self.kvs.contains_key(key) {
+            "it exists".to_owned()
+        } else {
+            self.kvs.insert(key.to_owned(), value.to_vec());
+            return Ok(());
+        };
+        Err(PmiError::Argument { key: quote(key.as_bytes()), why })
+    }
+
+    fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
+        self.state.check_idle("get")?;
+        Ok(self.kvs.get(key).cloned())
+    }
+
+    fn barrier_begin(&mut self) -> Result<(), PmiError> {
+        self.state.check_idle("barrier_begin")?;
+        self.state = State::InBarrier;
+        Ok(())
+    }
+
+    fn barrier_poll(&mut self) -> Result<bool, PmiError> {
+        self.state.check_in_barrier()?;
+        self.state = State::Idle;
+        Ok(true)
+    }
+
+    fn barrier(&mut self) -> Result<(), PmiError> {
+        if self.state == State::InBarrier {
+            self.state = State::Idle;
+        }
+        self.state.check_idle("barrier")
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    fn finalize(&mut self) -> Result<(), PmiError> {
+        if self.state != State::Finalized {
+            self.state.check_idle("finalize")?;
+            self.state = State::Finalized;
+        }
+        Ok(())
+    }
+
+    fn abort(&mut self, _code: i32, _message: &str, _limit: Duration) -> Result<(), PmiError> {
+        Ok(())
+    }
+
+    fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError> {
+        Ok(Vec::new())
+    }
+
+    fn survive_failures(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn node_of(&self, _rank: u32) -> Option<u32> {
+        Some(0)
+    }
+
+    fn local_ranks(&self) -> u32 {
+        1
+    }
+}

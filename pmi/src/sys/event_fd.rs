@@ -1,0 +1,48 @@
+//! An eventfd: how another thread wakes one that polls descriptors.
+
+use super::{check, wait_fd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// A descriptor that is readable from a signal until it is consumed.
+#[derive(Debug)]
+pub(crate) struct EventFd(OwnedFd);
+
+impl EventFd {
+    pub(crate) fn new() -> io::Result<EventFd> {
+        // SAFETY: eventfd(2) takes integers.
+        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
+        // SAFETY: the call has just created this descriptor, nobody else owns it.
+        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Makes it readable.
+    pub(crate) fn signal(&self) {
+        let one = 1u64;
+        // SAFETY: the eight bytes of `one` are read. The counter cannot overflow with one signal
+        // to each consumption, so the write neither blocks nor fails.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Makes it unreadable; waits for the signal if that is still under way.
+    pub(crate) fn consume(&self) {
+        let mut count = [0; 8];
+        while matches!(super::read(self.0.as_fd(), &mut count),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted)
+        {}
+    }
+
+    /// Waits until it is readable.
+    pub(crate) fn wait(&self) -> io::Result<()> {
+        wait_fd(self.0.as_fd(), false, None).map(drop)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_ready(&self) -> bool {
+        wait_fd(self.0.as_fd(), false, Some(std::time::Instant::now())).unwrap()
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
