@@ -6,10 +6,11 @@ use netmod_core::{
     Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Events, Finalize, GroupId, Header, MetGroup,
     Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, Time, VcError, VcId,
 };
-use netmod_wrap::{FaultPlan, Faulty};
+use netmod_wrap::{Capture, CaptureFile, FaultPlan, Faulty};
 
 use crate::error::{Error, Result};
 use crate::netset::{AnyNetmod, each};
+use crate::pkt::Packet;
 
 /// A netmod around another.
 pub trait Wrapper: Netmod {
@@ -25,6 +26,15 @@ impl Wrapper for Faulty<AnyNetmod> {
     }
     fn inner_mut(&mut self) -> &mut AnyNetmod {
         Faulty::inner_mut(self)
+    }
+}
+
+impl Wrapper for Capture<AnyNetmod> {
+    fn inner(&self) -> &AnyNetmod {
+        Capture::inner(self)
+    }
+    fn inner_mut(&mut self) -> &mut AnyNetmod {
+        Capture::inner_mut(self)
     }
 }
 
@@ -58,6 +68,13 @@ pub(crate) fn wrap(netmod: AnyNetmod, cfg: &Config, me: PeerName) -> Result<AnyN
         if plan.concerns(me.rank) {
             netmod = AnyNetmod::Wrapped(Box::new(Faulty::new(netmod, plan, me)));
         }
+    }
+    if !cfg.capture.is_empty() {
+        // Outermost: what the device sends and gets to see, faults included.
+        let path = format!("{}-{:?}-{}-{}.pcapng", cfg.capture, me.group, me.rank, netmod.name());
+        let file = CaptureFile::create(path.as_ref(), me, cfg.capture_snap);
+        let payload_len = |h: &Header| Packet::parse(h).ok().map(|p| p.payload_len());
+        netmod = AnyNetmod::Wrapped(Box::new(Capture::new(netmod, file, payload_len)));
     }
     Ok(netmod)
 }

@@ -170,6 +170,10 @@ config_table! {
         "which diagnostics are printed, as a filter of the crate tracing-subscriber";
     faults: String = String::new(), "NETMOD_FAULTS", Kind::Text { max: 1024 },
         "faults to inject, for tests, such as seed=7,drop=0.001,delay=1ms..5ms,split=0.5; empty: none";
+    capture: String = String::new(), "NETMOD_CAPTURE", Kind::Text { max: 1024 },
+        "where frames are captured, for netmod-perf decode: PREFIX-JOB-RANK-NETMOD.pcapng; empty: nowhere";
+    capture_snap: usize = 64, "NETMOD_CAPTURE_SNAP", Kind::Size { min: 0, max: M },
+        "bytes of each payload that a capture keeps";
 
     /// The part of the netmod `tcp`.
     tcp: TcpConfig {

@@ -54,6 +54,8 @@ fn defaults() {
         ("NETMOD_PMIX_LIBRARY", "libpmix.so.2"),
         ("NETMOD_LOG", "warn"),
         ("NETMOD_FAULTS", ""),
+        ("NETMOD_CAPTURE", ""),
+        ("NETMOD_CAPTURE_SNAP", "64"),
         ("NETMOD_TCP_INTERFACE", ""),
         ("NETMOD_TCP_PORT_RANGE", ""),
         ("NETMOD_TCP_CONNECT_TIMEOUT", "30s"),

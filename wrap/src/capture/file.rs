@@ -1,0 +1,135 @@
+//! The file of a capture: buffered, and given up at the first error.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use netmod_core::{PeerName, VcId};
+
+use super::pcapng;
+use super::record::{Record, What};
+
+/// Bytes gathered for one write.
+const BUFFER: usize = 64 << 10;
+
+/// Where the time comes from: nanoseconds since the beginning of 1970.
+pub type Clock = Box<dyn FnMut() -> u64 + Send>;
+
+fn machine() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A capture being written.
+pub struct CaptureFile {
+    name: String,
+    out: Option<Box<dyn Write + Send>>,
+    buffer: Vec<u8>,
+    clock: Clock,
+    rank: u32,
+    snap: usize,
+    written: u64,
+    lost: u64,
+}
+
+impl CaptureFile {
+    /// Creates the file `path` for the process called `me`. An error is told and ends the capture, not
+    /// the job. Of each payload the first `snap` bytes are kept.
+    pub fn create(path: &Path, me: PeerName, snap: usize) -> CaptureFile {
+        let name = path.display().to_string();
+        match File::create(path) {
+            Ok(file) => CaptureFile::new(Box::new(file), name, Box::new(machine), me, snap),
+            Err(e) => {
+                let mut capture =
+                    CaptureFile::new(Box::new(std::io::sink()), name, Box::new(machine), me, snap);
+                capture.give_up(&e);
+                capture
+            }
+        }
+    }
+
+    /// A capture that goes to any writer, with times of any clock.
+    pub fn new(
+        out: Box<dyn Write + Send>,
+        name: String,
+        clock: Clock,
+        me: PeerName,
+        snap: usize,
+    ) -> CaptureFile {
+        let mut buffer = Vec::with_capacity(BUFFER + 4096);
+        let comment = format!("{me}, process {}", std::process::id());
+        let whole = super::record::RECORD_LEN + netmod_core::HDR_LEN + snap;
+        pcapng::begin(&mut buffer, &comment, &format!("rank {}", me.rank), whole as u32);
+        CaptureFile { name, out: Some(out), buffer, clock, rank: me.rank, snap, written: 0, lost: 0 }
+    }
+
+    pub(super) fn snap(&self) -> usize {
+        self.snap
+    }
+
+    /// Records written, and records lost to an error.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.written, self.lost)
+    }
+
+    /// Where it goes.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds a record of `parts`; `len` is that of the whole payload.
+    pub(super) fn add(&mut self, what: What, peer: PeerName, vc: VcId, len: u64, parts: [&[u8]; 2]) {
+        if self.out.is_none() {
+            self.lost += 1;
+            return;
+        }
+        self.written += 1;
+        let nanos = (self.clock)();
+        let head = Record::emit(what, self.rank, peer, vc, len);
+        let whole = head.len() as u64 + parts[0].len() as u64 + len;
+        pcapng::packet(&mut self.buffer, nanos, &[&head, parts[0], parts[1]], whole);
+        if self.buffer.len() >= BUFFER {
+            self.flush();
+        }
+    }
+
+    /// Writes what is gathered.
+    pub fn flush(&mut self) {
+        if self.buffer.is_empty() {
+            return;
+        }
+        if let Some(out) = &mut self.out
+            && let Err(e) = out.write_all(&self.buffer).and_then(|()| out.flush())
+        {
+            self.give_up(&e);
+        }
+        self.buffer.clear();
+    }
+
+    #[cold]
+    fn give_up(&mut self, e: &std::io::Error) {
+        self.out = None;
+        let text = format!(
+            "the capture to {} ends here: {e}; the job goes on without it. Is the disk full, or the folder missing?",
+            self.name
+        );
+        if tracing::dispatcher::has_been_set() {
+            tracing::error!(target: "netmod::capture", "{text}");
+        } else {
+            eprintln!("netmod: {text}");
+        }
+    }
+}
+
+impl Drop for CaptureFile {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+impl std::fmt::Debug for CaptureFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CaptureFile").field("name", &self.name).field("written", &self.written).finish_non_exhaustive()
+    }
+}

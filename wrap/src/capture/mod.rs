@@ -1,0 +1,369 @@
+//! Capture: a netmod that writes down what passes through it.
+//!
+//! [`record`] tells what a file holds, and [`pcapng`] how. Received bytes all come by events while a capture
+//! runs ([`netmod_core::Vc::no_direct`]), which costs large messages a copy. Bytes are gathered in memory and
+//! written when 64 KiB are there, and whenever the process is about to block: the file of a job that hangs is
+//! complete.
+
+mod file;
+mod framer;
+pub mod pcapng;
+pub mod record;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::os::fd::RawFd;
+
+use netmod_core::slab::VcKind;
+use netmod_core::{
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, Header, Netmod, Ordering,
+    PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcId,
+};
+
+pub use file::{CaptureFile, Clock};
+pub use framer::PayloadLen;
+use framer::{Found, Framer};
+use record::{TEXT_MAX, What};
+
+/// The wrapper's part of a VC.
+#[derive(Debug)]
+struct Lane {
+    peer: PeerName,
+    framer: Framer,
+}
+
+/// A netmod whose traffic is captured.
+pub struct Capture<N> {
+    inner: N,
+    file: CaptureFile,
+    payload_len: PayloadLen,
+    lanes: SideTable<Lane, VcKind>,
+    /// The first bytes of the payload being sent.
+    scratch: Vec<u8>,
+    finalizing: bool,
+}
+
+impl<N: Netmod> fmt::Debug for Capture<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture")
+            .field("inner", &self.inner.name())
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<N: Netmod> Capture<N> {
+    /// Captures what passes through `inner`; `payload_len` reads the upper layer's headers.
+    pub fn new(inner: N, file: CaptureFile, payload_len: PayloadLen) -> Capture<N> {
+        Capture {
+            inner,
+            file,
+            payload_len,
+            lanes: SideTable::new(),
+            scratch: Vec::new(),
+            finalizing: false,
+        }
+    }
+
+    /// The netmod itself.
+    pub fn inner(&self) -> &N {
+        &self.inner
+    }
+
+    /// The netmod itself.
+    pub fn inner_mut(&mut self) -> &mut N {
+        &mut self.inner
+    }
+
+    /// The file.
+    pub fn file(&mut self) -> &mut CaptureFile {
+        &mut self.file
+    }
+
+    fn event(&mut self, what: What, peer: PeerName, vc: VcId, text: &str) {
+        let mut end = text.len().min(TEXT_MAX);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.file.add(what, peer, vc, 0, [&text.as_bytes()[..end], &[]]);
+    }
+
+    fn event_of(&mut self, what: What, vc: VcId, text: &str) {
+        let peer = self.lanes.get(vc).map(|l| l.peer).unwrap_or_default();
+        self.event(what, peer, vc, text);
+    }
+
+    /// Remembers the first bytes of a message before the netmod gets it.
+    fn peek(&mut self, data: SendBuf) -> u64 {
+        self.scratch.clear();
+        let bytes = data.bytes();
+        self.scratch.extend_from_slice(&bytes[..bytes.len().min(self.file.snap())]);
+        bytes.len() as u64
+    }
+
+    /// The same for a message whose data is in its request's segment.
+    fn peek_segment(&mut self, core: &mut Core, req: ReqId) -> u64 {
+        self.scratch.clear();
+        let Some(r) = core.reqs.get_mut(req) else { return 0 };
+        let (pos, left) = (r.seg.pos(), r.seg.remaining());
+        self.scratch.resize(left.min(self.file.snap()), 0);
+        r.seg.pack(&mut self.scratch);
+        r.seg.seek(pos);
+        left as u64
+    }
+
+    /// Writes down what became of a send.
+    fn sent<T>(
+        &mut self,
+        vc: VcId,
+        hdr: &Header,
+        len: u64,
+        result: Result<T, VcError>,
+    ) -> Result<T, VcError> {
+        let peer = self.lanes.get(vc).map(|l| l.peer).unwrap_or_default();
+        match &result {
+            Ok(_) => self.file.add(What::Sent, peer, vc, len, [hdr, &self.scratch]),
+            Err(e) => self.event(What::Refused, peer, vc, &e.to_string()),
+        }
+        result
+    }
+
+    /// Writes down what a poll has found.
+    fn note(&mut self, events: &Events, from: usize) {
+        for ev in events.iter_from(from) {
+            match ev {
+                Event::Rx { vc, buf } => {
+                    let Some(l) = self.lanes.get_mut(*vc) else { continue };
+                    let (file, peer) = (&mut self.file, l.peer);
+                    l.framer.feed(buf.bytes(), file.snap(), self.payload_len, |found| match found {
+                        Found::Frame(f) => {
+                            file.add(What::Received, peer, *vc, f.payload_len, [&f.header, &f.payload]);
+                        }
+                        Found::Nonsense(header) => {
+                            let text = format!("these bytes are no header: {header:02x?}");
+                            file.add(What::Lost, peer, *vc, 0, [text.as_bytes(), &[]]);
+                        }
+                    });
+                }
+                Event::Up { vc } => self.event_of(What::Up, *vc, ""),
+                Event::Terminated { vc } => {
+                    self.event_of(What::Terminated, *vc, "");
+                    self.begin_anew(*vc);
+                }
+                Event::Down { vc, error } => {
+                    self.event_of(What::Down, *vc, &error.to_string());
+                    self.begin_anew(*vc);
+                }
+                Event::NewPeer { peer, .. } => {
+                    self.event(What::NewPeer, *peer, VcId::from_wire(0), "");
+                }
+                Event::RecvDone { .. } | Event::NeedCard { .. } | Event::RmaDone { .. } => {}
+            }
+        }
+    }
+
+    fn begin_anew(&mut self, vc: VcId) {
+        if let Some(l) = self.lanes.get_mut(vc) {
+            l.framer.reset();
+        }
+    }
+}
+
+impl<N: Netmod> Netmod for Capture<N> {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        self.inner.business_card(card)
+    }
+
+    fn reachable(&self, card: &Card) -> Result<(), String> {
+        self.inner.reachable(card)
+    }
+
+    fn vc_init(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        peer: PeerName,
+        card: Option<&Card>,
+    ) -> Result<(), VcError> {
+        self.inner.vc_init(core, vc, peer, card)?;
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.no_direct = true;
+        }
+        self.lanes.insert(vc, Lane { peer, framer: Framer::new() });
+        let text = self.inner.describe(core, vc);
+        self.event(What::Init, peer, vc, &text);
+        Ok(())
+    }
+
+    fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
+        self.inner.set_card(core, vc, card);
+    }
+
+    fn refuse_peer(&mut self, peer: PeerName) {
+        self.inner.refuse_peer(peer);
+    }
+
+    fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
+        self.lanes.remove(vc);
+        self.inner.vc_destroy(core, vc);
+    }
+
+    fn vc_terminate(&mut self, core: &mut Core, vc: VcId, now: Time) {
+        self.event_of(What::Terminate, vc, "");
+        self.inner.vc_terminate(core, vc, now);
+    }
+
+    fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        self.event_of(What::Abort, vc, &error.to_string());
+        self.inner.vc_abort(core, vc, error);
+    }
+
+    fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
+        self.event_of(What::Revive, vc, "");
+        self.inner.vc_revive(core, vc, card)
+    }
+
+    fn connect_to_root(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        card: &Card,
+        port_tag: u64,
+    ) -> Result<(), VcError> {
+        self.inner.connect_to_root(core, vc, card, port_tag)
+    }
+
+    fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
+        self.inner.ckpt_shutdown(core, now)
+    }
+
+    fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
+        self.inner.ckpt_restart(core, now)
+    }
+
+    fn ordering(&self) -> Ordering {
+        self.inner.ordering()
+    }
+
+    fn i_send_contig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Sent, VcError> {
+        let len = self.peek(data);
+        let result = self.inner.i_send_contig(core, vc, req, hdr, data);
+        self.sent(vc, hdr, len, result)
+    }
+
+    fn i_start_contig_msg(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Option<ReqId>, VcError> {
+        let len = self.peek(data);
+        let result = self.inner.i_start_contig_msg(core, vc, hdr, data);
+        self.sent(vc, hdr, len, result)
+    }
+
+    fn send_noncontig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+    ) -> Result<Sent, VcError> {
+        let len = self.peek_segment(core, req);
+        let result = self.inner.send_noncontig(core, vc, req, hdr);
+        self.sent(vc, hdr, len, result)
+    }
+
+    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
+        self.inner.send_resume(core, vc, req, more);
+    }
+
+    fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
+        let taken = self.inner.cancel_send(core, vc, req);
+        if taken {
+            self.event_of(What::Cancelled, vc, "");
+        }
+        taken
+    }
+
+    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String> {
+        self.inner.control_frame(core, vc, hdr)
+    }
+
+    fn flush(&mut self, core: &mut Core) {
+        self.inner.flush(core);
+    }
+
+    fn poll(
+        &mut self,
+        core: &mut Core,
+        order: PollOrder,
+        now: Time,
+        events: &mut Events,
+    ) -> Result<(), DeviceError> {
+        let before = events.len();
+        let result = self.inner.poll(core, order, now, events);
+        if events.len() > before {
+            self.note(events, before);
+        }
+        result
+    }
+
+    fn release(&mut self, buf: RxBuf) {
+        self.inner.release(buf);
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        self.inner.wait_fd()
+    }
+
+    fn arm(&mut self, core: &mut Core) -> Arm {
+        let armed = self.inner.arm(core);
+        if armed == Arm::Armed {
+            self.file.flush();
+        }
+        armed
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.inner.deadline()
+    }
+
+    fn rma(&mut self) -> Option<&mut dyn Rma> {
+        self.inner.rma()
+    }
+
+    fn break_connection(&mut self, core: &mut Core, vc: VcId) -> bool {
+        self.inner.break_connection(core, vc)
+    }
+
+    fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
+        if !std::mem::replace(&mut self.finalizing, true) {
+            self.event(What::Finalize, PeerName::default(), VcId::from_wire(0), "");
+        }
+        let done = self.inner.finalize(core, now);
+        if done == Finalize::Done {
+            self.file.flush();
+        }
+        done
+    }
+
+    fn describe(&self, core: &Core, vc: VcId) -> String {
+        let (written, lost) = self.file.counts();
+        let lost = if lost > 0 { format!(", {lost} lost") } else { String::new() };
+        format!("{}; {written} records captured to {}{lost}", self.inner.describe(core, vc), self.file.name())
+    }
+}
