@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Match(MatchArgs),
     /// What this machine offers, the configuration, and limits that will bite
     Info(InfoArgs),
+    /// Decode captures written by NETMOD_CAPTURE: a line a packet, and what was left open
+    Decode(DecodeArgs),
 }
 
 /// Options of the tour.
@@ -156,6 +158,32 @@ impl MatchOrder {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct InfoArgs {
     /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `decode`.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct DecodeArgs {
+    /// Captures of one or several ranks, merged by time
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Only what these ranks captured
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) rank: Vec<u32>,
+    /// Only with these ranks at the other end
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) peer: Vec<u32>,
+    /// Only VCs with this index (the number behind #)
+    #[arg(long, value_name = "N")]
+    pub(crate) vc: Option<u32>,
+    /// Only these types, such as Rts,Cts or down; `event` is all events, `control` the netmod's own frames
+    #[arg(long = "type", value_name = "LIST", value_delimiter = ',')]
+    pub(crate) kinds: Vec<String>,
+    /// Only the summary
+    #[arg(long)]
+    pub(crate) summary: bool,
+    /// Print one JSON object a line, the summary last
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -3,6 +3,7 @@
 mod alltoall;
 mod bw;
 mod cli;
+mod decode;
 mod error;
 mod floor;
 mod info;
@@ -96,6 +97,7 @@ fn run(cli: &Cli) -> Result<()> {
         Some(Command::Alltoall(args)) => alltoall(args),
         Some(Command::Match(args)) => only_here(|| tag_matching(args)),
         Some(Command::Info(args)) => only_here(|| info::run(args)),
+        Some(Command::Decode(args)) => only_here(|| decode::run(args)),
     }
 }
 

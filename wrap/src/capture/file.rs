@@ -130,6 +130,9 @@ impl Drop for CaptureFile {
 
 impl std::fmt::Debug for CaptureFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CaptureFile").field("name", &self.name).field("written", &self.written).finish_non_exhaustive()
+        f.debug_struct("CaptureFile")
+            .field("name", &self.name)
+            .field("written", &self.written)
+            .finish_non_exhaustive()
     }
 }

@@ -56,14 +56,7 @@ impl<N: Netmod> fmt::Debug for Capture<N> {
 impl<N: Netmod> Capture<N> {
     /// Captures what passes through `inner`; `payload_len` reads the upper layer's headers.
     pub fn new(inner: N, file: CaptureFile, payload_len: PayloadLen) -> Capture<N> {
-        Capture {
-            inner,
-            file,
-            payload_len,
-            lanes: SideTable::new(),
-            scratch: Vec::new(),
-            finalizing: false,
-        }
+        Capture { inner, file, payload_len, lanes: SideTable::new(), scratch: Vec::new(), finalizing: false }
     }
 
     /// The netmod itself.

@@ -138,7 +138,10 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 /// The block that begins with `file`, and its length; `None` if none does.
 fn read(file: &[u8]) -> Option<(Block<'_>, usize)> {
     let (kind, len) = (u32_at(file, 0)?, u32_at(file, 4)? as usize);
-    if len % 4 != 0 || !(FRAME..=BLOCK_MAX).contains(&len) || u32_at(file, len.checked_sub(4)?)? as usize != len {
+    if len % 4 != 0
+        || !(FRAME..=BLOCK_MAX).contains(&len)
+        || u32_at(file, len.checked_sub(4)?)? as usize != len
+    {
         return None;
     }
     let body = file.get(8..len - 4)?;
@@ -188,7 +191,8 @@ impl<'a> Iterator for Blocks<'a> {
         }
         // The next place where a block of a known kind begins. Bytes may be missing, so that it need not
         // be at a multiple of 4.
-        let known = |b: &[u8]| matches!(u32_at(b, 0), Some(SECTION | INTERFACE | PACKET)) && read(b).is_some();
+        let known =
+            |b: &[u8]| matches!(u32_at(b, 0), Some(SECTION | INTERFACE | PACKET)) && read(b).is_some();
         let skip = (1..rest.len()).find(|&i| known(&rest[i..])).unwrap_or(rest.len());
         self.at += skip;
         Some(Block::Skipped { at: start, bytes: skip })

@@ -86,8 +86,14 @@ fn what_is_written_is_read_again() {
         data: vec![7; 16],
     };
     assert_eq!(*first, expected);
-    assert_eq!((all[1].1.what, all[1].1.payload_len, &all[1].1.data[..]), (What::Received, 3, &[1, 2, 3][..]));
-    assert_eq!((all[2].1.what, all[2].1.header, &all[2].1.data[..]), (What::Down, None, &b"cable pulled"[..]));
+    assert_eq!(
+        (all[1].1.what, all[1].1.payload_len, &all[1].1.data[..]),
+        (What::Received, 3, &[1, 2, 3][..])
+    );
+    assert_eq!(
+        (all[2].1.what, all[2].1.header, &all[2].1.data[..]),
+        (What::Down, None, &b"cable pulled"[..])
+    );
 }
 
 #[test]
@@ -154,7 +160,11 @@ fn damage_is_skipped() {
         let got = records(&file[..end]);
         assert!(got.len() <= 9 && got[..] == whole[..got.len()]);
         let covered = Blocks::new(&file[..end]).any(|b| matches!(b, Block::Skipped { .. }));
-        assert_eq!(covered, got.len() < 9 && Blocks::new(&file).count() > 0 && !boundary(&file, end), "{end}");
+        assert_eq!(
+            covered,
+            got.len() < 9 && Blocks::new(&file).count() > 0 && !boundary(&file, end),
+            "{end}"
+        );
     }
 }
 

@@ -1,0 +1,255 @@
+//! What a capture amounts to: messages by type, and what had begun and was not over when it ended.
+
+use std::collections::BTreeMap;
+
+use ch3_shim::Mode;
+use ch3_shim::pkt::Packet;
+use netmod_core::{ReqId, VcId};
+use netmod_wrap::capture::record::{Record, What};
+use serde::Serialize;
+
+use super::packet::Described;
+
+/// Open items that are listed one by one.
+const LISTED: usize = 20;
+
+/// Something that waits for the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Wait {
+    /// RTS sent: the peer has not said CTS; it has posted no matching receive.
+    Cts,
+    /// RTS received: no receive of this process has matched it.
+    Match,
+    /// CTS sent: the data has not begun to come.
+    Data,
+    /// Synchronous eager message sent: the peer has not matched it.
+    SyncAck,
+    /// Cancel request sent: the peer has not answered.
+    CancelResp,
+}
+
+impl Wait {
+    fn text(self) -> &'static str {
+        match self {
+            Wait::Cts => "sent Rts, no Cts came: the peer has posted no matching receive",
+            Wait::Match => "got Rts, sent no Cts: this rank has posted no matching receive",
+            Wait::Data => "sent Cts, no RndvData came",
+            Wait::SyncAck => "sent a synchronous message that the peer has not matched",
+            Wait::CancelResp => "sent CancelReq, no answer came",
+        }
+    }
+}
+
+/// An item that is open at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Open {
+    pub(crate) rank: u32,
+    pub(crate) peer: u32,
+    pub(crate) wait: Wait,
+    /// The request of this wait, as in the packets.
+    pub(crate) req: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tag: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes: Option<u64>,
+    /// When it began, in nanoseconds since 1970.
+    pub(crate) since_ns: u64,
+}
+
+/// Frames of one type in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Count {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    pub(crate) payload_sent: u64,
+    pub(crate) payload_received: u64,
+}
+
+/// Frames that one rank sent to another, and that are not among those that this one received.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Missing {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) kind: String,
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+}
+
+/// Gathers while records go by in the order of time.
+#[derive(Debug, Default)]
+pub(crate) struct Gather {
+    counts: BTreeMap<String, Count>,
+    open: BTreeMap<(u32, VcId, Wait, u64), Open>,
+    /// By (from, to, kind): sent and received.
+    flows: BTreeMap<(u32, u32, String), [u64; 2]>,
+    failed: Vec<(u32, u32, String)>,
+    failures: u64,
+}
+
+/// The result.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) records: u64,
+    pub(crate) types: BTreeMap<String, Count>,
+    pub(crate) open: Vec<Open>,
+    pub(crate) missing: Vec<Missing>,
+    /// VCs that failed: rank, peer, why; the first ones.
+    pub(crate) failed: Vec<(u32, u32, String)>,
+    pub(crate) failures: u64,
+    /// What could not be read: one line each.
+    pub(crate) damage: Vec<String>,
+}
+
+impl Gather {
+    /// Takes the next record.
+    pub(crate) fn add(&mut self, nanos: u64, r: &Record, d: &Described) {
+        let sent = r.what == What::Sent;
+        if r.header.is_some() {
+            let c = self.counts.entry(d.kind.clone()).or_default();
+            let (n, bytes) = if sent {
+                (&mut c.sent, &mut c.payload_sent)
+            } else {
+                (&mut c.received, &mut c.payload_received)
+            };
+            *n += 1;
+            *bytes = bytes.saturating_add(r.payload_len);
+            let (from, to) = if sent { (r.rank, r.peer) } else { (r.peer, r.rank) };
+            self.flows.entry((from, to, d.kind.clone())).or_default()[usize::from(!sent)] += 1;
+        }
+        match r.what {
+            What::Down => {
+                self.failures += 1;
+                if self.failed.len() < LISTED {
+                    self.failed.push((r.rank, r.peer, String::from_utf8_lossy(&r.data).into_owned()));
+                }
+                self.forget(r);
+            }
+            What::Terminated => self.forget(r),
+            _ => {}
+        }
+        if let Some(p) = &d.packet {
+            self.follow(nanos, r, sent, p);
+        }
+    }
+
+    /// Nothing of this VC is open any more.
+    fn forget(&mut self, r: &Record) {
+        self.open.retain(|(rank, vc, ..), _| (*rank, *vc) != (r.rank, r.vc));
+    }
+
+    fn begin(&mut self, nanos: u64, r: &Record, wait: Wait, req: u64, tag: Option<i32>, bytes: Option<u64>) {
+        let name = ReqId::from_wire(req).to_string();
+        let open = Open { rank: r.rank, peer: r.peer, wait, req: name, tag, bytes, since_ns: nanos };
+        self.open.insert((r.rank, r.vc, wait, req), open);
+    }
+
+    fn end(&mut self, r: &Record, wait: Wait, req: u64) -> Option<Open> {
+        self.open.remove(&(r.rank, r.vc, wait, req))
+    }
+
+    fn follow(&mut self, nanos: u64, r: &Record, sent: bool, p: &Packet) {
+        match *p {
+            Packet::Rts { env, sreq, data_sz, .. } => {
+                let wait = if sent { Wait::Cts } else { Wait::Match };
+                self.begin(nanos, r, wait, sreq, Some(env.tag), Some(data_sz));
+            }
+            Packet::Cts { sreq, rreq, data_sz, .. } => {
+                let rts = self.end(r, if sent { Wait::Match } else { Wait::Cts }, sreq);
+                if sent {
+                    self.begin(nanos, r, Wait::Data, rreq, rts.and_then(|o| o.tag), Some(data_sz));
+                }
+            }
+            Packet::RndvData { rreq, .. } if !sent => _ = self.end(r, Wait::Data, rreq),
+            Packet::Eager { env, mode: Mode::Sync, len, sreq, .. } if sent => {
+                self.begin(nanos, r, Wait::SyncAck, sreq, Some(env.tag), Some(len.into()));
+            }
+            Packet::EagerSyncAck { sreq } if !sent => _ = self.end(r, Wait::SyncAck, sreq),
+            Packet::CancelReq { env, sreq } if sent => {
+                self.begin(nanos, r, Wait::CancelResp, sreq, Some(env.tag), None);
+            }
+            Packet::CancelResp { sreq, ack } => {
+                if sent && ack {
+                    self.end(r, Wait::Match, sreq);
+                } else if !sent {
+                    self.end(r, Wait::CancelResp, sreq);
+                    if ack {
+                        self.end(r, Wait::Cts, sreq);
+                        self.end(r, Wait::SyncAck, sreq);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The result; `ranks` are those whose captures were read, and `one_job` whether they are of one job.
+    pub(crate) fn finish(self, records: u64, ranks: &[u32], one_job: bool, damage: Vec<String>) -> Summary {
+        let read = |rank: u32| ranks.contains(&rank);
+        let missing = self.flows.into_iter().filter(|((from, to, _), _)| one_job && read(*from) && read(*to));
+        let missing = missing.filter(|(_, [sent, received])| sent != received);
+        Summary {
+            records,
+            types: self.counts,
+            open: self.open.into_values().collect(),
+            missing: missing
+                .map(|((from, to, kind), [sent, received])| Missing { from, to, kind, sent, received })
+                .collect(),
+            failed: self.failed,
+            failures: self.failures,
+            damage,
+        }
+    }
+}
+
+impl Summary {
+    /// For people.
+    pub(crate) fn text(&self, start: u64) -> String {
+        use std::fmt::Write;
+        let mut out = String::new();
+        let _ = writeln!(out, "{} records", self.records);
+        for (kind, c) in &self.types {
+            let _ = writeln!(
+                out,
+                "  {kind:<13} {:>9} sent ({} bytes of payload), {:>9} received ({})",
+                c.sent, c.payload_sent, c.received, c.payload_received
+            );
+        }
+        if self.open.is_empty() {
+            let _ = writeln!(out, "nothing was left open that a packet had begun");
+        } else {
+            let _ = writeln!(out, "open at the end: {}", self.open.len());
+        }
+        for o in self.open.iter().take(LISTED) {
+            let tag = o.tag.map_or_else(String::new, |t| format!(", tag {t}"));
+            let bytes = o.bytes.map_or_else(String::new, |b| format!(", {b} bytes"));
+            let since = o.since_ns.saturating_sub(start) as f64 / 1e9;
+            let _ = writeln!(
+                out,
+                "  rank {} with rank {}: {} (request {}{tag}{bytes}, since {since:.6})",
+                o.rank,
+                o.peer,
+                o.wait.text(),
+                o.req
+            );
+        }
+        for m in self.missing.iter().take(LISTED) {
+            let _ = writeln!(
+                out,
+                "  rank {} sent {} {} to rank {}, which received {}: on the way, held back, or lost",
+                m.from, m.sent, m.kind, m.to, m.received
+            );
+        }
+        let more = self.open.len().saturating_sub(LISTED) + self.missing.len().saturating_sub(LISTED);
+        if more > 0 {
+            let _ = writeln!(out, "  and {more} more");
+        }
+        for (rank, peer, why) in &self.failed {
+            let _ = writeln!(out, "failed: rank {rank} with rank {peer}: {}", why.escape_debug());
+        }
+        for line in &self.damage {
+            let _ = writeln!(out, "unreadable: {line}");
+        }
+        out
+    }
+}
