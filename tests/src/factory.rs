@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use ch3_shim::netset::{AnyNetmod, NetSet};
+use ch3_shim::pkt::Packet;
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::{Config, GroupId, Netmod, PeerName};
+use netmod_core::{Config, GroupId, Header, Netmod, PeerName};
 use netmod_tcp::{JobKey, TcpNetmod};
-use netmod_wrap::{FaultPlan, Faulty};
+use netmod_wrap::{Capture, CaptureFile, FaultPlan, Faulty};
 
 use crate::loopback::{Fabric, LoopbackNetmod, Options};
 
@@ -186,5 +187,57 @@ impl<F: NetmodFactory> NetmodFactory for Faults<F> {
 
     fn describe(&self, job: &F::Job) -> String {
         self.inner.describe(job)
+    }
+}
+
+/// Devices over the netmod in memory, with a capture that goes nowhere.
+#[derive(Clone, Debug)]
+pub struct Captured(pub Loopback);
+
+impl Captured {
+    fn capture(&self, job: &Arc<Fabric>, me: PeerName) -> Box<dyn Netmod> {
+        let inner = LoopbackNetmod::new(Arc::clone(job), me);
+        let mut now = 0;
+        let clock = move || {
+            now += 1;
+            now
+        };
+        let file = CaptureFile::new(Box::new(std::io::sink()), "nowhere".into(), Box::new(clock), me, 100);
+        let payload_len = |h: &Header| Packet::parse(h).ok().map(|p| p.payload_len());
+        Box::new(Capture::new(inner, file, payload_len))
+    }
+}
+
+impl NetmodFactory for Captured {
+    type Job = Arc<Fabric>;
+
+    fn name(&self) -> String {
+        format!("captured {}", self.0.name())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn config(&self) -> Config {
+        self.0.config()
+    }
+
+    fn job(&self, ranks: u32) -> Arc<Fabric> {
+        self.0.job(ranks)
+    }
+
+    fn device(&self, job: &Arc<Fabric>, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        let builder = Builder::new(cfg, boot);
+        let netmod = self.capture(job, builder.name());
+        builder.netmod(netmod).build()
+    }
+
+    fn netmod(&self, job: &Arc<Fabric>, rank: u32, _ranks: u32) -> NetSet {
+        NetSet::new(vec![AnyNetmod::Other(self.capture(job, bare_name(rank)))])
+    }
+
+    fn describe(&self, job: &Arc<Fabric>) -> String {
+        job.describe()
     }
 }

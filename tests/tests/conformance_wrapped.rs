@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use netmod_tests::factory::{Faults, Loopback, Tcp};
-use netmod_tests::loopback::Options;
+use netmod_tests::factory::{Captured, Faults, Loopback, Tcp};
+use netmod_tests::loopback::{Cut, Options};
 use netmod_wrap::FaultPlan;
 
 fn us(n: u64) -> Duration {
@@ -28,6 +28,12 @@ fn loopback_split_delayed_and_held() -> Faults<Loopback> {
     Faults { inner, plan, max_bytes: 4 << 20 }
 }
 
+fn captured() -> Captured {
+    let options = Options { cut: Cut::Primes, capacity: 5000, ..Options::default() };
+    Captured(Loopback { options, max_bytes: 1 << 20, eager_max: 64 << 10 })
+}
+
+netmod_tests::conformance!(over_captured_loopback, captured());
 netmod_tests::conformance!(over_tcp_split_and_delayed, tcp_split_and_delayed());
 netmod_tests::conformance!(over_tcp_with_sends_held, tcp_held());
 netmod_tests::conformance!(over_loopback_with_all_of_it, loopback_split_delayed_and_held());

@@ -74,6 +74,8 @@ pub(crate) struct Missing {
     pub(crate) kind: String,
     pub(crate) sent: u64,
     pub(crate) received: u64,
+    /// Sends of all types from the one to the other that were taken back before they left.
+    pub(crate) taken_back: u64,
 }
 
 /// Gathers while records go by in the order of time.
@@ -83,6 +85,8 @@ pub(crate) struct Gather {
     open: BTreeMap<(u32, VcId, Wait, u64), Open>,
     /// By (from, to, kind): sent and received.
     flows: BTreeMap<(u32, u32, String), [u64; 2]>,
+    /// Sends that were taken back, by (from, to).
+    taken_back: BTreeMap<(u32, u32), u64>,
     failed: Vec<(u32, u32, String)>,
     failures: u64,
 }
@@ -126,6 +130,11 @@ impl Gather {
                 self.forget(r);
             }
             What::Terminated => self.forget(r),
+            What::Cancelled => {
+                *self.taken_back.entry((r.rank, r.peer)).or_default() += 1;
+                let req = String::from_utf8_lossy(&r.data);
+                self.open.retain(|(rank, vc, ..), o| (*rank, *vc) != (r.rank, r.vc) || o.req != req);
+            }
             _ => {}
         }
         if let Some(p) = &d.packet {
@@ -186,14 +195,31 @@ impl Gather {
     /// The result; `ranks` are those whose captures were read, and `one_job` whether they are of one job.
     pub(crate) fn finish(self, records: u64, ranks: &[u32], one_job: bool, damage: Vec<String>) -> Summary {
         let read = |rank: u32| ranks.contains(&rank);
-        let missing = self.flows.into_iter().filter(|((from, to, _), _)| one_job && read(*from) && read(*to));
+        // What was taken back counts as sent, and its type is not known any more. The netmods' own frames
+        // are seen by their receiver alone.
+        let mut differ: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+        for ((from, to, _), [sent, received]) in self.flows.iter().filter(|((.., kind), _)| kind != "control")
+        {
+            *differ.entry((*from, *to)).or_default() += sent.abs_diff(*received);
+        }
+        let explained = |from, to| differ.get(&(from, to)) == self.taken_back.get(&(from, to));
+        let missing = self.flows.iter().filter(|((from, to, kind), _)| {
+            one_job && kind != "control" && read(*from) && read(*to) && !explained(*from, *to)
+        });
         let missing = missing.filter(|(_, [sent, received])| sent != received);
         Summary {
             records,
             types: self.counts,
             open: self.open.into_values().collect(),
             missing: missing
-                .map(|((from, to, kind), [sent, received])| Missing { from, to, kind, sent, received })
+                .map(|((from, to, kind), [sent, received])| Missing {
+                    from: *from,
+                    to: *to,
+                    kind: kind.clone(),
+                    sent: *sent,
+                    received: *received,
+                    taken_back: self.taken_back.get(&(*from, *to)).copied().unwrap_or(0),
+                })
                 .collect(),
             failed: self.failed,
             failures: self.failures,
@@ -234,9 +260,13 @@ impl Summary {
             );
         }
         for m in self.missing.iter().take(LISTED) {
+            let back = match m.taken_back {
+                0 => String::new(),
+                n => format!(" ({n} sends of any type were taken back)"),
+            };
             let _ = writeln!(
                 out,
-                "  rank {} sent {} {} to rank {}, which received {}: on the way, held back, or lost",
+                "  rank {} sent {} {} to rank {}, which received {}: on the way, held back, or lost{back}",
                 m.from, m.sent, m.kind, m.to, m.received
             );
         }

@@ -17,8 +17,9 @@ use std::os::fd::RawFd;
 
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, Header, Netmod, Ordering,
-    PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcId,
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcId,
+    port_group,
 };
 
 pub use file::{CaptureFile, Clock};
@@ -72,6 +73,14 @@ impl<N: Netmod> Capture<N> {
     /// The file.
     pub fn file(&mut self) -> &mut CaptureFile {
         &mut self.file
+    }
+
+    fn take_charge(&mut self, core: &mut Core, vc: VcId, peer: PeerName, text: &str) {
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.no_direct = true;
+        }
+        self.lanes.insert(vc, Lane { peer, framer: Framer::new() });
+        self.event(What::Init, peer, vc, text);
     }
 
     fn event(&mut self, what: What, peer: PeerName, vc: VcId, text: &str) {
@@ -151,6 +160,9 @@ impl<N: Netmod> Capture<N> {
                 Event::NewPeer { peer, .. } => {
                     self.event(What::NewPeer, *peer, VcId::from_wire(0), "");
                 }
+                Event::PortPeer { peer, port, .. } => {
+                    self.event(What::NewPeer, *peer, VcId::from_wire(0), &format!("to port {port}"));
+                }
                 Event::RecvDone { .. } | Event::NeedCard { .. } | Event::RmaDone { .. } => {}
             }
         }
@@ -184,12 +196,7 @@ impl<N: Netmod> Netmod for Capture<N> {
         card: Option<&Card>,
     ) -> Result<(), VcError> {
         self.inner.vc_init(core, vc, peer, card)?;
-        if let Some(v) = core.vcs.get_mut(vc) {
-            v.no_direct = true;
-        }
-        self.lanes.insert(vc, Lane { peer, framer: Framer::new() });
-        let text = self.inner.describe(core, vc);
-        self.event(What::Init, peer, vc, &text);
+        self.take_charge(core, vc, peer, "");
         Ok(())
     }
 
@@ -228,7 +235,26 @@ impl<N: Netmod> Netmod for Capture<N> {
         card: &Card,
         port_tag: u64,
     ) -> Result<(), VcError> {
-        self.inner.connect_to_root(core, vc, card, port_tag)
+        self.inner.connect_to_root(core, vc, card, port_tag)?;
+        let peer = PeerName { group: port_group(port_tag), rank: 0 };
+        self.take_charge(core, vc, peer, &format!("with port {port_tag}"));
+        Ok(())
+    }
+
+    fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError> {
+        self.inner.open_port(port, key)
+    }
+
+    fn close_port(&mut self, port: u64) {
+        self.inner.close_port(port);
+    }
+
+    fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError> {
+        self.inner.meet_group(met)
+    }
+
+    fn part_group(&mut self, id: &GroupId) {
+        self.inner.part_group(id);
     }
 
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
@@ -287,7 +313,7 @@ impl<N: Netmod> Netmod for Capture<N> {
     fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
         let taken = self.inner.cancel_send(core, vc, req);
         if taken {
-            self.event_of(What::Cancelled, vc, "");
+            self.event_of(What::Cancelled, vc, &req.to_string());
         }
         taken
     }

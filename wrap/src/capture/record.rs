@@ -34,7 +34,7 @@ pub enum What {
     Sent,
     /// A frame that the process received.
     Received,
-    /// Event 1: the netmod took charge of the VC; the text is what it said.
+    /// Event 1: the netmod took charge of the VC.
     Init,
     /// Event 2: a connection was made.
     Up,
@@ -48,7 +48,7 @@ pub enum What {
     Abort,
     /// Event 7: a send was refused; the text says why.
     Refused,
-    /// Event 8: a queued send was taken back.
+    /// Event 8: a queued send was taken back; the text is its request.
     Cancelled,
     /// Event 9: a peer without a VC wants to connect.
     NewPeer,
