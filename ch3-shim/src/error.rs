@@ -59,6 +59,9 @@ pub enum Error {
     /// The process manager failed.
     #[error("process manager: {0}")]
     Launcher(String),
+    /// Two jobs could not meet, or part.
+    #[error("{0}")]
+    Meet(String),
     /// A configuration variable has a value that cannot be used.
     #[error("{0}")]
     Config(String),

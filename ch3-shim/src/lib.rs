@@ -42,6 +42,7 @@ mod device;
 mod error;
 pub mod netset;
 pub mod pkt;
+mod port;
 mod status;
 mod sys;
 pub mod tagmatch;
@@ -51,11 +52,12 @@ pub use bootstrap::Bootstrap;
 pub use ch3::{DeviceStats, Failure, FlowReport};
 pub use clock::VirtualClock;
 pub use device::{
-    Builder, Comm, Completion, Device, Disconnecting, Exclusive, Funneled, Level, Message, PROC_NULL, RawReq,
-    Request, Scope, Serialized, VcReport, Vci, Waitable,
+    Builder, Comm, Completion, Device, Disconnecting, Exclusive, Funneled, InterComm, Level, Message,
+    PROC_NULL, RawReq, Request, Scope, Serialized, VcReport, Vci, Waitable,
 };
 pub use error::{Error, Result};
 pub use pkt::Mode;
+pub use port::{PortName, PortNameError};
 pub use status::Status;
 pub use tagmatch::{ANY_SOURCE, ANY_TAG};
 

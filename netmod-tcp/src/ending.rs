@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use netmod_core::{Core, Finalize, Time, VcId};
 
 use crate::conn::{self, ConnId};
-use crate::link::{LinkEvent, Phase};
+use crate::link::{Failure, LinkEvent, Phase};
 use crate::netmod::TcpNetmod;
 
 /// How far `finalize` has come.
@@ -58,8 +58,11 @@ impl TcpNetmod {
         let Some(v) = self.vcs.get(vc) else { return "not in charge".into() };
         let state = match v.link.phase() {
             Phase::Idle => "no connection".to_string(),
+            Phase::Dialing if v.link.last_failure() != Failure::None => {
+                format!("dialling again: {}", v.link.last_failure())
+            }
             Phase::Dialing => "dialling".into(),
-            Phase::Backoff => "waiting to dial again".into(),
+            Phase::Backoff => format!("waiting to dial again: {}", v.link.last_failure()),
             Phase::Promised => "accepted, not confirmed".into(),
             Phase::Up => "connected".into(),
             Phase::Parting => "parting".into(),

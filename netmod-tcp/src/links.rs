@@ -238,6 +238,7 @@ fn kind_of(last: Failure, otherwise: VcErrorKind) -> VcErrorKind {
             VcErrorKind::Resource
         }
         Failure::Rejected(_) => VcErrorKind::Refused,
+        Failure::WrongKey => VcErrorKind::Refused,
         Failure::Protocol => VcErrorKind::Protocol,
         _ => otherwise,
     }
@@ -270,6 +271,13 @@ fn hint(last: Failure) -> String {
         }
         Failure::Rejected(RejectReason::Version) => {
             "do both sides run the same version of this library?".into()
+        }
+        Failure::Rejected(RejectReason::NoSuchPort) => {
+            "was the port closed, or is its name from an earlier job?".into()
+        }
+        Failure::WrongKey => {
+            "is the business card, or the port name, from an earlier job whose address another has now?"
+                .into()
         }
         Failure::Protocol => "is something else than this library listening there?".into(),
         _ => "NETMOD_LOG=debug shows each attempt".into(),

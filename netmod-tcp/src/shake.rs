@@ -487,11 +487,11 @@ impl TcpNetmod {
             Err(e) => {
                 tracing::warn!(%e, "handshake of a dial");
                 self.close(id);
-                self.link_event(
-                    core,
-                    vc,
-                    LinkEvent::DialFailed { conn, failure: Failure::Protocol, permanent: false },
-                );
+                let failure = match e {
+                    HelloError::ResponderKey { .. } => Failure::WrongKey,
+                    _ => Failure::Protocol,
+                };
+                self.link_event(core, vc, LinkEvent::DialFailed { conn, failure, permanent: false });
                 None
             }
         }

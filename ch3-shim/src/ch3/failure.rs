@@ -146,6 +146,13 @@ impl Ch3 {
         }
     }
 
+    /// A group is gone, and its failures with it.
+    pub(super) fn forget_failures(&mut self, group: &GroupId) {
+        self.failures.of.retain(|peer, _| peer.group != *group);
+        self.failures.news = self.failures.of.values().filter(|f| !f.acknowledged).count();
+        self.set_alarm();
+    }
+
     fn set_alarm(&mut self) {
         let alarm = self.failures.news > 0 || self.groups.iter().any(|(_, g)| self.is_deserted(g));
         self.failures.alarm = alarm;

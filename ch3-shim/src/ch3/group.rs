@@ -111,18 +111,38 @@ pub(crate) struct Group {
     pub space: Space,
     /// The VC of each rank, made on first use.
     pub vcs: VcTable,
+    /// Where the business cards of its processes are.
+    pub cards: Cards,
     /// Contexts given out.
     contexts: u32,
+    /// Collective calls on the group that have begun; they are told apart by it.
+    pub calls: u32,
+}
+
+/// Where the business cards of a group are.
+#[derive(Debug)]
+pub(crate) enum Cards {
+    /// With this job's process manager.
+    Launcher,
+    /// Here, by rank.
+    Given(Vec<Box<[u8]>>),
+    /// Nowhere: only its processes connect.
+    Unknown,
 }
 
 impl Group {
     /// The job, of which this process is rank `me`.
     pub(crate) fn world(id: GroupId, me: u32, size: u32) -> Group {
-        Group::new(id, me, size, Space::WORLD)
+        Group::new(id, me, size, Space::WORLD, Cards::Launcher)
     }
 
-    fn new(id: GroupId, me: u32, size: u32, space: Space) -> Group {
-        Group { id, size, me, space, vcs: VcTable::new(size), contexts: 1 }
+    fn new(id: GroupId, me: u32, size: u32, space: Space, cards: Cards) -> Group {
+        Group { id, size, me, space, vcs: VcTable::new(size), cards, contexts: 1, calls: 0 }
+    }
+
+    /// The first context of the group.
+    pub(crate) fn first_context(&self) -> u32 {
+        self.space.base
     }
 
     /// A context that was never given out; `None` if there is none left.
@@ -154,12 +174,11 @@ impl Groups {
 
     /// Adds a group that is met; this process is rank `me` of the group at its own end. The group's number,
     /// or `None` if there are too many.
-    #[allow(dead_code)]
-    pub(crate) fn meet(&mut self, id: GroupId, me: u32, size: u32) -> Option<u32> {
+    pub(crate) fn meet(&mut self, id: GroupId, me: u32, size: u32, cards: Cards) -> Option<u32> {
         let taken = |n: u32| self.met.iter().flatten().any(|g| g.space == Space::met(n));
         let space = (0..SPACES).map(|i| (self.next_space + i) % SPACES).find(|n| !taken(*n))?;
         self.next_space = (space + 1) % SPACES;
-        let group = Some(Group::new(id, me, size, Space::met(space)));
+        let group = Some(Group::new(id, me, size, Space::met(space), cards));
         match self.met.iter().position(Option::is_none) {
             Some(i) => {
                 self.met[i] = group;
@@ -173,7 +192,6 @@ impl Groups {
     }
 
     /// Forgets a group that was met. Its VCs are the caller's to destroy.
-    #[allow(dead_code)]
     pub(crate) fn part(&mut self, number: u32) -> Option<Group> {
         self.met.get_mut((number as usize).checked_sub(1)?)?.take()
     }

@@ -2,7 +2,7 @@
 //!
 //! One file a concern: `recv` the packets that carry or announce data, `send` the other direction,
 //! `credit` and `flow` how much of it there may be, `close` the lifecycle of VCs, `failure` what fails with a
-//! process, `cancel`, `group` who there is, `pool` the memory of unexpected messages.
+//! process, `cancel`, `group` who there is, `meet` the groups of other jobs, `pool` the memory of unexpected messages.
 
 mod cancel;
 mod close;
@@ -10,6 +10,7 @@ mod credit;
 mod failure;
 mod flow;
 mod group;
+mod meet;
 mod pool;
 mod recv;
 mod send;
@@ -31,7 +32,8 @@ pub(crate) use credit::{ENTRY, Terms};
 pub use failure::Failure;
 pub(crate) use failure::{Failures, Hope};
 pub use flow::FlowReport;
-pub(crate) use group::{Group, Groups, INTERNAL, Space, WORLD};
+pub(crate) use group::{Cards, Group, Groups, INTERNAL, Space, WORLD};
+pub(crate) use meet::{Ports, ROOT};
 pub(crate) use pool::Pool;
 pub(crate) use recv::Unexpected;
 pub(crate) use send::DONE;
@@ -162,6 +164,9 @@ pub struct DeviceStats {
 pub(crate) struct Ch3 {
     pub boot: Box<dyn Bootstrap>,
     pub groups: Groups,
+    pub ports: Ports,
+    /// This process's business card.
+    pub own_card: Box<[u8]>,
     pub posted: PostedQueue<ReqId>,
     pub unexpected: UnexpectedQueue<Unexpected>,
     pub side: SideTable<MpiReq, ReqKind>,
@@ -240,17 +245,29 @@ impl Ch3 {
             return Err(e);
         }
         tracing::debug!(group, rank, %choice, "new VC");
+        let host = card.as_ref().and_then(failure::host_of);
+        self.add_vc(vc, (group, rank), space, choice, host);
+        Ok(vc)
+    }
+
+    /// The device's part of a new VC.
+    fn add_vc(
+        &mut self,
+        vc: VcId,
+        (group, rank): (u32, u32),
+        space: Space,
+        choice: String,
+        host: Option<String>,
+    ) {
         // Processes of other jobs may have been started with other settings.
         let terms = if group == WORLD { self.terms } else { Terms::STRANGERS };
         let eager_max = self.eager_max.min(terms.eager_max());
         let flow = flow::Flow::new(terms);
-        let host = card.as_ref().and_then(failure::host_of);
         let side = VcSide { rank, group, space, host, losses: 0, choice, eager_max, closes: 0, flow };
         self.vcs.insert(vc, side);
         if let Some(g) = self.groups.get_mut(group) {
             g.vcs.set(rank, Some(vc));
         }
-        Ok(vc)
     }
 
     /// The threshold between eager and rendezvous towards one rank of the job.
@@ -267,9 +284,19 @@ impl Ch3 {
         Ok(())
     }
 
-    /// The business card of a process: the job's are with the process manager.
+    /// The business card of a process: the job's are with the process manager, those of a group that was
+    /// met have come with it.
     fn fetch_card(&mut self, peer: PeerName) -> Result<Card, VcError> {
         let err = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
+        let group = self.groups.find(&peer.group).and_then(|n| self.groups.get(n));
+        match group.map(|g| &g.cards) {
+            Some(Cards::Launcher) => {}
+            Some(Cards::Given(cards)) if (peer.rank as usize) < cards.len() => {
+                return Card::parse(&cards[peer.rank as usize])
+                    .map_err(|e| err(format!("its business card is broken: {e}")));
+            }
+            _ => return Err(err("it can only connect by itself: its business card is not known".into())),
+        }
         let key = card_key(peer.rank);
         let bytes = self
             .boot
@@ -406,8 +433,7 @@ impl Upper<NetSet> for Ch3 {
                     io.netmod.refuse_peer(peer);
                 }
             }
-            // No port is open.
-            Event::PortPeer { peer, .. } => io.netmod.refuse_peer(peer),
+            Event::PortPeer { peer, port, netmod } => self.port_peer(io, peer, port, netmod),
             // Handled by the engine.
             Event::Rx { .. } | Event::RecvDone { .. } => {}
             Event::RmaDone { vc, op, result } => {

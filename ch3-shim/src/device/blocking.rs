@@ -5,8 +5,8 @@
 use netmod_core::Segment;
 
 use super::{Comm, RawReq, Vci};
-use crate::ch3::INTERNAL;
-use crate::error::Result;
+use crate::ch3::{INTERNAL, WORLD};
+use crate::error::{Error, Result};
 use crate::pkt::Mode;
 use crate::status::Status;
 
@@ -102,6 +102,10 @@ impl Vci {
     /// # Errors
     /// If a peer is lost or cannot be reached.
     pub fn barrier(&mut self, comm: Comm) -> Result<()> {
+        if comm.group != WORLD {
+            let text = "barrier: not for a communicator with another job; exchange messages with it instead";
+            return Err(Error::Usage(text.into()));
+        }
         let (me, n) = (self.rank(), self.size());
         // The highest bit of the context keeps these messages apart from the program's.
         let comm = Comm { context: comm.context | INTERNAL, ..comm };

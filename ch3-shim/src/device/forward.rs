@@ -3,14 +3,18 @@
 //! It is a `Vci` by dereference already; but only with a method of its own may an argument use the
 //! device too, as in `dev.isend(data, dest, tag, dev.world())`.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use netmod_core::Segment;
 
 use super::{
-    Comm, Completion, Device, Disconnecting, Exclusive, Message, RawReq, Request, Scope, Vci, Waitable,
+    Comm, Completion, Device, Disconnecting, Exclusive, InterComm, Message, RawReq, Request, Scope, Vci,
+    Waitable,
 };
 use crate::error::Result;
 use crate::pkt::Mode;
+use crate::port::PortName;
 use crate::status::Status;
 
 macro_rules! forward {
@@ -43,6 +47,8 @@ impl<L: Exclusive> Device<L> {
 forward! {
     dup(comm: Comm) -> Result<Comm>;
     set_eager_max(rank: u32, bytes: usize) -> Result<()>;
+    accept(port: Option<&PortName>, comm: Comm, root: u32, timeout: Duration) -> Result<InterComm>;
+    connect(port: Option<&PortName>, comm: Comm, root: u32, timeout: Duration) -> Result<InterComm>;
     disconnect(rank: u32) -> Result<()>;
     reconnect(rank: u32) -> Result<()>;
     disconnect_begin(rank: u32) -> Disconnecting;

@@ -7,7 +7,7 @@ use super::Vci;
 use super::failure::Asking;
 use super::leave::Leaving;
 use crate::bootstrap::{Bootstrap, process_manager};
-use crate::ch3::{Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Pool, Terms, card_key};
+use crate::ch3::{Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Pool, Ports, Terms, card_key};
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
 use crate::netset::{AnyNetmod, NetSet};
@@ -156,7 +156,8 @@ impl Builder {
             Err(e) => tracing::warn!(%e, "the business card does not say which node this is"),
         }
         netmod.business_card(&mut card).map_err(|e| Error::Config(format!("business card: {e}")))?;
-        self.boot.put(&card_key(rank), &card.finish()).map_err(Error::Launcher)?;
+        let card = card.finish();
+        self.boot.put(&card_key(rank), &card).map_err(Error::Launcher)?;
         self.boot.barrier_begin().map_err(Error::Launcher)?;
         while !self.boot.barrier_poll().map_err(Error::Launcher)? {
             let fds: Vec<_> = self.boot.fd().into_iter().collect();
@@ -179,6 +180,8 @@ impl Builder {
             ch3: Ch3 {
                 boot: self.boot,
                 groups,
+                ports: Ports::new(),
+                own_card: card.into(),
                 posted: PostedQueue::new(),
                 unexpected: UnexpectedQueue::new(),
                 side: SideTable::new(),

@@ -4,7 +4,7 @@
 use netmod_core::{Finalize, Netmod, PollOrder, Time, VcId};
 
 use super::Vci;
-use crate::ch3::Failure;
+use crate::ch3::{Failure, WORLD};
 use crate::error::{Error, Result};
 use crate::tagmatch::{ANY_TAG, Pattern};
 
@@ -52,7 +52,7 @@ impl Vci {
         self.ch3.vcs.get(vc).map(|s| s.closes)
     }
 
-    fn at_rest(&self, vc: VcId) -> bool {
+    pub(super) fn at_rest(&self, vc: VcId) -> bool {
         self.engine.core.vcs.get(vc).is_none_or(|v| v.state.is_at_rest())
     }
 
@@ -221,11 +221,15 @@ impl Vci {
             }
         }
         self.ch3.finalizing = true;
+        let now = self.now;
+        self.ch3.close_ports(&mut self.engine.io(now));
         let world = &self.ch3.groups.world;
         // Each process starts with its successor, so that not all close the same peer at once.
         let (before, behind): (Vec<_>, Vec<_>) = world.vcs.iter().partition(|(rank, _)| *rank < world.me);
-        let vcs: Vec<VcId> = behind.into_iter().chain(before).map(|(_, vc)| vc).collect();
-        let now = self.now;
+        let mut vcs: Vec<VcId> = behind.into_iter().chain(before).map(|(_, vc)| vc).collect();
+        // Other jobs that were not disconnected.
+        let met = self.ch3.groups.iter().filter(|(n, _)| *n != WORLD);
+        vcs.extend(met.flat_map(|(_, g)| g.vcs.iter().map(|(_, vc)| vc)));
         for vc in &vcs {
             self.ch3.vc_close(&mut self.engine.io(now), *vc);
         }

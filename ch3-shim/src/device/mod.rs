@@ -3,9 +3,10 @@
 //! `levels` says which threads may use it; this file is its one engine with the queues. `init` builds it
 //! from the environment, `wait` drives it, `leave` ends it or one of its connections, `failure` is about
 //! peers that failed; `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones,
-//! `probe` looks at messages before they are received.
+//! `probe` looks at messages before they are received, `dynamic` meets other jobs.
 
 mod blocking;
+mod dynamic;
 mod failure;
 mod forward;
 mod init;
@@ -28,6 +29,7 @@ use crate::netset::NetSet;
 use crate::sys::WaitSet;
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 
+pub use dynamic::InterComm;
 pub use init::Builder;
 pub use leave::Disconnecting;
 pub use levels::{Device, Exclusive, Funneled, Level, Serialized};
@@ -165,6 +167,11 @@ impl Vci {
     /// Requests that are not used up: under way, or finished and not yet waited for.
     pub fn live_requests(&self) -> usize {
         self.engine.core.reqs.len()
+    }
+
+    /// VCs that exist, with processes of this job and of others.
+    pub fn live_vcs(&self) -> usize {
+        self.engine.core.vcs.len()
     }
 
     /// Messages that wait for a receive.

@@ -25,6 +25,10 @@ impl Request {
     pub(super) fn of(raw: RawReq) -> Request {
         Request { raw }
     }
+
+    pub(super) fn raw(&self) -> RawReq {
+        self.raw
+    }
 }
 
 /// A request that is given to a wait or a test, or lent to it.

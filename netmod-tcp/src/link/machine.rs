@@ -74,6 +74,11 @@ impl Link {
         self.has(TERMINATING)
     }
 
+    /// What the last attempt to connect has failed of, since a connection has been wanted.
+    pub fn last_failure(&self) -> Failure {
+        self.last
+    }
+
     /// When [`LinkEvent::Timer`] is due.
     #[inline]
     pub fn deadline(&self) -> Option<Time> {

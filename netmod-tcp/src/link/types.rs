@@ -69,6 +69,8 @@ pub enum Failure {
     Withdrawn,
     /// The peer refused.
     Rejected(RejectReason),
+    /// The process that answered does not know the key.
+    WrongKey,
     /// The peer's hello was wrong, or it broke the protocol; the netmod has logged how.
     Protocol,
 }
@@ -86,6 +88,7 @@ impl fmt::Display for Failure {
             Failure::Goodbye => f.write_str("the peer gave the connection up"),
             Failure::Withdrawn => f.write_str("the peer took its acceptance back"),
             Failure::Rejected(reason) => write!(f, "refused by the peer: {reason}"),
+            Failure::WrongKey => f.write_str("the process that answered does not know the key"),
             Failure::Protocol => f.write_str("the peer violated the protocol"),
         }
     }

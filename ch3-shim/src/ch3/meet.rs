@@ -1,0 +1,175 @@
+//! Groups of other jobs: ports at which they arrive, meeting them, parting from them.
+
+use std::collections::{HashMap, VecDeque};
+
+use netmod_core::lifecycle::{VcEvent, VcState};
+use netmod_core::{
+    Card, DeviceError, MetGroup, Netmod, Outcome, PeerName, Vc, VcError, VcErrorKind, VcId, port_group,
+};
+
+use super::group::Cards;
+use super::recv::Body;
+use super::{Ch3, DevIo};
+use crate::netset::NetSet;
+
+/// Guests that may wait at a port; more are refused, and try again.
+pub(crate) const MAX_GUESTS: usize = 64;
+/// The rank of the one process of a group that is met at a port.
+pub(crate) const ROOT: u32 = 0;
+
+/// A port of this process.
+#[derive(Debug)]
+pub(crate) struct OpenPort {
+    key: [u8; 32],
+    /// The groups, of one process each, that have come and were not served yet, in order.
+    pub guests: VecDeque<u32>,
+}
+
+/// The ports of this process by their tags.
+pub(crate) type Ports = HashMap<u64, OpenPort>;
+
+impl Ch3 {
+    /// Opens a port.
+    pub(crate) fn open_port(
+        &mut self,
+        io: &mut DevIo<'_>,
+        tag: u64,
+        key: [u8; 32],
+    ) -> Result<(), DeviceError> {
+        io.netmod.open_port(tag, key)?;
+        self.ports.insert(tag, OpenPort { key, guests: VecDeque::new() });
+        Ok(())
+    }
+
+    /// Closes a port, and sends those who wait at it away. Whether it was open.
+    pub(crate) fn close_port(&mut self, io: &mut DevIo<'_>, tag: u64) -> bool {
+        io.netmod.close_port(tag);
+        let Some(port) = self.ports.remove(&tag) else { return false };
+        for guest in port.guests {
+            self.part(io, guest);
+        }
+        true
+    }
+
+    /// Closes all ports.
+    pub(crate) fn close_ports(&mut self, io: &mut DevIo<'_>) {
+        while let Some(tag) = self.ports.keys().next().copied() {
+            self.close_port(io, tag);
+        }
+    }
+
+    /// A process that knows the key of a port has come to it: it waits, connected, until it is served.
+    #[cold]
+    pub(super) fn port_peer(&mut self, io: &mut DevIo<'_>, peer: PeerName, tag: u64, netmod: u8) {
+        self.forget_lost_guests(io, tag);
+        let room = self.ports.get(&tag).filter(|p| p.guests.len() < MAX_GUESTS && !self.finalizing);
+        let Some(key) = room.map(|p| p.key) else { return io.netmod.refuse_peer(peer) };
+        let me = PeerName { group: port_group(tag), rank: ROOT };
+        let met = MetGroup { id: peer.group, size: 1, me, key };
+        let known = self.groups.find(&peer.group).is_some() || peer.rank != ROOT;
+        let guest = if known { None } else { self.meet(io, &met, Cards::Unknown).ok() };
+        match guest {
+            Some(guest) if self.make_vc(io, guest, ROOT, Some(netmod)).is_ok() => {
+                if let Some(port) = self.ports.get_mut(&tag) {
+                    port.guests.push_back(guest);
+                }
+            }
+            other => {
+                io.netmod.refuse_peer(peer);
+                if let Some(guest) = other {
+                    self.part(io, guest);
+                }
+            }
+        }
+    }
+
+    /// Forgets the guests of a port who have gone without having been served.
+    pub(crate) fn forget_lost_guests(&mut self, io: &mut DevIo<'_>, tag: u64) {
+        let Some(port) = self.ports.get(&tag) else { return };
+        let gone = |n: &u32| {
+            let vc = self.groups.get(*n).and_then(|g| g.vcs.get(ROOT));
+            vc.and_then(|vc| io.core.vcs.get(vc))
+                .is_none_or(|v| !matches!(v.state, VcState::Inactive | VcState::Active))
+        };
+        let lost: Vec<u32> = port.guests.iter().copied().filter(gone).collect();
+        for guest in lost {
+            self.part(io, guest);
+            if let Some(port) = self.ports.get_mut(&tag) {
+                port.guests.retain(|g| *g != guest);
+            }
+        }
+    }
+
+    /// Adds a group of another job, with which messages can be exchanged from now on; its number here.
+    pub(crate) fn meet(
+        &mut self,
+        io: &mut DevIo<'_>,
+        met: &MetGroup,
+        cards: Cards,
+    ) -> Result<u32, DeviceError> {
+        if self.groups.find(&met.id).is_some() {
+            return Err(DeviceError::new("device", "the group is known already; was it met twice?"));
+        }
+        io.netmod.meet_group(met)?;
+        let number = self.groups.meet(met.id, met.me.rank, met.size, cards);
+        number.ok_or_else(|| {
+            io.netmod.part_group(&met.id);
+            DeviceError::new("device", "too many groups are connected; disconnect some")
+        })
+    }
+
+    /// Connects to the process that waits at a port, whose group was met.
+    pub(crate) fn connect_to_root(
+        &mut self,
+        io: &mut DevIo<'_>,
+        group: u32,
+        card: &Card,
+        tag: u64,
+    ) -> Result<VcId, VcError> {
+        let peer = PeerName { group: port_group(tag), rank: ROOT };
+        let (netmod, choice) = io.netmod.choose(card).map_err(|r| NetSet::no_netmod(peer, &r))?;
+        let Some(space) = self.groups.get(group).map(|g| g.space) else {
+            return Err(VcError::new(VcErrorKind::Closed, Some(peer), "its group was disconnected"));
+        };
+        let vc = io.core.vcs.insert(Vc::new(peer, netmod));
+        if let Err(e) = io.netmod.connect_to_root(io.core, vc, card, tag) {
+            io.core.vcs.remove(vc);
+            return Err(e);
+        }
+        self.add_vc(vc, (group, ROOT), space, choice, super::failure::host_of(card));
+        Ok(vc)
+    }
+
+    /// Forgets a group that was met: its VCs, whatever their state, its cards, contexts and key. Receives
+    /// that still wait for one of its messages fail; its messages that nobody has received go.
+    pub(crate) fn part(&mut self, io: &mut DevIo<'_>, number: u32) {
+        let Some(group) = self.groups.part(number) else { return };
+        let error = VcError::new(VcErrorKind::Closed, None, "its group was disconnected");
+        for (_, vc) in group.vcs.iter() {
+            self.destroy_vc(io, vc, &error);
+        }
+        io.netmod.part_group(&group.id);
+        self.forget_failures(&group.id);
+        for req in self.posted.drain_matching(|p, _| group.space.owns(p.context)) {
+            self.finish(io.core, req, Outcome::Failed(error.clone()));
+        }
+        for (_, msg) in self.unexpected.drain_matching(|env, _| group.space.owns(env.context)) {
+            self.discharge(io, &msg);
+            if let Body::Whole(buf) = msg.body {
+                self.pool.give(buf);
+            }
+        }
+    }
+
+    /// Ends a VC for good, with everything that depends on it.
+    fn destroy_vc(&mut self, io: &mut DevIo<'_>, vc: VcId, error: &VcError) {
+        io.netmod.vc_destroy(io.core, vc);
+        self.flow_lost(vc);
+        if io.core.vcs.get(vc).is_some_and(|v| !v.state.is_at_rest()) {
+            self.own_event(io, vc, VcEvent::Lost, Some(error));
+        }
+        self.fail_requests(io, vc, error);
+        io.core.vcs.remove(vc);
+        self.vcs.remove(vc);
+    }
+}

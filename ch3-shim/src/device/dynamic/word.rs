@@ -1,0 +1,255 @@
+//! What two jobs, and the members of one, say to each other when they meet: the messages, and their checked
+//! form.
+//!
+//! A message begins with `NMD1` and a byte that says what it is. All integers are little-endian. A roster is a
+//! count (4 bytes) and for each rank the length of its business card (4) and the card.
+//!
+//! | byte | | body |
+//! |---|---|---|
+//! | 1 | `Offer`, who connects | rank of its root (4), roster |
+//! | 2 | `Terms`, who accepts | meeting (16), key (32), rank of its root (4), roster |
+//! | 3 | `Ready`, who connects | |
+//! | 4 | `Go`, who accepts | |
+//! | 5 | `Refuse`, either | text |
+//! | 16 | `Card`, member to root | card |
+//! | 17 | `Plan`, root to members | the other group's id (16), this group's (16), key (32), rank of the other root (4), roster |
+//! | 18 | `Ack`, member to root | |
+//! | 19 | `Nack`, member to root | text |
+//! | 20 | `Drop`, root to members: the plan has failed | |
+//! | 21 | `Commit`, root to members: the groups have met | |
+//! | 22 | `Fail`, root to members | 1 if a deadline has passed (1), text |
+//! | 23 | `Done`, when parting: nothing more will be sent | |
+
+use netmod_core::{Card, GroupId};
+
+const MAGIC: [u8; 4] = *b"NMD1";
+/// Processes of a group that is met.
+const MAX_PROCESSES: usize = 1 << 20;
+/// Longest text of a message in bytes; a longer one is cut.
+const MAX_TEXT: usize = 2000;
+/// Longest message that is taken.
+pub(super) const MAX_WORD: usize = 64 << 20;
+
+/// The business cards of a group by rank, each of them checked.
+pub(super) type Roster = Vec<Box<[u8]>>;
+
+/// A group as the other one is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Party {
+    /// The rank that speaks for it.
+    pub(super) root: u32,
+    pub(super) roster: Roster,
+}
+
+/// How a group is met.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// The other group.
+    pub(super) id: GroupId,
+    /// The name of this one towards it.
+    pub(super) ours: GroupId,
+    pub(super) key: [u8; 32],
+    pub(super) party: Party,
+}
+
+/// A message.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Word {
+    Offer(Party),
+    Terms { meeting: [u8; 16], key: [u8; 32], party: Party },
+    Ready,
+    Go,
+    Refuse(String),
+    Card(Box<[u8]>),
+    Plan(Plan),
+    Ack,
+    Nack(String),
+    Drop,
+    Commit,
+    Fail { timeout: bool, text: String },
+    Done,
+}
+
+impl Word {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Word::Offer(_) => "Offer",
+            Word::Terms { .. } => "Terms",
+            Word::Ready => "Ready",
+            Word::Go => "Go",
+            Word::Refuse(_) => "Refuse",
+            Word::Card(_) => "Card",
+            Word::Plan(_) => "Plan",
+            Word::Ack => "Ack",
+            Word::Nack(_) => "Nack",
+            Word::Drop => "Drop",
+            Word::Commit => "Commit",
+            Word::Fail { .. } => "Fail",
+            Word::Done => "Done",
+        }
+    }
+
+    /// The bytes of the message.
+    pub(super) fn emit(&self) -> Vec<u8> {
+        let mut w = MAGIC.to_vec();
+        match self {
+            Word::Offer(party) => {
+                w.push(1);
+                put_party(&mut w, party);
+            }
+            Word::Terms { meeting, key, party } => {
+                w.push(2);
+                w.extend_from_slice(meeting);
+                w.extend_from_slice(key);
+                put_party(&mut w, party);
+            }
+            Word::Ready => w.push(3),
+            Word::Go => w.push(4),
+            Word::Refuse(text) => {
+                w.push(5);
+                put_text(&mut w, text);
+            }
+            Word::Card(card) => {
+                w.push(16);
+                w.extend_from_slice(card);
+            }
+            Word::Plan(Plan { id, ours, key, party }) => {
+                w.push(17);
+                w.extend_from_slice(&id.0);
+                w.extend_from_slice(&ours.0);
+                w.extend_from_slice(key);
+                put_party(&mut w, party);
+            }
+            Word::Ack => w.push(18),
+            Word::Nack(text) => {
+                w.push(19);
+                put_text(&mut w, text);
+            }
+            Word::Drop => w.push(20),
+            Word::Commit => w.push(21),
+            Word::Fail { timeout, text } => {
+                w.extend_from_slice(&[22, u8::from(*timeout)]);
+                put_text(&mut w, text);
+            }
+            Word::Done => w.push(23),
+        }
+        w
+    }
+
+    /// Reads a message; the error says what is wrong with it.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Word, String> {
+        let mut r = Reader(bytes);
+        if r.array("its beginning")? != MAGIC {
+            return Err("it does not begin with NMD1; do both jobs run the same version?".into());
+        }
+        let [kind] = r.array("its kind")?;
+        let word = match kind {
+            1 => Word::Offer(r.party()?),
+            2 => {
+                Word::Terms { meeting: r.array("the meeting")?, key: r.array("the key")?, party: r.party()? }
+            }
+            3 => Word::Ready,
+            4 => Word::Go,
+            5 => Word::Refuse(r.text()?),
+            16 => Word::Card(card(r.rest())?),
+            17 => Word::Plan(Plan {
+                id: GroupId(r.array("the other group")?),
+                ours: GroupId(r.array("this group")?),
+                key: r.array("the key")?,
+                party: r.party()?,
+            }),
+            18 => Word::Ack,
+            19 => Word::Nack(r.text()?),
+            20 => Word::Drop,
+            21 => Word::Commit,
+            22 => {
+                let [timeout] = r.array("the kind of failure")?;
+                if timeout > 1 {
+                    return Err(format!("{timeout} is no kind of failure"));
+                }
+                Word::Fail { timeout: timeout == 1, text: r.text()? }
+            }
+            23 => Word::Done,
+            other => return Err(format!("kind {other} is unknown; do both jobs run the same version?")),
+        };
+        if r.0.is_empty() { Ok(word) } else { Err(format!("{} bytes too many", r.0.len())) }
+    }
+}
+
+/// Without keys.
+impl std::fmt::Debug for Word {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+fn put_party(w: &mut Vec<u8>, party: &Party) {
+    w.extend_from_slice(&party.root.to_le_bytes());
+    w.extend_from_slice(&(party.roster.len() as u32).to_le_bytes());
+    for card in &party.roster {
+        w.extend_from_slice(&(card.len() as u32).to_le_bytes());
+        w.extend_from_slice(card);
+    }
+}
+
+fn put_text(w: &mut Vec<u8>, text: &str) {
+    let end = (0..=MAX_TEXT.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    w.extend_from_slice(&text.as_bytes()[..end]);
+}
+
+fn card(bytes: &[u8]) -> Result<Box<[u8]>, String> {
+    Card::parse(bytes).map_err(|e| e.to_string())?;
+    Ok(bytes.into())
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize, what: &str) -> Result<&'a [u8], String> {
+        let (head, rest) = self.0.split_at_checked(n).ok_or_else(|| format!("it ends within {what}"))?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], String> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.take(N, what)?);
+        Ok(out)
+    }
+
+    fn u32(&mut self, what: &str) -> Result<u32, String> {
+        self.array(what).map(u32::from_le_bytes)
+    }
+
+    fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+
+    /// Text of another process: no control characters get into a log or onto a terminal.
+    fn text(&mut self) -> Result<String, String> {
+        let bytes = self.rest();
+        if bytes.len() > MAX_TEXT {
+            return Err(format!("a text of {} bytes", bytes.len()));
+        }
+        let text = String::from_utf8_lossy(bytes);
+        Ok(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+    }
+
+    fn party(&mut self) -> Result<Party, String> {
+        let root = self.u32("the root")?;
+        let n = self.u32("the number of processes")? as usize;
+        if n > MAX_PROCESSES || root as usize >= n {
+            return Err(format!("root {root} of {n} processes cannot be"));
+        }
+        // What is reserved is no more than what has come.
+        let mut roster = Vec::with_capacity(n.min(self.0.len() / 4));
+        for _ in 0..n {
+            let len = self.u32("the length of a card")?;
+            roster.push(card(self.take(usize::try_from(len).unwrap_or(usize::MAX), "a card")?)?);
+        }
+        Ok(Party { root, roster })
+    }
+}
+
+#[cfg(test)]
+mod tests;
