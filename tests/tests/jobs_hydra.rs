@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use netmod_tests::jobs::launch::{launcher_or_skip, run, run_alone};
+use netmod_tests::jobs::matrix;
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 
@@ -118,8 +119,30 @@ fn leaving_without_finalizing_ends_the_job() {
 /// Hydra ends the others; its option to let them live ends itself.
 #[test]
 fn a_death_ends_the_job() {
-    if let Some(mut c) = hydra("a_death_ends_the_job", 4, &[]) {
-        let done = run(c.args(["die", "1"]));
-        assert!(!done.status.success(), "{done}");
+    for options in [&[][..], &["-pmi-port"], TWO_NODES] {
+        if hydra("a_death_ends_the_job", 4, options).is_none() {
+            return;
+        }
+        matrix::death(&|ranks| hydra("a_death_ends_the_job", ranks, options).expect("it was there"));
+    }
+}
+
+/// By descriptor, by port, and with two proxies.
+#[test]
+fn pmi2() {
+    for options in [&[][..], &["-pmi-port"], TWO_NODES] {
+        if hydra("pmi2", 4, options).is_none() {
+            return;
+        }
+        let start = |ranks| {
+            let mut c = hydra("pmi2", ranks, options).expect("it was there");
+            c.env("NETMOD_PMI", "2");
+            c
+        };
+        matrix::basics(&start);
+        matrix::random_traffic(&start, 1..2);
+        // Hydra 4 does not know this request of PMI-2; it ends the job because of that.
+        matrix::abort(&start);
+        matrix::death(&start);
     }
 }

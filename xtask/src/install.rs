@@ -6,18 +6,46 @@ use std::process::Command;
 use crate::Options;
 use crate::jobs::run;
 
-/// A program, the Debian package that has it, and what is not tested without it.
+/// A program or a file of the system, the Debian package that has it, and what is not tested without it.
 struct Need {
     program: &'static str,
     package: &'static str,
     without: &'static str,
 }
 
-const NEEDS: &[Need] = &[Need {
-    program: "mpiexec.hydra",
-    package: "mpich",
-    without: "jobs under Debian's mpiexec.hydra (PMI-1 by descriptor and by port, two virtual nodes)",
-}];
+const HYDRA: &str =
+    "jobs under Debian's mpiexec.hydra (PMI-1 and PMI-2, by descriptor and by port, two virtual nodes)";
+const SLURM: &str = "jobs under Slurm's srun (PMI-1, PMI-2, PMIx, two virtual nodes)";
+const OPENMPI: &str = "jobs under Open MPI's mpirun (PMIx)";
+
+const fn need(program: &'static str, package: &'static str, without: &'static str) -> Need {
+    Need { program, package, without }
+}
+
+const NEEDS: &[Need] = &[
+    need("mpiexec.hydra", "mpich", HYDRA),
+    need("mpirun.openmpi", "openmpi-bin", OPENMPI),
+    need("libpmix.so.2", "libpmix2", OPENMPI),
+    need("srun", "slurm-client", SLURM),
+    need("slurmctld", "slurmctld", SLURM),
+    need("slurmd", "slurmd", SLURM),
+    need("munged", "munge", SLURM),
+    need("slurm-wlm/mpi_pmi2.so", "slurm-wlm-basic-plugins", SLURM),
+    // The plugin mpi/pmix loads the library by the name that only this package has.
+    need("pmix2/lib/libpmix.so", "libpmix-dev", "jobs under srun --mpi=pmix"),
+];
+
+/// Whether a program, or a library or plugin by its path below a folder of libraries, is there.
+fn is_there(need: &Need) -> bool {
+    if !need.program.contains(".so") {
+        // Daemons are not in everybody's path.
+        return has(need.program) || Path::new("/usr/sbin").join(need.program).is_file();
+    }
+    let below = |dir: &Path| dir.join(need.program).exists();
+    let lib = Path::new("/usr/lib");
+    let Ok(folders) = std::fs::read_dir(lib) else { return false };
+    below(lib) || folders.flatten().any(|folder| below(&folder.path()))
+}
 
 /// Whether a program is on the path.
 pub(crate) fn has(program: &str) -> bool {
@@ -33,7 +61,7 @@ fn is_root() -> bool {
 /// Installs what is missing if that is possible; returns what stays untested, and says how to change
 /// that.
 pub(crate) fn install(options: Options) -> Result<Vec<String>, String> {
-    let missing = || NEEDS.iter().filter(|n| !has(n.program)).collect::<Vec<_>>();
+    let missing = || NEEDS.iter().filter(|n| !is_there(n)).collect::<Vec<_>>();
     let packages: Vec<&str> = missing().iter().map(|n| n.package).collect();
     if packages.is_empty() {
         return Ok(Vec::new());

@@ -95,6 +95,18 @@ fn names_the_victim<T>(result: std::result::Result<T, Error>, victim: i32, what:
     }
 }
 
+/// A launcher may end the job on a death, or leave that to those who notice: they do, and give up.
+pub(super) fn lose(dev: &mut Device, args: &Args) -> Result<End> {
+    let victim = args.rank(0, 1, dev)?;
+    acquaint(dev)?;
+    let world = dev.world();
+    if dev.rank() as i32 == victim {
+        sys::kill_self();
+    }
+    names_the_victim(dev.recv(&mut [0], victim, 5, world), victim, "a receive")?;
+    Err(format!("rank {victim} is lost, as it should be").into())
+}
+
 /// The victim dies while it sends to, and receives from, everybody.
 fn die_in_traffic(dev: &mut Device) -> Result<End> {
     let (me, n) = place(dev);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use super::matrix::MARK;
 use super::{LIMIT, sys};
 
 /// How long a job may take. Generous: a job that hangs is what it is for.
@@ -25,6 +26,8 @@ pub struct Outcome {
     pub status: ExitStatus,
     /// What all have written.
     pub output: String,
+    /// What the job's processes have as [`MARK`] in their environment.
+    pub mark: String,
     /// For messages.
     command: String,
 }
@@ -98,6 +101,8 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Outcome {
     let other = file.try_clone().expect("the file once more");
     let text = format!("{command:?}");
     // The ranks give up a little earlier than the watchdog, and say so.
+    let mark = format!("{}-{run}", std::process::id());
+    command.env(MARK, &mark);
     command.env(LIMIT, limit.as_secs().saturating_sub(5).max(1).to_string());
     command.stdin(Stdio::null()).stdout(file).stderr(other).process_group(0);
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{text}: {e}"));
@@ -124,7 +129,8 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Outcome {
     let status = status.unwrap_or_else(|| child.wait().unwrap_or(ExitStatus::from_raw(libc::SIGKILL)));
     let output = std::fs::read(&path).unwrap_or_default();
     let _ = std::fs::remove_file(&path);
-    let outcome = Outcome { status, output: String::from_utf8_lossy(&output).into_owned(), command: text };
+    let output = String::from_utf8_lossy(&output).into_owned();
+    let outcome = Outcome { status, output, mark, command: text };
     assert!(!late, "not finished after {limit:?}: {outcome}");
     outcome
 }

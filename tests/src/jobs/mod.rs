@@ -6,9 +6,11 @@
 mod basic;
 mod failing;
 pub mod launch;
+pub mod matrix;
 pub mod outage;
 pub mod pattern;
 mod random;
+pub mod slurm;
 mod starving;
 pub mod sys;
 pub mod tap;
@@ -114,6 +116,11 @@ pub const CASES: &[Case] = &[
     },
     Case { name: "abort", help: "[RANK=1] [CODE=7]: a rank ends the job", body: failing::abort },
     Case { name: "leave", help: "[RANK=1]: a rank exits with 0 without finalizing", body: failing::leave },
+    Case {
+        name: "lose",
+        help: "[RANK=1]: a rank is killed; the others notice, and give up",
+        body: failing::lose,
+    },
     Case { name: "starve-dial", help: "4 ranks: rank 0 has no descriptor for a dial", body: starving::dial },
     Case {
         name: "starve-accept",

@@ -1,0 +1,85 @@
+//! What a job has to do under each launcher, whichever that is.
+
+use std::process::Command;
+use std::time::Duration;
+
+use super::launch::{Outcome, run, run_within};
+
+/// How long a job may go on when a rank has died or has ended it: far longer than it takes, and
+/// far below the time after which ranks give up.
+const END: Duration = Duration::from_secs(30);
+
+/// Makes the command of a job: a launcher with its options for so many ranks, and the program.
+pub type Start<'a> = &'a dyn Fn(u32) -> Command;
+
+fn ok(start: Start<'_>, ranks: u32, case: &str, args: &[&str]) {
+    run(start(ranks).arg(case).args(args)).expect_ok(case, ranks);
+}
+
+/// Everybody finds everybody, over the launcher's key-value space and barriers.
+#[track_caller]
+pub fn basics(start: Start<'_>) {
+    for (ranks, case) in [(1, "ring"), (4, "ring"), (4, "alltoall"), (4, "barriers"), (4, "reuse")] {
+        ok(start, ranks, case, &[]);
+    }
+}
+
+/// Random messages between all ranks, each byte checked.
+#[track_caller]
+pub fn random_traffic(start: Start<'_>, seeds: std::ops::Range<u32>) {
+    for seed in seeds {
+        ok(start, 4, "random", &[&seed.to_string()]);
+    }
+}
+
+/// A rank that aborts takes the job along, soon and completely.
+#[track_caller]
+pub fn abort(start: Start<'_>) -> Outcome {
+    let done = run_within(start(4).args(["abort", "2", "9"]), END);
+    assert!(!done.status.success(), "{done}");
+    // That a rank has said so may be lost with the launcher; that one has failed instead is not.
+    assert!(!done.output.contains("netmod-job: abort: "), "{done}");
+    assert_eq!(done.ok_ranks("abort"), 0, "{done}");
+    nobody_is_left(&done);
+    done
+}
+
+/// A rank that is killed does not leave the others behind: the launcher ends them, or they notice.
+#[track_caller]
+pub fn death(start: Start<'_>) -> Outcome {
+    let done = run_within(start(4).args(["lose", "1"]), END);
+    assert!(!done.status.success(), "{done}");
+    assert!(!done.output.contains("although rank 1 is dead"), "{done}");
+    assert!(!done.output.contains("not with an error that names"), "{done}");
+    assert_eq!(done.ok_ranks("lose"), 0, "{done}");
+    nobody_is_left(&done);
+    done
+}
+
+/// The processes of a job have this in their environment, each job another.
+pub const MARK: &str = "NETMOD_TEST_JOB_MARK";
+
+/// No process of the job goes on when its launcher has ended.
+#[track_caller]
+fn nobody_is_left(done: &Outcome) {
+    let mark = format!("{MARK}={}", done.mark);
+    let marked = |pid: &str| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let job =
+            std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with(b"netmod-job"));
+        job && environment.split(|b| *b == 0).any(|entry| entry == mark.as_bytes())
+    };
+    // A process that was killed a moment ago may still be on its way out.
+    let end = std::time::Instant::now() + END;
+    loop {
+        let all = std::fs::read_dir("/proc").expect("the processes");
+        let names = all.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let left: Vec<String> =
+            names.filter(|name| name.bytes().all(|b| b.is_ascii_digit()) && marked(name)).collect();
+        if left.is_empty() {
+            return;
+        }
+        assert!(std::time::Instant::now() < end, "processes {left:?} were left behind by {done}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
