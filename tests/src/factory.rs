@@ -241,3 +241,49 @@ impl NetmodFactory for Captured {
         job.describe()
     }
 }
+
+/// Another factory's devices, with hardly any room for messages without a receive.
+#[derive(Clone, Debug)]
+pub struct Tight<F> {
+    /// What is made tight.
+    pub inner: F,
+    /// `NETMOD_EAGER_WINDOW`.
+    pub window: usize,
+    /// `NETMOD_RTS_MAX`.
+    pub slots: usize,
+}
+
+impl<F: NetmodFactory> NetmodFactory for Tight<F> {
+    type Job = F::Job;
+
+    fn name(&self) -> String {
+        format!("{} with a window of {} bytes and {} slots", self.inner.name(), self.window, self.slots)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = self.inner.config();
+        cfg.eager_window = self.window;
+        cfg.rts_max = self.slots;
+        cfg
+    }
+
+    fn job(&self, ranks: u32) -> F::Job {
+        self.inner.job(ranks)
+    }
+
+    fn device(&self, job: &F::Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        self.inner.device(job, boot, cfg)
+    }
+
+    fn netmod(&self, job: &F::Job, rank: u32, ranks: u32) -> NetSet {
+        self.inner.netmod(job, rank, ranks)
+    }
+
+    fn describe(&self, job: &F::Job) -> String {
+        self.inner.describe(job)
+    }
+}

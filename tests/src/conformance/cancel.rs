@@ -53,7 +53,7 @@ pub fn queued_send<F: NetmodFactory>(f: &F) {
         if dev.rank() == 0 {
             let mut reqs = Vec::new();
             for i in 0..12 {
-                let len = [8, 100, 5000, 30_000][i % 4];
+                let len = [8, 100, 2000, 30_000][i % 4];
                 reqs.push(dev.isend(pattern(i as u64, len), peer, i as i32, world).expect("isend"));
             }
             for req in reqs.iter().skip(1).step_by(2) {
@@ -68,7 +68,7 @@ pub fn queued_send<F: NetmodFactory>(f: &F) {
             // Exactly those that were not cancelled are here, in their order.
             assert_eq!(dev.unexpected_len(), cancelled.iter().filter(|c| **c == 0).count());
             for (i, _) in cancelled.iter().enumerate().filter(|(_, c)| **c == 0) {
-                let len = [8, 100, 5000, 30_000][i % 4];
+                let len = [8, 100, 2000, 30_000][i % 4];
                 let got = recv(dev, len, peer, ch3_shim::ANY_TAG);
                 assert_eq!((got.status.tag, got.status.len), (i as i32, len));
                 check(i as u64, &got.buffer);
