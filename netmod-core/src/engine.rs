@@ -67,6 +67,7 @@ impl Core {
         let r = self.reqs.get_mut(req)?;
         if r.shares > 1 {
             r.shares -= 1;
+            r.parted = true;
             return Some(r.outcome.clone());
         }
         self.reqs.remove(req).map(|r| r.outcome)
@@ -78,6 +79,7 @@ impl Core {
         let Some(r) = self.reqs.get_mut(req) else { return };
         if r.shares > 1 {
             r.shares -= 1;
+            r.parted = true;
         } else if r.is_finished() {
             self.reqs.remove(req);
         } else {

@@ -47,6 +47,8 @@ pub struct Request {
     /// How many messages it stands for. More than one, or none lent, only for sends whose data was
     /// copied: each message's sender got the same handle, and [`crate::Core::take`] counts them down.
     pub shares: u32,
+    /// A share of it was given up or used up: it stands for more messages than `shares` says.
+    pub(crate) parted: bool,
     /// Its data was copied: it borrows no memory.
     pub copied: bool,
     /// How it stands.
@@ -65,14 +67,42 @@ impl Request {
             on_done: OnDone::Complete,
             detached: false,
             shares: 1,
+            parted: false,
             copied: false,
             outcome: Outcome::Pending,
         }
+    }
+
+    /// Whether it stands, or has stood, for more than one message: then none of them can be taken back.
+    pub fn is_shared(&self) -> bool {
+        self.shares > 1 || self.parted
     }
 
     /// Whether it is finished, in whatever way.
     #[inline]
     pub fn is_finished(&self) -> bool {
         !matches!(self.outcome, Outcome::Pending)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Core;
+
+    /// One that is given up by one of two senders still has the messages of both in the netmod's queue.
+    #[test]
+    fn a_request_that_was_shared_stays_so() {
+        let mut core = Core::new(2);
+        let shared = |core: &mut Core| {
+            let mut r = Request::new(None, Segment::empty());
+            r.shares += 1;
+            core.reqs.insert(r)
+        };
+        let (a, b) = (shared(&mut core), shared(&mut core));
+        core.detach(a);
+        assert!(core.reqs.get(a).unwrap().is_shared());
+        assert!(core.take(b).is_some() && core.reqs.get(b).unwrap().is_shared());
+        assert!(!Request::new(None, Segment::empty()).is_shared());
     }
 }

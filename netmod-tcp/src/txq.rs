@@ -312,7 +312,7 @@ impl TxQueue {
         for m in &mut self.messages {
             if m.req == Some(req) {
                 // Of messages that share a request none can be told from the others.
-                let shared = core.reqs.get(req).is_some_and(|r| r.shares > 1);
+                let shared = core.reqs.get(req).is_some_and(netmod_core::Request::is_shared);
                 if m.started || m.dead || shared {
                     return false;
                 }

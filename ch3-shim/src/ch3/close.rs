@@ -1,6 +1,6 @@
 //! The lifecycle of VCs: the table of `netmod_core::lifecycle`, carried out.
 
-use netmod_core::lifecycle::{Action, VcEvent, step};
+use netmod_core::lifecycle::{Action, VcEvent, VcState, step};
 use netmod_core::{Netmod, PacketFault, VcError, VcErrorKind, VcId};
 
 use super::{Ch3, DevIo};
@@ -17,10 +17,17 @@ impl Ch3 {
         why: Option<&VcError>,
     ) -> Result<(), PacketFault> {
         let Some(v) = io.core.vcs.get_mut(vc) else { return Ok(()) };
+        let before = v.state;
         let (state, action) =
             step(v.state, event).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
         v.state = state;
         let peer = v.peer;
+        if state != before
+            && state.is_at_rest()
+            && let Some(s) = self.vcs.get_mut(vc)
+        {
+            s.connected = false;
+        }
         self.close_ops += action.close_ops();
         if action.contains(Action::CLOSE_FINISHED)
             && let Some(s) = self.vcs.get_mut(vc)
@@ -54,6 +61,17 @@ impl Ch3 {
     pub(crate) fn vc_used(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         self.own_event(io, vc, VcEvent::Use, None);
         self.flow_resumed(io, vc);
+    }
+
+    /// Whether there is nothing to close: the VC is at rest, or was only ever going to be used (all its
+    /// messages were taken back before it had a connection). A close would be the first that its peer
+    /// hears of it, and the peer may have left.
+    pub(crate) fn at_rest(&self, core: &netmod_core::Core, vc: VcId) -> bool {
+        let Some(v) = core.vcs.get(vc) else { return true };
+        v.state.is_at_rest()
+            || v.state == VcState::Active
+                && self.vcs.get(vc).is_some_and(|s| !s.connected)
+                && core.reqs.iter().all(|(_, r)| r.vc != Some(vc) || r.is_finished())
     }
 
     /// This side wants to close the VC.

@@ -361,7 +361,13 @@ impl Ch3 {
             // One that the process manager had called dead before it had a VC here.
             self.pardon(&peer);
         }
+        if let Some(s) = self.vcs.get_mut(vc) {
+            s.connected = true;
+        }
         self.vc_used(io, vc);
+        if self.finalizing {
+            self.latecomers.push(vc);
+        }
     }
 
     /// A failed VC is to be used again: its failure is forgotten, and nothing of the lost connection is left.

@@ -174,6 +174,7 @@ impl Builder {
         self.agree(terms, size);
         netmod.set_job_key(key)?;
         let groups = Groups::new(Group::world(me.group, rank, size));
+        let tick_mask = if self.clock.is_some() { 0 } else { 63 };
         let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);
         Ok(Vci {
             engine: Engine::new(netmod, Core::new(REQUESTS)),
@@ -199,11 +200,13 @@ impl Builder {
                 own_max: self.cfg.unexpected_max as u64 / 4,
                 finalizing: false,
                 failures: Failures::default(),
+                latecomers: Vec::new(),
             },
             cfg: self.cfg,
             now: clock.now(),
             clock,
             polls: 0,
+            tick_mask,
             spin,
             leaving: Leaving::No,
             leave_error: None,

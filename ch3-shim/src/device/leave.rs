@@ -21,6 +21,13 @@ pub struct Disconnecting {
     deadline: Time,
 }
 
+impl Disconnecting {
+    /// The rank whose connection is being closed.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+}
+
 /// How far finalize has come.
 #[derive(Debug, Default)]
 pub(super) enum Leaving {
@@ -53,7 +60,7 @@ impl Vci {
     }
 
     pub(super) fn at_rest(&self, vc: VcId) -> bool {
-        self.engine.core.vcs.get(vc).is_none_or(|v| v.state.is_at_rest())
+        self.ch3.at_rest(&self.engine.core, vc)
     }
 
     fn closed(&self, d: &Disconnecting) -> bool {
@@ -66,7 +73,9 @@ impl Vci {
         let vc = self.ch3.groups.world.vcs.get(rank);
         let deadline = self.deadline_in(self.cfg.close_timeout);
         let d = Disconnecting { rank, vc, before: vc.and_then(|vc| self.closes(vc)), deadline };
-        if let Some(vc) = vc {
+        if let Some(vc) = vc
+            && !self.at_rest(vc)
+        {
             let now = self.now;
             self.ch3.vc_close(&mut self.engine.io(now), vc);
         }
@@ -226,10 +235,11 @@ impl Vci {
         let world = &self.ch3.groups.world;
         // Each process starts with its successor, so that not all close the same peer at once.
         let (before, behind): (Vec<_>, Vec<_>) = world.vcs.iter().partition(|(rank, _)| *rank < world.me);
-        let mut vcs: Vec<VcId> = behind.into_iter().chain(before).map(|(_, vc)| vc).collect();
         // Other jobs that were not disconnected.
         let met = self.ch3.groups.iter().filter(|(n, _)| *n != WORLD);
-        vcs.extend(met.flat_map(|(_, g)| g.vcs.iter().map(|(_, vc)| vc)));
+        let met = met.flat_map(|(_, g)| g.vcs.iter().map(|(_, vc)| vc));
+        let vcs = behind.into_iter().chain(before).map(|(_, vc)| vc).chain(met);
+        let vcs: Vec<VcId> = vcs.filter(|vc| !self.at_rest(*vc)).collect();
         for vc in &vcs {
             self.ch3.vc_close(&mut self.engine.io(now), *vc);
         }
@@ -243,7 +253,13 @@ impl Vci {
         let Leaving::Closing { vcs, deadline } = &mut self.leaving else { return Step::Busy };
         let (deadline, all) = (*deadline, vcs.len());
         let mut vcs = std::mem::take(vcs);
-        // A VC at rest stays so: nothing is sent any more, and no new peer is taken in.
+        // Nothing is sent any more, and no new peer is taken in; but one that was known may have had
+        // something to say.
+        for vc in std::mem::take(&mut self.ch3.latecomers) {
+            let now = self.now;
+            self.ch3.vc_close(&mut self.engine.io(now), vc);
+            vcs.push(vc);
+        }
         vcs.retain(|vc| !self.at_rest(*vc));
         if vcs.is_empty() {
             debug_assert_eq!(self.ch3.close_ops, 0);

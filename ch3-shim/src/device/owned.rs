@@ -22,6 +22,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// Its handle, to ask [`Vci::is_finished`] without making progress.
+    pub fn raw(&self) -> RawReq {
+        self.raw
+    }
+
     pub(super) fn of(raw: RawReq) -> Request {
         Request { raw }
     }
