@@ -1,0 +1,773 @@
+//! The simulated network: hosts, connections, and the events that are to come.
+//!
+//! A connection is two lanes, one in each direction. What is written to a lane arrives in order, in
+//! fragments, after random delays; a lane holds a bounded number of bytes that nobody has read yet. All
+//! chance comes from one generator, and ties in time are broken by it, so that a seed determines
+//! everything.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use ch3_shim::VirtualClock;
+use netmod_core::slab::{Handle, Slab};
+use netmod_core::{Time, VcId};
+use netmod_tcp::hello::RejectReason;
+
+use crate::rng::Rng;
+use crate::trace::Trace;
+
+/// What a [`ConnId`] is a handle of.
+#[derive(Debug)]
+pub(crate) enum ConnKind {}
+/// A connection between two hosts.
+pub(crate) type ConnId = Handle<ConnKind>;
+
+/// Connection attempts that a host keeps before it has accepted them; further ones are tried again later.
+const BACKLOG: usize = 128;
+/// Pause before an attempt that found no room is tried again; doubled each time.
+const KNOCK_AGAIN: Duration = Duration::from_millis(200);
+/// The longest a system goes on trying to deliver before it gives a connection up.
+const GIVES_UP_AFTER: u64 = 15_000_000_000;
+
+/// `ECONNREFUSED`: nobody listens.
+const REFUSED: i32 = 111;
+/// `ECONNRESET`: the other end is gone.
+const RESET: i32 = 104;
+/// `ETIMEDOUT`: nothing was heard for too long.
+const TIMED_OUT: i32 = 110;
+
+/// How a network behaves. Times in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Shortest and longest delay of what is sent.
+    pub latency: (u64, u64),
+    /// One in so many deliveries takes a hundred times as long; zero for none.
+    pub spikes: u64,
+    /// Bytes that a lane holds unread.
+    pub capacity: usize,
+    /// The most bytes that arrive, or are read, at once.
+    pub fragment: usize,
+    /// One in so many messages is queued although it could go at once; zero for none.
+    pub lazy: u64,
+    /// One in so many pieces goes straight to the receive that is under way; zero for none.
+    pub direct: u64,
+}
+
+impl Default for Profile {
+    fn default() -> Profile {
+        Profile {
+            latency: (1_000, 50_000),
+            spikes: 0,
+            capacity: 256 << 10,
+            fragment: 64 << 10,
+            lazy: 4,
+            direct: 2,
+        }
+    }
+}
+
+impl Profile {
+    /// A network of random character: fast or slow, with tiny or large buffers and fragments.
+    pub fn random(rng: &mut Rng) -> Profile {
+        let low = rng.pick(&[1, 1_000, 20_000]);
+        Profile {
+            latency: (low, low * rng.pick(&[1, 3, 50, 1000])),
+            spikes: rng.pick(&[0, 0, 20, 200]),
+            capacity: rng.pick(&[64, 200, 1 << 10, 16 << 10, 256 << 10]),
+            fragment: rng.pick(&[7, 40, 500, 4 << 10, 64 << 10]),
+            lazy: rng.pick(&[0, 1, 2, 10]),
+            direct: rng.pick(&[0, 1, 2]),
+        }
+    }
+}
+
+/// A time in which some hosts cannot speak to some others.
+#[derive(Clone, Debug)]
+pub(crate) struct Partition {
+    pub(crate) from: Time,
+    /// [`Time::NEVER`] if it does not heal.
+    pub(crate) until: Time,
+    /// Which side each rank is on.
+    pub(crate) side: Vec<bool>,
+}
+
+/// A word of the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Accept,
+    Reject(RejectReason),
+    Ready,
+    Goodbye,
+}
+
+/// What arrives on a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Item {
+    Bytes(usize),
+    Word(Word),
+    /// The end of what the other end writes.
+    Fin,
+    /// The connection is broken, with this error of the system.
+    Reset(i32),
+}
+
+/// How far one end of a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It dials.
+    Dial,
+    /// It was dialled, and its process has not looked yet.
+    Knocking,
+    /// Its process knows who has dialled.
+    Proved,
+    /// Messages flow.
+    Open,
+    /// Last words are on their way; what comes is thrown away.
+    Lingering,
+    Closed,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) rank: u32,
+    pub(crate) stage: Stage,
+    pub(crate) vc: Option<VcId>,
+    /// The peer has said GOODBYE: the end of its stream is no fault.
+    pub(crate) peer_left: bool,
+    /// In its host's inbox.
+    queued: bool,
+    /// The attempt to connect is in its host's queue.
+    knocked: bool,
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+struct Lane {
+    /// Written and not read.
+    data: VecDeque<u8>,
+    /// Arrived and not read.
+    items: VecDeque<Item>,
+    /// When the last thing that was written arrives.
+    last: Time,
+    /// Its end has been written.
+    ended: bool,
+    /// The writer waits for room.
+    blocked: bool,
+}
+
+#[derive(Debug)]
+struct Conn {
+    /// The first dialled the second.
+    ends: [End; 2],
+    /// The first is written by the first end.
+    lanes: [Lane; 2],
+    /// The network between the ends is gone: nothing more arrives but the news of it.
+    severed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Up,
+    Finalized,
+    Crashed,
+}
+
+#[derive(Debug)]
+struct Host {
+    life: Life,
+    /// Ends with something new, by side.
+    inbox: VecDeque<(ConnId, u8)>,
+    /// Attempts to connect in the inbox.
+    knocking: usize,
+    ready: bool,
+}
+
+#[derive(Debug)]
+enum NetEvent {
+    Arrive {
+        conn: ConnId,
+        lane: u8,
+        item: Item,
+    },
+    /// A severed connection's end learns of it.
+    Broken {
+        conn: ConnId,
+        side: u8,
+        errno: i32,
+    },
+    Room {
+        conn: ConnId,
+        side: u8,
+    },
+    Knock {
+        conn: ConnId,
+        tries: u32,
+    },
+    Wake(u32),
+}
+
+#[derive(Debug)]
+struct Scheduled {
+    at: Time,
+    tie: u64,
+    event: NetEvent,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, o: &Self) -> bool {
+        (self.at, self.tie) == (o.at, o.tie)
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, o: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(o))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, o: &Self) -> std::cmp::Ordering {
+        (self.at, self.tie).cmp(&(o.at, o.tie))
+    }
+}
+
+/// What a network has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetStats {
+    /// Connections dialled.
+    pub dials: u64,
+    /// Of them, attempts that found the listener's queue full.
+    pub crowded: u64,
+    /// Connections that messages flowed on.
+    pub opened: u64,
+    /// Connections that were broken.
+    pub severed: u64,
+    /// Things that happened.
+    pub events: u64,
+    /// Most connections at once.
+    pub high: u64,
+}
+
+/// The network.
+#[derive(Debug)]
+pub(crate) struct Net {
+    pub(crate) rng: Rng,
+    pub(crate) profile: Profile,
+    pub(crate) trace: Trace,
+    pub(crate) stats: NetStats,
+    clock: VirtualClock,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    conns: Slab<Conn, ConnKind>,
+    hosts: Vec<Host>,
+    /// Hosts whose process has something to do.
+    ready: Vec<u32>,
+    pub(crate) partitions: Vec<Partition>,
+}
+
+impl Net {
+    pub(crate) fn new(size: u32, profile: Profile, rng: Rng, clock: VirtualClock, trace: Trace) -> Net {
+        let host = || Host { life: Life::Up, inbox: VecDeque::new(), knocking: 0, ready: false };
+        Net {
+            rng,
+            profile,
+            trace,
+            stats: NetStats::default(),
+            clock,
+            queue: BinaryHeap::new(),
+            conns: Slab::new(),
+            hosts: (0..size).map(|_| host()).collect(),
+            ready: Vec::new(),
+            partitions: Vec::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.hosts.len() as u32
+    }
+
+    /// The process of a rank has something to do.
+    pub(crate) fn wake(&mut self, rank: u32) {
+        let host = &mut self.hosts[rank as usize];
+        if host.life != Life::Crashed && !std::mem::replace(&mut host.ready, true) {
+            self.ready.push(rank);
+        }
+    }
+
+    pub(crate) fn wake_all(&mut self) {
+        for rank in 0..self.size() {
+            self.wake(rank);
+        }
+    }
+
+    /// The process of a rank will have something to do then.
+    pub(crate) fn wake_at(&mut self, rank: u32, at: Time) {
+        let at = at.max(self.now());
+        self.schedule(at, NetEvent::Wake(rank));
+    }
+
+    /// Any process that has something to do.
+    pub(crate) fn take_ready(&mut self) -> Option<u32> {
+        if self.ready.is_empty() {
+            return None;
+        }
+        let i = self.rng.index(self.ready.len());
+        let rank = self.ready.swap_remove(i);
+        self.hosts[rank as usize].ready = false;
+        Some(rank)
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// When the next thing happens, if one is to come.
+    pub(crate) fn next_at(&self) -> Option<Time> {
+        self.queue.peek().map(|Reverse(s)| s.at)
+    }
+
+    /// Connections that exist.
+    pub(crate) fn connections(&self) -> usize {
+        self.conns.len()
+    }
+
+    /// What is left of connections, for people.
+    pub(crate) fn describe(&self) -> String {
+        let each = self.conns.iter().take(20).map(|(id, c)| {
+            let lane = |l: &Lane| {
+                let mut text = format!("{} bytes", l.data.len());
+                if !l.items.is_empty() {
+                    text += &format!(", arrived {:?}", l.items);
+                }
+                if l.blocked {
+                    text += ", full";
+                }
+                text
+            };
+            let [a, b] = &c.ends;
+            format!(
+                "\n  connection {id}: {} {:?} to {} {:?}{}; there {}; back {}",
+                a.rank,
+                a.stage,
+                b.rank,
+                b.stage,
+                if c.severed { ", severed" } else { "" },
+                lane(&c.lanes[0]),
+                lane(&c.lanes[1])
+            )
+        });
+        each.collect()
+    }
+
+    fn schedule(&mut self, at: Time, event: NetEvent) {
+        let tie = self.rng.word();
+        self.queue.push(Reverse(Scheduled { at, tie, event }));
+    }
+
+    fn delay(&mut self) -> Duration {
+        let (low, high) = self.profile.latency;
+        let mut ns = self.rng.range(low, high);
+        if self.profile.spikes > 0 && self.rng.one_in(self.profile.spikes) {
+            ns = ns.saturating_mul(100);
+        }
+        Duration::from_nanos(ns)
+    }
+
+    /// When what would arrive at `at` does, given the partitions; `None` if never.
+    fn passes(&mut self, a: u32, b: u32, mut at: Time) -> Option<Time> {
+        for i in 0..self.partitions.len() {
+            let p = &self.partitions[i];
+            if p.side[a as usize] != p.side[b as usize] && at >= p.from && at < p.until {
+                if p.until == Time::NEVER {
+                    return None;
+                }
+                at = p.until + Duration::from_nanos(self.rng.below(1_000_000));
+            }
+        }
+        Some(at)
+    }
+
+    /// Lets the next thing happen; false if nothing is to come.
+    pub(crate) fn step(&mut self) -> bool {
+        let Some(Reverse(next)) = self.queue.pop() else { return false };
+        self.clock.set(next.at);
+        self.stats.events += 1;
+        let event = &next.event;
+        self.trace.note(next.at, || format!("network: {event:?}"));
+        match next.event {
+            NetEvent::Arrive { conn, lane, item } => self.arrive(conn, lane, item),
+            NetEvent::Broken { conn, side, errno } => {
+                if let Some(c) = self.conns.get_mut(conn) {
+                    c.lanes[1 - usize::from(side)].items.push_back(Item::Reset(errno));
+                    self.notify(conn, side);
+                    self.tidy(conn);
+                }
+            }
+            NetEvent::Room { conn, side } => self.notify(conn, side),
+            NetEvent::Knock { conn, tries } => self.knock(conn, tries),
+            NetEvent::Wake(rank) => self.wake(rank),
+        }
+        true
+    }
+
+    /// Moves the clock although nothing is to come.
+    pub(crate) fn pass(&mut self, by: Duration) {
+        self.clock.set(self.now() + by);
+    }
+
+    /// Tells an end's process that something is there.
+    fn notify(&mut self, conn: ConnId, side: u8) {
+        let Some(end) = self.conns.get_mut(conn).map(|c| &mut c.ends[usize::from(side)]) else { return };
+        match end.stage {
+            Stage::Closed => {}
+            // The attempt has not reached the host.
+            Stage::Knocking if !end.knocked => {}
+            // Whatever comes is thrown away; an end of the connection ends it.
+            Stage::Lingering => self.discard(conn, side),
+            _ => {
+                let rank = end.rank;
+                if !std::mem::replace(&mut end.queued, true) {
+                    self.hosts[rank as usize].inbox.push_back((conn, side));
+                }
+                self.wake(rank);
+            }
+        }
+    }
+
+    fn arrive(&mut self, conn: ConnId, lane: u8, item: Item) {
+        let Some(c) = self.conns.get_mut(conn).filter(|c| !c.severed) else { return };
+        let to = 1 - lane;
+        let l = &mut c.lanes[usize::from(lane)];
+        if c.ends[usize::from(to)].stage == Stage::Closed {
+            // Nobody is there: the system says so.
+            if let Item::Bytes(n) = item {
+                l.data.drain(..n);
+                return self.put(conn, to, Item::Reset(RESET));
+            }
+            return;
+        }
+        match (l.items.back_mut(), item) {
+            (Some(Item::Bytes(m)), Item::Bytes(n)) => *m += n,
+            _ => l.items.push_back(item),
+        }
+        self.notify(conn, to);
+    }
+
+    /// Throws away what has arrived at an end that does not read any more.
+    fn discard(&mut self, conn: ConnId, side: u8) {
+        while let Some(item) = self.item(conn, side) {
+            match item {
+                Item::Bytes(n) => self.consume(conn, side, n),
+                Item::Word(_) => self.pop(conn, side),
+                Item::Fin | Item::Reset(_) => return self.close(conn, side),
+            }
+        }
+    }
+
+    /// Begins a connection.
+    pub(crate) fn dial(&mut self, from: u32, to: u32, vc: VcId) -> ConnId {
+        self.stats.dials += 1;
+        let end = |rank, stage, vc| End { rank, stage, vc, peer_left: false, queued: false, knocked: false };
+        let conn = self.conns.insert(Conn {
+            ends: [end(from, Stage::Dial, Some(vc)), end(to, Stage::Knocking, None)],
+            lanes: Default::default(),
+            severed: false,
+        });
+        self.stats.high = self.stats.high.max(self.conns.len() as u64);
+        let at = self.now() + self.delay();
+        if let Some(at) = self.passes(from, to, at) {
+            self.schedule(at, NetEvent::Knock { conn, tries: 0 });
+        }
+        conn
+    }
+
+    /// An attempt to connect reaches its host.
+    fn knock(&mut self, conn: ConnId, tries: u32) {
+        let Some(c) = self.conns.get_mut(conn).filter(|c| !c.severed) else { return };
+        let (from, to) = (c.ends[0].rank, c.ends[1].rank);
+        if c.ends[0].stage == Stage::Closed {
+            c.ends[1].stage = Stage::Closed;
+            return self.tidy(conn);
+        }
+        let host = &mut self.hosts[to as usize];
+        if host.life != Life::Up {
+            c.ends[1].stage = Stage::Closed;
+            return self.put(conn, 1, Item::Reset(REFUSED));
+        }
+        if host.knocking >= BACKLOG {
+            self.stats.crowded += 1;
+            let at = self.now() + KNOCK_AGAIN * (1 << tries.min(5)) + self.delay();
+            if let Some(at) = self.passes(from, to, at) {
+                self.schedule(at, NetEvent::Knock { conn, tries: tries + 1 });
+            }
+            return;
+        }
+        host.knocking += 1;
+        c.ends[1].knocked = true;
+        self.notify(conn, 1);
+    }
+
+    /// Sends something that takes no room.
+    fn put(&mut self, conn: ConnId, side: u8, item: Item) {
+        let delay = self.delay();
+        let now = self.now();
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let (a, b) = (c.ends[0].rank, c.ends[1].rank);
+        let l = &mut c.lanes[usize::from(side)];
+        if l.ended {
+            return;
+        }
+        l.ended = matches!(item, Item::Fin | Item::Reset(_));
+        let at = (now + delay).max(Time(l.last.0 + 1));
+        l.last = at;
+        if let Some(at) = self.passes(a, b, at) {
+            if let Some(c) = self.conns.get_mut(conn) {
+                c.lanes[usize::from(side)].last = at;
+            }
+            self.schedule(at, NetEvent::Arrive { conn, lane: side, item });
+        }
+    }
+
+    pub(crate) fn say(&mut self, conn: ConnId, side: u8, word: Word) {
+        self.put(conn, side, Item::Word(word));
+    }
+
+    /// The end of what this end writes.
+    pub(crate) fn fin(&mut self, conn: ConnId, side: u8) {
+        self.put(conn, side, Item::Fin);
+    }
+
+    /// Bytes that a lane takes now.
+    pub(crate) fn room(&self, conn: ConnId, side: u8) -> usize {
+        let held = self.conns.get(conn).map_or(usize::MAX, |c| c.lanes[usize::from(side)].data.len());
+        self.profile.capacity.saturating_sub(held)
+    }
+
+    /// Writes bytes, whether there is room or not.
+    pub(crate) fn write(&mut self, conn: ConnId, side: u8, bytes: &[u8]) {
+        let Some(c) = self.conns.get_mut(conn).filter(|c| !c.lanes[usize::from(side)].ended) else { return };
+        c.lanes[usize::from(side)].data.extend(bytes);
+        let mut left = bytes.len();
+        while left > 0 {
+            // A few fragments show all that many would: what is read at once is cut again.
+            let n =
+                if self.rng.one_in(3) { left } else { left.min(1 + self.rng.index(self.profile.fragment)) };
+            self.put(conn, side, Item::Bytes(n));
+            left -= n;
+        }
+    }
+
+    /// The writer is told when there is room again.
+    pub(crate) fn wants_room(&mut self, conn: ConnId, side: u8) {
+        if let Some(c) = self.conns.get_mut(conn) {
+            c.lanes[usize::from(side)].blocked = true;
+        }
+    }
+
+    /// The next end of this rank with something new.
+    pub(crate) fn take_inbox(&mut self, rank: u32) -> Option<(ConnId, u8)> {
+        loop {
+            let (conn, side) = self.hosts[rank as usize].inbox.pop_front()?;
+            if let Some(end) = self.end_mut(conn, side) {
+                end.queued = false;
+                return Some((conn, side));
+            }
+        }
+    }
+
+    pub(crate) fn inbox_len(&self, rank: u32) -> usize {
+        self.hosts[rank as usize].inbox.len()
+    }
+
+    /// There is more to do at an end.
+    pub(crate) fn again(&mut self, conn: ConnId, side: u8) {
+        self.notify(conn, side);
+    }
+
+    pub(crate) fn end(&self, conn: ConnId, side: u8) -> Option<&End> {
+        self.conns.get(conn).map(|c| &c.ends[usize::from(side)])
+    }
+
+    pub(crate) fn end_mut(&mut self, conn: ConnId, side: u8) -> Option<&mut End> {
+        self.conns.get_mut(conn).map(|c| &mut c.ends[usize::from(side)])
+    }
+
+    /// Which end of a connection is of this rank.
+    pub(crate) fn side_of(&self, conn: ConnId, rank: u32) -> u8 {
+        self.conns.get(conn).map_or(0, |c| u8::from(c.ends[0].rank != rank))
+    }
+
+    /// The rank at the other end.
+    pub(crate) fn peer_of(&self, conn: ConnId, side: u8) -> u32 {
+        self.conns.get(conn).map_or(0, |c| c.ends[usize::from(1 - side)].rank)
+    }
+
+    /// The process has seen that it is being dialled.
+    pub(crate) fn accept(&mut self, conn: ConnId, side: u8) {
+        if let Some(end) = self.end_mut(conn, side) {
+            end.stage = Stage::Proved;
+            let rank = end.rank;
+            if std::mem::take(&mut end.knocked) {
+                self.hosts[rank as usize].knocking -= 1;
+            }
+        }
+    }
+
+    /// The first thing that has arrived at an end.
+    pub(crate) fn item(&self, conn: ConnId, side: u8) -> Option<Item> {
+        self.conns.get(conn)?.lanes[usize::from(1 - side)].items.front().copied()
+    }
+
+    /// The first `n` bytes that have arrived at an end.
+    pub(crate) fn head(&self, conn: ConnId, side: u8, n: usize) -> [&[u8]; 2] {
+        let Some(c) = self.conns.get(conn) else { return [&[]; 2] };
+        let (a, b) = c.lanes[usize::from(1 - side)].data.as_slices();
+        let first = n.min(a.len());
+        [&a[..first], &b[..n - first]]
+    }
+
+    /// The first thing is dealt with.
+    pub(crate) fn pop(&mut self, conn: ConnId, side: u8) {
+        if let Some(c) = self.conns.get_mut(conn) {
+            c.lanes[usize::from(1 - side)].items.pop_front();
+        }
+    }
+
+    /// The first `n` bytes have been read.
+    pub(crate) fn consume(&mut self, conn: ConnId, side: u8, n: usize) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let l = &mut c.lanes[usize::from(1 - side)];
+        l.data.drain(..n);
+        if l.data.is_empty() && l.data.capacity() > 1 << 12 {
+            l.data.shrink_to(0);
+        }
+        if let Some(Item::Bytes(m)) = l.items.front_mut() {
+            *m -= n;
+            if *m == 0 {
+                l.items.pop_front();
+            }
+        }
+        if std::mem::take(&mut l.blocked) {
+            let at = self.now() + self.delay();
+            self.schedule(at, NetEvent::Room { conn, side: 1 - side });
+        }
+    }
+
+    /// An end says no more and reads no more.
+    pub(crate) fn linger(&mut self, conn: ConnId, side: u8) {
+        self.fin(conn, side);
+        if let Some(end) = self.end_mut(conn, side) {
+            end.stage = Stage::Lingering;
+            end.vc = None;
+        }
+        self.discard(conn, side);
+        self.tidy(conn);
+    }
+
+    /// An end is closed.
+    pub(crate) fn close(&mut self, conn: ConnId, side: u8) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let end = &mut c.ends[usize::from(side)];
+        let knocking = std::mem::take(&mut end.knocked);
+        let rank = end.rank;
+        end.stage = Stage::Closed;
+        end.vc = None;
+        let unread = !c.lanes[usize::from(1 - side)].items.is_empty();
+        if knocking {
+            self.hosts[rank as usize].knocking -= 1;
+        }
+        // With unread bytes the system resets the connection.
+        self.put(conn, side, if unread { Item::Reset(RESET) } else { Item::Fin });
+        self.tidy(conn);
+    }
+
+    /// Forgets a connection that nobody reads any more.
+    fn tidy(&mut self, conn: ConnId) {
+        let done = |e: &End| match e.stage {
+            Stage::Closed | Stage::Lingering => true,
+            Stage::Knocking => !e.knocked,
+            Stage::Dial | Stage::Proved | Stage::Open => false,
+        };
+        if self.conns.get(conn).is_some_and(|c| c.ends.iter().all(done)) {
+            self.conns.remove(conn);
+        }
+    }
+
+    /// Cuts a connection: each end learns of it in its own time.
+    fn sever(&mut self, conn: ConnId, longest: u64) {
+        let Some(c) = self.conns.get_mut(conn).filter(|c| !c.severed) else { return };
+        c.severed = true;
+        self.stats.severed += 1;
+        for side in 0..2 {
+            let at = self.now() + Duration::from_nanos(self.rng.below(longest));
+            let errno = if self.rng.one_in(2) { RESET } else { TIMED_OUT };
+            self.schedule(at, NetEvent::Broken { conn, side, errno });
+        }
+    }
+
+    /// Cuts one connection that messages flow on; the ranks at its ends.
+    pub(crate) fn sever_any(&mut self) -> Option<(u32, u32)> {
+        let open: Vec<(ConnId, u32, u32)> = self
+            .conns
+            .iter()
+            .filter(|(_, c)| !c.severed && c.ends.iter().any(|e| e.stage == Stage::Open))
+            .map(|(id, c)| (id, c.ends[0].rank, c.ends[1].rank))
+            .collect();
+        if open.is_empty() {
+            return None;
+        }
+        let (conn, a, b) = self.rng.pick(&open);
+        let longest = self.rng.pick(&[1, 100_000, 1_000_000_000]);
+        self.sever(conn, longest);
+        Some((a, b))
+    }
+
+    /// The ranks of two hosts between which nothing passes any more.
+    pub(crate) fn split(&mut self, side: &[bool]) {
+        let across: Vec<ConnId> = self
+            .conns
+            .iter()
+            .filter(|(_, c)| side[c.ends[0].rank as usize] != side[c.ends[1].rank as usize])
+            .map(|(id, _)| id)
+            .collect();
+        for conn in across {
+            self.sever(conn, GIVES_UP_AFTER);
+        }
+    }
+
+    /// A process leaves properly, with all its connections closed: nobody listens any more.
+    pub(crate) fn finalized(&mut self, rank: u32) {
+        self.hosts[rank as usize].life = Life::Finalized;
+        let knocking = std::mem::take(&mut self.hosts[rank as usize].inbox);
+        for (conn, side) in knocking {
+            self.close(conn, side);
+        }
+    }
+
+    /// A process dies.
+    pub(crate) fn crash(&mut self, rank: u32) {
+        if self.hosts[rank as usize].life != Life::Up {
+            return;
+        }
+        self.hosts[rank as usize].life = Life::Crashed;
+        self.hosts[rank as usize].inbox.clear();
+        let mine: Vec<(ConnId, u8)> = self
+            .conns
+            .iter()
+            .flat_map(|(id, c)| (0..2u8).map(move |s| (id, s, &c.ends[usize::from(s)])))
+            .filter(|(_, _, e)| e.rank == rank && !matches!(e.stage, Stage::Closed | Stage::Lingering))
+            .map(|(id, s, _)| (id, s))
+            .collect();
+        for (conn, side) in mine {
+            if self.rng.one_in(2) {
+                // What was on its way is lost with the host.
+                self.sever(conn, 1_000_000_000);
+            }
+            self.close(conn, side);
+        }
+    }
+}

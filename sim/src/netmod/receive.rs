@@ -1,0 +1,194 @@
+//! Receiving: what has arrived at the connections, handshakes and messages.
+
+use netmod_core::{Core, Event, Events, PeerName, VcId};
+use netmod_tcp::link::{Failure, LinkEvent};
+
+use super::{SimNetmod, connect};
+use crate::net::{ConnId, Item, Stage, Word};
+use crate::sys::receive_direct;
+
+/// Connections that are accepted in one poll, as the TCP netmod does.
+const ACCEPTS: usize = 16;
+/// Connections that are looked at in one poll.
+const LOOKS: usize = 64;
+/// Events without room for which nothing more is read in this poll.
+const SPARE: usize = 4;
+
+impl SimNetmod {
+    /// Events that arose so far, in their place.
+    pub(super) fn pass_events(&mut self, events: &mut Events) {
+        while let Some(ev) = self.events.pop_front() {
+            events.push(ev);
+        }
+    }
+
+    /// Looks at connections with something new.
+    pub(super) fn receive(&mut self, core: &mut Core, events: &mut Events) {
+        let mut accepts = ACCEPTS;
+        let looks = self.net().inbox_len(self.me.rank).min(LOOKS);
+        for _ in 0..looks {
+            if events.room() < SPARE {
+                break;
+            }
+            let Some((conn, side)) = self.net().take_inbox(self.me.rank) else { break };
+            if self.serve(core, conn, side, &mut accepts, events) {
+                self.net().again(conn, side);
+            }
+            self.pass_events(events);
+        }
+        if self.net().inbox_len(self.me.rank) > 0 {
+            self.remind();
+        }
+    }
+
+    /// Deals with what has arrived at one end; whether something is left.
+    fn serve(
+        &mut self,
+        core: &mut Core,
+        conn: ConnId,
+        side: u8,
+        accepts: &mut usize,
+        events: &mut Events,
+    ) -> bool {
+        loop {
+            let (stage, vc, item) = {
+                let net = self.net();
+                let Some(end) = net.end(conn, side) else { return false };
+                (end.stage, end.vc, net.item(conn, side))
+            };
+            if stage == Stage::Knocking {
+                if *accepts == 0 {
+                    return true;
+                }
+                *accepts -= 1;
+                self.knocked(core, conn, side);
+                continue;
+            }
+            if stage == Stage::Open
+                && let Some(vc) = vc
+                && self.vcs.get(vc).is_some_and(|v| v.blocked)
+            {
+                if let Some(v) = self.vcs.get_mut(vc) {
+                    v.blocked = false;
+                }
+                self.pump(core, vc);
+            }
+            let Some(item) = item else { return false };
+            match (stage, item) {
+                (Stage::Open, Item::Bytes(n)) => {
+                    let Some(vc) = vc else { return false };
+                    if events.room() < SPARE {
+                        return true;
+                    }
+                    self.pass_events(events);
+                    self.take_bytes(core, vc, conn, side, n, events);
+                }
+                (_, Item::Fin | Item::Reset(_)) => {
+                    // What was read before in this poll may be the GOODBYE that makes this end a proper
+                    // one.
+                    if vc.is_some_and(|vc| events.concern(vc)) {
+                        return true;
+                    }
+                    self.ended(core, conn, side, stage, vc, item);
+                    return false;
+                }
+                (Stage::Dial | Stage::Proved, Item::Word(word)) => {
+                    self.net().pop(conn, side);
+                    self.word(core, conn, vc, word);
+                }
+                // Bytes can follow only what made the stage Open.
+                (_, Item::Bytes(_) | Item::Word(_)) => return false,
+            }
+        }
+    }
+
+    /// A peer has dialled.
+    fn knocked(&mut self, core: &mut Core, conn: ConnId, side: u8) {
+        self.net().accept(conn, side);
+        self.conns.push(conn);
+        let rank = self.net().peer_of(conn, side);
+        match self.by_rank.get(&rank) {
+            Some(vc) => self.incoming(core, *vc, conn),
+            None => {
+                self.unclaimed.push((rank, conn));
+                let peer = PeerName { group: self.me.group, rank };
+                self.events.push_back(Event::NewPeer { peer, netmod: 0 });
+            }
+        }
+    }
+
+    /// A word of the handshake.
+    fn word(&mut self, core: &mut Core, conn: ConnId, vc: Option<VcId>, word: Word) {
+        let c = connect::key(conn);
+        let Some(vc) = vc else {
+            // A peer that gives up before it was looked at.
+            return self.close(conn);
+        };
+        match word {
+            Word::Accept => self.link_event(core, vc, LinkEvent::Accepted { conn: c }),
+            Word::Reject(reason) => self.link_event(core, vc, LinkEvent::Rejected { conn: c, reason }),
+            Word::Ready => self.link_event(core, vc, LinkEvent::Ready { conn: c }),
+            Word::Goodbye => {
+                self.close(conn);
+                self.link_event(core, vc, LinkEvent::Lost { conn: c, failure: Failure::Goodbye });
+            }
+        }
+    }
+
+    /// The other end says no more, or the connection is broken.
+    fn ended(&mut self, core: &mut Core, conn: ConnId, side: u8, stage: Stage, vc: Option<VcId>, item: Item) {
+        let peer_left = self.net().end(conn, side).is_some_and(|e| e.peer_left);
+        self.net().pop(conn, side);
+        if peer_left && item == Item::Fin {
+            return;
+        }
+        self.close(conn);
+        let Some(vc) = vc else { return };
+        let failure = match item {
+            Item::Reset(errno) => Failure::Errno(errno),
+            _ => Failure::Eof,
+        };
+        let conn = connect::key(conn);
+        let event = match stage {
+            Stage::Dial => LinkEvent::DialFailed { conn, failure, permanent: false },
+            _ => LinkEvent::Lost { conn, failure },
+        };
+        self.link_event(core, vc, event);
+    }
+
+    /// Reads a random part of the `n` bytes that are there.
+    fn take_bytes(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        conn: ConnId,
+        side: u8,
+        n: usize,
+        events: &mut Events,
+    ) {
+        let (fragment, direct) = {
+            let net = self.net();
+            (net.profile.fragment, net.profile.direct)
+        };
+        let n = if self.rng.one_in(4) { n } else { n.min(1 + self.rng.index(fragment)) };
+        // Before the engine has handled what came first, it is not known where this belongs.
+        if direct > 0 && self.rng.one_in(direct) && !events.concern(vc) {
+            let mut net = self.net();
+            if let Some(d) = receive_direct(core, vc, net.head(conn, side, n)) {
+                net.consume(conn, side, d.taken);
+                if d.done {
+                    events.push(Event::RecvDone { vc });
+                }
+                return;
+            }
+        }
+        let bytes = {
+            let mut net = self.net();
+            let bytes = net.head(conn, side, n).concat();
+            net.consume(conn, side, n);
+            bytes
+        };
+        let buf = self.loans.lend(bytes);
+        events.push(Event::Rx { vc, buf });
+    }
+}
