@@ -53,7 +53,8 @@ pub use ch3::{DeviceStats, Failure, FlowReport};
 pub use clock::VirtualClock;
 pub use device::{
     Builder, Comm, Completion, Device, Disconnecting, Exclusive, Funneled, InterComm, Level, Message,
-    PROC_NULL, RawReq, Request, Scope, Serialized, VcReport, Vci, Waitable,
+    Multiple, PROC_NULL, RawReq, Request, Scope, Serialized, SharedMessage, SharedRequest, VcReport, Vci,
+    Waitable,
 };
 pub use error::{Error, Result};
 pub use pkt::Mode;

@@ -71,3 +71,36 @@ impl AsFd for WaitSet {
         self.0.as_fd()
     }
 }
+
+/// A descriptor that one thread makes readable to wake another (`eventfd(2)`).
+#[derive(Debug)]
+pub(crate) struct EventFd(OwnedFd);
+
+impl EventFd {
+    pub(crate) fn new() -> io::Result<EventFd> {
+        // SAFETY: takes no memory.
+        owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }).map(EventFd)
+    }
+
+    /// Makes it readable.
+    pub(crate) fn signal(&self) {
+        let one = 1u64;
+        // It fails only if it has been readable for 2^64 - 2 signals.
+        // SAFETY: the call reads the 8 bytes of `one`.
+        let _ = unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Makes it unreadable.
+    pub(crate) fn drain(&self) {
+        let mut count = 0u64;
+        // It fails only if it was not readable.
+        // SAFETY: the call fills the 8 bytes of `count`.
+        let _ = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+}
+
+impl AsRawFd for EventFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}

@@ -1,6 +1,7 @@
 //! The progress engine: drives a netmod, reassembles packets, finishes requests.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::buf::{IoVec, RxBytes};
 use crate::error::{DeviceError, PacketFault, VcError, VcErrorKind};
@@ -10,6 +11,7 @@ use crate::request::{OnDone, Outcome, Request};
 use crate::slab::{ReqId, ReqKind, Slab, VcId, VcKind};
 use crate::time::Time;
 use crate::vc::Vc;
+use crate::words::Words;
 
 /// Where the next payload bytes of a VC go ([`Core::recv_target`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,12 +33,15 @@ pub struct Core {
     pub reqs: Slab<Request, ReqKind>,
     /// Sends with [`OnDone::Upper`] whose data has left, in order.
     sent: VecDeque<(VcId, ReqId)>,
+    /// Where other threads see which requests are finished, if there are any.
+    words: Option<Arc<Words>>,
 }
 
 impl Core {
     /// Nothing yet, with room for `requests` of them without allocating.
     pub fn new(requests: usize) -> Core {
-        let mut core = Core { vcs: Slab::new(), reqs: Slab::new(), sent: VecDeque::with_capacity(64) };
+        let mut core =
+            Core { vcs: Slab::new(), reqs: Slab::new(), sent: VecDeque::with_capacity(64), words: None };
         core.reqs.reserve(requests);
         core
     }
@@ -57,6 +62,20 @@ impl Core {
             if r.detached {
                 self.reqs.remove(req);
             }
+            self.announce(req);
+        }
+    }
+
+    /// Keeps completion words from now on, for threads that do not hold the engine.
+    pub fn keep_words(&mut self, words: Arc<Words>) {
+        self.words = Some(words);
+    }
+
+    /// Sets the completion word of a request whose outcome was set other than by [`Core::finish`].
+    #[inline]
+    pub fn announce(&self, req: ReqId) {
+        if let Some(words) = &self.words {
+            words.set(req);
         }
     }
 

@@ -22,6 +22,7 @@ pub mod segment;
 pub mod slab;
 pub mod time;
 pub mod vc;
+pub mod words;
 
 pub use buf::{IoVec, RecvBuf, RxBuf, RxBytes, SendBuf};
 pub use card::{Card, CardError, CardWriter};
@@ -39,3 +40,4 @@ pub use segment::{Datatype, Segment};
 pub use slab::{ReqId, SideTable, Slab, VcId};
 pub use time::Time;
 pub use vc::{Vc, VcStats};
+pub use words::Words;

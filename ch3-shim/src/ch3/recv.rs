@@ -283,6 +283,7 @@ impl Ch3 {
             return self.finish(io.core, req, Outcome::Done);
         }
         r.outcome = Outcome::Done;
+        io.core.announce(req);
     }
 
     #[inline(never)]

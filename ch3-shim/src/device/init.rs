@@ -6,6 +6,7 @@ use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Netmod, PeerName, S
 use super::Vci;
 use super::failure::Asking;
 use super::leave::Leaving;
+use super::multiple::Party;
 use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Pool, Ports, Terms, card_key};
 use crate::clock::{Clock, VirtualClock};
@@ -28,6 +29,8 @@ pub struct Builder {
     boot: Box<dyn Bootstrap>,
     extra: Vec<Box<dyn Netmod>>,
     clock: Option<VirtualClock>,
+    /// Engines of the process of which this is to be one.
+    engines: u8,
 }
 
 impl std::fmt::Debug for Builder {
@@ -72,7 +75,7 @@ impl Builder {
 
     /// From a given configuration and process manager.
     pub fn new(cfg: Config, boot: Box<dyn Bootstrap>) -> Builder {
-        Builder { cfg, boot, extra: Vec::new(), clock: None }
+        Builder { cfg, boot, extra: Vec::new(), clock: None, engines: 1 }
     }
 
     /// The configuration, to be changed.
@@ -90,6 +93,38 @@ impl Builder {
     pub fn netmod(mut self, netmod: Box<dyn Netmod>) -> Builder {
         self.extra.push(netmod);
         self
+    }
+
+    /// Sets how many engines a device of level [`Multiple`](super::Multiple) has; all processes must have
+    /// the same number. The default is `NETMOD_ENGINES`.
+    ///
+    /// # Errors
+    /// A number that is not accepted.
+    pub fn engines(mut self, n: usize) -> Result<Builder> {
+        self.cfg.set("NETMOD_ENGINES", &n.to_string()).map_err(|e| Error::Config(e.to_string()))?;
+        Ok(self)
+    }
+
+    /// Takes the builder apart into those of the engines of one process, which share its process manager.
+    pub(super) fn split(self) -> Result<Vec<Builder>> {
+        let n = self.cfg.engines;
+        let engines = u8::try_from(n).unwrap_or(u8::MAX);
+        if engines > 1 && !self.extra.is_empty() {
+            return Err(Error::Config("a netmod of the caller's own serves one engine only".into()));
+        }
+        let mut cfg = self.cfg;
+        // What bounds the memory of the process is shared out.
+        cfg.unexpected_max /= n;
+        let mut extra = self.extra;
+        let party = Party::of(self.boot, engines);
+        let builder = |boot| Builder {
+            cfg: cfg.clone(),
+            boot: Box::new(boot),
+            extra: std::mem::take(&mut extra),
+            clock: self.clock.clone(),
+            engines,
+        };
+        Ok(party.into_iter().map(builder).collect())
     }
 
     /// Gives the device a simulation's clock instead of the machine's.
@@ -119,7 +154,14 @@ impl Builder {
     }
 
     /// Joins the job with one engine.
-    pub(super) fn build_vci(mut self) -> Result<Vci> {
+    pub(super) fn build_vci(self) -> Result<Vci> {
+        let mut opened = self.open()?;
+        opened.boot().barrier_begin().map_err(Error::Launcher)?;
+        opened.join()
+    }
+
+    /// Opens the netmods and publishes the card. A barrier must follow.
+    pub(super) fn open(mut self) -> Result<Opened> {
         let (rank, size) = (self.boot.rank(), self.boot.size());
         let me = self.name();
         if rank == 0 {
@@ -128,7 +170,8 @@ impl Builder {
                 .map_err(|e| Error::Launcher(format!("no random numbers for the job key: {e}")))?;
             // All processes must know what each grants the others: what rank 0 says.
             let terms = Terms::of(&self.cfg, size).to_bytes();
-            self.boot.put(KEY, &[&key[..], &terms[..]].concat()).map_err(Error::Launcher)?;
+            let engines = [self.engines];
+            self.boot.put(KEY, &[&key[..], &terms[..], &engines[..]].concat()).map_err(Error::Launcher)?;
         }
         let mut mods: Vec<AnyNetmod> = self.extra.drain(..).map(AnyNetmod::Other).collect();
         #[cfg(feature = "tcp")]
@@ -145,7 +188,7 @@ impl Builder {
             return Err(Error::Config("NETMOD allows no netmod; try NETMOD=tcp".into()));
         }
         let wrapped = mods.into_iter().map(|m| wrap(m, &self.cfg, me));
-        let mut netmod = NetSet::new(wrapped.collect::<Result<_>>()?);
+        let netmod = NetSet::new(wrapped.collect::<Result<_>>()?);
         let mut spin = self.cfg.spin.polls(self.boot.local_size() as usize, 1);
         let mut card = CardWriter::new();
         match NodeSection::of_this_process() {
@@ -158,19 +201,31 @@ impl Builder {
         netmod.business_card(&mut card).map_err(|e| Error::Config(format!("business card: {e}")))?;
         let card = card.finish();
         self.boot.put(&card_key(rank), &card).map_err(Error::Launcher)?;
-        self.boot.barrier_begin().map_err(Error::Launcher)?;
+        Ok(Opened { builder: self, netmod, spin, card })
+    }
+
+    /// The netmods are open, and the barrier has been entered: waits for all processes.
+    fn join(mut self, mut netmod: NetSet, spin: u32, card: Vec<u8>) -> Result<Vci> {
+        let (rank, size) = (self.boot.rank(), self.boot.size());
+        let me = self.name();
         while !self.boot.barrier_poll().map_err(Error::Launcher)? {
             let fds: Vec<_> = self.boot.fd().into_iter().collect();
             let nap = std::time::Duration::from_millis(if fds.is_empty() { 1 } else { 1000 });
             crate::sys::wait_readable(&fds, nap).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
         }
         let key = self.boot.get(KEY).map_err(Error::Launcher)?;
-        let (key, terms) = key.and_then(|k| job_key(&k)).ok_or_else(|| {
+        let (key, terms, engines) = key.and_then(|k| job_key(&k)).ok_or_else(|| {
             Error::Launcher(format!(
                 "rank 0 has published no job key ({KEY}) that this version understands; do all processes run \
                  the same program?"
             ))
         })?;
+        if engines != self.engines {
+            return Err(Error::Config(format!(
+                "rank 0 has {engines} engines and this process {}: all need the same thread level and NETMOD_ENGINES",
+                self.engines
+            )));
+        }
         self.agree(terms, size);
         netmod.set_job_key(key)?;
         let groups = Groups::new(Group::world(me.group, rank, size));
@@ -217,10 +272,31 @@ impl Builder {
     }
 }
 
-/// What rank 0 has published: the key, and what the processes grant each other.
-fn job_key(bytes: &[u8]) -> Option<([u8; KEY_LEN], Terms)> {
-    let (key, terms) = bytes.split_first_chunk()?;
-    Some((*key, Terms::from_bytes(terms.try_into().ok()?)?))
+/// What rank 0 has published: the key, what the processes grant each other, and its number of engines.
+fn job_key(bytes: &[u8]) -> Option<([u8; KEY_LEN], Terms, u8)> {
+    let (key, rest) = bytes.split_first_chunk()?;
+    let (engines, terms) = rest.split_last()?;
+    Some((*key, Terms::from_bytes(terms.try_into().ok()?)?, *engines))
+}
+
+/// A device whose netmods are open, before the barrier that publishes its card.
+pub(super) struct Opened {
+    builder: Builder,
+    netmod: NetSet,
+    spin: u32,
+    card: Vec<u8>,
+}
+
+impl Opened {
+    /// The process manager, whose barrier the caller enters.
+    pub(super) fn boot(&mut self) -> &mut dyn Bootstrap {
+        self.builder.boot.as_mut()
+    }
+
+    /// Waits until the barrier has ended, then joins the job.
+    pub(super) fn join(self) -> Result<Vci> {
+        self.builder.join(self.netmod, self.spin, self.card)
+    }
 }
 
 fn known(name: &str) -> bool {

@@ -45,7 +45,7 @@ pub(super) enum Leaving {
 }
 
 /// What one step of finalize did.
-enum Step {
+pub(super) enum Step {
     /// It is over.
     Done,
     /// Something moved.
@@ -160,7 +160,7 @@ impl Vci {
         Ok(matches!(self.leave_step()?, Step::Done))
     }
 
-    fn leave_step(&mut self) -> Result<Step> {
+    pub(super) fn leave_step(&mut self) -> Result<Step> {
         self.tick();
         match &self.leaving {
             Leaving::No => Err(Error::Usage("finalize_poll was called before finalize_begin".into())),

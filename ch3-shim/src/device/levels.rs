@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use super::{Builder, Vci};
 use crate::error::Result;
 
-mod sealed {
+pub(super) mod sealed {
     use super::{Builder, Result};
 
     /// How a level holds the process's engine.
@@ -130,10 +130,10 @@ exclusive!(Serialized, Cell<()>, "MPI_THREAD_SERIALIZED");
 
 /// One MPI process: its requests, queues and ways to the other processes of the job.
 ///
-/// `L` says which threads may use it: [`Funneled`] or [`Serialized`]. At these two levels a device is a
-/// [`Vci`], whose methods are its own.
+/// `L` says which threads may use it: [`Funneled`], [`Serialized`] or [`Multiple`](super::Multiple). At the
+/// first two levels a device is a [`Vci`], whose methods are its own.
 pub struct Device<L: Level = Serialized> {
-    store: L::Store,
+    pub(super) store: L::Store,
 }
 
 impl<L: Level> std::fmt::Debug for Device<L>

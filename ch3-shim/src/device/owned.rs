@@ -30,10 +30,6 @@ impl Request {
     pub(super) fn of(raw: RawReq) -> Request {
         Request { raw }
     }
-
-    pub(super) fn raw(&self) -> RawReq {
-        self.raw
-    }
 }
 
 /// A request that is given to a wait or a test, or lent to it.
@@ -130,7 +126,7 @@ impl Vci {
         Ok(Request { raw })
     }
 
-    fn complete(&mut self, raw: RawReq) -> Result<Completion> {
+    pub(super) fn complete(&mut self, raw: RawReq) -> Result<Completion> {
         let (status, owned) = self.take(raw);
         let buffer = match owned {
             Owned::Recv(buf) => buf,
@@ -140,7 +136,7 @@ impl Vci {
     }
 
     /// The result of a request that is settled.
-    fn settle<W: Waitable>(&mut self, mut req: W) -> Result<Completion> {
+    pub(super) fn settle<W: Waitable>(&mut self, mut req: W) -> Result<Completion> {
         let raw = req.handle();
         if !self.is_finished(raw)
             && let Some(e) = self.unsettle(raw)

@@ -28,6 +28,14 @@ impl Message {
     }
 }
 
+/// How things stood when a probe found nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pattern: Pattern,
+    unexpected: u64,
+    wants: u64,
+}
+
 fn status_of(env: &Envelope, msg: Option<&Unexpected>) -> Status {
     let len = msg.map_or(0, |m| usize::try_from(m.len).unwrap_or(usize::MAX));
     Status { source: env.source, tag: env.tag, len, cancelled: false }
@@ -68,11 +76,21 @@ impl Vci {
             if let Some(s) = self.iprobe(source, tag, comm)? {
                 return Ok(s);
             }
-            let pattern = self.incoming(source, tag, comm)?;
-            let news = |d: &Vci| (d.ch3.stats.unexpected, d.ch3.wants);
-            let seen = news(self);
-            self.wait_until(Time::NEVER, |d| news(d) != seen || d.check_source(&pattern).is_err())?;
+            let seen = self.seen(source, tag, comm)?;
+            self.wait_until(Time::NEVER, |d| d.has_news(&seen))?;
         }
+    }
+
+    /// What a probe that has found nothing has looked at.
+    pub(super) fn seen(&self, source: i32, tag: i32, comm: Comm) -> Result<Seen> {
+        let pattern = self.incoming(source, tag, comm)?;
+        Ok(Seen { pattern, unexpected: self.ch3.stats.unexpected, wants: self.ch3.wants })
+    }
+
+    /// Whether that probe should look again.
+    pub(super) fn has_news(&self, seen: &Seen) -> bool {
+        (self.ch3.stats.unexpected, self.ch3.wants) != (seen.unexpected, seen.wants)
+            || self.check_source(&seen.pattern).is_err()
     }
 
     /// As [`Vci::iprobe`]; the message is matched and can only be received with [`Vci::imrecv`]

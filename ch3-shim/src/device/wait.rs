@@ -87,11 +87,15 @@ impl Vci {
         let failed =
             |e| Error::Usage(format!("no descriptor to wait on: {e}; is the limit too low (ulimit -n)?"));
         let set = WaitSet::new().map_err(failed)?;
-        let fds: Vec<RawFd> = self.engine.netmod.netmods().filter_map(|m| m.wait_fd()).collect();
-        for fd in fds.into_iter().chain(self.ch3.boot.fd()) {
+        for fd in self.descriptors() {
             set.add(fd).map_err(failed)?;
         }
         Ok(set)
+    }
+
+    /// The descriptors of all netmods that have one, and the process manager's.
+    pub(super) fn descriptors(&self) -> Vec<RawFd> {
+        self.engine.netmod.netmods().filter_map(|m| m.wait_fd()).chain(self.ch3.boot.fd()).collect()
     }
 
     /// Prepares for waiting on [`Vci::wait_fd`]: sends that were staged go out.

@@ -166,6 +166,8 @@ config_table! {
         "protocol to speak with the launcher; auto: what its environment offers";
     pmix_library: String = "libpmix.so.2".to_owned(), "NETMOD_PMIX_LIBRARY", Kind::Text { max: 4095 },
         "name or path of the library for launchers that speak PMIx";
+    engines: usize = 1, "NETMOD_ENGINES", Kind::Count { min: 1, max: 64 },
+        "engines of a process whose threads all send and receive (level Multiple)";
     log: String = "warn".to_owned(), "NETMOD_LOG", Kind::Text { max: 1024 },
         "which diagnostics are printed, as a filter of the crate tracing-subscriber";
     faults: String = String::new(), "NETMOD_FAULTS", Kind::Text { max: 1024 },

@@ -52,6 +52,7 @@ fn defaults() {
         ("NETMOD_SPIN", "auto"),
         ("NETMOD_PMI", "auto"),
         ("NETMOD_PMIX_LIBRARY", "libpmix.so.2"),
+        ("NETMOD_ENGINES", "1"),
         ("NETMOD_LOG", "warn"),
         ("NETMOD_FAULTS", ""),
         ("NETMOD_CAPTURE", ""),

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ch3_shim::Builder;
+use ch3_shim::{Builder, Device, Multiple};
+use netmod_tests::jobs::threads::{SHARED_CASES, SharedCase};
 use netmod_tests::jobs::{Args, CASES, Case, End, LIMIT, Result, case};
 
 /// Ends the process when the time is up, so that no launcher can leave it behind.
@@ -37,11 +38,39 @@ fn run(case: &'static Case, args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// As [`run`], with a device that all threads use.
+fn run_shared(case: &'static SharedCase, args: &Args) -> Result<()> {
+    watchdog(case.name)?;
+    let dev = Device::init_thread::<Multiple>()?;
+    let rank = dev.rank();
+    let end = (case.body)(&dev, args).map_err(|e| format!("rank {rank}: {e}"))?;
+    match end {
+        End::Finalize => dev.finalize().map_err(|e| format!("rank {rank}: finalize: {e}"))?,
+        End::Abort(code) => dev.abort(code, "as the case asks"),
+        End::Leave => std::process::exit(0),
+    }
+    println!("rank {rank}: {} ok", case.name);
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let Some(case) = args.next().and_then(|name| case(&name)) else {
+    let name = args.next().unwrap_or_default();
+    if let Some(case) = SHARED_CASES.iter().find(|c| c.name == name) {
+        return match Args::parse(args).and_then(|args| run_shared(case, &args)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => {
+                eprintln!("netmod-job: {}: {e}", case.name);
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let Some(case) = case(&name) else {
         eprintln!("usage: netmod-job CASE [NUMBER...], started by nmrun or mpiexec.hydra; the cases:");
         for c in CASES {
+            eprintln!("  {} {}", c.name, c.help);
+        }
+        for c in SHARED_CASES {
             eprintln!("  {} {}", c.name, c.help);
         }
         return ExitCode::from(2);

@@ -14,6 +14,7 @@ pub mod slurm;
 mod starving;
 pub mod sys;
 pub mod tap;
+pub mod threads;
 mod waiting;
 
 use ch3_shim::Device;

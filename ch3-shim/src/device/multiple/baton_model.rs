@@ -1,0 +1,271 @@
+//! Model check of the hand-over: all interleavings of a few threads, by loom, which reports a lost wake-up
+//! as a deadlock. The file under test is compiled once more, against loom's threads.
+
+use loom::sync::{Arc, Condvar, Mutex};
+use netmod_core::Time;
+
+/// As the parent module's.
+#[derive(Clone, Debug)]
+struct Nap {
+    until: Time,
+}
+
+mod sync {
+    pub(super) use loom::sync::atomic::{AtomicBool, Ordering};
+    pub(super) use loom::sync::{Arc, Mutex, MutexGuard};
+    pub(super) use loom::thread::{Thread, current, park};
+
+    /// Every further turn is one more state, and no new one.
+    pub(super) const SPIN: u32 = 1;
+
+    pub(super) use loom::hint::spin_loop;
+
+    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().expect("no thread of the model panics")
+    }
+
+    pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        mutex.try_lock().ok()
+    }
+
+    pub(super) fn let_others<'a, T>(mutex: &'a Mutex<T>, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        drop(guard);
+        lock(mutex)
+    }
+}
+
+#[allow(dead_code)]
+#[allow(clippy::duplicate_mod)]
+#[path = "baton.rs"]
+mod baton;
+
+use baton::{Baton, Sleeper, Work};
+
+/// What the network and the descriptor share.
+#[derive(Default)]
+struct Wire {
+    /// Goals, as bits, whose message has arrived and was not read.
+    arrived: u32,
+    woken: bool,
+}
+
+/// A descriptor that is readable while something has arrived.
+#[derive(Clone)]
+struct Fd(Arc<(Mutex<Wire>, Condvar)>);
+
+impl Fd {
+    fn new() -> Fd {
+        Fd(Arc::new((Mutex::new(Wire::default()), Condvar::new())))
+    }
+
+    fn change<R>(&self, f: impl FnOnce(&mut Wire) -> R) -> R {
+        let mut wire = self.0.0.lock().expect("no thread of the model panics");
+        let result = f(&mut wire);
+        drop(wire);
+        self.0.1.notify_all();
+        result
+    }
+
+    fn deliver(&self, goals: u32) {
+        self.change(|w| w.arrived |= goals);
+    }
+}
+
+impl Sleeper for Fd {
+    type Error = ();
+
+    fn sleep(&self, nap: &Nap) -> Result<(), ()> {
+        // Nothing wakes by time, so that nothing that was lost is found by time.
+        assert_eq!(nap.until, Time::NEVER);
+        let mut wire = self.0.0.lock().expect("no thread of the model panics");
+        while wire.arrived == 0 && !wire.woken {
+            wire = self.0.1.wait(wire).expect("no thread of the model panics");
+        }
+        Ok(())
+    }
+
+    fn wake(&self) {
+        self.change(|w| w.woken = true);
+    }
+
+    fn calm(&self) {
+        self.change(|w| w.woken = false);
+    }
+}
+
+/// An engine: goals become met by what arrives, by an operation, or by a poll after one.
+struct Engine {
+    fd: Fd,
+    met: u32,
+    /// Begun by an operation, finished by the next poll: a connection that is wanted.
+    wanted: u32,
+    /// Begun by an operation, finished by the next `arm`: a send that is staged.
+    staged: u32,
+    /// Whether polls fail.
+    broken: bool,
+}
+
+impl Engine {
+    fn new(fd: &Fd) -> Engine {
+        Engine { fd: fd.clone(), met: 0, wanted: 0, staged: 0, broken: false }
+    }
+}
+
+impl Work for Engine {
+    type Goal = u32;
+    type Error = ();
+
+    fn met(&self, goal: &u32) -> bool {
+        self.met & goal == *goal
+    }
+
+    fn poll(&mut self) -> Result<bool, ()> {
+        if self.broken {
+            return Err(());
+        }
+        let arrived = self.fd.change(|w| std::mem::take(&mut w.arrived)) | std::mem::take(&mut self.wanted);
+        self.met |= arrived;
+        Ok(arrived != 0)
+    }
+
+    fn arm(&mut self) -> Option<Nap> {
+        self.met |= std::mem::take(&mut self.staged);
+        (self.wanted == 0).then_some(Nap { until: Time::NEVER })
+    }
+}
+
+type Model = Arc<Baton<Engine, Fd>>;
+
+/// All interleavings with at most three forced switches; more make no difference to what is found, but
+/// to the time.
+fn check(model: impl Fn(&Model, &Fd) + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(move || {
+        let fd = Fd::new();
+        let baton = Arc::new(Baton::new(Engine::new(&fd), fd.clone()));
+        model(&baton, &fd);
+    });
+}
+
+/// A thread that waits for a goal.
+fn waiter(baton: &Model, goal: u32) -> loom::thread::JoinHandle<()> {
+    spinning_waiter(baton, goal, 0)
+}
+
+fn spinning_waiter(baton: &Model, goal: u32, spin: u32) -> loom::thread::JoinHandle<()> {
+    let baton = baton.clone();
+    loom::thread::spawn(move || baton.wait(&goal, || false, spin, |_| ()).expect("an engine that works"))
+}
+
+#[test]
+fn the_duty_is_handed_over() {
+    check(|baton, fd| {
+        let waiters = [waiter(baton, 1), waiter(baton, 2)];
+        fd.deliver(1);
+        fd.deliver(2);
+        waiters.into_iter().for_each(|w| w.join().expect("a waiter"));
+    });
+}
+
+/// One message for both: the one that was called with its goal met need not lead, but must pass on.
+#[test]
+fn three_waiters() {
+    check(|baton, fd| {
+        let waiters = [waiter(baton, 1), waiter(baton, 1)];
+        fd.deliver(1);
+        fd.deliver(2);
+        baton.wait(&2, || false, 0, |_| ()).expect("an engine that works");
+        waiters.into_iter().for_each(|w| w.join().expect("a waiter"));
+    });
+}
+
+#[test]
+fn an_operation_meets_the_goal_of_others() {
+    check(|baton, fd| {
+        let waiters = [waiter(baton, 1), waiter(baton, 2)];
+        baton.with(|e| e.met |= 1);
+        fd.deliver(2);
+        waiters.into_iter().for_each(|w| w.join().expect("a waiter"));
+    });
+}
+
+/// An operation whose first step only a poll does: the blocked leader must be woken for it.
+#[test]
+fn an_operation_needs_a_poll() {
+    check(|baton, _| {
+        let waiter = waiter(baton, 1);
+        baton.with(|e| e.wanted |= 1);
+        waiter.join().expect("a waiter");
+    });
+}
+
+#[test]
+fn an_operation_needs_a_flush() {
+    check(|baton, fd| {
+        let waiters = [waiter(baton, 1), waiter(baton, 2)];
+        baton.with(|e| e.staged |= 1);
+        fd.deliver(2);
+        waiters.into_iter().for_each(|w| w.join().expect("a waiter"));
+    });
+}
+
+/// A test that polls takes the event that the blocked leader waits for.
+#[test]
+fn a_test_takes_the_event() {
+    check(|baton, fd| {
+        let waiter = waiter(baton, 1);
+        fd.deliver(1);
+        baton.try_with(|e| e.poll());
+        waiter.join().expect("a waiter");
+    });
+}
+
+/// Whoever waits on an engine that fails is told so, one after another.
+#[test]
+fn a_failure_reaches_all() {
+    check(|baton, fd| {
+        let waiters = [1, 2].map(|goal| {
+            let baton = baton.clone();
+            loom::thread::spawn(move || baton.wait(&goal, || false, 0, |_| ()))
+        });
+        baton.with(|e| e.broken = true);
+        fd.deliver(4);
+        for w in waiters {
+            assert_eq!(w.join().expect("a waiter"), Err(()));
+        }
+    });
+}
+
+/// The leader's goal is met only after that of a sleeping thread, which must be called at once.
+fn depends(event: impl Fn(&Model, &Fd) + Send + Sync + 'static) {
+    check(move |baton, fd| {
+        let follower = {
+            let (baton, fd) = (baton.clone(), fd.clone());
+            loom::thread::spawn(move || {
+                baton.wait(&1, || false, 0, |_| ()).expect("an engine that works");
+                fd.deliver(2);
+            })
+        };
+        // It lets others in once before it blocks.
+        let leader = spinning_waiter(baton, 2, 2);
+        event(baton, fd);
+        follower.join().expect("a waiter");
+        leader.join().expect("a waiter");
+    });
+}
+
+#[test]
+fn the_leader_calls_others_after_a_poll() {
+    depends(|_, fd| fd.deliver(1));
+}
+
+#[test]
+fn the_leader_calls_others_after_a_flush() {
+    depends(|baton, _| baton.with(|e| e.staged |= 1));
+}
+
+#[test]
+fn an_operation_calls_others() {
+    depends(|baton, _| baton.with(|e| e.met |= 1));
+}

@@ -1,0 +1,112 @@
+//! One process manager for several engines: each has keys of its own; what the process does once, such as
+//! a barrier, is done when all engines have asked for it.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::bootstrap::Bootstrap;
+
+/// The process manager and how far its engines are.
+pub(in crate::device) struct Party {
+    boot: Box<dyn Bootstrap>,
+    engines: u32,
+    /// Barriers that the engines have entered, added up.
+    entered: u32,
+    /// Barriers that the process has left.
+    left: u32,
+    /// Engines that have finalized.
+    finalized: u32,
+}
+
+impl Party {
+    /// The process manager's share of each engine.
+    pub(in crate::device) fn of(boot: Box<dyn Bootstrap>, engines: u8) -> Vec<EngineBoot> {
+        let engines = u32::from(engines);
+        let party = Party { boot, engines, entered: 0, left: 0, finalized: 0 };
+        let party = Arc::new(Mutex::new(party));
+        (0..engines).map(|engine| EngineBoot { party: Arc::clone(&party), engine, entered: 0 }).collect()
+    }
+}
+
+/// What an engine sees of the process manager.
+pub(in crate::device) struct EngineBoot {
+    party: Arc<Mutex<Party>>,
+    engine: u32,
+    /// Barriers that this engine has entered.
+    entered: u32,
+}
+
+impl EngineBoot {
+    /// The first engine's keys are those of a process with one engine.
+    fn key(&self, key: &str) -> String {
+        if self.engine == 0 { key.to_owned() } else { format!("{key}-engine-{}", self.engine) }
+    }
+}
+
+impl Bootstrap for EngineBoot {
+    fn rank(&self) -> u32 {
+        self.party.lock().boot.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.party.lock().boot.size()
+    }
+
+    /// Each engine number has a job of its own, so that none takes another's connections for its own.
+    fn job_id(&self) -> String {
+        self.key(&self.party.lock().boot.job_id())
+    }
+
+    fn local_size(&self) -> u32 {
+        self.party.lock().boot.local_size()
+    }
+
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+        let key = self.key(key);
+        self.party.lock().boot.put(&key, value)
+    }
+
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        let key = self.key(key);
+        self.party.lock().boot.get(&key)
+    }
+
+    fn barrier_begin(&mut self) -> Result<(), String> {
+        let mut p = self.party.lock();
+        self.entered += 1;
+        p.entered += 1;
+        if p.entered.is_multiple_of(p.engines) { p.boot.barrier_begin() } else { Ok(()) }
+    }
+
+    fn barrier_poll(&mut self) -> Result<bool, String> {
+        let mut p = self.party.lock();
+        if p.left < self.entered && p.entered >= self.entered * p.engines && p.boot.barrier_poll()? {
+            p.left += 1;
+        }
+        Ok(p.left >= self.entered)
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        self.party.lock().boot.fd()
+    }
+
+    fn failed_ranks(&mut self) -> Result<Vec<u32>, String> {
+        self.party.lock().boot.failed_ranks()
+    }
+
+    fn survive_failures(&mut self) -> Result<(), String> {
+        self.party.lock().boot.survive_failures()
+    }
+
+    fn finalize(&mut self) -> Result<(), String> {
+        let mut p = self.party.lock();
+        p.finalized += 1;
+        if p.finalized == p.engines { p.boot.finalize() } else { Ok(()) }
+    }
+
+    fn abort(&mut self, code: i32, message: &str) -> ! {
+        self.party.lock().boot.abort(code, message)
+    }
+}

@@ -1,0 +1,149 @@
+//! An engine that several threads use: what they wait for, and where the one that makes progress blocks.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use netmod_core::{Arm, PollOrder, Time, Words};
+
+use super::baton::{Baton, Sleeper, Work};
+use crate::device::probe::Seen;
+use crate::device::{RawReq, Vci};
+use crate::error::{Error, Result};
+use crate::sys::{EventFd, wait_readable};
+
+/// Longest time blocked at once.
+pub(super) const LONGEST_NAP: Duration = Duration::from_secs(1);
+
+/// How long a thread may block.
+#[derive(Clone, Debug)]
+pub(super) struct Nap {
+    /// On the device's clock.
+    pub(super) until: Time,
+    length: Duration,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Debug)]
+pub(super) enum Goal {
+    /// A request is finished, or a failure keeps it from finishing.
+    Done(RawReq),
+    /// One of them is.
+    Any(Arc<[RawReq]>),
+    /// A probe that has found nothing may find something now.
+    News(Seen),
+}
+
+impl Work for Vci {
+    type Goal = Goal;
+    type Error = Error;
+
+    #[inline]
+    fn met(&self, goal: &Goal) -> bool {
+        match goal {
+            Goal::Done(req) => self.is_settled(*req),
+            Goal::Any(reqs) => self.first_settled(reqs).is_some(),
+            Goal::News(seen) => self.has_news(seen),
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Result<bool> {
+        Vci::poll(self, PollOrder::InFirst)
+    }
+
+    fn arm(&mut self) -> Option<Nap> {
+        if Vci::arm(self) == Arm::Busy {
+            return None;
+        }
+        let until = self.deadline().unwrap_or(Time::NEVER);
+        Some(Nap { until, length: until.since(self.now).min(LONGEST_NAP) })
+    }
+}
+
+/// The descriptors of an engine, and one by which other threads wake the one that waits on them.
+#[derive(Debug)]
+pub(super) struct Descriptors {
+    fds: Vec<RawFd>,
+    event: EventFd,
+}
+
+impl Sleeper for Descriptors {
+    type Error = Error;
+
+    fn sleep(&self, nap: &Nap) -> Result<()> {
+        wait_readable(&self.fds, nap.length).map_err(|e| Error::Launcher(format!("poll: {e}")))
+    }
+
+    fn wake(&self) {
+        self.event.signal();
+    }
+
+    fn calm(&self) {
+        self.event.drain();
+    }
+}
+
+/// An engine of a [`super::Multiple`] device.
+pub(super) struct Engine {
+    pub(super) baton: Baton<Vci, Descriptors>,
+    pub(super) words: Arc<Words>,
+    spin: u32,
+}
+
+impl Engine {
+    pub(super) fn new(mut vci: Vci) -> Result<Engine> {
+        let event = EventFd::new().map_err(|e| {
+            Error::Usage(format!("no descriptor to wake threads by: {e}; is the limit too low (ulimit -n)?"))
+        })?;
+        let words = Arc::new(Words::new());
+        vci.engine.core.keep_words(Arc::clone(&words));
+        let mut fds = vci.descriptors();
+        fds.push(event.as_raw_fd());
+        let spin = vci.spin;
+        Ok(Engine { baton: Baton::new(vci, Descriptors { fds, event }), words, spin })
+    }
+
+    /// Waits for a goal, then uses the engine; what was staged has left when this returns.
+    #[inline]
+    fn wait_for<R>(
+        &self,
+        goal: &Goal,
+        seen: impl Fn() -> bool,
+        then: impl FnOnce(&mut Vci) -> R,
+    ) -> Result<R> {
+        self.baton.wait(goal, seen, self.spin, |v| {
+            v.flush();
+            then(v)
+        })
+    }
+
+    /// Waits for a request.
+    #[inline]
+    pub(super) fn wait<R>(&self, req: RawReq, then: impl FnOnce(&mut Vci) -> R) -> Result<R> {
+        self.wait_for(&Goal::Done(req), || self.words.is_finished(req.0), then)
+    }
+
+    /// Waits for one of several requests.
+    pub(super) fn wait_any<R>(&self, reqs: Arc<[RawReq]>, then: impl FnOnce(&mut Vci) -> R) -> Result<R> {
+        let goal = Goal::Any(Arc::clone(&reqs));
+        self.wait_for(&goal, || reqs.iter().any(|r| self.words.is_finished(r.0)), then)
+    }
+
+    /// Waits until a probe that has found nothing should look again.
+    pub(super) fn wait_news(&self, seen: Seen) -> Result<()> {
+        self.wait_for(&Goal::News(seen), || false, |_| ())
+    }
+
+    /// Whether a wait for a request is over, after one step of progress if no other thread is using the engine.
+    pub(super) fn test(&self, req: RawReq) -> Result<bool> {
+        if self.words.is_finished(req.0) {
+            return Ok(true);
+        }
+        let tried = self.baton.try_with(|v| {
+            v.prod(|v| v.is_finished(req))?;
+            Ok(v.is_settled(req))
+        });
+        tried.unwrap_or(Ok(false))
+    }
+}

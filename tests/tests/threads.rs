@@ -1,0 +1,105 @@
+//! Devices that all threads of a process use at once.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::thread;
+
+use ch3_shim::{Builder, Device, Error, Multiple};
+use netmod_core::Config;
+use netmod_tests::board::Board;
+use netmod_tests::jobs::launch::{self, run};
+use netmod_tests::jobs::threads::mixed;
+
+const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
+
+fn nmrun(ranks: u32, options: &[&str]) -> Command {
+    static NMRUN: OnceLock<PathBuf> = OnceLock::new();
+    let mut c = Command::new(NMRUN.get_or_init(|| launch::workspace_program(JOB, "netmod-pmi", "nmrun")));
+    c.args(["-n", &ranks.to_string()]).args(options).arg(JOB);
+    c
+}
+
+/// A job within this process: so many ranks, each a device that its threads share.
+fn on_a_board(ranks: u32, tune: impl Fn(&mut Config), body: impl Fn(Device<Multiple>) + Sync) {
+    let mut board = Board::new(ranks);
+    let mut cfg = Config::default();
+    cfg.tcp.interface = "127.0.0.1".into();
+    tune(&mut cfg);
+    thread::scope(|s| {
+        for rank in 0..ranks {
+            let builder = Builder::new(cfg.clone(), Box::new(board.place(rank)));
+            let body = &body;
+            s.spawn(move || body(builder.build_thread::<Multiple>().expect("a device")));
+        }
+    });
+}
+
+#[test]
+fn eight_threads_on_a_board() {
+    for engines in ["1", "3"] {
+        let tune = |cfg: &mut Config| cfg.set("NETMOD_ENGINES", engines).expect("a number of engines");
+        on_a_board(2, tune, |dev| {
+            assert_eq!(dev.engines().to_string(), engines);
+            mixed(&dev, 8, 24, 5).unwrap_or_else(|e| panic!("rank {}: {e}", dev.rank()));
+            dev.finalize().expect("finalize");
+        });
+    }
+}
+
+/// Waits that block at once, and waits that never do.
+#[test]
+fn spinning_and_blocking() {
+    for spin in ["0", "1000000"] {
+        let tune = |cfg: &mut Config| cfg.set("NETMOD_SPIN", spin).expect("a number of polls");
+        on_a_board(2, tune, |dev| {
+            mixed(&dev, 3, 12, 6).unwrap_or_else(|e| panic!("rank {}: {e}", dev.rank()));
+            dev.finalize().expect("finalize");
+        });
+    }
+}
+
+#[test]
+fn threads_of_several_processes() {
+    for (ranks, options) in [
+        (1, &[][..]),
+        (2, &[][..]),
+        (3, &["--env", "NETMOD_ENGINES=2"][..]),
+        (2, &["--env", "NETMOD_ENGINES=4", "--env", "NETMOD_SPIN=0"][..]),
+    ] {
+        run(nmrun(ranks, options).args(["threads", "8", "24"])).expect_ok("threads", ranks);
+    }
+}
+
+/// Who comes late to a device that was finalized is told.
+#[test]
+fn finalized_for_all() {
+    on_a_board(
+        1,
+        |_| {},
+        |dev| {
+            let other = dev.clone();
+            dev.finalize().expect("finalize");
+            let error = other.isend(vec![1], 0, 0, other.world()).expect_err("a send after finalize");
+            assert!(matches!(&error, Error::Usage(text) if text.contains("finalized")), "{error}");
+            assert!(other.finalize().is_err());
+        },
+    );
+}
+
+/// Processes that do not have the same number of engines cannot talk, and say so.
+#[test]
+fn all_processes_have_as_many_engines() {
+    let mut board = Board::new(2);
+    let mut cfg = Config::default();
+    cfg.tcp.interface = "127.0.0.1".into();
+    let builders = [0, 1].map(|rank| Builder::new(cfg.clone(), Box::new(board.place(rank))));
+    thread::scope(|s| {
+        let [a, b] = builders;
+        let first = s.spawn(move || a.engines(2).expect("two").build_thread::<Multiple>().map(drop));
+        let second = s.spawn(move || b.build().map(drop));
+        assert_eq!(first.join().expect("rank 0"), Ok(()));
+        let error = second.join().expect("rank 1").expect_err("another number of engines");
+        assert!(error.to_string().contains("rank 0 has 2 engines and this process 1"), "{error}");
+    });
+}
