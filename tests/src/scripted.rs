@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ch3_shim::pkt::Packet;
-use ch3_shim::{Bootstrap, Builder, Device};
+use ch3_shim::{Bootstrap, Builder, Device, VirtualClock};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Event, Events, Finalize, Header, Netmod,
@@ -23,6 +23,8 @@ enum Act {
     Bytes(Vec<u8>),
     /// Dies.
     Die,
+    /// Connects, again if it had died.
+    Connect,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +41,12 @@ struct Peer {
 struct Stage {
     peers: Vec<Peer>,
     direct: bool,
+    /// What the process manager says of failed ranks.
+    told: Vec<u32>,
+    /// Whether the process manager's barriers end.
+    barriers_end: bool,
+    /// Whether connections break instead of being terminated.
+    no_last_word: bool,
 }
 
 /// The peers.
@@ -56,11 +64,20 @@ impl Script {
     /// # Panics
     /// If the device cannot be made.
     pub fn device(size: u32, direct: bool) -> (Script, Device) {
+        Script::device_at(size, direct, None)
+    }
+
+    /// As [`Script::device`], with a clock of the test's.
+    ///
+    /// # Panics
+    /// If the device cannot be made.
+    pub fn device_at(size: u32, direct: bool, clock: Option<VirtualClock>) -> (Script, Device) {
         let peers = (0..size).map(|_| Peer::default()).collect();
-        let script = Script(Arc::new(Mutex::new(Stage { peers, direct })));
+        let stage = Stage { peers, direct, told: Vec::new(), barriers_end: true, no_last_word: false };
+        let script = Script(Arc::new(Mutex::new(stage)));
         let mut cfg = Config::default();
         cfg.netmods.clear();
-        let builder = Builder::new(cfg, Box::new(Solo { size, values: HashMap::new() }));
+        let builder = Builder::new(cfg, Box::new(Solo { size, values: HashMap::new(), script: script.clone() }));
         let netmod = Scripted {
             script: script.clone(),
             me: builder.name(),
@@ -68,7 +85,12 @@ impl Script {
             arena: Arena::new(1 << 20),
             pending: VecDeque::new(),
         };
-        let dev = builder.netmod(Box::new(netmod)).build().expect("a device over a script");
+        let builder = builder.netmod(Box::new(netmod));
+        let builder = match clock {
+            Some(clock) => builder.clock(clock),
+            None => builder,
+        };
+        let dev = builder.build().expect("a device over a script");
         (script, dev)
     }
 
@@ -82,6 +104,29 @@ impl Script {
     /// A peer dies when all it sent was delivered.
     pub fn die(&self, rank: u32) {
         self.lock().peers[rank as usize].acts.push_back(Act::Die);
+    }
+
+    /// A peer connects, after all it has done before; one that has died does so in a new incarnation.
+    pub fn connect(&self, rank: u32) {
+        let mut stage = self.lock();
+        let peer = &mut stage.peers[rank as usize];
+        peer.acts.push_back(Act::Connect);
+        peer.down = false;
+    }
+
+    /// The process manager says that these ranks, and no others, have failed.
+    pub fn tell_failed(&self, ranks: &[u32]) {
+        self.lock().told = ranks.to_vec();
+    }
+
+    /// Whether barriers of the process manager end from now on.
+    pub fn let_barriers_end(&self, end: bool) {
+        self.lock().barriers_end = end;
+    }
+
+    /// From now on connections break when both sides have closed, before that is all over.
+    pub fn break_last_words(&self) {
+        self.lock().no_last_word = true;
     }
 
     /// Takes what a peer was sent since the last time.
@@ -132,6 +177,7 @@ pub fn parse(mut bytes: &[u8]) -> Vec<(Packet, Vec<u8>)> {
 struct Solo {
     size: u32,
     values: HashMap<String, Vec<u8>>,
+    script: Script,
 }
 
 impl Bootstrap for Solo {
@@ -160,7 +206,10 @@ impl Bootstrap for Solo {
         Ok(())
     }
     fn barrier_poll(&mut self) -> Result<bool, String> {
-        Ok(true)
+        Ok(self.script.lock().barriers_end)
+    }
+    fn failed_ranks(&mut self) -> Result<Vec<u32>, String> {
+        Ok(self.script.lock().told.clone())
     }
     fn fd(&self) -> Option<RawFd> {
         None
@@ -238,6 +287,12 @@ impl Scripted {
                     let name = self.vcs.get(vc).copied();
                     let error = VcError::new(VcErrorKind::Lost, name, "the script lets it die");
                     events.push(Event::Down { vc, error });
+                    return;
+                }
+                Some(Act::Connect) if !busy => {
+                    peer.acts.pop_front();
+                    events.push(Event::Up { vc });
+                    return;
                 }
                 _ => return,
             }
@@ -291,7 +346,13 @@ impl Netmod for Scripted {
     }
 
     fn vc_terminate(&mut self, _: &mut Core, vc: VcId, _: Time) {
-        self.pending.push_back(Event::Terminated { vc });
+        let event = if self.script.lock().no_last_word {
+            let error = VcError::new(VcErrorKind::Lost, self.vcs.get(vc).copied(), "the last word is lost");
+            Event::Down { vc, error }
+        } else {
+            Event::Terminated { vc }
+        };
+        self.pending.push_back(event);
     }
 
     fn vc_abort(&mut self, _: &mut Core, vc: VcId, error: VcError) {

@@ -6,12 +6,15 @@
 //! the program has acknowledged the failure ([`Vci::ack_failures`]). This is ULFM's
 //! `MPI_ERR_PROC_FAILED_PENDING`. When no process is left that could send, such a receive fails for good.
 
-use netmod_core::{Time, VcError};
+use netmod_core::{PollOrder, Time, VcError};
 
 use super::{RawReq, Vci};
 use crate::ch3::{Failure, Hope};
 use crate::error::{Error, Result};
 use crate::tagmatch::{ANY_SOURCE, Pattern};
+
+/// Polls that a wait makes at most, each of which finds something, before it ends because of a failure.
+const PATIENCE: u32 = 64;
 
 /// When the process manager is asked for failed ranks.
 #[derive(Debug)]
@@ -60,6 +63,16 @@ impl Vci {
             Hope::Pending(e) => Some(e),
             Hope::Waits | Hope::None(_) => None,
         }
+    }
+
+    /// Progress before a wait that a failure may end at once: messages that are here come first.
+    #[cold]
+    pub(super) fn take_what_is_there(&mut self) -> Result<()> {
+        let mut polls = 0;
+        while polls < PATIENCE && self.poll(PollOrder::OutFirst)? {
+            polls += 1;
+        }
+        Ok(())
     }
 
     /// Whether a wait for this request is over: the request is finished, or it is a receive from any source
