@@ -77,7 +77,8 @@ impl Script {
         let script = Script(Arc::new(Mutex::new(stage)));
         let mut cfg = Config::default();
         cfg.netmods.clear();
-        let builder = Builder::new(cfg, Box::new(Solo { size, values: HashMap::new(), script: script.clone() }));
+        let builder =
+            Builder::new(cfg, Box::new(Solo { size, values: HashMap::new(), script: script.clone() }));
         let netmod = Scripted {
             script: script.clone(),
             me: builder.name(),

@@ -147,12 +147,21 @@ impl Vci {
         if interval.is_zero() || self.size() == 1 {
             self.asking.mute = true;
         } else if !first {
-            match self.ch3.boot.failed_ranks() {
-                Ok(ranks) => self.ch3.told_of_failed(&mut self.engine.io(now), &ranks),
-                Err(error) => {
-                    self.asking.mute = true;
-                    tracing::warn!(%error, "the process manager cannot be asked for failed ranks any more");
-                }
+            self.ask_for_failures();
+        }
+    }
+
+    /// Asks the process manager who has failed.
+    pub(super) fn ask_for_failures(&mut self) {
+        if self.asking.mute || self.cfg.failure_check.is_zero() || self.size() == 1 {
+            return;
+        }
+        let now = self.now;
+        match self.ch3.boot.failed_ranks() {
+            Ok(ranks) => self.ch3.told_of_failed(&mut self.engine.io(now), &ranks),
+            Err(error) => {
+                self.asking.mute = true;
+                tracing::warn!(%error, "the process manager cannot be asked for failed ranks any more");
             }
         }
     }

@@ -229,6 +229,7 @@ impl Vci {
                 return Step::Busy;
             }
         }
+        self.ask_for_failures();
         self.ch3.finalizing = true;
         let now = self.now;
         self.ch3.close_ports(&mut self.engine.io(now));

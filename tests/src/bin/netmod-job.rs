@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ch3_shim::{Builder, Device, Multiple};
+use netmod_tests::jobs::kills::before_joining;
 use netmod_tests::jobs::threads::{SHARED_CASES, SharedCase};
 use netmod_tests::jobs::{Args, CASES, Case, End, LIMIT, Result, case};
 
@@ -22,6 +23,10 @@ fn watchdog(name: &'static str) -> Result<()> {
 
 fn run(case: &'static Case, args: &Args) -> Result<()> {
     watchdog(case.name)?;
+    // Before anybody else knows this process.
+    if let Some(rank) = std::env::var("PMI_RANK").ok().and_then(|r| r.parse().ok()) {
+        before_joining(case.name, args, rank)?;
+    }
     let builder = Builder::from_env()?;
     if case.name == "late" && builder.name().rank == 1 {
         std::thread::sleep(Duration::from_secs(args.get(0, 2)));

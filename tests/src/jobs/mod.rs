@@ -5,6 +5,7 @@
 
 mod basic;
 mod failing;
+pub mod kills;
 pub mod launch;
 pub mod matrix;
 pub mod outage;
@@ -142,6 +143,16 @@ pub const CASES: &[Case] = &[
         name: "die",
         help: "[RANK=1]: a rank is killed in mid-traffic; the others go on",
         body: failing::die,
+    },
+    Case {
+        name: "kill",
+        help: "[STAGE=2] [RANK=1] [SEED=1]: a rank is killed at a stage; the others go on",
+        body: kills::kill,
+    },
+    Case {
+        name: "mortal",
+        help: "[SEED=1] [ROUNDS=60] [MICROSECONDS=300000]: a rank is killed at any moment of random traffic",
+        body: kills::mortal,
     },
 ];
 
