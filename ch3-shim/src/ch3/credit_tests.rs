@@ -331,7 +331,7 @@ fn all_orders_of_a_few_messages() {
                 todo.push(steps);
             }
         }
-        assert!(seen.len() > 10_000, "{} states of {terms:?}", seen.len());
+        assert!(seen.len() > 1000, "{} states of {terms:?}", seen.len());
     }
 }
 
