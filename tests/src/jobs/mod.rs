@@ -8,6 +8,7 @@ mod failing;
 pub mod kills;
 pub mod launch;
 pub mod matrix;
+pub mod meeting;
 pub mod outage;
 pub mod pattern;
 mod random;
@@ -139,6 +140,19 @@ pub const CASES: &[Case] = &[
         help: "[MILLISECONDS=1500]: the network between two hosts goes for a while",
         body: outage::pause,
     },
+    Case {
+        name: "host",
+        help: "[ROUNDS=20] [BYTES=50000]: accepts a `guest` again and again",
+        body: meeting::host,
+    },
+    Case {
+        name: "guest",
+        help: "[ROUNDS=20] [BYTES=50000]: another job, which connects to a `host`",
+        body: meeting::guest,
+    },
+    Case { name: "widow", help: "accepts a `victim`, which dies, and then an `heir`", body: meeting::widow },
+    Case { name: "victim", help: "another job, which dies when it is connected", body: meeting::victim },
+    Case { name: "heir", help: "another job, which comes after a `victim`", body: meeting::heir },
     Case {
         name: "die",
         help: "[RANK=1]: a rank is killed in mid-traffic; the others go on",
