@@ -6,6 +6,7 @@ use common::*;
 use netmod_pmi::launch::{LaunchError, RankExit};
 use netmod_pmi::{Launcher, ProcessManager};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn probe_entry() {
@@ -62,6 +63,32 @@ fn abort_ends_the_job_with_its_code() {
         let text = text(&output);
         assert!(text.contains("nmrun: rank 1 aborted the job with code 7"), "{text}");
         assert!(text.contains("the test wants it"), "{text}");
+    }
+}
+
+/// An abort ends ranks that ignore SIGTERM and ranks that are stopped, all of them, and soon: within a second
+/// on a machine that has time for it, here within a few.
+#[test]
+fn abort_ends_ranks_that_ignore_it() {
+    for options in [&["-n", "4"][..], &["-n", "4", "--no-kill", "--pmi-port"]] {
+        let scratch = Scratch::new("stubborn");
+        let mut command = nmrun(options);
+        // What is ignored stays so in the program that the shell becomes.
+        command.args(["sh", "-c", "trap '' TERM; exec \"$0\" \"$@\""]);
+        probe(&mut command, "abort-stubborn");
+        command.env("PROBE_DIRECTORY", &scratch.0);
+        let output = run(command);
+        let ended = since_epoch();
+        assert_eq!(output.status.code(), Some(7), "{}", text(&output));
+        for rank in 0..4 {
+            let pid = std::fs::read_to_string(scratch.0.join(rank.to_string())).unwrap().parse().unwrap();
+            assert!(!is_alive(pid), "rank {rank} is left");
+        }
+        let said = said(&output);
+        let begun = said.iter().find_map(|line| line.strip_prefix("rank 1 aborts at ")).unwrap();
+        let took = ended.saturating_sub(Duration::from_millis(begun.parse().unwrap()));
+        println!("the abort took {took:?}");
+        assert!(took < Duration::from_secs(8), "{took:?}");
     }
 }
 

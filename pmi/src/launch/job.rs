@@ -15,6 +15,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Between SIGTERM and SIGKILL when the launcher ends the job.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// The same when a rank has aborted the job: whoever aborts wants it to be over.
+const ABORT_GRACE: Duration = Duration::from_millis(250);
+
 /// Between the first rank that a forwarded signal ended and SIGKILL for the others, which may
 /// be busy saving their work.
 const SIGNAL_GRACE: Duration = Duration::from_secs(10);
@@ -298,7 +301,10 @@ impl Job<'_> {
         let shown = if code & 0xff == 0 { 1 } else { code & 0xff };
         let what = format!("aborted the job with code {code}");
         self.record(Failure { rank: Some(rank), code: shown, what }, true);
-        self.end(Some(libc::SIGTERM), GRACE);
+        // A process that was being ended anyhow is not given more time than that.
+        let at = Instant::now() + ABORT_GRACE;
+        self.end(Some(libc::SIGTERM), ABORT_GRACE);
+        self.kill_at = self.kill_at.map(|planned| planned.min(at));
     }
 
     /// A rank's process has ended.

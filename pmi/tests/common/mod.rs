@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Far beyond what any test takes, even on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);
@@ -118,6 +118,17 @@ pub fn is_alive(pid: u32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
+/// Whether a process is stopped.
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+}
+
+/// Time that all processes of the machine agree on.
+pub fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}
+
 /// An empty directory, removed at the end.
 pub struct Scratch(pub PathBuf);
 
@@ -191,6 +202,25 @@ fn play(part: &str) -> Result<(), Box<dyn std::error::Error>> {
                 pm.abort(7, "the test wants it");
             }
             pm.barrier()?;
+        }
+        // All ranks ignore SIGTERM; rank 2 is stopped besides.
+        "abort-stubborn" => {
+            let directory = std::env::var("PROBE_DIRECTORY")?;
+            let file = |rank: u32| Path::new(&directory).join(rank.to_string());
+            let pid = std::process::id();
+            std::fs::write(file(rank), pid.to_string())?;
+            pm.put_bytes(&format!("pid-{rank}"), &pid.to_le_bytes())?;
+            pm.barrier()?;
+            if rank == 1 {
+                let stopped = pm.get_bytes("pid-2")?.ok_or("no process number")?;
+                let stopped = u32::from_le_bytes(stopped.as_slice().try_into()?);
+                assert!(eventually(|| is_stopped(stopped)), "rank 2 is not stopped");
+                say(&format!("rank 1 aborts at {}", since_epoch().as_millis()));
+                pm.abort(7, "the test wants it");
+            } else if rank == 2 {
+                Command::new("kill").args(["-STOP", &pid.to_string()]).status()?;
+            }
+            std::thread::sleep(DEADLINE);
         }
         "die" => {
             pm.barrier()?;
