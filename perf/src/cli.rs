@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Rate(WindowArgs),
     /// Start all ranks, connect every pair, exchange, finalize
     Alltoall(AlltoallArgs),
+    /// Many ranks flood one that is slow to receive
+    Flood(FloodArgs),
     /// Cost of tag matching in long queues
     Match(MatchArgs),
     /// What this machine offers, the configuration, and limits that will bite
@@ -112,6 +114,25 @@ pub(crate) struct AlltoallArgs {
     /// Jobs to run one after another; the result is the median over them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
+}
+
+/// Options of `flood`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FloodArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Bytes of a message
+    #[arg(long, value_name = "SIZE", default_value = "8", value_parser = message_size)]
+    pub(crate) bytes: usize,
+    /// Ranks to start: all but one send
+    #[arg(long, value_name = "N", default_value_t = 65, value_parser = clap::value_parser!(u32).range(2..=1024))]
+    pub(crate) ranks: u32,
+    /// Messages of each sender, all of them at once
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) messages: u32,
+    /// Milliseconds that the slow receiver looks on before it receives
+    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u32).range(0..=60_000))]
+    pub(crate) pause: u32,
 }
 
 /// Options of `match`.

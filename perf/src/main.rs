@@ -5,6 +5,7 @@ mod bw;
 mod cli;
 mod decode;
 mod error;
+mod flood;
 mod floor;
 mod info;
 mod lat;
@@ -61,6 +62,19 @@ fn alltoall(args: &cli::AlltoallArgs) -> Result<()> {
     }
 }
 
+fn flood(args: &cli::FloodArgs) -> Result<()> {
+    match launch::role()? {
+        Role::Parent => {
+            let job = launch::run_job(args.ranks, args.job.netmod.as_deref())?;
+            print(&job.rows, args.job.json)
+        }
+        Role::Rank(mut sink) => match flood::rank(args)? {
+            Some(row) if !sink.deliver(std::slice::from_ref(&row))? => print(&[row], args.job.json),
+            _ => Ok(()),
+        },
+    }
+}
+
 fn tag_matching(args: &cli::MatchArgs) -> Result<()> {
     if let Ok(cores) = sys::allowed_cores()
         && let Some(core) = cores.first()
@@ -95,6 +109,7 @@ fn run(cli: &Cli) -> Result<()> {
             pairs::run(&rate::Rate { window: args.window as usize }, pairs::Kind::Rate, &args.pair)
         }
         Some(Command::Alltoall(args)) => alltoall(args),
+        Some(Command::Flood(args)) => flood(args),
         Some(Command::Match(args)) => only_here(|| tag_matching(args)),
         Some(Command::Info(args)) => only_here(|| info::run(args)),
         Some(Command::Decode(args)) => only_here(|| decode::run(args)),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// One result. What does not apply is left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
-    /// `lat`, `bw`, `bibw`, `rate`, `alltoall` or `match`.
+    /// `lat`, `bw`, `bibw`, `rate`, `alltoall`, `flood` or `match`.
     pub(crate) test: String,
     /// The netmod that carried the messages.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,6 +54,12 @@ pub(crate) struct Row {
     /// Private memory of the largest rank in KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_private_kib: Option<u64>,
+    /// The most that messages without a receive took in a rank, in KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unexpected_kib: Option<u64>,
+    /// What they may take (`NETMOD_UNEXPECTED_MAX`), in KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unexpected_max_kib: Option<u64>,
     /// From where to where the time was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) measured: Option<String>,
@@ -138,6 +144,7 @@ impl Row {
             "rate" => "message rate",
             "match" => "tag matching",
             "alltoall" => "all to all, start to finalize",
+            "flood" => "many to one that is slow",
             _ => "result",
         }
     }

@@ -117,6 +117,18 @@ fn alltoall_tells_time_and_memory() {
 }
 
 #[test]
+fn flood_tells_memory_and_rate() {
+    let mut command = perf("flood --netmod tcp --ranks 4 --bytes 100 --messages 300 --pause 50 --json");
+    command.env("NETMOD_EAGER_WINDOW", "16K").env("NETMOD_RTS_MAX", "8");
+    let rows = json(command);
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    assert_eq!((&row["test"], &row["unit"]), (&"flood".into(), &"msg/s".into()));
+    assert_eq!((row["ranks"].as_u64(), row["window"].as_u64()), (Some(4), Some(300)));
+    positive(row, &["value", "floor", "ratio", "unexpected_kib", "unexpected_max_kib"]);
+}
+
+#[test]
 fn matching_needs_no_ranks() {
     for order in ["in-order", "random"] {
         let rows = json(perf(&format!("match --queue 10,500 --order {order} --rounds 2 --iters 100 --json")));

@@ -6,6 +6,7 @@
 pub mod cancel;
 pub mod closing;
 pub mod crowd;
+pub mod flood;
 pub mod matching;
 pub mod modes;
 pub mod order;
@@ -48,6 +49,8 @@ macro_rules! conformance {
                     finalize_with_unexpected_messages finalize_with_sends_in_flight
                     finalize_after_all_was_taken_back finalize_unused a_peer_dies;
                 crowd: crossing_connects many_to_one all_to_all;
+                flood: short_messages all_sizes both_ways wildcards last_first behind_it cancelled
+                    closed_in_between to_self a_flooded_peer_dies;
             }
         }
     };
