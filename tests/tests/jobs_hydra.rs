@@ -6,20 +6,45 @@ use netmod_tests::jobs::launch::{launcher_or_skip, run, run_alone};
 use netmod_tests::jobs::matrix;
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
+const PM: &str = env!("CARGO_BIN_EXE_netmod-pm");
 
 /// Two nodes by name, both of them this machine: two proxies, one for each.
 const TWO_NODES: &[&str] = &["-launcher", "fork", "-hosts", "node-a,node-b", "-ppn", "2"];
 
-/// `mpiexec.hydra` with options, then the program; `None` if the test is skipped.
+/// `mpiexec.hydra` with options, then `netmod-job`; `None` if the test is skipped.
 fn hydra(test: &str, ranks: u32, options: &[&str]) -> Option<Command> {
+    hydra_of(JOB, test, ranks, options)
+}
+
+fn hydra_of(program: &str, test: &str, ranks: u32, options: &[&str]) -> Option<Command> {
     let mut c = Command::new(launcher_or_skip(test, "mpiexec.hydra", "mpich")?);
-    c.args(options).args(["-n", &ranks.to_string()]).arg(JOB);
+    c.args(options).args(["-n", &ranks.to_string()]).arg(program);
     Some(c)
 }
 
 fn ok(test: &str, ranks: u32, options: &[&str], case: &str, args: &[&str]) {
     if let Some(mut c) = hydra(test, ranks, options) {
         run(c.arg(case).args(args)).expect_ok(case, ranks);
+    }
+}
+
+#[test]
+fn process_manager() {
+    for (options, nodes, here) in
+        [(&[][..], "0 0 0 0", 4), (&["-pmi-port"], "0 0 0 0", 4), (TWO_NODES, "0 0 1 1", 2)]
+    {
+        for pmi in ["1", "2"] {
+            let Some(mut c) = hydra_of(PM, "process_manager", 4, options) else { return };
+            c.env("NETMOD_PMI", pmi);
+            let program = c.get_program().to_owned();
+            let args: Vec<_> = c.get_args().map(std::ffi::OsStr::to_owned).collect();
+            let again = |_| {
+                let mut c = Command::new(&program);
+                c.args(&args).env("NETMOD_PMI", pmi);
+                c
+            };
+            matrix::process_manager(&again, nodes, here);
+        }
     }
 }
 
@@ -125,6 +150,12 @@ fn a_death_ends_the_job() {
         }
         matrix::death(&|ranks| hydra("a_death_ends_the_job", ranks, options).expect("it was there"));
     }
+}
+
+/// The default action of the signal by which Hydra tells of deaths would be the next one.
+#[test]
+fn the_signal_that_tells_of_a_death_is_no_harm() {
+    ok("the_signal_that_tells_of_a_death_is_no_harm", 2, &[], "signalled", &[]);
 }
 
 /// By descriptor, by port, and with two proxies.

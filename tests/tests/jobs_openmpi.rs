@@ -6,18 +6,29 @@ use netmod_tests::jobs::launch::{launcher_or_skip, run};
 use netmod_tests::jobs::matrix;
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
+const PM: &str = env!("CARGO_BIN_EXE_netmod-pm");
 
-/// `mpirun` for so many ranks; none if the test is skipped. Debian has it by this name too, as
-/// `mpirun` may be MPICH's.
+/// `mpirun` of `netmod-job` for so many ranks; none if the test is skipped.
 fn mpirun(test: &str) -> Option<impl Fn(u32) -> Command> {
+    mpirun_of(JOB, test)
+}
+
+/// Debian has `mpirun` by this name too, as the other may be MPICH's.
+fn mpirun_of(name: &'static str, test: &str) -> Option<impl Fn(u32) -> Command> {
     let program = launcher_or_skip(test, "mpirun.openmpi", "openmpi-bin")?;
     Some(move |ranks: u32| {
         let mut c = Command::new(&program);
         // It refuses root, and more ranks than cores, unless told twice.
         c.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        c.args(["--oversubscribe", "--bind-to", "none", "-n", &ranks.to_string()]).arg(JOB);
+        c.args(["--oversubscribe", "--bind-to", "none", "-n", &ranks.to_string()]).arg(name);
         c
     })
+}
+
+#[test]
+fn process_manager() {
+    let Some(start) = mpirun_of(PM, "process_manager") else { return };
+    matrix::process_manager(&start, "0 0 0 0", 4);
 }
 
 #[test]

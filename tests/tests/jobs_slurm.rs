@@ -7,29 +7,56 @@ use netmod_tests::jobs::matrix;
 use netmod_tests::jobs::slurm::{Cluster, cluster_or_skip};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
+const PM: &str = env!("CARGO_BIN_EXE_netmod-pm");
 
-/// `srun` for some protocol, half of the ranks on each node.
+/// `srun` of `netmod-job` for some protocol, half of the ranks on each node.
 fn srun(cluster: &Cluster, ranks: u32, options: &[&str], pmi: &str) -> Command {
+    srun_of(JOB, cluster, ranks, options, pmi)
+}
+
+fn srun_of(program: &str, cluster: &Cluster, ranks: u32, options: &[&str], pmi: &str) -> Command {
     let mut c = cluster.srun();
-    let nodes = ranks.min(2).to_string();
-    c.args(options).args(["-N", &nodes, "-n", &ranks.to_string()]).arg(JOB).env("NETMOD_PMI", pmi);
+    let nodes = ranks.min(2);
+    let share = format!("--ntasks-per-node={}", ranks / nodes);
+    let nodes = nodes.to_string();
+    c.args(options)
+        .args(["-N", &nodes, "-n", &ranks.to_string(), &share])
+        .arg(program)
+        .env("NETMOD_PMI", pmi);
     c
 }
 
 /// Runs a test in each protocol.
 fn each(test: &str, body: impl Fn(matrix::Start<'_>)) {
+    each_of(JOB, test, body);
+}
+
+fn each_of(program: &str, test: &str, body: impl Fn(matrix::Start<'_>)) {
     let Some(cluster) = cluster_or_skip(test) else { return };
     // The plugin speaks both versions of PMI.
     for pmi in ["auto", "1"] {
-        body(&|ranks| srun(cluster, ranks, &["--mpi=pmi2"], pmi));
+        body(&|ranks| srun_of(program, cluster, ranks, &["--mpi=pmi2"], pmi));
     }
     // Debian's plugin loads libpmix by the name that only the development package has.
     let probe = run(cluster.srun().args(["--mpi=pmix", "-n", "1", "true"]));
     if probe.status.success() {
-        body(&|ranks| srun(cluster, ranks, &["--mpi=pmix"], "auto"));
+        body(&|ranks| srun_of(program, cluster, ranks, &["--mpi=pmix"], "auto"));
     } else {
         skip(&format!("SKIPPED: {test}: srun --mpi=pmix does not work (apt-get install libpmix-dev)"));
     }
+}
+
+#[test]
+fn process_manager() {
+    each_of(PM, "process_manager", |start| matrix::process_manager(start, "0 0 1 1", 2));
+    each_of(PM, "process_manager", |start| {
+        let dealt_out = |ranks| {
+            let mut c = start(ranks);
+            c.env("SLURM_DISTRIBUTION", "cyclic");
+            c
+        };
+        matrix::process_manager(&dealt_out, "0 1 0 1", 2);
+    });
 }
 
 #[test]

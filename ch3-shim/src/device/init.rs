@@ -162,6 +162,8 @@ impl Builder {
 
     /// Opens the netmods and publishes the card. A barrier must follow.
     pub(super) fn open(mut self) -> Result<Opened> {
+        // The signal by which Hydra tells of a death would be the next one.
+        self.boot.survive_failures().map_err(Error::Launcher)?;
         let (rank, size) = (self.boot.rank(), self.boot.size());
         let me = self.name();
         if rank == 0 {

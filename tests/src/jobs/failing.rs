@@ -95,6 +95,14 @@ fn names_the_victim<T>(result: std::result::Result<T, Error>, victim: i32, what:
     }
 }
 
+/// Hydra sends this signal to the others when a rank has died and the job is to go on.
+pub(super) fn signalled(dev: &mut Device, _: &Args) -> Result<End> {
+    acquaint(dev)?;
+    sys::raise(libc::SIGUSR1)?;
+    acquaint(dev)?;
+    Ok(End::Finalize)
+}
+
 /// A launcher may end the job on a death, or leave that to those who notice: they do, and give up.
 pub(super) fn lose(dev: &mut Device, args: &Args) -> Result<End> {
     let victim = args.rank(0, 1, dev)?;

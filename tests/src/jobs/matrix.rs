@@ -24,6 +24,18 @@ pub fn basics(start: Start<'_>) {
     }
 }
 
+/// The process manager alone: `start` makes a job of 4 of the program `netmod-pm`. `nodes` is where
+/// its ranks are, `here` how many each of them has on its node.
+#[track_caller]
+pub fn process_manager(start: Start<'_>, nodes: &str, here: u32) {
+    let done = run(&mut start(4));
+    assert!(done.status.success(), "{done}");
+    for rank in 0..4 {
+        let line = format!("rank {rank} of 4: nodes {nodes}, {here} here\n");
+        assert!(done.output.contains(&line), "{done}");
+    }
+}
+
 /// Random messages between all ranks, each byte checked.
 #[track_caller]
 pub fn random_traffic(start: Start<'_>, seeds: std::ops::Range<u32>) {

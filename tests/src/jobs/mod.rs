@@ -119,6 +119,7 @@ pub const CASES: &[Case] = &[
     },
     Case { name: "abort", help: "[RANK=1] [CODE=7]: a rank ends the job", body: failing::abort },
     Case { name: "leave", help: "[RANK=1]: a rank exits with 0 without finalizing", body: failing::leave },
+    Case { name: "signalled", help: "each rank gets SIGUSR1, and goes on", body: failing::signalled },
     Case {
         name: "lose",
         help: "[RANK=1]: a rank is killed; the others notice, and give up",

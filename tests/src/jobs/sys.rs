@@ -14,6 +14,18 @@ pub fn kill_self() -> ! {
     std::process::abort()
 }
 
+/// Sends a signal to this process.
+///
+/// # Errors
+/// There is no such signal.
+pub fn raise(signal: i32) -> io::Result<()> {
+    // SAFETY: takes no memory.
+    match unsafe { libc::raise(signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Sends a signal to all processes of a process group.
 ///
 /// # Errors
