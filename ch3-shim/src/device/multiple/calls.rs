@@ -189,7 +189,7 @@ impl Device<Multiple> {
             let raws: Arc<[RawReq]> = reqs.iter().map(|r| r.raw).collect();
             let all = Arc::clone(&raws);
             let done = self.store.engine(number).wait_any(raws, |v| {
-                let Some(i) = v.first_settled(&all) else { return Ok(None) };
+                let Some(i) = v.first_over(&all) else { return Ok(None) };
                 match if v.is_finished(all[i]) { None } else { v.unsettle(all[i]) } {
                     Some(e) => Err(e),
                     None => Ok(Some((i, v.complete(all[i])))),

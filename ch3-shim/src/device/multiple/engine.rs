@@ -42,7 +42,7 @@ impl Work for Vci {
     fn met(&self, goal: &Goal) -> bool {
         match goal {
             Goal::Done(req) => self.is_settled(*req),
-            Goal::Any(reqs) => self.first_settled(reqs).is_some(),
+            Goal::Any(reqs) => self.first_over(reqs).is_some(),
             Goal::News(seen) => self.has_news(seen),
         }
     }
@@ -58,6 +58,15 @@ impl Work for Vci {
         }
         let until = self.deadline().unwrap_or(Time::NEVER);
         Some(Nap { until, length: until.since(self.now).min(LONGEST_NAP) })
+    }
+}
+
+impl Vci {
+    /// Of these requests, the first that is finished, as those of nothing are; failing that, the first that
+    /// failures keep from finishing.
+    pub(super) fn first_over(&self, reqs: &[RawReq]) -> Option<usize> {
+        let finished = reqs.iter().position(|r| self.is_finished(*r));
+        finished.or_else(|| reqs.iter().position(|r| self.is_settled(*r)))
     }
 }
 
