@@ -286,6 +286,12 @@ impl Program {
                     self.probes.swap_remove(at);
                     world.activity += 1;
                 }
+                // It waits for those who are left.
+                Err(Error::PendingFailed { rank, .. }) if world.tainted(rank, self.rank) => {
+                    if let Some(dev) = &mut self.dev {
+                        dev.ack_failures();
+                    }
+                }
                 Err(e) => {
                     self.excused(world, source, &e, || format!("probe for stream {stream}"))?;
                     self.probes.swap_remove(at);
@@ -369,7 +375,7 @@ impl Program {
         let rank = self.rank;
         self.probes.retain(|(stream, _)| {
             let source = world.plan.streams[*stream].source;
-            !world.tainted_source(source, rank)
+            source != ANY_SOURCE && !world.tainted_source(source, rank)
         });
         for p in &mut self.pending {
             // A send to a receive that was given up will not be matched either.
@@ -378,7 +384,8 @@ impl Program {
                     let source = world.plan.streams[*stream].source;
                     let never = match u32::try_from(source) {
                         Ok(source) => world.is_late(source, rank),
-                        Err(_) => world.tainted_source(ANY_SOURCE, rank),
+                        // Even if nobody is lost here: one that was to send may have given up.
+                        Err(_) => true,
                     };
                     (given_up, never)
                 }
@@ -429,6 +436,11 @@ impl Program {
                 for d in std::mem::take(closing) {
                     match dev.disconnect_poll(&d) {
                         Ok(true) => world.activity += 1,
+                        // The peer may not even know of the connection, if its messages were lost.
+                        Ok(false) if world.giving_up => {
+                            world.activity += 1;
+                            world.late(self.rank, d.rank());
+                        }
                         Ok(false) => left.push(d),
                         // The peer may be waiting for somebody who was lost, and comes too late.
                         Err(_) if world.plan.mood.is_lossy() => {
@@ -459,13 +471,25 @@ impl Program {
                         left.0, left.1, left.2
                     ));
                 }
+                if self.rng.one_in(2) {
+                    dev.ack_failures();
+                }
                 dev.finalize_begin();
                 self.stage = Stage::Finalizing;
                 Ok(())
             }
             Stage::Finalizing => {
                 let Some(dev) = &mut self.dev else { return Ok(()) };
-                match dev.finalize_poll() {
+                let over = match dev.finalize_poll() {
+                    // It may learn of a failure at the very end.
+                    Err(Error::ProcessesFailed(who))
+                        if who.iter().all(|f| world.tainted(f.peer.rank, self.rank)) =>
+                    {
+                        Ok(true)
+                    }
+                    other => other,
+                };
+                match over {
                     Ok(false) => {}
                     Ok(true) => {
                         world.activity += 1;

@@ -218,7 +218,8 @@ impl World {
                 .filter(|id| self.message(*id).from == source && self.fates[*id] != Fate::Cancelled);
             let got: Vec<Got> = taken.0.iter().flatten().copied().filter(|g| g.source == source).collect();
             let told = || format!("rank {}, from rank {source}, {s:?}: got {got:?}", s.to);
-            if self.tainted(source, s.to) || s.source == ANY_SOURCE && self.tainted_source(ANY_SOURCE, s.to) {
+            let any = s.source == ANY_SOURCE && (self.giving_up || self.tainted_source(ANY_SOURCE, s.to));
+            if any || self.tainted(source, s.to) {
                 // Some may be missing; what has come is in order, and nothing has come twice.
                 for g in got.iter().filter_map(|g| g.id) {
                     if !expected.any(|id| id == g) {

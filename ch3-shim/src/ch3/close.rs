@@ -17,17 +17,10 @@ impl Ch3 {
         why: Option<&VcError>,
     ) -> Result<(), PacketFault> {
         let Some(v) = io.core.vcs.get_mut(vc) else { return Ok(()) };
-        let before = v.state;
         let (state, action) =
             step(v.state, event).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
         v.state = state;
         let peer = v.peer;
-        if state != before
-            && state.is_at_rest()
-            && let Some(s) = self.vcs.get_mut(vc)
-        {
-            s.connected = false;
-        }
         self.close_ops += action.close_ops();
         if action.contains(Action::CLOSE_FINISHED)
             && let Some(s) = self.vcs.get_mut(vc)
@@ -63,15 +56,13 @@ impl Ch3 {
         self.flow_resumed(io, vc);
     }
 
-    /// Whether there is nothing to close: the VC is at rest, or was only ever going to be used (all its
-    /// messages were taken back before it had a connection). A close would be the first that its peer
-    /// hears of it, and the peer may have left.
-    pub(crate) fn at_rest(&self, core: &netmod_core::Core, vc: VcId) -> bool {
+    /// Whether there is nothing to close: the VC is at rest, or never had a connection and needs none, all
+    /// its messages having been taken back. A close would be the first that its peer hears of it, and the
+    /// peer may have left.
+    pub(crate) fn has_nothing_to_close(&self, core: &netmod_core::Core, vc: VcId) -> bool {
         let Some(v) = core.vcs.get(vc) else { return true };
-        v.state.is_at_rest()
-            || v.state == VcState::Active
-                && self.vcs.get(vc).is_some_and(|s| !s.connected)
-                && core.reqs.iter().all(|(_, r)| r.vc != Some(vc) || r.is_finished())
+        let pending = || core.reqs.iter().any(|(_, r)| r.vc == Some(vc) && !r.is_finished());
+        v.state.is_at_rest() || v.state == VcState::Active && v.stats.connects == 0 && !pending()
     }
 
     /// This side wants to close the VC.

@@ -276,7 +276,12 @@ impl Ch3 {
         // A VC that was closed by agreement goes on as both sides know it.
         if state.is_failed() {
             self.flow_lost(vc);
-            self.process_failed(io, peer, error);
+            // Behind the last barrier a peer may have nothing to close, if it has not heard yet of the
+            // connection that it accepts.
+            let pending = || io.core.reqs.iter().any(|(_, r)| r.vc == Some(vc) && !r.is_finished());
+            if !self.finalizing || error.kind() != VcErrorKind::Closed || pending() {
+                self.process_failed(io, peer, error);
+            }
         }
         let failed = Outcome::Failed(error.clone());
         // Messages that had arrived whole can still be received; the others never will.
@@ -360,9 +365,6 @@ impl Ch3 {
         } else {
             // One that the process manager had called dead before it had a VC here.
             self.pardon(&peer);
-        }
-        if let Some(s) = self.vcs.get_mut(vc) {
-            s.connected = true;
         }
         self.vc_used(io, vc);
         if self.finalizing {

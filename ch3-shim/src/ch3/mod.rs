@@ -126,8 +126,6 @@ pub(crate) struct VcSide {
     pub eager_max: usize,
     /// How many times a close of this side has come to its end.
     pub closes: u32,
-    /// Whether a connection was made since it was last at rest.
-    pub connected: bool,
     /// How much may be sent either way.
     pub flow: flow::Flow,
 }
@@ -267,18 +265,7 @@ impl Ch3 {
         let terms = if group == WORLD { self.terms } else { Terms::STRANGERS };
         let eager_max = self.eager_max.min(terms.eager_max());
         let flow = flow::Flow::new(terms);
-        let side = VcSide {
-            rank,
-            group,
-            space,
-            host,
-            losses: 0,
-            choice,
-            eager_max,
-            closes: 0,
-            connected: false,
-            flow,
-        };
+        let side = VcSide { rank, group, space, host, losses: 0, choice, eager_max, closes: 0, flow };
         self.vcs.insert(vc, side);
         if let Some(g) = self.groups.get_mut(group) {
             g.vcs.set(rank, Some(vc));

@@ -60,7 +60,7 @@ impl Vci {
     }
 
     pub(super) fn at_rest(&self, vc: VcId) -> bool {
-        self.ch3.at_rest(&self.engine.core, vc)
+        self.engine.core.vcs.get(vc).is_none_or(|v| v.state.is_at_rest())
     }
 
     fn closed(&self, d: &Disconnecting) -> bool {
@@ -73,9 +73,7 @@ impl Vci {
         let vc = self.ch3.groups.world.vcs.get(rank);
         let deadline = self.deadline_in(self.cfg.close_timeout);
         let d = Disconnecting { rank, vc, before: vc.and_then(|vc| self.closes(vc)), deadline };
-        if let Some(vc) = vc
-            && !self.at_rest(vc)
-        {
+        if let Some(vc) = vc {
             let now = self.now;
             self.ch3.vc_close(&mut self.engine.io(now), vc);
         }
@@ -240,7 +238,8 @@ impl Vci {
         let met = self.ch3.groups.iter().filter(|(n, _)| *n != WORLD);
         let met = met.flat_map(|(_, g)| g.vcs.iter().map(|(_, vc)| vc));
         let vcs = behind.into_iter().chain(before).map(|(_, vc)| vc).chain(met);
-        let vcs: Vec<VcId> = vcs.filter(|vc| !self.at_rest(*vc)).collect();
+        let vcs: Vec<VcId> =
+            vcs.filter(|vc| !self.ch3.has_nothing_to_close(&self.engine.core, *vc)).collect();
         for vc in &vcs {
             self.ch3.vc_close(&mut self.engine.io(now), *vc);
         }

@@ -108,20 +108,6 @@ pub fn finalize_with_sends_in_flight<F: NetmodFactory>(f: &F) {
     );
 }
 
-/// A peer that was only ever going to be spoken to has no connection to close, and may be gone already.
-pub fn finalize_after_all_was_taken_back<F: NetmodFactory>(f: &F) {
-    run_job(f, 2, |dev| {
-        if dev.rank() == 0 {
-            let world = dev.world();
-            let sent = dev.isend(pattern(1, 300), 1, 1, world).expect("isend");
-            dev.cancel(&sent);
-            let done = dev.wait(sent).expect("a cancelled send");
-            // Whether it had left is the netmod's affair.
-            doing(format!("finalize; cancelled: {}", done.status.cancelled));
-        }
-    });
-}
-
 /// Devices that were never used.
 pub fn finalize_unused<F: NetmodFactory>(f: &F) {
     run_job(f, 3, |dev| assert!(dev.report().is_empty()));

@@ -46,8 +46,7 @@ macro_rules! conformance {
                 scopes: lends_and_returns early_error early_error_with_a_rendezvous panic_within
                     forgotten_requests freed_requests;
                 closing: disconnect_and_reuse crossing_closes_then_sends_at_once several_peers
-                    finalize_with_unexpected_messages finalize_with_sends_in_flight
-                    finalize_after_all_was_taken_back finalize_unused a_peer_dies;
+                    finalize_with_unexpected_messages finalize_with_sends_in_flight finalize_unused a_peer_dies;
                 crowd: crossing_connects many_to_one all_to_all;
                 flood: short_messages all_sizes both_ways wildcards last_first behind_it cancelled
                     closed_in_between to_self a_flooded_peer_dies;
