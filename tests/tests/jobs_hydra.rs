@@ -135,8 +135,8 @@ fn abort_ends_the_job_with_its_code() {
 #[test]
 fn leaving_without_finalizing_ends_the_job() {
     if let Some(mut c) = hydra("leaving_without_finalizing_ends_the_job", 4, &[]) {
+        // One time in ten Hydra 4 says that all went well, depending on what it notices first.
         let done = run(c.args(["leave", "1"]));
-        assert!(!done.status.success(), "{done}");
         assert_eq!(done.ok_ranks("leave"), 0, "{done}");
     }
 }
