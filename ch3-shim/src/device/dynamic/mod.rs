@@ -499,3 +499,6 @@ fn refused(port: &PortName, word: &Word) -> Error {
         w => format!("connect to port {:016x}: the other side said {w:?} out of turn", port.tag),
     })
 }
+
+#[cfg(test)]
+mod tests;
