@@ -34,6 +34,14 @@
 //!     dev.finalize()
 //! }
 //! ```
+//!
+//! # Threads
+//! The thread level is a type: [`Device`] is `Device<`[`Serialized`]`>`, which any one thread uses at a time;
+//! a `Device<`[`Funneled`]`>` stays in its thread; a `Device<`[`Multiple`]`>` is shared by all threads.
+//! [`Device::init_thread`] makes one of a given level. Misuse does not compile.
+//!
+//! # Event loops
+//! A program that waits for other things too watches [`Vci::wait_fd`]; `examples/tokio.rs` does so.
 
 pub mod bootstrap;
 mod ch3;

@@ -103,3 +103,28 @@ fn all_processes_have_as_many_engines() {
         assert!(error.to_string().contains("rank 0 has 2 engines and this process 1"), "{error}");
     });
 }
+
+/// A rank waits on one engine while its peer waits for it on another.
+#[test]
+fn a_wait_helps_the_other_engines() {
+    let tune = |cfg: &mut Config| cfg.set("NETMOD_ENGINES", "2").expect("two engines");
+    on_a_board(2, tune, |dev| {
+        let world = dev.world();
+        let other = dev.dup(world).expect("a communicator");
+        assert_ne!(dev.engine_of(world), dev.engine_of(other));
+        dev.barrier(world).expect("barrier");
+        let large = vec![7; 4 << 20];
+        if dev.rank() == 0 {
+            let sent = dev.isend(large, 1, 0, other).expect("isend");
+            // What the large message needs of this rank comes while it waits for the small one.
+            dev.recv(&mut [0], 1, 0, world).expect("recv");
+            dev.wait(sent).expect("wait");
+        } else {
+            let mut got = vec![0; large.len()];
+            dev.recv(&mut got, 0, 0, other).expect("recv");
+            assert_eq!(got, large);
+            dev.send(&[1], 0, 0, world).expect("send");
+        }
+        dev.finalize().expect("finalize");
+    });
+}

@@ -124,6 +124,11 @@ impl<W: Work, S: Sleeper> Baton<W, S> {
         Baton { state: Mutex::new(state), sleeper }
     }
 
+    /// Where its leader blocks.
+    pub(super) fn sleeper(&self) -> &S {
+        &self.sleeper
+    }
+
     /// Uses the engine.
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut W) -> R) -> R {
         let mut g = sync::lock(&self.state);

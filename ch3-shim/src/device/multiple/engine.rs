@@ -1,11 +1,12 @@
 //! An engine that several threads use: what they wait for, and where the one that makes progress blocks.
 
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use netmod_core::{Arm, PollOrder, Time, Words};
 
+use super::Shared;
 use super::baton::{Baton, Sleeper, Work};
 use crate::device::probe::Seen;
 use crate::device::{RawReq, Vci};
@@ -14,6 +15,10 @@ use crate::sys::{EventFd, wait_readable};
 
 /// Longest time blocked at once.
 pub(super) const LONGEST_NAP: Duration = Duration::from_secs(1);
+
+/// Longest time blocked at once on one of several engines: the others need progress too. So rarely that it
+/// costs an idle process nothing to speak of.
+const SIBLING_NAP: Duration = Duration::from_millis(10);
 
 /// How long a thread may block.
 #[derive(Clone, Debug)]
@@ -71,17 +76,37 @@ impl Vci {
 }
 
 /// The descriptors of an engine, and one by which other threads wake the one that waits on them.
-#[derive(Debug)]
 pub(super) struct Descriptors {
     fds: Vec<RawFd>,
     event: EventFd,
+    /// The device, if it has further engines, and which of them is this.
+    siblings: OnceLock<(Weak<Shared>, usize)>,
+}
+
+impl Descriptors {
+    /// One step of progress on the engines that no thread is using: a peer may wait for one of them before it
+    /// does what this thread waits for. `None` if there are no others, else whether anything happened.
+    fn help_siblings(&self) -> Result<Option<bool>> {
+        let Some((shared, this)) = self.siblings.get() else { return Ok(None) };
+        let Some(shared) = shared.upgrade() else { return Ok(None) };
+        let mut any = false;
+        for (_, e) in shared.engines.iter().enumerate().filter(|(i, _)| i != this) {
+            any |= e.baton.try_with(Vci::progress).unwrap_or(Ok(false))?;
+        }
+        Ok(Some(any))
+    }
 }
 
 impl Sleeper for Descriptors {
     type Error = Error;
 
     fn sleep(&self, nap: &Nap) -> Result<()> {
-        wait_readable(&self.fds, nap.length).map_err(|e| Error::Launcher(format!("poll: {e}")))
+        let length = match self.help_siblings()? {
+            Some(true) => return Ok(()),
+            Some(false) => nap.length.min(SIBLING_NAP),
+            None => nap.length,
+        };
+        wait_readable(&self.fds, length).map_err(|e| Error::Launcher(format!("poll: {e}")))
     }
 
     fn wake(&self) {
@@ -110,7 +135,17 @@ impl Engine {
         let mut fds = vci.descriptors();
         fds.push(event.as_raw_fd());
         let spin = vci.spin;
-        Ok(Engine { baton: Baton::new(vci, Descriptors { fds, event }), words, spin })
+        Ok(Engine {
+            baton: Baton::new(vci, Descriptors { fds, event, siblings: OnceLock::new() }),
+            words,
+            spin,
+        })
+    }
+
+    /// Makes the device's other engines known, of which this is number `this`.
+    pub(super) fn meet(&self, shared: &Arc<Shared>, this: usize) {
+        // A second time would say the same.
+        let _ = self.baton.sleeper().siblings.set((Arc::downgrade(shared), this));
     }
 
     /// Waits for a goal, then uses the engine; what was staged has left when this returns.

@@ -68,7 +68,8 @@ use engine::{Engine, Nap};
 /// its context id: so matching, also with wildcards, stays within one engine, and all processes agree on it.
 /// Threads that use communicators of different engines ([`Device::dup`]) do not meet.
 ///
-/// A thread that waits makes progress on the other engines too if nobody else does.
+/// A thread that is about to block, or has been blocked for 10 ms, makes progress on the other engines too.
+/// Dynamic processes are met, and event loops joined, at the other levels.
 #[derive(Clone, Copy, Debug)]
 pub enum Multiple {}
 
@@ -112,7 +113,12 @@ impl Sealed for Multiple {
             engines.push(Engine::new(vci)?);
         }
         let Some(cfg) = cfg else { return Err(Error::Config("a device has at least one engine".into())) };
-        Ok(Arc::new(Shared { engines: engines.into(), cfg, rank, size, left: AtomicBool::new(false) }))
+        let shared = Shared { engines: engines.into(), cfg, rank, size, left: AtomicBool::new(false) };
+        let shared = Arc::new(shared);
+        if shared.engines.len() > 1 {
+            shared.engines.iter().enumerate().for_each(|(i, e)| e.meet(&shared, i));
+        }
+        Ok(shared)
     }
 }
 
