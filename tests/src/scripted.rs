@@ -328,7 +328,16 @@ impl Netmod for Scripted {
         Ok(())
     }
 
-    fn vc_init(&mut self, _: &mut Core, vc: VcId, peer: PeerName, _: Option<&Card>) -> Result<(), VcError> {
+    fn vc_init(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        peer: PeerName,
+        _: Option<&Card>,
+    ) -> Result<(), VcError> {
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.stats.connects += 1;
+        }
         self.vcs.insert(vc, peer);
         self.script.lock().peers[peer.rank as usize].vc = Some(vc);
         self.pending.push_back(Event::Up { vc });

@@ -458,6 +458,7 @@ fn a_death_in_the_middle_of_a_close() {
     let (script, mut dev) = Script::device(3, true);
     let world = dev.world();
     dev.send(&[1], 1, 1, world).expect("send");
+    script.play(&mut dev);
     let closing = dev.disconnect_begin(1);
     assert_eq!(dev.disconnect_poll(&closing), Ok(false));
     script.die(1);
@@ -465,6 +466,7 @@ fn a_death_in_the_middle_of_a_close() {
     lost(1, dev.disconnect(1));
     // The other way round: the peer has closed, this side has not.
     dev.send(&[1], 2, 1, world).expect("send");
+    script.play(&mut dev);
     script.send(2, &Packet::Close { ack: false }.emit());
     die(&script, &mut dev, 2);
     lost(2, dev.send(&[1], 2, 1, world));
@@ -478,6 +480,7 @@ fn a_loss_after_both_have_closed_is_no_failure() {
     let (script, mut dev) = Script::device(3, true);
     let world = dev.world();
     dev.send(&[1], 1, 1, world).expect("send");
+    script.play(&mut dev);
     let posted = dev.irecv_raw(memory(), 1, 1, world).expect("irecv");
     script.break_last_words();
     let closing = dev.disconnect_begin(1);
