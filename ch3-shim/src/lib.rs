@@ -65,6 +65,8 @@ pub use device::{
     Waitable,
 };
 pub use error::{Error, Result};
+#[cfg(feature = "tcp")]
+pub use netmod_tcp::Break;
 pub use pkt::Mode;
 pub use port::{PortName, PortNameError};
 pub use status::Status;

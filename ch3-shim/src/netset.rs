@@ -82,6 +82,18 @@ impl NetSet {
         })
     }
 
+    /// Breaks the connection of a VC in a certain way, for tests and drills. False if it has none, or its netmod cannot.
+    ///
+    /// # Errors
+    /// If the system does not.
+    #[cfg(feature = "tcp")]
+    pub fn sever(&mut self, core: &Core, vc: VcId, how: netmod_tcp::Break) -> Result<bool, VcError> {
+        match self.of(core, vc).base_mut() {
+            AnyNetmod::Tcp(n) => n.sever(vc, how),
+            _ => Ok(false),
+        }
+    }
+
     /// Gives the built-in netmods the key that peers must know.
     ///
     /// # Errors

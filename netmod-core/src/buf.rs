@@ -12,7 +12,8 @@
 //!
 //! A request is finished when [`crate::Core::is_finished`] says so, whatever its outcome: success,
 //! truncation, cancellation, loss of the VC. A netmod may keep the pointers in its queues until
-//! then and not a moment longer. It is the upper layer's duty to keep a buffer alive when its owner
+//! then and not a moment longer. The send of a netmod that resumes lost connections is finished when its data was
+//! acknowledged or copied, not when it was sent. It is the upper layer's duty to keep a buffer alive when its owner
 //! forgets the handle; `ch3-shim` does so by owning it, or by not leaving the scope that lent it.
 
 #![allow(unsafe_code)]

@@ -137,7 +137,7 @@ pub enum Ordering {
 /// # Rules
 /// - No method blocks, and none calls up: what happened is reported by [`Netmod::poll`].
 /// - The data path (the sends, `poll` when messages flow) does not allocate, lock, log or read a clock.
-/// - Messages of one VC leave, and requests of one VC finish, in the order of the calls.
+/// - Messages of one VC leave in the order of the calls, and so do requests finish that lend memory.
 /// - A failure of one VC leaves the others alone.
 /// - [`crate::buf`] says what may be done with lent memory.
 pub trait Netmod: Send {

@@ -7,7 +7,7 @@ use netmod_core::{PeerName, Time, VcId};
 use socket2::Socket;
 
 use crate::hello::{Initiator, Responder};
-use crate::link::ConnKey;
+use crate::link::{ConnKey, Hail};
 use crate::sys::Interest;
 
 /// What a [`ConnId`] is a handle of.
@@ -71,6 +71,14 @@ pub(crate) struct Conn {
     pub(crate) bulk: bool,
     /// The last plain read filled all the room it was given.
     pub(crate) filled: bool,
+    /// Bytes of the session that were read, and how many are to be reported to `TcpNetmod::owes`.
+    pub(crate) rx: u64,
+    pub(crate) owe_at: u64,
+    /// A dial: its number.
+    pub(crate) dial: u64,
+    /// What the peer said of its session and itself, and the position up to which it has read.
+    pub(crate) hail: Hail,
+    pub(crate) peer_position: u64,
     /// Since when its peer's host has acknowledged nothing of what waits, or `NEVER`.
     pub(crate) silent_since: Time,
 }
@@ -88,6 +96,11 @@ impl Conn {
             out: Vec::new(),
             bulk: false,
             filled: false,
+            dial: 0,
+            hail: Hail { session: 0, fresh: 0, incarnation: 0, dial: 0 },
+            peer_position: 0,
+            rx: 0,
+            owe_at: u64::MAX,
             silent_since: Time::NEVER,
         }
     }

@@ -24,8 +24,9 @@ impl TcpNetmod {
             self.ending = Ending::Until(now + self.link_cfg.parting_timeout);
             let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
             for vc in vcs {
+                self.acknowledge(vc, 1);
                 self.flush_vc(core, vc);
-                let pending = self.vcs.get(vc).is_some_and(|v| !v.is_drained());
+                let pending = self.vcs.get(vc).is_some_and(|v| !v.is_settled());
                 self.link_event(core, vc, LinkEvent::Shutdown { pending });
             }
             if let Some(l) = self.listener.take() {
@@ -57,6 +58,7 @@ impl TcpNetmod {
     pub(crate) fn describe_vc(&self, core: &Core, vc: VcId) -> String {
         let Some(v) = self.vcs.get(vc) else { return "not in charge".into() };
         let state = match v.link.phase() {
+            _ if v.link.is_resuming() => format!("connection lost, to be resumed: {}", v.link.last_failure()),
             Phase::Idle => "no connection".to_string(),
             Phase::Dialing if v.link.last_failure() != Failure::None => {
                 format!("dialling again: {}", v.link.last_failure())
@@ -80,6 +82,7 @@ impl TcpNetmod {
         let at = at.map_or_else(String::new, |a| format!(" with {a}"));
         let queue = v.txq.as_ref().map_or_else(|| "nothing queued".into(), |q| q.describe());
         let s = core.vcs.get(vc).map(|v| v.stats).unwrap_or_default();
-        format!("{state}{at}, {queue}, {} messages out, {} in", s.tx_msgs, s.rx_msgs)
+        let resumed = if v.resumes > 0 { format!(", resumed {} times", v.resumes) } else { String::new() };
+        format!("{state}{at}{resumed}, {queue}, {} messages out, {} in", s.tx_msgs, s.rx_msgs)
     }
 }

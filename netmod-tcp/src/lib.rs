@@ -5,9 +5,11 @@
 //! small sends gathered into one system call, large ones sent from, and received into, the
 //! user's memory. `ARCHITECTURE.md`, section 6, tells the whole.
 
+mod accept;
 mod address;
 mod alive;
 mod conn;
+mod control;
 mod ending;
 pub mod hello;
 mod hot;
@@ -18,6 +20,7 @@ mod netmod;
 
 mod recv;
 mod send;
+mod session;
 mod shake;
 mod sys;
 mod txq;
@@ -25,6 +28,7 @@ mod vc;
 
 pub use hello::JobKey;
 pub use netmod::{TcpNetmod, TcpStats};
+pub use session::Break;
 
 /// The netmod's name.
 pub const NAME: &str = "tcp";

@@ -24,7 +24,7 @@ impl TcpNetmod {
                             }
                         });
                     }
-                    LinkAction::SendAccept(c) => self.accept(conn::id(c)),
+                    LinkAction::SendAccept(c) => self.accept(vc, conn::id(c)),
                     LinkAction::SendReject(c, reason) => {
                         self.stats.refused += 1;
                         self.reject(conn::id(c), reason);
@@ -33,9 +33,15 @@ impl TcpNetmod {
                     LinkAction::Adopt(c) => self.adopt(core, vc, conn::id(c)),
                     LinkAction::Abandon(c) => self.say_and_linger(conn::id(c), Control::Goodbye),
                     LinkAction::Withdraw(c) => self.say_and_linger(conn::id(c), Control::Withdrawn),
-                    LinkAction::SayGoodbye(c) => self.say_goodbye(conn::id(c)),
+                    LinkAction::SayGoodbye(c) => self.say_goodbye(vc, conn::id(c)),
                     LinkAction::Close(c) => self.close(conn::id(c)),
-                    LinkAction::Terminated => self.events.push_back(Event::Terminated { vc }),
+                    LinkAction::Suspend(failure) => self.suspend(vc, failure),
+                    LinkAction::Terminated => {
+                        if let Some(v) = self.vcs.get_mut(vc) {
+                            v.cause = None;
+                        }
+                        self.events.push_back(Event::Terminated { vc });
+                    }
                     LinkAction::Down(cause) => {
                         let error = self.explain(vc, cause);
                         self.vc_failed(core, vc, error);
@@ -43,6 +49,7 @@ impl TcpNetmod {
                 }
             }
         }
+        self.end_session(core, vc);
         self.retime(vc);
     }
 
@@ -69,9 +76,21 @@ impl TcpNetmod {
         c.vc = Some(vc);
         let fd = c.fd();
         let clear = c.out.is_empty();
-        core.reset_receive(vc);
         if let Some(v) = core.vcs.get_mut(vc) {
             v.stats.connects += 1;
+        }
+        let resumed = match self.begin_or_resume(core, vc, id) {
+            Ok(resumed) => resumed,
+            Err(what) => {
+                let peer = self.vcs.get(vc).map(|v| v.peer);
+                let text =
+                    format!("protocol violation by the peer: {what}; do both sides run the same version?");
+                let error = VcError::new(VcErrorKind::Protocol, peer, text);
+                return netmod_core::Netmod::vc_abort(self, core, vc, error);
+            }
+        };
+        if !resumed {
+            core.reset_receive(vc);
         }
         if let Some(v) = self.vcs.get_mut(vc) {
             v.fd = fd;
@@ -84,14 +103,18 @@ impl TcpNetmod {
         }
         self.expect_pulse();
         self.heat(id);
-        self.events.push_back(Event::Up { vc });
+        if !resumed {
+            self.events.push_back(Event::Up { vc });
+        }
     }
 
     /// Our last message has left: GOODBYE, and our half is shut.
-    fn say_goodbye(&mut self, id: ConnId) {
+    fn say_goodbye(&mut self, vc: VcId, id: ConnId) {
+        let mut words = self.last_acknowledgement(vc, id);
+        words.extend(Control::Goodbye.emit());
         if let Some(c) = self.conns.get_mut(id) {
             c.stage = Stage::Open { parting: true };
-            self.write_out(id, &Control::Goodbye.emit());
+            self.write_out(id, &words);
         }
     }
 
@@ -118,6 +141,8 @@ impl TcpNetmod {
         }
         v.fd = -1;
         v.blocked = false;
+        v.session = 0;
+        v.loss = None;
         let first = v.cause.replace(error.clone()).is_none();
         tracing::info!(peer = v.peer.rank, %error, "VC down");
         if first {
@@ -128,10 +153,7 @@ impl TcpNetmod {
     /// Why a VC is down, for people: object, cause, way out.
     fn explain(&self, vc: VcId, cause: DownCause) -> VcError {
         let Some(v) = self.vcs.get(vc) else { return TcpNetmod::no_such_vc() };
-        let addr = v.addrs.as_ref().filter(|a| !a.is_empty()).map_or_else(
-            || "the address it had connected from".to_string(),
-            |a| a[(v.dials.max(1) as usize - 1) % a.len()].to_string(),
-        );
+        let addr = v.address();
         let (kind, text, after) = match cause {
             DownCause::Lost(f) => (
                 VcErrorKind::Lost,
@@ -140,6 +162,19 @@ impl TcpNetmod {
                 ),
                 None,
             ),
+            DownCause::NotResumed { elapsed, last, .. } => (
+                VcErrorKind::Lost,
+                format!("connection with {addr} {}{cause}; {}", self.lost_of(vc), hint(last)),
+                Some(elapsed),
+            ),
+            DownCause::Gone { elapsed, .. } => (
+                VcErrorKind::Lost,
+                format!("connection with {addr} {}{cause}", self.lost_of(vc)),
+                Some(elapsed),
+            ),
+            DownCause::Replaced => {
+                (VcErrorKind::Lost, format!("{cause}; what was under way with the old one is lost"), None)
+            }
             DownCause::CutOff => (VcErrorKind::Closed, format!("{cause} (at {addr})"), None),
             DownCause::Connect { attempts, elapsed, last } => {
                 let hint = hint(last);
@@ -184,6 +219,7 @@ impl TcpNetmod {
         }
         self.feel_pulses(core, now);
         self.next_timer = self.next_pulse;
+        self.session_timers(now);
         let mut i = 0;
         while let Some(&vc) = self.timed.get(i) {
             let due = self.vcs.get(vc).and_then(|v| v.link.deadline());

@@ -17,13 +17,14 @@ use crate::NAME;
 use crate::address::{self, Listener};
 use crate::conn::{self, Conn, ConnId, ConnKind};
 use crate::ending::Ending;
-use crate::hello::{Control, JobKey};
+use crate::hello::JobKey;
 use crate::hot::Hot;
 use crate::identity::Identity;
-use crate::link::{Failure, Link, LinkConfig, LinkEvent, Phase};
+use crate::link::{Link, LinkConfig, LinkEvent, Phase};
+use crate::session::Break;
 use crate::sys::{Epoll, Interest, RxArena};
 use crate::txq::Data;
-use crate::vc::{TcpVc, left_open};
+use crate::vc::TcpVc;
 
 /// The key of the listener in epoll; no connection has it.
 pub(crate) const LISTENER: u64 = u64::MAX;
@@ -51,6 +52,12 @@ pub struct TcpStats {
     pub rx_empty: u64,
     /// Calls of epoll.
     pub epoll_calls: u64,
+    /// Lost connections that were resumed by another one.
+    pub resumes: u64,
+    /// Bytes that were sent again then.
+    pub resent_bytes: u64,
+    /// Acknowledgements sent.
+    pub acks: u64,
 }
 
 /// The TCP netmod of one process.
@@ -78,6 +85,15 @@ pub struct TcpNetmod {
     pub(crate) dirty: Vec<VcId>,
     pub(crate) wanting: Vec<VcId>,
     pub(crate) timed: Vec<VcId>,
+    /// VCs that owe acknowledgements; with data of sent messages in the senders' memory; with memory to spare.
+    pub(crate) owing: Vec<VcId>,
+    pub(crate) lending: Vec<VcId>,
+    pub(crate) untidy: Vec<VcId>,
+    /// When debts are paid, and memory is given back, at the latest.
+    pub(crate) ack_at: Time,
+    pub(crate) tidy_at: Time,
+    /// Polls in a row that have found nothing.
+    pub(crate) idle_polls: u32,
     pub(crate) next_timer: Time,
     /// When the open connections are looked at, or `NEVER`.
     pub(crate) next_pulse: Time,
@@ -119,6 +135,7 @@ impl TcpNetmod {
             handshake_timeout: cfg.hello_timeout,
             backoff_min: cfg.backoff_min,
             backoff_max: cfg.backoff_max,
+            resume_timeout: cfg.resume_timeout,
             ..LinkConfig::default()
         };
         let here = NodeSection::of_this_process()
@@ -144,6 +161,12 @@ impl TcpNetmod {
             dirty: Vec::new(),
             wanting: Vec::new(),
             timed: Vec::new(),
+            owing: Vec::new(),
+            lending: Vec::new(),
+            untidy: Vec::new(),
+            ack_at: Time::NEVER,
+            tidy_at: Time::NEVER,
+            idle_polls: 0,
             next_timer: Time::NEVER,
             next_pulse: Time::NEVER,
             events: VecDeque::new(),
@@ -243,10 +266,21 @@ impl Netmod for TcpNetmod {
                 dirty: false,
                 wanting: false,
                 timed: false,
+                owing: false,
+                lending: false,
+                untidy: false,
+                tidy_mark: 0,
                 asked_card: false,
                 txq: None,
                 addrs: None,
                 dials: 0,
+                session: 0,
+                rx: 0,
+                told: 0,
+                told_control: 0,
+                rx_base: 0,
+                resumes: 0,
+                loss: None,
                 cause: None,
             },
         );
@@ -297,21 +331,23 @@ impl Netmod for TcpNetmod {
 
     fn vc_terminate(&mut self, core: &mut Core, vc: VcId, now: Time) {
         self.now = now;
+        self.acknowledge(vc, 1);
         self.flush_vc(core, vc);
-        let Some(pending) = self.vcs.get(vc).map(|v| !v.is_drained()) else { return };
+        let Some(pending) = self.vcs.get(vc).map(|v| !v.is_settled()) else { return };
         self.link_event(core, vc, LinkEvent::Terminate { pending });
+        // From now on the peer is told at once what was read: it may be waiting for that.
+        if let Some(c) = self.vcs.get(vc).and_then(|v| v.link.up())
+            && let Some(c) = self.conns.get_mut(conn::id(c))
+        {
+            c.owe_at = c.owe_at.min(c.rx + 1);
+        }
     }
 
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         let Some(v) = self.vcs.get_mut(vc) else { return };
         // What the link wants done is moot: its connection is closed here, and the VC fails for our reason.
         let conn = v.link.conn();
-        if let Some(conn) = conn {
-            let _ = v.link.on(LinkEvent::Lost { conn, failure: Failure::Protocol }, self.now, &self.link_cfg);
-        }
-        if v.link.phase() != Phase::Failed {
-            let _ = v.link.on(LinkEvent::Shutdown { pending: false }, self.now, &self.link_cfg);
-        }
+        let _ = v.link.on(LinkEvent::Abort, self.now, &self.link_cfg);
         if let Some(c) = conn {
             self.close(conn::id(c));
         }
@@ -440,7 +476,7 @@ impl Netmod for TcpNetmod {
 
     fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
         if let Some(q) = self.vcs.get_mut(vc).and_then(|v| v.txq.as_mut()) {
-            q.resume(req, more);
+            q.resume(core, req, more);
         }
         self.flush_vc(core, vc);
     }
@@ -450,32 +486,7 @@ impl Netmod for TcpNetmod {
     }
 
     fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String> {
-        let Some(v) = self.vcs.get(vc) else { return Ok(()) };
-        let Some(c) = v.link.conn() else { return Ok(()) };
-        match Control::parse(hdr).map_err(|e| e.to_string())? {
-            Some(Control::Goodbye) if left_open(core, vc) => {
-                let why = "it has left without closing its connection with this process by agreement; did it \
-                           finalize early, or run into its NETMOD_CLOSE_TIMEOUT?";
-                let error = VcError::new(VcErrorKind::Closed, Some(v.peer), why);
-                self.vc_abort(core, vc, error);
-            }
-            Some(Control::Goodbye) => {
-                let pending = v.pending();
-                if let Some(c) = self.conns.get_mut(conn::id(c)) {
-                    c.peer_left = true;
-                }
-                self.link_event(core, vc, LinkEvent::Goodbye { conn: c, pending });
-            }
-            Some(Control::Withdrawn) => {
-                self.close(conn::id(c));
-                self.link_event(core, vc, LinkEvent::Lost { conn: c, failure: Failure::Withdrawn });
-            }
-            Some(Control::Ack { .. }) => {
-                return Err("an acknowledgement on a connection without a session".into());
-            }
-            None => {}
-        }
-        Ok(())
+        self.control(core, vc, hdr)
     }
 
     #[inline]
@@ -509,6 +520,12 @@ impl Netmod for TcpNetmod {
         if order == PollOrder::InFirst {
             self.flush(core);
         }
+        if !events.is_empty() {
+            self.idle_polls = 0;
+        } else if !(self.owing.is_empty() && self.lending.is_empty()) {
+            self.idle_polls = self.idle_polls.saturating_add(1);
+            self.idle(core);
+        }
         Ok(())
     }
 
@@ -522,6 +539,9 @@ impl Netmod for TcpNetmod {
     }
 
     fn arm(&mut self, core: &mut Core) -> Arm {
+        if !(self.owing.is_empty() && self.lending.is_empty()) {
+            self.before_blocking(core);
+        }
         self.flush(core);
         self.rejoin_epoll_all();
         // Epoll is level-triggered: what is there already makes the descriptor readable.
@@ -537,12 +557,13 @@ impl Netmod for TcpNetmod {
     }
 
     fn break_connection(&mut self, _core: &mut Core, vc: VcId) -> bool {
-        let conn = self.vcs.get(vc).and_then(|v| v.link.conn()).and_then(|c| self.conns.get(conn::id(c)));
-        if let Some(c) = conn {
-            // Both ends find the end of the stream. A socket that is not connected yet has no stream to end.
-            let _ = c.socket.shutdown(std::net::Shutdown::Both);
+        match self.sever(vc, Break::Reset) {
+            Ok(broken) => broken,
+            Err(e) => {
+                tracing::warn!(%e, "fault injection");
+                false
+            }
         }
-        true
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {

@@ -127,8 +127,13 @@ impl TcpNetmod {
             Ok(Some(n)) if n > 0 => {
                 c.bulk = false;
                 c.filled = n >= max;
+                c.rx += n as u64;
+                let owes = c.rx >= c.owe_at;
                 self.stats.rx_calls += 1;
                 events.push(Event::Rx { vc, buf: self.arena.lend(n) });
+                if owes {
+                    self.owes(vc, id);
+                }
                 true
             }
             Ok(None) => {
@@ -159,14 +164,22 @@ impl TcpNetmod {
         }
         match sys::recv_iov(c.fd(), &iov[..pieces]) {
             Ok(Some(n)) if n > 0 => {
+                c.rx += n as u64;
+                let owes = c.rx >= c.owe_at;
                 self.stats.rx_calls += 1;
                 let direct = n.min(target.bytes);
                 if direct > 0 {
                     if core.recv_advance(vc, direct) {
                         events.push(Event::RecvDone { vc });
+                        if large {
+                            self.received_large(vc);
+                        }
                     } else {
                         events.note_progress();
                     }
+                }
+                if owes {
+                    self.owes(vc, id);
                 }
                 if n > direct {
                     events.push(Event::Rx { vc, buf: self.arena.lend(n - direct) });

@@ -5,8 +5,9 @@ use netmod_core::{Core, Header, ReqId, SendBuf, VcError, VcErrorKind, VcId};
 use crate::conn::{self, ConnId};
 use crate::link::{Failure, LinkEvent, Phase};
 use crate::netmod::TcpNetmod;
+use crate::session::OWED_WAITING;
 use crate::sys::{self, MAX_IOV};
-use crate::txq::{COPY_MAX, Data};
+use crate::txq::{COPY_MAX, Data, LOG_MAX};
 
 /// So many small messages between two polls are a burst.
 const BURST: u16 = 8;
@@ -80,6 +81,10 @@ impl TcpNetmod {
             return Ok(Some(0));
         }
         let total = hdr.len() + data.len();
+        let keeps = v.session != 0;
+        if keeps && v.txq.as_ref().is_some_and(|q| !q.is_open(total.min(LOG_MAX))) {
+            return Ok(Some(0));
+        }
         let moved = if data.is_empty() {
             sys::send(v.fd, hdr)
         } else if small {
@@ -93,13 +98,24 @@ impl TcpNetmod {
         };
         self.stats.tx_calls += 1;
         match moved {
-            Ok(Some(n)) if n == total => Ok(None),
+            Ok(Some(n)) if n == total => {
+                if keeps {
+                    if data.len() > LOG_MAX {
+                        return Ok(Some(total));
+                    }
+                    v.txq.get_or_insert_default().log([hdr, data.bytes()]);
+                }
+                Ok(None)
+            }
             Ok(n) => {
                 self.block(vc);
                 Ok(Some(n.unwrap_or(0)))
             }
             Err(e) => {
                 self.connection_broken(core, vc, &e);
+                if self.vcs.get(vc).is_some_and(|v| v.link.is_resuming()) {
+                    return Ok(Some(0));
+                }
                 Err(self.vcs.get(vc).and_then(|v| v.cause.clone()).unwrap_or_else(TcpNetmod::no_such_vc))
             }
         }
@@ -116,12 +132,16 @@ impl TcpNetmod {
         gone: usize,
         req: ReqId,
     ) {
-        if let Some(v) = core.vcs.get_mut(vc) {
-            v.stats.tx_queued += 1;
-        }
         let Some(v) = self.vcs.get_mut(vc) else { return };
         let q = v.txq.get_or_insert_default();
-        q.push(core, hdr, data, gone, req);
+        q.push(core, vc, hdr, data, gone, req);
+        if gone > 0 && q.is_drained() {
+            // All of it is on its way, and waits for no more than its acknowledgement.
+            return self.lend(vc);
+        }
+        if let Some(c) = core.vcs.get_mut(vc) {
+            c.stats.tx_queued += 1;
+        }
         if v.fd < 0 {
             self.want(vc);
         } else if !v.blocked {
@@ -188,6 +208,7 @@ impl TcpNetmod {
     /// Writes as much of a VC's queue as the kernel takes.
     pub(crate) fn flush_vc(&mut self, core: &mut Core, vc: VcId) {
         let mut total = 0;
+        self.pay(vc, OWED_WAITING);
         loop {
             let Some(v) = self.vcs.get_mut(vc) else { return };
             if v.fd < 0 || v.blocked {
@@ -197,9 +218,10 @@ impl TcpNetmod {
             let mut iov = [netmod_core::IoVec::EMPTY; MAX_IOV];
             let (n, bytes) = q.gather(core, &mut iov);
             if bytes == 0 {
-                // Nothing but empty or cancelled messages.
+                // Nothing but empty or cancelled messages, or the window is closed until an acknowledgement comes.
+                let before = q.len();
                 q.written(core, vc, 0);
-                if q.is_empty() { break } else { continue }
+                if q.len() == before { break } else { continue }
             }
             if total >= FLUSH_BOUND {
                 if !v.dirty {
@@ -222,7 +244,11 @@ impl TcpNetmod {
             }
         }
         let Some(v) = self.vcs.get(vc) else { return };
-        if v.is_drained() && v.link.is_terminating() {
+        if v.txq.as_ref().is_some_and(|q| q.is_lent()) {
+            self.lend(vc);
+        }
+        let Some(v) = self.vcs.get(vc) else { return };
+        if v.link.is_terminating() && v.is_settled() {
             self.link_event(core, vc, LinkEvent::Drained);
         }
     }

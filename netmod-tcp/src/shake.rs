@@ -13,21 +13,16 @@ use crate::hello::{
     HelloError, Initiator, InitiatorParams, InitiatorStep, Purpose, Responder, ResponderParams,
     ResponderStep, Sender, Versions, reject_stranger,
 };
-use crate::link::{Failure, LinkEvent};
-use crate::netmod::{LISTENER, TcpNetmod};
+use crate::link::{Failure, Hail, LinkEvent};
+use crate::netmod::TcpNetmod;
 use crate::sys::{self, Interest};
 
-/// Connections accepted in one poll.
-const ACCEPTS: usize = 16;
 /// Bytes of a handshake read at once.
 const PIECE: usize = 512;
 /// How long last words may take to be read.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
-/// Pause of accepting when no descriptor is left.
-const NO_DESCRIPTOR_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
-
-/// No capability needs to be agreed on yet.
-const CAPS: u64 = 0;
+/// The capability of sessions that outlive their connections.
+const RESUME: u64 = 1;
 
 /// Random bytes that nobody can guess.
 pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
@@ -51,6 +46,11 @@ fn prepare(socket: &Socket, detect: std::time::Duration) -> std::io::Result<()> 
 }
 
 impl TcpNetmod {
+    /// The capabilities of this side.
+    fn caps(&self) -> u64 {
+        if self.cfg.resume_timeout.is_zero() { 0 } else { RESUME }
+    }
+
     /// Begins a dial. The flag of an error says that another dial would fail likewise.
     pub(crate) fn start_dial(&mut self, vc: VcId) -> Result<ConnId, (Failure, bool)> {
         let Some(v) = self.vcs.get_mut(vc) else { return Err((Failure::None, true)) };
@@ -82,7 +82,9 @@ impl TcpNetmod {
             Err(e) => return Err(e),
         }
         // Writable when connected, or when that has failed.
-        self.enroll(Conn::new(socket, Stage::Connecting, Some(vc)), Interest::BOTH)
+        let mut conn = Conn::new(socket, Stage::Connecting, Some(vc));
+        conn.dial = self.stats.dialled;
+        self.enroll(conn, Interest::BOTH)
     }
 
     /// Puts a connection into the slab and into epoll.
@@ -140,78 +142,20 @@ impl TcpNetmod {
             Stage::Proved(_, peer) => self.unclaimed.retain(|u| *u != (peer, id)),
             Stage::Connecting | Stage::Dial(_) | Stage::Stranger(_) | Stage::Open { .. } => {}
         }
-        if let Some(v) = c.vc.and_then(|vc| self.vcs.get_mut(vc))
-            && v.fd == c.socket.as_raw_fd()
-        {
-            v.fd = -1;
-            v.blocked = false;
-        }
-    }
-
-    /// Takes connections from the listener.
-    pub(crate) fn accept_some(&mut self, now: Time) {
-        for _ in 0..ACCEPTS {
-            let Some(l) = &self.listener else { return };
-            match l.socket.accept() {
-                Ok((socket, _)) => {
-                    self.stats.accepted += 1;
-                    if let Err(e) = self.stranger(socket, now) {
-                        tracing::debug!(%e, "incoming connection");
-                    }
-                }
-                Err(e)
-                    if matches!(
-                        e.raw_os_error(),
-                        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
-                    ) =>
-                {
-                    return self.pause_accepting(&e, now);
-                }
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN)) => return,
-                // The one at the head of the queue was gone already; the next may be good.
-                Err(e) => tracing::debug!(%e, "accept"),
+        let open = matches!(c.stage, Stage::Open { .. });
+        if let Some(v) = c.vc.and_then(|vc| self.vcs.get_mut(vc)) {
+            if open {
+                v.rx = c.rx;
+            }
+            if v.fd == c.socket.as_raw_fd() {
+                v.fd = -1;
+                v.blocked = false;
             }
         }
     }
 
-    /// Without a descriptor the listener would stay readable and be asked for nothing.
-    #[cold]
-    fn pause_accepting(&mut self, e: &std::io::Error, now: Time) {
-        if self.stats.no_descriptor == 0 {
-            tracing::warn!(
-                %e,
-                limit = sys::descriptor_limit(),
-                "no descriptor for an incoming connection; peers wait and try again; raise the limit with ulimit -n"
-            );
-        }
-        self.stats.no_descriptor += 1;
-        self.accept_again = now + NO_DESCRIPTOR_PAUSE;
-        self.next_timer = self.next_timer.min(self.accept_again);
-        if let Some(l) = &self.listener
-            && let Err(e) = self.epoll.modify(l.socket.as_raw_fd(), LISTENER, Interest::NONE)
-        {
-            tracing::error!(%e, "epoll does not know the listener");
-        }
-    }
-
-    pub(crate) fn accept_after_pause(&mut self, now: Time) {
-        if self.accept_again == Time::NEVER {
-            return;
-        }
-        if now < self.accept_again {
-            self.next_timer = self.next_timer.min(self.accept_again);
-            return;
-        }
-        self.accept_again = Time::NEVER;
-        if let Some(l) = &self.listener
-            && let Err(e) = self.epoll.modify(l.socket.as_raw_fd(), LISTENER, Interest::READ)
-        {
-            tracing::error!(%e, "epoll does not know the listener");
-        }
-    }
-
     /// An incoming connection: whoever it is has a limited time to prove it.
-    fn stranger(&mut self, socket: Socket, now: Time) -> std::io::Result<()> {
+    pub(crate) fn stranger(&mut self, socket: Socket, now: Time) -> std::io::Result<()> {
         prepare(&socket, self.cfg.detect)?;
         // When there are too many, the one that has had most time goes.
         while self.strangers.len() >= self.cfg.hello_max.max(1) {
@@ -222,7 +166,7 @@ impl TcpNetmod {
         let params = ResponderParams {
             me: self.id.me(),
             versions: Versions::OURS,
-            caps: CAPS,
+            caps: self.caps(),
             incarnation: self.id.incarnation(),
         };
         let responder = Box::new(Responder::new(params, random()?));
@@ -319,9 +263,10 @@ impl TcpNetmod {
     }
 
     /// Sends ACCEPT on a proved connection.
-    pub(crate) fn accept(&mut self, id: ConnId) {
-        if let Some(Conn { stage: Stage::Proved(r, _), .. }) = self.conns.get_mut(id)
-            && let Some(frame) = r.accept(0)
+    pub(crate) fn accept(&mut self, vc: VcId, id: ConnId) {
+        let (session, rx) = self.vcs.get(vc).map_or((0, 0), |v| (v.session, v.rx));
+        if let Some(Conn { stage: Stage::Proved(r, _), hail, .. }) = self.conns.get_mut(id)
+            && let Some(frame) = r.accept(if hail.session != 0 && hail.session == session { rx } else { 0 })
         {
             self.write_out(id, frame.as_bytes());
         }
@@ -340,7 +285,8 @@ impl TcpNetmod {
     pub(crate) fn incoming(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
         if let Some(c) = self.conns.get_mut(id) {
             c.vc = Some(vc);
-            self.link_event(core, vc, LinkEvent::Incoming { conn: conn::key(id) });
+            let hail = c.hail;
+            self.link_event(core, vc, LinkEvent::Incoming { conn: conn::key(id), hail });
         }
     }
 
@@ -358,6 +304,7 @@ impl TcpNetmod {
 
     /// TCP has connected, or failed to.
     fn connected(&mut self, core: &mut Core, id: ConnId) {
+        let caps = self.caps();
         let Some(c) = self.conns.get_mut(id) else { return };
         let Some(vc) = c.vc else { return self.close(id) };
         let error = match c.socket.take_error() {
@@ -370,10 +317,11 @@ impl TcpNetmod {
                 peer: v.peer,
                 purpose: v.port.map_or(Purpose::Vc, |port| Purpose::Root { port }),
                 versions: Versions::OURS,
-                caps: CAPS,
+                caps,
                 incarnation: self.id.incarnation(),
-                session: 0,
-                position: 0,
+                dial: c.dial,
+                session: v.link.session(),
+                position: if v.session == v.link.session() { v.rx } else { 0 },
                 key: self.id.key_towards(&v.peer.group)?,
             })
         });
@@ -440,7 +388,13 @@ impl TcpNetmod {
             events.push(ev);
         }
         match self.arena.copy_in(bytes) {
-            Some(buf) => events.push(Event::Rx { vc, buf }),
+            Some(buf) => {
+                events.push(Event::Rx { vc, buf });
+                if let Some(c) = self.conns.get_mut(id) {
+                    c.rx += bytes.len() as u64;
+                    self.owes(vc, id);
+                }
+            }
             None => {
                 let e = netmod_core::VcError::new(
                     netmod_core::VcErrorKind::Resource,
@@ -467,8 +421,12 @@ impl TcpNetmod {
                 self.write_out(id, proof.as_bytes());
                 Some(used)
             }
-            Ok((used, InitiatorStep::Accepted { .. })) => {
-                self.link_event(core, vc, LinkEvent::Accepted { conn });
+            Ok((used, InitiatorStep::Accepted { caps, incarnation, session, position, .. })) => {
+                let session = if caps & RESUME == 0 { 0 } else { session };
+                if let Some(c) = self.conns.get_mut(id) {
+                    c.peer_position = position;
+                }
+                self.link_event(core, vc, LinkEvent::Accepted { conn, session, incarnation });
                 Some(used)
             }
             Ok((_, InitiatorStep::Rejected { reason, proved })) => {
@@ -512,6 +470,11 @@ impl TcpNetmod {
                 Some(used)
             }
             Ok((used, ResponderStep::Proved(p))) => {
+                if let Some(c) = self.conns.get_mut(id) {
+                    let fresh = if p.caps & RESUME == 0 { 0 } else { p.fresh };
+                    c.hail = Hail { session: p.session, fresh, incarnation: p.incarnation, dial: p.dial };
+                    c.peer_position = p.position;
+                }
                 self.proved(core, id, p.peer, p.purpose);
                 Some(used)
             }

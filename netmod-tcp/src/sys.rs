@@ -362,6 +362,17 @@ pub(crate) fn limit_retransmission_pause(fd: RawFd, longest: std::time::Duration
     done == 0
 }
 
+/// Resets a connection: both ends see `ECONNRESET`, and what was under way is lost.
+pub(crate) fn reset(fd: RawFd) -> io::Result<()> {
+    let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+    let len = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // SAFETY: a live address of the length that is passed; the kernel only reads it.
+    if unsafe { libc::connect(fd, &raw const nowhere, len) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// The limit of open descriptors of this process.
 pub(crate) fn descriptor_limit() -> u64 {
     let mut lim = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -7,6 +7,7 @@ use netmod_core::lifecycle::VcState;
 use netmod_core::{Core, PeerName, VcError, VcId};
 
 use crate::link::{Link, Pending};
+use crate::session::Loss;
 use crate::txq::TxQueue;
 
 /// The netmod's part of a VC.
@@ -31,12 +32,32 @@ pub(crate) struct TcpVc {
     pub(crate) wanting: bool,
     /// It is in the list of VCs with a timer.
     pub(crate) timed: bool,
+    /// It is in the list of VCs that owe acknowledgements; that have sent what is in senders' memory; that hold
+    /// memory that they may have no use for.
+    pub(crate) owing: bool,
+    pub(crate) lending: bool,
+    pub(crate) untidy: bool,
+    /// What it had sent when it was last seen to hold much memory.
+    pub(crate) tidy_mark: u64,
     /// A card was asked for.
     pub(crate) asked_card: bool,
     pub(crate) txq: Option<Box<TxQueue>>,
     /// Where the peer listens, in the order to be tried; `None` until its card is known.
     pub(crate) addrs: Option<Box<[SocketAddr]>>,
     pub(crate) dials: u32,
+    /// The session that messages have been sent or received in; 0 if none, or none that can be resumed.
+    pub(crate) session: u64,
+    /// Bytes of it that were read, as long as there is no connection.
+    pub(crate) rx: u64,
+    /// Bytes of it that the peer has been told were read, and control frames read since.
+    pub(crate) told: u64,
+    pub(crate) told_control: u64,
+    /// The core's count of bytes received when the session began.
+    pub(crate) rx_base: u64,
+    /// Times that it was resumed.
+    pub(crate) resumes: u32,
+    /// The connection that was lost, while it is not resumed.
+    pub(crate) loss: Option<Box<Loss>>,
     /// Why it is down.
     pub(crate) cause: Option<VcError>,
 }
@@ -45,13 +66,26 @@ impl TcpVc {
     /// Whether nothing waits.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
-        self.txq.as_ref().is_none_or(|q| q.is_empty())
+        self.txq.as_ref().is_none_or(|q| q.is_drained())
+    }
+
+    /// Whether nothing waits to be sent or acknowledged.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.txq.as_ref().is_none_or(|q| q.is_settled())
+    }
+
+    /// The address that was dialled last, for people.
+    pub(crate) fn address(&self) -> String {
+        self.addrs.as_ref().filter(|a| !a.is_empty()).map_or_else(
+            || "the address it had connected from".to_string(),
+            |a| a[(self.dials.max(1) as usize - 1) % a.len()].to_string(),
+        )
     }
 
     pub(crate) fn pending(&self) -> Pending {
         match &self.txq {
             Some(q) if q.is_mid_message() => Pending::Partial,
-            Some(q) if !q.is_empty() => Pending::Whole,
+            Some(q) if !q.is_drained() => Pending::Whole,
             _ => Pending::Nothing,
         }
     }

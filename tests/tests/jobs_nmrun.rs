@@ -78,6 +78,18 @@ fn random_traffic_with_other_thresholds() {
     }
 }
 
+/// Connections break at random points. `NETMOD_TEST_BREAKS` is how many breaks each pair of ranks goes through at
+/// least, if the default is not enough.
+#[test]
+fn nothing_is_lost_when_connections_break() {
+    let more = std::env::var("NETMOD_TEST_BREAKS").unwrap_or_default();
+    for (ranks, seed, rounds) in [(2, "1", "12"), (3, "2", "6"), (4, "3", "4")] {
+        let rounds = if more.is_empty() { rounds } else { &more };
+        let done = run(nmrun(ranks, &[]).args(["broken", seed, rounds]));
+        done.expect_ok("broken", ranks);
+    }
+}
+
 #[test]
 fn barriers() {
     for ranks in [1, 2, 7] {

@@ -107,6 +107,7 @@ fn hello(me: PeerName, peer: PeerName, versions: Versions) -> Vec<u8> {
         versions,
         caps: 0,
         incarnation: 1,
+        dial: 1,
         session: 0,
         position: 0,
         key: JobKey([0x5c; 32]),

@@ -168,6 +168,20 @@ impl Vci {
         self.engine.netmod.tcp_stats()
     }
 
+    /// Breaks the connection with a rank of the job as a fault of the network would, for tests and drills. With
+    /// `NETMOD_TCP_RESUME_TIMEOUT` not 0 nothing is lost. False if there is no connection, or none that can be broken.
+    ///
+    /// # Errors
+    /// A bad rank; a system that does not do it.
+    #[cfg(feature = "tcp")]
+    pub fn break_connection(&mut self, rank: u32, how: netmod_tcp::Break) -> Result<bool> {
+        let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
+        match self.ch3.groups.world.vcs.get(rank) {
+            Some(vc) => Ok(self.engine.netmod.sever(&self.engine.core, vc, how)?),
+            None => Ok(false),
+        }
+    }
+
     /// Requests that are not used up: under way, or finished and not yet waited for.
     pub fn live_requests(&self) -> usize {
         self.engine.core.reqs.len()

@@ -136,6 +136,7 @@ const CLOSE: Duration = Duration::from_secs(30);
 const FAILURE_CHECK: Duration = Duration::from_secs(1);
 const CONNECT: Duration = Duration::from_secs(30);
 const DETECT: Duration = Duration::from_secs(15);
+const RESUME: Duration = Duration::from_secs(10);
 const HELLO: Duration = Duration::from_secs(10);
 const BACKOFF: Duration = Duration::from_secs(1);
 
@@ -197,6 +198,9 @@ config_table! {
             "longest pause between attempts to connect";
         detect: Duration = DETECT, "NETMOD_TCP_DETECT", Kind::Duration { min: Duration::ZERO, max: HOUR },
             "how long a connection's host may be silent before the connection counts as lost; 0: for ever";
+        resume_timeout: Duration = RESUME, "NETMOD_TCP_RESUME_TIMEOUT",
+            Kind::Duration { min: Duration::ZERO, max: HOUR },
+            "how long to try to resume a lost connection before its peer counts as lost; 0: not at all";
         sndbuf: usize = 0, "NETMOD_TCP_SNDBUF", Kind::Size { min: 0, max: G },
             "send buffer of a socket in bytes; 0: the system's default";
         rcvbuf: usize = 0, "NETMOD_TCP_RCVBUF", Kind::Size { min: 0, max: G },

@@ -15,7 +15,7 @@
 //!
 //! | type | body |
 //! |---|---|
-//! | 1 HELLO | version min u16, version max u16, flags u32 (bit 0: connect to root), capabilities u64, initiator's group 16 and rank u32, responder's group 16 and rank u32, port tag u64, incarnation u64, session u64 (0: a fresh one), position u64, nonce 32 |
+//! | 1 HELLO | version min u16, version max u16, flags u32 (bit 0: connect to root), capabilities u64, initiator's group 16 and rank u32, responder's group 16 and rank u32, port tag u64, incarnation u64, number of the dial u64, session u64 (0: a fresh one), position u64, nonce 32 |
 //! | 2 CHALLENGE | version u16, zero 6, capabilities u64, incarnation u64, nonce 32, MAC 32 |
 //! | 3 PROOF | MAC 32 |
 //! | 4 ACCEPT | position u64, MAC 32 |
@@ -36,7 +36,7 @@ pub const MAX_FRAME: usize = 512;
 /// Longest frame of this version.
 pub(super) const LONGEST: usize = HEADER_LEN + HELLO_BODY;
 
-pub(super) const HELLO_BODY: usize = 120;
+pub(super) const HELLO_BODY: usize = 128;
 pub(super) const CHALLENGE_BODY: usize = 88;
 pub(super) const MAC_LEN: usize = 32;
 pub(super) const ACCEPT_BODY: usize = 8 + MAC_LEN;

@@ -21,6 +21,8 @@ pub struct InitiatorParams {
     pub caps: u64,
     /// This process, among those that have had its name.
     pub incarnation: u64,
+    /// Which dial of this process it is; later ones have greater numbers.
+    pub dial: u64,
     /// The session to be resumed; 0 for a fresh one.
     pub session: u64,
     /// Bytes of that session that have been read.
@@ -102,6 +104,7 @@ impl Initiator {
             .put(&params.peer.rank.to_le_bytes())
             .put(&port.to_le_bytes())
             .put(&params.incarnation.to_le_bytes())
+            .put(&params.dial.to_le_bytes())
             .put(&params.session.to_le_bytes())
             .put(&params.position.to_le_bytes())
             .put(&nonce);

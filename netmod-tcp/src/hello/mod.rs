@@ -25,7 +25,8 @@
 //! A *session* is what two processes say to each other over any number of connections. A fresh one is named
 //! after the handshake that began it; to resume it, each side says how much of it it has read (HELLO and
 //! ACCEPT), and the other goes on from there. An *incarnation* is a random number that a process makes once,
-//! so that one that has taken a dead one's name is told from it.
+//! so that one that has taken a dead one's name is told from it. Of two dials of one incarnation the number tells
+//! which it has given up.
 
 mod control;
 mod error;

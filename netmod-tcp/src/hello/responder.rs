@@ -45,6 +45,8 @@ pub struct Proved {
     pub caps: u64,
     /// Its incarnation.
     pub incarnation: u64,
+    /// Which of its dials this is; later ones have greater numbers.
+    pub dial: u64,
     /// The session that it wants resumed; 0 for a fresh one.
     pub session: u64,
     /// Bytes of that session that it has read.
@@ -155,7 +157,8 @@ impl Responder {
         let peer = PeerName { group: GroupId(body.take()), rank: body.u32() };
         let wanted = PeerName { group: GroupId(body.take()), rank: body.u32() };
         let port = body.u64();
-        let (incarnation, session, position) = (body.u64(), body.u64(), body.u64());
+        let (incarnation, dial) = (body.u64(), body.u64());
+        let (session, position) = (body.u64(), body.u64());
         let ours = self.params.versions;
         let version = theirs.common(ours).ok_or(HelloError::Version { theirs, ours })?;
         let purpose = match flags {
@@ -197,7 +200,7 @@ impl Responder {
             .put(&self.params.incarnation.to_le_bytes())
             .put(&self.nonce);
         let challenge = self.transcript.seal(&key, Label::Responder, challenge);
-        let claim = Proved { peer, purpose, version, caps, incarnation, session, position, fresh: 0 };
+        let claim = Proved { peer, purpose, version, caps, incarnation, dial, session, position, fresh: 0 };
         self.claim = Some((claim, key));
         self.state = State::Proof;
         Ok(ResponderStep::Challenge(challenge))

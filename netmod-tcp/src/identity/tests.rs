@@ -41,6 +41,7 @@ fn dial(
         purpose,
         versions: Versions::OURS,
         caps: 0,
+        dial: 1,
         incarnation: 1,
         session: 0,
         position: 0,

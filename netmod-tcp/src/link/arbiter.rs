@@ -41,8 +41,6 @@ pub(super) fn decide(own_dial_survives: bool, state: Phase, shutting: bool) -> V
         Phase::Idle | Phase::Backoff => Verdict::Accept,
         Phase::Dialing if own_dial_survives => Verdict::Reject(RejectReason::Crossing),
         Phase::Dialing => Verdict::AcceptAndAbandon,
-        // Also for a second promise: which of the peer's two dials is the older one cannot be
-        // known here, and the peer may have adopted the first.
         Phase::Promised | Phase::Up => Verdict::Reject(RejectReason::AlreadyConnected),
         Phase::Parting => Verdict::Reject(RejectReason::Closing),
         Phase::Failed => Verdict::Reject(RejectReason::VcDown),

@@ -1,8 +1,10 @@
 //! The state machine of a link.
 
+use core::time::Duration;
+
 use netmod_core::{PeerName, Time};
 
-use super::arbiter::{self, Verdict};
+use super::arbiter;
 use super::mutant::{Mutant, mutated};
 use super::types::some_time;
 use super::{
@@ -11,29 +13,51 @@ use super::{
 use crate::hello::RejectReason;
 
 /// Messages wait for a connection.
-const WANTED: u8 = 1;
+pub(super) const WANTED: u8 = 1;
 /// `Terminate` was asked and has not been answered.
-const TERMINATING: u8 = 2;
+pub(super) const TERMINATING: u8 = 2;
 /// Every end leads to `Shut`.
-const SHUTTING: u8 = 4;
+pub(super) const SHUTTING: u8 = 4;
 /// The peer has said GOODBYE on the adopted connection.
-const PEER_LEFT: u8 = 8;
+pub(super) const PEER_LEFT: u8 = 8;
 /// This side's dial survives a crossing one.
-const GREATER: u8 = 16;
+pub(super) const GREATER: u8 = 16;
+/// The adopted connection was lost, and its session is to go on.
+pub(super) const RESUMING: u8 = 32;
+/// The session was promised, and it is not known whether the peer has adopted it. This side has taken no part
+/// in it, and can let go of it.
+pub(super) const PROVISIONAL: u8 = 64;
+/// The promised connection begins the session, rather than resuming it.
+pub(super) const FRESH: u8 = 128;
+
+/// Refusals in a row, and the least time since the loss, by which a process is known to be gone.
+const GONE_AFTER: u8 = 3;
+const GONE_TIME: Duration = Duration::from_millis(200);
+/// Parts of the time for resuming that one handshake may take.
+const RESUME_TRIES: u32 = 4;
 
 /// The connection to one peer. See the module for the protocol.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Link {
-    conn: ConnKey,
+    pub(super) conn: ConnKey,
     /// When the present phase must end.
-    timer: Time,
+    pub(super) timer: Time,
     /// When messages that wait for a connection have waited too long.
     give_up: Time,
+    /// What the two sides call what they say to each other over any number of connections; 0: nothing is
+    /// resumed.
+    pub(super) session: u64,
+    /// The peer's incarnation, once known.
+    pub(super) peer: u64,
+    /// The last of its dials that was promised.
+    pub(super) dial: u64,
     last: Failure,
     random: u32,
-    attempts: u16,
-    phase: Phase,
-    flags: u8,
+    pub(super) attempts: u16,
+    /// Dials in a row that were refused, while resuming.
+    refused: u8,
+    pub(super) phase: Phase,
+    pub(super) flags: u8,
 }
 
 impl Link {
@@ -44,9 +68,13 @@ impl Link {
             conn: ConnKey::NONE,
             timer: Time::NEVER,
             give_up: Time::NEVER,
+            session: 0,
+            peer: 0,
+            dial: 0,
             last: Failure::None,
             random: seed.max(1),
             attempts: 0,
+            refused: 0,
             phase: Phase::Idle,
             flags: if arbiter::dial_survives(me, peer) { GREATER } else { 0 },
         }
@@ -67,6 +95,17 @@ impl Link {
     /// The connection of the present phase, adopted or not.
     pub fn conn(&self) -> Option<ConnKey> {
         (self.conn != ConnKey::NONE).then_some(self.conn)
+    }
+
+    /// The session of the adopted connection, of the one that is to resume it, or one that was promised; 0 if
+    /// there is none.
+    pub fn session(&self) -> u64 {
+        self.session
+    }
+
+    /// Whether an adopted connection was lost and another one is to go on in its stead.
+    pub fn is_resuming(&self) -> bool {
+        self.has(RESUMING)
     }
 
     /// Whether a [`LinkEvent::Terminate`] or [`LinkEvent::Shutdown`] has not been answered yet.
@@ -90,6 +129,7 @@ impl Link {
     pub(super) fn forget_random(&mut self) {
         self.random = 1;
         self.attempts = 0;
+        self.refused = 0;
         self.last = Failure::None;
     }
 
@@ -108,8 +148,10 @@ impl Link {
                     self.attempt_failed(failure, permanent, now, cfg, &mut acts);
                 }
             }
-            LinkEvent::Incoming { conn } => self.incoming(conn, now, cfg, &mut acts),
-            LinkEvent::Accepted { conn } => self.accepted(conn, &mut acts),
+            LinkEvent::Incoming { conn, hail } => self.incoming(conn, hail, now, cfg, &mut acts),
+            LinkEvent::Accepted { conn, session, incarnation } => {
+                self.accepted(conn, session, incarnation, &mut acts);
+            }
             LinkEvent::Rejected { conn, reason } => self.rejected(conn, reason, now, cfg, &mut acts),
             LinkEvent::Ready { conn } => self.ready(conn, now, cfg, &mut acts),
             LinkEvent::Goodbye { conn, pending } => self.goodbye(conn, pending, now, cfg, &mut acts),
@@ -125,16 +167,17 @@ impl Link {
                     self.phase = Phase::Idle;
                 }
             }
+            LinkEvent::Abort => self.fail(),
         }
         acts
     }
 
     #[inline]
-    fn has(&self, flag: u8) -> bool {
+    pub(super) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    fn want_send(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+    pub(super) fn want_send(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
         match self.phase {
             Phase::Idle => {
                 self.want(now, cfg);
@@ -163,8 +206,16 @@ impl Link {
     fn dial(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
         self.phase = Phase::Dialing;
         self.conn = ConnKey::NONE;
-        self.timer = now + cfg.handshake_timeout;
+        self.timer = now + self.handshake_timeout(cfg);
         acts.push(LinkAction::StartDial);
+    }
+
+    pub(super) fn handshake_timeout(&self, cfg: &LinkConfig) -> Duration {
+        if self.has(RESUMING) {
+            cfg.handshake_timeout.min(cfg.resume_timeout / RESUME_TRIES)
+        } else {
+            cfg.handshake_timeout
+        }
     }
 
     fn dialing(&mut self, conn: ConnKey, acts: &mut Actions) {
@@ -185,6 +236,10 @@ impl Link {
         acts: &mut Actions,
     ) {
         self.conn = ConnKey::NONE;
+        if failure == Failure::Goodbye && self.has(FRESH) || mutated(Mutant::ForgetPromised) {
+            // Nobody has adopted it.
+            self.forget_session();
+        }
         if !self.has(WANTED) {
             self.rest(now, cfg, acts);
             return;
@@ -193,6 +248,13 @@ impl Link {
         self.last = failure;
         if permanent {
             self.down(DownCause::Refused(failure), acts);
+            return;
+        }
+        let refused = failure == Failure::Errno(libc::ECONNREFUSED);
+        self.refused = if refused { self.refused.saturating_add(1) } else { 0 };
+        let elapsed = self.wished_for(cfg.resume_timeout, now);
+        if self.has(RESUMING) && self.refused >= GONE_AFTER && elapsed >= GONE_TIME {
+            self.down(DownCause::Gone { refused: self.refused, elapsed }, acts);
             return;
         }
         if now >= self.give_up {
@@ -213,57 +275,28 @@ impl Link {
     }
 
     fn connect_failure(&self, now: Time, cfg: &LinkConfig) -> DownCause {
-        // `give_up` was set one `connect_timeout` after the wish.
+        let (attempts, last) = (self.attempts, self.last);
+        if self.has(RESUMING) {
+            return DownCause::NotResumed {
+                attempts,
+                elapsed: self.wished_for(cfg.resume_timeout, now),
+                last,
+            };
+        }
+        DownCause::Connect { attempts, elapsed: self.wished_for(cfg.connect_timeout, now), last }
+    }
+
+    /// How long a connection has been wanted, if `give_up` was set `timeout` after the wish.
+    fn wished_for(&self, timeout: Duration, now: Time) -> Duration {
         let left = self.give_up.since(now);
         let late = now.since(self.give_up);
-        let elapsed = cfg.connect_timeout.saturating_sub(left).saturating_add(late);
-        DownCause::Connect { attempts: self.attempts, elapsed, last: self.last }
+        timeout.saturating_sub(left).saturating_add(late)
     }
 
-    fn incoming(&mut self, conn: ConnKey, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
-        if mutated(Mutant::ContinueAfterReject) && self.phase == Phase::Shut {
-            acts.push(LinkAction::SendReject(conn, RejectReason::Finalized));
-            self.promise(conn, now, cfg, acts);
-            return;
-        }
-        // A dial that has failed before may never succeed, if only the peer can reach this process: then
-        // the peer's is as good.
-        let survives = self.has(GREATER) && self.attempts == 0;
-        match arbiter::decide(survives, self.phase, self.has(SHUTTING)) {
-            Verdict::Reject(RejectReason::Crossing) if mutated(Mutant::AcceptBoth) => {
-                acts.push(LinkAction::SendAccept(conn));
-            }
-            Verdict::Reject(reason) => {
-                acts.push(LinkAction::SendReject(conn, reason));
-                if mutated(Mutant::RejectAndAbandon) && reason == RejectReason::Crossing {
-                    acts.push(LinkAction::Close(self.conn));
-                    self.conn = ConnKey::NONE;
-                }
-            }
-            Verdict::Accept => self.promise(conn, now, cfg, acts),
-            Verdict::AcceptAndAbandon => {
-                if mutated(Mutant::SilentLoser) {
-                    acts.push(LinkAction::Close(self.conn));
-                } else if !mutated(Mutant::AcceptBeforeResolved) && self.conn != ConnKey::NONE {
-                    acts.push(LinkAction::Abandon(self.conn));
-                }
-                self.promise(conn, now, cfg, acts);
-            }
-        }
-    }
-
-    fn promise(&mut self, conn: ConnKey, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
-        acts.push(LinkAction::SendAccept(conn));
-        self.phase = Phase::Promised;
-        self.conn = conn;
-        self.timer = now + cfg.handshake_timeout;
-        if mutated(Mutant::AdoptOnPromise) {
-            self.adopt(acts);
-        }
-    }
-
-    fn accepted(&mut self, conn: ConnKey, acts: &mut Actions) {
+    fn accepted(&mut self, conn: ConnKey, session: u64, incarnation: u64, acts: &mut Actions) {
         if self.phase == Phase::Dialing && self.conn == conn {
+            self.session = session;
+            self.peer = incarnation;
             acts.push(LinkAction::SendReady(conn));
             self.adopt(acts);
         } else if self.conn != conn {
@@ -285,12 +318,13 @@ impl Link {
         }
     }
 
-    fn adopt(&mut self, acts: &mut Actions) {
+    pub(super) fn adopt(&mut self, acts: &mut Actions) {
         self.phase = Phase::Up;
-        self.flags &= !WANTED;
+        self.flags &= !(WANTED | RESUMING | PROVISIONAL | FRESH);
         self.timer = Time::NEVER;
         self.give_up = Time::NEVER;
         self.attempts = 0;
+        self.refused = 0;
         self.last = Failure::None;
         acts.push(LinkAction::Adopt(self.conn));
     }
@@ -307,7 +341,13 @@ impl Link {
             return;
         }
         acts.push(LinkAction::Close(conn));
-        self.attempt_failed(Failure::Rejected(reason), !reason.is_transient(), now, cfg, acts);
+        let mut permanent = !reason.is_transient();
+        if reason == RejectReason::NoSession && self.has(PROVISIONAL) && !mutated(Mutant::InsistOnPromised) {
+            // The peer never learned of the promise, or had given it up.
+            self.forget_session();
+            permanent = false;
+        }
+        self.attempt_failed(Failure::Rejected(reason), permanent, now, cfg, acts);
     }
 
     fn goodbye(&mut self, conn: ConnKey, pending: Pending, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
@@ -355,6 +395,11 @@ impl Link {
             Phase::Dialing | Phase::Promised => {
                 self.attempt_failed(failure, false, now, cfg, acts);
             }
+            Phase::Up if mutated(Mutant::LostIsDown) => self.down(DownCause::Lost(failure), acts),
+            Phase::Up if self.session != 0 && failure != Failure::Protocol && !self.has(PEER_LEFT) => {
+                self.suspend(failure, now, cfg, acts);
+                self.dial(now, cfg, acts);
+            }
             Phase::Up => self.down(DownCause::Lost(failure), acts),
             Phase::Parting if mutated(Mutant::PartingEofIsDeath) => {
                 self.down(DownCause::Lost(failure), acts);
@@ -381,7 +426,7 @@ impl Link {
             }
             // The peer may have adopted the connection already and be sending: its READY decides.
             Phase::Promised if !pending => {
-                self.flags &= !WANTED;
+                self.flags &= !(WANTED | RESUMING);
                 self.give_up = Time::NEVER;
             }
             Phase::Dialing | Phase::Backoff | Phase::Promised => self.want(now, cfg),
@@ -440,7 +485,7 @@ impl Link {
     }
 
     /// No connection is left; answers `Terminate`, and goes on if messages wait for a new one.
-    fn rest(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+    pub(super) fn rest(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
         let wanted = self.has(WANTED);
         self.clear();
         if self.has(TERMINATING) {
@@ -457,8 +502,12 @@ impl Link {
         }
     }
 
-    fn down(&mut self, cause: DownCause, acts: &mut Actions) {
+    pub(super) fn down(&mut self, cause: DownCause, acts: &mut Actions) {
         acts.push(LinkAction::Down(cause));
+        self.fail();
+    }
+
+    fn fail(&mut self) {
         // A terminating link is at its end anyhow, and can be used again.
         self.phase = if self.has(SHUTTING) {
             Phase::Shut
@@ -467,8 +516,24 @@ impl Link {
         } else {
             Phase::Failed
         };
-        self.flags &= !TERMINATING;
+        self.flags &= !(TERMINATING | PROVISIONAL);
         self.clear();
+    }
+
+    /// The adopted connection is lost, and its session goes on.
+    pub(super) fn suspend(&mut self, failure: Failure, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        acts.push(LinkAction::Suspend(failure));
+        self.conn = ConnKey::NONE;
+        self.flags |= RESUMING | WANTED;
+        self.attempts = 0;
+        self.refused = 0;
+        self.last = Failure::None;
+        self.give_up = now + cfg.resume_timeout;
+    }
+
+    pub(super) fn forget_session(&mut self) {
+        self.session = 0;
+        self.flags &= !(PROVISIONAL | FRESH);
     }
 
     fn clear(&mut self) {
@@ -476,8 +541,13 @@ impl Link {
         self.timer = Time::NEVER;
         self.give_up = Time::NEVER;
         self.attempts = 0;
+        self.refused = 0;
         self.last = Failure::None;
-        self.flags &= !(WANTED | PEER_LEFT);
+        self.flags &= !(WANTED | PEER_LEFT | RESUMING | FRESH);
+        // The peer may have adopted what was promised, and resume it.
+        if !self.has(PROVISIONAL) {
+            self.session = 0;
+        }
     }
 }
 

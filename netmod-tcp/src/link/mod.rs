@@ -22,6 +22,22 @@
 //! GOODBYE reads, and delivers, until then, and takes any end of the connection for the answer, save
 //! WITHDRAWN.
 //!
+//! # Sessions
+//!
+//! What was sent on an adopted connection that broke is not lost: both sides have a *session*, named after the
+//! handshake that began it, and a dial that resumes it says so ([`Hail`]). Between the loss and the next connection
+//! the link is *resuming*, in the phases of an ordinary dial, for at most `resume_timeout`; refusals by the peer's
+//! address show earlier that the process is gone. Both sides may dial; the arbiter is the same.
+//!
+//! A responder has a session from its promise on, since the initiator may adopt it without the responder ever
+//! learning of it. It is *provisional* until READY: a dial of this side's asks for it, and falls back to a fresh one
+//! if the peer does not know it. A link whose own fresh dial is under way does not say that it does not know a
+//! session: the ACCEPT that begins it may be on its way. Of several dials of one incarnation the later one counts,
+//! and a promise to an earlier one is void.
+//!
+//! A process that has taken a dead one's name is told by its incarnation: it takes what is left of the old one
+//! down, and a link that has failed is revived by it.
+//!
 //! # The table
 //!
 //! What an event does in each phase. "Fail" counts the attempt, and leads to `Backoff`, or to
@@ -33,19 +49,23 @@
 //! | event | Idle | Dialing | Backoff | Promised | Up | Parting | Failed | Shut |
 //! |---|---|---|---|---|---|---|---|---|
 //! | WantSend | dial: Dialing | note | note | note | | dial after it | | |
-//! | Incoming | ACCEPT: Promised | greater, at its first attempt: REJECT(Crossing); else: abandon own, ACCEPT: Promised | ACCEPT: Promised | REJECT(AlreadyConnected) | REJECT(AlreadyConnected) | REJECT(Closing) | REJECT(VcDown) | REJECT(Finalized) |
+//! | Incoming | ACCEPT: Promised | greater, at its first attempt: REJECT(Crossing); else: abandon own, ACCEPT: Promised | ACCEPT: Promised | later dial: close, ACCEPT | REJECT(AlreadyConnected) | REJECT(Closing) | REJECT(VcDown); new incarnation: ACCEPT: Promised | REJECT(Finalized) |
+//! | Incoming, for the session | | as above | as above | as above | close, suspend, ACCEPT: Promised | close, rest, REJECT(NoSession) | | |
+//! | Incoming, for another session | REJECT(NoSession) | fresh dial: REJECT(Crossing); else: REJECT(NoSession) | REJECT(NoSession) | REJECT(NoSession) | REJECT(NoSession) | REJECT(NoSession) | REJECT(NoSession) | REJECT(Finalized) |
+//! | Incoming, new incarnation | | resuming: abandon, Failed | resuming: Failed | close, ACCEPT; resuming: Failed | close, Failed | close, rest, REJECT(Closing) | ACCEPT: Promised | |
 //! | Accepted | | READY, adopt: Up | | | | | | |
 //! | Rejected, DialFailed | | fail | | | | | | |
 //! | Ready | | | | adopt: Up | | | | |
 //! | Goodbye, nothing waits | | fail | | fail | abandon, rest | rest | | |
 //! | Goodbye, whole messages wait | | fail | | fail | abandon, dial: Dialing; terminating: drain | rest | | |
 //! | Goodbye, a part has left | | fail | | fail | Failed; terminating: drain | rest | | |
-//! | Lost | | fail | | fail | Failed | rest; withdrawn: Failed | | |
+//! | Lost | | fail | | fail | session: suspend, dial: Dialing; else: Failed | rest; withdrawn: Failed | | |
 //! | Timer | | abandon, fail | dial: Dialing; too late: Failed | withdraw, fail | | close, rest | | |
 //! | Terminate, nothing waits | rest | abandon, rest | rest | wait for READY | GOODBYE: Parting | | Terminated: Idle | Terminated |
 //! | Terminate, messages wait | dial: Dialing | note | note | note | drain | | Terminated: Idle | Terminated |
 //! | Drained | | | | | terminating: GOODBYE: Parting | | | |
 //! | Revive | | | | | | | Idle | |
+//! | Abort | Failed | Failed | Failed | Failed | Failed | Failed | | |
 //!
 //! An event about a connection that is not the link's does nothing, except that an ACCEPT of it is
 //! answered with GOODBYE, and a READY with WITHDRAWN.
@@ -62,6 +82,7 @@ mod arbiter;
 mod backoff;
 #[cfg(test)]
 mod explore;
+mod incoming;
 mod machine;
 mod mutant;
 #[cfg(test)]
@@ -70,4 +91,6 @@ mod types;
 
 pub use arbiter::{Verdict, arbitrate, dial_survives};
 pub use machine::Link;
-pub use types::{Actions, ConnKey, DownCause, Failure, LinkAction, LinkConfig, LinkEvent, Pending, Phase};
+pub use types::{
+    Actions, ConnKey, DownCause, Failure, Hail, LinkAction, LinkConfig, LinkEvent, Pending, Phase,
+};

@@ -28,6 +28,18 @@ pub(super) enum Mutant {
     RejectAndAbandon,
     /// The own dial survives, and the incoming one is accepted too.
     AcceptBoth,
+    /// A responder forgets the session that it has promised when the connection is lost before READY.
+    ForgetPromised,
+    /// A session that was promised, and that the peer does not know, is insisted upon.
+    InsistOnPromised,
+    /// A session is refused as unknown while the ACCEPT that begins it may be under way.
+    RefuseUnsure,
+    /// A dial that was given up is taken for the peer's latest one.
+    StaleDial,
+    /// A fresh dial is accepted though a session is to be resumed.
+    FreshForLost,
+    /// A lost connection takes the VC down though its session could go on.
+    LostIsDown,
     /// The next dial follows the failed one at once.
     RedialAtOnce,
 }
@@ -35,7 +47,7 @@ pub(super) enum Mutant {
 #[cfg(test)]
 impl Mutant {
     /// Those that exploration finds; pauses are a matter of time, which it does not have.
-    pub(super) const IN_THE_PROTOCOL: [Mutant; 12] = [
+    pub(super) const IN_THE_PROTOCOL: [Mutant; 18] = [
         Mutant::SilentLoser,
         Mutant::AcceptBeforeResolved,
         Mutant::AdoptOnPromise,
@@ -48,6 +60,12 @@ impl Mutant {
         Mutant::BothReject,
         Mutant::RejectAndAbandon,
         Mutant::AcceptBoth,
+        Mutant::ForgetPromised,
+        Mutant::InsistOnPromised,
+        Mutant::RefuseUnsure,
+        Mutant::StaleDial,
+        Mutant::FreshForLost,
+        Mutant::LostIsDown,
     ];
 }
 

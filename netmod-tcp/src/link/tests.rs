@@ -15,8 +15,14 @@ const CFG: LinkConfig = LinkConfig {
     backoff_max: Duration::from_secs(1),
     crossing_wait: Duration::from_millis(50),
     parting_timeout: Duration::from_secs(5),
+    resume_timeout: Duration::from_secs(10),
 };
 const REFUSED: Failure = Failure::Errno(111);
+
+/// What the dial on a connection says.
+fn hail(conn: ConnKey) -> Hail {
+    Hail { session: 0, fresh: 0, incarnation: 7, dial: conn.0 }
+}
 
 fn name(rank: u32) -> PeerName {
     PeerName { group: GroupId([1; 16]), rank }
@@ -39,15 +45,15 @@ fn in_phase(phase: Phase) -> Link {
         Phase::Idle => &[],
         Phase::Dialing => &[LinkEvent::WantSend, LinkEvent::Dialing { conn }],
         Phase::Backoff => &[LinkEvent::WantSend, LinkEvent::Dialing { conn }, failed],
-        Phase::Promised => &[LinkEvent::Incoming { conn }],
-        Phase::Up => &[LinkEvent::Incoming { conn }, LinkEvent::Ready { conn }],
+        Phase::Promised => &[LinkEvent::Incoming { conn, hail: hail(conn) }],
+        Phase::Up => &[LinkEvent::Incoming { conn, hail: hail(conn) }, LinkEvent::Ready { conn }],
         Phase::Parting => &[
-            LinkEvent::Incoming { conn },
+            LinkEvent::Incoming { conn, hail: hail(conn) },
             LinkEvent::Ready { conn },
             LinkEvent::Terminate { pending: false },
         ],
         Phase::Failed => &[
-            LinkEvent::Incoming { conn },
+            LinkEvent::Incoming { conn, hail: hail(conn) },
             LinkEvent::Ready { conn },
             LinkEvent::Lost { conn, failure: Failure::Eof },
         ],
@@ -73,7 +79,7 @@ const PHASES: [Phase; 8] = [
 
 #[test]
 fn a_link_is_small() {
-    assert!(size_of::<Link>() <= 64, "{} bytes", size_of::<Link>());
+    assert!(size_of::<Link>() <= 72, "{} bytes", size_of::<Link>());
 }
 
 #[test]
@@ -233,11 +239,11 @@ fn a_failed_link_refuses_until_it_is_revived() {
     let mut link = in_phase(Phase::Failed);
     let conn = ConnKey(2);
     let reject = LinkAction::SendReject(conn, RejectReason::VcDown);
-    assert_eq!(acts(&mut link, LinkEvent::Incoming { conn }, at(1)), [reject]);
+    assert_eq!(acts(&mut link, LinkEvent::Incoming { conn, hail: hail(conn) }, at(1)), [reject]);
     assert_eq!(acts(&mut link, LinkEvent::WantSend, at(1)), []);
     assert_eq!(acts(&mut link, LinkEvent::Revive, at(1)), []);
     let accept = LinkAction::SendAccept(conn);
-    assert_eq!(acts(&mut link, LinkEvent::Incoming { conn }, at(1)), [accept]);
+    assert_eq!(acts(&mut link, LinkEvent::Incoming { conn, hail: hail(conn) }, at(1)), [accept]);
 }
 
 #[test]
@@ -250,7 +256,10 @@ fn stale_keys_change_nothing() {
         for (event, want) in [
             (LinkEvent::Dialing { conn: stale }, vec![LinkAction::Abandon(stale)]),
             (LinkEvent::DialFailed { conn: stale, failure, permanent: true }, vec![]),
-            (LinkEvent::Accepted { conn: stale }, vec![LinkAction::Abandon(stale)]),
+            (
+                LinkEvent::Accepted { conn: stale, session: 0, incarnation: 7 },
+                vec![LinkAction::Abandon(stale)],
+            ),
             (LinkEvent::Rejected { conn: stale, reason: RejectReason::Finalized }, vec![]),
             (LinkEvent::Ready { conn: stale }, vec![LinkAction::Withdraw(stale)]),
             (LinkEvent::Goodbye { conn: stale, pending: Pending::Partial }, vec![]),
@@ -290,12 +299,155 @@ fn a_dial_that_failed_before_gives_way() {
     let (first, second) = (ConnKey(1), ConnKey(2));
     assert_eq!(acts(&mut link, LinkEvent::WantSend, at(0)), [LinkAction::StartDial]);
     assert!(acts(&mut link, LinkEvent::Dialing { conn: first }, at(0)).is_empty());
-    let refused = acts(&mut link, LinkEvent::Incoming { conn: ConnKey(7) }, at(1));
+    let refused = acts(&mut link, LinkEvent::Incoming { conn: ConnKey(7), hail: hail(ConnKey(7)) }, at(1));
     assert_eq!(refused, [LinkAction::SendReject(ConnKey(7), RejectReason::Crossing)]);
     let failed = LinkEvent::DialFailed { conn: first, failure: Failure::TimedOut, permanent: false };
     assert!(acts(&mut link, failed, at(2)).is_empty());
     assert_eq!(acts(&mut link, LinkEvent::Timer, at(5000)), [LinkAction::StartDial]);
     assert!(acts(&mut link, LinkEvent::Dialing { conn: second }, at(5000)).is_empty());
-    let taken = acts(&mut link, LinkEvent::Incoming { conn: ConnKey(8) }, at(5001));
+    let taken = acts(&mut link, LinkEvent::Incoming { conn: ConnKey(8), hail: hail(ConnKey(8)) }, at(5001));
     assert_eq!(taken, [LinkAction::Abandon(second), LinkAction::SendAccept(ConnKey(8))]);
+}
+
+/// A link of the greater name that is up on connection 1 in session 77.
+fn in_session() -> Link {
+    let mut link = Link::new(&name(1), &name(0), 5);
+    let conn = ConnKey(1);
+    for event in [
+        LinkEvent::WantSend,
+        LinkEvent::Dialing { conn },
+        LinkEvent::Accepted { conn, session: 77, incarnation: 7 },
+    ] {
+        let _ = link.on(event, Time::ZERO, &CFG);
+    }
+    assert_eq!((link.up(), link.session()), (Some(conn), 77));
+    link
+}
+
+#[test]
+fn a_lost_connection_is_dialled_again_and_given_up_in_time() {
+    let (conn, failure) = (ConnKey(1), Failure::Eof);
+    let mut link = in_session();
+    let got = acts(&mut link, LinkEvent::Lost { conn, failure }, at(1000));
+    assert_eq!(got, [LinkAction::Suspend(failure), LinkAction::StartDial]);
+    assert!(link.is_resuming() && link.session() == 77);
+    // Time is up after `resume_timeout`, however the dials fail.
+    let (mut event, mut now, mut dials) = (None, at(1000), 0);
+    let cause = loop {
+        let next = event.take().unwrap_or(LinkEvent::DialFailed {
+            conn: ConnKey::NONE,
+            failure: Failure::TimedOut,
+            permanent: false,
+        });
+        let got = acts(&mut link, next, now);
+        match got[..] {
+            [LinkAction::Down(cause)] => break cause,
+            [LinkAction::StartDial] => dials += 1,
+            _ => {
+                now = link.deadline().expect("a waiting link has a deadline");
+                event = Some(LinkEvent::Timer);
+            }
+        }
+    };
+    assert!(dials > 5 && now == at(11_000), "{dials} dials until {now:?}");
+    assert!(matches!(cause, DownCause::NotResumed { last: Failure::TimedOut, .. }), "{cause}");
+    assert_eq!((link.phase(), link.session(), link.is_resuming()), (Phase::Failed, 0, false));
+    // What is no fault of the network is not resumed.
+    let mut link = in_session();
+    let got = acts(&mut link, LinkEvent::Lost { conn, failure: Failure::Protocol }, at(0));
+    assert_eq!(got, [LinkAction::Down(DownCause::Lost(Failure::Protocol))]);
+}
+
+#[test]
+fn a_process_that_is_gone_does_not_cost_the_whole_time() {
+    let mut link = in_session();
+    let _ = acts(&mut link, LinkEvent::Lost { conn: ConnKey(1), failure: Failure::Eof }, at(0));
+    let failed = |failure| LinkEvent::DialFailed { conn: ConnKey::NONE, failure, permanent: false };
+    let mut now = at(0);
+    let mut dial = |link: &mut Link, failure: Failure| {
+        let got = acts(link, failed(failure), now);
+        if got.is_empty() {
+            now = link.deadline().expect("a pause");
+            assert_eq!(acts(link, LinkEvent::Timer, now), [LinkAction::StartDial]);
+        }
+        (now, got)
+    };
+    // Another failure in between: it does not count.
+    for failure in [REFUSED, REFUSED, Failure::TimedOut] {
+        assert!(dial(&mut link, failure).1.is_empty());
+    }
+    for _ in 0..30 {
+        let (now, got) = dial(&mut link, REFUSED);
+        if let [LinkAction::Down(cause)] = got[..] {
+            assert!(matches!(cause, DownCause::Gone { refused: 3.., .. }), "{cause}");
+            assert!(cause.to_string().contains("nobody listens"), "{cause}");
+            assert!(now >= at(200) && now < at(1000), "{now:?}");
+            return;
+        }
+    }
+    panic!("a process that is gone was dialled for ever");
+}
+
+#[test]
+fn only_the_session_at_hand_is_resumed() {
+    let conn = ConnKey(9);
+    let of = |session| Hail { session, ..hail(conn) };
+    // The peer has lost the connection before this side noticed.
+    let mut link = in_session();
+    let got = acts(&mut link, LinkEvent::Incoming { conn, hail: of(77) }, at(0));
+    let want =
+        [LinkAction::Close(ConnKey(1)), LinkAction::Suspend(Failure::Replaced), LinkAction::SendAccept(conn)];
+    assert_eq!(got, want);
+    assert_eq!(acts(&mut link, LinkEvent::Ready { conn }, at(1)), [LinkAction::Adopt(conn)]);
+    assert_eq!(link.session(), 77);
+    for phase in PHASES {
+        let mut link = in_phase(phase);
+        let reason = match phase {
+            // It may be the one that the own dial is about to begin.
+            Phase::Dialing => RejectReason::Crossing,
+            Phase::Shut => RejectReason::Finalized,
+            _ => RejectReason::NoSession,
+        };
+        let got = acts(&mut link, LinkEvent::Incoming { conn, hail: of(78) }, at(1));
+        assert_eq!(got, [LinkAction::SendReject(conn, reason)], "{phase:?}");
+    }
+}
+
+#[test]
+fn a_new_incarnation_ends_the_old_one_and_revives_what_failed() {
+    let conn = ConnKey(9);
+    let new = LinkEvent::Incoming { conn, hail: Hail { incarnation: 8, ..hail(conn) } };
+    let mut link = in_session();
+    let down = LinkAction::Down(DownCause::Replaced);
+    let refused = LinkAction::SendReject(conn, RejectReason::VcDown);
+    assert_eq!(acts(&mut link, new, at(0)), [LinkAction::Close(ConnKey(1)), down, refused]);
+    assert_eq!(link.phase(), Phase::Failed);
+    // The old one is refused still.
+    let old = LinkEvent::Incoming { conn, hail: hail(conn) };
+    assert_eq!(acts(&mut link, old, at(1)), [refused]);
+    assert_eq!(acts(&mut link, new, at(1)), [LinkAction::SendAccept(conn)]);
+    assert_eq!(link.phase(), Phase::Promised);
+}
+
+#[test]
+fn a_later_dial_takes_the_place_of_the_one_that_was_promised() {
+    let mut link = in_phase(Phase::Promised);
+    let (earlier, later) = (ConnKey(1), ConnKey(2));
+    let got = acts(&mut link, LinkEvent::Incoming { conn: later, hail: hail(later) }, at(1));
+    assert_eq!(got, [LinkAction::Close(earlier), LinkAction::SendAccept(later)]);
+    let stale = Hail { dial: 1, ..hail(later) };
+    let conn = ConnKey(3);
+    let got = acts(&mut link, LinkEvent::Incoming { conn, hail: stale }, at(1));
+    assert_eq!(got, [LinkAction::SendReject(conn, RejectReason::AlreadyConnected)]);
+}
+
+#[test]
+fn giving_up_leads_to_where_a_failure_would() {
+    for phase in PHASES {
+        let mut link = in_phase(phase);
+        assert_eq!(acts(&mut link, LinkEvent::Abort, at(1)), []);
+        let want = if phase == Phase::Shut || phase == Phase::Parting { link.phase() } else { Phase::Failed };
+        assert_eq!((link.phase(), link.deadline()), (want, None), "{phase:?}");
+        assert!(matches!(link.phase(), Phase::Failed | Phase::Shut | Phase::Idle));
+    }
 }

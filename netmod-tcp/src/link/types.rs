@@ -49,6 +49,19 @@ pub enum Pending {
     Partial,
 }
 
+/// What the peer's HELLO says about its side, once it has proved itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Hail {
+    /// The session that it wants resumed; 0 for a fresh one.
+    pub session: u64,
+    /// What a fresh session would be called; 0 if the two sides have not agreed to resume sessions.
+    pub fresh: u64,
+    /// Its incarnation.
+    pub incarnation: u64,
+    /// Which of its dials this is: it has given up those with lesser numbers. 0 if it does not number them.
+    pub dial: u64,
+}
+
 /// Why an attempt to connect, or a connection, came to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Failure {
@@ -71,6 +84,8 @@ pub enum Failure {
     Rejected(RejectReason),
     /// The process that answered does not know the key.
     WrongKey,
+    /// The peer has lost the connection, and made another one.
+    Replaced,
     /// The peer's hello was wrong, or it broke the protocol; the netmod has logged how.
     Protocol,
 }
@@ -89,6 +104,7 @@ impl fmt::Display for Failure {
             Failure::Withdrawn => f.write_str("the peer took its acceptance back"),
             Failure::Rejected(reason) => write!(f, "refused by the peer: {reason}"),
             Failure::WrongKey => f.write_str("the process that answered does not know the key"),
+            Failure::Replaced => f.write_str("the peer had lost it and has connected again"),
             Failure::Protocol => f.write_str("the peer violated the protocol"),
         }
     }
@@ -113,6 +129,29 @@ pub enum DownCause {
         /// What the last of them failed of.
         last: Failure,
     },
+    /// The connection was lost, and no other could be made until the deadline.
+    #[error("not resumed after {attempts} attempts in {elapsed:.1?}; the last one: {last}")]
+    NotResumed {
+        /// Dials that failed.
+        attempts: u16,
+        /// Time since the loss.
+        elapsed: Duration,
+        /// What the last of them failed of.
+        last: Failure,
+    },
+    /// The connection was lost, and nobody listens any more at the peer's address.
+    #[error(
+        "the process is gone: nobody listens at its address, as {refused} attempts in {elapsed:.1?} have shown"
+    )]
+    Gone {
+        /// Dials that were refused, one after the other.
+        refused: u8,
+        /// Time since the loss.
+        elapsed: Duration,
+    },
+    /// Another process has taken the peer's name.
+    #[error("the process is dead: a new incarnation of it has connected")]
+    Replaced,
     /// A dial failed in a way that another one would fail too.
     #[error("cannot connect: {0}")]
     Refused(Failure),
@@ -141,11 +180,17 @@ pub enum LinkEvent {
     Incoming {
         /// The new connection.
         conn: ConnKey,
+        /// What it says.
+        hail: Hail,
     },
     /// The peer's ACCEPT on a dial.
     Accepted {
         /// The dial.
         conn: ConnKey,
+        /// The session that it carries; 0 if the two sides have not agreed to resume sessions.
+        session: u64,
+        /// The peer's incarnation.
+        incarnation: u64,
     },
     /// The peer's REJECT on a dial.
     Rejected {
@@ -179,7 +224,8 @@ pub enum LinkEvent {
         /// Whether messages wait to be sent.
         pending: bool,
     },
-    /// The last pending message has been handed to the kernel.
+    /// Nothing is pending any more: the last message has been handed to the kernel, and acknowledged if there is a
+    /// session.
     Drained,
     /// The time that [`super::Link::deadline`] named has come.
     Timer,
@@ -190,6 +236,8 @@ pub enum LinkEvent {
     },
     /// A failed link is to be used again.
     Revive,
+    /// The netmod gives the link up. It has closed the connection, and reports the VC down itself.
+    Abort,
 }
 
 /// What the netmod has to do, in order.
@@ -214,6 +262,9 @@ pub enum LinkAction {
     SayGoodbye(ConnKey),
     /// Close without a word. Forget the key.
     Close(ConnKey),
+    /// The adopted connection is lost, and closed; its session is not. What was sent and not acknowledged is
+    /// kept, as is the state of receiving, until another connection resumes it, or `Down` follows.
+    Suspend(Failure),
     /// Report the VC as terminated.
     Terminated,
     /// Report the VC as down; fail what is pending.
@@ -273,6 +324,8 @@ pub struct LinkConfig {
     pub crossing_wait: Duration,
     /// From GOODBYE to the peer's.
     pub parting_timeout: Duration,
+    /// From the loss of a connection until its VC is reported down.
+    pub resume_timeout: Duration,
 }
 
 impl Default for LinkConfig {
@@ -284,6 +337,7 @@ impl Default for LinkConfig {
             backoff_max: Duration::from_secs(1),
             crossing_wait: Duration::from_millis(50),
             parting_timeout: Duration::from_secs(5),
+            resume_timeout: Duration::from_secs(10),
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use netmod_core::{Core, Event, Time, VcError, VcErrorKind, VcId};
 use netmod_tcp::hello::{Control, RejectReason};
-use netmod_tcp::link::{ConnKey, DownCause, Failure, LinkAction, LinkEvent, Phase};
+use netmod_tcp::link::{ConnKey, DownCause, Failure, Hail, LinkAction, LinkEvent, Phase};
 
 use super::SimNetmod;
 use crate::net::{ConnId, Stage, Word};
 
-/// The key by which a link knows a connection.
+/// What every simulated process says of itself: it has no sessions, and is never replaced.
+const HAIL: Hail = Hail { session: 0, fresh: 0, incarnation: 1, dial: 0 };
+
 pub(super) fn key(id: ConnId) -> ConnKey {
     ConnKey(id.to_wire())
 }
@@ -56,6 +58,8 @@ impl SimNetmod {
                     LinkAction::Withdraw(c) => self.say_and_linger(id(c), Control::Withdrawn),
                     LinkAction::SayGoodbye(c) => self.say_goodbye(id(c)),
                     LinkAction::Close(c) => self.close(id(c)),
+                    // Without sessions nothing is resumed.
+                    LinkAction::Suspend(_) => {}
                     LinkAction::Terminated => self.events.push_back(Event::Terminated { vc }),
                     LinkAction::Down(cause) => {
                         let error = self.explain(vc, cause);
@@ -192,7 +196,10 @@ impl SimNetmod {
     fn explain(&self, vc: VcId, cause: DownCause) -> VcError {
         let peer = self.vcs.get(vc).map(|v| v.peer);
         let kind = match cause {
-            DownCause::Lost(_) => VcErrorKind::Lost,
+            DownCause::Lost(_)
+            | DownCause::NotResumed { .. }
+            | DownCause::Gone { .. }
+            | DownCause::Replaced => VcErrorKind::Lost,
             DownCause::CutOff => VcErrorKind::Closed,
             DownCause::Connect { .. } => VcErrorKind::Unreachable,
             DownCause::Refused(_) => VcErrorKind::Refused,
@@ -230,7 +237,7 @@ impl SimNetmod {
         if let Some(end) = self.net().end_mut(conn, side) {
             end.vc = Some(vc);
         }
-        self.link_event(core, vc, LinkEvent::Incoming { conn: key(conn) });
+        self.link_event(core, vc, LinkEvent::Incoming { conn: key(conn), hail: HAIL });
         self.net().again(conn, side);
     }
 

@@ -125,7 +125,9 @@ impl SimNetmod {
             return self.close(conn);
         };
         match word {
-            Word::Accept => self.link_event(core, vc, LinkEvent::Accepted { conn: c }),
+            Word::Accept => {
+                self.link_event(core, vc, LinkEvent::Accepted { conn: c, session: 0, incarnation: 1 })
+            }
             Word::Reject(reason) => self.link_event(core, vc, LinkEvent::Rejected { conn: c, reason }),
             Word::Ready => self.link_event(core, vc, LinkEvent::Ready { conn: c }),
             Word::Goodbye => {

@@ -4,6 +4,7 @@
 //! the process exit with 1. [`launch`] starts jobs under a watchdog and keeps what they say.
 
 mod basic;
+mod broken;
 mod failing;
 pub mod kills;
 pub mod launch;
@@ -108,6 +109,11 @@ pub const CASES: &[Case] = &[
         name: "reuse",
         help: "[ROUNDS=10]: disconnect from each rank, and use the connection again",
         body: basic::reuse,
+    },
+    Case {
+        name: "broken",
+        help: "[SEED=1] [ROUNDS=25] [MESSAGES=5]: connections break, and nothing is lost",
+        body: broken::broken,
     },
     Case { name: "large", help: "[BYTES=2214592525]: one message from rank 0 to rank 1", body: basic::large },
     Case { name: "idle", help: "[MILLISECONDS=3000]: all but rank 0 wait that long", body: waiting::idle },

@@ -48,6 +48,7 @@ pub(super) fn dial() -> InitiatorParams {
         versions: Versions::OURS,
         caps: 0b1110,
         incarnation: 0x0102_0304_0506_0708,
+        dial: 3,
         session: 0,
         position: 0,
         key: KEY,
@@ -90,6 +91,7 @@ pub(super) fn exchange() -> Exchange {
         version: 1,
         caps: 0b0110,
         incarnation: 0x0102_0304_0506_0708,
+        dial: 3,
         session: 0,
         position: 0,
         fresh: SESSION,
@@ -193,7 +195,7 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn the_bytes_are_these() {
     let x = exchange();
-    let hello = "934e4d54010078000100010000000000".to_owned()
+    let hello = "934e4d54010080000100010000000000".to_owned()
         + "0e00000000000000"
         + &"11".repeat(16)
         + "01000000"
@@ -201,6 +203,7 @@ fn the_bytes_are_these() {
         + "02000000"
         + "0000000000000000"
         + "0807060504030201"
+        + "0300000000000000"
         + &"00".repeat(16)
         + &"a1".repeat(32);
     assert_eq!(hex(x.hello.as_bytes()), hello);
@@ -225,14 +228,14 @@ fn the_bytes_are_these() {
 
 /// Computed outside of this program, by Python's `hmac`, from the layout above.
 const GOLDEN: [&str; 4] = [
-    "69593b9cc8149d5d5b91c66cbaca361dfb68d7242a599c87b14f8d1c6777de93",
-    "cd7dbd4619777a3a21e80708a1579bf7fdc12f694431783b9b45b9c1211a5a1f",
-    "ab9db985010c491d4d0acc07004e2c596ecd50def3c4abc93c0194d4cb94a8f8",
-    "dea300b489b118bce36394549c923506bd58e1455e2075b43736e2a14e832ee2",
+    "045b1d25b280df233bfddd2377b8ffd0ad87ba474bf86f449362e41fc7df69b1",
+    "d02426052ea4837686292eee3bc892e0d1d3846cd6820bde3a2d5edba529b431",
+    "e149320f3a85544f3c54dfb089f7e5710fdf9116bb64a1729574498ea5f3152f",
+    "7c0803f1b36d9453312522e23d204b468020c44bf606add1d5a42b7016d9ce32",
 ];
 
 /// The name of the session that begins with that exchange, from the same source.
-const SESSION: u64 = 0x51dc_917e_587f_3c26;
+const SESSION: u64 = 0x3958_5fe0_ed5b_71f8;
 
 #[test]
 fn connect_to_root_needs_an_open_port_and_no_known_group() {

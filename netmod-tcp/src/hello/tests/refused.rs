@@ -42,17 +42,17 @@ fn wrong_headers_are_refused_before_their_bodies_are_read() {
         h
     };
     let kind = FrameType::Hello;
-    assert_eq!(responder_error(&header(9, 0, 120)).0, HelloError::UnknownType { code: 9 });
+    assert_eq!(responder_error(&header(9, 0, 128)).0, HelloError::UnknownType { code: 9 });
     let out_of_turn = HelloError::Unexpected { kind: FrameType::Proof };
     assert_eq!(responder_error(&header(3, 0, 32)).0, out_of_turn);
     assert_eq!(responder_error(&header(1, 0, 505)).0, HelloError::Oversized { kind, len: 505 });
     let huge = HelloError::Oversized { kind, len: 65535 };
     assert_eq!(responder_error(&header(1, 0, u16::MAX)).0, huge);
-    for len in [0, 119, 121, 504] {
-        let want = HelloError::BadLength { kind, len: len.into(), want: 120 };
+    for len in [0, 127, 129, 504] {
+        let want = HelloError::BadLength { kind, len: len.into(), want: 128 };
         assert_eq!(responder_error(&header(1, 0, len)).0, want);
     }
-    assert_eq!(responder_error(&header(1, 1, 120)).0, HelloError::Reserved { kind });
+    assert_eq!(responder_error(&header(1, 1, 128)).0, HelloError::Reserved { kind });
 }
 
 fn hello(change: impl FnOnce(&mut InitiatorParams)) -> Frame {

@@ -67,9 +67,10 @@ fn history(worlds: &[(World, usize)], mut at: usize) -> String {
         let mut line = String::new();
         for s in &w.sides {
             line += &format!(
-                "\n  {:?} on {:?}, terminating {}, queued {}, wishes {}",
+                "\n  {:?} on {:?}, session {}, terminating {}, queued {}, wishes {}",
                 s.link.phase(),
                 s.link.conn(),
+                s.link.session(),
                 s.link.is_terminating(),
                 s.queued,
                 s.wishes
@@ -104,6 +105,16 @@ const FAULTY: [Size; 5] = [
     Size { wishes: [2, 0], faults: 1, dials: 3, shutdowns: [0, 1], ..Size::SMALL },
     Size { faults: 1, dials: 3, terminates: [1, 0], cancels: [1, 0], ..Size::SMALL },
     Size { faults: 1, dials: 2, impatient: true, ..Size::SMALL },
+];
+
+/// Connections break, and what they carried is carried on: nothing is lost or doubled, and nobody is down.
+const RESUMED: [Size; 6] = [
+    Size { resume: true, dials: 3, faults: 1, ..Size::SMALL },
+    Size { resume: true, dials: 3, faults: 1, wishes: [2, 0], ..Size::SMALL },
+    Size { resume: true, dials: 4, faults: 2, wishes: [1, 0], ..Size::SMALL },
+    Size { resume: true, dials: 3, faults: 1, terminates: [1, 0], ..Size::SMALL },
+    Size { resume: true, dials: 3, faults: 1, shutdowns: [0, 1], wishes: [1, 0], ..Size::SMALL },
+    Size { resume: true, dials: 2, terminates: [1, 1], ..Size::SMALL },
 ];
 
 fn run(sizes: &[Size]) -> Result<Seen, String> {
@@ -145,9 +156,15 @@ fn with_faults_nobody_waits_for_ever_and_both_ends_agree() {
 }
 
 #[test]
+fn broken_connections_lose_and_double_nothing() {
+    let seen = run(&RESUMED).unwrap_or_else(|e| panic!("{e}"));
+    assert!(seen.states > 10_000 && seen.ends > 10, "the model explores too little: {seen:?}");
+}
+
+#[test]
 fn the_documented_graph_is_what_happens() {
     let mut edges = BTreeSet::new();
-    for sizes in [&QUIET[..], &FAULTY[..]] {
+    for sizes in [&QUIET[..], &FAULTY[..], &RESUMED[..]] {
         edges.extend(run(sizes).unwrap_or_else(|e| panic!("{e}")).edges);
     }
     let mut dot = String::from("digraph link {\n");
@@ -169,7 +186,7 @@ fn the_documented_graph_is_what_happens() {
 }
 
 fn caught(mutant: Mutant) -> Option<String> {
-    with(Some(mutant), || run(&QUIET).and_then(|_| run(&FAULTY)))
+    with(Some(mutant), || run(&QUIET).and_then(|_| run(&FAULTY)).and_then(|_| run(&RESUMED)))
         .err()
         .map(|e| e.lines().next().unwrap_or_default().to_owned())
 }

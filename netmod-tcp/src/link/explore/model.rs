@@ -12,7 +12,7 @@ use netmod_core::{GroupId, PeerName, Time};
 
 use super::socket::{Conn, End, Fifo, Msg, reset};
 use crate::link::mutant::{Mutant, mutated};
-use crate::link::{Actions, ConnKey, Failure, Link, LinkAction, LinkConfig, LinkEvent, Pending, Phase};
+use crate::link::{Actions, ConnKey, Failure, Hail, Link, LinkAction, LinkConfig, LinkEvent, Pending, Phase};
 
 pub(super) const CONNS: usize = 6;
 
@@ -31,6 +31,18 @@ pub(super) struct Side {
     asked: bool,
     /// Messages that arrived; `got` is the number of the last one.
     arrived: u8,
+    /// Its incarnation.
+    incarnation: u8,
+    /// The session of its messages; where that began, of what is sent and of what has come; what of it went
+    /// on this connection, is acknowledged by the peer, and to the peer.
+    session: u64,
+    tx_base: u8,
+    rx_base: u8,
+    cursor: u8,
+    acked: u8,
+    told: u8,
+    /// The peer has said goodbye on this connection, and acknowledges nothing more.
+    left: bool,
     /// It was reported down, so that the program knows that messages may be lost.
     down: bool,
 }
@@ -42,9 +54,60 @@ pub(super) struct World {
     pub(super) faults: u8,
     pub(super) faulty: bool,
     crashed: bool,
+    /// Something else happened than broken connections and slow handshakes.
+    hard: bool,
+    /// A side wanted to part, or a side was down: from then on a resumption may find nobody.
+    parted: bool,
     /// Something was lost that no protocol could have saved: by a reset, or because one side did not
     /// wait for the other's goodbye.
     lossy: bool,
+}
+
+impl Side {
+    fn new(x: usize, wishes: u8, incarnation: u8) -> Side {
+        Side {
+            link: new_link(x),
+            wishes,
+            queued: 0,
+            sent: 0,
+            got: 0,
+            terminates: 0,
+            shutdowns: 0,
+            cancels: 0,
+            asked: false,
+            arrived: 0,
+            incarnation,
+            session: 0,
+            tx_base: 0,
+            rx_base: 0,
+            cursor: 0,
+            acked: 0,
+            told: 0,
+            left: false,
+            down: false,
+        }
+    }
+
+    /// What the peer is to be told that this side has read of a session.
+    fn position(&self, session: u8) -> u8 {
+        if session != 0 && u64::from(session) == self.session { self.arrived - self.rx_base } else { 0 }
+    }
+
+    /// Whether nothing waits to be sent or acknowledged.
+    fn settled(&self) -> bool {
+        self.queued == 0
+            && self.cursor == self.sent
+            && (self.session == 0 || self.left || self.acked == self.sent)
+    }
+
+    /// The acknowledgement that is owed.
+    fn acknowledge(&mut self) -> Option<Msg> {
+        if self.session == 0 || self.told == self.arrived {
+            return None;
+        }
+        self.told = self.arrived;
+        Some(Msg::Ack(self.arrived - self.rx_base))
+    }
 }
 
 /// Why a step is not taken further.
@@ -65,6 +128,8 @@ pub(super) struct Size {
     pub(super) cancels: [u8; 2],
     pub(super) faults: u8,
     pub(super) dials: usize,
+    /// Sessions are resumed.
+    pub(super) resume: bool,
     /// Give up at the first failed dial.
     pub(super) impatient: bool,
     /// Pauses are longer than everything else takes, and one dial more than `dials` is wrong.
@@ -79,6 +144,7 @@ impl Size {
         cancels: [0, 0],
         faults: 0,
         dials: 4,
+        resume: false,
         impatient: false,
         long_pauses: false,
     };
@@ -89,6 +155,7 @@ pub(super) struct Model {
     pub(super) edges: RefCell<BTreeSet<(Phase, Phase, String)>>,
     cfg: LinkConfig,
     dials: usize,
+    resume: bool,
     long_pauses: bool,
 }
 
@@ -122,19 +189,13 @@ impl Model {
             backoff_max: Duration::ZERO,
             crossing_wait: Duration::ZERO,
             parting_timeout: Duration::ZERO,
+            resume_timeout: connect_timeout,
         };
         let side = |x: usize| Side {
-            link: new_link(x),
-            wishes: size.wishes[x],
-            queued: 0,
-            sent: 0,
-            got: 0,
             terminates: size.terminates[x],
             shutdowns: size.shutdowns[x],
             cancels: size.cancels[x],
-            asked: false,
-            arrived: 0,
-            down: false,
+            ..Side::new(x, size.wishes[x], 1)
         };
         let world = World {
             sides: [side(0), side(1)],
@@ -142,6 +203,8 @@ impl Model {
             faults: size.faults,
             faulty: size.impatient,
             crashed: false,
+            hard: size.impatient,
+            parted: false,
             lossy: false,
         };
         (
@@ -149,6 +212,7 @@ impl Model {
                 edges: RefCell::default(),
                 cfg,
                 dials: size.dials.min(CONNS),
+                resume: size.resume,
                 long_pauses: size.long_pauses,
             },
             world,
@@ -170,7 +234,14 @@ impl Model {
             let event = text.split([' ', '{']).next().unwrap_or_default().to_owned();
             self.edges.borrow_mut().insert((before, after, event));
         }
-        self.carry_out(w, x, acts)
+        self.carry_out(w, x, acts)?;
+        let s = &mut w.sides[x];
+        if s.session != 0 && s.session != s.link.session() {
+            s.session = 0;
+            s.acked = s.sent;
+            s.cursor = s.sent;
+        }
+        Ok(())
     }
 
     fn carry_out(&self, w: &mut World, x: usize, acts: Actions) -> Result<(), Stop> {
@@ -191,14 +262,23 @@ impl Model {
                         ends,
                         to: Default::default(),
                         farewell: [false; 2],
+                        session: w.sides[x].link.session() as u8,
+                        told: [0; 2],
                         accepted: false,
                         broken: false,
                     });
                     let conn = ConnKey(at as u64);
-                    send(w, x, conn, Msg::Hello)?;
+                    let session = w.conns[at].session;
+                    let position = w.sides[x].position(session);
+                    let incarnation = w.sides[x].incarnation;
+                    send(w, x, conn, Msg::Hello { session, position, incarnation })?;
                     self.on(w, x, LinkEvent::Dialing { conn })?;
                 }
-                LinkAction::SendAccept(c) => send(w, x, c, Msg::Accept)?,
+                LinkAction::SendAccept(c) => {
+                    let position = w.sides[x].position(w.conns[c.0 as usize].session);
+                    let incarnation = w.sides[x].incarnation;
+                    send(w, x, c, Msg::Accept { position, incarnation })?;
+                }
                 LinkAction::SendReady(c) => send(w, x, c, Msg::Ready)?,
                 LinkAction::SendReject(c, reason) => {
                     send(w, x, c, Msg::Reject(reason))?;
@@ -214,11 +294,13 @@ impl Model {
                     send(w, x, c, Msg::Withdrawn)?;
                     close(w, x, c)?;
                 }
+                LinkAction::Suspend(_) => {}
                 LinkAction::SayGoodbye(c) => {
+                    w.sides[x].acknowledge().map_or(Ok(()), |ack| send(w, x, c, ack))?;
                     send(w, x, c, Msg::Goodbye)?;
                     send(w, x, c, Msg::Fin)?;
                     w.conns[c.0 as usize].ends[x] = End::Half;
-                    if w.sides[x].queued > 0 && !w.faulty {
+                    if !w.sides[x].settled() && (self.resume || !w.faulty) {
                         return wrong(format!("{x} says goodbye with messages pending"));
                     }
                 }
@@ -232,7 +314,12 @@ impl Model {
                     if !w.faulty {
                         return wrong(format!("{x} is down without a fault: {cause}"));
                     }
+                    if self.resume && !w.hard && !w.parted {
+                        return wrong(format!("{x} is down though only connections broke: {cause}"));
+                    }
+                    w.parted = true;
                     w.sides[x].queued = 0;
+                    w.sides[x].cursor = w.sides[x].sent;
                     w.sides[x].asked = false;
                     w.sides[x].down = true;
                 }
@@ -241,7 +328,7 @@ impl Model {
         Ok(())
     }
 
-    fn adopt(&self, w: &World, x: usize, c: ConnKey) -> Result<(), Stop> {
+    fn adopt(&self, w: &mut World, x: usize, c: ConnKey) -> Result<(), Stop> {
         let conn = &w.conns[c.0 as usize];
         if conn.ends[x] != End::Open {
             return wrong(format!("{x} adopts connection {} that it has closed", c.0));
@@ -252,6 +339,24 @@ impl Model {
         if conn.dialer != x && !conn.accepted {
             return wrong(format!("{x} adopts connection {} before READY", c.0));
         }
+        let told = conn.told[x];
+        let s = &mut w.sides[x];
+        let session = s.link.session();
+        s.left = false;
+        if session == 0 || session != s.session {
+            if told != 0 {
+                return wrong(format!("the peer of {x} resumes at {told} what has just begun"));
+            }
+            s.session = session;
+            (s.tx_base, s.rx_base) = (s.sent, s.arrived);
+            (s.acked, s.cursor, s.told) = (s.sent, s.sent, s.arrived);
+            return Ok(());
+        }
+        let position = s.tx_base + told;
+        if position < s.acked || position > s.sent {
+            return wrong(format!("{x} is to resume at {position}, and keeps {} to {}", s.acked, s.sent));
+        }
+        (s.acked, s.cursor, s.told) = (position, position, s.arrived);
         Ok(())
     }
 
@@ -309,17 +414,30 @@ impl Model {
                 m.on(w, x, LinkEvent::WantSend)
             }));
         }
-        if s.queued > 0
+        if (s.queued > 0 || s.cursor < s.sent)
             && let Some(c) = s.link.up()
         {
             out.push(self.step(w, |m, w| {
                 let side = &mut w.sides[x];
-                side.queued -= 1;
-                side.sent += 1;
-                let (seq, last) = (side.sent, side.queued == 0);
+                if side.cursor == side.sent {
+                    side.queued -= 1;
+                    side.sent += 1;
+                }
+                side.cursor += 1;
+                let seq = side.cursor;
                 send(w, x, c, Msg::Data(seq))?;
-                if last { m.on(w, x, LinkEvent::Drained) } else { Ok(()) }
+                m.drained(w, x)
             }));
+        }
+        if s.session != 0
+            && s.told < s.arrived
+            && let Some(c) = s.link.up()
+        {
+            out.push(self.step(w, |_, w| w.sides[x].acknowledge().map_or(Ok(()), |ack| send(w, x, c, ack))));
+        }
+        // A flush that finds nothing more to do, behind a resumption.
+        if s.link.is_terminating() && s.link.up().is_some() && s.settled() {
+            out.push(self.step(w, |m, w| m.drained(w, x)));
         }
         if s.cancels > 0 && s.queued > 0 && !s.asked {
             out.push(self.step(w, |_, w| {
@@ -333,7 +451,8 @@ impl Model {
                 let side = &mut w.sides[x];
                 side.terminates -= 1;
                 side.asked = true;
-                let pending = side.queued > 0;
+                let pending = !side.settled();
+                w.parted = true;
                 m.on(w, x, LinkEvent::Terminate { pending })
             }));
         }
@@ -347,7 +466,9 @@ impl Model {
                     let side = &mut w.sides[x];
                     side.shutdowns -= 1;
                     side.asked = true;
-                    let pending = side.queued > 0;
+                    let pending = !side.settled();
+                    w.parted = true;
+                    w.hard |= !done;
                     m.on(w, x, LinkEvent::Shutdown { pending })
                 }));
             }
@@ -355,6 +476,11 @@ impl Model {
         if s.link.phase() == Phase::Failed && s.wishes > 0 {
             out.push(self.step(w, |m, w| m.on(w, x, LinkEvent::Revive)));
         }
+    }
+
+    /// Tells the link when nothing waits any more.
+    fn drained(&self, w: &mut World, x: usize) -> Result<(), Stop> {
+        if w.sides[x].settled() { self.on(w, x, LinkEvent::Drained) } else { Ok(()) }
     }
 
     fn deliver(&self, w: &mut World, x: usize, c: usize) -> Result<(), Stop> {
@@ -365,16 +491,29 @@ impl Model {
             return Ok(());
         }
         if conn.ends[x] == End::Unknown {
-            if m == Msg::Hello {
+            if let Msg::Hello { session, position, incarnation } = m {
                 conn.ends[x] = End::Open;
-                return self.on(w, x, LinkEvent::Incoming { conn: key });
+                conn.told[x] = position;
+                let fresh = if self.resume { c as u64 + 1 } else { 0 };
+                let hail = Hail {
+                    session: session.into(),
+                    fresh,
+                    incarnation: incarnation.into(),
+                    dial: c as u64 + 1,
+                };
+                return self.on(w, x, LinkEvent::Incoming { conn: key, hail });
             }
             conn.ends[x] = End::Closed; // cut off in the handshake: nobody's link hears of it
             return Ok(());
         }
         match m {
-            Msg::Hello => wrong("a second hello"),
-            Msg::Accept => self.on(w, x, LinkEvent::Accepted { conn: key }),
+            Msg::Hello { .. } => wrong("a second hello"),
+            Msg::Accept { position, incarnation } => {
+                conn.told[x] = position;
+                let fresh = if self.resume { c as u64 + 1 } else { 0 };
+                let session = if conn.session == 0 { fresh } else { conn.session.into() };
+                self.on(w, x, LinkEvent::Accepted { conn: key, session, incarnation: incarnation.into() })
+            }
             Msg::Ready => {
                 conn.accepted = true;
                 self.on(w, x, LinkEvent::Ready { conn: key })
@@ -385,10 +524,31 @@ impl Model {
             }
             Msg::Goodbye => {
                 conn.farewell[x] = true;
-                let pending = if w.sides[x].queued > 0 { Pending::Whole } else { Pending::Nothing };
+                let s = &mut w.sides[x];
+                if s.link.up() == Some(key) {
+                    // No acknowledgement will follow.
+                    s.acked = s.cursor;
+                    s.left = true;
+                }
+                let pending = match s {
+                    s if s.cursor < s.sent => Pending::Partial,
+                    s if s.queued > 0 => Pending::Whole,
+                    _ => Pending::Nothing,
+                };
                 self.on(w, x, LinkEvent::Goodbye { conn: key, pending })
             }
             Msg::Data(seq) => self.data(w, x, c, seq),
+            Msg::Ack(position) => {
+                let s = &mut w.sides[x];
+                if s.link.conn() != Some(key) || s.session == 0 {
+                    return wrong(format!("{x} gets an acknowledgement of nothing"));
+                }
+                s.acked = s.acked.max(s.tx_base + position);
+                if s.acked > s.cursor {
+                    return wrong(format!("the peer of {x} has read what was not sent"));
+                }
+                if s.link.up().is_some() { self.drained(w, x) } else { Ok(()) }
+            }
             Msg::Withdrawn => {
                 conn.farewell[x] = true;
                 self.gone(w, x, c, Failure::Withdrawn)
@@ -421,7 +581,8 @@ impl Model {
             return wrong(format!("{x} gets data on connection {c}, which it has not adopted"));
         }
         let next = s.got + 1;
-        if seq != next && (!w.faulty || seq < next) && !w.crashed {
+        let strict = !w.faulty || seq < next || (self.resume && !w.hard && !w.parted);
+        if seq != next && strict && !w.crashed {
             return wrong(format!("{x} gets message {seq} instead of {next}"));
         }
         s.got = seq;
@@ -442,7 +603,8 @@ impl Model {
             if alive && x == 0 {
                 for lost in [[false, false], [true, false], [false, true], [true, true]] {
                     let mut w = faulty(w);
-                    w.lossy = true;
+                    let parting = w.conns[c].ends.contains(&End::Half);
+                    w.lossy |= !self.resume || parting;
                     reset(&mut w.conns[c], lost);
                     out.push(Ok(w));
                 }
@@ -454,6 +616,7 @@ impl Model {
             {
                 for permanent in [false, true] {
                     let mut w = faulty(w);
+                    w.hard |= permanent;
                     w.conns[c].broken = true;
                     w.conns[c].to = Default::default();
                     w.conns[c].ends = [End::Closed; 2];
@@ -467,6 +630,7 @@ impl Model {
         for lost in [false, true] {
             let mut w = faulty(w);
             w.crashed = true;
+            w.hard = true;
             for conn in &mut w.conns {
                 let mut both = [true; 2];
                 both[1 - x] = lost;
@@ -476,20 +640,8 @@ impl Model {
                 conn.ends[x] = End::Closed;
                 conn.to[x] = Fifo::default();
             }
-            let wishes = w.sides[x].wishes;
-            w.sides[x] = Side {
-                link: new_link(x),
-                wishes,
-                queued: 0,
-                sent: 0,
-                got: 0,
-                terminates: 0,
-                shutdowns: 0,
-                cancels: 0,
-                asked: false,
-                arrived: 0,
-                down: false,
-            };
+            let old = &w.sides[x];
+            w.sides[x] = Side::new(x, old.wishes, old.incarnation + 1);
             out.push(Ok(w));
         }
     }
@@ -501,7 +653,7 @@ impl Model {
             if !matches!(phase, Phase::Idle | Phase::Up | Phase::Failed | Phase::Shut) {
                 return Err(format!("{x} is stuck in {phase:?}"));
             }
-            if s.queued > 0 || s.asked {
+            if s.queued > 0 || s.asked || s.cursor < s.sent {
                 return Err(format!("{x} waits for ever, {} queued, in {phase:?}", s.queued));
             }
             if !w.faulty && s.got != w.sides[1 - x].sent {

@@ -6,11 +6,19 @@ const DEPTH: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Msg {
-    Hello,
-    Accept,
+    Hello {
+        session: u8,
+        position: u8,
+        incarnation: u8,
+    },
+    Accept {
+        position: u8,
+        incarnation: u8,
+    },
     Reject(RejectReason),
     Ready,
     Data(u8),
+    Ack(u8),
     Goodbye,
     Withdrawn,
     /// End of file.
@@ -58,6 +66,10 @@ pub(super) struct Conn {
     pub(super) to: [Fifo; 2],
     /// Whether each side has read a GOODBYE, REJECT or WITHDRAWN.
     pub(super) farewell: [bool; 2],
+    /// The session that its dialer wants resumed, or 0.
+    pub(super) session: u8,
+    /// What each side has been told that the other has read.
+    pub(super) told: [u8; 2],
     pub(super) accepted: bool,
     pub(super) broken: bool,
 }

@@ -1,0 +1,56 @@
+//! Control frames behind the hello: goodbye, a promise taken back, acknowledgements.
+
+use netmod_core::{Core, Header, Netmod, VcError, VcErrorKind, VcId};
+
+use crate::conn;
+use crate::hello::{CONTROL_LEN, Control};
+use crate::link::{Failure, LinkEvent};
+use crate::netmod::TcpNetmod;
+use crate::vc::left_open;
+
+impl TcpNetmod {
+    /// A header that begins with `NETMOD_FRAME` arrived on the VC.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn control(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String> {
+        let frame = Control::parse(hdr).map_err(|e| e.to_string())?;
+        if let Some(Control::Ack { position }) = frame {
+            // Also one that was read from a connection that is gone since.
+            return self.acknowledged(core, vc, position);
+        }
+        let Some(v) = self.vcs.get_mut(vc) else { return Ok(()) };
+        let Some(c) = v.link.conn() else { return Ok(()) };
+        match frame {
+            Some(Control::Goodbye) if left_open(core, vc) => {
+                let why = "it has left without closing its connection with this process by agreement; did it \
+                           finalize early, or run into its NETMOD_CLOSE_TIMEOUT?";
+                let error = VcError::new(VcErrorKind::Closed, Some(v.peer), why);
+                self.vc_abort(core, vc, error);
+            }
+            Some(Control::Goodbye) => {
+                // No acknowledgement will follow, and the peer needs none.
+                v.session = 0;
+                if let Some(q) = &mut v.txq {
+                    q.settle(core, vc);
+                }
+                let pending = v.pending();
+                if let Some(c) = self.conns.get_mut(conn::id(c)) {
+                    c.peer_left = true;
+                }
+                self.link_event(core, vc, LinkEvent::Goodbye { conn: c, pending });
+            }
+            Some(Control::Withdrawn) => {
+                // No part of the stream: who says it has adopted nothing.
+                if let Some(c) = self.conns.get_mut(conn::id(c)) {
+                    c.rx -= CONTROL_LEN as u64;
+                }
+                v.rx_base += CONTROL_LEN as u64;
+                self.close(conn::id(c));
+                self.link_event(core, vc, LinkEvent::Lost { conn: c, failure: Failure::Withdrawn });
+            }
+            Some(Control::Ack { .. }) | None => {}
+        }
+        Ok(())
+    }
+}

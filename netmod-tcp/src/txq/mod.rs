@@ -1,0 +1,510 @@
+//! The send window of a VC: what waits to be sent, and what was sent and not acknowledged.
+//!
+//! A message is a run of staged bytes (its header, and its data if that is small) followed by data that
+//! stays in the sender's memory. Staged runs of neighbouring messages are adjacent in one buffer, so
+//! that any number of small messages is a single piece for the kernel.
+//!
+//! A cursor separates what was sent from what was not. In a session that can be resumed, everything behind
+//! the last acknowledgement is kept, so that the cursor can go back: staged bytes in the stage, other data
+//! where it is. Its request is finished when it is acknowledged, or was copied (`window`). Without a
+//! session, what the kernel has taken counts as acknowledged.
+
+mod window;
+
+use std::collections::VecDeque;
+
+use netmod_core::{Core, Header, IoVec, OnDone, ReqId, Request, Segment, SendBuf, VcError, VcId};
+
+/// Data of at most this many bytes is copied into the queue rather than sent from where it is: a
+/// copy of this size costs less than a further piece in the system call.
+pub(crate) const COPY_MAX: usize = 2048;
+
+/// Data of at most this many bytes is copied when it has been sent, so that its request is over at once.
+pub(crate) const LOG_MAX: usize = 16 << 10;
+
+/// Staged bytes above which data is no longer copied but left where it is, so that a receiver that
+/// does not read costs its senders a header a message and no more.
+const STAGE_BOUND: usize = 1 << 18;
+
+/// Copied bytes that may be unacknowledged; the next ones wait.
+const WINDOW: usize = 1 << 20;
+
+/// Bytes that one request may stand for: copied messages that follow each other share a request, so
+/// that a small message costs a copy and a count.
+const BATCH_BYTES: usize = 8 << 10;
+
+/// The part of a message that is not in the stage.
+#[derive(Debug)]
+enum Rest {
+    None,
+    /// In the sender's memory.
+    Contig(SendBuf),
+    /// The request's segment, from a position on.
+    Segment {
+        from: usize,
+    },
+    /// A copy of it, from an index on.
+    Kept {
+        buf: Vec<u8>,
+        from: usize,
+    },
+}
+
+impl Rest {
+    fn is_lent(&self) -> bool {
+        matches!(self, Rest::Contig(_) | Rest::Segment { .. })
+    }
+}
+
+/// Lengths are of what is not acknowledged.
+#[derive(Debug)]
+struct Message {
+    /// Bytes in the stage.
+    staged: usize,
+    /// Bytes behind them.
+    rest_len: usize,
+    rest: Rest,
+    req: Option<ReqId>,
+    /// Whether a byte of it has gone, on whatever connection.
+    started: bool,
+    /// Whether it was taken back; its bytes are skipped. Only for messages not started.
+    dead: bool,
+    /// Whether further copied messages may join it.
+    batch: bool,
+    /// Whether its owner is asked for more at its end: nothing behind it may go before that.
+    asks: bool,
+}
+
+impl Message {
+    /// Staged bytes that nobody waits for.
+    fn run(staged: usize, started: bool) -> Message {
+        Message {
+            staged,
+            rest_len: 0,
+            rest: Rest::None,
+            req: None,
+            started,
+            dead: false,
+            batch: false,
+            asks: false,
+        }
+    }
+
+    /// Bytes of the stream.
+    #[inline]
+    fn len(&self) -> usize {
+        if self.dead { 0 } else { self.staged + self.rest_len }
+    }
+
+    /// Whether it is staged bytes that nobody waits for.
+    #[inline]
+    fn is_run(&self) -> bool {
+        matches!(self.rest, Rest::None) && self.req.is_none() && !self.dead && !self.asks
+    }
+}
+
+/// Nothing may go from a message on.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    /// Its place.
+    at: usize,
+    /// The request before it whose owner is being asked whether there is more; `None` while the owner
+    /// cannot be asked, because the data in its memory is neither acknowledged nor copied.
+    req: Option<ReqId>,
+}
+
+/// Messages in order, with what they have staged.
+#[derive(Debug, Default)]
+pub(crate) struct TxQueue {
+    stage: Vec<u8>,
+    /// First byte of `stage` that is not acknowledged.
+    head: usize,
+    /// First byte of `stage` that is still to go.
+    next: usize,
+    messages: VecDeque<Message>,
+    /// The first message that has not wholly gone, and the bytes of it that have.
+    cursor: usize,
+    part: usize,
+    /// Positions in the session's stream: what is acknowledged, what has gone.
+    acked: u64,
+    sent: u64,
+    /// Behind the last byte of a message that has gone whole: control frames need no acknowledgement.
+    needs: u64,
+    held: Option<Hold>,
+    /// Whether what has gone is kept until it is acknowledged.
+    retain: bool,
+    /// Bytes that have gone, are not acknowledged, and are in the senders' memory; in copies.
+    lent: usize,
+    kept: usize,
+    /// Memory for copies.
+    spare: Vec<Vec<u8>>,
+}
+
+/// What a message of the queue is made of.
+#[derive(Clone, Copy)]
+pub(crate) enum Data {
+    /// Bytes in one piece.
+    Contig(SendBuf),
+    /// What is left of the request's segment.
+    Segment,
+}
+
+impl TxQueue {
+    /// Whether nothing waits to be sent.
+    #[inline]
+    pub(crate) fn is_drained(&self) -> bool {
+        self.cursor == self.messages.len() && self.held.is_none()
+    }
+
+    /// Whether there is something that could be written now.
+    pub(crate) fn is_sendable(&self) -> bool {
+        self.cursor < self.limit()
+    }
+
+    /// Number of messages that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len() - self.cursor
+    }
+
+    /// Bytes that are staged and still to go.
+    #[inline]
+    pub(crate) fn staged(&self) -> usize {
+        self.stage.len() - self.next
+    }
+
+    /// Whether a message with so much data would be copied whole.
+    #[inline]
+    pub(crate) fn copies(&self, data_len: usize) -> bool {
+        data_len <= COPY_MAX && self.staged() <= STAGE_BOUND
+    }
+
+    /// Behind the last message that may go.
+    #[inline]
+    fn limit(&self) -> usize {
+        self.held.map_or(self.messages.len(), |h| h.at)
+    }
+
+    /// Adds a message whole, by copying it. Returns its request, which it may share with its neighbours.
+    #[inline]
+    pub(crate) fn push_copied(&mut self, core: &mut Core, vc: VcId, hdr: &Header, data: &[u8]) -> ReqId {
+        let staged = hdr.len() + data.len();
+        self.make_room(staged);
+        self.stage.extend_from_slice(hdr);
+        self.stage.extend_from_slice(data);
+        if let Some(m) = self.messages.back_mut()
+            && m.batch
+            && m.staged < BATCH_BYTES
+            && let Some(req) = m.req
+            && let Some(r) = core.reqs.get_mut(req)
+            && !r.detached
+        {
+            m.staged += staged;
+            r.shares += 1;
+            return req;
+        }
+        let mut r = Request::new(Some(vc), Segment::empty());
+        r.copied = true;
+        let req = core.reqs.insert(r);
+        self.messages.push_back(Message { req: Some(req), batch: true, ..Message::run(staged, false) });
+        req
+    }
+
+    /// Adds a control frame.
+    pub(crate) fn push_control(&mut self, frame: &Header) {
+        self.make_room(frame.len());
+        self.stage.extend_from_slice(frame);
+        self.messages.push_back(Message::run(frame.len(), false));
+    }
+
+    /// Starts the stage over when all of it is acknowledged, or moves it when that makes room and pays.
+    #[inline]
+    fn make_room(&mut self, more: usize) {
+        if self.head == 0 {
+            return;
+        }
+        if self.head == self.stage.len() {
+            self.stage.clear();
+            (self.head, self.next) = (0, 0);
+        } else if self.stage.len() + more > self.stage.capacity() && self.head >= self.stage.len() / 2 {
+            self.stage.copy_within(self.head.., 0);
+            self.stage.truncate(self.stage.len() - self.head);
+            self.next -= self.head;
+            self.head = 0;
+        }
+    }
+
+    /// Adds a message, of which the first `gone` bytes have been written already; then nothing waits before it.
+    pub(crate) fn push(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        data: Data,
+        gone: usize,
+        req: ReqId,
+    ) {
+        debug_assert!(gone == 0 || self.is_drained());
+        self.make_room(hdr.len() + COPY_MAX);
+        let mut m = Message { req: Some(req), ..Message::run(hdr.len(), false) };
+        self.stage.extend_from_slice(hdr);
+        match data {
+            Data::Contig(buf) if self.copies(buf.len()) => {
+                self.stage.extend_from_slice(buf.bytes());
+                m.staged += buf.len();
+            }
+            Data::Contig(buf) => {
+                m.rest_len = buf.len();
+                m.rest = Rest::Contig(buf);
+            }
+            Data::Segment => {
+                if let Some(r) = core.reqs.get_mut(req) {
+                    let len = r.seg.remaining();
+                    if self.copies(len) {
+                        m.staged += r.seg.pack_vec(len, &mut self.stage);
+                    } else {
+                        m.rest_len = len;
+                        m.rest = Rest::Segment { from: r.seg.pos() };
+                    }
+                }
+            }
+        }
+        m.asks = core.reqs.get(req).is_some_and(|r| r.on_done == OnDone::Upper);
+        self.messages.push_back(m);
+        if gone > 0 {
+            self.written(core, vc, gone);
+        }
+    }
+
+    /// Describes what is to go next. Returns the number of pieces and of bytes; no bytes may mean that the
+    /// window is closed.
+    pub(crate) fn gather(&mut self, core: &mut Core, iov: &mut [IoVec]) -> (usize, usize) {
+        let (mut n, mut bytes) = (0, 0);
+        let mut room = if self.retain { WINDOW.saturating_sub(self.copied()) } else { usize::MAX };
+        // The run of staged bytes that is being collected.
+        let (mut at, mut run) = (self.next, 0);
+        let base = self.stage.as_mut_ptr();
+        let piece = |at: usize, len: usize| IoVec { base: base.wrapping_add(at), len };
+        let mut skip = self.part;
+        for m in self.messages.range(self.cursor..self.limit()) {
+            if m.dead {
+                if run > 0 {
+                    if n == iov.len() {
+                        return (n, bytes);
+                    }
+                    iov[n] = piece(at, run);
+                    (n, bytes) = (n + 1, bytes + run);
+                }
+                at += run + m.staged;
+                run = 0;
+                continue;
+            }
+            let staged = m.staged.saturating_sub(skip);
+            let skipped = skip.saturating_sub(m.staged);
+            skip = 0;
+            if staged > room {
+                break;
+            }
+            room -= staged;
+            run += staged;
+            if m.rest_len == skipped {
+                if m.asks {
+                    break;
+                }
+                continue;
+            }
+            // The run so far and at least one piece of the rest must find room.
+            if n + 1 + usize::from(run > 0) > iov.len() {
+                break;
+            }
+            if run > 0 {
+                iov[n] = piece(at, run);
+                (n, bytes) = (n + 1, bytes + run);
+                (at, run) = (at + run, 0);
+            }
+            match (&m.rest, m.req.and_then(|r| core.reqs.get_mut(r))) {
+                (Rest::Contig(buf), _) => {
+                    iov[n] = buf.skip(skipped).iov();
+                    (n, bytes) = (n + 1, bytes + m.rest_len - skipped);
+                }
+                (Rest::Kept { buf, from }, _) => {
+                    let len = m.rest_len - skipped;
+                    let base = buf.as_ptr().wrapping_add(from + skipped).cast_mut();
+                    iov[n] = IoVec { base, len };
+                    (n, bytes) = (n + 1, bytes + len);
+                }
+                (Rest::Segment { from }, Some(r)) => {
+                    r.seg.seek(from + skipped);
+                    let (k, b) = r.seg.next_iovecs(usize::MAX, &mut iov[n..]);
+                    (n, bytes) = (n + k, bytes + b);
+                    if b < m.rest_len - skipped {
+                        return (n, bytes);
+                    }
+                }
+                _ => {}
+            }
+            if m.asks {
+                break;
+            }
+        }
+        if run > 0 && n < iov.len() {
+            iov[n] = piece(at, run);
+            (n, bytes) = (n + 1, bytes + run);
+        }
+        (n, bytes)
+    }
+
+    /// `n` bytes of what was gathered have been written: finishes the messages that are through.
+    pub(crate) fn written(&mut self, core: &mut Core, vc: VcId, mut n: usize) {
+        let mut end = self.sent;
+        self.sent += n as u64;
+        while self.cursor < self.limit() {
+            let m = &mut self.messages[self.cursor];
+            if m.dead {
+                self.next += m.staged;
+                self.cursor += 1;
+                continue;
+            }
+            let left = m.len() - self.part;
+            let k = n.min(left);
+            m.started |= k > 0;
+            self.next += m.staged.saturating_sub(self.part).min(k);
+            self.part += k;
+            n -= k;
+            end += k as u64;
+            if k < left {
+                break;
+            }
+            self.part = 0;
+            self.cursor += 1;
+            self.message_sent(core, vc, self.cursor - 1, end);
+        }
+        debug_assert_eq!(n, 0, "bytes were sent behind a message whose owner is to be asked");
+        if !self.retain {
+            self.release(core, vc, self.sent);
+        }
+    }
+
+    /// The last byte of a message has been written, up to a position of the stream.
+    fn message_sent(&mut self, core: &mut Core, vc: VcId, i: usize, end: u64) {
+        let m = &mut self.messages[i];
+        if m.req.is_some() {
+            self.needs = self.needs.max(end);
+        }
+        let lent = self.retain && m.rest.is_lent() && m.rest_len > 0;
+        if lent {
+            self.lent += m.rest_len;
+        }
+        if m.asks {
+            // Its owner may do with the memory what it likes once it was asked.
+            if lent && !self.keep(core, vc, i) {
+                self.held = Some(Hold { at: i + 1, req: None });
+                return;
+            }
+            self.ask(core, vc, i);
+        } else if !lent && (self.retain || !m.rest.is_lent()) {
+            if let Some(req) = m.req.take() {
+                core.send_finished(vc, req);
+            }
+        } else {
+            return;
+        }
+        self.join(i);
+    }
+
+    /// Asks a message's owner for more.
+    fn ask(&mut self, core: &mut Core, vc: VcId, i: usize) {
+        self.held = None;
+        let m = &mut self.messages[i];
+        m.asks = false;
+        if let Some(req) = m.req.take()
+            && !core.send_finished(vc, req)
+        {
+            self.held = Some(Hold { at: i + 1, req: Some(req) });
+        }
+    }
+
+    /// Makes one run of a message that was sent and the one before it, if both are runs.
+    fn join(&mut self, i: usize) {
+        if i == 0 || i >= self.cursor || !self.messages[i].is_run() || !self.messages[i - 1].is_run() {
+            return;
+        }
+        let Some(m) = self.messages.remove(i) else { return };
+        self.messages[i - 1].staged += m.staged;
+        self.cursor -= 1;
+        if let Some(h) = &mut self.held
+            && h.at > i
+        {
+            h.at -= 1;
+        }
+    }
+
+    /// The owner that was asked has spoken.
+    pub(crate) fn resume(&mut self, core: &Core, req: ReqId, more: bool) {
+        let Some(h) = self.held.filter(|h| h.req == Some(req)) else { return };
+        self.held = None;
+        if !more {
+            return;
+        }
+        let seg = core.reqs.get(req).map_or((0, 0), |r| (r.seg.pos(), r.seg.remaining()));
+        let m = Message {
+            rest_len: seg.1,
+            rest: Rest::Segment { from: seg.0 },
+            req: Some(req),
+            asks: true,
+            ..Message::run(0, true)
+        };
+        self.messages.insert(h.at, m);
+    }
+
+    /// Takes a message back if no byte of it has gone.
+    pub(crate) fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
+        for m in self.messages.range_mut(self.cursor..) {
+            if m.req == Some(req) {
+                // Of messages that share a request none can be told from the others.
+                let shared = core.reqs.get(req).is_some_and(Request::is_shared);
+                if m.started || m.dead || shared {
+                    return false;
+                }
+                m.dead = true;
+                m.rest = Rest::None;
+                m.rest_len = 0;
+                m.req = None;
+                m.asks = false;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether part of a message has gone and part has not: the stream cannot be continued on another
+    /// connection without a session.
+    pub(crate) fn is_mid_message(&self) -> bool {
+        self.held.is_some() || self.part > 0 || self.messages.get(self.cursor).is_some_and(|m| m.started)
+    }
+
+    /// Fails everything, and forgets the session.
+    pub(crate) fn fail(&mut self, core: &mut Core, error: &VcError) {
+        for req in self.held.and_then(|h| h.req).into_iter().chain(self.messages.iter().filter_map(|m| m.req))
+        {
+            core.send_failed(req, error);
+        }
+        *self = TxQueue::default();
+    }
+
+    /// Messages and bytes that wait, for people.
+    pub(crate) fn describe(&self) -> String {
+        let waiting = if self.is_drained() {
+            "nothing queued".to_string()
+        } else {
+            let held = if self.held.is_some() { ", held" } else { "" };
+            format!("{} messages queued, {} bytes staged{held}", self.len(), self.staged())
+        };
+        match self.unacknowledged() {
+            0 => waiting,
+            n => format!("{waiting}, {n} bytes unacknowledged"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! What was sent and not acknowledged: acknowledgements, copies, going back.
+
+use netmod_core::{Core, VcId};
+
+use super::{Message, Rest, TxQueue};
+
+/// Bytes of senders' memory that are copied in a VC to let go of that memory.
+const KEEP_BOUND: usize = 256 << 10;
+/// Memory that is left to an idle VC.
+const IDLE_BYTES: usize = 4 << 10;
+
+impl TxQueue {
+    /// A session begins: whether it can be resumed. What an earlier one had sent counts as received.
+    pub(crate) fn begin(&mut self, core: &mut Core, vc: VcId, retain: bool) {
+        self.settle(core, vc);
+        debug_assert!(self.part == 0, "a message was cut by the end of a session");
+        (self.acked, self.sent, self.needs) = (0, 0, 0);
+        self.retain = retain;
+    }
+
+    /// No acknowledgement will come any more: what was sent counts as received.
+    pub(crate) fn settle(&mut self, core: &mut Core, vc: VcId) {
+        self.release(core, vc, self.sent);
+        self.retain = false;
+    }
+
+    /// Whether no message waits to be sent, or to be acknowledged.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_drained() && self.acked >= self.needs
+    }
+
+    /// Position up to which bytes have been sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Bytes that have been sent and not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        self.sent - self.acked
+    }
+
+    /// Of them, those that were copied.
+    #[inline]
+    pub(super) fn copied(&self) -> usize {
+        self.next - self.head + self.kept
+    }
+
+    /// Whether so many bytes more may be sent before the next acknowledgement.
+    #[inline]
+    pub(crate) fn is_open(&self, more: usize) -> bool {
+        self.copied() + more <= super::WINDOW
+    }
+
+    /// Whether senders wait for acknowledgements of what is in their memory.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent > 0
+    }
+
+    /// Keeps a message that has been written whole, by copying it. Nothing waits before it.
+    #[inline]
+    pub(crate) fn log(&mut self, pieces: [&[u8]; 2]) {
+        let len = pieces[0].len() + pieces[1].len();
+        self.make_room(len);
+        self.stage.extend_from_slice(pieces[0]);
+        self.stage.extend_from_slice(pieces[1]);
+        self.next = self.stage.len();
+        self.sent += len as u64;
+        self.needs = self.sent;
+        match self.messages.back_mut() {
+            Some(m) if m.is_run() => m.staged += len,
+            _ => {
+                self.messages.push_back(Message::run(len, true));
+                self.cursor = self.messages.len();
+            }
+        }
+    }
+
+    /// The peer has read everything up to a position. What it had told before changes nothing.
+    ///
+    /// # Errors
+    /// It cannot have read what was not sent.
+    pub(crate) fn acknowledge(&mut self, core: &mut Core, vc: VcId, position: u64) -> Result<(), String> {
+        if position > self.sent {
+            return Err(format!("an acknowledgement of byte {position}, and {} were sent", self.sent));
+        }
+        self.release(core, vc, position);
+        Ok(())
+    }
+
+    /// Lets go of everything up to a position.
+    pub(super) fn release(&mut self, core: &mut Core, vc: VcId, position: u64) {
+        let mut n = position.saturating_sub(self.acked) as usize;
+        self.acked = self.acked.max(position);
+        while let Some(m) = self.messages.front_mut() {
+            let whole = self.cursor > 0;
+            let k = n.min(m.len());
+            let staged = k.min(m.staged);
+            m.staged -= staged;
+            self.head += staged;
+            if k > staged {
+                let rest = k - staged;
+                m.rest_len -= rest;
+                match &mut m.rest {
+                    Rest::Contig(buf) => *buf = buf.skip(rest),
+                    Rest::Segment { from } => *from += rest,
+                    Rest::Kept { from, .. } => {
+                        *from += rest;
+                        self.kept -= rest;
+                    }
+                    Rest::None => {}
+                }
+                if whole && self.retain && m.rest.is_lent() {
+                    self.lent -= rest;
+                }
+            }
+            n -= k;
+            if !whole {
+                self.part -= k;
+                break;
+            }
+            if m.len() > 0 {
+                break;
+            }
+            if m.dead {
+                self.head += m.staged;
+            } else if m.asks {
+                self.ask(core, vc, 0);
+            } else if let Some(req) = m.req.take() {
+                core.send_finished(vc, req);
+            }
+            if let Some(Message { rest: Rest::Kept { buf, .. }, .. }) = self.messages.pop_front() {
+                self.spare(buf);
+            }
+            self.cursor -= 1;
+            if let Some(h) = &mut self.held {
+                h.at -= 1;
+            }
+        }
+        if self.head == self.stage.len() {
+            self.stage.clear();
+            (self.head, self.next) = (0, 0);
+        }
+    }
+
+    fn spare(&mut self, mut buf: Vec<u8>) {
+        buf.clear();
+        let held: usize = self.spare.iter().map(Vec::capacity).sum();
+        if held + buf.capacity() <= KEEP_BOUND {
+            self.spare.push(buf);
+        }
+    }
+
+    /// Copies what a message that has gone has in its sender's memory, and finishes its request. False if
+    /// that would be too much.
+    pub(super) fn keep(&mut self, core: &mut Core, vc: VcId, i: usize) -> bool {
+        let m = &mut self.messages[i];
+        if self.kept + m.rest_len > KEEP_BOUND {
+            return false;
+        }
+        let mut buf = self.spare.pop().unwrap_or_default();
+        match &m.rest {
+            Rest::Contig(lent) => buf.extend_from_slice(lent.bytes()),
+            Rest::Segment { from } => {
+                if let Some(r) = m.req.and_then(|req| core.reqs.get_mut(req)) {
+                    r.seg.seek(*from);
+                    r.seg.pack_vec(m.rest_len, &mut buf);
+                }
+            }
+            Rest::Kept { .. } | Rest::None => return true,
+        }
+        debug_assert_eq!(buf.len(), m.rest_len);
+        m.rest = Rest::Kept { buf, from: 0 };
+        self.kept += m.rest_len;
+        self.lent -= m.rest_len;
+        if !m.asks
+            && let Some(req) = m.req.take()
+        {
+            core.send_finished(vc, req);
+        }
+        true
+    }
+
+    /// Copies what is left in the senders' memory of what has gone, as far as the bound allows. True if
+    /// nothing is left there.
+    pub(crate) fn keep_all(&mut self, core: &mut Core, vc: VcId) -> bool {
+        for i in 0..self.cursor {
+            if self.lent == 0 {
+                break;
+            }
+            let m = &self.messages[i];
+            if !m.rest.is_lent() || m.rest_len == 0 {
+                continue;
+            }
+            // In order: what does not fit keeps those behind it waiting too.
+            if !self.keep(core, vc, i) {
+                return false;
+            }
+            if self.messages[i].asks {
+                self.ask(core, vc, i);
+            }
+        }
+        true
+    }
+
+    /// Another connection goes on behind what the peer has read: returns how many bytes are sent again.
+    ///
+    /// # Errors
+    /// The position is not in the window.
+    pub(crate) fn rewind(&mut self, core: &mut Core, vc: VcId, position: u64) -> Result<u64, String> {
+        if position < self.acked || position > self.sent {
+            return Err(format!(
+                "it resumes at byte {position}, and what is kept are bytes {} to {}",
+                self.acked, self.sent
+            ));
+        }
+        self.release(core, vc, position);
+        let again = self.sent - self.acked;
+        self.sent = self.acked;
+        self.cursor = 0;
+        self.part = 0;
+        self.next = self.head;
+        self.lent = 0;
+        Ok(again)
+    }
+
+    /// Gives memory back that an idle VC has no use for.
+    pub(crate) fn shrink(&mut self) {
+        let rest = self.stage.len() - self.head;
+        if self.is_drained() && self.kept == 0 && self.lent == 0 && rest <= IDLE_BYTES / 2 && self.is_large()
+        {
+            // What is left are acknowledgements, which nobody acknowledges until they are many.
+            self.stage = self.stage[self.head..].to_vec();
+            (self.head, self.next) = (0, rest);
+            self.spare = Vec::new();
+            self.messages.shrink_to(4);
+        }
+    }
+
+    /// Whether it holds more memory than an idle VC should.
+    pub(crate) fn is_large(&self) -> bool {
+        self.footprint() > IDLE_BYTES
+    }
+
+    /// Bytes of memory that it holds.
+    fn footprint(&self) -> usize {
+        let spare: usize = self.spare.iter().map(Vec::capacity).sum();
+        self.stage.capacity() + spare + self.kept + self.messages.capacity() * size_of::<Message>()
+    }
+}
