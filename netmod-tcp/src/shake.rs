@@ -264,9 +264,9 @@ impl TcpNetmod {
 
     /// Sends ACCEPT on a proved connection.
     pub(crate) fn accept(&mut self, vc: VcId, id: ConnId) {
-        let (session, rx) = self.vcs.get(vc).map_or((0, 0), |v| (v.session, v.rx));
+        let Some(v) = self.vcs.get(vc) else { return };
         if let Some(Conn { stage: Stage::Proved(r, _), hail, .. }) = self.conns.get_mut(id)
-            && let Some(frame) = r.accept(if hail.session != 0 && hail.session == session { rx } else { 0 })
+            && let Some(frame) = r.accept(v.position(hail.session))
         {
             self.write_out(id, frame.as_bytes());
         }
@@ -321,7 +321,7 @@ impl TcpNetmod {
                 incarnation: self.id.incarnation(),
                 dial: c.dial,
                 session: v.link.session(),
-                position: if v.session == v.link.session() { v.rx } else { 0 },
+                position: v.position(v.link.session()),
                 key: self.id.key_towards(&v.peer.group)?,
             })
         });

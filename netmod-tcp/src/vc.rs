@@ -69,6 +69,11 @@ impl TcpVc {
         self.txq.as_ref().is_none_or(|q| q.is_drained())
     }
 
+    /// Bytes of a session that were read here, if there is no connection.
+    pub(crate) fn position(&self, session: u64) -> u64 {
+        if session != 0 && session == self.session { self.rx } else { 0 }
+    }
+
     /// Whether nothing waits to be sent or acknowledged.
     pub(crate) fn is_settled(&self) -> bool {
         self.txq.as_ref().is_none_or(|q| q.is_settled())
