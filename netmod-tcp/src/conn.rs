@@ -8,6 +8,7 @@ use socket2::Socket;
 
 use crate::hello::{Initiator, Responder};
 use crate::link::{ConnKey, Hail};
+use crate::record::Opener;
 use crate::sys::Interest;
 
 /// What a [`ConnId`] is a handle of.
@@ -79,6 +80,9 @@ pub(crate) struct Conn {
     /// What the peer said of its session and itself, and the position up to which it has read.
     pub(crate) hail: Hail,
     pub(crate) peer_position: u64,
+    /// Both sides want checksums; and, once it is adopted, where they are looked at.
+    pub(crate) sealed: bool,
+    pub(crate) opener: Option<Box<Opener>>,
     /// Since when its peer's host has acknowledged nothing of what waits, or `NEVER`.
     pub(crate) silent_since: Time,
 }
@@ -101,6 +105,8 @@ impl Conn {
             peer_position: 0,
             rx: 0,
             owe_at: u64::MAX,
+            sealed: false,
+            opener: None,
             silent_since: Time::NEVER,
         }
     }

@@ -82,7 +82,11 @@ impl TcpNetmod {
         let at = at.map_or_else(String::new, |a| format!(" with {a}"));
         let queue = v.txq.as_ref().map_or_else(|| "nothing queued".into(), |q| q.describe());
         let s = core.vcs.get(vc).map(|v| v.stats).unwrap_or_default();
-        let resumed = if v.resumes > 0 { format!(", resumed {} times", v.resumes) } else { String::new() };
+        let mut resumed =
+            if v.resumes > 0 { format!(", resumed {} times", v.resumes) } else { String::new() };
+        if v.altered.records > 0 {
+            resumed += &format!(", {} records altered on the way", v.altered.records);
+        }
         format!("{state}{at}{resumed}, {queue}, {} messages out, {} in", s.tx_msgs, s.rx_msgs)
     }
 }

@@ -18,7 +18,9 @@ pub mod link;
 mod links;
 mod netmod;
 
+mod record;
 mod recv;
+mod sealed;
 mod send;
 mod session;
 mod shake;

@@ -89,6 +89,7 @@ impl TcpNetmod {
                 return netmod_core::Netmod::vc_abort(self, core, vc, error);
             }
         };
+        self.seal(vc, id);
         if !resumed {
             core.reset_receive(vc);
         }
@@ -112,6 +113,7 @@ impl TcpNetmod {
     fn say_goodbye(&mut self, vc: VcId, id: ConnId) {
         let mut words = self.last_acknowledgement(vc, id);
         words.extend(Control::Goodbye.emit());
+        let words = self.last_words(id, &words);
         if let Some(c) = self.conns.get_mut(id) {
             c.stage = Stage::Open { parting: true };
             self.write_out(id, &words);
@@ -129,7 +131,10 @@ impl TcpNetmod {
                 let frame = Initiator::goodbye();
                 self.linger(id, frame.as_bytes());
             }
-            _ => self.linger(id, &word.emit()),
+            _ => {
+                let words = self.last_words(id, &word.emit());
+                self.linger(id, &words);
+            }
         }
     }
 

@@ -21,6 +21,7 @@ use crate::hello::JobKey;
 use crate::hot::Hot;
 use crate::identity::Identity;
 use crate::link::{Link, LinkConfig, LinkEvent, Phase};
+use crate::sealed::Altered;
 use crate::session::Break;
 use crate::sys::{Epoll, Interest, RxArena};
 use crate::txq::Data;
@@ -58,6 +59,8 @@ pub struct TcpStats {
     pub resent_bytes: u64,
     /// Acknowledgements sent.
     pub acks: u64,
+    /// Records that were altered on the way.
+    pub altered: u64,
 }
 
 /// The TCP netmod of one process.
@@ -94,6 +97,8 @@ pub struct TcpNetmod {
     pub(crate) tidy_at: Time,
     /// Polls in a row that have found nothing.
     pub(crate) idle_polls: u32,
+    /// Connections with checked bytes that had no room in the last poll.
+    pub(crate) unread: Vec<ConnId>,
     pub(crate) next_timer: Time,
     /// When the open connections are looked at, or `NEVER`.
     pub(crate) next_pulse: Time,
@@ -167,6 +172,7 @@ impl TcpNetmod {
             ack_at: Time::NEVER,
             tidy_at: Time::NEVER,
             idle_polls: 0,
+            unread: Vec::new(),
             next_timer: Time::NEVER,
             next_pulse: Time::NEVER,
             events: VecDeque::new(),
@@ -263,6 +269,8 @@ impl Netmod for TcpNetmod {
                 sends: 0,
                 bursts: 0,
                 blocked: false,
+                sealed: false,
+                altered: Altered::default(),
                 dirty: false,
                 wanting: false,
                 timed: false,
@@ -545,7 +553,11 @@ impl Netmod for TcpNetmod {
         self.flush(core);
         self.rejoin_epoll_all();
         // Epoll is level-triggered: what is there already makes the descriptor readable.
-        if self.events.is_empty() && self.wanting.is_empty() && self.dirty.is_empty() {
+        if self.events.is_empty()
+            && self.wanting.is_empty()
+            && self.dirty.is_empty()
+            && self.unread.is_empty()
+        {
             Arm::Armed
         } else {
             Arm::Busy

@@ -23,6 +23,9 @@ impl TcpNetmod {
     /// Looks for incoming bytes: on the hot connections, and now and then on all.
     #[inline]
     pub(crate) fn poll_in(&mut self, core: &mut Core, events: &mut Events) -> Result<(), DeviceError> {
+        if !self.unread.is_empty() {
+            self.hand_on_unread(core, events);
+        }
         let mut found = false;
         for i in 0..HOT {
             let Some(id) = self.hot.at(i) else { break };
@@ -119,6 +122,9 @@ impl TcpNetmod {
     fn read(&mut self, core: &mut Core, id: ConnId, events: &mut Events) -> bool {
         let Some(c) = self.conns.get_mut(id) else { return false };
         let (Some(vc), Stage::Open { .. }) = (c.vc, &c.stage) else { return false };
+        if c.opener.is_some() {
+            return self.read_sealed(core, id, vc, events);
+        }
         if core.vcs.get(vc).is_some_and(|v| v.recv_active().is_some()) {
             return self.read_direct(core, id, vc, events);
         }
@@ -199,7 +205,7 @@ impl TcpNetmod {
 
     /// The stream of an open connection has ended.
     #[cold]
-    fn read_ended(
+    pub(crate) fn read_ended(
         &mut self,
         core: &mut Core,
         id: ConnId,

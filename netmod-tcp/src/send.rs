@@ -77,7 +77,7 @@ impl TcpNetmod {
                 return Ok(Some(0));
             }
         }
-        if v.blocked || !v.is_drained() {
+        if v.blocked || v.sealed || !v.is_drained() {
             return Ok(Some(0));
         }
         let total = hdr.len() + data.len();
@@ -209,6 +209,10 @@ impl TcpNetmod {
     pub(crate) fn flush_vc(&mut self, core: &mut Core, vc: VcId) {
         let mut total = 0;
         self.pay(vc, OWED_WAITING);
+        if self.vcs.get(vc).is_some_and(|v| v.sealed) {
+            self.flush_sealed(core, vc);
+            return self.flushed(core, vc);
+        }
         loop {
             let Some(v) = self.vcs.get_mut(vc) else { return };
             if v.fd < 0 || v.blocked {
@@ -243,6 +247,11 @@ impl TcpNetmod {
                 Err(e) => return self.connection_broken(core, vc, &e),
             }
         }
+        self.flushed(core, vc);
+    }
+
+    /// Everything that could go has gone.
+    fn flushed(&mut self, core: &mut Core, vc: VcId) {
         let Some(v) = self.vcs.get(vc) else { return };
         if v.txq.as_ref().is_some_and(|q| q.is_lent()) {
             self.lend(vc);

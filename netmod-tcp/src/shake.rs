@@ -23,6 +23,8 @@ const PIECE: usize = 512;
 const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
 /// The capability of sessions that outlive their connections.
 const RESUME: u64 = 1;
+/// The capability, and wish, of records with checksums.
+const CHECKSUM: u64 = 2;
 
 /// Random bytes that nobody can guess.
 pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
@@ -48,7 +50,8 @@ fn prepare(socket: &Socket, detect: std::time::Duration) -> std::io::Result<()> 
 impl TcpNetmod {
     /// The capabilities of this side.
     fn caps(&self) -> u64 {
-        if self.cfg.resume_timeout.is_zero() { 0 } else { RESUME }
+        let resume = if self.cfg.resume_timeout.is_zero() { 0 } else { RESUME };
+        resume | if self.cfg.checksum { CHECKSUM } else { 0 }
     }
 
     /// Begins a dial. The flag of an error says that another dial would fail likewise.
@@ -387,6 +390,9 @@ impl TcpNetmod {
         while let Some(ev) = self.events.pop_front() {
             events.push(ev);
         }
+        if self.sealed_leftover(core, id, bytes, events) {
+            return;
+        }
         match self.arena.copy_in(bytes) {
             Some(buf) => {
                 events.push(Event::Rx { vc, buf });
@@ -424,6 +430,7 @@ impl TcpNetmod {
             Ok((used, InitiatorStep::Accepted { caps, incarnation, session, position, .. })) => {
                 let session = if caps & RESUME == 0 { 0 } else { session };
                 if let Some(c) = self.conns.get_mut(id) {
+                    c.sealed = caps & CHECKSUM != 0;
                     c.peer_position = position;
                 }
                 self.link_event(core, vc, LinkEvent::Accepted { conn, session, incarnation });
@@ -473,6 +480,7 @@ impl TcpNetmod {
                 if let Some(c) = self.conns.get_mut(id) {
                     let fresh = if p.caps & RESUME == 0 { 0 } else { p.fresh };
                     c.hail = Hail { session: p.session, fresh, incarnation: p.incarnation, dial: p.dial };
+                    c.sealed = p.caps & CHECKSUM != 0;
                     c.peer_position = p.position;
                 }
                 self.proved(core, id, p.peer, p.purpose);

@@ -65,6 +65,15 @@ pub(crate) fn send_iov(fd: RawFd, iov: &[IoVec]) -> Moved {
     moved(unsafe { libc::sendmsg(fd, &msg, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) })
 }
 
+/// Copies pieces that were lent under the contract of `netmod_core::buf`, or are ours.
+pub(crate) fn copy_iov(iov: &[IoVec], out: &mut Vec<u8>) {
+    for piece in iov.iter().filter(|p| p.len > 0) {
+        // SAFETY: each piece is readable, and not written, until its request is finished (contract of
+        // `netmod_core::buf`); the slice does not outlive this turn.
+        out.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.base, piece.len) });
+    }
+}
+
 /// `recv(2)` into memory of ours. `Some(0)` is the end of the stream.
 #[inline]
 pub(crate) fn recv(fd: RawFd, buf: &mut [u8]) -> Moved {

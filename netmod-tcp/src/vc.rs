@@ -7,6 +7,7 @@ use netmod_core::lifecycle::VcState;
 use netmod_core::{Core, PeerName, VcError, VcId};
 
 use crate::link::{Link, Pending};
+use crate::sealed::Altered;
 use crate::session::Loss;
 use crate::txq::TxQueue;
 
@@ -26,6 +27,8 @@ pub(crate) struct TcpVc {
     pub(crate) bursts: u8,
     /// The kernel took less than it was given; epoll will say when it takes more.
     pub(crate) blocked: bool,
+    /// Its connection carries records.
+    pub(crate) sealed: bool,
     /// It is in the list of VCs to be flushed.
     pub(crate) dirty: bool,
     /// It is in the list of VCs that want a connection.
@@ -54,6 +57,8 @@ pub(crate) struct TcpVc {
     pub(crate) told_control: u64,
     /// The core's count of bytes received when the session began.
     pub(crate) rx_base: u64,
+    /// What came altered.
+    pub(crate) altered: Altered,
     /// Times that it was resumed.
     pub(crate) resumes: u32,
     /// The connection that was lost, while it is not resumed.

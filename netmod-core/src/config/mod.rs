@@ -201,6 +201,8 @@ config_table! {
         resume_timeout: Duration = RESUME, "NETMOD_TCP_RESUME_TIMEOUT",
             Kind::Duration { min: Duration::ZERO, max: HOUR },
             "how long to try to resume a lost connection before its peer counts as lost; 0: not at all";
+        checksum: bool = false, "NETMOD_CHECKSUM", Kind::Bool,
+            "check every byte on a connection with CRC32C; holds where both sides have it on";
         sndbuf: usize = 0, "NETMOD_TCP_SNDBUF", Kind::Size { min: 0, max: G },
             "send buffer of a socket in bytes; 0: the system's default";
         rcvbuf: usize = 0, "NETMOD_TCP_RCVBUF", Kind::Size { min: 0, max: G },

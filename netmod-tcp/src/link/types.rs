@@ -72,6 +72,8 @@ pub enum Failure {
     Errno(i32),
     /// The peer closed the connection without GOODBYE.
     Eof,
+    /// Bytes were altered on the way.
+    Altered,
     /// The peer did not answer in time.
     TimedOut,
     /// The peer's host has acknowledged nothing for the detection time.
@@ -96,6 +98,7 @@ impl fmt::Display for Failure {
             Failure::None => f.write_str("no attempt was made"),
             Failure::Errno(e) => fmt::Display::fmt(&std::io::Error::from_raw_os_error(*e), f),
             Failure::Eof => f.write_str("the peer closed the connection without a goodbye"),
+            Failure::Altered => f.write_str("bytes were altered on the way (NETMOD_CHECKSUM)"),
             Failure::TimedOut => f.write_str("no answer in time"),
             Failure::Silent => {
                 f.write_str("its host has acknowledged nothing for as long as NETMOD_TCP_DETECT allows")

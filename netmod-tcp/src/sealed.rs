@@ -1,0 +1,233 @@
+//! Connections with checksums (`NETMOD_CHECKSUM=on`): their bytes go out in records, and come in by way of a
+//! buffer in which they are checked.
+//!
+//! A record that was altered on the way is reported with its place in the stream. It ends its connection,
+//! not its session: what was checked counts as read, and the rest comes again. A place at which records
+//! keep being altered takes the VC down.
+
+use netmod_core::{Core, Event, Events, IoVec, Netmod, VcError, VcErrorKind, VcId};
+
+use crate::conn::{self, ConnId};
+use crate::link::{Failure, LinkEvent};
+use crate::netmod::TcpNetmod;
+use crate::record::{self, Corrupt, Opener, RECORD_MAX};
+use crate::sys::{self, MAX_IOV};
+
+/// So often a record at one place may be altered before the VC is given up.
+const ALTERED_MAX: u32 = 3;
+
+/// Altered records of a VC.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Altered {
+    /// The place of the last one, and how often that was altered.
+    at: u64,
+    times: u32,
+    /// All of them.
+    pub(crate) records: u32,
+}
+
+/// The pieces of `iov` that hold its first `max` bytes; their number and bytes.
+fn first(iov: &mut [IoVec], max: usize) -> (usize, usize) {
+    let mut bytes = 0;
+    for (i, piece) in iov.iter_mut().enumerate() {
+        piece.len = piece.len.min(max - bytes);
+        bytes += piece.len;
+        if bytes == max {
+            return (i + 1, bytes);
+        }
+    }
+    (iov.len(), bytes)
+}
+
+impl TcpNetmod {
+    /// A connection is adopted: its bytes are checked from now on.
+    pub(crate) fn seal(&mut self, vc: VcId, id: ConnId) {
+        let Some(c) = self.conns.get_mut(id) else { return };
+        let Some(v) = self.vcs.get_mut(vc) else { return };
+        v.sealed = c.sealed;
+        c.opener = c.sealed.then(|| Box::new(Opener::new(c.rx)));
+        if self.cfg.checksum && !c.sealed {
+            tracing::warn!(
+                peer = v.peer.rank,
+                "its messages are not checked: it was started without NETMOD_CHECKSUM=on"
+            );
+        }
+    }
+
+    /// The last words on a connection, in the form in which it carries its bytes.
+    pub(crate) fn last_words(&self, id: ConnId, words: &[u8]) -> Vec<u8> {
+        let Some(c) = self.conns.get(id).filter(|c| c.sealed) else { return words.to_vec() };
+        let sent = c.vc.and_then(|vc| self.vcs.get(vc)).and_then(|v| v.txq.as_ref()).map_or(0, |q| q.sent());
+        // A connection that was only promised goes on, if at all, where its peer has said that it stopped.
+        let pos = if c.opener.is_some() { sent } else { c.peer_position };
+        let mut out = record::head(pos, words.len() as u32, crc32c::crc32c(words)).to_vec();
+        out.extend_from_slice(words);
+        out
+    }
+
+    /// Writes as much of a VC's queue as the kernel takes, in records.
+    #[cold]
+    pub(crate) fn flush_sealed(&mut self, core: &mut Core, vc: VcId) {
+        loop {
+            let Some(v) = self.vcs.get_mut(vc) else { return };
+            if v.fd < 0 || v.blocked {
+                return;
+            }
+            let Some(id) = v.link.up().map(conn::id) else { return };
+            let Some(c) = self.conns.get_mut(id) else { return };
+            if !c.out.is_empty() {
+                self.write_out(id, &[]);
+                let full = self.conns.get(id).is_some_and(|c| !c.out.is_empty());
+                if let Some(v) = self.vcs.get_mut(vc).filter(|_| full) {
+                    v.blocked = true;
+                    return;
+                }
+                continue;
+            }
+            let Some(q) = v.txq.as_mut().filter(|q| q.is_sendable()) else { return };
+            let mut iov = [IoVec::EMPTY; MAX_IOV];
+            let (n, _) = q.gather(core, &mut iov);
+            let (n, bytes) = first(&mut iov[..n], RECORD_MAX);
+            if bytes == 0 {
+                // Nothing but empty or cancelled messages, or the window is closed until an acknowledgement comes.
+                let before = q.len();
+                q.written(core, vc, 0);
+                if q.len() == before { return } else { continue }
+            }
+            // The copy is what the checksum is of: its owners may take messages back that have not begun.
+            let mut payload = Vec::with_capacity(bytes);
+            sys::copy_iov(&iov[..n], &mut payload);
+            c.out.extend_from_slice(&record::head(q.sent(), bytes as u32, crc32c::crc32c(&payload)));
+            c.out.append(&mut payload);
+            q.written(core, vc, bytes);
+            self.stats.tx_calls += 1;
+        }
+    }
+
+    /// Reads once from a connection with checksums. Whether there was anything.
+    #[cold]
+    pub(crate) fn read_sealed(&mut self, core: &mut Core, id: ConnId, vc: VcId, events: &mut Events) -> bool {
+        let Some(c) = self.conns.get_mut(id) else { return false };
+        let fd = c.fd();
+        let Some(opener) = &mut c.opener else { return false };
+        if !opener.is_full() {
+            match sys::recv(fd, opener.space()) {
+                Ok(Some(n)) if n > 0 => {
+                    opener.filled(n);
+                    self.stats.rx_calls += 1;
+                }
+                Ok(None) => {
+                    self.stats.rx_empty += 1;
+                    return false;
+                }
+                Ok(Some(_)) => return self.read_ended(core, id, vc, events, Failure::Eof),
+                Err(e) => {
+                    let failure = e.raw_os_error().map_or(Failure::Eof, Failure::Errno);
+                    return self.read_ended(core, id, vc, events, failure);
+                }
+            }
+        }
+        self.hand_on(core, id, vc, events);
+        true
+    }
+
+    /// Bytes that came with the last of the handshake. False if there is no room for them.
+    pub(crate) fn sealed_leftover(
+        &mut self,
+        core: &mut Core,
+        id: ConnId,
+        bytes: &[u8],
+        events: &mut Events,
+    ) -> bool {
+        let Some(c) = self.conns.get_mut(id) else { return true };
+        let (Some(vc), Some(opener)) = (c.vc, &mut c.opener) else { return false };
+        let Some(space) = opener.space().get_mut(..bytes.len()) else { return false };
+        space.copy_from_slice(bytes);
+        opener.filled(bytes.len());
+        self.hand_on(core, id, vc, events);
+        true
+    }
+
+    /// Hands on what is checked, as far as there is room in this poll.
+    fn hand_on(&mut self, core: &mut Core, id: ConnId, vc: VcId, events: &mut Events) {
+        loop {
+            let Some(c) = self.conns.get_mut(id) else { return };
+            let Some(opener) = &mut c.opener else { return };
+            let payload = match opener.payload() {
+                Ok([]) => break,
+                Ok(payload) => payload,
+                Err(corrupt) => return self.altered(core, id, vc, corrupt),
+            };
+            let n = payload.len().min(self.arena.room());
+            if n == 0 {
+                // The rest is handed on in the next poll, whether more comes or not.
+                self.unread.push(id);
+                return;
+            }
+            let Some(buf) = self.arena.copy_in(&payload[..n]) else { return };
+            opener.take(n);
+            c.rx += n as u64;
+            let owes = c.rx >= c.owe_at;
+            events.push(Event::Rx { vc, buf });
+            if owes {
+                self.owes(vc, id);
+            }
+        }
+    }
+
+    /// Hands on what had no room in the last poll.
+    pub(crate) fn hand_on_unread(&mut self, core: &mut Core, events: &mut Events) {
+        for id in std::mem::take(&mut self.unread) {
+            if let Some(vc) = self.conns.get(id).and_then(|c| c.vc) {
+                self.hand_on(core, id, vc, events);
+            }
+        }
+    }
+
+    /// A record was altered on the way.
+    fn altered(&mut self, core: &mut Core, id: ConnId, vc: VcId, corrupt: Corrupt) {
+        self.stats.altered += 1;
+        let Some(v) = self.vcs.get_mut(vc) else { return };
+        v.altered.times = if v.altered.at == corrupt.pos { v.altered.times + 1 } else { 1 };
+        v.altered.at = corrupt.pos;
+        v.altered.records += 1;
+        let (times, peer, address) = (v.altered.times, v.peer, v.address());
+        tracing::error!(peer = peer.rank, %address, %corrupt, times, "corrupted on the way (NETMOD_CHECKSUM)");
+        if times < ALTERED_MAX && v.session != 0 {
+            self.close(id);
+            let lost = LinkEvent::Lost { conn: conn::key(id), failure: Failure::Altered };
+            return self.link_event(core, vc, lost);
+        }
+        let text = format!(
+            "connection with {address}: {corrupt}, {times} times; is the memory of a host, a network card or a \
+             switch in between broken?"
+        );
+        self.vc_abort(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_pieces_of_a_list() {
+        let mut bytes = [0u8; 100];
+        let mut list = |lens: &[usize]| -> Vec<IoVec> {
+            lens.iter().map(|len| IoVec { base: bytes.as_mut_ptr(), len: *len }).collect()
+        };
+        for (lens, max, expected) in [
+            (&[10, 20, 30][..], 60, (3, 60)),
+            (&[10, 20, 30], 100, (3, 60)),
+            (&[10, 20, 30], 30, (2, 30)),
+            (&[10, 20, 30], 25, (2, 25)),
+            (&[10], 3, (1, 3)),
+            (&[], 3, (0, 0)),
+        ] {
+            let mut iov = list(lens);
+            let (n, bytes) = first(&mut iov, max);
+            assert_eq!((n, bytes), expected);
+            assert_eq!(iov[..n].iter().map(|p| p.len).sum::<usize>(), bytes);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `NETMOD_CHECKSUM=on`: whichever bit is flipped on the way, it is reported with its place, and no wrong
+//! byte arrives.
+
+use std::sync::{Arc, Mutex};
+
+use ch3_shim::{Device, Error};
+use netmod_core::Config;
+use netmod_tcp::TcpStats;
+use netmod_tests::board::{run_devices, run_job_with};
+use netmod_tests::jobs::pattern::{Random, bytes, check, seed};
+use netmod_tests::jobs::tap::{Proxy, Tap};
+
+/// Bytes of the longest handshake, either way: what is flipped behind them is a message's.
+const HANDSHAKE: u64 = 512;
+
+fn on(cfg: &mut Config) {
+    cfg.set("NETMOD_CHECKSUM", "on").expect("a setting");
+}
+
+/// Both ranks listen behind proxies.
+fn behind_proxies() -> (Tap, Arc<Mutex<Vec<Proxy>>>) {
+    let (tap, proxies) = (Tap::default(), Arc::new(Mutex::new(Vec::new())));
+    for rank in 0..2 {
+        let proxies = Arc::clone(&proxies);
+        tap.detour(rank, move |home| {
+            let proxy = Proxy::new(home);
+            let addr = proxy.addr;
+            proxies.lock().expect("no panic meanwhile").push(proxy);
+            addr
+        });
+    }
+    (tap, proxies)
+}
+
+/// Messages of all sizes back and forth, checked; what the netmod has seen.
+fn talk(dev: &mut Device, rounds: u64) -> ch3_shim::Result<TcpStats> {
+    let world = dev.world();
+    let (me, other) = (u64::from(dev.rank()), 1 - dev.rank() as i32);
+    for round in 0..rounds {
+        for (i, len) in [0, 8, 100, 3000, 20_000, 100_000, 1_000_000].into_iter().enumerate() {
+            let name = |rank: u64| seed(&[round, i as u64, rank]);
+            let mut got = vec![0; len];
+            dev.sendrecv(&bytes(name(me), len), other, 1, &mut got, other, 1, world)?;
+            check(name(1 - me), &got).expect("no wrong byte arrives");
+        }
+    }
+    Ok(dev.tcp_stats().expect("a device over tcp"))
+}
+
+#[test]
+fn nothing_is_reported_if_nothing_is_altered() {
+    let (tap, _) = behind_proxies();
+    for stats in run_job_with(&tap, 2, on, |dev| talk(dev, 3).expect("the traffic")) {
+        assert_eq!((stats.altered, stats.resumes), (0, 0));
+    }
+}
+
+#[test]
+fn each_flipped_bit_is_reported_and_what_it_was_part_of_is_sent_again() {
+    let mut random = Random::new(7);
+    for run in 0..12 {
+        let (tap, proxies) = behind_proxies();
+        // Some at the very start, some anywhere in the first messages. Either proxy may get the connection, or
+        // one after the other.
+        let bit = 8 * HANDSHAKE + random.below(if run < 4 { 400 } else { 8_000_000 }) as u64;
+        let stats = run_job_with(&tap, 2, on, {
+            let proxies = Arc::clone(&proxies);
+            move |dev| {
+                if dev.rank() == 0 {
+                    for proxy in proxies.lock().expect("no panic meanwhile").iter() {
+                        proxy.flip(run % 2 == 0, bit);
+                    }
+                }
+                let world = dev.world();
+                dev.barrier(world).expect("a barrier");
+                talk(dev, 2).expect("the traffic")
+            }
+        });
+        let altered: u64 = stats.iter().map(|s| s.altered).sum();
+        let resumes: u64 = stats.iter().map(|s| s.resumes).sum();
+        let left: usize = proxies.lock().expect("no panic").iter().map(Proxy::unflipped).sum();
+        assert!(
+            altered >= 1 && altered as usize + left == 2,
+            "run {run}: {altered} reported, {left} not flipped"
+        );
+        assert!(resumes >= 2, "run {run}: {resumes} resumptions");
+    }
+}
+
+#[test]
+fn without_sessions_it_takes_the_vc_down_and_the_error_says_where() {
+    let (tap, proxies) = behind_proxies();
+    let tune = |cfg: &mut Config| {
+        on(cfg);
+        cfg.set("NETMOD_TCP_RESUME_TIMEOUT", "0s").expect("a setting");
+    };
+    let errors = run_devices(&tap, 2, tune, move |mut dev| {
+        let world = dev.world();
+        dev.barrier(world).expect("a barrier");
+        if dev.rank() == 0 {
+            for proxy in proxies.lock().expect("no panic meanwhile").iter() {
+                proxy.flip(true, 8 * 50_000);
+            }
+        }
+        talk(&mut dev, 2).map(|_| ())
+    });
+    let texts: Vec<String> = errors
+        .into_iter()
+        .map(|e| match e {
+            Err(e @ Error::Peer(_)) => e.to_string(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let told =
+        |t: &&String| t.contains("altered on the way") && t.contains("of the stream") && t.contains("rank");
+    assert_eq!(texts.iter().filter(told).count(), 1, "{texts:?}");
+}
+
+/// If one side has it off, there are no checks, and messages flow.
+#[test]
+fn it_holds_where_both_sides_have_it_on() {
+    let tap = Tap::default();
+    let first = std::sync::atomic::AtomicBool::new(true);
+    let tune = move |cfg: &mut Config| {
+        if first.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            on(cfg);
+        }
+    };
+    for stats in run_job_with(&tap, 2, tune, |dev| talk(dev, 1).expect("the traffic")) {
+        assert_eq!(stats.altered, 0);
+    }
+}
