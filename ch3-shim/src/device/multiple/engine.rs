@@ -16,8 +16,8 @@ use crate::sys::{EventFd, wait_readable};
 /// Longest time blocked at once.
 pub(super) const LONGEST_NAP: Duration = Duration::from_secs(1);
 
-/// Longest time blocked at once on one of several engines: the others need progress too. So rarely that it
-/// costs an idle process nothing to speak of.
+/// Longest time blocked at once on one of several engines: what other threads begin on the others undoes
+/// their arming. So rarely that it costs an idle process nothing to speak of.
 const SIBLING_NAP: Duration = Duration::from_millis(10);
 
 /// How long a thread may block.
@@ -85,13 +85,19 @@ pub(super) struct Descriptors {
 
 impl Descriptors {
     /// One step of progress on the engines that no thread is using: a peer may wait for one of them before it
-    /// does what this thread waits for. `None` if there are no others, else whether anything happened.
-    fn help_siblings(&self) -> Result<Option<bool>> {
+    /// does what this thread waits for. Their descriptors are added to `fds`. Whether anything happened, or
+    /// `None` if there are no others.
+    fn help_siblings(&self, fds: &mut Vec<RawFd>) -> Result<Option<bool>> {
         let Some((shared, this)) = self.siblings.get() else { return Ok(None) };
         let Some(shared) = shared.upgrade() else { return Ok(None) };
         let mut any = false;
         for (_, e) in shared.engines.iter().enumerate().filter(|(i, _)| i != this) {
-            any |= e.baton.try_with(Vci::progress).unwrap_or(Ok(false))?;
+            let helped: Option<Result<()>> = e.baton.try_with(|v| {
+                any |= v.progress()? || v.arm() == Arm::Busy;
+                fds.extend(v.descriptors());
+                Ok(())
+            });
+            helped.unwrap_or(Ok(()))?;
         }
         Ok(Some(any))
     }
@@ -101,12 +107,16 @@ impl Sleeper for Descriptors {
     type Error = Error;
 
     fn sleep(&self, nap: &Nap) -> Result<()> {
-        let length = match self.help_siblings()? {
+        let mut all = Vec::new();
+        let (fds, length) = match self.help_siblings(&mut all)? {
+            None => (&self.fds, nap.length),
             Some(true) => return Ok(()),
-            Some(false) => nap.length.min(SIBLING_NAP),
-            None => nap.length,
+            Some(false) => {
+                all.extend(&self.fds);
+                (&all, nap.length.min(SIBLING_NAP))
+            }
         };
-        wait_readable(&self.fds, length).map_err(|e| Error::Launcher(format!("poll: {e}")))
+        wait_readable(fds, length).map_err(|e| Error::Launcher(format!("poll: {e}")))
     }
 
     fn wake(&self) {

@@ -68,7 +68,7 @@ use engine::{Engine, Nap};
 /// its context id: so matching, also with wildcards, stays within one engine, and all processes agree on it.
 /// Threads that use communicators of different engines ([`Device::dup`]) do not meet.
 ///
-/// A thread that is about to block, or has been blocked for 10 ms, makes progress on the other engines too.
+/// A thread that is about to block makes progress on the other engines too, and wakes for them.
 /// Dynamic processes are met, and event loops joined, at the other levels.
 #[derive(Clone, Copy, Debug)]
 pub enum Multiple {}
