@@ -47,6 +47,21 @@ fn many_to_one() {
     }
 }
 
+/// 64 senders, of whose messages the receiver could keep a fraction only.
+#[test]
+fn a_flood_from_64() {
+    let done = run_alone(nmrun(65, &["--env", "NETMOD_UNEXPECTED_MAX=16M"]).arg("flood"));
+    done.expect_ok("flood", 65);
+    assert!(done.output.contains("flooded by 64: "), "{done}");
+}
+
+/// As many as `NETMOD_TEST_FLOOD` says.
+#[test]
+fn thousands_of_sends_under_way() {
+    let many = std::env::var("NETMOD_TEST_FLOOD").unwrap_or_else(|_| "10000".into());
+    run_alone(nmrun(2, &[]).args(["flood", &many])).expect_ok("flood", 2);
+}
+
 #[test]
 fn random_traffic() {
     for (ranks, seeds) in [(2, 1..6), (3, 6..10), (5, 10..13)] {

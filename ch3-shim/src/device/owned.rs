@@ -179,7 +179,15 @@ impl Vci {
     /// were lent and failed with [`crate::Error::PendingFailed`].
     pub fn wait_all<W: Waitable>(&mut self, reqs: impl IntoIterator<Item = W>) -> Result<Vec<Completion>> {
         let reqs: Vec<W> = reqs.into_iter().collect();
-        self.wait_until(Time::NEVER, |d| reqs.iter().all(|r| d.is_settled(r.handle())))?;
+        // Of many requests the first ones are not looked at again and again.
+        let mut first = 0;
+        self.wait_until(Time::NEVER, |d| {
+            let settled = |r: &W| d.is_settled(r.handle());
+            while reqs.get(first).is_some_and(settled) {
+                first += 1;
+            }
+            first == reqs.len() && reqs.iter().all(settled)
+        })?;
         let results: Vec<Result<Completion>> = reqs.into_iter().map(|r| self.settle(r)).collect();
         results.into_iter().collect()
     }

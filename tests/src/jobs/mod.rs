@@ -6,6 +6,7 @@
 mod basic;
 mod broken;
 mod failing;
+mod flood;
 pub mod kills;
 pub mod launch;
 pub mod matrix;
@@ -94,6 +95,11 @@ pub const CASES: &[Case] = &[
         name: "many-to-one",
         help: "[MESSAGES=200]: from each rank to rank 0, with wildcards",
         body: basic::many_to_one,
+    },
+    Case {
+        name: "flood",
+        help: "[MESSAGES=1000] [MS=300]: from each rank to rank 0, which receives none before its room is used up",
+        body: flood::flood,
     },
     Case {
         name: "random",
