@@ -126,10 +126,9 @@ impl Job {
         let mut cfg = Config::default();
         cfg.netmods.clear();
         cfg.eager_max = self.world.plan.eager_max;
-        if self.world.plan.mood.is_lossy() {
-            // A rank may be late because it waits for one that is lost, until all give up.
-            cfg.close_timeout = PATIENCE * 10;
-        }
+        // A rank may be late because the network is slow, or because it waits for one that is lost, until all
+        // give up. One that never comes is found as a hang.
+        cfg.close_timeout = PATIENCE * 10;
         let place: Box<dyn Bootstrap> = Box::new(Place { rank, office: Arc::clone(&self.office) });
         let builder = Builder::new(cfg, place).clock(self.clock.clone());
         let netmod = SimNetmod::new(Arc::clone(&self.net), builder.name(), LinkConfig::default());

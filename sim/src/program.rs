@@ -50,8 +50,8 @@ pub(crate) struct Program {
     /// Receives that wait for a probe to say yes.
     probes: Vec<(usize, How)>,
     stage: Stage,
-    /// It has tried to reach ranks of which it has heard nothing.
-    poked: bool,
+    /// Ranks that it has tried to reach because it may never have heard of them.
+    poked: Vec<u32>,
 }
 
 /// What a turn did.
@@ -78,7 +78,7 @@ impl Program {
             pending: Vec::new(),
             probes: Vec::new(),
             stage: Stage::Working,
-            poked: false,
+            poked: Vec::new(),
         })
     }
 
@@ -400,10 +400,10 @@ impl Program {
                 dev.cancel(&p.req);
             }
         }
-        if std::mem::replace(&mut self.poked, true) {
-            return Ok(());
-        }
-        let doubtful: Vec<u32> = (0..world.plan.ranks).filter(|r| world.tainted(*r, rank)).collect();
+        // Some may have died since the last look.
+        let doubtful = |r: &u32| world.tainted(*r, rank) && !self.poked.contains(r);
+        let doubtful: Vec<u32> = (0..world.plan.ranks).filter(doubtful).collect();
+        self.poked.extend(&doubtful);
         for to in doubtful {
             world.activity += 1;
             if let Ok(req) = dev.isend(vec![0; 4], to as i32, POKE_TAG, self.comms[0]) {
