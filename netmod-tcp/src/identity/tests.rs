@@ -8,6 +8,9 @@ const WORLD: GroupId = GroupId([1; 16]);
 /// The two ends of a meeting.
 const OURS: GroupId = GroupId([2; 16]);
 const THEIRS: GroupId = GroupId([3; 16]);
+/// Those of another one.
+const TOWARDS_OTHERS: GroupId = GroupId([4; 16]);
+const OTHERS: GroupId = GroupId([5; 16]);
 const PORT: u64 = 77;
 
 fn name(group: GroupId, rank: u32) -> PeerName {
@@ -23,6 +26,7 @@ fn identity() -> Identity {
     let mut id = Identity::new(name(WORLD, 1), 4, 5);
     id.set_job_key(key(1));
     id.meet(MetGroup { id: THEIRS, size: 3, me: name(OURS, 1), key: [2; 32] });
+    id.meet(MetGroup { id: OTHERS, size: 3, me: name(TOWARDS_OTHERS, 1), key: [4; 32] });
     id.open_port(PORT, key(7));
     id
 }
@@ -84,6 +88,8 @@ fn no_key_opens_another_group() {
         (name(WORLD, 3), name(OURS, 1), Purpose::Vc),
         (name(THEIRS, 2), name(WORLD, 1), Purpose::Vc),
         (name(THEIRS, 2), name(OURS, 1), Purpose::Vc),
+        (name(THEIRS, 2), name(TOWARDS_OTHERS, 1), Purpose::Vc),
+        (name(OTHERS, 2), name(OURS, 1), Purpose::Vc),
         (name(THEIRS, 2), at_port, Purpose::Vc),
         (name(GroupId([9; 16]), 0), at_port, root),
         (name(GroupId([9; 16]), 0), name(WORLD, 1), root),
@@ -91,7 +97,7 @@ fn no_key_opens_another_group() {
         (name(WORLD, 3), name(OURS, 1), root),
         (name(OURS, 1), name(OURS, 1), Purpose::Vc),
     ] {
-        for k in [1, 2, 7] {
+        for k in [1, 2, 4, 7] {
             let right = (me.group == WORLD && peer.group == WORLD && k == 1)
                 || (me.group == THEIRS && peer.group == OURS && k == 2)
                 || (peer == at_port && purpose == root && k == 7);
