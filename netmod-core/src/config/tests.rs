@@ -64,6 +64,8 @@ fn defaults() {
         ("NETMOD_TCP_BACKOFF_MIN", "1ms"),
         ("NETMOD_TCP_BACKOFF_MAX", "1s"),
         ("NETMOD_TCP_DETECT", "15s"),
+        ("NETMOD_TCP_RESUME_TIMEOUT", "10s"),
+        ("NETMOD_CHECKSUM", "no"),
         ("NETMOD_TCP_SNDBUF", "0"),
         ("NETMOD_TCP_RCVBUF", "0"),
         ("NETMOD_TCP_STAGE", "16K"),
