@@ -51,6 +51,7 @@ mod error;
 pub mod netset;
 pub mod pkt;
 mod port;
+pub mod report;
 mod status;
 mod sys;
 pub mod tagmatch;
@@ -69,6 +70,7 @@ pub use error::{Error, Result};
 pub use netmod_tcp::Break;
 pub use pkt::Mode;
 pub use port::{PortName, PortNameError};
+pub use report::StatusReport;
 pub use status::Status;
 pub use tagmatch::{ANY_SOURCE, ANY_TAG};
 

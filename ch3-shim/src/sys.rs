@@ -35,6 +35,16 @@ pub(crate) fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<()> 
     }
 }
 
+/// Sends to a socket (`send(2)`) without waiting and, if nobody reads it any more, without a SIGPIPE: the
+/// program may be one that does not ignore that.
+pub(crate) fn send_quietly(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: `bytes` is live and of its length.
+    let n = unsafe {
+        libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+    };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
 /// Takes over the descriptor that a system call has returned.
 fn owned(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {

@@ -71,8 +71,8 @@ pub(crate) fn wrap(netmod: AnyNetmod, cfg: &Config, me: PeerName) -> Result<AnyN
     }
     if !cfg.capture.is_empty() {
         // Outermost: what the device sends and gets to see, faults included.
-        let path = format!("{}-{:?}-{}-{}.pcapng", cfg.capture, me.group, me.rank, netmod.name());
-        let file = CaptureFile::create(path.as_ref(), me, cfg.capture_snap);
+        let stem = format!("{}-{:?}-{}-{}", cfg.capture, me.group, me.rank, netmod.name());
+        let file = CaptureFile::create(&stem, me, cfg.capture_snap);
         let payload_len = |h: &Header| Packet::parse(h).ok().map(|p| p.payload_len());
         netmod = AnyNetmod::Wrapped(Box::new(Capture::new(netmod, file, payload_len)));
     }

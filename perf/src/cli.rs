@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Info(InfoArgs),
     /// Decode captures written by NETMOD_CAPTURE: a line a packet, and what was left open
     Decode(DecodeArgs),
+    /// Show what the ranks of a running job do and wait for; it was started with NETMOD_STATUS=FOLDER
+    Top(TopArgs),
 }
 
 /// Options of the tour.
@@ -207,6 +209,29 @@ pub(crate) struct DecodeArgs {
     /// Print one JSON object a line, the summary last
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Options of `top`.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TopArgs {
+    /// Folders, jobs (by the name that top shows) or processes [default: the folder in NETMOD_STATUS]
+    #[arg(value_name = "FOLDER|JOB|PID")]
+    pub(crate) targets: Vec<String>,
+    /// Only these ranks, with all that they tell
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) rank: Vec<u32>,
+    /// Once, instead of again and again
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Once, one JSON object a line and rank
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Seconds between two pictures
+    #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) interval: u64,
+    /// Milliseconds to wait for the ranks' answers
+    #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(crate) patience: u64,
 }
 
 /// Longest message that is measured.

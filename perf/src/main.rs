@@ -18,6 +18,7 @@ mod progress;
 mod rate;
 mod report;
 mod sys;
+mod top;
 mod tour;
 
 use std::process::ExitCode;
@@ -113,6 +114,7 @@ fn run(cli: &Cli) -> Result<()> {
         Some(Command::Match(args)) => only_here(|| tag_matching(args)),
         Some(Command::Info(args)) => only_here(|| info::run(args)),
         Some(Command::Decode(args)) => only_here(|| decode::run(args)),
+        Some(Command::Top(args)) => only_here(|| top::run(args)),
     }
 }
 

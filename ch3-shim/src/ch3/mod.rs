@@ -19,7 +19,7 @@ use bytes::Bytes;
 use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{
     Card, Core, DataAvail, Event, Header, Io, Netmod, Outcome, PacketFault, PeerName, ReqId, Request,
-    RxBytes, Segment, SendBuf, SideTable, Upper, VcError, VcErrorKind, VcId,
+    RxBytes, Segment, SendBuf, SideTable, Time, Upper, VcError, VcErrorKind, VcId,
 };
 
 use crate::bootstrap::Bootstrap;
@@ -35,7 +35,7 @@ pub use flow::FlowReport;
 pub(crate) use group::{Cards, Group, Groups, INTERNAL, Space, WORLD};
 pub(crate) use meet::{Ports, ROOT};
 pub(crate) use pool::Pool;
-pub(crate) use recv::Unexpected;
+pub(crate) use recv::{Body, Unexpected};
 pub(crate) use send::DONE;
 
 /// What handlers get.
@@ -90,6 +90,8 @@ pub(crate) struct MpiReq {
     pub env: crate::tagmatch::Envelope,
     /// Whether a cancel request is under way to the receiver.
     pub cancelling: bool,
+    /// When the request was made.
+    pub since: Time,
 }
 
 impl MpiReq {
@@ -103,6 +105,7 @@ impl MpiReq {
             forgotten: false,
             env,
             cancelling: false,
+            since: Time::ZERO,
         }
     }
 }
@@ -189,6 +192,8 @@ pub(crate) struct Ch3 {
     pub own_held: u64,
     pub own_max: u64,
     pub finalizing: bool,
+    /// The device's time, for the ages that a status report tells.
+    pub now: Time,
     /// Processes that failed.
     pub failures: Failures,
     /// VCs that a peer has connected since this process began to close its own.
@@ -351,7 +356,14 @@ impl Ch3 {
 
     /// Makes a request of the core with the device's part.
     #[inline]
-    pub(crate) fn new_req(&mut self, core: &mut Core, vc: Option<VcId>, seg: Segment, mpi: MpiReq) -> ReqId {
+    pub(crate) fn new_req(
+        &mut self,
+        core: &mut Core,
+        vc: Option<VcId>,
+        seg: Segment,
+        mut mpi: MpiReq,
+    ) -> ReqId {
+        mpi.since = self.now;
         let req = core.reqs.insert(Request::new(vc, seg));
         self.side.insert(req, mpi);
         req

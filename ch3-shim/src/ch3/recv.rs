@@ -1,6 +1,6 @@
 //! The receiving side: posting receives, and the packets that carry or announce data.
 
-use netmod_core::{OnDone, Outcome, PacketFault, ReqId, RxBytes, Segment, VcError, VcId};
+use netmod_core::{OnDone, Outcome, PacketFault, ReqId, RxBytes, Segment, Time, VcError, VcId};
 
 use super::credit::{self, ENTRY};
 use super::pool::segment_of;
@@ -18,6 +18,8 @@ pub(crate) struct Unexpected {
     pub sreq: Option<u64>,
     /// Its length.
     pub len: u64,
+    /// When it came.
+    pub since: Time,
     pub body: Body,
     /// The VC's when it came, see `flow`.
     pub epoch: u32,
@@ -189,8 +191,9 @@ impl Ch3 {
 
     /// Keeps a message for a receive to come.
     #[inline(never)]
-    pub(crate) fn keep(&mut self, env: Envelope, msg: Unexpected) -> crate::tagmatch::UnexpectedKey {
+    pub(crate) fn keep(&mut self, env: Envelope, mut msg: Unexpected) -> crate::tagmatch::UnexpectedKey {
         self.charge_kept(&msg);
+        msg.since = self.now;
         let key = self.unexpected.push(env, msg);
         self.stats.unexpected_high = self.stats.unexpected_high.max(self.unexpected.len() as u64);
         key
@@ -254,7 +257,10 @@ impl Ch3 {
             self.ready_without_receive(&env);
         }
         let len = bytes.len() as u64;
-        self.keep(env, Unexpected { vc: Some(vc), sreq: None, len, body: Body::Inline(data), epoch });
+        self.keep(
+            env,
+            Unexpected { vc: Some(vc), sreq: None, len, body: Body::Inline(data), epoch, since: Time::ZERO },
+        );
         Ok(())
     }
 
@@ -366,7 +372,7 @@ impl Ch3 {
             io.core.set_recv_active(vc, req);
             Body::Arriving(req)
         };
-        self.keep(env, Unexpected { vc: Some(vc), sreq, len: len as u64, body, epoch });
+        self.keep(env, Unexpected { vc: Some(vc), sreq, len: len as u64, body, epoch, since: Time::ZERO });
     }
 
     /// An unexpected message has arrived whole.
@@ -425,7 +431,10 @@ impl Ch3 {
             }
             None => {
                 let (vc, sreq) = (Some(vc), Some(sreq));
-                self.keep(env, Unexpected { vc, sreq, len: data_sz, body: Body::Rts, epoch });
+                self.keep(
+                    env,
+                    Unexpected { vc, sreq, len: data_sz, body: Body::Rts, epoch, since: Time::ZERO },
+                );
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! The sending side: eager short, eager, rendezvous in the Null mode, and the answers to them.
 
 use netmod_core::{
-    Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, SendBuf, Sent, VcError, VcErrorKind, VcId,
+    Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, SendBuf, Sent, Time, VcError, VcErrorKind, VcId,
 };
 
 use super::credit::{self, ENTRY};
@@ -201,7 +201,8 @@ impl Ch3 {
         }
         let len = seg.remaining();
         let held = self.own_held + u64::from(credit::charge(len.min(self.eager_max) as u32));
-        let msg = |body| Unexpected { vc: None, sreq: None, len: len as u64, body, epoch: 0 };
+        let msg =
+            |body| Unexpected { vc: None, sreq: None, len: len as u64, body, epoch: 0, since: Time::ZERO };
         if mode != Mode::Sync && len <= self.eager_max && held <= self.own_max {
             self.own_held = held;
             let mut buf = self.pool.take(len);
@@ -215,7 +216,8 @@ impl Ch3 {
     }
 
     fn deliver_local(&mut self, io: &mut DevIo<'_>, rreq: ReqId, env: Envelope, sreq: ReqId, len: u64) {
-        let msg = Unexpected { vc: None, sreq: None, len, body: Body::Local(sreq), epoch: 0 };
+        let msg =
+            Unexpected { vc: None, sreq: None, len, body: Body::Local(sreq), epoch: 0, since: Time::ZERO };
         self.hand_over(io, rreq, env, msg);
     }
 

@@ -7,6 +7,7 @@ use super::Vci;
 use super::failure::Asking;
 use super::leave::Leaving;
 use super::multiple::Party;
+use super::serve::Server;
 use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Pool, Ports, Terms, card_key};
 use crate::clock::{Clock, VirtualClock};
@@ -233,6 +234,8 @@ impl Builder {
         let groups = Groups::new(Group::world(me.group, rank, size));
         let tick_mask = if self.clock.is_some() { 0 } else { 63 };
         let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);
+        let clock_now = clock.now();
+        let status_server = Server::new(&self.cfg, me);
         Ok(Vci {
             engine: Engine::new(netmod, Core::new(REQUESTS)),
             ch3: Ch3 {
@@ -256,11 +259,12 @@ impl Builder {
                 own_held: 0,
                 own_max: self.cfg.unexpected_max as u64 / 4,
                 finalizing: false,
+                now: clock_now,
                 failures: Failures::default(),
                 latecomers: Vec::new(),
             },
             cfg: self.cfg,
-            now: clock.now(),
+            now: clock_now,
             clock,
             polls: 0,
             tick_mask,
@@ -270,6 +274,9 @@ impl Builder {
             asking: Asking::new(),
             fds: Vec::with_capacity(4),
             wait_set: None,
+            status_server,
+            made: clock_now,
+            blocked: false,
         })
     }
 }

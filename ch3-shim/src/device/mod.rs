@@ -2,7 +2,7 @@
 //!
 //! `levels` says which threads may use it; this file is its one engine with the queues. `init` builds it
 //! from the environment, `wait` drives it, `leave` ends it or one of its connections, `failure` is about
-//! peers that failed; `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones,
+//! peers that failed; `status` and `serve` tell what it is doing; `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones,
 //! `probe` looks at messages before they are received, `dynamic` meets other jobs.
 
 mod blocking;
@@ -17,6 +17,8 @@ mod owned;
 mod probe;
 mod raw;
 mod scope;
+mod serve;
+mod status;
 mod wait;
 
 use std::os::fd::RawFd;
@@ -104,6 +106,12 @@ pub struct Vci {
     fds: Vec<RawFd>,
     /// The descriptor for event loops, once it was asked for.
     wait_set: Option<WaitSet>,
+    /// Who asks for the device's state is answered, if the configuration wants that.
+    status_server: Option<Box<serve::Server>>,
+    /// When the device was made.
+    made: Time,
+    /// In a blocked wait, for the status.
+    blocked: bool,
 }
 
 impl Vci {
@@ -258,6 +266,9 @@ impl Vci {
         self.polls = self.polls.wrapping_add(1);
         if self.polls & self.tick_mask == 0 {
             self.tick();
+            if self.status_server.is_some() {
+                self.serve_status(false);
+            }
         }
         let p = self.engine.progress(&mut self.ch3, order, self.now)?;
         Ok(p.events > 0)
@@ -267,6 +278,7 @@ impl Vci {
     #[inline]
     pub(super) fn tick(&mut self) {
         self.now = self.clock.now();
+        self.ch3.now = self.now;
     }
 
     fn deadline_in(&mut self, after: std::time::Duration) -> Time {

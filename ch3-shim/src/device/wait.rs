@@ -92,9 +92,12 @@ impl Vci {
         Ok(set)
     }
 
-    /// The descriptors of all netmods that have one, and the process manager's.
+    /// The descriptors of all netmods that have one, the process manager's, and those by which somebody asks for
+    /// the device's state.
     pub(super) fn descriptors(&self) -> Vec<RawFd> {
-        self.engine.netmod.netmods().filter_map(|m| m.wait_fd()).chain(self.ch3.boot.fd()).collect()
+        let asked = self.status_server.iter().flat_map(|s| s.fds());
+        let nets = self.engine.netmod.netmods().filter_map(|m| m.wait_fd());
+        nets.chain(self.ch3.boot.fd()).chain(asked).collect()
     }
 
     /// Prepares for waiting on [`Vci::wait_fd`]: sends that were staged go out.
@@ -114,7 +117,8 @@ impl Vci {
         // A netmod without a descriptor must be asked again and again.
         let blind = nets.netmods().any(|m| m.wait_fd().is_none()).then(|| self.now + NO_FD_NAP);
         let failures = Some(self.failure_deadline()).filter(|t| *t != Time::NEVER);
-        nets.deadline().into_iter().chain(blind).chain(failures).min()
+        let answers = self.status_server.as_ref().and_then(|s| s.deadline(self.now));
+        nets.deadline().into_iter().chain(blind).chain(failures).chain(answers).min()
     }
 
     /// The device's time: since it was made, or that of a simulation.
@@ -143,8 +147,17 @@ impl Vci {
             self.fds.clear();
         }
         self.fds.extend(self.ch3.boot.fd());
+        if let Some(server) = &self.status_server {
+            self.fds.extend(server.fds());
+            nap = nap.min(server.deadline(self.now).unwrap_or(Time::NEVER).since(self.now));
+        }
         sys::wait_readable(&self.fds, nap).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
         self.tick();
+        if self.status_server.is_some() {
+            self.blocked = true;
+            self.serve_status(true);
+            self.blocked = false;
+        }
         Ok(())
     }
 }

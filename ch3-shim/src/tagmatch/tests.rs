@@ -88,7 +88,7 @@ fn all_short_sequences() {
                 sequences += 1;
             }
         }
-        assert_eq!(sequences, (1..=6).map(|len| 7usize.pow(len)).sum());
+        assert_eq!(sequences, (1..=6).map(|len| 7usize.pow(len)).sum::<usize>());
     }
 }
 

@@ -177,6 +177,11 @@ config_table! {
         "where frames are captured, for netmod-perf decode: PREFIX-JOB-RANK-NETMOD.pcapng; empty: nowhere";
     capture_snap: usize = 64, "NETMOD_CAPTURE_SNAP", Kind::Size { min: 0, max: M },
         "bytes of each payload that a capture keeps";
+    status: String = String::new(), "NETMOD_STATUS", Kind::Text { max: 255 },
+        "folder of the sockets by which netmod-perf top asks running ranks; empty: none";
+    status_signal: &'static str = "none", "NETMOD_STATUS_SIGNAL",
+        Kind::Choice(&["none", "usr1", "usr2", "hup", "quit"]),
+        "signal on which a rank writes its state to a file in NETMOD_STATUS or the temporary folder";
 
     /// The part of the netmod `tcp`.
     tcp: TcpConfig {

@@ -57,6 +57,8 @@ fn defaults() {
         ("NETMOD_FAULTS", ""),
         ("NETMOD_CAPTURE", ""),
         ("NETMOD_CAPTURE_SNAP", "64"),
+        ("NETMOD_STATUS", ""),
+        ("NETMOD_STATUS_SIGNAL", "none"),
         ("NETMOD_TCP_INTERFACE", ""),
         ("NETMOD_TCP_PORT_RANGE", ""),
         ("NETMOD_TCP_CONNECT_TIMEOUT", "30s"),

@@ -1,8 +1,7 @@
 //! The file of a capture: buffered, and given up at the first error.
 
 use std::fs::File;
-use std::io::Write;
-use std::path::Path;
+use std::io::{ErrorKind, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use netmod_core::{PeerName, VcId};
@@ -12,6 +11,9 @@ use super::record::{Record, What};
 
 /// Bytes gathered for one write.
 const BUFFER: usize = 64 << 10;
+
+/// Most files of one name.
+const FILES: u32 = 1000;
 
 /// Where the time comes from: nanoseconds since the beginning of 1970.
 pub type Clock = Box<dyn FnMut() -> u64 + Send>;
@@ -34,11 +36,21 @@ pub struct CaptureFile {
 }
 
 impl CaptureFile {
-    /// Creates the file `path` for the process called `me`. An error is told and ends the capture, not
-    /// the job. Of each payload the first `snap` bytes are kept.
-    pub fn create(path: &Path, me: PeerName, snap: usize) -> CaptureFile {
-        let name = path.display().to_string();
-        match File::create(path) {
+    /// Creates the file `stem`.pcapng, or `stem`.1.pcapng and so on if that is there already (several engines
+    /// of one process, an earlier job of the same name), for the process called `me`. An error is told and ends
+    /// the capture, not the job. Of each payload the first `snap` bytes are kept.
+    pub fn create(stem: &str, me: PeerName, snap: usize) -> CaptureFile {
+        let (mut number, mut name) = (0, format!("{stem}.pcapng"));
+        let created = loop {
+            match File::create_new(&name) {
+                Err(e) if e.kind() == ErrorKind::AlreadyExists && number < FILES => {
+                    number += 1;
+                    name = format!("{stem}.{number}.pcapng");
+                }
+                other => break other,
+            }
+        };
+        match created {
             Ok(file) => CaptureFile::new(Box::new(file), name, Box::new(machine), me, snap),
             Err(e) => {
                 let mut capture =

@@ -295,6 +295,6 @@ fn a_full_disk() {
     assert_eq!(written + lost, 1000);
     assert!(lost > 800, "{lost}");
     assert_eq!(writes.load(Ordering::Relaxed), 1);
-    let missing = CaptureFile::create("/nonexistent/folder/x.pcapng".as_ref(), ME, 0);
+    let missing = CaptureFile::create("/nonexistent/folder/x", ME, 0);
     assert_eq!(missing.counts(), (0, 0));
 }

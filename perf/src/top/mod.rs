@@ -1,0 +1,150 @@
+//! `top`: what the ranks of a running job are doing, and what they wait for.
+
+mod ask;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::cli::TopArgs;
+use crate::error::{During, Failure, Result};
+use ask::{Answer, Name};
+
+/// The variable that names the folder of the sockets.
+const FOLDER: &str = "NETMOD_STATUS";
+
+/// Which ranks are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    /// All of a folder.
+    Folder(PathBuf),
+    /// Those of a job, in the folder of the environment.
+    Job(PathBuf, String),
+    /// One process.
+    Process(PathBuf, u32),
+}
+
+/// The folder in which a process has its socket: its environment tells.
+fn folder_of(pid: u32) -> Option<PathBuf> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut entries = environment.split(|b| *b == 0);
+    let value = entries.find_map(|e| e.strip_prefix(FOLDER.as_bytes())?.strip_prefix(b"="))?;
+    let folder = PathBuf::from(std::str::from_utf8(value).ok()?);
+    let home = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+    Some(home.join(folder))
+}
+
+impl Target {
+    /// What the user means by a word; `folder` is that of the environment.
+    fn of(word: Option<&str>, folder: Option<PathBuf>) -> Result<Target> {
+        let missing = || {
+            Failure::new(format!(
+                "which job? Name the folder that its ranks had in {FOLDER}, or set {FOLDER}"
+            ))
+        };
+        let Some(word) = word else { return folder.map(Target::Folder).ok_or_else(missing) };
+        if Path::new(word).is_dir() {
+            return Ok(Target::Folder(word.into()));
+        }
+        // Names of jobs have eight digits, of which none need be a letter; processes have at most seven.
+        if let Ok(pid) = word.parse::<u32>()
+            && word.len() < 8
+        {
+            let found = folder_of(pid).or(folder);
+            return found.map(|f| Target::Process(f, pid)).ok_or_else(|| {
+                Failure::new(format!("process {pid} is not there, or has no {FOLDER} in its environment"))
+            });
+        }
+        match folder {
+            Some(f) => Ok(Target::Job(f, word.to_owned())),
+            None => {
+                Err(Failure::new(format!("\"{word}\" is no folder and no process; for a job, set {FOLDER}")))
+            }
+        }
+    }
+
+    /// The ranks that have a socket, by job and rank.
+    fn names(&self) -> Result<Vec<Name>> {
+        let (Target::Folder(folder) | Target::Job(folder, _) | Target::Process(folder, _)) = self;
+        let what = || format!("read the folder {}", folder.display());
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(folder).during(what())? {
+            let Some(name) = Name::of(&entry.during(what())?.path()) else { continue };
+            let meant = match self {
+                Target::Folder(_) => true,
+                Target::Job(_, job) => name.job == *job,
+                Target::Process(_, pid) => name.pid == *pid,
+            };
+            if meant {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+fn names(args: &TopArgs) -> Result<Vec<Name>> {
+    let folder = || std::env::var_os(FOLDER).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let words: Vec<Option<&str>> = if args.targets.is_empty() {
+        vec![None]
+    } else {
+        args.targets.iter().map(|t| Some(t.as_str())).collect()
+    };
+    let mut names = Vec::new();
+    for word in words {
+        names.append(&mut Target::of(word, folder())?.names()?);
+    }
+    names.sort();
+    names.dedup();
+    names.retain(|n| args.rank.is_empty() || args.rank.contains(&n.rank));
+    Ok(names)
+}
+
+/// One picture; false if there is nobody to be asked.
+fn picture(args: &TopArgs) -> Result<Option<String>> {
+    let names = names(args)?;
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let answers = ask::ask(names, Duration::from_millis(args.patience));
+    if args.json {
+        return Ok(Some(answers.iter().map(|(n, a)| format!("{}\n", show::as_json(n, a))).collect()));
+    }
+    let mut out = show::text(&answers);
+    if !args.rank.is_empty() {
+        // Whoever asks for single ranks wants to know all about them.
+        for (_, a) in &answers {
+            if let Answer::Report(r) = a {
+                out.push_str(&r.text());
+            }
+        }
+    }
+    Ok(Some(out))
+}
+
+/// Shows the state of jobs, once or again and again.
+///
+/// # Errors
+/// If it is not clear which job is meant, or none is there.
+pub(crate) fn run(args: &TopArgs) -> Result<()> {
+    let nobody = || {
+        Failure::new(format!(
+            "no rank is there that can be asked; was the job started with {FOLDER}=FOLDER, on this host?"
+        ))
+    };
+    let mut first = true;
+    loop {
+        match picture(args)? {
+            Some(text) if args.once || args.json => return crate::emit(&text),
+            // The terminal is cleared, as by clear(1).
+            Some(text) => crate::emit(&format!("\x1b[H\x1b[2J\x1b[3J{text}"))?,
+            None if first => return Err(nobody()),
+            None => return crate::emit("all ranks have left\n"),
+        }
+        first = false;
+        std::thread::sleep(Duration::from_secs(args.interval));
+    }
+}
