@@ -7,6 +7,7 @@ mod basic;
 mod broken;
 mod failing;
 mod flood;
+mod hanging;
 pub mod kills;
 pub mod launch;
 pub mod matrix;
@@ -22,6 +23,8 @@ pub mod threads;
 mod waiting;
 
 use ch3_shim::Device;
+
+pub use hanging::GO;
 
 /// What a case returns: its error says what was wrong.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -166,6 +169,11 @@ pub const CASES: &[Case] = &[
     Case { name: "widow", help: "accepts a `victim`, which dies, and then an `heir`", body: meeting::widow },
     Case { name: "victim", help: "another job, which dies when it is connected", body: meeting::victim },
     Case { name: "heir", help: "another job, which comes after a `victim`", body: meeting::heir },
+    Case {
+        name: "hang",
+        help: "rank 0 leaves the others waiting until the file NETMOD_TEST_GO exists",
+        body: hanging::hang,
+    },
     Case {
         name: "die",
         help: "[RANK=1]: a rank is killed in mid-traffic; the others go on",

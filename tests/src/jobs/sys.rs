@@ -26,6 +26,22 @@ pub fn raise(signal: i32) -> io::Result<()> {
     }
 }
 
+/// The signal that the tests of status reports use.
+pub const USR2: i32 = libc::SIGUSR2;
+
+/// Sends a signal to a process.
+///
+/// # Errors
+/// There is no such process, or it may not be signalled.
+pub fn signal(pid: u32, signal: i32) -> io::Result<()> {
+    let pid = i32::try_from(pid).map_err(io::Error::other)?;
+    // SAFETY: takes no memory.
+    match unsafe { libc::kill(pid, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Sends a signal to all processes of a process group.
 ///
 /// # Errors
