@@ -86,7 +86,7 @@ fn a_raw_receive_from_any_source_stays_posted() {
     pending_for(1, dev.wait_raw(later));
 
     assert_eq!(acknowledged(&mut dev), [1]);
-    assert_eq!(acknowledged(&mut dev), []);
+    assert_eq!(acknowledged(&mut dev), Vec::<u32>::new());
     assert_eq!(dev.failed().len(), 1);
     assert_eq!(dev.pending_failure(req), None);
     assert_eq!(dev.test_raw(req), Ok(None));
