@@ -255,7 +255,7 @@ impl Ch3 {
     /// The netmod reports a VC as lost.
     pub(super) fn vc_down(&mut self, io: &mut DevIo<'_>, vc: VcId, error: VcError) {
         let error = self.explained(error);
-        tracing::debug!(%error, "VC down");
+        tracing::debug!(target: "netmod::vc", %error, "VC down");
         self.failures.doomed.retain(|(_, v)| *v != vc);
         self.own_event(io, vc, VcEvent::Lost, Some(&error));
         // Both had closed, and at most the last word was lost: the VC is as good as new.

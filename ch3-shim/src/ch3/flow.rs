@@ -109,6 +109,8 @@ impl Ch3 {
         let (Some(r), Some(m)) = (io.core.reqs.get(req), self.side.get_mut(req)) else { return };
         m.role = Role::RndvSend { cleared: false };
         let (env, data_sz) = (m.env, r.seg.total() as u64);
+        let peer = self.vcs.get(vc).map(|s| s.rank);
+        tracing::trace!(target: "netmod::message", %req, peer, tag = env.tag, bytes = data_sz, "RTS sent");
         let rts = Packet::Rts { env, sreq: req.to_wire(), data_sz, cookie_len: CookieLen::NONE, sync };
         self.send_control(io, vc, rts);
     }

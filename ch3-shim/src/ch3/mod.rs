@@ -251,7 +251,7 @@ impl Ch3 {
             io.core.vcs.remove(vc);
             return Err(e);
         }
-        tracing::debug!(group, rank, %choice, "new VC");
+        tracing::debug!(target: "netmod::vc", group, peer = rank, %choice, "new VC");
         let host = card.as_ref().and_then(failure::host_of);
         self.add_vc(vc, (group, rank), space, choice, host);
         Ok(vc)

@@ -423,6 +423,7 @@ impl Ch3 {
             Some(s) if s.flow.inc.admit_slot().is_ok() => s.flow.epoch,
             _ => return Err(self.overdrawn(vc, "an announced message")),
         };
+        tracing::trace!(target: "netmod::message", peer = env.source, tag = env.tag, bytes = data_sz, "RTS came");
         match self.posted.take_match(&env) {
             Some(req) => {
                 let room = self.fit(io, req, env, data_sz);
@@ -444,6 +445,8 @@ impl Ch3 {
     fn clear_to_send(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, sreq: u64, room: u64) {
         if let Some(m) = self.side.get_mut(req) {
             m.role = Role::RndvRecv { expected: room };
+            let (peer, tag) = (m.status.source, m.status.tag);
+            tracing::trace!(target: "netmod::message", %req, peer, tag, bytes = room, "CTS sent");
         }
         if let Some(r) = io.core.reqs.get_mut(req) {
             r.vc = Some(vc);
@@ -479,6 +482,7 @@ impl Ch3 {
                 });
             }
         }
+        tracing::trace!(target: "netmod::message", %req, bytes = len, "rendezvous data begins");
         let here = rest.take(usize::try_from(len).unwrap_or(usize::MAX));
         self.receive(io, vc, req, 0, here);
         Ok(here.len())

@@ -254,6 +254,7 @@ impl Ch3 {
                 what: format!("CTS for {data_sz} bytes of a message of {}", r.seg.total()),
             });
         }
+        tracing::trace!(target: "netmod::message", %req, tag = m.env.tag, bytes = data_sz, "CTS came");
         r.seg.truncate(data_sz as usize);
         let hdr = Packet::RndvData { rreq, len: data_sz }.emit();
         match io.netmod.send_noncontig(io.core, vc, req, &hdr) {
