@@ -201,7 +201,12 @@ fn a_reset_in_mid_message() {
         proxy.cut_after(1 << 20);
         proxy.addr
     });
-    let errors = run_job_with(&tap, 3, impatient, |dev| {
+    // Without sessions: with them, the connection would be resumed.
+    let unforgiving = |cfg: &mut Config| {
+        impatient(cfg);
+        cfg.set("NETMOD_TCP_RESUME_TIMEOUT", "0s").expect("a duration");
+    };
+    let errors = run_job_with(&tap, 3, unforgiving, |dev| {
         let world = dev.world();
         let me = dev.rank();
         if me == 2 {
