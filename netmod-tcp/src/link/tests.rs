@@ -16,6 +16,7 @@ const CFG: LinkConfig = LinkConfig {
     crossing_wait: Duration::from_millis(50),
     parting_timeout: Duration::from_secs(5),
     resume_timeout: Duration::from_secs(10),
+    ckpt_timeout: Duration::from_secs(3600),
 };
 const REFUSED: Failure = Failure::Errno(111);
 
