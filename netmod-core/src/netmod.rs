@@ -234,16 +234,13 @@ pub trait Netmod: Send {
     /// Forgets a group of which no VC is left, with its key.
     fn part_group(&mut self, _id: &GroupId) {}
 
-    /// Quiesces for a checkpoint: peers are told, then no resource of the system is held. `Pending` until done; to be
-    /// called again, with polls between. What was taken and not delivered is kept, as is what is sent meanwhile, and
-    /// goes on after [`Netmod::ckpt_restart`]: nothing is lost or doubled. There is no [`Netmod::wait_fd`] until then.
+    /// Quiesces: everything taken is delivered, then no resource of the system is held. `Pending` until done.
     ///
     /// # Errors
-    /// If the netmod cannot be checkpointed; then nothing has changed.
+    /// If the netmod cannot be checkpointed.
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError>;
 
-    /// Goes on after [`Netmod::ckpt_shutdown`] was `Done`, possibly in a process that was restored from an image of this
-    /// one, and with another address. [`Netmod::wait_fd`] is a new one.
+    /// Goes on after [`Netmod::ckpt_shutdown`], possibly in another process with another address.
     ///
     /// # Errors
     /// If the network cannot be opened again.

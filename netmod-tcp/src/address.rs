@@ -61,9 +61,8 @@ fn chosen_addresses(interface: &str) -> Result<Vec<sys::IfAddr>, DeviceError> {
     Ok(chosen)
 }
 
-/// Opens the listening socket: on all addresses of both families, or on those of one interface; at the port
-/// `wish` if that is free, or not 0.
-pub(crate) fn listen(cfg: &TcpConfig, wish: u16) -> Result<Listener, DeviceError> {
+/// Opens the listening socket: on all addresses of both families, or on those of one interface.
+pub(crate) fn listen(cfg: &TcpConfig) -> Result<Listener, DeviceError> {
     let addrs = chosen_addresses(&cfg.interface)?;
     let bind_to: Vec<IpAddr> = if let [only] = &addrs[..]
         && !cfg.interface.is_empty()
@@ -75,7 +74,7 @@ pub(crate) fn listen(cfg: &TcpConfig, wish: u16) -> Result<Listener, DeviceError
     };
     let mut last = None;
     for ip in bind_to {
-        match listen_on(ip, cfg, wish) {
+        match listen_on(ip, cfg) {
             Ok(socket) => {
                 let port = socket
                     .local_addr()
@@ -100,7 +99,7 @@ pub(crate) fn listen(cfg: &TcpConfig, wish: u16) -> Result<Listener, DeviceError
     Err(last.unwrap_or_else(|| error("nothing to listen on".into())))
 }
 
-fn listen_on(ip: IpAddr, cfg: &TcpConfig, wish: u16) -> Result<Socket, DeviceError> {
+fn listen_on(ip: IpAddr, cfg: &TcpConfig) -> Result<Socket, DeviceError> {
     let open = |port: u16| -> std::io::Result<Socket> {
         let at = SocketAddr::from((ip, port));
         let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
@@ -113,11 +112,6 @@ fn listen_on(ip: IpAddr, cfg: &TcpConfig, wish: u16) -> Result<Socket, DeviceErr
         socket.listen(BACKLOG)?;
         Ok(socket)
     };
-    if wish != 0
-        && let Ok(socket) = open(wish)
-    {
-        return Ok(socket);
-    }
     let Some(range) = cfg.port_range else {
         return open(0).map_err(|e| error(format!("cannot listen on {ip}: {e}")));
     };

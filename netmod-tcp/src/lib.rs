@@ -8,7 +8,6 @@
 mod accept;
 mod address;
 mod alive;
-mod checkpoint;
 mod conn;
 mod control;
 mod ending;

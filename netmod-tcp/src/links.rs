@@ -34,7 +34,7 @@ impl TcpNetmod {
                     LinkAction::Abandon(c) => self.say_and_linger(conn::id(c), Control::Goodbye),
                     LinkAction::Withdraw(c) => self.say_and_linger(conn::id(c), Control::Withdrawn),
                     LinkAction::SayGoodbye(c) => self.say_goodbye(vc, conn::id(c)),
-                    LinkAction::Close(c) => self.close_for_link(conn::id(c)),
+                    LinkAction::Close(c) => self.close(conn::id(c)),
                     LinkAction::Suspend(failure) => self.suspend(vc, failure),
                     LinkAction::Terminated => {
                         if let Some(v) = self.vcs.get_mut(vc) {
@@ -90,7 +90,6 @@ impl TcpNetmod {
             }
         };
         self.seal(vc, id);
-        self.introduce(vc, id);
         if !resumed {
             core.reset_receive(vc);
         }
@@ -305,7 +304,6 @@ fn hint(last: Failure) -> String {
         Failure::Errno(libc::EADDRNOTAVAIL) => {
             "no local port is left; widen net.ipv4.ip_local_port_range".into()
         }
-        Failure::Checkpoint => "was it restarted? NETMOD_TCP_CKPT_TIMEOUT is how long that may take".into(),
         Failure::TimedOut | Failure::Silent => {
             "does a firewall drop the packets, or is the process stopped?".into()
         }

@@ -53,9 +53,6 @@ impl TcpNetmod {
     /// Asks epoll, and serves what is ready.
     #[inline(never)]
     fn poll_epoll(&mut self, core: &mut Core, events: &mut Events) -> Result<(), DeviceError> {
-        if self.epoll.is_closed() {
-            return Ok(());
-        }
         if self.hot.asked() {
             self.cool();
         }

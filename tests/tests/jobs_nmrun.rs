@@ -106,13 +106,6 @@ fn nothing_is_lost_when_connections_break() {
 }
 
 #[test]
-fn checkpoints() {
-    for (ranks, seed) in [(2, "1"), (4, "2")] {
-        ok(ranks, "checkpoint", &[seed]);
-    }
-}
-
-#[test]
 fn barriers() {
     for ranks in [1, 2, 7] {
         ok(ranks, "barriers", &[]);

@@ -13,27 +13,22 @@ use super::{
 use crate::hello::RejectReason;
 
 /// Messages wait for a connection.
-pub(super) const WANTED: u16 = 1;
+pub(super) const WANTED: u8 = 1;
 /// `Terminate` was asked and has not been answered.
-pub(super) const TERMINATING: u16 = 2;
+pub(super) const TERMINATING: u8 = 2;
 /// Every end leads to `Shut`.
-pub(super) const SHUTTING: u16 = 4;
+pub(super) const SHUTTING: u8 = 4;
 /// The peer has said GOODBYE on the adopted connection.
-pub(super) const PEER_LEFT: u16 = 8;
+pub(super) const PEER_LEFT: u8 = 8;
 /// This side's dial survives a crossing one.
-pub(super) const GREATER: u16 = 16;
+pub(super) const GREATER: u8 = 16;
 /// The adopted connection was lost, and its session is to go on.
-pub(super) const RESUMING: u16 = 32;
+pub(super) const RESUMING: u8 = 32;
 /// The session was promised, and it is not known whether the peer has adopted it. This side has taken no part
 /// in it, and can let go of it.
-pub(super) const PROVISIONAL: u16 = 64;
+pub(super) const PROVISIONAL: u8 = 64;
 /// The promised connection begins the session, rather than resuming it.
-pub(super) const FRESH: u16 = 128;
-/// This process is being checkpointed.
-pub(super) const ASLEEP: u16 = 256;
-/// The connection was given up for a checkpoint, of either side: until the next one is adopted, the peer has long
-/// to come back, and refusals by its address say nothing.
-pub(super) const PATIENT: u16 = 512;
+pub(super) const FRESH: u8 = 128;
 
 /// Refusals in a row, and the least time since the loss, by which a process is known to be gone.
 const GONE_AFTER: u8 = 3;
@@ -48,7 +43,7 @@ pub struct Link {
     /// When the present phase must end.
     pub(super) timer: Time,
     /// When messages that wait for a connection have waited too long.
-    pub(super) give_up: Time,
+    give_up: Time,
     /// What the two sides call what they say to each other over any number of connections; 0: nothing is
     /// resumed.
     pub(super) session: u64,
@@ -56,13 +51,13 @@ pub struct Link {
     pub(super) peer: u64,
     /// The last of its dials that was promised.
     pub(super) dial: u64,
-    pub(super) last: Failure,
-    pub(super) random: u32,
+    last: Failure,
+    random: u32,
     pub(super) attempts: u16,
     /// Dials in a row that were refused, while resuming.
     refused: u8,
     pub(super) phase: Phase,
-    pub(super) flags: u16,
+    pub(super) flags: u8,
 }
 
 impl Link {
@@ -167,9 +162,6 @@ impl Link {
             }
             LinkEvent::Drained => self.drained(now, cfg, &mut acts),
             LinkEvent::Timer => self.on_timer(now, cfg, &mut acts),
-            LinkEvent::Sleep => self.sleep(now, cfg, &mut acts),
-            LinkEvent::Wake => self.wake(now, cfg),
-            LinkEvent::PeerSleeps => self.peer_sleeps(now, cfg, &mut acts),
             LinkEvent::Revive => {
                 if self.phase == Phase::Failed {
                     self.phase = Phase::Idle;
@@ -181,7 +173,7 @@ impl Link {
     }
 
     #[inline]
-    pub(super) fn has(&self, flag: u16) -> bool {
+    pub(super) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
@@ -206,16 +198,12 @@ impl Link {
             self.attempts = 0;
             self.last = Failure::None;
         }
-        if self.give_up == Time::NEVER && !self.has(ASLEEP) {
+        if self.give_up == Time::NEVER {
             self.give_up = now + cfg.connect_timeout;
         }
     }
 
-    pub(super) fn dial(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
-        if self.has(ASLEEP) && !mutated(Mutant::DialAsleep) {
-            self.wait_for_waking();
-            return;
-        }
+    fn dial(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
         self.phase = Phase::Dialing;
         self.conn = ConnKey::NONE;
         self.timer = now + self.handshake_timeout(cfg);
@@ -264,17 +252,13 @@ impl Link {
         }
         let refused = failure == Failure::Errno(libc::ECONNREFUSED);
         self.refused = if refused { self.refused.saturating_add(1) } else { 0 };
-        let elapsed = self.wished_for(self.resume_timeout(cfg), now);
-        if self.has(RESUMING) && !self.has(PATIENT) && self.refused >= GONE_AFTER && elapsed >= GONE_TIME {
+        let elapsed = self.wished_for(cfg.resume_timeout, now);
+        if self.has(RESUMING) && self.refused >= GONE_AFTER && elapsed >= GONE_TIME {
             self.down(DownCause::Gone { refused: self.refused, elapsed }, acts);
             return;
         }
         if now >= self.give_up {
             self.down(self.connect_failure(now, cfg), acts);
-            return;
-        }
-        if self.has(ASLEEP) {
-            self.wait_for_waking();
             return;
         }
         if mutated(Mutant::RedialAtOnce) {
@@ -295,7 +279,7 @@ impl Link {
         if self.has(RESUMING) {
             return DownCause::NotResumed {
                 attempts,
-                elapsed: self.wished_for(self.resume_timeout(cfg), now),
+                elapsed: self.wished_for(cfg.resume_timeout, now),
                 last,
             };
         }
@@ -336,7 +320,7 @@ impl Link {
 
     pub(super) fn adopt(&mut self, acts: &mut Actions) {
         self.phase = Phase::Up;
-        self.flags &= !(WANTED | RESUMING | PROVISIONAL | FRESH | PATIENT);
+        self.flags &= !(WANTED | RESUMING | PROVISIONAL | FRESH);
         self.timer = Time::NEVER;
         self.give_up = Time::NEVER;
         self.attempts = 0;
@@ -428,7 +412,7 @@ impl Link {
         }
     }
 
-    fn terminate(&mut self, pending: bool, shutting: u16, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+    fn terminate(&mut self, pending: bool, shutting: u8, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
         self.flags |= TERMINATING | shutting;
         match self.phase {
             Phase::Idle if pending => self.want_send(now, cfg, acts),
@@ -442,7 +426,7 @@ impl Link {
             }
             // The peer may have adopted the connection already and be sending: its READY decides.
             Phase::Promised if !pending => {
-                self.flags &= !(WANTED | RESUMING | PATIENT);
+                self.flags &= !(WANTED | RESUMING);
                 self.give_up = Time::NEVER;
             }
             Phase::Dialing | Phase::Backoff | Phase::Promised => self.want(now, cfg),
@@ -544,10 +528,7 @@ impl Link {
         self.attempts = 0;
         self.refused = 0;
         self.last = Failure::None;
-        if self.has(ASLEEP) {
-            self.flags |= PATIENT;
-        }
-        self.give_up = now + self.resume_timeout(cfg);
+        self.give_up = now + cfg.resume_timeout;
     }
 
     pub(super) fn forget_session(&mut self) {
@@ -562,7 +543,7 @@ impl Link {
         self.attempts = 0;
         self.refused = 0;
         self.last = Failure::None;
-        self.flags &= !(WANTED | PEER_LEFT | RESUMING | FRESH | PATIENT);
+        self.flags &= !(WANTED | PEER_LEFT | RESUMING | FRESH);
         // The peer may have adopted what was promised, and resume it.
         if !self.has(PROVISIONAL) {
             self.session = 0;

@@ -40,10 +40,6 @@ pub(super) enum Mutant {
     FreshForLost,
     /// A lost connection takes the VC down though its session could go on.
     LostIsDown,
-    /// A process that is being checkpointed dials.
-    DialAsleep,
-    /// A peer that is being checkpointed is taken for dead.
-    DeadSleeper,
     /// The next dial follows the failed one at once.
     RedialAtOnce,
 }
@@ -51,7 +47,7 @@ pub(super) enum Mutant {
 #[cfg(test)]
 impl Mutant {
     /// Those that exploration finds; pauses are a matter of time, which it does not have.
-    pub(super) const IN_THE_PROTOCOL: [Mutant; 20] = [
+    pub(super) const IN_THE_PROTOCOL: [Mutant; 18] = [
         Mutant::SilentLoser,
         Mutant::AcceptBeforeResolved,
         Mutant::AdoptOnPromise,
@@ -70,8 +66,6 @@ impl Mutant {
         Mutant::StaleDial,
         Mutant::FreshForLost,
         Mutant::LostIsDown,
-        Mutant::DialAsleep,
-        Mutant::DeadSleeper,
     ];
 }
 

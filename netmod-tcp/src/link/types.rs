@@ -88,8 +88,6 @@ pub enum Failure {
     WrongKey,
     /// The peer has lost the connection, and made another one.
     Replaced,
-    /// This process, or the peer, is being checkpointed.
-    Checkpoint,
     /// The peer's hello was wrong, or it broke the protocol; the netmod has logged how.
     Protocol,
 }
@@ -110,7 +108,6 @@ impl fmt::Display for Failure {
             Failure::Rejected(reason) => write!(f, "refused by the peer: {reason}"),
             Failure::WrongKey => f.write_str("the process that answered does not know the key"),
             Failure::Replaced => f.write_str("the peer had lost it and has connected again"),
-            Failure::Checkpoint => f.write_str("closed for a checkpoint"),
             Failure::Protocol => f.write_str("the peer violated the protocol"),
         }
     }
@@ -240,13 +237,6 @@ pub enum LinkEvent {
         /// Whether messages wait to be sent.
         pending: bool,
     },
-    /// This process is about to be checkpointed: nothing is dialled until `Wake`, and a session that loses its
-    /// connection waits.
-    Sleep,
-    /// It goes on.
-    Wake,
-    /// The peer is about to be checkpointed, and has said so on the adopted connection, or on the one before.
-    PeerSleeps,
     /// A failed link is to be used again.
     Revive,
     /// The netmod gives the link up. It has closed the connection, and reports the VC down itself.
@@ -339,8 +329,6 @@ pub struct LinkConfig {
     pub parting_timeout: Duration,
     /// From the loss of a connection until its VC is reported down.
     pub resume_timeout: Duration,
-    /// The same if the connection was given up for a checkpoint.
-    pub ckpt_timeout: Duration,
 }
 
 impl Default for LinkConfig {
@@ -353,7 +341,6 @@ impl Default for LinkConfig {
             crossing_wait: Duration::from_millis(50),
             parting_timeout: Duration::from_secs(5),
             resume_timeout: Duration::from_secs(10),
-            ckpt_timeout: Duration::from_secs(3600),
         }
     }
 }

@@ -28,9 +28,6 @@ pub(super) struct Side {
     terminates: u8,
     shutdowns: u8,
     cancels: u8,
-    /// Checkpoints to come, and whether one is under way.
-    sleeps: u8,
-    asleep: bool,
     asked: bool,
     /// Messages that arrived; `got` is the number of the last one.
     arrived: u8,
@@ -77,8 +74,6 @@ impl Side {
             terminates: 0,
             shutdowns: 0,
             cancels: 0,
-            sleeps: 0,
-            asleep: false,
             asked: false,
             arrived: 0,
             incarnation,
@@ -131,8 +126,6 @@ pub(super) struct Size {
     pub(super) shutdowns: [u8; 2],
     /// Messages that may be taken back before they leave.
     pub(super) cancels: [u8; 2],
-    /// Checkpoints of each side.
-    pub(super) sleeps: [u8; 2],
     pub(super) faults: u8,
     pub(super) dials: usize,
     /// Sessions are resumed.
@@ -149,7 +142,6 @@ impl Size {
         terminates: [0, 0],
         shutdowns: [0, 0],
         cancels: [0, 0],
-        sleeps: [0, 0],
         faults: 0,
         dials: 4,
         resume: false,
@@ -198,13 +190,11 @@ impl Model {
             crossing_wait: Duration::ZERO,
             parting_timeout: Duration::ZERO,
             resume_timeout: connect_timeout,
-            ckpt_timeout: connect_timeout,
         };
         let side = |x: usize| Side {
             terminates: size.terminates[x],
             shutdowns: size.shutdowns[x],
             cancels: size.cancels[x],
-            sleeps: size.sleeps[x],
             ..Side::new(x, size.wishes[x], 1)
         };
         let world = World {
@@ -258,9 +248,6 @@ impl Model {
         for act in acts {
             match act {
                 LinkAction::StartDial => {
-                    if w.sides[x].asleep {
-                        return wrong(format!("{x} dials while it is being checkpointed"));
-                    }
                     let at = w.conns.len();
                     if at >= self.dials {
                         if self.long_pauses {
@@ -385,8 +372,7 @@ impl Model {
             }
         }
         for x in 0..2 {
-            let pause =
-                w.sides[x].link.phase() == Phase::Backoff && w.sides[x].link.deadline() == Some(Time::ZERO);
+            let pause = w.sides[x].link.phase() == Phase::Backoff;
             if pause && (!self.long_pauses || out.is_empty()) {
                 out.push(self.step(w, |m, w| m.on(w, x, LinkEvent::Timer)));
             }
@@ -487,33 +473,6 @@ impl Model {
                 }));
             }
         }
-        if s.sleeps > 0 && !s.asleep && !s.asked && s.link.phase() != Phase::Parting {
-            out.push(self.step(w, |m, w| {
-                w.sides[x].sleeps -= 1;
-                w.sides[x].asleep = true;
-                // Connections end without a goodbye.
-                w.faulty = true;
-                m.on(w, x, LinkEvent::Sleep)?;
-                if let Some(c) = w.sides[x].link.up() {
-                    w.sides[x].acknowledge().map_or(Ok(()), |ack| send(w, x, c, ack))?;
-                    send(w, x, c, Msg::Suspend)?;
-                }
-                Ok(())
-            }));
-        }
-        if s.asleep {
-            match s.link.conn() {
-                // The peer may take too long to close it.
-                Some(conn) => out.push(self.step(w, |m, w| {
-                    close(w, x, conn)?;
-                    m.on(w, x, LinkEvent::Lost { conn, failure: Failure::Checkpoint })
-                })),
-                None => out.push(self.step(w, |m, w| {
-                    w.sides[x].asleep = false;
-                    m.on(w, x, LinkEvent::Wake)
-                })),
-            }
-        }
         if s.link.phase() == Phase::Failed && s.wishes > 0 {
             out.push(self.step(w, |m, w| m.on(w, x, LinkEvent::Revive)));
         }
@@ -529,13 +488,6 @@ impl Model {
         let Some(m) = w.conns[c].to[x].pop() else { return Ok(()) };
         let conn = &mut w.conns[c];
         if conn.ends[x] == End::Closed {
-            return Ok(());
-        }
-        if conn.ends[x] == End::Unknown && w.sides[x].asleep {
-            // Nobody listens.
-            conn.ends[x] = End::Closed;
-            conn.to[x] = Fifo::default();
-            conn.to[1 - x].push(Msg::Reset);
             return Ok(());
         }
         if conn.ends[x] == End::Unknown {
@@ -597,7 +549,6 @@ impl Model {
                 }
                 if s.link.up().is_some() { self.drained(w, x) } else { Ok(()) }
             }
-            Msg::Suspend => self.on(w, x, LinkEvent::PeerSleeps),
             Msg::Withdrawn => {
                 conn.farewell[x] = true;
                 self.gone(w, x, c, Failure::Withdrawn)
@@ -699,13 +650,6 @@ impl Model {
     pub(super) fn check_end(&self, w: &World) -> Result<(), String> {
         for (x, s) in w.sides.iter().enumerate() {
             let phase = s.link.phase();
-            if s.asleep {
-                return Err(format!("{x} sleeps for ever"));
-            }
-            if w.hard && phase == Phase::Backoff && s.link.is_patient() {
-                // For one that died or failed while it was being checkpointed; time would end it.
-                continue;
-            }
             if !matches!(phase, Phase::Idle | Phase::Up | Phase::Failed | Phase::Shut) {
                 return Err(format!("{x} is stuck in {phase:?}"));
             }

@@ -20,7 +20,6 @@ pub(super) enum Msg {
     Data(u8),
     Ack(u8),
     Goodbye,
-    Suspend,
     Withdrawn,
     /// End of file.
     Fin,
