@@ -1,6 +1,6 @@
 //! Between the links (pure) and the connections (sockets): carries out what a link decides.
 
-use netmod_core::{Core, Event, Time, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, DeviceError, Event, Events, Time, VcError, VcErrorKind, VcId};
 
 use crate::conn::{self, ConnId, Stage};
 use crate::hello::{Control, Initiator, RejectReason};
@@ -200,9 +200,9 @@ impl TcpNetmod {
         }
     }
 
-    /// Wishes for connections, timers, strangers who say nothing, descriptors that may be free again.
+    /// Wishes for connections.
     #[cold]
-    pub(crate) fn housekeeping(&mut self, core: &mut Core, now: Time) {
+    pub(crate) fn dial_wanted(&mut self, core: &mut Core) {
         while let Some(vc) = self.wanting.pop() {
             let Some(v) = self.vcs.get_mut(vc) else { continue };
             v.wanting = false;
@@ -219,9 +219,25 @@ impl TcpNetmod {
             }
             self.link_event(core, vc, LinkEvent::WantSend);
         }
-        if now < self.next_timer {
-            return;
-        }
+    }
+
+    /// Timers are due. First, all that has come is looked at, as polls do not always ask epoll: it may be this
+    /// process that was away for longer than a timeout, and the peers have long answered.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn timers_due(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        events: &mut Events,
+    ) -> Result<(), DeviceError> {
+        self.poll_epoll(core, events)?;
+        self.housekeeping(core, now);
+        Ok(())
+    }
+
+    /// Timers, strangers who say nothing, descriptors that may be free again.
+    fn housekeeping(&mut self, core: &mut Core, now: Time) {
         self.feel_pulses(core, now);
         self.next_timer = self.next_pulse;
         self.session_timers(now);

@@ -515,8 +515,8 @@ impl Netmod for TcpNetmod {
         self.now = now;
         self.epoch = self.epoch.wrapping_add(1);
         self.arena.recycle();
-        if !self.wanting.is_empty() || now >= self.next_timer {
-            self.housekeeping(core, now);
+        if !self.wanting.is_empty() {
+            self.dial_wanted(core);
         }
         if order == PollOrder::OutFirst {
             self.flush(core);
@@ -525,6 +525,9 @@ impl Netmod for TcpNetmod {
             events.push(ev);
         }
         self.poll_in(core, events)?;
+        if now >= self.next_timer {
+            self.timers_due(core, now, events)?;
+        }
         if order == PollOrder::InFirst {
             self.flush(core);
         }

@@ -52,7 +52,7 @@ impl TcpNetmod {
 
     /// Asks epoll, and serves what is ready.
     #[inline(never)]
-    fn poll_epoll(&mut self, core: &mut Core, events: &mut Events) -> Result<(), DeviceError> {
+    pub(crate) fn poll_epoll(&mut self, core: &mut Core, events: &mut Events) -> Result<(), DeviceError> {
         if self.hot.asked() {
             self.cool();
         }

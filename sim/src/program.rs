@@ -1,7 +1,7 @@
 //! The program of one rank: it begins what the plan says, and deals with what is finished.
 
 use ch3_shim::{ANY_SOURCE, Comm, Device, Disconnecting, Error, Request};
-use netmod_core::VcErrorKind;
+use netmod_core::{Arm, VcErrorKind};
 
 use crate::plan::{How, NEVER_TAG, Op, POKE_TAG};
 use crate::rng::Rng;
@@ -128,7 +128,7 @@ impl Program {
         out
     }
 
-    /// Bytes of unexpected messages, and requests, that the device holds.
+    /// Does what can be done now.
     pub(crate) fn turn(&mut self, world: &mut World) -> Result<Turn, Wrong> {
         let rank = self.rank;
         let before = world.activity;
@@ -148,11 +148,18 @@ impl Program {
         }
         self.probe(world)?;
         self.harvest(world)?;
-        if world.giving_up {
+        // Who has begun to finalize has nothing left to give up, and may not send.
+        if world.giving_up && !matches!(self.stage, Stage::Finalizing) {
             self.give_up(world)?;
         }
         self.revoked(world);
         self.next_stage(world)?;
+        // As a loop around the device's descriptor does before it waits.
+        if let Some(dev) = &mut self.dev
+            && matches!(self.stage, Stage::Finalizing)
+        {
+            moved |= dev.arm() == Arm::Busy;
+        }
         let waits = matches!(self.stage, Stage::Working) && self.next < self.ops(world);
         Ok(moved || waits)
     }
@@ -400,8 +407,12 @@ impl Program {
                 dev.cancel(&p.req);
             }
         }
-        // Some may have died since the last look.
-        let doubtful = |r: &u32| world.tainted(*r, rank) && !self.poked.contains(r);
+        // What is between two ranks may have been lost before the one knew of the other. Of the dead the
+        // process manager tells.
+        let doubtful = |r: &u32| {
+            let (r, crashed) = (*r, &world.crashed[*r as usize]);
+            !crashed && world.tainted(r, rank) && !self.poked.contains(&r)
+        };
         let doubtful: Vec<u32> = (0..world.plan.ranks).filter(doubtful).collect();
         self.poked.extend(&doubtful);
         for to in doubtful {

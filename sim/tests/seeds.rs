@@ -27,6 +27,22 @@ fn small_jobs_of_many_seeds() {
     );
 }
 
+/// Seeds that once showed a fault, by what it was.
+#[test]
+fn seeds_that_failed_before() {
+    let seeds = [
+        (9425, "a program that only calls progress never asked the process manager who had died"),
+        (2339, "a send behind the beginning of finalize"),
+        (9924, "a slow network and the timeout of close"),
+        (4599, "an acceptance taken back because its own side had not looked for too long"),
+        (19271, "the same, in a finalize that could have gone on at once"),
+        (20204, "a VC that was aborted while it parted could not be used again"),
+    ];
+    for (seed, fault) in seeds {
+        run_seed(seed, None, 0).unwrap_or_else(|e| panic!("{fault}: {e}"));
+    }
+}
+
 #[test]
 fn a_seed_gives_the_same_job_each_time() {
     for seed in [3, 8, 17, 40] {

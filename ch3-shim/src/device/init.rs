@@ -270,6 +270,7 @@ impl Builder {
             tick_mask,
             spin,
             leaving: Leaving::No,
+            leaving_goes_on: false,
             leave_error: None,
             asking: Asking::new(),
             fds: Vec::with_capacity(4),

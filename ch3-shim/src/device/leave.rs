@@ -155,7 +155,10 @@ impl Vci {
     /// # Errors
     /// As [`Vci::finalize`](super::Device::finalize), reported when everything local has been released.
     pub fn finalize_poll(&mut self) -> Result<bool> {
-        Ok(matches!(self.leave_step()?, Step::Done))
+        self.leaving_goes_on = false;
+        let step = self.leave_step()?;
+        self.leaving_goes_on = matches!(step, Step::Busy);
+        Ok(matches!(step, Step::Done))
     }
 
     pub(super) fn leave_step(&mut self) -> Result<Step> {

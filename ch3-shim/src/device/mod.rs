@@ -99,6 +99,8 @@ pub struct Vci {
     /// Polls in vain before a wait blocks.
     spin: u32,
     leaving: Leaving,
+    /// The last step of finalize moved something, so that the next one is due at once.
+    leaving_goes_on: bool,
     /// What went wrong first on the way out.
     leave_error: Option<Error>,
     asking: failure::Asking,
@@ -265,12 +267,25 @@ impl Vci {
     fn poll(&mut self, order: PollOrder) -> Result<bool> {
         self.polls = self.polls.wrapping_add(1);
         if self.polls & self.tick_mask == 0 {
-            self.tick();
-            if self.status_server.is_some() {
-                self.serve_status(false);
-            }
+            return self.poll_and_look(order);
         }
         let p = self.engine.progress(&mut self.ch3, order, self.now)?;
+        Ok(p.events > 0)
+    }
+
+    /// One poll in many also does what is due by the clock. A program that only calls progress learns of
+    /// failures in this way.
+    #[cold]
+    #[inline(never)]
+    fn poll_and_look(&mut self, order: PollOrder) -> Result<bool> {
+        self.tick();
+        if self.status_server.is_some() {
+            self.serve_status(false);
+        }
+        let p = self.engine.progress(&mut self.ch3, order, self.now)?;
+        if p.events == 0 && self.failure_deadline() <= self.now {
+            self.look_for_failures();
+        }
         Ok(p.events > 0)
     }
 

@@ -107,6 +107,10 @@ impl Vci {
             self.look_for_failures();
             return Arm::Busy;
         }
+        // A step of finalize that led to the next stage needs nothing to arrive to go on.
+        if self.leaving_goes_on {
+            return Arm::Busy;
+        }
         self.engine.netmod.arm(&mut self.engine.core)
     }
 

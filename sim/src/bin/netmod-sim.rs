@@ -9,8 +9,6 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use netmod_sim::{Failed, run_neighbours, run_seed};
 
-/// Events that a replay keeps.
-const TRACE: usize = 200;
 /// Failures after which no further seed is begun.
 const ENOUGH: usize = 20;
 
@@ -24,6 +22,9 @@ struct Cli {
     /// Replay this seed, with its last events if it fails
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
+    /// Events that a replay keeps for the report of a failure
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "seed")]
+    trace: usize,
     /// Ranks of each job [default: 2 to 6, as the seed says]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(2..=1000))]
     ranks: Option<u32>,
@@ -122,7 +123,7 @@ fn main() -> ExitCode {
         return one(run_neighbours(ranks, 1, 0));
     }
     if let Some(seed) = cli.seed {
-        return one(run_seed(seed, cli.ranks, TRACE));
+        return one(run_seed(seed, cli.ranks, cli.trace));
     }
     let (sum, mut failed) = many(&cli);
     failed.sort_by_key(|f| f.seed);

@@ -209,14 +209,9 @@ impl SimNetmod {
 
     pub(super) fn abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         let Some(v) = self.vcs.get_mut(vc) else { return };
-        // What the link wants done is moot: its connection is closed here, and the VC fails for our reason.
+        // The connection is closed here, and the VC fails for our reason.
         let conn = v.link.conn();
-        if let Some(conn) = conn {
-            let _ = v.link.on(LinkEvent::Lost { conn, failure: Failure::Protocol }, self.now, &self.cfg);
-        }
-        if v.link.phase() != Phase::Failed {
-            let _ = v.link.on(LinkEvent::Shutdown { pending: false }, self.now, &self.cfg);
-        }
+        self.link_event(core, vc, LinkEvent::Abort);
         if let Some(c) = conn {
             self.close(id(c));
         }
@@ -225,10 +220,14 @@ impl SimNetmod {
 
     /// A VC that was down can be used again.
     pub(super) fn revive(&mut self, core: &mut Core, vc: VcId) {
-        let Some(v) = self.vcs.get_mut(vc).filter(|v| v.link.phase() == Phase::Failed) else { return };
-        v.cause = None;
-        v.asked = false;
         self.link_event(core, vc, LinkEvent::Revive);
+        // A link that was terminating when it was aborted is idle already.
+        if let Some(v) = self.vcs.get_mut(vc)
+            && v.link.phase() == Phase::Idle
+        {
+            v.cause = None;
+            v.asked = false;
+        }
     }
 
     /// A connection that has proved to be of a peer with a VC.
@@ -267,7 +266,7 @@ impl SimNetmod {
         self.remind();
     }
 
-    /// Wishes for connections, and timers.
+    /// Wishes for connections.
     pub(super) fn housekeeping(&mut self, core: &mut Core) {
         for vc in std::mem::take(&mut self.wanting) {
             let Some(v) = self.vcs.get_mut(vc) else { continue };
@@ -283,6 +282,10 @@ impl SimNetmod {
             }
             self.link_event(core, vc, LinkEvent::WantSend);
         }
+    }
+
+    /// Timers that are due. Only after what has come was looked at: it may be this process that is late.
+    pub(super) fn timers(&mut self, core: &mut Core) {
         if self.now < self.next_timer {
             return;
         }

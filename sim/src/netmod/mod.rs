@@ -357,6 +357,7 @@ impl Netmod for SimNetmod {
         }
         self.pass_events(events);
         self.receive(core, events);
+        self.timers(core);
         self.pass_events(events);
         if order == PollOrder::InFirst {
             self.flush(core);
