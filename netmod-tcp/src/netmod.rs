@@ -550,13 +550,13 @@ impl Netmod for TcpNetmod {
     }
 
     fn arm(&mut self, core: &mut Core) -> Arm {
-        if !(self.owing.is_empty() && self.lending.is_empty()) {
-            self.before_blocking(core);
-        }
+        let idle = self.owing.is_empty() && self.lending.is_empty();
+        let finished = !idle && self.before_blocking(core);
         self.flush(core);
         self.rejoin_epoll_all();
         // Epoll is level-triggered: what is there already makes the descriptor readable.
-        if self.events.is_empty()
+        if !finished
+            && self.events.is_empty()
             && self.wanting.is_empty()
             && self.dirty.is_empty()
             && self.unread.is_empty()

@@ -162,6 +162,7 @@ impl TcpNetmod {
         let large = target.bytes >= LARGE;
         c.filled = false;
         c.bulk |= large;
+        let bulk = c.bulk;
         let mut pieces = target.pieces;
         // Without a target the receive is full, and what comes next is its surplus.
         if target.whole || target.bytes == 0 {
@@ -177,7 +178,7 @@ impl TcpNetmod {
                 if direct > 0 {
                     if core.recv_advance(vc, direct) {
                         events.push(Event::RecvDone { vc });
-                        if large {
+                        if bulk {
                             self.received_large(vc);
                         }
                     } else {

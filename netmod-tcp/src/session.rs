@@ -17,11 +17,13 @@ use crate::hello::{CONTROL_LEN, Control};
 use crate::link::{Failure, LinkEvent, Phase};
 use crate::netmod::TcpNetmod;
 use crate::sys;
+use crate::txq::KEEP_BOUND;
 
 /// Owed bytes that are acknowledged at once: of small messages, whose copies should stay in the sender's cache, and
 /// while large ones are received.
 const OWED: u64 = 128 << 10;
 const OWED_BULK: u64 = 512 << 10;
+const _: () = assert!(OWED_BULK < KEEP_BOUND as u64);
 /// Owed bytes for which a sender may wait: they are acknowledged with other bytes that leave, when a large receive
 /// is through, and before blocking.
 pub(crate) const OWED_WAITING: u64 = 64 << 10;
@@ -155,7 +157,9 @@ impl TcpNetmod {
     /// A poll has found nothing, and there are debts or lent memory.
     #[cold]
     pub(crate) fn idle(&mut self, core: &mut Core) {
-        self.keep_lent(core);
+        if self.idle_polls >= IDLE_SOON {
+            self.keep_lent(core);
+        }
         match self.idle_polls {
             IDLE_SOON => self.acknowledge_all(OWED_WAITING),
             IDLE_LONG => self.acknowledge_all(1),
@@ -163,15 +167,16 @@ impl TcpNetmod {
         }
     }
 
-    /// The process is about to block.
+    /// The process is about to block. True if that has finished requests, so that there may be no need to.
     #[cold]
-    pub(crate) fn before_blocking(&mut self, core: &mut Core) {
-        self.keep_lent(core);
+    pub(crate) fn before_blocking(&mut self, core: &mut Core) -> bool {
+        let finished = self.keep_lent(core);
         self.acknowledge_all(OWED_WAITING);
         if !self.owing.is_empty() && self.ack_at == Time::NEVER {
             self.ack_at = self.now + ACK_DELAY;
             self.next_timer = self.next_timer.min(self.ack_at);
         }
+        finished
     }
 
     /// Timers of this file.
@@ -210,16 +215,18 @@ impl TcpNetmod {
         }
     }
 
-    /// Copies what senders wait for: everything of their VC has been handed to the kernel.
+    /// Copies what senders wait for: everything of their VC has been handed to the kernel. Whether there was any.
     #[cold]
-    fn keep_lent(&mut self, core: &mut Core) {
-        let mut i = 0;
+    fn keep_lent(&mut self, core: &mut Core) -> bool {
+        let (mut i, mut any) = (0, false);
         while let Some(&vc) = self.lending.get(i) {
             let done = match self.vcs.get_mut(vc).and_then(|v| v.txq.as_deref_mut()) {
                 Some(q) if q.is_lent() => {
                     // While more is to go, the acknowledgement will be there before the senders are through.
                     if !q.is_sendable() {
+                        let lent = q.lent();
                         q.keep_all(core, vc);
+                        any |= q.lent() < lent;
                     }
                     !q.is_lent()
                 }
@@ -234,6 +241,7 @@ impl TcpNetmod {
                 v.lending = false;
             }
         }
+        any
     }
 
     /// An acknowledgement of the peer.

@@ -11,6 +11,8 @@
 
 mod window;
 
+pub(crate) use window::KEEP_BOUND;
+
 use std::collections::VecDeque;
 
 use netmod_core::{Core, Header, IoVec, OnDone, ReqId, Request, Segment, SendBuf, VcError, VcId};

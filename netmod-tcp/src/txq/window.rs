@@ -4,8 +4,9 @@ use netmod_core::{Core, VcId};
 
 use super::{Message, Rest, TxQueue};
 
-/// Bytes of senders' memory that are copied in a VC to let go of that memory.
-const KEEP_BOUND: usize = 256 << 10;
+/// Bytes of senders' memory that are copied in a VC to let go of that memory: more than a peer ever owes when it
+/// goes about other things (`session::OWED_BULK`), so that no sender waits for a peer that has received all.
+pub(crate) const KEEP_BOUND: usize = 768 << 10;
 /// Memory that is left to an idle VC.
 const IDLE_BYTES: usize = 4 << 10;
 
@@ -49,6 +50,11 @@ impl TxQueue {
     #[inline]
     pub(crate) fn is_open(&self, more: usize) -> bool {
         self.copied() + more <= super::WINDOW
+    }
+
+    /// Bytes that have gone, are not acknowledged, and are in the senders' memory.
+    pub(crate) fn lent(&self) -> usize {
+        self.lent
     }
 
     /// Whether senders wait for acknowledgements of what is in their memory.
