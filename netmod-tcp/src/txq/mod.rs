@@ -228,10 +228,7 @@ impl TxQueue {
             self.stage.clear();
             (self.head, self.next) = (0, 0);
         } else if self.stage.len() + more > self.stage.capacity() && self.head >= self.stage.len() / 2 {
-            self.stage.copy_within(self.head.., 0);
-            self.stage.truncate(self.stage.len() - self.head);
-            self.next -= self.head;
-            self.head = 0;
+            self.compact();
         }
     }
 

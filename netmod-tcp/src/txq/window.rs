@@ -7,6 +7,8 @@ use super::{Message, Rest, TxQueue};
 /// Bytes of senders' memory that are copied in a VC to let go of that memory: more than a peer ever owes when it
 /// goes about other things (`session::OWED_BULK`), so that no sender waits for a peer that has received all.
 pub(crate) const KEEP_BOUND: usize = 768 << 10;
+/// Acknowledged bytes in the stage from which on it pays to start over.
+const COMPACT_FROM: usize = 16 << 10;
 /// Memory that is left to an idle VC.
 const IDLE_BYTES: usize = 4 << 10;
 
@@ -142,10 +144,22 @@ impl TxQueue {
                 h.at -= 1;
             }
         }
-        if self.head == self.stage.len() {
+        let kept = self.stage.len() - self.head;
+        if kept == 0 {
             self.stage.clear();
             (self.head, self.next) = (0, 0);
+        } else if self.head >= COMPACT_FROM && kept <= self.head / 4 {
+            // Now there is little to be moved; when room is needed it may be much, between two messages.
+            self.compact();
         }
+    }
+
+    /// Moves what the stage keeps to its start.
+    pub(super) fn compact(&mut self) {
+        self.stage.copy_within(self.head.., 0);
+        self.stage.truncate(self.stage.len() - self.head);
+        self.next -= self.head;
+        self.head = 0;
     }
 
     fn spare(&mut self, mut buf: Vec<u8>) {
