@@ -314,6 +314,12 @@ impl TcpNetmod {
             Ok(None) => None,
             Ok(Some(e)) | Err(e) => Some(e),
         };
+        // No network is in between that could break a connection within a node, and the copies of what was sent
+        // would be felt there.
+        let local =
+            c.socket.peer_addr().ok().and_then(|a| a.as_socket()).is_some_and(|a| a.ip().is_loopback());
+        let fresh = self.vcs.get(vc).is_none_or(|v| v.link.session() == 0);
+        let caps = if local && fresh && !self.cfg.resume_local { caps & !RESUME } else { caps };
         let params = self.vcs.get(vc).and_then(|v| {
             Some(InitiatorParams {
                 me: self.id.name_towards(&v.peer.group),

@@ -78,6 +78,8 @@ impl NetmodFactory for Tcp {
     fn config(&self) -> Config {
         let mut cfg = Config::default();
         cfg.tcp.interface = "127.0.0.1".into();
+        // As between hosts; jobs of processes do without, as is the default within a host.
+        cfg.tcp.resume_local = true;
         cfg
     }
 

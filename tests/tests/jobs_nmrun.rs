@@ -100,7 +100,8 @@ fn nothing_is_lost_when_connections_break() {
     let more = std::env::var("NETMOD_TEST_BREAKS").unwrap_or_default();
     for (ranks, seed, rounds) in [(2, "1", "12"), (3, "2", "6"), (4, "3", "4")] {
         let rounds = if more.is_empty() { rounds } else { &more };
-        let done = run(nmrun(ranks, &[]).args(["broken", seed, rounds]));
+        let done =
+            run(nmrun(ranks, &["--env", "NETMOD_TCP_RESUME_LOCAL=yes"]).args(["broken", seed, rounds]));
         done.expect_ok("broken", ranks);
     }
 }

@@ -206,6 +206,8 @@ config_table! {
         resume_timeout: Duration = RESUME, "NETMOD_TCP_RESUME_TIMEOUT",
             Kind::Duration { min: Duration::ZERO, max: HOUR },
             "how long to try to resume a lost connection before its peer counts as lost; 0: not at all";
+        resume_local: bool = false, "NETMOD_TCP_RESUME_LOCAL", Kind::Bool,
+            "resume lost connections within a node, over the loopback interface, too";
         checksum: bool = false, "NETMOD_CHECKSUM", Kind::Bool,
             "check every byte on a connection with CRC32C; holds where both sides have it on";
         sndbuf: usize = 0, "NETMOD_TCP_SNDBUF", Kind::Size { min: 0, max: G },
