@@ -17,6 +17,7 @@ mod identity;
 pub mod link;
 mod links;
 mod netmod;
+mod peers;
 
 mod record;
 mod recv;

@@ -1,6 +1,6 @@
 //! The netmod as a whole: its state, and the `Netmod` trait.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -21,6 +21,7 @@ use crate::hello::JobKey;
 use crate::hot::Hot;
 use crate::identity::Identity;
 use crate::link::{Link, LinkConfig, LinkEvent, Phase};
+use crate::peers::Peers;
 use crate::sealed::Altered;
 use crate::session::Break;
 use crate::sys::{Epoll, Interest, RxArena};
@@ -75,7 +76,7 @@ pub struct TcpNetmod {
     pub(crate) accept_again: Time,
     pub(crate) conns: Slab<Conn, ConnKind>,
     pub(crate) vcs: SideTable<TcpVc, VcKind>,
-    pub(crate) by_peer: HashMap<PeerName, VcId>,
+    pub(crate) by_peer: Peers,
     /// Proved peers without a VC.
     pub(crate) unclaimed: Vec<(PeerName, ConnId)>,
     /// Incoming connections that have proved nothing, oldest first, with their deadlines.
@@ -157,7 +158,7 @@ impl TcpNetmod {
             accept_again: Time::NEVER,
             conns: Slab::new(),
             vcs: SideTable::new(),
-            by_peer: HashMap::new(),
+            by_peer: Peers::new(me.group),
             unclaimed: Vec::new(),
             strangers: VecDeque::new(),
             lingering: Vec::new(),

@@ -520,7 +520,7 @@ impl TcpNetmod {
         };
         c.stage = Stage::Proved(r, peer);
         match self.by_peer.get(&peer) {
-            Some(vc) => self.incoming(core, *vc, id),
+            Some(vc) => self.incoming(core, vc, id),
             None => {
                 self.unclaimed.push((peer, id));
                 self.events.push_back(match purpose {

@@ -13,7 +13,7 @@ const EXCHANGE: i32 = 0;
 const MEMORY: i32 = 1;
 
 /// Private memory of this process in KiB: pages that no other process shares.
-fn private_kib() -> Result<u64> {
+pub(crate) fn private_kib() -> Result<u64> {
     let path = "/proc/self/smaps_rollup";
     let text = std::fs::read_to_string(path).during(format!("read {path}"))?;
     let kib = |key: &str| -> Option<u64> {

@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Alltoall(AlltoallArgs),
     /// Many ranks flood one that is slow to receive
     Flood(FloodArgs),
+    /// What a VC costs: memory unused and connected, and latency beside many connections
+    Connect(ConnectArgs),
     /// Cost of tag matching in long queues
     Match(MatchArgs),
     /// What this machine offers, the configuration, and limits that will bite
@@ -135,6 +137,33 @@ pub(crate) struct FloodArgs {
     /// Milliseconds that the slow receiver looks on before it receives
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u32).range(0..=60_000))]
     pub(crate) pause: u32,
+}
+
+/// Options of `connect`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConnectArgs {
+    /// Netmod that carries the messages [default: the first of NETMOD]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) netmod: Option<String>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Connect nothing: memory of a device in a job of that many ranks, with a VC to each
+    #[arg(long, value_name = "RANKS", conflicts_with_all = ["connected", "latency"],
+        value_parser = clap::value_parser!(u32).range(2..=16_777_216))]
+    pub(crate) simulate: Option<u32>,
+    /// Connections to open to one process
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub(crate) connected: u32,
+    /// Also the latency of 8 bytes beside them, against that with one connection
+    #[arg(long)]
+    pub(crate) latency: bool,
+    /// Rounds of the latency
+    #[arg(long, value_name = "N", default_value_t = 101, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) rounds: u32,
+    /// Round trips in a round
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) iters: u32,
 }
 
 /// Options of `match`.

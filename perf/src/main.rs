@@ -3,6 +3,7 @@
 mod alltoall;
 mod bw;
 mod cli;
+mod connect;
 mod decode;
 mod error;
 mod flood;
@@ -111,6 +112,7 @@ fn run(cli: &Cli) -> Result<()> {
         }
         Some(Command::Alltoall(args)) => alltoall(args),
         Some(Command::Flood(args)) => flood(args),
+        Some(Command::Connect(args)) => connect::run(args),
         Some(Command::Match(args)) => only_here(|| tag_matching(args)),
         Some(Command::Info(args)) => only_here(|| info::run(args)),
         Some(Command::Decode(args)) => only_here(|| decode::run(args)),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// One result. What does not apply is left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
-    /// `lat`, `bw`, `bibw`, `rate`, `alltoall`, `flood` or `match`.
+    /// `lat`, `bw`, `bibw`, `rate`, `alltoall`, `flood`, `connect` or `match`.
     pub(crate) test: String,
     /// The netmod that carried the messages.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,9 +23,15 @@ pub(crate) struct Row {
     /// Order in which the receives are matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) order: Option<String>,
+    /// Of `connect`: `known`, `unused`, `connected` or `latency`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kind: Option<String>,
+    /// Ranks or VCs among which the memory is shared out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vcs: Option<u32>,
     /// Median over the rounds.
     pub(crate) value: f64,
-    /// `us`, `MB/s`, `msg/s`, `ns` or `s`.
+    /// `us`, `MB/s`, `msg/s`, `ns`, `s` or `B`.
     pub(crate) unit: String,
     /// Median of the floor over the rounds, in the same unit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,6 +42,9 @@ pub(crate) struct Row {
     /// Median over the rounds of value by floor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
+    /// The median over the rounds of each round's ratio, where `ratio` is that of the medians.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ratio_by_round: Option<f64>,
     /// Processes of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ranks: Option<u32>,
@@ -54,6 +63,12 @@ pub(crate) struct Row {
     /// Private memory of the largest rank in KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_private_kib: Option<u64>,
+    /// What the allocator has handed out for it in all, its own headers included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) heap_bytes: Option<u64>,
+    /// Private memory that became resident for it in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resident_bytes: Option<u64>,
     /// The most that messages without a receive took in a rank, in KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unexpected_kib: Option<u64>,
@@ -137,6 +152,13 @@ pub(crate) fn amount(v: f64, unit: &str) -> String {
 impl Row {
     /// What was measured, in words.
     pub(crate) fn title(&self) -> &'static str {
+        match (self.test.as_str(), self.kind.as_deref()) {
+            ("connect", Some("known")) => return "memory of a rank that is known",
+            ("connect", Some("unused")) => return "memory of a VC never connected",
+            ("connect", Some("connected")) => return "memory of a connected VC",
+            ("connect", Some("latency")) => return "latency beside idle connections",
+            _ => {}
+        }
         match self.test.as_str() {
             "lat" => "latency (half a round trip)",
             "bw" => "bandwidth, one way",
@@ -151,6 +173,9 @@ impl Row {
 
     /// The size of it: of a message or of a queue.
     pub(crate) fn extent(&self) -> String {
+        if let (Some(n), "connect") = (self.vcs, self.test.as_str()) {
+            return grouped(f64::from(n));
+        }
         match (self.bytes, self.queue) {
             (_, Some(q)) => format!("{} receives", grouped(q as f64)),
             (Some(b), _) => size(b),
@@ -160,6 +185,12 @@ impl Row {
 
     /// What a ratio is like when all is well.
     pub(crate) fn good(&self) -> &'static str {
+        match self.kind.as_deref() {
+            Some("unused") => return "up to 256 B",
+            Some("connected") => return "up to 16384 B",
+            Some("latency") => return "up to 1.10",
+            _ => {}
+        }
         match (self.test.as_str(), self.bytes) {
             ("lat", Some(b)) if b <= 64 => "up to 1.06",
             ("lat", Some(b)) if b <= 1024 => "up to 1.08",
@@ -207,6 +238,11 @@ pub(crate) fn table(rows: &[Row]) -> String {
 pub(crate) fn remarks(rows: &[Row]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for r in rows {
+        if let (Some(kind), Some(how), Some(resident)) = (&r.kind, &r.measured, r.resident_bytes) {
+            let heap = r.heap_bytes.map_or_else(|| "unknown".to_string(), |b| grouped(b as f64));
+            lines.push(format!("{kind}: {how}; {heap} B of heap, {} B resident", grouped(resident as f64)));
+            continue;
+        }
         let line = match (&r.floor_kind, &r.measured, r.private_kib) {
             (Some(kind), ..) => format!("floor of {}: {kind}", r.test),
             (None, Some(from), Some(kib)) => format!(

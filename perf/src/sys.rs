@@ -208,6 +208,42 @@ pub(crate) fn descriptor_limit() -> io::Result<Limit> {
     limit(libc::RLIMIT_NOFILE)
 }
 
+/// Raises the soft limit of descriptors to `need`, if it is lower.
+///
+/// # Errors
+/// If the hard limit is lower, or the system refuses.
+pub(crate) fn raise_descriptor_limit(need: u64) -> io::Result<()> {
+    let have = descriptor_limit()?;
+    if have.soft.is_none_or(|s| s >= need) {
+        return Ok(());
+    }
+    if let Some(hard) = have.hard
+        && hard < need
+    {
+        return Err(io::Error::other(format!("the hard limit is {hard}")));
+    }
+    let l = libc::rlimit { rlim_cur: need, rlim_max: have.hard.unwrap_or(libc::RLIM_INFINITY) };
+    // SAFETY: the struct is ours, and only read.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &l) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Bytes that the C library's allocator has handed out, its headers included (`mallinfo2(3)`); `None` with
+/// another C library.
+pub(crate) fn heap_bytes() -> Option<u64> {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: it takes no arguments and returns plain integers.
+        let m = unsafe { libc::mallinfo2() };
+        Some((m.uordblks + m.hblkhd) as u64)
+    }
+    #[cfg(not(target_env = "gnu"))]
+    None
+}
+
 /// Bytes of memory that may be locked (`RLIMIT_MEMLOCK`).
 pub(crate) fn memlock_limit() -> io::Result<Limit> {
     limit(libc::RLIMIT_MEMLOCK)

@@ -9,6 +9,9 @@ use serde_json::Value;
 /// Far longer than any of these runs takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(240);
 
+/// Bytes that a VC may take which was never connected.
+const MOST_OF_A_VC: f64 = 900.0;
+
 struct Ended {
     ok: bool,
     out: String,
@@ -114,6 +117,57 @@ fn alltoall_tells_time_and_memory() {
     positive(row, &["value", "private_kib", "max_private_kib"]);
     assert!(row["max_private_kib"].as_u64() >= row["private_kib"].as_u64());
     assert!(row["measured"].as_str().is_some_and(|m| m.contains("started")), "{row}");
+}
+
+#[test]
+fn ranks_that_nobody_talks_to_cost_little() {
+    let rows = json(perf("connect --simulate 200000 --json"));
+    let kinds: Vec<_> = rows.iter().map(|r| r["kind"].as_str().unwrap_or("")).collect();
+    assert_eq!(kinds, ["known", "unused"]);
+    for (row, vcs) in rows.iter().zip([200_000, 199_999]) {
+        assert_eq!((&row["test"], &row["unit"]), (&"connect".into(), &"B".into()));
+        assert_eq!((row["ranks"].as_u64(), row["vcs"].as_u64()), (Some(200_000), Some(vcs)));
+        positive(row, &["value", "resident_bytes"]);
+    }
+    let each = |i: usize| rows[i]["value"].as_f64().unwrap_or(f64::NAN);
+    // A device takes some hundred KiB, however many it knows.
+    assert!(each(0) < 16.0, "{}", rows[0]);
+    // A VC has state; more than this is a table that has grown.
+    assert!((64.0..MOST_OF_A_VC).contains(&each(1)), "{}", rows[1]);
+}
+
+#[test]
+fn connections_to_one_process_tell_memory_and_latency() {
+    let rows = json(perf("connect --netmod tcp --connected 12 --latency --rounds 3 --iters 20 --json"));
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    for (row, kind) in rows.iter().zip(["connected", "latency"]) {
+        assert_eq!(
+            (&row["test"], &row["kind"], &row["netmod"]),
+            (&"connect".into(), &kind.into(), &"tcp".into())
+        );
+        assert_eq!((row["ranks"].as_u64(), row["vcs"].as_u64()), (Some(13), Some(12)));
+    }
+    positive(&rows[0], &["value"]);
+    // With so few, what the process needs once weighs on each.
+    assert!(rows[0]["value"].as_f64() < Some(32768.0), "{}", rows[0]);
+    positive(&rows[1], &["value", "floor", "ratio", "ratio_by_round"]);
+    assert_eq!((rows[1]["bytes"].as_u64(), rows[1]["rounds"].as_u64()), (Some(8), Some(3)));
+}
+
+#[test]
+fn what_connect_cannot_do_is_said() {
+    let both = run(perf("connect --simulate 10 --connected 10"));
+    assert!(!both.ok && both.err.contains("cannot be used with"), "{}", both.err);
+    // A hard limit that is too low is named, with what is needed.
+    let mut c = Command::new("sh");
+    c.args(["-c", "ulimit -n 200; exec \"$0\" connect --connected 200"]);
+    c.arg(env!("CARGO_BIN_EXE_netmod-perf"));
+    let few = run(c);
+    assert!(
+        !few.ok && few.err.contains("864 descriptors") && few.err.contains("hard limit is 200"),
+        "{}",
+        few.err
+    );
 }
 
 #[test]

@@ -393,7 +393,7 @@ impl Ch3 {
         let card = self.fetch_card(peer)?;
         io.netmod.vc_revive(io.core, vc, Some(&card))?;
         if let Some(s) = self.vcs.get_mut(vc) {
-            s.host = host_of(&card);
+            s.host = host_of(&card).map(|h| self.names.shared(&h));
         }
         self.revive(io, vc);
         Ok(())

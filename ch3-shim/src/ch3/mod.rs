@@ -11,9 +11,12 @@ mod failure;
 mod flow;
 mod group;
 mod meet;
+mod names;
 mod pool;
 mod recv;
 mod send;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use netmod_core::slab::{ReqKind, VcKind};
@@ -34,6 +37,7 @@ pub(crate) use failure::{Failures, Hope};
 pub use flow::FlowReport;
 pub(crate) use group::{Cards, Group, Groups, INTERNAL, Space, WORLD};
 pub(crate) use meet::{Ports, ROOT};
+pub(crate) use names::Names;
 pub(crate) use pool::Pool;
 pub(crate) use recv::{Body, Unexpected};
 pub(crate) use send::DONE;
@@ -120,11 +124,11 @@ pub(crate) struct VcSide {
     /// The group's contexts.
     pub space: Space,
     /// The peer's host, if its card was needed.
-    pub host: Option<String>,
+    pub host: Option<Arc<str>>,
     /// How often its connection was lost with messages under way.
     pub losses: u32,
     /// Why it has the netmod it has.
-    pub choice: String,
+    pub choice: Arc<str>,
     /// Longest message that is sent eagerly.
     pub eager_max: usize,
     /// How many times a close of this side has come to its end.
@@ -174,6 +178,7 @@ pub(crate) struct Ch3 {
     pub unexpected: UnexpectedQueue<Unexpected>,
     pub side: SideTable<MpiReq, ReqKind>,
     pub vcs: SideTable<VcSide, VcKind>,
+    pub names: Names,
     pub close_ops: i32,
     pub pool: Pool,
     pub stats: DeviceStats,
@@ -270,6 +275,8 @@ impl Ch3 {
         let terms = if group == WORLD { self.terms } else { Terms::STRANGERS };
         let eager_max = self.eager_max.min(terms.eager_max());
         let flow = flow::Flow::new(terms);
+        let choice = self.names.shared(&choice);
+        let host = host.map(|h| self.names.shared(&h));
         let side = VcSide { rank, group, space, host, losses: 0, choice, eager_max, closes: 0, flow };
         self.vcs.insert(vc, side);
         if let Some(g) = self.groups.get_mut(group) {

@@ -9,7 +9,7 @@ use super::leave::Leaving;
 use super::multiple::Party;
 use super::serve::Server;
 use crate::bootstrap::{Bootstrap, process_manager};
-use crate::ch3::{Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Pool, Ports, Terms, card_key};
+use crate::ch3::{Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Names, Pool, Ports, Terms, card_key};
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
 use crate::netset::{AnyNetmod, NetSet};
@@ -247,6 +247,7 @@ impl Builder {
                 unexpected: UnexpectedQueue::new(),
                 side: SideTable::new(),
                 vcs: SideTable::new(),
+                names: Names::default(),
                 close_ops: 0,
                 pool: Pool::new(POOL_BYTES),
                 stats: DeviceStats::default(),

@@ -229,7 +229,7 @@ impl Vci {
                 Some(VcReport {
                     rank,
                     state: v.state.name(),
-                    choice: self.ch3.vcs.get(vc).map(|s| s.choice.clone()).unwrap_or_default(),
+                    choice: self.ch3.vcs.get(vc).map(|s| s.choice.to_string()).unwrap_or_default(),
                     eager_max: self.ch3.vcs.get(vc).map_or(self.ch3.eager_max, |s| s.eager_max),
                     flow: self.ch3.flow_report(vc),
                     netmod: netmod_core::Netmod::describe(&self.engine.netmod, &self.engine.core, vc),

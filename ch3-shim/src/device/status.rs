@@ -145,7 +145,7 @@ impl Vci {
                 peer: v.peer.rank,
                 state: format!("{}{group}", v.state.name()),
                 down: self.ch3.failures.cause(&v.peer).map(ToString::to_string),
-                choice: side.choice.clone(),
+                choice: side.choice.to_string(),
                 netmod: self.engine.netmod.describe(&self.engine.core, vc),
                 requests: usize::MAX - rest,
                 credit: flow.left,

@@ -1,0 +1,74 @@
+//! `connect`: what a process pays for knowing, having used once, and being connected to many others.
+
+mod connected;
+mod place;
+mod unused;
+
+use crate::cli::ConnectArgs;
+use crate::error::{Failure, Result};
+use crate::launch::{self, Role};
+use crate::report::Row;
+use crate::{print, sys};
+
+/// `test` of all rows.
+pub(crate) const TEST: &str = "connect";
+
+/// Memory of this process at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Memory {
+    /// Bytes that the allocator has handed out, its own headers included; `None` if it does not tell.
+    heap: Option<u64>,
+    /// Private bytes that are resident.
+    resident: u64,
+}
+
+impl Memory {
+    fn now() -> Result<Memory> {
+        Ok(Memory { heap: sys::heap_bytes(), resident: crate::alltoall::private_kib()? << 10 })
+    }
+
+    /// What was added since.
+    fn since(self, before: Memory) -> Memory {
+        Memory {
+            heap: self.heap.zip(before.heap).map(|(a, b)| a.saturating_sub(b)),
+            resident: self.resident.saturating_sub(before.resident),
+        }
+    }
+
+    /// A row of this memory, shared by `n`: the larger of the two counts is what each costs.
+    fn row(self, kind: &str, ranks: u32, n: u32) -> Row {
+        let all = self.heap.unwrap_or(0).max(self.resident);
+        Row {
+            test: TEST.into(),
+            kind: Some(kind.into()),
+            ranks: Some(ranks),
+            vcs: Some(n),
+            value: crate::report::rounded(all as f64 / f64::from(n.max(1))),
+            unit: "B".into(),
+            heap_bytes: self.heap,
+            resident_bytes: Some(self.resident),
+            ..Row::default()
+        }
+    }
+}
+
+/// Measures as the command line says.
+///
+/// # Errors
+/// What failed, and in which rank.
+pub(crate) fn run(args: &ConnectArgs) -> Result<()> {
+    if let Some(ranks) = args.simulate {
+        return crate::only_here(|| print(&unused::measure(ranks, args.netmod.as_deref())?, args.json));
+    }
+    if let Role::Rank(mut sink) = launch::role()? {
+        return match connected::rank(args)? {
+            Some(rows) if !sink.deliver(&rows)? => print(&rows, args.json),
+            _ => Ok(()),
+        };
+    }
+    let job = launch::run_job(2, args.netmod.as_deref())?;
+    if job.rows.is_empty() {
+        return Err(Failure::new("rank 0 ended without a result"));
+    }
+    print(&job.rows, args.json)
+}

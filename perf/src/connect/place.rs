@@ -1,0 +1,85 @@
+//! A process manager in memory, for devices that are made beside the job's own.
+//!
+//! Values can be read as soon as they are published and no barrier waits: rank 0, which publishes what all
+//! need, is made first.
+
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ch3_shim::Bootstrap;
+
+/// What was published, by name.
+pub(super) type Values = HashMap<String, Vec<u8>>;
+
+/// One rank's part.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) rank: u32,
+    pub(super) size: u32,
+    pub(super) job: String,
+    /// Processes that it is told to share the node with, which decides how long its device spins.
+    pub(super) local_size: u32,
+    pub(super) values: Arc<Mutex<Values>>,
+    /// The rank whose value stands for those that other ranks would have published.
+    pub(super) stand_in: Option<u32>,
+}
+
+impl Place {
+    pub(super) fn values(&self) -> MutexGuard<'_, Values> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bootstrap for Place {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn job_id(&self) -> String {
+        self.job.clone()
+    }
+
+    fn local_size(&self) -> u32 {
+        self.local_size
+    }
+
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+        self.values().insert(key.to_owned(), value.to_vec());
+        Ok(())
+    }
+
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        let values = self.values();
+        let other = || {
+            let (name, _) = key.rsplit_once('-')?;
+            values.get(&format!("{name}-{}", self.stand_in?))
+        };
+        Ok(values.get(key).or_else(other).cloned())
+    }
+
+    fn barrier_begin(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn barrier_poll(&mut self) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    fn finalize(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn abort(&mut self, code: i32, message: &str) -> ! {
+        eprintln!("netmod-perf: rank {} of {} ends with code {code}: {message}", self.rank, self.job);
+        std::process::exit(code)
+    }
+}
