@@ -349,7 +349,7 @@ mod tests {
             t.insert(h, i);
             let after = (s.slots.capacity(), t.slots.capacity());
             moved += u32::from(before.0 != after.0) + u32::from(before.1 != after.1);
-            let most = if i < 2 * LARGE as u64 { 2 * LARGE } else { i as usize * 9 / 8 + 2 };
+            let most = (2 * LARGE).max(i as usize * 9 / 8 + 2);
             assert!(after.0.max(after.1) <= most, "{after:?} for {i}");
         }
         assert!(moved < 100, "{moved}");
