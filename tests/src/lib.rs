@@ -3,7 +3,7 @@
 //! [`board`] is a process manager in memory, so that the ranks of a job can be threads; [`loopback`] is a
 //! netmod in memory, whose deliveries can be cut anywhere; [`factory`] makes devices over one netmod
 //! or another; [`mod@conformance`] is the suite, instantiated for each of them by one line. [`scripted`] plays
-//! the peers of a single device byte by byte.
+//! the peers of a single device byte by byte. [`watchdog`] ends a process whose test hangs.
 
 pub mod board;
 pub mod conformance;
@@ -12,3 +12,4 @@ pub mod jobs;
 pub mod loopback;
 pub mod scripted;
 pub mod sys;
+pub mod watchdog;

@@ -13,6 +13,7 @@ use netmod_core::{
 };
 
 use crate::sys::{Arena, receive_direct};
+use crate::watchdog::Watchdog;
 
 const NAME: &str = "scripted";
 
@@ -47,6 +48,8 @@ struct Stage {
     barriers_end: bool,
     /// Whether connections break instead of being terminated.
     no_last_word: bool,
+    /// Nobody else would notice a wait for what the script never does.
+    _watchdog: Watchdog,
 }
 
 /// The peers.
@@ -73,7 +76,14 @@ impl Script {
     /// If the device cannot be made.
     pub fn device_at(size: u32, direct: bool, clock: Option<VirtualClock>) -> (Script, Device) {
         let peers = (0..size).map(|_| Peer::default()).collect();
-        let stage = Stage { peers, direct, told: Vec::new(), barriers_end: true, no_last_word: false };
+        let stage = Stage {
+            peers,
+            direct,
+            told: Vec::new(),
+            barriers_end: true,
+            no_last_word: false,
+            _watchdog: Watchdog::new(),
+        };
         let script = Script(Arc::new(Mutex::new(stage)));
         let mut cfg = Config::default();
         cfg.netmods.clear();

@@ -10,6 +10,7 @@ use netmod_core::Config;
 use netmod_tests::board::Board;
 use netmod_tests::jobs::launch::{self, run};
 use netmod_tests::jobs::threads::mixed;
+use netmod_tests::watchdog::Watchdog;
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 
@@ -22,6 +23,7 @@ fn nmrun(ranks: u32, options: &[&str]) -> Command {
 
 /// A job within this process: so many ranks, each a device that its threads share.
 fn on_a_board(ranks: u32, tune: impl Fn(&mut Config), body: impl Fn(Device<Multiple>) + Sync) {
+    let _watchdog = Watchdog::new();
     let mut board = Board::new(ranks);
     let mut cfg = Config::default();
     cfg.tcp.interface = "127.0.0.1".into();
@@ -90,6 +92,7 @@ fn finalized_for_all() {
 /// Processes that do not have the same number of engines cannot talk, and say so.
 #[test]
 fn all_processes_have_as_many_engines() {
+    let _watchdog = Watchdog::new();
     let mut board = Board::new(2);
     let mut cfg = Config::default();
     cfg.tcp.interface = "127.0.0.1".into();

@@ -11,8 +11,12 @@ use crate::status::Status;
 use crate::tagmatch::{ANY_TAG, Envelope, Pattern};
 
 /// A message that was matched by [`Vci::improbe`] and waits to be received.
+///
+/// It must be received. One that is dropped keeps its memory, and its sender the room that the message takes,
+/// until the connection ends; a synchronous or long send of it never finishes. A message that nobody wants is
+/// received into an empty buffer, and the error that it does not fit ignored.
 #[derive(Debug)]
-#[must_use = "a matched message is lost to every other receive"]
+#[must_use = "receive it: a matched message is lost to every other receive, and its room to its sender"]
 pub struct Message {
     env: Envelope,
     /// `None` for a message of [`PROC_NULL`].
