@@ -24,7 +24,7 @@ fn kill_after(us: u64) -> Result<()> {
     Ok(())
 }
 
-/// What a victim of [`kill`] does before it joins the job: at stage 0 it dies, at stage 1 it is about to.
+/// What a victim of the case `kill` does before it joins the job: at stage 0 it dies, at stage 1 it is about to.
 ///
 /// # Errors
 /// There can be no thread.
