@@ -532,6 +532,10 @@ impl Netmod for TcpNetmod {
         if order == PollOrder::InFirst {
             self.flush(core);
         }
+        // What has failed by now is told with it, not after it.
+        while let Some(ev) = self.events.pop_front() {
+            events.push(ev);
+        }
         if !events.is_empty() {
             self.idle_polls = 0;
         } else if !(self.owing.is_empty() && self.lending.is_empty()) {

@@ -164,7 +164,9 @@ fn what_connect_cannot_do_is_said() {
     c.arg(env!("CARGO_BIN_EXE_netmod-perf"));
     let few = run(c);
     assert!(
-        !few.ok && few.err.contains("864 descriptors") && few.err.contains("hard limit is 200"),
+        !few.ok
+            && few.err.contains("descriptors, which 200 connections need")
+            && few.err.contains("hard limit is 200"),
         "{}",
         few.err
     );

@@ -327,7 +327,8 @@ fn lent_memory_is_let_go_of_by_acknowledgement_or_copy() {
     }
     // Copies are bounded.
     let mut w = world(true);
-    w.apply(0, Op::Contig { len: 300_000, gone: 32 + 300_000, asks: false });
+    let len = KEEP_BOUND + 40_000;
+    w.apply(0, Op::Contig { len, gone: 32 + len, asks: false });
     assert!(!w.queue.keep_all(&mut w.core, w.vc));
     w.ack(128);
     assert!(w.queue.keep_all(&mut w.core, w.vc), "what is left is less than the bound");

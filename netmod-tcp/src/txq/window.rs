@@ -7,6 +7,8 @@ use super::{Message, Rest, TxQueue};
 /// Bytes of senders' memory that are copied in a VC to let go of that memory: more than a peer ever owes when it
 /// goes about other things (`session::OWED_BULK`), so that no sender waits for a peer that has received all.
 pub(crate) const KEEP_BOUND: usize = 768 << 10;
+/// Sizes of buffers for such copies are multiples of this.
+const KEEP_STEP: usize = 64 << 10;
 /// Acknowledged bytes in the stage from which on it pays to start over.
 const COMPACT_FROM: usize = 16 << 10;
 /// Memory that is left to an idle VC.
@@ -177,7 +179,10 @@ impl TxQueue {
         if self.kept + m.rest_len > KEEP_BOUND {
             return false;
         }
-        let mut buf = self.spare.pop().unwrap_or_default();
+        // The largest, and in steps, so that the same memory serves again and again.
+        let largest = (0..self.spare.len()).max_by_key(|i| self.spare[*i].capacity());
+        let mut buf = largest.map(|i| self.spare.swap_remove(i)).unwrap_or_default();
+        buf.reserve_exact(m.rest_len.next_multiple_of(KEEP_STEP));
         match &m.rest {
             Rest::Contig(lent) => buf.extend_from_slice(lent.bytes()),
             Rest::Segment { from } => {
