@@ -37,6 +37,8 @@ impl Hosts {
         ip(&["-n", a, "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", b])?;
         for (name, address) in hosts.names.iter().zip(Hosts::ADDRESSES) {
             ip(&["-n", name, "addr", "add", &format!("{address}/24"), "dev", "cable"])?;
+            // Without link-local addresses, by which a session would be resumed when the other way is cut.
+            ip(&["-n", name, "link", "set", "cable", "addrgenmode", "none"])?;
             ip(&["-n", name, "link", "set", "cable", "up"])?;
             ip(&["-n", name, "link", "set", "lo", "up"])?;
         }

@@ -59,6 +59,7 @@ pub(super) fn silence(dev: &mut Device, args: &Args) -> Result<End> {
                 return Err(format!("an error that does not name rank {other}: {text}").into());
             }
             println!("rank {}: after {:?}: {text}", dev.rank(), start.elapsed());
+            dev.ack_failures();
             Ok(End::Finalize)
         }
         outcome => Err(format!("after {:?}: {outcome:?}", start.elapsed()).into()),
