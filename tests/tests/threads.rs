@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::thread;
 
-use ch3_shim::{Builder, Device, Error, Multiple};
+use ch3_shim::{Builder, Device, Error, Multiple, PROC_NULL};
 use netmod_core::Config;
 use netmod_tests::board::Board;
 use netmod_tests::jobs::launch::{self, run};
@@ -70,6 +70,34 @@ fn threads_of_several_processes() {
         (2, &["--env", "NETMOD_ENGINES=4", "--env", "NETMOD_SPIN=0"][..]),
     ] {
         run(nmrun(ranks, options).args(["threads", "8", "24"])).expect_ok("threads", ranks);
+    }
+}
+
+/// Of several requests, those that were over at once are given as others are, whatever engines they are of; used up
+/// ones are passed over.
+#[test]
+fn over_at_once() {
+    for engines in ["1", "2"] {
+        let tune = |cfg: &mut Config| cfg.set("NETMOD_ENGINES", engines).expect("a number of engines");
+        on_a_board(1, tune, |dev| {
+            let world = dev.world();
+            let other = dev.dup(world).expect("a communicator");
+            let mut used_up = dev.isend(vec![1], PROC_NULL, 0, other).expect("isend");
+            dev.wait_on(&mut used_up).expect("wait");
+            let receive = dev.irecv(vec![0; 1], 0, 1, world).expect("irecv");
+            let over = dev.isend(vec![2], PROC_NULL, 0, world).expect("isend");
+            assert!(dev.is_finished(&over) && !dev.is_finished(&receive));
+            let mut reqs = vec![used_up, receive, over];
+            let which = |done: Result<Option<(usize, _)>, Error>| done.expect("wait").map(|(i, _)| i);
+            assert_eq!(which(dev.wait_any(&mut reqs)), Some(2));
+            dev.send(&[3], 0, 1, world).expect("send");
+            assert_eq!(which(dev.wait_any(&mut reqs)), Some(1));
+            reqs.push(dev.isend(vec![2], PROC_NULL, 0, world).expect("isend"));
+            assert_eq!(dev.wait_some(&mut reqs).expect("wait").len(), 1);
+            assert_eq!((which(dev.wait_any(&mut reqs)), reqs.len()), (None, 1));
+            assert!(dev.wait_some(&mut reqs).expect("wait").is_empty());
+            dev.finalize().expect("finalize");
+        });
     }
 }
 

@@ -30,7 +30,7 @@ impl Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.req.is_null() {
+        if !self.req.is_over() {
             self.dev.reclaim(self.req);
         }
     }
@@ -56,7 +56,7 @@ impl Vci {
         // guard sees to that.
         let seg = unsafe { Segment::contig(data.as_ptr().cast_mut(), data.len()) };
         let req = self.isend_raw(seg, dest, tag, comm, mode)?;
-        if req.is_null() {
+        if req.is_over() {
             return Ok(());
         }
         Guard { dev: self, req }.wait().map(|_| ())

@@ -83,6 +83,10 @@ pub struct Completion {
     pub buffer: Vec<u8>,
 }
 
+fn handles(reqs: &[Request]) -> impl Iterator<Item = RawReq> + Clone {
+    reqs.iter().map(|r| r.raw)
+}
+
 impl Vci {
     /// Starts to send `data`.
     ///
@@ -192,19 +196,19 @@ impl Vci {
         results.into_iter().collect()
     }
 
-    /// Waits until one of the requests is finished, and takes it out of the list. `None` if the list is
-    /// empty.
+    /// Waits until one of the requests is finished, and takes it out of the list. `None` if there is none to wait
+    /// for: requests that a wait has used up already are passed over, and stay in the list.
     ///
     /// # Errors
     /// Of that message. [`crate::Error::PendingFailed`] if none is finished and one is a receive from any
     /// source that failures keep from finishing; it stays in the list.
     pub fn wait_any(&mut self, reqs: &mut Vec<Request>) -> Result<Option<(usize, Completion)>> {
-        if reqs.is_empty() {
+        if handles(reqs).all(RawReq::is_null) {
             return Ok(None);
         }
         let mut which = None;
         self.wait_until(Time::NEVER, |d| {
-            which = d.first_of(reqs);
+            which = d.first_settled(handles(reqs));
             which.is_some()
         })?;
         let Some(i) = which else { return Ok(None) };
@@ -218,26 +222,19 @@ impl Vci {
         Ok(Some((i, self.complete(raw)?)))
     }
 
-    /// As [`Vci::first_settled`].
-    fn first_of(&self, reqs: &[Request]) -> Option<usize> {
-        match reqs.iter().position(|r| self.is_finished(r.raw)) {
-            None if self.ch3.failures.alarm() => reqs.iter().position(|r| self.is_settled(r.raw)),
-            found => found,
-        }
-    }
-
-    /// Waits until at least one request is finished; takes all finished ones out of the list.
+    /// Waits until at least one request is finished; takes all finished ones out of the list. Nothing if there is
+    /// none to wait for, see [`Vci::wait_any`].
     ///
     /// # Errors
     /// The first failure among them; if none is finished, [`crate::Error::PendingFailed`] as for
     /// [`Vci::wait_any`].
     pub fn wait_some(&mut self, reqs: &mut Vec<Request>) -> Result<Vec<Completion>> {
-        if reqs.is_empty() {
+        if handles(reqs).all(RawReq::is_null) {
             return Ok(Vec::new());
         }
         let mut which = None;
         self.wait_until(Time::NEVER, |d| {
-            which = d.first_of(reqs);
+            which = d.first_settled(handles(reqs));
             which.is_some()
         })?;
         if let Some(raw) = which.map(|i| reqs[i].raw).filter(|r| !self.is_finished(*r))
@@ -246,7 +243,7 @@ impl Vci {
             return Err(e);
         }
         let finished: Vec<RawReq> =
-            reqs.extract_if(.., |r| self.engine.core.is_finished(r.raw.0)).map(|r| r.raw).collect();
+            reqs.extract_if(.., |r| !r.raw.is_null() && self.is_finished(r.raw)).map(|r| r.raw).collect();
         let results: Vec<Result<Completion>> = finished.into_iter().map(|r| self.complete(r)).collect();
         results.into_iter().collect()
     }

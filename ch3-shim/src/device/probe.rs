@@ -147,7 +147,7 @@ impl Vci {
 
     /// Starts to receive a matched message into `seg` (`MPI_Imrecv`).
     pub fn imrecv_raw(&mut self, seg: Segment, msg: Message) -> RawReq {
-        let Some(body) = msg.body else { return RawReq::NULL };
+        let Some(body) = msg.body else { return RawReq::DONE };
         let now = self.now;
         let req = self.ch3.new_req(&mut self.engine.core, None, seg, MpiReq::new(Role::Recv, msg.env));
         self.ch3.deliver_held(&mut self.engine.io(now), req, msg.env, body, msg.losses);

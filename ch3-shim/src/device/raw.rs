@@ -11,20 +11,33 @@ use crate::ch3::{DONE, Owned};
 use crate::error::{Error, Result};
 use crate::pkt::Mode;
 use crate::status::Status;
+use crate::tagmatch::{ANY_SOURCE, ANY_TAG};
 use netmod_core::Time;
 
 /// A request by its bare handle. Copies of it mean the same request; after that was used up they mean
-/// nothing, and count as finished (`MPI_REQUEST_NULL`).
+/// nothing, and count as finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawReq(pub(crate) ReqId);
 
 impl RawReq {
-    /// The handle of nothing.
-    pub const NULL: RawReq = RawReq(DONE);
+    /// The handle of nothing (`MPI_REQUEST_NULL`). A wait for it is over at once, and has the empty status; one
+    /// for any or some of several requests passes it over.
+    pub const NULL: RawReq = RawReq(ReqId::from_wire(1));
+
+    /// The handle of a request that was over at once: finished, and still to be reported once.
+    pub(crate) const DONE: RawReq = RawReq(DONE);
 
     /// Whether this is [`RawReq::NULL`].
+    #[inline]
     pub fn is_null(self) -> bool {
         self == RawReq::NULL
+    }
+
+    /// Whether there is nothing to wait for: [`RawReq::NULL`] or [`RawReq::DONE`]. No request in the slab has the
+    /// generation 0.
+    #[inline]
+    pub(crate) fn is_over(self) -> bool {
+        self.0.generation() == 0
     }
 }
 
@@ -36,7 +49,7 @@ impl Vci {
     #[inline]
     pub fn isend_raw(&mut self, seg: Segment, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<RawReq> {
         if dest == PROC_NULL {
-            return Ok(RawReq::NULL);
+            return Ok(RawReq::DONE);
         }
         let (to, env) = self.outgoing(dest, tag, comm)?;
         let now = self.now;
@@ -54,7 +67,7 @@ impl Vci {
     #[inline]
     pub fn irecv_raw(&mut self, seg: Segment, source: i32, tag: i32, comm: Comm) -> Result<RawReq> {
         if source == PROC_NULL {
-            return Ok(RawReq::NULL);
+            return Ok(RawReq::DONE);
         }
         let pattern = self.incoming(source, tag, comm)?;
         let now = self.now;
@@ -73,11 +86,9 @@ impl Vci {
     /// The result of a finished request, which is used up, with the memory that the device held for it.
     #[inline]
     pub(super) fn take(&mut self, req: RawReq) -> (Result<Status>, Owned) {
-        if req.is_null() {
-            return (
-                Ok(Status { source: PROC_NULL, tag: crate::ANY_TAG, ..Status::default() }),
-                Owned::Nothing,
-            );
+        if req.is_over() {
+            let source = if req.is_null() { ANY_SOURCE } else { PROC_NULL };
+            return (Ok(Status { source, tag: ANY_TAG, ..Status::default() }), Owned::Nothing);
         }
         let (outcome, status, cut, owned) = self.ch3.take_result(&mut self.engine.core, req.0);
         let result = match (outcome, cut) {
@@ -176,18 +187,19 @@ impl Vci {
         }
         let mut which = None;
         self.wait_until(Time::NEVER, |d| {
-            which = d.first_settled(reqs);
+            which = d.first_settled(reqs.iter().copied());
             which.is_some()
         })?;
         self.take_one(reqs, which)
     }
 
     /// Of these requests, the first that is finished; failing that, the first of which a failure says that a
-    /// wait for it must end.
-    pub(super) fn first_settled(&self, reqs: &[RawReq]) -> Option<usize> {
-        let first = |f: &dyn Fn(RawReq) -> bool| reqs.iter().position(|r| !r.is_null() && f(*r));
-        match first(&|r| self.is_finished(r)) {
-            None if self.ch3.failures.alarm() => first(&|r| self.is_settled(r)),
+    /// wait for it must end. Null ones are passed over.
+    pub(super) fn first_settled(&self, reqs: impl Iterator<Item = RawReq> + Clone) -> Option<usize> {
+        match reqs.clone().position(|r| !r.is_null() && self.is_finished(r)) {
+            None if self.ch3.failures.alarm() => {
+                reqs.clone().position(|r| !r.is_null() && self.is_settled(r))
+            }
             found => found,
         }
     }
@@ -213,7 +225,7 @@ impl Vci {
         if reqs.iter().all(|r| r.is_null()) {
             return Ok(());
         }
-        self.wait_until(Time::NEVER, |d| d.first_settled(reqs).is_some())?;
+        self.wait_until(Time::NEVER, |d| d.first_settled(reqs.iter().copied()).is_some())?;
         self.take_finished(reqs, out)
     }
 
@@ -232,7 +244,7 @@ impl Vci {
     /// As [`Vci::wait_any_raw`].
     pub fn test_any_raw(&mut self, reqs: &mut [RawReq]) -> Result<Option<(usize, Status)>> {
         self.prod(|_| false)?;
-        let which = self.first_settled(reqs);
+        let which = self.first_settled(reqs.iter().copied());
         self.take_one(reqs, which)
     }
 
@@ -249,7 +261,7 @@ impl Vci {
     }
 
     fn take_finished(&mut self, reqs: &mut [RawReq], out: &mut Vec<(usize, Status)>) -> Result<()> {
-        let first = self.first_settled(reqs);
+        let first = self.first_settled(reqs.iter().copied());
         if let Some(i) = first.filter(|i| !self.is_finished(reqs[*i]))
             && let Some(e) = self.unsettle(reqs[i])
         {

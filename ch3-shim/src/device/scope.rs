@@ -16,6 +16,8 @@ use crate::status::Status;
 #[derive(Debug)]
 pub struct Scoped<'env> {
     raw: RawReq,
+    /// Its place among the scope's requests; none of one that was over at once.
+    place: usize,
     _lent: PhantomData<&'env mut &'env ()>,
 }
 
@@ -23,7 +25,10 @@ pub struct Scoped<'env> {
 #[derive(Debug)]
 pub struct Scope<'dev, 'env> {
     dev: &'dev mut Vci,
+    /// Those that were not waited for yet, each in a place of its own; null is a place that is free.
     reqs: Vec<RawReq>,
+    /// The free places, so that a long scope takes no more of them than requests are under way at once.
+    free: Vec<usize>,
     /// Invariant: a shorter `'env` would let a buffer of the closure's own be lent.
     _env: PhantomData<&'env mut &'env ()>,
 }
@@ -68,10 +73,15 @@ impl<'env> Scope<'_, 'env> {
     }
 
     fn keep(&mut self, raw: RawReq) -> Scoped<'env> {
-        if !raw.is_null() {
-            self.reqs.push(raw);
+        if raw.is_over() {
+            return Scoped { raw, place: usize::MAX, _lent: PhantomData };
         }
-        Scoped { raw, _lent: PhantomData }
+        let place = self.free.pop().unwrap_or(self.reqs.len());
+        match self.reqs.get_mut(place) {
+            Some(free) => *free = raw,
+            None => self.reqs.push(raw),
+        }
+        Scoped { raw, place, _lent: PhantomData }
     }
 
     /// Waits for one request before the scope ends.
@@ -80,11 +90,18 @@ impl<'env> Scope<'_, 'env> {
     /// Of the message: truncated, or its peer lost. For a receive from any source
     /// [`crate::Error::PendingFailed`]: it stays posted, and can be waited for again if it was lent
     /// (`s.wait(&mut req)`); in any case the end of the scope waits for it.
+    ///
+    /// A second wait for a request that was finished is over at once, with the empty status.
     pub fn wait(&mut self, req: impl Borrow<Scoped<'env>>) -> Result<Status> {
-        let raw = req.borrow().raw;
+        let Scoped { raw, place, .. } = *req.borrow();
+        // Several sends may have one handle; each of them uses up its own share of it, once.
+        if !raw.is_over() && self.reqs.get(place) != Some(&raw) {
+            return self.dev.wait_raw(RawReq::NULL);
+        }
         let status = self.dev.wait_raw(raw);
-        if self.dev.is_finished(raw) {
-            self.reqs.retain(|r| *r != raw);
+        if !raw.is_over() && self.dev.is_finished(raw) {
+            self.reqs[place] = RawReq::NULL;
+            self.free.push(place);
         }
         status
     }
@@ -108,7 +125,9 @@ impl<'env> Scope<'_, 'env> {
 impl Drop for Scope<'_, '_> {
     fn drop(&mut self) {
         for raw in std::mem::take(&mut self.reqs) {
-            self.dev.reclaim(raw);
+            if !raw.is_null() {
+                self.dev.reclaim(raw);
+            }
         }
     }
 }
@@ -123,12 +142,12 @@ impl Vci {
     /// What `f` returns; else the first failure of a message. Receives from any source that end with
     /// [`crate::Error::PendingFailed`] are cancelled: the scope ends.
     pub fn scope<'env, R>(&mut self, f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R>) -> Result<R> {
-        let mut scope = Scope { dev: self, reqs: Vec::new(), _env: PhantomData };
+        let mut scope = Scope { dev: self, reqs: Vec::new(), free: Vec::new(), _env: PhantomData };
         let result = f(&mut scope)?;
         let mut reqs = std::mem::take(&mut scope.reqs);
         let waited = scope.dev.wait_all_raw(&mut reqs, None);
         // Used-up requests are null; if a netmod failed, some are not, and the scope ends them.
-        scope.reqs = reqs.into_iter().filter(|r| !r.is_null()).collect();
+        scope.reqs = reqs;
         waited.map(|()| result)
     }
 }

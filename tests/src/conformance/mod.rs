@@ -42,8 +42,9 @@ macro_rules! conformance {
                     rendezvous_after_the_match synchronous_before_the_match synchronous_after_the_match
                     to_self eager_that_has_gone;
                 probing: probe_then_receive iprobe_sees_what_a_receive_would matched_probe nobody;
-                waiting: raw_any raw_some raw_all raw_tests owned_forms null_requests;
-                scopes: lends_and_returns early_error early_error_with_a_rendezvous panic_within
+                waiting: raw_any raw_some raw_all raw_tests owned_forms null_requests
+                    over_at_once;
+                scopes: lends_and_returns waits_within early_error early_error_with_a_rendezvous panic_within
                     forgotten_requests freed_requests;
                 closing: disconnect_and_reuse crossing_closes_then_sends_at_once several_peers
                     finalize_with_unexpected_messages finalize_with_sends_in_flight finalize_unused a_peer_dies;

@@ -7,7 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ch3_shim::{Device, Error, Mode};
 
-use super::{NetmodFactory, await_go, check, go, other, pattern, recv, run_devices, run_job, send, settle};
+use super::{
+    NetmodFactory, STEP, await_go, check, go, other, pattern, recv, run_devices, run_job, send, settle,
+};
 use crate::sys::Area;
 
 /// Requests of a scope are finished when it ends.
@@ -31,6 +33,57 @@ pub fn lends_and_returns<F: NetmodFactory>(f: &F) {
             assert_eq!((status.tag, status.len), (1, len));
             check(peer as u64, &first);
             check(peer as u64, &second);
+            settle(dev);
+        }
+    });
+}
+
+/// Waits within a scope, last first. Small sends that are on their way together have one handle: each is to be
+/// waited for once, and a second wait takes nothing of the others.
+pub fn waits_within<F: NetmodFactory>(f: &F) {
+    const N: usize = 40;
+    const LATE: i32 = N as i32 + 1;
+    run_job(f, 2, |dev| {
+        let (peer, world) = (other(dev), dev.world());
+        let data: Vec<Vec<u8>> = (0..N).map(|i| pattern(i as u64, 100)).collect();
+        for _ in 0..3 {
+            let mut room = vec![vec![0; 100]; N];
+            let (mut late, mut asked) = ([0; 100], []);
+            let scoped = dev.scope(|s| {
+                let mut receives = Vec::new();
+                for (i, r) in room.iter_mut().enumerate() {
+                    receives.push(s.irecv(r, peer, i as i32, world)?);
+                }
+                let mut sends = Vec::new();
+                for (i, d) in data.iter().enumerate() {
+                    sends.push(s.isend(d, peer, i as i32, world)?);
+                }
+                for send in sends.iter().rev() {
+                    s.wait(send)?;
+                    s.wait(send)?;
+                }
+                for (i, receive) in receives.iter().enumerate().rev() {
+                    assert_eq!(s.wait(receive)?.tag, i as i32);
+                    assert_eq!(s.wait(receive)?.len, 0, "it was used up");
+                }
+                // Their places are free for others.
+                let nobody = s.isend(&data[0], ch3_shim::PROC_NULL, 0, world)?;
+                assert_eq!(s.wait(nobody)?.source, ch3_shim::PROC_NULL);
+                let wild = s.isend(&data[1], peer, N as i32, world)?;
+                s.wait(&wild)?;
+                // One that has the place of another is not given up when that is waited for once more.
+                s.irecv(&mut late, peer, LATE, world)?;
+                s.wait(&receives[0])?;
+                s.isend(&[], peer, STEP, world)?;
+                let asked = s.irecv(&mut asked, peer, STEP, world)?;
+                s.wait(asked)?;
+                s.isend(&data[2], peer, LATE, world)?;
+                Ok(())
+            });
+            scoped.expect("scope");
+            room.iter().enumerate().for_each(|(i, r)| check(i as u64, r));
+            check(2, &late);
+            check(1, &recv(dev, 100, peer, N as i32).buffer);
             settle(dev);
         }
     });

@@ -1,8 +1,8 @@
 //! Waiting for, and testing, any, all or some of several requests.
 
-use ch3_shim::{Device, Mode, RawReq};
+use ch3_shim::{ANY_SOURCE, ANY_TAG, Device, Error, Mode, PROC_NULL, RawReq, Status};
 
-use super::{NetmodFactory, await_go, check, go, other, pattern, run_job, send};
+use super::{NetmodFactory, await_go, check, go, other, pattern, recv, run_job, send};
 use crate::sys::Area;
 
 const N: usize = 8;
@@ -208,13 +208,88 @@ pub fn owned_forms<F: NetmodFactory>(f: &F) {
     });
 }
 
+/// A call that takes one or some of several requests, and which ones it took.
+type Take = fn(&mut Device, &mut [RawReq]) -> Result<Vec<(usize, Status)>, Error>;
+
+/// Requests that were over at once are given by each of the calls, once, as others are; null ones, and those that
+/// were used up, are passed over.
+pub fn over_at_once<F: NetmodFactory>(f: &F) {
+    const CALLS: [(&str, Take); 4] = [
+        ("wait_any_raw", |dev, reqs| Ok(dev.wait_any_raw(reqs)?.into_iter().collect())),
+        ("test_any_raw", |dev, reqs| Ok(dev.test_any_raw(reqs)?.into_iter().collect())),
+        ("wait_some_raw", |dev, reqs| {
+            let mut out = Vec::new();
+            dev.wait_some_raw(reqs, &mut out).map(|()| out)
+        }),
+        ("test_some_raw", |dev, reqs| {
+            let mut out = Vec::new();
+            dev.test_some_raw(reqs, &mut out).map(|()| out)
+        }),
+    ];
+    run_job(f, 1, |dev| {
+        let world = dev.world();
+        let data = Area::new(pattern(1, LEN));
+        for (name, take) in CALLS {
+            let target = Area::new(vec![0; LEN]);
+            let mut reqs = [
+                RawReq::NULL,
+                dev.irecv_raw(target.contig(), 0, 1, world).expect("irecv"),
+                dev.isend_raw(data.contig(), 0, 2, world, Mode::Standard).expect("isend"),
+                dev.isend_raw(data.contig(), PROC_NULL, 1, world, Mode::Standard).expect("isend"),
+                dev.irecv_raw(target.contig(), PROC_NULL, 1, world).expect("irecv"),
+            ];
+            assert!(reqs[1..].iter().all(|r| !r.is_null()));
+            let mut seen = Vec::new();
+            while seen.len() < 3 {
+                let took = take(dev, &mut reqs).unwrap_or_else(|e| panic!("{name}: {e}"));
+                assert!(!took.is_empty(), "{name}: only {seen:?} of 2, 3, 4");
+                seen.extend(took);
+            }
+            assert_eq!(seen.iter().map(|(i, _)| *i).collect::<Vec<_>>(), [2, 3, 4], "{name}");
+            assert!(seen[1..].iter().all(|(_, s)| (s.source, s.tag, s.len) == (PROC_NULL, ANY_TAG, 0)));
+            assert!(reqs.iter().enumerate().all(|(i, r)| r.is_null() == (i != 1)), "{name}: {reqs:?}");
+            let sent = dev.isend_raw(data.contig(), 0, 1, world, Mode::Standard).expect("isend");
+            dev.wait_raw(sent).expect("send");
+            let last = take(dev, &mut reqs).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(matches!(last[..], [(1, s)] if s.len == LEN), "{name}: {last:?}");
+            assert_eq!(take(dev, &mut reqs), Ok(Vec::new()), "{name}: nothing is left");
+            check(1, &recv(dev, LEN, 0, 2).buffer);
+        }
+        owned_over_at_once(dev);
+        assert_eq!(dev.live_requests(), 0);
+    });
+}
+
+/// The same for lists of requests that own their buffers. One that a wait had on loan stays in the list.
+fn owned_over_at_once(dev: &mut Device) {
+    let world = dev.world();
+    let mut used_up = dev.isend(vec![1], 0, 3, world).expect("isend");
+    dev.wait(&mut used_up).expect("send");
+    let mut reqs = vec![
+        used_up,
+        dev.irecv(vec![0; 8], 0, 4, world).expect("irecv"),
+        dev.isend(vec![1], PROC_NULL, 0, world).expect("isend"),
+    ];
+    let (which, _) = dev.wait_any(&mut reqs).expect("send").expect("one is over");
+    assert_eq!((which, reqs.len()), (2, 2));
+    send(dev, vec![5], 0, 4);
+    let done = dev.wait_some(&mut reqs).expect("receive");
+    assert!(matches!(&done[..], [d] if d.buffer[0] == 5), "{done:?}");
+    assert_eq!(reqs.len(), 1);
+    assert!(dev.wait_any(&mut reqs).expect("nothing is left").is_none());
+    assert!(dev.wait_some(&mut reqs).expect("nothing is left").is_empty());
+    assert_eq!(recv(dev, 1, 0, 3).buffer, [1]);
+}
+
 /// Handles of nothing are finished.
 pub fn null_requests<F: NetmodFactory>(f: &F) {
     run_job(f, 1, |dev| {
         let world = dev.world();
         let mut reqs = [RawReq::NULL; 3];
         assert!(dev.is_finished(RawReq::NULL));
-        assert_eq!(dev.wait_raw(RawReq::NULL).expect("nothing").len, 0);
+        let empty = Status { source: ANY_SOURCE, tag: ANY_TAG, len: 0, cancelled: false };
+        assert_eq!(dev.wait_raw(RawReq::NULL), Ok(empty));
+        assert_eq!(dev.test_raw(RawReq::NULL), Ok(Some(empty)));
         dev.wait_all_raw(&mut reqs, None).expect("nothing");
         assert!(dev.test_all_raw(&mut reqs, None).expect("nothing"));
         dev.cancel_raw(RawReq::NULL);

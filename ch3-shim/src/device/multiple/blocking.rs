@@ -33,7 +33,7 @@ impl Lent<'_> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        if !self.req.is_null() {
+        if !self.req.is_over() {
             self.shared.engine(self.engine).baton.with(|v| v.reclaim(self.req));
         }
     }
@@ -79,7 +79,7 @@ impl Device<Multiple> {
     pub fn send_mode(&self, data: &[u8], dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<()> {
         let sent = self.lend_send(data, dest, tag, comm, mode)?;
         // A request of nothing was over at once, and nothing of it waits to be flushed.
-        if sent.req.is_null() { Ok(()) } else { sent.wait().map(|_| ()) }
+        if sent.req.is_over() { Ok(()) } else { sent.wait().map(|_| ()) }
     }
 
     /// Receives into `buf` (`MPI_Recv`).

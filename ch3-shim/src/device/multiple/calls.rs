@@ -136,7 +136,7 @@ impl Device<Multiple> {
     /// Whether a request is finished, as far as is known without a lock and without progress. If it says
     /// yes, a wait does not block.
     pub fn is_finished(&self, req: &SharedRequest) -> bool {
-        req.raw.is_null() || self.of(req).words.is_finished(req.raw.0)
+        self.of(req).is_finished(req.raw)
     }
 
     /// One step of progress, unless another thread makes it; then the result if the request is finished,
@@ -173,8 +173,8 @@ impl Device<Multiple> {
         self.wait_all(reqs).map(Ok)
     }
 
-    /// Waits until one of the requests is finished, and takes it out of the list. `None` if the list is
-    /// empty.
+    /// Waits until one of the requests is finished, and takes it out of the list. `None` if there is none to wait
+    /// for: requests that a wait has used up already are passed over, and stay in the list.
     ///
     /// Requests of different engines are tested in turn, with pauses of up to 1 ms in between.
     ///
@@ -183,13 +183,13 @@ impl Device<Multiple> {
     /// a receive from any source that failures keep from finishing; it stays in the list, unless the requests
     /// are of different engines, when it is cancelled.
     pub fn wait_any(&self, reqs: &mut Vec<SharedRequest>) -> Result<Option<(usize, Completion)>> {
-        let Some(first) = reqs.first() else { return Ok(None) };
-        let number = first.engine;
-        if reqs.iter().all(|r| r.engine == number) {
+        let mut under_way = reqs.iter().filter(|r| !r.raw.is_null()).map(|r| r.engine);
+        let Some(number) = under_way.next() else { return Ok(None) };
+        if under_way.all(|e| e == number) {
             let raws: Arc<[RawReq]> = reqs.iter().map(|r| r.raw).collect();
             let all = Arc::clone(&raws);
             let done = self.store.engine(number).wait_any(raws, |v| {
-                let Some(i) = v.first_over(&all) else { return Ok(None) };
+                let Some(i) = v.first_settled(all.iter().copied()) else { return Ok(None) };
                 match if v.is_finished(all[i]) { None } else { v.unsettle(all[i]) } {
                     Some(e) => Err(e),
                     None => Ok(Some((i, v.complete(all[i])))),
@@ -202,7 +202,7 @@ impl Device<Multiple> {
         let mut pause = PAUSES.0;
         loop {
             for i in 0..reqs.len() {
-                if self.of(&reqs[i]).test(reqs[i].raw)? {
+                if !reqs[i].raw.is_null() && self.of(&reqs[i]).test(reqs[i].raw)? {
                     let req = reqs.remove(i);
                     return self.wait(req).map(|c| Some((i, c)));
                 }
@@ -212,13 +212,15 @@ impl Device<Multiple> {
         }
     }
 
-    /// Waits until at least one request is finished; takes all finished ones out of the list.
+    /// Waits until at least one request is finished; takes all finished ones out of the list. Nothing if there is
+    /// none to wait for, see [`Device::wait_any`].
     ///
     /// # Errors
     /// The first failure among them.
     pub fn wait_some(&self, reqs: &mut Vec<SharedRequest>) -> Result<Vec<Completion>> {
         let Some((_, first)) = self.wait_any(reqs)? else { return Ok(Vec::new()) };
-        let finished: Vec<SharedRequest> = reqs.extract_if(.., |r| self.is_finished(r)).collect();
+        let finished: Vec<SharedRequest> =
+            reqs.extract_if(.., |r| !r.raw.is_null() && self.is_finished(r)).collect();
         let mut done = vec![first];
         done.extend(self.wait_all(finished)?);
         Ok(done)

@@ -47,7 +47,7 @@ impl Work for Vci {
     fn met(&self, goal: &Goal) -> bool {
         match goal {
             Goal::Done(req) => self.is_settled(*req),
-            Goal::Any(reqs) => self.first_over(reqs).is_some(),
+            Goal::Any(reqs) => self.first_settled(reqs.iter().copied()).is_some(),
             Goal::News(seen) => self.has_news(seen),
         }
     }
@@ -63,15 +63,6 @@ impl Work for Vci {
         }
         let until = self.deadline().unwrap_or(Time::NEVER);
         Some(Nap { until, length: until.since(self.now).min(LONGEST_NAP) })
-    }
-}
-
-impl Vci {
-    /// Of these requests, the first that is finished, as those of nothing are; failing that, the first that
-    /// failures keep from finishing.
-    pub(super) fn first_over(&self, reqs: &[RawReq]) -> Option<usize> {
-        let finished = reqs.iter().position(|r| self.is_finished(*r));
-        finished.or_else(|| reqs.iter().position(|r| self.is_settled(*r)))
     }
 }
 
@@ -131,7 +122,7 @@ impl Sleeper for Descriptors {
 /// An engine of a [`super::Multiple`] device.
 pub(super) struct Engine {
     pub(super) baton: Baton<Vci, Descriptors>,
-    pub(super) words: Arc<Words>,
+    words: Arc<Words>,
     spin: u32,
 }
 
@@ -175,13 +166,19 @@ impl Engine {
     /// Waits for a request.
     #[inline]
     pub(super) fn wait<R>(&self, req: RawReq, then: impl FnOnce(&mut Vci) -> R) -> Result<R> {
-        self.wait_for(&Goal::Done(req), || self.words.is_finished(req.0), then)
+        self.wait_for(&Goal::Done(req), || self.is_finished(req), then)
     }
 
-    /// Waits for one of several requests.
+    /// Whether a request is known to be finished, without the lock.
+    #[inline]
+    pub(super) fn is_finished(&self, req: RawReq) -> bool {
+        req.is_over() || self.words.is_finished(req.0)
+    }
+
+    /// Waits for one of several requests, of which not all are null.
     pub(super) fn wait_any<R>(&self, reqs: Arc<[RawReq]>, then: impl FnOnce(&mut Vci) -> R) -> Result<R> {
         let goal = Goal::Any(Arc::clone(&reqs));
-        self.wait_for(&goal, || reqs.iter().any(|r| self.words.is_finished(r.0)), then)
+        self.wait_for(&goal, || reqs.iter().any(|r| !r.is_null() && self.is_finished(*r)), then)
     }
 
     /// Waits until a probe that has found nothing should look again.
@@ -191,7 +188,7 @@ impl Engine {
 
     /// Whether a wait for a request is over, after one step of progress if no other thread is using the engine.
     pub(super) fn test(&self, req: RawReq) -> Result<bool> {
-        if self.words.is_finished(req.0) {
+        if self.is_finished(req) {
             return Ok(true);
         }
         let tried = self.baton.try_with(|v| {
