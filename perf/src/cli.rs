@@ -27,7 +27,7 @@ pub(crate) enum Command {
     /// Bandwidth both ways at once
     Bibw(WindowArgs),
     /// Small messages a second
-    Rate(WindowArgs),
+    Rate(RateArgs),
     /// Start all ranks, connect every pair, exchange, finalize
     Alltoall(AlltoallArgs),
     /// Many ranks flood one that is slow to receive
@@ -102,6 +102,21 @@ pub(crate) struct WindowArgs {
     /// Messages under way at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) window: u32,
+}
+
+/// Options of `rate`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RateArgs {
+    #[command(flatten)]
+    pub(crate) window: WindowArgs,
+    /// Threads of each process that send or receive at once, each on a communicator of its own, beside one thread
+    /// at the levels Multiple and Serialized
+    #[arg(long, value_name = "N", conflicts_with = "plot", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) threads: Option<u32>,
+    /// Engines that the communicators of the threads are spread over, beside one engine
+    #[arg(long, value_name = "M", default_value_t = 1, requires = "threads",
+        value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) engines: u32,
 }
 
 /// Options of `alltoall`.
@@ -318,6 +333,8 @@ mod tests {
         let cli = parse("netmod-perf rate --netmod tcp --bytes 8,1K --window 32 --rounds 3 --ranks 4 --json")
             .unwrap();
         let Some(Command::Rate(w)) = cli.command else { panic!("not rate: {cli:?}") };
+        assert_eq!((w.threads, w.engines), (None, 1));
+        let w = w.window;
         assert_eq!(w.pair.bytes, [8, 1024]);
         assert_eq!((w.window, w.pair.rounds, w.pair.ranks), (32, Some(3), 4));
         assert!(w.pair.job.json);
@@ -343,6 +360,9 @@ mod tests {
         for bad in [
             "lat --window 3",
             "rate --window 0",
+            "rate --threads 0",
+            "rate --engines 2",
+            "lat --threads 2",
             "lat --bytes 0",
             "lat --ranks 1",
             "match --queue 0",

@@ -190,6 +190,22 @@ pub(crate) struct Joined {
 /// # Errors
 /// A variable or option with a bad value; a launcher or network that does not work.
 pub(crate) fn join(netmod: Option<&str>) -> Result<Joined> {
+    let (cfg, pm) = prepare(netmod)?;
+    let crowded = take_core(&pm);
+    Ok(Joined { dev: Builder::new(cfg, Box::new(pm)).build()?, crowded })
+}
+
+/// As [`join`], for a process of several threads, which has all cores that it may use.
+///
+/// # Errors
+/// As [`join`].
+pub(crate) fn join_unbound(netmod: Option<&str>) -> Result<Device> {
+    let (cfg, pm) = prepare(netmod)?;
+    Ok(Builder::new(cfg, Box::new(pm)).build()?)
+}
+
+/// Configuration, log and process manager of a rank.
+fn prepare(netmod: Option<&str>) -> Result<(Config, ProcessManager)> {
     let (mut cfg, warnings) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
     if let Some(name) = netmod {
         cfg.set("NETMOD", name).map_err(|e| Failure::new(format!("--netmod: {e}")))?;
@@ -200,8 +216,7 @@ pub(crate) fn join(netmod: Option<&str>) -> Result<Joined> {
     if rank == 0 {
         warnings.iter().for_each(|w| tracing::warn!("{w}"));
     }
-    let crowded = take_core(&pm);
-    Ok(Joined { dev: Builder::new(cfg, Box::new(pm)).build()?, crowded })
+    Ok((cfg, pm))
 }
 
 /// Gives each rank a core of its own, if there are enough and nobody has bound it before. Whether there

@@ -14,11 +14,13 @@ mod launch;
 mod matching;
 mod measure;
 mod pairs;
+mod place;
 mod plot;
 mod progress;
 mod rate;
 mod report;
 mod sys;
+mod threads;
 mod top;
 mod tour;
 
@@ -107,9 +109,13 @@ fn run(cli: &Cli) -> Result<()> {
             pairs::Kind::Bandwidth,
             &args.pair,
         ),
-        Some(Command::Rate(args)) => {
-            pairs::run(&rate::Rate { window: args.window as usize }, pairs::Kind::Rate, &args.pair)
-        }
+        Some(Command::Rate(args)) => match args.threads {
+            Some(threads) => threads::run(args, threads as usize),
+            None => {
+                let args = &args.window;
+                pairs::run(&rate::Rate { window: args.window as usize }, pairs::Kind::Rate, &args.pair)
+            }
+        },
         Some(Command::Alltoall(args)) => alltoall(args),
         Some(Command::Flood(args)) => flood(args),
         Some(Command::Connect(args)) => connect::run(args),

@@ -23,9 +23,15 @@ pub(crate) struct Row {
     /// Order in which the receives are matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) order: Option<String>,
-    /// Of `connect`: `known`, `unused`, `connected` or `latency`.
+    /// Of `connect`: `known`, `unused`, `connected` or `latency`. Of `rate` with threads: the thread level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
+    /// Threads of each process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) threads: Option<usize>,
+    /// Engines of each process's device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) engines: Option<usize>,
     /// Ranks or VCs among which the memory is shared out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vcs: Option<u32>,
@@ -42,6 +48,9 @@ pub(crate) struct Row {
     /// Median over the rounds of value by floor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
+    /// Median over the rounds of value by that of one thread at level Serialized.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ratio_to_serialized: Option<f64>,
     /// The median over the rounds of each round's ratio, where `ratio` is that of the medians.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio_by_round: Option<f64>,
@@ -157,6 +166,8 @@ impl Row {
             ("connect", Some("unused")) => return "memory of a VC never connected",
             ("connect", Some("connected")) => return "memory of a connected VC",
             ("connect", Some("latency")) => return "latency beside idle connections",
+            ("rate", Some("Serialized")) => return "message rate, Serialized",
+            ("rate", Some("Multiple")) => return "message rate, Multiple",
             _ => {}
         }
         match self.test.as_str() {
@@ -176,6 +187,9 @@ impl Row {
         if let (Some(n), "connect") = (self.vcs, self.test.as_str()) {
             return grouped(f64::from(n));
         }
+        if let (Some(threads), Some(engines), Some(b)) = (self.threads, self.engines, self.bytes) {
+            return format!("{}, threads {threads}, engines {engines}", size(b));
+        }
         match (self.bytes, self.queue) {
             (_, Some(q)) => format!("{} receives", grouped(q as f64)),
             (Some(b), _) => size(b),
@@ -189,6 +203,7 @@ impl Row {
             Some("unused") => return "up to 256 B",
             Some("connected") => return "up to 16384 B",
             Some("latency") => return "up to 1.10",
+            Some("Serialized" | "Multiple") => return "",
             _ => {}
         }
         match (self.test.as_str(), self.bytes) {
@@ -241,6 +256,13 @@ pub(crate) fn remarks(rows: &[Row]) -> String {
         if let (Some(kind), Some(how), Some(resident)) = (&r.kind, &r.measured, r.resident_bytes) {
             let heap = r.heap_bytes.map_or_else(|| "unknown".to_string(), |b| grouped(b as f64));
             lines.push(format!("{kind}: {how}; {heap} B of heap, {} B resident", grouped(resident as f64)));
+            continue;
+        }
+        if let (Some(threads), Some(engines), Some(ratio)) = (r.threads, r.engines, r.ratio_to_serialized) {
+            lines.push(format!(
+                "threads {threads}, engines {engines}: floor is {}; {ratio:.2} of one thread at level Serialized",
+                r.floor_kind.as_deref().unwrap_or("not known")
+            ));
             continue;
         }
         let line = match (&r.floor_kind, &r.measured, r.private_kib) {

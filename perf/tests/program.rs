@@ -98,6 +98,40 @@ fn tests_between_two_ranks_print_the_documented_fields() {
 }
 
 #[test]
+fn threads_are_compared_with_one_thread_and_one_engine() {
+    let rows = json(perf("rate --netmod tcp --threads 3 --engines 2 --window 8 --rounds 2 --iters 6 --json"));
+    let ways: Vec<_> = rows.iter().map(|r| (r["kind"].as_str(), &r["threads"], &r["engines"])).collect();
+    let multiple = Some("Multiple");
+    let n = |n: u64| Value::from(n);
+    assert_eq!(
+        ways,
+        [
+            (Some("Serialized"), &n(1), &n(1)),
+            (multiple, &n(1), &n(1)),
+            (multiple, &n(3), &n(1)),
+            (multiple, &n(3), &n(2)),
+        ]
+    );
+    for (i, row) in rows.iter().enumerate() {
+        assert_eq!(
+            (&row["test"], &row["unit"], &row["netmod"]),
+            (&"rate".into(), &"msg/s".into(), &"tcp".into())
+        );
+        assert_eq!(
+            (row["bytes"].as_u64(), row["window"].as_u64(), row["rounds"].as_u64()),
+            (Some(8), Some(8), Some(2))
+        );
+        positive(row, &["value", "best"]);
+        assert_eq!(row["ratio"].is_null(), i == 0, "{row}");
+    }
+    rows[1..].iter().for_each(|r| positive(r, &["floor", "ratio", "ratio_to_serialized"]));
+    // One thread has nothing to be compared with but level Serialized.
+    assert_eq!(json(perf("rate --threads 1 --bytes 100,3K --rounds 1 --iters 1 --json")).len(), 4);
+    let three = run(perf("rate --threads 2 --ranks 3"));
+    assert!(!three.ok && three.err.contains("two ranks and not of 3"), "{}", three.err);
+}
+
+#[test]
 fn more_ranks_than_two_wait_for_the_pair() {
     let rows = json(perf("lat --bytes 8 --rounds 1 --iters 10 --ranks 5 --json"));
     assert_eq!(rows.len(), 1);

@@ -11,9 +11,9 @@ use ch3_shim::{ANY_SOURCE, Builder, Comm, Device};
 use netmod_core::Config;
 
 use super::Memory;
-use super::place::{Place, Values};
 use crate::cli::ConnectArgs;
 use crate::error::{During, Failure, Result};
+use crate::place::{Place, Values};
 use crate::report::{Row, median, rounded};
 use crate::{launch, sys};
 

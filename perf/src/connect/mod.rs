@@ -1,7 +1,6 @@
 //! `connect`: what a process pays for knowing, having used once, and being connected to many others.
 
 mod connected;
-mod place;
 mod unused;
 
 use crate::cli::ConnectArgs;

@@ -6,8 +6,8 @@ use ch3_shim::Builder;
 use netmod_core::Config;
 
 use super::Memory;
-use super::place::{Place, Values};
 use crate::error::{Failure, Result};
+use crate::place::{Place, Values};
 use crate::report::Row;
 
 /// A device in a job of `ranks`, in which no other process exists: what knowing them takes, and what a VC to

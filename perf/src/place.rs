@@ -10,23 +10,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ch3_shim::Bootstrap;
 
 /// What was published, by name.
-pub(super) type Values = HashMap<String, Vec<u8>>;
+pub(crate) type Values = HashMap<String, Vec<u8>>;
 
 /// One rank's part.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) rank: u32,
-    pub(super) size: u32,
-    pub(super) job: String,
+pub(crate) struct Place {
+    pub(crate) rank: u32,
+    pub(crate) size: u32,
+    pub(crate) job: String,
     /// Processes that it is told to share the node with, which decides how long its device spins.
-    pub(super) local_size: u32,
-    pub(super) values: Arc<Mutex<Values>>,
+    pub(crate) local_size: u32,
+    pub(crate) values: Arc<Mutex<Values>>,
     /// The rank whose value stands for those that other ranks would have published.
-    pub(super) stand_in: Option<u32>,
+    pub(crate) stand_in: Option<u32>,
 }
 
 impl Place {
-    pub(super) fn values(&self) -> MutexGuard<'_, Values> {
+    pub(crate) fn values(&self) -> MutexGuard<'_, Values> {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,364 @@
+//! `rate --threads`: small messages a second when several threads of each process send or receive at once.
+//!
+//! The job's own devices are at level Serialized. Beside them both processes take part in further jobs, made in
+//! memory, whose devices are at level Multiple: one with a single engine, and one with the engines that were asked
+//! for. Thread i of rank 0 sends to thread i of rank 1, on a communicator of its own. A round runs each way once,
+//! the next round in the opposite order, so that a slow moment of the machine hits neighbours alike.
+
+use std::sync::{Arc, Barrier};
+use std::time::Instant;
+
+use bytes::Bytes;
+use ch3_shim::{Builder, Comm, Device, Multiple};
+use netmod_core::Config;
+
+use crate::cli::RateArgs;
+use crate::error::{During, Failure, Result};
+use crate::launch::{self, Role};
+use crate::place::{Place, Values};
+use crate::progress::Progress;
+use crate::report::{Row, median, rounded};
+use crate::{fail_as_rank, print};
+
+/// Tag of measured messages, and of what keeps the processes in step.
+const TAG: i32 = 0;
+const CONTROL: i32 = 1;
+/// Processes of the job.
+const PROCESSES: u32 = 2;
+/// Seconds that a test takes if nothing else is asked for.
+const SECONDS: f64 = 4.0;
+/// Seconds that one run should take.
+const PHASE: f64 = 0.02;
+const MIN_ROUNDS: usize = 5;
+const MAX_ROUNDS: usize = 1000;
+const MAX_WINDOWS: u64 = 1 << 20;
+
+/// Measures as the command line says.
+///
+/// # Errors
+/// What failed, and in which rank.
+pub(crate) fn run(args: &RateArgs, threads: usize) -> Result<()> {
+    let job = &args.window.pair.job;
+    let rows = match launch::role()? {
+        Role::Parent => launch::run_job(args.window.pair.ranks, None)?.rows,
+        Role::Rank(mut sink) => {
+            let mut dev = launch::join_unbound(job.netmod.as_deref())?;
+            let lead = dev.rank() == 0;
+            let rows = match Run::new(&mut dev, args, threads).and_then(Run::measure) {
+                Ok(rows) => rows,
+                Err(e) => fail_as_rank(dev, &e),
+            };
+            dev.finalize()?;
+            if !lead || sink.deliver(&rows)? {
+                return Ok(());
+            }
+            rows
+        }
+    };
+    print(&rows, job.json)
+}
+
+/// A way to send the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// One thread at level Serialized.
+    Serialized,
+    /// So many threads on that one of the devices at level Multiple.
+    Multiple { device: usize, threads: usize },
+}
+
+/// What the calls of a thread are, at either level.
+trait Caller {
+    /// Sends a window of messages and waits for them; then for the acknowledgement.
+    fn send_window(&mut self, data: &Bytes, window: usize) -> ch3_shim::Result<()>;
+    /// Receives a window of messages into `room`, a buffer each; then acknowledges them.
+    fn recv_window(&mut self, room: &mut Vec<Vec<u8>>) -> ch3_shim::Result<()>;
+}
+
+/// A device with the communicator of the thread.
+struct On<D> {
+    dev: D,
+    comm: Comm,
+}
+
+/// The two levels have the same calls, of different types.
+macro_rules! caller {
+    ($device:ty) => {
+        impl Caller for On<$device> {
+            fn send_window(&mut self, data: &Bytes, window: usize) -> ch3_shim::Result<()> {
+                let mut reqs = Vec::with_capacity(window);
+                for _ in 0..window {
+                    reqs.push(self.dev.isend(data.clone(), 1, TAG, self.comm)?);
+                }
+                self.dev.wait_all(reqs)?;
+                self.dev.recv(&mut [0], 1, TAG, self.comm).map(drop)
+            }
+
+            fn recv_window(&mut self, room: &mut Vec<Vec<u8>>) -> ch3_shim::Result<()> {
+                let mut reqs = Vec::with_capacity(room.len());
+                for buffer in room.drain(..) {
+                    reqs.push(self.dev.irecv(buffer, 0, TAG, self.comm)?);
+                }
+                room.extend(self.dev.wait_all(reqs)?.into_iter().map(|done| done.buffer));
+                self.dev.send(&[1], 0, TAG, self.comm)
+            }
+        }
+    };
+}
+
+caller!(&mut Device);
+caller!(&Device<Multiple>);
+
+/// What one thread does: windows that are not measured, and those that are, which begin and end with `turn`.
+fn work(
+    caller: &mut dyn Caller,
+    lead: bool,
+    (thread, bytes): (usize, usize),
+    (window, windows): (usize, usize),
+    turn: impl Fn(),
+) -> Result<()> {
+    let data = Bytes::from(vec![thread as u8; bytes]);
+    let mut room = vec![vec![!thread as u8; bytes]; if lead { 0 } else { window }];
+    let once = |caller: &mut dyn Caller, room: &mut Vec<Vec<u8>>| {
+        if lead { caller.send_window(&data, window) } else { caller.recv_window(room) }
+    };
+    for i in 0..windows.div_ceil(10) {
+        once(caller, &mut room)?;
+        // What arrives must be what was sent, or the figures are worth nothing.
+        if i == 0 && room.iter().any(|r| *r != data) {
+            return Err(Failure::new(format!("wrong data in thread {thread}")));
+        }
+    }
+    turn();
+    for _ in 0..windows {
+        once(caller, &mut room)?;
+    }
+    turn();
+    Ok(())
+}
+
+/// All that takes part, as one of the two processes sees it.
+struct Run<'a> {
+    dev: &'a mut Device,
+    comm: Comm,
+    args: &'a RateArgs,
+    threads: usize,
+    window: usize,
+    shared: Vec<Device<Multiple>>,
+    /// Of each of them a communicator for each thread.
+    comms: Vec<Vec<Comm>>,
+}
+
+impl<'a> Run<'a> {
+    /// Makes the devices at level Multiple.
+    fn new(dev: &'a mut Device, args: &'a RateArgs, threads: usize) -> Result<Run<'a>> {
+        if dev.size() != PROCESSES {
+            return Err(Failure::new(format!(
+                "rate --threads is a job of two ranks and not of {}; start it with -n 2, or without a launcher",
+                dev.size()
+            )));
+        }
+        let world = dev.world();
+        let comm = dev.dup(world)?;
+        let window = args.window.window as usize;
+        let mut run = Run { dev, comm, args, threads, window, shared: Vec::new(), comms: Vec::new() };
+        let more = (args.engines > 1).then_some(args.engines);
+        for engines in [1].into_iter().chain(more) {
+            let shared = run.share(engines as usize)?;
+            let world = shared.world();
+            run.comms.push((0..threads).map(|_| shared.dup(world)).collect::<ch3_shim::Result<_>>()?);
+            run.shared.push(shared);
+        }
+        Ok(run)
+    }
+
+    /// Makes one device at level Multiple, in a job of its own.
+    fn share(&mut self, engines: usize) -> Result<Device<Multiple>> {
+        let (mut cfg, _) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
+        let netmod = self.dev.netmods().first().map_or("", |n| n).to_owned();
+        // Sockets and files of this device would have the names of those of the job's own.
+        for (name, value) in [("NETMOD", &netmod[..]), ("NETMOD_STATUS", ""), ("NETMOD_CAPTURE", "")] {
+            cfg.set(name, value).map_err(|e| Failure::new(e.to_string()))?;
+        }
+        let rank = self.dev.rank();
+        let (job, values) = if rank == 0 {
+            (format!("job of {engines} engines of process {}", std::process::id()), Values::new())
+        } else {
+            serde_json::from_slice(&self.told()?).during("understand what rank 0 has published")?
+        };
+        let values = Arc::new(values.into());
+        let place = Place { rank, size: PROCESSES, job, local_size: PROCESSES, values, stand_in: None };
+        let shared = Builder::new(cfg, Box::new(place.clone()))
+            .engines(engines)?
+            .build_thread::<Multiple>()
+            .during(format!("make a device of {engines} engines at level Multiple"))?;
+        // Rank 1 cannot begin before it has rank 0's key; then rank 0 gets the card of rank 1.
+        self.tell(
+            &serde_json::to_vec(&(&place.job, &*place.values())).during("write down what was published")?,
+        )?;
+        if rank == 0 {
+            let (_, theirs): (String, Values) =
+                serde_json::from_slice(&self.told()?).during("understand what rank 1 has published")?;
+            place.values().extend(theirs);
+        }
+        Ok(shared)
+    }
+
+    /// Sends bytes to the other process.
+    fn tell(&mut self, bytes: &[u8]) -> Result<()> {
+        let peer = 1 - self.dev.rank() as i32;
+        self.dev.send(&(bytes.len() as u64).to_le_bytes(), peer, CONTROL, self.comm)?;
+        Ok(self.dev.send(bytes, peer, CONTROL, self.comm)?)
+    }
+
+    /// What the other process has sent.
+    fn told(&mut self) -> Result<Vec<u8>> {
+        let peer = 1 - self.dev.rank() as i32;
+        let mut len = [0; 8];
+        self.dev.recv(&mut len, peer, CONTROL, self.comm)?;
+        let mut bytes = vec![0; u64::from_le_bytes(len) as usize];
+        self.dev.recv(&mut bytes, peer, CONTROL, self.comm)?;
+        Ok(bytes)
+    }
+
+    /// A number that rank 0 decides.
+    fn agree(&mut self, mine: u64) -> Result<u64> {
+        let mut word = mine.to_le_bytes();
+        if self.dev.rank() == 0 {
+            self.dev.send(&word, 1, CONTROL, self.comm)?;
+        } else {
+            self.dev.recv(&mut word, 0, CONTROL, self.comm)?;
+        }
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// Messages a second of one way, in which all threads together send `windows` windows, or one each.
+    fn one(&mut self, way: Way, bytes: usize, windows: usize) -> Result<f64> {
+        let (lead, window) = (self.dev.rank() == 0, self.window);
+        let Way::Multiple { device, threads } = way else {
+            let times = std::cell::RefCell::new(Vec::new());
+            let mut on = On { dev: &mut *self.dev, comm: self.comm };
+            work(&mut on, lead, (0, bytes), (window, windows), || times.borrow_mut().push(Instant::now()))?;
+            let times = times.into_inner();
+            return Ok((window * windows) as f64 / (times[1] - times[0]).as_secs_f64());
+        };
+        let each = windows.div_ceil(threads);
+        let (shared, comms) = (&self.shared[device], &self.comms[device]);
+        let turn = Barrier::new(threads + 1);
+        let took = std::thread::scope(|s| {
+            for (thread, comm) in comms.iter().take(threads).enumerate() {
+                let turn = &turn;
+                s.spawn(move || {
+                    let mut on = On { dev: shared, comm: *comm };
+                    let turn = || {
+                        turn.wait();
+                    };
+                    if let Err(e) = work(&mut on, lead, (thread, bytes), (window, each), turn) {
+                        // The other threads, here and in the peer, would wait for this one for ever.
+                        shared.abort(1, &format!("netmod-perf: thread {thread}: {e}"));
+                    }
+                });
+            }
+            turn.wait();
+            let start = Instant::now();
+            turn.wait();
+            start.elapsed().as_secs_f64()
+        });
+        Ok((window * each * threads) as f64 / took)
+    }
+
+    /// Measures all sizes, and parts. Rank 0 gets the rows.
+    fn measure(mut self) -> Result<Vec<Row>> {
+        let pair = &self.args.window.pair;
+        let sizes = if pair.bytes.is_empty() { vec![8] } else { pair.bytes.clone() };
+        let seconds = SECONDS / sizes.len() as f64;
+        let lead = self.dev.rank() == 0;
+        let progress = if lead { Progress::bar(SECONDS) } else { Progress::silent() };
+        let mut ways: Vec<Way> = [Way::Serialized, Way::Multiple { device: 0, threads: 1 }]
+            .into_iter()
+            .chain((0..self.shared.len()).map(|device| Way::Multiple { device, threads: self.threads }))
+            .collect();
+        // With one thread on one engine the last of these are the same.
+        ways.dedup();
+        let mut rows = Vec::new();
+        for bytes in sizes {
+            progress.say(format!("rate {} in {} threads", crate::report::size(bytes), self.threads));
+            let start = Instant::now();
+            // The first run makes connections; what it says of the rate is of no use.
+            for way in &ways {
+                self.one(*way, bytes, 1)?;
+            }
+            let rate = self.one(Way::Serialized, bytes, 100)?;
+            let wanted = (PHASE * rate / self.window as f64).ceil().max(1.0) as u64;
+            let wanted = pair.iters.map_or(wanted.min(MAX_WINDOWS), u64::from);
+            let windows = self.agree(wanted)? as usize;
+            let mut rates = vec![Vec::new(); ways.len()];
+            loop {
+                let round = rates[0].len();
+                let more = match pair.rounds {
+                    Some(n) => round < n as usize,
+                    None => {
+                        let spent = start.elapsed().as_secs_f64();
+                        round < MAX_ROUNDS && (spent < seconds || round < MIN_ROUNDS)
+                    }
+                };
+                if self.agree(u64::from(more))? == 0 {
+                    break;
+                }
+                for i in 0..ways.len() {
+                    let i = if round % 2 == 0 { i } else { ways.len() - 1 - i };
+                    let rate = self.one(ways[i], bytes, windows)?;
+                    rates[i].push(rate);
+                }
+            }
+            progress.advance(seconds);
+            if lead {
+                rows.extend((0..ways.len()).map(|i| self.row(bytes, &ways, &rates, i)));
+            }
+        }
+        for shared in std::mem::take(&mut self.shared) {
+            shared.finalize()?;
+        }
+        Ok(rows)
+    }
+
+    /// The result of way `i`.
+    fn row(&self, bytes: usize, ways: &[Way], rates: &[Vec<f64>], i: usize) -> Row {
+        // The median of each round's ratio.
+        let to = |j: usize| {
+            let ratios: Vec<f64> = rates[i].iter().zip(&rates[j]).map(|(a, b)| a / b).collect();
+            rounded(median(&ratios))
+        };
+        let (level, threads, engines, floor) = match ways[i] {
+            Way::Serialized => ("Serialized", 1, 1, None),
+            Way::Multiple { device, threads: 1 } if i == 1 => {
+                ("Multiple", 1, self.shared[device].engines(), Some((0, "one thread at level Serialized")))
+            }
+            Way::Multiple { device, threads } => (
+                "Multiple",
+                threads,
+                self.shared[device].engines(),
+                Some((1, "one thread at level Multiple")),
+            ),
+        };
+        Row {
+            test: "rate".into(),
+            netmod: self.dev.netmods().first().map(ToString::to_string),
+            kind: Some(level.into()),
+            bytes: Some(bytes),
+            window: Some(self.window),
+            threads: Some(threads),
+            engines: Some(engines),
+            value: rounded(median(&rates[i])),
+            unit: "msg/s".into(),
+            floor: floor.map(|(j, _)| rounded(median(&rates[j]))),
+            floor_kind: floor.map(|(_, kind)| kind.into()),
+            ratio: floor.map(|(j, _)| to(j)),
+            ratio_to_serialized: floor.map(|_| to(0)),
+            ranks: Some(PROCESSES),
+            rounds: Some(rates[i].len()),
+            best: Some(rounded(rates[i].iter().copied().fold(0.0, f64::max))),
+            ..Row::default()
+        }
+    }
+}
