@@ -109,14 +109,15 @@ macro_rules! caller {
 caller!(&mut Device);
 caller!(&Device<Multiple>);
 
-/// What one thread does: windows that are not measured, and those that are, which begin and end with `turn`.
+/// What one thread does: windows that are not measured, and, after `ready`, those that are. When these began and
+/// ended, by the thread itself: another one may be late to look at the clock.
 fn work(
     caller: &mut dyn Caller,
     lead: bool,
     (thread, bytes): (usize, usize),
     (window, windows): (usize, usize),
-    turn: impl Fn(),
-) -> Result<()> {
+    ready: impl FnOnce(),
+) -> Result<(Instant, Instant)> {
     let data = Bytes::from(vec![thread as u8; bytes]);
     let mut room = vec![vec![!thread as u8; bytes]; if lead { 0 } else { window }];
     let once = |caller: &mut dyn Caller, room: &mut Vec<Vec<u8>>| {
@@ -129,12 +130,12 @@ fn work(
             return Err(Failure::new(format!("wrong data in thread {thread}")));
         }
     }
-    turn();
+    ready();
+    let start = Instant::now();
     for _ in 0..windows {
         once(caller, &mut room)?;
     }
-    turn();
-    Ok(())
+    Ok((start, Instant::now()))
 }
 
 /// All that takes part, as one of the two processes sees it.
@@ -236,34 +237,36 @@ impl<'a> Run<'a> {
     fn one(&mut self, way: Way, bytes: usize, windows: usize) -> Result<f64> {
         let (lead, window) = (self.dev.rank() == 0, self.window);
         let Way::Multiple { device, threads } = way else {
-            let times = std::cell::RefCell::new(Vec::new());
             let mut on = On { dev: &mut *self.dev, comm: self.comm };
-            work(&mut on, lead, (0, bytes), (window, windows), || times.borrow_mut().push(Instant::now()))?;
-            let times = times.into_inner();
-            return Ok((window * windows) as f64 / (times[1] - times[0]).as_secs_f64());
+            let (start, end) = work(&mut on, lead, (0, bytes), (window, windows), || {})?;
+            return Ok((window * windows) as f64 / (end - start).as_secs_f64());
         };
         let each = windows.div_ceil(threads);
         let (shared, comms) = (&self.shared[device], &self.comms[device]);
-        let turn = Barrier::new(threads + 1);
-        let took = std::thread::scope(|s| {
-            for (thread, comm) in comms.iter().take(threads).enumerate() {
-                let turn = &turn;
-                s.spawn(move || {
-                    let mut on = On { dev: shared, comm: *comm };
-                    let turn = || {
-                        turn.wait();
-                    };
-                    if let Err(e) = work(&mut on, lead, (thread, bytes), (window, each), turn) {
-                        // The other threads, here and in the peer, would wait for this one for ever.
-                        shared.abort(1, &format!("netmod-perf: thread {thread}: {e}"));
-                    }
-                });
-            }
-            turn.wait();
-            let start = Instant::now();
-            turn.wait();
-            start.elapsed().as_secs_f64()
+        let together = Barrier::new(threads);
+        let times = std::thread::scope(|s| {
+            let all: Vec<_> = (0..threads)
+                .map(|thread| {
+                    let (together, comm) = (&together, comms[thread]);
+                    s.spawn(move || {
+                        let mut on = On { dev: shared, comm };
+                        let ready = || {
+                            together.wait();
+                        };
+                        match work(&mut on, lead, (thread, bytes), (window, each), ready) {
+                            Ok(times) => times,
+                            // The other threads, here and in the peer, would wait for this one for ever.
+                            Err(e) => shared.abort(1, &format!("netmod-perf: thread {thread}: {e}")),
+                        }
+                    })
+                })
+                .collect();
+            all.into_iter().map(|t| t.join().ok()).collect::<Option<Vec<_>>>()
         });
+        let times = times.ok_or_else(|| Failure::new("a thread that measures has panicked"))?;
+        let start = times.iter().map(|(start, _)| *start).min().unwrap_or_else(Instant::now);
+        let end = times.iter().map(|(_, end)| *end).max().unwrap_or(start);
+        let took = (end - start).as_secs_f64();
         Ok((window * each * threads) as f64 / took)
     }
 
