@@ -39,6 +39,13 @@ impl RawReq {
     pub(crate) fn is_over(self) -> bool {
         self.0.generation() == 0
     }
+
+    /// Its status, if there is nothing to wait for.
+    #[inline]
+    pub(crate) fn over(self) -> Option<Status> {
+        let source = if self.is_null() { ANY_SOURCE } else { PROC_NULL };
+        self.is_over().then(|| Status { source, tag: ANY_TAG, ..Status::default() })
+    }
 }
 
 impl Vci {
@@ -86,9 +93,8 @@ impl Vci {
     /// The result of a finished request, which is used up, with the memory that the device held for it.
     #[inline]
     pub(super) fn take(&mut self, req: RawReq) -> (Result<Status>, Owned) {
-        if req.is_over() {
-            let source = if req.is_null() { ANY_SOURCE } else { PROC_NULL };
-            return (Ok(Status { source, tag: ANY_TAG, ..Status::default() }), Owned::Nothing);
+        if let Some(status) = req.over() {
+            return (Ok(status), Owned::Nothing);
         }
         let (outcome, status, cut, owned) = self.ch3.take_result(&mut self.engine.core, req.0);
         let result = match (outcome, cut) {

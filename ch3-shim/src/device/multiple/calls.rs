@@ -89,6 +89,10 @@ impl Device<Multiple> {
     /// # Errors
     /// Of the message: truncated, or its peer lost; [`Error::PendingFailed`](crate::Error::PendingFailed).
     pub fn wait(&self, req: SharedRequest) -> Result<Completion> {
+        // Nothing of such a request waits to be flushed.
+        if let Some(status) = req.raw.over() {
+            return Ok(Completion { status, buffer: Vec::new() });
+        }
         self.of(&req).wait(req.raw, |v| v.settle(Request::of(req.raw)))?
     }
 
@@ -153,8 +157,31 @@ impl Device<Multiple> {
     /// # Errors
     /// The first failure among them; all are finished all the same.
     pub fn wait_all(&self, reqs: impl IntoIterator<Item = SharedRequest>) -> Result<Vec<Completion>> {
-        let results: Vec<Result<Completion>> = reqs.into_iter().map(|r| self.wait(r)).collect();
+        let reqs: Vec<SharedRequest> = reqs.into_iter().collect();
+        let mut results = Vec::with_capacity(reqs.len());
+        for row in reqs.chunk_by(|a, b| a.engine == b.engine) {
+            self.wait_row(row, &mut results)?;
+        }
         results.into_iter().collect()
+    }
+
+    /// Waits for requests of one engine, with few turns at its lock: the thread is called once, when the last of
+    /// them is finished, and takes the results of all that are finished by then.
+    fn wait_row(&self, row: &[SharedRequest], results: &mut Vec<Result<Completion>>) -> Result<()> {
+        let Some(last) = row.last() else { return Ok(()) };
+        let engine = self.of(last);
+        let mut left = row.iter().map(|r| r.raw).peekable();
+        let mut take = |v: &mut Vci| {
+            while let Some(raw) = left.next_if(|r| v.is_settled(*r)) {
+                results.push(v.settle(Request::of(raw)));
+            }
+            left.peek().copied()
+        };
+        let mut next = Some(last.raw);
+        while let Some(raw) = next {
+            next = engine.wait(raw, &mut take)?;
+        }
+        Ok(())
     }
 
     /// One step of progress; then the results if all requests are finished, else the requests again.
