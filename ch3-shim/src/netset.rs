@@ -82,6 +82,15 @@ impl NetSet {
         })
     }
 
+    /// Connections of the TCP netmod that are open, in whatever stage.
+    #[cfg(feature = "tcp")]
+    pub fn tcp_connections(&self) -> Option<usize> {
+        self.mods.iter().find_map(|m| match m.base() {
+            AnyNetmod::Tcp(n) => Some(n.connections()),
+            AnyNetmod::Other(_) | AnyNetmod::Wrapped(_) => None,
+        })
+    }
+
     /// Breaks the connection of a VC in a certain way, for tests and drills. False if it has none, or its netmod cannot.
     ///
     /// # Errors

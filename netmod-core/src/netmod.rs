@@ -234,13 +234,16 @@ pub trait Netmod: Send {
     /// Forgets a group of which no VC is left, with its key.
     fn part_group(&mut self, _id: &GroupId) {}
 
-    /// Quiesces: everything taken is delivered, then no resource of the system is held. `Pending` until done.
+    /// Quiesces for a checkpoint: peers are told, then no resource of the system is held. `Pending` until done; to be
+    /// called again, with polls between. What was taken and not delivered is kept, as is what is sent meanwhile, and
+    /// goes on after [`Netmod::ckpt_restart`]: nothing is lost or doubled. There is no [`Netmod::wait_fd`] until then.
     ///
     /// # Errors
-    /// If the netmod cannot be checkpointed.
+    /// If the netmod cannot be checkpointed; then nothing has changed.
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError>;
 
-    /// Goes on after [`Netmod::ckpt_shutdown`], possibly in another process with another address.
+    /// Goes on after [`Netmod::ckpt_shutdown`] was `Done`, possibly in a process that was restored from an image of this
+    /// one, and with another address. [`Netmod::wait_fd`] is a new one.
     ///
     /// # Errors
     /// If the network cannot be opened again.

@@ -61,8 +61,9 @@ fn chosen_addresses(interface: &str) -> Result<Vec<sys::IfAddr>, DeviceError> {
     Ok(chosen)
 }
 
-/// Opens the listening socket: on all addresses of both families, or on those of one interface.
-pub(crate) fn listen(cfg: &TcpConfig) -> Result<Listener, DeviceError> {
+/// Opens the listening socket: on all addresses of both families, or on those of one interface; at the port
+/// `wish` if that is free, or not 0.
+pub(crate) fn listen(cfg: &TcpConfig, wish: u16) -> Result<Listener, DeviceError> {
     let addrs = chosen_addresses(&cfg.interface)?;
     let bind_to: Vec<IpAddr> = if let [only] = &addrs[..]
         && !cfg.interface.is_empty()
@@ -74,7 +75,7 @@ pub(crate) fn listen(cfg: &TcpConfig) -> Result<Listener, DeviceError> {
     };
     let mut last = None;
     for ip in bind_to {
-        match listen_on(ip, cfg) {
+        match listen_on(ip, cfg, wish) {
             Ok(socket) => {
                 let port = socket
                     .local_addr()
@@ -99,7 +100,7 @@ pub(crate) fn listen(cfg: &TcpConfig) -> Result<Listener, DeviceError> {
     Err(last.unwrap_or_else(|| error("nothing to listen on".into())))
 }
 
-fn listen_on(ip: IpAddr, cfg: &TcpConfig) -> Result<Socket, DeviceError> {
+fn listen_on(ip: IpAddr, cfg: &TcpConfig, wish: u16) -> Result<Socket, DeviceError> {
     let open = |port: u16| -> std::io::Result<Socket> {
         let at = SocketAddr::from((ip, port));
         let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
@@ -108,10 +109,23 @@ fn listen_on(ip: IpAddr, cfg: &TcpConfig) -> Result<Socket, DeviceError> {
         }
         buffer_sizes(&socket, cfg)?;
         socket.set_nonblocking(true)?;
-        socket.bind(&SockAddr::from(at))?;
+        if port == 0 {
+            socket.bind(&SockAddr::from(at))?;
+        }
+        // Connections that are closed keep the port for a minute; with this they do not keep it from its listener.
+        // When the system chooses the port it must not choose one that another socket would share.
+        socket.set_reuse_address(true)?;
+        if port != 0 {
+            socket.bind(&SockAddr::from(at))?;
+        }
         socket.listen(BACKLOG)?;
         Ok(socket)
     };
+    if wish != 0
+        && let Ok(socket) = open(wish)
+    {
+        return Ok(socket);
+    }
     let Some(range) = cfg.port_range else {
         return open(0).map_err(|e| error(format!("cannot listen on {ip}: {e}")));
     };

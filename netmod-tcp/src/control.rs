@@ -1,4 +1,4 @@
-//! Control frames behind the hello: goodbye, a promise taken back, acknowledgements.
+//! Control frames behind the hello: goodbye, a promise taken back, acknowledgements, checkpoints.
 
 use netmod_core::{Core, Header, Netmod, VcError, VcErrorKind, VcId};
 
@@ -18,6 +18,16 @@ impl TcpNetmod {
         if let Some(Control::Ack { position }) = frame {
             // Also one that was read from a connection that is gone since.
             return self.acknowledged(core, vc, position);
+        }
+        if let Some(Control::Suspend { connection }) = frame {
+            return self.peer_suspends(core, vc, connection);
+        }
+        if let Some(Control::Suspended { connection }) = frame {
+            self.peer_knows(core, vc, connection);
+            return Ok(());
+        }
+        if let Some(Control::Moved { port }) = frame {
+            return self.peer_moved(vc, port);
         }
         let Some(v) = self.vcs.get_mut(vc) else { return Ok(()) };
         let Some(c) = v.link.conn() else { return Ok(()) };
@@ -49,7 +59,13 @@ impl TcpNetmod {
                 self.close(conn::id(c));
                 self.link_event(core, vc, LinkEvent::Lost { conn: c, failure: Failure::Withdrawn });
             }
-            Some(Control::Ack { .. }) | None => {}
+            Some(
+                Control::Ack { .. }
+                | Control::Suspend { .. }
+                | Control::Suspended { .. }
+                | Control::Moved { .. },
+            )
+            | None => {}
         }
         Ok(())
     }

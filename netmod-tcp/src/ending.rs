@@ -58,7 +58,12 @@ impl TcpNetmod {
     pub(crate) fn describe_vc(&self, core: &Core, vc: VcId) -> String {
         let Some(v) = self.vcs.get(vc) else { return "not in charge".into() };
         let state = match v.link.phase() {
-            _ if v.link.is_resuming() => format!("connection lost, to be resumed: {}", v.link.last_failure()),
+            Phase::Backoff if v.link.is_resuming() && v.link.is_patient() => {
+                "suspended for a checkpoint".to_string()
+            }
+            Phase::Backoff if v.link.is_resuming() => {
+                format!("connection lost, to be resumed: {}", v.link.last_failure())
+            }
             Phase::Idle => "no connection".to_string(),
             Phase::Dialing if v.link.last_failure() != Failure::None => {
                 format!("dialling again: {}", v.link.last_failure())

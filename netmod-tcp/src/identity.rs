@@ -34,6 +34,11 @@ impl Identity {
         self.incarnation
     }
 
+    /// Whether peers can prove themselves.
+    pub(crate) fn has_job_key(&self) -> bool {
+        self.job_key.is_some()
+    }
+
     pub(crate) fn set_job_key(&mut self, key: JobKey) {
         self.job_key = Some(key);
     }

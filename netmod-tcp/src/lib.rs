@@ -8,6 +8,7 @@
 mod accept;
 mod address;
 mod alive;
+mod checkpoint;
 mod conn;
 mod control;
 mod ending;

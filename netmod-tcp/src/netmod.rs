@@ -15,6 +15,7 @@ use netmod_core::{
 
 use crate::NAME;
 use crate::address::{self, Listener};
+use crate::checkpoint::Checkpoint;
 use crate::conn::{self, Conn, ConnId, ConnKind};
 use crate::ending::Ending;
 use crate::hello::JobKey;
@@ -110,6 +111,9 @@ pub struct TcpNetmod {
     pub(crate) epoch: u32,
     pub(crate) stats: TcpStats,
     pub(crate) ending: Ending,
+    pub(crate) checkpoint: Checkpoint,
+    /// Restarts after a checkpoint.
+    pub(crate) restarts: u32,
 }
 
 impl std::fmt::Debug for TcpNetmod {
@@ -133,7 +137,7 @@ impl TcpNetmod {
         let incarnation = crate::shake::random()
             .map(u64::from_ne_bytes)
             .map_err(|e| DeviceError::new(NAME, e.to_string()))?;
-        let listener = address::listen(&cfg)?;
+        let listener = address::listen(&cfg, 0)?;
         let epoll = Epoll::new()
             .map_err(|e| DeviceError::new(NAME, format!("cannot make an epoll instance: {e}")))?;
         let link_cfg = LinkConfig {
@@ -142,6 +146,7 @@ impl TcpNetmod {
             backoff_min: cfg.backoff_min,
             backoff_max: cfg.backoff_max,
             resume_timeout: cfg.resume_timeout,
+            ckpt_timeout: cfg.ckpt_timeout,
             ..LinkConfig::default()
         };
         let here = NodeSection::of_this_process()
@@ -181,6 +186,8 @@ impl TcpNetmod {
             epoch: 1,
             stats: TcpStats::default(),
             ending: Ending::No,
+            checkpoint: Checkpoint::None,
+            restarts: 0,
         })
     }
 
@@ -190,12 +197,14 @@ impl TcpNetmod {
     /// If the listener cannot be watched.
     pub fn authenticate_with(&mut self, key: JobKey) -> Result<(), DeviceError> {
         self.id.set_job_key(key);
-        if let Some(l) = &self.listener {
-            self.epoll
-                .add(l.socket.as_raw_fd(), LISTENER, Interest::READ)
-                .map_err(|e| DeviceError::new(NAME, format!("cannot watch the listening socket: {e}")))?;
-        }
-        Ok(())
+        self.watch_listener()
+    }
+
+    pub(crate) fn watch_listener(&self) -> Result<(), DeviceError> {
+        let Some(l) = &self.listener else { return Ok(()) };
+        self.epoll
+            .add(l.socket.as_raw_fd(), LISTENER, Interest::READ)
+            .map_err(|e| DeviceError::new(NAME, format!("cannot watch the listening socket: {e}")))
     }
 
     /// What the netmod has seen.
@@ -289,6 +298,8 @@ impl Netmod for TcpNetmod {
                 told_control: 0,
                 rx_base: 0,
                 resumes: 0,
+                restarts: 0,
+                connection: 0,
                 loss: None,
                 cause: None,
             },
@@ -414,12 +425,12 @@ impl Netmod for TcpNetmod {
         }
     }
 
-    fn ckpt_shutdown(&mut self, _core: &mut Core, _now: Time) -> Result<Finalize, DeviceError> {
-        Err(DeviceError::new(NAME, "checkpointing is not supported; finalize the job instead"))
+    fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
+        self.quiesce(core, now)
     }
 
-    fn ckpt_restart(&mut self, _core: &mut Core, _now: Time) -> Result<(), DeviceError> {
-        Err(DeviceError::new(NAME, "checkpointing is not supported; start a new job instead"))
+    fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
+        self.restart(core, now)
     }
 
     fn ordering(&self) -> Ordering {
@@ -551,7 +562,7 @@ impl Netmod for TcpNetmod {
     }
 
     fn wait_fd(&self) -> Option<RawFd> {
-        Some(self.epoll.raw_fd())
+        (!self.epoll.is_closed()).then(|| self.epoll.raw_fd())
     }
 
     fn arm(&mut self, core: &mut Core) -> Arm {

@@ -53,6 +53,9 @@ impl TcpNetmod {
     /// Asks epoll, and serves what is ready.
     #[inline(never)]
     pub(crate) fn poll_epoll(&mut self, core: &mut Core, events: &mut Events) -> Result<(), DeviceError> {
+        if self.epoll.is_closed() {
+            return Ok(());
+        }
         if self.hot.asked() {
             self.cool();
         }
@@ -125,7 +128,8 @@ impl TcpNetmod {
         if c.opener.is_some() {
             return self.read_sealed(core, id, vc, events);
         }
-        if core.vcs.get(vc).is_some_and(|v| v.recv_active().is_some()) {
+        // What was read before in this poll, with a handshake or from another connection, belongs before this.
+        if core.vcs.get(vc).is_some_and(|v| v.recv_active().is_some()) && !events.concern(vc) {
             return self.read_direct(core, id, vc, events);
         }
         let max = if c.bulk && !c.filled { TAIL } else { usize::MAX };

@@ -290,13 +290,17 @@ impl TcpNetmod {
         v.fd = -1;
         v.blocked = false;
         let address = v.address();
-        tracing::warn!(
-            peer = v.peer.rank,
-            %address,
-            cause = %failure,
-            resumes = v.resumes,
-            "connection lost; connecting again"
-        );
+        if failure == Failure::Checkpoint {
+            tracing::info!(peer = v.peer.rank, "connection closed for a checkpoint");
+        } else {
+            tracing::warn!(
+                peer = v.peer.rank,
+                %address,
+                cause = %failure,
+                resumes = v.resumes,
+                "connection lost; connecting again"
+            );
+        }
         v.loss.get_or_insert_with(|| Box::new(Loss { failure, since: now }));
     }
 

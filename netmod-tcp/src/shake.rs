@@ -79,6 +79,8 @@ impl TcpNetmod {
         let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
         address::buffer_sizes(&socket, &self.cfg)?;
         prepare(&socket, self.cfg.detect)?;
+        // The port that the system chooses may be that of a process that is being checkpointed.
+        socket.set_reuse_address(true)?;
         match socket.connect(&SockAddr::from(addr)) {
             Ok(()) => {}
             Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}

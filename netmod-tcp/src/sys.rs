@@ -182,7 +182,8 @@ impl Drop for RxArena {
 /// An epoll instance (level-triggered).
 #[derive(Debug)]
 pub(crate) struct Epoll {
-    fd: OwnedFd,
+    /// `None` while the process is being checkpointed.
+    fd: Option<OwnedFd>,
 }
 
 /// What epoll reports of one descriptor.
@@ -229,11 +230,21 @@ impl Epoll {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: a fresh descriptor that nobody else owns.
-        Ok(Epoll { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Epoll { fd: Some(unsafe { OwnedFd::from_raw_fd(fd) }) })
     }
 
+    /// The descriptor, or -1 if it is closed.
     pub(crate) fn raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.fd.as_ref().map_or(-1, |fd| fd.as_raw_fd())
+    }
+
+    /// Gives the descriptor back; nothing is watched any more.
+    pub(crate) fn close(&mut self) {
+        self.fd = None;
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.fd.is_none()
     }
 
     fn ctl(&self, op: i32, fd: RawFd, key: u64, interest: Interest) -> io::Result<()> {

@@ -61,6 +61,10 @@ pub(crate) struct TcpVc {
     pub(crate) altered: Altered,
     /// Times that it was resumed.
     pub(crate) resumes: u32,
+    /// The restart of this process after which the peer was last told where it listens.
+    pub(crate) restarts: u32,
+    /// How the peer calls the connection that was adopted last, in `Control::Suspend`; 0 if there was none.
+    pub(crate) connection: u64,
     /// The connection that was lost, while it is not resumed.
     pub(crate) loss: Option<Box<Loss>>,
     /// Why it is down.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use netmod_tests::jobs::launch::{self, Outcome, launcher_or_skip, run};
-use netmod_tests::jobs::outage::CUT;
+use netmod_tests::jobs::outage::{CUT, MOVE};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 
@@ -106,4 +106,12 @@ fn a_host_that_vanishes_is_noticed() {
 fn a_short_outage_goes_unnoticed() {
     let Some(hosts) = hosts("a_short_outage_goes_unnoticed") else { return };
     hosts.run(&[(CUT, Hosts::ADDRESSES[0])], &["pause", "1500"]).expect_ok("pause", 2);
+}
+
+#[test]
+fn a_process_comes_back_from_a_checkpoint_with_another_address() {
+    let Some(hosts) = hosts("a_process_comes_back_from_a_checkpoint_with_another_address") else { return };
+    let from = Hosts::ADDRESSES[0];
+    let env = [(MOVE, &*format!("cable {from}/24 10.77.0.9/24"))];
+    hosts.run(&env, &["moving"]).expect_ok("moving", 2);
 }

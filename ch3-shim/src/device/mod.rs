@@ -6,6 +6,7 @@
 //! `probe` looks at messages before they are received, `dynamic` meets other jobs.
 
 mod blocking;
+mod checkpoint;
 mod dynamic;
 mod failure;
 mod forward;
@@ -176,6 +177,12 @@ impl Vci {
     #[cfg(feature = "tcp")]
     pub fn tcp_stats(&self) -> Option<netmod_tcp::TcpStats> {
         self.engine.netmod.tcp_stats()
+    }
+
+    /// Connections of the TCP netmod that are open, in whatever stage, if the device has it.
+    #[cfg(feature = "tcp")]
+    pub fn tcp_connections(&self) -> Option<usize> {
+        self.engine.netmod.tcp_connections()
     }
 
     /// Breaks the connection with a rank of the job as a fault of the network would, for tests and drills. With

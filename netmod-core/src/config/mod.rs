@@ -132,6 +132,7 @@ const M: usize = 1 << 20;
 const G: usize = 1 << 30;
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
 const CLOSE: Duration = Duration::from_secs(30);
 const FAILURE_CHECK: Duration = Duration::from_secs(1);
 const CONNECT: Duration = Duration::from_secs(30);
@@ -208,6 +209,8 @@ config_table! {
             "how long to try to resume a lost connection before its peer counts as lost; 0: not at all";
         resume_local: bool = false, "NETMOD_TCP_RESUME_LOCAL", Kind::Bool,
             "resume lost connections within a node, over the loopback interface, too";
+        ckpt_timeout: Duration = HOUR, "NETMOD_TCP_CKPT_TIMEOUT", Kind::Duration { min: MS, max: DAY },
+            "how long a peer that is being checkpointed has to come back before it counts as lost";
         checksum: bool = false, "NETMOD_CHECKSUM", Kind::Bool,
             "check every byte on a connection with CRC32C; holds where both sides have it on";
         sndbuf: usize = 0, "NETMOD_TCP_SNDBUF", Kind::Size { min: 0, max: G },

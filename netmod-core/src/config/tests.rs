@@ -68,6 +68,7 @@ fn defaults() {
         ("NETMOD_TCP_DETECT", "15s"),
         ("NETMOD_TCP_RESUME_TIMEOUT", "10s"),
         ("NETMOD_TCP_RESUME_LOCAL", "no"),
+        ("NETMOD_TCP_CKPT_TIMEOUT", "3600s"),
         ("NETMOD_CHECKSUM", "no"),
         ("NETMOD_TCP_SNDBUF", "0"),
         ("NETMOD_TCP_RCVBUF", "0"),

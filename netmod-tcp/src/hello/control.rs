@@ -25,6 +25,21 @@ pub enum Control {
         /// Bytes behind the hello, over all connections of the session.
         position: u64,
     },
+    /// The sender is about to be checkpointed: it closes this connection when it has read SUSPENDED, and comes back.
+    Suspend {
+        /// Which connection it is said on, so that it means nothing when it is sent again on the next one.
+        connection: u64,
+    },
+    /// The sender has read SUSPEND, and will not take the end of the connection for its peer's death.
+    Suspended {
+        /// As SUSPEND called the connection.
+        connection: u64,
+    },
+    /// Since a restart the sender listens at this port of the address that this connection leads to.
+    Moved {
+        /// The port.
+        port: u16,
+    },
 }
 
 /// A 32-byte block that begins like a control frame and is none.
@@ -36,12 +51,15 @@ pub struct ControlError {
 }
 
 impl Control {
-    /// The frame: the mark, the kind (two bits at least between any two), two zeroes, the magic, the position or zero, zeroes.
+    /// The frame: the mark, the kind (two bits at least between any two), two zeroes, the magic, its number or zero, zeroes.
     pub const fn emit(self) -> [u8; CONTROL_LEN] {
         let (kind, position) = match self {
             Control::Goodbye => (1, 0),
             Control::Withdrawn => (2, 0),
             Control::Ack { position } => (4, position),
+            Control::Suspend { connection } => (7, connection),
+            Control::Moved { port } => (8, port as u64),
+            Control::Suspended { connection } => (11, connection),
         };
         let mut out = [0; CONTROL_LEN];
         out[0] = CONTROL_MARK;
@@ -68,11 +86,18 @@ impl Control {
         if bytes[0] != CONTROL_MARK {
             return Ok(None);
         }
-        let position = bytes[8..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
-        [Control::Goodbye, Control::Withdrawn, Control::Ack { position }]
-            .into_iter()
-            .find(|c| c.emit() == *bytes)
-            .map(Some)
-            .ok_or(ControlError { kind: bytes[1] })
+        let number = bytes[8..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+        [
+            Control::Goodbye,
+            Control::Withdrawn,
+            Control::Ack { position: number },
+            Control::Suspend { connection: number },
+            Control::Moved { port: number as u16 },
+            Control::Suspended { connection: number },
+        ]
+        .into_iter()
+        .find(|c| c.emit() == *bytes)
+        .map(Some)
+        .ok_or(ControlError { kind: bytes[1] })
     }
 }

@@ -13,22 +13,27 @@ use super::{
 use crate::hello::RejectReason;
 
 /// Messages wait for a connection.
-pub(super) const WANTED: u8 = 1;
+pub(super) const WANTED: u16 = 1;
 /// `Terminate` was asked and has not been answered.
-pub(super) const TERMINATING: u8 = 2;
+pub(super) const TERMINATING: u16 = 2;
 /// Every end leads to `Shut`.
-pub(super) const SHUTTING: u8 = 4;
+pub(super) const SHUTTING: u16 = 4;
 /// The peer has said GOODBYE on the adopted connection.
-pub(super) const PEER_LEFT: u8 = 8;
+pub(super) const PEER_LEFT: u16 = 8;
 /// This side's dial survives a crossing one.
-pub(super) const GREATER: u8 = 16;
+pub(super) const GREATER: u16 = 16;
 /// The adopted connection was lost, and its session is to go on.
-pub(super) const RESUMING: u8 = 32;
+pub(super) const RESUMING: u16 = 32;
 /// The session was promised, and it is not known whether the peer has adopted it. This side has taken no part
 /// in it, and can let go of it.
-pub(super) const PROVISIONAL: u8 = 64;
+pub(super) const PROVISIONAL: u16 = 64;
 /// The promised connection begins the session, rather than resuming it.
-pub(super) const FRESH: u8 = 128;
+pub(super) const FRESH: u16 = 128;
+/// This process is being checkpointed.
+pub(super) const ASLEEP: u16 = 256;
+/// A checkpoint, of either side, will end or has ended the connection, and both know: until the next one is adopted,
+/// the peer has long to come back, and refusals by its address say nothing.
+pub(super) const PATIENT: u16 = 512;
 
 /// Refusals in a row, and the least time since the loss, by which a process is known to be gone.
 const GONE_AFTER: u8 = 3;
@@ -43,7 +48,7 @@ pub struct Link {
     /// When the present phase must end.
     pub(super) timer: Time,
     /// When messages that wait for a connection have waited too long.
-    give_up: Time,
+    pub(super) give_up: Time,
     /// What the two sides call what they say to each other over any number of connections; 0: nothing is
     /// resumed.
     pub(super) session: u64,
@@ -51,13 +56,13 @@ pub struct Link {
     pub(super) peer: u64,
     /// The last of its dials that was promised.
     pub(super) dial: u64,
-    last: Failure,
-    random: u32,
+    pub(super) last: Failure,
+    pub(super) random: u32,
     pub(super) attempts: u16,
     /// Dials in a row that were refused, while resuming.
     refused: u8,
     pub(super) phase: Phase,
-    pub(super) flags: u8,
+    pub(super) flags: u16,
 }
 
 impl Link {
@@ -162,6 +167,11 @@ impl Link {
             }
             LinkEvent::Drained => self.drained(now, cfg, &mut acts),
             LinkEvent::Timer => self.on_timer(now, cfg, &mut acts),
+            LinkEvent::Sleep => self.sleep(&mut acts),
+            LinkEvent::SleepNow => self.sleep_now(now, cfg, &mut acts),
+            LinkEvent::Wake => self.wake(now, cfg),
+            LinkEvent::PeerSleeps => self.peer_sleeps(now, cfg),
+            LinkEvent::PeerKnows => self.peer_knows(now, cfg, &mut acts),
             LinkEvent::Revive => {
                 if self.phase == Phase::Failed {
                     self.phase = Phase::Idle;
@@ -173,7 +183,7 @@ impl Link {
     }
 
     #[inline]
-    pub(super) fn has(&self, flag: u8) -> bool {
+    pub(super) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 
@@ -198,12 +208,16 @@ impl Link {
             self.attempts = 0;
             self.last = Failure::None;
         }
-        if self.give_up == Time::NEVER {
+        if self.give_up == Time::NEVER && !self.has(ASLEEP) {
             self.give_up = now + cfg.connect_timeout;
         }
     }
 
-    fn dial(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+    pub(super) fn dial(&mut self, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+        if self.must_not_dial() {
+            self.wait_for_waking();
+            return;
+        }
         self.phase = Phase::Dialing;
         self.conn = ConnKey::NONE;
         self.timer = now + self.handshake_timeout(cfg);
@@ -252,13 +266,17 @@ impl Link {
         }
         let refused = failure == Failure::Errno(libc::ECONNREFUSED);
         self.refused = if refused { self.refused.saturating_add(1) } else { 0 };
-        let elapsed = self.wished_for(cfg.resume_timeout, now);
-        if self.has(RESUMING) && self.refused >= GONE_AFTER && elapsed >= GONE_TIME {
+        let elapsed = self.wished_for(self.resume_timeout(cfg), now);
+        if self.has(RESUMING) && !self.has(PATIENT) && self.refused >= GONE_AFTER && elapsed >= GONE_TIME {
             self.down(DownCause::Gone { refused: self.refused, elapsed }, acts);
             return;
         }
         if now >= self.give_up {
             self.down(self.connect_failure(now, cfg), acts);
+            return;
+        }
+        if self.must_not_dial() {
+            self.wait_for_waking();
             return;
         }
         if mutated(Mutant::RedialAtOnce) {
@@ -279,7 +297,7 @@ impl Link {
         if self.has(RESUMING) {
             return DownCause::NotResumed {
                 attempts,
-                elapsed: self.wished_for(cfg.resume_timeout, now),
+                elapsed: self.wished_for(self.resume_timeout(cfg), now),
                 last,
             };
         }
@@ -320,7 +338,7 @@ impl Link {
 
     pub(super) fn adopt(&mut self, acts: &mut Actions) {
         self.phase = Phase::Up;
-        self.flags &= !(WANTED | RESUMING | PROVISIONAL | FRESH);
+        self.flags &= !(WANTED | RESUMING | PROVISIONAL | FRESH | PATIENT);
         self.timer = Time::NEVER;
         self.give_up = Time::NEVER;
         self.attempts = 0;
@@ -386,7 +404,7 @@ impl Link {
         }
     }
 
-    fn lost(&mut self, conn: ConnKey, failure: Failure, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+    pub(super) fn lost(&mut self, conn: ConnKey, failure: Failure, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
         if self.conn != conn {
             return;
         }
@@ -396,6 +414,7 @@ impl Link {
                 self.attempt_failed(failure, false, now, cfg, acts);
             }
             Phase::Up if mutated(Mutant::LostIsDown) => self.down(DownCause::Lost(failure), acts),
+            Phase::Up if self.session != 0 && self.has(PATIENT) => self.rest_with_peer(now, cfg, acts),
             Phase::Up if self.session != 0 && failure != Failure::Protocol && !self.has(PEER_LEFT) => {
                 self.suspend(failure, now, cfg, acts);
                 self.dial(now, cfg, acts);
@@ -412,7 +431,7 @@ impl Link {
         }
     }
 
-    fn terminate(&mut self, pending: bool, shutting: u8, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+    fn terminate(&mut self, pending: bool, shutting: u16, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
         self.flags |= TERMINATING | shutting;
         match self.phase {
             Phase::Idle if pending => self.want_send(now, cfg, acts),
@@ -426,7 +445,7 @@ impl Link {
             }
             // The peer may have adopted the connection already and be sending: its READY decides.
             Phase::Promised if !pending => {
-                self.flags &= !(WANTED | RESUMING);
+                self.flags &= !(WANTED | RESUMING | PATIENT);
                 self.give_up = Time::NEVER;
             }
             Phase::Dialing | Phase::Backoff | Phase::Promised => self.want(now, cfg),
@@ -528,7 +547,7 @@ impl Link {
         self.attempts = 0;
         self.refused = 0;
         self.last = Failure::None;
-        self.give_up = now + cfg.resume_timeout;
+        self.give_up = now + self.resume_timeout(cfg);
     }
 
     pub(super) fn forget_session(&mut self) {
@@ -543,7 +562,7 @@ impl Link {
         self.attempts = 0;
         self.refused = 0;
         self.last = Failure::None;
-        self.flags &= !(WANTED | PEER_LEFT | RESUMING | FRESH);
+        self.flags &= !(WANTED | PEER_LEFT | RESUMING | FRESH | PATIENT);
         // The peer may have adopted what was promised, and resume it.
         if !self.has(PROVISIONAL) {
             self.session = 0;

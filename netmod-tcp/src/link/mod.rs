@@ -38,11 +38,18 @@
 //! A process that has taken a dead one's name is told by its incarnation: it takes what is left of the old one
 //! down, and a link that has failed is revived by it.
 //!
+//! # Checkpoints
+//!
+//! A process that is about to be checkpointed says so on each connection, and reads on until the peer has closed it.
+//! Both links are *patient* then: resuming, without the signs by which a peer is known to be gone, for at most
+//! `ckpt_timeout`, of which none passes while the process sleeps. The peer waits to be dialled.
+//!
 //! # The table
 //!
 //! What an event does in each phase. "Fail" counts the attempt, and leads to `Backoff`, or to
 //! `Failed` with `Down` if it is permanent or too late, or to `Idle` if nothing waits to be sent.
 //! "Rest" leads to `Idle`, answers `Terminate` with `Terminated`, and dials anew if messages wait.
+//! While the process sleeps, "dial" stands for waiting in `Backoff`, without a deadline.
 //! When shutting down, `Shut` stands for `Idle` and `Failed`. A link that fails while it terminates
 //! goes to `Idle`, and `Down` is the answer. Empty: nothing.
 //!
@@ -65,6 +72,9 @@
 //! | Terminate, messages wait | dial: Dialing | note | note | note | drain | | Terminated: Idle | Terminated |
 //! | Drained | | | | | terminating: GOODBYE: Parting | | | |
 //! | Revive | | | | | | | Idle | |
+//! | Sleep | | abandon: Backoff | wait | withdraw: Backoff or rest | | | | |
+//! | Wake | | | pause, then dial | | | | | |
+//! | PeerSleeps | | resuming: be patient | resuming: be patient | resuming: be patient | session: close, suspend: Backoff | | | |
 //! | Abort | Failed | Failed | Failed | Failed | Failed | Failed | | |
 //!
 //! An event about a connection that is not the link's does nothing, except that an ACCEPT of it is
@@ -85,6 +95,7 @@ mod explore;
 mod incoming;
 mod machine;
 mod mutant;
+mod sleep;
 #[cfg(test)]
 mod tests;
 mod types;

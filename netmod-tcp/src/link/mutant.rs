@@ -40,6 +40,12 @@ pub(super) enum Mutant {
     FreshForLost,
     /// A lost connection takes the VC down though its session could go on.
     LostIsDown,
+    /// A process that is being checkpointed dials.
+    DialAsleep,
+    /// A peer that is being checkpointed is taken for dead.
+    DeadSleeper,
+    /// Who sleeps takes its promise back, and does not say why.
+    MuteSleeper,
     /// The next dial follows the failed one at once.
     RedialAtOnce,
 }
@@ -47,7 +53,7 @@ pub(super) enum Mutant {
 #[cfg(test)]
 impl Mutant {
     /// Those that exploration finds; pauses are a matter of time, which it does not have.
-    pub(super) const IN_THE_PROTOCOL: [Mutant; 18] = [
+    pub(super) const IN_THE_PROTOCOL: [Mutant; 21] = [
         Mutant::SilentLoser,
         Mutant::AcceptBeforeResolved,
         Mutant::AdoptOnPromise,
@@ -66,6 +72,9 @@ impl Mutant {
         Mutant::StaleDial,
         Mutant::FreshForLost,
         Mutant::LostIsDown,
+        Mutant::DialAsleep,
+        Mutant::DeadSleeper,
+        Mutant::MuteSleeper,
     ];
 }
 

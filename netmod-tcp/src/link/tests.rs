@@ -16,6 +16,7 @@ const CFG: LinkConfig = LinkConfig {
     crossing_wait: Duration::from_millis(50),
     parting_timeout: Duration::from_secs(5),
     resume_timeout: Duration::from_secs(10),
+    ckpt_timeout: Duration::from_secs(3600),
 };
 const REFUSED: Failure = Failure::Errno(111);
 
@@ -450,4 +451,76 @@ fn giving_up_leads_to_where_a_failure_would() {
         assert_eq!((link.phase(), link.deadline()), (want, None), "{phase:?}");
         assert!(matches!(link.phase(), Phase::Failed | Phase::Shut | Phase::Idle));
     }
+}
+
+#[test]
+fn a_peer_that_sleeps_is_not_dialled_and_has_long_to_come_back() {
+    let (conn, next) = (ConnKey(1), ConnKey(2));
+    let mut link = in_session();
+    // It closes the connection itself, when it has heard that this side knows.
+    assert_eq!(acts(&mut link, LinkEvent::PeerSleeps, at(1000)), []);
+    assert_eq!(link.up(), Some(conn));
+    let got = acts(&mut link, LinkEvent::Lost { conn, failure: Failure::Errno(104) }, at(1000));
+    assert_eq!(got, [LinkAction::Suspend(Failure::Checkpoint)]);
+    assert_eq!((link.phase(), link.is_resuming(), link.is_patient()), (Phase::Backoff, true, true));
+    assert_eq!(link.deadline(), Some(at(3_601_000)));
+    assert_eq!(acts(&mut link, LinkEvent::WantSend, at(2000)), []);
+    let mut forgotten = link.clone();
+    let got = acts(&mut forgotten, LinkEvent::Timer, at(3_601_000));
+    assert!(matches!(got[..], [LinkAction::Down(DownCause::NotResumed { .. })]), "{got:?}");
+    let back = LinkEvent::Incoming { conn: next, hail: Hail { session: 77, ..hail(next) } };
+    assert_eq!(acts(&mut link, back, at(60_000)), [LinkAction::SendAccept(next)]);
+    assert_eq!(acts(&mut link, LinkEvent::Ready { conn: next }, at(60_001)), [LinkAction::Adopt(next)]);
+    assert!(!link.is_patient() && link.session() == 77);
+}
+
+#[test]
+fn no_time_passes_for_a_process_that_sleeps() {
+    for phase in PHASES {
+        let mut link = in_phase(phase);
+        let _ = acts(&mut link, LinkEvent::Sleep, at(0));
+        let _ = acts(&mut link, LinkEvent::SleepNow, at(1));
+        let got = acts(&mut link, LinkEvent::WantSend, at(2));
+        assert!(got.is_empty() && link.deadline().is_none(), "{phase:?}: {got:?}, {:?}", link.deadline());
+        assert_eq!(acts(&mut link, LinkEvent::Wake, at(100_000)), []);
+        if matches!(phase, Phase::Failed | Phase::Shut | Phase::Up) {
+            // Without a session it is down.
+            continue;
+        }
+        let due = link.deadline().expect("a pause");
+        assert!(due > at(100_000) && due < at(101_000), "{phase:?}: {due:?}");
+        assert_eq!(acts(&mut link, LinkEvent::Timer, due), [LinkAction::StartDial], "{phase:?}");
+    }
+}
+
+/// The peer's address may have nobody for long after either side was checkpointed.
+#[test]
+fn refusals_after_a_checkpoint_are_no_death() {
+    let mut link = in_session();
+    assert_eq!(acts(&mut link, LinkEvent::Sleep, at(0)), []);
+    let knows = acts(&mut link, LinkEvent::PeerKnows, at(1));
+    assert_eq!(knows, [LinkAction::Close(ConnKey(1)), LinkAction::Suspend(Failure::Checkpoint)]);
+    assert!(link.is_quiet());
+    assert_eq!(acts(&mut link, LinkEvent::Wake, at(1000)), []);
+    for _ in 0..60 {
+        let now = link.deadline().expect("a pause");
+        assert_eq!(acts(&mut link, LinkEvent::Timer, now), [LinkAction::StartDial]);
+        let failed = LinkEvent::DialFailed { conn: ConnKey::NONE, failure: REFUSED, permanent: false };
+        assert_eq!(acts(&mut link, failed, now), []);
+    }
+    assert!(link.deadline() > Some(at(20_000)));
+}
+
+/// It would take the process for dead.
+#[test]
+fn a_peer_that_has_not_heard_of_the_checkpoint_is_dialled_until_it_has() {
+    let mut link = in_session();
+    assert_eq!(acts(&mut link, LinkEvent::Sleep, at(0)), []);
+    let lost = acts(&mut link, LinkEvent::Lost { conn: ConnKey(1), failure: Failure::Eof }, at(1));
+    assert_eq!(lost, [LinkAction::Suspend(Failure::Eof), LinkAction::StartDial]);
+    assert_eq!(acts(&mut link, LinkEvent::Dialing { conn: ConnKey(2) }, at(1)), []);
+    assert!(!link.is_quiet());
+    let late = acts(&mut link, LinkEvent::SleepNow, at(5000));
+    assert_eq!(late, [LinkAction::Close(ConnKey(2))]);
+    assert!(link.is_quiet() && link.is_patient());
 }

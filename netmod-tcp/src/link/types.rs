@@ -88,6 +88,8 @@ pub enum Failure {
     WrongKey,
     /// The peer has lost the connection, and made another one.
     Replaced,
+    /// This process, or the peer, is being checkpointed.
+    Checkpoint,
     /// The peer's hello was wrong, or it broke the protocol; the netmod has logged how.
     Protocol,
 }
@@ -108,6 +110,7 @@ impl fmt::Display for Failure {
             Failure::Rejected(reason) => write!(f, "refused by the peer: {reason}"),
             Failure::WrongKey => f.write_str("the process that answered does not know the key"),
             Failure::Replaced => f.write_str("the peer had lost it and has connected again"),
+            Failure::Checkpoint => f.write_str("closed for a checkpoint"),
             Failure::Protocol => f.write_str("the peer violated the protocol"),
         }
     }
@@ -237,6 +240,17 @@ pub enum LinkEvent {
         /// Whether messages wait to be sent.
         pending: bool,
     },
+    /// This process is about to be checkpointed. What is under way goes on until the peer can be told; nothing new is
+    /// dialled until `Wake`, and a session that loses its connection waits.
+    Sleep,
+    /// It is to be checkpointed now, whether the peer knows or not.
+    SleepNow,
+    /// The peer has said, on the adopted connection, that it knows.
+    PeerKnows,
+    /// This process goes on.
+    Wake,
+    /// The peer is about to be checkpointed, and has said so on the adopted connection, or on the one before.
+    PeerSleeps,
     /// A failed link is to be used again.
     Revive,
     /// The netmod gives the link up. It has closed the connection, and reports the VC down itself.
@@ -329,6 +343,8 @@ pub struct LinkConfig {
     pub parting_timeout: Duration,
     /// From the loss of a connection until its VC is reported down.
     pub resume_timeout: Duration,
+    /// The same if the connection was given up for a checkpoint.
+    pub ckpt_timeout: Duration,
 }
 
 impl Default for LinkConfig {
@@ -341,6 +357,7 @@ impl Default for LinkConfig {
             crossing_wait: Duration::from_millis(50),
             parting_timeout: Duration::from_secs(5),
             resume_timeout: Duration::from_secs(10),
+            ckpt_timeout: Duration::from_secs(3600),
         }
     }
 }

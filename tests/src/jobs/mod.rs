@@ -5,6 +5,7 @@
 
 mod basic;
 mod broken;
+mod checkpoint;
 mod failing;
 mod flood;
 mod hanging;
@@ -123,6 +124,16 @@ pub const CASES: &[Case] = &[
         name: "broken",
         help: "[SEED=1] [ROUNDS=25] [MESSAGES=5]: connections break, and nothing is lost",
         body: broken::broken,
+    },
+    Case {
+        name: "moving",
+        help: "rank 0 is checkpointed, and comes back with another address",
+        body: outage::moving,
+    },
+    Case {
+        name: "checkpoint",
+        help: "[SEED=1] [ROUNDS=10]: ranks are checkpointed in the middle of traffic",
+        body: checkpoint::checkpoint,
     },
     Case { name: "large", help: "[BYTES=2214592525]: one message from rank 0 to rank 1", body: basic::large },
     Case { name: "idle", help: "[MILLISECONDS=3000]: all but rank 0 wait that long", body: waiting::idle },

@@ -1,4 +1,4 @@
-//! Cases of two ranks on two hosts whose network fails. Rank 1 cuts it, by a route that swallows all that
+//! Cases of two ranks on two hosts whose network fails, or changes. Rank 1 cuts it, by a route that swallows all that
 //! goes to rank 0: neither side is told anything.
 
 use std::process::Command;
@@ -21,6 +21,59 @@ fn route(verb: &str) -> Result<()> {
     } else {
         Err(format!("ip route {verb} blackhole {address}: {status}").into())
     }
+}
+
+/// The variable that tells rank 0 what it moves from, and to: `INTERFACE FROM/BITS TO/BITS`.
+pub const MOVE: &str = "NETMOD_TEST_MOVE";
+
+/// Gives this host another address.
+fn relocate() -> Result<()> {
+    let text = std::env::var(MOVE).map_err(|_| format!("{MOVE} names no addresses"))?;
+    let [interface, from, to] = text.split(' ').collect::<Vec<_>>()[..] else {
+        return Err(format!("{MOVE}={text} is not an interface and two addresses").into());
+    };
+    for (verb, address) in [("del", from), ("add", to)] {
+        let status = Command::new("ip").args(["addr", verb, address, "dev", interface]).status()?;
+        if !status.success() {
+            return Err(format!("ip addr {verb} {address} dev {interface}: {status}").into());
+        }
+    }
+    Ok(())
+}
+
+/// Rank 0 is checkpointed in the middle of traffic, and comes back with another address, where rank 1 finds it again
+/// when their connection breaks.
+pub(super) fn moving(dev: &mut Device, _: &Args) -> Result<End> {
+    talk(dev, 5, 50_000)?;
+    let world = dev.world();
+    let (me, other) = (u64::from(dev.rank()), 1 - dev.rank() as i32);
+    let receive = dev.irecv(vec![0; 4 << 20], other, 2, world)?;
+    let send = dev.isend(pattern::bytes(me, 4 << 20), other, 2, world)?;
+    for _ in 0..3 {
+        dev.progress()?;
+    }
+    if me == 0 {
+        dev.ckpt_shutdown()?;
+        relocate()?;
+        dev.ckpt_restart()?;
+    }
+    pattern::check(1 - me, &dev.wait(receive)?.buffer)?;
+    dev.wait(send)?;
+    dev.barrier(world)?;
+    if me == 1 {
+        dev.break_connection(0, ch3_shim::Break::Reset)?;
+        dev.send(&[7; 100], other, 3, world)?;
+    } else {
+        // It sees the break and rank 1's dial together.
+        std::thread::sleep(Duration::from_millis(300));
+        dev.recv(&mut [0; 100], other, 3, world)?;
+    }
+    talk(dev, 5, 50_000)?;
+    let resumes = dev.tcp_stats().unwrap_or_default().resumes;
+    if resumes < 2 {
+        return Err(format!("resumed {resumes} times").into());
+    }
+    Ok(End::Finalize)
 }
 
 /// Messages go back and forth.

@@ -304,7 +304,14 @@ fn a_goodbye_is_heard_at_every_stage() {
 
 #[test]
 fn control_frames_are_told_from_messages() {
-    for control in [Control::Goodbye, Control::Withdrawn, Control::Ack { position: 1 << 40 | 7 }] {
+    for control in [
+        Control::Goodbye,
+        Control::Withdrawn,
+        Control::Ack { position: 1 << 40 | 7 },
+        Control::Suspend { connection: 1 << 40 | 7 },
+        Control::Moved { port: 4711 },
+        Control::Suspended { connection: 3 },
+    ] {
         let frame = control.emit();
         assert_eq!(Control::parse(&frame), Ok(Some(control)));
         for at in 1..CONTROL_LEN {
@@ -312,11 +319,18 @@ fn control_frames_are_told_from_messages() {
                 let mut bad = frame;
                 bad[at] ^= 1 << bit;
                 let parsed = Control::parse(&bad);
-                // The position is all of an acknowledgement that may vary.
-                let other = matches!(parsed, Ok(Some(Control::Ack { .. }))) && (8..16).contains(&at);
-                let ack = matches!(control, Control::Ack { .. });
+                // The number is all that may vary.
+                let numbers = match control {
+                    Control::Goodbye | Control::Withdrawn => 8..8,
+                    Control::Ack { .. } | Control::Suspend { .. } | Control::Suspended { .. } => 8..16,
+                    Control::Moved { .. } => 8..10,
+                };
+                let other = numbers.contains(&at);
+                if other && let Ok(Some(parsed)) = parsed {
+                    assert_eq!(std::mem::discriminant(&parsed), std::mem::discriminant(&control));
+                }
                 assert!(parsed != Ok(Some(control)) && parsed != Ok(None), "byte {at} bit {bit}");
-                assert_eq!(parsed.is_ok(), other && ack, "byte {at} bit {bit}");
+                assert_eq!(parsed.is_ok(), other, "byte {at} bit {bit}");
             }
         }
     }

@@ -117,6 +117,17 @@ const RESUMED: [Size; 6] = [
     Size { resume: true, dials: 2, terminates: [1, 1], ..Size::SMALL },
 ];
 
+/// Checkpoints of either side, at any moment.
+const SLEEPY: [Size; 7] = [
+    Size { resume: true, dials: 4, sleeps: [1, 1], ..Size::SMALL },
+    Size { resume: true, dials: 5, sleeps: [2, 1], wishes: [1, 0], ..Size::SMALL },
+    Size { resume: true, dials: 3, sleeps: [1, 0], ..Size::SMALL },
+    Size { resume: true, dials: 3, sleeps: [0, 1], wishes: [1, 1], ..Size::SMALL },
+    Size { resume: true, dials: 3, sleeps: [1, 1], wishes: [1, 0], ..Size::SMALL },
+    Size { resume: true, dials: 4, sleeps: [0, 2], wishes: [1, 0], ..Size::SMALL },
+    Size { resume: true, dials: 4, sleeps: [1, 0], wishes: [1, 0], faults: 1, ..Size::SMALL },
+];
+
 fn run(sizes: &[Size]) -> Result<Seen, String> {
     let mut all = Seen::default();
     for size in sizes {
@@ -162,9 +173,15 @@ fn broken_connections_lose_and_double_nothing() {
 }
 
 #[test]
+fn checkpoints_lose_and_double_nothing_and_nobody_is_down() {
+    let seen = run(&SLEEPY).unwrap_or_else(|e| panic!("{e}"));
+    assert!(seen.states > 10_000 && seen.ends > 10, "the model explores too little: {seen:?}");
+}
+
+#[test]
 fn the_documented_graph_is_what_happens() {
     let mut edges = BTreeSet::new();
-    for sizes in [&QUIET[..], &FAULTY[..], &RESUMED[..]] {
+    for sizes in [&QUIET[..], &FAULTY[..], &RESUMED[..], &SLEEPY[..]] {
         edges.extend(run(sizes).unwrap_or_else(|e| panic!("{e}")).edges);
     }
     let mut dot = String::from("digraph link {\n");
@@ -186,9 +203,11 @@ fn the_documented_graph_is_what_happens() {
 }
 
 fn caught(mutant: Mutant) -> Option<String> {
-    with(Some(mutant), || run(&QUIET).and_then(|_| run(&FAULTY)).and_then(|_| run(&RESUMED)))
-        .err()
-        .map(|e| e.lines().next().unwrap_or_default().to_owned())
+    with(Some(mutant), || {
+        run(&QUIET).and_then(|_| run(&FAULTY)).and_then(|_| run(&RESUMED)).and_then(|_| run(&SLEEPY))
+    })
+    .err()
+    .map(|e| e.lines().next().unwrap_or_default().to_owned())
 }
 
 #[test]

@@ -16,6 +16,16 @@ use crate::link::{Actions, ConnKey, Failure, Hail, Link, LinkAction, LinkConfig,
 
 pub(super) const CONNS: usize = 6;
 
+/// How far a checkpoint is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Rest {
+    Awake,
+    /// The peer is told, or what is under way comes to its end.
+    Settling,
+    /// Nobody listens.
+    Asleep,
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Side {
     pub(super) link: Link,
@@ -28,6 +38,9 @@ pub(super) struct Side {
     terminates: u8,
     shutdowns: u8,
     cancels: u8,
+    /// Checkpoints to come, and how far the present one is.
+    sleeps: u8,
+    rest: Rest,
     asked: bool,
     /// Messages that arrived; `got` is the number of the last one.
     arrived: u8,
@@ -74,6 +87,8 @@ impl Side {
             terminates: 0,
             shutdowns: 0,
             cancels: 0,
+            sleeps: 0,
+            rest: Rest::Awake,
             asked: false,
             arrived: 0,
             incarnation,
@@ -126,6 +141,8 @@ pub(super) struct Size {
     pub(super) shutdowns: [u8; 2],
     /// Messages that may be taken back before they leave.
     pub(super) cancels: [u8; 2],
+    /// Checkpoints of each side.
+    pub(super) sleeps: [u8; 2],
     pub(super) faults: u8,
     pub(super) dials: usize,
     /// Sessions are resumed.
@@ -142,6 +159,7 @@ impl Size {
         terminates: [0, 0],
         shutdowns: [0, 0],
         cancels: [0, 0],
+        sleeps: [0, 0],
         faults: 0,
         dials: 4,
         resume: false,
@@ -155,6 +173,7 @@ pub(super) struct Model {
     pub(super) edges: RefCell<BTreeSet<(Phase, Phase, String)>>,
     cfg: LinkConfig,
     dials: usize,
+    faults: u8,
     resume: bool,
     long_pauses: bool,
 }
@@ -190,11 +209,13 @@ impl Model {
             crossing_wait: Duration::ZERO,
             parting_timeout: Duration::ZERO,
             resume_timeout: connect_timeout,
+            ckpt_timeout: connect_timeout,
         };
         let side = |x: usize| Side {
             terminates: size.terminates[x],
             shutdowns: size.shutdowns[x],
             cancels: size.cancels[x],
+            sleeps: size.sleeps[x],
             ..Side::new(x, size.wishes[x], 1)
         };
         let world = World {
@@ -212,6 +233,7 @@ impl Model {
                 edges: RefCell::default(),
                 cfg,
                 dials: size.dials.min(CONNS),
+                faults: size.faults,
                 resume: size.resume,
                 long_pauses: size.long_pauses,
             },
@@ -248,6 +270,10 @@ impl Model {
         for act in acts {
             match act {
                 LinkAction::StartDial => {
+                    let tells = w.sides[x].link.is_resuming() && !w.sides[x].link.is_patient();
+                    if w.sides[x].rest == Rest::Asleep || w.sides[x].rest == Rest::Settling && !tells {
+                        return wrong(format!("{x} dials while it is being checkpointed"));
+                    }
                     let at = w.conns.len();
                     if at >= self.dials {
                         if self.long_pauses {
@@ -350,14 +376,14 @@ impl Model {
             s.session = session;
             (s.tx_base, s.rx_base) = (s.sent, s.arrived);
             (s.acked, s.cursor, s.told) = (s.sent, s.sent, s.arrived);
-            return Ok(());
+            return tell(w, x, c);
         }
         let position = s.tx_base + told;
         if position < s.acked || position > s.sent {
             return wrong(format!("{x} is to resume at {position}, and keeps {} to {}", s.acked, s.sent));
         }
         (s.acked, s.cursor, s.told) = (position, position, s.arrived);
-        Ok(())
+        tell(w, x, c)
     }
 
     /// Everything that can happen next. The flag: something that does not cost a fault.
@@ -372,7 +398,8 @@ impl Model {
             }
         }
         for x in 0..2 {
-            let pause = w.sides[x].link.phase() == Phase::Backoff;
+            let pause =
+                w.sides[x].link.phase() == Phase::Backoff && w.sides[x].link.deadline() == Some(Time::ZERO);
             if pause && (!self.long_pauses || out.is_empty()) {
                 out.push(self.step(w, |m, w| m.on(w, x, LinkEvent::Timer)));
             }
@@ -473,6 +500,35 @@ impl Model {
                 }));
             }
         }
+        if s.sleeps > 0 && s.rest == Rest::Awake && !s.asked && s.link.phase() != Phase::Parting {
+            out.push(self.step(w, |m, w| {
+                w.sides[x].sleeps -= 1;
+                w.sides[x].rest = Rest::Settling;
+                // Connections end without a goodbye.
+                w.faulty = true;
+                m.on(w, x, LinkEvent::Sleep)?;
+                w.sides[x].link.up().map_or(Ok(()), |c| tell(w, x, c))
+            }));
+        }
+        match s.rest {
+            Rest::Awake => {}
+            Rest::Settling if s.link.is_quiet() => out.push(self.step(w, |_, w| {
+                w.sides[x].rest = Rest::Asleep;
+                Ok(())
+            })),
+            // The peer may take too long.
+            Rest::Settling if w.faults > 0 => out.push(self.step(w, |m, w| {
+                w.faults -= 1;
+                m.on(w, x, LinkEvent::SleepNow)?;
+                w.sides[x].rest = Rest::Asleep;
+                if w.sides[x].link.is_quiet() { Ok(()) } else { wrong(format!("{x} does not come to rest")) }
+            })),
+            Rest::Settling => {}
+            Rest::Asleep => out.push(self.step(w, |m, w| {
+                w.sides[x].rest = Rest::Awake;
+                m.on(w, x, LinkEvent::Wake)
+            })),
+        }
         if s.link.phase() == Phase::Failed && s.wishes > 0 {
             out.push(self.step(w, |m, w| m.on(w, x, LinkEvent::Revive)));
         }
@@ -488,6 +544,17 @@ impl Model {
         let Some(m) = w.conns[c].to[x].pop() else { return Ok(()) };
         let conn = &mut w.conns[c];
         if conn.ends[x] == End::Closed {
+            return Ok(());
+        }
+        if conn.ends[x] == End::Unknown && w.sides[x].rest == Rest::Asleep {
+            // Nobody listens.
+            let dialler = &w.sides[1 - x].link;
+            if dialler.is_resuming() && !dialler.is_patient() && w.faults == self.faults {
+                return wrong(format!("{x} sleeps, and its peer takes it for dead"));
+            }
+            conn.ends[x] = End::Closed;
+            conn.to[x] = Fifo::default();
+            conn.to[1 - x].push(Msg::Reset);
             return Ok(());
         }
         if conn.ends[x] == End::Unknown {
@@ -549,6 +616,14 @@ impl Model {
                 }
                 if s.link.up().is_some() { self.drained(w, x) } else { Ok(()) }
             }
+            Msg::Suspend => {
+                if w.sides[x].link.up() == Some(key) {
+                    send(w, x, key, Msg::Suspended)?;
+                }
+                self.on(w, x, LinkEvent::PeerSleeps)
+            }
+            Msg::Suspended if w.sides[x].link.up() == Some(key) => self.on(w, x, LinkEvent::PeerKnows),
+            Msg::Suspended => Ok(()),
             Msg::Withdrawn => {
                 conn.farewell[x] = true;
                 self.gone(w, x, c, Failure::Withdrawn)
@@ -650,6 +725,13 @@ impl Model {
     pub(super) fn check_end(&self, w: &World) -> Result<(), String> {
         for (x, s) in w.sides.iter().enumerate() {
             let phase = s.link.phase();
+            if s.rest != Rest::Awake {
+                return Err(format!("{x} sleeps for ever"));
+            }
+            if w.hard && phase == Phase::Backoff && s.link.is_patient() {
+                // For one that died or failed while it was being checkpointed; time would end it.
+                continue;
+            }
             if !matches!(phase, Phase::Idle | Phase::Up | Phase::Failed | Phase::Shut) {
                 return Err(format!("{x} is stuck in {phase:?}"));
             }
@@ -695,6 +777,15 @@ fn send(w: &mut World, x: usize, c: ConnKey, m: Msg) -> Result<(), Stop> {
         conn.to[1 - x].push(m);
     }
     Ok(())
+}
+
+/// An adopted connection of a process that is about to sleep.
+fn tell(w: &mut World, x: usize, c: ConnKey) -> Result<(), Stop> {
+    if w.sides[x].rest == Rest::Awake {
+        return Ok(());
+    }
+    w.sides[x].acknowledge().map_or(Ok(()), |ack| send(w, x, c, ack))?;
+    send(w, x, c, Msg::Suspend)
 }
 
 fn close(w: &mut World, x: usize, c: ConnKey) -> Result<(), Stop> {

@@ -20,6 +20,8 @@ pub(super) enum Msg {
     Data(u8),
     Ack(u8),
     Goodbye,
+    Suspend,
+    Suspended,
     Withdrawn,
     /// End of file.
     Fin,

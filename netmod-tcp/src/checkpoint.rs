@@ -1,0 +1,216 @@
+//! Checkpoints: the netmod lets go of all that the system holds for it, and goes on later, perhaps elsewhere.
+//!
+//! What is under way needs no emptying of the network: it is in the windows of the sessions. Each peer is told
+//! (SUSPEND), and says that it knows (SUSPENDED); then this side closes the connection, and the peer waits. After the
+//! restart this side dials, resumes, and tells where it listens now (MOVED).
+
+use std::net::SocketAddr;
+
+use netmod_core::{Core, DeviceError, Finalize, Time, VcId};
+
+use crate::NAME;
+use crate::address;
+use crate::conn::{self, Conn, ConnId, Stage};
+use crate::hello::Control;
+use crate::hot::Hot;
+use crate::link::{LinkEvent, Phase};
+use crate::netmod::TcpNetmod;
+use crate::sys::Epoll;
+
+/// How far a checkpoint has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checkpoint {
+    None,
+    /// Peers have this long to answer.
+    Until {
+        time: Time,
+        port: u16,
+    },
+    /// No descriptor is held. The port at which peers know this process is wished for again.
+    Asleep {
+        port: u16,
+    },
+}
+
+/// What a connection is called in SUSPEND by its end `x`: both ends know who has dialled it, and its number
+/// among the dials of that process.
+fn connection(c: &Conn, said_by_us: bool) -> u64 {
+    let (dial, ours) = if c.dial != 0 { (c.dial, true) } else { (c.hail.dial, false) };
+    dial << 1 | u64::from(ours == said_by_us)
+}
+
+impl TcpNetmod {
+    /// See [`netmod_core::Netmod::ckpt_shutdown`].
+    pub(crate) fn quiesce(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
+        self.now = now;
+        let (until, port) = match self.checkpoint {
+            Checkpoint::Asleep { .. } => return Ok(Finalize::Done),
+            Checkpoint::Until { time, port } => (time, port),
+            Checkpoint::None => self.begin_to_quiesce(core)?,
+        };
+        if now >= until {
+            let late: Vec<VcId> =
+                self.vcs.iter().filter(|(_, v)| !v.link.is_quiet()).map(|(vc, _)| vc).collect();
+            for vc in late {
+                let state = self.describe_vc(core, vc);
+                let peer = self.vcs.get(vc).map_or(0, |v| v.peer.rank);
+                tracing::warn!(peer, %state, "did not answer in time; it may take this process for dead");
+                self.link_event(core, vc, LinkEvent::SleepNow);
+            }
+            let left: Vec<ConnId> = self.conns.iter().map(|(id, _)| id).collect();
+            for id in left {
+                self.close(id);
+            }
+            // Whoever comes now is refused.
+            self.listener = None;
+        }
+        if !self.is_quiet() {
+            self.next_timer = self.next_timer.min(until);
+            return Ok(Finalize::Pending);
+        }
+        self.listener = None;
+        self.accept_again = Time::NEVER;
+        self.epoll.close();
+        self.hot = Hot::default();
+        self.checkpoint = Checkpoint::Asleep { port };
+        Ok(Finalize::Done)
+    }
+
+    fn begin_to_quiesce(&mut self, core: &mut Core) -> Result<(Time, u16), DeviceError> {
+        let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
+        for vc in &vcs {
+            let Some(v) = self.vcs.get(*vc) else { continue };
+            if v.link.up().is_some() && v.session == 0 {
+                let text = format!(
+                    "cannot be checkpointed: the connection with rank {} has no session that could be resumed; is \
+                     NETMOD_TCP_RESUME_TIMEOUT 0, here or there? Within a node NETMOD_TCP_RESUME_LOCAL=yes is needed too",
+                    v.peer.rank
+                );
+                return Err(DeviceError::new(NAME, text));
+            }
+        }
+        let until = self.now + self.link_cfg.parting_timeout;
+        let port = self.addresses().first().map_or(0, SocketAddr::port);
+        self.checkpoint = Checkpoint::Until { time: until, port };
+        for vc in vcs {
+            self.link_event(core, vc, LinkEvent::Sleep);
+            if let Some(id) = self.vcs.get(vc).and_then(|v| v.link.up()).map(conn::id) {
+                self.tell(vc, id);
+                self.flush_vc(core, vc);
+            }
+        }
+        Ok((until, port))
+    }
+
+    /// Whether all connections have come to their end, those that are about to come in included: a peer whose dial
+    /// is cut short has not been told why.
+    fn is_quiet(&mut self) -> bool {
+        if self.conns.is_empty() {
+            self.accept_some(self.now);
+        }
+        self.conns.is_empty() && self.vcs.iter().all(|(_, v)| v.link.is_quiet())
+    }
+
+    /// Says on an adopted connection that this process is about to sleep.
+    fn tell(&mut self, vc: VcId, id: ConnId) {
+        let Some(name) = self.conns.get(id).map(|c| connection(c, true)) else { return };
+        self.pay(vc, 1);
+        self.say(vc, Control::Suspend { connection: name });
+    }
+
+    /// Queues a control frame, to leave with the next flush.
+    fn say(&mut self, vc: VcId, frame: Control) {
+        let Some(v) = self.vcs.get_mut(vc) else { return };
+        v.txq.get_or_insert_default().push_control(&frame.emit());
+        if !v.dirty {
+            v.dirty = true;
+            self.dirty.push(vc);
+        }
+    }
+
+    /// See [`netmod_core::Netmod::ckpt_restart`].
+    pub(crate) fn restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
+        self.now = now;
+        let Checkpoint::Asleep { port } = self.checkpoint else {
+            return Err(DeviceError::new(NAME, "cannot be restarted: it was not shut down for a checkpoint"));
+        };
+        let epoll = Epoll::new()
+            .map_err(|e| DeviceError::new(NAME, format!("cannot make an epoll instance: {e}")))?;
+        self.listener = Some(address::listen(&self.cfg, port)?);
+        self.epoll = epoll;
+        if self.id.has_job_key() {
+            self.watch_listener()?;
+        }
+        self.checkpoint = Checkpoint::None;
+        self.restarts += 1;
+        let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
+        for vc in vcs {
+            self.link_event(core, vc, LinkEvent::Wake);
+        }
+        Ok(())
+    }
+
+    /// A connection is adopted: what it is called in SUSPEND, and where this process listens since a restart.
+    pub(crate) fn introduce(&mut self, vc: VcId, id: ConnId) {
+        let (Some(v), Some(c)) = (self.vcs.get_mut(vc), self.conns.get(id)) else { return };
+        v.connection = connection(c, false);
+        if v.session != 0 && v.restarts != self.restarts {
+            v.restarts = self.restarts;
+            if let Some(port) = self.listener.as_ref().and_then(|l| l.addrs.first()).map(SocketAddr::port) {
+                self.say(vc, Control::Moved { port });
+            }
+        }
+        if self.checkpoint != Checkpoint::None {
+            self.tell(vc, id);
+        }
+    }
+
+    /// SUSPEND has come.
+    ///
+    /// # Errors
+    /// If there is no session.
+    pub(crate) fn peer_suspends(&mut self, core: &mut Core, vc: VcId, name: u64) -> Result<(), String> {
+        let Some(v) = self.vcs.get(vc) else { return Ok(()) };
+        if v.link.phase() == Phase::Parting || v.connection != name {
+            // What was said on an earlier connection has come again with what else that had lost.
+            return Ok(());
+        }
+        if v.session == 0 {
+            return Err("a checkpoint on a connection without a session".into());
+        }
+        self.say(vc, Control::Suspended { connection: name });
+        self.link_event(core, vc, LinkEvent::PeerSleeps);
+        Ok(())
+    }
+
+    /// SUSPENDED has come.
+    pub(crate) fn peer_knows(&mut self, core: &mut Core, vc: VcId, name: u64) {
+        let up = self.vcs.get(vc).and_then(|v| v.link.up()).and_then(|c| self.conns.get(conn::id(c)));
+        // What was said on an earlier connection may come again.
+        if up.is_some_and(|c| connection(c, true) == name) {
+            self.link_event(core, vc, LinkEvent::PeerKnows);
+        }
+    }
+
+    /// MOVED has come.
+    ///
+    /// # Errors
+    /// If that is no port.
+    pub(crate) fn peer_moved(&mut self, vc: VcId, port: u16) -> Result<(), String> {
+        if port == 0 {
+            return Err("it says that it has moved to port 0".into());
+        }
+        let Some(v) = self.vcs.get_mut(vc) else { return Ok(()) };
+        let Some(Conn { socket, stage: Stage::Open { .. }, .. }) =
+            v.link.up().and_then(|c| self.conns.get(conn::id(c)))
+        else {
+            return Ok(());
+        };
+        if let Some(mut at) = socket.peer_addr().ok().and_then(|a| a.as_socket()) {
+            at.set_ip(at.ip().to_canonical());
+            at.set_port(port);
+            v.addrs = Some(Box::new([at]));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! Checkpoints in the middle of traffic: the device holds no socket then, and nothing is lost or doubled.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+
+use ch3_shim::{Device, Error};
+use netmod_core::{Config, VcErrorKind};
+use netmod_tests::board::{run_devices, run_job_with};
+use netmod_tests::jobs::pattern::{Random, bytes, check, seed};
+use netmod_tests::jobs::tap::Tap;
+
+/// Around the limits of what is copied, kept, lent, announced.
+const SIZES: [usize; 9] = [0, 8, 100, 2049, 16_385, 70_000, 131_073, 1 << 20, 3 << 20];
+
+/// One test at a time: they look at the descriptors of the process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The TCP sockets of this process by inode.
+fn sockets() -> HashSet<String> {
+    let links = std::fs::read_dir("/proc/self/fd").expect("the list of descriptors");
+    let open: HashSet<String> = links
+        .flatten()
+        .filter_map(|e| std::fs::read_link(e.path()).ok())
+        .map(|l| l.to_string_lossy().into_owned())
+        .filter(|l| l.starts_with("socket:"))
+        .map(|l| l.trim_start_matches("socket:[").trim_end_matches(']').to_owned())
+        .collect();
+    let mut tcp = HashSet::new();
+    for table in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
+        let text = std::fs::read_to_string(table).unwrap_or_default();
+        tcp.extend(text.lines().skip(1).filter_map(|l| l.split_whitespace().nth(9)).map(str::to_owned));
+    }
+    open.intersection(&tcp).cloned().collect()
+}
+
+fn plain(_: &mut Config) {}
+
+fn checked(cfg: &mut Config) {
+    cfg.set("NETMOD_CHECKSUM", "on").expect("a setting");
+}
+
+/// What rank `from` sends in a round.
+fn plan(from: u32, round: u64) -> Vec<(u64, usize)> {
+    let mut dice = Random::new(seed(&[u64::from(from), round, 77]));
+    (0..12).map(|i| (seed(&[u64::from(from), round, i]), SIZES[dice.below(SIZES.len())])).collect()
+}
+
+/// Rounds of messages both ways; while they are under way, `pause` has the device.
+fn talk(dev: &mut Device, rounds: u64, mut pause: impl FnMut(&mut Device, u64)) {
+    let (world, me) = (dev.world(), dev.rank());
+    let other = 1 - me as i32;
+    for round in 0..rounds {
+        let mut receives = Vec::new();
+        for (of, len) in plan(1 - me, round) {
+            receives.push((of, len, dev.irecv(vec![0xE5; len + 1], other, 1, world).expect("a receive")));
+        }
+        let mut sends = Vec::new();
+        for (of, len) in plan(me, round) {
+            sends.push(dev.isend(bytes(of, len), other, 1, world).expect("a send"));
+        }
+        for _ in 0..(round * 7) % 40 {
+            dev.progress().expect("progress");
+        }
+        pause(dev, round);
+        for (of, len, request) in receives {
+            let done = dev.wait(request).expect("a message");
+            assert_eq!((done.status.len, done.buffer[len]), (len, 0xE5), "rank {me}, round {round}");
+            check(of, &done.buffer[..len]).expect("the right bytes");
+        }
+        dev.wait_all(sends).expect("the sends");
+    }
+}
+
+fn suspend(dev: &mut Device) {
+    dev.ckpt_shutdown().unwrap_or_else(|e| panic!("rank {}: {e}", dev.rank()));
+    assert_eq!(dev.tcp_connections(), Some(0));
+}
+
+fn resume(dev: &mut Device) {
+    dev.ckpt_restart().unwrap_or_else(|e| panic!("rank {}: {e}", dev.rank()));
+}
+
+#[test]
+fn either_side_in_the_middle_of_traffic() {
+    let _alone = alone();
+    for tune in [plain, checked] {
+        let resumed = run_job_with(&Tap::default(), 2, tune, |dev| {
+            talk(dev, 16, |dev, round| {
+                if round % 2 == u64::from(dev.rank()) {
+                    suspend(dev);
+                    // Messages are taken meanwhile, and polls do no harm.
+                    let world = dev.world();
+                    let to = 1 - dev.rank() as i32;
+                    let send = dev.isend(bytes(round, 5000), to, 2, world).expect("a send");
+                    for _ in 0..20 {
+                        dev.progress().expect("progress");
+                    }
+                    resume(dev);
+                    dev.wait(send).expect("the send");
+                } else {
+                    let mut got = vec![0; 5000];
+                    let from = 1 - dev.rank() as i32;
+                    let world = dev.world();
+                    dev.recv(&mut got, from, 2, world).expect("what was sent during the checkpoint");
+                    check(round, &got).expect("the right bytes");
+                }
+            });
+            dev.tcp_stats().expect("a device over tcp").resumes
+        });
+        assert!(resumed.iter().sum::<u64>() >= 8, "{resumed:?}");
+    }
+}
+
+#[test]
+fn all_at_once_with_no_socket_left() {
+    let _alone = alone();
+    let gate = Arc::new(Barrier::new(2));
+    let before = sockets().len();
+    run_job_with(&Tap::default(), 2, plain, move |dev| {
+        talk(dev, 8, |dev, _| {
+            suspend(dev);
+            gate.wait();
+            assert_eq!(sockets().len(), before, "a suspended device holds a socket");
+            gate.wait();
+            resume(dev);
+        });
+    });
+}
+
+#[test]
+fn a_peer_that_sends_while_the_other_one_is_away() {
+    let _alone = alone();
+    let gate = Arc::new(Barrier::new(2));
+    run_job_with(&Tap::default(), 2, plain, move |dev| {
+        let world = dev.world();
+        dev.barrier(world).expect("a barrier");
+        if dev.rank() == 0 {
+            suspend(dev);
+            gate.wait();
+            gate.wait();
+            resume(dev);
+            for (of, len) in plan(1, 0) {
+                let mut got = vec![0; len];
+                dev.recv(&mut got, 1, 3, world).expect("a message");
+                check(of, &got).expect("the right bytes");
+            }
+        } else {
+            // The other side waits for this one to close.
+            let mut sends = Vec::new();
+            while dev.tcp_connections() != Some(0) {
+                dev.progress().expect("progress");
+            }
+            gate.wait();
+            for (of, len) in plan(1, 0) {
+                sends.push(dev.isend(bytes(of, len), 0, 3, world).expect("a send"));
+            }
+            for _ in 0..1000 {
+                dev.progress().expect("nothing is wrong");
+            }
+            gate.wait();
+            dev.wait_all(sends).expect("the sends");
+        }
+    });
+}
+
+/// The port is taken meanwhile: the peer learns of the new one, and finds it when the connection breaks.
+#[test]
+fn a_restart_with_another_port() {
+    let _alone = alone();
+    let (tap, gate) = (Tap::default(), Arc::new(Barrier::new(2)));
+    let homes = tap.clone();
+    run_job_with(&tap, 2, plain, move |dev| {
+        let world = dev.world();
+        dev.barrier(world).expect("a barrier");
+        if dev.rank() == 0 {
+            suspend(dev);
+            let port = homes.home(0).port();
+            let taken = std::net::TcpListener::bind(("::", port)).expect("the port is free");
+            resume(dev);
+            dev.barrier(world).expect("a barrier");
+            gate.wait();
+            // Only the other side may dial: this one sees nothing before it is there.
+            gate.wait();
+            dev.barrier(world).expect("a barrier");
+            drop(taken);
+        } else {
+            dev.barrier(world).expect("a barrier");
+            gate.wait();
+            assert!(dev.break_connection(0, ch3_shim::Break::Reset).expect("a reset"));
+            gate.wait();
+            dev.barrier(world).expect("a barrier");
+            assert!(dev.tcp_stats().is_some_and(|s| s.resumes >= 2));
+        }
+    });
+}
+
+#[test]
+fn a_peer_that_does_not_come_back_is_given_up() {
+    let _alone = alone();
+    let gate = Arc::new(Barrier::new(2));
+    let tune = |cfg: &mut Config| cfg.set("NETMOD_TCP_CKPT_TIMEOUT", "300ms").expect("a setting");
+    let errors = run_devices(&Tap::default(), 2, tune, move |mut dev| {
+        let world = dev.world();
+        dev.barrier(world).expect("a barrier");
+        if dev.rank() == 0 {
+            suspend(&mut dev);
+            gate.wait();
+            return None;
+        }
+        let error = dev.recv(&mut [0; 8], 0, 1, world).expect_err("nobody comes");
+        gate.wait();
+        Some(error)
+    });
+    let error = errors.into_iter().flatten().next().expect("the error of rank 1");
+    let text = error.to_string();
+    assert!(matches!(&error, Error::Peer(e) if e.kind() == VcErrorKind::Lost), "{text}");
+    assert!(text.contains("checkpoint") && text.contains("NETMOD_TCP_CKPT_TIMEOUT"), "{text}");
+}
+
+#[test]
+fn without_sessions_it_is_refused_and_nothing_has_changed() {
+    let _alone = alone();
+    let tune = |cfg: &mut Config| cfg.set("NETMOD_TCP_RESUME_TIMEOUT", "0s").expect("a setting");
+    run_job_with(&Tap::default(), 2, tune, |dev| {
+        talk(dev, 3, |dev, round| {
+            if round == 1 && dev.rank() == 0 {
+                let error = dev.ckpt_shutdown().expect_err("no session");
+                assert!(error.to_string().contains("NETMOD_TCP_RESUME_TIMEOUT"), "{error}");
+            }
+        });
+    });
+}
+
+#[test]
+fn a_restart_without_a_shutdown_is_refused() {
+    let _alone = alone();
+    run_job_with(&Tap::default(), 1, plain, |dev| {
+        assert!(matches!(dev.ckpt_restart(), Err(Error::Netmod(_))));
+        suspend(dev);
+        suspend(dev);
+        resume(dev);
+    });
+}
