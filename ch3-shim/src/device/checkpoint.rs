@@ -16,7 +16,7 @@ impl Vci {
     /// Of two processes that are saved at the same time, one at least must come back where it was.
     ///
     /// # Errors
-    /// A connection that cannot be resumed (`NETMOD_TCP_RESUME_TIMEOUT` is 0); a netmod that cannot be saved, or has
+    /// A connection that cannot be resumed (`NETMOD_TCP_RESUME_TIMEOUT` is 0, or within a node `NETMOD_TCP_RESUME_LOCAL` is off); a netmod that cannot be saved, or has
     /// not come to rest within `NETMOD_CLOSE_TIMEOUT`, after which it may be called again; of a netmod.
     pub fn ckpt_shutdown(&mut self) -> Result<()> {
         let deadline = self.deadline_in(self.cfg.close_timeout);

@@ -404,7 +404,14 @@ impl Link {
         }
     }
 
-    pub(super) fn lost(&mut self, conn: ConnKey, failure: Failure, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+    pub(super) fn lost(
+        &mut self,
+        conn: ConnKey,
+        failure: Failure,
+        now: Time,
+        cfg: &LinkConfig,
+        acts: &mut Actions,
+    ) {
         if self.conn != conn {
             return;
         }
