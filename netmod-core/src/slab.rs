@@ -250,14 +250,32 @@ impl<T, K> SideTable<T, K> {
     #[inline]
     pub fn insert(&mut self, h: Handle<K>, value: T) -> Option<T> {
         if h.index() >= self.slots.len() {
-            if h.index() >= self.slots.capacity() {
-                make_room(&mut self.slots, h.index() + 1);
-            }
-            self.slots.resize_with(h.index() + 1, || (0, None));
+            self.extend(h.index() + 1);
         }
         let slot = &mut self.slots[h.index()];
         slot.0 = h.generation;
         slot.1.replace(value)
+    }
+
+    /// As [`SideTable::insert`], but drops what an earlier generation may have left: large values need not be
+    /// moved out, and are made in their place.
+    #[inline(always)]
+    pub fn set(&mut self, h: Handle<K>, value: T) {
+        if h.index() >= self.slots.len() {
+            self.extend(h.index() + 1);
+        }
+        let slot = &mut self.slots[h.index()];
+        slot.0 = h.generation;
+        slot.1 = Some(value);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn extend(&mut self, len: usize) {
+        if len > self.slots.capacity() {
+            make_room(&mut self.slots, len);
+        }
+        self.slots.resize_with(len, || (0, None));
     }
 
     /// The value of a handle.
@@ -366,7 +384,8 @@ mod tests {
         s.remove(a);
         let b = s.insert(2);
         assert_eq!(t.get(b), None);
-        assert_eq!(t.insert(b, 20), Some(10));
+        assert_eq!(t.insert(b, 15), Some(10));
+        t.set(b, 20);
         assert_eq!(t.get(a), None);
         *t.get_mut(b).unwrap() += 1;
         assert_eq!(t.remove(b), Some(21));

@@ -1,6 +1,6 @@
 //! The receiving side: posting receives, and the packets that carry or announce data.
 
-use netmod_core::{OnDone, Outcome, PacketFault, ReqId, RxBytes, Segment, Time, VcError, VcId};
+use netmod_core::{OnDone, Outcome, PacketFault, ReqId, Request, RxBytes, Segment, Time, VcError, VcId};
 
 use super::credit::{self, ENTRY};
 use super::pool::segment_of;
@@ -79,23 +79,21 @@ impl Ch3 {
         seg: Segment,
         pattern: Pattern,
     ) -> Result<ReqId, VcError> {
-        let env = Envelope::new(pattern.context, pattern.source, pattern.tag);
-        let req = self.new_req(io.core, None, seg, MpiReq::new(Role::Recv, env));
+        let mut mpi = MpiReq::new(Role::Recv, Envelope::new(pattern.context, pattern.source, pattern.tag));
         if !self.unexpected.is_empty()
             && let Some((env, msg)) = self.unexpected.take_match(&pattern)
         {
+            let req = self.new_req(io.core, None, seg, mpi);
             self.deliver(io, req, env, msg);
             return Ok(req);
         }
         if let Some(cause) = self.source_lost(&pattern) {
-            io.core.reqs.remove(req);
-            self.side.remove(req);
             return Err(cause);
         }
-        let key = self.posted.post(pattern, req);
-        if let Some(m) = self.side.get_mut(req) {
-            m.posted = Some(key);
-        }
+        let req = io.core.reqs.insert(Request::new(None, seg));
+        mpi.since = self.now;
+        mpi.posted = Some(self.posted.post(pattern, req));
+        self.side.set(req, mpi);
         if self.has_wanting() {
             self.relieve_for(io, &pattern);
         }
@@ -161,7 +159,7 @@ impl Ch3 {
         r.seg.truncate(room);
         m.status = Status { source: env.source, tag: env.tag, len: room, cancelled: false };
         if room < len_here {
-            m.truncated_from = Some(len);
+            m.truncated_from = len;
             self.stats.truncated += 1;
         }
         room
@@ -199,18 +197,10 @@ impl Ch3 {
         key
     }
 
-    /// The envelope of a packet, with the context of this process that it means. Its source is what the
-    /// connection says, whatever the packet says, and its context is one of the group at the other end.
+    /// The envelope of a packet, with the context of this process that it means.
     #[inline]
     pub(super) fn check_envelope(&self, vc: VcId, env: Envelope) -> Result<Envelope, PacketFault> {
-        if let Some(s) = self.vcs.get(vc)
-            && s.rank as i32 == env.source
-            && env.tag >= 0
-            && let Some(context) = s.space.of_wire(env.context)
-        {
-            return Ok(Envelope { context, ..env });
-        }
-        Err(self.bad_envelope(vc, &env))
+        self.vcs.get(vc).and_then(|s| s.own_envelope(env)).ok_or_else(|| self.bad_envelope(vc, &env))
     }
 
     #[cold]
@@ -243,11 +233,16 @@ impl Ch3 {
         data: ShortData,
         ready: bool,
     ) -> Result<(), PacketFault> {
-        let env = self.check_envelope(vc, env)?;
+        // One look at the VC for both the envelope and what the message is charged.
+        let Some((side, env)) = self.vcs.get_mut(vc).and_then(|s| s.own_envelope(env).map(|env| (s, env)))
+        else {
+            return Err(self.bad_envelope(vc, &env));
+        };
         let bytes = data.as_slice();
         if let Some(req) = self.posted.take_match(&env) {
+            let due = side.flow.inc.pass(ENTRY);
             self.receive_short(io, req, env, bytes);
-            if self.vcs.get_mut(vc).is_some_and(|s| s.flow.inc.pass(ENTRY)) {
+            if due {
                 self.credit_due(io, vc);
             }
             return Ok(());
@@ -282,7 +277,7 @@ impl Ch3 {
         m.posted = None;
         m.status = Status { source: env.source, tag: env.tag, len: room, cancelled: false };
         if room < bytes.len() {
-            m.truncated_from = Some(bytes.len() as u64);
+            m.truncated_from = bytes.len() as u64;
             self.stats.truncated += 1;
         }
         if m.forgotten {

@@ -299,7 +299,8 @@ impl Ch3 {
         match self.side.get_mut(req) {
             Some(m) => {
                 let status = Status { cancelled, ..m.status };
-                let (cut, owned) = (m.truncated_from, std::mem::take(&mut m.owned));
+                let (cut, owned) =
+                    ((m.truncated_from > 0).then_some(m.truncated_from), std::mem::take(&mut m.owned));
                 self.side.clear(req);
                 (outcome, status, cut, owned)
             }
@@ -314,7 +315,7 @@ impl Ch3 {
         } else if core.reqs.get(req).is_some_and(|r| !r.copied) {
             let mut m = MpiReq::new(Role::Send, Envelope::new(0, 0, 0));
             m.owned = owned;
-            self.side.insert(req, m);
+            self.side.set(req, m);
         }
     }
 

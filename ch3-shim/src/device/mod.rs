@@ -273,27 +273,34 @@ impl Vci {
     #[inline]
     fn poll(&mut self, order: PollOrder) -> Result<bool> {
         self.polls = self.polls.wrapping_add(1);
-        if self.polls & self.tick_mask == 0 {
-            return self.poll_and_look(order);
+        // One poll in many also does what is due by the clock. A program that only calls progress learns of
+        // failures in this way.
+        let looks = self.polls & self.tick_mask == 0;
+        if looks {
+            self.look_at_clock();
         }
         let p = self.engine.progress(&mut self.ch3, order, self.now)?;
+        if looks && p.events == 0 {
+            self.look_for_due_failures();
+        }
         Ok(p.events > 0)
     }
 
-    /// One poll in many also does what is due by the clock. A program that only calls progress learns of
-    /// failures in this way.
     #[cold]
     #[inline(never)]
-    fn poll_and_look(&mut self, order: PollOrder) -> Result<bool> {
+    fn look_at_clock(&mut self) {
         self.tick();
         if self.status_server.is_some() {
             self.serve_status(false);
         }
-        let p = self.engine.progress(&mut self.ch3, order, self.now)?;
-        if p.events == 0 && self.failure_deadline() <= self.now {
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for_due_failures(&mut self) {
+        if self.failure_deadline() <= self.now {
             self.look_for_failures();
         }
-        Ok(p.events > 0)
     }
 
     /// Reads the clock.
@@ -345,7 +352,11 @@ impl Vci {
 #[inline]
 fn in_group(group: &Group, rank: i32) -> Result<u32> {
     let size = group.size;
-    u32::try_from(rank).ok().filter(|r| *r < size).ok_or(Error::Rank { rank, size })
+    match u32::try_from(rank) {
+        Ok(r) if r < size => Ok(r),
+        // Made only when it is needed: an error that is made is also dropped.
+        _ => Err(Error::Rank { rank, size }),
+    }
 }
 
 #[cold]

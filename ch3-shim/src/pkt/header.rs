@@ -66,7 +66,8 @@ pub(super) fn emit(packet: &Packet) -> Header {
     }
 }
 
-#[inline]
+// Within the packet handler, which then takes the fields apart without having put them together.
+#[inline(always)]
 pub(super) fn parse(header: &Header) -> Result<Packet, PktError> {
     let fields = Fields::new(header);
     match header[0] {

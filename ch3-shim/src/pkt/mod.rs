@@ -244,7 +244,7 @@ impl Packet {
     /// # Errors
     ///
     /// [`PktError`] if the header is none of the forms in the [module's](self) table.
-    #[inline]
+    #[inline(always)]
     pub fn parse(header: &Header) -> Result<Packet, PktError> {
         header::parse(header)
     }
