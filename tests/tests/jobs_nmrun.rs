@@ -55,6 +55,13 @@ fn a_flood_from_64() {
     assert!(done.output.contains("flooded by 64: "), "{done}");
 }
 
+/// So few messages that they never use up the receiver's room.
+#[test]
+fn a_flood_that_is_none() {
+    ok(3, "flood", &["3", "1"]);
+    ok(2, "flood", &["0", "1"]);
+}
+
 /// As many as `NETMOD_TEST_FLOOD` says.
 #[test]
 fn thousands_of_sends_under_way() {

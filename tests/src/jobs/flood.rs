@@ -42,9 +42,14 @@ pub(super) fn flood(dev: &mut Device, args: &Args) -> Result<End> {
         return Ok(End::Finalize);
     }
     let before = resident()?;
-    // First it makes no call at all, then it takes part, but receives nothing until all room is used up.
+    let peers = n as u64 - 1;
+    // First it makes no call at all, then it takes part, but receives nothing until all room is used up, or all
+    // messages are here because they need less.
     std::thread::sleep(pause);
     let full = |dev: &Device| {
+        if dev.unexpected_len() as u64 == each * peers {
+            return true;
+        }
         let flows: Vec<_> = dev.report().iter().map(|r| r.flow).collect();
         flows.len() == n as usize - 1 && flows.iter().all(|f| f.held_slots >= f.slots)
     };
@@ -52,7 +57,6 @@ pub(super) fn flood(dev: &mut Device, args: &Args) -> Result<End> {
         while dev.progress()? {}
         std::thread::sleep(Duration::from_millis(2));
     }
-    let peers = n as u64 - 1;
     let flow = dev.report().first().ok_or("nobody has sent anything")?.flow;
     let bound = |lent: u64| peers * (flow.window + u64::from(flow.slots) * ENTRY) + lent * ENTRY;
     let stats = dev.stats();
