@@ -322,6 +322,42 @@ fn the_second_signal_kills() {
     assert_eq!(child.wait().unwrap().code(), Some(128 + 2));
 }
 
+/// The signal of `NETMOD_STATUS_SIGNAL` reaches what catches it, also behind a shell that does not; nobody ends by
+/// it. Without the setting it is a signal like others.
+#[test]
+fn the_status_signal_goes_to_who_catches_it() {
+    let scratch = Scratch::new("status");
+    let path = scratch.0.display();
+    let catches = format!(
+        "trap 'echo x > {path}/got-'$PMI_RANK USR2; echo x > {path}/$PMI_RANK; \
+         until [ -e {path}/go ]; do sleep 0.05; done"
+    );
+    let script = format!(
+        "if [ $PMI_RANK = 2 ]; then echo x > {path}/2; until [ -e {path}/go ]; do sleep 0.05; done; \
+         else sh -c '{}'; true; fi",
+        catches.replace('\'', "'\\''")
+    );
+    let started = |env: &str| {
+        let child =
+            nmrun(&["-n", "3", "--env", env, "sh", "-c", &script]).stderr(Stdio::piped()).spawn().unwrap();
+        let ready = |rank: u32| scratch.0.join(rank.to_string()).exists();
+        assert!(eventually(|| (0..3).all(ready)));
+        child
+    };
+    let child = started("NETMOD_STATUS_SIGNAL=usr2");
+    send("-USR2", child.id());
+    assert!(eventually(|| (0..2).all(|rank| scratch.0.join(format!("got-{rank}")).exists())));
+    std::fs::write(scratch.0.join("go"), "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("nmrun: SIGUSR2 passed on to 2 of 3 ranks; the others do not catch it"), "{text}");
+
+    let mut child = started("NETMOD_STATUS_SIGNAL=none");
+    send("-USR2", child.id());
+    assert_eq!(child.wait().unwrap().code(), None, "ended by the signal itself");
+}
+
 #[test]
 fn a_rank_takes_what_it_has_started_with_it() {
     let scratch = Scratch::new("group");

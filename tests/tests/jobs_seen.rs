@@ -207,6 +207,13 @@ fn a_job_that_hangs() {
     );
     assert!(told.contains("NETMOD_STATUS_SIGNAL=usr2 (environment)"), "{told}");
 
+    // The same signal to the launcher asks all ranks, of which rank 0 is outside of the library.
+    netmod_tests::jobs::sys::signal(job.0.id(), netmod_tests::jobs::sys::USR2).expect("a signal");
+    eventually("all answers to the signal", || {
+        let ends = |rank: u32| format!("-{rank}-{}.txt", report(&all, rank.into()).expect("a report")["pid"]);
+        [1, 3].iter().all(|rank| !folder.files(&ends(*rank)).is_empty()).then_some(())
+    });
+
     // The files are complete as far as the job has come: a process that blocks has written all.
     let captured = said(perf().args(["decode", "--summary"]).args(folder.files(".pcapng")));
     let open = "rank 3 with rank 0: sent Rts, no Cts came: the peer has posted no matching receive";

@@ -7,6 +7,9 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// The setting of the ranks that names it.
+const STATUS_SIGNAL: &str = "NETMOD_STATUS_SIGNAL";
+
 /// Starts the ranks of a job on this machine.
 ///
 /// The exit code is 0 if every rank exited with 0, else that of the rank that failed first
@@ -74,6 +77,11 @@ fn main() -> ExitCode {
         .no_kill(cli.no_kill)
         .pmi_port(cli.pmi_port)
         .forward_signals(true);
+    // The signal on which ranks tell their state.
+    let given = cli.env.iter().rev().find(|(name, _)| name == STATUS_SIGNAL).map(|(_, value)| value.clone());
+    if let Some(signal) = given.or_else(|| std::env::var(STATUS_SIGNAL).ok()) {
+        launcher = launcher.pass_on(signal.trim());
+    }
     for (name, value) in &cli.env {
         launcher = launcher.env(name, value);
     }

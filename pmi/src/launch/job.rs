@@ -123,7 +123,10 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
         captured: None,
     };
     if launcher.signals {
-        job.signals = Some(SignalPipe::new().map_err(LaunchError::system("catching SIGINT and SIGTERM"))?);
+        job.signals = Some(
+            SignalPipe::new(launcher.passed_on)
+                .map_err(LaunchError::system("catching SIGINT and SIGTERM"))?,
+        );
     }
     for rank in 0..launcher.ranks {
         // On failure the ranks started so far are killed as `job` is dropped.
@@ -230,7 +233,11 @@ impl Job<'_> {
             Token::Caller(number) => self.hear_caller(number)?,
             Token::Signal => {
                 while let Some(signal) = self.signals.as_ref().and_then(SignalPipe::take) {
-                    self.forward(signal);
+                    if self.launcher.passed_on == Some(signal) {
+                        self.pass_on(signal);
+                    } else {
+                        self.forward(signal);
+                    }
                 }
             }
             Token::Terminal | Token::StdinPipe => {
@@ -430,6 +437,18 @@ impl Job<'_> {
         } else {
             self.interrupted = true;
             self.signal_all(signal);
+        }
+    }
+
+    /// Hands a signal to the ranks that catch it. Those that do not are told of: it might have been meant for them.
+    fn pass_on(&self, signal: i32) {
+        let reached = self.ranks.iter().filter(|r| r.pass_on(signal) > 0).count();
+        if reached < self.living {
+            let name = sys::signal_name(signal);
+            self.say(&format!(
+                "{name} passed on to {reached} of {} ranks; the others do not catch it, or not yet",
+                self.living
+            ));
         }
     }
 

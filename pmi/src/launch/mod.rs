@@ -16,6 +16,7 @@ mod connection;
 mod doorman;
 mod job;
 mod output;
+mod passed;
 mod rank;
 mod terminal;
 
@@ -47,6 +48,8 @@ pub struct Launcher {
     capture: Option<usize>,
     quiet: bool,
     signals: bool,
+    /// A signal that asks the ranks something.
+    passed_on: Option<i32>,
 }
 
 impl Launcher {
@@ -65,6 +68,7 @@ impl Launcher {
             capture: None,
             quiet: false,
             signals: false,
+            passed_on: None,
         }
     }
 
@@ -142,6 +146,13 @@ impl Launcher {
     /// kills the ranks. One launcher of a process can do so at a time.
     pub fn forward_signals(mut self, signals: bool) -> Launcher {
         self.signals = signals;
+        self
+    }
+
+    /// With [`Launcher::forward_signals`], catches a further signal too: `usr1`, `usr2`, `hup` or `quit`; any other
+    /// word names none. It ends nothing, and goes to those processes of the ranks that catch it.
+    pub fn pass_on(mut self, signal: &str) -> Launcher {
+        self.passed_on = crate::sys::signal_by_name(signal);
         self
     }
 

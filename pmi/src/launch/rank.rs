@@ -119,6 +119,11 @@ impl Rank {
         }
     }
 
+    /// Sends a signal to those processes of the rank's group that catch it. How many those are.
+    pub(super) fn pass_on(&self, signal: i32) -> usize {
+        if self.exit.is_none() { super::passed::to_catchers(self.child.id(), signal) } else { 0 }
+    }
+
     /// Whether the process has ended and waits to be reaped.
     pub(super) fn has_ended(&self) -> bool {
         // An error means that somebody else has reaped it: `reap` finds out.

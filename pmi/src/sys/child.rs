@@ -96,6 +96,12 @@ pub(crate) fn has_ended(pid: u32) -> io::Result<bool> {
     }
 }
 
+/// Sends a signal to one process.
+pub(crate) fn kill(pid: u32, signal: i32) -> io::Result<()> {
+    // SAFETY: the call takes integers.
+    check(unsafe { libc::kill(pid as libc::pid_t, signal) }).map(drop)
+}
+
 /// Sends a signal to a process group that a process started here leads or led.
 pub(crate) fn kill_group(leader: u32, signal: i32) -> io::Result<()> {
     // SAFETY: the call takes integers.

@@ -9,10 +9,12 @@ mod epoll;
 mod event_fd;
 mod signal;
 
-pub(crate) use child::{ChildSetup, has_ended, kill_group, open_pidfd, prepare_child, raise_open_files};
+pub(crate) use child::{
+    ChildSetup, has_ended, kill, kill_group, open_pidfd, prepare_child, raise_open_files,
+};
 pub(crate) use epoll::{Epoll, Interest, Ready};
 pub(crate) use event_fd::EventFd;
-pub(crate) use signal::{SignalPipe, defuse_sigusr1, name as signal_name};
+pub(crate) use signal::{SignalPipe, by_name as signal_by_name, defuse_sigusr1, name as signal_name};
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as bytes in a pipe, for as long as a launcher forwards them.
+//! Signals as bytes in a pipe, for as long as a launcher forwards them.
 
 use super::check;
 use std::io;
@@ -26,7 +26,7 @@ extern "C" fn handler(signal: libc::c_int) {
     }
 }
 
-/// Catches SIGINT and SIGTERM while it lives. One at a time in a process.
+/// Catches SIGINT and SIGTERM, and another signal if it is told to, while it lives. One at a time in a process.
 #[derive(Debug)]
 pub(crate) struct SignalPipe {
     read: OwnedFd,
@@ -44,7 +44,7 @@ impl std::fmt::Debug for SavedAction {
 
 impl SignalPipe {
     /// Starts to catch.
-    pub(crate) fn new() -> io::Result<SignalPipe> {
+    pub(crate) fn new(another: Option<i32>) -> io::Result<SignalPipe> {
         let mut fds = [-1; 2];
         // SAFETY: `fds` has room for the two descriptors.
         check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) })?;
@@ -54,7 +54,7 @@ impl SignalPipe {
             .compare_exchange(-1, write.as_raw_fd(), Ordering::SeqCst, Ordering::SeqCst)
             .map_err(|_| io::Error::other("another launcher of this process forwards signals"))?;
         let mut pipe = SignalPipe { read, write, former: Vec::new() };
-        for signal in FORWARDED {
+        for signal in FORWARDED.into_iter().chain(another) {
             pipe.catch(signal)?;
         }
         Ok(pipe)
@@ -115,6 +115,17 @@ pub(crate) fn defuse_sigusr1() -> io::Result<()> {
         action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
         action.sa_flags = libc::SA_RESTART;
         check(libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut())).map(drop)
+    }
+}
+
+/// The signal of a word, of those that a program may use for purposes of its own.
+pub(crate) fn by_name(word: &str) -> Option<i32> {
+    match word {
+        "usr1" => Some(libc::SIGUSR1),
+        "usr2" => Some(libc::SIGUSR2),
+        "hup" => Some(libc::SIGHUP),
+        "quit" => Some(libc::SIGQUIT),
+        _ => None,
     }
 }
 
