@@ -138,11 +138,13 @@ impl Core {
     #[inline]
     pub fn recv_target(&self, vc: VcId, out: &mut [IoVec]) -> RecvTarget {
         let Some(v) = self.vcs.get(vc) else { return RecvTarget::default() };
-        debug_assert!(v.pending_len == 0 || v.recv_active.is_none());
+        debug_assert!(v.pending_len == 0 || v.recv_active().is_none());
         if v.no_direct {
             return RecvTarget::default();
         }
-        let Some(r) = v.recv_active.and_then(|req| self.reqs.get(req)) else { return RecvTarget::default() };
+        let Some(r) = v.recv_active().and_then(|req| self.reqs.get(req)) else {
+            return RecvTarget::default();
+        };
         let (pieces, bytes) = r.seg.next_iovecs(usize::MAX, out);
         RecvTarget { pieces, bytes, whole: bytes == r.seg.remaining() }
     }
@@ -154,7 +156,7 @@ impl Core {
         let Some(v) = self.vcs.get_mut(vc) else { return false };
         v.stats.rx_bytes += n as u64;
         v.stats.rx_direct += n as u64;
-        let Some(r) = v.recv_active.and_then(|req| self.reqs.get_mut(req)) else { return false };
+        let Some(r) = v.recv_active().and_then(|req| self.reqs.get_mut(req)) else { return false };
         r.seg.advance(n);
         r.seg.is_done() && r.excess == 0
     }
@@ -165,14 +167,14 @@ impl Core {
     pub fn set_recv_active(&mut self, vc: VcId, req: ReqId) {
         if let Some(v) = self.vcs.get_mut(vc) {
             debug_assert!(v.pending_len == 0, "a receive became active within a header");
-            v.recv_active = Some(req);
+            v.set_recv_active(req);
         }
     }
 
     /// Stops giving bytes to the active receive; what is still to come of it is discarded.
     pub fn abandon_recv(&mut self, vc: VcId) -> Option<ReqId> {
         let v = self.vcs.get_mut(vc)?;
-        let req = v.recv_active.take()?;
+        let req = v.take_recv_active()?;
         if let Some(r) = self.reqs.get(req) {
             v.discard += r.seg.remaining() as u64 + r.excess;
         }
@@ -359,7 +361,7 @@ impl<N: Netmod> Engine<N> {
         }
         while !bytes.is_empty() {
             let Some(v) = self.core.vcs.get_mut(vc) else { return };
-            if v.recv_active.is_some() || v.discard > 0 {
+            if v.recv_active().is_some() || v.discard > 0 {
                 bytes = self.feed_active(upper, vc, bytes, now);
                 continue;
             }
@@ -371,14 +373,14 @@ impl<N: Netmod> Engine<N> {
                 bytes = bytes.skip(HDR_LEN);
             } else {
                 let have = usize::from(v.pending_len);
-                let n = bytes.copy_to(&mut v.pending_pkt[have..]);
+                let n = bytes.copy_to(&mut v.pending_pkt()[have..]);
                 bytes = bytes.skip(n);
                 v.pending_len += n as u8;
                 if usize::from(v.pending_len) < HDR_LEN {
                     return;
                 }
                 v.pending_len = 0;
-                hdr = v.pending_pkt;
+                hdr = *v.pending_pkt();
             }
             v.stats.rx_msgs += 1;
             if hdr[0] == NETMOD_FRAME {
@@ -417,7 +419,7 @@ impl<N: Netmod> Engine<N> {
     ) -> RxBytes<'b> {
         let Some(v) = self.core.vcs.get_mut(vc) else { return bytes.skip(bytes.len()) };
         debug_assert!(v.pending_len == 0, "pending header bytes beside an active receive");
-        let Some(req) = v.recv_active else {
+        let Some(req) = v.recv_active() else {
             let n = v.discard.min(bytes.len() as u64);
             v.discard -= n;
             return bytes.skip(n as usize);
@@ -444,7 +446,7 @@ impl<N: Netmod> Engine<N> {
     /// The active receive of a VC has all its bytes.
     #[inline(never)]
     fn recv_done<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, now: Time) {
-        let Some(req) = self.core.vcs.get_mut(vc).and_then(|v| v.recv_active.take()) else { return };
+        let Some(req) = self.core.vcs.get_mut(vc).and_then(|v| v.take_recv_active()) else { return };
         loop {
             let Some(r) = self.core.reqs.get(req) else { return };
             if r.on_done == OnDone::Complete {

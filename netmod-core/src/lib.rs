@@ -16,6 +16,7 @@ pub mod error;
 pub mod event;
 pub mod lifecycle;
 pub mod netmod;
+pub mod ranks;
 pub mod request;
 pub mod rma;
 pub mod segment;
@@ -34,6 +35,7 @@ pub use netmod::{
     Arm, Finalize, GroupId, HDR_LEN, Header, MetGroup, NETMOD_FRAME, Netmod, Ordering, PeerName, PollOrder,
     Sent, port_group,
 };
+pub use ranks::RankTable;
 pub use request::{OnDone, Outcome, Request};
 pub use rma::Rma;
 pub use segment::{Datatype, Segment};

@@ -1,7 +1,7 @@
 //! A virtual connection: what the core knows of one peer.
 
 use crate::lifecycle::VcState;
-use crate::netmod::{HDR_LEN, Header, PeerName};
+use crate::netmod::{Header, PeerName};
 use crate::slab::ReqId;
 
 /// What a VC has carried, counted always.
@@ -25,6 +25,9 @@ pub struct VcStats {
     pub connects: u32,
 }
 
+/// No receive: the handle of nothing.
+const NO_RECV: ReqId = ReqId::from_wire(0);
+
 /// One peer, as the core sees it.
 ///
 /// The netmod and the layers above keep their own parts in side tables by the same handle.
@@ -36,12 +39,13 @@ pub struct Vc {
     pub netmod: u8,
     /// Where it is in its life; changed by the layer above by [`crate::lifecycle`]'s table.
     pub state: VcState,
-    /// The receive that the bytes in flight belong to.
-    pub(crate) recv_active: Option<ReqId>,
+    pub(crate) pending_len: u8,
+    /// The receive that the bytes in flight belong to, or [`NO_RECV`].
+    recv_active: ReqId,
     /// Payload bytes to come that nobody wants.
     pub(crate) discard: u64,
-    pub(crate) pending_len: u8,
-    pub(crate) pending_pkt: Header,
+    /// Room for a header that comes in parts, made with the first connection.
+    pending_pkt: Option<Box<Header>>,
     /// All bytes go through events, none straight into a receive's memory: a wrapper wants to see them.
     pub no_direct: bool,
     /// Counters.
@@ -55,18 +59,31 @@ impl Vc {
             peer,
             netmod,
             state: VcState::Inactive,
-            recv_active: None,
-            discard: 0,
             pending_len: 0,
-            pending_pkt: [0; HDR_LEN],
+            recv_active: NO_RECV,
+            discard: 0,
+            pending_pkt: None,
             no_direct: false,
             stats: VcStats::default(),
         }
     }
 
     /// The receive that is under way, if one is.
+    #[inline]
     pub fn recv_active(&self) -> Option<ReqId> {
-        self.recv_active
+        (self.recv_active != NO_RECV).then_some(self.recv_active)
+    }
+
+    #[inline]
+    pub(crate) fn set_recv_active(&mut self, req: ReqId) {
+        self.recv_active = req;
+    }
+
+    #[inline]
+    pub(crate) fn take_recv_active(&mut self) -> Option<ReqId> {
+        let req = self.recv_active();
+        self.recv_active = NO_RECV;
+        req
     }
 
     /// Header bytes that wait for the rest of their header.
@@ -74,11 +91,19 @@ impl Vc {
         usize::from(self.pending_len)
     }
 
+    /// The room for a header that comes in parts.
+    #[inline]
+    pub(crate) fn pending_pkt(&mut self) -> &mut Header {
+        self.pending_pkt.get_or_insert_default()
+    }
+
     /// Forgets what was under way: the connection is gone, another begins with a header.
     pub(crate) fn reset_receive(&mut self) -> Option<ReqId> {
         self.pending_len = 0;
         self.discard = 0;
-        self.recv_active.take()
+        // Here, because it may not be allocated while bytes come in.
+        self.pending_pkt();
+        self.take_recv_active()
     }
 }
 
@@ -88,6 +113,6 @@ mod tests {
 
     #[test]
     fn an_unused_vc_is_small() {
-        assert!(size_of::<Vc>() <= 192, "{}", size_of::<Vc>());
+        assert!(size_of::<Option<Vc>>() <= 104, "{}", size_of::<Option<Vc>>());
     }
 }

@@ -56,7 +56,9 @@ impl TcpNetmod {
 
     /// One line about a VC.
     pub(crate) fn describe_vc(&self, core: &Core, vc: VcId) -> String {
-        let Some(v) = self.vcs.get(vc) else { return "not in charge".into() };
+        let Some(v) = self.vcs.get(vc) else {
+            return if self.by_vc(core, vc).is_some() { "no connection" } else { "not in charge" }.into();
+        };
         let state = match v.link.phase() {
             Phase::Backoff if v.link.is_resuming() && v.link.is_patient() => {
                 "suspended for a checkpoint".to_string()

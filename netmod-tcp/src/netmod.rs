@@ -21,13 +21,12 @@ use crate::ending::Ending;
 use crate::hello::JobKey;
 use crate::hot::Hot;
 use crate::identity::Identity;
-use crate::link::{Link, LinkConfig, LinkEvent, Phase};
+use crate::link::{LinkConfig, LinkEvent, Phase};
 use crate::peers::Peers;
-use crate::sealed::Altered;
 use crate::session::Break;
 use crate::sys::{Epoll, Interest, RxArena};
 use crate::txq::Data;
-use crate::vc::TcpVc;
+use crate::vc::{Fresh, TcpVc};
 
 /// The key of the listener in epoll; no connection has it.
 pub(crate) const LISTENER: u64 = u64::MAX;
@@ -76,8 +75,11 @@ pub struct TcpNetmod {
     /// When accepting goes on after descriptors ran out.
     pub(crate) accept_again: Time,
     pub(crate) conns: Slab<Conn, ConnKind>,
-    pub(crate) vcs: SideTable<TcpVc, VcKind>,
+    /// Of the VCs that were used: boxed, so that others cost no more than a place in a table.
+    pub(crate) vcs: SideTable<Box<TcpVc>, VcKind>,
+    /// All VCs in the charge of this netmod.
     pub(crate) by_peer: Peers,
+    pub(crate) fresh: Fresh,
     /// Proved peers without a VC.
     pub(crate) unclaimed: Vec<(PeerName, ConnId)>,
     /// Incoming connections that have proved nothing, oldest first, with their deadlines.
@@ -164,6 +166,7 @@ impl TcpNetmod {
             conns: Slab::new(),
             vcs: SideTable::new(),
             by_peer: Peers::new(me.group),
+            fresh: Fresh::default(),
             unclaimed: Vec::new(),
             strangers: VecDeque::new(),
             lingering: Vec::new(),
@@ -226,12 +229,18 @@ impl TcpNetmod {
         VcError::new(VcErrorKind::Aborted, None, "the VC is not in the charge of netmod tcp")
     }
 
-    fn take_addresses(&mut self, vc: VcId, card: &Card) -> Result<(), VcError> {
-        let peer = self.vcs.get(vc).map(|v| v.peer);
-        let addrs = address::usable(card, self.here.as_ref())
-            .map_err(|e| VcError::new(VcErrorKind::Card, peer, e))?;
+    fn addresses_of(&self, peer: PeerName, card: &Card) -> Result<Box<[SocketAddr]>, VcError> {
+        address::usable(card, self.here.as_ref())
+            .map(Into::into)
+            .map_err(|e| VcError::new(VcErrorKind::Card, Some(peer), e))
+    }
+
+    /// Takes the addresses of a VC that is in use.
+    fn take_addresses(&mut self, core: &Core, vc: VcId, card: &Card) -> Result<(), VcError> {
+        let peer = self.first_use(core, vc)?.peer;
+        let addrs = self.addresses_of(peer, card)?;
         if let Some(v) = self.vcs.get_mut(vc) {
-            v.addrs = Some(addrs.into());
+            v.addrs = Some(addrs);
         }
         Ok(())
     }
@@ -264,51 +273,9 @@ impl Netmod for TcpNetmod {
                 format!("it has a VC already ({old})"),
             ));
         }
-        // Any seed will do that differs from link to link.
-        let seed = self.id.me().rank.wrapping_mul(0x9e37_79b9)
-            ^ peer.rank.wrapping_mul(0x85eb_ca6b)
-            ^ std::process::id();
-        self.vcs.insert(
-            vc,
-            TcpVc {
-                link: Link::new(&self.id.name_towards(&peer.group), &peer, seed),
-                peer,
-                port: None,
-                fd: -1,
-                sent_in: 0,
-                sends: 0,
-                bursts: 0,
-                blocked: false,
-                sealed: false,
-                altered: Altered::default(),
-                dirty: false,
-                wanting: false,
-                timed: false,
-                owing: false,
-                lending: false,
-                untidy: false,
-                tidy_mark: 0,
-                asked_card: false,
-                txq: None,
-                addrs: None,
-                dials: 0,
-                session: 0,
-                rx: 0,
-                told: 0,
-                told_control: 0,
-                rx_base: 0,
-                resumes: 0,
-                restarts: 0,
-                connection: 0,
-                loss: None,
-                cause: None,
-            },
-        );
-        if let Some(card) = card
-            && let Err(e) = self.take_addresses(vc, card)
-        {
-            self.vcs.remove(vc);
-            return Err(e);
+        if let Some(card) = card {
+            let addrs = self.addresses_of(peer, card)?;
+            self.fresh.put(vc, addrs);
         }
         self.by_peer.insert(peer, vc);
         while let Some(i) = self.unclaimed.iter().position(|(p, _)| *p == peer) {
@@ -319,7 +286,7 @@ impl Netmod for TcpNetmod {
     }
 
     fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
-        let taken = card.and_then(|c| self.take_addresses(vc, c));
+        let taken = card.and_then(|c| self.take_addresses(core, vc, c));
         if let Some(v) = self.vcs.get_mut(vc) {
             v.asked_card = false;
         }
@@ -337,8 +304,11 @@ impl Netmod for TcpNetmod {
     }
 
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
+        self.fresh.take(vc);
+        if let Some(peer) = self.by_vc(core, vc) {
+            self.by_peer.remove(&peer);
+        }
         let Some(mut v) = self.vcs.remove(vc) else { return };
-        self.by_peer.remove(&v.peer);
         if let Some(c) = v.link.conn() {
             self.close(conn::id(c));
         }
@@ -351,6 +321,13 @@ impl Netmod for TcpNetmod {
 
     fn vc_terminate(&mut self, core: &mut Core, vc: VcId, now: Time) {
         self.now = now;
+        if self.first_use(core, vc).is_err() {
+            // At the netmod's end: a VC that was never used has nothing to say.
+            if self.by_vc(core, vc).is_some() {
+                self.events.push_back(Event::Terminated { vc });
+            }
+            return;
+        }
         self.acknowledge(vc, 1);
         self.flush_vc(core, vc);
         let Some(pending) = self.vcs.get(vc).map(|v| !v.is_settled()) else { return };
@@ -364,10 +341,11 @@ impl Netmod for TcpNetmod {
     }
 
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
-        let Some(v) = self.vcs.get_mut(vc) else { return };
+        let (now, cfg) = (self.now, self.link_cfg);
+        let Ok(v) = self.first_use(core, vc) else { return };
         // What the link wants done is moot: its connection is closed here, and the VC fails for our reason.
         let conn = v.link.conn();
-        let _ = v.link.on(LinkEvent::Abort, self.now, &self.link_cfg);
+        let _ = v.link.on(LinkEvent::Abort, now, &cfg);
         if let Some(c) = conn {
             self.close(conn::id(c));
         }
@@ -376,7 +354,7 @@ impl Netmod for TcpNetmod {
 
     fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
         if let Some(card) = card {
-            self.take_addresses(vc, card)?;
+            self.take_addresses(core, vc, card)?;
         }
         self.link_event(core, vc, LinkEvent::Revive);
         if let Some(v) = self.vcs.get_mut(vc)
@@ -397,9 +375,7 @@ impl Netmod for TcpNetmod {
     ) -> Result<(), VcError> {
         let peer = PeerName { group: port_group(port_tag), rank: 0 };
         self.vc_init(core, vc, peer, Some(card))?;
-        if let Some(v) = self.vcs.get_mut(vc) {
-            v.port = Some(port_tag);
-        }
+        self.first_use(core, vc)?.port = Some(port_tag);
         self.link_event(core, vc, LinkEvent::WantSend);
         Ok(())
     }
@@ -486,7 +462,7 @@ impl Netmod for TcpNetmod {
         req: ReqId,
         hdr: &Header,
     ) -> Result<Sent, VcError> {
-        self.check_sendable(vc)?;
+        self.check_sendable(core, vc)?;
         self.count_send(core, vc, core.reqs.get(req).map_or(0, |r| r.seg.remaining()));
         self.enqueue(core, vc, hdr, Data::Segment, 0, req);
         // A large message, or a lone one, goes out now.

@@ -3,29 +3,29 @@
 
 use std::collections::HashMap;
 
-use netmod_core::{GroupId, PeerName, VcId};
+use netmod_core::{GroupId, PeerName, RankTable, VcId};
 
 /// VCs by the peers' names.
 #[derive(Debug)]
 pub(crate) struct Peers {
     own: GroupId,
-    ranks: HashMap<u32, VcId>,
+    ranks: RankTable,
     others: HashMap<PeerName, VcId>,
 }
 
 impl Peers {
     /// No VCs, in a process of the group `own`.
     pub(crate) fn new(own: GroupId) -> Peers {
-        Peers { own, ranks: HashMap::new(), others: HashMap::new() }
+        Peers { own, ranks: RankTable::default(), others: HashMap::new() }
     }
 
     pub(crate) fn get(&self, peer: &PeerName) -> Option<VcId> {
-        if peer.group == self.own { self.ranks.get(&peer.rank) } else { self.others.get(peer) }.copied()
+        if peer.group == self.own { self.ranks.get(peer.rank) } else { self.others.get(peer).copied() }
     }
 
     pub(crate) fn insert(&mut self, peer: PeerName, vc: VcId) {
         if peer.group == self.own {
-            self.ranks.insert(peer.rank, vc);
+            self.ranks.set(peer.rank, Some(vc));
         } else {
             self.others.insert(peer, vc);
         }
@@ -33,7 +33,7 @@ impl Peers {
 
     pub(crate) fn remove(&mut self, peer: &PeerName) {
         if peer.group == self.own {
-            self.ranks.remove(&peer.rank);
+            self.ranks.set(peer.rank, None);
         } else {
             self.others.remove(peer);
         }

@@ -1,6 +1,6 @@
 //! Sending: at once if possible, else through the VC's queue.
 
-use netmod_core::{Core, Header, ReqId, SendBuf, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Header, ReqId, SendBuf, VcError, VcId};
 
 use crate::conn::{self, ConnId};
 use crate::link::{Failure, LinkEvent, Phase};
@@ -8,6 +8,7 @@ use crate::netmod::TcpNetmod;
 use crate::session::OWED_WAITING;
 use crate::sys::{self, MAX_IOV};
 use crate::txq::{COPY_MAX, Data, LOG_MAX};
+use crate::vc::finalized;
 
 /// So many small messages between two polls are a burst.
 const BURST: u16 = 8;
@@ -20,16 +21,19 @@ const FLUSH_BOUND: usize = 4 << 20;
 impl TcpNetmod {
     /// Whether the VC takes messages.
     #[inline]
-    pub(crate) fn check_sendable(&self, vc: VcId) -> Result<(), VcError> {
+    pub(crate) fn check_sendable(&mut self, core: &Core, vc: VcId) -> Result<(), VcError> {
         match self.vcs.get(vc) {
             Some(v) if v.fd >= 0 => Ok(()),
-            Some(v) => match v.link.phase() {
-                Phase::Failed | Phase::Shut => Err(v.cause.clone().unwrap_or_else(|| {
-                    VcError::new(VcErrorKind::Aborted, Some(v.peer), "the netmod has been finalized")
-                })),
-                _ => Ok(()),
-            },
-            None => Err(TcpNetmod::no_such_vc()),
+            _ => self.check_unconnected(core, vc),
+        }
+    }
+
+    #[cold]
+    fn check_unconnected(&mut self, core: &Core, vc: VcId) -> Result<(), VcError> {
+        let v = self.first_use(core, vc)?;
+        match v.link.phase() {
+            Phase::Failed | Phase::Shut => Err(v.cause.clone().unwrap_or_else(|| finalized(v.peer))),
+            _ => Ok(()),
         }
     }
 
@@ -52,12 +56,11 @@ impl TcpNetmod {
         data: SendBuf,
     ) -> Result<Option<usize>, VcError> {
         let epoch = self.epoch;
-        let Some(v) = self.vcs.get_mut(vc) else { return Err(TcpNetmod::no_such_vc()) };
-        if v.fd < 0 {
-            self.check_sendable(vc)?;
+        let Some(v) = self.vcs.get_mut(vc).filter(|v| v.fd >= 0) else {
+            self.check_unconnected(core, vc)?;
             self.count_send(core, vc, data.len());
             return Ok(Some(0));
-        }
+        };
         if let Some(c) = core.vcs.get_mut(vc) {
             c.stats.tx_msgs += 1;
             c.stats.tx_bytes += (data.len() + size_of::<Header>()) as u64;

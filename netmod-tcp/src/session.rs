@@ -367,7 +367,7 @@ impl TcpNetmod {
     /// # Errors
     /// If the system does not.
     pub fn sever(&mut self, vc: VcId, how: Break) -> Result<bool, VcError> {
-        let Some(v) = self.vcs.get(vc) else { return Err(TcpNetmod::no_such_vc()) };
+        let Some(v) = self.vcs.get(vc) else { return Ok(false) };
         let Some(c) = v.link.up().and_then(|c| self.conns.get(conn::id(c))) else { return Ok(false) };
         let done = match how {
             Break::Reset => sys::reset(c.fd()),

@@ -10,7 +10,7 @@ use crate::address;
 use crate::alive;
 use crate::conn::{self, Conn, ConnId, Stage};
 use crate::hello::{
-    HelloError, Initiator, InitiatorParams, InitiatorStep, Purpose, Responder, ResponderParams,
+    HelloError, Initiator, InitiatorParams, InitiatorStep, Purpose, RejectReason, Responder, ResponderParams,
     ResponderStep, Sender, Versions, reject_stranger,
 };
 use crate::link::{Failure, Hail, LinkEvent};
@@ -288,6 +288,9 @@ impl TcpNetmod {
 
     /// A proved connection and its VC have found each other.
     pub(crate) fn incoming(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
+        if self.first_use(core, vc).is_err() {
+            return self.reject(id, RejectReason::Finalized);
+        }
         if let Some(c) = self.conns.get_mut(id) {
             c.vc = Some(vc);
             let hail = c.hail;

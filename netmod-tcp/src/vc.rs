@@ -1,12 +1,19 @@
-//! The netmod's part of a VC.
+//! The netmod's part of a VC: made when it is first used, by a send, a connection of the peer, or a close.
+//!
+//! Until then the netmod knows no more of it than its peer's name. Most VCs are used as soon as they are made,
+//! so the addresses of those made last are kept; the card of another one is asked for when it dials.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use netmod_core::lifecycle::VcState;
-use netmod_core::{Core, PeerName, VcError, VcId};
+use netmod_core::{Core, PeerName, VcError, VcErrorKind, VcId};
 
-use crate::link::{Link, Pending};
+use crate::checkpoint::Checkpoint;
+use crate::ending::Ending;
+use crate::link::{Link, LinkEvent, Pending};
+use crate::netmod::TcpNetmod;
 use crate::sealed::Altered;
 use crate::session::Loss;
 use crate::txq::TxQueue;
@@ -72,6 +79,42 @@ pub(crate) struct TcpVc {
 }
 
 impl TcpVc {
+    fn new(peer: PeerName, link: Link, addrs: Option<Box<[SocketAddr]>>) -> TcpVc {
+        TcpVc {
+            link,
+            peer,
+            port: None,
+            fd: -1,
+            sent_in: 0,
+            sends: 0,
+            bursts: 0,
+            blocked: false,
+            sealed: false,
+            altered: Altered::default(),
+            dirty: false,
+            wanting: false,
+            timed: false,
+            owing: false,
+            lending: false,
+            untidy: false,
+            tidy_mark: 0,
+            asked_card: false,
+            txq: None,
+            addrs,
+            dials: 0,
+            session: 0,
+            rx: 0,
+            told: 0,
+            told_control: 0,
+            rx_base: 0,
+            resumes: 0,
+            restarts: 0,
+            connection: 0,
+            loss: None,
+            cause: None,
+        }
+    }
+
     /// Whether nothing waits.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
@@ -102,6 +145,67 @@ impl TcpVc {
             Some(q) if !q.is_drained() => Pending::Whole,
             _ => Pending::Nothing,
         }
+    }
+}
+
+/// VCs whose addresses are kept until their first use.
+const FRESH: usize = 64;
+
+/// Where the peers of the VCs listen that were made last and not used yet, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Fresh(VecDeque<(VcId, Box<[SocketAddr]>)>);
+
+impl Fresh {
+    pub(crate) fn put(&mut self, vc: VcId, addrs: Box<[SocketAddr]>) {
+        if self.0.len() >= FRESH {
+            self.0.pop_front();
+        }
+        self.0.push_back((vc, addrs));
+    }
+
+    /// The addresses of a VC, unless others have taken their place.
+    pub(crate) fn take(&mut self, vc: VcId) -> Option<Box<[SocketAddr]>> {
+        let at = self.0.iter().rposition(|(v, _)| *v == vc)?;
+        self.0.remove(at).map(|(_, addrs)| addrs)
+    }
+}
+
+/// Why a VC takes no messages at the netmod's end.
+pub(crate) fn finalized(peer: PeerName) -> VcError {
+    VcError::new(VcErrorKind::Aborted, Some(peer), "the netmod has been finalized")
+}
+
+impl TcpNetmod {
+    /// The peer of a VC that is in the charge of this netmod.
+    pub(crate) fn by_vc(&self, core: &Core, vc: VcId) -> Option<PeerName> {
+        core.vcs.get(vc).map(|v| v.peer).filter(|p| self.by_peer.get(p) == Some(vc))
+    }
+
+    /// The part of a VC, made now if it has not been used.
+    ///
+    /// # Errors
+    /// If the VC is not in the charge of this netmod, or the netmod is at its end.
+    #[cold]
+    pub(crate) fn first_use(&mut self, core: &Core, vc: VcId) -> Result<&mut TcpVc, VcError> {
+        if self.vcs.get(vc).is_none() {
+            let peer = self.by_vc(core, vc).ok_or_else(TcpNetmod::no_such_vc)?;
+            if self.ending != Ending::No {
+                return Err(finalized(peer));
+            }
+            // Any seed will do that differs from link to link.
+            let seed = self.id.me().rank.wrapping_mul(0x9e37_79b9)
+                ^ peer.rank.wrapping_mul(0x85eb_ca6b)
+                ^ std::process::id();
+            let mut link = Link::new(&self.id.name_towards(&peer.group), &peer, seed);
+            if self.checkpoint != Checkpoint::None {
+                // As all others have been told when it began. One without a connection has nothing to do for it.
+                let none = link.on(LinkEvent::Sleep, self.now, &self.link_cfg);
+                debug_assert!(none.is_empty());
+            }
+            let addrs = self.fresh.take(vc);
+            self.vcs.set(vc, Box::new(TcpVc::new(peer, link, addrs)));
+        }
+        self.vcs.get_mut(vc).map(|v| &mut **v).ok_or_else(TcpNetmod::no_such_vc)
     }
 }
 

@@ -89,28 +89,29 @@ pub(crate) enum Way {
 #[derive(Debug)]
 pub(crate) struct Outgoing<T> {
     /// Bytes that may still be sent eagerly. Zero while messages wait, so that one comparison tells
-    /// both; then the true number is in `kept`.
+    /// both; then the true number is in `waiting`.
     left: u32,
     /// Messages that may still be announced, likewise.
     slots: u32,
-    kept: (u32, u32),
     /// The totals that the peer told last.
     seen_bytes: u32,
     seen_slots: u32,
+    /// Made when a message first has to wait: on most VCs none ever has.
+    waiting: Option<Box<Waiting<T>>>,
+}
+
+/// Messages that wait at the sender.
+#[derive(Debug)]
+struct Waiting<T> {
+    /// Bytes and slots left while there are any.
+    kept: (u32, u32),
     /// With what each is charged if it goes eagerly; 0 for those that do not.
-    waiting: VecDeque<(T, u32)>,
+    queue: VecDeque<(T, u32)>,
 }
 
 impl<T> Outgoing<T> {
     pub(crate) fn new(terms: Terms) -> Outgoing<T> {
-        Outgoing {
-            left: terms.window,
-            slots: terms.slots,
-            kept: (0, 0),
-            seen_bytes: 0,
-            seen_slots: 0,
-            waiting: VecDeque::new(),
-        }
+        Outgoing { left: terms.window, slots: terms.slots, seen_bytes: 0, seen_slots: 0, waiting: None }
     }
 
     /// Takes the charge of an eager message. If there is not enough, the message must be announced.
@@ -139,9 +140,9 @@ impl<T> Outgoing<T> {
     }
 
     fn add(&mut self, bytes: u32, slots: u32) {
-        let (b, s) = match self.waiting.is_empty() {
-            true => (&mut self.left, &mut self.slots),
-            false => (&mut self.kept.0, &mut self.kept.1),
+        let (b, s) = match &mut self.waiting {
+            Some(w) if !w.queue.is_empty() => (&mut w.kept.0, &mut w.kept.1),
+            _ => (&mut self.left, &mut self.slots),
         };
         *b = b.saturating_add(bytes).min(MOST);
         *s = s.saturating_add(slots).min(MOST);
@@ -170,35 +171,38 @@ impl<T> Outgoing<T> {
 
     /// Puts a message behind those that wait. True if it is the first: the peer should be told.
     pub(crate) fn wait(&mut self, message: T, charge: u32) -> bool {
-        let first = self.waiting.is_empty();
+        let w =
+            self.waiting.get_or_insert_with(|| Box::new(Waiting { kept: (0, 0), queue: VecDeque::new() }));
+        let first = w.queue.is_empty();
         if first {
-            self.kept = (std::mem::take(&mut self.left), std::mem::take(&mut self.slots));
+            w.kept = (std::mem::take(&mut self.left), std::mem::take(&mut self.slots));
         }
-        self.waiting.push_back((message, charge));
+        w.queue.push_back((message, charge));
         first
     }
 
     /// The next message that can go now, and how. Those of which `live` says no are forgotten.
     pub(crate) fn next(&mut self, mut live: impl FnMut(&T) -> bool) -> Option<(T, Way)> {
+        let w = self.waiting.as_deref_mut()?;
         let mut next = None;
-        while let Some((message, charge)) = self.waiting.front() {
+        while let Some((message, charge)) = w.queue.front() {
             if live(message) {
-                let way = if *charge > 0 && *charge <= self.kept.0 {
-                    self.kept.0 -= charge;
+                let way = if *charge > 0 && *charge <= w.kept.0 {
+                    w.kept.0 -= charge;
                     Way::Eager
-                } else if self.kept.1 > 0 {
-                    self.kept.1 -= 1;
+                } else if w.kept.1 > 0 {
+                    w.kept.1 -= 1;
                     Way::Announced
                 } else {
                     return None;
                 };
-                next = self.waiting.pop_front().map(|(message, _)| (message, way));
+                next = w.queue.pop_front().map(|(message, _)| (message, way));
                 break;
             }
-            self.waiting.pop_front();
+            w.queue.pop_front();
         }
-        if self.waiting.is_empty() {
-            let (bytes, slots) = std::mem::take(&mut self.kept);
+        if w.queue.is_empty() {
+            let (bytes, slots) = std::mem::take(&mut w.kept);
             self.add(bytes, slots);
         }
         next
@@ -206,12 +210,15 @@ impl<T> Outgoing<T> {
 
     /// How many messages wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.as_ref().map_or(0, |w| w.queue.len())
     }
 
     /// Bytes and slots left.
     pub(crate) fn left(&self) -> (u32, u32) {
-        if self.waiting.is_empty() { (self.left, self.slots) } else { self.kept }
+        match &self.waiting {
+            Some(w) if !w.queue.is_empty() => w.kept,
+            _ => (self.left, self.slots),
+        }
     }
 }
 
@@ -222,41 +229,45 @@ pub(crate) struct Overdrawn;
 /// The receiving side: what the peer was granted, and what became of it.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// Bytes that were used up and not given back yet.
+    /// Bytes that were used up and not given back yet. Half the window of them calls for a Credit.
     owed: u32,
-    /// As much of them calls for a Credit.
-    due: u32,
     /// Bytes of messages that wait for their receive.
     held: u32,
+    /// All bytes that were given back.
+    bytes: u32,
     terms: Terms,
-    held_slots: u32,
-    owed_slots: u32,
-    /// Slots lent beyond the terms; those come back first.
+    /// Counts the losses of the VC: messages from before one owe nothing to the peer after it.
+    pub(crate) epoch: u32,
+    /// Made with the first announced message: on most VCs there never is one.
+    announced: Option<Box<Announced>>,
+}
+
+/// What became of the peer's slots. As it is made, nothing has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Announced {
+    held: u32,
+    owed: u32,
+    /// Lent beyond the terms; those come back first.
     lent: u32,
     /// Of them, those that the peer was not told of yet.
     untold: u32,
-    /// All that was given back.
-    bytes: u32,
-    slots: u32,
+    /// All slots that were given back.
+    told: u32,
     /// The peer has messages that wait for slots.
-    pub(crate) wanting: bool,
+    wanting: bool,
 }
 
 impl Incoming {
     pub(crate) fn new(terms: Terms) -> Incoming {
-        Incoming {
-            owed: 0,
-            due: terms.window / 2,
-            held: 0,
-            terms,
-            held_slots: 0,
-            owed_slots: 0,
-            lent: 0,
-            untold: 0,
-            bytes: 0,
-            slots: 0,
-            wanting: false,
-        }
+        Incoming { owed: 0, held: 0, bytes: 0, terms, epoch: 0, announced: None }
+    }
+
+    fn announced(&self) -> Announced {
+        self.announced.as_deref().copied().unwrap_or_default()
+    }
+
+    fn announced_mut(&mut self) -> &mut Announced {
+        self.announced.get_or_insert_default()
     }
 
     /// Whether the peer may have sent an eager message of this charge.
@@ -273,7 +284,7 @@ impl Incoming {
     #[inline]
     pub(crate) fn pass(&mut self, charge: u32) -> bool {
         self.owed = self.owed.wrapping_add(charge);
-        self.owed >= self.due
+        self.owed >= self.terms.window / 2
     }
 
     /// An eager message waits for its receive.
@@ -293,44 +304,67 @@ impl Incoming {
     /// # Errors
     /// If it exceeds what was granted.
     pub(crate) fn admit_slot(&self) -> Result<(), Overdrawn> {
-        let used = self.held_slots + self.owed_slots;
-        if used < self.terms.slots + self.lent { Ok(()) } else { Err(Overdrawn) }
+        let a = self.announced();
+        if a.held + a.owed < self.terms.slots + a.lent { Ok(()) } else { Err(Overdrawn) }
     }
 
     /// An announced message has met its receive at once. True if a Credit is due.
     pub(crate) fn pass_slot(&mut self) -> bool {
-        if self.lent > 0 {
-            self.lent -= 1;
+        let least = self.least_slots();
+        let a = self.announced_mut();
+        if a.lent > 0 {
+            a.lent -= 1;
             return false;
         }
-        self.owed_slots += 1;
-        self.owed_slots >= (self.terms.slots / 2).max(1)
+        a.owed += 1;
+        a.owed >= least
+    }
+
+    /// Owed slots that call for a Credit.
+    fn least_slots(&self) -> u32 {
+        (self.terms.slots / 2).max(1)
     }
 
     /// An announced message waits for its receive.
     pub(crate) fn hold_slot(&mut self) {
-        self.held_slots += 1;
+        self.announced_mut().held += 1;
     }
 
     /// An announced message that was held has met its receive, or was cancelled. True if a Credit is due.
     pub(crate) fn release_slot(&mut self) -> bool {
-        debug_assert!(self.held_slots > 0, "more slots are released than were held");
-        self.held_slots = self.held_slots.saturating_sub(1);
+        let a = self.announced_mut();
+        debug_assert!(a.held > 0, "more slots are released than were held");
+        a.held = a.held.saturating_sub(1);
         self.pass_slot()
     }
 
     /// Lends slots beyond the terms. They go with the next Credit.
     pub(crate) fn lend(&mut self, slots: u32) {
-        self.lent += slots;
-        self.untold += slots;
+        let a = self.announced_mut();
+        a.lent += slots;
+        a.untold += slots;
+    }
+
+    /// Whether the peer has messages that wait for slots.
+    pub(crate) fn is_wanting(&self) -> bool {
+        self.announced.as_ref().is_some_and(|a| a.wanting)
+    }
+
+    /// Sets whether the peer has messages that wait for slots; whether that was so before.
+    pub(crate) fn set_wanting(&mut self, wanting: bool) -> bool {
+        std::mem::replace(&mut self.announced_mut().wanting, wanting)
     }
 
     /// Gives back all that is owed: the totals of bytes and slots for a Credit, and whether there are more
     /// slots than the peer knew of, so that it wants none until it says so again.
     pub(crate) fn settle(&mut self) -> (u32, u32, bool) {
-        let more = std::mem::take(&mut self.owed_slots) + std::mem::take(&mut self.untold);
-        self.slots = self.slots.wrapping_add(more);
-        (self.settle_bytes(), self.slots, more > 0)
+        let (mut slots, mut more) = (0, 0);
+        if let Some(a) = &mut self.announced {
+            more = std::mem::take(&mut a.owed) + std::mem::take(&mut a.untold);
+            a.told = a.told.wrapping_add(more);
+            slots = a.told;
+        }
+        (self.settle_bytes(), slots, more > 0)
     }
 
     /// Gives back the bytes that are owed, with a message that goes to the peer anyway: their total.
@@ -342,7 +376,7 @@ impl Incoming {
 
     /// Whether a Credit is due.
     pub(crate) fn is_due(&self) -> bool {
-        self.owed >= self.due || self.owed_slots >= (self.terms.slots / 2).max(1)
+        self.owed >= self.terms.window / 2 || self.announced().owed >= self.least_slots()
     }
 
     /// Bytes held and owed.
@@ -352,7 +386,8 @@ impl Incoming {
 
     /// Slots held, owed and lent.
     pub(crate) fn slots(&self) -> (u32, u32, u32) {
-        (self.held_slots, self.owed_slots, self.lent)
+        let a = self.announced();
+        (a.held, a.owed, a.lent)
     }
 
     /// What was granted to begin with.

@@ -112,7 +112,9 @@ impl Pair {
         match step {
             Step::Send(charge) => self.send(charge),
             Step::CancelWaiting => {
-                let Some((msg, _)) = self.out.waiting.back() else { return false };
+                let Some((msg, _)) = self.out.waiting.as_ref().and_then(|w| w.queue.back()) else {
+                    return false;
+                };
                 if !self.cancelled.insert(msg.number) {
                     return false;
                 }
@@ -135,7 +137,7 @@ impl Pair {
                     if !expected || !std::mem::take(&mut self.want_there) {
                         return false;
                     }
-                    self.inc.wanting = true;
+                    self.inc.set_wanting(true);
                     return true;
                 };
                 self.arrive(msg, expected);
@@ -151,7 +153,7 @@ impl Pair {
                 self.notify(due);
             }
             Step::Look => {
-                if !self.inc.wanting {
+                if !self.inc.is_wanting() {
                     return false;
                 }
                 if self.inc.slots().1 == 0 {
@@ -249,7 +251,7 @@ impl Pair {
     fn notify(&mut self, due: bool) {
         if due {
             let (bytes, slots, more) = self.inc.settle();
-            self.inc.wanting &= !more;
+            self.inc.set_wanting(self.inc.is_wanting() && !more);
             self.notices += 1;
             self.back.push_back(Notice { bytes, slots: Some(slots) });
         }
@@ -258,7 +260,7 @@ impl Pair {
     /// Bytes and slots that notices on their way will bring the sender.
     fn notified(&self) -> (u32, u32) {
         let bytes = self.inc.bytes.wrapping_sub(self.out.seen_bytes);
-        (bytes, self.inc.slots.wrapping_sub(self.out.seen_slots))
+        (bytes, self.inc.announced().told.wrapping_sub(self.out.seen_slots))
     }
 
     /// Conservation, and the bounds.
@@ -307,9 +309,12 @@ impl Pair {
 fn key(p: &Pair) -> String {
     let n = |m: &Msg| (m.charge, m.eager, p.cancelled.contains(&m.number));
     let ways = (p.there.iter().map(n).collect::<Vec<_>>(), p.unexpected.iter().map(n).collect::<Vec<_>>());
-    let waiting: Vec<_> = p.out.waiting.iter().map(|(m, c)| (n(m), *c)).collect();
-    let out = (p.out.left, p.out.slots, p.out.kept, p.out.seen_bytes, p.out.seen_slots);
-    format!("{ways:?}{waiting:?}{out:?}{:?}{:?}{}{}", p.inc, p.back, p.want_there, p.sent)
+    let queue = p.out.waiting.iter().flat_map(|w| &w.queue);
+    let waiting: Vec<_> = queue.map(|(m, c)| (n(m), *c)).collect();
+    let out = (p.out.left(), p.out.seen_bytes, p.out.seen_slots);
+    // What is made at first use makes no difference by itself.
+    let inc = (p.inc.bytes(), p.inc.bytes, p.inc.announced());
+    format!("{ways:?}{waiting:?}{out:?}{inc:?}{:?}{}{}", p.back, p.want_there, p.sent)
 }
 
 /// Every order of steps up to a number of messages, for the tightest terms.
@@ -354,7 +359,7 @@ fn long_runs_at_random() {
         let mut pair = Pair::new(terms);
         let near = 0u32.wrapping_sub((random(&mut state) % 50) as u32);
         (pair.inc.bytes, pair.out.seen_bytes) = (near, near);
-        (pair.inc.slots, pair.out.seen_slots) = (near, near);
+        (pair.inc.announced_mut().told, pair.out.seen_slots) = (near, near);
         let mut steps = Vec::new();
         while pair.sent < 120 {
             let step = STEPS[random(&mut state) % STEPS.len()];

@@ -206,7 +206,7 @@ impl Ch3 {
         let known = self.failures.cause(&peer).and_then(|c| c.host());
         let host = known.or_else(|| {
             let vc = self.groups.get(self.groups.find(&peer.group)?)?.vcs.get(peer.rank)?;
-            self.vcs.get(vc)?.host.as_deref()
+            self.vcs.get(vc)?.route.host.as_deref()
         });
         match host.map(str::to_owned) {
             Some(host) => error.on_host(host),
@@ -393,7 +393,7 @@ impl Ch3 {
         let card = self.fetch_card(peer)?;
         io.netmod.vc_revive(io.core, vc, Some(&card))?;
         if let Some(s) = self.vcs.get_mut(vc) {
-            s.host = host_of(&card).map(|h| self.names.shared(&h));
+            s.route = self.names.shared(&s.route.choice, host_of(&card));
         }
         self.revive(io, vc);
         Ok(())

@@ -16,13 +16,11 @@ use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
 pub(crate) struct Flow {
     pub out: Outgoing<ReqId>,
     pub inc: Incoming,
-    /// Counts the losses of the VC: messages from before one owe nothing to the peer after it.
-    pub epoch: u32,
 }
 
 impl Flow {
     pub(super) fn new(terms: Terms) -> Flow {
-        Flow { out: Outgoing::new(terms), inc: Incoming::new(terms), epoch: 0 }
+        Flow { out: Outgoing::new(terms), inc: Incoming::new(terms) }
     }
 }
 
@@ -172,7 +170,7 @@ impl Ch3 {
         let open = io.core.vcs.get(vc).is_some_and(|v| is_open(v.state));
         let Some(s) = self.vcs.get_mut(vc).filter(|_| open) else { return };
         let (bytes, slots, more) = s.flow.inc.settle();
-        if more && std::mem::take(&mut s.flow.inc.wanting) {
+        if more && s.flow.inc.set_wanting(false) {
             self.wanting.retain(|w| *w != vc);
         }
         self.stats.credits_sent += 1;
@@ -211,7 +209,7 @@ impl Ch3 {
         if want {
             self.wants += 1;
             if let Some(s) = self.vcs.get_mut(vc)
-                && !std::mem::replace(&mut s.flow.inc.wanting, true)
+                && !s.flow.inc.set_wanting(true)
             {
                 self.wanting.push(vc);
             }
@@ -249,7 +247,7 @@ impl Ch3 {
     #[cold]
     #[inline(never)]
     pub(crate) fn relieve_for(&mut self, io: &mut DevIo<'_>, pattern: &Pattern) {
-        let sources = self.vcs.iter().filter(|(_, s)| s.flow.inc.wanting);
+        let sources = self.vcs.iter().filter(|(_, s)| s.flow.inc.is_wanting());
         let fitting = sources.filter(|(_, s)| {
             (pattern.source == s.rank as i32 || pattern.source == ANY_SOURCE) && s.space.owns(pattern.context)
         });
@@ -265,7 +263,7 @@ impl Ch3 {
         if self.finalizing || !(open || self.use_vc(io, vc).is_ok()) {
             return;
         }
-        let Some(s) = self.vcs.get_mut(vc).filter(|s| s.flow.inc.wanting) else { return };
+        let Some(s) = self.vcs.get_mut(vc).filter(|s| s.flow.inc.is_wanting()) else { return };
         if s.flow.inc.slots().1 == 0 {
             let n = s.flow.inc.terms().slots.min(self.loans);
             if n == 0 {
@@ -314,7 +312,7 @@ impl Ch3 {
         match msg.body {
             Body::Rts => self.slot_free(io, vc, msg.epoch, true),
             _ => {
-                if let Some(s) = self.vcs.get_mut(vc).filter(|s| s.flow.epoch == msg.epoch)
+                if let Some(s) = self.vcs.get_mut(vc).filter(|s| s.flow.inc.epoch == msg.epoch)
                     && s.flow.inc.release(msg.charge())
                 {
                     self.credit_due(io, vc);
@@ -325,7 +323,7 @@ impl Ch3 {
 
     /// The slot of an announced message is free again; whether it was `held` here for a while.
     pub(super) fn slot_free(&mut self, io: &mut DevIo<'_>, vc: VcId, epoch: u32, held: bool) {
-        let Some(s) = self.vcs.get_mut(vc).filter(|s| s.flow.epoch == epoch) else { return };
+        let Some(s) = self.vcs.get_mut(vc).filter(|s| s.flow.inc.epoch == epoch) else { return };
         let inc = &mut s.flow.inc;
         let before = inc.slots().2;
         let due = if held { inc.release_slot() } else { inc.pass_slot() };
@@ -354,14 +352,15 @@ impl Ch3 {
     pub(super) fn flow_lost(&mut self, vc: VcId) {
         let Some(s) = self.vcs.get_mut(vc) else { return };
         self.loans += s.flow.inc.slots().2;
-        let epoch = s.flow.epoch.wrapping_add(1);
-        s.flow = Flow { epoch, ..Flow::new(s.flow.inc.terms()) };
+        let epoch = s.flow.inc.epoch.wrapping_add(1);
+        s.flow = Flow::new(s.flow.inc.terms());
+        s.flow.inc.epoch = epoch;
         self.wanting.retain(|w| *w != vc);
     }
 
     /// Flow control of a VC, for people.
     pub(crate) fn flow_report(&self, vc: VcId) -> FlowReport {
-        let Some(Flow { out, inc, .. }) = self.vcs.get(vc).map(|s| &s.flow) else {
+        let Some(Flow { out, inc }) = self.vcs.get(vc).map(|s| &s.flow) else {
             return FlowReport::default();
         };
         let (terms, (left, slots_left), (held, owed)) = (inc.terms(), out.left(), inc.bytes());

@@ -7,7 +7,7 @@
 //! VC that a packet comes by says which group that is. So two jobs need not agree on numbers, and a packet
 //! can name no context but those of its own group.
 
-use netmod_core::{GroupId, VcId};
+use netmod_core::{GroupId, RankTable};
 
 /// Bit of a context that keeps the device's own messages (barriers and the like) apart from the program's.
 pub(crate) const INTERNAL: u32 = 1 << 31;
@@ -57,47 +57,6 @@ impl Space {
     }
 }
 
-const PAGE_BITS: u32 = 6;
-const PAGE: usize = 1 << PAGE_BITS;
-/// The handle of no VC.
-const NO_VC: VcId = VcId::from_wire(0);
-
-/// Rank to VC, in pages that are allocated when one of their ranks is first used.
-#[derive(Debug, Default)]
-pub(crate) struct VcTable {
-    pages: Vec<Option<Box<[VcId; PAGE]>>>,
-}
-
-impl VcTable {
-    fn new(size: u32) -> VcTable {
-        VcTable { pages: (0..(size as usize).div_ceil(PAGE)).map(|_| None).collect() }
-    }
-
-    /// The VC of a rank, if it has one.
-    #[inline]
-    pub(crate) fn get(&self, rank: u32) -> Option<VcId> {
-        let page = self.pages.get((rank >> PAGE_BITS) as usize)?.as_ref()?;
-        let vc = page[rank as usize % PAGE];
-        (vc != NO_VC).then_some(vc)
-    }
-
-    /// Sets the VC of a rank of the group.
-    pub(crate) fn set(&mut self, rank: u32, vc: Option<VcId>) {
-        if let Some(page) = self.pages.get_mut((rank >> PAGE_BITS) as usize) {
-            page.get_or_insert_with(|| Box::new([NO_VC; PAGE]))[rank as usize % PAGE] = vc.unwrap_or(NO_VC);
-        }
-    }
-
-    /// The ranks that have a VC.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, VcId)> + '_ {
-        let pages = self.pages.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?)));
-        pages.flat_map(|(i, p)| {
-            let vcs = p.iter().enumerate().filter(|(_, vc)| **vc != NO_VC);
-            vcs.map(move |(j, vc)| ((i * PAGE + j) as u32, *vc))
-        })
-    }
-}
-
 /// A process group: processes that can be named by rank.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -110,7 +69,7 @@ pub(crate) struct Group {
     /// Its contexts.
     pub space: Space,
     /// The VC of each rank, made on first use.
-    pub vcs: VcTable,
+    pub vcs: RankTable,
     /// Where the business cards of its processes are.
     pub cards: Cards,
     /// Contexts given out.
@@ -137,7 +96,7 @@ impl Group {
     }
 
     fn new(id: GroupId, me: u32, size: u32, space: Space, cards: Cards) -> Group {
-        Group { id, size, me, space, vcs: VcTable::new(size), cards, contexts: 1, calls: 0 }
+        Group { id, size, me, space, vcs: RankTable::new(size), cards, contexts: 1, calls: 0 }
     }
 
     /// The first context of the group.
@@ -217,6 +176,11 @@ impl Groups {
     /// The number of the group with this id.
     pub(crate) fn find(&self, id: &GroupId) -> Option<u32> {
         self.iter().find(|(_, g)| g.id == *id).map(|(n, _)| n)
+    }
+
+    /// The number of the group with these contexts.
+    pub(crate) fn of_space(&self, space: Space) -> Option<u32> {
+        self.iter().find(|(_, g)| g.space == space).map(|(n, _)| n)
     }
 
     /// The group that a context of this process is of.

@@ -37,7 +37,7 @@ pub(crate) use failure::{Failures, Hope};
 pub use flow::FlowReport;
 pub(crate) use group::{Cards, Group, Groups, INTERNAL, Space, WORLD};
 pub(crate) use meet::{Ports, ROOT};
-pub(crate) use names::Names;
+pub(crate) use names::{Names, Route};
 pub(crate) use pool::Pool;
 pub(crate) use recv::{Body, Unexpected};
 pub(crate) use send::DONE;
@@ -119,22 +119,18 @@ impl MpiReq {
 pub(crate) struct VcSide {
     /// The peer's rank in its group.
     pub rank: u32,
-    /// The number of that group.
-    pub group: u32,
-    /// The group's contexts.
+    /// The contexts of that group, by which it is known.
     pub space: Space,
-    /// The peer's host, if its card was needed.
-    pub host: Option<Arc<str>>,
-    /// How often its connection was lost with messages under way.
-    pub losses: u32,
-    /// Why it has the netmod it has.
-    pub choice: Arc<str>,
     /// Longest message that is sent eagerly.
-    pub eager_max: usize,
-    /// How many times a close of this side has come to its end.
-    pub closes: u32,
+    pub eager_max: u32,
     /// How much may be sent either way.
     pub flow: flow::Flow,
+    /// How often its connection was lost with messages under way.
+    pub losses: u32,
+    /// How many times a close of this side has come to its end.
+    pub closes: u32,
+    /// Why it has the netmod it has, and the peer's host.
+    pub route: Arc<Route>,
 }
 
 impl VcSide {
@@ -287,11 +283,10 @@ impl Ch3 {
     ) {
         // Processes of other jobs may have been started with other settings.
         let terms = if group == WORLD { self.terms } else { Terms::STRANGERS };
-        let eager_max = self.eager_max.min(terms.eager_max());
+        let eager_max = self.eager_max.min(terms.eager_max()) as u32;
         let flow = flow::Flow::new(terms);
-        let choice = self.names.shared(&choice);
-        let host = host.map(|h| self.names.shared(&h));
-        let side = VcSide { rank, group, space, host, losses: 0, choice, eager_max, closes: 0, flow };
+        let route = self.names.shared(&choice, host);
+        let side = VcSide { rank, space, eager_max, flow, losses: 0, closes: 0, route };
         self.vcs.set(vc, side);
         if let Some(g) = self.groups.get_mut(group) {
             g.vcs.set(rank, Some(vc));
@@ -307,7 +302,7 @@ impl Ch3 {
     ) -> Result<(), VcError> {
         let vc = self.vc_of(io, WORLD, rank)?;
         if let Some(s) = self.vcs.get_mut(vc) {
-            s.eager_max = bytes.min(self.terms.eager_max());
+            s.eager_max = bytes.min(self.terms.eager_max()) as u32;
         }
         Ok(())
     }
@@ -486,5 +481,11 @@ mod tests {
     #[test]
     fn the_device_s_part_of_a_request_is_moved_in_registers() {
         assert!(size_of::<Option<MpiReq>>() <= 128, "{}", size_of::<Option<MpiReq>>());
+    }
+
+    /// Each VC has one, used or not; a million of them are to be had.
+    #[test]
+    fn the_device_s_part_of_a_vc_is_small() {
+        assert!(size_of::<Option<VcSide>>() <= 88, "{}", size_of::<Option<VcSide>>());
     }
 }

@@ -1,22 +1,32 @@
-//! Texts that many VCs have in common, such as their hosts' names: each is held once.
+//! What many VCs have in common, such as their hosts' names: each is held once.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The texts in use.
+/// The way to a peer.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Route {
+    /// Why its VC has the netmod it has.
+    pub choice: Box<str>,
+    /// The peer's host, if its card was needed.
+    pub host: Option<Box<str>>,
+}
+
+/// The routes in use.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashSet<Arc<str>>);
+pub(crate) struct Names(HashSet<Arc<Route>>);
 
 impl Names {
-    /// The one copy of a text.
-    pub(crate) fn shared(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(text) {
+    /// The one copy of a route.
+    pub(crate) fn shared(&mut self, choice: &str, host: Option<String>) -> Arc<Route> {
+        let route = Route { choice: choice.into(), host: host.map(Into::into) };
+        if let Some(known) = self.0.get(&route) {
             return known.clone();
         }
         if self.0.len() == self.0.capacity() {
             self.0.retain(|t| Arc::strong_count(t) > 1);
         }
-        let new: Arc<str> = text.into();
+        let new = Arc::new(route);
         self.0.insert(new.clone());
         new
     }
@@ -27,15 +37,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_texts_are_held_once_and_unused_ones_not_for_ever() {
+    fn equal_routes_are_held_once_and_unused_ones_not_for_ever() {
         let mut names = Names::default();
-        let a = names.shared("node1");
-        assert!(Arc::ptr_eq(&a, &names.shared("node1")));
-        assert!(!Arc::ptr_eq(&a, &names.shared("node2")));
+        let mut to = |host: &str| names.shared("tcp", Some(host.into()));
+        let a = to("node1");
+        assert!(Arc::ptr_eq(&a, &to("node1")));
+        assert!(!Arc::ptr_eq(&a, &to("node2")));
         for i in 0..1000 {
-            names.shared(&format!("left{i}"));
+            to(&format!("left{i}"));
         }
+        assert!(Arc::ptr_eq(&a, &to("node1")));
+        assert!(!Arc::ptr_eq(&a, &names.shared("tcp", None)));
+        assert!(!Arc::ptr_eq(&a, &names.shared("shm", Some("node1".into()))));
         assert!(names.0.len() < 100, "{}", names.0.len());
-        assert!(Arc::ptr_eq(&a, &names.shared("node1")));
     }
 }

@@ -205,7 +205,8 @@ impl Ch3 {
 
     #[cold]
     fn bad_envelope(&self, vc: VcId, env: &Envelope) -> PacketFault {
-        let (rank, group) = self.vcs.get(vc).map_or((u32::MAX, u32::MAX), |s| (s.rank, s.group));
+        let rank = self.vcs.get(vc).map_or(u32::MAX, |s| s.rank);
+        let group = self.vcs.get(vc).and_then(|s| self.groups.of_space(s.space)).unwrap_or(u32::MAX);
         PacketFault::Violation {
             what: format!(
                 "a message with source {}, tag {} and context {:#x} on the connection of rank {rank} of group {group}",
@@ -263,7 +264,7 @@ impl Ch3 {
     #[inline]
     fn admit(&self, vc: VcId, charge: u32) -> Result<u32, PacketFault> {
         match self.vcs.get(vc) {
-            Some(s) if s.flow.inc.admit(charge).is_ok() => Ok(s.flow.epoch),
+            Some(s) if s.flow.inc.admit(charge).is_ok() => Ok(s.flow.inc.epoch),
             _ => Err(self.overdrawn(vc, &format!("an eager message that takes {charge} bytes"))),
         }
     }
@@ -415,7 +416,7 @@ impl Ch3 {
         let env = self.check_envelope(vc, env)?;
         no_cookie(cookie_len)?;
         let epoch = match self.vcs.get(vc) {
-            Some(s) if s.flow.inc.admit_slot().is_ok() => s.flow.epoch,
+            Some(s) if s.flow.inc.admit_slot().is_ok() => s.flow.inc.epoch,
             _ => return Err(self.overdrawn(vc, "an announced message")),
         };
         tracing::trace!(target: "netmod::message", peer = env.source, tag = env.tag, bytes = data_sz, "RTS came");

@@ -70,7 +70,7 @@ impl Ch3 {
             return Ok(started.unwrap_or(DONE));
         }
         let len = seg.remaining();
-        let eager_max = self.vcs.get(vc).map_or(self.eager_max, |s| s.eager_max);
+        let eager_max = self.vcs.get(vc).map_or(self.eager_max, |s| s.eager_max as usize);
         if len > eager_max {
             return Ok(self.send_announced(io, vc, seg, env, mode, false));
         }

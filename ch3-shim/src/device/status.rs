@@ -7,7 +7,7 @@ use netmod_core::{Netmod, ReqId, Request};
 
 use super::Vci;
 use super::leave::Leaving;
-use crate::ch3::{Body, MpiReq, Role, WORLD};
+use crate::ch3::{Body, MpiReq, Role, Space};
 use crate::report::{LISTED, RequestStatus, StatusReport, UnexpectedStatus, VcStatus};
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG};
 
@@ -140,12 +140,12 @@ impl Vci {
                 continue;
             };
             let flow = self.ch3.flow_report(vc);
-            let group = if side.group == WORLD { "" } else { " (of another group)" };
+            let group = if side.space == Space::WORLD { "" } else { " (of another group)" };
             report.vcs.push(VcStatus {
                 peer: v.peer.rank,
                 state: format!("{}{group}", v.state.name()),
                 down: self.ch3.failures.cause(&v.peer).map(ToString::to_string),
-                choice: side.choice.to_string(),
+                choice: side.route.choice.to_string(),
                 netmod: self.engine.netmod.describe(&self.engine.core, vc),
                 requests: usize::MAX - rest,
                 credit: flow.left,

@@ -1,31 +1,5 @@
 use super::*;
 
-fn vc(n: u64) -> VcId {
-    VcId::from_wire(n | 1 << 32)
-}
-
-#[test]
-fn a_table_holds_what_was_set_and_costs_what_is_used() {
-    let mut t = VcTable::new(10_000);
-    let ranks = [0, 1, 63, 64, 4097, 9_983, 9_984, 9_999];
-    for r in ranks {
-        assert_eq!(t.get(r), None);
-        t.set(r, Some(vc(r.into())));
-    }
-    for r in 0..10_000 {
-        assert_eq!(t.get(r), ranks.contains(&r).then(|| vc(r.into())), "{r}");
-    }
-    assert_eq!(t.iter().collect::<Vec<_>>(), ranks.map(|r| (r, vc(r.into()))));
-    assert_eq!(t.pages.iter().flatten().count(), 5, "pages of ranks that were not used");
-    assert!(size_of_val(&t.pages[..]) <= 2048);
-    t.set(64, None);
-    assert_eq!(t.get(64), None);
-    for r in [10_000, 20_000, u32::MAX] {
-        t.set(r, Some(vc(1)));
-        assert_eq!(t.get(r).is_some(), r < 10_048, "{r}");
-    }
-}
-
 #[test]
 fn a_context_belongs_to_one_group() {
     let spaces = [Space::WORLD, Space::met(0), Space::met(1), Space::met(SPACES - 1)];

@@ -477,7 +477,8 @@ impl Vci {
     /// Waits for the requests that are bound to VCs of a group.
     fn finish_pending(&mut self, group: u32, call: &Call) -> Result<()> {
         let pending = |d: &Vci| {
-            let bound = |vc| d.ch3.vcs.get(vc).is_some_and(|s| s.group == group);
+            let space = d.ch3.groups.get(group).map(|g| g.space);
+            let bound = |vc| d.ch3.vcs.get(vc).is_some_and(|s| Some(s.space) == space);
             d.engine.core.reqs.iter().filter(|(_, r)| !r.is_finished() && r.vc.is_some_and(bound)).count()
         };
         self.wait_until(call.deadline, |d| pending(d) == 0)?;
