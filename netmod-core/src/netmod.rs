@@ -178,7 +178,7 @@ pub trait Netmod: Send {
     /// The peer of a [`crate::Event::NewPeer`] is not wanted.
     fn refuse_peer(&mut self, peer: PeerName);
 
-    /// Forgets a VC; whatever is left of its connection is closed at once.
+    /// Forgets a VC, which the core still knows; whatever is left of its connection is closed at once.
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId);
 
     /// Lets pending sends go out, then closes the connection, then reports

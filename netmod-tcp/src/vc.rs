@@ -216,3 +216,32 @@ pub(crate) fn left_open(core: &Core, vc: VcId) -> bool {
         .get(vc)
         .is_some_and(|v| v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vc(n: usize) -> VcId {
+        VcId::from_wire(n as u64 | 1 << 32)
+    }
+
+    fn address(n: usize) -> Box<[SocketAddr]> {
+        Box::new([SocketAddr::from(([127, 0, 0, 1], n as u16))])
+    }
+
+    #[test]
+    fn the_addresses_of_the_vcs_made_last_are_kept_and_no_others() {
+        let mut fresh = Fresh::default();
+        for n in 0..1000 {
+            fresh.put(vc(n), address(n));
+            assert!(fresh.0.len() <= FRESH);
+        }
+        assert_eq!(fresh.take(vc(1000 - FRESH - 1)), None);
+        for n in [1000 - FRESH, 999, 970] {
+            assert_eq!(fresh.take(vc(n)), Some(address(n)));
+            assert_eq!(fresh.take(vc(n)), None, "taken once");
+        }
+        // The same place in the table, another VC.
+        assert_eq!(fresh.take(VcId::from_wire(971 | 3 << 32)), None);
+    }
+}

@@ -10,7 +10,7 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// Bytes that a VC may take which was never connected.
-const MOST_OF_A_VC: f64 = 900.0;
+const MOST_OF_A_VC: f64 = 256.0;
 
 struct Ended {
     ok: bool,
@@ -157,17 +157,17 @@ fn alltoall_tells_time_and_memory() {
 fn ranks_that_nobody_talks_to_cost_little() {
     let rows = json(perf("connect --simulate 200000 --json"));
     let kinds: Vec<_> = rows.iter().map(|r| r["kind"].as_str().unwrap_or("")).collect();
-    assert_eq!(kinds, ["known", "unused"]);
-    for (row, vcs) in rows.iter().zip([200_000, 199_999]) {
+    assert_eq!(kinds, ["unused", "known"]);
+    for (row, vcs) in rows.iter().zip([199_999, 200_000]) {
         assert_eq!((&row["test"], &row["unit"]), (&"connect".into(), &"B".into()));
         assert_eq!((row["ranks"].as_u64(), row["vcs"].as_u64()), (Some(200_000), Some(vcs)));
         positive(row, &["value", "resident_bytes"]);
     }
     let each = |i: usize| rows[i]["value"].as_f64().unwrap_or(f64::NAN);
     // A device takes some hundred KiB, however many it knows.
-    assert!(each(0) < 16.0, "{}", rows[0]);
+    assert!(each(1) < 16.0, "{}", rows[1]);
     // A VC has state; more than this is a table that has grown.
-    assert!((64.0..MOST_OF_A_VC).contains(&each(1)), "{}", rows[1]);
+    assert!((64.0..=MOST_OF_A_VC).contains(&each(0)), "{}", rows[0]);
 }
 
 #[test]

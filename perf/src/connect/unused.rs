@@ -1,4 +1,4 @@
-//! What a rank costs that was never talked to: known only, and with a VC.
+//! What a rank costs that was never talked to: with a VC, and known only.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::error::{Failure, Result};
 use crate::place::{Place, Values};
 use crate::report::Row;
 
-/// A device in a job of `ranks`, in which no other process exists: what knowing them takes, and what a VC to
-/// each of them takes that was made and never connected.
+/// A device in a job of `ranks`, in which no other process exists: what a VC to each of them takes that was made
+/// and never connected, and what knowing them takes.
 pub(super) fn measure(ranks: u32, netmod: Option<&str>) -> Result<Vec<Row>> {
     let (mut cfg, _) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
     if let Some(name) = netmod {
@@ -41,13 +41,13 @@ pub(super) fn measure(ranks: u32, netmod: Option<&str>) -> Result<Vec<Row>> {
     Ok(vec![
         Row {
             netmod: name.clone(),
-            measured: Some("a device that knows the ranks and has talked to none".into()),
-            ..known.since(begin).row("known", ranks, ranks)
+            measured: Some("a VC to each, never connected, beside what knowing them takes".into()),
+            ..unused.since(known).row("unused", ranks, others)
         },
         Row {
             netmod: name,
-            measured: Some("a VC to each, never connected, beside what knowing them takes".into()),
-            ..unused.since(known).row("unused", ranks, others)
+            measured: Some("a device that knows the ranks and has talked to none".into()),
+            ..known.since(begin).row("known", ranks, ranks)
         },
     ])
 }
