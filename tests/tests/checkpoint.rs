@@ -115,6 +115,30 @@ fn either_side_in_the_middle_of_traffic() {
 }
 
 #[test]
+fn a_vc_that_is_first_used_meanwhile_waits() {
+    let _alone = alone();
+    run_job_with(&Tap::default(), 2, plain, |dev| {
+        let world = dev.world();
+        let mut got = vec![0; 5000];
+        if dev.rank() == 0 {
+            suspend(dev);
+            let send = dev.isend(bytes(3, 5000), 1, 2, world).expect("a send");
+            for _ in 0..200 {
+                dev.progress().expect("progress");
+            }
+            assert_eq!(dev.tcp_stats().expect("a device over tcp").dialled, 0);
+            resume(dev);
+            dev.wait(send).expect("the send");
+            dev.recv(&mut got, 1, 2, world).expect("the answer");
+        } else {
+            dev.recv(&mut got, 0, 2, world).expect("what was sent during the checkpoint");
+            dev.send(&got, 0, 2, world).expect("the answer");
+        }
+        check(3, &got).expect("the right bytes");
+    });
+}
+
+#[test]
 fn all_at_once_with_no_socket_left() {
     let _alone = alone();
     let gate = Arc::new(Barrier::new(2));
