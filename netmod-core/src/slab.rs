@@ -223,6 +223,14 @@ impl<T, K> Slab<T, K> {
             s.value.as_ref().map(|v| (h, v))
         })
     }
+
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Handle<K>, &mut T)> {
+        self.slots.iter_mut().enumerate().filter_map(|(i, s)| {
+            let h = Handle { index: i as u32, generation: s.generation, _kind: PhantomData };
+            s.value.as_mut().map(|v| (h, v))
+        })
+    }
 }
 
 /// A layer's own part of something that lives in a slab: `T` by handle.

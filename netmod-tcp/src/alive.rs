@@ -70,9 +70,7 @@ impl TcpNetmod {
         }
         let mut dead: Vec<(ConnId, VcId)> = Vec::new();
         let mut open = false;
-        let ids: Vec<ConnId> = self.conns.iter().map(|(id, _)| id).collect();
-        for id in ids {
-            let Some(c) = self.conns.get_mut(id) else { continue };
+        for (id, c) in self.conns.iter_mut() {
             let (Stage::Open { .. }, Some(vc)) = (&c.stage, c.vc) else { continue };
             open = true;
             match sys::pulse(c.fd()) {

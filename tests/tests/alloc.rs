@@ -1,6 +1,7 @@
 //! No allocation per message in the steady state: counted, on both sides, after a warm-up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ch3_shim::{Device, Mode, RawReq};
 use netmod_core::{Config, Datatype, Segment};
@@ -123,7 +124,11 @@ fn none<F: NetmodFactory>(f: &F, len: usize, strided: bool) {
     let name = f.name();
     // The window of a session grows with what is on its way and shrinks when it is quiet: that is memory by
     // design, and not what is looked for here.
-    let tune = |cfg: &mut Config| cfg.tcp.resume_local = false;
+    let tune = |cfg: &mut Config| {
+        cfg.tcp.resume_local = false;
+        // Looks at the connections are among what is measured.
+        cfg.tcp.detect = Duration::from_millis(400);
+    };
     let of_ping_pong = run_job_with(f, 2, tune, move |dev| ping_pong(dev, len, strided, messages));
     let of_windows = run_job_with(f, 2, tune, move |dev| windows(dev, len, strided, messages / WINDOW));
     for (what, counts) in [("ping-pong", of_ping_pong), ("windows", of_windows)] {
