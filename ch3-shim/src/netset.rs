@@ -12,6 +12,8 @@ use crate::wrapped::Wrapper;
 macro_rules! each {
     ($any:expr, $n:ident => $body:expr) => {
         match $any {
+            #[cfg(feature = "shm")]
+            AnyNetmod::Shm($n) => $body,
             #[cfg(feature = "tcp")]
             AnyNetmod::Tcp($n) => $body,
             AnyNetmod::Other($n) => $body,
@@ -23,6 +25,9 @@ pub(crate) use each;
 
 /// One netmod. Built-in ones are dispatched without a virtual call.
 pub enum AnyNetmod {
+    /// Shared memory.
+    #[cfg(feature = "shm")]
+    Shm(Box<netmod_shm::ShmNetmod>),
     /// TCP.
     #[cfg(feature = "tcp")]
     Tcp(Box<netmod_tcp::TcpNetmod>),
@@ -66,6 +71,8 @@ impl NetSet {
     /// The netmods, in order of preference.
     pub fn netmods(&self) -> impl Iterator<Item = &dyn Netmod> {
         self.mods.iter().map(|m| match m {
+            #[cfg(feature = "shm")]
+            AnyNetmod::Shm(n) => n.as_ref() as &dyn Netmod,
             #[cfg(feature = "tcp")]
             AnyNetmod::Tcp(n) => n.as_ref() as &dyn Netmod,
             AnyNetmod::Other(n) => n.as_ref(),
@@ -78,7 +85,7 @@ impl NetSet {
     pub fn tcp_stats(&self) -> Option<netmod_tcp::TcpStats> {
         self.mods.iter().find_map(|m| match m.base() {
             AnyNetmod::Tcp(n) => Some(n.stats()),
-            AnyNetmod::Other(_) | AnyNetmod::Wrapped(_) => None,
+            _ => None,
         })
     }
 
@@ -110,6 +117,8 @@ impl NetSet {
     pub(crate) fn set_job_key(&mut self, key: [u8; 32]) -> Result<(), DeviceError> {
         for m in &mut self.mods {
             match m.base_mut() {
+                #[cfg(feature = "shm")]
+                AnyNetmod::Shm(n) => n.authenticate_with(key),
                 #[cfg(feature = "tcp")]
                 AnyNetmod::Tcp(n) => n.authenticate_with(netmod_tcp::JobKey(key))?,
                 AnyNetmod::Other(_) | AnyNetmod::Wrapped(_) => {}
@@ -395,12 +404,7 @@ impl NetSet {
 
     /// One-sided transfers of the netmod that carries a VC.
     pub fn rma_of(&mut self, core: &Core, vc: VcId) -> Option<&mut dyn Rma> {
-        match self.of(core, vc) {
-            #[cfg(feature = "tcp")]
-            AnyNetmod::Tcp(n) => n.rma(),
-            AnyNetmod::Other(n) => n.rma(),
-            AnyNetmod::Wrapped(n) => n.rma(),
-        }
+        each!(self.of(core, vc), n => n.rma())
     }
 
     /// The error of a VC for which there is no netmod.

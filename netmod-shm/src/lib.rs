@@ -1,0 +1,27 @@
+//! The shared-memory netmod: the ranks of one node talk through rings in memory that they share.
+//!
+//! # Parts
+//!
+//! - [`segment`]: the memory, how ranks find it, and how it disappears;
+//! - [`ring`]: one direction between two ranks, with its memory layout and protocol;
+//! - [`bell`]: how a rank learns which peers have something for it, and is woken;
+//! - `lane`: both directions between two ranks, and the streams in them;
+//! - `link`, `send`, `recv`, `watch`, [`ShmNetmod`]: VCs over lanes, under the contract of [`netmod_core::Netmod`].
+#![allow(rustdoc::private_intra_doc_links)]
+
+mod bell;
+mod card;
+mod lane;
+mod link;
+mod netmod;
+mod recv;
+mod ring;
+mod segment;
+mod send;
+mod sys;
+mod watch;
+
+pub use netmod::{ShmNetmod, ShmStats};
+
+/// The netmod's name, and that of its section of the business card.
+pub const NAME: &str = "shm";
