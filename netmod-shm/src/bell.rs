@@ -78,7 +78,7 @@ pub(crate) fn go_to_sleep(mem: &impl BellMem) -> bool {
     true
 }
 
-/// The rank is awake. True if somebody has woken it, or is about to: then there is, or will be, a byte in its pipe.
-pub(crate) fn wake_up(mem: &impl BellMem) -> bool {
-    !mem.swap_sleeps(false)
+/// The rank is awake. Somebody may have set out to wake it, and do so later.
+pub(crate) fn wake_up(mem: &impl BellMem) {
+    mem.swap_sleeps(false);
 }

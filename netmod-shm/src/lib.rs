@@ -6,6 +6,7 @@
 //! - [`ring`]: one direction between two ranks, with its memory layout and protocol;
 //! - [`bell`]: how a rank learns which peers have something for it, and is woken;
 //! - `lane`: both directions between two ranks, and the streams in them;
+//! - `rma`: one-sided transfers by cross-memory attach;
 //! - `link`, `send`, `recv`, `watch`, [`ShmNetmod`]: VCs over lanes, under the contract of [`netmod_core::Netmod`].
 #![allow(rustdoc::private_intra_doc_links)]
 
@@ -16,6 +17,7 @@ mod link;
 mod netmod;
 mod recv;
 mod ring;
+mod rma;
 mod segment;
 mod send;
 mod sys;

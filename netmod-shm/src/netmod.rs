@@ -9,8 +9,8 @@ use netmod_core::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, Header, Netmod, Ordering,
-    PeerName, PollOrder, ReqId, Request, RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, VcError,
-    VcErrorKind, VcId,
+    PeerName, PollOrder, ReqId, Request, Rma, RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time,
+    VcError, VcErrorKind, VcId,
 };
 
 use crate::NAME;
@@ -18,7 +18,9 @@ use crate::card::Place;
 use crate::lane::Lane;
 use crate::link::{Data, Link, Message};
 use crate::ring::Kind;
+use crate::rma::Transfers;
 use crate::segment::Segment;
+use crate::segment::raw::OwnBells;
 use crate::sys::Pipe;
 
 /// How long `finalize` waits for peers to read what is queued.
@@ -53,6 +55,8 @@ pub struct ShmNetmod {
     pub(crate) me: PeerName,
     /// The node's memory, or why there is none.
     pub(crate) segment: Result<Segment, String>,
+    /// This rank's doorbells in it.
+    pub(crate) bells: Option<OwnBells>,
     pub(crate) pipe: Option<Pipe>,
     key: Option<[u8; 32]>,
     /// By slot.
@@ -63,6 +67,8 @@ pub struct ShmNetmod {
     pub(crate) watched: Vec<usize>,
     pub(crate) dirty: Vec<usize>,
     pub(crate) wanting: Vec<VcId>,
+    /// One-sided transfers.
+    pub(crate) transfers: Transfers,
     /// Events that arose outside `poll`.
     pub(crate) pending: VecDeque<Event>,
     pub(crate) armed: bool,
@@ -102,6 +108,7 @@ impl ShmNetmod {
         let n = segment.as_ref().map_or(0, Segment::ranks);
         ShmNetmod {
             me,
+            bells: segment.as_ref().ok().map(Segment::own_bells),
             segment,
             pipe,
             key: None,
@@ -111,6 +118,7 @@ impl ShmNetmod {
             watched: Vec::with_capacity(16),
             dirty: Vec::with_capacity(n),
             wanting: Vec::with_capacity(n),
+            transfers: Transfers::default(),
             pending: VecDeque::with_capacity(64),
             armed: false,
             now: Time::ZERO,
@@ -145,6 +153,10 @@ impl ShmNetmod {
         let (Ok(segment), Some(key)) = (&self.segment, &self.key) else { return None };
         let rank = segment.proven_rank(key, slot)?;
         Some(PeerName { group: self.me.group, rank })
+    }
+
+    pub(crate) fn no_segment() -> VcError {
+        VcError::new(VcErrorKind::Unsupported, None, "netmod shm has no memory here")
     }
 
     /// The slot that a card names.
@@ -489,6 +501,9 @@ impl Netmod for ShmNetmod {
         if order == PollOrder::InFirst {
             self.push_out(core);
         }
+        if !self.transfers.running.is_empty() {
+            self.transfer();
+        }
         if now >= self.next_check {
             self.check_peers();
         }
@@ -526,8 +541,8 @@ impl Netmod for ShmNetmod {
         (at != Time::NEVER).then_some(at)
     }
 
-    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
-        false
+    fn rma(&mut self) -> Option<&mut dyn Rma> {
+        self.segment.is_ok().then_some(self as &mut dyn Rma)
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
@@ -560,11 +575,13 @@ impl Netmod for ShmNetmod {
             None if l.up => "connected".into(),
             None => "no connection".into(),
         };
+        let transfers = l.slot.map_or_else(String::new, |s| format!(", {}", self.describe_transfers(s)));
         let lane = l.slot.and_then(|s| self.lanes.get(s));
         let ring = lane.and_then(|l| l.tx.as_ref()).map_or_else(String::new, |tx| {
             format!(", {} cells of a {} KiB ring in flight", tx.in_flight(), tx.mem.geometry().bytes() >> 10)
         });
-        format!("{state}{ring}, {} messages queued{}", l.queue.len(), if l.held { ", held" } else { "" })
+        let held = if l.held { ", held" } else { "" };
+        format!("{state}{ring}, {} messages queued{held}{transfers}", l.queue.len())
     }
 }
 

@@ -154,7 +154,9 @@ impl ShmNetmod {
         while let Some(slot) = self.dirty.pop() {
             let lane = &mut self.lanes[slot];
             lane.dirty = false;
-            if lane.tx.as_mut().is_some_and(Producer::needs_bell) {
+            let bell = lane.tx.as_mut().is_some_and(Producer::needs_bell);
+            lane.look_ahead();
+            if bell {
                 self.ring_bell(slot);
             }
         }

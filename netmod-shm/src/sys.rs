@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use netmod_core::IoVec;
+
 /// Where the byte is in the segment's file that rank number 0 of the segment locks: beyond any content.
 const LOCKS_AT: i64 = 1 << 40;
 
@@ -39,11 +41,17 @@ pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
 pub(crate) fn name(file: &File, path: &Path) -> io::Result<()> {
     let from = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let to = std::ffi::CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: two strings that end with zero and outlive the call.
-    check(unsafe {
-        libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW)
-    })
-    .map(|_| ())
+    let link = |from_dir, from: &std::ffi::CStr, flags| {
+        // SAFETY: two strings that end with zero and outlive the call.
+        check(unsafe { libc::linkat(from_dir, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) })
+    };
+    match link(libc::AT_FDCWD, &from, libc::AT_SYMLINK_FOLLOW) {
+        // /proc is that of another PID namespace. By the descriptor itself not every user may, on every kernel.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            link(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH).map(|_| ()).map_err(|_| e)
+        }
+        result => result.map(|_| ()),
+    }
 }
 
 /// Reserves memory for the first `len` bytes of a file, so that touching them never fails.
@@ -81,6 +89,34 @@ pub(crate) fn is_rank_locked(file: &File, rank: u32) -> io::Result<bool> {
     // SAFETY: a live descriptor and a struct of our own that the call may write.
     check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) })?;
     Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
+}
+
+/// A transfer between the memory of this process and that of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attach {
+    /// Out of the other.
+    Read,
+    /// Into the other.
+    Write,
+}
+
+/// Copies `local.len` bytes from or to address `at` of process `pid` (`process_vm_readv(2)`); returns how many.
+///
+/// # Errors
+/// That of the system: the process may be gone, or this one may not.
+pub(crate) fn attach(how: Attach, pid: u32, at: u64, local: IoVec) -> io::Result<usize> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let ours = libc::iovec { iov_base: local.base.cast(), iov_len: local.len };
+    let theirs = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: local.len };
+    // SAFETY: `local` is registered, and so lent under the contract of `netmod_core::buf` (readable; writable if it
+    // is read into), or memory of the caller's own. The other address means nothing in this process.
+    let n = unsafe {
+        match how {
+            Attach::Read => libc::process_vm_readv(pid, &ours, 1, &theirs, 1, 0),
+            Attach::Write => libc::process_vm_writev(pid, &ours, 1, &theirs, 1, 0),
+        }
+    };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
 /// Where the pipe that wakes a process is found by others: `/proc/<pid>/fd/<fd>`.

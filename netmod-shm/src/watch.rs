@@ -35,18 +35,16 @@ impl ShmNetmod {
 
     /// This rank must look at a slot.
     pub(crate) fn look_at(&mut self, slot: usize) {
-        if let Ok(segment) = &self.segment {
-            // Nobody else can wake us here: this rank is awake.
-            let _ = bell::ring(segment.slot(segment.me()), slot);
+        if let Some(bells) = &self.bells {
+            // Nobody need wake this rank: it is awake.
+            let _ = bell::ring(bells, slot);
         }
     }
 
     /// Sees to the peers that have rung.
     #[inline]
     pub(crate) fn answer_bells(&mut self, core: &mut Core) {
-        if let Ok(segment) = &self.segment
-            && bell::any(segment.slot(segment.me()))
-        {
+        if self.bells.as_ref().is_some_and(bell::any) {
             self.answer(core);
         }
     }
@@ -56,8 +54,9 @@ impl ShmNetmod {
     fn answer(&mut self, core: &mut Core) {
         let Ok(segment) = &self.segment else { return };
         let (me, n) = (segment.me(), segment.ranks());
+        let Some(bells) = &self.bells else { return };
         let mut bits = [0u64; 8];
-        bell::collect(segment.slot(me), |slot| {
+        bell::collect(bells, |slot| {
             if slot < n && slot != me {
                 bits[slot / 64] |= 1 << (slot % 64);
             }
@@ -129,7 +128,7 @@ impl ShmNetmod {
     #[cold]
     pub(crate) fn go_to_sleep(&mut self, core: &mut Core) -> Arm {
         self.push_out(core);
-        if !self.pending.is_empty() {
+        if !self.pending.is_empty() || !self.transfers.running.is_empty() {
             return Arm::Busy;
         }
         while !self.watched.is_empty() {
@@ -143,8 +142,8 @@ impl ShmNetmod {
                 _ => self.look_at(slot),
             }
         }
-        let Ok(segment) = &self.segment else { return Arm::Armed };
-        if !bell::go_to_sleep(segment.slot(segment.me())) {
+        let Some(bells) = &self.bells else { return Arm::Armed };
+        if !bell::go_to_sleep(bells) {
             return Arm::Busy;
         }
         self.armed = true;
@@ -154,8 +153,9 @@ impl ShmNetmod {
     #[cold]
     pub(crate) fn disarm(&mut self) {
         self.armed = false;
-        if let (Ok(segment), Some(pipe)) = (&self.segment, &mut self.pipe) {
-            bell::wake_up(segment.slot(segment.me()));
+        if let (Some(bells), Some(pipe)) = (&self.bells, &mut self.pipe) {
+            bell::wake_up(bells);
+            // Also the byte of one who was slow to wake this rank last time.
             pipe.drain();
         }
     }
@@ -185,7 +185,9 @@ impl ShmNetmod {
             if segment.has_left(slot) || !segment.lives(slot) {
                 self.lanes[slot].gone = true;
                 // What it has written is read first.
-                let _ = bell::ring(segment.slot(segment.me()), slot);
+                if let Some(bells) = &self.bells {
+                    let _ = bell::ring(bells, slot);
+                }
             }
         }
     }

@@ -12,9 +12,9 @@ use loom::sync::Notify;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
-use std::sync::Arc;
+use std::rc::Rc;
 
-use super::producer::Place;
+use super::Place;
 use super::{Consumer, Geometry, Kind, Producer, RingMem};
 use crate::bell::{self, BellMem};
 
@@ -63,8 +63,8 @@ impl Bells {
 }
 
 impl Shared {
-    fn new(weak: Weak) -> Arc<Shared> {
-        Arc::new(Shared {
+    fn new(weak: Weak) -> Rc<Shared> {
+        Rc::new(Shared {
             weak,
             control: Default::default(),
             content: std::array::from_fn(|_| UnsafeCell::new(0)),
@@ -76,7 +76,7 @@ impl Shared {
     }
 }
 
-impl RingMem for Arc<Shared> {
+impl RingMem for Rc<Shared> {
     fn control(&self, cell: u32) -> u64 {
         self.control[cell as usize].load(if self.weak == Weak::Look { Relaxed } else { Acquire })
     }
@@ -144,13 +144,13 @@ fn geometry() -> Geometry {
 
 /// The producer's rank.
 struct Sender {
-    shared: Arc<Shared>,
-    ring: Producer<Arc<Shared>>,
+    shared: Rc<Shared>,
+    ring: Producer<Rc<Shared>>,
 }
 
 impl Sender {
-    fn new(shared: &Arc<Shared>) -> Sender {
-        Sender { shared: Arc::clone(shared), ring: Producer::new(Arc::clone(shared), geometry()) }
+    fn new(shared: &Rc<Shared>) -> Sender {
+        Sender { shared: Rc::clone(shared), ring: Producer::new(Rc::clone(shared), geometry()) }
     }
 
     /// Writes a cell; false if there is no room.
@@ -195,14 +195,14 @@ impl Sender {
 
 /// The consumer's rank.
 struct Receiver {
-    shared: Arc<Shared>,
-    ring: Consumer<Arc<Shared>>,
+    shared: Rc<Shared>,
+    ring: Consumer<Rc<Shared>>,
     got: u32,
 }
 
 impl Receiver {
-    fn new(shared: &Arc<Shared>) -> Receiver {
-        Receiver { shared: Arc::clone(shared), ring: Consumer::new(Arc::clone(shared), geometry()), got: 0 }
+    fn new(shared: &Rc<Shared>) -> Receiver {
+        Receiver { shared: Rc::clone(shared), ring: Consumer::new(Rc::clone(shared), geometry()), got: 0 }
     }
 
     /// Takes what is there: consecutive numbers from 1 on.

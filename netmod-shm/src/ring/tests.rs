@@ -2,7 +2,7 @@
 
 use std::cell::{Cell as Plain, RefCell};
 
-use super::producer::Place;
+use super::Place;
 use super::*;
 
 /// The shared part, in plain memory.

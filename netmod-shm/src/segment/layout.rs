@@ -8,9 +8,13 @@ pub(crate) const MAX_RANKS: u32 = 448;
 pub(crate) const RANK_BYTES: usize = 2 << 20;
 /// Bytes of the header; the slots follow.
 pub(crate) const HEADER: usize = 4096;
+/// Regions of a rank that peers may read or write at once.
+pub(crate) const REGIONS: usize = 64;
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = 256;
 const PAGE: usize = 4096;
+/// A ring that does well with messages of any length.
+const GOOD_RING: usize = 64 << 10;
 
 /// Offsets and lengths, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub(crate) struct Layout {
     pub(crate) ranks: u32,
     /// A word for each ordered pair of ranks: where its ring is.
     pub(crate) pairs_at: usize,
+    /// A table of [`REGIONS`] words for each rank.
+    pub(crate) regions_at: usize,
     /// Memory for rings.
     pub(crate) pool_at: usize,
     pub(crate) pool_len: usize,
@@ -29,10 +35,11 @@ impl Layout {
         debug_assert!((2..=MAX_RANKS).contains(&ranks));
         let n = ranks as usize;
         let pairs_at = HEADER + n * SLOT;
-        let pool_at = (pairs_at + n * n * 8).next_multiple_of(PAGE);
+        let regions_at = pairs_at + n * n * 8;
+        let pool_at = (regions_at + n * REGIONS * 8).next_multiple_of(PAGE);
         let most = n * (n - 1) * MAX_RING;
         let pool_len = most.min(n * RANK_BYTES - pool_at);
-        Layout { ranks, pairs_at, pool_at, pool_len }
+        Layout { ranks, pairs_at, regions_at, pool_at, pool_len }
     }
 
     /// Bytes of the whole segment.
@@ -40,15 +47,14 @@ impl Layout {
         self.pool_at + self.pool_len
     }
 
-    /// Bytes of the ring that the `nth` pair to need one gets, when `used` bytes of the pool are taken: the largest that
-    /// leaves enough for the smallest ring for every other pair, and no more than an even share of eight times the
-    /// memory among all pairs.
+    /// Bytes of the ring that the `nth` pair to need one gets, when `used` bytes of the pool are taken: an even share of
+    /// the pool, or 64 KiB if that is more, as long as it leaves enough for the smallest ring for every other pair.
     pub(crate) fn ring_bytes(&self, nth: u32, used: usize) -> Option<usize> {
         let pairs = self.ranks as usize * (self.ranks as usize - 1);
         let others = pairs.checked_sub(nth as usize + 1)?;
         let room = self.pool_len.checked_sub(used)?.checked_sub(others * MIN_RING)?;
-        let fair = 8 * self.pool_len / pairs;
-        let size = room.min(fair).clamp(MIN_RING, MAX_RING);
+        let share = (self.pool_len / pairs).clamp(GOOD_RING, MAX_RING);
+        let size = room.min(share).max(MIN_RING);
         (room >= MIN_RING).then(|| 1 << size.ilog2())
     }
 }

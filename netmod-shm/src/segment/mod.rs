@@ -7,11 +7,12 @@
 //! | header: what it is, how many slots are given out, how much of the pool | 4096 |
 //! | a slot for each rank: who it is, its doorbells | 256 each |
 //! | for each ordered pair of ranks, where its ring is | 8 each |
+//! | for each rank, the regions of its memory that peers may read or write | 512 each |
 //! | the pool of rings | the rest |
 //!
 //! All of it together is at most 2 MiB for each rank of the node ([`layout`]); for two ranks it is 0.5 MiB. A pair gets
-//! its ring from the pool when it is first used: 64 to 256 KiB while there is plenty, 4 KiB at the least, and there is
-//! always enough left for every other pair. So memory is bounded, and nothing waits for a ring.
+//! its ring from the pool when it is first used: 64 to 256 KiB, or 4 KiB when the pool has hardly more left than that for
+//! every other pair. So memory is bounded, and nothing waits for a ring.
 //!
 //! # Finding it
 //!
@@ -45,7 +46,7 @@ use sha2::Sha256;
 
 use crate::sys::{self, PipeName};
 use layout::{Layout, MAX_RANKS};
-use raw::{Map, RawRing};
+use raw::{Map, OwnBells, RawRing};
 
 /// `nmshm` and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"nmshm\0\0\x01");
@@ -75,7 +76,8 @@ pub(crate) struct Segment {
     path: PathBuf,
     /// This rank's slot.
     me: usize,
-    token: [u8; 16],
+    /// At an address that does not change: peers read it to see whether they may.
+    token: Box<[u8; 16]>,
     nonce: [u8; 16],
 }
 
@@ -194,12 +196,14 @@ impl Segment {
             ));
         }
         sys::lock_rank(&file, me_at).map_err(|e| format!("cannot lock a byte of {shown}: {e}"))?;
-        let token = random()?;
+        let token: Box<[u8; 16]> = Box::new(random()?);
         let nonce = load_bytes(&words.nonce);
         let me_at = me_at as usize;
         let slot = map.slot(me_at);
         slot.rank.store(me.rank, Relaxed);
-        store_bytes(&slot.token, &token);
+        store_bytes(&slot.token, &*token);
+        slot.pid.store(std::process::id(), Relaxed);
+        slot.probe_at.store(token.as_ptr() as u64, Relaxed);
         slot.state.store(CLAIMED, Release);
         Ok(Segment { map, file, path, me: me_at, token, nonce })
     }
@@ -216,6 +220,11 @@ impl Segment {
 
     pub(crate) fn slot(&self, i: usize) -> &raw::Slot {
         self.map.slot(i)
+    }
+
+    /// This rank's own doorbells.
+    pub(crate) fn own_bells(&self) -> OwnBells {
+        self.map.bells(self.me)
     }
 
     pub(crate) fn token(&self) -> &[u8; 16] {
@@ -245,6 +254,22 @@ impl Segment {
             inode: slot.pipe_inode.load(Relaxed),
             device,
         }
+    }
+
+    /// The token of a slot, where it is in its process's memory, and the process.
+    pub(crate) fn probe(&self, slot: usize) -> ([u8; 16], u64, u32) {
+        let slot = self.slot(slot);
+        (load_bytes(&slot.token), slot.probe_at.load(Relaxed), slot.pid.load(Relaxed))
+    }
+
+    /// Sets the `i`-th word of this rank's regions.
+    pub(crate) fn set_region(&self, i: usize, number: u64) {
+        self.map.region(self.me, i).store(number, Release);
+    }
+
+    /// The `i`-th word of a rank's regions, if there are so many.
+    pub(crate) fn region(&self, slot: usize, i: usize) -> Option<u64> {
+        (slot < self.ranks() && i < layout::REGIONS).then(|| self.map.region(slot, i).load(Acquire))
     }
 
     /// Whether a slot is that of a process with this token.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use memmap2::{MmapOptions, MmapRaw};
 use netmod_core::{Header, Request, RxBuf};
 
-use super::layout::{HEADER, Layout, SLOT};
+use super::layout::{HEADER, Layout, REGIONS, SLOT};
 use crate::bell::BellMem;
 use crate::ring::{CONTROL, Geometry, INLINE, LINE, RingMem};
 
@@ -52,7 +52,9 @@ pub(crate) struct Slot {
     pub(crate) token: [AtomicU64; 2],
     /// A MAC with the job key.
     pub(crate) proof: [AtomicU64; 4],
-    _pad: [u8; 48],
+    /// Where in the process's memory the token is, too: who can read it there can use cross-memory attach.
+    pub(crate) probe_at: AtomicU64,
+    _pad: [u8; 40],
     sleeps: AtomicU32,
     /// Somebody has something to say and no way to wake the rank.
     pub(crate) unwakeable: AtomicU32,
@@ -115,6 +117,23 @@ impl Map {
         unsafe { &*self.at(HEADER + i * SLOT).cast() }
     }
 
+    /// A word of a rank's table of regions that peers may read or write: the region's number, or 0.
+    ///
+    /// # Panics
+    /// If there is no such word.
+    pub(crate) fn region(&self, slot: usize, i: usize) -> &AtomicU64 {
+        assert!(slot < self.layout.ranks as usize && i < REGIONS);
+        // SAFETY: a table of `ranks * REGIONS` words, aligned, within the mapping.
+        unsafe { &*self.at(self.layout.regions_at + (slot * REGIONS + i) * 8).cast() }
+    }
+
+    /// The doorbells of a slot, to be looked at often.
+    pub(crate) fn bells(self: &Arc<Map>, i: usize) -> OwnBells {
+        // Bits beyond the last rank mean nothing.
+        let words = (self.layout.ranks as usize).div_ceil(64);
+        OwnBells { slot: NonNull::from(self.slot(i)), words, _map: Arc::clone(self) }
+    }
+
     /// Where the ring of an ordered pair is.
     ///
     /// # Panics
@@ -172,6 +191,51 @@ impl BellMem for Slot {
     }
     fn swap_sleeps(&self, sleeps: bool) -> bool {
         self.sleeps.swap(sleeps.into(), AcqRel) != 0
+    }
+    fn fence(&self) {
+        fence(SeqCst);
+    }
+}
+
+/// This rank's own doorbells, which every poll looks at.
+#[derive(Debug)]
+pub(crate) struct OwnBells {
+    slot: NonNull<Slot>,
+    words: usize,
+    _map: Arc<Map>,
+}
+
+// SAFETY: as for `RawRing`.
+unsafe impl Send for OwnBells {}
+
+impl OwnBells {
+    #[inline]
+    fn slot(&self) -> &Slot {
+        // SAFETY: made from a reference into the mapping, which is kept.
+        unsafe { self.slot.as_ref() }
+    }
+}
+
+impl BellMem for OwnBells {
+    #[inline]
+    fn words(&self) -> usize {
+        self.words
+    }
+    #[inline]
+    fn word(&self, i: usize) -> u64 {
+        self.slot().word(i)
+    }
+    fn set_bit(&self, i: usize, bit: u64) {
+        self.slot().set_bit(i, bit);
+    }
+    fn take(&self, i: usize) -> u64 {
+        self.slot().take(i)
+    }
+    fn sleeps(&self) -> bool {
+        self.slot().sleeps()
+    }
+    fn swap_sleeps(&self, sleeps: bool) -> bool {
+        self.slot().swap_sleeps(sleeps)
     }
     fn fence(&self) {
         fence(SeqCst);
@@ -239,6 +303,22 @@ impl RawRing {
         assert!(at as usize + bytes.len() <= self.geometry.bulk as usize);
         // SAFETY: within the bulk area, as asserted; for the slice see `write_inline`.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.bulk.as_ptr().add(at as usize), bytes.len()) };
+    }
+
+    /// Asks for lines of the bulk area that are going to be written, so that they need not be waited for then. A hint.
+    #[inline]
+    pub(crate) fn prefetch_bulk(&self, at: u32, len: u32) {
+        let end = at.saturating_add(len).min(self.geometry.bulk);
+        #[cfg(target_arch = "x86_64")]
+        for line in (at..end).step_by(LINE) {
+            let address = self.bulk.as_ptr().wrapping_add(line as usize);
+            // SAFETY: the instruction never faults, and changes neither memory nor flags.
+            unsafe {
+                std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = end;
     }
 
     /// Writes up to `room` of the next bytes of a request's data into the bulk area; returns how many.
