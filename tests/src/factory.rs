@@ -175,6 +175,47 @@ impl NetmodFactory for Shm {
     }
 }
 
+/// Devices over shared memory within pairs of ranks, and over TCP between these: as on nodes with two ranks each, or in
+/// containers of one machine that have a `/dev/shm` each.
+#[derive(Clone, Debug, Default)]
+pub struct Islands;
+
+impl NetmodFactory for Islands {
+    type Job = ShmJob;
+
+    fn name(&self) -> String {
+        "shm and tcp".into()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_bytes: 16 << 20, many: 1000 }
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = Tcp.config();
+        cfg.netmods = vec!["shm".into(), "tcp".into()];
+        cfg
+    }
+
+    fn job(&self, ranks: u32) -> ShmJob {
+        let job = Shm.job(ranks);
+        for island in 0..ranks.div_ceil(2) {
+            std::fs::create_dir(job.folder.join(island.to_string())).expect("a folder in the job's");
+        }
+        job
+    }
+
+    fn device(&self, job: &ShmJob, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
+        let island = (boot.rank() / 2).to_string();
+        cfg.shm.dir = job.folder.join(island).to_string_lossy().into_owned();
+        Builder::new(cfg, boot).build()
+    }
+
+    fn netmod(&self, job: &ShmJob, rank: u32, ranks: u32) -> NetSet {
+        Shm.netmod(job, rank, ranks)
+    }
+}
+
 /// Devices over the netmod in memory.
 #[derive(Clone, Debug)]
 pub struct Loopback {
