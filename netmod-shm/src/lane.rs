@@ -28,7 +28,7 @@ pub(crate) enum Wake {
     #[default]
     Unknown,
     By(Waker),
-    /// It cannot be, and has been told that it must look by itself.
+    /// Its pipe cannot be found, which it has been told.
     Cannot,
 }
 

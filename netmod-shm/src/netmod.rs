@@ -15,6 +15,7 @@ use netmod_core::{
 
 use crate::NAME;
 use crate::card::Place;
+use crate::helper::Helper;
 use crate::lane::Lane;
 use crate::link::{Data, Link, Message};
 use crate::ring::Kind;
@@ -58,6 +59,8 @@ pub struct ShmNetmod {
     /// This rank's doorbells in it.
     pub(crate) bells: Option<OwnBells>,
     pub(crate) pipe: Option<Pipe>,
+    /// For peers that do not find the pipe.
+    pub(crate) helper: Option<Helper>,
     key: Option<[u8; 32]>,
     /// By slot.
     pub(crate) lanes: Vec<Lane>,
@@ -111,6 +114,7 @@ impl ShmNetmod {
             bells: segment.as_ref().ok().map(Segment::own_bells),
             segment,
             pipe,
+            helper: None,
             key: None,
             lanes: (0..n).map(|_| Lane::default()).collect(),
             links: SideTable::new(),
@@ -135,6 +139,9 @@ impl ShmNetmod {
         if let Ok(segment) = &self.segment {
             segment.prove(&key, self.me.rank);
             segment.remove_name();
+            if segment.has_other_namespaces() {
+                segment.set_unwakeable(segment.me());
+            }
         }
     }
 

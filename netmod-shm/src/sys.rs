@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::AtomicU32;
 
 use netmod_core::IoVec;
 
@@ -91,6 +92,25 @@ pub(crate) fn is_rank_locked(file: &File, rank: u32) -> io::Result<bool> {
     Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
 }
 
+/// Which PID namespace this process is in; 0 if that cannot be told.
+pub(crate) fn pid_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
+}
+
+/// Sleeps while a word that other processes see has this value, until somebody wakes those who wait for it, or for no
+/// reason (`futex(2)`).
+pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
+    let forever: *const libc::timespec = std::ptr::null();
+    // SAFETY: the address of a live, aligned word; whatever the call says, the caller looks at the word again.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, forever) };
+}
+
+/// Wakes those who wait for a word.
+pub(crate) fn wake_waiters(word: &AtomicU32) {
+    // SAFETY: the address of a live, aligned word.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+}
+
 /// A transfer between the memory of this process and that of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attach {
@@ -134,7 +154,7 @@ pub(crate) struct PipeName {
 pub(crate) struct Pipe {
     read: File,
     /// Keeps the other end open, so that the pipe never looks closed.
-    _write: File,
+    write: File,
 }
 
 impl Pipe {
@@ -144,7 +164,12 @@ impl Pipe {
         check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) })?;
         // SAFETY: two new descriptors that nobody else owns.
         let [read, write] = fds.map(|fd| unsafe { File::from_raw_fd(fd) });
-        Ok(Pipe { read, _write: write })
+        Ok(Pipe { read, write })
+    }
+
+    /// What makes it readable, for this process itself.
+    pub(crate) fn waker(&self) -> io::Result<Waker> {
+        self.write.try_clone().map(Waker)
     }
 
     pub(crate) fn fd(&self) -> RawFd {

@@ -3,16 +3,17 @@
 use netmod_core::{Arm, Core, Time};
 
 use crate::bell;
+use crate::helper::Helper;
 use crate::lane::Wake;
 use crate::netmod::{CHECK, ShmNetmod};
 use crate::segment::Segment;
-use crate::sys::Waker;
+use crate::sys::{self, Waker};
 
 /// Most rings that are looked at in each poll.
 const MOST: usize = 8;
 /// Looks in vain after which a ring is looked at no more until its producer rings.
 const PATIENCE: u32 = 4096;
-/// How long a rank sleeps at once that a peer cannot wake.
+/// How long a rank sleeps at once that nobody can wake.
 const NAP: std::time::Duration = std::time::Duration::from_millis(1);
 
 impl ShmNetmod {
@@ -27,8 +28,9 @@ impl ShmNetmod {
         }
         if bell::ring(theirs, segment.me()) {
             self.stats.wakes += 1;
-            if let Wake::By(waker) = &self.lanes[slot].wake {
-                waker.wake();
+            match &self.lanes[slot].wake {
+                Wake::By(waker) => waker.wake(),
+                _ => sys::wake_waiters(segment.sleep_word(slot).word()),
             }
         }
     }
@@ -147,7 +149,26 @@ impl ShmNetmod {
             return Arm::Busy;
         }
         self.armed = true;
+        if self.segment.as_ref().is_ok_and(Segment::is_unwakeable) {
+            self.ask_helper();
+        }
         Arm::Armed
+    }
+
+    /// Has a thread wait for those who cannot find this rank's pipe.
+    fn ask_helper(&mut self) {
+        let (Ok(segment), Some(pipe)) = (&self.segment, &self.pipe) else { return };
+        if self.helper.is_none() {
+            let started = pipe.waker().and_then(|pipe| Helper::start(segment.sleep_word(segment.me()), pipe));
+            self.helper = started
+                .inspect_err(
+                    |e| tracing::warn!(%e, "no thread to be woken by: this rank looks every millisecond"),
+                )
+                .ok();
+        }
+        if let Some(helper) = &self.helper {
+            helper.arm();
+        }
     }
 
     #[cold]
@@ -160,10 +181,10 @@ impl ShmNetmod {
         }
     }
 
-    /// Until when this rank may sleep because of peers that cannot wake it.
+    /// Until when this rank may sleep because there are peers that cannot wake it, and no thread that could.
     pub(crate) fn nap_end(&self) -> Time {
         match &self.segment {
-            Ok(s) if s.is_unwakeable() => self.now + NAP,
+            Ok(s) if self.armed && self.helper.is_none() && s.is_unwakeable() => self.now + NAP,
             _ => Time::NEVER,
         }
     }
@@ -197,7 +218,7 @@ fn find_waker(segment: &Segment, slot: usize) -> Wake {
     match Waker::open(&segment.pipe(slot)) {
         Ok(waker) => Wake::By(waker),
         Err(e) => {
-            tracing::info!(slot, %e, "a peer cannot be woken from here and must look by itself, every millisecond");
+            tracing::debug!(slot, %e, "a peer's pipe is not found: it is woken by a thread of its own");
             segment.set_unwakeable(slot);
             Wake::Cannot
         }

@@ -46,7 +46,7 @@ use sha2::Sha256;
 
 use crate::sys::{self, PipeName};
 use layout::{Layout, MAX_RANKS};
-use raw::{Map, OwnBells, RawRing};
+use raw::{Map, OwnBells, RawRing, SleepWord};
 
 /// `nmshm` and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"nmshm\0\0\x01");
@@ -203,6 +203,7 @@ impl Segment {
         slot.rank.store(me.rank, Relaxed);
         store_bytes(&slot.token, &*token);
         slot.pid.store(std::process::id(), Relaxed);
+        slot.pid_namespace.store(sys::pid_namespace(), Relaxed);
         slot.probe_at.store(token.as_ptr() as u64, Relaxed);
         slot.state.store(CLAIMED, Release);
         Ok(Segment { map, file, path, me: me_at, token, nonce })
@@ -315,6 +316,18 @@ impl Segment {
     /// Whether the process of a slot has said that it leaves.
     pub(crate) fn has_left(&self, slot: usize) -> bool {
         self.slot(slot).state.load(Acquire) == LEFT
+    }
+
+    /// The word by which a slot's rank says that it sleeps.
+    pub(crate) fn sleep_word(&self, slot: usize) -> SleepWord {
+        self.map.sleep_word(slot)
+    }
+
+    /// Whether a rank is in another PID namespace than this one, so that they cannot find each other's pipes.
+    pub(crate) fn has_other_namespaces(&self) -> bool {
+        let namespace = |i: usize| self.slot(i).pid_namespace.load(Relaxed);
+        let joined = |i: &usize| self.slot(*i).state.load(Acquire) != 0;
+        (0..self.ranks()).filter(joined).any(|i| namespace(i) != namespace(self.me))
     }
 
     /// Tells a rank that some peer cannot wake it.

@@ -54,7 +54,9 @@ pub(crate) struct Slot {
     pub(crate) proof: [AtomicU64; 4],
     /// Where in the process's memory the token is, too: who can read it there can use cross-memory attach.
     pub(crate) probe_at: AtomicU64,
-    _pad: [u8; 40],
+    /// Which PID namespace the process is in; 0 if it does not know.
+    pub(crate) pid_namespace: AtomicU64,
+    _pad: [u8; 32],
     sleeps: AtomicU32,
     /// Somebody has something to say and no way to wake the rank.
     pub(crate) unwakeable: AtomicU32,
@@ -134,6 +136,11 @@ impl Map {
         OwnBells { slot: NonNull::from(self.slot(i)), words, _map: Arc::clone(self) }
     }
 
+    /// The word by which a slot's rank says that it sleeps.
+    pub(crate) fn sleep_word(self: &Arc<Map>, i: usize) -> SleepWord {
+        SleepWord { slot: NonNull::from(self.slot(i)), _map: Arc::clone(self) }
+    }
+
     /// Where the ring of an ordered pair is.
     ///
     /// # Panics
@@ -194,6 +201,25 @@ impl BellMem for Slot {
     }
     fn fence(&self) {
         fence(SeqCst);
+    }
+}
+
+/// The word by which a rank says that it sleeps, for those who wait for it in the kernel.
+#[derive(Debug)]
+pub(crate) struct SleepWord {
+    slot: NonNull<Slot>,
+    _map: Arc<Map>,
+}
+
+// SAFETY: as for `RawRing`.
+unsafe impl Send for SleepWord {}
+// SAFETY: nothing of it but an atomic can be reached.
+unsafe impl Sync for SleepWord {}
+
+impl SleepWord {
+    pub(crate) fn word(&self) -> &AtomicU32 {
+        // SAFETY: made from a reference into the mapping, which is kept.
+        &unsafe { self.slot.as_ref() }.sleeps
     }
 }
 
