@@ -437,6 +437,11 @@ impl Upper<NetSet> for Ch3 {
                 self.arrived(io.core, req);
                 DataAvail::Later
             }
+            // Only a rendezvous that is traced asks.
+            Some(MpiReq { role: Role::Recv, .. }) => {
+                self.trace_received(req);
+                DataAvail::Complete
+            }
             _ => DataAvail::Complete,
         }
     }
