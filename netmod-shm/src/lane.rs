@@ -16,8 +16,6 @@ const SMALL: usize = 1 << 10;
 /// Length of the first piece of a longer message; each further one is twice as long as the one before, so that the consumer
 /// starts soon, and the pieces of a long message are few.
 const FIRST_PIECE: usize = 1 << 10;
-/// Most bytes that are fetched ahead.
-const AHEAD: usize = 8 << 10;
 /// Most messages that are withheld from the consumer, which reads the others meanwhile.
 const BATCH: u32 = 16;
 
@@ -64,8 +62,6 @@ pub(crate) struct Lane {
     /// The poll in which the last message was sent, and how many are withheld.
     sent_in: u32,
     withheld: u32,
-    /// Bytes of the bulk area that the last message took, once.
-    recent: u32,
     pub(crate) wake: Wake,
 }
 
@@ -121,7 +117,6 @@ impl Lane {
             tx.mem.write_bulk(at, hdr);
             tx.mem.write_bulk(at + hdr.len() as u32, data);
             tx.commit(place, Kind::Bulk, total, publish);
-            self.recent = total as u32;
         }
         self.withheld += 1;
         Ok(total)
@@ -146,18 +141,6 @@ impl Lane {
             tx.commit(place, Kind::Bulk, n, true);
             gone += n;
         }
-        self.recent = (hdr.len() + gone).min(AHEAD) as u32;
         Ok(hdr.len() + gone)
-    }
-
-    /// After a poll's worth of messages: fetches what one like the last needs, while nothing else is to be done.
-    #[inline]
-    pub(crate) fn look_ahead(&mut self) {
-        if let Some(tx) = &self.tx
-            && self.recent > 0
-        {
-            let (at, len) = tx.upcoming(std::mem::take(&mut self.recent));
-            tx.mem.prefetch_bulk(at, len);
-        }
     }
 }

@@ -7,11 +7,13 @@
 //! - [`bell`]: how a rank learns which peers have something for it, and is woken;
 //! - `lane`: both directions between two ranks, and the streams in them;
 //! - `rma`: one-sided transfers by cross-memory attach;
-//! - `link`, `send`, `recv`, `watch`, `helper`, [`ShmNetmod`]: VCs over lanes, under the contract of [`netmod_core::Netmod`].
+//! - `link`, `send`, `recv`, `watch`, `helper`, `ending`, [`ShmNetmod`]: VCs over lanes, under the contract of
+//!   [`netmod_core::Netmod`].
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod bell;
 mod card;
+mod ending;
 mod helper;
 mod lane;
 mod link;

@@ -154,9 +154,7 @@ impl ShmNetmod {
         while let Some(slot) = self.dirty.pop() {
             let lane = &mut self.lanes[slot];
             lane.dirty = false;
-            let bell = lane.tx.as_mut().is_some_and(Producer::needs_bell);
-            lane.look_ahead();
-            if bell {
+            if lane.tx.as_mut().is_some_and(Producer::needs_bell) {
                 self.ring_bell(slot);
             }
         }

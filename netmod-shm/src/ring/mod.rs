@@ -61,7 +61,7 @@ pub(crate) const CONTROL: usize = 4 * LINE;
 pub(crate) const MIN_RING: usize = 4 << 10;
 pub(crate) const MAX_RING: usize = 256 << 10;
 /// Longest piece in the bulk area, whatever its size.
-const MAX_PIECE: usize = 8 << 10;
+const MAX_PIECE: usize = 16 << 10;
 
 /// The peer wrote what no correct peer writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

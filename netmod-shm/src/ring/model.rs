@@ -7,15 +7,14 @@
 
 #![allow(unsafe_code)]
 
+use std::rc::Rc;
+
 use loom::cell::UnsafeCell;
 use loom::sync::Notify;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
-use std::rc::Rc;
-
-use super::Place;
-use super::{Consumer, Geometry, Kind, Producer, RingMem};
+use super::{Consumer, Geometry, Kind, Place, Producer, RingMem};
 use crate::bell::{self, BellMem};
 
 /// What is left out of the memory's promises.
@@ -34,6 +33,8 @@ enum Weak {
     LastLook,
     /// A producer that has set `wants space` does not look again.
     SpaceLook,
+    /// A rank that has said that it sleeps does not look at its bits again.
+    SleepLook,
 }
 
 const CELLS: usize = 2;
@@ -236,7 +237,14 @@ impl Receiver {
                 continue;
             }
             // A rank that sleeps looks at no ring.
-            if bell::go_to_sleep(&self.shared.bells[0]) {
+            let asleep = match self.shared.weak {
+                Weak::SleepLook => {
+                    self.shared.bells[0].swap_sleeps(true);
+                    true
+                }
+                _ => bell::go_to_sleep(&self.shared.bells[0]),
+            };
+            if asleep {
                 self.shared.bells[0].pipe.wait();
             }
             bell::wake_up(&self.shared.bells[0]);
@@ -300,4 +308,5 @@ found! {
     the_model_finds_missing_fences: Fences, 1;
     the_model_finds_a_missing_last_look: LastLook, 1;
     the_model_finds_a_missing_look_for_space: SpaceLook, 3;
+    the_model_finds_a_missing_look_at_the_bits: SleepLook, 1;
 }

@@ -166,14 +166,6 @@ impl<M: RingMem> Producer<M> {
         }
     }
 
-    /// Where the next pieces go, up to `len` bytes, if that is free: first byte and number of bytes.
-    pub(crate) fn upcoming(&self, len: u32) -> (u32, u32) {
-        let (head, tail) = (self.bulk_head, self.bulk_tail);
-        let end =
-            if head >= tail && (self.bulk_used == 0 || head > tail) { self.geometry.bulk } else { tail };
-        (head, len.min(end.saturating_sub(head)))
-    }
-
     /// Publishes what is withheld; whether the consumer does not look at this ring, so that it must be told.
     #[inline]
     pub(crate) fn needs_bell(&mut self) -> bool {

@@ -331,22 +331,6 @@ impl RawRing {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.bulk.as_ptr().add(at as usize), bytes.len()) };
     }
 
-    /// Asks for lines of the bulk area that are going to be written, so that they need not be waited for then. A hint.
-    #[inline]
-    pub(crate) fn prefetch_bulk(&self, at: u32, len: u32) {
-        let end = at.saturating_add(len).min(self.geometry.bulk);
-        #[cfg(target_arch = "x86_64")]
-        for line in (at..end).step_by(LINE) {
-            let address = self.bulk.as_ptr().wrapping_add(line as usize);
-            // SAFETY: the instruction never faults, and changes neither memory nor flags.
-            unsafe {
-                std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = end;
-    }
-
     /// Writes up to `room` of the next bytes of a request's data into the bulk area; returns how many.
     ///
     /// # Panics
