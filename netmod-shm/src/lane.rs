@@ -51,6 +51,8 @@ pub(crate) struct Lane {
     pub(crate) refuse: bool,
     /// The peer's process has ended, or has said that it leaves.
     pub(crate) gone: bool,
+    /// The peer has written nonsense into its ring, of which nothing is read any more.
+    pub(crate) condemned: bool,
     /// The ring is looked at in each poll.
     pub(crate) watched: bool,
     /// Looks in vain since something was found.

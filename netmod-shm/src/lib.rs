@@ -24,6 +24,8 @@ mod rma;
 mod segment;
 mod send;
 mod sys;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub use netmod::{ShmNetmod, ShmStats};

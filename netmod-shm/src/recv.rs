@@ -245,7 +245,7 @@ impl ShmNetmod {
 
     /// Finds the ring of a peer.
     pub(crate) fn find_ring(&mut self, core: &mut Core, slot: usize) {
-        if self.lanes[slot].rx.is_some() {
+        if self.lanes[slot].rx.is_some() || self.lanes[slot].condemned {
             return;
         }
         let found = self.segment.as_ref().map_err(Clone::clone).and_then(|s| s.find_ring(slot));

@@ -72,9 +72,11 @@ impl ShmNetmod {
                 }
                 self.find_ring(core, slot);
                 self.watch(slot);
+                // There may be room now.
                 if let Some(vc) = self.lanes[slot].vc {
-                    // There may be room now.
                     self.pump(core, vc);
+                } else if let Err(broken) = self.lanes[slot].settle_owed() {
+                    self.broken(core, slot, broken);
                 }
             }
         }
@@ -116,6 +118,7 @@ impl ShmNetmod {
         let lane = &mut self.lanes[slot];
         lane.watched = false;
         lane.gone = true;
+        lane.condemned = true;
         lane.rx = None;
     }
 

@@ -111,6 +111,51 @@ fn a_job_that_has_started_has_no_file() {
     });
 }
 
+/// A file system in memory of 256 KiB, which goes with the test.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    fn mount(&self) -> Result<(), String> {
+        std::fs::create_dir(&self.0).map_err(|e| e.to_string())?;
+        let mut c = Command::new("mount");
+        c.args(["-t", "tmpfs", "-o", "size=256k,mode=1777", "tmpfs"]).arg(&self.0);
+        let done = c.output().map_err(|e| e.to_string())?;
+        if done.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&done.stderr).into_owned()) }
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).output();
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// Too little memory is a line at the start, and no signal later; nothing is left there.
+#[test]
+fn a_file_system_that_is_too_small() {
+    let small = Small(std::env::temp_dir().join(format!("test-netmod-small-{}", std::process::id())));
+    if let Err(why) = small.mount() {
+        return launch::skip(&format!(
+            "SKIPPED: a_file_system_that_is_too_small: no tmpfs can be mounted: {why}"
+        ));
+    }
+    let job = |netmods: &str| {
+        let mut c = Command::new(launch::workspace_program(JOB, "netmod-pmi", "nmrun"));
+        c.args(["-n", "3", JOB, "ring", "5"]).env("NETMOD", netmods).env("NETMOD_SHM_DIR", &small.0);
+        run(&mut c)
+    };
+    let alone = job("shm");
+    assert!(!alone.status.success(), "{alone}");
+    for word in
+        ["KiB of shared memory for 3 ranks cannot be had", "No space left on device", "NETMOD_SHM_DIR"]
+    {
+        assert!(alone.output.contains(word), "no {word} in {alone}");
+    }
+    job("shm,tcp").expect_ok("ring", 3);
+    assert_eq!(std::fs::read_dir(&small.0).expect("the folder").count(), 0);
+}
+
 /// Runs a case with each rank behind a command of its own.
 fn behind(command: &[&str], case: &[&str], ranks: u32) -> Outcome {
     let mut c = Command::new(launch::workspace_program(JOB, "netmod-pmi", "nmrun"));

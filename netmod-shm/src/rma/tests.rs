@@ -1,50 +1,11 @@
 //! Transfers between two netmods of this process: contents, bounds, ends of regions, and whether they are permitted.
 
-use netmod_core::config::ShmConfig;
-use netmod_core::{Card, CardWriter, Events, GroupId, Netmod, PeerName, PollOrder, Time, Vc};
+use netmod_core::{Events, Netmod, PollOrder, Time};
 
 use super::*;
-
-/// Two ranks with a VC each.
-struct Pair {
-    nets: [ShmNetmod; 2],
-    cores: [Core; 2],
-    vcs: [VcId; 2],
-    folder: std::path::PathBuf,
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
+use crate::tests::Pair;
 
 impl Pair {
-    fn new(name: &str) -> Pair {
-        let folder = format!("/dev/shm/test-netmod-rma-{}-{name}", std::process::id());
-        std::fs::create_dir(&folder).expect("a folder");
-        let cfg = ShmConfig { dir: folder.clone(), ranks: 0 };
-        let name = |rank| PeerName { group: GroupId([3; 16]), rank };
-        let mut nets = [0, 1].map(|rank| ShmNetmod::new(&cfg, name(rank), 2, 2));
-        let cards: Vec<Card> = nets
-            .iter_mut()
-            .map(|n| {
-                n.authenticate_with([1; 32]);
-                let mut w = CardWriter::new();
-                n.business_card(&mut w).expect("a section");
-                Card::parse(&w.finish()).expect("a card")
-            })
-            .collect();
-        let mut cores = [Core::new(4), Core::new(4)];
-        let vcs = [0, 1].map(|i: usize| {
-            let peer = name(1 - i as u32);
-            let vc = cores[i].vcs.insert(Vc::new(peer, 0));
-            nets[i].vc_init(&mut cores[i], vc, peer, Some(&cards[1 - i])).expect("vc_init");
-            vc
-        });
-        Pair { nets, cores, vcs, folder: folder.into() }
-    }
-
     fn register(&mut self, i: usize, mem: &mut [u8], access: Access) -> (RegionId, RemoteKey) {
         let mem = IoVec { base: mem.as_mut_ptr(), len: mem.len() };
         self.nets[i].register(&mut self.cores[i], self.vcs[i], mem, access).expect("a region")
