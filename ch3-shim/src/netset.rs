@@ -12,6 +12,8 @@ use crate::wrapped::Wrapper;
 macro_rules! each {
     ($any:expr, $n:ident => $body:expr) => {
         match $any {
+            #[cfg(feature = "shm")]
+            AnyNetmod::Shm($n) => $body,
             #[cfg(feature = "tcp")]
             AnyNetmod::Tcp($n) => $body,
             AnyNetmod::Other($n) => $body,
@@ -23,6 +25,9 @@ pub(crate) use each;
 
 /// One netmod. Built-in ones are dispatched without a virtual call.
 pub enum AnyNetmod {
+    /// Shared memory.
+    #[cfg(feature = "shm")]
+    Shm(Box<netmod_shm::ShmNetmod>),
     /// TCP.
     #[cfg(feature = "tcp")]
     Tcp(Box<netmod_tcp::TcpNetmod>),
@@ -38,6 +43,10 @@ impl std::fmt::Debug for AnyNetmod {
     }
 }
 
+/// Polls in vain after which a netmod that is not the preferred one is polled seldom: each so many polls.
+const QUIET: u32 = 64;
+const SELDOM: u32 = 16;
+
 /// The netmods of a device, in order of preference.
 ///
 /// A batch of events belongs to one netmod, so that receive buffers find their way back to it.
@@ -46,6 +55,10 @@ pub struct NetSet {
     mods: Vec<AnyNetmod>,
     /// The netmod polled last: its are the buffers on loan.
     polled: usize,
+    /// Counts polls.
+    turn: u32,
+    /// For each netmod, polls since something was found or sent, or a wait began.
+    quiet: Vec<u32>,
 }
 
 impl NetSet {
@@ -55,7 +68,8 @@ impl NetSet {
     /// With none, or more than 255.
     pub fn new(mods: Vec<AnyNetmod>) -> NetSet {
         assert!(!mods.is_empty() && mods.len() < 256, "a device has 1 to 255 netmods");
-        NetSet { mods, polled: 0 }
+        let quiet = vec![0; mods.len()];
+        NetSet { mods, polled: 0, turn: 0, quiet }
     }
 
     /// Takes the set apart, to put its netmods into wrappers, say.
@@ -66,6 +80,8 @@ impl NetSet {
     /// The netmods, in order of preference.
     pub fn netmods(&self) -> impl Iterator<Item = &dyn Netmod> {
         self.mods.iter().map(|m| match m {
+            #[cfg(feature = "shm")]
+            AnyNetmod::Shm(n) => n.as_ref() as &dyn Netmod,
             #[cfg(feature = "tcp")]
             AnyNetmod::Tcp(n) => n.as_ref() as &dyn Netmod,
             AnyNetmod::Other(n) => n.as_ref(),
@@ -78,7 +94,7 @@ impl NetSet {
     pub fn tcp_stats(&self) -> Option<netmod_tcp::TcpStats> {
         self.mods.iter().find_map(|m| match m.base() {
             AnyNetmod::Tcp(n) => Some(n.stats()),
-            AnyNetmod::Other(_) | AnyNetmod::Wrapped(_) => None,
+            _ => None,
         })
     }
 
@@ -87,7 +103,7 @@ impl NetSet {
     pub fn tcp_connections(&self) -> Option<usize> {
         self.mods.iter().find_map(|m| match m.base() {
             AnyNetmod::Tcp(n) => Some(n.connections()),
-            AnyNetmod::Other(_) | AnyNetmod::Wrapped(_) => None,
+            _ => None,
         })
     }
 
@@ -110,9 +126,11 @@ impl NetSet {
     pub(crate) fn set_job_key(&mut self, key: [u8; 32]) -> Result<(), DeviceError> {
         for m in &mut self.mods {
             match m.base_mut() {
+                #[cfg(feature = "shm")]
+                AnyNetmod::Shm(n) => n.authenticate_with(key),
                 #[cfg(feature = "tcp")]
                 AnyNetmod::Tcp(n) => n.authenticate_with(netmod_tcp::JobKey(key))?,
-                AnyNetmod::Other(_) | AnyNetmod::Wrapped(_) => {}
+                _ => {}
             }
         }
         Ok(())
@@ -151,8 +169,9 @@ impl NetSet {
     #[inline]
     fn of(&mut self, core: &Core, vc: VcId) -> &mut AnyNetmod {
         let i = core.vcs.get(vc).map_or(0, |v| usize::from(v.netmod));
-        let last = self.mods.len() - 1;
-        &mut self.mods[i.min(last)]
+        let i = i.min(self.mods.len() - 1);
+        self.quiet[i] = 0;
+        &mut self.mods[i]
     }
 }
 
@@ -319,16 +338,29 @@ impl Netmod for NetSet {
         now: Time,
         events: &mut Events,
     ) -> Result<(), DeviceError> {
-        for _ in 0..self.mods.len() {
-            self.polled = if self.polled + 1 < self.mods.len() { self.polled + 1 } else { 0 };
+        if let [only] = &mut self.mods[..] {
+            return each!(only, n => n.poll(core, order, now, events));
+        }
+        self.turn = self.turn.wrapping_add(1);
+        // The preferred one first, but now and then another, so that none waits for ever.
+        let first = if self.turn.is_multiple_of(SELDOM) { self.turn as usize % self.mods.len() } else { 0 };
+        for k in 0..self.mods.len() {
+            let i = if first + k < self.mods.len() { first + k } else { first + k - self.mods.len() };
+            // To look at a network in vain may cost a system call, which messages through memory should not pay for.
+            if i > 0 && self.quiet[i] >= QUIET && !self.turn.is_multiple_of(SELDOM) {
+                continue;
+            }
+            self.polled = i;
             let before = events.len();
-            each!(&mut self.mods[self.polled], n => n.poll(core, order, now, events))?;
+            each!(&mut self.mods[i], n => n.poll(core, order, now, events))?;
             if events.len() > before {
-                if self.polled > 0 {
-                    events.tag_netmod(before, self.polled as u8);
+                self.quiet[i] = 0;
+                if i > 0 {
+                    events.tag_netmod(before, i as u8);
                 }
                 return Ok(());
             }
+            self.quiet[i] = if events.has_progress() { 0 } else { self.quiet[i].saturating_add(1) };
         }
         Ok(())
     }
@@ -348,6 +380,8 @@ impl Netmod for NetSet {
 
     fn arm(&mut self, core: &mut Core) -> Arm {
         let mut all = Arm::Armed;
+        // Whatever ends the wait is looked for in all of them.
+        self.quiet.fill(0);
         for m in &mut self.mods {
             if each!(m, n => n.arm(core)) == Arm::Busy {
                 all = Arm::Busy;
@@ -395,12 +429,7 @@ impl NetSet {
 
     /// One-sided transfers of the netmod that carries a VC.
     pub fn rma_of(&mut self, core: &Core, vc: VcId) -> Option<&mut dyn Rma> {
-        match self.of(core, vc) {
-            #[cfg(feature = "tcp")]
-            AnyNetmod::Tcp(n) => n.rma(),
-            AnyNetmod::Other(n) => n.rma(),
-            AnyNetmod::Wrapped(n) => n.rma(),
-        }
+        each!(self.of(core, vc), n => n.rma())
     }
 
     /// The error of a VC for which there is no netmod.

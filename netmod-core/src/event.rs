@@ -108,6 +108,12 @@ impl Events {
         std::mem::take(&mut self.moved)
     }
 
+    /// Whether [`Events::note_progress`] was called, without taking that.
+    #[inline]
+    pub fn has_progress(&self) -> bool {
+        self.moved
+    }
+
     /// Takes the first event.
     #[inline]
     pub fn pop(&mut self) -> Option<Event> {

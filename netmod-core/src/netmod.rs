@@ -303,6 +303,9 @@ pub trait Netmod: Send {
     fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String>;
 
     /// Hands everything that was taken and can go now to the network. Cheap when nothing waits.
+    ///
+    /// Messages for which a send has said that they are done may be staged until the next poll or flush; so the layer
+    /// above calls this before it tells its caller that a send is finished.
     fn flush(&mut self, core: &mut Core);
 
     /// Makes progress: a bounded amount of work.

@@ -44,9 +44,13 @@ pub(crate) struct RawSocket {
     spins: u32,
 }
 
-/// The address that the device's connection with `peer` goes to, if it is one of a network.
+/// The address that the device's connection with `peer` goes to; that of the loopback interface if it is one
+/// within a node, which has none.
 fn device_address(dev: &Device, peer: u32) -> Option<SocketAddr> {
     let report = dev.report().into_iter().find(|r| r.rank == peer)?;
+    if report.netmod.starts_with(netmod_shm::NAME) {
+        return Some((Ipv4Addr::LOCALHOST, 0).into());
+    }
     report.netmod.split_whitespace().find_map(|word| word.trim_end_matches(',').parse().ok())
 }
 

@@ -174,7 +174,7 @@ pub(crate) fn log_to_stderr(cfg: &Config, rank: Option<u32>) -> Result<()> {
 }
 
 /// The netmods that this build knows.
-pub(crate) const NETMODS: [&str; 1] = ["tcp"];
+pub(crate) const NETMODS: [&str; 2] = ["shm", "tcp"];
 
 /// A rank at work.
 #[derive(Debug)]

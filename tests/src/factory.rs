@@ -1,11 +1,13 @@
 //! What the suite needs of a netmod: how to make a device over it, and what it can do.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::pkt::Packet;
 use ch3_shim::{Bootstrap, Builder, Device};
 use netmod_core::{Config, GroupId, Header, Netmod, PeerName};
+use netmod_shm::ShmNetmod;
 use netmod_tcp::{JobKey, TcpNetmod};
 use netmod_wrap::{Capture, CaptureFile, FaultPlan, Faulty};
 
@@ -93,6 +95,124 @@ impl NetmodFactory for Tcp {
         let mut tcp = TcpNetmod::new(self.config().tcp, bare_name(rank), ranks).expect("a TCP netmod");
         tcp.authenticate_with(JobKey([9; 32])).expect("a listener that is watched");
         NetSet::new(vec![AnyNetmod::Tcp(Box::new(tcp))])
+    }
+}
+
+/// Devices over shared memory.
+#[derive(Clone, Debug, Default)]
+pub struct Shm;
+
+/// What the ranks of a job over shared memory have in common: a folder of their own, which goes with the job.
+#[derive(Debug)]
+pub struct ShmJob {
+    folder: std::path::PathBuf,
+    /// Bare netmods, which must all be made before the first one is used.
+    bare: Mutex<Vec<Option<ShmNetmod>>>,
+    ranks: u32,
+}
+
+impl Drop for ShmJob {
+    fn drop(&mut self) {
+        // What is left there the tests look for themselves.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl ShmJob {
+    fn netmod(&self, rank: u32) -> ShmNetmod {
+        let mut cfg = Config::default().shm;
+        cfg.dir = self.folder.to_string_lossy().into_owned();
+        ShmNetmod::new(&cfg, bare_name(rank), self.ranks, self.ranks)
+    }
+
+    /// Files in the job's folder: none, once all ranks have started.
+    ///
+    /// # Panics
+    /// If the folder cannot be read.
+    pub fn files(&self) -> usize {
+        std::fs::read_dir(&self.folder).expect("the job's folder").count()
+    }
+}
+
+impl NetmodFactory for Shm {
+    type Job = ShmJob;
+
+    fn name(&self) -> String {
+        "shm".into()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_bytes: 64 << 20, many: 2000 }
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = Config::default();
+        cfg.netmods = vec!["shm".into()];
+        cfg
+    }
+
+    fn job(&self, ranks: u32) -> ShmJob {
+        static JOBS: AtomicU32 = AtomicU32::new(0);
+        let n = JOBS.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("/dev/shm/test-netmod-{}-{n}", std::process::id()).into();
+        std::fs::create_dir(&folder).expect("a folder in /dev/shm");
+        ShmJob { folder, bare: Mutex::default(), ranks }
+    }
+
+    fn device(&self, job: &ShmJob, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
+        cfg.shm.dir = job.folder.to_string_lossy().into_owned();
+        Builder::new(cfg, boot).build()
+    }
+
+    fn netmod(&self, job: &ShmJob, rank: u32, ranks: u32) -> NetSet {
+        let mut bare = job.bare.lock().expect("no rank has panicked");
+        if bare.is_empty() {
+            *bare = (0..ranks).map(|r| Some(job.netmod(r))).collect();
+        }
+        let mut shm = bare[rank as usize].take().expect("a rank that has no netmod yet");
+        shm.authenticate_with([9; 32]);
+        NetSet::new(vec![AnyNetmod::Shm(Box::new(shm))])
+    }
+}
+
+/// Devices over shared memory within pairs of ranks, and over TCP between these: as on nodes with two ranks each, or in
+/// containers of one machine that have a `/dev/shm` each.
+#[derive(Clone, Debug, Default)]
+pub struct Islands;
+
+impl NetmodFactory for Islands {
+    type Job = ShmJob;
+
+    fn name(&self) -> String {
+        "shm and tcp".into()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_bytes: 16 << 20, many: 1000 }
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = Tcp.config();
+        cfg.netmods = vec!["shm".into(), "tcp".into()];
+        cfg
+    }
+
+    fn job(&self, ranks: u32) -> ShmJob {
+        let job = Shm.job(ranks);
+        for island in 0..ranks.div_ceil(2) {
+            std::fs::create_dir(job.folder.join(island.to_string())).expect("a folder in the job's");
+        }
+        job
+    }
+
+    fn device(&self, job: &ShmJob, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
+        let island = (boot.rank() / 2).to_string();
+        cfg.shm.dir = job.folder.join(island).to_string_lossy().into_owned();
+        Builder::new(cfg, boot).build()
+    }
+
+    fn netmod(&self, job: &ShmJob, rank: u32, ranks: u32) -> NetSet {
+        Shm.netmod(job, rank, ranks)
     }
 }
 

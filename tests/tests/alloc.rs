@@ -7,7 +7,7 @@ use ch3_shim::{Device, Mode, RawReq};
 use netmod_core::{Config, Datatype, Segment};
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::{NetmodFactory, check, pattern};
-use netmod_tests::factory::{Loopback, Tcp};
+use netmod_tests::factory::{Loopback, Shm, Tcp};
 use netmod_tests::loopback::Options;
 use netmod_tests::sys::{Allocations, Area, Counting, count_from_here, counted};
 
@@ -163,6 +163,12 @@ cases! {
     tcp_eager_64_kib_strided: Tcp, 64 << 10, true;
     tcp_rendezvous_1_mib: Tcp, 1 << 20, false;
     tcp_rendezvous_1_mib_strided: Tcp, 1 << 20, true;
+    shm_eager_short: Shm, 8, false;
+    shm_eager_1_kib: Shm, 1024, false;
+    shm_eager_1_kib_strided: Shm, 1024, true;
+    shm_eager_64_kib: Shm, 64 << 10, false;
+    shm_rendezvous_1_mib: Shm, 1 << 20, false;
+    shm_rendezvous_1_mib_strided: Shm, 1 << 20, true;
     loopback_eager_short: loopback(), 8, false;
     loopback_eager_1_kib: loopback(), 1024, false;
     loopback_eager_1_kib_strided: loopback(), 1024, true;

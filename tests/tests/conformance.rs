@@ -1,6 +1,6 @@
-//! The conformance suite for TCP, and for the netmod in memory with deliveries cut in several ways.
+//! The conformance suite for TCP, for shared memory, and for the netmod in memory with deliveries cut in several ways.
 
-use netmod_tests::factory::{Loopback, Tcp};
+use netmod_tests::factory::{Loopback, Shm, Tcp};
 use netmod_tests::loopback::{Cut, Options};
 
 fn tcp() -> Tcp {
@@ -38,6 +38,7 @@ fn random() -> Loopback {
 }
 
 netmod_tests::conformance!(over_tcp, tcp());
+netmod_tests::conformance!(over_shm, Shm);
 netmod_tests::conformance!(over_loopback_whole, whole());
 netmod_tests::conformance!(over_loopback_queued, queued());
 netmod_tests::conformance!(over_loopback_bytewise, bytewise());

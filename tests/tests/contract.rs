@@ -12,7 +12,7 @@ use netmod_core::{
     PollOrder, ReqId, Request, RxBytes, SendBuf, Sent, Time, Upper, Vc, VcId,
 };
 use netmod_tests::conformance::{NetmodFactory, check, pattern};
-use netmod_tests::factory::{Loopback, Tcp, bare_name};
+use netmod_tests::factory::{Loopback, Shm, Tcp, bare_name};
 use netmod_tests::loopback::{Cut, Options};
 use netmod_tests::sys::Area;
 
@@ -531,6 +531,7 @@ fn loopback(cut: Cut, direct: bool) -> Loopback {
 
 contract! {
     tcp: Tcp;
+    shm: Shm;
     loopback_whole: loopback(Cut::Whole, true);
     loopback_copied: loopback(Cut::Whole, false);
     loopback_bytewise: loopback(Cut::Bytes(1), true);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use ch3_shim::{ANY_TAG, Device};
 use netmod_core::Arm;
 use netmod_tests::board::run_job_with;
-use netmod_tests::factory::Tcp;
+use netmod_tests::conformance::NetmodFactory;
+use netmod_tests::factory::{Shm, Tcp};
 use netmod_tests::jobs::launch;
 use netmod_tests::jobs::pattern::{Random, seed};
 use netmod_tests::jobs::sys::readable;
@@ -37,9 +38,9 @@ fn receive(dev: &mut Device, len: usize, source: i32) -> u32 {
 }
 
 /// Two ranks answer each other, each at a random moment of the other's way from test to wait.
-fn answers(rounds: u64, longest: usize, spin: &'static str) {
+fn answers<F: NetmodFactory>(f: &F, rounds: u64, longest: usize, spin: &'static str) {
     let tune = move |cfg: &mut netmod_core::Config| cfg.set("NETMOD_SPIN", spin).expect("a spin");
-    let waits = run_job_with(&Tcp, 2, tune, move |dev| {
+    let waits = run_job_with(f, 2, tune, move |dev| {
         let peer = 1 - dev.rank() as i32;
         let world = dev.world();
         let mut random = Random::new(seed(&[u64::from(dev.rank()), longest as u64]));
@@ -75,12 +76,22 @@ fn delay(random: &mut Random) {
 
 #[test]
 fn small_messages() {
-    answers(5000, 64, "0");
+    answers(&Tcp, 5000, 64, "0");
+}
+
+#[test]
+fn small_messages_through_memory() {
+    answers(&Shm, 5000, 64, "0");
 }
 
 #[test]
 fn eager_and_rendezvous() {
-    answers(300, 400_000, "100");
+    answers(&Tcp, 300, 400_000, "100");
+}
+
+#[test]
+fn eager_and_rendezvous_through_memory() {
+    answers(&Shm, 300, 400_000, "100");
 }
 
 /// A descriptor for each device, made once, and gone with it.

@@ -57,6 +57,7 @@ impl Vci {
         let seg = unsafe { Segment::contig(data.as_ptr().cast_mut(), data.len()) };
         let req = self.isend_raw(seg, dest, tag, comm, mode)?;
         if req.is_over() {
+            self.flush();
             return Ok(());
         }
         Guard { dev: self, req }.wait().map(|_| ())

@@ -19,6 +19,13 @@ use crate::wrapped::wrap;
 /// Name under which rank 0 publishes the job key.
 const KEY: &str = "netmod-job-key";
 const KEY_LEN: usize = 32;
+/// The netmods that NETMOD may name.
+const BUILT_IN: &[&str] = &[
+    #[cfg(feature = "shm")]
+    netmod_shm::NAME,
+    #[cfg(feature = "tcp")]
+    netmod_tcp::NAME,
+];
 /// Bytes of unused unexpected-message buffers that are kept.
 const POOL_BYTES: usize = 4 << 20;
 /// Requests that exist without allocating.
@@ -177,6 +184,11 @@ impl Builder {
             self.boot.put(KEY, &[&key[..], &terms[..], &engines[..]].concat()).map_err(Error::Launcher)?;
         }
         let mut mods: Vec<AnyNetmod> = self.extra.drain(..).map(AnyNetmod::Other).collect();
+        #[cfg(feature = "shm")]
+        if self.cfg.netmods.iter().any(|n| n == netmod_shm::NAME) {
+            let shm = netmod_shm::ShmNetmod::new(&self.cfg.shm, me, size, self.boot.local_size());
+            mods.push(AnyNetmod::Shm(Box::new(shm)));
+        }
         #[cfg(feature = "tcp")]
         if self.cfg.netmods.iter().any(|n| n == netmod_tcp::NAME) {
             let tcp = netmod_tcp::TcpNetmod::new(self.cfg.tcp.clone(), me, size)?;
@@ -184,7 +196,8 @@ impl Builder {
         }
         if let Some(unknown) = self.cfg.netmods.iter().find(|n| !known(n)) {
             return Err(Error::Config(format!(
-                "NETMOD names \"{unknown}\", which this build does not have; it has: tcp"
+                "NETMOD names \"{unknown}\", which this build does not have; it has: {}",
+                BUILT_IN.join(", ")
             )));
         }
         if mods.is_empty() {
@@ -317,7 +330,7 @@ fn pollers(ranks_on_node: u32, engines: u8) -> usize {
 }
 
 fn known(name: &str) -> bool {
-    cfg!(feature = "tcp") && name == "tcp"
+    BUILT_IN.contains(&name)
 }
 
 #[cfg(test)]

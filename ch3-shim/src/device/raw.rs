@@ -49,7 +49,8 @@ impl RawReq {
 }
 
 impl Vci {
-    /// Starts to send the data of `seg` to rank `dest`.
+    /// Starts to send the data of `seg` to rank `dest`. The message may be staged until the next call that waits, tests
+    /// or makes progress.
     ///
     /// # Errors
     /// A bad rank or tag; a peer that cannot be reached. Nothing was started then.

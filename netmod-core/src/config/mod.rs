@@ -184,6 +184,14 @@ config_table! {
         Kind::Choice(&["none", "usr1", "usr2", "hup", "quit"]),
         "signal on which a rank writes its state to a file in NETMOD_STATUS or the temporary folder";
 
+    /// The part of the netmod `shm`.
+    shm: ShmConfig {
+        dir: String = "/dev/shm".to_owned(), "NETMOD_SHM_DIR", Kind::Text { max: 4000 },
+            "folder, on a file system in memory, where the ranks of a node find their shared memory";
+        ranks: usize = 0, "NETMOD_SHM_RANKS", Kind::Count { min: 0, max: 448 },
+            "ranks of a node that shared memory is made for; 0: as many as the launcher says";
+    }
+
     /// The part of the netmod `tcp`.
     tcp: TcpConfig {
         interface: String = String::new(), "NETMOD_TCP_INTERFACE", Kind::Text { max: 255 },

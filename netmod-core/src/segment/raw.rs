@@ -95,6 +95,18 @@ impl Segment {
         n
     }
 
+    /// As [`Segment::pack`], into memory that other processes can see, and that is therefore never a slice.
+    ///
+    /// # Safety
+    /// `room` bytes at `dst` are writable and no part of the segment.
+    #[inline]
+    pub unsafe fn pack_raw(&mut self, dst: *mut u8, room: usize) -> usize {
+        let n = room.min(self.remaining());
+        // SAFETY: `n` is at most what remains, and `dst` has room for it by this function's contract.
+        unsafe { self.copy_out(dst, n) };
+        n
+    }
+
     /// Appends up to `max` bytes of data to `dst` and moves on; returns how many.
     pub fn pack_vec(&mut self, max: usize, dst: &mut Vec<u8>) -> usize {
         let n = max.min(self.remaining());

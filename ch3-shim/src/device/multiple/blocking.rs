@@ -6,7 +6,7 @@ use netmod_core::Segment;
 
 use super::{Multiple, Shared};
 use crate::ch3::INTERNAL;
-use crate::device::{Comm, Device, RawReq};
+use crate::device::{Comm, Device, RawReq, Vci};
 use crate::error::Result;
 use crate::pkt::Mode;
 use crate::status::Status;
@@ -52,7 +52,15 @@ impl Device<Multiple> {
         // SAFETY: borrowed as long as the request, which is not given out and ends with `Lent`; no caller
         // here forgets it.
         let seg = unsafe { Segment::contig(data.as_ptr().cast_mut(), data.len()) };
-        let req = self.store.engine(engine).baton.with(|v| v.isend_raw(seg, dest, tag, comm, mode))?;
+        let send = |v: &mut Vci| -> Result<RawReq> {
+            let req = v.isend_raw(seg, dest, tag, comm, mode)?;
+            // Whoever holds a request that is over does not come back to the engine.
+            if req.is_over() {
+                v.flush();
+            }
+            Ok(req)
+        };
+        let req = self.store.engine(engine).baton.with(send)?;
         Ok(Lent { shared: &self.store, engine, req })
     }
 

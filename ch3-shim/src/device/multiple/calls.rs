@@ -67,7 +67,15 @@ impl Device<Multiple> {
         mode: Mode,
     ) -> Result<SharedRequest> {
         let n = self.store.number(comm)?;
-        self.store.engine(n).baton.with(|v| v.isend_mode(data, dest, tag, comm, mode)).map(shared(n))
+        let send = |v: &mut Vci| -> Result<Request> {
+            let req = v.isend_mode(data, dest, tag, comm, mode)?;
+            // Whoever holds a request that is over does not come back to the engine.
+            if req.raw().is_over() {
+                v.flush();
+            }
+            Ok(req)
+        };
+        self.store.engine(n).baton.with(send).map(shared(n))
     }
 
     /// Starts to receive up to `buf.len()` bytes into `buf`.

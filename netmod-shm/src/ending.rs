@@ -1,0 +1,82 @@
+//! How VCs and the netmod end: in order, by failure, with the process.
+
+use netmod_core::{Core, Event, VcError, VcId};
+
+use crate::netmod::{Ending, ShmNetmod};
+use crate::ring::Kind;
+
+impl ShmNetmod {
+    /// The VC is of no use any more: its requests fail, both directions end.
+    pub(crate) fn fail(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        for m in l.queue.drain(..) {
+            core.send_failed(m.req, &error);
+        }
+        l.ready = false;
+        l.held = false;
+        l.terminating = false;
+        l.up = false;
+        let first = l.down.replace(error.clone()).is_none();
+        if let Some(slot) = l.slot {
+            self.end_stream(slot, Kind::Reset);
+        }
+        if first {
+            self.pending.push_back(Event::Down { vc, error });
+        }
+    }
+
+    /// Ends our stream, if there is one, and what is left of the peer's is of no interest.
+    pub(crate) fn end_stream(&mut self, slot: usize, how: Kind) {
+        let lane = &mut self.lanes[slot];
+        lane.discarding |= std::mem::take(&mut lane.reading);
+        if std::mem::take(&mut lane.writing) {
+            // A peer that has broken its ring cannot be told, and has nobody to blame.
+            let _ = lane.event(how);
+            self.touch(slot);
+        }
+    }
+
+    /// All has gone that was to go: ends our stream, and reports it.
+    pub(crate) fn terminated(&mut self, vc: VcId) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        l.ready = false;
+        l.up = false;
+        l.terminating = false;
+        l.down = None;
+        if let Some(slot) = l.slot {
+            self.end_stream(slot, Kind::Fin);
+        }
+        self.pending.push_back(Event::Terminated { vc });
+    }
+
+    pub(crate) fn has_queued(&self) -> bool {
+        self.links.iter().any(|(_, l)| !l.queue.is_empty()) || self.lanes.iter().any(|l| l.owes() && !l.gone)
+    }
+
+    /// Nobody reads or writes on this side any more; peers are told.
+    pub(crate) fn leave(&mut self) {
+        if self.ending == Ending::Over {
+            return;
+        }
+        self.ending = Ending::Over;
+        let Ok(segment) = &self.segment else { return };
+        segment.leave();
+        for slot in 0..self.lanes.len() {
+            if self.lanes[slot].tx.is_some() || self.lanes[slot].rx.is_some() {
+                self.ring_bell(slot);
+            }
+        }
+    }
+}
+
+impl Drop for ShmNetmod {
+    /// A process that ends without finalizing: its peers find their connections broken.
+    fn drop(&mut self) {
+        for slot in 0..self.lanes.len() {
+            if let Some(tx) = &mut self.lanes[slot].tx {
+                tx.publish();
+            }
+        }
+        self.leave();
+    }
+}

@@ -1,0 +1,148 @@
+//! A lane: both directions between this rank and another one of its segment, and the stream that is in each.
+//!
+//! A stream is what a connection is elsewhere: [`Kind::Open`], bytes, and [`Kind::Fin`] or [`Kind::Reset`]. Streams follow
+//! each other in a ring, and the two directions begin and end theirs on their own.
+
+use std::collections::VecDeque;
+
+use netmod_core::{Header, VcId};
+
+use crate::ring::{Broken, Consumer, INLINE, Kind, Place, Producer};
+use crate::segment::raw::RawRing;
+use crate::sys::Waker;
+
+/// Longest message that waits for company.
+const SMALL: usize = 1 << 10;
+/// Length of the first piece of a longer message; each further one is twice as long as the one before, so that the consumer
+/// starts soon, and the pieces of a long message are few.
+const FIRST_PIECE: usize = 1 << 10;
+/// Most messages that are withheld from the consumer, which reads the others meanwhile.
+const BATCH: u32 = 16;
+
+/// How the rank of a lane is woken.
+#[derive(Debug, Default)]
+pub(crate) enum Wake {
+    /// Nobody has tried.
+    #[default]
+    Unknown,
+    By(Waker),
+    /// Its pipe cannot be found, which it has been told.
+    Cannot,
+}
+
+/// Both directions between two ranks.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    pub(crate) tx: Option<Producer<RawRing>>,
+    pub(crate) rx: Option<Consumer<RawRing>>,
+    /// The VC of the rank, if it has one.
+    pub(crate) vc: Option<VcId>,
+    /// Events for which there was no room in the ring, in order; no bytes go before them.
+    owed: VecDeque<Kind>,
+    /// Our stream is open.
+    pub(crate) writing: bool,
+    /// The peer's stream is open, and its bytes are the VC's.
+    pub(crate) reading: bool,
+    /// The rest of the peer's present stream is of no interest.
+    pub(crate) discarding: bool,
+    /// `NewPeer` was reported.
+    pub(crate) announced: bool,
+    /// The peer is not wanted: its next stream is refused.
+    pub(crate) refuse: bool,
+    /// The peer's process has ended, or has said that it leaves.
+    pub(crate) gone: bool,
+    /// The peer has written nonsense into its ring, of which nothing is read any more.
+    pub(crate) condemned: bool,
+    /// The ring is looked at in each poll.
+    pub(crate) watched: bool,
+    /// Looks in vain since something was found.
+    pub(crate) idle: u32,
+    /// In the list of lanes whose consumer may have to be told.
+    pub(crate) dirty: bool,
+    /// Buffers of the ring that are on loan to the engine.
+    pub(crate) lent: u32,
+    /// The poll in which the last message was sent, and how many are withheld.
+    sent_in: u32,
+    withheld: u32,
+    pub(crate) wake: Wake,
+}
+
+impl Lane {
+    /// Whether nothing is connected in either direction.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.writing && !self.reading
+    }
+
+    /// Writes an event of our stream, now or when there is room.
+    pub(crate) fn event(&mut self, kind: Kind) -> Result<(), Broken> {
+        self.owed.push_back(kind);
+        self.settle_owed().map(|_| ())
+    }
+
+    /// Writes events that are owed; whether there are none left.
+    pub(crate) fn settle_owed(&mut self) -> Result<bool, Broken> {
+        let Some(tx) = &mut self.tx else { return Ok(self.owed.is_empty()) };
+        while let Some(kind) = self.owed.front() {
+            let Some(place) = tx.reserve()? else { return Ok(false) };
+            tx.commit(place, *kind, 0, true);
+            self.owed.pop_front();
+        }
+        Ok(true)
+    }
+
+    /// Whether events are owed.
+    pub(crate) fn owes(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// Writes a message, as much of it as there is room for; returns how many of its bytes, header included.
+    #[inline]
+    pub(crate) fn send(&mut self, hdr: &Header, data: &[u8], epoch: u32) -> Result<usize, Broken> {
+        let Some(tx) = &mut self.tx else { return Ok(0) };
+        let total = hdr.len() + data.len();
+        if total > INLINE && (total > SMALL || total > tx.piece()) {
+            return self.send_long(hdr, data);
+        }
+        // The first message since the last poll goes at once, further ones in batches.
+        let mut publish = false;
+        if self.sent_in != epoch || self.withheld >= BATCH {
+            self.sent_in = epoch;
+            self.withheld = 0;
+            publish = true;
+        }
+        if total <= INLINE {
+            let Some(place @ Place::Cell(cell)) = tx.reserve()? else { return Ok(0) };
+            tx.mem.write_inline(cell, hdr, data);
+            tx.commit(place, Kind::Inline, total, publish);
+        } else {
+            let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(total)? else { return Ok(0) };
+            tx.mem.write_bulk(at, hdr);
+            tx.mem.write_bulk(at + hdr.len() as u32, data);
+            tx.commit(place, Kind::Bulk, total, publish);
+        }
+        self.withheld += 1;
+        Ok(total)
+    }
+
+    /// Piece by piece, so that the consumer reads one while the next is written.
+    #[inline(never)]
+    fn send_long(&mut self, hdr: &Header, data: &[u8]) -> Result<usize, Broken> {
+        let Some(tx) = &mut self.tx else { return Ok(0) };
+        let mut piece = FIRST_PIECE.min(tx.piece());
+        let first = data.len().min(piece - hdr.len());
+        let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(hdr.len() + first)? else { return Ok(0) };
+        tx.mem.write_bulk(at, hdr);
+        tx.mem.write_bulk(at + hdr.len() as u32, &data[..first]);
+        tx.commit(place, Kind::Bulk, hdr.len() + first, true);
+        let mut gone = first;
+        while gone < data.len() {
+            piece = (2 * piece).min(tx.piece());
+            let n = piece.min(data.len() - gone);
+            let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(n)? else { break };
+            tx.mem.write_bulk(at, &data[gone..gone + n]);
+            tx.commit(place, Kind::Bulk, n, true);
+            gone += n;
+        }
+        Ok(hdr.len() + gone)
+    }
+}

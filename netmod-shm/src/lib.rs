@@ -1,0 +1,34 @@
+//! The shared-memory netmod: the ranks of one node talk through rings in memory that they share.
+//!
+//! # Parts
+//!
+//! - [`segment`]: the memory, how ranks find it, and how it disappears;
+//! - [`ring`]: one direction between two ranks, with its memory layout and protocol;
+//! - [`bell`]: how a rank learns which peers have something for it, and is woken;
+//! - `lane`: both directions between two ranks, and the streams in them;
+//! - `rma`: one-sided transfers by cross-memory attach;
+//! - `link`, `send`, `recv`, `watch`, `helper`, `ending`, [`ShmNetmod`]: VCs over lanes, under the contract of
+//!   [`netmod_core::Netmod`].
+#![allow(rustdoc::private_intra_doc_links)]
+
+mod bell;
+mod card;
+mod ending;
+mod helper;
+mod lane;
+mod link;
+mod netmod;
+mod recv;
+mod ring;
+mod rma;
+mod segment;
+mod send;
+mod sys;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use netmod::{ShmNetmod, ShmStats};
+
+/// The netmod's name, and that of its section of the business card.
+pub const NAME: &str = "shm";

@@ -1,0 +1,265 @@
+//! Receiving: streams are taken up, lent to the engine where they lie, and seen to their end.
+
+use netmod_core::lifecycle::VcState;
+use netmod_core::{Core, Event, Events, VcError, VcErrorKind, VcId};
+
+use crate::netmod::ShmNetmod;
+use crate::ring::{Cell, Consumer, Kind};
+use crate::segment::raw::RawRing;
+
+impl ShmNetmod {
+    /// Looks at the watched rings, after those of peers that have rung.
+    #[inline]
+    pub(crate) fn receive(&mut self, core: &mut Core, events: &mut Events) {
+        self.answer_bells(core);
+        let n = self.watched.len();
+        for i in 0..n {
+            // Another one first each time; the list may shrink meanwhile.
+            let at = if n == 1 { 0 } else { (i + self.epoch as usize) % n };
+            let Some(slot) = self.watched.get(at).copied() else { continue };
+            let before = events.len();
+            self.receive_lane(core, slot, events);
+            let lane = &mut self.lanes[slot];
+            lane.idle = if events.len() > before { 0 } else { lane.idle + 1 };
+        }
+        if n > 0 {
+            self.forget_idle();
+        }
+    }
+
+    #[inline]
+    fn receive_lane(&mut self, core: &mut Core, slot: usize, events: &mut Events) {
+        let mut quota = u32::MAX;
+        loop {
+            let lane = &mut self.lanes[slot];
+            let Some(rx) = &mut lane.rx else { return self.lost_without_a_ring(core, slot, events) };
+            let cell = match rx.peek() {
+                Ok(Some(cell)) => cell,
+                Ok(None) => {
+                    if lane.gone {
+                        self.emptied(core, slot, events);
+                    }
+                    return;
+                }
+                Err(broken) => {
+                    self.broken(core, slot, broken);
+                    self.abandon(slot);
+                    return;
+                }
+            };
+            if events.room() == 0 {
+                return;
+            }
+            match (cell.kind, lane.vc) {
+                (Kind::Inline | Kind::Bulk, Some(vc)) if lane.reading => {
+                    let (at, len) = (cell.at, cell.len as usize);
+                    let buf = if cell.kind == Kind::Inline {
+                        rx.mem.lend_inline(at, len, slot as u64)
+                    } else {
+                        rx.mem.lend_bulk(at, len, slot as u64)
+                    };
+                    rx.advance(cell);
+                    lane.lent += 1;
+                    events.push(Event::Rx { vc, buf });
+                    if quota == u32::MAX {
+                        quota = rx.mem.geometry().bulk / 4;
+                    }
+                    quota = quota.saturating_sub(cell.len);
+                    if quota == 0 {
+                        return;
+                    }
+                }
+                _ => {
+                    if !self.step(core, slot, cell, events) {
+                        return;
+                    }
+                    while let Some(ev) = self.pending.pop_front() {
+                        events.push(ev);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A cell that is no byte of a VC's stream. False if it must wait.
+    #[inline(never)]
+    fn step(&mut self, core: &mut Core, slot: usize, cell: Cell, events: &mut Events) -> bool {
+        let vc = self.lanes[slot].vc;
+        // The engine may still have to handle bytes of the stream before.
+        let busy = vc.is_some_and(|vc| events.concern(vc));
+        match cell.kind {
+            Kind::Inline | Kind::Bulk => {}
+            Kind::Open => {
+                let Some(vc) = vc else { return self.stranger(slot, cell, events) };
+                let Some(l) = self.links.get(vc) else { return false };
+                if l.down.is_some() {
+                    self.refuse(slot);
+                } else if l.terminating || busy {
+                    // A new stream is taken up when all of the one before it is over.
+                    return false;
+                } else if self.lanes[slot].reading {
+                    let broken = crate::ring::Broken("a stream begins within another");
+                    self.broken(core, slot, broken);
+                } else {
+                    self.lanes[slot].reading = true;
+                    self.lanes[slot].discarding = false;
+                    core.reset_receive(vc);
+                    self.consume(slot, cell);
+                    self.came_up(core, vc);
+                    return true;
+                }
+            }
+            Kind::Fin | Kind::Reset => {
+                if busy {
+                    return false;
+                }
+                let lane = &mut self.lanes[slot];
+                let ours = !std::mem::take(&mut lane.discarding) && std::mem::take(&mut lane.reading);
+                lane.reading = false;
+                self.consume(slot, cell);
+                match vc {
+                    Some(vc) if ours && cell.kind == Kind::Fin => self.peer_left(core, vc, slot),
+                    Some(vc) if ours => {
+                        self.lost(core, vc, "the peer has given up the connection; has it failed?")
+                    }
+                    _ => {}
+                }
+                return true;
+            }
+        }
+        self.consume(slot, cell);
+        true
+    }
+
+    fn consume(&mut self, slot: usize, cell: Cell) {
+        let lane = &mut self.lanes[slot];
+        let Some(rx) = &mut lane.rx else { return };
+        rx.advance(cell);
+        if lane.lent == 0 && rx.is_due() {
+            self.give_back(slot);
+        }
+    }
+
+    /// A stream of a peer without a VC. False if it waits for one.
+    fn stranger(&mut self, slot: usize, cell: Cell, events: &mut Events) -> bool {
+        if !std::mem::take(&mut self.lanes[slot].refuse) {
+            match self.proven(slot) {
+                Some(peer) => {
+                    // A VC that was made without a card.
+                    if let Some(vc) = self.by_peer.get(&peer).copied()
+                        && self.bind(vc, slot).is_ok()
+                    {
+                        return true;
+                    }
+                    if !std::mem::replace(&mut self.lanes[slot].announced, true) {
+                        events.push(Event::NewPeer { peer, netmod: 0 });
+                    }
+                    return false;
+                }
+                None => {
+                    self.stats.strangers += 1;
+                    tracing::warn!(slot, "a process in the node's memory cannot prove to be of this job");
+                }
+            }
+        }
+        self.refuse(slot);
+        self.consume(slot, cell);
+        true
+    }
+
+    /// The stream that begins is not wanted; its sender is told by a stream that is given up.
+    fn refuse(&mut self, slot: usize) {
+        self.lanes[slot].discarding = true;
+        if self.lanes[slot].writing {
+            return;
+        }
+        if self.lanes[slot].tx.is_none() {
+            let Ok(ring) = self.segment.as_ref().map_err(Clone::clone).and_then(|s| s.make_ring(slot)) else {
+                return;
+            };
+            let geometry = ring.geometry();
+            self.lanes[slot].tx = Some(crate::ring::Producer::new(ring, geometry));
+        }
+        let lane = &mut self.lanes[slot];
+        // A peer that has broken its ring learns nothing.
+        let _ = lane.event(Kind::Open).and_then(|()| lane.event(Kind::Reset));
+        self.touch(slot);
+    }
+
+    /// Gives cells back, and tells a producer that waits for them.
+    #[inline(never)]
+    pub(crate) fn give_back(&mut self, slot: usize) {
+        if self.lanes[slot].rx.as_mut().is_some_and(Consumer::give_back) {
+            self.ring_bell(slot);
+        }
+    }
+
+    /// The ring of a peer that has gone is empty: what it was writing has no end.
+    #[cold]
+    fn emptied(&mut self, core: &mut Core, slot: usize, events: &mut Events) {
+        let lane = &self.lanes[slot];
+        let Some(vc) = lane.vc.filter(|_| !lane.is_quiet()) else { return };
+        if !events.concern(vc) {
+            self.lost(core, vc, "the process has ended; has it failed?");
+        }
+    }
+
+    #[cold]
+    fn lost_without_a_ring(&mut self, core: &mut Core, slot: usize, events: &mut Events) {
+        if self.lanes[slot].gone {
+            self.emptied(core, slot, events);
+        }
+    }
+
+    fn lost(&mut self, core: &mut Core, vc: VcId, text: &str) {
+        let peer = self.links.get(vc).map(|l| l.peer);
+        self.fail(core, vc, VcError::new(VcErrorKind::Lost, peer, text));
+    }
+
+    /// The peer has ended its stream. Unless this side is ending its own, too, that ends with it: what waits goes by
+    /// a new one.
+    fn peer_left(&mut self, core: &mut Core, vc: VcId, slot: usize) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        let open = core.vcs.get(vc).is_some_and(|v| {
+            v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked
+        });
+        if open {
+            let text = "it has left without closing its connection with this process by agreement; did it finalize \
+                        early, or run into its NETMOD_CLOSE_TIMEOUT?";
+            let error = VcError::new(VcErrorKind::Closed, Some(l.peer), text);
+            return self.fail(core, vc, error);
+        }
+        if l.terminating || !self.lanes[slot].writing {
+            return;
+        }
+        if l.held || l.queue.front().is_some_and(|m| m.started()) {
+            let text = "it ended the connection in the middle of a message";
+            let error = VcError::new(VcErrorKind::Closed, Some(l.peer), text);
+            return self.fail(core, vc, error);
+        }
+        l.ready = false;
+        l.up = false;
+        self.end_stream(slot, Kind::Fin);
+        self.pump(core, vc);
+    }
+
+    /// Finds the ring of a peer.
+    pub(crate) fn find_ring(&mut self, core: &mut Core, slot: usize) {
+        if self.lanes[slot].rx.is_some() || self.lanes[slot].condemned {
+            return;
+        }
+        let found = self.segment.as_ref().map_err(Clone::clone).and_then(|s| s.find_ring(slot));
+        match found {
+            Ok(Some(ring)) => {
+                let geometry = ring.geometry();
+                self.lanes[slot].rx = Some(Consumer::<RawRing>::new(ring, geometry));
+            }
+            Ok(None) => {}
+            Err(why) => {
+                tracing::warn!(slot, %why, "a peer's ring is not used");
+                let broken = crate::ring::Broken("a ring does not lie in the pool");
+                self.broken(core, slot, broken);
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The consumer's end of a ring.
+
+use super::{Broken, Geometry, INLINE, Kind, LINE, RingMem};
+
+/// A cell that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) kind: Kind,
+    /// Bytes of its content.
+    pub(crate) len: u32,
+    /// Number of the cell for [`Kind::Inline`], first byte in the bulk area for [`Kind::Bulk`].
+    pub(crate) at: u32,
+}
+
+/// The consumer's end.
+#[derive(Debug)]
+pub(crate) struct Consumer<M> {
+    pub(crate) mem: M,
+    geometry: Geometry,
+    mask: u32,
+    /// Cells consumed.
+    pos: u32,
+    /// Cells given back.
+    pub(super) given: u32,
+    /// Bytes of the bulk area consumed and not given back.
+    owed: u32,
+}
+
+impl<M: RingMem> Consumer<M> {
+    /// Of a ring from which nothing has been taken.
+    pub(crate) fn new(mem: M, geometry: Geometry) -> Consumer<M> {
+        Consumer { mem, geometry, mask: geometry.cells - 1, pos: 0, given: 0, owed: 0 }
+    }
+
+    /// Whether the next cell was written.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        (self.mem.control(self.pos & self.mask) >> 32) as u32 == self.pos.wrapping_add(1)
+    }
+
+    /// The next cell, if it was written. It stays the next until [`Consumer::advance`].
+    #[inline]
+    pub(crate) fn peek(&self) -> Result<Option<Cell>, Broken> {
+        let cell = self.pos & self.mask;
+        let word = self.mem.control(cell);
+        if (word >> 32) as u32 != self.pos.wrapping_add(1) {
+            return Ok(None);
+        }
+        let (kind, len) = (Kind::of(word as u8), (word >> 8) as u32 & 0xff_ffff);
+        match kind {
+            Some(Kind::Inline) if len as usize <= INLINE => {
+                Ok(Some(Cell { kind: Kind::Inline, len, at: cell }))
+            }
+            Some(Kind::Bulk) => {
+                let at = self.mem.bulk_at(cell);
+                let fits = len <= self.geometry.bulk && at <= self.geometry.bulk - len;
+                if fits { Ok(Some(Cell { kind: Kind::Bulk, len, at })) } else { Err(OUTSIDE) }
+            }
+            Some(kind @ (Kind::Open | Kind::Fin | Kind::Reset)) => Ok(Some(Cell { kind, len: 0, at: cell })),
+            _ => Err(Broken("a cell of a ring is of no known kind, or too long")),
+        }
+    }
+
+    /// Consumes the cell that was peeked at. Its memory stays untouched until it is given back.
+    #[inline]
+    pub(crate) fn advance(&mut self, cell: Cell) {
+        self.pos = self.pos.wrapping_add(1);
+        if cell.kind == Kind::Bulk {
+            self.owed += cell.len.next_multiple_of(LINE as u32);
+        }
+    }
+
+    /// Whether so much is consumed and not given back that the producer may come to wait for it.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.pos.wrapping_sub(self.given) >= self.geometry.cells / 4 || self.owed >= self.geometry.bulk / 4
+    }
+
+    /// Gives back all that was consumed; whether the producer waits for it and must be told.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn give_back(&mut self) -> bool {
+        self.given = self.pos;
+        self.owed = 0;
+        self.mem.set_tail(self.pos);
+        self.mem.fence();
+        let wants = self.mem.wants_space();
+        if wants {
+            self.mem.set_wants_space(false);
+        }
+        wants
+    }
+
+    /// From now on this ring is looked at in each poll, and its producer need not ring.
+    pub(crate) fn watch(&self) {
+        self.mem.set_watched(true);
+    }
+
+    /// From now on the producer rings. True if something is there already, of which it may not tell.
+    #[must_use]
+    pub(crate) fn unwatch(&self) -> bool {
+        self.mem.set_watched(false);
+        self.mem.fence();
+        self.is_ready()
+    }
+}
+
+const OUTSIDE: Broken = Broken("a piece of a ring does not lie within it");

@@ -1,0 +1,171 @@
+//! The ring: one direction between two ranks, one producer and one consumer, without locks.
+//!
+//! # Layout
+//!
+//! A ring is a control block, an array of *cells* of one cache line each, and a *bulk* area.
+//!
+//! | part | bytes | written by |
+//! |---|---|---|
+//! | tail: cells that the consumer has given back; watched: it looks at this ring in each poll | line 0 | consumer |
+//! | wants space: the producer waits for cells | line 2 | producer |
+//! | cells | 64 each | producer |
+//! | bulk | the rest | producer |
+//!
+//! The two lines of the control block are two apart because processors fetch lines in pairs. A cell is a
+//! control word of 8 bytes and 56 bytes of content. The control word has the cell's *sequence number*, so that
+//! a consumer that looks at the next cell sees in the same line whether it was written, and what: a header with up to
+//! 24 bytes of payload costs the transfer of one line, and no counter of the producer's is read. Longer pieces lie
+//! in the bulk area in one piece, and the cell says where. Only cells hold control words, and a cell is never used
+//! for anything else, so nothing that a user sends is ever taken for one.
+//!
+//! # Protocol
+//!
+//! The producer writes content, then the control word (release); the consumer reads the control word (acquire), then
+//! the content. A batch is written with the control word of its first cell left out, and published by that one
+//! store: while it is being written, the line that the consumer looks at stays unchanged, and the lines
+//! travel without contention.
+//!
+//! The consumer gives cells back by the tail, a quarter of the ring at a time; what part of the bulk area goes with a cell
+//! the producer remembers. A piece takes at most an eighth of the bulk area, so that a producer never waits for
+//! what the consumer has consumed and not yet given back.
+//!
+//! *Doorbells.* A producer that has published looks, behind a full fence, whether its ring is watched; if not, it
+//! rings ([`crate::bell`]). A consumer that stops watching says so, and looks once more behind a full fence. So one of the
+//! two sees the other (Dekker's argument), and a consumer looks at no ring in vain for long. The fence is
+//! paid once for all that was sent between two polls.
+//! *Space* works alike: a producer that finds no room sets `wants space` and looks again behind a fence; the
+//! consumer gives cells back and looks at the flag behind a fence.
+//!
+//! # Trust
+//!
+//! Each side keeps its own counters in its own memory. What it reads of the other's is checked: a tail that is not between
+//! the tail before and the head, a piece that does not lie in the ring, is [`Broken`].
+
+mod consumer;
+#[cfg(test)]
+mod model;
+mod producer;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use consumer::{Cell, Consumer};
+pub(crate) use producer::{Place, Producer};
+
+/// Bytes of a cell, and of a cache line.
+pub(crate) const LINE: usize = 64;
+/// Bytes of content in a cell.
+pub(crate) const INLINE: usize = LINE - 8;
+/// Bytes of the control block.
+pub(crate) const CONTROL: usize = 4 * LINE;
+/// Least and most bytes of a ring.
+pub(crate) const MIN_RING: usize = 4 << 10;
+pub(crate) const MAX_RING: usize = 256 << 10;
+/// Longest piece in the bulk area, whatever its size.
+const MAX_PIECE: usize = 16 << 10;
+
+/// The peer wrote what no correct peer writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Broken(pub(crate) &'static str);
+
+/// What a cell is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Bytes of the stream, in the cell.
+    Inline,
+    /// Bytes of the stream, in the bulk area.
+    Bulk,
+    /// A stream begins.
+    Open,
+    /// The stream ends: all of it was written.
+    Fin,
+    /// The stream is given up.
+    Reset,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            1 => Kind::Inline,
+            2 => Kind::Bulk,
+            3 => Kind::Open,
+            4 => Kind::Fin,
+            5 => Kind::Reset,
+            _ => return None,
+        })
+    }
+
+    fn byte(self) -> u8 {
+        match self {
+            Kind::Inline => 1,
+            Kind::Bulk => 2,
+            Kind::Open => 3,
+            Kind::Fin => 4,
+            Kind::Reset => 5,
+        }
+    }
+}
+
+/// A control word: sequence number (32 bits), length (24 bits), kind (8 bits).
+#[inline]
+fn control_word(seq: u32, kind: Kind, len: usize) -> u64 {
+    u64::from(seq) << 32 | (len as u64 & 0xff_ffff) << 8 | u64::from(kind.byte())
+}
+
+/// What the two sides share, with the orderings that the protocol needs. The ring's memory implements it, and loom's
+/// atomics do.
+pub(crate) trait RingMem {
+    /// Acquire.
+    fn control(&self, cell: u32) -> u64;
+    /// Release.
+    fn set_control(&self, cell: u32, word: u64);
+    /// Where in the bulk area the cell's bytes are; only after [`RingMem::control`] has said that there are some.
+    fn bulk_at(&self, cell: u32) -> u32;
+    /// Before [`RingMem::set_control`].
+    fn set_bulk_at(&self, cell: u32, at: u32);
+    /// Acquire.
+    fn tail(&self) -> u32;
+    /// Release.
+    fn set_tail(&self, tail: u32);
+    /// Relaxed.
+    fn watched(&self) -> bool;
+    /// Relaxed.
+    fn set_watched(&self, watched: bool);
+    /// Relaxed.
+    fn wants_space(&self) -> bool;
+    /// Relaxed.
+    fn set_wants_space(&self, wants: bool);
+    /// A full fence: whoever of two sides comes second sees what the other did before its fence.
+    fn fence(&self);
+}
+
+/// The sizes of a ring, which follow from its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Number of cells, a power of two.
+    pub(crate) cells: u32,
+    /// Bytes of the bulk area, a multiple of a line.
+    pub(crate) bulk: u32,
+    /// Longest piece in the bulk area.
+    pub(crate) piece: u32,
+}
+
+impl Geometry {
+    /// Of a ring of so many bytes: a power of two between [`MIN_RING`] and [`MAX_RING`].
+    pub(crate) fn of(bytes: usize) -> Geometry {
+        debug_assert!(bytes.is_power_of_two() && (MIN_RING..=MAX_RING).contains(&bytes));
+        let cells = (bytes / 256).clamp(16, 256);
+        let bulk = bytes - CONTROL - cells * LINE;
+        let piece = (bulk / 8 / LINE * LINE).min(MAX_PIECE);
+        Geometry { cells: cells as u32, bulk: bulk as u32, piece: piece as u32 }
+    }
+
+    /// Bytes of the whole ring.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bulk_start() + self.bulk as usize
+    }
+
+    /// Where the cells end and the bulk area begins.
+    pub(crate) fn bulk_start(&self) -> usize {
+        CONTROL + self.cells as usize * LINE
+    }
+}

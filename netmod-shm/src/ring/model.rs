@@ -1,0 +1,312 @@
+//! Model check of rings and doorbells: all interleavings of a producer and a consumer, by loom. The content of a cell
+//! is a `loom::cell::UnsafeCell`, so that content that is read before it was written, or overwritten
+//! before it was given back, is reported as a race; a lost wake-up is a deadlock or a failed assertion.
+//!
+//! Each weakening of the memory that the protocol rests on ([`Weak`]) must be found: the last tests show that
+//! the model would notice.
+
+#![allow(unsafe_code)]
+
+use std::rc::Rc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Notify;
+use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
+
+use super::{Consumer, Geometry, Kind, Place, Producer, RingMem};
+use crate::bell::{self, BellMem};
+
+/// What is left out of the memory's promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weak {
+    Nothing,
+    /// Control words are written relaxed.
+    Publish,
+    /// Control words are read relaxed.
+    Look,
+    /// Cells are given back relaxed.
+    GiveBack,
+    /// No full fences.
+    Fences,
+    /// A consumer that stops watching does not look again.
+    LastLook,
+    /// A producer that has set `wants space` does not look again.
+    SpaceLook,
+    /// A rank that has said that it sleeps does not look at its bits again.
+    SleepLook,
+}
+
+const CELLS: usize = 2;
+
+struct Shared {
+    weak: Weak,
+    control: [AtomicU64; CELLS],
+    content: [UnsafeCell<u32>; CELLS],
+    tail: AtomicU32,
+    watched: AtomicBool,
+    wants_space: AtomicBool,
+    /// Doorbells of the consumer, and of the producer.
+    bells: [Bells; 2],
+}
+
+struct Bells {
+    weak: Weak,
+    word: AtomicU64,
+    sleeps: AtomicBool,
+    pipe: Notify,
+}
+
+impl Bells {
+    fn new(weak: Weak) -> Bells {
+        Bells { weak, word: AtomicU64::new(0), sleeps: AtomicBool::new(false), pipe: Notify::new() }
+    }
+}
+
+impl Shared {
+    fn new(weak: Weak) -> Rc<Shared> {
+        Rc::new(Shared {
+            weak,
+            control: Default::default(),
+            content: std::array::from_fn(|_| UnsafeCell::new(0)),
+            tail: AtomicU32::new(0),
+            watched: AtomicBool::new(false),
+            wants_space: AtomicBool::new(false),
+            bells: [Bells::new(weak), Bells::new(weak)],
+        })
+    }
+}
+
+impl RingMem for Rc<Shared> {
+    fn control(&self, cell: u32) -> u64 {
+        self.control[cell as usize].load(if self.weak == Weak::Look { Relaxed } else { Acquire })
+    }
+    fn set_control(&self, cell: u32, word: u64) {
+        self.control[cell as usize].store(word, if self.weak == Weak::Publish { Relaxed } else { Release });
+    }
+    fn bulk_at(&self, _: u32) -> u32 {
+        0
+    }
+    fn set_bulk_at(&self, _: u32, _: u32) {}
+    fn tail(&self) -> u32 {
+        self.tail.load(Acquire)
+    }
+    fn set_tail(&self, tail: u32) {
+        self.tail.store(tail, if self.weak == Weak::GiveBack { Relaxed } else { Release });
+    }
+    fn watched(&self) -> bool {
+        self.watched.load(Relaxed)
+    }
+    fn set_watched(&self, watched: bool) {
+        self.watched.store(watched, Relaxed);
+    }
+    fn wants_space(&self) -> bool {
+        self.wants_space.load(Relaxed)
+    }
+    fn set_wants_space(&self, wants: bool) {
+        self.wants_space.store(wants, Relaxed);
+    }
+    fn fence(&self) {
+        if self.weak != Weak::Fences {
+            fence(loom::sync::atomic::Ordering::SeqCst);
+        }
+    }
+}
+
+impl BellMem for Bells {
+    fn words(&self) -> usize {
+        1
+    }
+    fn word(&self, _: usize) -> u64 {
+        self.word.load(Relaxed)
+    }
+    fn set_bit(&self, _: usize, bit: u64) {
+        self.word.fetch_or(bit, AcqRel);
+    }
+    fn take(&self, _: usize) -> u64 {
+        self.word.swap(0, AcqRel)
+    }
+    fn sleeps(&self) -> bool {
+        self.sleeps.load(Relaxed)
+    }
+    fn swap_sleeps(&self, sleeps: bool) -> bool {
+        self.sleeps.swap(sleeps, AcqRel)
+    }
+    fn fence(&self) {
+        if self.weak != Weak::Fences {
+            fence(loom::sync::atomic::Ordering::SeqCst);
+        }
+    }
+}
+
+fn geometry() -> Geometry {
+    Geometry { cells: CELLS as u32, bulk: 64, piece: 64 }
+}
+
+/// The producer's rank.
+struct Sender {
+    shared: Rc<Shared>,
+    ring: Producer<Rc<Shared>>,
+}
+
+impl Sender {
+    fn new(shared: &Rc<Shared>) -> Sender {
+        Sender { shared: Rc::clone(shared), ring: Producer::new(Rc::clone(shared), geometry()) }
+    }
+
+    /// Writes a cell; false if there is no room.
+    fn put(&mut self, value: u32, publish: bool) -> bool {
+        let Some(Place::Cell(cell)) = self.ring.reserve().expect("a sound peer") else { return false };
+        self.shared.content[cell as usize].with_mut(|p| {
+            // SAFETY: the cell was reserved, so the consumer does not touch it; loom checks that.
+            unsafe { *p = value };
+        });
+        self.ring.commit(Place::Cell(cell), Kind::Inline, 4, publish);
+        true
+    }
+
+    /// What a poll does about sends.
+    fn settle(&mut self) {
+        if self.ring.needs_bell() && bell::ring(&self.shared.bells[0], 1) {
+            self.shared.bells[0].pipe.notify();
+        }
+    }
+
+    /// Sleeps until the consumer has given back cells.
+    fn await_space(&mut self) {
+        self.settle();
+        let asked = match self.shared.weak {
+            Weak::SpaceLook => {
+                self.shared.set_wants_space(true);
+                true
+            }
+            _ => self.ring.want_space().expect("a sound peer"),
+        };
+        if !asked {
+            return;
+        }
+        let bells = &self.shared.bells[1];
+        if bell::go_to_sleep(bells) {
+            bells.pipe.wait();
+        }
+        bell::wake_up(bells);
+        bell::collect(bells, |_| {});
+    }
+}
+
+/// The consumer's rank.
+struct Receiver {
+    shared: Rc<Shared>,
+    ring: Consumer<Rc<Shared>>,
+    got: u32,
+}
+
+impl Receiver {
+    fn new(shared: &Rc<Shared>) -> Receiver {
+        Receiver { shared: Rc::clone(shared), ring: Consumer::new(Rc::clone(shared), geometry()), got: 0 }
+    }
+
+    /// Takes what is there: consecutive numbers from 1 on.
+    fn take(&mut self) {
+        while let Some(cell) = self.ring.peek().expect("a sound peer") {
+            // SAFETY: the cell was written and is not given back; loom checks that.
+            let value = self.shared.content[cell.at as usize].with(|p| unsafe { *p });
+            assert_eq!(value, self.got + 1, "out of order");
+            self.got = value;
+            self.ring.advance(cell);
+            if self.ring.give_back() && bell::ring(&self.shared.bells[1], 0) {
+                self.shared.bells[1].pipe.notify();
+            }
+        }
+    }
+
+    /// Watches, takes, stops watching, sleeps, until all is there.
+    fn run(&mut self, total: u32) {
+        while self.got < total {
+            bell::collect(&self.shared.bells[0], |peer| assert_eq!(peer, 1));
+            self.ring.watch();
+            self.take();
+            let there = match self.shared.weak {
+                Weak::LastLook => {
+                    self.ring.mem.set_watched(false);
+                    false
+                }
+                _ => self.ring.unwatch(),
+            };
+            if there || self.got == total {
+                continue;
+            }
+            // A rank that sleeps looks at no ring.
+            let asleep = match self.shared.weak {
+                Weak::SleepLook => {
+                    self.shared.bells[0].swap_sleeps(true);
+                    true
+                }
+                _ => bell::go_to_sleep(&self.shared.bells[0]),
+            };
+            if asleep {
+                self.shared.bells[0].pipe.wait();
+            }
+            bell::wake_up(&self.shared.bells[0]);
+        }
+    }
+}
+
+/// `total` messages, of which `batch` at a time are published together.
+fn messages(weak: Weak, total: u32, batch: u32) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let shared = Shared::new(weak);
+        let mut receiver = Receiver::new(&shared);
+        let mut sender = Sender::new(&shared);
+        let thread = loom::thread::spawn(move || {
+            for value in 1..=total {
+                while !sender.put(value, batch == 1) {
+                    sender.await_space();
+                }
+                if value % batch == 0 {
+                    sender.settle();
+                }
+            }
+            sender.settle();
+        });
+        receiver.run(total);
+        thread.join().expect("the sender");
+    });
+}
+
+#[test]
+fn messages_arrive_in_order_and_nobody_sleeps_for_ever() {
+    messages(Weak::Nothing, 2, 1);
+}
+
+#[test]
+fn a_full_ring_goes_on_when_there_is_room() {
+    messages(Weak::Nothing, 3, 1);
+}
+
+#[test]
+fn batches_are_published_whole() {
+    messages(Weak::Nothing, 2, 2);
+}
+
+macro_rules! found {
+    ($($name:ident: $weak:ident, $total:literal;)*) => { $(
+        #[test]
+        #[should_panic]
+        fn $name() {
+            messages(Weak::$weak, $total, 1);
+        }
+    )* };
+}
+
+found! {
+    the_model_finds_a_relaxed_publication: Publish, 2;
+    the_model_finds_a_relaxed_look: Look, 2;
+    the_model_finds_a_relaxed_giving_back: GiveBack, 3;
+    the_model_finds_missing_fences: Fences, 1;
+    the_model_finds_a_missing_last_look: LastLook, 1;
+    the_model_finds_a_missing_look_for_space: SpaceLook, 3;
+    the_model_finds_a_missing_look_at_the_bits: SleepLook, 1;
+}

@@ -1,0 +1,194 @@
+//! The producer's end of a ring.
+
+use super::{Broken, Geometry, Kind, LINE, RingMem, control_word};
+
+/// Where the content of a cell that was reserved is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the cell of this number.
+    Cell(u32),
+    /// In the bulk area, from this byte on.
+    Bulk(u32),
+}
+
+/// The producer's end.
+#[derive(Debug)]
+pub(crate) struct Producer<M> {
+    pub(crate) mem: M,
+    geometry: Geometry,
+    mask: u32,
+    /// Cells written, published or not; modulo 2^32, like all counts of cells.
+    head: u32,
+    /// Cells given back, as far as is known.
+    tail: u32,
+    /// Where the next piece goes in the bulk area, and where the oldest one that is still in use begins.
+    bulk_head: u32,
+    bulk_tail: u32,
+    /// Bytes of the bulk area between them, so that full and empty differ.
+    bulk_used: u32,
+    /// For each cell, where the bulk area's use ended when it was written, and how much was used up to it in all.
+    ends: Box<[(u32, u32)]>,
+    /// All bytes of the bulk area ever used, and of them those that were given back; modulo 2^32.
+    bulk_total: u32,
+    bulk_freed: u32,
+    /// The control word of the first cell of a batch that is not published, and its cell.
+    withheld: Option<(u32, u64)>,
+    /// Something was published since [`Producer::needs_bell`].
+    fresh: bool,
+}
+
+impl<M: RingMem> Producer<M> {
+    /// Of a ring that nobody has written to.
+    pub(crate) fn new(mem: M, geometry: Geometry) -> Producer<M> {
+        Producer {
+            mem,
+            geometry,
+            mask: geometry.cells - 1,
+            head: 0,
+            tail: 0,
+            bulk_head: 0,
+            bulk_tail: 0,
+            bulk_used: 0,
+            ends: vec![(0, 0); geometry.cells as usize].into_boxed_slice(),
+            bulk_total: 0,
+            bulk_freed: 0,
+            withheld: None,
+            fresh: false,
+        }
+    }
+
+    /// Longest piece that [`Producer::reserve_bulk`] takes.
+    pub(crate) fn piece(&self) -> usize {
+        self.geometry.piece as usize
+    }
+
+    /// Cells that were written and not yet given back, as far as is known.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.head.wrapping_sub(self.tail)
+    }
+
+    #[inline]
+    fn has_cell(&self) -> bool {
+        self.in_flight() < self.geometry.cells
+    }
+
+    /// Looks how many cells were given back.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refresh(&mut self) -> Result<(), Broken> {
+        let tail = self.mem.tail();
+        if tail.wrapping_sub(self.tail) > self.in_flight() {
+            return Err(Broken("the peer gives back more of a ring than it was sent"));
+        }
+        if tail != self.tail {
+            let (at, total) = self.ends[(tail.wrapping_sub(1) & self.mask) as usize];
+            self.bulk_used -= total.wrapping_sub(self.bulk_freed);
+            self.bulk_freed = total;
+            self.bulk_tail = at;
+            self.tail = tail;
+        }
+        Ok(())
+    }
+
+    /// A cell for up to [`super::INLINE`] bytes, or for an event. `None` if the ring is full.
+    #[inline]
+    pub(crate) fn reserve(&mut self) -> Result<Option<Place>, Broken> {
+        if !self.has_cell() {
+            self.refresh()?;
+            if !self.has_cell() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Place::Cell(self.head & self.mask)))
+    }
+
+    /// Room for `len` bytes, at most [`Producer::piece`], in the bulk area. `None` if the ring is full.
+    #[inline]
+    pub(crate) fn reserve_bulk(&mut self, len: usize) -> Result<Option<Place>, Broken> {
+        debug_assert!(len <= self.piece());
+        let len = len.next_multiple_of(LINE) as u32;
+        if !self.has_cell() || self.find(len).is_none() {
+            self.refresh()?;
+        }
+        if !self.has_cell() {
+            return Ok(None);
+        }
+        Ok(self.find(len).map(Place::Bulk))
+    }
+
+    /// Where `len` bytes are free in one piece.
+    #[inline]
+    fn find(&self, len: u32) -> Option<u32> {
+        let (head, tail, size) = (self.bulk_head, self.bulk_tail, self.geometry.bulk);
+        if head >= tail && (self.bulk_used == 0 || head > tail) {
+            // Free: from the head to the end, and from the start to the tail.
+            if len <= size - head {
+                return Some(head);
+            }
+            return (len <= tail).then_some(0);
+        }
+        (head < tail && len <= tail - head).then_some(head)
+    }
+
+    /// What was reserved has been written, `len` bytes of it. Unless `publish` is set, it may be withheld with what
+    /// follows until [`Producer::publish`].
+    #[inline]
+    pub(crate) fn commit(&mut self, place: Place, kind: Kind, len: usize, publish: bool) {
+        let cell = self.head & self.mask;
+        if let Place::Bulk(at) = place {
+            self.mem.set_bulk_at(cell, at);
+            let long = len.next_multiple_of(LINE) as u32;
+            // What is left at the end before a piece that begins at the start is used up with it.
+            let gap = if at == self.bulk_head { 0 } else { self.geometry.bulk - self.bulk_head };
+            self.bulk_used += gap + long;
+            self.bulk_total = self.bulk_total.wrapping_add(gap + long);
+            self.bulk_head = at + long;
+        }
+        self.ends[cell as usize] = (self.bulk_head, self.bulk_total);
+        self.head = self.head.wrapping_add(1);
+        let word = control_word(self.head, kind, len);
+        if self.withheld.is_some() || publish {
+            self.mem.set_control(cell, word);
+        } else {
+            self.withheld = Some((cell, word));
+        }
+        self.fresh = true;
+        if publish {
+            self.publish();
+        }
+    }
+
+    /// Publishes what is withheld.
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        if let Some((cell, word)) = self.withheld.take() {
+            self.mem.set_control(cell, word);
+        }
+    }
+
+    /// Publishes what is withheld; whether the consumer does not look at this ring, so that it must be told.
+    #[inline]
+    pub(crate) fn needs_bell(&mut self) -> bool {
+        self.publish();
+        if !std::mem::take(&mut self.fresh) {
+            return false;
+        }
+        self.mem.fence();
+        !self.mem.watched()
+    }
+
+    /// Asks to be told when there is room. False if there is some by now, and nobody need be asked.
+    ///
+    /// What is withheld must have been published, and the consumer told.
+    pub(crate) fn want_space(&mut self) -> Result<bool, Broken> {
+        self.mem.set_wants_space(true);
+        self.mem.fence();
+        let before = self.tail;
+        self.refresh()?;
+        if self.tail == before {
+            return Ok(true);
+        }
+        self.mem.set_wants_space(false);
+        Ok(false)
+    }
+}

@@ -1,0 +1,202 @@
+//! The ring as a data structure, in one thread: room, wrapping, and a peer that writes nonsense.
+
+use std::cell::{Cell as Plain, RefCell};
+
+use super::Place;
+use super::*;
+
+/// The shared part, in plain memory.
+#[derive(Default)]
+struct Mem {
+    control: RefCell<Vec<u64>>,
+    at: RefCell<Vec<u32>>,
+    tail: Plain<u32>,
+    watched: Plain<bool>,
+    wants: Plain<bool>,
+}
+
+impl RingMem for &Mem {
+    fn control(&self, cell: u32) -> u64 {
+        self.control.borrow()[cell as usize]
+    }
+    fn set_control(&self, cell: u32, word: u64) {
+        self.control.borrow_mut()[cell as usize] = word;
+    }
+    fn bulk_at(&self, cell: u32) -> u32 {
+        self.at.borrow()[cell as usize]
+    }
+    fn set_bulk_at(&self, cell: u32, at: u32) {
+        self.at.borrow_mut()[cell as usize] = at;
+    }
+    fn tail(&self) -> u32 {
+        self.tail.get()
+    }
+    fn set_tail(&self, tail: u32) {
+        self.tail.set(tail);
+    }
+    fn watched(&self) -> bool {
+        self.watched.get()
+    }
+    fn set_watched(&self, watched: bool) {
+        self.watched.set(watched);
+    }
+    fn wants_space(&self) -> bool {
+        self.wants.get()
+    }
+    fn set_wants_space(&self, wants: bool) {
+        self.wants.set(wants);
+    }
+    fn fence(&self) {}
+}
+
+fn mem(g: Geometry) -> Mem {
+    let cells = g.cells as usize;
+    Mem { control: vec![0; cells].into(), at: vec![0; cells].into(), ..Mem::default() }
+}
+
+fn pair(mem: &Mem, g: Geometry) -> (Producer<&Mem>, Consumer<&Mem>) {
+    (Producer::new(mem, g), Consumer::new(mem, g))
+}
+
+#[test]
+fn the_parts_of_a_ring_fill_it() {
+    for shift in 12..=18 {
+        let bytes = 1usize << shift;
+        let g = Geometry::of(bytes);
+        assert!(g.cells.is_power_of_two());
+        assert_eq!(g.bulk_start() + g.bulk as usize, bytes);
+        assert_eq!(g.bulk as usize % LINE, 0);
+        assert!(g.piece as usize >= LINE && g.piece <= g.bulk / 8);
+    }
+}
+
+/// Pieces of random lengths: no piece that is in use is given out again, and there is always room for one when all
+/// that is due was given back.
+#[test]
+fn pieces_never_overlap_and_room_never_ends() {
+    for bytes in [MIN_RING, 16 << 10, MAX_RING] {
+        let g = Geometry::of(bytes);
+        let mem = mem(g);
+        let (mut p, mut c) = pair(&mem, g);
+        let mut seed = 1u64;
+        let mut random = move |n: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) as usize % n
+        };
+        // In use, by the consumer's account: cell number, start, end.
+        let mut used: std::collections::VecDeque<(u32, u32, u32)> = Default::default();
+        let (mut written, mut given) = (0u32, 0u32);
+        for _ in 0..20_000 {
+            let len = 1 + random(p.piece());
+            let place = if random(4) == 0 { p.reserve() } else { p.reserve_bulk(len) };
+            match place.unwrap() {
+                Some(place) => {
+                    let (kind, len) = match place {
+                        Place::Cell(_) => (Kind::Inline, 8),
+                        Place::Bulk(_) => (Kind::Bulk, len),
+                    };
+                    if let Place::Bulk(at) = place {
+                        let end = at + len as u32;
+                        assert!(end <= g.bulk);
+                        assert!(used.iter().all(|(_, a, b)| end <= *a || *b <= at), "{at} {end} {used:?}");
+                        used.push_back((written, at, end));
+                    }
+                    p.commit(place, kind, len, true);
+                    written += 1;
+                }
+                None => {
+                    // Everything is consumed, and what is not due is kept back.
+                    while let Some(cell) = c.peek().unwrap() {
+                        c.advance(cell);
+                        if c.is_due() {
+                            c.give_back();
+                            given = c.given;
+                        }
+                    }
+                    used.retain(|(n, _, _)| *n >= given);
+                    assert!(p.reserve_bulk(p.piece()).unwrap().is_some(), "no room although all is consumed");
+                }
+            }
+        }
+        assert!(written > 10_000);
+    }
+}
+
+#[test]
+fn nothing_of_a_batch_is_seen_before_it_is_published() {
+    let g = Geometry::of(MIN_RING);
+    let mem = mem(g);
+    let (mut p, mut c) = pair(&mem, g);
+    for _ in 0..3 {
+        let place = p.reserve().unwrap().unwrap();
+        p.commit(place, Kind::Inline, 5, false);
+    }
+    assert_eq!(c.peek(), Ok(None));
+    p.publish();
+    for _ in 0..3 {
+        let cell = c.peek().unwrap().expect("a cell");
+        assert_eq!((cell.kind, cell.len), (Kind::Inline, 5));
+        c.advance(cell);
+    }
+    assert_eq!(c.peek(), Ok(None));
+}
+
+/// Words of the round before are not taken for new ones, in any number of rounds.
+#[test]
+fn old_cells_are_not_seen_again() {
+    let g = Geometry::of(MIN_RING);
+    let mem = mem(g);
+    let (mut p, mut c) = pair(&mem, g);
+    for _ in 0..10 * g.cells {
+        assert_eq!(c.peek(), Ok(None));
+        let place = p.reserve().unwrap().unwrap();
+        p.commit(place, Kind::Open, 0, true);
+        let cell = c.peek().unwrap().expect("a cell");
+        c.advance(cell);
+        c.give_back();
+    }
+}
+
+#[test]
+fn the_bell_is_needed_once_and_only_if_nobody_watches() {
+    let g = Geometry::of(MIN_RING);
+    let mem = mem(g);
+    let (mut p, c) = pair(&mem, g);
+    assert!(!p.needs_bell(), "nothing was sent");
+    let place = p.reserve().unwrap().unwrap();
+    p.commit(place, Kind::Fin, 0, false);
+    assert!(p.needs_bell());
+    assert!(!p.needs_bell());
+    c.watch();
+    let place = p.reserve().unwrap().unwrap();
+    p.commit(place, Kind::Fin, 0, false);
+    assert!(!p.needs_bell());
+    assert!(c.unwatch(), "something is there");
+}
+
+#[test]
+fn nonsense_of_a_peer_is_noticed() {
+    let g = Geometry::of(MIN_RING);
+    let mem = mem(g);
+    let (mut p, c) = pair(&mem, g);
+    let place = p.reserve_bulk(100).unwrap().unwrap();
+    p.commit(place, Kind::Bulk, 100, true);
+    for at in [g.bulk - 99, g.bulk, u32::MAX] {
+        mem.at.borrow_mut()[0] = at;
+        assert!(c.peek().is_err(), "a piece at {at}");
+    }
+    mem.at.borrow_mut()[0] = g.bulk - 100;
+    assert!(c.peek().is_ok());
+    for (kind, len) in [(0, 1), (6, 0), (255, 0), (1, INLINE as u64 + 1), (2, 0xff_ffff)] {
+        mem.control.borrow_mut()[0] = 1 << 32 | len << 8 | kind;
+        assert!(c.peek().is_err(), "kind {kind}, {len} bytes");
+    }
+    for tail in [2, 1 << 31, u32::MAX] {
+        mem.tail.set(tail);
+        assert!(p.refresh().is_err(), "a tail of {tail}");
+    }
+    mem.tail.set(1);
+    assert_eq!(p.refresh(), Ok(()));
+    mem.tail.set(0);
+    assert!(p.refresh().is_err(), "a tail that goes back");
+}

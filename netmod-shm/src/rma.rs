@@ -1,0 +1,326 @@
+//! One-sided transfers by cross-memory attach: the kernel copies between two processes, once.
+//!
+//! A region is an address, and a number in this rank's table in the segment, which a peer looks up before and after
+//! each part of a transfer. The table says when a region has ended; it does not keep a peer of the same user
+//! from this process's memory, which the kernel's rules let it reach anyway.
+//!
+//! Whether the kernel permits it is tried out for each peer: its token is read at the address that its slot names. That
+//! also tells that the number of the process means the same one here, and is tried again before each part, so that
+//! another process that has got the number since is never touched.
+
+use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
+use netmod_core::{Core, Event, IoVec, Rma, VcError, VcErrorKind, VcId};
+
+use crate::netmod::ShmNetmod;
+use crate::segment::Segment;
+use crate::segment::layout::REGIONS;
+use crate::sys::{self, Attach};
+
+/// Bytes of a [`RemoteKey`].
+const KEY: usize = 4 + 4 + 8 + 8 + 8 + 1;
+/// Bytes that one poll moves at most.
+const PART: usize = 1 << 20;
+
+/// Memory that is registered.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    mem: IoVec,
+    access: Access,
+    number: u64,
+}
+
+/// What a key says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    /// Place in the owner's table, and the number there.
+    place: u32,
+    slot: u32,
+    number: u64,
+    at: u64,
+    len: u64,
+    access: u8,
+}
+
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+
+impl Key {
+    fn emit(&self) -> RemoteKey {
+        let mut bytes = Vec::with_capacity(KEY);
+        bytes.extend_from_slice(&self.place.to_le_bytes());
+        bytes.extend_from_slice(&self.slot.to_le_bytes());
+        bytes.extend_from_slice(&self.number.to_le_bytes());
+        bytes.extend_from_slice(&self.at.to_le_bytes());
+        bytes.extend_from_slice(&self.len.to_le_bytes());
+        bytes.push(self.access);
+        RemoteKey { bytes }
+    }
+
+    fn parse(key: &RemoteKey) -> Option<Key> {
+        fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+            let (head, tail) = rest.split_first_chunk()?;
+            *rest = tail;
+            Some(*head)
+        }
+        let mut rest = &key.bytes[..];
+        let key = Key {
+            place: u32::from_le_bytes(take(&mut rest)?),
+            slot: u32::from_le_bytes(take(&mut rest)?),
+            number: u64::from_le_bytes(take(&mut rest)?),
+            at: u64::from_le_bytes(take(&mut rest)?),
+            len: u64::from_le_bytes(take(&mut rest)?),
+            access: u8::from_le_bytes(take(&mut rest)?),
+        };
+        rest.is_empty().then_some(key)
+    }
+}
+
+/// A put or get under way.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    vc: VcId,
+    slot: usize,
+    how: Attach,
+    /// This side's region; the transfer fails when it is deregistered.
+    region: RegionId,
+    local: IoVec,
+    key: Key,
+    /// Offset in the peer's region, bytes moved.
+    at: u64,
+    done: usize,
+    op: u64,
+}
+
+/// What a netmod has registered, and what is under way.
+#[derive(Debug, Default)]
+pub(crate) struct Transfers {
+    regions: Vec<Option<Region>>,
+    numbers: u64,
+    pub(crate) running: Vec<Transfer>,
+}
+
+impl Transfers {
+    fn region(&self, id: RegionId) -> Option<(usize, Region)> {
+        self.regions.iter().enumerate().find_map(|(i, r)| r.filter(|r| r.number == id.0).map(|r| (i, r)))
+    }
+}
+
+/// Whether this process may reach the memory of a slot's.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn permitted(segment: &Segment, slot: usize) -> Result<u32, String> {
+    let (token, at, pid) = segment.probe(slot);
+    let mut found = [0u8; 16];
+    let local = IoVec { base: found.as_mut_ptr(), len: found.len() };
+    match sys::attach(Attach::Read, pid, at, local) {
+        Ok(n) if n == found.len() && found == token => Ok(pid),
+        Ok(_) => {
+            Err(format!("process {pid} is another one here; are the ranks in different PID namespaces?"))
+        }
+        Err(e) => Err(format!(
+            "cross-memory attach to process {pid}: {e}; do the ranks have one user, and does the container or \
+             kernel.yama.ptrace_scope forbid it?"
+        )),
+    }
+}
+
+impl ShmNetmod {
+    /// The peer's slot, if transfers with it are permitted.
+    fn transfer_peer(&self, vc: VcId) -> Result<usize, VcError> {
+        let Some(l) = self.links.get(vc) else {
+            return Err(VcError::new(
+                VcErrorKind::Aborted,
+                None,
+                "the VC is not in the charge of netmod shm",
+            ));
+        };
+        let error = |kind, text: String| VcError::new(kind, Some(l.peer), text);
+        if let Some(e) = &l.down {
+            return Err(e.clone());
+        }
+        let (Some(slot), Ok(segment)) = (l.slot, &self.segment) else {
+            return Err(error(VcErrorKind::Unsupported, "its slot in the segment is not known yet".into()));
+        };
+        permitted(segment, slot).map_err(|why| {
+            tracing::info!(peer = l.peer.rank, %why, "large messages are copied twice");
+            error(VcErrorKind::Unsupported, why)
+        })?;
+        Ok(slot)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn start(
+        &mut self,
+        vc: VcId,
+        how: Attach,
+        region: RegionId,
+        at: usize,
+        key: &RemoteKey,
+        remote_at: usize,
+        len: usize,
+        op: u64,
+    ) -> Result<(), VcError> {
+        let slot = self.transfer_peer(vc)?;
+        let peer = self.links.get(vc).map(|l| l.peer);
+        let wrong = |text: &str| Err(VcError::new(VcErrorKind::Protocol, peer, text));
+        let Some(key) = Key::parse(key).filter(|k| k.slot as usize == slot) else {
+            return wrong("the key of its region is not one of netmod shm, or of another process");
+        };
+        let allowed = if how == Attach::Read { READ } else { WRITE };
+        let inside = (remote_at as u64).checked_add(len as u64).is_some_and(|end| end <= key.len);
+        if key.access != allowed || !inside || key.at.checked_add(key.len).is_none() {
+            return wrong("a transfer beyond its region, or of another kind than that is for");
+        }
+        let Some((_, ours)) = self.transfers.region(region) else {
+            return wrong("the region of this side is not registered");
+        };
+        if at.checked_add(len).is_none_or(|end| end > ours.mem.len) {
+            return wrong("a transfer beyond the region of this side");
+        }
+        let local = IoVec { base: ours.mem.base.wrapping_add(at), len };
+        let at = remote_at as u64;
+        self.transfers.running.push(Transfer { vc, slot, how, region, local, key, at, done: 0, op });
+        Ok(())
+    }
+
+    /// Moves a part of what is under way.
+    #[cold]
+    pub(crate) fn transfer(&mut self) {
+        let mut budget = PART;
+        let mut i = 0;
+        while i < self.transfers.running.len() && budget > 0 {
+            let before = self.transfers.running[i].done;
+            let result = self.step_transfer(i, budget);
+            budget = budget.saturating_sub(self.transfers.running[i].done - before);
+            let t = &self.transfers.running[i];
+            if result.is_ok() && t.done < t.local.len {
+                i += 1;
+                continue;
+            }
+            let t = self.transfers.running.remove(i);
+            self.pending.push_back(Event::RmaDone { vc: t.vc, op: t.op, result });
+        }
+    }
+
+    fn step_transfer(&mut self, i: usize, most: usize) -> Result<(), VcError> {
+        let t = &self.transfers.running[i];
+        let link = self.links.get(t.vc);
+        let lost = |text: String| VcError::new(VcErrorKind::Lost, link.map(|l| l.peer), text);
+        if let Some(e) = link.and_then(|l| l.down.clone()) {
+            return Err(e);
+        }
+        let segment = self.segment.as_ref().map_err(|e| lost(e.clone()))?;
+        let is_live = || segment.region(t.slot, t.key.place as usize) == Some(t.key.number);
+        if self.transfers.region(t.region).is_none() || !is_live() {
+            return Err(lost("the region of a transfer is not registered any more".into()));
+        }
+        let n = most.min(t.local.len - t.done);
+        let mut moved = 0;
+        if n > 0 {
+            let pid = permitted(segment, t.slot).map_err(lost)?;
+            let local = IoVec { base: t.local.base.wrapping_add(t.done), len: n };
+            let at = t.key.at + t.at + t.done as u64;
+            moved =
+                sys::attach(t.how, pid, at, local).map_err(|e| lost(format!("cross-memory attach: {e}")))?;
+            if moved == 0 || !is_live() {
+                return Err(lost("the region of a transfer has ended within it".into()));
+            }
+        }
+        self.transfers.running[i].done += moved;
+        Ok(())
+    }
+
+    /// What people should know of transfers with a VC's peer.
+    pub(crate) fn describe_transfers(&self, slot: usize) -> String {
+        match self.segment.as_ref().map(|s| permitted(s, slot)) {
+            Ok(Ok(_)) => "cross-memory attach permitted".into(),
+            Ok(Err(why)) => format!("no cross-memory attach ({why})"),
+            Err(why) => why.clone(),
+        }
+    }
+}
+
+impl Rma for ShmNetmod {
+    fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
+        let most = isize::MAX as usize;
+        RmaLimits { max_op: most, max_registered: most, max_key: KEY, target_progress: false }
+    }
+
+    fn register(
+        &mut self,
+        _core: &mut Core,
+        vc: VcId,
+        mem: IoVec,
+        access: Access,
+    ) -> Result<(RegionId, RemoteKey), VcError> {
+        self.transfer_peer(vc)?;
+        let Ok(segment) = &self.segment else { return Err(ShmNetmod::no_segment()) };
+        let regions = &mut self.transfers.regions;
+        let Some(place) = regions.iter().position(Option::is_none).or_else(|| {
+            (regions.len() < REGIONS).then(|| {
+                regions.push(None);
+                regions.len() - 1
+            })
+        }) else {
+            let text = format!("{REGIONS} regions are registered, which is all that there can be");
+            return Err(VcError::new(VcErrorKind::Resource, None, text));
+        };
+        self.transfers.numbers += 1;
+        let number = self.transfers.numbers;
+        regions[place] = Some(Region { mem, access, number });
+        let access = match access {
+            Access::RemoteRead => READ,
+            Access::RemoteWrite => WRITE,
+            Access::Local => 0,
+        };
+        if access != 0 {
+            segment.set_region(place, number);
+        }
+        let (slot, len) = (segment.me() as u32, mem.len as u64);
+        let key = Key { place: place as u32, slot, number, at: mem.base as u64, len, access };
+        Ok((RegionId(number), key.emit()))
+    }
+
+    fn deregister(&mut self, _core: &mut Core, region: RegionId) -> Result<(), VcError> {
+        let Some((place, found)) = self.transfers.region(region) else {
+            return Err(VcError::new(VcErrorKind::Aborted, None, "the region is not registered"));
+        };
+        self.transfers.regions[place] = None;
+        if let (Ok(segment), true) = (&self.segment, found.access != Access::Local) {
+            segment.set_region(place, 0);
+        }
+        Ok(())
+    }
+
+    fn put(
+        &mut self,
+        _core: &mut Core,
+        vc: VcId,
+        local: RegionId,
+        at: usize,
+        key: &RemoteKey,
+        remote_at: usize,
+        len: usize,
+        op: u64,
+    ) -> Result<(), VcError> {
+        self.start(vc, Attach::Write, local, at, key, remote_at, len, op)
+    }
+
+    fn get(
+        &mut self,
+        _core: &mut Core,
+        vc: VcId,
+        local: RegionId,
+        at: usize,
+        key: &RemoteKey,
+        remote_at: usize,
+        len: usize,
+        op: u64,
+    ) -> Result<(), VcError> {
+        self.start(vc, Attach::Read, local, at, key, remote_at, len, op)
+    }
+}
+
+#[cfg(test)]
+mod tests;

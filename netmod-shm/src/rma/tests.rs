@@ -1,0 +1,134 @@
+//! Transfers between two netmods of this process: contents, bounds, ends of regions, and whether they are permitted.
+
+use netmod_core::{Events, Netmod, PollOrder, Time};
+
+use super::*;
+use crate::tests::Pair;
+
+impl Pair {
+    fn register(&mut self, i: usize, mem: &mut [u8], access: Access) -> (RegionId, RemoteKey) {
+        let mem = IoVec { base: mem.as_mut_ptr(), len: mem.len() };
+        self.nets[i].register(&mut self.cores[i], self.vcs[i], mem, access).expect("a region")
+    }
+
+    /// Polls rank 0 until an operation has ended.
+    fn end(&mut self) -> (u64, Result<(), VcError>) {
+        let mut events = Events::default();
+        loop {
+            self.nets[0]
+                .poll(&mut self.cores[0], PollOrder::InFirst, Time::ZERO, &mut events)
+                .expect("a poll");
+            while let Some(ev) = events.pop() {
+                if let Event::RmaDone { op, result, .. } = ev {
+                    return (op, result);
+                }
+            }
+        }
+    }
+
+    fn get(&mut self, local: RegionId, key: &RemoteKey, at: usize, len: usize) -> Result<(), VcError> {
+        self.nets[0].get(&mut self.cores[0], self.vcs[0], local, 0, key, at, len, 7)
+    }
+
+    fn put(&mut self, local: RegionId, key: &RemoteKey, at: usize, len: usize) -> Result<(), VcError> {
+        self.nets[0].put(&mut self.cores[0], self.vcs[0], local, 0, key, at, len, 8)
+    }
+}
+
+#[test]
+fn gets_and_puts_move_what_they_should() {
+    let mut p = Pair::new("move");
+    let mut theirs: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
+    let want = theirs.clone();
+    let mut mine = vec![0u8; 2_500_000];
+    let (_, read) = p.register(1, &mut theirs, Access::RemoteRead);
+    let (local, _) = p.register(0, &mut mine, Access::Local);
+    p.get(local, &read, 400_000, 2_500_000).expect("started");
+    let (op, result) = p.end();
+    assert_eq!((op, result), (7, Ok(())));
+    assert!(mine == want[400_000..2_900_000]);
+    // And back, elsewhere.
+    let (_, write) = p.register(1, &mut theirs, Access::RemoteWrite);
+    p.put(local, &write, 10, 2_500_000).expect("started");
+    assert_eq!(p.end(), (8, Ok(())));
+    assert!(theirs[..10] == want[..10] && theirs[10..2_500_010] == mine[..]);
+    // Nothing at all is a transfer, too.
+    p.get(local, &read, 3_000_000, 0).expect("started");
+    assert_eq!(p.end(), (7, Ok(())));
+}
+
+#[test]
+fn transfers_beyond_or_of_another_kind_do_not_start() {
+    let mut p = Pair::new("bounds");
+    let (mut theirs, mut mine) = (vec![1u8; 100], vec![0u8; 50]);
+    let (_, read) = p.register(1, &mut theirs, Access::RemoteRead);
+    let (local, _) = p.register(0, &mut mine, Access::Local);
+    assert!(p.get(local, &read, 60, 41).is_err());
+    assert!(p.get(local, &read, 0, 51).is_err());
+    assert!(p.get(local, &read, usize::MAX, 2).is_err());
+    assert!(p.put(local, &read, 0, 1).is_err());
+    assert!(p.get(RegionId(99), &read, 0, 1).is_err());
+    for n in 0..read.bytes.len() {
+        assert!(p.get(local, &RemoteKey { bytes: read.bytes[..n].to_vec() }, 0, 1).is_err());
+    }
+    assert!(p.get(local, &read, 50, 50).is_ok());
+    assert_eq!(p.end().1, Ok(()));
+    assert_eq!(mine, [1; 50]);
+}
+
+#[test]
+fn a_region_that_has_ended_is_out_of_reach() {
+    let mut p = Pair::new("ended");
+    let (mut theirs, mut mine) = (vec![1u8; 100], vec![0u8; 100]);
+    let (region, read) = p.register(1, &mut theirs, Access::RemoteRead);
+    let (local, _) = p.register(0, &mut mine, Access::Local);
+    // Begun before, and looked at when it moves.
+    p.get(local, &read, 0, 100).expect("started");
+    p.nets[1].deregister(&mut p.cores[1], region).expect("a region");
+    assert!(p.end().1.is_err());
+    assert!(p.nets[1].deregister(&mut p.cores[1], region).is_err());
+    // Its place is used again, and its key is not.
+    let (_, again) = p.register(1, &mut theirs, Access::RemoteRead);
+    p.get(local, &read, 0, 100).expect("started");
+    assert!(p.end().1.is_err());
+    p.get(local, &again, 0, 100).expect("started");
+    p.nets[0].deregister(&mut p.cores[0], local).expect("a region");
+    assert!(p.end().1.is_err(), "this side's region has ended");
+    assert_eq!(mine, [0; 100]);
+}
+
+#[test]
+fn there_are_only_so_many_regions() {
+    let mut p = Pair::new("many");
+    let mut mem = vec![0u8; 8];
+    let all: Vec<RegionId> = (0..REGIONS).map(|_| p.register(0, &mut mem, Access::RemoteRead).0).collect();
+    let more = IoVec { base: mem.as_mut_ptr(), len: 8 };
+    let e = p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::Local).expect_err("no room");
+    assert_eq!(e.kind(), VcErrorKind::Resource);
+    p.nets[0].deregister(&mut p.cores[0], all[5]).expect("a region");
+    p.register(0, &mut mem, Access::Local);
+}
+
+/// A slot that names an address where its token is not: another process has that number here.
+#[test]
+fn where_the_token_is_not_found_nothing_is_touched() {
+    let mut p = Pair::new("probe");
+    let mut mem = vec![0u8; 8];
+    // Sets where rank 1 says that its token is, and returns what it has said before.
+    let say = |p: &Pair, at: u64| {
+        let segment = p.nets[1].segment.as_ref().expect("a segment");
+        segment.slot(segment.me()).probe_at.swap(at, std::sync::atomic::Ordering::Relaxed)
+    };
+    let good = say(&p, mem.as_ptr() as u64);
+    let more = IoVec { base: mem.as_mut_ptr(), len: 8 };
+    let e = p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::Local).expect_err("not permitted");
+    assert_eq!(e.kind(), VcErrorKind::Unsupported);
+    let text = p.nets[0].describe(&p.cores[0], p.vcs[0]);
+    assert!(text.contains("no cross-memory attach (process"), "{text}");
+    // Nor where nothing is mapped.
+    say(&p, 16);
+    assert!(p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::Local).is_err());
+    say(&p, good);
+    assert!(p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::Local).is_ok());
+    assert!(p.nets[0].describe(&p.cores[0], p.vcs[0]).contains("cross-memory attach permitted"));
+}

@@ -1,0 +1,276 @@
+//! Sending: at once if possible, else through the VC's queue.
+
+use netmod_core::{Core, Event, HDR_LEN, Header, OnDone, ReqId, SendBuf, VcError, VcErrorKind, VcId};
+
+use crate::link::{Data, Message};
+use crate::netmod::{CHECK, Ending, ShmNetmod};
+use crate::ring::{Broken, Kind, Producer};
+use netmod_core::Time;
+
+impl ShmNetmod {
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn check(&self, vc: VcId) -> Result<(), VcError> {
+        let text = match self.links.get(vc) {
+            None => "the VC is not in the charge of netmod shm",
+            Some(_) if self.ending != Ending::No => "the netmod has been finalized",
+            Some(l) => return l.down.clone().map_or(Ok(()), Err),
+        };
+        Err(VcError::new(VcErrorKind::Aborted, None, text))
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, core: &mut Core, vc: VcId, data_len: usize) {
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.stats.tx_msgs += 1;
+            v.stats.tx_bytes += (HDR_LEN + data_len) as u64;
+        }
+    }
+
+    /// Writes a message at once, as far as there is room, if nothing is before it; returns how many of its bytes.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<usize, VcError> {
+        let ready = self.links.get(vc).and_then(|l| if l.ready { l.slot } else { None });
+        let Some(slot) = ready else {
+            self.check(vc)?;
+            self.count(core, vc, data.len());
+            return Ok(0);
+        };
+        self.count(core, vc, data.len());
+        let lane = &mut self.lanes[slot];
+        let sent = lane.send(hdr, data.bytes(), self.epoch);
+        if !lane.dirty {
+            lane.dirty = true;
+            self.dirty.push(slot);
+        }
+        match sent {
+            Ok(gone) => Ok(gone),
+            Err(broken) => Err(self.broken(core, slot, broken)),
+        }
+    }
+
+    /// As [`ShmNetmod::send`], for the segment of a request that need not be asked for more; all or nothing.
+    pub(crate) fn send_segment(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        req: ReqId,
+        len: usize,
+    ) -> Result<bool, VcError> {
+        let Some(slot) = self.links.get(vc).and_then(|l| if l.ready { l.slot } else { None }) else {
+            return Ok(false);
+        };
+        let Some(tx) = &mut self.lanes[slot].tx else { return Ok(false) };
+        let Some(r) = core.reqs.get_mut(req).filter(|r| r.on_done == OnDone::Complete) else {
+            return Ok(false);
+        };
+        let total = HDR_LEN + len;
+        if total > tx.piece() {
+            return Ok(false);
+        }
+        let reserved = tx.reserve_bulk(total);
+        if let Ok(Some(place @ crate::ring::Place::Bulk(at))) = reserved {
+            tx.mem.write_bulk(at, hdr);
+            tx.mem.pack_bulk(at + HDR_LEN as u32, len, r);
+            tx.commit(place, Kind::Bulk, total, true);
+            self.touch(slot);
+            return Ok(true);
+        }
+        reserved.map(|_| false).map_err(|broken| self.broken(core, slot, broken))
+    }
+
+    /// The peer has written nonsense into a ring.
+    #[cold]
+    pub(crate) fn broken(&mut self, core: &mut Core, slot: usize, broken: Broken) -> VcError {
+        let peer = self.lanes[slot].vc.and_then(|vc| self.links.get(vc)).map(|l| l.peer);
+        let text =
+            format!("protocol violation in shared memory: {}; do both run the same version?", broken.0);
+        let error = VcError::new(VcErrorKind::Protocol, peer, text);
+        if let Some(vc) = self.lanes[slot].vc {
+            self.fail(core, vc, error.clone());
+        }
+        error
+    }
+
+    /// The consumer of a slot's ring may have to be told of something.
+    #[inline]
+    pub(crate) fn touch(&mut self, slot: usize) {
+        let lane = &mut self.lanes[slot];
+        if !lane.dirty {
+            lane.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn enqueue(&mut self, core: &mut Core, vc: VcId, message: Message) {
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.stats.tx_queued += 1;
+        }
+        let Some(l) = self.links.get_mut(vc) else { return };
+        l.ready = false;
+        l.queue.push_back(message);
+        self.want(vc);
+    }
+
+    /// The VC has something that a poll must see to.
+    pub(crate) fn want(&mut self, vc: VcId) {
+        if !self.wanting.contains(&vc) {
+            self.wanting.push(vc);
+        }
+    }
+
+    /// Sends what waits, and tells consumers.
+    #[inline]
+    pub(crate) fn push_out(&mut self, core: &mut Core) {
+        if !self.wanting.is_empty() {
+            self.pump_all(core);
+        }
+        if !self.dirty.is_empty() {
+            self.settle();
+        }
+    }
+
+    #[inline(never)]
+    fn pump_all(&mut self, core: &mut Core) {
+        for _ in 0..self.wanting.len() {
+            let vc = self.wanting.remove(0);
+            // It comes back if something is left.
+            self.pump(core, vc);
+        }
+    }
+
+    /// Publishes what is withheld, and rings where nobody looks.
+    #[inline(never)]
+    pub(crate) fn settle(&mut self) {
+        while let Some(slot) = self.dirty.pop() {
+            let lane = &mut self.lanes[slot];
+            lane.dirty = false;
+            if lane.tx.as_mut().is_some_and(Producer::needs_bell) {
+                self.ring_bell(slot);
+            }
+        }
+    }
+
+    /// Sees to it that our stream to the peer is open. False if it cannot be yet, or never will.
+    fn open(&mut self, core: &mut Core, vc: VcId) -> bool {
+        let Some(l) = self.links.get_mut(vc) else { return false };
+        if l.down.is_some() {
+            return false;
+        }
+        let (peer, slot) = (l.peer, l.slot);
+        let Some(slot) = slot else {
+            if !std::mem::replace(&mut l.asked, true) {
+                self.pending.push_back(Event::NeedCard { vc });
+            }
+            return false;
+        };
+        if self.lanes[slot].writing {
+            return true;
+        }
+        let left = self.segment.as_ref().is_ok_and(|s| s.has_left(slot));
+        if self.lanes[slot].gone || left {
+            let text = "the process has ended; was it still wanted?";
+            self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, Some(peer), text));
+            return false;
+        }
+        if self.lanes[slot].tx.is_none() {
+            match self.segment.as_ref().map_err(Clone::clone).and_then(|s| s.make_ring(slot)) {
+                Ok(ring) => {
+                    let geometry = ring.geometry();
+                    self.lanes[slot].tx = Some(Producer::new(ring, geometry));
+                }
+                Err(why) => {
+                    self.fail(core, vc, VcError::new(VcErrorKind::Resource, Some(peer), why));
+                    return false;
+                }
+            }
+        }
+        if let Err(broken) = self.lanes[slot].event(Kind::Open) {
+            self.broken(core, slot, broken);
+            return false;
+        }
+        self.lanes[slot].writing = true;
+        self.touch(slot);
+        self.came_up(core, vc);
+        true
+    }
+
+    /// Reports a connection, unless it is known.
+    pub(crate) fn came_up(&mut self, core: &mut Core, vc: VcId) {
+        if let Some(l) = self.links.get_mut(vc)
+            && !std::mem::replace(&mut l.up, true)
+        {
+            if let Some(v) = core.vcs.get_mut(vc) {
+                v.stats.connects += 1;
+            }
+            self.pending.push_back(Event::Up { vc });
+            if self.next_check == Time::NEVER {
+                self.next_check = self.now + CHECK;
+            }
+        }
+    }
+
+    /// Sends as much of a VC's queue as there is room for.
+    pub(crate) fn pump(&mut self, core: &mut Core, vc: VcId) {
+        loop {
+            let Some(l) = self.links.get(vc) else { return };
+            if l.held {
+                return;
+            }
+            if let Some(slot) = l.slot {
+                match self.lanes[slot].settle_owed() {
+                    Ok(true) => {}
+                    Ok(false) => return self.want(vc),
+                    Err(broken) => return drop(self.broken(core, slot, broken)),
+                }
+            }
+            let Some(l) = self.links.get(vc) else { return };
+            if l.queue.is_empty() {
+                if l.terminating {
+                    return self.terminated(vc);
+                }
+                let writing = l.slot.is_some_and(|s| self.lanes[s].writing && !self.lanes[s].owes());
+                let open = writing && l.down.is_none() && self.ending == Ending::No;
+                if let Some(l) = self.links.get_mut(vc) {
+                    l.ready = open;
+                }
+                return;
+            }
+            if !self.open(core, vc) {
+                return;
+            }
+            let Some((l, slot)) = self.links.get_mut(vc).and_then(|l| l.slot.map(|s| (l, s))) else { return };
+            let lane = &mut self.lanes[slot];
+            if lane.owes() {
+                return self.want(vc);
+            }
+            let Some(m) = l.queue.front_mut() else { continue };
+            match m.write(core, lane) {
+                Ok(true) => {
+                    if core.send_finished(vc, m.req) {
+                        l.queue.pop_front();
+                    } else {
+                        m.data = Data::None;
+                        l.held = true;
+                    }
+                    self.touch(slot);
+                }
+                Ok(false) => {
+                    self.stats.full += 1;
+                    self.touch(slot);
+                    return self.want(vc);
+                }
+                Err(broken) => return drop(self.broken(core, slot, broken)),
+            }
+        }
+    }
+}

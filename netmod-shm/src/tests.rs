@@ -1,0 +1,133 @@
+//! Two netmods of one process, and what a peer that writes nonsense brings about.
+
+use netmod_core::config::ShmConfig;
+use netmod_core::{
+    Card, CardWriter, Core, Event, Events, GroupId, Netmod, PeerName, PollOrder, SendBuf, Time, Vc,
+    VcErrorKind, VcId,
+};
+
+use crate::ShmNetmod;
+use crate::netmod::{CHECK, Ending};
+use crate::ring::RingMem;
+
+/// Two ranks with a VC each.
+pub(crate) struct Pair {
+    pub(crate) nets: [ShmNetmod; 2],
+    pub(crate) cores: [Core; 2],
+    pub(crate) vcs: [VcId; 2],
+    folder: std::path::PathBuf,
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Pair {
+    pub(crate) fn new(name: &str) -> Pair {
+        let folder = format!("/dev/shm/test-netmod-rma-{}-{name}", std::process::id());
+        std::fs::create_dir(&folder).expect("a folder");
+        let cfg = ShmConfig { dir: folder.clone(), ranks: 0 };
+        let name = |rank| PeerName { group: GroupId([3; 16]), rank };
+        let mut nets = [0, 1].map(|rank| ShmNetmod::new(&cfg, name(rank), 2, 2));
+        let cards: Vec<Card> = nets
+            .iter_mut()
+            .map(|n| {
+                n.authenticate_with([1; 32]);
+                let mut w = CardWriter::new();
+                n.business_card(&mut w).expect("a section");
+                Card::parse(&w.finish()).expect("a card")
+            })
+            .collect();
+        let mut cores = [Core::new(4), Core::new(4)];
+        let vcs = [0, 1].map(|i: usize| {
+            let peer = name(1 - i as u32);
+            let vc = cores[i].vcs.insert(Vc::new(peer, 0));
+            nets[i].vc_init(&mut cores[i], vc, peer, Some(&cards[1 - i])).expect("vc_init");
+            vc
+        });
+        Pair { nets, cores, vcs, folder: folder.into() }
+    }
+}
+
+/// What rank 0 finds in some polls, and what it has received.
+fn polls(p: &mut Pair) -> (Vec<Event>, Vec<u8>) {
+    let (mut found, mut bytes, mut events) = (Vec::new(), Vec::new(), Events::default());
+    for _ in 0..20 {
+        p.nets[0].poll(&mut p.cores[0], PollOrder::InFirst, Time::ZERO, &mut events).expect("a poll");
+        while let Some(ev) = events.pop() {
+            match ev {
+                Event::Rx { buf, .. } => {
+                    buf.bytes().append_to(&mut bytes);
+                    p.nets[0].release(buf);
+                }
+                other => found.push(other),
+            }
+        }
+    }
+    (found, bytes)
+}
+
+/// Rank 1 sends a header and `data`, and tells of it.
+fn send(p: &mut Pair, data: &'static [u8]) {
+    let (net, core) = (&mut p.nets[1], &mut p.cores[1]);
+    let sent = net.i_start_contig_msg(core, p.vcs[1], &[1; 32], SendBuf::from_static(data)).expect("a send");
+    if let Some(req) = sent {
+        core.detach(req);
+    }
+    let mut events = Events::default();
+    net.poll(core, PollOrder::OutFirst, Time::ZERO, &mut events).expect("a poll");
+}
+
+#[test]
+fn nonsense_in_a_ring_takes_the_vc_down_once_and_for_good() {
+    let mut p = Pair::new("nonsense");
+    send(&mut p, &[7; 10]);
+    let (found, bytes) = polls(&mut p);
+    assert!(matches!(found[..], [Event::Up { .. }]), "{found:?}");
+    assert_eq!(bytes, [&[1; 32][..], &[7; 10]].concat());
+    // The third cell of the ring, behind the beginning and the message: of no kind that there is.
+    let slot = p.nets[0].segment.as_ref().expect("a segment").me();
+    let ring = p.nets[1].lanes[slot].tx.as_ref().expect("a ring");
+    ring.mem.set_control(2, 3 << 32 | 99);
+    let (found, bytes) = polls(&mut p);
+    let [Event::Down { error, .. }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(error.kind(), VcErrorKind::Protocol);
+    assert!(error.to_string().contains("no known kind"), "{error}");
+    assert!(bytes.is_empty());
+    // What it sends now is not read again from the start.
+    send(&mut p, &[8; 100]);
+    let (found, bytes) = polls(&mut p);
+    assert!(found.is_empty() && bytes.is_empty(), "{found:?} {bytes:?}");
+}
+
+/// A message that its sender has not finished is no message: the VC goes down with the half of it.
+#[test]
+fn half_a_message_of_a_dead_peer_is_followed_by_its_loss() {
+    let mut p = Pair::new("half");
+    // More than the ring holds: what was written is there, and the rest never comes.
+    send(&mut p, vec![5; 1 << 20].leak());
+    let Pair { nets, .. } = &mut p;
+    let slot = nets[1].segment.as_ref().expect("a segment").me();
+    assert!(nets[1].lanes.iter().any(|l| l.writing), "it has begun");
+    // As a process ends that is killed: nothing is said.
+    nets[1].ending = Ending::Over;
+    let nobody = PeerName { group: GroupId([4; 16]), rank: 0 };
+    nets[1] = ShmNetmod::new(&ShmConfig::default(), nobody, 1, 1);
+    assert!(!nets[0].segment.as_ref().expect("a segment").lives(slot));
+    let (mut found, mut bytes) = polls(&mut p);
+    let before = bytes.len();
+    assert!((32..1 << 20).contains(&before), "{before} bytes");
+    // The next look at the locks tells that nobody writes any more.
+    let mut events = Events::default();
+    let later = Time::ZERO + 2 * CHECK;
+    p.nets[0].poll(&mut p.cores[0], PollOrder::InFirst, later, &mut events).expect("a poll");
+    assert!(events.is_empty());
+    let (more, rest) = polls(&mut p);
+    found.extend(more);
+    bytes.extend(rest);
+    assert_eq!(bytes.len(), before);
+    let [Event::Up { .. }, Event::Down { error, .. }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(error.kind(), VcErrorKind::Lost);
+}

@@ -1,0 +1,232 @@
+//! Which rings are looked at, doorbells, sleep, and whether peers live.
+
+use netmod_core::{Arm, Core, Time};
+
+use crate::bell;
+use crate::helper::Helper;
+use crate::lane::Wake;
+use crate::netmod::{CHECK, ShmNetmod};
+use crate::segment::Segment;
+use crate::sys::{self, Waker};
+
+/// Most rings that are looked at in each poll.
+const MOST: usize = 8;
+/// Looks in vain after which a ring is looked at no more until its producer rings.
+const PATIENCE: u32 = 4096;
+/// How long a rank sleeps at once that nobody can wake.
+const NAP: std::time::Duration = std::time::Duration::from_millis(1);
+
+impl ShmNetmod {
+    /// Tells the rank of a slot to look at this one, and wakes it if it sleeps.
+    #[inline(never)]
+    pub(crate) fn ring_bell(&mut self, slot: usize) {
+        let Ok(segment) = &self.segment else { return };
+        self.stats.rings += 1;
+        let theirs = segment.slot(slot);
+        if let Wake::Unknown = self.lanes[slot].wake {
+            self.lanes[slot].wake = find_waker(segment, slot);
+        }
+        if bell::ring(theirs, segment.me()) {
+            self.stats.wakes += 1;
+            match &self.lanes[slot].wake {
+                Wake::By(waker) => waker.wake(),
+                _ => sys::wake_waiters(segment.sleep_word(slot).word()),
+            }
+        }
+    }
+
+    /// This rank must look at a slot.
+    pub(crate) fn look_at(&mut self, slot: usize) {
+        if let Some(bells) = &self.bells {
+            // Nobody need wake this rank: it is awake.
+            let _ = bell::ring(bells, slot);
+        }
+    }
+
+    /// Sees to the peers that have rung.
+    #[inline]
+    pub(crate) fn answer_bells(&mut self, core: &mut Core) {
+        if self.bells.as_ref().is_some_and(bell::any) {
+            self.answer(core);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn answer(&mut self, core: &mut Core) {
+        let Ok(segment) = &self.segment else { return };
+        let (me, n) = (segment.me(), segment.ranks());
+        let Some(bells) = &self.bells else { return };
+        let mut bits = [0u64; 8];
+        bell::collect(bells, |slot| {
+            if slot < n && slot != me {
+                bits[slot / 64] |= 1 << (slot % 64);
+            }
+        });
+        for (i, mut word) in bits.into_iter().enumerate() {
+            while word != 0 {
+                let slot = i * 64 + word.trailing_zeros() as usize;
+                word &= word - 1;
+                if self.segment.as_ref().is_ok_and(|s| s.has_left(slot)) {
+                    self.lanes[slot].gone = true;
+                }
+                self.find_ring(core, slot);
+                self.watch(slot);
+                // There may be room now.
+                if let Some(vc) = self.lanes[slot].vc {
+                    self.pump(core, vc);
+                } else if let Err(broken) = self.lanes[slot].settle_owed() {
+                    self.broken(core, slot, broken);
+                }
+            }
+        }
+    }
+
+    /// From now on a slot's ring is looked at in each poll.
+    fn watch(&mut self, slot: usize) {
+        self.lanes[slot].idle = 0;
+        if let Some(rx) = &self.lanes[slot].rx {
+            rx.watch();
+        }
+        if std::mem::replace(&mut self.lanes[slot].watched, true) {
+            return;
+        }
+        if self.watched.len() >= MOST {
+            let idlest = (0..self.watched.len()).max_by_key(|i| self.lanes[self.watched[*i]].idle);
+            if let Some(i) = idlest {
+                self.unwatch(i);
+            }
+        }
+        self.watched.push(slot);
+    }
+
+    /// Stops to look at the `i`-th watched ring, unless something is there.
+    fn unwatch(&mut self, i: usize) {
+        let slot = self.watched.swap_remove(i);
+        let lane = &mut self.lanes[slot];
+        lane.watched = false;
+        if lane.rx.as_ref().is_some_and(|rx| rx.unwatch()) {
+            self.look_at(slot);
+        }
+    }
+
+    /// Nothing of a ring is to be believed any more.
+    pub(crate) fn abandon(&mut self, slot: usize) {
+        if let Some(i) = self.watched.iter().position(|s| *s == slot) {
+            self.watched.swap_remove(i);
+        }
+        let lane = &mut self.lanes[slot];
+        lane.watched = false;
+        lane.gone = true;
+        lane.condemned = true;
+        lane.rx = None;
+    }
+
+    #[inline]
+    pub(crate) fn forget_idle(&mut self) {
+        if let Some(i) = self.watched.iter().position(|s| self.lanes[*s].idle > PATIENCE) {
+            self.unwatch(i);
+        }
+    }
+
+    /// Prepares for sleep: whatever happens from now on is rung for.
+    #[cold]
+    pub(crate) fn go_to_sleep(&mut self, core: &mut Core) -> Arm {
+        self.push_out(core);
+        if !self.pending.is_empty() || !self.transfers.running.is_empty() {
+            return Arm::Busy;
+        }
+        while !self.watched.is_empty() {
+            self.unwatch(0);
+        }
+        for i in 0..self.wanting.len() {
+            let vc = self.wanting[i];
+            let Some(slot) = self.links.get(vc).and_then(|l| l.slot) else { continue };
+            match self.lanes[slot].tx.as_mut().map(|tx| tx.want_space()) {
+                Some(Ok(true)) => {}
+                // There is room by now, or it is not the ring that it waits for.
+                _ => self.look_at(slot),
+            }
+        }
+        // They come back with the bell that says that there is room.
+        self.wanting.clear();
+        let Some(bells) = &self.bells else { return Arm::Armed };
+        if !bell::go_to_sleep(bells) {
+            return Arm::Busy;
+        }
+        self.armed = true;
+        if self.segment.as_ref().is_ok_and(Segment::is_unwakeable) {
+            self.ask_helper();
+        }
+        Arm::Armed
+    }
+
+    /// Has a thread wait for those who cannot find this rank's pipe.
+    fn ask_helper(&mut self) {
+        let (Ok(segment), Some(pipe)) = (&self.segment, &self.pipe) else { return };
+        if self.helper.is_none() {
+            let started = pipe.waker().and_then(|pipe| Helper::start(segment.sleep_word(segment.me()), pipe));
+            self.helper = started
+                .inspect_err(
+                    |e| tracing::warn!(%e, "no thread to be woken by: this rank looks every millisecond"),
+                )
+                .ok();
+        }
+        if let Some(helper) = &self.helper {
+            helper.arm();
+        }
+    }
+
+    #[cold]
+    pub(crate) fn disarm(&mut self) {
+        self.armed = false;
+        if let (Some(bells), Some(pipe)) = (&self.bells, &mut self.pipe) {
+            bell::wake_up(bells);
+            // Also the byte of one who was slow to wake this rank last time.
+            pipe.drain();
+        }
+    }
+
+    /// Until when this rank may sleep because there are peers that cannot wake it, and no thread that could.
+    pub(crate) fn nap_end(&self) -> Time {
+        match &self.segment {
+            Ok(s) if self.armed && self.helper.is_none() && s.is_unwakeable() => self.now + NAP,
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Asks the kernel whether the peers live with whom something is under way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn check_peers(&mut self) {
+        self.next_check = Time::NEVER;
+        let Ok(segment) = &self.segment else { return };
+        for slot in 0..self.lanes.len() {
+            let lane = &self.lanes[slot];
+            let concerned =
+                lane.vc.and_then(|vc| self.links.get(vc)).is_some_and(|l| l.up || !l.queue.is_empty());
+            if !concerned || lane.gone {
+                continue;
+            }
+            self.next_check = self.now + CHECK;
+            if segment.has_left(slot) || !segment.lives(slot) {
+                self.lanes[slot].gone = true;
+                // What it has written is read first.
+                if let Some(bells) = &self.bells {
+                    let _ = bell::ring(bells, slot);
+                }
+            }
+        }
+    }
+}
+
+fn find_waker(segment: &Segment, slot: usize) -> Wake {
+    match Waker::open(&segment.pipe(slot)) {
+        Ok(waker) => Wake::By(waker),
+        Err(e) => {
+            tracing::debug!(slot, %e, "a peer's pipe is not found: it is woken by a thread of its own");
+            segment.set_unwakeable(slot);
+            Wake::Cannot
+        }
+    }
+}

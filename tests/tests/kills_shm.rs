@@ -1,0 +1,81 @@
+//! One rank of a job over shared memory is killed, at every stage and at any moment: the others go on, nobody gets half
+//! a message, and nothing is left in the folder of the segment.
+//!
+//! `NETMOD_TEST_KILLS` and `NETMOD_TEST_KILLS_SEED` as in `kills`.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use netmod_tests::jobs::launch::{self, run};
+
+const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
+
+/// A folder for segments.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = format!("/dev/shm/test-netmod-kills-{}-{n}", std::process::id()).into();
+        std::fs::create_dir(&path).expect("a folder in /dev/shm");
+        Folder(path)
+    }
+
+    /// Runs a case of which all ranks but one come to their end; nothing is left behind.
+    #[track_caller]
+    fn survived(&self, ranks: u32, case: &[&str]) {
+        let mut c = Command::new(launch::workspace_program(JOB, "netmod-pmi", "nmrun"));
+        c.args(["-n", &ranks.to_string(), "--no-kill", JOB]).args(case);
+        let done = run(c.env("NETMOD", "shm").env("NETMOD_SHM_DIR", &self.0));
+        assert_eq!(done.ok_ranks(case[0]), ranks as usize - 1, "{case:?}: {done}");
+        done.expect_code(128 + 9);
+        let left: Vec<_> = std::fs::read_dir(&self.0).expect("the folder").flatten().collect();
+        assert!(left.is_empty(), "{case:?} has left {left:?}");
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn at_each_stage() {
+    let folder = Folder::new();
+    for stage in 2..=9u32 {
+        let ranks = 2 + stage % 4;
+        folder.survived(ranks, &["kill", &stage.to_string(), "1", &stage.to_string()]);
+    }
+}
+
+/// Before the job has started the name of the segment is still there; whoever lives removes it.
+#[test]
+fn during_init() {
+    let folder = Folder::new();
+    for seed in 1..=4u32 {
+        folder.survived(4, &["kill", "1", "2", &seed.to_string()]);
+    }
+    folder.survived(3, &["kill", "0", "1", "1"]);
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+        Err(_) => default,
+    }
+}
+
+#[test]
+fn at_any_moment_of_random_traffic() {
+    let folder = Folder::new();
+    let (runs, first) = (number("NETMOD_TEST_KILLS", 6), number("NETMOD_TEST_KILLS_SEED", 1));
+    for seed in first..first + runs {
+        let ranks = [2, 3, 4, 6][(seed % 4) as usize];
+        println!("random kill: seed {seed}, {ranks} ranks");
+        folder.survived(ranks, &["mortal", &seed.to_string()]);
+    }
+    println!("random kills: {runs}");
+}
