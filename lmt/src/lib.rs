@@ -3,7 +3,8 @@
 //! After RTS has been matched the data moves in one of four modes ([`Mode`]): Null, Put, Get, Cooperative.
 //! The two sides are [`SendLmt`] and [`RecvLmt`]: pure state machines that are told what happened
 //! ([`Event`]) and say what to do ([`Action`]). They know neither the layout of packets nor the network; whoever
-//! drives them carries the actions out. [`cookie`] has the bytes that the sides tell each other.
+//! drives them carries the actions out. [`cookie`] has the bytes that the sides tell each other, [`coop`]
+//! the ring of the Cooperative mode.
 //!
 //! Source: the LMT interface of MPICH's Nemesis. Its hooks are events here: `initiate_lmt` is
 //! [`SendLmt::start`], `start_recv` [`RecvLmt::start`], `start_send` [`Event::Cts`], `handle_cookie`
@@ -11,6 +12,7 @@
 //! termination of a VC [`Event::Lost`].
 
 pub mod cookie;
+pub mod coop;
 mod mode;
 mod mutant;
 mod recv;

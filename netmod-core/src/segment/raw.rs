@@ -95,6 +95,19 @@ impl Segment {
         n
     }
 
+    /// Copies `n` bytes, or all that remain if those are fewer, to memory that is no slice of this process alone, and
+    /// moves on; returns how many.
+    ///
+    /// # Safety
+    /// `n` bytes at `dst` are writable, and no part of the segment.
+    #[inline]
+    pub unsafe fn pack_raw(&mut self, dst: ptr::NonNull<u8>, n: usize) -> usize {
+        let n = n.min(self.remaining());
+        // SAFETY: no more than remain; the rest is this function's contract.
+        unsafe { self.copy_out(dst.as_ptr(), n) };
+        n
+    }
+
     /// Appends up to `max` bytes of data to `dst` and moves on; returns how many.
     pub fn pack_vec(&mut self, max: usize, dst: &mut Vec<u8>) -> usize {
         let n = max.min(self.remaining());
