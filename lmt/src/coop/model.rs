@@ -81,7 +81,7 @@ fn run(total: u64) {
                 continue;
             }
             let at = t.at();
-            let got = shared.cells[(at % SIZE) as usize].with(|cell| read(cell));
+            let got = shared.cells[(at % SIZE) as usize].with(read);
             assert_eq!(got, at + 1);
             t.take(&shared.gate, 1);
             if t.must_wake(&shared.gate) {
