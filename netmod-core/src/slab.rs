@@ -305,6 +305,20 @@ impl<T, K> SideTable<T, K> {
         }
     }
 
+    /// Drops the value of a handle, after `f` has taken out of it what is wanted: in its place, because large
+    /// values are not moved for nothing.
+    #[inline]
+    pub fn remove_with<R>(&mut self, h: Handle<K>, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        match self.slots.get_mut(h.index()) {
+            Some((g, place)) if *g == h.generation => {
+                let result = f(place.as_mut()?);
+                *place = None;
+                Some(result)
+            }
+            _ => None,
+        }
+    }
+
     /// Drops the value of a handle, if it has one.
     #[inline]
     pub fn clear(&mut self, h: Handle<K>) {
@@ -387,6 +401,10 @@ mod tests {
         assert_eq!(t.insert(b, 15), Some(10));
         t.set(b, 20);
         assert_eq!(t.get(a), None);
+        assert_eq!(t.remove_with(a, |n| *n), None);
+        assert_eq!(t.remove_with(b, |n| *n), Some(20));
+        assert_eq!(t.remove_with(b, |n| *n), None);
+        t.set(b, 20);
         *t.get_mut(b).unwrap() += 1;
         assert_eq!(t.remove(b), Some(21));
         assert_eq!(t.iter().count(), 0);

@@ -296,16 +296,12 @@ impl Ch3 {
             return (Outcome::Done, Status::default(), None, Owned::Nothing);
         };
         let cancelled = outcome == Outcome::Cancelled;
-        match self.side.get_mut(req) {
-            Some(m) => {
-                let status = Status { cancelled, ..m.status };
-                let (cut, owned) =
-                    ((m.truncated_from > 0).then_some(m.truncated_from), std::mem::take(&mut m.owned));
-                self.side.clear(req);
-                (outcome, status, cut, owned)
-            }
-            None => (outcome, Status { cancelled, ..Status::default() }, None, Owned::Nothing),
-        }
+        let used = self.side.remove_with(req, |m| {
+            let cut = (m.truncated_from > 0).then_some(m.truncated_from);
+            (m.status, cut, std::mem::take(&mut m.owned))
+        });
+        let (status, cut, owned) = used.unwrap_or_default();
+        (outcome, Status { cancelled, ..status }, cut, owned)
     }
 
     /// Keeps memory for a request until that is used up; a request that is over needs none of a send.

@@ -164,9 +164,10 @@ impl Vci {
             // What is settled without being finished may not stay so: a peer may connect again.
             first == reqs.len() || (d.ch3.failures.alarm() && reqs[first..].iter().all(|r| d.is_settled(*r)))
         })?;
+        let all_finished = first == reqs.len();
         let mut failed = None;
         for r in reqs {
-            let pending = if self.is_finished(*r) { None } else { self.unsettle(*r) };
+            let pending = if all_finished || self.is_finished(*r) { None } else { self.unsettle(*r) };
             let result = match pending {
                 Some(e) => Err(e),
                 None => self.take(std::mem::replace(r, RawReq::NULL)).0,
