@@ -145,9 +145,9 @@ fn step(phase: RecvPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
             acts.push(Action::Discard);
             over(Ending::Cancelled, acts)
         }
-        (P::Copying(_), Event::Abort | Event::Lost) => {
+        (P::Copying(_), Event::Lost) => {
             acts.push(Action::LeaveRing);
-            over(if event == Event::Lost { Ending::Lost } else { Ending::Aborted }, acts)
+            over(Ending::Lost, acts)
         }
 
         (P::Putting(mut e), Event::At(i)) => {

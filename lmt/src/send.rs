@@ -152,9 +152,9 @@ fn step(phase: SendPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
             acts.push(Action::Sever);
             over(Ending::Cancelled, acts)
         }
-        (P::Copying(_), Event::Abort | Event::Lost) => {
+        (P::Copying(_), Event::Lost) => {
             acts.push(Action::LeaveRing);
-            over(if event == Event::Lost { Ending::Lost } else { Ending::Aborted }, acts)
+            over(Ending::Lost, acts)
         }
 
         (P::Putting(mut m), Event::Window(w)) => {

@@ -67,9 +67,9 @@ impl<K: Copy + PartialEq> OutLane<K> {
         self.queue.is_empty()
     }
 
-    /// A message is no more. One that has begun leaves the ring out of step: its VC must go.
-    pub fn remove(&mut self, key: K) {
-        self.queue.retain(|(k, _)| *k != key);
+    /// Whether a message is there.
+    pub fn contains(&self, key: K) -> bool {
+        self.queue.iter().any(|(k, _)| *k == key)
     }
 
     /// Copies at most `max` bytes of the message whose turn it is, whose data `seg` is; returns how many.

@@ -69,7 +69,7 @@ fn random_name() -> Result<RingName, RingError> {
     getrandom::fill(&mut name).map_err(|e| RingError::System {
         what: "draw a random name for",
         path: "a ring".into(),
-        source: e.into(),
+        source: std::io::Error::other(e.to_string()),
         hint: "large messages go through the network module",
     })?;
     Ok(RingName(name))
