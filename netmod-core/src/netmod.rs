@@ -335,7 +335,8 @@ pub trait Netmod: Send {
     }
 
     /// For fault injection: the connection of the VC, if there is one, breaks as if the network had lost
-    /// it. False if the netmod cannot do that; the VC can then only be given up by [`Netmod::vc_abort`].
+    /// it; if there is none, nothing happens. False if the netmod cannot do that; the VC can then only be given up
+    /// by [`Netmod::vc_abort`].
     fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
         false
     }

@@ -38,7 +38,11 @@ fn is_dead(silent_since: &mut Time, pulse: Pulse, now: Time, detect: Duration) -
     // acknowledgement is.
     if !pulse.waiting || pulse.since_ack < detect / LOOKS {
         *silent_since = Time::NEVER;
-    } else if *silent_since == Time::NEVER {
+    } else if *silent_since == Time::NEVER
+        || pulse.since_ack < now.since(*silent_since) + detect / (2 * LOOKS)
+    {
+        // Silence that is seen is a quarter of `detect` old: what was acknowledged less long before has broken it,
+        // and this is another one. A process that looks seldom may miss what was between.
         *silent_since = now;
     }
     *silent_since != Time::NEVER && now.since(*silent_since) >= detect / 2
@@ -115,6 +119,20 @@ mod tests {
         assert_eq!(dead_at([(true, 0), (true, 1), (true, 5), (true, 9), (true, 13)]), Some(4));
         // Sent just after the first look into a connection that had been idle for an hour: dead 12 s after.
         assert_eq!(dead_at([(false, 3600), (true, 3604), (true, 3608), (true, 3612)]), Some(3));
+    }
+
+    /// A process that looks seldom, each time just after it has sent something: all else was acknowledged.
+    #[test]
+    fn looks_far_apart_do_not_make_one_silence_of_two() {
+        let mut silent = Time::NEVER;
+        for (at, since_ack) in [(1000, 900_000), (1100, 99_999), (1200, 100_000), (1300, 100_001)] {
+            let now = Time::ZERO + Duration::from_secs(at);
+            let pulse = Pulse { waiting: true, since_ack: Duration::from_millis(since_ack) };
+            assert!(!is_dead(&mut silent, pulse, now, DETECT), "at {at} s");
+        }
+        // The last of it is never acknowledged.
+        let pulse = Pulse { waiting: true, since_ack: Duration::from_millis(120_001) };
+        assert!(is_dead(&mut silent, pulse, Time::ZERO + Duration::from_secs(1320), DETECT));
     }
 
     #[test]

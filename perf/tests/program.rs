@@ -358,6 +358,40 @@ fn logs_go_to_stderr_with_the_rank() {
     assert_eq!(ended.out.lines().count(), 1);
 }
 
+/// The steps of a rendezvous on both sides, to its end; when sends begin and cease to wait for credit.
+#[test]
+fn the_life_of_messages_is_traced() {
+    let traced = |line: &str| {
+        let mut command = perf(line);
+        command
+            .env("NETMOD_LOG", "netmod=trace")
+            .env("NETMOD_EAGER_WINDOW", "16K")
+            .env("NETMOD_RTS_MAX", "8");
+        let ended = run(command);
+        assert!(ended.ok, "{}", ended.err);
+        ended.err
+    };
+    let count = |text: &str, rank: u32, what: &str| {
+        let from = format!("netmod-perf: rank {rank}: ");
+        text.lines().filter(|l| l.starts_with(&from) && l.contains(what)).count()
+    };
+    let text = traced("lat --bytes 20K --rounds 1 --iters 2 --json");
+    let began = count(&text, 1, "rendezvous data begins");
+    assert!(began > 0, "{text}");
+    for (rank, step) in
+        [(0, "RTS sent"), (1, "RTS came"), (1, "CTS sent"), (0, "CTS came"), (1, "rendezvous data ends")]
+    {
+        assert_eq!(count(&text, rank, step), began, "{step}");
+    }
+    let whole =
+        text.lines().filter(|l| l.contains("rendezvous data ends") && l.contains("bytes=20480")).count();
+    assert!(whole > 0 && whole <= 2 * began, "{text}");
+    let text = traced("flood --ranks 2 --bytes 8 --messages 500 --pause 10 --json");
+    let stalls = count(&text, 1, "no credit left: sends wait");
+    assert!(stalls > 0, "{text}");
+    assert_eq!(count(&text, 1, "credit again: no send waits any more"), stalls);
+}
+
 #[test]
 fn under_hydra_the_given_ranks_are_used() {
     let Ok(version) = Command::new("mpiexec.hydra").arg("--version").output() else {

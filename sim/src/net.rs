@@ -5,24 +5,26 @@
 //! chance comes from one generator, and ties in time are broken by it, so that a seed determines
 //! everything.
 
+mod conn;
+mod profile;
+mod schedule;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use ch3_shim::VirtualClock;
-use netmod_core::slab::{Handle, Slab};
+use netmod_core::slab::Slab;
 use netmod_core::{Time, VcId};
-use netmod_tcp::hello::RejectReason;
 
 use crate::rng::Rng;
 use crate::trace::Trace;
 
-/// What a [`ConnId`] is a handle of.
-#[derive(Debug)]
-pub(crate) enum ConnKind {}
-/// A connection between two hosts.
-pub(crate) type ConnId = Handle<ConnKind>;
+use conn::{Conn, ConnKind, Host, Lane, Life};
+use schedule::{NetEvent, Scheduled};
 
+pub(crate) use conn::{ConnId, End, Item, Stage, Word};
+pub use profile::Profile;
 /// Connection attempts that a host keeps before it has accepted them; further ones are tried again later.
 const BACKLOG: usize = 128;
 /// Pause before an attempt that found no room is tried again; doubled each time.
@@ -37,51 +39,6 @@ const RESET: i32 = 104;
 /// `ETIMEDOUT`: nothing was heard for too long.
 const TIMED_OUT: i32 = 110;
 
-/// How a network behaves. Times in nanoseconds.
-#[derive(Clone, Debug)]
-pub struct Profile {
-    /// Shortest and longest delay of what is sent.
-    pub latency: (u64, u64),
-    /// One in so many deliveries takes a hundred times as long; zero for none.
-    pub spikes: u64,
-    /// Bytes that a lane holds unread.
-    pub capacity: usize,
-    /// The most bytes that arrive, or are read, at once.
-    pub fragment: usize,
-    /// One in so many messages is queued although it could go at once; zero for none.
-    pub lazy: u64,
-    /// One in so many pieces goes straight to the receive that is under way; zero for none.
-    pub direct: u64,
-}
-
-impl Default for Profile {
-    fn default() -> Profile {
-        Profile {
-            latency: (1_000, 50_000),
-            spikes: 0,
-            capacity: 256 << 10,
-            fragment: 64 << 10,
-            lazy: 4,
-            direct: 2,
-        }
-    }
-}
-
-impl Profile {
-    /// A network of random character: fast or slow, with tiny or large buffers and fragments.
-    pub fn random(rng: &mut Rng) -> Profile {
-        let low = rng.pick(&[1, 1_000, 20_000]);
-        Profile {
-            latency: (low, low * rng.pick(&[1, 3, 50, 1000])),
-            spikes: rng.pick(&[0, 0, 20, 200]),
-            capacity: rng.pick(&[64, 200, 1 << 10, 16 << 10, 256 << 10]),
-            fragment: rng.pick(&[7, 40, 500, 4 << 10, 64 << 10]),
-            lazy: rng.pick(&[0, 1, 2, 10]),
-            direct: rng.pick(&[0, 1, 2]),
-        }
-    }
-}
-
 /// A time in which some hosts cannot speak to some others.
 #[derive(Clone, Debug)]
 pub(crate) struct Partition {
@@ -90,146 +47,6 @@ pub(crate) struct Partition {
     pub(crate) until: Time,
     /// Which side each rank is on.
     pub(crate) side: Vec<bool>,
-}
-
-/// A word of the handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
-    Accept,
-    Reject(RejectReason),
-    Ready,
-    Goodbye,
-}
-
-/// What arrives on a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Item {
-    Bytes(usize),
-    Word(Word),
-    /// The end of what the other end writes.
-    Fin,
-    /// The connection is broken, with this error of the system.
-    Reset(i32),
-}
-
-/// How far one end of a connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// It dials.
-    Dial,
-    /// It was dialled, and its process has not looked yet.
-    Knocking,
-    /// Its process knows who has dialled.
-    Proved,
-    /// Messages flow.
-    Open,
-    /// Last words are on their way; what comes is thrown away.
-    Lingering,
-    Closed,
-}
-
-/// One end of a connection.
-#[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) rank: u32,
-    pub(crate) stage: Stage,
-    pub(crate) vc: Option<VcId>,
-    /// The peer has said GOODBYE: the end of its stream is no fault.
-    pub(crate) peer_left: bool,
-    /// In its host's inbox.
-    queued: bool,
-    /// The attempt to connect is in its host's queue.
-    knocked: bool,
-}
-
-/// One direction of a connection.
-#[derive(Debug, Default)]
-struct Lane {
-    /// Written and not read.
-    data: VecDeque<u8>,
-    /// Arrived and not read.
-    items: VecDeque<Item>,
-    /// When the last thing that was written arrives.
-    last: Time,
-    /// Its end has been written.
-    ended: bool,
-    /// The writer waits for room.
-    blocked: bool,
-}
-
-#[derive(Debug)]
-struct Conn {
-    /// The first dialled the second.
-    ends: [End; 2],
-    /// The first is written by the first end.
-    lanes: [Lane; 2],
-    /// The network between the ends is gone: nothing more arrives but the news of it.
-    severed: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
-    Up,
-    Finalized,
-    Crashed,
-}
-
-#[derive(Debug)]
-struct Host {
-    life: Life,
-    /// Ends with something new, by side.
-    inbox: VecDeque<(ConnId, u8)>,
-    /// Attempts to connect in the inbox.
-    knocking: usize,
-    ready: bool,
-}
-
-#[derive(Debug)]
-enum NetEvent {
-    Arrive {
-        conn: ConnId,
-        lane: u8,
-        item: Item,
-    },
-    /// A severed connection's end learns of it.
-    Broken {
-        conn: ConnId,
-        side: u8,
-        errno: i32,
-    },
-    Room {
-        conn: ConnId,
-        side: u8,
-    },
-    Knock {
-        conn: ConnId,
-        tries: u32,
-    },
-    Wake(u32),
-}
-
-#[derive(Debug)]
-struct Scheduled {
-    at: Time,
-    tie: u64,
-    event: NetEvent,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, o: &Self) -> bool {
-        (self.at, self.tie) == (o.at, o.tie)
-    }
-}
-impl Eq for Scheduled {}
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, o: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(o))
-    }
-}
-impl Ord for Scheduled {
-    fn cmp(&self, o: &Self) -> std::cmp::Ordering {
-        (self.at, self.tie).cmp(&(o.at, o.tie))
-    }
 }
 
 /// What a network has done.

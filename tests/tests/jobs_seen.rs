@@ -110,6 +110,24 @@ fn links_that_are_given_up() {
     assert!(!done.output.contains("panicked"), "{done}");
 }
 
+/// Connections that break in the middle of traffic: with sessions all of it arrives, each byte checked. Without them
+/// the same breaks lose peers, which the ranks name.
+#[test]
+fn connections_that_break_and_resume() {
+    let job = |seed: u64, resume: &str| {
+        let mut command = nmrun(3);
+        command.args(["random", "3", "4"]).env("NETMOD_FAULTS", format!("seed={seed},drop=0.02"));
+        run(command.env("NETMOD_TCP_RESUME_LOCAL", resume))
+    };
+    for seed in 1..4 {
+        job(seed, "yes").expect_ok("random", 3);
+        let done = job(seed, "no");
+        assert!(!done.status.success(), "{done}");
+        assert!(done.output.contains(" lost: ") || done.output.contains("was broken"), "{done}");
+        assert!(!done.output.contains("panicked"), "{done}");
+    }
+}
+
 /// What a real job has sent is what it has received.
 #[test]
 fn a_capture_is_complete() {

@@ -97,7 +97,9 @@ impl Ch3 {
         if let Some(m) = self.side.get_mut(req) {
             m.role = Role::Waiting { mode };
         }
-        if self.vcs.get_mut(vc).is_some_and(|s| s.flow.out.wait(req, charge)) {
+        let Some(s) = self.vcs.get_mut(vc) else { return };
+        if s.flow.out.wait(req, charge) {
+            tracing::debug!(target: "netmod::message", peer = s.rank, "no credit left: sends wait");
             self.tell(io, vc, true);
         }
     }
@@ -118,7 +120,12 @@ impl Ch3 {
         }
         loop {
             let Some(s) = self.vcs.get_mut(vc) else { return };
-            let Some((req, way)) = s.flow.out.next(|req| !io.core.is_finished(*req)) else { return };
+            let waited = s.flow.out.waiting();
+            let next = s.flow.out.next(|req| !io.core.is_finished(*req));
+            if waited > 0 && s.flow.out.waiting() == 0 {
+                tracing::debug!(target: "netmod::message", peer = s.rank, "credit again: no send waits any more");
+            }
+            let Some((req, way)) = next else { return };
             let Some(MpiReq { role: Role::Waiting { mode }, .. }) = self.side.get(req) else { continue };
             let mode = *mode;
             match way {

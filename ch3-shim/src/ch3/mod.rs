@@ -454,6 +454,11 @@ impl Upper<NetSet> for Ch3 {
                 self.cookie_arrived(io, vc, req);
                 DataAvail::Later
             }
+            // Only a rendezvous that is traced asks.
+            Some(MpiReq { role: Role::RndvRecv, .. }) => {
+                self.trace_received(req);
+                DataAvail::Complete
+            }
             _ => DataAvail::Complete,
         }
     }

@@ -462,9 +462,29 @@ impl Ch3 {
                 payload: len,
             });
         }
-        tracing::trace!(target: "netmod::message", %req, bytes = len, "rendezvous data begins");
+        let traced = tracing::enabled!(target: "netmod::message", tracing::Level::TRACE);
+        if traced {
+            tracing::trace!(target: "netmod::message", %req, bytes = len, "rendezvous data begins");
+            // So that its end is heard of.
+            if let Some(r) = io.core.reqs.get_mut(req) {
+                r.on_done = OnDone::Upper;
+            }
+        }
         let here = rest.take(usize::try_from(len).unwrap_or(usize::MAX));
         self.receive(io, vc, req, 0, here);
+        if traced && io.core.is_finished(req) {
+            self.trace_received(req);
+        }
         Ok(here.len())
+    }
+
+    /// The data of a rendezvous is here.
+    #[cold]
+    pub(super) fn trace_received(&self, req: ReqId) {
+        if let Some(Status { source, tag, len, .. }) = self.side.get(req).map(|m| m.status) {
+            tracing::trace!(
+                target: "netmod::message", %req, peer = source, tag, bytes = len, "rendezvous data ends"
+            );
+        }
     }
 }

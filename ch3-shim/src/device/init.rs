@@ -194,11 +194,12 @@ impl Builder {
         }
         let wrapped = mods.into_iter().map(|m| wrap(m, &self.cfg, me));
         let netmod = NetSet::new(wrapped.collect::<Result<_>>()?);
-        let mut spin = self.cfg.spin.polls(self.boot.local_size() as usize, 1);
+        let pollers = pollers(self.boot.local_size(), self.engines);
+        let mut spin = self.cfg.spin.polls(pollers, 1);
         let mut card = CardWriter::new();
         match NodeSection::of_this_process() {
             Ok(node) => {
-                spin = self.cfg.spin.polls(self.boot.local_size() as usize, node.cores as usize);
+                spin = self.cfg.spin.polls(pollers, node.cores as usize);
                 node.emit(&mut card).map_err(|e| Error::Config(e.to_string()))?;
             }
             Err(e) => tracing::warn!(%e, "the business card does not say which node this is"),
@@ -314,6 +315,15 @@ impl Opened {
     }
 }
 
+/// Threads of the node that may poll at the same time: of each engine one, in each process.
+fn pollers(ranks_on_node: u32, engines: u8) -> usize {
+    ranks_on_node as usize * usize::from(engines)
+}
+
 fn known(name: &str) -> bool {
     cfg!(feature = "tcp") && name == "tcp"
 }
+
+#[cfg(test)]
+#[path = "init_tests.rs"]
+mod tests;

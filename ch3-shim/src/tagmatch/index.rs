@@ -6,12 +6,15 @@
 //! one node only, as good as always the right one.
 //!
 //! Linear probing. A removed entry becomes a gap that probes pass and insertions fill; it is made
-//! empty at once if the next entry is empty. When entries and gaps have filled five eighths of
-//! the table, it is rebuilt in place, or doubled if it is more than 7/16 live. Both are amortised
-//! over the insertions that made them necessary, at least 3/16 of its size. So full, a probe
-//! mostly ends where it begins, which matters more than the four bytes: a processor that
-//! mispredicts the length of a probe can't overlap the cache miss of this match with that of the
-//! next.
+//! empty at once if the next entry is empty. When entries and gaps have filled what its [`Load`]
+//! allows of the table, it is rebuilt in place, or doubled if 3/16 less than that is live. Both are
+//! amortised over the insertions that made them necessary, at least 3/16 of its size.
+//!
+//! How long probes are matters more than the four bytes: a processor that mispredicts the length of
+//! one can't overlap the cache miss of this match with that of the next. At 3/8 a probe mostly ends
+//! where it begins, and a match among 10,000 receives costs two thirds of what it does at 5/8. A
+//! table that a core's own cache can't hold is filled to 5/8 all the same: where others use the shared
+//! cache too, what a larger one misses costs more than what it spares.
 
 use super::hash::{Key, Seed};
 
@@ -26,6 +29,28 @@ pub(super) const MAX_NODES: usize = 1 << 31;
 const MIN_ENTRIES: usize = 64;
 /// Node numbers of up to 16 bits leave 15 bits of hash.
 const MIN_NODE_MASK: u32 = 0xffff;
+
+/// How full a table may become, gaps included.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Load {
+    /// Five eighths: where peers decide how many entries there are, and memory is what is bounded.
+    Dense,
+    /// Three eighths up to [`SPARSE_MAX`]: where the program does, and time counts.
+    Sparse,
+}
+
+/// The entries of the largest sparse table: 256 KiB.
+const SPARSE_MAX: usize = 1 << 16;
+
+impl Load {
+    /// Of a table of so many entries, those that may be in use.
+    fn limit(self, len: usize) -> usize {
+        match self {
+            Load::Sparse if len <= SPARSE_MAX => len / 8 * 3,
+            _ => len / 8 * 5,
+        }
+    }
+}
 
 /// The table. `key_of` arguments tell the key of a node that is in it.
 #[derive(Debug)]
@@ -44,11 +69,13 @@ pub(super) struct Index {
     used: usize,
     /// The greatest `used` before the table is rebuilt.
     limit: usize,
+    load: Load,
 }
 
 impl Index {
-    pub(super) fn new(seed: Seed) -> Index {
-        Index { entries: Vec::new(), node_mask: MIN_NODE_MASK, shift: 0, live: 0, seed, used: 0, limit: 0 }
+    pub(super) fn new(seed: Seed, load: Load) -> Index {
+        let (node_mask, shift, live, used, limit) = (MIN_NODE_MASK, 0, 0, 0, 0);
+        Index { entries: Vec::new(), node_mask, shift, live, seed, used, limit, load }
     }
 
     /// Entries allocated.
@@ -169,7 +196,7 @@ impl Index {
             self.node_mask = self.node_mask << 1 | 1;
         }
         let len = self.entries.len();
-        if self.live > len / 16 * 7 || len == 0 {
+        if self.live > self.load.limit(len) - len / 16 * 3 || len == 0 {
             self.double(old_mask, key_of);
         } else {
             self.rebuild(old_mask, key_of);
@@ -181,7 +208,7 @@ impl Index {
         let len = (self.entries.len() * 2).max(MIN_ENTRIES);
         let old = std::mem::replace(&mut self.entries, vec![EMPTY; len]);
         self.shift = 64 - len.trailing_zeros();
-        self.limit = len / 8 * 5;
+        self.limit = self.load.limit(len);
         for entry in old.into_iter().filter(|entry| *entry < GAP) {
             self.place(entry & old_mask, key_of);
         }

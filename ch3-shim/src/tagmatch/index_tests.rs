@@ -26,16 +26,22 @@ fn check_counts(index: &Index) {
     let count = |pred: fn(u32) -> bool| index.entries.iter().filter(|e| pred(**e)).count();
     assert_eq!(index.live, count(|entry| entry < GAP));
     assert_eq!(index.used, count(|entry| entry != EMPTY));
-    assert!(index.used <= index.limit);
+    assert!(index.used <= index.limit && index.limit <= index.load.limit(index.entries.len()));
 }
 
 #[test]
 fn against_a_map_under_churn() {
+    churn(Load::Dense, 2_048);
+    churn(Load::Sparse, 4_096);
+}
+
+/// The table never has more than so many entries.
+fn churn(load: Load, most: usize) {
     let keys: Vec<Key> = (0..600).map(|i| Key::new(i % 3, i as i32 / 7, i as i32)).collect();
-    let mut index = Index::new(Seed::from_words(SEED));
+    let mut index = Index::new(Seed::from_words(SEED), load);
     let mut model: HashMap<u32, ()> = HashMap::new();
     let mut random = 1u64;
-    for round in 0..400_000 {
+    for round in 0..200_000 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         // Waves: mostly insertions, then mostly removals.
         let insert = (random >> 40) % 10 < if round / 2_000 % 2 == 0 { 7 } else { 3 };
@@ -66,13 +72,13 @@ fn against_a_map_under_churn() {
             assert_eq!(nodes, expected);
         }
     }
-    assert!(index.capacity() <= 2_048, "{} entries", index.capacity());
+    assert!(index.capacity() <= most, "{} entries", index.capacity());
 }
 
 #[test]
 fn node_numbers_may_outgrow_the_bits_they_have() {
     let keys: Vec<Key> = (0..100).map(|i| Key::new(0, 0, i)).collect();
-    let mut index = Index::new(Seed::from_words(SEED));
+    let mut index = Index::new(Seed::from_words(SEED), Load::Dense);
     let stride = 7_919u32;
     let key_of = |node: u32| keys[(node / stride) as usize];
     for i in 0..100 {
@@ -118,7 +124,7 @@ fn regular_and_hostile_keys_spread() {
             random ^ random >> 31
         });
         for (name, keys) in &sets {
-            let mut index = Index::new(Seed::from_words(words));
+            let mut index = Index::new(Seed::from_words(words), Load::Dense);
             for (node, key) in (0..).zip(keys) {
                 index.find_or_insert(*key, node, |node| keys[node as usize]);
             }
@@ -140,7 +146,7 @@ fn collisions_do_not_carry_over_to_another_seed() {
         (0..2_000_000).map(|tag| Key::new(1, 1, tag)).filter(|key| known.hash(*key) >> 54 == 0).collect();
     assert!(colliding.len() > 1_000, "{} keys collide", colliding.len());
     let mean = |seed| {
-        let mut index = Index::new(seed);
+        let mut index = Index::new(seed, Load::Dense);
         for (node, key) in (0..).zip(&colliding) {
             index.find_or_insert(*key, node, |node| colliding[node as usize]);
         }
@@ -156,4 +162,21 @@ fn random_seeds_differ() {
     let key = Key::new(1, 2, 3);
     let hashes: std::collections::HashSet<u64> = (0..100).map(|_| Seed::random().hash(key)).collect();
     assert_eq!(hashes.len(), 100);
+}
+
+/// So sparse is a table of the program's own receives, until it is large.
+#[test]
+fn a_sparse_table_is_no_fuller_than_allowed_and_no_larger_than_needed() {
+    for n in [10, 1_000, 10_000, 100_000] {
+        let keys: Vec<Key> = (0..n).map(|i| Key::new(0, 1, i)).collect();
+        let key_of = |node: u32| keys[node as usize];
+        let mut index = Index::new(Seed::from_words(SEED), Load::Sparse);
+        for node in 0..n as u32 {
+            index.find_or_insert(key_of(node), node, key_of);
+        }
+        let (live, len) = (index.live, index.capacity());
+        assert_eq!(live, n as usize);
+        let most = if len <= SPARSE_MAX { 3.0 / 8.0 } else { 5.0 / 8.0 };
+        assert!((0.14..=most).contains(&(live as f64 / len as f64)), "{live} of {len}");
+    }
 }

@@ -1,7 +1,7 @@
 //! The queue of posted receives.
 
 use super::hash::{Key, Seed};
-use super::index::{Index, MAX_NODES};
+use super::index::{Index, Load, MAX_NODES};
 use super::{Class, Envelope, Pattern};
 
 /// End of the free list.
@@ -83,7 +83,7 @@ impl<T: Copy> PostedQueue<T> {
 
     fn with(seed: Seed) -> PostedQueue<T> {
         PostedQueue {
-            indices: Class::ALL.map(|_| Index::new(seed)),
+            indices: Class::ALL.map(|_| Index::new(seed, Load::Sparse)),
             nodes: Vec::new(),
             links: Vec::new(),
             free: NIL,

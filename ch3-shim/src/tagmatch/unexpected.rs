@@ -1,7 +1,7 @@
 //! The queue of unexpected messages.
 
 use super::hash::{Key, Seed};
-use super::index::{Index, MAX_NODES};
+use super::index::{Index, Load, MAX_NODES};
 use super::{Class, Envelope, Pattern};
 
 /// No node.
@@ -130,7 +130,7 @@ impl<T> UnexpectedQueue<T> {
     fn with(seed: Seed) -> UnexpectedQueue<T> {
         UnexpectedQueue {
             lists: Class::ALL.map(|class| Lists {
-                index: Index::new(seed),
+                index: Index::new(seed, Load::Dense),
                 links: Vec::new(),
                 built: class == Class::Exact,
                 wanted: false,

@@ -14,7 +14,7 @@ use netmod_lmt::coop::{InLane, OutLane};
 use netmod_lmt::{Action, Actions, Ending, Event, Fault, Mode, Modes, RecvLmt, SendLmt, SendPhase};
 
 use super::pool::segment_of;
-use super::{Ch3, DevIo, Owned};
+use super::{Ch3, DevIo, Owned, Role};
 use crate::pkt::{CookieLen, Packet};
 
 /// One side of a transfer.
@@ -429,6 +429,9 @@ impl Ch3 {
                 ))
             }
         };
+        if outcome == Outcome::Done && self.side.get(req).is_some_and(|m| matches!(m.role, Role::RndvRecv)) {
+            self.trace_received(req);
+        }
         self.lmt.transfers.clear(req);
         self.finish(io.core, req, outcome);
     }
