@@ -89,6 +89,9 @@ pub(crate) struct PairArgs {
     /// Ranks to start; the first two measure, the others wait
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1024))]
     pub(crate) ranks: u32,
+    /// How large messages move: null, put, get, coop or auto [default: NETMOD_LMT]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) lmt: Option<String>,
     /// Draw the results over message size, with their floors
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,

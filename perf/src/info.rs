@@ -4,6 +4,8 @@ use std::ffi::CStr;
 use std::fs;
 
 use netmod_core::{Config, GroupId, Netmod, PeerName};
+use netmod_lmt::choice::{self, Side, Wish};
+use netmod_lmt::{Mode, Modes, coop};
 use netmod_tcp::TcpNetmod;
 use serde::Serialize;
 
@@ -27,6 +29,13 @@ enum Item {
         usable: bool,
         detail: String,
         addresses: Vec<String>,
+    },
+    /// How large messages of such sizes to such a peer move.
+    Lmt {
+        peer: &'static str,
+        sizes: String,
+        mode: &'static str,
+        why: &'static str,
     },
     Variable {
         name: &'static str,
@@ -71,6 +80,7 @@ fn gather() -> (Vec<Item>, Option<String>) {
         }
     };
     netmods(&cfg, &mut items);
+    large_messages(&cfg, &mut items);
     limits(&mut items);
     items.extend(cfg.entries().map(|e| Item::Variable {
         name: e.name,
@@ -82,6 +92,35 @@ fn gather() -> (Vec<Item>, Option<String>) {
     }));
     items.extend(warnings.into_iter().map(|text| Item::Warning { text }));
     (items, broken)
+}
+
+/// The modes of large messages, as the device chooses them.
+fn large_messages(cfg: &Config, items: &mut Vec<Item>) {
+    let Some(wish) = Wish::of_name(cfg.lmt) else { return };
+    let near = match coop::place_here() {
+        Ok(_) => Modes::NULL.with(Mode::Coop),
+        Err(e) => {
+            items.push(Item::Warning { text: format!("large messages within this node: {e}") });
+            Modes::NULL
+        }
+    };
+    let first = cfg.eager_max as u64 + 1;
+    let min = cfg.lmt_min as u64;
+    for (peer, modes) in [("on this node", near), ("on another node", Modes::NULL)] {
+        let side = Side { modes, wish, min };
+        let mut starts = vec![first];
+        if min > first && choice::grant(side, first) != choice::grant(side, min) {
+            starts.push(min);
+        }
+        for (i, from) in starts.iter().enumerate() {
+            let (mode, why) = choice::explain(side, *from);
+            let sizes = match starts.get(i + 1) {
+                Some(next) => format!("{from} to {} bytes", next - 1),
+                None => format!("{from} bytes and more"),
+            };
+            items.push(Item::Lmt { peer, sizes, mode: mode.name(), why });
+        }
+    }
 }
 
 fn netmods(cfg: &Config, items: &mut Vec<Item>) {
@@ -220,6 +259,7 @@ fn limits(items: &mut Vec<Item>) {
 
 fn for_people(items: &[Item]) -> String {
     let mut netmods = plain_table(&["netmod", "usable", "why"]);
+    let mut large = plain_table(&["large messages", "to a peer", "mode", "why"]);
     let mut limits = plain_table(&["limit", "value", "what it means"]);
     let mut variables = plain_table(&["variable", "value", "from", "default", "what it is for"]);
     let mut remarks = String::new();
@@ -232,6 +272,9 @@ fn for_people(items: &[Item]) -> String {
                     format!("{detail}: {}", addresses.join(", "))
                 };
                 netmods.add_row([name.clone(), if *usable { "yes" } else { "no" }.into(), all]);
+            }
+            Item::Lmt { peer, sizes, mode, why } => {
+                large.add_row([sizes.as_str(), peer, mode, why]);
             }
             Item::Limit { name, value, meaning, bites } => {
                 limits.add_row([
@@ -255,5 +298,5 @@ fn for_people(items: &[Item]) -> String {
     }
     let bites = items.iter().any(|i| matches!(i, Item::Limit { bites: true, .. }));
     let legend = if bites { "(!) this limit is low and may bite\n" } else { "" };
-    format!("{netmods}\n\n{limits}\n{legend}\n{variables}\n{remarks}")
+    format!("{netmods}\n\n{large}\n\n{limits}\n{legend}\n{variables}\n{remarks}")
 }

@@ -190,7 +190,18 @@ pub(crate) struct Joined {
 /// # Errors
 /// A variable or option with a bad value; a launcher or network that does not work.
 pub(crate) fn join(netmod: Option<&str>) -> Result<Joined> {
-    let (cfg, pm) = prepare(netmod)?;
+    join_with(netmod, None)
+}
+
+/// As [`join`], with a mode for large messages.
+///
+/// # Errors
+/// As [`join`].
+pub(crate) fn join_with(netmod: Option<&str>, lmt: Option<&str>) -> Result<Joined> {
+    let (mut cfg, pm) = prepare(netmod)?;
+    if let Some(mode) = lmt {
+        cfg.set("NETMOD_LMT", mode).map_err(|e| Failure::new(format!("--lmt: {e}")))?;
+    }
     let crowded = take_core(&pm);
     Ok(Joined { dev: Builder::new(cfg, Box::new(pm)).build()?, crowded })
 }

@@ -67,9 +67,10 @@ impl Kind {
 /// If the job cannot be joined or left. A failure in between ends the job.
 pub(crate) fn as_rank(
     netmod: Option<&str>,
+    lmt: Option<&str>,
     work: impl FnOnce(&mut Pair<'_>) -> Result<Vec<Row>>,
 ) -> Result<Option<Vec<Row>>> {
-    let Joined { mut dev, crowded } = launch::join(netmod)?;
+    let Joined { mut dev, crowded } = launch::join_with(netmod, lmt)?;
     let rank = dev.rank();
     match between(&mut dev, crowded, work) {
         Ok(rows) => {
@@ -116,7 +117,7 @@ pub(crate) fn run(test: &dyn Test, kind: Kind, args: &PairArgs) -> Result<()> {
                 rounds: args.rounds.map(|n| n as usize),
                 iters: args.iters.map(|n| n as usize),
             };
-            let rows = as_rank(args.job.netmod.as_deref(), |pair| {
+            let rows = as_rank(args.job.netmod.as_deref(), args.lmt.as_deref(), |pair| {
                 let progress = if pair.lead { Progress::bar(effort.seconds) } else { Progress::silent() };
                 measure(pair, test, &effort, &progress)
             })?;

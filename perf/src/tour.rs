@@ -28,7 +28,7 @@ const WINDOW: usize = 64;
 pub(crate) fn run(args: &TourArgs) -> Result<()> {
     let (mut rows, failed) = match launch::role()? {
         Role::Parent => as_parent(args)?,
-        Role::Rank(mut sink) => match as_rank(args.netmod.as_deref(), |pair| between(pair, args))? {
+        Role::Rank(mut sink) => match as_rank(args.netmod.as_deref(), None, |pair| between(pair, args))? {
             Some(rows) if !sink.deliver(&rows)? => (rows, Vec::new()),
             _ => return Ok(()),
         },

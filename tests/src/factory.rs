@@ -409,3 +409,48 @@ impl<F: NetmodFactory> NetmodFactory for Tight<F> {
         self.inner.describe(job)
     }
 }
+
+/// Another factory's devices, with a mode for large messages: those of more than 24 KiB.
+#[derive(Clone, Debug)]
+pub struct Lmt<F> {
+    /// What carries the packets.
+    pub inner: F,
+    /// `NETMOD_LMT`.
+    pub mode: &'static str,
+}
+
+impl<F: NetmodFactory> NetmodFactory for Lmt<F> {
+    type Job = F::Job;
+
+    fn name(&self) -> String {
+        format!("{} with large messages by {}", self.inner.name(), self.mode)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = self.inner.config();
+        cfg.lmt = self.mode;
+        cfg.lmt_min = 1;
+        cfg.eager_max = 24 << 10;
+        cfg
+    }
+
+    fn job(&self, ranks: u32) -> F::Job {
+        self.inner.job(ranks)
+    }
+
+    fn device(&self, job: &F::Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        self.inner.device(job, boot, cfg)
+    }
+
+    fn netmod(&self, job: &F::Job, rank: u32, ranks: u32) -> NetSet {
+        self.inner.netmod(job, rank, ranks)
+    }
+
+    fn describe(&self, job: &F::Job) -> String {
+        self.inner.describe(job)
+    }
+}

@@ -56,12 +56,14 @@ impl Ch3 {
                     self.send_waiting(io, vc);
                 }
             }
-            Role::RndvSend { cleared: false } => {
-                if let Some(vc) = vc {
+            Role::RndvSend => {
+                if let Some(vc) = vc
+                    && self.lmt.is_offered(req)
+                {
                     self.ask_receiver(io, vc, req);
                 }
             }
-            Role::RndvSend { cleared: true } | Role::RndvRecv { .. } | Role::Arriving { .. } => {}
+            Role::RndvRecv | Role::Arriving { .. } | Role::Cookie => {}
         }
     }
 
@@ -127,7 +129,7 @@ impl Ch3 {
         let req = ReqId::from_wire(sreq);
         let bound = io.core.reqs.get(req).is_some_and(|r| r.vc == Some(vc));
         match self.side.get_mut(req) {
-            Some(MpiReq { cancelling, role: Role::SyncSend { .. } | Role::RndvSend { .. }, .. })
+            Some(MpiReq { cancelling, role: Role::SyncSend { .. } | Role::RndvSend, .. })
                 if bound && *cancelling =>
             {
                 *cancelling = false
@@ -142,6 +144,9 @@ impl Ch3 {
             }
         }
         if ack && !io.core.is_finished(req) {
+            if self.side.get(req).is_some_and(|m| matches!(m.role, Role::RndvSend)) {
+                return self.lmt_withdrawn(io, req);
+            }
             self.finish(io.core, req, Outcome::Cancelled);
         }
         Ok(())
@@ -151,7 +156,7 @@ impl Ch3 {
     pub(crate) fn is_send(&self, req: ReqId) -> bool {
         self.side
             .get(req)
-            .is_none_or(|m| matches!(m.role, Role::Send | Role::SyncSend { .. } | Role::RndvSend { .. }))
+            .is_none_or(|m| matches!(m.role, Role::Send | Role::SyncSend { .. } | Role::RndvSend))
     }
 
     /// Ends a request for certain and without waiting, so that its memory can go: its message is
@@ -162,6 +167,7 @@ impl Ch3 {
             return;
         }
         let vc = io.core.reqs.get(req).and_then(|r| r.vc);
+        self.lmt_abandon(io, req);
         if let Some(vc) = vc {
             let is_send = self.is_send(req);
             let receiving = io.core.vcs.get(vc).is_some_and(|v| v.recv_active() == Some(req));

@@ -71,6 +71,7 @@ impl Ch3 {
     }
 
     pub(super) fn vc_terminated(&mut self, io: &mut DevIo<'_>, vc: VcId) {
+        self.lmt_lost(io, vc);
         self.own_event(io, vc, VcEvent::Terminated, None);
     }
 

@@ -283,6 +283,7 @@ impl Ch3 {
                 self.process_failed(io, peer, error);
             }
         }
+        self.lmt_lost(io, vc);
         let failed = Outcome::Failed(error.clone());
         // Messages that had arrived whole can still be received; the others never will.
         let lost = self.unexpected.drain_matching(|_, u| u.depends_on(vc));
@@ -300,6 +301,8 @@ impl Ch3 {
                     self.finish(io.core, rreq, failed.clone());
                 }
                 self.free_arriving(io.core, req);
+            } else if matches!(self.side.get(req), Some(MpiReq { role: Role::Cookie, .. })) {
+                self.cookie_lost(io.core, req);
             } else {
                 self.finish(io.core, req, failed.clone());
             }

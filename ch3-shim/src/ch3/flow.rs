@@ -8,7 +8,7 @@ use netmod_core::{Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, Sent, Vc
 use super::credit::{self, ENTRY, Incoming, Outgoing, Terms, Way};
 use super::recv::{Body, Unexpected};
 use super::{Ch3, DevIo, MpiReq, Role};
-use crate::pkt::{self, CookieLen, Mode, Packet};
+use crate::pkt::{self, Mode, Packet};
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
 
 /// Both directions of a VC.
@@ -74,7 +74,7 @@ impl Ch3 {
         mode: Mode,
         eager: bool,
     ) -> ReqId {
-        let req = self.new_req(io.core, Some(vc), seg, MpiReq::new(Role::RndvSend { cleared: false }, env));
+        let req = self.new_req(io.core, Some(vc), seg, MpiReq::new(Role::RndvSend, env));
         if eager {
             self.stats.eager_declined += 1;
         }
@@ -107,12 +107,9 @@ impl Ch3 {
     /// Sends the RTS of a rendezvous, for which a slot was taken.
     fn announce(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, sync: bool) {
         let (Some(r), Some(m)) = (io.core.reqs.get(req), self.side.get_mut(req)) else { return };
-        m.role = Role::RndvSend { cleared: false };
-        let (env, data_sz) = (m.env, r.seg.total() as u64);
-        let peer = self.vcs.get(vc).map(|s| s.rank);
-        tracing::trace!(target: "netmod::message", %req, peer, tag = env.tag, bytes = data_sz, "RTS sent");
-        let rts = Packet::Rts { env, sreq: req.to_wire(), data_sz, cookie_len: CookieLen::NONE, sync };
-        self.send_control(io, vc, rts);
+        m.role = Role::RndvSend;
+        let total = r.seg.total() as u64;
+        self.lmt_initiate(io, vc, req, total, sync);
     }
 
     /// Sends what has waited, as far as there is room now.
@@ -294,7 +291,7 @@ impl Ch3 {
     pub(super) fn charge_kept(&mut self, msg: &Unexpected) {
         if let Some(s) = msg.vc.and_then(|vc| self.vcs.get_mut(vc)) {
             match msg.body {
-                Body::Rts => s.flow.inc.hold_slot(),
+                Body::Rts(_) => s.flow.inc.hold_slot(),
                 Body::Inline(_) | Body::Whole(_) | Body::Arriving(_) => s.flow.inc.hold(msg.charge()),
                 Body::Local(_) => {}
             }
@@ -317,7 +314,7 @@ impl Ch3 {
             return;
         };
         match msg.body {
-            Body::Rts => self.slot_free(io, vc, msg.epoch, true),
+            Body::Rts(_) => self.slot_free(io, vc, msg.epoch, true),
             _ => {
                 if let Some(s) = self.vcs.get_mut(vc).filter(|s| s.flow.inc.epoch == msg.epoch)
                     && s.flow.inc.release(msg.charge())

@@ -2,7 +2,7 @@
 //!
 //! One file a concern: `recv` the packets that carry or announce data, `send` the other direction,
 //! `credit` and `flow` how much of it there may be, `close` the lifecycle of VCs, `failure` what fails with a
-//! process, `cancel`, `group` who there is, `meet` the groups of other jobs, `pool` the memory of unexpected messages.
+//! process, `cancel`, `lmt` what becomes of announced messages, `group` who there is, `meet` the groups of other jobs, `pool` the memory of unexpected messages.
 
 mod cancel;
 mod close;
@@ -10,6 +10,7 @@ mod credit;
 mod failure;
 mod flow;
 mod group;
+mod lmt;
 mod meet;
 mod names;
 mod pool;
@@ -25,9 +26,11 @@ use netmod_core::{
     RxBytes, Segment, SendBuf, SideTable, Time, Upper, VcError, VcErrorKind, VcId,
 };
 
+use netmod_lmt::Modes;
+
 use crate::bootstrap::Bootstrap;
 use crate::netset::NetSet;
-use crate::pkt::{Mode, Packet};
+use crate::pkt::{CookieLen, Mode, Packet};
 use crate::status::Status;
 use crate::tagmatch::{PostedKey, PostedQueue, UnexpectedQueue};
 
@@ -36,6 +39,7 @@ pub use failure::Failure;
 pub(crate) use failure::{Failures, Hope};
 pub use flow::FlowReport;
 pub(crate) use group::{Cards, Group, Groups, INTERNAL, Space, WORLD};
+pub(crate) use lmt::Lmt;
 pub(crate) use meet::{Ports, ROOT};
 pub(crate) use names::{Names, Route};
 pub(crate) use pool::Pool;
@@ -64,16 +68,18 @@ pub(crate) enum Role {
     Send,
     /// An eager synchronous send: finished when its data has left and the receiver has matched it.
     SyncSend { sent: bool, acked: bool },
-    /// A rendezvous send that waits for CTS, or whose data is on its way.
-    RndvSend { cleared: bool },
+    /// A send that was announced: `lmt` knows how far it is.
+    RndvSend,
     /// A send that waits for room at its receiver, which knows nothing of it yet.
     Waiting { mode: Mode },
     /// A send to this process that waits for its receive.
     SelfSend,
     /// A receive that is posted, or that gets its data eagerly.
     Recv,
-    /// A rendezvous receive that has sent CTS.
-    RndvRecv { expected: u64 },
+    /// A receive that has matched an announced message: `lmt` knows how far it is.
+    RndvRecv,
+    /// The memory of a cookie that is still arriving.
+    Cookie,
     /// The memory of an unexpected message that is still arriving, and the receive that has matched it
     /// meanwhile.
     Arriving { then: Option<ReqId> },
@@ -175,6 +181,8 @@ pub struct DeviceStats {
     pub ready_unmatched: u64,
     /// Messages longer than their receive's buffer.
     pub truncated: u64,
+    /// Messages, sent and received, that were copied through memory shared with the peer.
+    pub through_rings: u64,
 }
 
 /// Everything of the device but the engine.
@@ -188,6 +196,7 @@ pub(crate) struct Ch3 {
     pub unexpected: UnexpectedQueue<Unexpected>,
     pub side: SideTable<MpiReq, ReqKind>,
     pub vcs: SideTable<VcSide, VcKind>,
+    pub lmt: Lmt,
     pub names: Names,
     pub close_ops: i32,
     pub pool: Pool,
@@ -349,12 +358,8 @@ impl Ch3 {
     #[inline(never)]
     fn control(&mut self, io: &mut DevIo<'_>, vc: VcId, pkt: Packet) -> Result<(), PacketFault> {
         match pkt {
-            Packet::Rts { env, sreq, data_sz, cookie_len, .. } => {
-                self.rts(io, vc, env, sreq, data_sz, cookie_len)
-            }
-            Packet::Cts { sreq, rreq, data_sz, cookie_len } => {
-                self.cts(io, vc, sreq, rreq, data_sz, cookie_len)
-            }
+            Packet::Rts { env, sreq, data_sz, .. } => self.rts(io, vc, env, sreq, data_sz, Modes::NULL),
+            Packet::Cts { sreq, rreq, data_sz, .. } => self.cts(io, vc, (sreq, rreq), data_sz, None),
             Packet::EagerSyncAck { sreq } => self.sync_ack(io, vc, sreq),
             Packet::CancelReq { sreq, env } => self.cancel_req(io, vc, sreq, env),
             Packet::CancelResp { sreq, ack } => self.cancel_resp(io, vc, sreq, ack),
@@ -363,9 +368,10 @@ impl Ch3 {
                 self.recv_credit(io, vc, want, bytes, slots);
                 Ok(())
             }
-            Packet::Done { .. } | Packet::Cookie { .. } => Err(PacketFault::Violation {
-                what: "a packet of a large-message mode that was not agreed on".into(),
-            }),
+            Packet::Done { req } => self.lmt_done(io, vc, req),
+            Packet::Cookie { .. } => {
+                Err(PacketFault::Violation { what: "a Cookie packet without a cookie".into() })
+            }
             Packet::EagerShort { .. } | Packet::Eager { .. } | Packet::RndvData { .. } => Ok(()),
         }
     }
@@ -422,12 +428,19 @@ impl Upper<NetSet> for Ch3 {
                 self.eager(io, vc, env, len, mode, sreq, rest)
             }
             Packet::RndvData { rreq, len } => self.rndv_data(io, vc, rreq, len, rest),
+            Packet::Rts { cookie_len, .. }
+            | Packet::Cts { cookie_len, .. }
+            | Packet::Cookie { cookie_len, .. }
+                if cookie_len != CookieLen::NONE =>
+            {
+                self.with_cookie(io, vc, pkt, rest)
+            }
             other => self.control(io, vc, other).map(|()| 0),
         }
     }
 
     #[inline(never)]
-    fn on_data_avail(&mut self, io: &mut DevIo<'_>, _vc: VcId, req: ReqId) -> DataAvail {
+    fn on_data_avail(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId) -> DataAvail {
         match self.side.get_mut(req) {
             Some(MpiReq { role: Role::SyncSend { sent, acked }, .. }) => {
                 *sent = true;
@@ -437,8 +450,12 @@ impl Upper<NetSet> for Ch3 {
                 self.arrived(io.core, req);
                 DataAvail::Later
             }
+            Some(MpiReq { role: Role::Cookie, .. }) => {
+                self.cookie_arrived(io, vc, req);
+                DataAvail::Later
+            }
             // Only a rendezvous that is traced asks.
-            Some(MpiReq { role: Role::Recv, .. }) => {
+            Some(MpiReq { role: Role::RndvRecv, .. }) => {
                 self.trace_received(req);
                 DataAvail::Complete
             }

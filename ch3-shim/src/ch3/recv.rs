@@ -2,10 +2,12 @@
 
 use netmod_core::{OnDone, Outcome, PacketFault, ReqId, Request, RxBytes, Segment, Time, VcError, VcId};
 
+use netmod_lmt::Modes;
+
 use super::credit::{self, ENTRY};
 use super::pool::segment_of;
 use super::{Ch3, DevIo, MpiReq, Owned, Role};
-use crate::pkt::{CookieLen, Mode, Packet, ShortData};
+use crate::pkt::{Mode, Packet, ShortData};
 use crate::status::Status;
 use crate::tagmatch::{Envelope, Pattern};
 
@@ -34,8 +36,8 @@ pub(crate) enum Body {
     Whole(Vec<u8>),
     /// It is arriving into the memory of this request.
     Arriving(ReqId),
-    /// A rendezvous: its data is still with the sender.
-    Rts,
+    /// A rendezvous: its data is still with the sender. In which modes both can take part.
+    Rts(Modes),
     /// A send of this process, by its request.
     Local(ReqId),
 }
@@ -43,7 +45,7 @@ pub(crate) enum Body {
 impl Unexpected {
     /// Whether the message can no longer be received when this VC is lost.
     pub(crate) fn depends_on(&self, vc: VcId) -> bool {
-        self.vc == Some(vc) && (matches!(self.body, Body::Arriving(_) | Body::Rts) || self.sreq.is_some())
+        self.vc == Some(vc) && (matches!(self.body, Body::Arriving(_) | Body::Rts(_)) || self.sreq.is_some())
     }
 
     /// Bytes of memory it holds.
@@ -136,9 +138,9 @@ impl Ch3 {
                     r.vc = msg.vc;
                 }
             }
-            Body::Rts => {
+            Body::Rts(modes) => {
                 if let (Some(vc), Some(sreq)) = (msg.vc, msg.sreq) {
-                    self.clear_to_send(io, vc, req, sreq, room as u64);
+                    self.start_rndv(io, vc, req, sreq, room as u64, modes);
                 }
                 return;
             }
@@ -411,10 +413,9 @@ impl Ch3 {
         env: Envelope,
         sreq: u64,
         data_sz: u64,
-        cookie_len: CookieLen,
+        modes: Modes,
     ) -> Result<(), PacketFault> {
         let env = self.check_envelope(vc, env)?;
-        no_cookie(cookie_len)?;
         let epoch = match self.vcs.get(vc) {
             Some(s) if s.flow.inc.admit_slot().is_ok() => s.flow.inc.epoch,
             _ => return Err(self.overdrawn(vc, "an announced message")),
@@ -423,35 +424,26 @@ impl Ch3 {
         match self.posted.take_match(&env) {
             Some(req) => {
                 let room = self.fit(io, req, env, data_sz);
-                self.clear_to_send(io, vc, req, sreq, room as u64);
+                self.start_rndv(io, vc, req, sreq, room as u64, modes);
                 self.slot_free(io, vc, epoch, false);
             }
             None => {
                 let (vc, sreq) = (Some(vc), Some(sreq));
                 self.keep(
                     env,
-                    Unexpected { vc, sreq, len: data_sz, body: Body::Rts, epoch, since: Time::ZERO },
+                    Unexpected { vc, sreq, len: data_sz, body: Body::Rts(modes), epoch, since: Time::ZERO },
                 );
             }
         }
         Ok(())
     }
 
-    /// Asks for the data of a rendezvous: `room` bytes of it, the receiver's decision.
-    fn clear_to_send(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, sreq: u64, room: u64) {
+    /// A receive has matched an announced message, of which it takes `room` bytes.
+    fn start_rndv(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, sreq: u64, room: u64, modes: Modes) {
         if let Some(m) = self.side.get_mut(req) {
-            m.role = Role::RndvRecv { expected: room };
-            let (peer, tag) = (m.status.source, m.status.tag);
-            tracing::trace!(target: "netmod::message", %req, peer, tag, bytes = room, "CTS sent");
+            m.role = Role::RndvRecv;
         }
-        if let Some(r) = io.core.reqs.get_mut(req) {
-            r.vc = Some(vc);
-        }
-        self.send_control(
-            io,
-            vc,
-            Packet::Cts { sreq, rreq: req.to_wire(), data_sz: room, cookie_len: CookieLen::NONE },
-        );
+        self.lmt_start_recv(io, vc, req, sreq, room, modes);
     }
 
     #[inline(never)]
@@ -464,19 +456,11 @@ impl Ch3 {
         rest: RxBytes<'_>,
     ) -> Result<usize, PacketFault> {
         let req = ReqId::from_wire(rreq);
-        let bound = io.core.reqs.get(req).is_some_and(|r| r.vc == Some(vc) && !r.is_finished());
-        match self.side.get_mut(req) {
-            Some(m) if bound && matches!(m.role, Role::RndvRecv { expected } if expected == len) => {
-                m.role = Role::Recv
-            }
-            _ => {
-                return Err(PacketFault::Drop {
-                    what: format!(
-                        "{len} bytes of rendezvous data for request {req}, which does not expect them"
-                    ),
-                    payload: len,
-                });
-            }
+        if !self.lmt_data(io, vc, req, len) {
+            return Err(PacketFault::Drop {
+                what: format!("{len} bytes of rendezvous data for request {req}, which does not expect them"),
+                payload: len,
+            });
         }
         let traced = tracing::enabled!(target: "netmod::message", tracing::Level::TRACE);
         if traced {
@@ -503,12 +487,4 @@ impl Ch3 {
             );
         }
     }
-}
-
-/// The Null mode has no cookies.
-pub(super) fn no_cookie(cookie_len: CookieLen) -> Result<(), PacketFault> {
-    if cookie_len == CookieLen::NONE {
-        return Ok(());
-    }
-    Err(PacketFault::Violation { what: "a cookie of a large-message mode that was not agreed on".into() })
 }

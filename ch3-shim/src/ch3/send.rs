@@ -1,13 +1,13 @@
-//! The sending side: eager short, eager, rendezvous in the Null mode, and the answers to them.
+//! The sending side: eager short and eager, and the answers to them.
 
 use netmod_core::{
     Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, SendBuf, Sent, Time, VcError, VcErrorKind, VcId,
 };
 
 use super::credit::{self, ENTRY};
-use super::recv::{Body, Unexpected, no_cookie};
+use super::recv::{Body, Unexpected};
 use super::{Ch3, DevIo, MpiReq, Owned, Role, WORLD};
-use crate::pkt::{self, CookieLen, MAX_SHORT, Mode, Packet, ShortData};
+use crate::pkt::{self, MAX_SHORT, Mode, ShortData};
 use crate::status::Status;
 use crate::tagmatch::Envelope;
 
@@ -219,50 +219,6 @@ impl Ch3 {
         let msg =
             Unexpected { vc: None, sreq: None, len, body: Body::Local(sreq), epoch: 0, since: Time::ZERO };
         self.hand_over(io, rreq, env, msg);
-    }
-
-    /// The receiver has matched a rendezvous and has room for `data_sz` bytes of it.
-    pub(super) fn cts(
-        &mut self,
-        io: &mut DevIo<'_>,
-        vc: VcId,
-        sreq: u64,
-        rreq: u64,
-        data_sz: u64,
-        cookie_len: CookieLen,
-    ) -> Result<(), PacketFault> {
-        no_cookie(cookie_len)?;
-        let req = ReqId::from_wire(sreq);
-        let live = io.core.reqs.get_mut(req).filter(|r| r.vc == Some(vc) && !r.is_finished());
-        let (Some(r), Some(m)) = (live, self.side.get_mut(req)) else {
-            return Err(PacketFault::Drop {
-                what: format!("CTS for request {req}, which is not waiting for one"),
-                payload: 0,
-            });
-        };
-        match &mut m.role {
-            Role::RndvSend { cleared } if !*cleared => *cleared = true,
-            _ => {
-                return Err(PacketFault::Drop {
-                    what: format!("CTS for request {req}, which is not waiting for one"),
-                    payload: 0,
-                });
-            }
-        }
-        if data_sz > r.seg.total() as u64 {
-            return Err(PacketFault::Violation {
-                what: format!("CTS for {data_sz} bytes of a message of {}", r.seg.total()),
-            });
-        }
-        tracing::trace!(target: "netmod::message", %req, tag = m.env.tag, bytes = data_sz, "CTS came");
-        r.seg.truncate(data_sz as usize);
-        let hdr = Packet::RndvData { rreq, len: data_sz }.emit();
-        match io.netmod.send_noncontig(io.core, vc, req, &hdr) {
-            Ok(Sent::Queued) => {}
-            Ok(Sent::Done) => self.finish(io.core, req, Outcome::Done),
-            Err(e) => self.finish(io.core, req, Outcome::Failed(e)),
-        }
-        Ok(())
     }
 
     /// The receiver has matched a synchronous eager send.

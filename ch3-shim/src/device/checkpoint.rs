@@ -19,6 +19,13 @@ impl Vci {
     /// A connection that cannot be resumed (`NETMOD_TCP_RESUME_TIMEOUT` is 0, or within a node `NETMOD_TCP_RESUME_LOCAL` is off); a netmod that cannot be saved, or has
     /// not come to rest within `NETMOD_CLOSE_TIMEOUT`, after which it may be called again; of a netmod.
     pub fn ckpt_shutdown(&mut self) -> Result<()> {
+        if self.ch3.has_rings() {
+            return Err(Error::Usage(
+                "checkpoint: large messages go through memory shared with other processes, which no image holds; \
+                 set NETMOD_LMT=null in jobs that are checkpointed"
+                    .into(),
+            ));
+        }
         let deadline = self.deadline_in(self.cfg.close_timeout);
         // Its descriptors are about to go.
         self.wait_set = None;

@@ -9,7 +9,9 @@ use super::leave::Leaving;
 use super::multiple::Party;
 use super::serve::Server;
 use crate::bootstrap::{Bootstrap, process_manager};
-use crate::ch3::{Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Names, Pool, Ports, Terms, card_key};
+use crate::ch3::{
+    Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Lmt, Names, Pool, Ports, Terms, card_key,
+};
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
 use crate::netset::{AnyNetmod, NetSet};
@@ -246,6 +248,7 @@ impl Builder {
         self.agree(terms, size);
         netmod.set_job_key(key)?;
         let groups = Groups::new(Group::world(me.group, rank, size));
+        let simulated = self.clock.is_some();
         let tick_mask = if self.clock.is_some() { 0 } else { 63 };
         let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);
         let clock_now = clock.now();
@@ -261,6 +264,7 @@ impl Builder {
                 unexpected: UnexpectedQueue::new(),
                 side: SideTable::new(),
                 vcs: SideTable::new(),
+                lmt: Lmt::new(&self.cfg, simulated),
                 names: Names::default(),
                 close_ops: 0,
                 pool: Pool::new(POOL_BYTES),

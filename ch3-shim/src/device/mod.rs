@@ -283,7 +283,8 @@ impl Vci {
         if looks && p.events == 0 {
             self.look_for_due_failures();
         }
-        Ok(p.events > 0)
+        let copied = self.ch3.is_copying() && self.ch3.copy(&mut self.engine.io(self.now));
+        Ok(p.events > 0 || copied)
     }
 
     #[cold]

@@ -13,20 +13,20 @@ use crate::tagmatch::{ANY_SOURCE, ANY_TAG};
 
 /// What a request waits for; `None` for memory of the device's own, which the request that gets the message
 /// speaks for.
-fn waits_for(mpi: Option<&MpiReq>) -> Option<(&'static str, &'static str)> {
+fn waits_for(mpi: Option<&MpiReq>, offered: bool) -> Option<(&'static str, &'static str)> {
     let Some(mpi) = mpi else { return Some(("send", "the network to take its data")) };
     Some(match &mpi.role {
         Role::Send => ("send", "the network to take its data"),
         Role::SyncSend { sent: false, .. } => ("send", "the network to take its data"),
         Role::SyncSend { .. } => ("send", "its receiver to match it (synchronous)"),
-        Role::RndvSend { cleared: false } => ("send", "its receiver to match it (rendezvous)"),
-        Role::RndvSend { cleared: true } => ("send", "the network to take its data (rendezvous)"),
+        Role::RndvSend if offered => ("send", "its receiver to match it (rendezvous)"),
+        Role::RndvSend => ("send", "the network to take its data (rendezvous)"),
         Role::Waiting { .. } => ("send", "room at its receiver"),
         Role::SelfSend => ("send", "a receive of this process"),
         Role::Recv if mpi.posted.is_some() => ("receive", "a message that matches"),
         Role::Recv => ("receive", "the rest of its message"),
-        Role::RndvRecv { .. } => ("receive", "the sender's data (rendezvous)"),
-        Role::Arriving { .. } => return None,
+        Role::RndvRecv => ("receive", "the sender's data (rendezvous)"),
+        Role::Arriving { .. } | Role::Cookie => return None,
     })
 }
 
@@ -74,7 +74,7 @@ impl Vci {
         let mut under_way: Vec<(ReqId, &Request, Option<&MpiReq>)> = Vec::new();
         for (id, r) in self.engine.core.reqs.iter() {
             let mpi = self.ch3.side.get(id);
-            let Some((_, wait)) = waits_for(mpi) else { continue };
+            let Some((_, wait)) = waits_for(mpi, self.ch3.lmt.is_offered(id)) else { continue };
             if r.is_finished() {
                 report.unclaimed += 1;
                 continue;
@@ -87,7 +87,7 @@ impl Vci {
         }
         under_way.sort_by_key(|(id, _, mpi)| (mpi.map(|m| m.since), *id));
         for (id, r, mpi) in under_way.into_iter().take(LISTED) {
-            let (kind, wait) = waits_for(mpi).unwrap_or_default();
+            let (kind, wait) = waits_for(mpi, self.ch3.lmt.is_offered(id)).unwrap_or_default();
             let peer = r.vc.and_then(|vc| self.engine.core.vcs.get(vc)).map(|v| v.peer.rank);
             let asked = mpi.filter(|_| kind == "receive").map(|m| m.env.source);
             let asked = asked.filter(|s| *s != ANY_SOURCE).and_then(|s| u32::try_from(s).ok());
@@ -116,7 +116,7 @@ impl Vci {
                 body: match u.body {
                     Body::Inline(_) | Body::Whole(_) => "here",
                     Body::Arriving(_) => "arriving",
-                    Body::Rts => "announced",
+                    Body::Rts(_) => "announced",
                     Body::Local(_) => "of this process",
                 }
                 .into(),

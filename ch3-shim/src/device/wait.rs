@@ -111,6 +111,9 @@ impl Vci {
         if self.leaving_goes_on {
             return Arm::Busy;
         }
+        if !self.ch3.lie_down() {
+            return Arm::Busy;
+        }
         self.engine.netmod.arm(&mut self.engine.core)
     }
 
@@ -135,7 +138,7 @@ impl Vci {
     #[cold]
     pub(super) fn block(&mut self, deadline: Time) -> Result<()> {
         self.tick();
-        if self.engine.netmod.arm(&mut self.engine.core) == Arm::Busy {
+        if !self.ch3.lie_down() || self.engine.netmod.arm(&mut self.engine.core) == Arm::Busy {
             return Ok(());
         }
         if self.failure_deadline() <= self.now {

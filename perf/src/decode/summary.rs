@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ch3_shim::Mode;
-use ch3_shim::pkt::Packet;
+use ch3_shim::pkt::{CookieLen, Packet};
 use netmod_core::{ReqId, VcId};
 use netmod_wrap::capture::record::{Record, What};
 use serde::Serialize;
@@ -163,9 +163,10 @@ impl Gather {
                 let wait = if sent { Wait::Cts } else { Wait::Match };
                 self.begin(nanos, r, wait, sreq, Some(env.tag), Some(data_sz));
             }
-            Packet::Cts { sreq, rreq, data_sz, .. } => {
+            Packet::Cts { sreq, rreq, data_sz, cookie_len } => {
                 let rts = self.end(r, if sent { Wait::Match } else { Wait::Cts }, sreq);
-                if sent {
+                // With a cookie the data takes another way.
+                if sent && cookie_len == CookieLen::NONE {
                     self.begin(nanos, r, Wait::Data, rreq, rts.and_then(|o| o.tag), Some(data_sz));
                 }
             }

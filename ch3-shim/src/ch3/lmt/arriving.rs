@@ -1,0 +1,103 @@
+//! Cookies: they may come in pieces, and belong to the packet before them.
+
+use netmod_core::{Netmod, OnDone, PacketFault, ReqId, RxBytes, VcError, VcErrorKind, VcId};
+use netmod_lmt::Event;
+use netmod_lmt::cookie::Cookie;
+
+use crate::ch3::pool::segment_of;
+use crate::ch3::{Ch3, DevIo, MpiReq, Owned, Role};
+use crate::pkt::Packet;
+use crate::tagmatch::Envelope;
+
+impl Ch3 {
+    /// A packet with a cookie, of which `rest` begins with what is here; returns how much of that it took.
+    #[inline(never)]
+    pub(in crate::ch3) fn with_cookie(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        pkt: Packet,
+        rest: RxBytes<'_>,
+    ) -> Result<usize, PacketFault> {
+        let len = usize::try_from(pkt.payload_len()).unwrap_or(usize::MAX);
+        let here = rest.take(len);
+        let mut buf = self.pool.take(len);
+        let n = here.copy_to(&mut buf);
+        if n == len {
+            let result = self.cookie_came(io, vc, pkt, &buf);
+            self.pool.give(buf);
+            return result.map(|()| n);
+        }
+        let seg = segment_of(&mut buf[n..]);
+        let mut mpi = MpiReq::new(Role::Cookie, Envelope::new(0, 0, 0));
+        mpi.owned = Owned::Recv(buf);
+        let req = self.new_req(io.core, Some(vc), seg, mpi);
+        if let Some(r) = io.core.reqs.get_mut(req) {
+            r.on_done = OnDone::Upper;
+        }
+        self.lmt.arriving.push((req, pkt));
+        io.core.set_recv_active(vc, req);
+        Ok(n)
+    }
+
+    /// The rest of a cookie has come.
+    pub(in crate::ch3) fn cookie_arrived(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId) {
+        io.core.reqs.remove(req);
+        let owned = self.side.remove(req).map(|m| m.owned);
+        let at = self.lmt.arriving.iter().position(|(r, _)| *r == req);
+        let (Some(Owned::Recv(buf)), Some(at)) = (owned, at) else { return };
+        let (_, pkt) = self.lmt.arriving.swap_remove(at);
+        let result = self.cookie_came(io, vc, pkt, &buf);
+        self.pool.give(buf);
+        match result {
+            Ok(()) => {}
+            Err(PacketFault::Drop { what, .. }) => io.core.count_fault(vc, &what),
+            Err(PacketFault::Violation { what }) => {
+                io.core.count_fault(vc, &what);
+                let peer = io.core.vcs.get(vc).map(|v| v.peer);
+                let text =
+                    format!("protocol violation by the peer: {what}; do both sides run the same version?");
+                io.netmod.vc_abort(io.core, vc, VcError::new(VcErrorKind::Protocol, peer, text));
+            }
+        }
+    }
+
+    /// The VC of a cookie that is arriving is lost.
+    pub(in crate::ch3) fn cookie_lost(&mut self, core: &mut netmod_core::Core, req: ReqId) {
+        self.lmt.arriving.retain(|(r, _)| *r != req);
+        self.free_arriving(core, req);
+    }
+
+    fn cookie_came(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        pkt: Packet,
+        bytes: &[u8],
+    ) -> Result<(), PacketFault> {
+        let cookie = Cookie::parse(bytes).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
+        let misplaced = || PacketFault::Violation { what: "a cookie with a packet of another kind".into() };
+        match (pkt, cookie) {
+            (Packet::Rts { env, sreq, data_sz, .. }, Cookie::Offer(offer)) => {
+                let modes = self.lmt.common(&offer);
+                self.rts(io, vc, env, sreq, data_sz, modes)
+            }
+            (Packet::Cts { sreq, rreq, data_sz, .. }, cookie) => {
+                self.cts(io, vc, (sreq, rreq), data_sz, Some(cookie))
+            }
+            (Packet::Cookie { from_sender, sreq, rreq, .. }, cookie) => {
+                let event = match cookie {
+                    // Being here, it has done its work.
+                    Cookie::Wake => return Ok(()),
+                    Cookie::Window(keyed) => Event::Window(keyed.window),
+                    Cookie::At(index) => Event::At(index),
+                    Cookie::Refuse => Event::Refused,
+                    Cookie::Abort => Event::Abort,
+                    Cookie::Offer(_) | Cookie::GrantPut(_) | Cookie::GrantCoop(_) => return Err(misplaced()),
+                };
+                self.lmt_packet(io, vc, from_sender, (sreq, rreq), event)
+            }
+            _ => Err(misplaced()),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What a ring moves between two processes beside one memcpy, by its size and the size of its chunks.
+//!
+//! `cargo run --release -p netmod-lmt --example ring`. The sizes in `coop::ring` come from this.
+
+#![allow(unsafe_code)]
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use netmod_core::Segment;
+use netmod_lmt::cookie::RingName;
+use netmod_lmt::coop::{Consumer, Producer};
+
+/// Bytes that are moved for one number.
+const VOLUME: usize = 256 << 20;
+
+fn segment(buf: &mut [u8]) -> Segment {
+    // SAFETY: the buffer lives, and is not touched, while the segment is used.
+    unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) }
+}
+
+/// The sender: puts messages of `size` bytes into the ring.
+fn send(name: &str, ring: usize, chunk: usize, size: usize) {
+    let bytes: Vec<u8> =
+        (0..16).map(|i| u8::from_str_radix(&name[2 * i..2 * i + 2], 16).expect("hexadecimal")).collect();
+    let name = RingName(bytes.try_into().expect("16 bytes"));
+    let mut end = Producer::with_sizes(name, ring, chunk).expect("the ring");
+    let mut data = vec![1; size];
+    for _ in 0..VOLUME / size + 2 {
+        let mut seg = segment(&mut data);
+        while !seg.is_done() {
+            if end.fill(&mut seg, usize::MAX).expect("honest") == 0 {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+/// The receiver: GB/s from the second message on.
+fn receive(ring: usize, chunk: usize, size: usize) -> f64 {
+    let mut end = Consumer::with_sizes(ring, chunk).expect("a ring");
+    let hex: String = end.name().0.iter().map(|b| format!("{b:02x}")).collect();
+    let args = [hex, ring.to_string(), chunk.to_string(), size.to_string()];
+    let mut child = Command::new(std::env::current_exe().expect("a program"))
+        .args(args)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("a second process");
+    let mut buf = vec![0; size];
+    let mut start = Instant::now();
+    for i in 0..VOLUME / size + 2 {
+        if i == 2 {
+            start = Instant::now();
+        }
+        let mut seg = segment(&mut buf);
+        while !seg.is_done() {
+            if end.drain(&mut seg, usize::MAX).expect("honest") == 0 {
+                std::hint::spin_loop();
+            }
+        }
+    }
+    let rate = (VOLUME / size * size) as f64 / start.elapsed().as_secs_f64() / 1e9;
+    child.wait().expect("the sender ends");
+    rate
+}
+
+fn memcpy(size: usize) -> f64 {
+    let (from, mut to) = (vec![1u8; size], vec![0u8; size]);
+    to.copy_from_slice(&from);
+    let start = Instant::now();
+    for _ in 0..VOLUME / size {
+        to.copy_from_slice(std::hint::black_box(&from));
+        std::hint::black_box(&mut to);
+    }
+    (VOLUME / size * size) as f64 / start.elapsed().as_secs_f64() / 1e9
+}
+
+fn median(mut f: impl FnMut() -> f64) -> f64 {
+    let mut all = [f(), f(), f()];
+    all.sort_by(f64::total_cmp);
+    all[1]
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [name, ring, chunk, size] = &args[..] {
+        let number = |s: &String| s.parse().expect("a number");
+        return send(name, number(ring), number(chunk), number(size));
+    }
+    let mut out = std::io::stdout().lock();
+    for size in [1 << 20, 4 << 20, 64 << 20] {
+        let floor = median(|| memcpy(size));
+        writeln!(out, "{} KiB: memcpy {floor:.1} GB/s", size >> 10).expect("stdout");
+        for ring in [64 << 10, 256 << 10, 1 << 20] {
+            write!(out, "  ring {:>5} KiB:", ring >> 10).expect("stdout");
+            for chunk in [8 << 10, 16 << 10, 32 << 10, 64 << 10] {
+                if chunk * 2 <= ring {
+                    let share = median(|| receive(ring, chunk, size)) / floor;
+                    write!(out, "  {:>3} KiB {share:.2}", chunk >> 10).expect("stdout");
+                }
+            }
+            writeln!(out).expect("stdout");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Cookies: what the two sides of a transfer tell each other beside the packets' headers.
+//!
+//! All numbers are little-endian. A cookie is one version byte, one byte for its kind, then:
+//!
+//! | kind | cookie   | goes with | body |
+//! |------|----------|-----------|------|
+//! | 1    | Offer    | RTS       | modes: 1, boot id: 16, device: 8, user: 4, then the first window of Get or nothing |
+//! | 2    | GrantPut | CTS       | window |
+//! | 3    | GrantCoop| CTS       | ring: 16 |
+//! | 4    | Window   | COOKIE    | window |
+//! | 5    | At       | COOKIE    | number of the window: 4 |
+//! | 6    | Refuse   | COOKIE    | – |
+//! | 7    | Abort    | COOKIE    | – |
+//! | 8    | Wake     | COOKIE    | – |
+//!
+//! A window is its number: 4, start: 8, length: 8, length of its key: 2, and the key. Without a cookie RTS
+//! offers Null, and CTS grants it. As for packets there is exactly one form of each cookie: whatever is longer, shorter or
+//! of another version is refused.
+
+use crate::mode::{Mode, Modes};
+use crate::window::Window;
+
+/// Version of the forms described here.
+pub const VERSION: u8 = 1;
+/// Most bytes of the key of a window.
+pub const MAX_KEY: usize = 512;
+
+const OFFER: u8 = 1;
+const GRANT_PUT: u8 = 2;
+const GRANT_COOP: u8 = 3;
+const WINDOW: u8 = 4;
+const AT: u8 = 5;
+const REFUSE: u8 = 6;
+const ABORT: u8 = 7;
+const WAKE: u8 = 8;
+
+/// Where a process's shared memory is: two processes with the same one can map the same file there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The kernel's boot id (`random(4)`).
+    pub boot: [u8; 16],
+    /// Device number of the file system (`st_dev`), which tells containers apart.
+    pub device: u64,
+    /// Effective user id.
+    pub user: u32,
+}
+
+/// The name of a ring: random, and thereby that of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RingName(pub [u8; 16]);
+
+/// A window and the netmod's key to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyed {
+    /// The part of the message.
+    pub window: Window,
+    /// See `netmod_core::rma::RemoteKey`.
+    pub key: Vec<u8>,
+}
+
+/// What a sender offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Modes that it can take part in.
+    pub modes: Modes,
+    /// Where its shared memory is.
+    pub place: Place,
+    /// The first window of Get, if that is offered.
+    pub first: Option<Keyed>,
+}
+
+/// A cookie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cookie {
+    /// Of RTS.
+    Offer(Offer),
+    /// Of CTS: the sender puts, here first.
+    GrantPut(Keyed),
+    /// Of CTS: both copy through this ring.
+    GrantCoop(RingName),
+    /// The next window.
+    Window(Keyed),
+    /// All windows before this one have moved.
+    At(u32),
+    /// The sender cannot do what the receiver has chosen.
+    Refuse,
+    /// The transfer is given up.
+    Abort,
+    /// The ring has room, or data, for who sleeps.
+    Wake,
+}
+
+/// Why bytes are not a cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CookieError {
+    /// Of another version.
+    #[error("cookie of version {0}, this is {VERSION}; do both sides run the same version?")]
+    Version(u8),
+    /// Of no kind that is known.
+    #[error("cookie of the unknown kind {0}")]
+    Kind(u8),
+    /// Too short, or too long.
+    #[error("{kind} cookie of {len} bytes, which is not its length")]
+    Length {
+        /// Its kind.
+        kind: &'static str,
+        /// Its length.
+        len: usize,
+    },
+    /// A field has a value that it cannot have.
+    #[error("{kind} cookie whose {field} cannot be so")]
+    Value {
+        /// Its kind.
+        kind: &'static str,
+        /// The field.
+        field: &'static str,
+    },
+}
+
+impl Cookie {
+    /// Its bytes.
+    ///
+    /// # Panics
+    /// In debug builds, with a key of more than [`MAX_KEY`] bytes.
+    pub fn emit(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        out.push(VERSION);
+        match self {
+            Cookie::Offer(offer) => {
+                out.push(OFFER);
+                out.push(offer.modes.bits());
+                out.extend_from_slice(&offer.place.boot);
+                out.extend_from_slice(&offer.place.device.to_le_bytes());
+                out.extend_from_slice(&offer.place.user.to_le_bytes());
+                if let Some(first) = &offer.first {
+                    emit_window(first, &mut out);
+                }
+            }
+            Cookie::GrantPut(first) => {
+                out.push(GRANT_PUT);
+                emit_window(first, &mut out);
+            }
+            Cookie::GrantCoop(ring) => {
+                out.push(GRANT_COOP);
+                out.extend_from_slice(&ring.0);
+            }
+            Cookie::Window(next) => {
+                out.push(WINDOW);
+                emit_window(next, &mut out);
+            }
+            Cookie::At(index) => {
+                out.push(AT);
+                out.extend_from_slice(&index.to_le_bytes());
+            }
+            Cookie::Refuse => out.push(REFUSE),
+            Cookie::Abort => out.push(ABORT),
+            Cookie::Wake => out.push(WAKE),
+        }
+        out
+    }
+
+    /// Reads a cookie, which must be exactly `bytes`.
+    ///
+    /// # Errors
+    /// [`CookieError`]; the peer is broken, hostile or of another version.
+    pub fn parse(bytes: &[u8]) -> Result<Cookie, CookieError> {
+        let mut r = Reader { kind: "empty", len: bytes.len(), rest: bytes };
+        match r.u8()? {
+            VERSION => {}
+            other => return Err(CookieError::Version(other)),
+        }
+        let cookie = match r.u8()? {
+            OFFER => {
+                r.kind = "Offer";
+                let modes = Modes::of_bits(r.u8()?).ok_or_else(|| r.value("set of modes"))?;
+                let place = Place {
+                    boot: r.take()?,
+                    device: u64::from_le_bytes(r.take()?),
+                    user: u32::from_le_bytes(r.take()?),
+                };
+                let first = if modes.has(Mode::Get) { Some(r.window()?) } else { None };
+                Cookie::Offer(Offer { modes, place, first })
+            }
+            GRANT_PUT => {
+                r.kind = "GrantPut";
+                Cookie::GrantPut(r.window()?)
+            }
+            GRANT_COOP => {
+                r.kind = "GrantCoop";
+                Cookie::GrantCoop(RingName(r.take()?))
+            }
+            WINDOW => {
+                r.kind = "Window";
+                Cookie::Window(r.window()?)
+            }
+            AT => {
+                r.kind = "At";
+                Cookie::At(u32::from_le_bytes(r.take()?))
+            }
+            REFUSE => r.plain("Refuse", Cookie::Refuse),
+            ABORT => r.plain("Abort", Cookie::Abort),
+            WAKE => r.plain("Wake", Cookie::Wake),
+            other => return Err(CookieError::Kind(other)),
+        };
+        if r.rest.is_empty() { Ok(cookie) } else { Err(r.length()) }
+    }
+}
+
+fn emit_window(keyed: &Keyed, out: &mut Vec<u8>) {
+    debug_assert!(keyed.key.len() <= MAX_KEY, "a key of {} bytes", keyed.key.len());
+    out.extend_from_slice(&keyed.window.index.to_le_bytes());
+    out.extend_from_slice(&keyed.window.at.to_le_bytes());
+    out.extend_from_slice(&keyed.window.len.to_le_bytes());
+    out.extend_from_slice(&(keyed.key.len() as u16).to_le_bytes());
+    out.extend_from_slice(&keyed.key);
+}
+
+struct Reader<'a> {
+    kind: &'static str,
+    len: usize,
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn length(&self) -> CookieError {
+        CookieError::Length { kind: self.kind, len: self.len }
+    }
+
+    fn value(&self, field: &'static str) -> CookieError {
+        CookieError::Value { kind: self.kind, field }
+    }
+
+    fn plain(&mut self, kind: &'static str, cookie: Cookie) -> Cookie {
+        self.kind = kind;
+        cookie
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], CookieError> {
+        let (head, rest) = self.rest.split_first_chunk().ok_or_else(|| self.length())?;
+        self.rest = rest;
+        Ok(*head)
+    }
+
+    fn u8(&mut self) -> Result<u8, CookieError> {
+        Ok(self.take::<1>()?[0])
+    }
+
+    fn window(&mut self) -> Result<Keyed, CookieError> {
+        let index = u32::from_le_bytes(self.take()?);
+        let at = u64::from_le_bytes(self.take()?);
+        let len = u64::from_le_bytes(self.take()?);
+        if len == 0 || at.checked_add(len).is_none() {
+            return Err(self.value("window"));
+        }
+        let n = usize::from(u16::from_le_bytes(self.take()?));
+        if n > MAX_KEY {
+            return Err(self.value("length of the key"));
+        }
+        let (key, rest) = self.rest.split_at_checked(n).ok_or_else(|| self.length())?;
+        self.rest = rest;
+        Ok(Keyed { window: Window { index, at, len }, key: key.to_vec() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

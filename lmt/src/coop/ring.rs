@@ -1,0 +1,219 @@
+//! Copying into a ring and out of it.
+
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use netmod_core::{RxBytes, Segment};
+
+use super::RingError;
+use super::gate::{Corrupt, Gate, Putter, Taker};
+use super::sys::{self, Mapping, Named};
+use crate::cookie::RingName;
+
+/// Bytes of a ring. With its two sides' working sets it fits the caches that cores do not share; see the example `ring`.
+pub const RING: usize = 256 << 10;
+/// Bytes after which the other side is told. Smaller ones cost more synchronization, larger ones less overlap.
+pub const CHUNK: usize = 64 << 10;
+
+/// What precedes the data in the file.
+const HEADER: usize = 4096;
+const _: () = assert!(size_of::<Gate>() <= HEADER);
+
+/// The memory of a ring.
+#[derive(Debug)]
+struct Memory {
+    map: Mapping,
+    size: usize,
+}
+
+impl Memory {
+    fn gate(&self) -> &Gate {
+        // SAFETY: the mapping begins on a page and has at least `HEADER` bytes; a gate is made of atomics, for which
+        // any bytes are a value, and which the peer may change at any time.
+        unsafe { self.map.base().cast::<Gate>().as_ref() }
+    }
+
+    /// The longest piece from a position on that does not wrap, of at most `n` bytes.
+    fn piece(&self, at: u64, n: usize) -> (NonNull<u8>, usize) {
+        let at = (at % self.size as u64) as usize;
+        debug_assert!(HEADER + self.size <= self.map.len());
+        // SAFETY: `at < size`, and the mapping has `HEADER + size` bytes.
+        let base = unsafe { self.map.base().add(HEADER + at) };
+        (base, n.min(self.size - at))
+    }
+}
+
+/// The sender's end of a ring.
+#[derive(Debug)]
+pub struct Producer {
+    memory: Memory,
+    putter: Putter,
+    chunk: usize,
+}
+
+/// The receiver's end of a ring.
+#[derive(Debug)]
+pub struct Consumer {
+    memory: Memory,
+    taker: Taker,
+    name: RingName,
+    /// Dropped with the ring, or when something has come, since the peer then has unlinked the file.
+    file: Option<Named>,
+    chunk: usize,
+}
+
+/// A name that nobody guesses.
+fn random_name() -> Result<RingName, RingError> {
+    let mut name = [0; 16];
+    getrandom::fill(&mut name).map_err(|e| RingError::System {
+        what: "draw a random name for",
+        path: "a ring".into(),
+        source: std::io::Error::other(e.to_string()),
+        hint: "large messages go through the network module",
+    })?;
+    Ok(RingName(name))
+}
+
+impl Consumer {
+    /// Makes a ring.
+    ///
+    /// # Errors
+    /// If the file cannot be made, or there is no memory for it.
+    pub fn create() -> Result<Consumer, RingError> {
+        Consumer::with_sizes(RING, CHUNK)
+    }
+
+    /// The same with other sizes, to measure them.
+    ///
+    /// # Errors
+    /// As [`Consumer::create`].
+    pub fn with_sizes(ring: usize, chunk: usize) -> Result<Consumer, RingError> {
+        let name = random_name()?;
+        let (map, file) = sys::create(name, HEADER + ring)?;
+        let memory = Memory { map, size: ring };
+        Ok(Consumer { memory, taker: Taker::new(ring as u64), name, file: Some(file), chunk })
+    }
+
+    /// By which the peer finds it.
+    pub fn name(&self) -> RingName {
+        self.name
+    }
+
+    /// Copies at most `max` bytes out of the ring into the segment, as far as there are any; returns how many.
+    ///
+    /// # Errors
+    /// If the peer has broken the ring.
+    pub fn drain(&mut self, seg: &mut Segment, max: usize) -> Result<usize, Corrupt> {
+        let max = max.min(seg.remaining());
+        self.each_piece(max, |base, n| {
+            // SAFETY: the piece is within the mapping, which lives longer than this call.
+            seg.unpack(unsafe { RxBytes::from_raw(base, n) });
+        })
+    }
+
+    /// Lets at most `max` bytes fall; returns how many.
+    ///
+    /// # Errors
+    /// If the peer has broken the ring.
+    pub fn discard(&mut self, max: usize) -> Result<usize, Corrupt> {
+        self.each_piece(max, |_, _| {})
+    }
+
+    fn each_piece(&mut self, max: usize, mut f: impl FnMut(NonNull<u8>, usize)) -> Result<usize, Corrupt> {
+        let mut done = 0;
+        while done < max {
+            let there = self.taker.there(self.memory.gate())?;
+            if there == 0 {
+                break;
+            }
+            self.file = None;
+            let n = usize::try_from(there).unwrap_or(usize::MAX).min(self.chunk).min(max - done);
+            let (base, n) = self.memory.piece(self.taker.at(), n);
+            f(base, n);
+            self.taker.take(self.memory.gate(), n as u64);
+            done += n;
+        }
+        Ok(done)
+    }
+
+    /// Whether the peer sleeps and is to be told that there is room.
+    pub fn must_wake(&self) -> bool {
+        self.taker.must_wake(self.memory.gate())
+    }
+
+    /// Whether this side may sleep: the peer will tell when there is something.
+    ///
+    /// # Errors
+    /// If the peer has broken the ring.
+    pub fn lie_down(&mut self) -> Result<bool, Corrupt> {
+        self.taker.lie_down(self.memory.gate())
+    }
+}
+
+impl Producer {
+    /// Maps the ring that a peer on this node has made.
+    ///
+    /// # Errors
+    /// If it is not there, or not what a peer makes.
+    pub fn open(name: RingName) -> Result<Producer, RingError> {
+        Producer::with_sizes(name, RING, CHUNK)
+    }
+
+    /// The same with other sizes, to measure them.
+    ///
+    /// # Errors
+    /// As [`Producer::open`].
+    pub fn with_sizes(name: RingName, ring: usize, chunk: usize) -> Result<Producer, RingError> {
+        let map = sys::open(name, HEADER + ring)?;
+        let memory = Memory { map, size: ring };
+        Ok(Producer { memory, putter: Putter::new(ring as u64), chunk })
+    }
+
+    /// Copies at most `max` bytes of the segment into the ring, as far as there is room; returns how many.
+    ///
+    /// # Errors
+    /// If the peer has broken the ring.
+    pub fn fill(&mut self, seg: &mut Segment, max: usize) -> Result<usize, Corrupt> {
+        let max = max.min(seg.remaining());
+        let mut done = 0;
+        while done < max {
+            let want = self.chunk.min(max - done);
+            let room = self.putter.room(self.memory.gate(), want as u64)?;
+            if room == 0 {
+                break;
+            }
+            let n = usize::try_from(room).unwrap_or(usize::MAX).min(want);
+            let (base, n) = self.memory.piece(self.putter.at(), n);
+            // SAFETY: the piece is within the mapping; it is the ring's and no part of a request's memory.
+            let n = unsafe { seg.pack_raw(base.as_ptr(), n) };
+            self.putter.put(self.memory.gate(), n as u64);
+            done += n;
+        }
+        Ok(done)
+    }
+
+    /// Whether the peer sleeps and is to be told that there is something.
+    pub fn must_wake(&self) -> bool {
+        self.putter.must_wake(self.memory.gate())
+    }
+
+    /// Whether this side may sleep: the peer will tell when there is room.
+    ///
+    /// # Errors
+    /// If the peer has broken the ring.
+    pub fn lie_down(&mut self) -> Result<bool, Corrupt> {
+        self.putter.lie_down(self.memory.gate())
+    }
+}
+
+#[cfg(test)]
+impl Consumer {
+    pub(super) fn forge(&self, head: u64, tail: u64) {
+        self.memory.gate().forge(head, tail);
+    }
+
+    pub(super) fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+}

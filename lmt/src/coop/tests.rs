@@ -1,0 +1,142 @@
+//! Rings between two ends in one process: contents, bounds, broken positions, files.
+
+#![allow(unsafe_code)]
+
+use netmod_core::Segment;
+
+use super::ring::{CHUNK, RING};
+use super::sys::path_of;
+use super::*;
+
+fn segment(buf: &mut [u8]) -> Segment {
+    // SAFETY: the tests keep the buffers alive and untouched while their segments are used.
+    unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) }
+}
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|i| ((i * 31) ^ (i >> 8) ^ seed) as u8).collect()
+}
+
+fn lanes() -> (OutLane<u32>, InLane<u32>) {
+    let (mut out, mut inc) = (OutLane::default(), InLane::default());
+    out.attach(inc.open().expect("a ring")).expect("the same ring");
+    (out, inc)
+}
+
+#[test]
+fn messages_follow_each_other_through_the_ring() {
+    let (mut out, mut inc) = lanes();
+    let lens = [1, RING - 1, RING, 3 * RING + 17, 5, CHUNK];
+    let mut data: Vec<_> = lens.iter().enumerate().map(|(i, len)| pattern(*len, i)).collect();
+    let mut got: Vec<_> = lens.iter().map(|len| vec![0; *len]).collect();
+    let (want, mut sends, mut recvs) = (data.clone(), Vec::new(), Vec::new());
+    for (i, len) in lens.iter().enumerate() {
+        inc.push(i as u32, *len as u64);
+        out.push(i as u32, *len as u64);
+        sends.push(segment(&mut data[i]));
+        recvs.push(segment(&mut got[i]));
+    }
+    while let Some((at, true)) = inc.front() {
+        let mut n = 0;
+        if let Some(from) = out.front() {
+            n += out.fill(&mut sends[from as usize], 100_000).expect("honest");
+        }
+        n += inc.drain(Some(&mut recvs[at as usize]), 70_001).expect("honest");
+        assert!(n > 0, "neither room nor data");
+    }
+    assert!(out.is_empty() && inc.is_empty());
+    assert!(got == want);
+}
+
+#[test]
+fn a_message_that_nobody_wants_falls_and_the_next_one_is_whole() {
+    let (mut out, mut inc) = lanes();
+    let (mut a, mut b, mut there) = (pattern(1000, 1), pattern(2000, 2), vec![0; 2000]);
+    let want = b.clone();
+    for (key, buf) in [(1, &mut a), (2, &mut b)] {
+        out.push(key, buf.len() as u64);
+        inc.push(key, buf.len() as u64);
+        out.fill(&mut segment(buf), usize::MAX).expect("honest");
+    }
+    inc.forget(1);
+    assert_eq!(inc.front(), Some((1, false)));
+    assert_eq!(inc.drain(None, usize::MAX), Ok(1000));
+    assert_eq!(inc.front(), Some((2, true)));
+    assert_eq!(inc.drain(Some(&mut segment(&mut there)), usize::MAX), Ok(2000));
+    assert!(there == want);
+}
+
+#[test]
+fn positions_that_cannot_be_are_found() {
+    let size = RING as u64;
+    let mut ring = Consumer::create().expect("a ring");
+    ring.forge(size + 1, 0);
+    assert_eq!(ring.discard(1), Err(Corrupt { theirs: size + 1, ours: 0, size }));
+    ring.forge(u64::MAX, 0);
+    assert!(ring.lie_down().is_err());
+    ring.forge(10, 0);
+    assert_eq!(ring.discard(10), Ok(10));
+    ring.forge(9, 10);
+    assert_eq!(ring.discard(1), Err(Corrupt { theirs: 9, ours: 10, size }));
+
+    let ring = Consumer::create().expect("a ring");
+    let mut end = Producer::open(ring.name()).expect("the same ring");
+    let mut data = vec![1; RING];
+    assert_eq!(end.fill(&mut segment(&mut data), RING), Ok(RING));
+    ring.forge(size, size + 1);
+    assert_eq!(end.fill(&mut segment(&mut data), 1), Err(Corrupt { theirs: size + 1, ours: size, size }));
+    ring.forge(size, 5);
+    assert_eq!(end.fill(&mut segment(&mut data), 5), Ok(5));
+    ring.forge(size, 4);
+    assert!(end.fill(&mut segment(&mut data), 1).is_err());
+}
+
+#[test]
+fn a_file_goes_when_both_have_it_or_nobody_wants_it() {
+    let mut ring = Consumer::create().expect("a ring");
+    let path = path_of(ring.name());
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).expect("its file"));
+    assert_eq!(mode & 0o777, 0o600);
+    let mut end = Producer::open(ring.name()).expect("the same ring");
+    assert!(!path.exists() && ring.has_file());
+    assert!(Producer::open(ring.name()).is_err(), "a ring has one sender");
+    let mut data = [7];
+    assert_eq!(end.fill(&mut segment(&mut data), 1), Ok(1));
+    assert_eq!(ring.discard(1), Ok(1));
+    // From now on the name may be another's.
+    assert!(!ring.has_file());
+
+    let unused = Consumer::create().expect("a ring");
+    let path = path_of(unused.name());
+    assert!(path.exists());
+    drop(unused);
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_is_no_ring_is_not_mapped() {
+    let ring = Consumer::with_sizes(8192, 4096).expect("a ring");
+    let error = Producer::open(ring.name()).expect_err("of another length").to_string();
+    assert!(error.contains("another length"), "{error}");
+    let path = path_of(ring.name());
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("chmod");
+    let error = Producer::with_sizes(ring.name(), 8192, 4096).expect_err("of everybody").to_string();
+    assert!(error.contains("this user alone"), "{error}");
+    assert!(path.exists(), "a file that is not a ring is left alone");
+}
+
+#[test]
+fn who_sleeps_is_woken_once() {
+    let (mut out, mut inc) = lanes();
+    let mut data = pattern(10, 0);
+    inc.push(1, 20);
+    assert_eq!(inc.lie_down(), Ok(true));
+    out.push(1, 20);
+    assert!(!inc.must_wake() && out.must_wake() && !out.must_wake());
+    assert_eq!(inc.lie_down(), Ok(true));
+    out.fill(&mut segment(&mut data), 10).expect("honest");
+    assert!(out.must_wake());
+    assert_eq!(inc.lie_down(), Ok(false), "something is there");
+    assert!(!out.must_wake(), "and nobody sleeps");
+    assert_eq!(out.lie_down(), Ok(false), "there is room");
+}
