@@ -10,7 +10,7 @@ use crate::sys::Interest;
 
 /// Connections that are read without asking epoll.
 pub(crate) const HOT: usize = 4;
-/// Polls in vain after which no connection is hot any more.
+/// Polls in vain after which no connection is hot any more; reads in vain after which one is not.
 const COOL_AFTER: u32 = 4096;
 /// Polls between two calls of epoll, in a poll that has found nothing: then nobody waits for what was
 /// found.
@@ -29,6 +29,8 @@ struct Entry {
     id: ConnId,
     /// Reads with success since it became hot.
     hits: u32,
+    /// Reads in vain since the last one with success.
+    misses: u32,
 }
 
 /// The list.
@@ -55,8 +57,22 @@ impl Hot {
         match &mut self.list[i] {
             Some(e) => {
                 e.hits = e.hits.wrapping_add(1);
+                e.misses = 0;
                 // Again and again, because a write that waits for room puts it back.
                 e.hits.is_multiple_of(SOLO_AFTER)
+            }
+            None => false,
+        }
+    }
+
+    /// The connection at a place has brought nothing. True if that has been so for long: it should leave the list, as
+    /// each read in vain delays what another one brings.
+    #[inline]
+    pub(crate) fn miss(&mut self, i: usize) -> bool {
+        match &mut self.list[i] {
+            Some(e) => {
+                e.misses += 1;
+                e.misses > COOL_AFTER
             }
             None => false,
         }
@@ -68,7 +84,7 @@ impl Hot {
         let known = self.list.iter().position(|h| h.is_some_and(|e| e.id == id));
         let at = known.unwrap_or(HOT - 1);
         let out = if known.is_none() { self.list[at] } else { None };
-        let entry = known.and_then(|i| self.list[i]).unwrap_or(Entry { id, hits: 0 });
+        let entry = known.and_then(|i| self.list[i]).unwrap_or(Entry { id, hits: 0, misses: 0 });
         self.list[..=at].rotate_right(1);
         self.list[0] = Some(entry);
         out.map(|e| e.id)
@@ -119,6 +135,13 @@ impl TcpNetmod {
         if let Some(out) = self.hot.insert(id) {
             self.rejoin_epoll(out);
         }
+    }
+
+    /// A connection is not hot any more.
+    #[cold]
+    pub(crate) fn chill(&mut self, id: ConnId) {
+        self.hot.forget(id);
+        self.rejoin_epoll(id);
     }
 
     /// No connection is hot any more.
@@ -203,6 +226,29 @@ mod tests {
         hot.insert(id(2));
         assert!(hot.hit(1));
         assert!(!hot.hit(1));
+    }
+
+    /// Each read in vain would delay what the busy one brings.
+    #[test]
+    fn one_that_brings_nothing_beside_a_busy_one_leaves() {
+        let mut hot = Hot::default();
+        hot.insert(id(1));
+        hot.insert(id(2));
+        let mut left = None;
+        for n in 0..=COOL_AFTER {
+            hot.hit(0);
+            hot.wants_epoll(true, 2);
+            if hot.miss(1) {
+                left = Some(n);
+            }
+        }
+        assert_eq!(left, Some(COOL_AFTER));
+        for _ in 0..3 {
+            for _ in 0..COOL_AFTER {
+                assert!(!hot.miss(0));
+            }
+            hot.hit(0);
+        }
     }
 
     #[test]

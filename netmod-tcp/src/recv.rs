@@ -37,6 +37,8 @@ impl TcpNetmod {
                 if self.hot.hit(i) {
                     self.leave_epoll(id);
                 }
+            } else if self.hot.miss(i) {
+                self.chill(id);
             }
         }
         if !found {
