@@ -14,6 +14,16 @@ const MEMORY: i32 = 1;
 
 /// Private memory of this process in KiB: pages that no other process shares.
 pub(crate) fn private_kib() -> Result<u64> {
+    let (clean, dirty) = private()?;
+    Ok(clean + dirty)
+}
+
+/// Of its private memory what it has written, KiB. The rest is the program itself, as long as nobody else runs it.
+pub(crate) fn written_kib() -> Result<u64> {
+    Ok(private()?.1)
+}
+
+fn private() -> Result<(u64, u64)> {
     let path = "/proc/self/smaps_rollup";
     let text = std::fs::read_to_string(path).during(format!("read {path}"))?;
     let kib = |key: &str| -> Option<u64> {
@@ -21,7 +31,7 @@ pub(crate) fn private_kib() -> Result<u64> {
         line.split_whitespace().next()?.parse().ok()
     };
     match (kib("Private_Clean:"), kib("Private_Dirty:")) {
-        (Some(clean), Some(dirty)) => Ok(clean + dirty),
+        (Some(clean), Some(dirty)) => Ok((clean, dirty)),
         _ => Err(Failure::new(format!(
             "{path} does not tell the private memory; expected lines Private_Clean and Private_Dirty"
         ))),

@@ -17,13 +17,13 @@ pub(crate) const TEST: &str = "connect";
 struct Memory {
     /// Bytes that the allocator has handed out, its own headers included; `None` if it does not tell.
     heap: Option<u64>,
-    /// Private bytes that are resident.
+    /// Bytes that are resident and that this process has written.
     resident: u64,
 }
 
 impl Memory {
     fn now() -> Result<Memory> {
-        Ok(Memory { heap: sys::heap_bytes(), resident: crate::alltoall::private_kib()? << 10 })
+        Ok(Memory { heap: sys::heap_bytes(), resident: crate::alltoall::written_kib()? << 10 })
     }
 
     /// What was added since.
