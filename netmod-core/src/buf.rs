@@ -81,6 +81,12 @@ impl SendBuf {
         Some(NonNull::new(ptr).map_or(SendBuf::EMPTY, |ptr| SendBuf { ptr, len }))
     }
 
+    /// The whole of a run, which was lent under the same contract; its request gets the result.
+    #[inline]
+    pub fn of_run(run: &crate::segment::Run) -> SendBuf {
+        NonNull::new(run.base()).map_or(SendBuf::EMPTY, |ptr| SendBuf { ptr, len: run.len() })
+    }
+
     /// First byte.
     #[inline]
     pub const fn as_ptr(&self) -> *const u8 {

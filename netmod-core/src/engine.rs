@@ -299,15 +299,15 @@ impl<N: Netmod> Engine<N> {
     ) -> Result<Progress, DeviceError> {
         self.netmod.poll(&mut self.core, order, now, &mut self.events)?;
         let mut n = usize::from(self.events.take_progress());
-        while let Some(ev) = self.events.pop() {
-            n += 1;
-            match ev {
-                Event::Rx { vc, buf } => {
-                    self.handle_pkt(upper, vc, buf.bytes(), now);
-                    self.netmod.release(buf);
-                }
-                other => self.handle_event(upper, other, now),
+        loop {
+            while let Some((vc, buf)) = self.events.pop_rx() {
+                n += 1;
+                self.handle_pkt(upper, vc, buf.bytes(), now);
+                self.netmod.release(buf);
             }
+            let Some(other) = self.events.pop() else { break };
+            n += 1;
+            self.handle_event(upper, other, now);
         }
         if !self.core.sent.is_empty() {
             n += self.handle_sent(upper, now);

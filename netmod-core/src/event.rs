@@ -73,26 +73,76 @@ pub enum Event {
     },
 }
 
+/// A place in a batch: received bytes, or the turn of the next event of another kind.
+///
+/// The bytes of small messages come by the million: their places are written and read part by part, never as a
+/// value of many forms that is put together elsewhere first.
+#[derive(Debug)]
+struct Place {
+    vc: VcId,
+    buf: Option<RxBuf>,
+}
+
 /// A bounded batch of events.
 #[derive(Debug)]
 pub struct Events {
-    queue: VecDeque<Event>,
+    /// Those from `head` to `tail` wait; the others are memory.
+    places: Vec<Place>,
+    head: usize,
+    tail: usize,
+    /// Events other than bytes.
+    others: VecDeque<Event>,
     limit: usize,
     /// VCs of which a wrapper holds bytes back.
     held: Vec<VcId>,
     moved: bool,
 }
 
+const NOBODY: VcId = VcId::from_wire(0);
+
 impl Events {
     /// A batch of at most `limit` events, give or take those that cannot wait.
     pub fn with_limit(limit: usize) -> Events {
-        Events { queue: VecDeque::with_capacity(limit + limit / 2), limit, held: Vec::new(), moved: false }
+        let mut places = Vec::new();
+        places.resize_with(limit + limit / 2, || Place { vc: NOBODY, buf: None });
+        let others = VecDeque::with_capacity(limit + limit / 2);
+        Events { places, head: 0, tail: 0, others, limit, held: Vec::new(), moved: false }
     }
 
     /// Adds an event.
     #[inline]
     pub fn push(&mut self, ev: Event) {
-        self.queue.push_back(ev);
+        match ev {
+            Event::Rx { vc, buf } => self.push_rx(vc, buf),
+            other => {
+                let place = self.next_place();
+                (place.vc, place.buf) = (NOBODY, None);
+                self.others.push_back(other);
+            }
+        }
+    }
+
+    /// Adds [`Event::Rx`].
+    #[inline]
+    pub fn push_rx(&mut self, vc: VcId, buf: RxBuf) {
+        let place = self.next_place();
+        place.vc = vc;
+        place.buf = Some(buf);
+    }
+
+    #[inline]
+    fn next_place(&mut self) -> &mut Place {
+        if self.tail == self.places.len() {
+            self.grow();
+        }
+        self.tail += 1;
+        &mut self.places[self.tail - 1]
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        // Once the batch has been handled, its places are used from the first again.
+        self.places.push(Place { vc: NOBODY, buf: None });
     }
 
     /// Something moved that is no event: a part of a message that went straight to its place. Whoever waits
@@ -114,15 +164,48 @@ impl Events {
         self.moved
     }
 
+    /// Takes the first event, if it is [`Event::Rx`].
+    #[inline]
+    pub fn pop_rx(&mut self) -> Option<(VcId, RxBuf)> {
+        if self.head == self.tail {
+            return None;
+        }
+        let place = &mut self.places[self.head];
+        let buf = place.buf.take()?;
+        let vc = place.vc;
+        self.passed();
+        Some((vc, buf))
+    }
+
     /// Takes the first event.
     #[inline]
     pub fn pop(&mut self) -> Option<Event> {
-        self.queue.pop_front()
+        if self.head == self.tail {
+            return None;
+        }
+        if let Some((vc, buf)) = self.pop_rx() {
+            return Some(Event::Rx { vc, buf });
+        }
+        self.passed();
+        self.others.pop_front()
+    }
+
+    #[inline]
+    fn passed(&mut self) {
+        self.head += 1;
+        if self.head == self.tail {
+            (self.head, self.tail) = (0, 0);
+        }
+    }
+
+    fn waiting(&self) -> &[Place] {
+        &self.places[self.head..self.tail]
     }
 
     /// Says of the events from the `from`-th on which netmod of a set they came by.
     pub fn tag_netmod(&mut self, from: usize, number: u8) {
-        for ev in self.queue.iter_mut().skip(from) {
+        let others = self.waiting().iter().skip(from).filter(|p| p.buf.is_none()).count();
+        for ev in self.others.iter_mut().rev().take(others) {
             if let Event::NewPeer { netmod, .. } | Event::PortPeer { netmod, .. } = ev {
                 *netmod = number;
             }
@@ -133,10 +216,8 @@ impl Events {
     /// not the last word.
     pub fn concern(&self, vc: VcId) -> bool {
         self.held.contains(&vc)
-            || self
-                .queue
-                .iter()
-                .any(|ev| matches!(ev, Event::Rx { vc: v, .. } | Event::RecvDone { vc: v } if *v == vc))
+            || self.waiting().iter().any(|p| p.vc == vc && p.buf.is_some())
+            || self.others.iter().any(|ev| matches!(ev, Event::RecvDone { vc: v } if *v == vc))
     }
 
     /// For wrappers: sets the VCs of which bytes are held back, beside those that `outer` names, so that
@@ -148,25 +229,42 @@ impl Events {
     }
 
     /// The events from the `from`-th on, in order.
-    pub fn iter_from(&self, from: usize) -> impl Iterator<Item = &Event> {
-        self.queue.iter().skip(from)
+    pub fn iter_from(&self, from: usize) -> impl Iterator<Item = Seen<'_>> {
+        let waiting = self.waiting();
+        let before = waiting.iter().take(from).filter(|p| p.buf.is_none()).count();
+        let mut others = self.others.iter().skip(before);
+        waiting.iter().skip(from).filter_map(move |p| match &p.buf {
+            Some(buf) => Some(Seen::Rx(p.vc, buf)),
+            None => others.next().map(Seen::Other),
+        })
     }
 
     /// How many more a netmod should find in this poll.
     #[inline]
     pub fn room(&self) -> usize {
-        self.limit.saturating_sub(self.queue.len())
+        self.limit.saturating_sub(self.len())
     }
 
     /// Number of events.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.queue.len()
+        self.tail - self.head
     }
 
     /// Whether there are none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.head == self.tail
     }
+}
+
+/// An event as [`Events::iter_from`] shows it.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'e> {
+    /// [`Event::Rx`].
+    Rx(VcId, &'e RxBuf),
+    /// Another one.
+    Other(&'e Event),
 }
 
 impl Default for Events {

@@ -30,7 +30,7 @@ pub use card::{Card, CardError, CardWriter};
 pub use config::Config;
 pub use engine::{Core, DataAvail, Engine, Io, Progress, RecvTarget, Upper};
 pub use error::{DeviceError, PacketFault, VcError, VcErrorKind};
-pub use event::{Event, Events};
+pub use event::{Event, Events, Seen};
 pub use netmod::{
     Arm, Finalize, GroupId, HDR_LEN, Header, MetGroup, NETMOD_FRAME, Netmod, Ordering, PeerName, PollOrder,
     Sent, port_group,
@@ -38,7 +38,7 @@ pub use netmod::{
 pub use ranks::RankTable;
 pub use request::{OnDone, Outcome, Request};
 pub use rma::Rma;
-pub use segment::{Datatype, Segment};
+pub use segment::{Datatype, Run, Segment};
 pub use slab::{ReqId, SideTable, Slab, VcId};
 pub use time::Time;
 pub use vc::{Vc, VcStats};

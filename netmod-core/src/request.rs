@@ -73,15 +73,43 @@ impl Request {
         }
     }
 
+    /// Makes this the request that [`Request::new`] makes, part by part where they lie.
+    #[inline]
+    pub fn renew(&mut self, vc: Option<VcId>, seg: Segment) {
+        self.vc = vc;
+        self.seg = seg;
+        self.excess = 0;
+        self.charge = 0;
+        self.on_done = OnDone::Complete;
+        self.detached = false;
+        self.shares = 1;
+        self.parted = false;
+        self.copied = false;
+        self.outcome = Outcome::Pending;
+    }
+
     /// Whether it stands, or has stood, for more than one message: then none of them can be taken back.
     pub fn is_shared(&self) -> bool {
         self.shares > 1 || self.parted
+    }
+
+    /// Whether all there is to say of it is that its data, which lies in one piece, has moved: such a request holds nothing
+    /// that must be dropped.
+    #[inline]
+    pub fn is_plainly_done(&self) -> bool {
+        matches!(self.outcome, Outcome::Done) && self.shares == 1 && self.seg.is_plain()
     }
 
     /// Whether it is finished, in whatever way.
     #[inline]
     pub fn is_finished(&self) -> bool {
         !matches!(self.outcome, Outcome::Pending)
+    }
+}
+
+impl Default for Request {
+    fn default() -> Request {
+        Request::new(None, Segment::empty())
     }
 }
 

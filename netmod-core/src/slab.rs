@@ -8,8 +8,8 @@ use core::marker::PhantomData;
 /// A handle may travel to a peer and come back. One that is stale, or that the peer made up, is
 /// simply not found.
 pub struct Handle<K> {
-    index: u32,
-    generation: u32,
+    /// In one word, because that is how it is stored, and read again a moment later.
+    word: u64,
     _kind: PhantomData<fn() -> K>,
 }
 
@@ -26,28 +26,39 @@ pub type VcId = Handle<VcKind>;
 pub type ReqId = Handle<ReqKind>;
 
 impl<K> Handle<K> {
+    #[inline]
+    const fn new(index: u32, generation: u32) -> Self {
+        Handle::from_wire(index as u64 | (generation as u64) << 32)
+    }
+
     /// Place in the slab.
     #[inline]
     pub const fn index(self) -> usize {
-        self.index as usize
+        self.word as u32 as usize
     }
 
     /// How often that place had been given away before.
     #[inline]
     pub const fn generation(self) -> u32 {
-        self.generation
+        (self.word >> 32) as u32
+    }
+
+    /// Whether it may be live: a slab gives out odd generations only.
+    #[inline]
+    const fn is_odd(self) -> bool {
+        self.word & 1 << 32 != 0
     }
 
     /// The form that travels on the wire.
     #[inline]
     pub const fn to_wire(self) -> u64 {
-        self.index as u64 | (self.generation as u64) << 32
+        self.word
     }
 
     /// From the wire: any number is a handle, though perhaps of nothing.
     #[inline]
     pub const fn from_wire(word: u64) -> Self {
-        Handle { index: word as u32, generation: (word >> 32) as u32, _kind: PhantomData }
+        Handle { word, _kind: PhantomData }
     }
 }
 
@@ -61,7 +72,7 @@ impl<K> Copy for Handle<K> {}
 impl<K> PartialEq for Handle<K> {
     #[inline]
     fn eq(&self, o: &Self) -> bool {
-        self.index == o.index && self.generation == o.generation
+        self.word == o.word
     }
 }
 impl<K> Eq for Handle<K> {}
@@ -77,12 +88,12 @@ impl<K> PartialOrd for Handle<K> {
 }
 impl<K> Ord for Handle<K> {
     fn cmp(&self, o: &Self) -> core::cmp::Ordering {
-        (self.index, self.generation).cmp(&(o.index, o.generation))
+        (self.index(), self.generation()).cmp(&(o.index(), o.generation()))
     }
 }
 impl<K> fmt::Debug for Handle<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{}.{}", self.index, self.generation)
+        write!(f, "#{}.{}", self.index(), self.generation())
     }
 }
 impl<K> fmt::Display for Handle<K> {
@@ -98,6 +109,7 @@ struct Slot<T> {
     /// Even: free. Odd: taken. So a free slot's generation never equals a live handle's.
     generation: u32,
     next_free: u32,
+    /// In a free slot: nothing, or what [`Slab::retire`] has left.
     value: Option<T>,
 }
 
@@ -114,6 +126,13 @@ fn make_room<T>(slots: &mut Vec<T>, len: usize) {
     } else {
         slots.reserve(more);
     }
+}
+
+/// The first value of a place.
+#[cold]
+#[inline(never)]
+fn fill<T: Default>(place: &mut Option<T>) {
+    *place = Some(T::default());
 }
 
 /// A growing array of `T` whose places are used again, last freed first.
@@ -148,34 +167,76 @@ impl<T, K> Slab<T, K> {
     /// At 2^32 - 1 live values, which no memory holds.
     #[inline]
     pub fn insert(&mut self, value: T) -> Handle<K> {
-        self.len += 1;
-        if self.free != NO_FREE {
-            let index = self.free;
-            let slot = &mut self.slots[index as usize];
-            self.free = slot.next_free;
-            slot.generation = slot.generation.wrapping_add(1);
-            slot.value = Some(value);
-            return Handle { index, generation: slot.generation, _kind: PhantomData };
+        // The one store of the value, to which nothing else gets its address: so its parts go from registers to
+        // their place, without a copy of it in between.
+        if self.free == NO_FREE {
+            self.grow();
         }
-        self.grow(value)
+        let index = self.free;
+        let slot = &mut self.slots[index as usize];
+        self.free = slot.next_free;
+        self.len += 1;
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.value = Some(value);
+        Handle::new(index, slot.generation)
     }
 
+    /// Takes a place and lets its new value be made there, which spares a large one the way through memory elsewhere:
+    /// it is `T::default()`, or what [`Slab::retire`] has left.
+    ///
+    /// # Panics
+    /// As [`Slab::insert`].
+    #[inline]
+    pub fn renew(&mut self) -> (Handle<K>, &mut T)
+    where
+        T: Default,
+    {
+        if self.free == NO_FREE {
+            self.grow();
+        }
+        let index = self.free;
+        let slot = &mut self.slots[index as usize];
+        self.free = slot.next_free;
+        self.len += 1;
+        slot.generation = slot.generation.wrapping_add(1);
+        if slot.value.is_none() {
+            fill(&mut slot.value);
+        }
+        (Handle::new(index, slot.generation), slot.value.get_or_insert_default())
+    }
+
+    /// Frees the place and leaves the value in it, for [`Slab::renew`]. The handle is dead from now on.
+    #[inline]
+    pub fn retire(&mut self, h: Handle<K>) {
+        if let Some(slot) = self.slots.get_mut(h.index())
+            && slot.generation == h.generation()
+            && h.is_odd()
+        {
+            slot.generation = slot.generation.wrapping_add(1);
+            slot.next_free = self.free;
+            self.free = h.index() as u32;
+            self.len -= 1;
+        }
+    }
+
+    /// One more free slot.
     #[cold]
-    fn grow(&mut self, value: T) -> Handle<K> {
+    #[inline(never)]
+    fn grow(&mut self) {
         let index = u32::try_from(self.slots.len()).unwrap_or(NO_FREE);
         assert!(index != NO_FREE, "slab full");
         if self.slots.len() == self.slots.capacity() {
             make_room(&mut self.slots, index as usize + 1);
         }
-        self.slots.push(Slot { generation: 1, next_free: NO_FREE, value: Some(value) });
-        Handle { index, generation: 1, _kind: PhantomData }
+        self.slots.push(Slot { generation: 0, next_free: NO_FREE, value: None });
+        self.free = index;
     }
 
     /// The value, if the handle is live.
     #[inline]
     pub fn get(&self, h: Handle<K>) -> Option<&T> {
         let slot = self.slots.get(h.index())?;
-        if slot.generation != h.generation {
+        if slot.generation != h.generation() || !h.is_odd() {
             return None;
         }
         slot.value.as_ref()
@@ -185,7 +246,7 @@ impl<T, K> Slab<T, K> {
     #[inline]
     pub fn get_mut(&mut self, h: Handle<K>) -> Option<&mut T> {
         let slot = self.slots.get_mut(h.index())?;
-        if slot.generation != h.generation {
+        if slot.generation != h.generation() || !h.is_odd() {
             return None;
         }
         slot.value.as_mut()
@@ -195,13 +256,13 @@ impl<T, K> Slab<T, K> {
     #[inline]
     pub fn remove(&mut self, h: Handle<K>) -> Option<T> {
         let slot = self.slots.get_mut(h.index())?;
-        if slot.generation != h.generation {
+        if slot.generation != h.generation() || !h.is_odd() {
             return None;
         }
         let value = slot.value.take()?;
         slot.generation = slot.generation.wrapping_add(1);
         slot.next_free = self.free;
-        self.free = h.index;
+        self.free = h.index() as u32;
         self.len -= 1;
         Some(value)
     }
@@ -219,16 +280,16 @@ impl<T, K> Slab<T, K> {
     /// All live values, by index.
     pub fn iter(&self) -> impl Iterator<Item = (Handle<K>, &T)> {
         self.slots.iter().enumerate().filter_map(|(i, s)| {
-            let h = Handle { index: i as u32, generation: s.generation, _kind: PhantomData };
-            s.value.as_ref().map(|v| (h, v))
+            let h = Handle::new(i as u32, s.generation);
+            s.value.as_ref().filter(|_| h.is_odd()).map(|v| (h, v))
         })
     }
 
     /// The same, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Handle<K>, &mut T)> {
         self.slots.iter_mut().enumerate().filter_map(|(i, s)| {
-            let h = Handle { index: i as u32, generation: s.generation, _kind: PhantomData };
-            s.value.as_mut().map(|v| (h, v))
+            let h = Handle::new(i as u32, s.generation);
+            s.value.as_mut().filter(|_| h.is_odd()).map(|v| (h, v))
         })
     }
 }
@@ -238,6 +299,7 @@ impl<T, K> Slab<T, K> {
 /// The value belongs to one generation of the handle; asked with another it is not there.
 #[derive(Debug)]
 pub struct SideTable<T, K> {
+    /// An even generation: nothing, or what [`SideTable::retire`] has left.
     slots: Vec<(u32, Option<T>)>,
     _kind: PhantomData<fn() -> K>,
 }
@@ -261,7 +323,7 @@ impl<T, K> SideTable<T, K> {
             self.extend(h.index() + 1);
         }
         let slot = &mut self.slots[h.index()];
-        slot.0 = h.generation;
+        slot.0 = h.generation();
         slot.1.replace(value)
     }
 
@@ -273,8 +335,36 @@ impl<T, K> SideTable<T, K> {
             self.extend(h.index() + 1);
         }
         let slot = &mut self.slots[h.index()];
-        slot.0 = h.generation;
+        slot.0 = h.generation();
         slot.1 = Some(value);
+    }
+
+    /// Lets the value of a handle be made in its place, which spares a large one the way through memory elsewhere: it
+    /// is `T::default()`, or what [`SideTable::retire`] or an earlier generation has left.
+    #[inline]
+    pub fn renew(&mut self, h: Handle<K>) -> &mut T
+    where
+        T: Default,
+    {
+        if h.index() >= self.slots.len() {
+            self.extend(h.index() + 1);
+        }
+        let slot = &mut self.slots[h.index()];
+        slot.0 = h.generation();
+        if slot.1.is_none() {
+            fill(&mut slot.1);
+        }
+        slot.1.get_or_insert_default()
+    }
+
+    /// From now on the handle has no value. What it had stays where it is, for [`SideTable::renew`].
+    #[inline]
+    pub fn retire(&mut self, h: Handle<K>) {
+        if let Some((g, _)) = self.slots.get_mut(h.index())
+            && *g == h.generation()
+        {
+            *g = 0;
+        }
     }
 
     #[cold]
@@ -290,7 +380,7 @@ impl<T, K> SideTable<T, K> {
     #[inline]
     pub fn get(&self, h: Handle<K>) -> Option<&T> {
         match self.slots.get(h.index()) {
-            Some((g, v)) if *g == h.generation => v.as_ref(),
+            Some((g, v)) if *g == h.generation() && h.is_odd() => v.as_ref(),
             _ => None,
         }
     }
@@ -299,7 +389,7 @@ impl<T, K> SideTable<T, K> {
     #[inline]
     pub fn get_mut(&mut self, h: Handle<K>) -> Option<&mut T> {
         match self.slots.get_mut(h.index()) {
-            Some((g, v)) if *g == h.generation => v.as_mut(),
+            Some((g, v)) if *g == h.generation() && h.is_odd() => v.as_mut(),
             _ => None,
         }
     }
@@ -308,7 +398,7 @@ impl<T, K> SideTable<T, K> {
     #[inline]
     pub fn remove(&mut self, h: Handle<K>) -> Option<T> {
         match self.slots.get_mut(h.index()) {
-            Some((g, v)) if *g == h.generation => v.take(),
+            Some((g, v)) if *g == h.generation() && h.is_odd() => v.take(),
             _ => None,
         }
     }
@@ -318,7 +408,7 @@ impl<T, K> SideTable<T, K> {
     #[inline]
     pub fn remove_with<R>(&mut self, h: Handle<K>, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         match self.slots.get_mut(h.index()) {
-            Some((g, place)) if *g == h.generation => {
+            Some((g, place)) if *g == h.generation() && h.is_odd() => {
                 let result = f(place.as_mut()?);
                 *place = None;
                 Some(result)
@@ -331,7 +421,7 @@ impl<T, K> SideTable<T, K> {
     #[inline]
     pub fn clear(&mut self, h: Handle<K>) {
         if let Some((g, v)) = self.slots.get_mut(h.index())
-            && *g == h.generation
+            && *g == h.generation()
         {
             *v = None;
         }
@@ -340,8 +430,8 @@ impl<T, K> SideTable<T, K> {
     /// All values with their handles, by index.
     pub fn iter(&self) -> impl Iterator<Item = (Handle<K>, &T)> {
         self.slots.iter().enumerate().filter_map(|(i, (g, v))| {
-            let h = Handle { index: i as u32, generation: *g, _kind: PhantomData };
-            v.as_ref().map(|v| (h, v))
+            let h = Handle::new(i as u32, *g);
+            v.as_ref().filter(|_| h.is_odd()).map(|v| (h, v))
         })
     }
 }
@@ -376,6 +466,31 @@ mod tests {
         let free = ReqId::from_wire(a.to_wire() + (1 << 32));
         assert_eq!(s.get(free), None);
         assert_eq!(s.remove(free), None);
+    }
+
+    #[test]
+    fn what_was_retired_is_not_live_and_is_used_again() {
+        let mut s: Slab<u32, ReqKind> = Slab::new();
+        let mut t: SideTable<u32, ReqKind> = SideTable::new();
+        let (a, value) = s.renew();
+        assert_eq!(std::mem::replace(value, 5), 0);
+        assert_eq!(std::mem::replace(t.renew(a), 6), 0);
+        assert_eq!((s.get(a), t.get(a), s.len()), (Some(&5), Some(&6), 1));
+        s.retire(a);
+        t.retire(a);
+        // The second is the free place's own number, which a peer may make up.
+        for h in [a, ReqId::from_wire(a.to_wire() + (1 << 32)), ReqId::from_wire(0)] {
+            assert!(s.get(h).is_none() && s.get_mut(h).is_none() && s.remove(h).is_none());
+            assert!(t.get(h).is_none() && t.get_mut(h).is_none() && t.remove(h).is_none());
+            s.retire(h);
+        }
+        assert_eq!((s.iter().count(), t.iter().count(), s.len()), (0, 0, 0));
+        let (b, value) = s.renew();
+        assert_eq!((b.index(), *value, *t.renew(b)), (a.index(), 5, 6));
+        assert_eq!((s.get(a), t.get(a)), (None, None));
+        assert_eq!((s.remove(b), t.remove(b)), (Some(5), Some(6)));
+        let (c, value) = s.renew();
+        assert_eq!((*value, *t.renew(c), s.len()), (0, 0, 1));
     }
 
     #[test]

@@ -452,8 +452,8 @@ impl Netmod for ShmNetmod {
         if now >= self.next_check {
             self.check_peers();
         }
-        while let Some(ev) = self.pending.pop_front() {
-            events.push(ev);
+        if !self.pending.is_empty() {
+            self.report_pending(events);
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ impl ShmNetmod {
                     };
                     rx.advance(cell);
                     lane.lent += 1;
-                    events.push(Event::Rx { vc, buf });
+                    events.push_rx(vc, buf);
                     if quota == u32::MAX {
                         quota = rx.mem.geometry().bulk / 4;
                     }
@@ -73,11 +73,17 @@ impl ShmNetmod {
                     if !self.step(core, slot, cell, events) {
                         return;
                     }
-                    while let Some(ev) = self.pending.pop_front() {
-                        events.push(ev);
-                    }
+                    self.report_pending(events);
                 }
             }
+        }
+    }
+
+    /// Reports what arose outside the way of bytes.
+    #[inline(never)]
+    pub(crate) fn report_pending(&mut self, events: &mut Events) {
+        while let Some(ev) = self.pending.pop_front() {
+            events.push(ev);
         }
     }
 

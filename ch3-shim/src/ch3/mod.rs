@@ -22,7 +22,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{
-    Card, Core, DataAvail, Event, Header, Io, Netmod, Outcome, PacketFault, PeerName, ReqId, Request,
+    Card, Core, DataAvail, Event, Header, Io, Netmod, Outcome, PacketFault, PeerName, ReqId, Request, Run,
     RxBytes, Segment, SendBuf, SideTable, Time, Upper, VcError, VcErrorKind, VcId,
 };
 
@@ -30,7 +30,7 @@ use netmod_lmt::Modes;
 
 use crate::bootstrap::Bootstrap;
 use crate::netset::NetSet;
-use crate::pkt::{CookieLen, Mode, Packet};
+use crate::pkt::{CookieLen, Mode, Packet, Short};
 use crate::status::Status;
 use crate::tagmatch::{PostedKey, PostedQueue, UnexpectedQueue};
 
@@ -48,6 +48,36 @@ pub(crate) use send::DONE;
 
 /// What handlers get.
 pub(crate) type DevIo<'a> = Io<'a, NetSet>;
+
+/// The memory of a message: a segment, or a run, which the common path keeps in registers.
+pub(crate) trait Lent: Into<Segment> {
+    /// Bytes of the message.
+    fn len(&self) -> usize;
+    /// All of it, if it lies in one piece.
+    fn contig(&self) -> Option<SendBuf>;
+}
+
+impl Lent for Segment {
+    #[inline]
+    fn len(&self) -> usize {
+        self.remaining()
+    }
+    #[inline]
+    fn contig(&self) -> Option<SendBuf> {
+        SendBuf::of_segment(self)
+    }
+}
+
+impl Lent for Run {
+    #[inline]
+    fn len(&self) -> usize {
+        Run::len(self)
+    }
+    #[inline]
+    fn contig(&self) -> Option<SendBuf> {
+        Some(SendBuf::of_run(self))
+    }
+}
 
 /// Memory that the device owns on behalf of a request.
 #[derive(Debug, Default)]
@@ -104,7 +134,33 @@ pub(crate) struct MpiReq {
     pub since: Time,
 }
 
+impl Default for MpiReq {
+    fn default() -> MpiReq {
+        MpiReq::new(Role::Recv, crate::tagmatch::Envelope::new(0, 0, 0))
+    }
+}
+
 impl MpiReq {
+    /// Makes this the part of a receive that is posted, piece by piece where they lie.
+    #[inline]
+    pub(crate) fn renew_recv(&mut self, env: crate::tagmatch::Envelope, posted: PostedKey, since: Time) {
+        self.role = Role::Recv;
+        self.status = Status::default();
+        self.truncated_from = 0;
+        self.posted = Some(posted);
+        self.owned = Owned::Nothing;
+        self.forgotten = false;
+        self.env = env;
+        self.cancelling = false;
+        self.since = since;
+    }
+
+    /// Whether it holds nothing that must be dropped, and has nothing to say but its status.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.truncated_from == 0 && matches!(self.owned, Owned::Nothing)
+    }
+
     pub(crate) fn new(role: Role, env: crate::tagmatch::Envelope) -> MpiReq {
         MpiReq {
             role,
@@ -409,9 +465,11 @@ impl Ch3 {
     }
 }
 
-impl Upper<NetSet> for Ch3 {
-    #[inline]
-    fn packet(
+impl Ch3 {
+    /// Packets other than eager short messages. Out of line: a large value of many forms, of which the common path wants
+    /// none.
+    #[inline(never)]
+    fn other_packet(
         &mut self,
         io: &mut DevIo<'_>,
         vc: VcId,
@@ -420,7 +478,6 @@ impl Upper<NetSet> for Ch3 {
     ) -> Result<usize, PacketFault> {
         let pkt = Packet::parse(hdr).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
         match pkt {
-            Packet::EagerShort { env, data, ready } => self.eager_short(io, vc, env, data, ready).map(|()| 0),
             Packet::Eager { env, mode, len, sreq, credit } => {
                 if self.vcs.get(vc).is_some_and(|s| s.flow.out.is_news(credit)) {
                     self.credit_came(io, vc, credit);
@@ -437,6 +494,22 @@ impl Upper<NetSet> for Ch3 {
             }
             other => self.control(io, vc, other).map(|()| 0),
         }
+    }
+}
+
+impl Upper<NetSet> for Ch3 {
+    #[inline]
+    fn packet(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        hdr: &Header,
+        rest: RxBytes<'_>,
+    ) -> Result<usize, PacketFault> {
+        if let Some(short) = Short::of(hdr) {
+            return self.eager_short(io, vc, short, hdr).map(|()| 0);
+        }
+        self.other_packet(io, vc, hdr, rest)
     }
 
     #[inline(never)]

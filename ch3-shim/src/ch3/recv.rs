@@ -1,13 +1,13 @@
 //! The receiving side: posting receives, and the packets that carry or announce data.
 
-use netmod_core::{OnDone, Outcome, PacketFault, ReqId, Request, RxBytes, Segment, Time, VcError, VcId};
+use netmod_core::{OnDone, Outcome, PacketFault, ReqId, RxBytes, Segment, Time, VcError, VcId};
 
 use netmod_lmt::Modes;
 
 use super::credit::{self, ENTRY};
 use super::pool::segment_of;
-use super::{Ch3, DevIo, MpiReq, Owned, Role};
-use crate::pkt::{Mode, Packet, ShortData};
+use super::{Ch3, DevIo, Lent, MpiReq, Owned, Role};
+use crate::pkt::{Header, Mode, Packet, Short, ShortData};
 use crate::status::Status;
 use crate::tagmatch::{Envelope, Pattern};
 
@@ -78,28 +78,42 @@ impl Ch3 {
     pub(crate) fn irecv(
         &mut self,
         io: &mut DevIo<'_>,
-        seg: Segment,
+        seg: impl Lent,
         pattern: Pattern,
     ) -> Result<ReqId, VcError> {
-        let mut mpi = MpiReq::new(Role::Recv, Envelope::new(pattern.context, pattern.source, pattern.tag));
         if !self.unexpected.is_empty()
             && let Some((env, msg)) = self.unexpected.take_match(&pattern)
         {
-            let req = self.new_req(io.core, None, seg, mpi);
-            self.deliver(io, req, env, msg);
-            return Ok(req);
+            return Ok(self.recv_unexpected(io, seg.into(), pattern, env, msg));
         }
         if let Some(cause) = self.source_lost(&pattern) {
             return Err(cause);
         }
-        let req = io.core.reqs.insert(Request::new(None, seg));
-        mpi.since = self.now;
-        mpi.posted = Some(self.posted.post(pattern, req));
-        self.side.set(req, mpi);
+        let (req, r) = io.core.reqs.renew();
+        r.renew(None, seg.into());
+        let posted = self.posted.post(pattern, req);
+        let env = Envelope::new(pattern.context, pattern.source, pattern.tag);
+        self.side.renew(req).renew_recv(env, posted, self.now);
         if self.has_wanting() {
             self.relieve_for(io, &pattern);
         }
         Ok(req)
+    }
+
+    /// A receive whose message is there already.
+    #[inline(never)]
+    fn recv_unexpected(
+        &mut self,
+        io: &mut DevIo<'_>,
+        seg: Segment,
+        pattern: Pattern,
+        env: Envelope,
+        msg: Unexpected,
+    ) -> ReqId {
+        let asked = Envelope::new(pattern.context, pattern.source, pattern.tag);
+        let req = self.new_req(io.core, None, seg, MpiReq::new(Role::Recv, asked));
+        self.deliver(io, req, env, msg);
+        req
     }
 
     /// Gives an unexpected message to a receive.
@@ -232,33 +246,42 @@ impl Ch3 {
         &mut self,
         io: &mut DevIo<'_>,
         vc: VcId,
-        env: Envelope,
-        data: ShortData,
-        ready: bool,
+        short: Short,
+        hdr: &Header,
     ) -> Result<(), PacketFault> {
+        let env = short.env;
         // One look at the VC for both the envelope and what the message is charged.
         let Some((side, env)) = self.vcs.get_mut(vc).and_then(|s| s.own_envelope(env).map(|env| (s, env)))
         else {
             return Err(self.bad_envelope(vc, &env));
         };
-        let bytes = data.as_slice();
         if let Some(req) = self.posted.take_match(&env) {
             let due = side.flow.inc.pass(ENTRY);
-            self.receive_short(io, req, env, bytes);
+            self.receive_short(io, req, env, short.data(hdr));
             if due {
                 self.credit_due(io, vc);
             }
             return Ok(());
         }
+        self.short_unexpected(vc, env, short.ready, short.to_data(hdr))
+    }
+
+    /// An eager short message without a receive.
+    #[inline(never)]
+    fn short_unexpected(
+        &mut self,
+        vc: VcId,
+        env: Envelope,
+        ready: bool,
+        data: ShortData,
+    ) -> Result<(), PacketFault> {
         let epoch = self.admit(vc, ENTRY)?;
         if ready {
             self.ready_without_receive(&env);
         }
-        let len = bytes.len() as u64;
-        self.keep(
-            env,
-            Unexpected { vc: Some(vc), sreq: None, len, body: Body::Inline(data), epoch, since: Time::ZERO },
-        );
+        let len = data.as_slice().len() as u64;
+        let body = Body::Inline(data);
+        self.keep(env, Unexpected { vc: Some(vc), sreq: None, len, body, epoch, since: Time::ZERO });
         Ok(())
     }
 

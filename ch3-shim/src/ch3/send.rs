@@ -1,13 +1,14 @@
 //! The sending side: eager short and eager, and the answers to them.
 
 use netmod_core::{
-    Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, SendBuf, Sent, Time, VcError, VcErrorKind, VcId,
+    Core, Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, SendBuf, Sent, Time, VcError, VcErrorKind,
+    VcId,
 };
 
 use super::credit::{self, ENTRY};
 use super::recv::{Body, Unexpected};
-use super::{Ch3, DevIo, MpiReq, Owned, Role, WORLD};
-use crate::pkt::{self, MAX_SHORT, Mode, ShortData};
+use super::{Ch3, DevIo, Lent, MpiReq, Owned, Role, WORLD};
+use crate::pkt::{self, MAX_SHORT, Mode};
 use crate::status::Status;
 use crate::tagmatch::Envelope;
 
@@ -48,41 +49,41 @@ impl Ch3 {
     pub(crate) fn isend(
         &mut self,
         io: &mut DevIo<'_>,
-        seg: Segment,
+        seg: impl Lent,
         (group, rank): (u32, u32),
         env: Envelope,
         mode: Mode,
     ) -> Result<ReqId, VcError> {
         if group == WORLD && rank == self.groups.world.me {
-            return Ok(self.self_send(io, seg, env, mode));
+            return Ok(self.self_send(io, seg.into(), env, mode));
         }
         let vc = self.vc_of(io, group, rank)?;
         self.use_vc(io, vc)?;
-        let contig = SendBuf::of_segment(&seg);
+        let contig = seg.contig();
         if mode != Mode::Sync
-            && let Some(short) = contig.and_then(|buf| ShortData::new(buf.bytes()))
+            && let Some(buf) = contig.filter(|buf| buf.len() <= MAX_SHORT)
+            && let Some(hdr) = pkt::emit_eager_short(env, mode == Mode::Ready, buf.bytes())
         {
             if !self.take_credit(vc, ENTRY) {
-                return Ok(self.send_announced(io, vc, seg, env, mode, true));
+                return Ok(self.send_announced(io, vc, seg.into(), env, mode, true));
             }
-            let hdr = pkt::emit_eager_short(env, mode == Mode::Ready, &short);
             let started = io.netmod.i_start_contig_msg(io.core, vc, &hdr, SendBuf::EMPTY)?;
             return Ok(started.unwrap_or(DONE));
         }
-        let len = seg.remaining();
+        let len = seg.len();
         let eager_max = self.vcs.get(vc).map_or(self.eager_max, |s| s.eager_max as usize);
         if len > eager_max {
-            return Ok(self.send_announced(io, vc, seg, env, mode, false));
+            return Ok(self.send_announced(io, vc, seg.into(), env, mode, false));
         }
         if mode == Mode::Sync {
-            return self.send_sync(io, vc, seg, env);
+            return self.send_sync(io, vc, seg.into(), env);
         }
         let Some(buf) = contig else {
-            return self.send_noncontig(io, vc, seg, env, mode);
+            return self.send_noncontig(io, vc, seg.into(), env, mode);
         };
         let charge = credit::charge(len as u32);
         if !self.take_credit(vc, charge) {
-            return Ok(self.send_announced(io, vc, seg, env, mode, true));
+            return Ok(self.send_announced(io, vc, seg.into(), env, mode, true));
         }
         let hdr = pkt::emit_eager(env, mode, len as u32, 0, self.credit_to_go(vc));
         let started = io.netmod.i_start_contig_msg(io.core, vc, &hdr, buf)?;
@@ -108,14 +109,13 @@ impl Ch3 {
         if len <= MAX_SHORT {
             seg.pack(&mut data[..len]);
         }
-        let short = data.get(..len).and_then(ShortData::new);
+        let short = data.get(..len).and_then(|d| pkt::emit_eager_short(env, mode == Mode::Ready, d));
         let charge = if short.is_some() { ENTRY } else { credit::charge(len as u32) };
         if !self.take_credit(vc, charge) {
             seg.seek(0);
             return Ok(self.send_announced(io, vc, seg, env, mode, true));
         }
-        if let Some(short) = short {
-            let hdr = pkt::emit_eager_short(env, mode == Mode::Ready, &short);
+        if let Some(hdr) = short {
             return Ok(io.netmod.i_start_contig_msg(io.core, vc, &hdr, SendBuf::EMPTY)?.unwrap_or(DONE));
         }
         let hdr = pkt::emit_eager(env, mode, len as u32, 0, self.credit_to_go(vc));
@@ -240,12 +240,32 @@ impl Ch3 {
         }
     }
 
+    /// The status of a request that has succeeded and owns nothing; it is used up. `None`, and nothing has happened, if
+    /// there is more to be said of it: that is [`Ch3::take_result`]'s to do.
+    #[inline]
+    pub(crate) fn take_plain(&mut self, core: &mut Core, req: ReqId) -> Option<Status> {
+        let status = self.side.get(req).map(|m| m.status).unwrap_or_default();
+        self.use_up_plain(core, req).then_some(status)
+    }
+
+    /// As [`Ch3::take_plain`], for those who do not ask for the status; whether it was so.
+    #[inline]
+    pub(crate) fn use_up_plain(&mut self, core: &mut Core, req: ReqId) -> bool {
+        let plain = core.reqs.get(req).is_some_and(netmod_core::Request::is_plainly_done)
+            && self.side.get(req).is_none_or(MpiReq::is_plain);
+        if plain {
+            core.reqs.retire(req);
+            self.side.retire(req);
+        }
+        plain
+    }
+
     /// The result of a finished request, which is thereby used up: status, what the message was cut
     /// from, the memory that the device held for it.
     #[inline]
     pub(crate) fn take_result(
         &mut self,
-        core: &mut netmod_core::Core,
+        core: &mut Core,
         req: ReqId,
     ) -> (Outcome, Status, Option<u64>, Owned) {
         let Some(outcome) = core.take(req) else {
@@ -261,7 +281,7 @@ impl Ch3 {
     }
 
     /// Keeps memory for a request until that is used up; a request that is over needs none of a send.
-    pub(crate) fn own(&mut self, core: &netmod_core::Core, req: ReqId, owned: Owned) {
+    pub(crate) fn own(&mut self, core: &Core, req: ReqId, owned: Owned) {
         if let Some(m) = self.side.get_mut(req) {
             m.owned = owned;
         } else if core.reqs.get(req).is_some_and(|r| !r.copied) {
@@ -272,7 +292,7 @@ impl Ch3 {
     }
 
     /// Nobody will ask for the request again: it is freed when it finishes.
-    pub(crate) fn forget(&mut self, core: &mut netmod_core::Core, req: ReqId) {
+    pub(crate) fn forget(&mut self, core: &mut Core, req: ReqId) {
         if let Some(m) = self.side.get_mut(req) {
             m.forgotten = true;
         }

@@ -7,7 +7,7 @@
 use netmod_core::{Outcome, ReqId, Segment};
 
 use super::{Comm, PROC_NULL, Vci};
-use crate::ch3::{DONE, Owned};
+use crate::ch3::{DONE, Lent, Owned};
 use crate::error::{Error, Result};
 use crate::pkt::Mode;
 use crate::status::Status;
@@ -56,6 +56,14 @@ impl Vci {
     /// A bad rank or tag; a peer that cannot be reached. Nothing was started then.
     #[inline]
     pub fn isend_raw(&mut self, seg: Segment, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<RawReq> {
+        match seg.into_run() {
+            Ok(run) => self.start_send(run, dest, tag, comm, mode),
+            Err(seg) => self.start_send(seg, dest, tag, comm, mode),
+        }
+    }
+
+    #[inline(never)]
+    fn start_send(&mut self, seg: impl Lent, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<RawReq> {
         if dest == PROC_NULL {
             return Ok(RawReq::DONE);
         }
@@ -74,6 +82,14 @@ impl Vci {
     /// A bad rank or tag; a peer whose connection is down. Nothing was started then.
     #[inline]
     pub fn irecv_raw(&mut self, seg: Segment, source: i32, tag: i32, comm: Comm) -> Result<RawReq> {
+        match seg.into_run() {
+            Ok(run) => self.start_recv(run, source, tag, comm),
+            Err(seg) => self.start_recv(seg, source, tag, comm),
+        }
+    }
+
+    #[inline(never)]
+    fn start_recv(&mut self, seg: impl Lent, source: i32, tag: i32, comm: Comm) -> Result<RawReq> {
         if source == PROC_NULL {
             return Ok(RawReq::DONE);
         }
@@ -97,6 +113,14 @@ impl Vci {
         if let Some(status) = req.over() {
             return (Ok(status), Owned::Nothing);
         }
+        match self.ch3.take_plain(&mut self.engine.core, req.0) {
+            Some(status) => (Ok(status), Owned::Nothing),
+            None => self.take_other(req),
+        }
+    }
+
+    #[inline(never)]
+    fn take_other(&mut self, req: RawReq) -> (Result<Status>, Owned) {
         let (outcome, status, cut, owned) = self.ch3.take_result(&mut self.engine.core, req.0);
         let result = match (outcome, cut) {
             (Outcome::Failed(e), _) => Err(self.explain(e)),
@@ -168,6 +192,10 @@ impl Vci {
         let all_finished = first == reqs.len();
         let mut failed = None;
         for r in reqs {
+            if out.is_none() && self.ch3.use_up_plain(&mut self.engine.core, r.0) {
+                *r = RawReq::NULL;
+                continue;
+            }
             let pending = if all_finished || self.is_finished(*r) { None } else { self.unsettle(*r) };
             let result = match pending {
                 Some(e) => Err(e),

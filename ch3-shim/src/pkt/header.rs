@@ -22,13 +22,69 @@ const ACK: u8 = 0x04;
 const FROM_SENDER: u8 = 0x08;
 const WANT: u8 = 0x10;
 
-/// The header of an [`Packet::EagerShort`].
+/// The header of an [`Packet::EagerShort`]; `None` if the data is longer than [`MAX_SHORT`].
 #[inline]
-pub fn emit_eager_short(env: Envelope, ready: bool, data: &ShortData) -> Header {
+pub fn emit_eager_short(env: Envelope, ready: bool, data: &[u8]) -> Option<Header> {
     let flags = if ready { READY } else { 0 };
-    let mut header = with_env(EAGER_SHORT, flags, u16::from(data.len), env, 0, 0);
-    header[HDR_LEN - MAX_SHORT..].copy_from_slice(&data.bytes);
-    header
+    let (c, d) = short_words(data)?;
+    Some(with_env(EAGER_SHORT, flags, data.len() as u16, env, c, d))
+}
+
+/// Up to [`MAX_SHORT`] bytes as two little-endian words, zero behind them. From at most two moves, which may
+/// overlap each other, instead of a copy of variable length, which is a call.
+#[inline]
+fn short_words(data: &[u8]) -> Option<(u64, u64)> {
+    let len = data.len();
+    Some(match (data.first_chunk::<8>(), data.last_chunk::<8>()) {
+        (Some(first), Some(last)) => {
+            let behind = len.checked_sub(8).filter(|n| *n <= 8)?;
+            let rest = u64::from_le_bytes(*last).checked_shr(64 - 8 * behind as u32).unwrap_or(0);
+            (u64::from_le_bytes(*first), rest)
+        }
+        _ => match (data.first_chunk::<4>(), data.last_chunk::<4>()) {
+            (Some(first), Some(last)) => {
+                let last = u64::from(u32::from_le_bytes(*last)) << (8 * (len - 4));
+                (u64::from(u32::from_le_bytes(*first)) | last, 0)
+            }
+            _ => (data.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)), 0),
+        },
+    })
+}
+
+/// An eager short message, taken from a header without copies: what [`parse`] makes [`Packet::EagerShort`] of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Short {
+    pub(crate) env: Envelope,
+    pub(crate) ready: bool,
+    len: usize,
+}
+
+impl Short {
+    /// `None` if the header is something else, or not as it must be.
+    #[inline(always)]
+    pub(crate) fn of(header: &Header) -> Option<Short> {
+        let fields = Fields::new(header);
+        let (len, ready) = (usize::from(fields.aux), fields.flags == READY);
+        // Little-endian: what is behind the first `len` bytes are the upper bits.
+        let data = u128::from(fields.c) | u128::from(fields.d) << 64;
+        let behind = data.checked_shr(8 * u32::from(fields.aux)).unwrap_or(0);
+        let good =
+            fields.kind == EAGER_SHORT && (fields.flags == 0 || ready) && len <= MAX_SHORT && behind == 0;
+        good.then(|| Short { env: fields.env(), ready, len })
+    }
+
+    /// A copy of the payload, from the header it was made of.
+    pub(crate) fn to_data(self, header: &Header) -> ShortData {
+        let mut bytes = [0; MAX_SHORT];
+        bytes.copy_from_slice(&header[HDR_LEN - MAX_SHORT..]);
+        ShortData { len: self.len as u8, bytes }
+    }
+
+    /// The payload, in the header it was made of.
+    #[inline(always)]
+    pub(crate) fn data<'h>(&self, header: &'h Header) -> &'h [u8] {
+        &header[HDR_LEN - MAX_SHORT..][..self.len.min(MAX_SHORT)]
+    }
 }
 
 /// The header of an [`Packet::Eager`].
@@ -46,7 +102,10 @@ pub fn emit_eager(env: Envelope, mode: Mode, len: u32, sreq: u64, credit: u32) -
 pub(super) fn emit(packet: &Packet) -> Header {
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     match *packet {
-        Packet::EagerShort { env, ready, data } => emit_eager_short(env, ready, &data),
+        Packet::EagerShort { env, ready, data } => {
+            let (c, d) = data.words();
+            with_env(EAGER_SHORT, flag(ready, READY), u16::from(data.len), env, c, d)
+        }
         Packet::Eager { env, mode, len, sreq, credit } => emit_eager(env, mode, len, sreq, credit),
         Packet::EagerSyncAck { sreq } => plain(EAGER_SYNC_ACK, 0, 0, sreq, 0, 0),
         Packet::Rts { env, sync, sreq, data_sz, cookie_len } => {
@@ -72,10 +131,8 @@ pub(super) fn parse(header: &Header) -> Result<Packet, PktError> {
     let fields = Fields::new(header);
     match header[0] {
         EAGER_SHORT => {
-            let ready = fields.one_flag("EagerShort", READY, "READY (0x02) is known")?;
-            let data = short_data(fields.aux, header)?;
-            let env = fields.env();
-            Ok(Packet::EagerShort { env, ready, data })
+            let short = Short::of(header).ok_or_else(|| fields.bad_short())?;
+            Ok(Packet::EagerShort { env: short.env, ready: short.ready, data: short.to_data(header) })
         }
         EAGER => {
             let mode = match fields.flags {
@@ -96,22 +153,6 @@ pub(super) fn parse(header: &Header) -> Result<Packet, PktError> {
         }
         _ => fields.parse_rest(),
     }
-}
-
-#[inline]
-fn short_data(len: u16, header: &Header) -> Result<ShortData, PktError> {
-    if usize::from(len) > MAX_SHORT {
-        return Err(PktError::ShortLen { found: len });
-    }
-    let mut bytes = [0; MAX_SHORT];
-    bytes.copy_from_slice(&header[HDR_LEN - MAX_SHORT..]);
-    // Little-endian: what is behind the first `len` bytes are the upper bits.
-    let behind = u128::from_le_bytes(bytes).checked_shr(u32::from(len) * 8).unwrap_or(0);
-    let first = HDR_LEN - MAX_SHORT + usize::from(len);
-    if behind != 0 {
-        return Err(PktError::Reserved { packet: "EagerShort", first: first as u8, end: HDR_LEN as u8 });
-    }
-    Ok(ShortData { len: len as u8, bytes })
 }
 
 #[inline]
@@ -188,6 +229,21 @@ impl Fields {
         let source = (self.b as u32).cast_signed();
         let tag = ((self.b >> 32) as u32).cast_signed();
         Envelope::new(self.context, source, tag)
+    }
+
+    /// Why this is no [`Short`], although its type says so.
+    #[cold]
+    fn bad_short(&self) -> PktError {
+        if let Err(e) = self.one_flag("EagerShort", READY, "READY (0x02) is known") {
+            return e;
+        }
+        match usize::from(self.aux) {
+            len if len > MAX_SHORT => PktError::ShortLen { found: self.aux },
+            len => {
+                let first = (HDR_LEN - MAX_SHORT + len) as u8;
+                PktError::Reserved { packet: "EagerShort", first, end: HDR_LEN as u8 }
+            }
+        }
     }
 
     /// The packets that are not on the path of a small message.

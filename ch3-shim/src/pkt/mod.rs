@@ -36,6 +36,7 @@
 
 mod header;
 
+pub(crate) use header::Short;
 pub use header::emit_eager;
 pub use header::emit_eager_short;
 
@@ -80,16 +81,14 @@ impl ShortData {
     #[inline]
     pub fn new(data: &[u8]) -> Option<ShortData> {
         let mut bytes = [0; MAX_SHORT];
-        // The common lengths as single moves; a copy of variable length is a call.
-        match data.len() {
-            0 => {}
-            4 => bytes[..4].copy_from_slice(data),
-            8 => bytes[..8].copy_from_slice(data),
-            MAX_SHORT => bytes.copy_from_slice(data),
-            len => bytes.get_mut(..len)?.copy_from_slice(data),
-        }
-        let len = data.len() as u8;
-        Some(ShortData { len, bytes })
+        bytes.get_mut(..data.len())?.copy_from_slice(data);
+        Some(ShortData { len: data.len() as u8, bytes })
+    }
+
+    /// The payload as two little-endian words, zero behind it.
+    fn words(&self) -> (u64, u64) {
+        let all = u128::from_le_bytes(self.bytes);
+        (all as u64, (all >> 64) as u64)
     }
 
     /// The payload.

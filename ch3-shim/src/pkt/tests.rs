@@ -226,7 +226,7 @@ fn what_is_refused_and_why() {
         "Credit packet with flags 0x01, of which only WANT (0x10) is known; does the peer use packet \
          version 2?"
     );
-    let shorts = emit_eager_short(ENV, false, &short(&[7]));
+    let shorts = emit_eager_short(ENV, false, &[7]).unwrap();
     assert_eq!(refused(2, 17, &shorts), "EagerShort packet of 17 data bytes, at most 16 fit in a header");
     assert_eq!(
         refused(17, 1, &shorts),
@@ -369,4 +369,18 @@ proptest! {
         header[1..].copy_from_slice(&rest);
         is_canonical(&header);
     }
+}
+
+/// Each length, against the slow way.
+#[test]
+fn short_messages_of_each_length() {
+    for len in 0..=MAX_SHORT {
+        let bytes: Vec<u8> = (0..len as u8).map(|i| 0xff - 7 * i).collect();
+        let slow = Packet::EagerShort { env: ENV, ready: false, data: short(&bytes) }.emit();
+        assert_eq!(emit_eager_short(ENV, false, &bytes), Some(slow), "{len}");
+        assert_eq!(&slow[HDR_LEN - MAX_SHORT..][..len], &bytes[..]);
+        let parsed = Short::of(&slow).expect("a short message");
+        assert_eq!((parsed.env, parsed.ready, parsed.data(&slow)), (ENV, false, &bytes[..]));
+    }
+    assert_eq!(emit_eager_short(ENV, false, &[1; MAX_SHORT + 1]), None);
 }

@@ -31,6 +31,40 @@ pub struct Segment {
     layout: Layout,
 }
 
+/// A segment of one piece, from its start: small enough to be handed on in registers, as a [`Segment`] is not.
+#[derive(Debug)]
+pub struct Run {
+    base: *mut u8,
+    len: usize,
+}
+
+impl Run {
+    /// First byte.
+    #[inline]
+    pub(crate) const fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Number of bytes.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl From<Run> for Segment {
+    #[inline]
+    fn from(run: Run) -> Segment {
+        Segment { base: run.base, pos: 0, end: run.len, layout: Layout::Contig }
+    }
+}
+
 /// Where the bytes are. Elements of `Typed` repeat at the datatype's extent, up to `Segment::end`.
 enum Layout {
     Contig,
@@ -72,6 +106,21 @@ impl Segment {
     #[inline]
     pub const fn total(&self) -> usize {
         self.end
+    }
+
+    /// Whether its layout is that of one piece, which holds no memory of its own.
+    #[inline]
+    pub const fn is_plain(&self) -> bool {
+        matches!(self.layout, Layout::Contig)
+    }
+
+    /// The segment as a run, if it is one.
+    ///
+    /// # Errors
+    /// Itself, if it is not.
+    #[inline(always)]
+    pub fn into_run(self) -> Result<Run, Segment> {
+        if self.is_plain() && self.pos == 0 { Ok(Run { base: self.base, len: self.end }) } else { Err(self) }
     }
 
     /// Bytes before the position.

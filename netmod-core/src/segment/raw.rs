@@ -11,7 +11,7 @@ use core::ptr;
 use std::sync::Arc;
 
 use super::layout::Visit;
-use super::{Datatype, Layout, List, Segment};
+use super::{Datatype, Layout, List, Run, Segment};
 use crate::buf::{IoVec, RxBytes};
 
 #[cfg(test)]
@@ -20,6 +20,9 @@ mod tests;
 // SAFETY: a segment is addresses and numbers, and an immutable layout that may be shared; using the
 // addresses is governed by the contract of `crate::buf`, which says nothing about threads.
 unsafe impl Send for Segment {}
+
+// SAFETY: as for a segment.
+unsafe impl Send for Run {}
 
 impl Segment {
     /// `len` bytes at `base`. A null base means no data.
@@ -151,7 +154,7 @@ impl Segment {
     unsafe fn copy_in(&mut self, src: *const u8, n: usize) {
         if matches!(self.layout, Layout::Contig) {
             // SAFETY: `pos + n <= end` bytes at `base` are lent; `src` by this function's contract.
-            unsafe { ptr::copy_nonoverlapping(src, self.base.wrapping_add(self.pos), n) };
+            unsafe { copy_short(src, self.base.wrapping_add(self.pos), n) };
         } else {
             // SAFETY: as demanded; with `IN` the packed side is only read.
             unsafe { self.copy_scattered::<IN>(src.cast_mut(), n) };
@@ -183,6 +186,34 @@ impl Segment {
                     packed = packed.wrapping_add(piece.len);
                 }
             }
+        }
+    }
+}
+
+/// As `ptr::copy_nonoverlapping`; up to 16 bytes without a call.
+///
+/// # Safety
+/// As for that: `n` bytes readable at `src`, writable at `dst`, not overlapping.
+#[inline(always)]
+unsafe fn copy_short(src: *const u8, dst: *mut u8, n: usize) {
+    /// # Safety
+    /// As above, and `n` is `LEN` to `2 * LEN`: two moves, which may overlap each other.
+    #[inline(always)]
+    unsafe fn two<const LEN: usize>(src: *const u8, dst: *mut u8, n: usize) {
+        // SAFETY: the first `LEN` and the last `LEN` of at least `LEN` bytes.
+        unsafe {
+            let (first, last) = (src.cast::<[u8; LEN]>().read(), src.add(n - LEN).cast::<[u8; LEN]>().read());
+            dst.cast::<[u8; LEN]>().write(first);
+            dst.add(n - LEN).cast::<[u8; LEN]>().write(last);
+        }
+    }
+    // SAFETY: as demanded.
+    unsafe {
+        match n {
+            8..=16 => two::<8>(src, dst, n),
+            4..=7 => two::<4>(src, dst, n),
+            0 => {}
+            _ => ptr::copy_nonoverlapping(src, dst, n),
         }
     }
 }

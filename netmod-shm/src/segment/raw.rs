@@ -310,13 +310,17 @@ impl RawRing {
     pub(crate) fn write_inline(&self, cell: u32, hdr: &Header, data: &[u8]) {
         assert!(data.len() <= INLINE - hdr.len());
         let to = self.cell(cell).wrapping_add(8);
-        // SAFETY: a cell has `INLINE` bytes behind its control word, which is room for both; the slices are memory of this
-        // process, and no part of the mapping is ever borrowed as a slice.
-        unsafe {
-            ptr::copy_nonoverlapping(hdr.as_ptr(), to, hdr.len());
-            if !data.is_empty() {
-                ptr::copy_nonoverlapping(data.as_ptr(), to.add(hdr.len()), data.len());
-            }
+        // Word by word, because that is how a header has been put together a moment ago: a processor that is to load two
+        // words at once, of which it has not stored each yet, waits until it has.
+        let (words, _) = hdr.as_chunks::<8>();
+        for (i, word) in words.iter().enumerate() {
+            // SAFETY: the words behind the control word of a cell, aligned; atomics.
+            unsafe { &*to.add(8 * i).cast::<AtomicU64>() }.store(u64::from_ne_bytes(*word), Relaxed);
+        }
+        if !data.is_empty() {
+            // SAFETY: a cell has `INLINE` bytes behind its control word, which is room for both; the slices are memory of
+            // this process, and no part of the mapping is ever borrowed as a slice.
+            unsafe { ptr::copy_nonoverlapping(data.as_ptr(), to.add(hdr.len()), data.len()) };
         }
     }
 

@@ -18,8 +18,8 @@ use std::os::fd::RawFd;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcId,
-    port_group,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RxBuf, Seen, SendBuf, Sent, SideTable, Time, VcError,
+    VcId, port_group,
 };
 
 pub use file::{CaptureFile, Clock};
@@ -134,36 +134,44 @@ impl<N: Netmod> Capture<N> {
     /// Writes down what a poll has found.
     fn note(&mut self, events: &Events, from: usize) {
         for ev in events.iter_from(from) {
-            match ev {
-                Event::Rx { vc, buf } => {
-                    let Some(l) = self.lanes.get_mut(*vc) else { continue };
+            let other = match ev {
+                Seen::Other(other) => other,
+                Seen::Rx(vc, buf) => {
+                    let Some(l) = self.lanes.get_mut(vc) else { continue };
                     let (file, peer) = (&mut self.file, l.peer);
                     l.framer.feed(buf.bytes(), file.snap(), self.payload_len, |found| match found {
                         Found::Frame(f) => {
-                            file.add(What::Received, peer, *vc, f.payload_len, [&f.header, &f.payload]);
+                            file.add(What::Received, peer, vc, f.payload_len, [&f.header, &f.payload]);
                         }
                         Found::Nonsense(header) => {
                             let text = format!("these bytes are no header: {header:02x?}");
-                            file.add(What::Lost, peer, *vc, 0, [text.as_bytes(), &[]]);
+                            file.add(What::Lost, peer, vc, 0, [text.as_bytes(), &[]]);
                         }
                     });
+                    continue;
                 }
-                Event::Up { vc } => self.event_of(What::Up, *vc, ""),
+            };
+            match *other {
+                Event::Up { vc } => self.event_of(What::Up, vc, ""),
                 Event::Terminated { vc } => {
-                    self.event_of(What::Terminated, *vc, "");
-                    self.begin_anew(*vc);
+                    self.event_of(What::Terminated, vc, "");
+                    self.begin_anew(vc);
                 }
-                Event::Down { vc, error } => {
-                    self.event_of(What::Down, *vc, &error.to_string());
-                    self.begin_anew(*vc);
+                Event::Down { vc, ref error } => {
+                    self.event_of(What::Down, vc, &error.to_string());
+                    self.begin_anew(vc);
                 }
                 Event::NewPeer { peer, .. } => {
-                    self.event(What::NewPeer, *peer, VcId::from_wire(0), "");
+                    self.event(What::NewPeer, peer, VcId::from_wire(0), "");
                 }
                 Event::PortPeer { peer, port, .. } => {
-                    self.event(What::NewPeer, *peer, VcId::from_wire(0), &format!("to port {port}"));
+                    self.event(What::NewPeer, peer, VcId::from_wire(0), &format!("to port {port}"));
                 }
-                Event::RecvDone { .. } | Event::NeedCard { .. } | Event::RmaDone { .. } => {}
+                // Bytes are not among the others.
+                Event::Rx { .. }
+                | Event::RecvDone { .. }
+                | Event::NeedCard { .. }
+                | Event::RmaDone { .. } => {}
             }
         }
     }
