@@ -374,6 +374,29 @@ impl RingMem for RawRing {
         unsafe { &*self.cell(cell).cast::<AtomicU64>() }.load(Acquire)
     }
     #[inline]
+    fn prefetch(&self, cell: u32) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: within the ring; has no effect but on caches.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.cell(cell).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = cell;
+    }
+    #[inline]
+    fn prefetch_to_write(&self, cell: u32) {
+        #[cfg(target_arch = "x86_64")]
+        // By name, because the compiler's intrinsic makes it a fetch for reading where the target need not know it;
+        // processors that do not know it ignore it (AMD64 Architecture Programmer's Manual, volume 3, PREFETCHW).
+        // SAFETY: as above.
+        unsafe {
+            std::arch::asm!("prefetchw [{}]", in(reg) self.cell(cell), options(nostack, preserves_flags));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = cell;
+    }
+    #[inline]
     fn set_control(&self, cell: u32, word: u64) {
         // SAFETY: as above.
         unsafe { &*self.cell(cell).cast::<AtomicU64>() }.store(word, Release);
