@@ -44,8 +44,8 @@ impl std::fmt::Debug for AnyNetmod {
 }
 
 /// Polls in vain after which a netmod that is not the preferred one is polled seldom: each so many polls.
-const QUIET: u32 = 64;
-const SELDOM: u32 = 16;
+const QUIET: u32 = 256;
+const SELDOM: u32 = 256;
 
 /// The netmods of a device, in order of preference.
 ///

@@ -46,7 +46,6 @@ impl<M: RingMem> Consumer<M> {
         if (word >> 32) as u32 != self.pos.wrapping_add(1) {
             return Ok(None);
         }
-        self.mem.prefetch(self.pos.wrapping_add(AHEAD) & self.mask);
         let (kind, len) = (Kind::of(word as u8), (word >> 8) as u32 & 0xff_ffff);
         match kind {
             Some(Kind::Inline) if len as usize <= INLINE => {
@@ -105,9 +104,5 @@ impl<M: RingMem> Consumer<M> {
         self.is_ready()
     }
 }
-
-/// So many cells are fetched ahead of the one looked at. Where one was written the next ones often were, too, and
-/// each takes as long to come as several messages to be handled.
-const AHEAD: u32 = 8;
 
 const OUTSIDE: Broken = Broken("a piece of a ring does not lie within it");

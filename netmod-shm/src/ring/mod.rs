@@ -118,8 +118,6 @@ pub(crate) trait RingMem {
     fn control(&self, cell: u32) -> u64;
     /// Release.
     fn set_control(&self, cell: u32, word: u64);
-    /// Says that this cell will soon be looked at. Changes nothing.
-    fn prefetch(&self, _cell: u32) {}
     /// Says that this cell will soon be written. Changes nothing.
     fn prefetch_to_write(&self, _cell: u32) {}
     /// Where in the bulk area the cell's bytes are; only after [`RingMem::control`] has said that there are some.

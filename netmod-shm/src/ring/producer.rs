@@ -11,8 +11,8 @@ pub(crate) enum Place {
     Bulk(u32),
 }
 
-/// So many cells are fetched ahead of the one that is written: the consumer has them in its cache, from when it looked at
-/// them last.
+/// In a batch, so many cells are fetched ahead of the one that is written: the consumer has them in its cache, from when it
+/// looked at them last.
 const AHEAD: u32 = 8;
 
 /// The producer's end.
@@ -148,7 +148,9 @@ impl<M: RingMem> Producer<M> {
             self.bulk_total = self.bulk_total.wrapping_add(gap + long);
             self.bulk_head = at + long;
         }
-        self.mem.prefetch_to_write(cell.wrapping_add(AHEAD) & self.mask);
+        if !publish {
+            self.mem.prefetch_to_write(cell.wrapping_add(AHEAD) & self.mask);
+        }
         self.ends[cell as usize] = (self.bulk_head, self.bulk_total);
         self.head = self.head.wrapping_add(1);
         let word = control_word(self.head, kind, len);

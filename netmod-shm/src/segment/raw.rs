@@ -374,22 +374,11 @@ impl RingMem for RawRing {
         unsafe { &*self.cell(cell).cast::<AtomicU64>() }.load(Acquire)
     }
     #[inline]
-    fn prefetch(&self, cell: u32) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: within the ring; has no effect but on caches.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.cell(cell).cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = cell;
-    }
-    #[inline]
     fn prefetch_to_write(&self, cell: u32) {
         #[cfg(target_arch = "x86_64")]
         // By name, because the compiler's intrinsic makes it a fetch for reading where the target need not know it;
         // processors that do not know it ignore it (AMD64 Architecture Programmer's Manual, volume 3, PREFETCHW).
-        // SAFETY: as above.
+        // SAFETY: within the ring; has no effect but on caches.
         unsafe {
             std::arch::asm!("prefetchw [{}]", in(reg) self.cell(cell), options(nostack, preserves_flags));
         }
