@@ -1,8 +1,8 @@
 //! `bw` and `bibw`: windows of large messages, one way and both ways at once.
 
 use crate::error::{During, Result};
-use crate::floor::{ACK, Waiting};
-use crate::measure::{ACKS, Pair, Test, Way};
+use crate::floor::{ACK, Bare, Cache, Medium, Waiting};
+use crate::measure::{ACKS, Floor, Pair, Test, Way};
 use crate::sys::Traffic;
 
 /// A window of sends, then a short acknowledgement; repeated.
@@ -34,11 +34,16 @@ impl Test for Bandwidth {
         "MB/s"
     }
 
-    fn floors(&self) -> &'static [&'static str] {
-        if self.both {
-            &["raw socket both ways, spinning"]
-        } else {
-            &["raw stream, spinning", "raw stream, blocking"]
+    fn floors(&self, medium: Medium, _bytes: usize) -> &'static [Floor] {
+        match (medium, self.both) {
+            (Medium::Network, true) => const { &[Floor::new("raw socket both ways, spinning")] },
+            (Medium::Network, false) => {
+                const { &[Floor::new("raw stream, spinning"), Floor::new("raw stream, blocking")] }
+            }
+            (Medium::Memory, true) => const { &[Floor::new("hot memcpy on both cores")] },
+            (Medium::Memory, false) => {
+                const { &[Floor::new("hot memcpy on one core"), Floor::beside(Cache::Cold)] }
+            }
         }
     }
 
@@ -66,10 +71,13 @@ impl Test for Bandwidth {
             let (send, recv) = traffic.buffers().during("use the buffers")?;
             let send = &send[..bytes];
             let count = self.window * iters;
-            return match (self.both, k) {
-                (true, _) => pair.raw.both_ways(send, &mut recv[..bytes], count),
-                (false, 0) => pair.raw.stream(Waiting::Spinning, send, recv, count),
-                (false, _) => pair.raw.stream(Waiting::Blocking, send, recv, count),
+            return match (&mut pair.bare, self.both, k) {
+                (Bare::Socket(s), true, _) => s.both_ways(send, &mut recv[..bytes], count),
+                (Bare::Socket(s), false, 0) => s.stream(Waiting::Spinning, send, recv, count),
+                (Bare::Socket(s), false, _) => s.stream(Waiting::Blocking, send, recv, count),
+                (Bare::Memory(m), true, _) => m.memcpy_both(send, recv, count),
+                (Bare::Memory(m), false, 0) => m.memcpy(Cache::Hot, send, recv, count),
+                (Bare::Memory(m), false, _) => m.memcpy(Cache::Cold, send, recv, count),
             };
         }
         let to = pair.to();

@@ -1,7 +1,8 @@
 //! `lat`: half of the round trip of a message that is sent back and forth, blocking, one at a time.
 
 use crate::error::{During, Result};
-use crate::measure::{Pair, Test, Way};
+use crate::floor::{Bare, CELL, Cache, Medium};
+use crate::measure::{Floor, Pair, Test, Way};
 use crate::sys::Traffic;
 
 /// The ping-pong.
@@ -17,8 +18,20 @@ impl Test for Latency {
         "us"
     }
 
-    fn floors(&self) -> &'static [&'static str] {
-        &["raw spinning socket"]
+    fn floors(&self, medium: Medium, bytes: usize) -> &'static [Floor] {
+        match medium {
+            Medium::Network => const { &[Floor::new("raw spinning socket")] },
+            Medium::Memory if bytes <= CELL => const { &[Floor::new("a cache line from core to core")] },
+            Medium::Memory => {
+                const {
+                    &[
+                        Floor::new("copied into shared memory and out of it"),
+                        Floor::beside(Cache::Hot),
+                        Floor::beside(Cache::Cold),
+                    ]
+                }
+            }
+        }
     }
 
     fn window(&self) -> Option<usize> {
@@ -43,8 +56,14 @@ impl Test for Latency {
     ) -> Result<()> {
         let (send, recv) = traffic.buffers().during("use the buffers")?;
         let (send, recv) = (&send[..bytes], &mut recv[..bytes]);
-        if way != Way::Ours {
-            return pair.raw.ping_pong(send, recv, iters);
+        if let Way::Floor(k) = way {
+            return match (&mut pair.bare, k) {
+                (Bare::Socket(socket), _) => socket.ping_pong(send, recv, iters),
+                (Bare::Memory(memory), 0) => memory.ping_pong(send, recv, iters),
+                // As many as messages go, there and back.
+                (Bare::Memory(memory), 1) => memory.memcpy(Cache::Hot, send, recv, 2 * iters),
+                (Bare::Memory(memory), _) => memory.memcpy(Cache::Cold, send, recv, 2 * iters),
+            };
         }
         let to = pair.to();
         for _ in 0..iters {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ch3_shim::{Comm, Device};
 
 use crate::error::{During, Failure, Result};
-use crate::floor::RawSocket;
+use crate::floor::{Bare, Cache, Medium};
 use crate::progress::Progress;
 use crate::report::{Row, median, rounded};
 use crate::sys::{To, Traffic};
@@ -31,7 +31,7 @@ const PATIENCE: f64 = 3.0;
 /// The two ranks that measure, as one of them sees it.
 pub(crate) struct Pair<'d> {
     pub(crate) dev: &'d mut Device,
-    pub(crate) raw: RawSocket,
+    pub(crate) bare: Bare,
     pub(crate) comm: Comm,
     /// Rank 0, which starts and takes the time.
     pub(crate) lead: bool,
@@ -45,7 +45,7 @@ impl<'d> Pair<'d> {
     pub(crate) fn new(dev: &'d mut Device, crowded: bool) -> Result<Pair<'d>> {
         let world = dev.world();
         let comm = dev.dup(world)?;
-        let (raw, ip) = RawSocket::connect(dev, comm, crowded)?;
+        let (bare, address) = Bare::connect(dev, comm, crowded)?;
         let lead = dev.rank() == 0;
         let peer = if lead { 1 } else { 0 };
         let choice =
@@ -53,7 +53,7 @@ impl<'d> Pair<'d> {
         // "shm: other node; tcp: chosen"
         let chosen = choice.split("; ").find_map(|c| c.strip_suffix(": chosen")).map(str::to_owned);
         let netmod = chosen.or_else(|| dev.netmods().first().map(ToString::to_string)).unwrap_or_default();
-        Ok(Pair { dev, raw, comm, lead, peer, netmod, address: ip.to_string() })
+        Ok(Pair { dev, bare, comm, lead, peer, netmod, address })
     }
 
     /// Where measured messages go.
@@ -82,20 +82,41 @@ pub(crate) enum Way {
     Floor(usize),
 }
 
+/// A way without the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Floor {
+    /// What it is.
+    pub(crate) name: &'static str,
+    /// A memcpy that is shown beside the floor, and not counted as one.
+    pub(crate) beside: Option<Cache>,
+}
+
+impl Floor {
+    /// One that the ratio may be taken with.
+    pub(crate) const fn new(name: &'static str) -> Floor {
+        Floor { name, beside: None }
+    }
+
+    /// One that is shown beside it.
+    pub(crate) const fn beside(cache: Cache) -> Floor {
+        Floor { name: "memcpy", beside: Some(cache) }
+    }
+}
+
 /// A test between two ranks.
 pub(crate) trait Test {
     /// As in the field `test`.
     fn name(&self) -> &'static str;
     /// Unit of the values.
     fn unit(&self) -> &'static str;
-    /// What its floors are; the best of them counts.
-    fn floors(&self) -> &'static [&'static str];
+    /// What its floors are for messages of `bytes`; the best of them counts.
+    fn floors(&self, medium: Medium, bytes: usize) -> &'static [Floor];
     /// Messages under way at once, if that is more than one.
     fn window(&self) -> Option<usize>;
     /// Seconds that one run should take.
     fn phase(&self) -> f64;
     /// Repetitions of a floor while ours has `iters`; fewer if the floor is much slower.
-    fn floor_iters(&self, iters: usize) -> usize {
+    fn floor_iters(&self, _medium: Medium, iters: usize) -> usize {
         iters
     }
     /// Whether less is better.
@@ -131,7 +152,7 @@ struct Series {
     bytes: usize,
     iters: usize,
     ours: Vec<f64>,
-    floors: Vec<Vec<f64>>,
+    floors: Vec<(Floor, Vec<f64>)>,
 }
 
 /// Runs a test; both ranks call it alike. Rank 0 gets the rows.
@@ -145,13 +166,14 @@ pub(crate) fn measure(
     let largest = effort.bytes.iter().copied().max().unwrap_or(0);
     let mut traffic = Traffic::new(largest.max(crate::floor::GULP), test.window().unwrap_or(1));
     fill_pattern(&mut traffic)?;
-    let ways: Vec<Way> = (0..test.floors().len()).map(Way::Floor).chain([Way::Ours]).collect();
+    let medium = pair.bare.medium();
     let mut all = Vec::new();
     for &bytes in &effort.bytes {
         progress.say(format!("{} {}", test.name(), crate::report::size(bytes)));
         let iters = calibrate(pair, test, &mut traffic, bytes, effort.iters)?;
         check_pattern(pair, &mut traffic, bytes)?;
-        all.push(Series { bytes, iters, ours: Vec::new(), floors: vec![Vec::new(); test.floors().len()] });
+        let floors = test.floors(medium, bytes).iter().map(|f| (*f, Vec::new())).collect();
+        all.push(Series { bytes, iters, ours: Vec::new(), floors });
     }
     let mut rounds = 0;
     let mut advanced = 0.0;
@@ -171,16 +193,18 @@ pub(crate) fn measure(
         }
         for s in &mut all {
             progress.say(format!("{} {}", test.name(), crate::report::size(s.bytes)));
-            for i in 0..ways.len() {
-                let way = ways[if rounds % 2 == 0 { i } else { ways.len() - 1 - i }];
-                let iters = if way == Way::Ours { s.iters } else { test.floor_iters(s.iters).max(1) };
+            let floors = s.floors.len();
+            for i in 0..=floors {
+                let i = if rounds % 2 == 0 { i } else { floors - i };
+                let way = if i == floors { Way::Ours } else { Way::Floor(i) };
+                let iters = if way == Way::Ours { s.iters } else { test.floor_iters(medium, s.iters).max(1) };
                 test.run(pair, &mut traffic, way, s.bytes, warm_up(iters))?;
                 let began = Instant::now();
                 test.run(pair, &mut traffic, way, s.bytes, iters)?;
                 let value = test.value(began.elapsed().as_secs_f64(), s.bytes, iters);
                 match way {
                     Way::Ours => s.ours.push(value),
-                    Way::Floor(k) => s.floors[k].push(value),
+                    Way::Floor(k) => s.floors[k].1.push(value),
                 }
             }
         }
@@ -261,13 +285,16 @@ fn best(values: &[f64], less: bool) -> f64 {
 fn row(pair: &Pair<'_>, test: &dyn Test, s: &Series, rounds: usize) -> Row {
     let less = test.less_is_better();
     // One floor for all rounds: taking each round's best would add the luck of two draws to it.
-    let which = (0..s.floors.len()).min_by(|&a, &b| {
-        let (a, b) = (median(&s.floors[a]), median(&s.floors[b]));
+    let floor = s.floors.iter().filter(|(f, _)| f.beside.is_none()).min_by(|(_, a), (_, b)| {
+        let (a, b) = (median(a), median(b));
         if less { a.total_cmp(&b) } else { b.total_cmp(&a) }
     });
-    let floor = which.map(|k| &s.floors[k]);
+    let memcpy = |cache| {
+        let found = s.floors.iter().find(|(f, _)| f.beside == Some(cache));
+        found.map(|(_, v)| rounded(median(v)))
+    };
     let ratios: Vec<f64> =
-        floor.map(|f| s.ours.iter().zip(f).map(|(o, f)| o / f).collect()).unwrap_or_default();
+        floor.map(|(_, f)| s.ours.iter().zip(f).map(|(o, f)| o / f).collect()).unwrap_or_default();
     Row {
         test: test.name().into(),
         netmod: Some(pair.netmod.clone()),
@@ -275,13 +302,15 @@ fn row(pair: &Pair<'_>, test: &dyn Test, s: &Series, rounds: usize) -> Row {
         window: test.window(),
         value: rounded(median(&s.ours)),
         unit: test.unit().into(),
-        floor: floor.map(|f| rounded(median(f))),
-        floor_kind: which.map(|k| test.floors()[k].into()),
+        floor: floor.map(|(_, f)| rounded(median(f))),
+        floor_kind: floor.map(|(f, _)| f.name.into()),
         ratio: floor.map(|_| rounded(median(&ratios))),
         ranks: Some(pair.dev.size()),
         rounds: Some(rounds),
         best: Some(rounded(best(&s.ours, less))),
-        floor_best: floor.map(|f| rounded(best(f, less))),
+        floor_best: floor.map(|(_, f)| rounded(best(f, less))),
+        memcpy_hot: memcpy(Cache::Hot),
+        memcpy_cold: memcpy(Cache::Cold),
         address: Some(pair.address.clone()),
         ..Row::default()
     }

@@ -4,6 +4,7 @@ use ch3_shim::Device;
 
 use crate::cli::PairArgs;
 use crate::error::{Failure, Result};
+use crate::floor::Medium;
 use crate::launch::{self, Joined, Role};
 use crate::measure::{Effort, Pair, Test, measure};
 use crate::progress::Progress;
@@ -26,9 +27,11 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Sizes if none are given.
-    pub(crate) fn bytes(self) -> &'static [usize] {
+    pub(crate) fn bytes(self, medium: Medium) -> &'static [usize] {
         match self {
             Kind::Latency => &[8, 1 << 10, 8 << 10],
+            // Beyond all caches, too, where it makes a difference.
+            Kind::Bandwidth if medium == Medium::Memory => &[64 << 10, 1 << 20, 4 << 20, 64 << 20],
             Kind::Bandwidth => &[64 << 10, 1 << 20, 4 << 20],
             Kind::Rate => &[8],
         }
@@ -105,19 +108,19 @@ pub(crate) fn run(test: &dyn Test, kind: Kind, args: &PairArgs) -> Result<()> {
     let rows = match launch::role()? {
         Role::Parent => launch::run_job(args.ranks, None)?.rows,
         Role::Rank(mut sink) => {
-            let bytes = match (&args.bytes[..], &args.plot) {
-                ([], None) => kind.bytes().to_vec(),
-                ([], Some(_)) => kind.sweep().to_vec(),
-                (given, _) => given.to_vec(),
-            };
-            let effort = Effort {
-                // A curve needs some rounds at each of its points.
-                seconds: SECONDS.max(bytes.len() as f64),
-                bytes,
-                rounds: args.rounds.map(|n| n as usize),
-                iters: args.iters.map(|n| n as usize),
-            };
             let rows = as_rank(args.job.netmod.as_deref(), args.lmt.as_deref(), |pair| {
+                let bytes = match (&args.bytes[..], &args.plot) {
+                    ([], None) => kind.bytes(pair.bare.medium()).to_vec(),
+                    ([], Some(_)) => kind.sweep().to_vec(),
+                    (given, _) => given.to_vec(),
+                };
+                let effort = Effort {
+                    // A curve needs some rounds at each of its points.
+                    seconds: SECONDS.max(bytes.len() as f64),
+                    bytes,
+                    rounds: args.rounds.map(|n| n as usize),
+                    iters: args.iters.map(|n| n as usize),
+                };
                 let progress = if pair.lead { Progress::bar(effort.seconds) } else { Progress::silent() };
                 measure(pair, test, &effort, &progress)
             })?;

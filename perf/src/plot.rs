@@ -82,7 +82,10 @@ impl Panel<'_> {
     {
         let Some(first) = self.rows.first() else { return Ok(()) };
         let netmod = first.netmod.clone().unwrap_or_default();
-        let floor_kind = first.floor_kind.clone().unwrap_or_default();
+        // The floor of short messages may be another one.
+        let mut kinds: Vec<&str> = self.rows.iter().filter_map(|r| r.floor_kind.as_deref()).collect();
+        kinds.dedup();
+        let floor_kind = kinds.join(", then ");
         let unit = first.unit.clone();
         let (x, y) = self.ranges();
         let mut chart = ChartBuilder::on(area)

@@ -2,7 +2,8 @@
 
 use crate::bw::acknowledge;
 use crate::error::{During, Result};
-use crate::measure::{Pair, Test, Way};
+use crate::floor::{Bare, CELL, Medium};
+use crate::measure::{Floor, Pair, Test, Way};
 use crate::sys::Traffic;
 
 /// A window of small sends, all waited for, then a short acknowledgement; repeated.
@@ -21,8 +22,14 @@ impl Test for Rate {
         "msg/s"
     }
 
-    fn floors(&self) -> &'static [&'static str] {
-        &["raw socket, one system call a message"]
+    fn floors(&self, medium: Medium, bytes: usize) -> &'static [Floor] {
+        match medium {
+            Medium::Network => const { &[Floor::new("raw socket, one system call a message")] },
+            Medium::Memory if bytes <= CELL => {
+                const { &[Floor::new("a cache line a message, through a ring in shared memory")] }
+            }
+            Medium::Memory => const { &[Floor::new("copied into shared memory and out of it")] },
+        }
     }
 
     fn window(&self) -> Option<usize> {
@@ -33,8 +40,11 @@ impl Test for Rate {
         0.005
     }
 
-    fn floor_iters(&self, iters: usize) -> usize {
-        iters / 10
+    fn floor_iters(&self, medium: Medium, iters: usize) -> usize {
+        match medium {
+            Medium::Network => iters / 10,
+            Medium::Memory => iters,
+        }
     }
 
     fn less_is_better(&self) -> bool {
@@ -51,7 +61,10 @@ impl Test for Rate {
     ) -> Result<()> {
         if way != Way::Ours {
             let (send, recv) = traffic.buffers().during("use the buffers")?;
-            return pair.raw.messages(&send[..bytes], recv, self.window, iters);
+            return match &mut pair.bare {
+                Bare::Socket(socket) => socket.messages(&send[..bytes], recv, self.window, iters),
+                Bare::Memory(memory) => memory.messages(&send[..bytes], recv, self.window, iters),
+            };
         }
         let to = pair.to();
         let (sends, recvs) = if pair.lead { (self.window, 0) } else { (0, self.window) };

@@ -66,6 +66,12 @@ pub(crate) struct Row {
     /// The floor's best round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) floor_best: Option<f64>,
+    /// What a memcpy of as many bytes gives, again and again between the same buffers; in the same unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memcpy_hot: Option<f64>,
+    /// The same between buffers that no cache holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memcpy_cold: Option<f64>,
     /// Private memory of a rank in KiB: median over the ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) private_kib: Option<u64>,
@@ -206,7 +212,15 @@ impl Row {
             Some("Serialized" | "Multiple") => return "",
             _ => {}
         }
+        let shm = self.netmod.as_deref() == Some(netmod_shm::NAME);
         match (self.test.as_str(), self.bytes) {
+            ("lat", Some(b)) if shm && b <= 64 => "up to 1.80",
+            ("bw", Some(b)) if shm && b >= 64 << 20 => "1.00 or more",
+            ("bw", Some(b)) if shm && b >= 4 << 20 => "0.80 or more",
+            ("bw", Some(b)) if shm && b >= 1 << 20 => "0.75 or more",
+            ("bw", Some(b)) if shm && b >= 64 << 10 => "0.42 or more",
+            ("rate", Some(b)) if shm && b <= 8 => "30 M/s here",
+            ("lat" | "bw" | "rate", _) if shm => "",
             ("lat", Some(b)) if b <= 64 => "up to 1.06",
             ("lat", Some(b)) if b <= 1024 => "up to 1.08",
             ("lat", Some(b)) if b <= 8192 => "up to 1.15",
@@ -276,6 +290,16 @@ pub(crate) fn remarks(rows: &[Row]) -> String {
         };
         if !lines.contains(&line) {
             lines.push(line);
+        }
+    }
+    for r in rows {
+        let caches = [("hot", r.memcpy_hot), ("cold", r.memcpy_cold)];
+        let known: Vec<String> = caches
+            .iter()
+            .filter_map(|(name, v)| Some(format!("{} {name}", amount((*v)?, &r.unit))))
+            .collect();
+        if !known.is_empty() {
+            lines.push(format!("memcpy beside {} of {}: {}", r.test, r.extent(), known.join(", ")));
         }
     }
     lines.iter().map(|l| format!("{l}\n")).collect()

@@ -1,6 +1,11 @@
-//! The unsafe part: affinity, limits, inherited descriptors, and windows of requests on one buffer.
+//! The unsafe part: affinity, limits, inherited descriptors, and windows of requests on one buffer; `shared` has memory
+//! of two processes.
 
 #![allow(unsafe_code)]
+
+mod shared;
+
+pub(crate) use shared::Shared;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;

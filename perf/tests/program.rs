@@ -98,6 +98,30 @@ fn tests_between_two_ranks_print_the_documented_fields() {
 }
 
 #[test]
+fn within_a_node_the_floor_is_that_of_memory() {
+    let of = |line: &str, kinds: [&str; 2], beside: [&[&str]; 2]| {
+        let rows = json(perf(&format!("{line} --netmod shm --bytes 8,70K --rounds 2 --iters 4 --json")));
+        assert_eq!(rows.len(), 2, "{line}");
+        for (i, row) in rows.iter().enumerate() {
+            assert_eq!(row["netmod"], "shm");
+            assert_eq!(row["floor_kind"], kinds[i], "{row}");
+            positive(row, &["value", "floor", "ratio", "best", "floor_best"]);
+            positive(row, beside[i]);
+            let shown = ["memcpy_hot", "memcpy_cold"].iter().filter(|f| !row[**f].is_null()).count();
+            assert_eq!(shown, beside[i].len(), "{row}");
+        }
+    };
+    let copied = "copied into shared memory and out of it";
+    let (one, both) = ("hot memcpy on one core", "hot memcpy on both cores");
+    of("lat", ["a cache line from core to core", copied], [&[], &["memcpy_hot", "memcpy_cold"]]);
+    of("bw --window 3", [one, one], [&["memcpy_cold"], &["memcpy_cold"]]);
+    of("bibw --window 3", [both, both], [&[], &[]]);
+    // More than the rings of the floor hold at once.
+    let cell = "a cache line a message, through a ring in shared memory";
+    of("rate --window 600", [cell, copied], [&[], &[]]);
+}
+
+#[test]
 fn threads_are_compared_with_one_thread_and_one_engine() {
     let rows = json(perf("rate --netmod tcp --threads 3 --engines 2 --window 8 --rounds 2 --iters 6 --json"));
     let ways: Vec<_> = rows.iter().map(|r| (r["kind"].as_str(), &r["threads"], &r["engines"])).collect();
@@ -283,16 +307,20 @@ fn info_survives_a_bad_variable_and_says_so() {
 
 #[test]
 fn plots_are_svg_files() {
-    let file = std::env::temp_dir().join(format!("netmod-perf-test-{}.svg", std::process::id()));
-    let mut command = perf("lat --bytes 8,64,1K --rounds 1 --iters 5 --plot");
-    command.arg(&file);
-    let ended = run(command);
-    assert!(ended.ok, "{}", ended.err);
-    let svg = std::fs::read_to_string(&file).expect("the file is there");
-    std::fs::remove_file(&file).expect("it can be removed");
-    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-    assert!(svg.contains("raw spinning socket") && svg.contains("netmod tcp"));
-    assert!(svg.matches("<polyline").count() >= 2);
+    for (netmod, floor) in
+        [("tcp", "raw spinning socket"), ("shm", "copied into shared memory and out of it")]
+    {
+        let file = std::env::temp_dir().join(format!("netmod-perf-test-{}-{netmod}.svg", std::process::id()));
+        let mut command = perf(&format!("lat --netmod {netmod} --bytes 8,64,1K --rounds 1 --iters 5 --plot"));
+        command.arg(&file);
+        let ended = run(command);
+        assert!(ended.ok, "{}", ended.err);
+        let svg = std::fs::read_to_string(&file).expect("the file is there");
+        std::fs::remove_file(&file).expect("it can be removed");
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        assert!(svg.contains(floor) && svg.contains(&format!("netmod {netmod}")), "{floor} in {svg}");
+        assert!(svg.matches("<polyline").count() >= 2);
+    }
 }
 
 #[test]

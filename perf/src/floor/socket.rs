@@ -1,7 +1,6 @@
-//! The floors: what a bare TCP socket does between the same two processes, at the same address.
+//! The floor of networks: what a bare TCP socket does between the same two processes, at the same address.
 //!
-//! The socket is apart from the device's. While it is measured the device is not polled. Both ranks
-//! call the same function with the same numbers; `lead` is the one that starts.
+//! The socket is apart from the device's.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,31 +8,17 @@ use std::time::{Duration, Instant};
 
 use ch3_shim::{Comm, Device};
 
+use super::{TAG, Waiting, spins};
 use crate::error::{During, Failure, Result};
 
 /// How long the two processes may take to meet.
 const MEET: Duration = Duration::from_secs(20);
 /// How long a connection may take to say who it is.
 const GREETING: Duration = Duration::from_secs(2);
-/// Tag of the messages by which they arrange it.
-const TAG: i32 = 1;
-/// Receives in vain after which the processor is offered to others.
-const SPINS: u32 = 20_000;
-/// The same if ranks share cores, so that one of the others may be whom we wait for.
-const SPINS_CROWDED: u32 = 10;
 /// Bytes that one receive takes at most when messages are smaller.
 pub(crate) const GULP: usize = 64 << 10;
 /// Bytes of an acknowledgement.
 pub(crate) const ACK: usize = 4;
-
-/// How a process waits for its socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
-    /// It tries again at once.
-    Spinning,
-    /// It sleeps in the system call.
-    Blocking,
-}
 
 /// A bare TCP connection between ranks 0 and 1.
 #[derive(Debug)]
@@ -44,13 +29,9 @@ pub(crate) struct RawSocket {
     spins: u32,
 }
 
-/// The address that the device's connection with `peer` goes to; that of the loopback interface if it is one
-/// within a node, which has none.
+/// The address that the device's connection with `peer` goes to.
 fn device_address(dev: &Device, peer: u32) -> Option<SocketAddr> {
     let report = dev.report().into_iter().find(|r| r.rank == peer)?;
-    if report.netmod.starts_with(netmod_shm::NAME) {
-        return Some((Ipv4Addr::LOCALHOST, 0).into());
-    }
     report.netmod.split_whitespace().find_map(|word| word.trim_end_matches(',').parse().ok())
 }
 
@@ -98,9 +79,6 @@ impl RawSocket {
     pub(crate) fn connect(dev: &mut Device, comm: Comm, crowded: bool) -> Result<(RawSocket, IpAddr)> {
         let lead = dev.rank() == 0;
         if lead {
-            // The first message makes the connection; its address is known when the answer is here.
-            dev.send(&[], 1, TAG, comm)?;
-            dev.recv(&mut [], 1, TAG, comm)?;
             let at = device_address(dev, 1).ok_or_else(|| {
                 Failure::new("the netmod does not say to which address it is connected, so there is no address for its floor")
             })?;
@@ -115,8 +93,6 @@ impl RawSocket {
             stream.write_all(token).during("write to the raw socket")?;
             return Ok((RawSocket::over(stream, true, crowded)?, at.ip()));
         }
-        dev.recv(&mut [], 0, TAG, comm)?;
-        dev.send(&[], 0, TAG, comm)?;
         let mut v4 = [0];
         dev.recv(&mut v4, 0, TAG, comm)?;
         let listener = listen(dev, v4[0] != 0)?;
@@ -135,12 +111,7 @@ impl RawSocket {
     fn over(stream: TcpStream, lead: bool, crowded: bool) -> Result<RawSocket> {
         stream.set_nodelay(true).during("set TCP_NODELAY of the raw socket")?;
         stream.set_nonblocking(true).during("make the raw socket non-blocking")?;
-        Ok(RawSocket {
-            stream,
-            waiting: Waiting::Spinning,
-            lead,
-            spins: if crowded { SPINS_CROWDED } else { SPINS },
-        })
+        Ok(RawSocket { stream, waiting: Waiting::Spinning, lead, spins: spins(crowded) })
     }
 
     fn wait_by(&mut self, waiting: Waiting) -> Result<()> {

@@ -1,0 +1,87 @@
+//! The floors: what the machine does between the same two processes without the device.
+//!
+//! Over a network that is a bare socket ([`socket`]), within a node bare shared memory and memcpy ([`memory`]).
+//! While a floor is measured the device is not polled. Both ranks call the same function with the same
+//! numbers; `lead` is the one that starts.
+
+mod memory;
+mod socket;
+
+use ch3_shim::{Comm, Device};
+
+use crate::error::Result;
+pub(crate) use memory::{CELL, Cache, RawMemory};
+pub(crate) use socket::{ACK, GULP, RawSocket};
+
+/// Tag of the messages by which the two processes arrange it.
+const TAG: i32 = 1;
+/// Looks in vain after which the processor is offered to others.
+const SPINS: u32 = 20_000;
+/// The same if ranks share cores, so that one of the others may be whom we wait for.
+const SPINS_CROWDED: u32 = 10;
+
+fn spins(crowded: bool) -> u32 {
+    if crowded { SPINS_CROWDED } else { SPINS }
+}
+
+/// How a process waits for its socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// It tries again at once.
+    Spinning,
+    /// It sleeps in the system call.
+    Blocking,
+}
+
+/// What the two processes have in common, and so what their floors are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// A network.
+    Network,
+    /// Memory of one node.
+    Memory,
+}
+
+/// The way between ranks 0 and 1 beside the device's.
+#[derive(Debug)]
+pub(crate) enum Bare {
+    /// Beside a netmod of a network.
+    Socket(RawSocket),
+    /// Beside one within a node.
+    Memory(RawMemory),
+}
+
+impl Bare {
+    /// Makes that which is to be compared with the device's; ranks 0 and 1 both call this. Returns where it goes,
+    /// too. `crowded`: ranks share cores.
+    ///
+    /// # Errors
+    /// If there is no such way, with what to do about it.
+    pub(crate) fn connect(dev: &mut Device, comm: Comm, crowded: bool) -> Result<(Bare, String)> {
+        // The first message makes the connection; what it goes by is known when the answer is here.
+        let peer = 1 - dev.rank();
+        if peer == 1 {
+            dev.send(&[], 1, TAG, comm)?;
+            dev.recv(&mut [], 1, TAG, comm)?;
+        } else {
+            dev.recv(&mut [], 0, TAG, comm)?;
+            dev.send(&[], 0, TAG, comm)?;
+        }
+        let near = dev.report().iter().any(|r| r.rank == peer && r.netmod.starts_with(netmod_shm::NAME));
+        if near {
+            let memory = RawMemory::connect(dev, comm, crowded)?;
+            Ok((Bare::Memory(memory), "shared memory of this node".into()))
+        } else {
+            let (socket, ip) = RawSocket::connect(dev, comm, crowded)?;
+            Ok((Bare::Socket(socket), ip.to_string()))
+        }
+    }
+
+    /// What is measured beside it.
+    pub(crate) fn medium(&self) -> Medium {
+        match self {
+            Bare::Socket(_) => Medium::Network,
+            Bare::Memory(_) => Medium::Memory,
+        }
+    }
+}
