@@ -16,6 +16,8 @@ const SMALL: usize = 1 << 10;
 /// Length of the first piece of a longer message; each further one is twice as long as the one before, so that the consumer
 /// starts soon, and the pieces of a long message are few.
 const FIRST_PIECE: usize = 1 << 10;
+/// Most bytes of the bulk area that are fetched before they are written: as many lines as a processor fetches at once.
+const AHEAD: usize = 1 << 10;
 /// Most messages that are withheld from the consumer, which reads the others meanwhile.
 const BATCH: u32 = 16;
 
@@ -115,10 +117,11 @@ impl Lane {
             tx.mem.write_inline(cell, hdr, data);
             tx.commit(place, Kind::Inline, total, publish);
         } else {
-            let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(total)? else { return Ok(0) };
-            tx.mem.write_bulk(at, hdr);
-            tx.mem.write_bulk(at + hdr.len() as u32, data);
-            tx.commit(place, Kind::Bulk, total, publish);
+            let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(data.len())? else { return Ok(0) };
+            tx.mem.write_head(tx.next_cell(), hdr);
+            tx.mem.write_bulk(at, data);
+            tx.commit(place, Kind::Headed, data.len(), publish);
+            fetch_next(tx, data.len());
         }
         self.withheld += 1;
         Ok(total)
@@ -129,11 +132,11 @@ impl Lane {
     fn send_long(&mut self, hdr: &Header, data: &[u8]) -> Result<usize, Broken> {
         let Some(tx) = &mut self.tx else { return Ok(0) };
         let mut piece = FIRST_PIECE.min(tx.piece());
-        let first = data.len().min(piece - hdr.len());
-        let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(hdr.len() + first)? else { return Ok(0) };
-        tx.mem.write_bulk(at, hdr);
-        tx.mem.write_bulk(at + hdr.len() as u32, &data[..first]);
-        tx.commit(place, Kind::Bulk, hdr.len() + first, true);
+        let first = data.len().min(piece);
+        let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(first)? else { return Ok(0) };
+        tx.mem.write_head(tx.next_cell(), hdr);
+        tx.mem.write_bulk(at, &data[..first]);
+        tx.commit(place, Kind::Headed, first, true);
         let mut gone = first;
         while gone < data.len() {
             piece = (2 * piece).min(tx.piece());
@@ -143,6 +146,17 @@ impl Lane {
             tx.commit(place, Kind::Bulk, n, true);
             gone += n;
         }
+        fetch_next(tx, data.len());
         Ok(hdr.len() + gone)
+    }
+}
+
+/// Fetches the lines to which the next message will be written, if it is as long as the last: the consumer has them, and
+/// they take their time to come back.
+#[inline]
+fn fetch_next(tx: &Producer<RawRing>, len: usize) {
+    let len = len.min(AHEAD);
+    if let Some(at) = tx.next_bulk(len) {
+        tx.mem.prefetch_bulk_to_write(at, len);
     }
 }

@@ -22,8 +22,8 @@ pub(crate) enum Data {
 #[derive(Debug)]
 pub(crate) struct Message {
     hdr: Header,
-    /// Bytes of the header that have gone.
-    gone: usize,
+    /// Whether its header has gone.
+    started: bool,
     pub(crate) data: Data,
     pub(crate) req: ReqId,
 }
@@ -36,12 +36,12 @@ impl Message {
             Data::Contig(buf) => Data::Contig(buf.skip(of_data)),
             other => other,
         };
-        Message { hdr, gone: gone.min(HDR_LEN), data, req }
+        Message { hdr, started: gone > 0, data, req }
     }
 
     /// Whether a byte of it has gone.
     pub(crate) fn started(&self) -> bool {
-        self.gone > 0
+        self.started
     }
 
     fn data_left(&self, core: &Core) -> usize {
@@ -56,16 +56,25 @@ impl Message {
     pub(crate) fn write(&mut self, core: &mut Core, lane: &mut Lane) -> Result<bool, Broken> {
         let Some(tx) = &mut lane.tx else { return Ok(false) };
         loop {
-            let left = HDR_LEN - self.gone + self.data_left(core);
+            let left = self.data_left(core);
             if left == 0 {
+                if self.started {
+                    return Ok(true);
+                }
+                let Some(place @ Place::Cell(cell)) = tx.reserve()? else { return Ok(false) };
+                tx.mem.write_inline(cell, &self.hdr, &[]);
+                tx.commit(place, Kind::Inline, HDR_LEN, true);
+                self.started = true;
                 return Ok(true);
             }
-            let n = left.min(tx.piece());
-            let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(n)? else { return Ok(false) };
-            let of_hdr = (HDR_LEN - self.gone).min(n);
-            tx.mem.write_bulk(at, &self.hdr[self.gone..self.gone + of_hdr]);
-            self.gone += of_hdr;
-            let (at, room) = (at + of_hdr as u32, n - of_hdr);
+            let room = left.min(tx.piece());
+            let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(room)? else { return Ok(false) };
+            let mut kind = Kind::Bulk;
+            if !self.started {
+                tx.mem.write_head(tx.next_cell(), &self.hdr);
+                self.started = true;
+                kind = Kind::Headed;
+            }
             match &mut self.data {
                 Data::None => {}
                 Data::Contig(buf) => {
@@ -78,7 +87,7 @@ impl Message {
                     }
                 }
             }
-            tx.commit(place, Kind::Bulk, n, true);
+            tx.commit(place, kind, room, true);
         }
     }
 }

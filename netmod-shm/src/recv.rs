@@ -7,6 +7,9 @@ use crate::netmod::ShmNetmod;
 use crate::ring::{Cell, Consumer, Kind};
 use crate::segment::raw::RawRing;
 
+/// Most bytes of a message's data that are fetched before its header is looked at.
+const FETCHED: usize = 1 << 10;
+
 impl ShmNetmod {
     /// Looks at the watched rings, after those of peers that have rung.
     #[inline]
@@ -51,16 +54,21 @@ impl ShmNetmod {
                 return;
             }
             match (cell.kind, lane.vc) {
-                (Kind::Inline | Kind::Bulk, Some(vc)) if lane.reading => {
-                    let (at, len) = (cell.at, cell.len as usize);
-                    let buf = if cell.kind == Kind::Inline {
-                        rx.mem.lend_inline(at, len, slot as u64)
-                    } else {
-                        rx.mem.lend_bulk(at, len, slot as u64)
-                    };
+                (Kind::Inline, Some(vc)) if lane.reading => {
+                    events.push_rx(vc, rx.mem.lend_inline(cell.number, cell.len as usize, slot as u64));
                     rx.advance(cell);
                     lane.lent += 1;
-                    events.push_rx(vc, buf);
+                }
+                (Kind::Headed | Kind::Bulk, Some(vc)) if lane.reading => {
+                    let len = cell.len as usize;
+                    if cell.kind == Kind::Headed {
+                        rx.mem.prefetch_bulk(cell.at, len.min(FETCHED));
+                        events.push_rx(vc, rx.mem.lend_head(cell.number, slot as u64));
+                        lane.lent += 1;
+                    }
+                    events.push_rx(vc, rx.mem.lend_bulk(cell.at, len, slot as u64));
+                    rx.advance(cell);
+                    lane.lent += 1;
                     if quota == u32::MAX {
                         quota = rx.mem.geometry().bulk / 4;
                     }
@@ -94,7 +102,7 @@ impl ShmNetmod {
         // The engine may still have to handle bytes of the stream before.
         let busy = vc.is_some_and(|vc| events.concern(vc));
         match cell.kind {
-            Kind::Inline | Kind::Bulk => {}
+            Kind::Inline | Kind::Headed | Kind::Bulk => {}
             Kind::Open => {
                 let Some(vc) = vc else { return self.stranger(slot, cell, events) };
                 let Some(l) = self.links.get(vc) else { return false };

@@ -71,15 +71,15 @@ impl ShmNetmod {
         let Some(r) = core.reqs.get_mut(req).filter(|r| r.on_done == OnDone::Complete) else {
             return Ok(false);
         };
-        let total = HDR_LEN + len;
-        if total > tx.piece() {
+        // Without data, there is nothing that could lie in more than one piece.
+        if len > tx.piece() || len == 0 {
             return Ok(false);
         }
-        let reserved = tx.reserve_bulk(total);
+        let reserved = tx.reserve_bulk(len);
         if let Ok(Some(place @ crate::ring::Place::Bulk(at))) = reserved {
-            tx.mem.write_bulk(at, hdr);
-            tx.mem.pack_bulk(at + HDR_LEN as u32, len, r);
-            tx.commit(place, Kind::Bulk, total, true);
+            tx.mem.write_head(tx.next_cell(), hdr);
+            tx.mem.pack_bulk(at, len, r);
+            tx.commit(place, Kind::Headed, len, true);
             self.touch(slot);
             return Ok(true);
         }

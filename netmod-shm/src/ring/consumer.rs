@@ -6,10 +6,12 @@ use super::{Broken, Geometry, INLINE, Kind, LINE, RingMem};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) kind: Kind,
-    /// Bytes of its content.
+    /// Bytes of its content; of [`Kind::Headed`], of the part in the bulk area.
     pub(crate) len: u32,
-    /// Number of the cell for [`Kind::Inline`], first byte in the bulk area for [`Kind::Bulk`].
+    /// First byte in the bulk area, for those that have any there.
     pub(crate) at: u32,
+    /// Its number.
+    pub(crate) number: u32,
 }
 
 /// The consumer's end.
@@ -49,14 +51,16 @@ impl<M: RingMem> Consumer<M> {
         let (kind, len) = (Kind::of(word as u8), (word >> 8) as u32 & 0xff_ffff);
         match kind {
             Some(Kind::Inline) if len as usize <= INLINE => {
-                Ok(Some(Cell { kind: Kind::Inline, len, at: cell }))
+                Ok(Some(Cell { kind: Kind::Inline, len, at: 0, number: cell }))
             }
-            Some(Kind::Bulk) => {
+            Some(kind @ (Kind::Bulk | Kind::Headed)) => {
                 let at = self.mem.bulk_at(cell);
                 let fits = len <= self.geometry.bulk && at <= self.geometry.bulk - len;
-                if fits { Ok(Some(Cell { kind: Kind::Bulk, len, at })) } else { Err(OUTSIDE) }
+                if fits { Ok(Some(Cell { kind, len, at, number: cell })) } else { Err(OUTSIDE) }
             }
-            Some(kind @ (Kind::Open | Kind::Fin | Kind::Reset)) => Ok(Some(Cell { kind, len: 0, at: cell })),
+            Some(kind @ (Kind::Open | Kind::Fin | Kind::Reset)) => {
+                Ok(Some(Cell { kind, len: 0, at: 0, number: cell }))
+            }
             _ => Err(Broken("a cell of a ring is of no known kind, or too long")),
         }
     }
@@ -65,7 +69,7 @@ impl<M: RingMem> Consumer<M> {
     #[inline]
     pub(crate) fn advance(&mut self, cell: Cell) {
         self.pos = self.pos.wrapping_add(1);
-        if cell.kind == Kind::Bulk {
+        if matches!(cell.kind, Kind::Bulk | Kind::Headed) {
             self.owed += cell.len.next_multiple_of(LINE as u32);
         }
     }

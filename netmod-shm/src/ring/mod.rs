@@ -14,8 +14,9 @@
 //! The two lines of the control block are two apart because processors fetch lines in pairs. A cell is a
 //! control word of 8 bytes and 56 bytes of content. The control word has the cell's *sequence number*, so that
 //! a consumer that looks at the next cell sees in the same line whether it was written, and what: a header with up to
-//! 24 bytes of payload costs the transfer of one line, and no counter of the producer's is read. Longer pieces lie
-//! in the bulk area in one piece, and the cell says where. Only cells hold control words, and a cell is never used
+//! 24 bytes of payload costs the transfer of one line, and no counter of the producer's is read. What is longer lies
+//! in the bulk area in one piece, and the cell says where; the header of such a message is in the cell all the same, so that
+//! the consumer can find its receive while the payload is on its way. Only cells hold control words, and a cell is never used
 //! for anything else, so nothing that a user sends is ever taken for one.
 //!
 //! # Protocol
@@ -72,6 +73,8 @@ pub(crate) struct Broken(pub(crate) &'static str);
 pub(crate) enum Kind {
     /// Bytes of the stream, in the cell.
     Inline,
+    /// Bytes of the stream: a message's header, in the cell, and what follows it, in the bulk area.
+    Headed,
     /// Bytes of the stream, in the bulk area.
     Bulk,
     /// A stream begins.
@@ -90,6 +93,7 @@ impl Kind {
             3 => Kind::Open,
             4 => Kind::Fin,
             5 => Kind::Reset,
+            6 => Kind::Headed,
             _ => return None,
         })
     }
@@ -101,6 +105,7 @@ impl Kind {
             Kind::Open => 3,
             Kind::Fin => 4,
             Kind::Reset => 5,
+            Kind::Headed => 6,
         }
     }
 }

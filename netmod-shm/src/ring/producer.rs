@@ -134,6 +134,18 @@ impl<M: RingMem> Producer<M> {
         (head < tail && len <= tail - head).then_some(head)
     }
 
+    /// The cell that will say what is in a place that was reserved in the bulk area.
+    #[inline]
+    pub(crate) fn next_cell(&self) -> u32 {
+        self.head & self.mask
+    }
+
+    /// Where the next piece of `len` bytes will probably be written, if that is free now.
+    #[inline]
+    pub(crate) fn next_bulk(&self, len: usize) -> Option<u32> {
+        self.find(len as u32)
+    }
+
     /// What was reserved has been written, `len` bytes of it. Unless `publish` is set, it may be withheld with what
     /// follows until [`Producer::publish`].
     #[inline]

@@ -268,6 +268,9 @@ impl BellMem for OwnBells {
     }
 }
 
+/// Where in a cell the header of a message is that goes on in the bulk area: behind the words that say what and where.
+const HEAD_AT: usize = 16;
+
 /// The memory of one ring.
 #[derive(Debug)]
 pub(crate) struct RawRing {
@@ -310,17 +313,46 @@ impl RawRing {
     pub(crate) fn write_inline(&self, cell: u32, hdr: &Header, data: &[u8]) {
         assert!(data.len() <= INLINE - hdr.len());
         let to = self.cell(cell).wrapping_add(8);
-        // Word by word, because that is how a header has been put together a moment ago: a processor that is to load two
-        // words at once, of which it has not stored each yet, waits until it has.
-        let (words, _) = hdr.as_chunks::<8>();
-        for (i, word) in words.iter().enumerate() {
-            // SAFETY: the words behind the control word of a cell, aligned; atomics.
-            unsafe { &*to.add(8 * i).cast::<AtomicU64>() }.store(u64::from_ne_bytes(*word), Relaxed);
-        }
+        self.write_words(to, hdr);
         if !data.is_empty() {
             // SAFETY: a cell has `INLINE` bytes behind its control word, which is room for both; the slices are memory of
             // this process, and no part of the mapping is ever borrowed as a slice.
             unsafe { ptr::copy_nonoverlapping(data.as_ptr(), to.add(hdr.len()), data.len()) };
+        }
+    }
+
+    /// Writes the header of a message that goes on in the bulk area into a cell.
+    #[inline]
+    pub(crate) fn write_head(&self, cell: u32, hdr: &Header) {
+        self.write_words(self.cell(cell).wrapping_add(HEAD_AT), hdr);
+    }
+
+    /// Word by word, because that is how a header has been put together a moment ago: a processor that is to load two
+    /// words at once, of which it has not stored each yet, waits until it has.
+    #[inline]
+    fn write_words(&self, to: *mut u8, hdr: &Header) {
+        let (words, _) = hdr.as_chunks::<8>();
+        for (i, word) in words.iter().enumerate() {
+            // SAFETY: both callers have room for a header, aligned, within a cell; atomics.
+            unsafe { &*to.add(8 * i).cast::<AtomicU64>() }.store(u64::from_ne_bytes(*word), Relaxed);
+        }
+    }
+
+    /// Says that bytes of the bulk area will soon be written, if they are there. Changes nothing.
+    #[inline]
+    pub(crate) fn prefetch_bulk_to_write(&self, at: u32, len: usize) {
+        let end = (at as usize + len).min(self.geometry.bulk as usize);
+        for at in (at as usize..end).step_by(LINE) {
+            fetch_to_write(self.bulk.as_ptr().wrapping_add(at));
+        }
+    }
+
+    /// Says that bytes of the bulk area will soon be read, if they are there. Changes nothing.
+    #[inline]
+    pub(crate) fn prefetch_bulk(&self, at: u32, len: usize) {
+        let end = (at as usize + len).min(self.geometry.bulk as usize);
+        for at in (at as usize..end).step_by(LINE) {
+            fetch_to_read(self.bulk.as_ptr().wrapping_add(at));
         }
     }
 
@@ -355,6 +387,14 @@ impl RawRing {
         unsafe { RxBuf::new(NonNull::new_unchecked(at), len, token) }
     }
 
+    /// Lends the header in a cell to the engine.
+    #[inline]
+    pub(crate) fn lend_head(&self, cell: u32, token: u64) -> RxBuf {
+        let at = self.cell(cell).wrapping_add(HEAD_AT);
+        // SAFETY: a header's length within a cell; for the rest see `lend_inline`.
+        unsafe { RxBuf::new(NonNull::new_unchecked(at), size_of::<Header>(), token) }
+    }
+
     /// Lends bytes of the bulk area to the engine.
     ///
     /// # Panics
@@ -367,6 +407,33 @@ impl RawRing {
     }
 }
 
+/// Asks for the cache line of an address, to be written.
+#[inline(always)]
+fn fetch_to_write(line: *const u8) {
+    // By name, because the compiler's intrinsic makes it a fetch for reading where the target need not know it;
+    // processors that do not know it ignore it (AMD64 Architecture Programmer's Manual, volume 3, PREFETCHW).
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: has no effect but on caches, whatever the address.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
+/// Asks for the cache line of an address, to be read.
+#[inline(always)]
+fn fetch_to_read(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as above.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(line.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
 impl RingMem for RawRing {
     #[inline]
     fn control(&self, cell: u32) -> u64 {
@@ -375,15 +442,7 @@ impl RingMem for RawRing {
     }
     #[inline]
     fn prefetch_to_write(&self, cell: u32) {
-        #[cfg(target_arch = "x86_64")]
-        // By name, because the compiler's intrinsic makes it a fetch for reading where the target need not know it;
-        // processors that do not know it ignore it (AMD64 Architecture Programmer's Manual, volume 3, PREFETCHW).
-        // SAFETY: within the ring; has no effect but on caches.
-        unsafe {
-            std::arch::asm!("prefetchw [{}]", in(reg) self.cell(cell), options(nostack, preserves_flags));
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = cell;
+        fetch_to_write(self.cell(cell));
     }
     #[inline]
     fn set_control(&self, cell: u32, word: u64) {
