@@ -210,7 +210,7 @@ impl Receiver {
     fn take(&mut self) {
         while let Some(cell) = self.ring.peek().expect("a sound peer") {
             // SAFETY: the cell was written and is not given back; loom checks that.
-            let value = self.shared.content[cell.at as usize].with(|p| unsafe { *p });
+            let value = self.shared.content[cell.number as usize].with(|p| unsafe { *p });
             assert_eq!(value, self.got + 1, "out of order");
             self.got = value;
             self.ring.advance(cell);
