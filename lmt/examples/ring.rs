@@ -89,7 +89,7 @@ fn main() {
         return send(name, number(ring), number(chunk), number(size));
     }
     let mut out = std::io::stdout().lock();
-    for size in [1 << 20, 4 << 20, 64 << 20] {
+    for size in [64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20] {
         let floor = median(|| memcpy(size));
         writeln!(out, "{} KiB: memcpy {floor:.1} GB/s", size >> 10).expect("stdout");
         for ring in [64 << 10, 256 << 10, 1 << 20] {

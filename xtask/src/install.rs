@@ -31,6 +31,8 @@ const NEEDS: &[Need] = &[
     need("slurmd", "slurmd", SLURM),
     need("munged", "munge", SLURM),
     need("slurm-wlm/mpi_pmi2.so", "slurm-wlm-basic-plugins", SLURM),
+    need("mpicc.mpich", "libmpich-dev", "the comparison with MPICH (cargo xtask peers)"),
+    need("mpicc.openmpi", "libopenmpi-dev", "the comparison with Open MPI (cargo xtask peers)"),
     // The plugin mpi/pmix loads the library by the name that only this package has.
     need("pmix2/lib/libpmix.so", "libpmix-dev", "jobs under srun --mpi=pmix"),
 ];

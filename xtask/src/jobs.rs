@@ -22,7 +22,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
 }
 
-fn cargo() -> Command {
+pub(crate) fn cargo() -> Command {
     let mut c = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     c.current_dir(root());
     c
@@ -91,4 +91,16 @@ pub(crate) fn test(options: Options) -> Result<(), String> {
         eprintln!("xtask: not tested: {what}");
     }
     Ok(())
+}
+
+/// Says that a test cannot run here.
+#[cfg(test)]
+pub(crate) fn skip_test(line: &str) {
+    use std::io::Write;
+    assert!(std::env::var_os(NO_SKIP).is_none_or(|v| v != "1"), "{NO_SKIP}=1, but {line}");
+    eprintln!("skipped: {line}");
+    if let Some(log) = std::env::var_os(SKIP_LOG) {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(log);
+        file.and_then(|mut f| writeln!(f, "{line}")).expect("the list of skipped tests can be written");
+    }
 }

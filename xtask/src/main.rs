@@ -2,20 +2,23 @@
 
 mod install;
 mod jobs;
+mod peers;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
-usage: cargo xtask JOB [--no-skip] [--no-install]
+usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
 
 jobs
   test     installs what the tests need (apt, if root), then lint, doc and all tests
   lint     cargo fmt --check and clippy without warnings
   doc      the documentation, without warnings
+  peers    netmod-perf beside the MPIs that are installed, in one run (some minutes)
 
 options
   --no-skip      what cannot run is a failure (as in CI)
   --no-install   installs nothing; what is missing is skipped and named
+  --rounds N     rounds of peers [default: 5]
 ";
 
 /// What the command line asks for.
@@ -23,13 +26,22 @@ options
 pub(crate) struct Options {
     pub(crate) no_skip: bool,
     pub(crate) no_install: bool,
+    pub(crate) rounds: Option<usize>,
 }
 
 fn main() -> ExitCode {
     let mut job = None;
     let mut options = Options::default();
-    for arg in std::env::args().skip(1) {
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
         match arg.as_str() {
+            "--rounds" => match args.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0) {
+                Some(n) => options.rounds = Some(n),
+                None => {
+                    eprintln!("xtask: --rounds wants a number");
+                    return ExitCode::from(2);
+                }
+            },
             "--no-skip" => options.no_skip = true,
             "--no-install" => options.no_install = true,
             "-h" | "--help" => {
@@ -47,6 +59,7 @@ fn main() -> ExitCode {
         Some("test") => jobs::test(options),
         Some("lint") => jobs::lint(options, &mut Vec::new()),
         Some("doc") => jobs::doc(),
+        Some("peers") => peers::peers(options.rounds),
         Some(other) => {
             eprint!("xtask: there is no job {other}\n\n{HELP}");
             return ExitCode::from(2);

@@ -16,6 +16,10 @@ pub const RING: usize = 256 << 10;
 /// Bytes after which the other side is told. Smaller ones cost more synchronization, larger ones less overlap.
 pub const CHUNK: usize = 64 << 10;
 
+/// Messages of so many bytes, and longer ones, are written past the receiver's caches, as memcpy does from about there
+/// on: no cache holds them until they are read.
+pub(super) const HUGE: usize = 16 << 20;
+
 /// What precedes the data in the file.
 const HEADER: usize = 4096;
 const _: () = assert!(size_of::<Gate>() <= HEADER);
@@ -106,9 +110,15 @@ impl Consumer {
     /// If the peer has broken the ring.
     pub fn drain(&mut self, seg: &mut Segment, max: usize) -> Result<usize, Corrupt> {
         let max = max.min(seg.remaining());
+        let huge = seg.total() >= HUGE;
         self.each_piece(max, |base, n| {
             // SAFETY: the piece is within the mapping, which lives longer than this call.
-            seg.unpack(unsafe { RxBytes::from_raw(base, n) });
+            let bytes = unsafe { RxBytes::from_raw(base, n) };
+            if huge {
+                seg.unpack_past_caches(bytes);
+            } else {
+                seg.unpack(bytes);
+            }
         })
     }
 

@@ -4,7 +4,7 @@
 
 use netmod_core::Segment;
 
-use super::ring::{CHUNK, RING};
+use super::ring::{CHUNK, HUGE, RING};
 use super::sys::path_of;
 use super::*;
 
@@ -46,6 +46,22 @@ fn messages_follow_each_other_through_the_ring() {
     }
     assert!(out.is_empty() && inc.is_empty());
     assert!(got == want);
+}
+
+#[test]
+fn a_message_that_no_cache_holds_arrives_whole() {
+    let (mut out, mut inc) = lanes();
+    let len = HUGE + 4321;
+    let (mut data, mut got) = (pattern(len, 3), vec![0; len + 1]);
+    let want = data.clone();
+    out.push(1, len as u64);
+    inc.push(1, len as u64);
+    let (mut from, mut to) = (segment(&mut data), segment(&mut got[1..]));
+    while !to.is_done() {
+        let n = out.fill(&mut from, 100_001).expect("honest");
+        assert!(n + inc.drain(Some(&mut to), 99_999).expect("honest") > 0, "neither room nor data");
+    }
+    assert!(got[1..] == want && got[0] == 0);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use super::layout::Visit;
 use super::{Datatype, Layout, List, Run, Segment};
 use crate::buf::{IoVec, RxBytes};
 
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -131,6 +132,19 @@ impl Segment {
         // SAFETY: `src` has `n` readable bytes, no more than remain; it does not overlap the memory of
         // a receive, which nobody else may touch.
         unsafe { self.copy_in(src.as_ptr(), n) };
+        n
+    }
+
+    /// As [`Segment::unpack`], past the caches if the segment is one piece: for a part of a message so long that they
+    /// do not hold it anyway. Whoever may see that the bytes are there, in whatever thread, sees the bytes.
+    pub fn unpack_past_caches(&mut self, src: RxBytes<'_>) -> usize {
+        if !matches!(self.layout, Layout::Contig) {
+            return self.unpack(src);
+        }
+        let n = src.len().min(self.remaining());
+        // SAFETY: as for `unpack`: `pos + n <= end` bytes at `base` are lent.
+        unsafe { stream::copy(src.as_ptr(), self.base.wrapping_add(self.pos), n) };
+        self.pos += n;
         n
     }
 

@@ -416,6 +416,31 @@ fn one_piece_is_contiguous_whatever_its_type() {
 }
 
 #[test]
+fn past_the_caches_arrives_the_same() {
+    let src: Vec<u8> = (0..400u32).map(|i| (i * 7 + 3) as u8).collect();
+    for at in 0..65 {
+        for len in [0, 1, 15, 63, 64, 65, 127, 128, 200, 300] {
+            let (mut got, mut want) = ([0xaa_u8; 400], [0xaa_u8; 400]);
+            want[at..at + len].copy_from_slice(&src[at % 7..][..len]);
+            // SAFETY: `got` outlives the segment and is not touched meanwhile.
+            let mut seg = unsafe { Segment::contig(got.as_mut_ptr().add(at), len) };
+            // In two parts, and with more bytes than remain.
+            let (a, b) = (&src[at % 7..][..len / 3], &src[at % 7..][len / 3..]);
+            let n = seg.unpack_past_caches(RxBytes::from_slice(a));
+            assert_eq!((n, seg.unpack_past_caches(RxBytes::from_slice(b))), (len / 3, len - len / 3));
+            assert!(seg.is_done());
+            assert_eq!(got, want, "{len} bytes at {at}");
+        }
+    }
+    let (mut got, int) = ([0u8; 24], Datatype::contiguous(4).unwrap());
+    let apart = Datatype::vector(3, 1, 8, &int).unwrap();
+    // SAFETY: as above; the type spans 20 bytes.
+    let mut seg = unsafe { Segment::typed(got.as_mut_ptr(), &apart, 1) };
+    assert_eq!(seg.unpack_past_caches(RxBytes::from_slice(&[9; 30])), 12);
+    assert_eq!(got, [9, 9, 9, 9, 0, 0, 0, 0, 9, 9, 9, 9, 0, 0, 0, 0, 9, 9, 9, 9, 0, 0, 0, 0]);
+}
+
+#[test]
 fn segments_are_small_and_can_move_between_threads() {
     fn send<T: Send>() -> usize {
         size_of::<T>()

@@ -1,0 +1,245 @@
+//! `cargo xtask peers`: netmod-perf beside the MPIs that are installed, in turn within each round.
+//!
+//! Each of them runs the same tests, as a small program (`peers/pair.c`) that is built with its compiler. Figures of
+//! different days, or machines, say little: what is printed are medians of one run, and the medians of the ratios of each
+//! round.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::install::has;
+use crate::jobs::{cargo, run};
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/pair.c");
+/// Rounds if none are given.
+const ROUNDS: usize = 5;
+/// Seconds after which the launchers give up: an MPI that spins may starve the kernel's own threads, and so itself.
+const LIMIT: &str = "180";
+/// Netmods that are compared, each with what the others call the same, and the longest message, in bytes.
+const NETMODS: [(&str, usize); 2] = [("shm", 64 << 20), ("tcp", 4 << 20)];
+
+/// Name and value.
+type Variable = (&'static str, &'static str);
+
+/// Another MPI.
+struct Peer {
+    name: &'static str,
+    compiler: &'static str,
+    launcher: &'static str,
+    /// Arguments of the launcher: two ranks, each bound to a core.
+    args: &'static [&'static str],
+    /// Arguments, and variables, that leave it only one way.
+    only: fn(&str) -> (&'static [&'static str], &'static [Variable]),
+}
+
+const PEERS: [Peer; 2] = [
+    Peer {
+        name: "MPICH",
+        compiler: "mpicc.mpich",
+        launcher: "mpiexec.hydra",
+        args: &["-bind-to", "core", "-n", "2"],
+        // Debian's is built for UCX; where it is not, it ignores the variable, and chooses itself.
+        only: |netmod| match netmod {
+            "tcp" => (&[], &[("UCX_TLS", "tcp,self"), ("MPIR_CVAR_NOLOCAL", "1")]),
+            _ => (&[], &[]),
+        },
+    },
+    Peer {
+        name: "Open MPI",
+        compiler: "mpicc.openmpi",
+        launcher: "mpirun.openmpi",
+        args: &["--allow-run-as-root", "--bind-to", "core", "-n", "2"],
+        only: |netmod| match netmod {
+            "tcp" => (&["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"], &[]),
+            _ => (&["--mca", "pml", "ob1", "--mca", "btl", "^tcp"], &[]),
+        },
+    },
+];
+
+/// Results by test and size.
+type Figures = BTreeMap<(String, usize), f64>;
+
+/// Measures and prints.
+pub(crate) fn peers(rounds: Option<usize>) -> Result<(), String> {
+    run(cargo().args(["build", "--release", "--quiet", "-p", "netmod-perf"]))?;
+    let folder = folder()?;
+    let perf = folder.join("release").join("netmod-perf");
+    let programs = PEERS
+        .iter()
+        .filter(|p| has(p.compiler) && has(p.launcher))
+        .map(|p| Ok((p, p.build(&folder)?)))
+        .collect::<Result<Vec<_>, String>>()?;
+    if programs.is_empty() {
+        let wanted: Vec<&str> = PEERS.iter().map(|p| p.compiler).collect();
+        return Err(format!("no other MPI is installed: none of {} is there", wanted.join(", ")));
+    }
+    for (netmod, most) in NETMODS {
+        let (mut ours, mut theirs) = (Vec::new(), vec![Vec::new(); programs.len()]);
+        for _ in 0..rounds.unwrap_or(ROUNDS) {
+            ours.push(measure_ours(&perf, netmod, most)?);
+            for ((peer, program), all) in programs.iter().zip(&mut theirs) {
+                all.push(peer.measure(program, netmod, most)?);
+            }
+        }
+        let names: Vec<&str> = programs.iter().map(|(p, _)| p.name).collect();
+        print!("{}", table(netmod, &names, &ours, &theirs));
+    }
+    Ok(())
+}
+
+/// Where cargo puts what it builds: this program is in its folder `debug`.
+fn folder() -> Result<PathBuf, String> {
+    let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+    let found = me.ancestors().find(|a| a.ends_with("debug") || a.ends_with("release"));
+    found
+        .and_then(Path::parent)
+        .map(Path::to_path_buf)
+        .ok_or_else(|| format!("{} is not where cargo builds", me.display()))
+}
+
+impl Peer {
+    fn build(&self, folder: &Path) -> Result<PathBuf, String> {
+        let program = folder.join(format!("pair-{}", self.compiler));
+        let built = Command::new(self.compiler).args(["-O2", "-o"]).arg(&program).arg(SOURCE).output();
+        let built = built.map_err(|e| format!("cannot start {}: {e}", self.compiler))?;
+        if !built.status.success() {
+            let why = String::from_utf8_lossy(&built.stderr).trim().to_owned();
+            return Err(format!("{} does not build {SOURCE}: {why}", self.compiler));
+        }
+        Ok(program)
+    }
+
+    /// Runs the tests, with messages up to `most` bytes.
+    fn measure(&self, program: &Path, netmod: &str, most: usize) -> Result<Figures, String> {
+        let (args, variables) = (self.only)(netmod);
+        let mut command = Command::new(self.launcher);
+        command.args(self.args).args(args).envs(variables.iter().copied()).arg(program);
+        command.arg(most.to_string()).env("MPIEXEC_TIMEOUT", LIMIT);
+        output(&mut command)?.lines().map(|l| peer_line(l).ok_or_else(|| strange(self.name, l))).collect()
+    }
+}
+
+fn measure_ours(perf: &Path, netmod: &str, most: usize) -> Result<Figures, String> {
+    let mut all = Figures::new();
+    let large = if most > 4 << 20 { "64K,1M,4M,64M" } else { "64K,1M,4M" };
+    for (test, bytes) in [("lat", "8,1K,8K"), ("rate", "8"), ("bw", large)] {
+        let args = [test, "--netmod", netmod, "--bytes", bytes, "--rounds", "5", "--json"];
+        for line in output(Command::new(perf).args(args))?.lines() {
+            let (key, value) = our_line(test, line).ok_or_else(|| strange("netmod-perf", line))?;
+            all.insert(key, value);
+        }
+    }
+    Ok(all)
+}
+
+/// What a program prints that must succeed.
+fn output(command: &mut Command) -> Result<String, String> {
+    let shown = format!("{command:?}").replace('"', "");
+    let done = command.output().map_err(|e| format!("cannot start {shown}: {e}"))?;
+    if !done.status.success() {
+        let why = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        return Err(format!("{shown}: {}: {why}", done.status));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+fn strange(who: &str, line: &str) -> String {
+    format!("{who} says {line:?}, which is not a result")
+}
+
+/// "lat 8 0.123"
+fn peer_line(line: &str) -> Option<((String, usize), f64)> {
+    let mut words = line.split_whitespace();
+    let key = (words.next()?.to_owned(), words.next()?.parse().ok()?);
+    let value = words.next()?.parse().ok()?;
+    words.next().is_none().then_some((key, value))
+}
+
+/// The fields `bytes` and `value` of an object without objects in it.
+fn our_line(test: &str, line: &str) -> Option<((String, usize), f64)> {
+    let field = |name: &str| {
+        let (_, rest) = line.split_once(&format!("\"{name}\":"))?;
+        rest.split([',', '}']).next()
+    };
+    Some(((test.to_owned(), field("bytes")?.parse().ok()?), field("value")?.parse().ok()?))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A line for each test: the medians, and the median of ours by theirs in each round.
+fn table(netmod: &str, names: &[&str], ours: &[Figures], theirs: &[Vec<Figures>]) -> String {
+    let mut text = format!("\n{netmod}: {} rounds\n{:<20}{:>14}", ours.len(), "", "netmod");
+    for name in names {
+        text += &format!("{name:>14}{:>8}", "ratio");
+    }
+    text.push('\n');
+    for key in ours.first().into_iter().flat_map(BTreeMap::keys) {
+        let unit = match key.0.as_str() {
+            "lat" => "us",
+            "bw" => "MB/s",
+            _ => "msg/s",
+        };
+        let show = |v: f64| if unit == "us" { format!("{v:.2}") } else { format!("{v:.0}") };
+        let of = |all: &[Figures]| all.iter().filter_map(|f| f.get(key).copied()).collect::<Vec<_>>();
+        let mine = of(ours);
+        text += &format!("{:<20}{:>14}", format!("{} {}, {unit}", key.0, key.1), show(median(mine.clone())));
+        for all in theirs {
+            let other = of(all);
+            let ratios = mine.iter().zip(&other).map(|(o, t)| o / t).collect();
+            text += &format!("{:>14}{:>8.2}", show(median(other)), median(ratios));
+        }
+        text.push('\n');
+    }
+    text + "ratio: netmod by the other; less is better for lat, more for bw and rate\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_understood() {
+        assert_eq!(peer_line("lat 8 0.25"), Some((("lat".into(), 8), 0.25)));
+        assert_eq!(peer_line("rate 8 2.5e+07"), Some((("rate".into(), 8), 2.5e7)));
+        assert_eq!(peer_line("lat 8 0.25 us"), None);
+        assert_eq!(peer_line("warning: slow"), None);
+        let line = "{\"test\":\"bw\",\"bytes\":65536,\"value\":123.5,\"unit\":\"MB/s\"}";
+        assert_eq!(our_line("bw", line), Some((("bw".into(), 65536), 123.5)));
+    }
+
+    #[test]
+    fn the_table_has_medians_of_ratios() {
+        let figures = |v: f64| Figures::from([(("lat".to_owned(), 8), v)]);
+        let ours = [figures(1.0), figures(2.0), figures(9.0)];
+        let theirs = [vec![figures(2.0), figures(2.0), figures(3.0)]];
+        let text = table("shm", &["X"], &ours, &theirs);
+        let line = text.lines().find(|l| l.starts_with("lat 8, us")).expect("a line");
+        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["lat", "8,", "us", "2.00", "2.00", "1.00"]);
+    }
+
+    #[test]
+    fn the_other_mpis_run_the_tests() {
+        let folder = std::env::temp_dir().join(format!("netmod-peers-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        for peer in &PEERS {
+            if !has(peer.compiler) || !has(peer.launcher) {
+                crate::jobs::skip_test(&format!(
+                    "comparison with {} ({} is missing)",
+                    peer.name, peer.compiler
+                ));
+                continue;
+            }
+            let program = peer.build(&folder).expect("it builds");
+            for (netmod, _) in NETMODS {
+                let figures = peer.measure(&program, netmod, 1 << 20).expect("it runs");
+                assert_eq!(figures.len(), 6, "{figures:?}");
+                assert!(figures.values().all(|v| *v > 0.0), "{figures:?}");
+            }
+        }
+        std::fs::remove_dir_all(&folder).expect("it can be removed");
+    }
+}
