@@ -13,9 +13,10 @@ use crate::sys::Waker;
 
 /// Longest message that waits for company.
 const SMALL: usize = 1 << 10;
-/// Length of the first piece of a longer message; each further one is twice as long as the one before, so that the consumer
-/// starts soon, and the pieces of a long message are few.
-const FIRST_PIECE: usize = 1 << 10;
+/// Length of the first piece of a longer message; each further one is twice as long as the one before. A consumer that
+/// reads one piece while the next is written overlaps with the producer, but its processor fetches ahead of what it
+/// reads, and takes lines away that are being written: up to here one piece takes less time than two.
+const FIRST_PIECE: usize = 8 << 10;
 /// Most bytes of the bulk area that are fetched before they are written: as many lines as a processor fetches at once.
 const AHEAD: usize = 1 << 10;
 /// Most messages that are withheld from the consumer, which reads the others meanwhile.

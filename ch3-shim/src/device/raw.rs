@@ -183,7 +183,7 @@ impl Vci {
     pub fn wait_all_raw(&mut self, reqs: &mut [RawReq], mut out: Option<&mut Vec<Status>>) -> Result<()> {
         let mut first = 0;
         self.wait_until(Time::NEVER, |d| {
-            while first < reqs.len() && d.is_finished(reqs[first]) {
+            while first < reqs.len() && (reqs[first].is_over() || d.is_finished(reqs[first])) {
                 first += 1;
             }
             // What is settled without being finished may not stay so: a peer may connect again.
@@ -192,7 +192,7 @@ impl Vci {
         let all_finished = first == reqs.len();
         let mut failed = None;
         for r in reqs {
-            if out.is_none() && self.ch3.use_up_plain(&mut self.engine.core, r.0) {
+            if out.is_none() && (r.is_over() || self.ch3.use_up_plain(&mut self.engine.core, r.0)) {
                 *r = RawReq::NULL;
                 continue;
             }

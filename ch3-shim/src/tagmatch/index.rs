@@ -69,13 +69,16 @@ pub(super) struct Index {
     used: usize,
     /// The greatest `used` before the table is rebuilt.
     limit: usize,
+    /// Where the key lay that was asked for last. Whoever sends or receives a row of messages asks for one key
+    /// again and again, and this spares the hash.
+    last: usize,
     load: Load,
 }
 
 impl Index {
     pub(super) fn new(seed: Seed, load: Load) -> Index {
-        let (node_mask, shift, live, used, limit) = (MIN_NODE_MASK, 0, 0, 0, 0);
-        Index { entries: Vec::new(), node_mask, shift, live, seed, used, limit, load }
+        let (node_mask, shift, live, used, limit, last) = (MIN_NODE_MASK, 0, 0, 0, 0, 0);
+        Index { entries: Vec::new(), node_mask, shift, live, seed, used, limit, last, load }
     }
 
     /// Entries allocated.
@@ -83,11 +86,28 @@ impl Index {
         self.entries.len()
     }
 
+    /// The node of a key, if it is at the place of the key that was asked for last.
+    #[inline(always)]
+    fn again(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32> {
+        let entry = *self.entries.get(self.last)?;
+        let node = entry & self.node_mask;
+        (entry < GAP && key_of(node).same(key)).then_some(node)
+    }
+
+    /// Says that the key at this place will probably be asked for again.
+    #[inline]
+    pub(super) fn remember(&mut self, at: usize) {
+        self.last = at;
+    }
+
     /// The place and the node of a key. The place is good until the next insertion.
     #[inline(always)]
     pub(super) fn find(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<(usize, u32)> {
         if self.live == 0 {
             return None;
+        }
+        if let Some(node) = self.again(key, &key_of) {
+            return Some((self.last, node));
         }
         let hash = self.seed.hash(key);
         let entries = self.entries.as_slice();
@@ -112,6 +132,9 @@ impl Index {
     /// The node of a key; if there is none, `node` becomes it.
     #[inline(always)]
     pub(super) fn find_or_insert(&mut self, key: Key, node: u32, key_of: impl Fn(u32) -> Key) -> Option<u32> {
+        if let Some(there) = self.again(key, &key_of) {
+            return Some(there);
+        }
         if self.used >= self.limit || node > self.node_mask {
             self.make_room(node, &key_of);
         }
@@ -127,6 +150,7 @@ impl Index {
             if entry & !node_mask == mark {
                 let there = entry & node_mask;
                 if key_of(there).same(key) {
+                    self.last = at;
                     return Some(there);
                 }
             }
@@ -141,6 +165,7 @@ impl Index {
         let fresh = gap == usize::MAX;
         let at = if fresh { at } else { gap } & mask;
         entries[at] = mark | node;
+        self.last = at;
         self.used += usize::from(fresh);
         self.live += 1;
         None

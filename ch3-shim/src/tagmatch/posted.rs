@@ -144,6 +144,7 @@ impl<T: Copy> PostedQueue<T> {
             return self.take_match_of_all(envelope);
         }
         let (at, node) = self.find(Class::Exact, Class::Exact.key_of(envelope))?;
+        self.indices[Class::Exact as usize].remember(at);
         Some(self.take_first(Class::Exact, at, node))
     }
 
