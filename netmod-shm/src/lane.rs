@@ -12,15 +12,13 @@ use crate::segment::raw::RawRing;
 use crate::sys::Waker;
 
 /// Longest message that waits for company.
-const SMALL: usize = 1 << 10;
+const SMALL: usize = 128;
 /// Length of the first piece of a longer message; each further one is twice as long as the one before. A consumer that
 /// reads one piece while the next is written overlaps with the producer, but its processor fetches ahead of what it
 /// reads, and takes lines away that are being written: up to here one piece takes less time than two.
 const FIRST_PIECE: usize = 8 << 10;
 /// Most bytes of the bulk area that are fetched before they are written: as many lines as a processor fetches at once.
 const AHEAD: usize = 1 << 10;
-/// Most messages that are withheld from the consumer, which reads the others meanwhile.
-const BATCH: u32 = 16;
 
 /// How the rank of a lane is woken.
 #[derive(Debug, Default)]
@@ -64,9 +62,8 @@ pub(crate) struct Lane {
     pub(crate) dirty: bool,
     /// Buffers of the ring that are on loan to the engine.
     pub(crate) lent: u32,
-    /// The poll in which the last message was sent, and how many are withheld.
+    /// The poll in which the last message was sent.
     sent_in: u32,
-    withheld: u32,
     pub(crate) wake: Wake,
 }
 
@@ -87,7 +84,7 @@ impl Lane {
         let Some(tx) = &mut self.tx else { return Ok(self.owed.is_empty()) };
         while let Some(kind) = self.owed.front() {
             let Some(place) = tx.reserve()? else { return Ok(false) };
-            tx.commit(place, *kind, 0, true);
+            tx.commit(place, *kind, 0);
             self.owed.pop_front();
         }
         Ok(true)
@@ -103,28 +100,22 @@ impl Lane {
     pub(crate) fn send(&mut self, hdr: &Header, data: &[u8], epoch: u32) -> Result<usize, Broken> {
         let Some(tx) = &mut self.tx else { return Ok(0) };
         let total = hdr.len() + data.len();
-        if total > INLINE && (total > SMALL || total > tx.piece()) {
-            return self.send_long(hdr, data);
-        }
-        // The first message since the last poll goes at once, further ones in batches.
-        let mut publish = false;
-        if self.sent_in != epoch || self.withheld >= BATCH {
-            self.sent_in = epoch;
-            self.withheld = 0;
-            publish = true;
-        }
-        if total <= INLINE {
+        // The first message since the last poll goes at once, small ones behind it go together.
+        let first = std::mem::replace(&mut self.sent_in, epoch) != epoch;
+        if total <= SMALL && !first && total <= tx.batch() {
+            let Some(at) = tx.append(total)? else { return Ok(0) };
+            tx.mem.write_message(at, hdr, data);
+            if tx.is_batch_full(hdr.len()) {
+                tx.publish();
+                fetch_next(tx, tx.batch());
+            }
+        } else if total <= INLINE {
             let Some(place @ Place::Cell(cell)) = tx.reserve()? else { return Ok(0) };
             tx.mem.write_inline(cell, hdr, data);
-            tx.commit(place, Kind::Inline, total, publish);
+            tx.commit(place, Kind::Inline, total);
         } else {
-            let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(data.len())? else { return Ok(0) };
-            tx.mem.write_head(tx.next_cell(), hdr);
-            tx.mem.write_bulk(at, data);
-            tx.commit(place, Kind::Headed, data.len(), publish);
-            fetch_next(tx, data.len());
+            return self.send_long(hdr, data);
         }
-        self.withheld += 1;
         Ok(total)
     }
 
@@ -137,14 +128,14 @@ impl Lane {
         let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(first)? else { return Ok(0) };
         tx.mem.write_head(tx.next_cell(), hdr);
         tx.mem.write_bulk(at, &data[..first]);
-        tx.commit(place, Kind::Headed, first, true);
+        tx.commit(place, Kind::Headed, first);
         let mut gone = first;
         while gone < data.len() {
             piece = (2 * piece).min(tx.piece());
             let n = piece.min(data.len() - gone);
             let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(n)? else { break };
             tx.mem.write_bulk(at, &data[gone..gone + n]);
-            tx.commit(place, Kind::Bulk, n, true);
+            tx.commit(place, Kind::Bulk, n);
             gone += n;
         }
         fetch_next(tx, data.len());

@@ -63,7 +63,7 @@ impl Message {
                 }
                 let Some(place @ Place::Cell(cell)) = tx.reserve()? else { return Ok(false) };
                 tx.mem.write_inline(cell, &self.hdr, &[]);
-                tx.commit(place, Kind::Inline, HDR_LEN, true);
+                tx.commit(place, Kind::Inline, HDR_LEN);
                 self.started = true;
                 return Ok(true);
             }
@@ -87,7 +87,7 @@ impl Message {
                     }
                 }
             }
-            tx.commit(place, kind, room, true);
+            tx.commit(place, kind, room);
         }
     }
 }

@@ -61,8 +61,8 @@ impl ShmNetmod {
                 }
                 (Kind::Headed | Kind::Bulk, Some(vc)) if lane.reading => {
                     let len = cell.len as usize;
+                    rx.mem.prefetch_bulk(cell.at, len.min(FETCHED));
                     if cell.kind == Kind::Headed {
-                        rx.mem.prefetch_bulk(cell.at, len.min(FETCHED));
                         events.push_rx(vc, rx.mem.lend_head(cell.number, slot as u64));
                         lane.lent += 1;
                     }

@@ -79,7 +79,7 @@ impl ShmNetmod {
         if let Ok(Some(place @ crate::ring::Place::Bulk(at))) = reserved {
             tx.mem.write_head(tx.next_cell(), hdr);
             tx.mem.pack_bulk(at, len, r);
-            tx.commit(place, Kind::Headed, len, true);
+            tx.commit(place, Kind::Headed, len);
             self.touch(slot);
             return Ok(true);
         }

@@ -22,9 +22,9 @@
 //! # Protocol
 //!
 //! The producer writes content, then the control word (release); the consumer reads the control word (acquire), then
-//! the content. A batch is written with the control word of its first cell left out, and published by that one
-//! store: while it is being written, the line that the consumer looks at stays unchanged, and the lines
-//! travel without contention.
+//! the content. Small messages that are sent one after another go together: they are written behind each other into one
+//! piece of the bulk area, and published by one cell. While it is being filled, the line that the consumer looks at stays
+//! unchanged, and two headers share a line.
 //!
 //! The consumer gives cells back by the tail, a quarter of the ring at a time; what part of the bulk area goes with a cell
 //! the producer remembers. A piece takes at most an eighth of the bulk area, so that a producer never waits for
@@ -123,8 +123,6 @@ pub(crate) trait RingMem {
     fn control(&self, cell: u32) -> u64;
     /// Release.
     fn set_control(&self, cell: u32, word: u64);
-    /// Says that this cell will soon be written. Changes nothing.
-    fn prefetch_to_write(&self, _cell: u32) {}
     /// Where in the bulk area the cell's bytes are; only after [`RingMem::control`] has said that there are some.
     fn bulk_at(&self, cell: u32) -> u32;
     /// Before [`RingMem::set_control`].

@@ -43,6 +43,8 @@ struct Shared {
     weak: Weak,
     control: [AtomicU64; CELLS],
     content: [UnsafeCell<u32>; CELLS],
+    /// Of the bulk area: room for a batch of two.
+    bulk: [UnsafeCell<u32>; 2],
     tail: AtomicU32,
     watched: AtomicBool,
     wants_space: AtomicBool,
@@ -69,6 +71,7 @@ impl Shared {
             weak,
             control: Default::default(),
             content: std::array::from_fn(|_| UnsafeCell::new(0)),
+            bulk: std::array::from_fn(|_| UnsafeCell::new(0)),
             tail: AtomicU32::new(0),
             watched: AtomicBool::new(false),
             wants_space: AtomicBool::new(false),
@@ -154,14 +157,24 @@ impl Sender {
         Sender { shared: Rc::clone(shared), ring: Producer::new(Rc::clone(shared), geometry()) }
     }
 
+    /// Adds to a batch; false if there is no room.
+    fn add(&mut self, value: u32) -> bool {
+        let Some(at) = self.ring.append(4).expect("a sound peer") else { return false };
+        self.shared.bulk[at as usize / 4].with_mut(|p| {
+            // SAFETY: as for a cell.
+            unsafe { *p = value };
+        });
+        true
+    }
+
     /// Writes a cell; false if there is no room.
-    fn put(&mut self, value: u32, publish: bool) -> bool {
+    fn put(&mut self, value: u32) -> bool {
         let Some(Place::Cell(cell)) = self.ring.reserve().expect("a sound peer") else { return false };
         self.shared.content[cell as usize].with_mut(|p| {
             // SAFETY: the cell was reserved, so the consumer does not touch it; loom checks that.
             unsafe { *p = value };
         });
-        self.ring.commit(Place::Cell(cell), Kind::Inline, 4, publish);
+        self.ring.commit(Place::Cell(cell), Kind::Inline, 4);
         true
     }
 
@@ -209,10 +222,16 @@ impl Receiver {
     /// Takes what is there: consecutive numbers from 1 on.
     fn take(&mut self) {
         while let Some(cell) = self.ring.peek().expect("a sound peer") {
-            // SAFETY: the cell was written and is not given back; loom checks that.
-            let value = self.shared.content[cell.number as usize].with(|p| unsafe { *p });
-            assert_eq!(value, self.got + 1, "out of order");
-            self.got = value;
+            let found = match cell.kind {
+                Kind::Bulk => &self.shared.bulk[..cell.len as usize / 4],
+                _ => std::slice::from_ref(&self.shared.content[cell.number as usize]),
+            };
+            for place in found {
+                // SAFETY: the cell was written and is not given back; loom checks that.
+                let value = place.with(|p| unsafe { *p });
+                assert_eq!(value, self.got + 1, "out of order");
+                self.got = value;
+            }
             self.ring.advance(cell);
             if self.ring.give_back() && bell::ring(&self.shared.bells[1], 0) {
                 self.shared.bells[1].pipe.notify();
@@ -262,7 +281,7 @@ fn messages(weak: Weak, total: u32, batch: u32) {
         let mut sender = Sender::new(&shared);
         let thread = loom::thread::spawn(move || {
             for value in 1..=total {
-                while !sender.put(value, batch == 1) {
+                while !(if batch > 1 { sender.add(value) } else { sender.put(value) }) {
                     sender.await_space();
                 }
                 if value % batch == 0 {

@@ -11,9 +11,15 @@ pub(crate) enum Place {
     Bulk(u32),
 }
 
-/// In a batch, so many cells are fetched ahead of the one that is written: the consumer has them in its cache, from when it
-/// looked at them last.
-const AHEAD: u32 = 8;
+/// Bytes of the bulk area that small messages fill together.
+const BATCH: u32 = 512;
+
+/// A piece of the bulk area that is being filled, and that the consumer does not know of yet.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    at: u32,
+    len: u32,
+}
 
 /// The producer's end.
 #[derive(Debug)]
@@ -21,7 +27,7 @@ pub(crate) struct Producer<M> {
     pub(crate) mem: M,
     geometry: Geometry,
     mask: u32,
-    /// Cells written, published or not; modulo 2^32, like all counts of cells.
+    /// Cells written; modulo 2^32, like all counts of cells.
     head: u32,
     /// Cells given back, as far as is known.
     tail: u32,
@@ -35,8 +41,8 @@ pub(crate) struct Producer<M> {
     /// All bytes of the bulk area ever used, and of them those that were given back; modulo 2^32.
     bulk_total: u32,
     bulk_freed: u32,
-    /// The control word of the first cell of a batch that is not published, and its cell.
-    withheld: Option<(u32, u64)>,
+    /// Small messages that go together.
+    batch: Option<Batch>,
     /// Something was published since [`Producer::needs_bell`].
     fresh: bool,
 }
@@ -56,7 +62,7 @@ impl<M: RingMem> Producer<M> {
             ends: vec![(0, 0); geometry.cells as usize].into_boxed_slice(),
             bulk_total: 0,
             bulk_freed: 0,
-            withheld: None,
+            batch: None,
             fresh: false,
         }
     }
@@ -97,6 +103,7 @@ impl<M: RingMem> Producer<M> {
     /// A cell for up to [`super::INLINE`] bytes, or for an event. `None` if the ring is full.
     #[inline]
     pub(crate) fn reserve(&mut self) -> Result<Option<Place>, Broken> {
+        self.publish();
         if !self.has_cell() {
             self.refresh()?;
             if !self.has_cell() {
@@ -110,6 +117,7 @@ impl<M: RingMem> Producer<M> {
     #[inline]
     pub(crate) fn reserve_bulk(&mut self, len: usize) -> Result<Option<Place>, Broken> {
         debug_assert!(len <= self.piece());
+        self.publish();
         let len = len.next_multiple_of(LINE) as u32;
         if !self.has_cell() || self.find(len).is_none() {
             self.refresh()?;
@@ -146,10 +154,9 @@ impl<M: RingMem> Producer<M> {
         self.find(len as u32)
     }
 
-    /// What was reserved has been written, `len` bytes of it. Unless `publish` is set, it may be withheld with what
-    /// follows until [`Producer::publish`].
+    /// What was reserved has been written, `len` bytes of it: publishes it.
     #[inline]
-    pub(crate) fn commit(&mut self, place: Place, kind: Kind, len: usize, publish: bool) {
+    pub(crate) fn commit(&mut self, place: Place, kind: Kind, len: usize) {
         let cell = self.head & self.mask;
         if let Place::Bulk(at) = place {
             self.mem.set_bulk_at(cell, at);
@@ -160,32 +167,52 @@ impl<M: RingMem> Producer<M> {
             self.bulk_total = self.bulk_total.wrapping_add(gap + long);
             self.bulk_head = at + long;
         }
-        if !publish {
-            self.mem.prefetch_to_write(cell.wrapping_add(AHEAD) & self.mask);
-        }
         self.ends[cell as usize] = (self.bulk_head, self.bulk_total);
         self.head = self.head.wrapping_add(1);
-        let word = control_word(self.head, kind, len);
-        if self.withheld.is_some() || publish {
-            self.mem.set_control(cell, word);
-        } else {
-            self.withheld = Some((cell, word));
-        }
+        self.mem.set_control(cell, control_word(self.head, kind, len));
         self.fresh = true;
-        if publish {
-            self.publish();
-        }
     }
 
-    /// Publishes what is withheld.
+    /// Longest batch of small messages.
+    #[inline]
+    pub(crate) fn batch(&self) -> usize {
+        BATCH.min(self.geometry.piece) as usize
+    }
+
+    /// Room for `len` bytes, at most [`Producer::batch`], in the bulk area: behind what is in the present batch, or in a
+    /// new one. The consumer learns of it by [`Producer::publish`], at the latest with whatever else is written to the ring.
+    /// `None` if the ring is full.
+    #[inline]
+    pub(crate) fn append(&mut self, len: usize) -> Result<Option<u32>, Broken> {
+        debug_assert!(len <= self.batch());
+        let most = self.batch() as u32;
+        if let Some(batch) = &mut self.batch
+            && batch.len + len as u32 <= most
+        {
+            let at = batch.at + batch.len;
+            batch.len += len as u32;
+            return Ok(Some(at));
+        }
+        let Some(Place::Bulk(at)) = self.reserve_bulk(most as usize)? else { return Ok(None) };
+        self.batch = Some(Batch { at, len: len as u32 });
+        Ok(Some(at))
+    }
+
+    /// Whether no further message of `len` bytes fits into the present batch.
+    #[inline]
+    pub(crate) fn is_batch_full(&self, len: usize) -> bool {
+        self.batch.is_some_and(|b| b.len as usize + len > self.batch())
+    }
+
+    /// Publishes the present batch.
     #[inline]
     pub(crate) fn publish(&mut self) {
-        if let Some((cell, word)) = self.withheld.take() {
-            self.mem.set_control(cell, word);
+        if let Some(Batch { at, len }) = self.batch.take() {
+            self.commit(Place::Bulk(at), Kind::Bulk, len as usize);
         }
     }
 
-    /// Publishes what is withheld; whether the consumer does not look at this ring, so that it must be told.
+    /// Publishes the present batch; whether the consumer does not look at this ring, so that it must be told.
     #[inline]
     pub(crate) fn needs_bell(&mut self) -> bool {
         self.publish();
@@ -198,7 +225,7 @@ impl<M: RingMem> Producer<M> {
 
     /// Asks to be told when there is room. False if there is some by now, and nobody need be asked.
     ///
-    /// What is withheld must have been published, and the consumer told.
+    /// What there is must have been published, and the consumer told.
     pub(crate) fn want_space(&mut self) -> Result<bool, Broken> {
         self.mem.set_wants_space(true);
         self.mem.fence();

@@ -101,7 +101,7 @@ fn pieces_never_overlap_and_room_never_ends() {
                         assert!(used.iter().all(|(_, a, b)| end <= *a || *b <= at), "{at} {end} {used:?}");
                         used.push_back((written, at, end));
                     }
-                    p.commit(place, kind, len, true);
+                    p.commit(place, kind, len);
                     written += 1;
                 }
                 None => {
@@ -123,22 +123,41 @@ fn pieces_never_overlap_and_room_never_ends() {
 }
 
 #[test]
-fn nothing_of_a_batch_is_seen_before_it_is_published() {
-    let g = Geometry::of(MIN_RING);
+fn a_batch_is_seen_when_it_is_published_or_something_follows_it() {
+    let g = Geometry::of(16 << 10);
     let mem = mem(g);
     let (mut p, mut c) = pair(&mem, g);
-    for _ in 0..3 {
-        let place = p.reserve().unwrap().unwrap();
-        p.commit(place, Kind::Inline, 5, false);
-    }
-    assert_eq!(c.peek(), Ok(None));
-    p.publish();
-    for _ in 0..3 {
-        let cell = c.peek().unwrap().expect("a cell");
-        assert_eq!((cell.kind, cell.len), (Kind::Inline, 5));
+    let most = p.batch();
+    for what_follows in 0..4 {
+        let first = p.append(32).unwrap().expect("room");
+        for i in 1..most / 32 {
+            assert!(!p.is_batch_full(32));
+            assert_eq!(p.append(32).unwrap(), Some(first + 32 * i as u32));
+        }
+        assert!(p.is_batch_full(32));
+        assert_eq!(c.peek(), Ok(None));
+        let after = match what_follows {
+            0 => {
+                p.publish();
+                None
+            }
+            1 => p.reserve().unwrap(),
+            2 => p.reserve_bulk(100).unwrap(),
+            // A new batch.
+            _ => p.append(8).unwrap().map(|_| Place::Bulk(0)),
+        };
+        let cell = c.peek().unwrap().expect("the batch");
+        assert_eq!((cell.kind, cell.len, cell.at), (Kind::Bulk, most as u32, first));
+        c.advance(cell);
+        assert_eq!(c.peek(), Ok(None));
+        match after {
+            Some(_) if what_follows == 3 => p.publish(),
+            Some(place) => p.commit(place, Kind::Fin, 100),
+            None => continue,
+        }
+        let cell = c.peek().unwrap().expect("what follows");
         c.advance(cell);
     }
-    assert_eq!(c.peek(), Ok(None));
 }
 
 /// Words of the round before are not taken for new ones, in any number of rounds.
@@ -150,7 +169,7 @@ fn old_cells_are_not_seen_again() {
     for _ in 0..10 * g.cells {
         assert_eq!(c.peek(), Ok(None));
         let place = p.reserve().unwrap().unwrap();
-        p.commit(place, Kind::Open, 0, true);
+        p.commit(place, Kind::Open, 0);
         let cell = c.peek().unwrap().expect("a cell");
         c.advance(cell);
         c.give_back();
@@ -164,12 +183,12 @@ fn the_bell_is_needed_once_and_only_if_nobody_watches() {
     let (mut p, c) = pair(&mem, g);
     assert!(!p.needs_bell(), "nothing was sent");
     let place = p.reserve().unwrap().unwrap();
-    p.commit(place, Kind::Fin, 0, false);
+    p.commit(place, Kind::Fin, 0);
     assert!(p.needs_bell());
     assert!(!p.needs_bell());
     c.watch();
     let place = p.reserve().unwrap().unwrap();
-    p.commit(place, Kind::Fin, 0, false);
+    p.commit(place, Kind::Fin, 0);
     assert!(!p.needs_bell());
     assert!(c.unwatch(), "something is there");
 }
@@ -180,7 +199,7 @@ fn nonsense_of_a_peer_is_noticed() {
     let mem = mem(g);
     let (mut p, c) = pair(&mem, g);
     let place = p.reserve_bulk(100).unwrap().unwrap();
-    p.commit(place, Kind::Bulk, 100, true);
+    p.commit(place, Kind::Bulk, 100);
     for at in [g.bulk - 99, g.bulk, u32::MAX] {
         mem.at.borrow_mut()[0] = at;
         assert!(c.peek().is_err(), "a piece at {at}");

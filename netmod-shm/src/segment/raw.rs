@@ -333,8 +333,25 @@ impl RawRing {
     fn write_words(&self, to: *mut u8, hdr: &Header) {
         let (words, _) = hdr.as_chunks::<8>();
         for (i, word) in words.iter().enumerate() {
-            // SAFETY: both callers have room for a header, aligned, within a cell; atomics.
+            // SAFETY: the callers have room for a header, aligned, within a cell or the bulk area; atomics.
             unsafe { &*to.add(8 * i).cast::<AtomicU64>() }.store(u64::from_ne_bytes(*word), Relaxed);
+        }
+    }
+
+    /// Writes a message into the bulk area, where others may be before it.
+    ///
+    /// # Panics
+    /// If it does not fit there.
+    #[inline]
+    pub(crate) fn write_message(&self, at: u32, hdr: &Header, data: &[u8]) {
+        if !at.is_multiple_of(8) {
+            self.write_bulk(at, hdr);
+        } else {
+            assert!(at as usize + hdr.len() <= self.geometry.bulk as usize);
+            self.write_words(self.bulk.as_ptr().wrapping_add(at as usize), hdr);
+        }
+        if !data.is_empty() {
+            self.write_bulk(at + hdr.len() as u32, data);
         }
     }
 
@@ -439,10 +456,6 @@ impl RingMem for RawRing {
     fn control(&self, cell: u32) -> u64 {
         // SAFETY: the first eight bytes of a cell, aligned; an atomic.
         unsafe { &*self.cell(cell).cast::<AtomicU64>() }.load(Acquire)
-    }
-    #[inline]
-    fn prefetch_to_write(&self, cell: u32) {
-        fetch_to_write(self.cell(cell));
     }
     #[inline]
     fn set_control(&self, cell: u32, word: u64) {
