@@ -234,6 +234,14 @@ pub trait Netmod: Send {
     /// Forgets a group of which no VC is left, with its key.
     fn part_group(&mut self, _id: &GroupId) {}
 
+    /// Whether this netmod can be checkpointed at all, with what it has opened.
+    ///
+    /// # Errors
+    /// Why not.
+    fn can_ckpt(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     /// Quiesces for a checkpoint: peers are told, then no resource of the system is held. `Pending` until done; to be
     /// called again, with polls between. What was taken and not delivered is kept, as is what is sent meanwhile, and
     /// goes on after [`Netmod::ckpt_restart`]: nothing is lost or doubled. There is no [`Netmod::wait_fd`] until then.

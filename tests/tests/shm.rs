@@ -41,6 +41,67 @@ fn both_at_once() {
     conformance::flood::wildcards(&Islands);
 }
 
+fn with_the_other(dev: &mut ch3_shim::Device, round: u8) {
+    let (me, world) = (dev.rank() as i32, dev.world());
+    let mut got = [0; 8];
+    dev.sendrecv(&[me as u8 + round; 8], 1 - me, 1, &mut got, 1 - me, 1, world).expect("sendrecv");
+    assert_eq!(got, [1 - me as u8 + round; 8]);
+}
+
+/// The error comes before anything was suspended: both netmods go on as before.
+#[test]
+fn ranks_that_share_memory_refuse_to_be_checkpointed() {
+    run_job(&Islands, 4, |dev| {
+        let (me, world) = (dev.rank(), dev.world());
+        for round in 0..2u8 {
+            for distance in 1..4 {
+                let (to, from) = ((me + distance) % 4, (me + 4 - distance) % 4);
+                let mut got = [0; 40_000];
+                dev.sendrecv(&[round; 40_000], to as i32, 1, &mut got, from as i32, 1, world)
+                    .expect("sendrecv");
+                assert_eq!(got, [round; 40_000]);
+            }
+            let open = dev.tcp_connections();
+            assert!(open > Some(0));
+            let error = dev.ckpt_shutdown().expect_err("shared memory is in no image");
+            assert!(
+                error
+                    .to_string()
+                    .contains("shm: ranks that share memory cannot be checkpointed; set NETMOD=tcp")
+            );
+            assert_eq!(dev.tcp_connections(), open);
+            let restart = dev.ckpt_restart().expect_err("nothing was shut down");
+            assert!(restart.to_string().contains("ckpt_restart without"), "{restart}");
+        }
+    });
+}
+
+/// Where there is no shared memory, the netmod for it keeps nobody from a checkpoint; one that TCP refuses leaves it as it
+/// was.
+#[test]
+fn checkpoints_without_shared_memory() {
+    for (resume, works) in [("10s", true), ("0s", false)] {
+        let tune = |cfg: &mut netmod_core::Config| {
+            cfg.shm.dir = "/proc".into();
+            cfg.set("NETMOD_TCP_RESUME_TIMEOUT", resume).expect("a duration");
+        };
+        run_devices(&NoFolder, 2, tune, move |mut dev| {
+            with_the_other(&mut dev, 0);
+            if dev.rank() == 0 {
+                let done = dev.ckpt_shutdown();
+                assert_eq!(done.is_ok(), works, "{done:?}");
+                if works {
+                    assert_eq!(dev.tcp_connections(), Some(0));
+                    dev.ckpt_restart().expect("a restart");
+                }
+                assert!(dev.wait_fd().is_ok(), "no descriptor to wait for");
+            }
+            with_the_other(&mut dev, 1);
+            dev.finalize().expect("finalize");
+        });
+    }
+}
+
 /// A folder in which no memory can be had: the reason is in every card, and TCP carries the messages.
 #[test]
 fn without_memory_another_netmod_is_chosen_and_says_why() {
@@ -152,7 +213,11 @@ fn a_file_system_that_is_too_small() {
     {
         assert!(alone.output.contains(word), "no {word} in {alone}");
     }
-    job("shm,tcp").expect_ok("ring", 3);
+    let done = job("shm,tcp");
+    done.expect_ok("ring", 3);
+    let warnings = done.output.matches("netmod: warning: the ranks of this node share no memory").count();
+    assert_eq!(warnings, 1, "{done}");
+    assert!(done.output.contains("No space left on device"), "{done}");
     assert_eq!(std::fs::read_dir(&small.0).expect("the folder").count(), 0);
 }
 
