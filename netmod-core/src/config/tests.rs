@@ -42,7 +42,7 @@ fn defaults() {
     assert_eq!((&config, &warnings[..]), (&Config::default(), &[][..]));
     let all: Vec<_> = config.entries().map(|e| (e.name, e.value)).collect();
     let want = [
-        ("NETMOD", "tcp"),
+        ("NETMOD", "shm,tcp"),
         ("NETMOD_EAGER_MAX", "128K"),
         ("NETMOD_EAGER_WINDOW", "1M"),
         ("NETMOD_RTS_MAX", "1024"),
