@@ -96,6 +96,11 @@ pub const CASES: &[Case] = &[
         body: basic::alltoall,
     },
     Case {
+        name: "choices",
+        help: "every pair; each rank says which netmod it has for each other one, and why",
+        body: basic::choices,
+    },
+    Case {
         name: "many-to-one",
         help: "[MESSAGES=200]: from each rank to rank 0, with wildcards",
         body: basic::many_to_one,
