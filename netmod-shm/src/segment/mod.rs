@@ -131,7 +131,10 @@ impl Segment {
     ) -> Result<Segment, String> {
         let ranks = ranks.max(2);
         if ranks > MAX_RANKS {
-            return Err(format!("{ranks} ranks on this node, and a segment has room for {MAX_RANKS}"));
+            return Err(format!(
+                "{ranks} ranks on this node, and a segment has room for {MAX_RANKS}; with NETMOD_SHM_RANKS={MAX_RANKS} so \
+                 many of them share one"
+            ));
         }
         let path = folder.join(name_of(&me, node));
         let until = Instant::now() + PATIENCE;
@@ -198,8 +201,8 @@ impl Segment {
         if me_at >= ranks {
             words.claimed.fetch_sub(1, AcqRel);
             return Err(format!(
-                "{shown} has room for {ranks} ranks, as the launcher says there are on this node, and this is one more; \
-                 set NETMOD_SHM_RANKS"
+                "{shown} has room for {ranks} ranks, as NETMOD_SHM_RANKS says, or else the launcher, and this is one more; \
+                 set NETMOD_SHM_RANKS higher"
             ));
         }
         sys::lock_rank(&file, me_at).map_err(|e| format!("cannot lock a byte of {shown}: {e}"))?;
