@@ -408,6 +408,10 @@ impl Netmod for NetSet {
         None
     }
 
+    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<(), String> {
+        each!(self.of(core, vc), n => n.can_rma(core, vc))
+    }
+
     fn break_connection(&mut self, core: &mut Core, vc: VcId) -> bool {
         each!(self.of(core, vc), n => n.break_connection(core, vc))
     }

@@ -345,6 +345,14 @@ pub trait Netmod: Send {
         None
     }
 
+    /// Whether this side can put to and get from the peer of a VC. Whether the peer can is its own affair.
+    ///
+    /// # Errors
+    /// Why not, as one line that a person understands.
+    fn can_rma(&mut self, _core: &Core, _vc: VcId) -> Result<(), String> {
+        Err(format!("netmod {} has no one-sided transfers", self.name()))
+    }
+
     /// For fault injection: the connection of the VC, if there is one, breaks as if the network had lost
     /// it; if there is none, nothing happens. False if the netmod cannot do that; the VC can then only be given up
     /// by [`Netmod::vc_abort`].

@@ -138,7 +138,7 @@ impl ShmNetmod {
             watched: Vec::with_capacity(16),
             dirty: Vec::with_capacity(n),
             wanting: Vec::with_capacity(n),
-            transfers: Transfers::default(),
+            transfers: Transfers::new(cfg.register_max),
             pending: VecDeque::with_capacity(64),
             armed: false,
             now: Time::ZERO,
@@ -213,6 +213,7 @@ impl ShmNetmod {
         if let Some(l) = self.links.get_mut(vc) {
             l.slot = Some(slot);
             l.asked = false;
+            l.attach = None;
         }
         // A stream may be waiting for the VC.
         self.look_at(slot);
@@ -476,8 +477,8 @@ impl Netmod for ShmNetmod {
         if order == PollOrder::InFirst {
             self.push_out(core);
         }
-        if !self.transfers.running.is_empty() {
-            self.transfer();
+        if !self.transfers.running.is_empty() && self.transfer() {
+            events.note_progress();
         }
         if now >= self.next_check {
             self.check_peers();
@@ -518,6 +519,10 @@ impl Netmod for ShmNetmod {
 
     fn rma(&mut self) -> Option<&mut dyn Rma> {
         self.segment.is_ok().then_some(self as &mut dyn Rma)
+    }
+
+    fn can_rma(&mut self, _core: &Core, vc: VcId) -> Result<(), String> {
+        self.transfer_peer(vc).map(|_| ()).map_err(|e| e.to_string())
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {

@@ -2,7 +2,7 @@
 
 use netmod_core::config::ShmConfig;
 use netmod_core::{
-    Card, CardWriter, Core, Event, Events, GroupId, Netmod, PeerName, PollOrder, SendBuf, Time, Vc,
+    Card, CardWriter, Config, Core, Event, Events, GroupId, Netmod, PeerName, PollOrder, SendBuf, Time, Vc,
     VcErrorKind, VcId,
 };
 
@@ -28,7 +28,7 @@ impl Pair {
     pub(crate) fn new(name: &str) -> Pair {
         let folder = format!("/dev/shm/test-netmod-rma-{}-{name}", std::process::id());
         std::fs::create_dir(&folder).expect("a folder");
-        let cfg = ShmConfig { dir: folder.clone(), ranks: 0 };
+        let cfg = ShmConfig { dir: folder.clone(), ..Config::default().shm };
         let name = |rank| PeerName { group: GroupId([3; 16]), rank };
         let mut nets = [0, 1].map(|rank| ShmNetmod::new(&cfg, name(rank), 2, 2, None));
         let cards: Vec<Card> = nets

@@ -194,6 +194,8 @@ config_table! {
             "folder, on a file system in memory, where the ranks of a node find their shared memory";
         ranks: usize = 0, "NETMOD_SHM_RANKS", Kind::Count { min: 0, max: 448 },
             "ranks that share memory in one folder, on whatever nodes the launcher sees them; 0: those of a node, as it says";
+        register_max: usize = 0, "NETMOD_SHM_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },
+            "bytes that large messages may register at once for transfers between processes; more moves window by window; 0: any";
     }
 
     /// The part of the netmod `tcp`.

@@ -273,14 +273,9 @@ impl Segment {
         (load_bytes(&slot.token), slot.probe_at.load(Relaxed), slot.pid.load(Relaxed))
     }
 
-    /// Sets the `i`-th word of this rank's regions.
-    pub(crate) fn set_region(&self, i: usize, number: u64) {
-        self.map.region(self.me, i).store(number, Release);
-    }
-
-    /// The `i`-th word of a rank's regions, if there are so many.
-    pub(crate) fn region(&self, slot: usize, i: usize) -> Option<u64> {
-        (slot < self.ranks() && i < layout::REGIONS).then(|| self.map.region(slot, i).load(Acquire))
+    /// The `i`-th word of a rank's regions, if there are so many; see `region`.
+    pub(crate) fn region(&self, slot: usize, i: usize) -> Option<&AtomicU64> {
+        (slot < self.ranks() && i < layout::REGIONS).then(|| self.map.region(slot, i))
     }
 
     /// Whether a slot is that of a process with this token.
