@@ -3,10 +3,12 @@
 
 use ch3_shim::netset::NetSet;
 use ch3_shim::{Bootstrap, Device, DeviceStats, Mode};
-use netmod_core::Config;
+use netmod_core::{Config, Datatype};
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::{check, other, pattern};
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, Shm, ShmJob};
+use netmod_tests::scripted::Script;
+use netmod_tests::sys::Area;
 
 fn shm(mode: &'static str) -> Lmt<Shm> {
     Lmt { inner: Shm, mode }
@@ -100,6 +102,25 @@ fn without_room_to_register_anything_messages_go_otherwise() {
         for stats in exchange(&shm(mode), &LENS, |cfg| cfg.shm.register_max = 1) {
             assert_eq!((stats.one_sided, stats.rekeys), (0, 0), "{mode}: {stats:?}");
         }
+    }
+}
+
+/// With auto nothing is copied before the receiver has chosen; who wants Get gets it.
+#[test]
+fn data_in_pieces_is_exposed_only_if_that_is_asked_for() {
+    for (mode, exposed) in [("auto", 0), ("get", 1)] {
+        let (script, mut dev) = Script::device_with(2, true, None, |cfg| cfg.lmt = mode);
+        let byte = Datatype::contiguous(1).expect("a byte");
+        let rows = Datatype::vector(1000, 300, 400, &byte).expect("a vector");
+        let memory = Area::new(vec![1; 400_000]);
+        let world = dev.world();
+        let send = dev.isend_raw(memory.typed(0, &rows, 1), 1, 1, world, Mode::Standard).expect("isend");
+        script.play(&mut dev);
+        assert_eq!(script.regions().live(), exposed, "{mode}");
+        script.die(1);
+        script.play(&mut dev);
+        dev.wait_raw(send).expect_err("nobody receives it");
+        assert_eq!(script.regions().live(), 0);
     }
 }
 

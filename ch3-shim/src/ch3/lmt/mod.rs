@@ -154,7 +154,12 @@ impl Ch3 {
     /// Sends the RTS of a message.
     pub(super) fn lmt_initiate(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, total: u64, sync: bool) {
         let side = Side { modes: self.lmt_modes(io, vc), wish: self.lmt.wish, min: self.lmt.min };
-        let offered = choice::offer(side, total);
+        let mut offered = choice::offer(side, total);
+        // To expose data in pieces costs a copy before anybody has asked for it.
+        let in_pieces = || io.core.reqs.get(req).is_some_and(|r| r.seg.as_contig().is_none());
+        if self.lmt.wish == Wish::Auto && offered.has(Mode::Get) && in_pieces() {
+            offered = offered.without(Mode::Get);
+        }
         let get = offered.has(Mode::Get).then(|| self.first_window(io, vc, req));
         let (machine, acts) = SendLmt::start(total, get);
         let t = Transfer { machine: Machine::Send(machine), vc, theirs: 0, offered, ring: None, sync };
