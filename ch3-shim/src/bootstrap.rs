@@ -17,6 +17,15 @@ pub trait Bootstrap: Send {
     fn job_id(&self) -> String;
     /// Processes of the job on this node, this one included.
     fn local_size(&self) -> u32;
+    /// A number that tells the node of this process from the other nodes of the job. None if the process manager does
+    /// not tell.
+    fn node(&self) -> Option<u32> {
+        None
+    }
+    /// How many ranks before this one are on its node. None if the process manager does not tell.
+    fn local_rank(&self) -> Option<u32> {
+        None
+    }
     /// Publishes a value.
     ///
     /// # Errors
@@ -88,6 +97,12 @@ impl Bootstrap for ProcessManager {
     }
     fn local_size(&self) -> u32 {
         self.local_ranks()
+    }
+    fn node(&self) -> Option<u32> {
+        self.own_node()
+    }
+    fn local_rank(&self) -> Option<u32> {
+        ProcessManager::local_rank(self)
     }
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
         self.put_bytes(key, value).map_err(|e| e.to_string())

@@ -255,10 +255,20 @@ impl Netmod for NetSet {
     }
 
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
+        // Before any of them has let go of something.
+        self.mods.iter().try_for_each(|m| each!(m.base(), n => n.can_ckpt()))?;
         let mut all = Finalize::Done;
-        for m in &mut self.mods {
-            if each!(m, n => n.ckpt_shutdown(core, now))? == Finalize::Pending {
-                all = Finalize::Pending;
+        for i in 0..self.mods.len() {
+            match each!(&mut self.mods[i], n => n.ckpt_shutdown(core, now)) {
+                Ok(Finalize::Done) => {}
+                Ok(Finalize::Pending) => all = Finalize::Pending,
+                Err(e) => {
+                    // Nothing has changed: those before it go on.
+                    for m in &mut self.mods[..i] {
+                        each!(m, n => n.ckpt_restart(core, now))?;
+                    }
+                    return Err(e);
+                }
             }
         }
         Ok(all)
@@ -396,6 +406,10 @@ impl Netmod for NetSet {
 
     fn rma(&mut self) -> Option<&mut dyn Rma> {
         None
+    }
+
+    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<(), String> {
+        each!(self.of(core, vc), n => n.can_rma(core, vc))
     }
 
     fn break_connection(&mut self, core: &mut Core, vc: VcId) -> bool {

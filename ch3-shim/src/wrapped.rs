@@ -246,6 +246,10 @@ impl Netmod for AnyNetmod {
         each!(self, n => n.rma())
     }
 
+    fn can_rma(&mut self, core: &Core, vc: VcId) -> std::result::Result<(), String> {
+        each!(self, n => n.can_rma(core, vc))
+    }
+
     fn break_connection(&mut self, core: &mut Core, vc: VcId) -> bool {
         each!(self, n => n.break_connection(core, vc))
     }

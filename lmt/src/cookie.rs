@@ -4,7 +4,7 @@
 //!
 //! | kind | cookie   | goes with | body |
 //! |------|----------|-----------|------|
-//! | 1    | Offer    | RTS       | modes: 1, boot id: 16, device: 8, user: 4, then the first window of Get or nothing |
+//! | 1    | Offer    | RTS       | modes: 1, boot id: 16, device: 8, process ids: 8, user: 4, then the first window of Get or nothing |
 //! | 2    | GrantPut | CTS       | window |
 //! | 3    | GrantCoop| CTS       | ring: 16 |
 //! | 4    | Window   | COOKIE    | window |
@@ -41,11 +41,14 @@ pub struct Place {
     pub boot: [u8; 16],
     /// Device number of the file system (`st_dev`), which tells containers apart.
     pub device: u64,
+    /// The PID namespace (inode of `/proc/self/ns/pid`): a ring is found by its maker's process id.
+    pub pids: u64,
     /// Effective user id.
     pub user: u32,
 }
 
-/// The name of a ring: random, and thereby that of its file.
+/// The name of a ring: its maker's process id and the descriptor of its file there, 4 bytes each, and a random number
+/// that stands in the file, so that another file in its place is not taken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RingName(pub [u8; 16]);
 
@@ -131,6 +134,7 @@ impl Cookie {
                 out.push(offer.modes.bits());
                 out.extend_from_slice(&offer.place.boot);
                 out.extend_from_slice(&offer.place.device.to_le_bytes());
+                out.extend_from_slice(&offer.place.pids.to_le_bytes());
                 out.extend_from_slice(&offer.place.user.to_le_bytes());
                 if let Some(first) = &offer.first {
                     emit_window(first, &mut out);
@@ -176,6 +180,7 @@ impl Cookie {
                 let place = Place {
                     boot: r.take()?,
                     device: u64::from_le_bytes(r.take()?),
+                    pids: u64::from_le_bytes(r.take()?),
                     user: u32::from_le_bytes(r.take()?),
                 };
                 let first = if modes.has(Mode::Get) { Some(r.window()?) } else { None };

@@ -60,6 +60,18 @@ impl Modes {
         Modes(self.0 | mode.bit())
     }
 
+    /// The set without one. Null stays.
+    #[must_use]
+    pub const fn without(self, mode: Mode) -> Modes {
+        Modes(self.0 & !mode.bit())
+    }
+
+    /// What is in both.
+    #[must_use]
+    pub const fn and(self, other: Modes) -> Modes {
+        Modes(self.0 & other.0)
+    }
+
     /// Whether it has the mode.
     pub const fn has(self, mode: Mode) -> bool {
         self.0 & mode.bit() == mode.bit()

@@ -234,6 +234,14 @@ pub trait Netmod: Send {
     /// Forgets a group of which no VC is left, with its key.
     fn part_group(&mut self, _id: &GroupId) {}
 
+    /// Whether this netmod can be checkpointed at all, with what it has opened.
+    ///
+    /// # Errors
+    /// Why not.
+    fn can_ckpt(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     /// Quiesces for a checkpoint: peers are told, then no resource of the system is held. `Pending` until done; to be
     /// called again, with polls between. What was taken and not delivered is kept, as is what is sent meanwhile, and
     /// goes on after [`Netmod::ckpt_restart`]: nothing is lost or doubled. There is no [`Netmod::wait_fd`] until then.
@@ -335,6 +343,14 @@ pub trait Netmod: Send {
     /// One-sided transfers, if the network has them; `None` is the Null mode.
     fn rma(&mut self) -> Option<&mut dyn Rma> {
         None
+    }
+
+    /// Whether this side can put to and get from the peer of a VC. Whether the peer can is its own affair.
+    ///
+    /// # Errors
+    /// Why not, as one line that a person understands.
+    fn can_rma(&mut self, _core: &Core, _vc: VcId) -> Result<(), String> {
+        Err(format!("netmod {} has no one-sided transfers", self.name()))
     }
 
     /// For fault injection: the connection of the VC, if there is one, breaks as if the network had lost

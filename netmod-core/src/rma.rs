@@ -32,7 +32,8 @@ pub struct RemoteKey {
 pub struct RmaLimits {
     /// Most bytes in one put or get.
     pub max_op: usize,
-    /// Most bytes registered at once; larger buffers are registered window by window (COOKIE).
+    /// Most bytes registered at once; larger buffers are registered window by window (COOKIE). Half of it is for
+    /// [`Access::Local`], so that transfers which expose memory never keep out those which move into it.
     pub max_registered: usize,
     /// Longest [`RemoteKey`] in bytes.
     pub max_key: usize,
@@ -61,7 +62,9 @@ pub trait Rma {
         access: Access,
     ) -> Result<(RegionId, RemoteKey), VcError>;
 
-    /// Ends a registration. The peer's access fails from now on.
+    /// Ends a registration. When this returns, nobody reaches the memory by it any more: neither the peer, nor an
+    /// operation of this side, which ends with an error. Its event still comes. For a part of a put of the
+    /// peer's that is just being written it waits.
     ///
     /// # Errors
     /// If the handle is not live.

@@ -6,7 +6,7 @@
 //! - [`ring`]: one direction between two ranks, with its memory layout and protocol;
 //! - [`bell`]: how a rank learns which peers have something for it, and is woken;
 //! - `lane`: both directions between two ranks, and the streams in them;
-//! - `rma`: one-sided transfers by cross-memory attach;
+//! - `rma`: one-sided transfers by cross-memory attach; `region`: how their memory is taken back;
 //! - `link`, `send`, `recv`, `watch`, `helper`, `ending`, [`ShmNetmod`]: VCs over lanes, under the contract of
 //!   [`netmod_core::Netmod`].
 #![allow(rustdoc::private_intra_doc_links)]
@@ -19,6 +19,9 @@ mod lane;
 mod link;
 mod netmod;
 mod recv;
+mod region;
+#[cfg(test)]
+mod region_model;
 mod ring;
 mod rma;
 mod segment;
@@ -27,6 +30,11 @@ mod sys;
 #[cfg(test)]
 mod tests;
 mod watch;
+
+/// What `region` is made of; loom's in its model.
+mod sync {
+    pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
+}
 
 pub use netmod::{ShmNetmod, ShmStats};
 

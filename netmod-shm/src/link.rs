@@ -109,6 +109,8 @@ pub(crate) struct Link {
     pub(crate) queue: VecDeque<Message>,
     /// The first message's data has gone and its owner is being asked whether there is more.
     pub(crate) held: bool,
+    /// Whether this process may reach the peer's memory, once that was tried.
+    pub(crate) attach: Option<Result<(), String>>,
 }
 
 impl Link {
@@ -123,6 +125,7 @@ impl Link {
             down: None,
             queue: VecDeque::new(),
             held: false,
+            attach: None,
         }
     }
 }

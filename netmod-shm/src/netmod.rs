@@ -56,6 +56,10 @@ pub struct ShmNetmod {
     pub(crate) me: PeerName,
     /// The node's memory, or why there is none.
     pub(crate) segment: Result<Segment, String>,
+    /// There is nobody to share memory with.
+    alone: bool,
+    /// Between `ckpt_shutdown` and `ckpt_restart`.
+    suspended: bool,
     /// This rank's doorbells in it.
     pub(crate) bells: Option<OwnBells>,
     pub(crate) pipe: Option<Pipe>,
@@ -85,23 +89,33 @@ pub struct ShmNetmod {
 }
 
 impl ShmNetmod {
-    /// Joins the segment of `me`'s job, of `size` ranks, on this node, or makes it for `local_ranks` ranks (the
-    /// launcher's word).
+    /// Joins the segment of `me`'s job, of `size` ranks, on this node, or makes it for `local_ranks` ranks. Both the
+    /// number of ranks and the `node` are the launcher's word; `NETMOD_SHM_RANKS` overrules both.
     ///
     /// Where that is not possible the netmod reaches nobody, and says why.
-    pub fn new(cfg: &ShmConfig, me: PeerName, size: u32, local_ranks: u32) -> ShmNetmod {
-        let ranks = if cfg.ranks > 0 { u32::try_from(cfg.ranks).unwrap_or(u32::MAX) } else { local_ranks };
+    pub fn new(cfg: &ShmConfig, me: PeerName, size: u32, local_ranks: u32, node: Option<u32>) -> ShmNetmod {
+        let (ranks, node) = match u32::try_from(cfg.ranks).unwrap_or(u32::MAX) {
+            0 => (local_ranks, node),
+            ranks => (ranks, None),
+        };
         let (pipe, name) = match Pipe::new().and_then(|p| p.name().map(|name| (p, name))) {
             Ok((pipe, name)) => (Some(pipe), Ok(name)),
             Err(e) => {
                 (None, Err(format!("no pipe to be woken by: {e}; is the limit of descriptors too low?")))
             }
         };
-        let segment = name.and_then(|name| {
-            if size < 2 {
-                return Err("this is the only rank of its job".into());
+        let alone = match (size, ranks, node) {
+            (..2, ..) => Some("this is the only rank of its job"),
+            (_, ..2, Some(_)) => {
+                Some("the launcher has put no other rank on this node (see NETMOD_SHM_RANKS)")
             }
-            let segment = Segment::join(Path::new(&cfg.dir), me, ranks)?;
+            _ => None,
+        };
+        let segment = name.and_then(|name| {
+            if let Some(why) = alone {
+                return Err(why.into());
+            }
+            let segment = Segment::join(Path::new(&cfg.dir), me, node, ranks)?;
             segment.set_pipe(&name);
             Ok(segment)
         });
@@ -113,6 +127,8 @@ impl ShmNetmod {
             me,
             bells: segment.as_ref().ok().map(Segment::own_bells),
             segment,
+            alone: alone.is_some(),
+            suspended: false,
             pipe,
             helper: None,
             key: None,
@@ -122,7 +138,7 @@ impl ShmNetmod {
             watched: Vec::with_capacity(16),
             dirty: Vec::with_capacity(n),
             wanting: Vec::with_capacity(n),
-            transfers: Transfers::default(),
+            transfers: Transfers::new(cfg.register_max),
             pending: VecDeque::with_capacity(64),
             armed: false,
             now: Time::ZERO,
@@ -150,9 +166,9 @@ impl ShmNetmod {
         self.stats
     }
 
-    /// Why there is no shared memory, if there is none.
-    pub fn reason(&self) -> Option<&str> {
-        self.segment.as_ref().err().map(String::as_str)
+    /// Why there is no shared memory, although there is somebody to share it with.
+    pub fn failure(&self) -> Option<&str> {
+        self.segment.as_ref().err().map(String::as_str).filter(|_| !self.alone)
     }
 
     /// The process of a slot, if it has proved to be of the job.
@@ -172,7 +188,8 @@ impl ShmNetmod {
         match Place::of(card)? {
             Place::Nowhere(why) => Err(format!("it has no shared memory: {why}")),
             Place::Slot { nonce, .. } if nonce != *segment.nonce() => {
-                Err("it is in another segment: on another node, or in a container with another /dev/shm"
+                Err("it is in another segment: on another node, as the launcher has it (see NETMOD_SHM_RANKS), or in a \
+                     container with another /dev/shm"
                     .into())
             }
             Place::Slot { slot, token, .. } => {
@@ -196,6 +213,7 @@ impl ShmNetmod {
         if let Some(l) = self.links.get_mut(vc) {
             l.slot = Some(slot);
             l.asked = false;
+            l.attach = None;
         }
         // A stream may be waiting for the VC.
         self.look_at(slot);
@@ -321,15 +339,28 @@ impl Netmod for ShmNetmod {
         Err(VcError::new(VcErrorKind::Unsupported, None, text))
     }
 
+    /// Memory that others write is in no image of this process.
+    fn can_ckpt(&self) -> Result<(), DeviceError> {
+        let text = "ranks that share memory cannot be checkpointed; set NETMOD=tcp for jobs with checkpoints";
+        if self.segment.is_ok() { Err(DeviceError::new(NAME, text)) } else { Ok(()) }
+    }
+
+    /// Without shared memory there is nothing but the pipe.
     fn ckpt_shutdown(&mut self, _core: &mut Core, _now: Time) -> Result<Finalize, DeviceError> {
-        Err(DeviceError::new(
-            NAME,
-            "checkpointing is not supported; set NETMOD=tcp for jobs with checkpoints",
-        ))
+        self.can_ckpt()?;
+        self.pipe = None;
+        self.suspended = true;
+        Ok(Finalize::Done)
     }
 
     fn ckpt_restart(&mut self, _core: &mut Core, _now: Time) -> Result<(), DeviceError> {
-        Err(DeviceError::new(NAME, "checkpointing is not supported; start a new job instead"))
+        if !self.suspended {
+            return Err(DeviceError::new(NAME, "ckpt_restart without ckpt_shutdown"));
+        }
+        let pipe = Pipe::new().map_err(|e| DeviceError::new(NAME, format!("no pipe to be woken by: {e}")))?;
+        self.pipe = Some(pipe);
+        self.suspended = false;
+        Ok(())
     }
 
     fn ordering(&self) -> Ordering {
@@ -446,8 +477,8 @@ impl Netmod for ShmNetmod {
         if order == PollOrder::InFirst {
             self.push_out(core);
         }
-        if !self.transfers.running.is_empty() {
-            self.transfer();
+        if !self.transfers.running.is_empty() && self.transfer() {
+            events.note_progress();
         }
         if now >= self.next_check {
             self.check_peers();
@@ -488,6 +519,10 @@ impl Netmod for ShmNetmod {
 
     fn rma(&mut self) -> Option<&mut dyn Rma> {
         self.segment.is_ok().then_some(self as &mut dyn Rma)
+    }
+
+    fn can_rma(&mut self, _core: &Core, vc: VcId) -> Result<(), String> {
+        self.transfer_peer(vc).map(|_| ()).map_err(|e| e.to_string())
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {

@@ -1,7 +1,8 @@
 //! One-sided transfers by cross-memory attach: the kernel copies between two processes, once.
 //!
 //! A region is an address, and a number in this rank's table in the segment, which a peer looks up before and after
-//! each part of a transfer. The table says when a region has ended; it does not keep a peer of the same user
+//! each part of a transfer, and which it holds while it writes ([`region`]). So a region that was deregistered is
+//! written no more, even if the peer was in the middle of a part. The table does not keep a peer of the same user
 //! from this process's memory, which the kernel's rules let it reach anyway.
 //!
 //! Whether the kernel permits it is tried out for each peer: its token is read at the address that its slot names. That
@@ -11,7 +12,9 @@
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
 use netmod_core::{Core, Event, IoVec, Rma, VcError, VcErrorKind, VcId};
 
+use crate::link::Link;
 use crate::netmod::ShmNetmod;
+use crate::region;
 use crate::segment::Segment;
 use crate::segment::layout::REGIONS;
 use crate::sys::{self, Attach};
@@ -20,13 +23,19 @@ use crate::sys::{self, Attach};
 const KEY: usize = 4 + 4 + 8 + 8 + 8 + 1;
 /// Bytes that one poll moves at most.
 const PART: usize = 1 << 20;
+/// How often an owner that takes a region back looks whether its writer is through before it sleeps in between, for how long, and
+/// after how many looks it says so.
+const EAGER_LOOKS: u32 = 64;
+const NAP: std::time::Duration = std::time::Duration::from_micros(100);
+const LONG: u32 = 10_000;
 
 /// Memory that is registered.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     mem: IoVec,
-    access: Access,
     number: u64,
+    /// Place in the table of the segment, and the slot of the peer that may reach it; `None` for local use.
+    place: Option<(usize, usize)>,
 }
 
 /// What a key says.
@@ -94,14 +103,38 @@ pub(crate) struct Transfer {
 /// What a netmod has registered, and what is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Transfers {
-    regions: Vec<Option<Region>>,
+    regions: Vec<Region>,
+    /// Places in the table that are taken.
+    places: u64,
     numbers: u64,
+    /// Most bytes that are registered at once; 0: any.
+    most: usize,
     pub(crate) running: Vec<Transfer>,
 }
 
+const _: () = assert!(REGIONS == u64::BITS as usize);
+
 impl Transfers {
-    fn region(&self, id: RegionId) -> Option<(usize, Region)> {
-        self.regions.iter().enumerate().find_map(|(i, r)| r.filter(|r| r.number == id.0).map(|r| (i, r)))
+    /// `most`: bytes that are registered at once; 0: any.
+    pub(crate) fn new(most: usize) -> Transfers {
+        Transfers { most, ..Transfers::default() }
+    }
+
+    fn region(&self, id: RegionId) -> Option<Region> {
+        self.regions.iter().find(|r| r.number == id.0).copied()
+    }
+
+    /// Whether `len` bytes more may be registered.
+    fn admit(&self, len: usize, local: bool) -> Result<(), String> {
+        let used: usize = self.regions.iter().filter(|r| r.place.is_none() == local).map(|r| r.mem.len).sum();
+        if self.most > 0 && used.saturating_add(len) > self.most / 2 {
+            let whom = if local { "local use" } else { "peers" };
+            return Err(format!(
+                "{used} bytes are registered for {whom}, and {len} more than NETMOD_SHM_REGISTER_MAX={} permits",
+                self.most
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -127,7 +160,7 @@ pub(crate) fn permitted(segment: &Segment, slot: usize) -> Result<u32, String> {
 
 impl ShmNetmod {
     /// The peer's slot, if transfers with it are permitted.
-    fn transfer_peer(&self, vc: VcId) -> Result<usize, VcError> {
+    pub(crate) fn transfer_peer(&mut self, vc: VcId) -> Result<usize, VcError> {
         let Some(l) = self.links.get(vc) else {
             return Err(VcError::new(
                 VcErrorKind::Aborted,
@@ -142,11 +175,44 @@ impl ShmNetmod {
         let (Some(slot), Ok(segment)) = (l.slot, &self.segment) else {
             return Err(error(VcErrorKind::Unsupported, "its slot in the segment is not known yet".into()));
         };
-        permitted(segment, slot).map_err(|why| {
-            tracing::info!(peer = l.peer.rank, %why, "large messages are copied twice");
-            error(VcErrorKind::Unsupported, why)
-        })?;
-        Ok(slot)
+        let peer = l.peer;
+        if l.attach.is_none() {
+            let found = permitted(segment, slot).map(|_| ());
+            if let Err(why) = &found {
+                tracing::info!(peer = peer.rank, %why, "no one-sided transfers with a rank of this node");
+            }
+            if let Some(l) = self.links.get_mut(vc) {
+                l.attach = Some(found);
+            }
+        }
+        match self.links.get(vc).and_then(|l| l.attach.as_ref()) {
+            Some(Err(why)) => Err(VcError::new(VcErrorKind::Unsupported, Some(peer), why.clone())),
+            _ => Ok(slot),
+        }
+    }
+
+    /// Takes a region back that a peer may be writing into just now.
+    fn take_back(segment: &Segment, place: usize, writer: usize) {
+        let Some(word) = segment.region(segment.me(), place) else { return };
+        region::end(word);
+        let mut looks = 0;
+        // The kernel ends a dead process's call before its lock.
+        while !region::is_quiet(word) && (looks % EAGER_LOOKS != 1 || segment.lives(writer)) {
+            looks += 1;
+            if looks < EAGER_LOOKS {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(NAP);
+            }
+            if looks == LONG {
+                tracing::warn!(
+                    slot = writer,
+                    "a peer has stopped in the middle of writing into this process; its memory cannot be given \
+                     back before the peer goes on or ends"
+                );
+            }
+        }
+        region::close(word);
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -172,7 +238,7 @@ impl ShmNetmod {
         if key.access != allowed || !inside || key.at.checked_add(key.len).is_none() {
             return wrong("a transfer beyond its region, or of another kind than that is for");
         }
-        let Some((_, ours)) = self.transfers.region(region) else {
+        let Some(ours) = self.transfers.region(region) else {
             return wrong("the region of this side is not registered");
         };
         if at.checked_add(len).is_none_or(|end| end > ours.mem.len) {
@@ -184,9 +250,9 @@ impl ShmNetmod {
         Ok(())
     }
 
-    /// Moves a part of what is under way.
+    /// Moves a part of what is under way; whether anything was moved.
     #[cold]
-    pub(crate) fn transfer(&mut self) {
+    pub(crate) fn transfer(&mut self) -> bool {
         let mut budget = PART;
         let mut i = 0;
         while i < self.transfers.running.len() && budget > 0 {
@@ -201,19 +267,25 @@ impl ShmNetmod {
             let t = self.transfers.running.remove(i);
             self.pending.push_back(Event::RmaDone { vc: t.vc, op: t.op, result });
         }
+        budget < PART
     }
 
     fn step_transfer(&mut self, i: usize, most: usize) -> Result<(), VcError> {
         let t = &self.transfers.running[i];
         let link = self.links.get(t.vc);
         let lost = |text: String| VcError::new(VcErrorKind::Lost, link.map(|l| l.peer), text);
-        if let Some(e) = link.and_then(|l| l.down.clone()) {
-            return Err(e);
+        match link {
+            None => return Err(lost("the VC of a transfer is no more".into())),
+            Some(Link { down: Some(e), .. }) => return Err(e.clone()),
+            Some(_) => {}
         }
         let segment = self.segment.as_ref().map_err(|e| lost(e.clone()))?;
-        let is_live = || segment.region(t.slot, t.key.place as usize) == Some(t.key.number);
-        if self.transfers.region(t.region).is_none() || !is_live() {
-            return Err(lost("the region of a transfer is not registered any more".into()));
+        let word = segment.region(t.slot, t.key.place as usize);
+        let number = t.key.number;
+        let ended = |when: &str| lost(format!("the peer's region of a transfer has ended {when}"));
+        let Some(word) = word.filter(|w| region::is_live(w, number)) else { return Err(ended("before it")) };
+        if self.transfers.region(t.region).is_none() {
+            return Err(lost("this side's region of a transfer has ended".into()));
         }
         let n = most.min(t.local.len - t.done);
         let mut moved = 0;
@@ -221,10 +293,15 @@ impl ShmNetmod {
             let pid = permitted(segment, t.slot).map_err(lost)?;
             let local = IoVec { base: t.local.base.wrapping_add(t.done), len: n };
             let at = t.key.at + t.at + t.done as u64;
-            moved =
-                sys::attach(t.how, pid, at, local).map_err(|e| lost(format!("cross-memory attach: {e}")))?;
-            if moved == 0 || !is_live() {
-                return Err(lost("the region of a transfer has ended within it".into()));
+            let writes = t.how == Attach::Write;
+            if writes && !region::enter(word, number) {
+                return Err(ended("before it"));
+            }
+            let result = sys::attach(t.how, pid, at, local);
+            let still = if writes { region::leave(word, number) } else { region::is_live(word, number) };
+            moved = result.map_err(|e| lost(format!("cross-memory attach: {e}")))?;
+            if moved == 0 || !still {
+                return Err(ended("within it"));
             }
         }
         self.transfers.running[i].done += moved;
@@ -244,7 +321,8 @@ impl ShmNetmod {
 impl Rma for ShmNetmod {
     fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
         let most = isize::MAX as usize;
-        RmaLimits { max_op: most, max_registered: most, max_key: KEY, target_progress: false }
+        let max_registered = if self.transfers.most > 0 { self.transfers.most } else { most };
+        RmaLimits { max_op: most, max_registered, max_key: KEY, target_progress: false }
     }
 
     fn register(
@@ -254,41 +332,43 @@ impl Rma for ShmNetmod {
         mem: IoVec,
         access: Access,
     ) -> Result<(RegionId, RemoteKey), VcError> {
-        self.transfer_peer(vc)?;
+        let peer_slot = self.transfer_peer(vc)?;
         let Ok(segment) = &self.segment else { return Err(ShmNetmod::no_segment()) };
-        let regions = &mut self.transfers.regions;
-        let Some(place) = regions.iter().position(Option::is_none).or_else(|| {
-            (regions.len() < REGIONS).then(|| {
-                regions.push(None);
-                regions.len() - 1
-            })
-        }) else {
-            let text = format!("{REGIONS} regions are registered, which is all that there can be");
-            return Err(VcError::new(VcErrorKind::Resource, None, text));
-        };
-        self.transfers.numbers += 1;
-        let number = self.transfers.numbers;
-        regions[place] = Some(Region { mem, access, number });
+        let full = |text| VcError::new(VcErrorKind::Resource, None, text);
+        let transfers = &mut self.transfers;
+        transfers.admit(mem.len, access == Access::Local).map_err(full)?;
+        let free = transfers.places.trailing_ones() as usize;
+        if access != Access::Local && free == REGIONS {
+            return Err(full(format!("{REGIONS} regions are registered, which is all that there can be")));
+        }
+        transfers.numbers += 1;
+        let number = transfers.numbers;
+        let place = (access != Access::Local).then_some((free, peer_slot));
+        transfers.regions.push(Region { mem, number, place });
         let access = match access {
             Access::RemoteRead => READ,
             Access::RemoteWrite => WRITE,
             Access::Local => 0,
         };
-        if access != 0 {
-            segment.set_region(place, number);
+        if place.is_some() {
+            transfers.places |= 1 << free;
+            if let Some(word) = segment.region(segment.me(), free) {
+                region::open(word, number);
+            }
         }
         let (slot, len) = (segment.me() as u32, mem.len as u64);
-        let key = Key { place: place as u32, slot, number, at: mem.base as u64, len, access };
+        let key = Key { place: free as u32, slot, number, at: mem.base as u64, len, access };
         Ok((RegionId(number), key.emit()))
     }
 
     fn deregister(&mut self, _core: &mut Core, region: RegionId) -> Result<(), VcError> {
-        let Some((place, found)) = self.transfers.region(region) else {
+        let Some(i) = self.transfers.regions.iter().position(|r| r.number == region.0) else {
             return Err(VcError::new(VcErrorKind::Aborted, None, "the region is not registered"));
         };
-        self.transfers.regions[place] = None;
-        if let (Ok(segment), true) = (&self.segment, found.access != Access::Local) {
-            segment.set_region(place, 0);
+        let found = self.transfers.regions.swap_remove(i);
+        if let (Ok(segment), Some((place, writer))) = (&self.segment, found.place) {
+            ShmNetmod::take_back(segment, place, writer);
+            self.transfers.places &= !(1 << place);
         }
         Ok(())
     }

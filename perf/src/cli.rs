@@ -160,8 +160,8 @@ pub(crate) struct FloodArgs {
 /// Options of `connect`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConnectArgs {
-    /// Netmod that carries the messages [default: the first of NETMOD]
-    #[arg(long, value_name = "NAME")]
+    /// Netmod whose connections these are
+    #[arg(long, value_name = "NAME", default_value = "tcp")]
     pub(crate) netmod: Option<String>,
     /// Print one JSON object a line
     #[arg(long)]

@@ -1,16 +1,47 @@
 //! A process manager in memory, for devices that are made beside the job's own.
 //!
-//! Values can be read as soon as they are published and no barrier waits: rank 0, which publishes what all
-//! need, is made first.
+//! Values can be read as soon as they are published. A barrier waits if the place has a [`Gate`]; without one rank 0,
+//! which publishes what all need, is made first.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use ch3_shim::Bootstrap;
 
 /// What was published, by name.
 pub(crate) type Values = HashMap<String, Vec<u8>>;
+
+/// The barrier of the start, for a place whose other ranks are in other processes: who made the device exchanges
+/// with them what was published, while the device waits.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(Mutex<(bool, bool)>, Condvar);
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, (bool, bool)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The device has published all, or has failed.
+    pub(crate) fn enter(&self) {
+        self.lock().0 = true;
+        self.1.notify_all();
+    }
+
+    /// Waits until the device has entered.
+    pub(crate) fn entered(&self) {
+        drop(self.1.wait_while(self.lock(), |(entered, _)| !*entered));
+    }
+
+    /// The values of all ranks are there: this barrier ends, and so does each later one at once.
+    pub(crate) fn open(&self) {
+        self.lock().1 = true;
+    }
+
+    fn is_open(&self) -> bool {
+        self.lock().1
+    }
+}
 
 /// One rank's part.
 #[derive(Clone, Debug)]
@@ -23,6 +54,7 @@ pub(crate) struct Place {
     pub(crate) values: Arc<Mutex<Values>>,
     /// The rank whose value stands for those that other ranks would have published.
     pub(crate) stand_in: Option<u32>,
+    pub(crate) gate: Option<Arc<Gate>>,
 }
 
 impl Place {
@@ -63,11 +95,14 @@ impl Bootstrap for Place {
     }
 
     fn barrier_begin(&mut self) -> Result<(), String> {
+        if let Some(gate) = &self.gate {
+            gate.enter();
+        }
         Ok(())
     }
 
     fn barrier_poll(&mut self) -> Result<bool, String> {
-        Ok(true)
+        Ok(self.gate.as_ref().is_none_or(|gate| gate.is_open()))
     }
 
     fn fd(&self) -> Option<RawFd> {

@@ -15,7 +15,7 @@ use netmod_core::Config;
 use crate::cli::RateArgs;
 use crate::error::{During, Failure, Result};
 use crate::launch::{self, Role};
-use crate::place::{Place, Values};
+use crate::place::{Gate, Place, Values};
 use crate::progress::Progress;
 use crate::report::{Row, median, rounded};
 use crate::{fail_as_rank, print};
@@ -176,33 +176,57 @@ impl<'a> Run<'a> {
     /// Makes one device at level Multiple, in a job of its own.
     fn share(&mut self, engines: usize) -> Result<Device<Multiple>> {
         let (mut cfg, _) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
-        let netmod = self.dev.netmods().first().map_or("", |n| n).to_owned();
+        let netmods = self.dev.config().netmods.join(",");
         // Sockets and files of this device would have the names of those of the job's own.
-        for (name, value) in [("NETMOD", &netmod[..]), ("NETMOD_STATUS", ""), ("NETMOD_CAPTURE", "")] {
+        for (name, value) in [("NETMOD", &netmods[..]), ("NETMOD_STATUS", ""), ("NETMOD_CAPTURE", "")] {
             cfg.set(name, value).map_err(|e| Failure::new(e.to_string()))?;
         }
         let rank = self.dev.rank();
-        let (job, values) = if rank == 0 {
-            (format!("job of {engines} engines of process {}", std::process::id()), Values::new())
-        } else {
-            serde_json::from_slice(&self.told()?).during("understand what rank 0 has published")?
+        let leader = self.agree(std::process::id().into())?;
+        let job = format!("job of {engines} engines of process {leader}");
+        let gate = Arc::new(Gate::default());
+        let place = Place {
+            rank,
+            size: PROCESSES,
+            job,
+            local_size: PROCESSES,
+            values: Arc::default(),
+            stand_in: None,
+            gate: Some(Arc::clone(&gate)),
         };
-        let values = Arc::new(values.into());
-        let place = Place { rank, size: PROCESSES, job, local_size: PROCESSES, values, stand_in: None };
-        let shared = Builder::new(cfg, Box::new(place.clone()))
-            .engines(engines)?
-            .build_thread::<Multiple>()
-            .during(format!("make a device of {engines} engines at level Multiple"))?;
-        // Rank 1 cannot begin before it has rank 0's key; then rank 0 gets the card of rank 1.
-        self.tell(
-            &serde_json::to_vec(&(&place.job, &*place.values())).during("write down what was published")?,
-        )?;
-        if rank == 0 {
-            let (_, theirs): (String, Values) =
-                serde_json::from_slice(&self.told()?).during("understand what rank 1 has published")?;
-            place.values().extend(theirs);
-        }
-        Ok(shared)
+        let builder = Builder::new(cfg, Box::new(place.clone())).engines(engines)?;
+        std::thread::scope(|s| {
+            let making = s.spawn(|| {
+                let made = builder.build_thread::<Multiple>();
+                gate.enter();
+                made
+            });
+            gate.entered();
+            // Nobody goes on before both have published all.
+            let exchanged = self.swap(&place);
+            gate.open();
+            let made =
+                making.join().map_err(|_| Failure::new("the thread that makes a device has panicked"))?;
+            exchanged?;
+            made.during(format!("make a device of {engines} engines at level Multiple"))
+        })
+    }
+
+    /// Gives the other process what a place has published, and gets what its own has.
+    fn swap(&mut self, place: &Place) -> Result<()> {
+        let ours = serde_json::to_vec(&*place.values()).during("write down what was published")?;
+        let theirs = if self.dev.rank() == 0 {
+            self.tell(&ours)?;
+            self.told()?
+        } else {
+            let theirs = self.told()?;
+            self.tell(&ours)?;
+            theirs
+        };
+        let theirs: Values =
+            serde_json::from_slice(&theirs).during("understand what the other rank has published")?;
+        place.values().extend(theirs);
+        Ok(())
     }
 
     /// Sends bytes to the other process.

@@ -26,14 +26,20 @@ fn nmrun_sh(options: &[&str], script: &str) -> std::process::Output {
 }
 
 fn check_exchange(options: &[&str], ranks: usize) {
+    check_exchange_on(options, &vec![0; ranks], |_| ranks);
+}
+
+/// The ranks are on these nodes, each with so many.
+fn check_exchange_on(options: &[&str], nodes: &[u32], here: impl Fn(u32) -> usize) {
     let output = nmrun_probe(options, "exchange");
+    let ranks = nodes.len();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     let said = said(&output);
     assert_eq!(said.len(), ranks, "{}", text(&output));
     let job = said[0].rsplit(' ').next().unwrap().to_owned();
-    let nodes = vec![0; ranks];
     for (rank, line) in said.iter().enumerate() {
-        let expected = format!("rank {rank:03} of {ranks} nodes {nodes:?} local {ranks} job {job}");
+        let expected =
+            format!("rank {rank:03} of {ranks} nodes {nodes:?} local {} job {job}", here(nodes[rank]));
         assert_eq!(*line, expected);
     }
 }
@@ -53,6 +59,18 @@ fn one_rank_and_three_ranks_exchange() {
     check_exchange(&[], 1);
     check_exchange(&["-n", "3"], 3);
     check_exchange(&["-n", "3", "--pmi-port", "--label"], 3);
+}
+
+/// Blocks of the same size, the last of which may be smaller.
+#[test]
+fn ranks_are_told_of_several_nodes() {
+    check_exchange_on(&["-n", "4", "--nodes", "2"], &[0, 0, 1, 1], |_| 2);
+    check_exchange_on(&["-n", "5", "--nodes", "2"], &[0, 0, 0, 1, 1], |node| 3 - node as usize);
+    check_exchange_on(&["-n", "3", "--nodes", "7", "--pmi-port"], &[0, 1, 2], |_| 1);
+    let said = nmrun_sh(&["-n", "3", "--nodes", "2"], "echo $PMI_RANK: $MPI_LOCALRANKID of $MPI_LOCALNRANKS");
+    let mut lines: Vec<_> = text(&said).lines().filter(|l| !l.is_empty()).map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["0: 0 of 2", "1: 1 of 2", "2: 0 of 1"]);
 }
 
 #[test]

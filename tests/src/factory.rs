@@ -79,6 +79,7 @@ impl NetmodFactory for Tcp {
 
     fn config(&self) -> Config {
         let mut cfg = Config::default();
+        cfg.netmods = vec!["tcp".into()];
         cfg.tcp.interface = "127.0.0.1".into();
         // As between hosts; jobs of processes do without, as is the default within a host.
         cfg.tcp.resume_local = true;
@@ -122,7 +123,7 @@ impl ShmJob {
     fn netmod(&self, rank: u32) -> ShmNetmod {
         let mut cfg = Config::default().shm;
         cfg.dir = self.folder.to_string_lossy().into_owned();
-        ShmNetmod::new(&cfg, bare_name(rank), self.ranks, self.ranks)
+        ShmNetmod::new(&cfg, bare_name(rank), self.ranks, self.ranks, None)
     }
 
     /// Files in the job's folder: none, once all ranks have started.

@@ -10,6 +10,7 @@ pub mod conformance;
 pub mod factory;
 pub mod jobs;
 pub mod loopback;
+pub mod remote;
 pub mod scripted;
 pub mod sys;
 pub mod watchdog;

@@ -9,9 +9,11 @@ use ch3_shim::{Bootstrap, Builder, Device, VirtualClock};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Event, Events, Finalize, Header, Netmod,
-    Ordering, PeerName, PollOrder, ReqId, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId,
+    Ordering, PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind,
+    VcId,
 };
 
+use crate::remote::{Regions, Remote};
 use crate::sys::{Arena, receive_direct};
 use crate::watchdog::Watchdog;
 
@@ -50,6 +52,8 @@ struct Stage {
     no_last_word: bool,
     /// Nobody else would notice a wait for what the script never does.
     _watchdog: Watchdog,
+    /// What the device has registered.
+    regions: Regions,
 }
 
 /// The peers.
@@ -75,6 +79,19 @@ impl Script {
     /// # Panics
     /// If the device cannot be made.
     pub fn device_at(size: u32, direct: bool, clock: Option<VirtualClock>) -> (Script, Device) {
+        Script::device_with(size, direct, clock, |_| {})
+    }
+
+    /// As [`Script::device_at`], with a configuration that `tune` has changed.
+    ///
+    /// # Panics
+    /// If the device cannot be made.
+    pub fn device_with(
+        size: u32,
+        direct: bool,
+        clock: Option<VirtualClock>,
+        tune: impl FnOnce(&mut Config),
+    ) -> (Script, Device) {
         let peers = (0..size).map(|_| Peer::default()).collect();
         let stage = Stage {
             peers,
@@ -83,10 +100,12 @@ impl Script {
             barriers_end: true,
             no_last_word: false,
             _watchdog: Watchdog::new(),
+            regions: Regions::default(),
         };
         let script = Script(Arc::new(Mutex::new(stage)));
         let mut cfg = Config::default();
         cfg.netmods.clear();
+        tune(&mut cfg);
         let builder =
             Builder::new(cfg, Box::new(Solo { size, values: HashMap::new(), script: script.clone() }));
         let netmod = Scripted {
@@ -95,6 +114,7 @@ impl Script {
             vcs: SideTable::new(),
             arena: Arena::new(1 << 20),
             pending: VecDeque::new(),
+            remote: Remote::new(script.regions()),
         };
         let builder = builder.netmod(Box::new(netmod));
         let builder = match clock {
@@ -103,6 +123,11 @@ impl Script {
         };
         let dev = builder.build().expect("a device over a script");
         (script, dev)
+    }
+
+    /// What the device has registered for one-sided transfers.
+    pub fn regions(&self) -> Regions {
+        self.lock().regions.clone()
     }
 
     /// A peer sends bytes, which are delivered in one piece.
@@ -241,6 +266,7 @@ struct Scripted {
     vcs: SideTable<PeerName, VcKind>,
     arena: Arena,
     pending: VecDeque<Event>,
+    remote: Remote,
 }
 
 impl Scripted {
@@ -461,7 +487,7 @@ impl Netmod for Scripted {
         events: &mut Events,
     ) -> Result<(), DeviceError> {
         assert_eq!(self.arena.lent(), 0, "the engine keeps receive buffers beyond a poll");
-        while let Some(ev) = self.pending.pop_front() {
+        while let Some(ev) = self.pending.pop_front().or_else(|| self.remote.ends.pop_front()) {
             events.push(ev);
         }
         let n = self.script.lock().peers.len();
@@ -480,11 +506,23 @@ impl Netmod for Scripted {
     }
 
     fn arm(&mut self, _: &mut Core) -> Arm {
-        if self.pending.is_empty() && self.script.is_played() { Arm::Armed } else { Arm::Busy }
+        if self.pending.is_empty() && self.remote.ends.is_empty() && self.script.is_played() {
+            Arm::Armed
+        } else {
+            Arm::Busy
+        }
     }
 
     fn deadline(&self) -> Option<Time> {
         None
+    }
+
+    fn rma(&mut self) -> Option<&mut dyn Rma> {
+        Some(&mut self.remote)
+    }
+
+    fn can_rma(&mut self, _: &Core, _: VcId) -> Result<(), String> {
+        Ok(())
     }
 
     fn finalize(&mut self, _: &mut Core, _: Time) -> Finalize {

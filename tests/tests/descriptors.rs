@@ -8,7 +8,7 @@ use std::time::Duration;
 use ch3_shim::{Device, Error, Mode};
 use netmod_core::{Config, VcError, VcErrorKind};
 use netmod_tests::board::run_job_with;
-use netmod_tests::jobs::launch::{self, run};
+use netmod_tests::jobs::launch::{self, OVER_TCP, run};
 use netmod_tests::jobs::pattern::{bytes, check};
 use netmod_tests::jobs::tap::{Proxy, Server, Tap};
 
@@ -95,7 +95,7 @@ fn says(error: &VcError, parts: &[&str]) {
 
 fn nmrun(ranks: &str, case: &str) -> Command {
     let mut c = Command::new(launch::workspace_program(JOB, "netmod-pmi", "nmrun"));
-    c.args(["-n", ranks, JOB, case]);
+    c.args(["-n", ranks, JOB, case]).env(OVER_TCP.0, OVER_TCP.1);
     c
 }
 

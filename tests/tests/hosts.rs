@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use netmod_tests::jobs::launch::{self, Outcome, launcher_or_skip, run};
+use netmod_tests::jobs::launch::{self, OVER_TCP, Outcome, launcher_or_skip, run};
 use netmod_tests::jobs::outage::{CUT, MOVE};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
@@ -45,16 +45,21 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Runs a case with rank 0 on the first host and rank 1 on the second.
+    /// Runs a case over TCP with rank 0 on the first host and rank 1 on the second.
     fn run(&self, env: &[(&str, &str)], case: &[&str]) -> Outcome {
+        self.run_ranks(1, &[env, &[OVER_TCP]].concat(), case)
+    }
+
+    /// Runs a case with the first `each` ranks on the first host and as many on the second.
+    fn run_ranks(&self, each: u32, env: &[(&str, &str)], case: &[&str]) -> Outcome {
         static NMRUN: OnceLock<PathBuf> = OnceLock::new();
         let nmrun = NMRUN.get_or_init(|| launch::workspace_program(JOB, "netmod-pmi", "nmrun"));
         let script = format!(
-            "[ $PMI_RANK = 0 ] && host={} || host={}; exec ip netns exec $host \"$@\"",
+            "[ $PMI_RANK -lt {each} ] && host={} || host={}; exec ip netns exec $host \"$@\"",
             self.names[0], self.names[1]
         );
         let mut c = Command::new(nmrun);
-        c.args(["-n", "2"]);
+        c.args(["-n", &(2 * each).to_string(), "--nodes", "2"]);
         for (name, value) in env {
             c.args(["--env", &format!("{name}={value}")]);
         }
@@ -91,6 +96,18 @@ fn two_hosts_talk() {
     let Some(hosts) = hosts("two_hosts_talk") else { return };
     hosts.run(&[], &["alltoall"]).expect_ok("alltoall", 2);
     hosts.run(&[], &["random", "5", "6"]).expect_ok("random", 2);
+}
+
+#[test]
+fn shared_memory_within_each_of_two_hosts() {
+    let Some(hosts) = hosts("shared_memory_within_each_of_two_hosts") else { return };
+    hosts.run_ranks(2, &[], &["alltoall"]).expect_ok("alltoall", 4);
+    hosts.run_ranks(2, &[], &["random", "6", "6"]).expect_ok("random", 4);
+    let done = hosts.run_ranks(2, &[], &["choices"]);
+    done.expect_ok("choices", 4);
+    for (by, times) in [(" by shm: shm: chosen\n", 4), (" by tcp: ", 8)] {
+        assert_eq!(done.output.matches(by).count(), times, "{by}: {done}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use netmod_tests::jobs::launch::{self, run, run_alone};
+use netmod_tests::jobs::launch::{self, EACH_NETMOD, OVER_TCP, Outcome, run, run_alone};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 
@@ -16,8 +16,29 @@ fn nmrun(ranks: u32, options: &[&str]) -> Command {
     c
 }
 
+/// As [`nmrun`], over TCP.
+fn over_tcp(ranks: u32, options: &[&str]) -> Command {
+    let mut c = nmrun(ranks, options);
+    c.env(OVER_TCP.0, OVER_TCP.1);
+    c
+}
+
+/// Over each netmod.
+#[track_caller]
 fn ok(ranks: u32, case: &str, args: &[&str]) {
-    run(nmrun(ranks, &[]).arg(case).args(args)).expect_ok(case, ranks);
+    for netmods in EACH_NETMOD {
+        run(nmrun(ranks, &[]).arg(case).args(args).env("NETMOD", netmods)).expect_ok(case, ranks);
+    }
+}
+
+/// A job that needs much of the machine, over each netmod.
+#[track_caller]
+fn ok_alone(ranks: u32, options: &[&str], case: &[&str]) -> [Outcome; 2] {
+    EACH_NETMOD.map(|netmods| {
+        let done = run_alone(nmrun(ranks, options).args(case).env("NETMOD", netmods));
+        done.expect_ok(case[0], ranks);
+        done
+    })
 }
 
 #[test]
@@ -37,7 +58,7 @@ fn all_to_all() {
 
 #[test]
 fn all_to_all_of_64() {
-    run_alone(nmrun(64, &[]).arg("alltoall")).expect_ok("alltoall", 64);
+    ok_alone(64, &[], &["alltoall"]);
 }
 
 #[test]
@@ -50,9 +71,9 @@ fn many_to_one() {
 /// 64 senders, of whose messages the receiver could keep a fraction only.
 #[test]
 fn a_flood_from_64() {
-    let done = run_alone(nmrun(65, &["--env", "NETMOD_UNEXPECTED_MAX=16M"]).arg("flood"));
-    done.expect_ok("flood", 65);
-    assert!(done.output.contains("flooded by 64: "), "{done}");
+    for done in ok_alone(65, &["--env", "NETMOD_UNEXPECTED_MAX=16M"], &["flood"]) {
+        assert!(done.output.contains("flooded by 64: "), "{done}");
+    }
 }
 
 /// So few messages that they never use up the receiver's room.
@@ -66,7 +87,7 @@ fn a_flood_that_is_none() {
 #[test]
 fn thousands_of_sends_under_way() {
     let many = std::env::var("NETMOD_TEST_FLOOD").unwrap_or_else(|_| "10000".into());
-    run_alone(nmrun(2, &[]).args(["flood", &many])).expect_ok("flood", 2);
+    ok_alone(2, &[], &["flood", &many]);
 }
 
 #[test]
@@ -80,14 +101,14 @@ fn random_traffic() {
 
 #[test]
 fn random_traffic_of_16() {
-    run_alone(nmrun(16, &[]).args(["random", "77", "6"])).expect_ok("random", 16);
+    ok_alone(16, &[], &["random", "77", "6"]);
 }
 
 /// Every message is queued somewhere: the kernel takes little at once.
 #[test]
 fn random_traffic_with_small_buffers() {
     for seed in ["21", "22"] {
-        let mut c = nmrun(3, &["--env", "NETMOD_TCP_SNDBUF=4096", "--env", "NETMOD_TCP_RCVBUF=4096"]);
+        let mut c = over_tcp(3, &["--env", "NETMOD_TCP_SNDBUF=4096", "--env", "NETMOD_TCP_RCVBUF=4096"]);
         run(c.args(["random", seed, "4"])).expect_ok("random", 3);
     }
 }
@@ -96,7 +117,10 @@ fn random_traffic_with_small_buffers() {
 #[test]
 fn random_traffic_with_other_thresholds() {
     for limit in ["NETMOD_EAGER_MAX=0", "NETMOD_EAGER_MAX=1048576"] {
-        run(nmrun(4, &["--env", limit]).args(["random", "31"])).expect_ok("random", 4);
+        for netmods in EACH_NETMOD {
+            let mut c = nmrun(4, &["--env", limit]);
+            run(c.args(["random", "31"]).env("NETMOD", netmods)).expect_ok("random", 4);
+        }
     }
 }
 
@@ -108,7 +132,7 @@ fn nothing_is_lost_when_connections_break() {
     for (ranks, seed, rounds) in [(2, "1", "12"), (3, "2", "6"), (4, "3", "4")] {
         let rounds = if more.is_empty() { rounds } else { &more };
         let done =
-            run(nmrun(ranks, &["--env", "NETMOD_TCP_RESUME_LOCAL=yes"]).args(["broken", seed, rounds]));
+            run(over_tcp(ranks, &["--env", "NETMOD_TCP_RESUME_LOCAL=yes"]).args(["broken", seed, rounds]));
         done.expect_ok("broken", ranks);
     }
 }
@@ -117,7 +141,7 @@ fn nothing_is_lost_when_connections_break() {
 fn checkpoints() {
     for (ranks, seed, checksum) in [(2, "1", "off"), (4, "2", "off"), (3, "3", "on")] {
         let env = ["--env", "NETMOD_TCP_RESUME_LOCAL=yes", "--env", &format!("NETMOD_CHECKSUM={checksum}")];
-        run(nmrun(ranks, &env).args(["checkpoint", seed])).expect_ok("checkpoint", ranks);
+        run(over_tcp(ranks, &env).args(["checkpoint", seed])).expect_ok("checkpoint", ranks);
     }
 }
 
@@ -138,12 +162,12 @@ fn disconnect_and_reuse() {
 /// More than the kernel moves, and a 32-bit number counts, at once.
 #[test]
 fn more_than_two_gib() {
-    run_alone(nmrun(2, &[]).arg("large")).expect_ok("large", 2);
+    ok_alone(2, &[], &["large"]);
 }
 
 #[test]
 fn far_more_ranks_than_cores() {
-    run_alone(nmrun(64, &[]).arg("crowd")).expect_ok("crowd", 64);
+    ok_alone(64, &[], &["crowd"]);
 }
 
 /// More ranks than this machine has cores, or as many, and those that wait use none of them.
@@ -198,8 +222,10 @@ fn a_death_ends_the_job() {
 /// The others see the loss, each on the connection with the dead rank alone, and finish their work.
 #[test]
 fn others_survive_a_death() {
-    for (ranks, victim) in [(2, 1), (3, 0), (5, 4), (8, 3)] {
-        let done = run(nmrun(ranks, &["--no-kill"]).args(["die", &victim.to_string()]));
+    let jobs = [(2, 1), (3, 0), (5, 4), (8, 3)].map(|job| EACH_NETMOD.map(|netmods| (job, netmods)));
+    for ((ranks, victim), netmods) in jobs.into_iter().flatten() {
+        let mut c = nmrun(ranks, &["--no-kill"]);
+        let done = run(c.args(["die", &victim.to_string()]).env("NETMOD", netmods));
         done.expect_code(128 + 9);
         assert_eq!(
             done.output.matches(&format!(": survived rank {victim}\n")).count(),

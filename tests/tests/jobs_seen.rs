@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use netmod_tests::jobs::launch::{self, run};
+use netmod_tests::jobs::launch::{self, EACH_NETMOD, OVER_TCP, run};
 use netmod_tests::jobs::{GO, LIMIT};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
@@ -15,10 +15,11 @@ fn program(package: &'static str, name: &'static str, at: &'static OnceLock<Path
     Command::new(at.get_or_init(|| launch::workspace_program(JOB, package, name)))
 }
 
+/// Over TCP, unless the test sets another netmod: captures and reports tell of connections.
 fn nmrun(ranks: u32) -> Command {
     static AT: OnceLock<PathBuf> = OnceLock::new();
     let mut c = program("netmod-pmi", "nmrun", &AT);
-    c.args(["-n", &ranks.to_string(), JOB]);
+    c.args(["-n", &ranks.to_string(), JOB]).env(OVER_TCP.0, OVER_TCP.1);
     c
 }
 
@@ -90,7 +91,11 @@ fn lines(text: &str) -> Vec<serde_json::Value> {
 #[test]
 fn bytes_that_come_late_and_in_pieces() {
     for faults in ["seed=1,split=0.5,delay=0us..300us", "seed=2,split=0.3,send_delay=0us..200us"] {
-        run(nmrun(3).args(["random", "3", "4"]).env("NETMOD_FAULTS", faults)).expect_ok("random", 3);
+        for netmods in EACH_NETMOD {
+            let mut c = nmrun(3);
+            c.args(["random", "3", "4"]).env("NETMOD", netmods);
+            run(c.env("NETMOD_FAULTS", faults)).expect_ok("random", 3);
+        }
     }
 }
 
@@ -131,11 +136,20 @@ fn connections_that_break_and_resume() {
 /// What a real job has sent is what it has received.
 #[test]
 fn a_capture_is_complete() {
-    let folder = Folder::new("capture");
-    let done = run(nmrun(3).arg("alltoall").env("NETMOD_CAPTURE", folder.0.join("c")));
+    for (netmods, files) in EACH_NETMOD.into_iter().zip([6, 3]) {
+        is_complete(netmods, files);
+    }
+}
+
+#[track_caller]
+fn is_complete(netmods: &str, files_of_all: usize) {
+    let folder = Folder::new(&format!("capture-{files_of_all}"));
+    let mut c = nmrun(3);
+    c.arg("alltoall").env("NETMOD", netmods).env("NETMOD_CAPTURE", folder.0.join("c"));
+    let done = run(&mut c);
     done.expect_ok("alltoall", 3);
     let files = folder.files(".pcapng");
-    assert_eq!(files.len(), 3);
+    assert_eq!(files.len(), files_of_all, "{netmods}");
     let all = lines(&said(perf().args(["decode", "--json"]).args(&files)));
     let summary = &all.last().expect("a summary")["summary"];
     for list in ["open", "missing", "damage", "failed"] {
@@ -171,10 +185,18 @@ fn report(all: &[serde_json::Value], rank: u64) -> Option<&serde_json::Value> {
 fn a_job_that_hangs() {
     // Built before the job starts, so that this takes none of its time.
     said(perf().arg("--version"));
-    let folder = Folder::new("hang");
+    for netmods in EACH_NETMOD {
+        hangs(netmods);
+    }
+}
+
+#[track_caller]
+fn hangs(netmods: &str) {
+    let folder = Folder::new(&format!("hang-{}", netmods.len()));
     let go = folder.0.join("go");
     let child = nmrun(4)
         .arg("hang")
+        .env("NETMOD", netmods)
         .env("NETMOD_STATUS", &folder.0)
         .env("NETMOD_STATUS_SIGNAL", "usr2")
         .env("NETMOD_CAPTURE", folder.0.join("c"))

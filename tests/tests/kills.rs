@@ -1,17 +1,17 @@
-//! One rank of a job is killed, at every stage and at any moment; the others go on under `nmrun --no-kill`.
+//! One rank of a job over TCP is killed, at every stage and at any moment; the others go on under `nmrun --no-kill`.
 //!
 //! `NETMOD_TEST_KILLS` is the number of random jobs (10 if it is not set), `NETMOD_TEST_KILLS_SEED` the seed of
 //! the first; each job says its seed, and `NETMOD_TEST_KILLS=1 NETMOD_TEST_KILLS_SEED=<seed>` plays it again.
 
 use std::process::Command;
 
-use netmod_tests::jobs::launch::{self, Outcome, run};
+use netmod_tests::jobs::launch::{self, OVER_TCP, Outcome, run};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 
 fn nmrun(ranks: u32, options: &[&str]) -> Command {
     let mut c = Command::new(launch::workspace_program(JOB, "netmod-pmi", "nmrun"));
-    c.args(["-n", &ranks.to_string(), "--no-kill"]).args(options).arg(JOB);
+    c.args(["-n", &ranks.to_string(), "--no-kill"]).args(options).arg(JOB).env(OVER_TCP.0, OVER_TCP.1);
     c
 }
 

@@ -26,10 +26,17 @@ impl Folder {
     /// Runs a case of which all ranks but one come to their end; nothing is left behind.
     #[track_caller]
     fn survived(&self, ranks: u32, case: &[&str]) {
+        self.survived_with(ranks, case, &[]);
+    }
+
+    /// The same with settings.
+    #[track_caller]
+    fn survived_with(&self, ranks: u32, case: &[&str], settings: &[(&str, &str)]) {
         let mut c = Command::new(launch::workspace_program(JOB, "netmod-pmi", "nmrun"));
         c.args(["-n", &ranks.to_string(), "--no-kill", JOB]).args(case);
+        c.envs(settings.iter().copied());
         let done = run(c.env("NETMOD", "shm").env("NETMOD_SHM_DIR", &self.0));
-        assert_eq!(done.ok_ranks(case[0]), ranks as usize - 1, "{case:?}: {done}");
+        assert_eq!(done.ok_ranks(case[0]), ranks as usize - 1, "{case:?} {settings:?}: {done}");
         done.expect_code(128 + 9);
         let left: Vec<_> = std::fs::read_dir(&self.0).expect("the folder").flatten().collect();
         assert!(left.is_empty(), "{case:?} has left {left:?}");
@@ -45,7 +52,7 @@ impl Drop for Folder {
 #[test]
 fn at_each_stage() {
     let folder = Folder::new();
-    for stage in 2..=9u32 {
+    for stage in 2..=10u32 {
         let ranks = 2 + stage % 4;
         folder.survived(ranks, &["kill", &stage.to_string(), "1", &stage.to_string()]);
     }
@@ -78,4 +85,23 @@ fn at_any_moment_of_random_traffic() {
         folder.survived(ranks, &["mortal", &seed.to_string()]);
     }
     println!("random kills: {runs}");
+}
+
+/// What concerns large messages: announced and not received, in their middle, and at any moment. With so little memory
+/// to be registered at once the middle has many windows.
+#[test]
+fn in_large_messages_of_each_mode() {
+    let folder = Folder::new();
+    let (runs, first) = (number("NETMOD_TEST_KILLS", 2), number("NETMOD_TEST_KILLS_SEED", 1));
+    for mode in ["put", "get", "coop", "auto"] {
+        let settings = [("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), ("NETMOD_SHM_REGISTER_MAX", "1M")];
+        for stage in ["3", "10"] {
+            folder.survived_with(3, &["kill", stage, "1", "5"], &settings);
+        }
+        for seed in first..first + runs {
+            let ranks = [2, 3, 4][(seed % 3) as usize];
+            println!("random kill: mode {mode}, seed {seed}, {ranks} ranks");
+            folder.survived_with(ranks, &["mortal", &seed.to_string()], &settings);
+        }
+    }
 }

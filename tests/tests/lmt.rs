@@ -109,3 +109,29 @@ fn a_device_with_rings_is_not_checkpointed() {
         },
     );
 }
+
+/// One more peer than a process makes rings sends at once: that one's message goes otherwise.
+#[test]
+fn a_process_makes_so_many_rings() {
+    const RINGS: u32 = 64;
+    let all = run_job_with(
+        &loopback(Options::default(), 1 << 20, "coop"),
+        RINGS + 2,
+        |_| {},
+        |dev| {
+            let (me, world) = (dev.rank(), dev.world());
+            if me > 0 {
+                send(dev, pattern(u64::from(me), 100_000), 0, 1);
+                return dev.stats().through_rings;
+            }
+            let receive = |rank| dev.irecv(vec![0; 100_000], rank as i32, 1, world).expect("irecv");
+            let receives: Vec<_> = (1..RINGS + 2).map(receive).collect();
+            for (i, req) in receives.into_iter().enumerate() {
+                check(i as u64 + 1, &dev.wait(req).expect("receive").buffer);
+            }
+            dev.stats().through_rings
+        },
+    );
+    assert_eq!(all[0], u64::from(RINGS));
+    assert_eq!(all[1..].iter().sum::<u64>(), u64::from(RINGS), "{all:?}");
+}

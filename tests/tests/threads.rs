@@ -8,7 +8,7 @@ use std::thread;
 use ch3_shim::{Builder, Device, Error, Multiple, PROC_NULL};
 use netmod_core::Config;
 use netmod_tests::board::Board;
-use netmod_tests::jobs::launch::{self, run};
+use netmod_tests::jobs::launch::{self, EACH_NETMOD, run};
 use netmod_tests::jobs::threads::mixed;
 use netmod_tests::watchdog::Watchdog;
 
@@ -39,8 +39,11 @@ fn on_a_board(ranks: u32, tune: impl Fn(&mut Config), body: impl Fn(Device<Multi
 
 #[test]
 fn eight_threads_on_a_board() {
-    for engines in ["1", "3"] {
-        let tune = |cfg: &mut Config| cfg.set("NETMOD_ENGINES", engines).expect("a number of engines");
+    for (engines, netmods) in [("1", "shm,tcp"), ("1", "tcp"), ("3", "shm,tcp"), ("3", "tcp")] {
+        let tune = |cfg: &mut Config| {
+            cfg.set("NETMOD_ENGINES", engines).expect("a number of engines");
+            cfg.set("NETMOD", netmods).expect("netmods");
+        };
         on_a_board(2, tune, |dev| {
             assert_eq!(dev.engines().to_string(), engines);
             mixed(&dev, 8, 24, 5).unwrap_or_else(|e| panic!("rank {}: {e}", dev.rank()));
@@ -69,7 +72,10 @@ fn threads_of_several_processes() {
         (3, &["--env", "NETMOD_ENGINES=2"][..]),
         (2, &["--env", "NETMOD_ENGINES=4", "--env", "NETMOD_SPIN=0"][..]),
     ] {
-        run(nmrun(ranks, options).args(["threads", "8", "24"])).expect_ok("threads", ranks);
+        for netmods in EACH_NETMOD {
+            let mut c = nmrun(ranks, options);
+            run(c.args(["threads", "8", "24"]).env("NETMOD", netmods)).expect_ok("threads", ranks);
+        }
     }
 }
 

@@ -167,13 +167,14 @@ impl Ch3 {
             return;
         }
         let vc = io.core.reqs.get(req).and_then(|r| r.vc);
-        self.lmt_abandon(io, req);
+        let severs = self.lmt_abandon(io, req);
         if let Some(vc) = vc {
-            let is_send = self.is_send(req);
+            // A transfer that tells the other side of its end leaves the VC alone.
+            let is_send = self.is_send(req) && severs != Some(false);
             let receiving = io.core.vcs.get(vc).is_some_and(|v| v.recv_active() == Some(req));
             if receiving {
                 io.core.abandon_recv(vc);
-            } else if is_send && !io.netmod.cancel_send(io.core, vc, req) {
+            } else if is_send && (!io.netmod.cancel_send(io.core, vc, req) || severs == Some(true)) {
                 let peer = io.core.vcs.get(vc).map(|v| v.peer);
                 let why = netmod_core::VcError::new(
                     netmod_core::VcErrorKind::Aborted,

@@ -304,6 +304,7 @@ impl Ch3 {
             } else if matches!(self.side.get(req), Some(MpiReq { role: Role::Cookie, .. })) {
                 self.cookie_lost(io.core, req);
             } else {
+                self.lmt_fail(io, req);
                 self.finish(io.core, req, failed.clone());
             }
         }

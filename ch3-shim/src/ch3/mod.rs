@@ -26,8 +26,6 @@ use netmod_core::{
     RxBytes, Segment, SendBuf, SideTable, Time, Upper, VcError, VcErrorKind, VcId,
 };
 
-use netmod_lmt::Modes;
-
 use crate::bootstrap::Bootstrap;
 use crate::netset::NetSet;
 use crate::pkt::{CookieLen, Mode, Packet, Short};
@@ -39,7 +37,7 @@ pub use failure::Failure;
 pub(crate) use failure::{Failures, Hope};
 pub use flow::FlowReport;
 pub(crate) use group::{Cards, Group, Groups, INTERNAL, Space, WORLD};
-pub(crate) use lmt::Lmt;
+pub(crate) use lmt::{Announced, Lmt};
 pub(crate) use meet::{Ports, ROOT};
 pub(crate) use names::{Names, Route};
 pub(crate) use pool::Pool;
@@ -239,6 +237,12 @@ pub struct DeviceStats {
     pub truncated: u64,
     /// Messages, sent and received, that were copied through memory shared with the peer.
     pub through_rings: u64,
+    /// Messages, sent and received, of which this process has put or got a part.
+    pub one_sided: u64,
+    /// Windows of large messages, beyond the first of each, that were registered for the peer.
+    pub rekeys: u64,
+    /// Of them, those that were registered while another window of the same message was.
+    pub rekeys_ahead: u64,
 }
 
 /// Everything of the device but the engine.
@@ -414,7 +418,7 @@ impl Ch3 {
     #[inline(never)]
     fn control(&mut self, io: &mut DevIo<'_>, vc: VcId, pkt: Packet) -> Result<(), PacketFault> {
         match pkt {
-            Packet::Rts { env, sreq, data_sz, .. } => self.rts(io, vc, env, sreq, data_sz, Modes::NULL),
+            Packet::Rts { env, sreq, data_sz, .. } => self.rts(io, vc, env, sreq, data_sz, Announced::NULL),
             Packet::Cts { sreq, rreq, data_sz, .. } => self.cts(io, vc, (sreq, rreq), data_sz, None),
             Packet::EagerSyncAck { sreq } => self.sync_ack(io, vc, sreq),
             Packet::CancelReq { sreq, env } => self.cancel_req(io, vc, sreq, env),
@@ -561,9 +565,7 @@ impl Upper<NetSet> for Ch3 {
             Event::PortPeer { peer, port, netmod } => self.port_peer(io, peer, port, netmod),
             // Handled by the engine.
             Event::Rx { .. } | Event::RecvDone { .. } => {}
-            Event::RmaDone { vc, op, result } => {
-                tracing::warn!(%vc, op, ?result, "end of a transfer that this device did not start");
-            }
+            Event::RmaDone { vc, op, result } => self.rma_done(io, vc, ReqId::from_wire(op), result),
         }
     }
 }

@@ -2,11 +2,9 @@
 
 use netmod_core::{OnDone, Outcome, PacketFault, ReqId, RxBytes, Segment, Time, VcError, VcId};
 
-use netmod_lmt::Modes;
-
 use super::credit::{self, ENTRY};
 use super::pool::segment_of;
-use super::{Ch3, DevIo, Lent, MpiReq, Owned, Role};
+use super::{Announced, Ch3, DevIo, Lent, MpiReq, Owned, Role};
 use crate::pkt::{Header, Mode, Packet, Short, ShortData};
 use crate::status::Status;
 use crate::tagmatch::{Envelope, Pattern};
@@ -36,8 +34,8 @@ pub(crate) enum Body {
     Whole(Vec<u8>),
     /// It is arriving into the memory of this request.
     Arriving(ReqId),
-    /// A rendezvous: its data is still with the sender. In which modes both can take part.
-    Rts(Modes),
+    /// A rendezvous: its data is still with the sender. How it may move.
+    Rts(Announced),
     /// A send of this process, by its request.
     Local(ReqId),
 }
@@ -152,9 +150,9 @@ impl Ch3 {
                     r.vc = msg.vc;
                 }
             }
-            Body::Rts(modes) => {
+            Body::Rts(announced) => {
                 if let (Some(vc), Some(sreq)) = (msg.vc, msg.sreq) {
-                    self.start_rndv(io, vc, req, sreq, room as u64, modes);
+                    self.start_rndv(io, vc, req, sreq, room as u64, announced);
                 }
                 return;
             }
@@ -436,7 +434,7 @@ impl Ch3 {
         env: Envelope,
         sreq: u64,
         data_sz: u64,
-        modes: Modes,
+        announced: Announced,
     ) -> Result<(), PacketFault> {
         let env = self.check_envelope(vc, env)?;
         let epoch = match self.vcs.get(vc) {
@@ -447,26 +445,32 @@ impl Ch3 {
         match self.posted.take_match(&env) {
             Some(req) => {
                 let room = self.fit(io, req, env, data_sz);
-                self.start_rndv(io, vc, req, sreq, room as u64, modes);
+                self.start_rndv(io, vc, req, sreq, room as u64, announced);
                 self.slot_free(io, vc, epoch, false);
             }
             None => {
                 let (vc, sreq) = (Some(vc), Some(sreq));
-                self.keep(
-                    env,
-                    Unexpected { vc, sreq, len: data_sz, body: Body::Rts(modes), epoch, since: Time::ZERO },
-                );
+                let body = Body::Rts(announced);
+                self.keep(env, Unexpected { vc, sreq, len: data_sz, body, epoch, since: Time::ZERO });
             }
         }
         Ok(())
     }
 
     /// A receive has matched an announced message, of which it takes `room` bytes.
-    fn start_rndv(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, sreq: u64, room: u64, modes: Modes) {
+    fn start_rndv(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        req: ReqId,
+        sreq: u64,
+        room: u64,
+        announced: Announced,
+    ) {
         if let Some(m) = self.side.get_mut(req) {
             m.role = Role::RndvRecv;
         }
-        self.lmt_start_recv(io, vc, req, sreq, room, modes);
+        self.lmt_start_recv(io, vc, req, sreq, room, announced);
     }
 
     #[inline(never)]

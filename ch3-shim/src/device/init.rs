@@ -1,6 +1,7 @@
 //! Making a device: configuration, process manager, netmods, card, job key.
 
 use netmod_core::card::NodeSection;
+use netmod_core::config::Origin;
 use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Netmod, PeerName, SideTable};
 
 use super::Vci;
@@ -62,6 +63,15 @@ fn group_id(job: &str) -> GroupId {
     GroupId(id)
 }
 
+/// Warns the user: on stderr if the program takes no interest in what is traced.
+fn warn(what: &dyn std::fmt::Display) {
+    if tracing::dispatcher::has_been_set() {
+        tracing::warn!("{what}");
+    } else {
+        eprintln!("netmod: warning: {what}");
+    }
+}
+
 impl Builder {
     /// From the environment: `NETMOD_*` variables and the launcher's.
     ///
@@ -71,13 +81,11 @@ impl Builder {
         let (cfg, warnings) = Config::from_env().map_err(|e| Error::Config(e.to_string()))?;
         let pm = process_manager(&cfg).map_err(|e| Error::Launcher(e.to_string()))?;
         for w in warnings {
-            // Once for the job; on stderr if the program takes no interest in what is traced.
+            // Once for the job.
             if pm.rank() > 0 {
                 tracing::debug!("{w}");
-            } else if tracing::dispatcher::has_been_set() {
-                tracing::warn!("{w}");
             } else {
-                eprintln!("netmod: warning: {w}");
+                warn(&w);
             }
         }
         Ok(Builder::new(cfg, Box::new(pm)))
@@ -186,21 +194,8 @@ impl Builder {
             self.boot.put(KEY, &[&key[..], &terms[..], &engines[..]].concat()).map_err(Error::Launcher)?;
         }
         let mut mods: Vec<AnyNetmod> = self.extra.drain(..).map(AnyNetmod::Other).collect();
-        #[cfg(feature = "shm")]
-        if self.cfg.netmods.iter().any(|n| n == netmod_shm::NAME) {
-            let shm = netmod_shm::ShmNetmod::new(&self.cfg.shm, me, size, self.boot.local_size());
-            mods.push(AnyNetmod::Shm(Box::new(shm)));
-        }
-        #[cfg(feature = "tcp")]
-        if self.cfg.netmods.iter().any(|n| n == netmod_tcp::NAME) {
-            let tcp = netmod_tcp::TcpNetmod::new(self.cfg.tcp.clone(), me, size)?;
-            mods.push(AnyNetmod::Tcp(Box::new(tcp)));
-        }
-        if let Some(unknown) = self.cfg.netmods.iter().find(|n| !known(n)) {
-            return Err(Error::Config(format!(
-                "NETMOD names \"{unknown}\", which this build does not have; it has: {}",
-                BUILT_IN.join(", ")
-            )));
+        for name in &self.cfg.netmods {
+            mods.extend(self.built_in(name, me, size)?);
         }
         if mods.is_empty() {
             return Err(Error::Config("NETMOD allows no netmod; try NETMOD=tcp".into()));
@@ -221,6 +216,34 @@ impl Builder {
         let card = card.finish();
         self.boot.put(&card_key(rank), &card).map_err(Error::Launcher)?;
         Ok(Opened { builder: self, netmod, spin, card })
+    }
+
+    /// Opens the netmod of a name. None if the default names it and it was left out of this build.
+    fn built_in(&self, name: &str, me: PeerName, size: u32) -> Result<Option<AnyNetmod>> {
+        match name {
+            #[cfg(feature = "shm")]
+            netmod_shm::NAME => {
+                let (local, node) = (self.boot.local_size(), self.boot.node());
+                let shm = netmod_shm::ShmNetmod::new(&self.cfg.shm, me, size, local, node);
+                // Once for the node, by who knows to be its first rank.
+                if let Some(why) = shm.failure()
+                    && self.boot.local_rank().unwrap_or(me.rank) == 0
+                {
+                    warn(&format_args!("the ranks of this node share no memory, which is slower: {why}"));
+                }
+                Ok(Some(AnyNetmod::Shm(Box::new(shm))))
+            }
+            #[cfg(feature = "tcp")]
+            netmod_tcp::NAME => {
+                let tcp = netmod_tcp::TcpNetmod::new(self.cfg.tcp.clone(), me, size)?;
+                Ok(Some(AnyNetmod::Tcp(Box::new(tcp))))
+            }
+            _ if self.cfg.origin("NETMOD") == Some(Origin::Default) => Ok(None),
+            unknown => Err(Error::Config(format!(
+                "NETMOD names \"{unknown}\", which this build does not have; it has: {}",
+                BUILT_IN.join(", ")
+            ))),
+        }
     }
 
     /// The netmods are open, and the barrier has been entered: waits for all processes.
@@ -331,10 +354,6 @@ impl Opened {
 /// Threads of the node that may poll at the same time: of each engine one, in each process.
 fn pollers(ranks_on_node: u32, engines: u8) -> usize {
     ranks_on_node as usize * usize::from(engines)
-}
-
-fn known(name: &str) -> bool {
-    BUILT_IN.contains(&name)
 }
 
 #[cfg(test)]

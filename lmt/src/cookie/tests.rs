@@ -11,11 +11,8 @@ fn keyed() -> impl Strategy<Value = Keyed> {
 }
 
 fn cookies() -> impl Strategy<Value = Cookie> {
-    let place = (any::<[u8; 16]>(), any::<u64>(), any::<u32>()).prop_map(|(boot, device, user)| Place {
-        boot,
-        device,
-        user,
-    });
+    let place = (any::<[u8; 16]>(), any::<u64>(), any::<u64>(), any::<u32>())
+        .prop_map(|(boot, device, pids, user)| Place { boot, device, pids, user });
     let offer = (0..8u8, place, keyed()).prop_map(|(bits, place, first)| {
         let modes = Modes::of_bits(bits).expect("three bits");
         Cookie::Offer(Offer { modes, place, first: modes.has(Mode::Get).then_some(first) })
@@ -68,11 +65,11 @@ proptest! {
 fn the_forms_stay() {
     let key = Keyed { window: Window { index: 1, at: 2, len: 3 }, key: vec![9, 8] };
     let window = [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 2, 0, 9, 8];
-    let place = Place { boot: [7; 16], device: 5, user: 6 };
+    let place = Place { boot: [7; 16], device: 5, pids: 8, user: 6 };
     let offer = Offer { modes: Modes::NULL.with(Mode::Get), place, first: Some(key.clone()) };
     let mut golden = vec![1, 1, 2];
     golden.extend([7; 16]);
-    golden.extend([5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0]);
+    golden.extend([5, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0]);
     golden.extend(window);
     assert_eq!(Cookie::Offer(offer).emit(), golden);
     assert_eq!(Cookie::GrantPut(key.clone()).emit(), [&[1, 2][..], &window].concat());

@@ -2,13 +2,14 @@
 
 #![allow(unsafe_code)]
 
+use std::fs::File;
 use std::ptr::NonNull;
 
 use netmod_core::{RxBytes, Segment};
 
 use super::RingError;
 use super::gate::{Corrupt, Gate, Putter, Taker};
-use super::sys::{self, Mapping, Named};
+use super::sys::{self, Mapping};
 use crate::cookie::RingName;
 
 /// Bytes of a ring. With its two sides' working sets it fits the caches that cores do not share; see the example `ring`.
@@ -22,7 +23,9 @@ pub(super) const HUGE: usize = 16 << 20;
 
 /// What precedes the data in the file.
 const HEADER: usize = 4096;
-const _: () = assert!(size_of::<Gate>() <= HEADER);
+/// Where the number of the ring is, at the header's end.
+const NUMBER_AT: usize = HEADER - 8;
+const _: () = assert!(size_of::<Gate>() <= NUMBER_AT);
 
 /// The memory of a ring.
 #[derive(Debug)]
@@ -62,21 +65,21 @@ pub struct Consumer {
     memory: Memory,
     taker: Taker,
     name: RingName,
-    /// Dropped with the ring, or when something has come, since the peer then has unlinked the file.
-    file: Option<Named>,
+    /// By which the peer finds the ring: closed with it, or when something has come, since the peer then has mapped it.
+    file: Option<File>,
     chunk: usize,
 }
 
-/// A name that nobody guesses.
-fn random_name() -> Result<RingName, RingError> {
-    let mut name = [0; 16];
-    getrandom::fill(&mut name).map_err(|e| RingError::System {
-        what: "draw a random name for",
+/// A number that nobody guesses.
+fn random_number() -> Result<[u8; 8], RingError> {
+    let mut number = [0; 8];
+    getrandom::fill(&mut number).map_err(|e| RingError::System {
+        what: "draw a random number for",
         path: "a ring".into(),
         source: std::io::Error::other(e.to_string()),
         hint: "large messages go through the network module",
     })?;
-    Ok(RingName(name))
+    Ok(number)
 }
 
 impl Consumer {
@@ -93,8 +96,7 @@ impl Consumer {
     /// # Errors
     /// As [`Consumer::create`].
     pub fn with_sizes(ring: usize, chunk: usize) -> Result<Consumer, RingError> {
-        let name = random_name()?;
-        let (map, file) = sys::create(name, HEADER + ring)?;
+        let (map, file, name) = sys::create(random_number()?, NUMBER_AT as u64, HEADER + ring)?;
         let memory = Memory { map, size: ring };
         Ok(Consumer { memory, taker: Taker::new(ring as u64), name, file: Some(file), chunk })
     }
@@ -175,7 +177,7 @@ impl Producer {
     /// # Errors
     /// As [`Producer::open`].
     pub fn with_sizes(name: RingName, ring: usize, chunk: usize) -> Result<Producer, RingError> {
-        let map = sys::open(name, HEADER + ring)?;
+        let map = sys::open(name, NUMBER_AT as u64, HEADER + ring)?;
         let memory = Memory { map, size: ring };
         Ok(Producer { memory, putter: Putter::new(ring as u64), chunk })
     }

@@ -1,13 +1,13 @@
-//! Ring files: made, mapped and unlinked. The unsafe part of the Cooperative mode but for the copying.
+//! Ring files: made without a name, found by their maker's descriptor, and mapped. So none is ever left behind, however its
+//! processes end. The unsafe part of the Cooperative mode but for the copying.
 
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
 use std::ptr::NonNull;
 
 use netmod_core::card::NodeSection;
@@ -33,13 +33,24 @@ pub fn place_here() -> Result<Place, RingError> {
     let node = NodeSection::of_this_process().map_err(|e| failed(io::Error::other(e)))?;
     // SAFETY: geteuid has no arguments and cannot fail.
     let user = unsafe { libc::geteuid() };
-    Ok(Place { boot: node.boot_id, device: folder.dev(), user })
+    let pids = std::fs::metadata("/proc/self/ns/pid").map_err(failed)?.ino();
+    Ok(Place { boot: node.boot_id, device: folder.dev(), pids, user })
 }
 
-/// The file of a ring.
+/// Where another process finds the file of a ring.
 pub(super) fn path_of(name: RingName) -> PathBuf {
-    let hex: String = name.0.iter().map(|b| format!("{b:02x}")).collect();
-    Path::new(FOLDER).join(format!("netmod-ring-{hex}"))
+    let [a, b, c, d, e, f, g, h, ..] = name.0;
+    let (pid, fd) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+    format!("/proc/{pid}/fd/{fd}").into()
+}
+
+/// The name of a ring of this process.
+fn name_of(file: &File, number: [u8; 8]) -> RingName {
+    let mut name = [0; 16];
+    name[..4].copy_from_slice(&std::process::id().to_le_bytes());
+    name[4..8].copy_from_slice(&(file.as_raw_fd() as u32).to_le_bytes());
+    name[8..].copy_from_slice(&number);
+    RingName(name)
 }
 
 /// A mapping of a whole file, shared.
@@ -90,70 +101,68 @@ impl Drop for Mapping {
     }
 }
 
-/// A file that is unlinked when this is dropped, if the peer has not done so.
-#[derive(Debug)]
-pub(super) struct Named(CString);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        // SAFETY: a live, terminated string. The peer unlinks the file as a rule, so that a failure is expected.
-        unsafe { libc::unlink(self.0.as_ptr()) };
-    }
-}
-
-/// Makes a file of `len` zero bytes, for this user alone, whose memory is there, and maps it.
-pub(super) fn create(name: RingName, len: usize) -> Result<(Mapping, Named), RingError> {
-    let path = path_of(name);
+/// Makes a file of `len` bytes without a name, for this user alone, whose memory is there, and maps it. It is found as long
+/// as it is kept open, and by the random `number` that is put at `number_at` in it.
+pub(super) fn create(
+    number: [u8; 8],
+    number_at: u64,
+    len: usize,
+) -> Result<(Mapping, File, RingName), RingError> {
     let failed = |what, hint| {
-        let path = path.display().to_string();
-        move |source| RingError::System { what, path, source, hint }
+        move |source| RingError::System { what, path: format!("a file in {FOLDER}"), source, hint }
     };
-    let file =
-        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path).map_err(
-            failed("create", "large messages go through the network module; is /dev/shm writable?"),
-        )?;
-    let named = CString::new(path.as_os_str().as_encoded_bytes())
-        .map(Named)
-        .map_err(|e| failed("create", "its name has a zero byte")(e.into()))?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_TMPFILE)
+        .open(FOLDER)
+        .map_err(failed("create", "large messages go through the network module; is /dev/shm writable?"))?;
     // Not by ftruncate alone: memory that is not there when it is written to ends the process (SIGBUS).
     // SAFETY: a live descriptor.
     let e = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len as libc::off_t) };
+    let full = "large messages go through the network module; is /dev/shm large enough (df /dev/shm)?";
     if e != 0 {
-        let hint = "large messages go through the network module; is /dev/shm large enough (df /dev/shm)?";
-        return Err(failed("allocate memory for", hint)(io::Error::from_raw_os_error(e)));
+        return Err(failed("allocate memory for", full)(io::Error::from_raw_os_error(e)));
     }
+    file.write_all_at(&number, number_at).map_err(failed("write to", full))?;
     let map = Mapping::of(&file, len).map_err(failed(
         "map",
         "large messages go through the network module; is memory limited (ulimit -v)?",
     ))?;
-    Ok((map, named))
+    let name = name_of(&file, number);
+    Ok((map, file, name))
 }
 
-/// Maps the file of a peer on this node, which is `len` bytes long, and unlinks it: both have it now.
-pub(super) fn open(name: RingName, len: usize) -> Result<Mapping, RingError> {
+/// Maps the file of a peer on this node, which is `len` bytes long and has the number of its name at `number_at`.
+pub(super) fn open(name: RingName, number_at: u64, len: usize) -> Result<Mapping, RingError> {
     let path = path_of(name);
     let failed = |what| {
         let path = path.display().to_string();
-        let hint = "do both processes see the same /dev/shm, as the same user?";
+        let hint = "is the peer alive, and do both processes run as the same user?";
         move |source| RingError::System { what, path, source, hint }
     };
     let foreign = |why| RingError::Foreign { path: path.display().to_string(), why };
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-        .open(&path)
-        .map_err(failed("open"))?;
-    let meta = file.metadata().map_err(failed("look at"))?;
-    // SAFETY: geteuid has no arguments and cannot fail.
-    let user = unsafe { libc::geteuid() };
-    if !meta.is_file() || meta.uid() != user || meta.mode() & 0o077 != 0 {
-        return Err(foreign("it is not a file of this user alone"));
+    // What is there may be anything: it is looked at before it is opened, and once more behind that.
+    let check = |meta: std::fs::Metadata| {
+        // SAFETY: geteuid has no arguments and cannot fail.
+        let user = unsafe { libc::geteuid() };
+        if !meta.is_file() || meta.uid() != user || meta.mode() & 0o077 != 0 {
+            return Err(foreign("it is not a file of this user alone"));
+        }
+        if meta.len() != len as u64 {
+            return Err(foreign("it has another length"));
+        }
+        Ok((meta.dev(), meta.ino()))
+    };
+    let first = check(std::fs::metadata(&path).map_err(failed("look at"))?)?;
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+    let file =
+        OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path).map_err(failed("open"))?;
+    let mut number = [0; 8];
+    file.read_exact_at(&mut number, number_at).map_err(failed("read"))?;
+    if check(file.metadata().map_err(failed("look at"))?)? != first || number != name.0[8..] {
+        return Err(foreign("it has not the ring's number"));
     }
-    if meta.len() != len as u64 {
-        return Err(foreign("it has another length"));
-    }
-    let map = Mapping::of(&file, len).map_err(failed("map"))?;
-    std::fs::remove_file(&path).map_err(failed("unlink"))?;
-    Ok(map)
+    Mapping::of(&file, len).map_err(failed("map"))
 }

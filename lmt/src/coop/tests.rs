@@ -107,26 +107,21 @@ fn positions_that_cannot_be_are_found() {
     assert!(end.fill(&mut segment(&mut data), 1).is_err());
 }
 
+/// The file of a ring has no name, so that nothing is left of it when its processes end.
 #[test]
-fn a_file_goes_when_both_have_it_or_nobody_wants_it() {
+fn a_ring_is_found_by_its_descriptor_until_it_is_used() {
+    use std::os::unix::fs::MetadataExt;
     let mut ring = Consumer::create().expect("a ring");
-    let path = path_of(ring.name());
-    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).expect("its file"));
-    assert_eq!(mode & 0o777, 0o600);
+    let meta = std::fs::metadata(path_of(ring.name())).expect("its file");
+    assert_eq!((meta.nlink(), meta.mode() & 0o777), (0, 0o600));
     let mut end = Producer::open(ring.name()).expect("the same ring");
-    assert!(!path.exists() && ring.has_file());
-    assert!(Producer::open(ring.name()).is_err(), "a ring has one sender");
+    assert!(ring.has_file());
     let mut data = [7];
     assert_eq!(end.fill(&mut segment(&mut data), 1), Ok(1));
     assert_eq!(ring.discard(1), Ok(1));
-    // From now on the name may be another's.
+    // From now on the descriptor may be another file's.
     assert!(!ring.has_file());
-
-    let unused = Consumer::create().expect("a ring");
-    let path = path_of(unused.name());
-    assert!(path.exists());
-    drop(unused);
-    assert!(!path.exists());
+    Producer::open(ring.name()).expect_err("closed");
 }
 
 #[test]
@@ -134,11 +129,24 @@ fn what_is_no_ring_is_not_mapped() {
     let ring = Consumer::with_sizes(8192, 4096).expect("a ring");
     let error = Producer::open(ring.name()).expect_err("of another length").to_string();
     assert!(error.contains("another length"), "{error}");
+    let mut name = ring.name();
+    name.0[15] ^= 1;
+    let error = Producer::with_sizes(name, 8192, 4096).expect_err("another ring").to_string();
+    assert!(error.contains("the ring's number"), "{error}");
+    let mut name = ring.name();
+    name.0[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+    let error = Producer::with_sizes(name, 8192, 4096).expect_err("no process").to_string();
+    assert!(error.contains("is the peer alive"), "{error}");
     let path = path_of(ring.name());
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("chmod");
     let error = Producer::with_sizes(ring.name(), 8192, 4096).expect_err("of everybody").to_string();
     assert!(error.contains("this user alone"), "{error}");
-    assert!(path.exists(), "a file that is not a ring is left alone");
+    // Nothing is opened that is no file: a pipe would do something.
+    let (reader, _writer) = std::io::pipe().expect("a pipe");
+    let mut name = ring.name();
+    name.0[4..8].copy_from_slice(&(std::os::fd::AsRawFd::as_raw_fd(&reader) as u32).to_le_bytes());
+    let error = Producer::with_sizes(name, 8192, 4096).expect_err("a pipe").to_string();
+    assert!(error.contains("not a file"), "{error}");
 }
 
 #[test]

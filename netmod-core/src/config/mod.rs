@@ -146,7 +146,7 @@ const PREFIX: &str = "NETMOD_";
 const TESTS: &str = "NETMOD_TEST_";
 
 config_table! {
-    netmods: Vec<String> = vec!["tcp".to_owned()], "NETMOD", Kind::Names,
+    netmods: Vec<String> = vec!["shm".to_owned(), "tcp".to_owned()], "NETMOD", Kind::Names,
         "netmods that may be used, the preferred one first";
     eager_max: usize = 128 * K, "NETMOD_EAGER_MAX", Kind::Size { min: 0, max: G },
         "largest message, in bytes, that is sent without waiting for its receive";
@@ -193,7 +193,9 @@ config_table! {
         dir: String = "/dev/shm".to_owned(), "NETMOD_SHM_DIR", Kind::Text { max: 4000 },
             "folder, on a file system in memory, where the ranks of a node find their shared memory";
         ranks: usize = 0, "NETMOD_SHM_RANKS", Kind::Count { min: 0, max: 448 },
-            "ranks of a node that shared memory is made for; 0: as many as the launcher says";
+            "ranks that share memory in one folder, on whatever nodes the launcher sees them; 0: those of a node, as it says";
+        register_max: usize = 0, "NETMOD_SHM_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },
+            "bytes that large messages may register at once for transfers between processes; more moves window by window; 0: any";
     }
 
     /// The part of the netmod `tcp`.

@@ -42,7 +42,7 @@ fn defaults() {
     assert_eq!((&config, &warnings[..]), (&Config::default(), &[][..]));
     let all: Vec<_> = config.entries().map(|e| (e.name, e.value)).collect();
     let want = [
-        ("NETMOD", "tcp"),
+        ("NETMOD", "shm,tcp"),
         ("NETMOD_EAGER_MAX", "128K"),
         ("NETMOD_EAGER_WINDOW", "1M"),
         ("NETMOD_RTS_MAX", "1024"),
@@ -63,6 +63,7 @@ fn defaults() {
         ("NETMOD_STATUS_SIGNAL", "none"),
         ("NETMOD_SHM_DIR", "/dev/shm"),
         ("NETMOD_SHM_RANKS", "0"),
+        ("NETMOD_SHM_REGISTER_MAX", "0"),
         ("NETMOD_TCP_INTERFACE", ""),
         ("NETMOD_TCP_PORT_RANGE", ""),
         ("NETMOD_TCP_CONNECT_TIMEOUT", "30s"),

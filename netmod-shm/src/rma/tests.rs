@@ -103,32 +103,95 @@ fn there_are_only_so_many_regions() {
     let mut mem = vec![0u8; 8];
     let all: Vec<RegionId> = (0..REGIONS).map(|_| p.register(0, &mut mem, Access::RemoteRead).0).collect();
     let more = IoVec { base: mem.as_mut_ptr(), len: 8 };
-    let e = p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::Local).expect_err("no room");
-    assert_eq!(e.kind(), VcErrorKind::Resource);
-    p.nets[0].deregister(&mut p.cores[0], all[5]).expect("a region");
+    let e = p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::RemoteRead);
+    assert_eq!(e.expect_err("no room").kind(), VcErrorKind::Resource);
+    // What is for local use has no place in the table.
     p.register(0, &mut mem, Access::Local);
+    p.nets[0].deregister(&mut p.cores[0], all[5]).expect("a region");
+    p.register(0, &mut mem, Access::RemoteWrite);
 }
 
+/// What is for peers and what is for local use keep to a half each.
+#[test]
+fn only_so_many_bytes_are_registered() {
+    let mut p = Pair::new("bytes");
+    p.nets[0].transfers.most = 100;
+    let mut mem = vec![0u8; 51];
+    let mut try_register = |p: &mut Pair, len: usize, access| {
+        let mem = IoVec { base: mem.as_mut_ptr(), len };
+        p.nets[0].register(&mut p.cores[0], p.vcs[0], mem, access).map(|(id, _)| id)
+    };
+    assert_eq!(p.nets[0].limits(&p.cores[0], p.vcs[0]).max_registered, 100);
+    for access in [Access::RemoteRead, Access::Local] {
+        let e = try_register(&mut p, 51, access).expect_err("too much");
+        assert_eq!(e.kind(), VcErrorKind::Resource);
+        assert!(e.to_string().contains("NETMOD_SHM_REGISTER_MAX=100"), "{e}");
+        let first = try_register(&mut p, 30, access).expect("room");
+        try_register(&mut p, 20, access).expect("room");
+        try_register(&mut p, 1, access).expect_err("too much");
+        p.nets[0].deregister(&mut p.cores[0], first).expect("a region");
+        try_register(&mut p, 30, access).expect("room");
+    }
+}
+
+/// The owner of a region that a peer is writing into gets it back when the peer is through, or dead.
+#[test]
+fn a_region_is_taken_back_from_its_writer() {
+    let mut p = Pair::new("take-back");
+    let mut mem = vec![0u8; 8];
+    for dies in [false, true] {
+        let (region, key) = p.register(1, &mut mem, Access::RemoteWrite);
+        let key = Key::parse(&key).expect("a key of its own");
+        let number = key.number;
+        let [writer, owner] = &mut p.nets;
+        fn word(net: &ShmNetmod, (slot, place): (usize, usize)) -> &std::sync::atomic::AtomicU64 {
+            let segment = net.segment.as_ref().expect("a segment");
+            segment.region(slot, place).expect("a word")
+        }
+        let at = (key.slot as usize, key.place as usize);
+        assert!(crate::region::enter(word(writer, at), number));
+        let untroubled = std::thread::scope(|s| {
+            let writer = s.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                if dies {
+                    // As the kernel does it: all that holds the file, the lock with it.
+                    writer.bells = None;
+                    writer.segment = Err("dead".into());
+                    return None;
+                }
+                Some(crate::region::leave(word(writer, at), number))
+            });
+            owner.deregister(&mut p.cores[1], region).expect("a region");
+            writer.join().expect("no panic")
+        });
+        // The one that lives hears of it.
+        assert_eq!(untroubled, (!dies).then_some(false));
+        let word = word(owner, at);
+        assert!(!crate::region::is_live(word, number) && !crate::region::enter(word, number));
+    }
+}
 /// A slot that names an address where its token is not: another process has that number here.
 #[test]
 fn where_the_token_is_not_found_nothing_is_touched() {
     let mut p = Pair::new("probe");
     let mut mem = vec![0u8; 8];
-    // Sets where rank 1 says that its token is, and returns what it has said before.
-    let say = |p: &Pair, at: u64| {
+    // Sets where rank 1 says that its token is, and returns what it has said before. Rank 0 has not looked yet.
+    let say = |p: &mut Pair, at: u64| {
+        let vc = p.vcs[0];
+        p.nets[0].links.get_mut(vc).expect("a link").attach = None;
         let segment = p.nets[1].segment.as_ref().expect("a segment");
         segment.slot(segment.me()).probe_at.swap(at, std::sync::atomic::Ordering::Relaxed)
     };
-    let good = say(&p, mem.as_ptr() as u64);
+    let good = say(&mut p, mem.as_ptr() as u64);
     let more = IoVec { base: mem.as_mut_ptr(), len: 8 };
     let e = p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::Local).expect_err("not permitted");
     assert_eq!(e.kind(), VcErrorKind::Unsupported);
     let text = p.nets[0].describe(&p.cores[0], p.vcs[0]);
     assert!(text.contains("no cross-memory attach (process"), "{text}");
     // Nor where nothing is mapped.
-    say(&p, 16);
+    say(&mut p, 16);
     assert!(p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::Local).is_err());
-    say(&p, good);
+    say(&mut p, good);
     assert!(p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::Local).is_ok());
     assert!(p.nets[0].describe(&p.cores[0], p.vcs[0]).contains("cross-memory attach permitted"));
 }

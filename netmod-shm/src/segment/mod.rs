@@ -16,7 +16,8 @@
 //!
 //! # Finding it
 //!
-//! The name follows from the user and the job. A rank that finds no such file makes one without a name (`O_TMPFILE`, mode
+//! The name follows from the user, the job, and the node as the launcher numbers it: ranks that it puts on different nodes
+//! share nothing, unless `NETMOD_SHM_RANKS` says that those in one folder belong together. A rank that finds no such file makes one without a name (`O_TMPFILE`, mode
 //! 0600), prepares its header, holds a lock on it, and gives it the name; only one rank can do that. It then allocates all
 //! of the memory, so that a small `/dev/shm` is an error here and never a signal later, and says in the header how that
 //! went. The others wait for this word. All ranks of a job have done this when the barrier that follows
@@ -81,9 +82,10 @@ pub(crate) struct Segment {
     nonce: [u8; 16],
 }
 
-fn name_of(me: &PeerName) -> String {
+fn name_of(me: &PeerName, node: Option<u32>) -> String {
     let job: String = me.group.0.iter().map(|b| format!("{b:02x}")).collect();
-    format!("netmod-{}-{job}", sys::user())
+    let node = node.map_or_else(String::new, |n| format!("-{n}"));
+    format!("netmod-{}-{job}{node}", sys::user())
 }
 
 fn random<const N: usize>() -> Result<[u8; N], String> {
@@ -115,18 +117,26 @@ enum Found {
 }
 
 impl Segment {
-    /// Joins the segment of `me`'s job in `folder`, which is made for `ranks` ranks if it is not there.
+    /// Joins the segment of `me`'s job and `node` in `folder`, which is made for `ranks` ranks if it is not there.
     ///
     /// Waits for the rank that makes it, at most 20 seconds.
     ///
     /// # Errors
     /// Why there is none, as one line that a person understands.
-    pub(crate) fn join(folder: &Path, me: PeerName, ranks: u32) -> Result<Segment, String> {
+    pub(crate) fn join(
+        folder: &Path,
+        me: PeerName,
+        node: Option<u32>,
+        ranks: u32,
+    ) -> Result<Segment, String> {
         let ranks = ranks.max(2);
         if ranks > MAX_RANKS {
-            return Err(format!("{ranks} ranks on this node, and a segment has room for {MAX_RANKS}"));
+            return Err(format!(
+                "{ranks} ranks on this node, and a segment has room for {MAX_RANKS}; with NETMOD_SHM_RANKS={MAX_RANKS} so \
+                 many of them share one"
+            ));
         }
-        let path = folder.join(name_of(&me));
+        let path = folder.join(name_of(&me, node));
         let until = Instant::now() + PATIENCE;
         let cannot = |what: &str, e: io::Error| format!("cannot {what} {}: {e}", path.display());
         loop {
@@ -191,8 +201,8 @@ impl Segment {
         if me_at >= ranks {
             words.claimed.fetch_sub(1, AcqRel);
             return Err(format!(
-                "{shown} has room for {ranks} ranks, as the launcher says there are on this node, and this is one more; \
-                 set NETMOD_SHM_RANKS"
+                "{shown} has room for {ranks} ranks, as NETMOD_SHM_RANKS says, or else the launcher, and this is one more; \
+                 set NETMOD_SHM_RANKS higher"
             ));
         }
         sys::lock_rank(&file, me_at).map_err(|e| format!("cannot lock a byte of {shown}: {e}"))?;
@@ -263,14 +273,9 @@ impl Segment {
         (load_bytes(&slot.token), slot.probe_at.load(Relaxed), slot.pid.load(Relaxed))
     }
 
-    /// Sets the `i`-th word of this rank's regions.
-    pub(crate) fn set_region(&self, i: usize, number: u64) {
-        self.map.region(self.me, i).store(number, Release);
-    }
-
-    /// The `i`-th word of a rank's regions, if there are so many.
-    pub(crate) fn region(&self, slot: usize, i: usize) -> Option<u64> {
-        (slot < self.ranks() && i < layout::REGIONS).then(|| self.map.region(slot, i).load(Acquire))
+    /// The `i`-th word of a rank's regions, if there are so many; see `region`.
+    pub(crate) fn region(&self, slot: usize, i: usize) -> Option<&AtomicU64> {
+        (slot < self.ranks() && i < layout::REGIONS).then(|| self.map.region(slot, i))
     }
 
     /// Whether a slot is that of a process with this token.

@@ -35,7 +35,7 @@ fn me(job: u8, rank: u32) -> PeerName {
 }
 
 fn join(f: &Folder, job: u8, rank: u32) -> Segment {
-    Segment::join(&f.0, me(job, rank), 3).unwrap_or_else(|e| panic!("{e}"))
+    Segment::join(&f.0, me(job, rank), None, 3).unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn a_proof_is_of_one_slot_rank_and_key() {
 fn a_rank_too_many_is_told_so() {
     let f = Folder::new();
     let all: Vec<_> = (0..3).map(|r| join(&f, 1, r)).collect();
-    let e = Segment::join(&f.0, me(1, 3), 3).unwrap_err();
+    let e = Segment::join(&f.0, me(1, 3), None, 3).unwrap_err();
     assert!(e.contains("room for 3 ranks"), "{e}");
     assert_eq!(all.len(), 3);
-    assert!(Segment::join(&f.0, me(2, 0), MAX_RANKS + 1).is_err());
+    assert!(Segment::join(&f.0, me(2, 0), None, MAX_RANKS + 1).is_err());
 }
 
 /// A process that is gone has no lock, and what it left in the folder is removed by the next job.
@@ -104,7 +104,7 @@ fn all_that_come_at_once_find_the_same() {
             let each = |rank| {
                 s.spawn({
                     let f = &f;
-                    move || Segment::join(&f.0, me(job, rank), 8).unwrap()
+                    move || Segment::join(&f.0, me(job, rank), None, 8).unwrap()
                 })
             };
             let threads: Vec<_> = (0..8).map(each).collect();
@@ -137,10 +137,10 @@ fn rings_are_given_out_once_and_checked_when_they_are_found() {
 #[test]
 fn a_folder_without_room_is_an_error() {
     let f = Folder::new();
-    let path = f.0.join(name_of(&me(1, 0)));
+    let path = f.0.join(name_of(&me(1, 0), None));
     let file = make(&f.0, &path, &Layout::of(4)).unwrap();
     settle(Map::new_header(&file).unwrap().words(), Some(libc::ENOSPC));
-    let e = Segment::join(&f.0, me(1, 0), 4).unwrap_err();
+    let e = Segment::join(&f.0, me(1, 0), None, 4).unwrap_err();
     assert!(e.contains("No space left") && e.contains("NETMOD_SHM_DIR"), "{e}");
     assert_eq!(f.files(), 0);
 }

@@ -78,6 +78,7 @@ fn place(rank: u32, args: &ConnectArgs, job: &str, values: &Arc<std::sync::Mutex
         local_size: PROCESSES,
         values: values.clone(),
         stand_in: None,
+        gate: None,
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) fn measure(ranks: u32, netmod: Option<&str>) -> Result<Vec<Row>> {
         local_size: 1,
         values: Arc::new(Values::default().into()),
         stand_in: Some(0),
+        gate: None,
     };
     let begin = Memory::now()?;
     let mut dev = Builder::new(cfg, Box::new(place)).build()?;

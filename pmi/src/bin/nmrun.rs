@@ -35,6 +35,11 @@ struct Cli {
     #[arg(long, value_name = "S", value_parser = seconds)]
     timeout: Option<Duration>,
 
+    /// Tell the ranks that they are on this many nodes, in blocks of the same size, for tests of what is different
+    /// between nodes.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: u32,
+
     /// Set a variable for every rank; may be given more than once.
     #[arg(long, value_name = "K=V", value_parser = variable)]
     env: Vec<(String, String)>,
@@ -73,6 +78,7 @@ fn main() -> ExitCode {
     let mut launcher = Launcher::new(&cli.command[0])
         .args(&cli.command[1..])
         .ranks(cli.ranks)
+        .nodes(cli.nodes)
         .label(cli.label)
         .no_kill(cli.no_kill)
         .pmi_port(cli.pmi_port)

@@ -108,7 +108,7 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
     let mut job = Job {
         launcher,
         epoll: Epoll::new().map_err(LaunchError::system("making an epoll set"))?,
-        server: Server::new(name, launcher.ranks, launcher.no_kill),
+        server: Server::new(name, launcher.ranks, launcher.no_kill).per_node(launcher.ranks_per_node()),
         outbox: Outbox::new(launcher.ranks),
         ranks: Vec::new(),
         living: 0,

@@ -40,6 +40,7 @@ pub struct Launcher {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     ranks: u32,
+    nodes: u32,
     label: bool,
     no_kill: bool,
     timeout: Option<Duration>,
@@ -60,6 +61,7 @@ impl Launcher {
             args: Vec::new(),
             env: Vec::new(),
             ranks: 1,
+            nodes: 1,
             label: false,
             no_kill: false,
             timeout: None,
@@ -76,6 +78,17 @@ impl Launcher {
     pub fn ranks(mut self, ranks: u32) -> Launcher {
         self.ranks = ranks;
         self
+    }
+
+    /// The number of nodes that the ranks are told to be on, in blocks of the same size; all of them are this machine.
+    pub fn nodes(mut self, nodes: u32) -> Launcher {
+        self.nodes = nodes;
+        self
+    }
+
+    /// Ranks on each node but the last, which may have fewer.
+    fn ranks_per_node(&self) -> u32 {
+        self.ranks.div_ceil(self.nodes.max(1)).max(1)
     }
 
     /// Adds an argument.

@@ -47,8 +47,10 @@ impl Rank {
         for (name, value) in &launcher.env {
             command.env(name, value);
         }
-        command.env("MPI_LOCALNRANKS", launcher.ranks.to_string());
-        command.env("MPI_LOCALRANKID", rank.to_string());
+        let per_node = launcher.ranks_per_node();
+        let here = per_node.min(launcher.ranks - rank / per_node * per_node);
+        command.env("MPI_LOCALNRANKS", here.to_string());
+        command.env("MPI_LOCALRANKID", (rank % per_node).to_string());
 
         let mut socket = None;
         if let Some(doorman) = doorman {

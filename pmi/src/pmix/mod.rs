@@ -292,6 +292,15 @@ impl Backend for PmixClient {
         nodes.get(rank as usize).copied()
     }
 
+    /// The launcher's own number, without a question for each rank.
+    fn own_node(&self) -> Option<u32> {
+        number_of(&self.library, &self.namespace, self.rank, c"pmix.nodeid").ok()?.try_into().ok()
+    }
+
+    fn local_rank(&self) -> Option<u32> {
+        number_of(&self.library, &self.namespace, self.rank, c"pmix.lrank").ok()?.try_into().ok()
+    }
+
     fn local_ranks(&self) -> u32 {
         self.local_ranks
     }

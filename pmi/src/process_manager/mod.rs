@@ -46,6 +46,14 @@ pub(crate) trait Backend: std::fmt::Debug + Send {
     }
     /// The rank is below the size.
     fn node_of(&self, rank: u32) -> Option<u32>;
+    fn own_node(&self) -> Option<u32> {
+        self.node_of(self.rank())
+    }
+    fn local_rank(&self) -> Option<u32> {
+        let node = self.node_of(self.rank())?;
+        let before = (0..self.rank()).filter(|rank| self.node_of(*rank) == Some(node));
+        u32::try_from(before.count()).ok()
+    }
     fn local_ranks(&self) -> u32;
 }
 
@@ -208,6 +216,17 @@ impl ProcessManager {
     /// there is no such rank.
     pub fn node_of(&self, rank: u32) -> Option<u32> {
         if rank < self.size() { self.backend.node_of(rank) } else { None }
+    }
+
+    /// A number that tells the node of this process from the other nodes of the job, not always that of
+    /// [`node_of`](Self::node_of), but soon found out; `None` if the launcher does not tell.
+    pub fn own_node(&self) -> Option<u32> {
+        self.backend.own_node()
+    }
+
+    /// How many ranks before this one are on its node; `None` if the launcher does not tell.
+    pub fn local_rank(&self) -> Option<u32> {
+        self.backend.local_rank()
     }
 
     /// Prepares this process for jobs that go on when a rank fails (`mpiexec.hydra

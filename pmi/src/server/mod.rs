@@ -97,6 +97,14 @@ impl Server {
         }
     }
 
+    /// Tells the ranks that so many of them are on each node, one block after the other.
+    #[must_use]
+    pub fn per_node(mut self, ranks: u32) -> Server {
+        let ranks = ranks.max(1);
+        self.mapping = format!("(vector,(0,{},{ranks}))", self.size().div_ceil(ranks).max(1));
+        self
+    }
+
     /// The name of the job's key-value space.
     pub fn name(&self) -> &str {
         &self.name

@@ -30,6 +30,27 @@ fn barrier(pm: &mut ProcessManager) -> Result<()> {
     Ok(())
 }
 
+/// What the launcher tells of this process alone agrees with what it tells of all ranks.
+fn check_nodes(pm: &mut ProcessManager, round: u32) -> Result<()> {
+    let me = pm.rank();
+    let (Some(node), Some(own)) = (pm.node_of(me), pm.own_node()) else {
+        return Err(format!("rank {me}: the node of this process is not known").into());
+    };
+    let before = (0..me).filter(|r| pm.node_of(*r) == Some(node)).count();
+    if pm.local_rank().map(|r| r as usize) != Some(before) {
+        return Err(format!("rank {me}: {before} ranks before it here, and {:?}", pm.local_rank()).into());
+    }
+    pm.put_bytes(&format!("node{round}-{me}"), &own.to_le_bytes())?;
+    barrier(pm)?;
+    for other in 0..pm.size() {
+        let theirs = pm.get_bytes(&format!("node{round}-{other}"))?.ok_or("no value of a node")?;
+        if (theirs == own.to_le_bytes()) != (pm.node_of(other) == Some(node)) {
+            return Err(format!("rank {me} is on node {own}, rank {other} on {theirs:?}").into());
+        }
+    }
+    Ok(())
+}
+
 fn run() -> Result<()> {
     let mut pm = ProcessManager::from_env()?;
     let (rank, size) = (pm.rank(), pm.size());
@@ -58,6 +79,7 @@ fn run() -> Result<()> {
         if pm.get_bytes(&format!("last{round}"))?.as_deref() != Some(b"whose key names no rank") {
             return Err(format!("rank {rank}: a key that names no rank is not found").into());
         }
+        check_nodes(&mut pm, round)?;
         for nobodys in ["nobodys", "nobodys-1", "nobodys-77"] {
             if pm.get_bytes(nobodys)?.is_some() {
                 return Err(format!("rank {rank}: {nobodys} has a value").into());

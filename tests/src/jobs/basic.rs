@@ -1,5 +1,6 @@
 //! Cases in which everybody lives: patterns of traffic, each byte checked.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use ch3_shim::{ANY_SOURCE, ANY_TAG, Device, Request};
@@ -88,6 +89,19 @@ pub(super) fn alltoall(dev: &mut Device, args: &Args) -> Result<End> {
     for (round, len) in [8, 4096, args.get(0, 200_000) as usize].into_iter().enumerate() {
         exchange(dev, len, round as u64)?;
     }
+    Ok(End::Finalize)
+}
+
+pub(super) fn choices(dev: &mut Device, _: &Args) -> Result<End> {
+    exchange(dev, 1000, 0)?;
+    let me = dev.rank();
+    let mut text = String::new();
+    for vc in dev.report() {
+        let netmod = vc.netmod.split(':').next().unwrap_or_default();
+        text.push_str(&format!("rank {me}: with rank {} by {netmod}: {}\n", vc.rank, vc.choice));
+    }
+    // In one piece, so that the lines of ranks do not mix.
+    std::io::stdout().write_all(text.as_bytes())?;
     Ok(End::Finalize)
 }
 

@@ -134,7 +134,7 @@ pub(super) fn kill(dev: &mut Device, args: &Args) -> Result<End> {
     }
     acquaint(dev, -1)?;
     dev.barrier(world)?;
-    if dies && (stage < 7 || stage == 9) {
+    if dies && !matches!(stage, 7 | 8) {
         kill_after(random % 20_000)?;
     }
     let mut large = vec![0; 8 << 20];
@@ -207,7 +207,19 @@ pub(super) fn kill(dev: &mut Device, args: &Args) -> Result<End> {
                 }
             }
         }
-        _ => return Err("stages are 0 to 9".into()),
+        // Large messages are announced and not received, each way.
+        10 if dies => {
+            for peer in (0..n).filter(|r| *r != me) {
+                // Nobody ever waits for it.
+                let _ = dev.isend(large.clone(), peer, 1, world)?;
+            }
+        }
+        10 => {
+            let send = dev.isend(large.clone(), victim, 1, world)?;
+            names(dev.wait(send), victim, "a send that nobody receives")?;
+            names(dev.recv(&mut large, victim, 1, world), victim, "a large message that was announced")?;
+        }
+        _ => return Err("stages are 0 to 10".into()),
     }
     if dies {
         std::thread::sleep(Duration::from_secs(60));

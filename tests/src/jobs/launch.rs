@@ -64,6 +64,13 @@ impl std::fmt::Display for Outcome {
     }
 }
 
+/// What a job has in its environment that tests what TCP alone can do: connections that break, sessions, checkpoints,
+/// hosts. Others use what a job uses by default.
+pub const OVER_TCP: (&str, &str) = ("NETMOD", "tcp");
+
+/// The netmods with which jobs run that must work over any: the default, and TCP alone.
+pub const EACH_NETMOD: [&str; 2] = ["shm,tcp", OVER_TCP.1];
+
 /// Heavy jobs have the machine for themselves.
 static MACHINE: RwLock<()> = RwLock::new(());
 

@@ -17,6 +17,7 @@ pub mod outage;
 pub mod pattern;
 mod random;
 pub mod slurm;
+mod span;
 mod starving;
 pub mod sys;
 pub mod tap;
@@ -96,6 +97,11 @@ pub const CASES: &[Case] = &[
         body: basic::alltoall,
     },
     Case {
+        name: "choices",
+        help: "every pair; each rank says which netmod it has for each other one, and why",
+        body: basic::choices,
+    },
+    Case {
         name: "many-to-one",
         help: "[MESSAGES=200]: from each rank to rank 0, with wildcards",
         body: basic::many_to_one,
@@ -136,6 +142,12 @@ pub const CASES: &[Case] = &[
         body: checkpoint::checkpoint,
     },
     Case { name: "large", help: "[BYTES=2214592525]: one message from rank 0 to rank 1", body: basic::large },
+    Case {
+        name: "span",
+        help: "[LONGEST=8388608] [PIECES=0]: messages of all lengths from rank 0 to rank 1; PIECES: 1 of the sender, 2 of \
+               the receiver, 3 of both are not contiguous",
+        body: span::span,
+    },
     Case { name: "idle", help: "[MILLISECONDS=3000]: all but rank 0 wait that long", body: waiting::idle },
     Case { name: "crowd", help: "[BARRIERS=20]: all-to-all and barriers", body: basic::crowd },
     Case {

@@ -107,6 +107,12 @@ impl Bootstrap for Tapped {
     fn local_size(&self) -> u32 {
         self.boot.local_size()
     }
+    fn node(&self) -> Option<u32> {
+        self.boot.node()
+    }
+    fn local_rank(&self) -> Option<u32> {
+        self.boot.local_rank()
+    }
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
         let Some(home) = address_of(value) else { return self.boot.put(key, value) };
         let rank = self.rank();

@@ -547,6 +547,10 @@ impl<N: Netmod> Netmod for Faulty<N> {
         self.inner.rma()
     }
 
+    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<(), String> {
+        self.inner.can_rma(core, vc)
+    }
+
     fn break_connection(&mut self, core: &mut Core, vc: VcId) -> bool {
         self.inner.break_connection(core, vc)
     }

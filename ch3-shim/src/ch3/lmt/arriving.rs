@@ -79,23 +79,23 @@ impl Ch3 {
         let misplaced = || PacketFault::Violation { what: "a cookie with a packet of another kind".into() };
         match (pkt, cookie) {
             (Packet::Rts { env, sreq, data_sz, .. }, Cookie::Offer(offer)) => {
-                let modes = self.lmt.common(&offer);
-                self.rts(io, vc, env, sreq, data_sz, modes)
+                let announced = self.lmt_announced(io, vc, offer);
+                self.rts(io, vc, env, sreq, data_sz, announced)
             }
             (Packet::Cts { sreq, rreq, data_sz, .. }, cookie) => {
                 self.cts(io, vc, (sreq, rreq), data_sz, Some(cookie))
             }
             (Packet::Cookie { from_sender, sreq, rreq, .. }, cookie) => {
-                let event = match cookie {
+                let (event, keyed) = match cookie {
                     // Being here, it has done its work.
                     Cookie::Wake => return Ok(()),
-                    Cookie::Window(keyed) => Event::Window(keyed.window),
-                    Cookie::At(index) => Event::At(index),
-                    Cookie::Refuse => Event::Refused,
-                    Cookie::Abort => Event::Abort,
+                    Cookie::Window(keyed) => (Event::Window(keyed.window), Some(keyed)),
+                    Cookie::At(index) => (Event::At(index), None),
+                    Cookie::Refuse => (Event::Refused, None),
+                    Cookie::Abort => (Event::Abort, None),
                     Cookie::Offer(_) | Cookie::GrantPut(_) | Cookie::GrantCoop(_) => return Err(misplaced()),
                 };
-                self.lmt_packet(io, vc, from_sender, (sreq, rreq), event)
+                self.lmt_packet(io, vc, from_sender, (sreq, rreq), event, keyed)
             }
             _ => Err(misplaced()),
         }

@@ -51,9 +51,9 @@ impl Ch3 {
         match lanes.out.attach(name) {
             Ok(()) => true,
             Err(error) => {
-                // This side offers it no more, so that it is said once.
-                tracing::warn!(%error, "a peer's ring cannot be used; large messages are sent in the Null mode");
-                self.lmt.place = None;
+                // It is said once.
+                tracing::warn!(%error, "a peer's ring cannot be used; large messages to it go another way");
+                lanes.barred = true;
                 false
             }
         }

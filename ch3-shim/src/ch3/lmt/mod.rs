@@ -1,21 +1,25 @@
 //! Large messages: what the machines of `netmod_lmt` ask for is done here, with packets, rings and requests.
 //!
 //! This file has the way from RTS to the end of a transfer; `arriving` has cookies that come in pieces, `copy` the
-//! rings of the Cooperative mode.
+//! rings of the Cooperative mode, `onesided` the registrations and moves of Put and Get.
 
 mod arriving;
 mod copy;
+mod onesided;
 
 use netmod_core::slab::{ReqKind, VcKind};
-use netmod_core::{Config, Netmod, Outcome, PacketFault, ReqId, SendBuf, Sent, SideTable, VcId};
+use netmod_core::{
+    Config, Netmod, Outcome, PacketFault, ReqId, SendBuf, Sent, SideTable, VcError, VcErrorKind, VcId,
+};
 use netmod_lmt::choice::{self, Side, Wish};
-use netmod_lmt::cookie::{Cookie, Offer, Place, RingName};
+use netmod_lmt::cookie::{Cookie, Keyed, Offer, Place, RingName};
 use netmod_lmt::coop::{InLane, OutLane};
-use netmod_lmt::{Action, Actions, Ending, Event, Fault, Mode, Modes, RecvLmt, SendLmt, SendPhase};
+use netmod_lmt::{Action, Actions, Ending, Event, Fault, Mode, Modes, RecvLmt, SendLmt, SendPhase, Window};
 
 use super::pool::segment_of;
 use super::{Ch3, DevIo, Owned, Role};
 use crate::pkt::{CookieLen, Packet};
+use onesided::{Bounces, OneSided};
 
 /// One side of a transfer.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +39,22 @@ struct Transfer {
     offered: Modes,
     /// Senders: the ring that CTS named.
     ring: Option<RingName>,
+    /// Senders: whether the send is synchronous.
+    sync: bool,
+}
+
+/// What RTS says of how its message may move.
+#[derive(Clone, Debug)]
+pub(crate) struct Announced {
+    /// The modes that both sides can take part in.
+    modes: Modes,
+    /// For Get, the sender's first window.
+    first: Option<Box<Keyed>>,
+}
+
+impl Announced {
+    /// Nothing but Null.
+    pub(crate) const NULL: Announced = Announced { modes: Modes::NULL, first: None };
 }
 
 /// Rings of a VC, both ways.
@@ -42,6 +62,8 @@ struct Transfer {
 struct Lanes {
     out: OutLane<ReqId>,
     inc: InLane<ReqId>,
+    /// A ring of the peer's could not be mapped: it is not offered rings any more.
+    barred: bool,
 }
 
 /// What large messages need beside their requests.
@@ -53,6 +75,11 @@ pub(crate) struct Lmt {
     /// Where this process's shared memory is, if it has any and may use it.
     place: Option<Place>,
     transfers: SideTable<Transfer, ReqKind>,
+    /// What transfers by Put or Get have registered and move.
+    onesided: SideTable<Box<OneSided>, ReqKind>,
+    bounces: Bounces,
+    /// Transfers whose next piece waits for room to be registered in.
+    stalled: Vec<ReqId>,
     lanes: SideTable<Box<Lanes>, VcKind>,
     /// VCs that copy.
     copying: Vec<VcId>,
@@ -75,28 +102,12 @@ impl Lmt {
             min: cfg.lmt_min as u64,
             place,
             transfers: SideTable::new(),
+            onesided: SideTable::new(),
+            bounces: Bounces::default(),
+            stalled: Vec::new(),
             lanes: SideTable::new(),
             copying: Vec::new(),
             arriving: Vec::new(),
-        }
-    }
-
-    /// What this process can take part in.
-    fn modes(&self) -> Modes {
-        match self.place {
-            Some(_) => Modes::NULL.with(Mode::Coop),
-            None => Modes::NULL,
-        }
-    }
-
-    /// The modes of an offer that both sides can take part in.
-    fn common(&self, offer: &Offer) -> Modes {
-        let mine = self.modes();
-        let near = self.place == Some(offer.place);
-        if near && mine.has(Mode::Coop) && offer.modes.has(Mode::Coop) {
-            Modes::NULL.with(Mode::Coop)
-        } else {
-            Modes::NULL
         }
     }
 
@@ -118,41 +129,63 @@ fn fault(fault: Fault) -> Result<(), PacketFault> {
 }
 
 impl Ch3 {
-    /// Sends the RTS of a message.
-    pub(super) fn lmt_initiate(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, total: u64, sync: bool) {
-        let (machine, acts) = SendLmt::start(total, None);
-        let side = Side { modes: self.lmt.modes(), wish: self.lmt.wish, min: self.lmt.min };
-        let offered = choice::offer(side, total);
-        let t = Transfer { machine: Machine::Send(machine), vc, theirs: 0, offered, ring: None };
-        self.lmt.transfers.set(req, t);
-        for act in acts {
-            match act {
-                Action::SendRts(_) => self.send_rts(io, vc, req, total, sync, offered),
-                other => self.lmt_act(io, req, other),
-            }
+    /// The modes in which this side can take part on a VC, as far as its wish asks for them.
+    fn lmt_modes(&mut self, io: &mut DevIo<'_>, vc: VcId) -> Modes {
+        let mut modes = Modes::NULL;
+        if self.lmt.place.is_some() && !self.lmt.lanes.get(vc).is_some_and(|l| l.barred) {
+            modes = modes.with(Mode::Coop);
         }
+        let asked = matches!(self.lmt.wish, Wish::Auto | Wish::Only(Mode::Put | Mode::Get));
+        if asked && io.netmod.can_rma(io.core, vc).is_ok() {
+            modes = modes.with(Mode::Put).with(Mode::Get);
+        }
+        modes
     }
 
-    fn send_rts(
-        &mut self,
-        io: &mut DevIo<'_>,
-        vc: VcId,
-        req: ReqId,
-        data_sz: u64,
-        sync: bool,
-        offered: Modes,
-    ) {
+    /// What an offer says to this side.
+    fn lmt_announced(&mut self, io: &mut DevIo<'_>, vc: VcId, offer: Offer) -> Announced {
+        let mut modes = offer.modes.and(self.lmt_modes(io, vc));
+        if self.lmt.place != Some(offer.place) {
+            modes = modes.without(Mode::Coop);
+        }
+        Announced { modes, first: offer.first.map(Box::new) }
+    }
+
+    /// Sends the RTS of a message.
+    pub(super) fn lmt_initiate(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, total: u64, sync: bool) {
+        let side = Side { modes: self.lmt_modes(io, vc), wish: self.lmt.wish, min: self.lmt.min };
+        let mut offered = choice::offer(side, total);
+        // To expose data in pieces costs a copy before anybody has asked for it.
+        let in_pieces = || io.core.reqs.get(req).is_some_and(|r| r.seg.as_contig().is_none());
+        if self.lmt.wish == Wish::Auto && offered.has(Mode::Get) && in_pieces() {
+            offered = offered.without(Mode::Get);
+        }
+        let get = offered.has(Mode::Get).then(|| self.first_window(io, vc, req));
+        let (machine, acts) = SendLmt::start(total, get);
+        let t = Transfer { machine: Machine::Send(machine), vc, theirs: 0, offered, ring: None, sync };
+        self.lmt.transfers.set(req, t);
+        self.lmt_do(io, req, acts, false);
+    }
+
+    /// Sends RTS, with the first window of Get if there is one.
+    fn send_rts(&mut self, io: &mut DevIo<'_>, req: ReqId, first: Option<Window>) {
         let Some(env) = self.side.get(req).map(|m| m.env) else { return };
+        let first = first.and_then(|w| self.keyed(req, w));
+        let Some(t) = self.lmt.transfers.get_mut(req) else { return };
+        if first.is_none() {
+            t.offered = t.offered.without(Mode::Get);
+        }
+        let (vc, offered, sync) = (t.vc, t.offered, t.sync);
+        let data_sz = io.core.reqs.get(req).map_or(0, |r| r.seg.total()) as u64;
         let peer = self.vcs.get(vc).map(|s| s.rank);
         tracing::trace!(target: "netmod::message", %req, peer, tag = env.tag, bytes = data_sz, "RTS sent");
         let rts = |cookie_len| Packet::Rts { env, sreq: req.to_wire(), data_sz, cookie_len, sync };
-        match self.lmt.place.filter(|_| offered != Modes::NULL) {
-            Some(place) => {
-                let offer = Cookie::Offer(Offer { modes: offered, place, first: None });
-                self.send_cookie(io, vc, &offer, rts);
-            }
-            None => self.send_control(io, vc, rts(CookieLen::NONE)),
+        if offered == Modes::NULL {
+            return self.send_control(io, vc, rts(CookieLen::NONE));
         }
+        // Without shared memory the place is none that a peer could be in.
+        let place = self.lmt.place.unwrap_or_default();
+        self.send_cookie(io, vc, &Cookie::Offer(Offer { modes: offered, place, first }), rts);
     }
 
     /// Sends a packet with a cookie behind it, which is kept until it has left.
@@ -190,11 +223,12 @@ impl Ch3 {
         req: ReqId,
         sreq: u64,
         room: u64,
-        modes: Modes,
+        announced: Announced,
     ) {
         if let Some(r) = io.core.reqs.get_mut(req) {
             r.vc = Some(vc);
         }
+        let Announced { modes, first } = announced;
         let side = Side { modes, wish: self.lmt.wish, min: self.lmt.min };
         let mut mode = choice::grant(side, room);
         if mode == Mode::Coop && !self.has_ring(vc) {
@@ -204,10 +238,13 @@ impl Ch3 {
             let (peer, tag) = (m.status.source, m.status.tag);
             tracing::trace!(target: "netmod::message", %req, peer, tag, bytes = room, %mode, "CTS sent");
         }
-        let (machine, acts) = RecvLmt::start(room, mode, 0, None);
+        let window = if mode == Mode::Put { self.first_window(io, vc, req) } else { 0 };
+        let first = first.filter(|_| mode == Mode::Get).map(|keyed| self.learn_key(req, *keyed));
+        let (machine, acts) = RecvLmt::start(room, mode, window, first);
         let machine = Machine::Recv(machine);
-        self.lmt.transfers.set(req, Transfer { machine, vc, theirs: sreq, offered: modes, ring: None });
-        self.lmt_do(io, req, acts);
+        let t = Transfer { machine, vc, theirs: sreq, offered: modes, ring: None, sync: false };
+        self.lmt.transfers.set(req, t);
+        self.lmt_do(io, req, acts, false);
     }
 
     /// CTS: the receiver has matched a message and chosen a mode.
@@ -229,7 +266,7 @@ impl Ch3 {
         }
         let Some(t) = self.lmt.transfers.get_mut(req) else { return Err(drop()) };
         let Machine::Send(send) = &mut t.machine else { return Err(drop()) };
-        if !matches!(send.phase(), SendPhase::Offered(_)) {
+        if !matches!(send.phase(), SendPhase::Offered(_) | SendPhase::Getting(_)) {
             return Err(drop());
         }
         let (mode, first) = match cookie {
@@ -238,7 +275,7 @@ impl Ch3 {
                 t.ring = Some(name);
                 (Mode::Coop, None)
             }
-            Some(Cookie::GrantPut(keyed)) => (Mode::Put, Some(keyed.window)),
+            Some(Cookie::GrantPut(keyed)) => (Mode::Put, Some(keyed)),
             Some(_) => {
                 return Err(PacketFault::Violation {
                     what: "CTS with a cookie that belongs to no CTS".into(),
@@ -250,18 +287,22 @@ impl Ch3 {
                 what: format!("CTS for mode {mode}, which was not offered"),
             });
         }
-        let acts = match send.on(Event::Cts { mode, total, first }) {
+        let window = first.as_ref().map(|keyed| keyed.window);
+        let acts = match send.on(Event::Cts { mode, total, first: window }) {
             Ok(acts) => acts,
             Err(e) => return fault(e),
         };
         t.theirs = rreq;
+        if let Some(keyed) = first {
+            self.learn_key(req, keyed);
+        }
         // The receiver's decision. A refusal of the mode does not change it.
         if let Some(r) = io.core.reqs.get_mut(req) {
             r.seg.truncate(usize::try_from(total).unwrap_or(usize::MAX));
         }
         let tag = self.side.get(req).map(|m| m.env.tag);
         tracing::trace!(target: "netmod::message", %req, tag, bytes = total, %mode, "CTS came");
-        self.lmt_do(io, req, acts);
+        self.lmt_do(io, req, acts, false);
         Ok(())
     }
 
@@ -279,6 +320,7 @@ impl Ch3 {
         from_sender: bool,
         (sreq, rreq): (u64, u64),
         event: Event,
+        keyed: Option<Keyed>,
     ) -> Result<(), PacketFault> {
         let req = ReqId::from_wire(if from_sender { rreq } else { sreq });
         if !self.is_transfer(io, vc, req) {
@@ -299,6 +341,13 @@ impl Ch3 {
         if by_sender != from_sender {
             let what = "a large message's cookie that names the other side's request".into();
             return Err(PacketFault::Violation { what });
+        }
+        // Get has no CTS: the first cookie says who receives.
+        if let Some(t) = self.lmt.transfers.get_mut(req).filter(|_| !from_sender) {
+            t.theirs = rreq;
+        }
+        if let Some(keyed) = keyed {
+            self.learn_key(req, keyed);
         }
         self.lmt_tell(io, req, event).or_else(fault)
     }
@@ -323,24 +372,43 @@ impl Ch3 {
         self.lmt_tell(io, req, Event::Withdrawn).or_else(fault)
     }
 
-    /// A transfer is given up by its owner: its memory is used no more. What must happen to the VC is the caller's
-    /// affair.
-    pub(super) fn lmt_abandon(&mut self, io: &mut DevIo<'_>, req: ReqId) {
-        let Some(vc) = self.lmt.transfers.get(req).map(|t| t.vc) else { return };
-        if self.is_transfer(io, vc, req)
-            && let Some(t) = self.lmt.transfers.get_mut(req)
-        {
-            let acts = match &mut t.machine {
-                Machine::Send(m) => m.on(Event::Abandon),
-                Machine::Recv(m) => m.on(Event::Abandon),
-            };
-            // The caller finishes the request, and gives up the VC of a send.
-            let rest = |act: &Action| !matches!(act, Action::Finish(_) | Action::Sever);
-            for act in acts.into_iter().flatten().filter(rest) {
-                self.lmt_act(io, req, act);
+    /// A transfer is given up by its owner: its memory is used no more. The caller finishes the request. Whether the VC
+    /// is to be given up with it; `None` if there is no transfer.
+    pub(super) fn lmt_abandon(&mut self, io: &mut DevIo<'_>, req: ReqId) -> Option<bool> {
+        self.lmt_end(io, req, Event::Abandon)
+    }
+
+    /// The VC of a request is lost: what a transfer has registered and moves comes to its end. The caller finishes the
+    /// request.
+    pub(super) fn lmt_fail(&mut self, io: &mut DevIo<'_>, req: ReqId) {
+        self.lmt_end(io, req, Event::Lost);
+    }
+
+    fn lmt_end(&mut self, io: &mut DevIo<'_>, req: ReqId, event: Event) -> Option<bool> {
+        let vc = self.lmt.transfers.get(req)?.vc;
+        let mut sever = None;
+        if self.is_transfer(io, vc, req) {
+            // Nothing moves any more before the other side hears of it.
+            let moved = self.stop_move(io, vc, req);
+            let mut acts: Vec<Action> = Vec::new();
+            if let Some(t) = self.lmt.transfers.get_mut(req) {
+                let mut tell = |event| match &mut t.machine {
+                    Machine::Send(m) => m.on(event),
+                    Machine::Recv(m) => m.on(event),
+                };
+                acts.extend(tell(event).into_iter().flatten());
+                if moved {
+                    acts.extend(tell(Event::Ended(false)).into_iter().flatten());
+                }
+            }
+            sever = Some(acts.contains(&Action::Sever));
+            for act in acts.into_iter().filter(|act| !matches!(act, Action::Finish(_) | Action::Sever)) {
+                self.lmt_act(io, req, act, false);
             }
         }
         self.lmt.transfers.clear(req);
+        self.forget_onesided(req);
+        sever
     }
 
     /// The VC is lost or at its end: its rings go. Its requests are finished by the caller.
@@ -360,32 +428,51 @@ impl Ch3 {
             Machine::Send(m) => m.on(event)?,
             Machine::Recv(m) => m.on(event)?,
         };
-        self.lmt_do(io, req, acts);
+        let moved = matches!(event, Event::At(_) | Event::Done);
+        self.lmt_do(io, req, acts, moved);
         Ok(())
     }
 
-    fn lmt_do(&mut self, io: &mut DevIo<'_>, req: ReqId, acts: Actions) {
+    fn lmt_do(&mut self, io: &mut DevIo<'_>, req: ReqId, acts: Actions, moved: bool) {
         for act in acts {
-            self.lmt_act(io, req, act);
+            self.lmt_act(io, req, act, moved);
         }
     }
 
-    fn lmt_act(&mut self, io: &mut DevIo<'_>, req: ReqId, act: Action) {
+    /// Does what a machine asks for; `moved`: what windows that it gives back expose has moved.
+    fn lmt_act(&mut self, io: &mut DevIo<'_>, req: ReqId, act: Action, moved: bool) {
         let Some(&Transfer { machine, vc, theirs, ring, .. }) = self.lmt.transfers.get(req) else { return };
         let from_sender = matches!(machine, Machine::Send(_));
         let ours = req.to_wire();
         let (sreq, rreq) = if from_sender { (ours, theirs) } else { (theirs, ours) };
         let cookie = |cookie_len| Packet::Cookie { from_sender, sreq, rreq, cookie_len };
         let answer = match act {
-            Action::SendCts(mode, _) => {
+            Action::SendRts(first) => return self.send_rts(io, req, first),
+            Action::SendCts(mode, first) => {
                 let Machine::Recv(m) = machine else { return };
+                if mode == Mode::Null {
+                    self.forget_onesided(req);
+                }
                 let cts = |cookie_len| Packet::Cts { sreq, rreq, data_sz: m.total(), cookie_len };
-                match self.ring_name(vc).filter(|_| mode == Mode::Coop) {
-                    Some(name) => self.send_cookie(io, vc, &Cookie::GrantCoop(name), cts),
+                let grant = match mode {
+                    Mode::Coop => self.ring_name(vc).map(Cookie::GrantCoop),
+                    Mode::Put => first.and_then(|w| self.keyed(req, w)).map(Cookie::GrantPut),
+                    Mode::Null | Mode::Get => None,
+                };
+                match grant {
+                    Some(cookie) => self.send_cookie(io, vc, &cookie, cts),
                     None => self.send_control(io, vc, cts(CookieLen::NONE)),
                 }
                 return;
             }
+            Action::SendWindow(w) => {
+                if let Some(keyed) = self.keyed(req, w) {
+                    self.send_cookie(io, vc, &Cookie::Window(keyed), cookie);
+                }
+                return;
+            }
+            Action::Deregister(i) => return self.unexpose(io, vc, req, i, moved),
+            Action::Move(w) => return self.begin_move(io, vc, req, w),
             Action::SendAt(i) => return self.send_cookie(io, vc, &Cookie::At(i), cookie),
             Action::SendRefuse => return self.send_cookie(io, vc, &Cookie::Refuse, cookie),
             Action::SendAbort => return self.send_cookie(io, vc, &Cookie::Abort, cookie),
@@ -396,6 +483,7 @@ impl Ch3 {
             Action::Discard => return self.forget_in_ring(vc, req),
             Action::Finish(ending) => return self.lmt_finish(io, req, ending),
             Action::SendData(len) => {
+                self.forget_onesided(req);
                 let hdr = Packet::RndvData { rreq, len }.emit();
                 match io.netmod.send_noncontig(io.core, vc, req, &hdr) {
                     // The core finishes it.
@@ -405,11 +493,9 @@ impl Ch3 {
                 }
             }
             Action::Attach => Event::Attached(self.attach_ring(vc, ring)),
-            // No netmod here has one-sided transfers, so that neither Put nor Get is offered: without
-            // registrations the machines take the Null mode.
-            Action::Register(..) => Event::Registered(false),
-            Action::Move(_) => Event::Ended(false),
-            Action::SendRts(_) | Action::SendWindow(_) | Action::Deregister(_) | Action::Sever => return,
+            Action::Register(w, access) => Event::Registered(self.expose(io, vc, req, w, access)),
+            // Only an owner that gives a transfer up asks for it, see `lmt_abandon`.
+            Action::Sever => return,
         };
         if let Err(e) = self.lmt_tell(io, req, answer) {
             tracing::error!(%req, %e, ?answer, "a transfer does not take an answer");
@@ -422,17 +508,19 @@ impl Ch3 {
             Ending::Cancelled => Outcome::Cancelled,
             Ending::Aborted | Ending::Lost => {
                 let peer = io.core.reqs.get(req).and_then(|r| r.vc).and_then(|vc| io.core.vcs.get(vc));
-                Outcome::Failed(netmod_core::VcError::new(
-                    netmod_core::VcErrorKind::Aborted,
-                    peer.map(|v| v.peer),
-                    "the other side gave a large message up in the middle; did its scope end by a panic?",
-                ))
+                let cause = self.lmt.onesided.get_mut(req).and_then(|one| one.failure.take());
+                Outcome::Failed(cause.unwrap_or_else(|| {
+                    let text =
+                        "the other side gave a large message up in the middle; did its scope end by a panic?";
+                    VcError::new(VcErrorKind::Aborted, peer.map(|v| v.peer), text)
+                }))
             }
         };
         if outcome == Outcome::Done && self.side.get(req).is_some_and(|m| matches!(m.role, Role::RndvRecv)) {
             self.trace_received(req);
         }
         self.lmt.transfers.clear(req);
+        self.forget_onesided(req);
         self.finish(io.core, req, outcome);
     }
 }

@@ -55,6 +55,7 @@ impl Bootstrap for Alone {
 
 fn device(job: &str) -> Device {
     let mut cfg = Config::default();
+    cfg.netmods = vec!["tcp".into()];
     cfg.tcp.interface = "127.0.0.1".into();
     cfg.close_timeout = SHORT;
     let job = format!("{job}-{}-{:?}", std::process::id(), std::thread::current().id());

@@ -63,6 +63,14 @@ impl Bootstrap for EngineBoot {
         self.party.lock().boot.local_size()
     }
 
+    fn node(&self) -> Option<u32> {
+        self.party.lock().boot.node()
+    }
+
+    fn local_rank(&self) -> Option<u32> {
+        self.party.lock().boot.local_rank()
+    }
+
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
         let key = self.key(key);
         self.party.lock().boot.put(&key, value)

@@ -1,0 +1,174 @@
+//! The conformance suite over shared memory with each mode of large messages, and what Put and Get do with the memory that
+//! they register.
+
+use ch3_shim::netset::NetSet;
+use ch3_shim::{Bootstrap, Device, DeviceStats, Mode};
+use netmod_core::{Config, Datatype};
+use netmod_tests::board::run_job_with;
+use netmod_tests::conformance::{check, other, pattern};
+use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, Shm, ShmJob};
+use netmod_tests::scripted::Script;
+use netmod_tests::sys::Area;
+
+fn shm(mode: &'static str) -> Lmt<Shm> {
+    Lmt { inner: Shm, mode }
+}
+
+netmod_tests::conformance!(put, shm("put"));
+netmod_tests::conformance!(get, shm("get"));
+netmod_tests::conformance!(coop, shm("coop"));
+netmod_tests::conformance!(auto, shm("auto"));
+netmod_tests::conformance!(null, shm("null"));
+
+/// Both ranks send messages of all these lengths at once; their statistics.
+fn exchange<F: NetmodFactory>(f: &F, lens: &'static [usize], tune: impl Fn(&mut Config)) -> Vec<DeviceStats> {
+    let tune = |cfg: &mut Config| {
+        cfg.eager_max = 0;
+        tune(cfg);
+    };
+    run_job_with(f, 2, tune, move |dev| {
+        let (peer, world) = (other(dev), dev.world());
+        let seed = |rank: i32, tag: usize| (rank as u64) << 32 | tag as u64;
+        let me = dev.rank() as i32;
+        let tags = || lens.iter().enumerate();
+        let recvs: Vec<_> = tags()
+            .map(|(tag, len)| dev.irecv(vec![0; len + 1], peer, tag as i32, world).expect("irecv"))
+            .collect();
+        let sends: Vec<_> = tags()
+            .map(|(tag, len)| {
+                let data = pattern(seed(me, tag), *len);
+                dev.isend_mode(data.into(), peer, tag as i32, world, Mode::Sync).expect("isend")
+            })
+            .collect();
+        for (tag, (req, len)) in recvs.into_iter().zip(lens).enumerate() {
+            let done = dev.wait(req).expect("receive");
+            assert_eq!(done.status.len, *len);
+            check(seed(peer, tag), &done.buffer[..*len]);
+        }
+        for req in sends {
+            dev.wait(req).expect("send");
+        }
+        dev.stats()
+    })
+}
+
+const LENS: [usize; 9] = [1, 17, 4095, 65_535, 65_537, 262_143, 262_145, 1 << 20, (3 << 20) + 1];
+
+#[test]
+fn every_message_is_put_or_got_in_one_window() {
+    for mode in ["put", "get"] {
+        for stats in exchange(&shm(mode), &LENS, |_| {}) {
+            let moved = (stats.one_sided, stats.through_rings, stats.rekeys);
+            assert_eq!(moved, (LENS.len() as u64, 0, 0), "{mode}: {stats:?}");
+        }
+    }
+}
+
+/// Half of what may be registered is for peers, of which there are two windows: so one has 256 KiB.
+fn little(cfg: &mut Config) {
+    cfg.shm.register_max = 1 << 20;
+}
+
+/// As with a small `RLIMIT_MEMLOCK`: the next window is registered while the last one moves.
+#[test]
+fn a_message_moves_in_a_hundred_windows_and_more() {
+    for mode in ["put", "get"] {
+        for stats in exchange(&shm(mode), &[40 << 20], little) {
+            assert_eq!((stats.rekeys, stats.rekeys_ahead), (159, 159), "{mode}: {stats:?}");
+            assert_eq!(stats.one_sided, 1);
+        }
+    }
+}
+
+/// All of them want to be registered, which is not possible: those for which there is no room go without, and nothing
+/// waits in a circle.
+#[test]
+fn many_messages_share_what_may_be_registered() {
+    const MANY: [usize; 12] = [5 << 20; 12];
+    for mode in ["put", "get"] {
+        let stats = exchange(&shm(mode), &MANY, little);
+        for s in &stats {
+            assert!(s.one_sided > 0 && s.rekeys > 0, "{mode}: {s:?}");
+        }
+        let all = exchange(&shm(mode), &MANY, |_| {});
+        assert!(all.iter().all(|s| s.one_sided == 12 && s.rekeys == 0), "{mode}: {all:?}");
+    }
+}
+
+/// Without room for one window of the least size it is as if nothing could be registered.
+#[test]
+fn without_room_to_register_anything_messages_go_otherwise() {
+    for mode in ["put", "get"] {
+        for stats in exchange(&shm(mode), &LENS, |cfg| cfg.shm.register_max = 1) {
+            assert_eq!((stats.one_sided, stats.rekeys), (0, 0), "{mode}: {stats:?}");
+        }
+    }
+}
+
+/// With auto nothing is copied before the receiver has chosen; who wants Get gets it.
+#[test]
+fn data_in_pieces_is_exposed_only_if_that_is_asked_for() {
+    for (mode, exposed) in [("auto", 0), ("get", 1)] {
+        let (script, mut dev) = Script::device_with(2, true, None, |cfg| cfg.lmt = mode);
+        let byte = Datatype::contiguous(1).expect("a byte");
+        let rows = Datatype::vector(1000, 300, 400, &byte).expect("a vector");
+        let memory = Area::new(vec![1; 400_000]);
+        let world = dev.world();
+        let send = dev.isend_raw(memory.typed(0, &rows, 1), 1, 1, world, Mode::Standard).expect("isend");
+        script.play(&mut dev);
+        assert_eq!(script.regions().live(), exposed, "{mode}");
+        script.die(1);
+        script.play(&mut dev);
+        dev.wait_raw(send).expect_err("nobody receives it");
+        assert_eq!(script.regions().live(), 0);
+    }
+}
+
+/// Two ranks of different minds.
+#[derive(Clone)]
+struct Minds([&'static str; 2]);
+
+impl NetmodFactory for Minds {
+    type Job = ShmJob;
+
+    fn name(&self) -> String {
+        format!("shm with large messages by {:?}", self.0)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Shm.capabilities()
+    }
+
+    fn config(&self) -> Config {
+        shm("null").config()
+    }
+
+    fn job(&self, ranks: u32) -> ShmJob {
+        Shm.job(ranks)
+    }
+
+    fn device(&self, job: &ShmJob, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
+        cfg.lmt = self.0[boot.rank() as usize];
+        Shm.device(job, boot, cfg)
+    }
+
+    fn netmod(&self, job: &ShmJob, rank: u32, ranks: u32) -> NetSet {
+        Shm.netmod(job, rank, ranks)
+    }
+}
+
+/// What the sender offers and the receiver wants must be the same; else it is Null, and never an error.
+#[test]
+fn ranks_may_be_of_different_minds() {
+    const MODES: [&str; 5] = ["null", "put", "get", "coop", "auto"];
+    for (i, a) in MODES.into_iter().enumerate() {
+        for b in &MODES[i + 1..] {
+            let stats = exchange(&Minds([a, b]), &LENS, |_| {});
+            let agree = *b == "auto" && a != "null";
+            for s in &stats {
+                let otherwise = s.one_sided + s.through_rings;
+                assert_eq!(otherwise > 0, agree, "{a} and {b}: {s:?}");
+            }
+        }
+    }
+}
