@@ -138,7 +138,7 @@ impl<T: Copy> PostedQueue<T> {
 
     /// Removes the receive that takes a message with this envelope: of those that match, the
     /// one posted first.
-    #[inline]
+    #[inline(always)]
     pub fn take_match(&mut self, envelope: &Envelope) -> Option<T> {
         if self.wild != 0 {
             return self.take_match_of_all(envelope);
@@ -242,7 +242,7 @@ impl<T: Copy> PostedQueue<T> {
     }
 
     /// Takes the first receive of its pattern, which is `node` and has place `at` in the index.
-    #[inline]
+    #[inline(always)]
     fn take_first(&mut self, class: Class, at: usize, node: u32) -> T {
         let index = &mut self.indices[class as usize];
         let tail = self.nodes[node as usize].tail;
@@ -278,7 +278,7 @@ impl<T: Copy> PostedQueue<T> {
         new.tail
     }
 
-    #[inline]
+    #[inline(always)]
     fn release(&mut self, node: u32) -> T {
         self.len -= 1;
         let place = &mut self.nodes[node as usize];

@@ -164,7 +164,7 @@ impl Segment {
 
     /// # Safety
     /// `n` is at most what remains; `n` bytes at `src` are readable and no part of the segment.
-    #[inline]
+    #[inline(always)]
     unsafe fn copy_in(&mut self, src: *const u8, n: usize) {
         if matches!(self.layout, Layout::Contig) {
             // SAFETY: `pos + n <= end` bytes at `base` are lent; `src` by this function's contract.
