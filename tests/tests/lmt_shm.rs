@@ -3,7 +3,7 @@
 
 use ch3_shim::netset::NetSet;
 use ch3_shim::{Bootstrap, Device, DeviceStats, Mode};
-use netmod_core::{Config, Datatype};
+use netmod_core::{Config, Datatype, RxBytes};
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::{check, other, pattern};
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, Shm, ShmJob};
@@ -90,6 +90,9 @@ fn many_messages_share_what_may_be_registered() {
         for s in &stats {
             assert!(s.one_sided > 0 && s.rekeys > 0, "{mode}: {s:?}");
         }
+        // With half of it movers cannot register anything until others have moved.
+        let stats = exchange(&shm(mode), &MANY, |cfg| cfg.shm.register_max = 512 << 10);
+        assert!(stats.iter().all(|s| s.one_sided > 0 && s.rekeys > 0), "{mode}: {stats:?}");
         let all = exchange(&shm(mode), &MANY, |_| {});
         assert!(all.iter().all(|s| s.one_sided == 12 && s.rekeys == 0), "{mode}: {all:?}");
     }
@@ -102,6 +105,44 @@ fn without_room_to_register_anything_messages_go_otherwise() {
         for stats in exchange(&shm(mode), &LENS, |cfg| cfg.shm.register_max = 1) {
             assert_eq!((stats.one_sided, stats.rekeys), (0, 0), "{mode}: {stats:?}");
         }
+    }
+}
+
+/// The buffers through which data in pieces goes are given back: there are fewer of them than messages here.
+#[test]
+fn data_in_pieces_never_runs_out_of_buffers() {
+    const MESSAGES: u64 = 40;
+    for mode in ["put", "get"] {
+        let stats = run_job_with(
+            &shm(mode),
+            2,
+            |cfg| cfg.eager_max = 0,
+            |dev| {
+                let byte = Datatype::contiguous(1).expect("a byte");
+                // Three windows and pieces, neither of a round length.
+                let rows = Datatype::vector(1001, 599, 640, &byte).expect("a vector");
+                let (peer, world, len) = (other(dev), dev.world(), 1001 * 599);
+                let memory = Area::new(vec![0; 1001 * 640]);
+                for i in 0..MESSAGES {
+                    let seg = || memory.typed(0, &rows, 1);
+                    if dev.rank() == 0 {
+                        seg().unpack(RxBytes::from_slice(&pattern(i, len)));
+                        let send = dev.isend_raw(seg(), peer, 1, world, Mode::Standard).expect("isend");
+                        dev.wait_raw(send).expect("send");
+                    } else {
+                        let receive = dev.irecv_raw(seg(), peer, 1, world).expect("irecv");
+                        assert_eq!(dev.wait_raw(receive).expect("receive").len, len);
+                        let mut got = vec![0; len];
+                        seg().pack(&mut got);
+                        check(i, &got);
+                    }
+                }
+                dev.stats()
+            },
+        );
+        let moved: u64 = stats.iter().map(|s| s.one_sided).sum();
+        let rekeys: u64 = stats.iter().map(|s| s.rekeys).sum();
+        assert_eq!((moved, rekeys), (MESSAGES, 2 * MESSAGES), "{mode}: {stats:?}");
     }
 }
 

@@ -159,6 +159,30 @@ fn a_ring_that_cannot_be_mapped_is_refused_once() {
     }
 }
 
+/// Whoever is on another node, or in another container, is not sent to a ring that it cannot map.
+#[test]
+fn a_ring_is_granted_only_to_who_can_map_it() {
+    let here = place_here().expect("shared memory");
+    let elsewhere = [
+        Place { boot: [1; 16], ..here },
+        Place { device: here.device + 1, ..here },
+        Place { pids: here.pids + 1, ..here },
+        Place { user: here.user + 1, ..here },
+    ];
+    for (place, near) in elsewhere.into_iter().map(|p| (p, false)).chain([(here, true)]) {
+        let (script, mut dev) = device("coop");
+        let world = dev.world();
+        let receive = dev.irecv(vec![0; BYTES], 1, 1, world).expect("irecv");
+        announce(&script, 1, Offer { modes: Modes::NULL.with(Mode::Coop), place, first: None });
+        script.play(&mut dev);
+        let (_, cookie) = granted(&script, 1).expect("an answer");
+        assert_eq!(cookie.is_some(), near, "{place:?}");
+        script.die(1);
+        script.play(&mut dev);
+        dev.wait(receive).expect_err("it is dead");
+    }
+}
+
 #[test]
 fn a_sender_gives_up_who_garbles_its_ring() {
     let (script, mut dev) = device("coop");

@@ -150,9 +150,11 @@ fn a_region_is_taken_back_from_its_writer() {
         }
         let at = (key.slot as usize, key.place as usize);
         assert!(crate::region::enter(word(writer, at), number));
+        let through = std::sync::atomic::AtomicBool::new(false);
         let untroubled = std::thread::scope(|s| {
             let writer = s.spawn(|| {
                 std::thread::sleep(std::time::Duration::from_millis(20));
+                through.store(true, std::sync::atomic::Ordering::Release);
                 if dies {
                     // As the kernel does it: all that holds the file, the lock with it.
                     writer.bells = None;
@@ -162,6 +164,7 @@ fn a_region_is_taken_back_from_its_writer() {
                 Some(crate::region::leave(word(writer, at), number))
             });
             owner.deregister(&mut p.cores[1], region).expect("a region");
+            assert!(through.load(std::sync::atomic::Ordering::Acquire), "given back while it was written");
             writer.join().expect("no panic")
         });
         // The one that lives hears of it.
