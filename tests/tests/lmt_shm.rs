@@ -90,9 +90,9 @@ fn many_messages_share_what_may_be_registered() {
         for s in &stats {
             assert!(s.one_sided > 0 && s.rekeys > 0, "{mode}: {s:?}");
         }
-        // With half of it movers cannot register anything until others have moved.
-        let stats = exchange(&shm(mode), &MANY, |cfg| cfg.shm.register_max = 512 << 10);
-        assert!(stats.iter().all(|s| s.one_sided > 0 && s.rekeys > 0), "{mode}: {stats:?}");
+        // A rank that may register but one piece of the least size at once has many moves that wait for another.
+        let stats = exchange(&Minds { modes: [mode; 2], most: [0, 8 << 10] }, &[300_000; 6], |_| {});
+        assert_eq!((stats[0].one_sided, stats[1].one_sided), (0, 6), "{mode}: {stats:?}");
         let all = exchange(&shm(mode), &MANY, |_| {});
         assert!(all.iter().all(|s| s.one_sided == 12 && s.rekeys == 0), "{mode}: {all:?}");
     }
@@ -108,42 +108,53 @@ fn without_room_to_register_anything_messages_go_otherwise() {
     }
 }
 
+/// Rank 0 sends rank 1 so many messages in pieces, which land in pieces; the statistics of both.
+fn in_pieces<F: NetmodFactory>(f: &F, messages: u64) -> Vec<DeviceStats> {
+    run_job_with(
+        f,
+        2,
+        |cfg| cfg.eager_max = 0,
+        move |dev| {
+            let byte = Datatype::contiguous(1).expect("a byte");
+            // Three windows and pieces, neither of a round length.
+            let rows = Datatype::vector(1001, 599, 640, &byte).expect("a vector");
+            let (peer, world, len) = (other(dev), dev.world(), 1001 * 599);
+            let memory = Area::new(vec![0; 1001 * 640]);
+            for i in 0..messages {
+                let seg = || memory.typed(0, &rows, 1);
+                if dev.rank() == 0 {
+                    seg().unpack(RxBytes::from_slice(&pattern(i, len)));
+                    let send = dev.isend_raw(seg(), peer, 1, world, Mode::Standard).expect("isend");
+                    dev.wait_raw(send).expect("send");
+                } else {
+                    let receive = dev.irecv_raw(seg(), peer, 1, world).expect("irecv");
+                    assert_eq!(dev.wait_raw(receive).expect("receive").len, len);
+                    let mut got = vec![0; len];
+                    seg().pack(&mut got);
+                    check(i, &got);
+                }
+            }
+            dev.stats()
+        },
+    )
+}
+
 /// The buffers through which data in pieces goes are given back: there are fewer of them than messages here.
 #[test]
 fn data_in_pieces_never_runs_out_of_buffers() {
-    const MESSAGES: u64 = 40;
     for mode in ["put", "get"] {
-        let stats = run_job_with(
-            &shm(mode),
-            2,
-            |cfg| cfg.eager_max = 0,
-            |dev| {
-                let byte = Datatype::contiguous(1).expect("a byte");
-                // Three windows and pieces, neither of a round length.
-                let rows = Datatype::vector(1001, 599, 640, &byte).expect("a vector");
-                let (peer, world, len) = (other(dev), dev.world(), 1001 * 599);
-                let memory = Area::new(vec![0; 1001 * 640]);
-                for i in 0..MESSAGES {
-                    let seg = || memory.typed(0, &rows, 1);
-                    if dev.rank() == 0 {
-                        seg().unpack(RxBytes::from_slice(&pattern(i, len)));
-                        let send = dev.isend_raw(seg(), peer, 1, world, Mode::Standard).expect("isend");
-                        dev.wait_raw(send).expect("send");
-                    } else {
-                        let receive = dev.irecv_raw(seg(), peer, 1, world).expect("irecv");
-                        assert_eq!(dev.wait_raw(receive).expect("receive").len, len);
-                        let mut got = vec![0; len];
-                        seg().pack(&mut got);
-                        check(i, &got);
-                    }
-                }
-                dev.stats()
-            },
-        );
+        let stats = in_pieces(&shm(mode), 40);
         let moved: u64 = stats.iter().map(|s| s.one_sided).sum();
         let rekeys: u64 = stats.iter().map(|s| s.rekeys).sum();
-        assert_eq!((moved, rekeys), (MESSAGES, 2 * MESSAGES), "{mode}: {stats:?}");
+        assert_eq!((moved, rekeys), (40, 80), "{mode}: {stats:?}");
     }
+}
+
+/// What was packed to be exposed is sent as a whole when the receiver does not read it.
+#[test]
+fn data_in_pieces_that_is_not_read_is_sent() {
+    let stats = in_pieces(&Minds { modes: ["get", "null"], most: [0; 2] }, 2);
+    assert!(stats.iter().all(|s| s.one_sided == 0), "{stats:?}");
 }
 
 /// With auto nothing is copied before the receiver has chosen; who wants Get gets it.
@@ -166,14 +177,18 @@ fn data_in_pieces_is_exposed_only_if_that_is_asked_for() {
 }
 
 /// Two ranks of different minds.
-#[derive(Clone)]
-struct Minds([&'static str; 2]);
+#[derive(Clone, Debug)]
+struct Minds {
+    modes: [&'static str; 2],
+    /// What each may register.
+    most: [usize; 2],
+}
 
 impl NetmodFactory for Minds {
     type Job = ShmJob;
 
     fn name(&self) -> String {
-        format!("shm with large messages by {:?}", self.0)
+        format!("shm with {self:?}")
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -189,7 +204,8 @@ impl NetmodFactory for Minds {
     }
 
     fn device(&self, job: &ShmJob, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
-        cfg.lmt = self.0[boot.rank() as usize];
+        let rank = boot.rank() as usize;
+        (cfg.lmt, cfg.shm.register_max) = (self.modes[rank], self.most[rank]);
         Shm.device(job, boot, cfg)
     }
 
@@ -204,7 +220,7 @@ fn ranks_may_be_of_different_minds() {
     const MODES: [&str; 5] = ["null", "put", "get", "coop", "auto"];
     for (i, a) in MODES.into_iter().enumerate() {
         for b in &MODES[i + 1..] {
-            let stats = exchange(&Minds([a, b]), &LENS, |_| {});
+            let stats = exchange(&Minds { modes: [a, b], most: [0; 2] }, &LENS, |_| {});
             let agree = *b == "auto" && a != "null";
             for s in &stats {
                 let otherwise = s.one_sided + s.through_rings;

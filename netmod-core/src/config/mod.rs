@@ -155,7 +155,7 @@ config_table! {
     rts_max: usize = 1024, "NETMOD_RTS_MAX", Kind::Count { min: 1, max: 1 << 20 },
         "messages that a peer may announce before any are received; rank 0's value holds";
     lmt: &'static str = "null", "NETMOD_LMT", Kind::Choice(&["null", "put", "get", "coop", "auto"]),
-        "how large messages move: null by the network, coop through shared memory within a node, auto as is best";
+        "how large messages move: null by the network, put or get from memory to memory where that is possible, coop through shared memory within a node, auto as is best";
     lmt_min: usize = 64 * K, "NETMOD_LMT_MIN", Kind::Size { min: 0, max: G },
         "smallest message, in bytes, for which auto takes another mode than null";
     unexpected_max: usize = 256 * M, "NETMOD_UNEXPECTED_MAX", Kind::Size { min: M, max: 1024 * G },
