@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use netmod_core::config::SPIN_MANY;
 use netmod_tests::jobs::launch::{self, EACH_NETMOD, OVER_TCP, Outcome, run, run_alone};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
@@ -168,6 +169,36 @@ fn more_than_two_gib() {
 #[test]
 fn far_more_ranks_than_cores() {
     ok_alone(64, &[], &["crowd"]);
+}
+
+/// Numbers behind words in the line that rank 0 says.
+fn told(done: &Outcome, ranks: u32, words: [&str; 4]) -> [u64; 4] {
+    let start = format!("{ranks} ranks: ");
+    let line = done.output.lines().find(|l| l.starts_with(&start)).unwrap_or_default();
+    let all: Vec<&str> = line.split(' ').collect();
+    words.map(|word| {
+        let at = all.iter().position(|w| *w == word).unwrap_or_else(|| panic!("no {word} in {done}"));
+        all[at + 1].parse().expect("a number")
+    })
+}
+
+/// 64 KiB between each two of 32 ranks: what they share is what is documented, all of it allocated at the start. Who waits
+/// sleeps soon, and so more often than with as many polls as are made where each rank has a core.
+#[test]
+fn all_to_all_of_32_without_a_spin_storm() {
+    const RANKS: u32 = 32;
+    let words = ["slept", "interrupted", "segment", "allocated"];
+    let case = ["crush", "65536", "3"];
+    let [shm, tcp] = ok_alone(RANKS, &[], &case);
+    let [slept, _, segment, allocated] = told(&shm, RANKS, words);
+    assert!(segment > 0 && segment <= u64::from(RANKS) * (2 << 20), "{shm}");
+    assert!(allocated >= segment && allocated <= segment + 4096, "{shm}");
+    assert_eq!(told(&tcp, RANKS, words)[2..], [0, 0], "{tcp}");
+    if launch::cores() < RANKS {
+        let [polling, _] = ok_alone(RANKS, &["--env", &format!("NETMOD_SPIN={SPIN_MANY}")], &case);
+        let [storm, ..] = told(&polling, RANKS, words);
+        assert!(2 * slept > 3 * storm, "{slept} and {storm} sleeps: {shm}");
+    }
 }
 
 /// More ranks than this machine has cores, or as many, and those that wait use none of them.

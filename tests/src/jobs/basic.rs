@@ -55,7 +55,7 @@ pub(super) fn ring(dev: &mut Device, args: &Args) -> Result<End> {
 }
 
 /// Every rank sends `len` bytes to every rank, itself included.
-fn exchange(dev: &mut Device, len: usize, round: u64) -> Result<()> {
+pub(super) fn exchange(dev: &mut Device, len: usize, round: u64) -> Result<()> {
     let (me, n) = place(dev);
     let world = dev.world();
     let tag = round as i32;

@@ -142,6 +142,11 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Outcome {
     outcome
 }
 
+/// Processors that this process may use.
+pub fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
+}
+
 /// A program of the `PATH`.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;

@@ -149,6 +149,11 @@ pub const CASES: &[Case] = &[
         body: span::span,
     },
     Case { name: "idle", help: "[MILLISECONDS=3000]: all but rank 0 wait that long", body: waiting::idle },
+    Case {
+        name: "crush",
+        help: "[BYTES=65536] [ROUNDS=2]: all-to-all; rank 0 says what it took of memory and processors",
+        body: waiting::crush,
+    },
     Case { name: "crowd", help: "[BARRIERS=20]: all-to-all and barriers", body: basic::crowd },
     Case {
         name: "late",

@@ -100,12 +100,23 @@ pub fn readable(fd: RawFd, within: Duration) -> io::Result<bool> {
 /// # Errors
 /// What the system says.
 pub fn cpu_time() -> io::Result<Duration> {
+    let u = usage()?;
+    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    Ok(time(u.ru_utime) + time(u.ru_stime))
+}
+
+/// How often this process has given a processor away by itself, because it slept, and how often it was taken from it.
+///
+/// # Errors
+/// What the system says.
+pub fn switches() -> io::Result<[u64; 2]> {
+    let u = usage()?;
+    Ok([u.ru_nvcsw, u.ru_nivcsw].map(|n| u64::try_from(n).unwrap_or(0)))
+}
+
+fn usage() -> io::Result<libc::rusage> {
     let mut u = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call fills `u`, for which zeros are a valid value anyway.
     let (done, u) = unsafe { (libc::getrusage(libc::RUSAGE_SELF, u.as_mut_ptr()), u.assume_init()) };
-    if done != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
-    Ok(time(u.ru_utime) + time(u.ru_stime))
+    if done == 0 { Ok(u) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,10 +1,12 @@
-//! Cases about waiting: what it costs while nothing comes.
+//! Cases about waiting: what it costs while nothing comes, or while others have the processors.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use ch3_shim::Device;
 
-use super::basic::place;
+use super::basic::{exchange, place};
 use super::{Args, End, Result, sys};
 
 /// Of a processor's time, in percent, that a rank may use while it waits.
@@ -30,5 +32,54 @@ pub(super) fn idle(dev: &mut Device, args: &Args) -> Result<End> {
     if used.as_nanos() * 100 > nap.as_nanos() * BUSY_PERCENT {
         return Err(format!("waiting for {nap:?} took {used:?} of a processor").into());
     }
+    Ok(End::Finalize)
+}
+
+/// Bytes of the segment of shared memory that this process has mapped: the file's length and what is allocated of it; zeros
+/// if there is none.
+fn segment(dev: &Device) -> Result<[u64; 2]> {
+    let folder = Path::new(&dev.config().shm.dir);
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let path = entry?.path();
+        // A descriptor that was open while the folder was listed may be closed by now.
+        let Ok(file) = std::fs::read_link(&path) else { continue };
+        // The link tells the name that the file had; for the rank that made it, the number that it had before.
+        let name = file.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        if file.parent() == Some(folder) && (name.starts_with("netmod-") || name.starts_with('#')) {
+            let meta = std::fs::metadata(&path)?;
+            return Ok([meta.len(), meta.blocks() * 512]);
+        }
+    }
+    Ok([0; 2])
+}
+
+/// All-to-all, after which rank 0 says what it took: memory that is shared, and how often all ranks together have slept and
+/// were interrupted.
+pub(super) fn crush(dev: &mut Device, args: &Args) -> Result<End> {
+    let (len, rounds) = (args.get(0, 65_536) as usize, args.get(1, 2));
+    let ((me, n), world) = (place(dev), dev.world());
+    let [file, allocated] = segment(dev)?;
+    dev.barrier(world)?;
+    let before = sys::switches()?;
+    for round in 0..rounds {
+        exchange(dev, len, round)?;
+    }
+    let after = sys::switches()?;
+    let mut sums = [after[0] - before[0], after[1] - before[1]];
+    let bytes = |words: [u64; 2]| words.map(u64::to_le_bytes).concat();
+    if me != 0 {
+        dev.send(&bytes(sums), 0, 7, world)?;
+        return Ok(End::Finalize);
+    }
+    for rank in 1..n {
+        let mut theirs = [0; 16];
+        dev.recv(&mut theirs, rank, 7, world)?;
+        let (words, _) = theirs.as_chunks::<8>();
+        for (sum, word) in sums.iter_mut().zip(words) {
+            *sum += u64::from_le_bytes(*word);
+        }
+    }
+    let [slept, interrupted] = sums;
+    println!("{n} ranks: slept {slept} interrupted {interrupted} segment {file} allocated {allocated}");
     Ok(End::Finalize)
 }
