@@ -61,7 +61,10 @@ const LEFT: u32 = 3;
 
 /// How long a rank waits for the one that makes the segment.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How often it looks: each pause is twice the one before. Hundreds of ranks that look every millisecond keep the one that
+/// allocates the memory from doing so.
 const NAP: Duration = Duration::from_millis(1);
+const LONGEST_NAP: Duration = Duration::from_millis(32);
 
 /// Bytes of a MAC.
 const PROOF: usize = 32;
@@ -177,6 +180,7 @@ impl Segment {
             return Err(format!("{shown} says that it is for {ranks} ranks, which cannot be"));
         }
         let layout = Layout::of(ranks);
+        let mut nap = NAP;
         loop {
             match words.state.load(Acquire) {
                 READY => break,
@@ -192,7 +196,10 @@ impl Segment {
                 _ if Instant::now() >= until => {
                     return Err(format!("the rank that made {shown} has not finished it in {PATIENCE:?}"));
                 }
-                _ => std::thread::sleep(NAP),
+                _ => {
+                    std::thread::sleep(nap);
+                    nap = (nap * 2).min(LONGEST_NAP);
+                }
             }
         }
         let map = Arc::new(Map::new(&file, layout).map_err(|e| format!("cannot map {shown}: {e}"))?);
