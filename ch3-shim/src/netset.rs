@@ -47,6 +47,15 @@ impl std::fmt::Debug for AnyNetmod {
 const QUIET: u32 = 256;
 const SELDOM: u32 = 256;
 
+/// Whether it is a netmod within the node.
+fn is_memory(netmod: &AnyNetmod) -> bool {
+    match netmod.base() {
+        #[cfg(feature = "shm")]
+        AnyNetmod::Shm(_) => true,
+        _ => false,
+    }
+}
+
 /// The netmods of a device, in order of preference.
 ///
 /// A batch of events belongs to one netmod, so that receive buffers find their way back to it.
@@ -149,6 +158,17 @@ impl NetSet {
             }
         }
         Err(reasons)
+    }
+
+    /// Whether one of them is within the node: it and its peers share memory.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.mods.iter().any(is_memory)
+    }
+
+    /// Whether the netmod of a VC shares memory with its peer.
+    pub(crate) fn shares_memory(&self, core: &Core, vc: VcId) -> bool {
+        let netmod = core.vcs.get(vc).and_then(|v| self.mods.get(usize::from(v.netmod)));
+        netmod.is_some_and(is_memory)
     }
 
     /// Does something with every netmod; an error if none can.

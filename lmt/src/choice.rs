@@ -1,9 +1,24 @@
-//! The choice of a mode: what both sides can, what the program wants, and how long the message is.
+//! The choice of a mode: what both sides can, what the program wants, how long the message is, and what copies cost.
 //!
 //! The two sides decide by turns: the sender what it offers, then the receiver, who knows how much it has room
 //! for, among what both can take part in.
+//!
+//! Between two processes of one node the data can be copied twice, through a ring in caches, by both sides at the same
+//! time (Cooperative), or once, by the kernel, while one side does nothing (Put, Get). Which one is faster depends on
+//! the machine: so the choice goes by what both cost there ([`Rates`]), and by whether both sides really run at
+//! the same time.
 
+use crate::coop::RING;
 use crate::mode::{Mode, Modes};
+
+/// How many times as long as a copy in its own caches a core needs for a part of a ring that another core has just
+/// touched. Measured: 2 between cores that share an L3 cache, 4 between cores further apart.
+const CROSSING: u64 = 3;
+/// Nanoseconds to wake the other side and to be woken by it, once for each filling of the ring, when the two do not
+/// run at the same time. Measured with 4 ranks on 2 cores.
+const TURN: u64 = 40_000;
+/// Nanoseconds of the calls and packets by which a window of data that is not in one piece moves by Put or Get.
+const WINDOW: u64 = 3_000;
 
 /// What the program wants (`NETMOD_LMT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +39,20 @@ impl Wish {
     }
 }
 
+/// What copies cost here, in MB/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// A copy of data that stays in caches.
+    pub cached: u32,
+    /// A copy from another process by the kernel.
+    pub kernel: u32,
+}
+
+impl Rates {
+    /// Where nothing was measured: two virtual cores of an AMD EPYC that share an L3 cache.
+    pub const ASSUMED: Rates = Rates { cached: 90_000, kernel: 12_000 };
+}
+
 /// What a side decides by.
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
@@ -33,6 +62,46 @@ pub struct Side {
     pub wish: Wish,
     /// With [`Wish::Auto`], shorter messages go in the Null mode, in bytes.
     pub min: u64,
+    /// Whether its data is in one piece.
+    pub contiguous: bool,
+    /// Whether the node has more ranks than cores, so that the two sides may have to take turns.
+    pub crowded: bool,
+    /// What copies cost.
+    pub rates: Rates,
+}
+
+impl Side {
+    /// Nanoseconds of two copies through a ring, at the same time.
+    fn by_ring(&self, bytes: u64) -> u64 {
+        let copy = nanoseconds(bytes, self.rates.cached).saturating_mul(CROSSING);
+        let turns = if self.crowded { bytes.div_ceil(RING as u64) * TURN } else { 0 };
+        copy.saturating_add(turns)
+    }
+
+    /// Nanoseconds of one copy by the kernel, beside which data in pieces is packed or unpacked.
+    fn by_kernel(&self, bytes: u64) -> u64 {
+        let copy = nanoseconds(bytes, self.rates.kernel);
+        if self.contiguous {
+            copy
+        } else {
+            let packed = nanoseconds(bytes, self.rates.cached);
+            copy.saturating_add(packed).saturating_add(bytes.div_ceil(RING as u64) * WINDOW)
+        }
+    }
+
+    /// Whether one copy by the kernel is better than two through a ring, where both are possible.
+    fn prefers_kernel(&self, bytes: u64) -> bool {
+        self.by_kernel(bytes) < self.by_ring(bytes)
+    }
+}
+
+fn nanoseconds(bytes: u64, rate: u32) -> u64 {
+    bytes.saturating_mul(1000) / u64::from(rate.max(1))
+}
+
+/// Whether a choice would go by [`Side::rates`]: else they need not be known.
+pub fn asks_for_rates(modes: Modes, wish: Wish) -> bool {
+    wish == Wish::Auto && modes.has(Mode::Coop) && (modes.has(Mode::Get) || modes.has(Mode::Put))
 }
 
 /// What a sender offers for a message of `bytes`.
@@ -40,6 +109,12 @@ pub fn offer(side: Side, bytes: u64) -> Modes {
     match side.wish {
         _ if bytes == 0 => Modes::NULL,
         Wish::Auto if bytes < side.min => Modes::NULL,
+        // Only the sender knows that its data is in pieces, which the ring takes as they are.
+        Wish::Auto if !side.contiguous && side.modes.has(Mode::Coop) && !side.prefers_kernel(bytes) => {
+            Modes::NULL.with(Mode::Coop)
+        }
+        // To expose them for a get costs a copy before anybody has asked for it.
+        Wish::Auto if !side.contiguous => side.modes.without(Mode::Get),
         Wish::Auto => side.modes,
         Wish::Only(mode) if side.modes.has(mode) => Modes::NULL.with(mode),
         Wish::Only(_) => Modes::NULL,
@@ -53,6 +128,11 @@ pub fn grant(side: Side, bytes: u64) -> Mode {
 
 /// The choice, and why, in a few words.
 pub fn explain(side: Side, bytes: u64) -> (Mode, &'static str) {
+    let kernel = match side.modes {
+        modes if modes.has(Mode::Get) => Some(Mode::Get),
+        modes if modes.has(Mode::Put) => Some(Mode::Put),
+        _ => None,
+    };
     match side.wish {
         _ if bytes == 0 => (Mode::Null, "there is nothing to move"),
         Wish::Only(Mode::Null) => (Mode::Null, "NETMOD_LMT says so"),
@@ -60,11 +140,23 @@ pub fn explain(side: Side, bytes: u64) -> (Mode, &'static str) {
         Wish::Only(Mode::Coop) => (Mode::Null, "the processes share no memory"),
         Wish::Only(_) => (Mode::Null, "the network module has no one-sided transfers"),
         Wish::Auto if bytes < side.min => (Mode::Null, "it is shorter than NETMOD_LMT_MIN"),
-        // Two copies in caches, at the same time, beat one copy by the kernel, and take data of any layout.
-        Wish::Auto if side.modes.has(Mode::Coop) => (Mode::Coop, "the processes share memory"),
-        Wish::Auto if side.modes.has(Mode::Get) => (Mode::Get, "the receiver can read the sender's memory"),
-        Wish::Auto if side.modes.has(Mode::Put) => (Mode::Put, "the sender can write the receiver's memory"),
-        Wish::Auto => (Mode::Null, "both sides can do nothing else"),
+        Wish::Auto => match (side.modes.has(Mode::Coop), kernel) {
+            (true, Some(mode)) if side.prefers_kernel(bytes) => {
+                let why = if side.crowded {
+                    "ranks share cores: one copy by the kernel is faster than two by turns"
+                } else {
+                    "one copy by the kernel is faster here than two through a cache"
+                };
+                (mode, why)
+            }
+            (true, Some(_)) => {
+                (Mode::Coop, "two copies through a cache are faster here than one by the kernel")
+            }
+            (true, None) => (Mode::Coop, "both sides copy at the same time, through a cache"),
+            (false, Some(Mode::Get)) => (Mode::Get, "the receiver can read the sender's memory"),
+            (false, Some(mode)) => (mode, "the sender can write the receiver's memory"),
+            (false, None) => (Mode::Null, "both sides can do nothing else"),
+        },
     }
 }
 
@@ -73,6 +165,11 @@ mod tests {
     use super::*;
 
     const BOTH: Modes = Modes::NULL.with(Mode::Coop).with(Mode::Get);
+    const MIB: u64 = 1 << 20;
+
+    fn side(modes: Modes, wish: Wish) -> Side {
+        Side { modes, wish, min: 100, contiguous: true, crowded: false, rates: Rates::ASSUMED }
+    }
 
     #[test]
     fn names_are_those_of_the_configuration() {
@@ -83,7 +180,6 @@ mod tests {
 
     #[test]
     fn a_wish_holds_where_both_can() {
-        let side = |modes, wish| Side { modes, wish, min: 100 };
         let coop = side(BOTH, Wish::Only(Mode::Coop));
         assert_eq!((offer(coop, 1), grant(coop, 1)), (Modes::NULL.with(Mode::Coop), Mode::Coop));
         assert_eq!((offer(coop, 0), grant(coop, 0)), (Modes::NULL, Mode::Null));
@@ -91,14 +187,68 @@ mod tests {
         assert_eq!((offer(put, 1), grant(put, 1)), (Modes::NULL, Mode::Null));
         let null = side(BOTH, Wish::Only(Mode::Null));
         assert_eq!((offer(null, 1), grant(null, 1)), (Modes::NULL, Mode::Null));
+        let get = Side { contiguous: false, ..side(BOTH, Wish::Only(Mode::Get)) };
+        assert_eq!((offer(get, 1), grant(get, 1)), (Modes::NULL.with(Mode::Get), Mode::Get));
     }
 
     #[test]
     fn without_a_wish_it_is_the_best_from_a_length_on() {
-        let side = |modes| Side { modes, wish: Wish::Auto, min: 100 };
-        assert_eq!((offer(side(BOTH), 99), grant(side(BOTH), 99)), (Modes::NULL, Mode::Null));
-        assert_eq!((offer(side(BOTH), 100), grant(side(BOTH), 100)), (BOTH, Mode::Coop));
-        assert_eq!(grant(side(Modes::NULL.with(Mode::Put)), 100), Mode::Put);
-        assert_eq!(explain(side(Modes::NULL), 100), (Mode::Null, "both sides can do nothing else"));
+        let auto = |modes| side(modes, Wish::Auto);
+        assert_eq!((offer(auto(BOTH), 99), grant(auto(BOTH), 99)), (Modes::NULL, Mode::Null));
+        assert_eq!((offer(auto(BOTH), 100), grant(auto(BOTH), 100)), (BOTH, Mode::Coop));
+        assert_eq!(grant(auto(Modes::NULL.with(Mode::Put)), 100), Mode::Put);
+        assert_eq!(explain(auto(Modes::NULL), 100), (Mode::Null, "both sides can do nothing else"));
+    }
+
+    #[test]
+    fn the_machine_decides_between_two_copies_and_one() {
+        let at = |cached, kernel| Side { rates: Rates { cached, kernel }, ..side(BOTH, Wish::Auto) };
+        assert_eq!(grant(side(BOTH, Wish::Auto), MIB), Mode::Coop);
+        assert_eq!(grant(at(30_000, 9_000), MIB), Mode::Coop);
+        assert_eq!(grant(at(30_000, 11_000), MIB), Mode::Get);
+        // Nothing that was measured may make it divide by nothing, or be too large.
+        for (contiguous, crowded) in [(true, false), (false, false), (true, true), (false, true)] {
+            for (cached, kernel) in [(0, 0), (u32::MAX, u32::MAX), (0, 1), (1, 0)] {
+                let odd = Side { contiguous, crowded, ..at(cached, kernel) };
+                assert!(matches!(grant(odd, u64::MAX), Mode::Coop | Mode::Get));
+            }
+        }
+    }
+
+    #[test]
+    fn sides_that_take_turns_wake_each_other_often() {
+        let crowded = |kernel| {
+            let rates = Rates { kernel, ..Rates::ASSUMED };
+            Side { crowded: true, rates, ..side(BOTH, Wish::Auto) }
+        };
+        let (mode, why) = explain(crowded(12_000), MIB);
+        assert!(mode == Mode::Get && why.contains("share cores"), "{mode}: {why}");
+        assert_eq!(grant(crowded(4_000), MIB), Mode::Coop);
+    }
+
+    #[test]
+    fn data_in_pieces_goes_through_the_ring() {
+        let rates = Rates { cached: 60_000, kernel: 22_000 };
+        let pieces = Side { contiguous: false, rates, ..side(BOTH, Wish::Auto) };
+        let one = Side { contiguous: true, ..pieces };
+        assert_eq!((grant(one, MIB), grant(pieces, MIB)), (Mode::Get, Mode::Coop));
+        assert_eq!((offer(one, MIB), offer(pieces, MIB)), (BOTH, Modes::NULL.with(Mode::Coop)));
+        // Unless the ring costs more than that. They are never exposed before somebody wants them.
+        let with_put = BOTH.with(Mode::Put);
+        let crowded = Side { crowded: true, modes: with_put, ..pieces };
+        assert_eq!((offer(crowded, MIB), grant(crowded, MIB)), (with_put.without(Mode::Get), Mode::Get));
+        assert_eq!(offer(Side { crowded: false, ..crowded }, MIB), Modes::NULL.with(Mode::Coop));
+        let only_get = Side { modes: Modes::NULL.with(Mode::Get), ..pieces };
+        assert_eq!((offer(only_get, MIB), grant(only_get, MIB)), (Modes::NULL, Mode::Get));
+    }
+
+    #[test]
+    fn rates_matter_only_between_a_ring_and_the_kernel() {
+        assert!(asks_for_rates(BOTH, Wish::Auto));
+        assert!(asks_for_rates(Modes::NULL.with(Mode::Coop).with(Mode::Put), Wish::Auto));
+        for modes in [Modes::NULL, Modes::NULL.with(Mode::Coop), Modes::NULL.with(Mode::Get)] {
+            assert!(!asks_for_rates(modes, Wish::Auto));
+        }
+        assert!(!asks_for_rates(BOTH, Wish::Only(Mode::Get)));
     }
 }

@@ -7,6 +7,7 @@
 //! - [`bell`]: how a rank learns which peers have something for it, and is woken;
 //! - `lane`: both directions between two ranks, and the streams in them;
 //! - `rma`: one-sided transfers by cross-memory attach; `region`: how their memory is taken back;
+//! - `survey`: what can be told without a job;
 //! - `link`, `send`, `recv`, `watch`, `helper`, `ending`, [`ShmNetmod`]: VCs over lanes, under the contract of
 //!   [`netmod_core::Netmod`].
 #![allow(rustdoc::private_intra_doc_links)]
@@ -26,6 +27,7 @@ mod ring;
 mod rma;
 mod segment;
 mod send;
+mod survey;
 mod sys;
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,7 @@ mod sync {
 }
 
 pub use netmod::{ShmNetmod, ShmStats};
+pub use survey::{attach_here, segment_bytes};
 
 /// The netmod's name, and that of its section of the business card.
 pub const NAME: &str = "shm";

@@ -1,11 +1,13 @@
-//! `info`: what this machine offers, how netmod is configured, and which limits will bite.
+//! `info`: what this machine offers, how netmod is configured, and which limits will bite; `messages` has how messages
+//! move.
+
+mod messages;
 
 use std::ffi::CStr;
 use std::fs;
 
 use netmod_core::{Config, GroupId, Netmod, PeerName};
-use netmod_lmt::choice::{self, Side, Wish};
-use netmod_lmt::{Mode, Modes, coop};
+use netmod_shm::ShmNetmod;
 use netmod_tcp::TcpNetmod;
 use serde::Serialize;
 
@@ -30,13 +32,8 @@ enum Item {
         detail: String,
         addresses: Vec<String>,
     },
-    /// How large messages of such sizes to such a peer move.
-    Lmt {
-        peer: &'static str,
-        sizes: String,
-        mode: &'static str,
-        why: &'static str,
-    },
+    /// How messages of such sizes move.
+    Lmt(messages::Line),
     Variable {
         name: &'static str,
         value: String,
@@ -80,7 +77,9 @@ fn gather() -> (Vec<Item>, Option<String>) {
         }
     };
     netmods(&cfg, &mut items);
-    large_messages(&cfg, &mut items);
+    let (rows, warning) = messages::table(&cfg);
+    items.extend(rows.into_iter().map(Item::Lmt));
+    items.extend(warning.map(|text| Item::Warning { text }));
     limits(&mut items);
     items.extend(cfg.entries().map(|e| Item::Variable {
         name: e.name,
@@ -94,35 +93,6 @@ fn gather() -> (Vec<Item>, Option<String>) {
     (items, broken)
 }
 
-/// The modes of large messages, as the device chooses them.
-fn large_messages(cfg: &Config, items: &mut Vec<Item>) {
-    let Some(wish) = Wish::of_name(cfg.lmt) else { return };
-    let near = match coop::place_here() {
-        Ok(_) => Modes::NULL.with(Mode::Coop),
-        Err(e) => {
-            items.push(Item::Warning { text: format!("large messages within this node: {e}") });
-            Modes::NULL
-        }
-    };
-    let first = cfg.eager_max as u64 + 1;
-    let min = cfg.lmt_min as u64;
-    for (peer, modes) in [("on this node", near), ("on another node", Modes::NULL)] {
-        let side = Side { modes, wish, min };
-        let mut starts = vec![first];
-        if min > first && choice::grant(side, first) != choice::grant(side, min) {
-            starts.push(min);
-        }
-        for (i, from) in starts.iter().enumerate() {
-            let (mode, why) = choice::explain(side, *from);
-            let sizes = match starts.get(i + 1) {
-                Some(next) => format!("{from} to {} bytes", next - 1),
-                None => format!("{from} bytes and more"),
-            };
-            items.push(Item::Lmt { peer, sizes, mode: mode.name(), why });
-        }
-    }
-}
-
 fn netmods(cfg: &Config, items: &mut Vec<Item>) {
     let known = NETMODS.iter().map(ToString::to_string);
     let unknown = cfg.netmods.iter().filter(|n| !NETMODS.contains(&n.as_str())).cloned();
@@ -130,6 +100,7 @@ fn netmods(cfg: &Config, items: &mut Vec<Item>) {
         let allowed = cfg.netmods.contains(&name);
         let (usable, detail, addresses) = match name.as_str() {
             netmod_tcp::NAME => tcp(cfg),
+            netmod_shm::NAME => shm(cfg),
             _ => (
                 false,
                 format!("NETMOD names it, but this build has only {}", NETMODS.join(", ")),
@@ -143,6 +114,28 @@ fn netmods(cfg: &Config, items: &mut Vec<Item>) {
         };
         items.push(Item::Netmod { name, usable: usable && allowed, detail, addresses });
     }
+}
+
+/// Whether ranks of this node can share memory, and what it takes.
+fn shm(cfg: &Config) -> (bool, String, Vec<String>) {
+    // A job of its own, whose memory goes with the netmod.
+    let mut group = GroupId::default();
+    group.0[..4].copy_from_slice(&std::process::id().to_le_bytes());
+    let mut netmod = ShmNetmod::new(&cfg.shm, PeerName { group, rank: 0 }, 2, 2, None);
+    // All are there: takes the memory's name away.
+    netmod.authenticate_with([0; 32]);
+    if let Some(why) = netmod.failure() {
+        return (false, why.to_owned(), Vec::new());
+    }
+    let each = |ranks| match netmod_shm::segment_bytes(ranks) {
+        Some(bytes) => format!("{} KiB a rank with {ranks} ranks", bytes / ranks as usize / 1024),
+        None => format!("none with {ranks} ranks"),
+    };
+    let attach = match netmod_shm::attach_here() {
+        Ok(()) => "put and get by cross-memory attach".to_owned(),
+        Err(why) => format!("no put and get: {why}"),
+    };
+    (true, format!("memory in {}: {}, {}; {attach}", cfg.shm.dir, each(2), each(32)), Vec::new())
 }
 
 /// Whether the TCP netmod opens, and the addresses that it would publish.
@@ -259,7 +252,7 @@ fn limits(items: &mut Vec<Item>) {
 
 fn for_people(items: &[Item]) -> String {
     let mut netmods = plain_table(&["netmod", "usable", "why"]);
-    let mut large = plain_table(&["large messages", "to a peer", "mode", "why"]);
+    let mut large = plain_table(&["netmod", "messages of", "data", "mode", "why"]);
     let mut limits = plain_table(&["limit", "value", "what it means"]);
     let mut variables = plain_table(&["variable", "value", "from", "default", "what it is for"]);
     let mut remarks = String::new();
@@ -273,8 +266,8 @@ fn for_people(items: &[Item]) -> String {
                 };
                 netmods.add_row([name.clone(), if *usable { "yes" } else { "no" }.into(), all]);
             }
-            Item::Lmt { peer, sizes, mode, why } => {
-                large.add_row([sizes.as_str(), peer, mode, why]);
+            Item::Lmt(l) => {
+                large.add_row([l.netmod, l.sizes.as_str(), l.data, l.mode, l.why.as_str()]);
             }
             Item::Limit { name, value, meaning, bites } => {
                 limits.add_row([

@@ -273,6 +273,13 @@ fn info_shows_netmods_variables_and_limits() {
     let tcp = find("netmod", "tcp");
     assert_eq!(tcp["usable"], true);
     assert!(tcp["addresses"].as_array().is_some_and(|a| !a.is_empty()));
+    assert!(find("netmod", "shm")["detail"].as_str().is_some_and(|d| d.contains("a rank with 32 ranks")));
+    let large = |netmod: &str| {
+        let rows = items.iter().filter(|i| i["info"] == "lmt" && i["netmod"] == netmod);
+        rows.map(|i| i["mode"].as_str().expect("a mode")).collect::<Vec<_>>()
+    };
+    assert_eq!(large("tcp"), ["eager", "null"]);
+    assert!(matches!(large("shm")[..], ["eager", "coop" | "get" | "put", ..]), "{:?}", large("shm"));
     let stage = find("variable", "NETMOD_TCP_STAGE");
     assert_eq!(
         (&stage["value"], &stage["origin"], &stage["default"]),

@@ -24,12 +24,12 @@ fn bytewise() -> Lmt<Loopback> {
 /// Random pieces.
 fn random() -> Lmt<Loopback> {
     let cut = Cut::Random { seed: 42, max: 50 };
-    loopback(Options { cut, capacity: 40_000, ..Options::default() }, 16 << 20, "auto")
+    loopback(Options { cut, capacity: 40_000, ..Options::default() }, 16 << 20, "coop")
 }
 
 netmod_tests::conformance!(coop_over_tcp, tcp());
 netmod_tests::conformance!(coop_over_loopback_bytewise, bytewise());
-netmod_tests::conformance!(auto_over_loopback_random, random());
+netmod_tests::conformance!(coop_over_loopback_random, random());
 
 /// Both ranks send messages of all these lengths at once; how many went through rings.
 fn exchange(lens: &'static [usize], tune: impl Fn(&mut Config)) -> Vec<u64> {
@@ -82,6 +82,12 @@ fn without_being_asked_for_nothing_goes_through_a_ring() {
         cfg.lmt = "put";
     };
     assert_eq!(exchange(&LENS[..4], put), [0, 0]);
+    // Who chose a network for a peer of this node gets the network.
+    let auto = |cfg: &mut Config| {
+        cfg.eager_max = 0;
+        cfg.lmt = "auto";
+    };
+    assert_eq!(exchange(&LENS, auto), [0, 0]);
 }
 
 /// Without wake-ups each sleep would last up to a second, and there are so many that the job would hit its limit.

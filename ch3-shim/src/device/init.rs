@@ -272,6 +272,8 @@ impl Builder {
         netmod.set_job_key(key)?;
         let groups = Groups::new(Group::world(me.group, rank, size));
         let simulated = self.clock.is_some();
+        let cores = NodeSection::of_this_process().map_or(1, |node| node.cores as usize);
+        let (near, crowded) = (netmod.has_memory(), pollers(self.boot.local_size(), self.engines) > cores);
         let tick_mask = if self.clock.is_some() { 0 } else { 63 };
         let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);
         let clock_now = clock.now();
@@ -287,7 +289,7 @@ impl Builder {
                 unexpected: UnexpectedQueue::new(),
                 side: SideTable::new(),
                 vcs: SideTable::new(),
-                lmt: Lmt::new(&self.cfg, simulated),
+                lmt: Lmt::new(&self.cfg, near, crowded, simulated),
                 names: Names::default(),
                 close_ops: 0,
                 pool: Pool::new(POOL_BYTES),

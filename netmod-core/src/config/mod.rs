@@ -154,7 +154,7 @@ config_table! {
         "bytes of eager messages, with 256 for each, that a peer may send before any are received; rank 0's value holds";
     rts_max: usize = 1024, "NETMOD_RTS_MAX", Kind::Count { min: 1, max: 1 << 20 },
         "messages that a peer may announce before any are received; rank 0's value holds";
-    lmt: &'static str = "null", "NETMOD_LMT", Kind::Choice(&["null", "put", "get", "coop", "auto"]),
+    lmt: &'static str = "auto", "NETMOD_LMT", Kind::Choice(&["null", "put", "get", "coop", "auto"]),
         "how large messages move: null by the network, put or get from memory to memory where that is possible, coop through shared memory within a node, auto as is best";
     lmt_min: usize = 64 * K, "NETMOD_LMT_MIN", Kind::Size { min: 0, max: G },
         "smallest message, in bytes, for which auto takes another mode than null";

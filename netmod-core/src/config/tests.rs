@@ -46,7 +46,7 @@ fn defaults() {
         ("NETMOD_EAGER_MAX", "128K"),
         ("NETMOD_EAGER_WINDOW", "1M"),
         ("NETMOD_RTS_MAX", "1024"),
-        ("NETMOD_LMT", "null"),
+        ("NETMOD_LMT", "auto"),
         ("NETMOD_LMT_MIN", "64K"),
         ("NETMOD_UNEXPECTED_MAX", "256M"),
         ("NETMOD_CLOSE_TIMEOUT", "30s"),

@@ -1,9 +1,10 @@
 //! Large messages: what the machines of `netmod_lmt` ask for is done here, with packets, rings and requests.
 //!
-//! This file has the way from RTS to the end of a transfer; `arriving` has cookies that come in pieces, `copy` the
-//! rings of the Cooperative mode, `onesided` the registrations and moves of Put and Get.
+//! This file has the way from RTS to the end of a transfer; `arriving` has cookies that come in pieces, `choosing` what
+//! the choice of a mode goes by, `copy` the rings of the Cooperative mode, `onesided` the registrations and moves of Put and Get.
 
 mod arriving;
+mod choosing;
 mod copy;
 mod onesided;
 
@@ -11,7 +12,7 @@ use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{
     Config, Netmod, Outcome, PacketFault, ReqId, SendBuf, Sent, SideTable, VcError, VcErrorKind, VcId,
 };
-use netmod_lmt::choice::{self, Side, Wish};
+use netmod_lmt::choice::{self, Rates, Wish};
 use netmod_lmt::cookie::{Cookie, Keyed, Offer, Place, RingName};
 use netmod_lmt::coop::{InLane, OutLane};
 use netmod_lmt::{Action, Actions, Ending, Event, Fault, Mode, Modes, RecvLmt, SendLmt, SendPhase, Window};
@@ -72,6 +73,10 @@ pub(crate) struct Lmt {
     wish: Wish,
     /// Shorter messages are not worth another mode, in bytes.
     min: u64,
+    /// Whether the node has more ranks than cores.
+    crowded: bool,
+    /// What copies cost here, once that has mattered.
+    rates: Option<Rates>,
     /// Where this process's shared memory is, if it has any and may use it.
     place: Option<Place>,
     transfers: SideTable<Transfer, ReqKind>,
@@ -88,18 +93,24 @@ pub(crate) struct Lmt {
 }
 
 impl Lmt {
-    /// As the configuration has it. `simulated`: the peers are not processes, and have no shared memory.
-    pub(crate) fn new(cfg: &Config, simulated: bool) -> Lmt {
+    /// As the configuration has it. `near`: a netmod shares memory with peers; `crowded`: the node has more ranks than
+    /// cores; `simulated`: the peers are not processes, and have no shared memory.
+    pub(crate) fn new(cfg: &Config, near: bool, crowded: bool, simulated: bool) -> Lmt {
         let wish = Wish::of_name(cfg.lmt).unwrap_or(Wish::Only(Mode::Null));
-        let place = match wish {
-            Wish::Auto | Wish::Only(Mode::Coop) if !simulated => netmod_lmt::coop::place_here()
-                .inspect_err(|error| tracing::warn!(%error, "no Cooperative mode"))
-                .ok(),
-            _ => None,
+        let rings = match wish {
+            Wish::Auto => near,
+            Wish::Only(mode) => mode == Mode::Coop,
         };
+        let place = (rings && !simulated).then(|| {
+            let place = netmod_lmt::coop::place_here();
+            place.inspect_err(|error| tracing::warn!(%error, "no Cooperative mode")).ok()
+        });
+        let place = place.flatten();
         Lmt {
             wish,
             min: cfg.lmt_min as u64,
+            crowded,
+            rates: None,
             place,
             transfers: SideTable::new(),
             onesided: SideTable::new(),
@@ -129,19 +140,6 @@ fn fault(fault: Fault) -> Result<(), PacketFault> {
 }
 
 impl Ch3 {
-    /// The modes in which this side can take part on a VC, as far as its wish asks for them.
-    fn lmt_modes(&mut self, io: &mut DevIo<'_>, vc: VcId) -> Modes {
-        let mut modes = Modes::NULL;
-        if self.lmt.place.is_some() && !self.lmt.lanes.get(vc).is_some_and(|l| l.barred) {
-            modes = modes.with(Mode::Coop);
-        }
-        let asked = matches!(self.lmt.wish, Wish::Auto | Wish::Only(Mode::Put | Mode::Get));
-        if asked && io.netmod.can_rma(io.core, vc).is_ok() {
-            modes = modes.with(Mode::Put).with(Mode::Get);
-        }
-        modes
-    }
-
     /// What an offer says to this side.
     fn lmt_announced(&mut self, io: &mut DevIo<'_>, vc: VcId, offer: Offer) -> Announced {
         let mut modes = offer.modes.and(self.lmt_modes(io, vc));
@@ -153,13 +151,9 @@ impl Ch3 {
 
     /// Sends the RTS of a message.
     pub(super) fn lmt_initiate(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, total: u64, sync: bool) {
-        let side = Side { modes: self.lmt_modes(io, vc), wish: self.lmt.wish, min: self.lmt.min };
-        let mut offered = choice::offer(side, total);
-        // To expose data in pieces costs a copy before anybody has asked for it.
-        let in_pieces = || io.core.reqs.get(req).is_some_and(|r| r.seg.as_contig().is_none());
-        if self.lmt.wish == Wish::Auto && offered.has(Mode::Get) && in_pieces() {
-            offered = offered.without(Mode::Get);
-        }
+        let modes = self.lmt_modes(io, vc);
+        let side = self.lmt_side(io, req, modes);
+        let offered = choice::offer(side, total);
         let get = offered.has(Mode::Get).then(|| self.first_window(io, vc, req));
         let (machine, acts) = SendLmt::start(total, get);
         let t = Transfer { machine: Machine::Send(machine), vc, theirs: 0, offered, ring: None, sync };
@@ -229,7 +223,7 @@ impl Ch3 {
             r.vc = Some(vc);
         }
         let Announced { modes, first } = announced;
-        let side = Side { modes, wish: self.lmt.wish, min: self.lmt.min };
+        let side = self.lmt_side(io, req, modes);
         let mut mode = choice::grant(side, room);
         if mode == Mode::Coop && !self.has_ring(vc) {
             mode = Mode::Null;

@@ -1,0 +1,47 @@
+//! What the choice of a mode goes by on a VC: what this side can take part in, its data, and what copies cost here.
+
+use netmod_core::{Netmod, ReqId, VcId};
+use netmod_lmt::choice::{self, Rates, Side, Wish};
+use netmod_lmt::{Mode, Modes};
+
+use crate::ch3::{Ch3, DevIo};
+
+impl Ch3 {
+    /// The modes in which this side can take part on a VC, as far as its wish asks for them.
+    ///
+    /// Unless they are asked for, rings are for peers with whom the netmod itself shares memory: who chose a network
+    /// for peers of this node gets the network.
+    pub(super) fn lmt_modes(&mut self, io: &mut DevIo<'_>, vc: VcId) -> Modes {
+        let mut modes = Modes::NULL;
+        let rings = self.lmt.place.is_some() && !self.lmt.lanes.get(vc).is_some_and(|l| l.barred);
+        if rings && (self.lmt.wish != Wish::Auto || io.netmod.shares_memory(io.core, vc)) {
+            modes = modes.with(Mode::Coop);
+        }
+        let asked = matches!(self.lmt.wish, Wish::Auto | Wish::Only(Mode::Put | Mode::Get));
+        if asked && io.netmod.can_rma(io.core, vc).is_ok() {
+            modes = modes.with(Mode::Put).with(Mode::Get);
+        }
+        modes
+    }
+
+    /// What this side decides by about the message of a request.
+    pub(super) fn lmt_side(&mut self, io: &DevIo<'_>, req: ReqId, modes: Modes) -> Side {
+        let contiguous = io.core.reqs.get(req).is_some_and(|r| r.seg.as_contig().is_some());
+        let (wish, min, crowded) = (self.lmt.wish, self.lmt.min, self.lmt.crowded);
+        let rates = if choice::asks_for_rates(modes, wish) { self.copy_rates() } else { Rates::ASSUMED };
+        Side { modes, wish, min, contiguous, crowded, rates }
+    }
+
+    /// What copies cost here: measured when it first matters.
+    fn copy_rates(&mut self) -> Rates {
+        *self.lmt.rates.get_or_insert_with(|| {
+            let rates = netmod_lmt::probe::rates().unwrap_or(Rates::ASSUMED);
+            tracing::debug!(
+                rates.cached,
+                rates.kernel,
+                "MB/s of copies, for the choice of large messages' modes"
+            );
+            rates
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! What can be told of shared memory on a machine without a job: for programs that look at the machine.
+
+use netmod_core::IoVec;
+
+use crate::segment::layout::{Layout, MAX_RANKS};
+use crate::sys::{self, Attach};
+
+/// The capability that goes past Yama, as a bit of `CapEff` in `/proc/self/status` (`capabilities(7)`).
+const CAP_SYS_PTRACE: u64 = 1 << 19;
+
+/// Bytes of the memory that so many ranks of a node share, from the start of the job on; `None` if they are too few or
+/// too many to share any.
+pub fn segment_bytes(ranks: u32) -> Option<usize> {
+    (2..=MAX_RANKS).contains(&ranks).then(|| Layout::of(ranks).total())
+}
+
+/// Whether two ranks of one user may copy from each other's memory (cross-memory attach), as far as can be told without
+/// a second process.
+///
+/// # Errors
+/// What forbids it.
+pub fn attach_here() -> Result<(), String> {
+    let word = std::process::id().to_le_bytes();
+    let mut found = [0; 4];
+    let local = IoVec { base: found.as_mut_ptr(), len: found.len() };
+    match sys::attach(Attach::Read, std::process::id(), word.as_ptr() as u64, local) {
+        Ok(n) if n == word.len() && found == word => {}
+        Ok(_) => return Err("this process reads other memory than its own under its own number".into()),
+        Err(e) => {
+            return Err(format!("process_vm_readv: {e}; does the container's seccomp profile forbid it?"));
+        }
+    }
+    let text = |path| std::fs::read_to_string(path).unwrap_or_default();
+    yama(&text("/proc/sys/kernel/yama/ptrace_scope"), &text("/proc/self/status"))
+}
+
+/// What the texts of these two files mean for it. Without Yama the first one is empty.
+fn yama(scope: &str, status: &str) -> Result<(), String> {
+    let scope: u32 = scope.trim().parse().unwrap_or(0);
+    let capabilities = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
+    let capabilities = capabilities.and_then(|c| u64::from_str_radix(c.trim(), 16).ok()).unwrap_or(0);
+    if scope == 0 || (scope < 3 && capabilities & CAP_SYS_PTRACE != 0) {
+        return Ok(());
+    }
+    Err(format!(
+        "kernel.yama.ptrace_scope is {scope}, which keeps ranks from each other's memory; 0 permits it (sysctl)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yama_is_understood() {
+        let (none, root) = ("Name:\tx\nCapEff:\t0000000000000000\n", "CapEff:\t000001ffffffffff\n");
+        assert_eq!((yama("", none), yama("0\n", none)), (Ok(()), Ok(())));
+        for scope in ["1\n", "2\n", "3\n"] {
+            assert!(yama(scope, none).is_err_and(|e| e.contains(scope.trim())), "{scope}");
+            assert!(yama(scope, "").is_err(), "{scope}");
+            assert_eq!(yama(scope, root).is_ok(), scope != "3\n", "{scope}");
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_only_for_several() {
+        assert_eq!((segment_bytes(1), segment_bytes(MAX_RANKS + 1)), (None, None));
+        assert!(segment_bytes(32).is_some_and(|b| b <= 32 * (2 << 20)));
+    }
+}
