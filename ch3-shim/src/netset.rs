@@ -1,5 +1,6 @@
 //! The netmods of a device as one netmod: each VC goes to the one that was chosen for it.
 
+use std::borrow::Cow;
 use std::os::fd::RawFd;
 
 use netmod_core::{
@@ -428,7 +429,7 @@ impl Netmod for NetSet {
         None
     }
 
-    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<(), String> {
+    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<(), Cow<'static, str>> {
         each!(self.of(core, vc), n => n.can_rma(core, vc))
     }
 

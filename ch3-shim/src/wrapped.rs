@@ -246,7 +246,7 @@ impl Netmod for AnyNetmod {
         each!(self, n => n.rma())
     }
 
-    fn can_rma(&mut self, core: &Core, vc: VcId) -> std::result::Result<(), String> {
+    fn can_rma(&mut self, core: &Core, vc: VcId) -> std::result::Result<(), std::borrow::Cow<'static, str>> {
         each!(self, n => n.can_rma(core, vc))
     }
 

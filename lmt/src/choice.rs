@@ -109,11 +109,12 @@ pub fn offer(side: Side, bytes: u64) -> Modes {
     match side.wish {
         _ if bytes == 0 => Modes::NULL,
         Wish::Auto if bytes < side.min => Modes::NULL,
-        // Only the sender knows that its data is in pieces, which the ring takes as they are.
-        Wish::Auto if !side.contiguous && side.modes.has(Mode::Coop) && !side.prefers_kernel(bytes) => {
+        // To expose data for a get costs something before anybody has asked for it; and only the sender knows whether its
+        // data is in pieces, which the ring takes as they are.
+        Wish::Auto if side.modes.has(Mode::Coop) && !side.prefers_kernel(bytes) => {
             Modes::NULL.with(Mode::Coop)
         }
-        // To expose them for a get costs a copy before anybody has asked for it.
+        // To expose data in pieces costs a copy, too.
         Wish::Auto if !side.contiguous => side.modes.without(Mode::Get),
         Wish::Auto => side.modes,
         Wish::Only(mode) if side.modes.has(mode) => Modes::NULL.with(mode),
@@ -195,7 +196,10 @@ mod tests {
     fn without_a_wish_it_is_the_best_from_a_length_on() {
         let auto = |modes| side(modes, Wish::Auto);
         assert_eq!((offer(auto(BOTH), 99), grant(auto(BOTH), 99)), (Modes::NULL, Mode::Null));
-        assert_eq!((offer(auto(BOTH), 100), grant(auto(BOTH), 100)), (BOTH, Mode::Coop));
+        assert_eq!(
+            (offer(auto(BOTH), 100), grant(auto(BOTH), 100)),
+            (Modes::NULL.with(Mode::Coop), Mode::Coop)
+        );
         assert_eq!(grant(auto(Modes::NULL.with(Mode::Put)), 100), Mode::Put);
         assert_eq!(explain(auto(Modes::NULL), 100), (Mode::Null, "both sides can do nothing else"));
     }

@@ -127,6 +127,15 @@ impl Cookie {
     /// In debug builds, with a key of more than [`MAX_KEY`] bytes.
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
+        self.emit_to(&mut out);
+        out
+    }
+
+    /// Appends its bytes, as [`Cookie::emit`] has them.
+    ///
+    /// # Panics
+    /// As [`Cookie::emit`].
+    pub fn emit_to(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         match self {
             Cookie::Offer(offer) => {
@@ -137,12 +146,12 @@ impl Cookie {
                 out.extend_from_slice(&offer.place.pids.to_le_bytes());
                 out.extend_from_slice(&offer.place.user.to_le_bytes());
                 if let Some(first) = &offer.first {
-                    emit_window(first, &mut out);
+                    emit_window(first, out);
                 }
             }
             Cookie::GrantPut(first) => {
                 out.push(GRANT_PUT);
-                emit_window(first, &mut out);
+                emit_window(first, out);
             }
             Cookie::GrantCoop(ring) => {
                 out.push(GRANT_COOP);
@@ -150,7 +159,7 @@ impl Cookie {
             }
             Cookie::Window(next) => {
                 out.push(WINDOW);
-                emit_window(next, &mut out);
+                emit_window(next, out);
             }
             Cookie::At(index) => {
                 out.push(AT);
@@ -160,7 +169,6 @@ impl Cookie {
             Cookie::Abort => out.push(ABORT),
             Cookie::Wake => out.push(WAKE),
         }
-        out
     }
 
     /// Reads a cookie, which must be exactly `bytes`.

@@ -1,5 +1,6 @@
 //! The `Netmod` trait: what a backend implements.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::os::fd::RawFd;
 
@@ -349,8 +350,8 @@ pub trait Netmod: Send {
     ///
     /// # Errors
     /// Why not, as one line that a person understands.
-    fn can_rma(&mut self, _core: &Core, _vc: VcId) -> Result<(), String> {
-        Err(format!("netmod {} has no one-sided transfers", self.name()))
+    fn can_rma(&mut self, _core: &Core, _vc: VcId) -> Result<(), Cow<'static, str>> {
+        Err("the netmod has no one-sided transfers".into())
     }
 
     /// For fault injection: the connection of the VC, if there is one, breaks as if the network had lost

@@ -1,5 +1,6 @@
 //! The netmod as a whole: its state, and the `Netmod` trait.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -521,8 +522,8 @@ impl Netmod for ShmNetmod {
         self.segment.is_ok().then_some(self as &mut dyn Rma)
     }
 
-    fn can_rma(&mut self, _core: &Core, vc: VcId) -> Result<(), String> {
-        self.transfer_peer(vc).map(|_| ()).map_err(|e| e.to_string())
+    fn can_rma(&mut self, _core: &Core, vc: VcId) -> Result<(), Cow<'static, str>> {
+        self.transfer_peer(vc).map(|_| ()).map_err(|e| e.to_string().into())
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {

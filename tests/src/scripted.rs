@@ -521,7 +521,7 @@ impl Netmod for Scripted {
         Some(&mut self.remote)
     }
 
-    fn can_rma(&mut self, _: &Core, _: VcId) -> Result<(), String> {
+    fn can_rma(&mut self, _: &Core, _: VcId) -> Result<(), std::borrow::Cow<'static, str>> {
         Ok(())
     }
 

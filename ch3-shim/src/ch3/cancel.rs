@@ -63,7 +63,7 @@ impl Ch3 {
                     self.ask_receiver(io, vc, req);
                 }
             }
-            Role::RndvRecv | Role::Arriving { .. } | Role::Cookie => {}
+            Role::RndvRecv | Role::Arriving { .. } | Role::Cookie | Role::SentCookie => {}
         }
     }
 

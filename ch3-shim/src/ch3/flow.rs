@@ -224,10 +224,9 @@ impl Ch3 {
     }
 
     /// Credits that came with an eager message.
-    #[cold]
-    #[inline(never)]
+    #[inline]
     pub(super) fn credit_came(&mut self, io: &mut DevIo<'_>, vc: VcId, bytes: u32) {
-        let Some(s) = self.vcs.get_mut(vc) else { return };
+        let Some(s) = self.vcs.get_mut(vc).filter(|s| s.flow.out.is_news(bytes)) else { return };
         s.flow.out.granted(bytes, None);
         if s.flow.out.waiting() > 0 {
             self.send_waiting(io, vc);

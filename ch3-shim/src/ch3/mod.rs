@@ -28,7 +28,7 @@ use netmod_core::{
 
 use crate::bootstrap::Bootstrap;
 use crate::netset::NetSet;
-use crate::pkt::{CookieLen, Mode, Packet, Short};
+use crate::pkt::{CookieLen, Mode, Packet, Plain, Short};
 use crate::status::Status;
 use crate::tagmatch::{PostedKey, PostedQueue, UnexpectedQueue};
 
@@ -108,16 +108,39 @@ pub(crate) enum Role {
     RndvRecv,
     /// The memory of a cookie that is still arriving.
     Cookie,
+    /// A packet with a cookie, whose memory goes back to the pool when it has left.
+    SentCookie,
     /// The memory of an unexpected message that is still arriving, and the receive that has matched it
     /// meanwhile.
     Arriving { then: Option<ReqId> },
+}
+
+/// What a receive has matched: its status, but for what its outcome says. In words as they are stored and read again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Matched {
+    source_tag: u64,
+    len: usize,
+}
+
+impl Matched {
+    #[inline]
+    pub(crate) fn new(env: crate::tagmatch::Envelope, len: usize) -> Matched {
+        let (source, tag) = (env.source.cast_unsigned(), env.tag.cast_unsigned());
+        Matched { source_tag: u64::from(source) | u64::from(tag) << 32, len }
+    }
+
+    #[inline]
+    pub(crate) fn status(self) -> Status {
+        let (source, tag) = (self.source_tag as u32, (self.source_tag >> 32) as u32);
+        Status { source: source.cast_signed(), tag: tag.cast_signed(), len: self.len, cancelled: false }
+    }
 }
 
 /// The device's part of a request.
 #[derive(Debug)]
 pub(crate) struct MpiReq {
     pub role: Role,
-    pub status: Status,
+    pub matched: Matched,
     /// Length of the message as it was sent, if that is more than was received; 0 if it is not.
     pub truncated_from: u64,
     pub posted: Option<PostedKey>,
@@ -143,7 +166,7 @@ impl MpiReq {
     #[inline]
     pub(crate) fn renew_recv(&mut self, env: crate::tagmatch::Envelope, posted: PostedKey, since: Time) {
         self.role = Role::Recv;
-        self.status = Status::default();
+        self.matched = Matched::default();
         self.truncated_from = 0;
         self.posted = Some(posted);
         self.owned = Owned::Nothing;
@@ -162,7 +185,7 @@ impl MpiReq {
     pub(crate) fn new(role: Role, env: crate::tagmatch::Envelope) -> MpiReq {
         MpiReq {
             role,
-            status: Status::default(),
+            matched: Matched::default(),
             truncated_from: 0,
             posted: None,
             owned: Owned::Nothing,
@@ -483,9 +506,7 @@ impl Ch3 {
         let pkt = Packet::parse(hdr).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
         match pkt {
             Packet::Eager { env, mode, len, sreq, credit } => {
-                if self.vcs.get(vc).is_some_and(|s| s.flow.out.is_news(credit)) {
-                    self.credit_came(io, vc, credit);
-                }
+                self.credit_came(io, vc, credit);
                 self.eager(io, vc, env, len, mode, sreq, rest)
             }
             Packet::RndvData { rreq, len } => self.rndv_data(io, vc, rreq, len, rest),
@@ -513,6 +534,9 @@ impl Upper<NetSet> for Ch3 {
         if let Some(short) = Short::of(hdr) {
             return self.eager_short(io, vc, short, hdr).map(|()| 0);
         }
+        if let Some(plain) = Plain::of(hdr) {
+            return self.eager_plain(io, vc, plain, rest);
+        }
         self.other_packet(io, vc, hdr, rest)
     }
 
@@ -526,6 +550,12 @@ impl Upper<NetSet> for Ch3 {
             Some(MpiReq { role: Role::Arriving { .. }, .. }) => {
                 self.arrived(io.core, req);
                 DataAvail::Later
+            }
+            Some(MpiReq { role: Role::SentCookie, owned, .. }) => {
+                if let Owned::Recv(buf) = std::mem::take(owned) {
+                    self.pool.give(buf);
+                }
+                DataAvail::Complete
             }
             Some(MpiReq { role: Role::Cookie, .. }) => {
                 self.cookie_arrived(io, vc, req);

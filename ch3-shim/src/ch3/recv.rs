@@ -4,8 +4,8 @@ use netmod_core::{OnDone, Outcome, PacketFault, ReqId, RxBytes, Segment, Time, V
 
 use super::credit::{self, ENTRY};
 use super::pool::segment_of;
-use super::{Announced, Ch3, DevIo, Lent, MpiReq, Owned, Role};
-use crate::pkt::{Header, Mode, Packet, Short, ShortData};
+use super::{Announced, Ch3, DevIo, Lent, Matched, MpiReq, Owned, Role};
+use crate::pkt::{Header, Mode, Packet, Plain, Short, ShortData};
 use crate::status::Status;
 use crate::tagmatch::{Envelope, Pattern};
 
@@ -171,7 +171,7 @@ impl Ch3 {
         let len_here = usize::try_from(len).unwrap_or(usize::MAX);
         let room = len_here.min(r.seg.total());
         r.seg.truncate(room);
-        m.status = Status { source: env.source, tag: env.tag, len: room, cancelled: false };
+        m.matched = Matched::new(env, room);
         if room < len_here {
             m.truncated_from = len;
             self.stats.truncated += 1;
@@ -299,7 +299,7 @@ impl Ch3 {
         let room = bytes.len().min(r.seg.total());
         r.seg.unpack(RxBytes::from_slice(&bytes[..room]));
         m.posted = None;
-        m.status = Status { source: env.source, tag: env.tag, len: room, cancelled: false };
+        m.matched = Matched::new(env, room);
         if room < bytes.len() {
             m.truncated_from = bytes.len() as u64;
             self.stats.truncated += 1;
@@ -309,6 +309,35 @@ impl Ch3 {
         }
         r.outcome = Outcome::Done;
         io.core.announce(req);
+    }
+
+    /// An eager message that nobody has to answer: as [`Ch3::eager`], with one look at the VC if its receive is there.
+    #[inline]
+    pub(super) fn eager_plain(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        plain: Plain,
+        rest: RxBytes<'_>,
+    ) -> Result<usize, PacketFault> {
+        let Plain { env, ready, len, credit } = plain;
+        self.credit_came(io, vc, credit);
+        let charge = credit::charge(len);
+        if let Some(side) = self.vcs.get_mut(vc)
+            && side.flow.inc.admit(charge).is_ok()
+            && let Some(env) = side.own_envelope(env)
+            && let Some(req) = self.posted.take_match(&env)
+        {
+            let due = side.flow.inc.pass(charge);
+            let room = self.fit(io, req, env, u64::from(len));
+            let here = rest.take(len as usize);
+            self.receive(io, vc, req, len as usize - room, here);
+            if due {
+                self.credit_due(io, vc);
+            }
+            return Ok(here.len());
+        }
+        self.eager(io, vc, env, len, if ready { Mode::Ready } else { Mode::Standard }, 0, rest)
     }
 
     #[inline(never)]
@@ -508,7 +537,7 @@ impl Ch3 {
     /// The data of a rendezvous is here.
     #[cold]
     pub(super) fn trace_received(&self, req: ReqId) {
-        if let Some(Status { source, tag, len, .. }) = self.side.get(req).map(|m| m.status) {
+        if let Some(Status { source, tag, len, .. }) = self.side.get(req).map(|m| m.matched.status()) {
             tracing::trace!(
                 target: "netmod::message", %req, peer = source, tag, bytes = len, "rendezvous data ends"
             );

@@ -244,7 +244,7 @@ impl Ch3 {
     /// there is more to be said of it: that is [`Ch3::take_result`]'s to do.
     #[inline]
     pub(crate) fn take_plain(&mut self, core: &mut Core, req: ReqId) -> Option<Status> {
-        let status = self.side.get(req).map(|m| m.status).unwrap_or_default();
+        let status = self.side.get(req).map(|m| m.matched.status()).unwrap_or_default();
         self.use_up_plain(core, req).then_some(status)
     }
 
@@ -274,7 +274,7 @@ impl Ch3 {
         let cancelled = outcome == Outcome::Cancelled;
         let used = self.side.remove_with(req, |m| {
             let cut = (m.truncated_from > 0).then_some(m.truncated_from);
-            (m.status, cut, std::mem::take(&mut m.owned))
+            (m.matched.status(), cut, std::mem::take(&mut m.owned))
         });
         let (status, cut, owned) = used.unwrap_or_default();
         (outcome, Status { cancelled, ..status }, cut, owned)

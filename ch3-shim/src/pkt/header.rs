@@ -30,6 +30,28 @@ pub fn emit_eager_short(env: Envelope, ready: bool, data: &[u8]) -> Option<Heade
     Some(with_env(EAGER_SHORT, flags, data.len() as u16, env, c, d))
 }
 
+/// An eager message that nobody has to answer, taken from a header without the value of all packets: what [`parse`] makes
+/// [`Packet::Eager`] of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plain {
+    pub(crate) env: Envelope,
+    pub(crate) ready: bool,
+    pub(crate) len: u32,
+    pub(crate) credit: u32,
+}
+
+impl Plain {
+    /// `None` if the header is something else, or not as it must be. The sender's request is of no account here.
+    #[inline(always)]
+    pub(crate) fn of(header: &Header) -> Option<Plain> {
+        let fields = Fields::new(header);
+        let ready = fields.flags == READY;
+        let good = fields.kind == EAGER && (fields.flags == 0 || ready) && fields.aux == 0;
+        let (len, credit) = (fields.c as u32, (fields.c >> 32) as u32);
+        good.then(|| Plain { env: fields.env(), ready, len, credit })
+    }
+}
+
 /// Up to [`MAX_SHORT`] bytes as two little-endian words, zero behind them. From at most two moves, which may
 /// overlap each other, instead of a copy of variable length, which is a call.
 #[inline]

@@ -36,9 +36,9 @@
 
 mod header;
 
-pub(crate) use header::Short;
 pub use header::emit_eager;
 pub use header::emit_eager_short;
+pub(crate) use header::{Plain, Short};
 
 use crate::tagmatch::Envelope;
 

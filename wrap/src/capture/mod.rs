@@ -12,6 +12,7 @@ pub mod record;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::os::fd::RawFd;
 
@@ -373,7 +374,7 @@ impl<N: Netmod> Netmod for Capture<N> {
         self.inner.rma()
     }
 
-    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<(), String> {
+    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<(), Cow<'static, str>> {
         self.inner.can_rma(core, vc)
     }
 

@@ -8,6 +8,7 @@
 mod lane;
 mod loan;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::os::fd::RawFd;
 
@@ -547,7 +548,7 @@ impl<N: Netmod> Netmod for Faulty<N> {
         self.inner.rma()
     }
 
-    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<(), String> {
+    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<(), Cow<'static, str>> {
         self.inner.can_rma(core, vc)
     }
 

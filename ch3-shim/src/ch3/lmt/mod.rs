@@ -10,7 +10,7 @@ mod onesided;
 
 use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{
-    Config, Netmod, Outcome, PacketFault, ReqId, SendBuf, Sent, SideTable, VcError, VcErrorKind, VcId,
+    Config, Netmod, OnDone, Outcome, PacketFault, ReqId, SendBuf, Sent, SideTable, VcError, VcErrorKind, VcId,
 };
 use netmod_lmt::choice::{self, Rates, Wish};
 use netmod_lmt::cookie::{Cookie, Keyed, Offer, Place, RingName};
@@ -18,9 +18,14 @@ use netmod_lmt::coop::{InLane, OutLane};
 use netmod_lmt::{Action, Actions, Ending, Event, Fault, Mode, Modes, RecvLmt, SendLmt, SendPhase, Window};
 
 use super::pool::segment_of;
-use super::{Ch3, DevIo, Owned, Role};
+use super::{Ch3, DevIo, MpiReq, Owned, Role};
 use crate::pkt::{CookieLen, Packet};
+use crate::status::Status;
+use crate::tagmatch::Envelope;
 use onesided::{Bounces, OneSided};
+
+/// Bytes that a cookie seldom exceeds.
+const COOKIE: usize = 256;
 
 /// One side of a transfer.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +195,9 @@ impl Ch3 {
         cookie: &Cookie,
         packet: impl Fn(CookieLen) -> Packet,
     ) {
-        let mut bytes = cookie.emit();
+        let mut bytes = self.pool.take(COOKIE);
+        bytes.clear();
+        cookie.emit_to(&mut bytes);
         let Some(len) = CookieLen::new(bytes.len()) else {
             tracing::error!(?cookie, "a cookie is longer than a packet takes");
             return;
@@ -198,9 +205,17 @@ impl Ch3 {
         let seg = segment_of(&mut bytes);
         let Some(data) = SendBuf::of_segment(&seg) else { return };
         match io.netmod.i_start_contig_msg(io.core, vc, &packet(len).emit(), data) {
-            Ok(None) => {}
+            Ok(None) => self.pool.give(bytes),
             Ok(Some(req)) => {
-                self.own(io.core, req, Owned::Recv(bytes));
+                match io.core.reqs.get_mut(req).filter(|r| !r.copied) {
+                    None => self.pool.give(bytes),
+                    Some(r) => {
+                        r.on_done = OnDone::Upper;
+                        let mut mpi = MpiReq::new(Role::SentCookie, Envelope::new(0, 0, 0));
+                        mpi.owned = Owned::Recv(bytes);
+                        self.side.set(req, mpi);
+                    }
+                }
                 self.forget(io.core, req);
             }
             // The VC is going down; Event::Down follows and fails what depended on the packet.
@@ -229,7 +244,7 @@ impl Ch3 {
             mode = Mode::Null;
         }
         if let Some(m) = self.side.get(req) {
-            let (peer, tag) = (m.status.source, m.status.tag);
+            let Status { source: peer, tag, .. } = m.matched.status();
             tracing::trace!(target: "netmod::message", %req, peer, tag, bytes = room, %mode, "CTS sent");
         }
         let window = if mode == Mode::Put { self.first_window(io, vc, req) } else { 0 };
