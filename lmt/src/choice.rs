@@ -109,10 +109,13 @@ pub fn offer(side: Side, bytes: u64) -> Modes {
     match side.wish {
         _ if bytes == 0 => Modes::NULL,
         Wish::Auto if bytes < side.min => Modes::NULL,
-        // To expose data for a get costs something before anybody has asked for it; and only the sender knows whether its
-        // data is in pieces, which the ring takes as they are.
-        Wish::Auto if side.modes.has(Mode::Coop) && !side.prefers_kernel(bytes) => {
+        // Only the sender knows that its data is in pieces, which the ring takes as they are.
+        Wish::Auto if !side.contiguous && side.modes.has(Mode::Coop) && !side.prefers_kernel(bytes) => {
             Modes::NULL.with(Mode::Coop)
+        }
+        // To expose data for a get costs something before anybody has asked for it.
+        Wish::Auto if side.modes.has(Mode::Coop) && !side.prefers_kernel(bytes) => {
+            side.modes.without(Mode::Get)
         }
         // To expose data in pieces costs a copy, too.
         Wish::Auto if !side.contiguous => side.modes.without(Mode::Get),
