@@ -374,7 +374,11 @@ impl Netmod for NetSet {
         }
         self.turn = self.turn.wrapping_add(1);
         // The preferred one first, but now and then another, so that none waits for ever.
-        let first = if self.turn.is_multiple_of(SELDOM) { self.turn as usize % self.mods.len() } else { 0 };
+        let first = if self.turn.is_multiple_of(SELDOM) {
+            (self.turn / SELDOM) as usize % self.mods.len()
+        } else {
+            0
+        };
         for k in 0..self.mods.len() {
             let i = if first + k < self.mods.len() { first + k } else { first + k - self.mods.len() };
             // To look at a network in vain may cost a system call, which messages through memory should not pay for.
