@@ -17,7 +17,8 @@ const SMALL: usize = 128;
 /// reads one piece while the next is written overlaps with the producer, but its processor fetches ahead of what it
 /// reads, and takes lines away that are being written: up to here one piece takes less time than two.
 const FIRST_PIECE: usize = 8 << 10;
-/// Most bytes of the bulk area that are fetched before they are written: as many lines as a processor fetches at once.
+/// Longest message after which the lines of the next are fetched: as many as a processor fetches at once. After a longer one
+/// they would be taken from the consumer while it reads, and a long copy gets lines to overwrite without their content.
 const AHEAD: usize = 1 << 10;
 
 /// How the rank of a lane is woken.
@@ -147,7 +148,9 @@ impl Lane {
 /// they take their time to come back.
 #[inline]
 fn fetch_next(tx: &Producer<RawRing>, len: usize) {
-    let len = len.min(AHEAD);
+    if len > AHEAD {
+        return;
+    }
     if let Some(at) = tx.next_bulk(len) {
         tx.mem.prefetch_bulk_to_write(at, len);
     }
