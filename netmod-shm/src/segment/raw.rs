@@ -313,7 +313,8 @@ impl RawRing {
     pub(crate) fn write_inline(&self, cell: u32, hdr: &Header, data: &[u8]) {
         assert!(data.len() <= INLINE - hdr.len());
         let to = self.cell(cell).wrapping_add(8);
-        self.write_words(to, hdr);
+        // SAFETY: a cell has room for a header behind its control word.
+        unsafe { write_words(to, hdr) };
         if !data.is_empty() {
             // SAFETY: a cell has `INLINE` bytes behind its control word, which is room for both; the slices are memory of
             // this process, and no part of the mapping is ever borrowed as a slice.
@@ -324,18 +325,8 @@ impl RawRing {
     /// Writes the header of a message that goes on in the bulk area into a cell.
     #[inline]
     pub(crate) fn write_head(&self, cell: u32, hdr: &Header) {
-        self.write_words(self.cell(cell).wrapping_add(HEAD_AT), hdr);
-    }
-
-    /// Word by word, because that is how a header has been put together a moment ago: a processor that is to load two
-    /// words at once, of which it has not stored each yet, waits until it has.
-    #[inline]
-    fn write_words(&self, to: *mut u8, hdr: &Header) {
-        let (words, _) = hdr.as_chunks::<8>();
-        for (i, word) in words.iter().enumerate() {
-            // SAFETY: the callers have room for a header, aligned, within a cell or the bulk area; atomics.
-            unsafe { &*to.add(8 * i).cast::<AtomicU64>() }.store(u64::from_ne_bytes(*word), Relaxed);
-        }
+        // SAFETY: a cell has room for a header there.
+        unsafe { write_words(self.cell(cell).wrapping_add(HEAD_AT), hdr) };
     }
 
     /// Writes a message into the bulk area, where others may be before it.
@@ -348,7 +339,8 @@ impl RawRing {
             self.write_bulk(at, hdr);
         } else {
             assert!(at as usize + hdr.len() <= self.geometry.bulk as usize);
-            self.write_words(self.bulk.as_ptr().wrapping_add(at as usize), hdr);
+            // SAFETY: within the bulk area, as asserted, and aligned, as `at` and the area are.
+            unsafe { write_words(self.bulk.as_ptr().add(at as usize), hdr) };
         }
         if !data.is_empty() {
             self.write_bulk(at + hdr.len() as u32, data);
@@ -494,5 +486,19 @@ impl RingMem for RawRing {
     #[inline]
     fn fence(&self) {
         fence(SeqCst);
+    }
+}
+
+/// Word by word, because that is how a header has been put together a moment ago: a processor that is to load two
+/// words at once, of which it has not stored each yet, waits until it has.
+///
+/// # Safety
+/// The bytes of a header at `to` are mapped, aligned to 8, and only ever accessed as atomics or copied.
+#[inline]
+unsafe fn write_words(to: *mut u8, hdr: &Header) {
+    let (words, _) = hdr.as_chunks::<8>();
+    for (i, word) in words.iter().enumerate() {
+        // SAFETY: as demanded; an atomic.
+        unsafe { &*to.add(8 * i).cast::<AtomicU64>() }.store(u64::from_ne_bytes(*word), Relaxed);
     }
 }
