@@ -103,8 +103,8 @@ impl Directory for Identity {
     fn name_for(&self, group: &GroupId, purpose: Purpose, me: PeerName) -> Option<PeerName> {
         match purpose {
             Purpose::Root { port } => Some(PeerName { group: port_group(port), rank: 0 }),
-            Purpose::Vc if *group == me.group => Some(me),
-            Purpose::Vc => self.met.get(group).map(|m| m.me),
+            Purpose::Vc | Purpose::Rail { .. } if *group == me.group => Some(me),
+            Purpose::Vc | Purpose::Rail { .. } => self.met.get(group).map(|m| m.me),
         }
     }
 }

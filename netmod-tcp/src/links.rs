@@ -3,7 +3,7 @@
 use netmod_core::{Core, DeviceError, Event, Events, Time, VcError, VcErrorKind, VcId};
 
 use crate::conn::{self, ConnId, Stage};
-use crate::hello::{Control, Initiator, RejectReason};
+use crate::hello::{Control, Initiator, Pairs, RejectReason};
 use crate::link::{ConnKey, DownCause, Failure, LinkAction, LinkEvent, Phase};
 use crate::netmod::TcpNetmod;
 use crate::sys;
@@ -283,7 +283,7 @@ impl TcpNetmod {
         let Some(c) = self.conns.get_mut(id) else { return };
         let Stage::Proved(r, peer) = &mut c.stage else { return self.close(id) };
         tracing::debug!(%peer, %reason, "refused a connection");
-        match r.reject(reason) {
+        match r.reject(reason, &Pairs::default()) {
             Some(frame) => self.linger(id, frame.as_bytes()),
             None => self.close(id),
         }

@@ -10,8 +10,8 @@ use crate::address;
 use crate::alive;
 use crate::conn::{self, Conn, ConnId, Stage};
 use crate::hello::{
-    HelloError, Initiator, InitiatorParams, InitiatorStep, Purpose, RejectReason, Responder, ResponderParams,
-    ResponderStep, Sender, Versions, reject_stranger,
+    HelloError, Initiator, InitiatorParams, InitiatorStep, Pairs, Purpose, RejectReason, Responder,
+    ResponderParams, ResponderStep, Sender, Versions, reject_stranger,
 };
 use crate::link::{Failure, Hail, LinkEvent};
 use crate::netmod::TcpNetmod;
@@ -271,7 +271,7 @@ impl TcpNetmod {
     pub(crate) fn accept(&mut self, vc: VcId, id: ConnId) {
         let Some(v) = self.vcs.get(vc) else { return };
         if let Some(Conn { stage: Stage::Proved(r, _), hail, .. }) = self.conns.get_mut(id)
-            && let Some(frame) = r.accept(v.position(hail.session))
+            && let Some(frame) = r.accept(v.position(hail.session), &Pairs::default())
         {
             self.write_out(id, frame.as_bytes());
         }
@@ -336,6 +336,7 @@ impl TcpNetmod {
                 dial: c.dial,
                 session: v.link.session(),
                 position: v.position(v.link.session()),
+                pairs: Pairs::default(),
                 key: self.id.key_towards(&v.peer.group)?,
             })
         });
@@ -447,7 +448,7 @@ impl TcpNetmod {
                 self.link_event(core, vc, LinkEvent::Accepted { conn, session, incarnation });
                 Some(used)
             }
-            Ok((_, InitiatorStep::Rejected { reason, proved })) => {
+            Ok((_, InitiatorStep::Rejected { reason, proved, .. })) => {
                 // Hearsay may be wrong, so it is never final: another attempt may meet the right process.
                 let event = if proved || reason.is_transient() {
                     LinkEvent::Rejected { conn, reason }
@@ -524,12 +525,15 @@ impl TcpNetmod {
             return;
         };
         c.stage = Stage::Proved(r, peer);
+        if let Purpose::Rail { .. } = purpose {
+            return self.reject(id, RejectReason::NoRails);
+        }
         match self.by_peer.get(&peer) {
             Some(vc) => self.incoming(core, vc, id),
             None => {
                 self.unclaimed.push((peer, id));
                 self.events.push_back(match purpose {
-                    Purpose::Vc => Event::NewPeer { peer, netmod: 0 },
+                    Purpose::Vc | Purpose::Rail { .. } => Event::NewPeer { peer, netmod: 0 },
                     Purpose::Root { port } => Event::PortPeer { peer, port, netmod: 0 },
                 });
             }

@@ -110,6 +110,7 @@ fn hello(me: PeerName, peer: PeerName, versions: Versions) -> Vec<u8> {
         dial: 1,
         session: 0,
         position: 0,
+        pairs: netmod_tcp::hello::Pairs::default(),
         key: JobKey([0x5c; 32]),
     };
     let mut nonce = [0; NONCE_LEN];

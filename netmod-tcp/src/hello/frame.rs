@@ -15,17 +15,19 @@
 //!
 //! | type | body |
 //! |---|---|
-//! | 1 HELLO | version min u16, version max u16, flags u32 (bit 0: connect to root), capabilities u64, initiator's group 16 and rank u32, responder's group 16 and rank u32, port tag u64, incarnation u64, number of the dial u64, session u64 (0: a fresh one), position u64, nonce 32 |
+//! | 1 HELLO | version min u16, version max u16, purpose u32 (0: the VC, 1: connect to root, 2: a rail of the VC), capabilities u64, initiator's group 16 and rank u32, responder's group 16 and rank u32, port tag or number of the rail u64, incarnation u64, number of the dial u64, session u64 (0: a fresh one), position u64, pairs 80, nonce 32 |
 //! | 2 CHALLENGE | version u16, zero 6, capabilities u64, incarnation u64, nonce 32, MAC 32 |
 //! | 3 PROOF | MAC 32 |
-//! | 4 ACCEPT | position u64, MAC 32 |
-//! | 5 REJECT | reason u8, proved u8 (0 or 1), zero 6, MAC 32 (zero if not proved) |
+//! | 4 ACCEPT | position u64, pairs 80, MAC 32 |
+//! | 5 REJECT | reason u8, proved u8 (0 or 1), zero 6, pairs 80 (zero if not proved), MAC 32 (zero if not proved) |
 //! | 6 READY | MAC 32 |
 //! | 7 GOODBYE | |
 //!
+//! Pairs are described at [`super::Pairs`].
 //! A position is how many bytes of the session its sender has read behind the hello, over all connections.
 
 use super::HelloError;
+use super::pairs::PAIRS_LEN;
 
 /// First bytes of every frame. The first is no ASCII, no TLS record type and no UTF-8 start byte.
 pub const MAGIC: [u8; 4] = [0x93, b'N', b'M', b'T'];
@@ -36,11 +38,11 @@ pub const MAX_FRAME: usize = 512;
 /// Longest frame of this version.
 pub(super) const LONGEST: usize = HEADER_LEN + HELLO_BODY;
 
-pub(super) const HELLO_BODY: usize = 128;
+pub(super) const HELLO_BODY: usize = 128 + PAIRS_LEN;
 pub(super) const CHALLENGE_BODY: usize = 88;
 pub(super) const MAC_LEN: usize = 32;
-pub(super) const ACCEPT_BODY: usize = 8 + MAC_LEN;
-pub(super) const REJECT_BODY: usize = 8 + MAC_LEN;
+pub(super) const ACCEPT_BODY: usize = 8 + PAIRS_LEN + MAC_LEN;
+pub(super) const REJECT_BODY: usize = 8 + PAIRS_LEN + MAC_LEN;
 
 /// The type of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

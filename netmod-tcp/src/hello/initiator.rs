@@ -4,7 +4,7 @@ use netmod_core::PeerName;
 
 use super::frame::{Collector, Frame, FrameType};
 use super::key::{Label, Transcript};
-use super::{HelloError, JobKey, NONCE_LEN, Purpose, RejectReason, Sender, Versions};
+use super::{HelloError, JobKey, NONCE_LEN, Pairs, Purpose, RejectReason, Sender, Versions};
 
 /// What a dial says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +27,8 @@ pub struct InitiatorParams {
     pub session: u64,
     /// Bytes of that session that have been read.
     pub position: u64,
+    /// The interfaces that are to talk to each other.
+    pub pairs: Pairs,
     /// The key of the peer's group.
     pub key: JobKey,
 }
@@ -51,6 +53,8 @@ pub enum InitiatorStep {
         session: u64,
         /// Bytes of the session that the peer has read.
         position: u64,
+        /// The interfaces that are to talk to each other.
+        pairs: Pairs,
     },
     /// The responder refuses. Nothing more is taken.
     Rejected {
@@ -58,6 +62,8 @@ pub enum InitiatorStep {
         reason: RejectReason,
         /// Whether it has proved to know the key. If not, the reason is hearsay.
         proved: bool,
+        /// The interfaces that could talk to each other.
+        pairs: Pairs,
     },
 }
 
@@ -92,6 +98,7 @@ impl Initiator {
         let (flags, port) = match params.purpose {
             Purpose::Vc => (0u32, 0u64),
             Purpose::Root { port } => (1, port),
+            Purpose::Rail { number } => (2, number),
         };
         let hello = Frame::new(FrameType::Hello)
             .put(&params.versions.min.to_le_bytes())
@@ -107,6 +114,7 @@ impl Initiator {
             .put(&params.dial.to_le_bytes())
             .put(&params.session.to_le_bytes())
             .put(&params.position.to_le_bytes())
+            .put(&params.pairs.emit())
             .put(&nonce);
         let mut transcript = Transcript::new();
         transcript.add(&hello);
@@ -188,12 +196,16 @@ impl Initiator {
         }
         self.state = State::Accepted;
         let resumed = self.params.session;
+        let mut body = frame.body();
+        let position = body.u64();
+        let pairs = Pairs::parse(&mut body, FrameType::Accept)?;
         Ok(InitiatorStep::Accepted {
             version: self.version,
             caps: self.caps,
             incarnation: self.incarnation,
             session: if resumed == 0 { self.fresh } else { resumed },
-            position: frame.body().u64(),
+            position,
+            pairs,
         })
     }
 
@@ -201,10 +213,14 @@ impl Initiator {
         let mut body = frame.body();
         let [code, proved] = body.take();
         let reserved: [u8; 6] = body.take();
+        let pairs = Pairs::parse(&mut body, FrameType::Reject)?;
         if proved > 1 || reserved != [0; 6] {
             return Err(HelloError::Reserved { kind: FrameType::Reject });
         }
         let proved = proved == 1;
+        if !proved && pairs != Pairs::default() {
+            return Err(HelloError::Reserved { kind: FrameType::Reject });
+        }
         if proved
             && (self.state != State::Answer || !self.transcript.open(&self.params.key, Label::Reject, frame))
         {
@@ -213,7 +229,7 @@ impl Initiator {
         let reason = RejectReason::from_wire(code);
         let reason = reason.ok_or(HelloError::UnknownReason { code, proved })?;
         self.state = State::Over;
-        Ok(InitiatorStep::Rejected { reason, proved })
+        Ok(InitiatorStep::Rejected { reason, proved, pairs })
     }
 
     /// READY, once accepted: the initiator has adopted the connection, and messages may follow.

@@ -27,12 +27,15 @@
 //! ACCEPT), and the other goes on from there. An *incarnation* is a random number that a process makes once,
 //! so that one that has taken a dead one's name is told from it. Of two dials of one incarnation the number tells
 //! which it has given up.
+//!
+//! HELLO, ACCEPT and REJECT say which interfaces are to talk to which ([`Pairs`]).
 
 mod control;
 mod error;
 mod frame;
 mod initiator;
 mod key;
+mod pairs;
 mod reason;
 mod responder;
 #[cfg(test)]
@@ -43,6 +46,7 @@ pub use error::{HelloError, Sender};
 pub use frame::{Frame, FrameType, HEADER_LEN, MAGIC, MAX_FRAME};
 pub use initiator::{Initiator, InitiatorParams, InitiatorStep};
 pub use key::JobKey;
+pub use pairs::{MAX_PAIRS, Pairs};
 pub use reason::RejectReason;
 pub use responder::{Directory, Proved, Responder, ResponderParams, ResponderStep, reject_stranger};
 
@@ -78,5 +82,10 @@ pub enum Purpose {
     Root {
         /// The port tag.
         port: u64,
+    },
+    /// A further connection of a VC, for the data of large messages from the initiator to the responder.
+    Rail {
+        /// Which one; for people.
+        number: u64,
     },
 }

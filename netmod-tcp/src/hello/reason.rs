@@ -58,6 +58,12 @@ reasons! {
     Busy = 7, true, "it has too many handshakes under way";
     /// The session to be resumed is unknown to the responder.
     NoSession = 8, false, "no such session: it has given the VC up, or is another process";
+    /// The responder cannot use the pair of interfaces that the connection came by; REJECT names those it can use.
+    NoWayBack = 9, true, "its interface of that pair cannot be used, or has no route back";
+    /// The decision of the lesser name is another pair; REJECT names it.
+    OtherPair = 10, true, "another pair of interfaces was decided";
+    /// A rail came for a VC that is not connected, or is not to have any.
+    NoRails = 11, true, "its VC is not connected, or takes no rails";
     /// No version of the protocol is known to both.
     Version = 16, false, "it speaks other versions of the protocol";
     /// The responder knows no job or group of that id.

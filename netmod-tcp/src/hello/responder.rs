@@ -4,7 +4,7 @@ use netmod_core::{GroupId, PeerName};
 
 use super::frame::{Collector, Frame, FrameType, MAC_LEN};
 use super::key::{Label, Transcript};
-use super::{HelloError, JobKey, NONCE_LEN, Purpose, RejectReason, Sender, Versions};
+use super::{HelloError, JobKey, NONCE_LEN, Pairs, Purpose, RejectReason, Sender, Versions};
 
 /// What a responder knows about groups and ports.
 pub trait Directory {
@@ -51,6 +51,8 @@ pub struct Proved {
     pub session: u64,
     /// Bytes of that session that it has read.
     pub position: u64,
+    /// The interfaces that it wants to talk to each other.
+    pub pairs: Pairs,
     /// What a fresh session would be called.
     pub fresh: u64,
 }
@@ -152,18 +154,20 @@ impl Responder {
     ) -> Result<ResponderStep, HelloError> {
         let mut body = frame.body();
         let theirs = Versions { min: body.u16(), max: body.u16() };
-        let flags = body.u32();
+        let purpose = body.u32();
         let offered = body.u64();
         let peer = PeerName { group: GroupId(body.take()), rank: body.u32() };
         let wanted = PeerName { group: GroupId(body.take()), rank: body.u32() };
         let port = body.u64();
         let (incarnation, dial) = (body.u64(), body.u64());
         let (session, position) = (body.u64(), body.u64());
+        let pairs = Pairs::parse(&mut body, FrameType::Hello)?;
         let ours = self.params.versions;
         let version = theirs.common(ours).ok_or(HelloError::Version { theirs, ours })?;
-        let purpose = match flags {
+        let purpose = match purpose {
             0 if port == 0 => Purpose::Vc,
             1 => Purpose::Root { port },
+            2 => Purpose::Rail { number: port },
             _ => return Err(HelloError::Reserved { kind: FrameType::Hello }),
         };
         if session == 0 && position != 0 {
@@ -188,7 +192,9 @@ impl Responder {
         }
         match directory.group_size(&peer.group) {
             Some(size) if peer.rank >= size => return Err(HelloError::BadRank { name: peer, size }),
-            None if purpose == Purpose::Vc => return Err(HelloError::UnknownGroup { name: peer }),
+            None if !matches!(purpose, Purpose::Root { .. }) => {
+                return Err(HelloError::UnknownGroup { name: peer });
+            }
             _ => {}
         }
         let caps = offered & self.params.caps;
@@ -200,7 +206,8 @@ impl Responder {
             .put(&self.params.incarnation.to_le_bytes())
             .put(&self.nonce);
         let challenge = self.transcript.seal(&key, Label::Responder, challenge);
-        let claim = Proved { peer, purpose, version, caps, incarnation, dial, session, position, fresh: 0 };
+        let claim =
+            Proved { peer, purpose, version, caps, incarnation, dial, session, position, pairs, fresh: 0 };
         self.claim = Some((claim, key));
         self.state = State::Proof;
         Ok(ResponderStep::Challenge(challenge))
@@ -228,20 +235,21 @@ impl Responder {
     }
 
     /// ACCEPT, once the initiator has proved itself; then READY is awaited. `None` at any other time.
-    /// `position` is how many bytes of the session have been read here.
-    pub fn accept(&mut self, position: u64) -> Option<Frame> {
+    /// `position` is how many bytes of the session have been read here, `pairs` the interfaces that are to talk to each other.
+    pub fn accept(&mut self, position: u64, pairs: &Pairs) -> Option<Frame> {
         let key = self.undecided()?;
         self.state = State::Accepted;
-        let accept = Frame::new(FrameType::Accept).put(&position.to_le_bytes());
+        let accept = Frame::new(FrameType::Accept).put(&position.to_le_bytes()).put(&pairs.emit());
         Some(self.transcript.seal(&key, Label::Accept, accept))
     }
 
     /// REJECT, once the initiator has proved itself; then the handshake is over. `None` at any other
-    /// time.
-    pub fn reject(&mut self, reason: RejectReason) -> Option<Frame> {
+    /// time. `pairs` are the interfaces that could talk to each other.
+    pub fn reject(&mut self, reason: RejectReason, pairs: &Pairs) -> Option<Frame> {
         let key = self.undecided()?;
         self.state = State::Over;
-        let reject = Frame::new(FrameType::Reject).put(&[reason.to_wire(), 1]).put(&[0; 6]);
+        let reject =
+            Frame::new(FrameType::Reject).put(&[reason.to_wire(), 1]).put(&[0; 6]).put(&pairs.emit());
         Some(self.transcript.seal(&key, Label::Reject, reject))
     }
 
@@ -258,5 +266,9 @@ impl Responder {
 /// A REJECT for somebody who has not proved to know the key. It carries no MAC, and its receiver
 /// takes it as hearsay.
 pub fn reject_stranger(reason: RejectReason) -> Frame {
-    Frame::new(FrameType::Reject).put(&[reason.to_wire(), 0]).put(&[0; 6]).put(&[0; MAC_LEN])
+    Frame::new(FrameType::Reject)
+        .put(&[reason.to_wire(), 0])
+        .put(&[0; 6])
+        .put(&Pairs::default().emit())
+        .put(&[0; MAC_LEN])
 }

@@ -49,6 +49,7 @@ fn dial(
         incarnation: 1,
         session: 0,
         position: 0,
+        pairs: crate::hello::Pairs::default(),
         key,
     };
     let (mut dialler, hello) = Initiator::new(params, [1; 32]);

@@ -40,6 +40,15 @@ impl Directory for Job {
     }
 }
 
+/// What the initiator proposes, and what the responder decides.
+pub(super) fn proposed() -> Pairs {
+    Pairs::new(0x2122_2324_2526_2728, [(3, 5), (4, 6)])
+}
+
+pub(super) fn decided() -> Pairs {
+    Pairs::new(0x2122_2324_2526_2728, [(5, 3)])
+}
+
 pub(super) fn dial() -> InitiatorParams {
     InitiatorParams {
         me: name(1),
@@ -51,6 +60,7 @@ pub(super) fn dial() -> InitiatorParams {
         dial: 3,
         session: 0,
         position: 0,
+        pairs: proposed(),
         key: KEY,
     }
 }
@@ -94,11 +104,13 @@ pub(super) fn exchange() -> Exchange {
         dial: 3,
         session: 0,
         position: 0,
+        // The responder's interface comes first.
+        pairs: Pairs::new(0x2122_2324_2526_2728, [(5, 3), (6, 4)]),
         fresh: SESSION,
     };
     assert_eq!(proved, want);
     assert_eq!(r.sender(), Sender::Peer);
-    let accept = r.accept(0).unwrap();
+    let accept = r.accept(0, &decided()).unwrap();
     let (_, step) = i.on_bytes(accept.as_bytes()).unwrap();
     let want = InitiatorStep::Accepted {
         version: 1,
@@ -106,6 +118,7 @@ pub(super) fn exchange() -> Exchange {
         incarnation: THEIRS,
         session: SESSION,
         position: 0,
+        pairs: Pairs::new(0x2122_2324_2526_2728, [(3, 5)]),
     };
     assert_eq!(step, want);
     assert_eq!(i.sender(), Sender::Peer);
@@ -128,7 +141,7 @@ fn feed_responder(pieces: &[&[u8]]) -> (Vec<ResponderStep>, usize) {
                 steps.push(step);
             }
             if let ResponderStep::Proved(_) = step {
-                assert!(r.accept(0).is_some());
+                assert!(r.accept(0, &decided()).is_some());
             }
             if used == 0 || rest.is_empty() {
                 break;
@@ -195,7 +208,7 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn the_bytes_are_these() {
     let x = exchange();
-    let hello = "934e4d54010080000100010000000000".to_owned()
+    let hello = "934e4d540100d0000100010000000000".to_owned()
         + "0e00000000000000"
         + &"11".repeat(16)
         + "01000000"
@@ -205,6 +218,10 @@ fn the_bytes_are_these() {
         + "0807060504030201"
         + "0300000000000000"
         + &"00".repeat(16)
+        + "2827262524232221"
+        + "0200000000000000"
+        + "03000000050000000400000006000000"
+        + &"00".repeat(48)
         + &"a1".repeat(32);
     assert_eq!(hex(x.hello.as_bytes()), hello);
     let challenge = "934e4d54020058000100000000000000".to_owned()
@@ -214,11 +231,17 @@ fn the_bytes_are_these() {
     assert_eq!(hex(&x.challenge.as_bytes()[..64]), challenge);
     assert_eq!(hex(&x.challenge.as_bytes()[64..]), GOLDEN[0]);
     assert_eq!(hex(x.proof.as_bytes()), "934e4d5403002000".to_owned() + GOLDEN[1]);
-    assert_eq!(hex(x.accept.as_bytes()), "934e4d5404002800".to_owned() + &"00".repeat(8) + GOLDEN[2]);
+    let accept = "934e4d5404007800".to_owned()
+        + &"00".repeat(8)
+        + "2827262524232221"
+        + "0100000000000000"
+        + "0500000003000000"
+        + &"00".repeat(56);
+    assert_eq!(hex(x.accept.as_bytes()), accept + GOLDEN[2]);
     assert_eq!(hex(x.ready.as_bytes()), "934e4d5406002000".to_owned() + GOLDEN[3]);
     assert_eq!(hex(Initiator::goodbye().as_bytes()), "934e4d5407000000");
     let stranger = reject_stranger(RejectReason::WrongPeer);
-    let want = "934e4d54050028001200000000000000".to_owned() + &"00".repeat(32);
+    let want = "934e4d54050078001200000000000000".to_owned() + &"00".repeat(112);
     assert_eq!(hex(stranger.as_bytes()), want);
     let goodbye = "ff010000934e4d54".to_owned() + &"00".repeat(24);
     assert_eq!(hex(&Control::Goodbye.emit()), goodbye);
@@ -228,14 +251,14 @@ fn the_bytes_are_these() {
 
 /// Computed outside of this program, by Python's `hmac`, from the layout above.
 const GOLDEN: [&str; 4] = [
-    "045b1d25b280df233bfddd2377b8ffd0ad87ba474bf86f449362e41fc7df69b1",
-    "d02426052ea4837686292eee3bc892e0d1d3846cd6820bde3a2d5edba529b431",
-    "e149320f3a85544f3c54dfb089f7e5710fdf9116bb64a1729574498ea5f3152f",
-    "7c0803f1b36d9453312522e23d204b468020c44bf606add1d5a42b7016d9ce32",
+    "15c59df5a1e931aae6f27c731e0e3857dac7cb1f59bc4f5d38c1f662c427e1e9",
+    "d94916eb753b1ea4d03ed7db1a1b5c7e31121b50882dd3c9a1d2cfe7043e2f5c",
+    "d034c872f3a871335fe44bff0c814e30ce09fbcc5f5a9f7368eef09c19523040",
+    "282e9ef1d7043756bbfd0f4a1cd37ee5776232126677c13a97b1578a3a829c04",
 ];
 
 /// The name of the session that begins with that exchange, from the same source.
-const SESSION: u64 = 0x3958_5fe0_ed5b_71f8;
+const SESSION: u64 = 0xcf1a_fb92_721d_7a0c;
 
 #[test]
 fn connect_to_root_needs_an_open_port_and_no_known_group() {
@@ -272,7 +295,7 @@ fn a_session_is_resumed_by_name_and_position() {
         panic!("not proved")
     };
     assert_eq!((proved.session, proved.position), (0xfeed, 1 << 33));
-    let accept = r.accept(77).unwrap();
+    let accept = r.accept(77, &decided()).unwrap();
     let (_, step) = i.on_bytes(accept.as_bytes()).unwrap();
     let InitiatorStep::Accepted { session, position, incarnation, .. } = step else { panic!("{step:?}") };
     assert_eq!((session, position, incarnation), (0xfeed, 77, THEIRS));
@@ -294,9 +317,12 @@ fn a_goodbye_is_heard_at_every_stage() {
         let mut undecided = r.clone();
         let (used, step) = undecided.on_bytes(goodbye.as_bytes(), &JOB).unwrap();
         assert_eq!((used, step), (8, ResponderStep::Goodbye));
-        assert!(undecided.accept(0).is_none() && undecided.reject(RejectReason::Busy).is_none());
+        assert!(
+            undecided.accept(0, &decided()).is_none()
+                && undecided.reject(RejectReason::Busy, &decided()).is_none()
+        );
         if accept {
-            assert!(r.accept(0).is_some());
+            assert!(r.accept(0, &decided()).is_some());
             assert_eq!(r.on_bytes(goodbye.as_bytes(), &JOB).unwrap().1, ResponderStep::Goodbye);
         }
     }
@@ -350,4 +376,29 @@ fn reasons_survive_the_wire_and_keys_are_not_printed() {
     assert_eq!(RejectReason::from_wire(0), None);
     let shown = format!("{KEY:?} {:?} {:?}", dial(), initiator().0);
     assert!(shown.contains("JobKey(..)") && !shown.contains("90, 90"), "{shown}");
+}
+
+#[test]
+fn pairs_survive_the_wire_and_others_than_were_sent_are_refused() {
+    let many: Vec<(u32, u32)> = (0..20).map(|i| (i + 1, 100 - i)).collect();
+    for n in 0..=20 {
+        let pairs = Pairs::new(n as u64, many[..n].iter().copied());
+        let params = InitiatorParams { pairs, ..dial() };
+        let hello = Initiator::new(params, [1; 32]).1;
+        let mut r = responder();
+        let (_, ResponderStep::Challenge(_)) = r.on_bytes(hello.as_bytes(), &JOB).unwrap() else {
+            panic!("no challenge")
+        };
+        assert_eq!(pairs.as_slice(), &many[..n.min(MAX_PAIRS)]);
+    }
+    let at = HEADER_LEN + 96;
+    let hello = initiator().1.as_bytes().to_vec();
+    assert_eq!(hello[at..at + 9], [0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 2]);
+    // Too many, reserved bytes, something behind the last.
+    for (byte, value) in [(8, 9), (8, 255), (9, 1), (15, 1), (16 + 2 * 8, 1), (16 + 8 * 8 - 1, 1), (8, 1)] {
+        let mut bad = hello.clone();
+        bad[at + byte] = value;
+        let error = responder().on_bytes(&bad, &JOB).unwrap_err();
+        assert_eq!(error, HelloError::Reserved { kind: FrameType::Hello }, "byte {byte}");
+    }
 }

@@ -42,17 +42,17 @@ fn wrong_headers_are_refused_before_their_bodies_are_read() {
         h
     };
     let kind = FrameType::Hello;
-    assert_eq!(responder_error(&header(9, 0, 128)).0, HelloError::UnknownType { code: 9 });
+    assert_eq!(responder_error(&header(9, 0, 208)).0, HelloError::UnknownType { code: 9 });
     let out_of_turn = HelloError::Unexpected { kind: FrameType::Proof };
     assert_eq!(responder_error(&header(3, 0, 32)).0, out_of_turn);
     assert_eq!(responder_error(&header(1, 0, 505)).0, HelloError::Oversized { kind, len: 505 });
     let huge = HelloError::Oversized { kind, len: 65535 };
     assert_eq!(responder_error(&header(1, 0, u16::MAX)).0, huge);
     for len in [0, 127, 129, 504] {
-        let want = HelloError::BadLength { kind, len: len.into(), want: 128 };
+        let want = HelloError::BadLength { kind, len: len.into(), want: 208 };
         assert_eq!(responder_error(&header(1, 0, len)).0, want);
     }
-    assert_eq!(responder_error(&header(1, 1, 128)).0, HelloError::Reserved { kind });
+    assert_eq!(responder_error(&header(1, 1, 208)).0, HelloError::Reserved { kind });
 }
 
 fn hello(change: impl FnOnce(&mut InitiatorParams)) -> Frame {
@@ -94,7 +94,7 @@ fn a_hello_for_or_from_somebody_else_is_refused_with_a_reason() {
         // The reason reaches the dialler, as hearsay.
         let (mut i, _) = initiator();
         let (_, step) = i.on_bytes(reject_stranger(reason).as_bytes()).unwrap();
-        assert_eq!(step, InitiatorStep::Rejected { reason, proved: false });
+        assert_eq!(step, InitiatorStep::Rejected { reason, proved: false, pairs: Pairs::default() });
     }
 }
 
@@ -200,8 +200,8 @@ fn a_proved_reject_is_authentic_and_a_forged_one_is_not() {
     let mut r = responder();
     r.on_bytes(x.hello.as_bytes(), &JOB).unwrap();
     r.on_bytes(x.proof.as_bytes(), &JOB).unwrap();
-    let reject = r.reject(RejectReason::Closing).unwrap();
-    assert!(r.accept(0).is_none());
+    let reject = r.reject(RejectReason::Closing, &decided()).unwrap();
+    assert!(r.accept(0, &decided()).is_none());
     let (mut i, _) = initiator();
     i.on_bytes(x.challenge.as_bytes()).unwrap();
     let mut forged = reject.as_bytes().to_vec();
@@ -211,7 +211,14 @@ fn a_proved_reject_is_authentic_and_a_forged_one_is_not() {
     // Before the responder has proved itself nothing it says can be.
     assert_eq!(initiator_error(reject.as_bytes()).0, tampered);
     let (_, step) = i.on_bytes(reject.as_bytes()).unwrap();
-    assert_eq!(step, InitiatorStep::Rejected { reason: RejectReason::Closing, proved: true });
+    assert_eq!(
+        step,
+        InitiatorStep::Rejected {
+            reason: RejectReason::Closing,
+            proved: true,
+            pairs: Pairs::new(0x2122_2324_2526_2728, [(3, 5)]),
+        }
+    );
 
     let mut unknown = reject_stranger(RejectReason::Busy).as_bytes().to_vec();
     unknown[HEADER_LEN] = 200;
