@@ -9,8 +9,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod assign;
 pub mod record;
 pub mod route;
 
+pub use assign::{Weights, assign};
 pub use record::{Address, Host, Kind, Nic, Place};
 pub use route::{Answer, Query, Routes};

@@ -1,0 +1,202 @@
+//! Of all optimal assignments the lexicographically smallest.
+//!
+//! The optimal assignments are those that use tight edges alone, and leave out none of the rows and columns whose
+//! potential forbids it. One becomes another by a cycle: each of some rows takes what the next one had. The
+//! columns without an owner, and being without a partner, belong to one more member of such cycles, the pool.
+
+use super::cost::Cost;
+use super::search::{NONE, Search};
+
+/// Which edges are tight, and what may be changed.
+struct Tight {
+    /// 64-bit words a row.
+    words: usize,
+    /// A bit an edge.
+    bits: Vec<u64>,
+    /// Columns that may be without an owner.
+    spare_cols: Vec<u64>,
+    /// Rows that may be without a partner.
+    spare_rows: Vec<bool>,
+    /// Columns that neither a row which is settled owns nor the search has seen.
+    unseen: Vec<u64>,
+    /// Columns of rows that are not settled, and the pool's.
+    unsettled: Vec<u64>,
+    /// The column that each row, and the pool behind them, is reached by.
+    by_col: Vec<u32>,
+    /// The member that takes it.
+    by: Vec<u32>,
+    /// Rows to go on from, in the order in which they were reached; the pool's number is that of rows.
+    queue: Vec<u32>,
+    /// Whether the pool was reached.
+    pool_seen: bool,
+}
+
+/// Turns an optimal assignment into the lexicographically smallest one.
+pub(super) fn refine<T: Cost>(search: &mut Search<T>) {
+    let Some(mut tight) = Tight::new(search) else { return };
+    for row in 0..search.n {
+        tight.settle(search, row);
+    }
+}
+
+/// The positions of the bits that are set.
+fn ones(mut word: u64, index: usize) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        (word != 0).then(|| {
+            word &= word - 1;
+            index * 64 + bit as usize
+        })
+    })
+}
+
+impl Tight {
+    /// None if no row has a tight edge to a column before its own.
+    fn new<T: Cost>(search: &Search<T>) -> Option<Tight> {
+        let (n, m) = (search.n, search.m);
+        let words = m.div_ceil(64);
+        let mut bits = vec![0u64; n * words];
+        let mut better = false;
+        for row in 0..n {
+            let (own, potential) = (search.partner[row], search.row_potential(row));
+            let closed = own == NONE || search.is_closed[own as usize];
+            let costs = search.costs(row);
+            for (col, &cost) in costs.iter().enumerate() {
+                let tight = cost - search.potential[col] == potential
+                    && search.is_closed[col] == closed
+                    && cost < T::FORBIDDEN;
+                bits[row * words + col / 64] |= u64::from(tight) << (col % 64);
+                better |= tight && (col as u32) < own;
+            }
+        }
+        if !better {
+            return None;
+        }
+        let mut spare_cols = vec![0u64; words];
+        for col in 0..m {
+            let spare = !search.is_closed[col] && search.potential[col] == T::ZERO;
+            spare_cols[col / 64] |= u64::from(spare) << (col % 64);
+        }
+        let spare_rows = (0..n).map(|row| match search.partner[row] {
+            NONE => true,
+            col => search.is_closed[col as usize] && search.row_potential(row) == T::ZERO,
+        });
+        Some(Tight {
+            words,
+            bits,
+            spare_cols,
+            spare_rows: spare_rows.collect(),
+            unseen: vec![0; words],
+            unsettled: vec![u64::MAX; words],
+            by_col: vec![NONE; n + 1],
+            by: vec![NONE; n + 1],
+            queue: Vec::with_capacity(n + 1),
+            pool_seen: false,
+        })
+    }
+
+    /// Gives a row the first column that an optimal assignment can, in which all rows before it keep theirs.
+    fn settle<T: Cost>(&mut self, search: &mut Search<T>, row: usize) {
+        let own = search.partner[row];
+        self.unseen.copy_from_slice(&self.unsettled);
+        self.pool_seen = false;
+        'columns: for word in 0..self.words {
+            let tight = self.bits[row * self.words + word];
+            for col in ones(tight & self.unsettled[word], word) {
+                if col as u32 >= own {
+                    break 'columns;
+                }
+                // Whoever was seen does not lead back to the row.
+                if self.unseen[word] >> (col % 64) & 1 == 0 {
+                    continue;
+                }
+                if self.leads_back(search, row, col) {
+                    self.rotate(search, row);
+                    break 'columns;
+                }
+            }
+        }
+        let own = search.partner[row];
+        if own != NONE {
+            self.unsettled[own as usize / 64] &= !(1 << (own % 64));
+        }
+    }
+
+    /// Whether a column can be the row's: its owner takes from another, that one from the next, and so on until one takes
+    /// what the row has.
+    fn leads_back<T: Cost>(&mut self, search: &Search<T>, row: usize, col: usize) -> bool {
+        let pool = search.n;
+        self.queue.clear();
+        self.take(search, row, Some(col));
+        let mut next = 0;
+        while let Some(&member) = self.queue.get(next) {
+            next += 1;
+            let member = member as usize;
+            if member == row {
+                return true;
+            }
+            for word in 0..self.words {
+                let takes = if member == pool {
+                    self.spare_cols[word]
+                } else {
+                    self.bits[member * self.words + word]
+                };
+                for col in ones(takes & self.unseen[word], word) {
+                    self.take(search, member, Some(col));
+                }
+            }
+            if member == pool {
+                for other in row..search.n {
+                    if search.partner[other] == NONE {
+                        self.reach(other, pool, NONE);
+                    }
+                }
+            } else if self.spare_rows[member] {
+                self.take(search, member, None);
+            }
+        }
+        false
+    }
+
+    /// A member of a cycle takes a column, or being without a partner, from whoever has it.
+    fn take<T: Cost>(&mut self, search: &Search<T>, member: usize, col: Option<usize>) {
+        let owner = match col {
+            Some(col) => {
+                self.unseen[col / 64] &= !(1 << (col % 64));
+                search.owner[col]
+            }
+            None => NONE,
+        };
+        let col = col.map_or(NONE, |col| col as u32);
+        if owner != NONE {
+            self.reach(owner as usize, member, col);
+        } else if !std::mem::replace(&mut self.pool_seen, true) {
+            self.reach(search.n, member, col);
+        }
+    }
+
+    /// A member has been reached, by the one that takes what it has.
+    fn reach(&mut self, member: usize, by: usize, by_col: u32) {
+        self.by[member] = by as u32;
+        self.by_col[member] = by_col;
+        self.queue.push(member as u32);
+    }
+
+    /// Each member of the cycle found takes what it is to take.
+    fn rotate<T: Cost>(&self, search: &mut Search<T>, row: usize) {
+        let mut member = row;
+        loop {
+            let (by, col) = (self.by[member], self.by_col[member]);
+            match (by as usize == search.n, col) {
+                (true, NONE) => {}
+                (true, col) => search.owner[col as usize] = NONE,
+                (false, NONE) => search.partner[by as usize] = NONE,
+                (false, col) => search.join(by, col),
+            }
+            member = by as usize;
+            if member == row {
+                return;
+            }
+        }
+    }
+}
