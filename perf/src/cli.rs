@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Connect(ConnectArgs),
     /// Cost of tag matching in long queues
     Match(MatchArgs),
+    /// Which interfaces of two hosts talk to each other, and what finding out costs
+    Pair(PairingArgs),
     /// What this machine offers, the configuration, and limits that will bite
     Info(InfoArgs),
     /// Decode captures written by NETMOD_CAPTURE: a line a packet, and what was left open
@@ -224,6 +226,57 @@ impl MatchOrder {
     }
 }
 
+/// Options of `pair`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PairingArgs {
+    /// Time the assignment of so many interfaces a side; without a list of 4, 30, 150 and 300
+    #[arg(long, value_name = "LIST", required = true, num_args = 0..=1, require_equals = false,
+        default_missing_value = "4,30,150,300", value_delimiter = ',', value_parser = nics)]
+    pub(crate) bench: Vec<usize>,
+    /// What the pairs are worth
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_enum,
+        value_delimiter = ',',
+        requires = "bench",
+        default_value = "uniform,random,sparse,product"
+    )]
+    pub(crate) weights: Vec<WeightFamily>,
+    /// Rounds; the result is the median over them
+    #[arg(long, value_name = "N", default_value_t = 15, requires = "bench",
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) rounds: u32,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What pairs are worth when the assignment is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WeightFamily {
+    /// All the same
+    Uniform,
+    /// Random, of 32 bits
+    Random,
+    /// A quarter of the pairs, random
+    Sparse,
+    /// Row times column, which makes all rows want the same columns
+    Product,
+}
+
+impl WeightFamily {
+    /// As in the field `kind`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            WeightFamily::Uniform => "uniform",
+            WeightFamily::Random => "random",
+            WeightFamily::Sparse => "sparse",
+            WeightFamily::Product => "product",
+        }
+    }
+}
+
 /// Options of `info`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct InfoArgs {
@@ -285,6 +338,8 @@ pub(crate) struct TopArgs {
 const MAX_MESSAGE: usize = 1 << 30;
 /// Longest queue.
 const MAX_QUEUE: usize = 10_000_000;
+/// Most interfaces a side.
+const MAX_NICS: usize = 2000;
 
 fn message_size(text: &str) -> Result<usize, String> {
     let text = text.trim().to_ascii_uppercase();
@@ -304,6 +359,11 @@ fn message_size(text: &str) -> Result<usize, String> {
 fn queue_length(text: &str) -> Result<usize, String> {
     let n = text.trim().parse::<usize>().ok().filter(|n| (1..=MAX_QUEUE).contains(n));
     n.ok_or_else(|| format!("lengths of queues are 1 to {MAX_QUEUE}"))
+}
+
+fn nics(text: &str) -> Result<usize, String> {
+    let n = text.trim().parse::<usize>().ok().filter(|n| (1..=MAX_NICS).contains(n));
+    n.ok_or_else(|| format!("numbers of interfaces are 1 to {MAX_NICS}"))
 }
 
 #[cfg(test)]
@@ -353,6 +413,18 @@ mod tests {
     }
 
     #[test]
+    fn interfaces_to_time() {
+        let pair = |line: &str| match parse(line).unwrap().command {
+            Some(Command::Pair(p)) => p,
+            other => panic!("not pair: {other:?}"),
+        };
+        let all = pair("netmod-perf pair --bench");
+        assert_eq!((all.bench, all.weights.len()), (vec![4, 30, 150, 300], 4));
+        let some = pair("netmod-perf pair --bench 7,8 --weights sparse --rounds 3 --json");
+        assert_eq!((some.bench, some.weights, some.rounds), (vec![7, 8], vec![WeightFamily::Sparse], 3));
+    }
+
+    #[test]
     fn alone_it_is_the_tour() {
         let cli = parse("netmod-perf --json").unwrap();
         assert!(cli.command.is_none() && cli.tour.json);
@@ -369,6 +441,8 @@ mod tests {
             "lat --bytes 0",
             "lat --ranks 1",
             "match --queue 0",
+            "pair --bench 0",
+            "pair --bench 4 --weights heavy",
             "fly",
             "lat --rounds 0",
         ] {

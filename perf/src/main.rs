@@ -13,6 +13,7 @@ mod lat;
 mod launch;
 mod matching;
 mod measure;
+mod pair;
 mod pairs;
 mod place;
 mod plot;
@@ -120,6 +121,7 @@ fn run(cli: &Cli) -> Result<()> {
         Some(Command::Flood(args)) => flood(args),
         Some(Command::Connect(args)) => connect::run(args),
         Some(Command::Match(args)) => only_here(|| tag_matching(args)),
+        Some(Command::Pair(args)) => only_here(|| pair::run(args)),
         Some(Command::Info(args)) => only_here(|| info::run(args)),
         Some(Command::Decode(args)) => only_here(|| decode::run(args)),
         Some(Command::Top(args)) => only_here(|| top::run(args)),

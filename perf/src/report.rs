@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// One result. What does not apply is left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
-    /// `lat`, `bw`, `bibw`, `rate`, `alltoall`, `flood`, `connect` or `match`.
+    /// `lat`, `bw`, `bibw`, `rate`, `alltoall`, `flood`, `connect`, `match` or `pair`.
     pub(crate) test: String,
     /// The netmod that carried the messages.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,7 +23,10 @@ pub(crate) struct Row {
     /// Order in which the receives are matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) order: Option<String>,
-    /// Of `connect`: `known`, `unused`, `connected` or `latency`. Of `rate` with threads: the thread level.
+    /// Interfaces a side that are paired.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nics: Option<usize>,
+    /// Of `connect`: `known`, `unused`, `connected` or `latency`. Of `pair`: what the pairs are worth. Of `rate` with threads: the thread level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
     /// Threads of each process.
@@ -54,6 +57,9 @@ pub(crate) struct Row {
     /// The median over the rounds of each round's ratio, where `ratio` is that of the medians.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio_by_round: Option<f64>,
+    /// The power of the number of interfaces by which the time grows, from the row with the next smaller number on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) growth: Option<f64>,
     /// Processes of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ranks: Option<u32>,
@@ -174,6 +180,10 @@ impl Row {
             ("connect", Some("latency")) => return "latency beside idle connections",
             ("rate", Some("Serialized")) => return "message rate, Serialized",
             ("rate", Some("Multiple")) => return "message rate, Multiple",
+            ("pair", Some("uniform")) => return "assignment, uniform weights",
+            ("pair", Some("random")) => return "assignment, random weights",
+            ("pair", Some("sparse")) => return "assignment, a quarter of the edges",
+            ("pair", Some("product")) => return "assignment, products as weights",
             _ => {}
         }
         match self.test.as_str() {
@@ -196,6 +206,9 @@ impl Row {
         if let (Some(threads), Some(engines), Some(b)) = (self.threads, self.engines, self.bytes) {
             return format!("{}, threads {threads}, engines {engines}", size(b));
         }
+        if let Some(n) = self.nics {
+            return format!("{n} x {n}");
+        }
         match (self.bytes, self.queue) {
             (_, Some(q)) => format!("{} receives", grouped(q as f64)),
             (Some(b), _) => size(b),
@@ -210,6 +223,14 @@ impl Row {
             Some("connected") => return "up to 16384 B",
             Some("latency") => return "up to 1.10",
             Some("Serialized" | "Multiple") => return "",
+            _ => {}
+        }
+        match (self.nics, self.kind.as_deref()) {
+            (Some(4), _) => return "up to 0.50 us",
+            (Some(30), _) => return "up to 15 us",
+            (Some(150), _) => return "up to 5,000 us",
+            (Some(300), Some("product")) => return "up to 40,000 us",
+            (Some(300), _) => return "up to 10,000 us",
             _ => {}
         }
         let shm = self.netmod.as_deref() == Some(netmod_shm::NAME);
@@ -290,6 +311,11 @@ pub(crate) fn remarks(rows: &[Row]) -> String {
         };
         if !lines.contains(&line) {
             lines.push(line);
+        }
+    }
+    for r in rows {
+        if let (Some(n), Some(growth)) = (r.nics, r.growth) {
+            lines.push(format!("{} up to {n} x {n}: grows by the power of {growth:.2}", r.title()));
         }
     }
     for r in rows {

@@ -260,6 +260,23 @@ fn matching_needs_no_ranks() {
 }
 
 #[test]
+fn assignments_are_timed_beside_a_textbook() {
+    let rows = json(perf("pair --bench 3,9 --rounds 2 --json"));
+    let kinds = ["uniform", "random", "sparse", "product"].map(|kind| [(kind, 3), (kind, 9)]).concat();
+    assert_eq!(rows.len(), kinds.len());
+    for (row, (kind, nics)) in rows.iter().zip(kinds) {
+        assert_eq!(
+            (&row["kind"], row["nics"].as_u64(), &row["unit"]),
+            (&kind.into(), Some(nics), &"us".into())
+        );
+        positive(row, &["value", "floor", "ratio"]);
+        assert_eq!(row["growth"].is_f64(), nics == 9, "{row}");
+    }
+    let ended = run(perf("pair --bench 5000"));
+    assert!(!ended.ok && ended.err.contains("1 to 2000"), "{}", ended.err);
+}
+
+#[test]
 fn info_shows_netmods_variables_and_limits() {
     let mut command = perf("info --json");
     command.env("NETMOD_TCP_STAGE", "8K").env("NETMOD_NO_SUCH_THING", "1");
