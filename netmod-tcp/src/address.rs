@@ -9,6 +9,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::NAME;
 use crate::sys;
+use crate::way::{Way, Ways};
 
 /// Name of the card's section.
 pub(crate) const SECTION: &str = "tcp";
@@ -191,7 +192,7 @@ pub(crate) fn parse(card: &Card) -> Result<Option<Vec<SocketAddr>>, CardError> {
 
 /// Orders a peer's addresses by how likely they are to work from here: on the same node loopback, else
 /// what is not loopback and not link-local first. Empty if none can work.
-pub(crate) fn usable(card: &Card, here: Option<&NodeSection>) -> Result<Vec<SocketAddr>, String> {
+pub(crate) fn usable(card: &Card, here: Option<&NodeSection>) -> Result<Ways, String> {
     let mut addrs = parse(card).map_err(|e| e.to_string())?.ok_or("the peer does not offer tcp")?;
     let same_node = match (here, card.node()) {
         (Some(h), Ok(there)) => h.same_node(&there),
@@ -205,5 +206,7 @@ pub(crate) fn usable(card: &Card, here: Option<&NodeSection>) -> Result<Vec<Sock
     if addrs.is_empty() {
         return Err("the peer is on another node and offers only loopback addresses".into());
     }
-    Ok(addrs)
+    let port = addrs[0].port();
+    let list = addrs.iter().map(|a| Way { to: a.ip(), via: None }).collect();
+    Ok(Ways { list, port, agreement: 0 })
 }

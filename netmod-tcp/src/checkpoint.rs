@@ -5,6 +5,7 @@
 //! restart this side dials, resumes, and tells where it listens now (MOVED).
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use netmod_core::{Core, DeviceError, Finalize, Time, VcId};
 
@@ -16,6 +17,7 @@ use crate::hot::Hot;
 use crate::link::{LinkEvent, Phase};
 use crate::netmod::TcpNetmod;
 use crate::sys::Epoll;
+use crate::way::{Way, Ways, is_link_local};
 
 /// How far a checkpoint has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,10 +208,14 @@ impl TcpNetmod {
         else {
             return Ok(());
         };
-        if let Some(mut at) = socket.peer_addr().ok().and_then(|a| a.as_socket()) {
-            at.set_ip(at.ip().to_canonical());
-            at.set_port(port);
-            v.addrs = Some(Box::new([at]));
+        let at = socket.peer_addr().ok().and_then(|a| a.as_socket()).map(|a| a.ip().to_canonical());
+        match &mut v.ways {
+            Some(ways) if at.is_none_or(|at| ways.list.iter().any(|w| w.to == at)) => ways.port = port,
+            ways => {
+                // Without an interface a link-local address says nothing; the card is asked for when it is needed.
+                let to = at.filter(|at| !is_link_local(*at));
+                *ways = to.map(|to| Ways { list: Arc::new([Way { to, via: None }]), port, agreement: 0 });
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use netmod_core::slab::Handle;
 use netmod_core::{PeerName, Time, VcId};
 use socket2::Socket;
 
-use crate::hello::{Initiator, Responder};
+use crate::hello::{Initiator, Pairs, Responder};
 use crate::link::{ConnKey, Hail};
 use crate::record::Opener;
 use crate::sys::Interest;
@@ -77,6 +77,10 @@ pub(crate) struct Conn {
     pub(crate) owe_at: u64,
     /// A dial: its number.
     pub(crate) dial: u64,
+    /// The interfaces that it is between, by their numbers: mine, theirs; zeros if they do not matter.
+    pub(crate) pair: (u32, u32),
+    /// Incoming: what the peer proposes, until that is judged.
+    pub(crate) proposed: Option<Box<Pairs>>,
     /// What the peer said of its session and itself, and the position up to which it has read.
     pub(crate) hail: Hail,
     pub(crate) peer_position: u64,
@@ -101,6 +105,8 @@ impl Conn {
             bulk: false,
             filled: false,
             dial: 0,
+            pair: (0, 0),
+            proposed: None,
             hail: Hail { session: 0, fresh: 0, incarnation: 0, dial: 0 },
             peer_position: 0,
             rx: 0,

@@ -86,7 +86,14 @@ impl TcpNetmod {
             .and_then(|c| self.conns.get(conn::id(c)))
             .and_then(|c| c.socket.peer_addr().ok())
             .and_then(|a| a.as_socket());
-        let at = at.map_or_else(String::new, |a| format!(" with {a}"));
+        let mut at = at.map_or_else(String::new, |a| format!(" with {a}"));
+        let pair = v.link.conn().and_then(|c| self.conns.get(conn::id(c))).map(|c| c.pair);
+        if let Some(way) = pair.and_then(|p| v.ways.as_ref()?.list.iter().find(|w| w.is_between(p))) {
+            at += &format!(" ({way})");
+        }
+        if !v.rails().is_empty() {
+            at += &format!(", {} rails", v.rails().len());
+        }
         let queue = v.txq.as_ref().map_or_else(|| "nothing queued".into(), |q| q.describe());
         let s = core.vcs.get(vc).map(|v| v.stats).unwrap_or_default();
         let mut resumed =

@@ -15,9 +15,11 @@ mod ending;
 pub mod hello;
 mod hot;
 mod identity;
+mod judge;
 pub mod link;
 mod links;
 mod netmod;
+mod pairing;
 mod peers;
 
 mod record;
@@ -29,6 +31,7 @@ mod shake;
 mod sys;
 mod txq;
 mod vc;
+mod way;
 
 pub use hello::JobKey;
 pub use netmod::{TcpNetmod, TcpStats};

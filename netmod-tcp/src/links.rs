@@ -211,7 +211,7 @@ impl TcpNetmod {
                 continue;
             }
             let dials = matches!(v.link.phase(), Phase::Idle);
-            if dials && v.addrs.is_none() {
+            if dials && v.ways.is_none() {
                 if !v.asked_card {
                     v.asked_card = true;
                     self.events.push_back(Event::NeedCard { vc });
@@ -280,10 +280,15 @@ impl TcpNetmod {
 
     /// Refuses a proved peer.
     pub(crate) fn reject(&mut self, id: ConnId, reason: RejectReason) {
+        self.reject_with(id, reason, &Pairs::default());
+    }
+
+    /// Refuses a proved peer, and says which interfaces could talk to each other.
+    pub(crate) fn reject_with(&mut self, id: ConnId, reason: RejectReason, pairs: &Pairs) {
         let Some(c) = self.conns.get_mut(id) else { return };
         let Stage::Proved(r, peer) = &mut c.stage else { return self.close(id) };
         tracing::debug!(%peer, %reason, "refused a connection");
-        match r.reject(reason, &Pairs::default()) {
+        match r.reject(reason, pairs) {
             Some(frame) => self.linger(id, frame.as_bytes()),
             None => self.close(id),
         }

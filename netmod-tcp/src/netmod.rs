@@ -27,6 +27,7 @@ use crate::session::Break;
 use crate::sys::{Epoll, Interest, RxArena};
 use crate::txq::Data;
 use crate::vc::{Fresh, TcpVc};
+use crate::way::Ways;
 
 /// The key of the listener in epoll; no connection has it.
 pub(crate) const LISTENER: u64 = u64::MAX;
@@ -229,18 +230,17 @@ impl TcpNetmod {
         VcError::new(VcErrorKind::Aborted, None, "the VC is not in the charge of netmod tcp")
     }
 
-    fn addresses_of(&self, peer: PeerName, card: &Card) -> Result<Box<[SocketAddr]>, VcError> {
-        address::usable(card, self.here.as_ref())
-            .map(Into::into)
-            .map_err(|e| VcError::new(VcErrorKind::Card, Some(peer), e))
+    fn ways_of(&self, peer: PeerName, card: &Card) -> Result<Ways, VcError> {
+        address::usable(card, self.here.as_ref()).map_err(|e| VcError::new(VcErrorKind::Card, Some(peer), e))
     }
 
-    /// Takes the addresses of a VC that is in use.
-    fn take_addresses(&mut self, core: &Core, vc: VcId, card: &Card) -> Result<(), VcError> {
+    /// Takes the ways to the peer of a VC that is in use.
+    fn take_ways(&mut self, core: &Core, vc: VcId, card: &Card) -> Result<(), VcError> {
         let peer = self.first_use(core, vc)?.peer;
-        let addrs = self.addresses_of(peer, card)?;
+        let ways = self.ways_of(peer, card)?;
         if let Some(v) = self.vcs.get_mut(vc) {
-            v.addrs = Some(addrs);
+            v.ways = Some(ways);
+            v.reckon();
         }
         Ok(())
     }
@@ -274,8 +274,8 @@ impl Netmod for TcpNetmod {
             ));
         }
         if let Some(card) = card {
-            let addrs = self.addresses_of(peer, card)?;
-            self.fresh.put(vc, addrs);
+            let ways = self.ways_of(peer, card)?;
+            self.fresh.put(vc, ways);
         }
         self.by_peer.insert(peer, vc);
         while let Some(i) = self.unclaimed.iter().position(|(p, _)| *p == peer) {
@@ -286,7 +286,7 @@ impl Netmod for TcpNetmod {
     }
 
     fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
-        let taken = card.and_then(|c| self.take_addresses(core, vc, c));
+        let taken = card.and_then(|c| self.take_ways(core, vc, c));
         if let Some(v) = self.vcs.get_mut(vc) {
             v.asked_card = false;
         }
@@ -354,7 +354,7 @@ impl Netmod for TcpNetmod {
 
     fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
         if let Some(card) = card {
-            self.take_addresses(core, vc, card)?;
+            self.take_ways(core, vc, card)?;
         }
         self.link_event(core, vc, LinkEvent::Revive);
         if let Some(v) = self.vcs.get_mut(vc)

@@ -1,21 +1,20 @@
 //! Connections outside the message stream: dialling, accepting, the hello, the last words.
 
-use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
 use netmod_core::{Core, Event, Events, Time, VcId};
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+use socket2::{SockRef, Socket};
 
-use crate::address;
 use crate::alive;
 use crate::conn::{self, Conn, ConnId, Stage};
 use crate::hello::{
-    HelloError, Initiator, InitiatorParams, InitiatorStep, Pairs, Purpose, RejectReason, Responder,
-    ResponderParams, ResponderStep, Sender, Versions, reject_stranger,
+    HelloError, Initiator, InitiatorParams, InitiatorStep, Purpose, RejectReason, Responder, ResponderParams,
+    ResponderStep, Sender, Versions, reject_stranger,
 };
 use crate::link::{Failure, Hail, LinkEvent};
 use crate::netmod::TcpNetmod;
 use crate::sys::{self, Interest};
+use crate::way::Way;
 
 /// Bytes of a handshake read at once.
 const PIECE: usize = 512;
@@ -38,7 +37,7 @@ fn failure(e: &std::io::Error) -> Failure {
 }
 
 /// What every connection wants of its socket.
-fn prepare(socket: &Socket, detect: std::time::Duration) -> std::io::Result<()> {
+pub(crate) fn prepare(socket: &Socket, detect: std::time::Duration) -> std::io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     if detect.is_zero() {
@@ -57,7 +56,7 @@ impl TcpNetmod {
     /// Begins a dial. The flag of an error says that another dial would fail likewise.
     pub(crate) fn start_dial(&mut self, vc: VcId) -> Result<ConnId, (Failure, bool)> {
         let Some(v) = self.vcs.get_mut(vc) else { return Err((Failure::None, true)) };
-        let Some(addrs) = v.addrs.as_ref().filter(|a| !a.is_empty()) else {
+        let Some(way) = v.next_way() else {
             // The peer has always been the one to connect: its card is asked for, and the next attempt
             // has it.
             if !v.asked_card {
@@ -66,29 +65,23 @@ impl TcpNetmod {
             }
             return Err((Failure::None, false));
         };
-        let addr = addrs[v.dials as usize % addrs.len()];
+        let (way, port) = way;
         v.dials = v.dials.wrapping_add(1);
         self.stats.dialled += 1;
-        self.dial(addr, vc).map_err(|e| {
-            tracing::debug!(%addr, %e, "dial");
+        self.dial(&way, port, vc).map_err(|e| {
+            tracing::debug!(%way, port, %e, "dial");
             (failure(&e), false)
         })
     }
 
-    fn dial(&mut self, addr: SocketAddr, vc: VcId) -> std::io::Result<ConnId> {
-        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-        address::buffer_sizes(&socket, &self.cfg)?;
-        prepare(&socket, self.cfg.detect)?;
-        // The port that the system chooses may be that of a process that is being checkpointed.
-        socket.set_reuse_address(true)?;
-        match socket.connect(&SockAddr::from(addr)) {
-            Ok(()) => {}
-            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
-            Err(e) => return Err(e),
-        }
+    fn dial(&mut self, way: &Way, port: u16, vc: VcId) -> std::io::Result<ConnId> {
+        let socket = self.connect(way, port)?;
         // Writable when connected, or when that has failed.
         let mut conn = Conn::new(socket, Stage::Connecting, Some(vc));
         conn.dial = self.stats.dialled;
+        if let Some(v) = &way.via {
+            conn.pair = (v.mine, v.theirs);
+        }
         self.enroll(conn, Interest::BOTH)
     }
 
@@ -269,11 +262,16 @@ impl TcpNetmod {
 
     /// Sends ACCEPT on a proved connection.
     pub(crate) fn accept(&mut self, vc: VcId, id: ConnId) {
-        let Some(v) = self.vcs.get(vc) else { return };
-        if let Some(Conn { stage: Stage::Proved(r, _), hail, .. }) = self.conns.get_mut(id)
-            && let Some(frame) = r.accept(v.position(hail.session), &Pairs::default())
-        {
-            self.write_out(id, frame.as_bytes());
+        let Some(v) = self.vcs.get_mut(vc) else { return };
+        if let Some(Conn { stage: Stage::Proved(r, _), hail, proposed, .. }) = self.conns.get_mut(id) {
+            // Judged when it came.
+            let agreed = proposed.take();
+            let pairs = agreed.as_deref().copied().unwrap_or_default();
+            let frame = r.accept(v.position(hail.session), &pairs);
+            v.agree(&pairs);
+            if let Some(frame) = frame {
+                self.write_out(id, frame.as_bytes());
+            }
         }
     }
 
@@ -290,6 +288,9 @@ impl TcpNetmod {
     pub(crate) fn incoming(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
         if self.first_use(core, vc).is_err() {
             return self.reject(id, RejectReason::Finalized);
+        }
+        if let Err((reason, pairs)) = self.judge_incoming(vc, id) {
+            return self.reject_with(id, reason, &pairs);
         }
         if let Some(c) = self.conns.get_mut(id) {
             c.vc = Some(vc);
@@ -336,7 +337,7 @@ impl TcpNetmod {
                 dial: c.dial,
                 session: v.link.session(),
                 position: v.position(v.link.session()),
-                pairs: Pairs::default(),
+                pairs: v.proposal(c.pair),
                 key: self.id.key_towards(&v.peer.group)?,
             })
         });
@@ -439,16 +440,22 @@ impl TcpNetmod {
                 self.write_out(id, proof.as_bytes());
                 Some(used)
             }
-            Ok((used, InitiatorStep::Accepted { caps, incarnation, session, position, .. })) => {
+            Ok((used, InitiatorStep::Accepted { caps, incarnation, session, position, pairs, .. })) => {
                 let session = if caps & RESUME == 0 { 0 } else { session };
                 if let Some(c) = self.conns.get_mut(id) {
                     c.sealed = caps & CHECKSUM != 0;
                     c.peer_position = position;
                 }
+                if let Some(v) = self.vcs.get_mut(vc) {
+                    v.agree(&pairs);
+                }
                 self.link_event(core, vc, LinkEvent::Accepted { conn, session, incarnation });
                 Some(used)
             }
-            Ok((_, InitiatorStep::Rejected { reason, proved, .. })) => {
+            Ok((_, InitiatorStep::Rejected { reason, proved, pairs })) => {
+                if matches!(reason, RejectReason::NoWayBack | RejectReason::OtherPair) && proved {
+                    self.other_pair(vc, reason, &pairs);
+                }
                 // Hearsay may be wrong, so it is never final: another attempt may meet the right process.
                 let event = if proved || reason.is_transient() {
                     LinkEvent::Rejected { conn, reason }
@@ -494,6 +501,7 @@ impl TcpNetmod {
                     c.hail = Hail { session: p.session, fresh, incarnation: p.incarnation, dial: p.dial };
                     c.sealed = p.caps & CHECKSUM != 0;
                     c.peer_position = p.position;
+                    c.proposed = (!p.pairs.as_slice().is_empty()).then(|| Box::new(p.pairs));
                 }
                 self.proved(core, id, p.peer, p.purpose);
                 Some(used)

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 
 use netmod_core::{IoVec, RxBuf};
+use socket2::Socket;
 
 /// Most iovecs in one call that we use (the kernel takes 1,024).
 pub(crate) const MAX_IOV: usize = 64;
@@ -289,6 +290,24 @@ impl Epoll {
         }
         Ok(n)
     }
+}
+
+/// Has a socket choose its port when it connects, when the same port can serve for another peer, instead of when it is bound
+/// (`IP_BIND_ADDRESS_NO_PORT`, ip(7)).
+pub(crate) fn bind_without_port(socket: &Socket) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let len = size_of_val(&on) as libc::socklen_t;
+    // SAFETY: a value of the length that is given with it.
+    let r = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            len,
+        )
+    };
+    if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// An address of a network interface of this machine.

@@ -4,7 +4,6 @@
 //! so the addresses of those made last are kept; the card of another one is asked for when it dials.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
 use netmod_core::lifecycle::VcState;
@@ -12,11 +11,13 @@ use netmod_core::{Core, PeerName, VcError, VcErrorKind, VcId};
 
 use crate::checkpoint::Checkpoint;
 use crate::ending::Ending;
+use crate::hello::Pairs;
 use crate::link::{Link, LinkEvent, Pending};
 use crate::netmod::TcpNetmod;
 use crate::sealed::Altered;
 use crate::session::Loss;
 use crate::txq::TxQueue;
+use crate::way::{Way, Ways};
 
 /// The netmod's part of a VC.
 #[derive(Debug)]
@@ -52,8 +53,12 @@ pub(crate) struct TcpVc {
     /// A card was asked for.
     pub(crate) asked_card: bool,
     pub(crate) txq: Option<Box<TxQueue>>,
-    /// Where the peer listens, in the order to be tried; `None` until its card is known.
-    pub(crate) addrs: Option<Box<[SocketAddr]>>,
+    /// How to reach the peer; `None` until its card is known.
+    pub(crate) ways: Option<Ways>,
+    /// The pairs of interfaces that both sides have agreed on, by the last handshake that named any.
+    pub(crate) decided: Option<Box<Pairs>>,
+    /// The ways beside each other for large messages, if there are at least two.
+    rails: Box<[Way]>,
     pub(crate) dials: u32,
     /// The session that messages have been sent or received in; 0 if none, or none that can be resumed.
     pub(crate) session: u64,
@@ -79,7 +84,7 @@ pub(crate) struct TcpVc {
 }
 
 impl TcpVc {
-    fn new(peer: PeerName, link: Link, addrs: Option<Box<[SocketAddr]>>) -> TcpVc {
+    fn new(peer: PeerName, link: Link, ways: Option<Ways>) -> TcpVc {
         TcpVc {
             link,
             peer,
@@ -100,7 +105,9 @@ impl TcpVc {
             tidy_mark: 0,
             asked_card: false,
             txq: None,
-            addrs,
+            ways,
+            decided: None,
+            rails: Box::default(),
             dials: 0,
             session: 0,
             rx: 0,
@@ -131,11 +138,58 @@ impl TcpVc {
         self.txq.as_ref().is_none_or(|q| q.is_settled())
     }
 
+    /// The way of a dial, by its number: those between interfaces that were agreed on come first.
+    fn way_of(&self, dial: u32) -> Option<(&Way, u16)> {
+        let ways = self.ways.as_ref().filter(|w| !w.list.is_empty())?;
+        let agreed = self.decided.as_deref().copied().unwrap_or_default();
+        let others = ways.list.iter().filter(|w| !ways.between(&agreed).any(|a| a == *w));
+        let at = dial as usize % ways.list.len();
+        ways.between(&agreed).chain(others).nth(at).map(|w| (w, ways.port))
+    }
+
+    /// The way of the next dial, and the port to connect to.
+    pub(crate) fn next_way(&self) -> Option<(Way, u16)> {
+        self.way_of(self.dials).map(|(way, port)| (way.clone(), port))
+    }
+
+    /// What a dial between these interfaces proposes.
+    pub(crate) fn proposal(&self, pair: (u32, u32)) -> Pairs {
+        let Some(ways) = self.ways.as_ref().filter(|w| w.pairs().any(|p| p == pair)) else {
+            return Pairs::default();
+        };
+        // What was agreed on stands until the peer, or a change here, says otherwise.
+        let agreed = self.decided.as_deref().map_or(&[][..], Pairs::as_slice);
+        let agreed = if agreed.contains(&pair) { agreed } else { &[] };
+        let others = agreed.iter().copied().chain(ways.pairs().filter(|_| agreed.is_empty()));
+        Pairs::new(ways.agreement, std::iter::once(pair).chain(others.filter(|p| *p != pair)))
+    }
+
+    /// A handshake has ended with these pairs.
+    pub(crate) fn agree(&mut self, pairs: &Pairs) {
+        self.decided = (!pairs.as_slice().is_empty()).then(|| Box::new(*pairs));
+        self.reckon();
+    }
+
+    /// Takes note of what was agreed on, or of how the peer can be reached.
+    pub(crate) fn reckon(&mut self) {
+        let both = self.ways.as_ref().zip(self.decided.as_deref());
+        let rails: Box<[Way]> = both.map_or_else(Box::default, |(w, d)| w.between(d).cloned().collect());
+        self.rails = if rails.len() > 1 { rails } else { Box::default() };
+    }
+
+    /// The ways beside each other for large messages: none, or at least two.
+    pub(crate) fn rails(&self) -> &[Way] {
+        &self.rails
+    }
+
     /// The address that was dialled last, for people.
     pub(crate) fn address(&self) -> String {
-        self.addrs.as_ref().filter(|a| !a.is_empty()).map_or_else(
+        self.way_of(self.dials.max(1) - 1).map_or_else(
             || "the address it had connected from".to_string(),
-            |a| a[(self.dials.max(1) as usize - 1) % a.len()].to_string(),
+            |(way, port)| match &way.via {
+                None => way.at(port).to_string(),
+                Some(via) => format!("{} through {}", way.at(port), via.device),
+            },
         )
     }
 
@@ -153,20 +207,20 @@ const FRESH: usize = 64;
 
 /// Where the peers of the VCs listen that were made last and not used yet, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Fresh(VecDeque<(VcId, Box<[SocketAddr]>)>);
+pub(crate) struct Fresh(VecDeque<(VcId, Ways)>);
 
 impl Fresh {
-    pub(crate) fn put(&mut self, vc: VcId, addrs: Box<[SocketAddr]>) {
+    pub(crate) fn put(&mut self, vc: VcId, ways: Ways) {
         if self.0.len() >= FRESH {
             self.0.pop_front();
         }
-        self.0.push_back((vc, addrs));
+        self.0.push_back((vc, ways));
     }
 
     /// The addresses of a VC, unless others have taken their place.
-    pub(crate) fn take(&mut self, vc: VcId) -> Option<Box<[SocketAddr]>> {
+    pub(crate) fn take(&mut self, vc: VcId) -> Option<Ways> {
         let at = self.0.iter().rposition(|(v, _)| *v == vc)?;
-        self.0.remove(at).map(|(_, addrs)| addrs)
+        self.0.remove(at).map(|(_, ways)| ways)
     }
 }
 
@@ -202,8 +256,8 @@ impl TcpNetmod {
                 let none = link.on(LinkEvent::Sleep, self.now, &self.link_cfg);
                 debug_assert!(none.is_empty());
             }
-            let addrs = self.fresh.take(vc);
-            self.vcs.set(vc, Box::new(TcpVc::new(peer, link, addrs)));
+            let ways = self.fresh.take(vc);
+            self.vcs.set(vc, Box::new(TcpVc::new(peer, link, ways)));
         }
         self.vcs.get_mut(vc).map(|v| &mut **v).ok_or_else(TcpNetmod::no_such_vc)
     }
@@ -219,14 +273,16 @@ pub(crate) fn left_open(core: &Core, vc: VcId) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn vc(n: usize) -> VcId {
         VcId::from_wire(n as u64 | 1 << 32)
     }
 
-    fn address(n: usize) -> Box<[SocketAddr]> {
-        Box::new([SocketAddr::from(([127, 0, 0, 1], n as u16))])
+    fn address(n: usize) -> Ways {
+        Ways { list: Arc::new([]), port: n as u16, agreement: 0 }
     }
 
     #[test]

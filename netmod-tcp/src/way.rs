@@ -1,0 +1,126 @@
+//! The ways to a peer: from which of this host's interfaces to which address of the peer's.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::sync::Arc;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::address;
+use crate::hello::Pairs;
+use crate::netmod::TcpNetmod;
+use crate::sys;
+
+/// A pair of interfaces, from here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Via {
+    /// The kernel's number of this host's interface, and its name.
+    pub(crate) mine: u32,
+    pub(crate) device: Box<str>,
+    /// Its address.
+    pub(crate) from: IpAddr,
+    /// The peer's interface, by its kernel's number.
+    pub(crate) theirs: u32,
+}
+
+/// A way to a peer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Way {
+    /// The peer's address.
+    pub(crate) to: IpAddr,
+    /// The interfaces, unless the peer is in the same place, where they do not matter.
+    pub(crate) via: Option<Via>,
+}
+
+impl Way {
+    /// Where to connect to.
+    pub(crate) fn at(&self, port: u16) -> SocketAddr {
+        match (self.to, &self.via) {
+            (IpAddr::V6(ip), Some(via)) if is_link_local(self.to) => {
+                SocketAddrV6::new(ip, port, 0, via.mine).into()
+            }
+            (ip, _) => SocketAddr::new(ip, port),
+        }
+    }
+
+    /// Whether it is between these two interfaces: mine, theirs.
+    pub(crate) fn is_between(&self, pair: (u32, u32)) -> bool {
+        self.via.as_ref().is_some_and(|v| (v.mine, v.theirs) == pair)
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.via {
+            None => write!(f, "{}", self.to),
+            Some(via) => write!(f, "{} through {}", self.to, via.device),
+        }
+    }
+}
+
+/// Whether an address means something only together with an interface.
+pub(crate) fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+
+/// All ways to a peer, best first. Processes of one node share the list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Ways {
+    pub(crate) list: Arc<[Way]>,
+    /// The port at which the peer listens.
+    pub(crate) port: u16,
+    /// What two sides that see the same have in common; 0 without pairs.
+    pub(crate) agreement: u64,
+}
+
+impl Ways {
+    /// The pairs of interfaces, best first: mine, theirs.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.list.iter().filter_map(|w| w.via.as_ref().map(|v| (v.mine, v.theirs)))
+    }
+
+    /// The ways between interfaces that both sides have agreed on, in that order.
+    pub(crate) fn between(&self, pairs: &Pairs) -> impl Iterator<Item = &Way> {
+        pairs.as_slice().iter().filter_map(|pair| self.list.iter().find(|w| w.is_between(*pair)))
+    }
+}
+
+impl TcpNetmod {
+    /// A socket that is about to be connected by a way, and goes by no other.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub(crate) fn connect(&self, way: &Way, port: u16) -> io::Result<Socket> {
+        let at = way.at(port);
+        let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
+        address::buffer_sizes(&socket, &self.cfg)?;
+        crate::shake::prepare(&socket, self.cfg.detect)?;
+        // The port that the system chooses may be that of a process that is being checkpointed.
+        socket.set_reuse_address(true)?;
+        if let Some(via) = &way.via {
+            // A source address does not choose the interface; older systems let only root choose it.
+            match socket.bind_device(Some(via.device.as_bytes())) {
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    tracing::debug!(device = %via.device, "interfaces are not chosen without CAP_NET_RAW");
+                }
+                other => other?,
+            }
+            let scope = if is_link_local(via.from) { via.mine } else { 0 };
+            let from = match via.from {
+                IpAddr::V4(_) => SocketAddr::new(via.from, 0),
+                IpAddr::V6(v6) => SocketAddrV6::new(v6, 0, 0, scope).into(),
+            };
+            sys::bind_without_port(&socket)?;
+            socket.bind(&SockAddr::from(from))?;
+        }
+        match socket.connect(&SockAddr::from(at)) {
+            Ok(()) => Ok(socket),
+            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok(socket),
+            Err(e) => Err(e),
+        }
+    }
+}
