@@ -9,10 +9,32 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
+mod answers;
 pub mod assign;
+mod canonical;
+mod explain;
+mod fnv;
+pub mod graph;
+mod ip;
+mod pairing;
+mod reason;
 pub mod record;
 pub mod route;
+mod rules;
+pub mod table;
+mod weight;
+pub mod wire;
 
+pub use answers::Answers;
 pub use assign::{Weights, assign};
+pub use canonical::{Canonical, MAX_ADDRESSES, MAX_NAME, Omission, Omitted};
+pub use explain::{Explanation, PairLine, UnusedLine, VerdictLine};
+pub use graph::{Limits, Verdict};
+pub use ip::Basis;
+pub use pairing::{Pair, Pairing, Side, pair};
+pub use reason::{Reason, Whose};
 pub use record::{Address, Host, Kind, Nic, Place};
 pub use route::{Answer, Query, Routes};
+pub use rules::{Families, Filter, FilterError, Published, Rules};
+pub use weight::{Class, MAX_NICS, UNKNOWN_SPEED, Weight};

@@ -1,0 +1,44 @@
+//! FNV-1a with 64 bits (draft-eastlake-fnv): stable over versions and machines. It finds accidents, not forgeries.
+
+/// The state of a hash.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fnv(u64);
+
+impl Fnv {
+    pub(crate) fn new() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.0 = (self.0 ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    /// Bytes of any number, told apart from those of the next field.
+    pub(crate) fn field(&mut self, bytes: &[u8]) {
+        self.bytes(&(bytes.len() as u32).to_le_bytes());
+        self.bytes(bytes);
+    }
+
+    pub(crate) fn finish(self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_values() {
+        let hash = |bytes: &[u8]| {
+            let mut h = Fnv::new();
+            h.bytes(bytes);
+            h.finish()
+        };
+        assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(hash(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+}

@@ -1,0 +1,120 @@
+//! Why an IP interface is of no use, or two interfaces cannot talk to each other.
+
+use core::fmt;
+use core::net::IpAddr;
+
+/// Whose.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Whose {
+    /// Of the process that was asked first.
+    Own,
+    /// Of its peer.
+    Peer,
+}
+
+impl Whose {
+    /// As the other side says it.
+    pub fn mirror(self) -> Whose {
+        match self {
+            Whose::Own => Whose::Peer,
+            Whose::Peer => Whose::Own,
+        }
+    }
+}
+
+/// Why an interface is of no use, or two not together; of the reasons of all pairs of addresses the last in this order.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It is the loopback interface.
+    Loopback,
+    /// Its bridge or bond carries its traffic.
+    Port,
+    /// It is administratively down.
+    Down,
+    /// It has no carrier.
+    NoCarrier,
+    /// It has no address that another host could reach.
+    NoAddress,
+    /// One has addresses of one family only, the other only of the other.
+    Families,
+    /// Both have addresses of a family that the rules do not allow.
+    FamilyNotAllowed,
+    /// One has only link-local addresses, which others do not reach.
+    Scopes,
+    /// Link-local addresses are all that they have in common.
+    OnlyLinkLocal,
+    /// The rules want equal MTUs.
+    Mtu {
+        /// Bytes; 0 if unknown.
+        own: u32,
+        /// Bytes; 0 if unknown.
+        peer: u32,
+    },
+    /// Both hosts have the same address.
+    SameAddress {
+        /// Which.
+        ip: IpAddr,
+    },
+    /// A routing table says so.
+    NoRoute {
+        /// Whose table.
+        whose: Whose,
+        /// From this address.
+        from: IpAddr,
+        /// To this one of the other side.
+        to: IpAddr,
+    },
+    /// There are only default routes between a private address and a public one.
+    Nat {
+        /// The own one.
+        own: IpAddr,
+        /// The peer's.
+        peer: IpAddr,
+    },
+}
+
+impl Reason {
+    /// As the other side says it.
+    pub fn mirror(self) -> Reason {
+        match self {
+            Reason::Mtu { own, peer } => Reason::Mtu { own: peer, peer: own },
+            Reason::NoRoute { whose, from, to } => Reason::NoRoute { whose: whose.mirror(), from, to },
+            Reason::Nat { own, peer } => Reason::Nat { own: peer, peer: own },
+            same => same,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Loopback => f.write_str("the loopback interface, which leads nowhere else"),
+            Reason::Port => f.write_str("a port of a bridge or bond, which carries its traffic and has the address"),
+            Reason::Down => f.write_str("it is down; `ip link set NAME up` brings it up"),
+            Reason::NoCarrier => f.write_str("it has no carrier: is its cable plugged in, or its other end up?"),
+            Reason::NoAddress => f.write_str("it has no address that another host could reach"),
+            Reason::Families => f.write_str("one has only IPv4 addresses and the other only IPv6 ones"),
+            Reason::FamilyNotAllowed => f.write_str("the addresses that they have in common are of a family that the rules leave out"),
+            Reason::Scopes => f.write_str("one has only link-local addresses, and the other only ones that are not"),
+            Reason::OnlyLinkLocal => f.write_str("they have only link-local addresses in common, which say nothing about what cable they are on"),
+            Reason::Mtu { own, peer } => {
+                let mtu = |m: &u32| if *m == 0 { "unknown".to_owned() } else { m.to_string() };
+                write!(f, "their MTUs are {} and {}, and the rules want equal ones", mtu(own), mtu(peer))
+            }
+            Reason::SameAddress { ip } => {
+                write!(f, "both hosts have the same address {ip}: whoever sends to it reaches itself, and nobody else can")
+            }
+            Reason::NoRoute { whose: Whose::Own, from, to } => {
+                write!(f, "this host has no route from {from} to {to} by that interface")
+            }
+            Reason::NoRoute { whose: Whose::Peer, from, to } => {
+                write!(f, "the peer has no route back from {from} to {to} by that interface")
+            }
+            Reason::Nat { own, peer } => write!(
+                f,
+                "{own} and {peer}, one private and one public, have only default routes to each other: behind NAT no connection can be opened to the private one"
+            ),
+        }
+    }
+}

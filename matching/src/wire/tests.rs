@@ -1,0 +1,165 @@
+//! Records as bytes: the format to the byte, round trips, refusals, mutated input.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Mutated records that are read: `NETMOD_TEST_MUTATIONS`, or few.
+fn mutations() -> u64 {
+    std::env::var("NETMOD_TEST_MUTATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000)
+}
+
+fn address(text: &str, prefix: u8) -> Address {
+    Address { ip: text.parse().unwrap(), prefix }
+}
+
+fn host() -> Host {
+    Host {
+        place: Place { boot: [0xB0; 16], netns: 0xF000_0001 },
+        nics: vec![
+            Nic {
+                name: "ib0".into(),
+                index: 0x0102,
+                kind: Kind::Tunnel,
+                addresses: vec![],
+                speed: None,
+                mtu: 65520,
+                up: true,
+                carrier: false,
+            },
+            Nic {
+                name: "eth0".into(),
+                index: 2,
+                kind: Kind::Physical,
+                addresses: vec![address("fe80::2", 64), address("10.1.0.1", 24)],
+                speed: Some(25_000),
+                mtu: 9000,
+                up: true,
+                carrier: true,
+            },
+        ],
+    }
+}
+
+#[test]
+fn golden_bytes() {
+    let mut want = vec![1];
+    want.extend([0xB0; 16]);
+    want.extend([1, 0, 0, 0xF0, 0, 0, 0, 0, 2]);
+    want.extend(
+        b"\x04eth0\x00\x07\x02\0\0\0\xA8\x61\0\0\x28\x23\0\0\x02\x04\x18\x0A\x01\0\x01\x06\x40\xFE\x80",
+    );
+    want.extend([0; 13]);
+    want.push(2);
+    want.extend(b"\x03ib0\x08\x01\x02\x01\0\0\0\0\0\0\xF0\xFF\0\0\0");
+    assert_eq!(encode(&host()), want);
+    assert_eq!(parse(&want).unwrap(), Canonical::new(&host()).host);
+}
+
+#[test]
+fn every_kind_survives() {
+    for (at, kind) in KINDS.into_iter().enumerate() {
+        assert_eq!(usize::from(code(kind)), at);
+    }
+}
+
+#[test]
+fn what_nobody_would_write_is_refused() {
+    let good = encode(&host());
+    for end in 0..good.len() {
+        let error = parse(&good[..end]).unwrap_err();
+        assert_eq!(error, WireError::Truncated, "{end}");
+    }
+    assert_eq!(parse(&[&good[..], &[0, 0]].concat()), Err(WireError::Trailing(2)));
+    let set = |at: usize, value: u8| {
+        let mut bad = good.clone();
+        bad[at] = value;
+        parse(&bad)
+    };
+    assert_eq!(set(0, 2), Err(WireError::Version(2)));
+    assert_eq!(set(25, 33), Err(WireError::TooManyNics(33)));
+    assert_eq!(set(27, 0xFF), Err(WireError::Name));
+    assert_eq!(set(27, 0x1B), Err(WireError::NotCanonical));
+    assert_eq!(set(31, 12), Err(WireError::Value("kind", 12)));
+    assert_eq!(set(32, 8), Err(WireError::Value("set of flags", 8)));
+    assert_eq!(set(45, 9), Err(WireError::Value("number of addresses", 9)));
+    assert_eq!(set(46, 5), Err(WireError::Value("family", 5)));
+    // An impossible prefix, and an address that no host can reach.
+    assert_eq!(set(47, 255), Err(WireError::NotCanonical));
+    assert_eq!(set(48, 127), Err(WireError::NotCanonical));
+    // Another order of the interfaces.
+    assert_eq!(set(27, b'z'), Err(WireError::NotCanonical));
+    // A speed of an interface that does not know it.
+    assert_eq!(set(32, 3), Err(WireError::NotCanonical));
+    for text in
+        [WireError::Truncated, WireError::Version(9), WireError::TooManyNics(99), WireError::NotCanonical]
+    {
+        assert!(text.to_string().starts_with("interfaces that the peer published: "));
+    }
+}
+
+#[test]
+fn the_largest_record_is_no_larger_than_said() {
+    let nic = |i: u32| Nic {
+        name: format!("interface-{i:05}"),
+        index: i,
+        addresses: (0..20).map(|a| address(&format!("fd00::{i}:{a}"), 64)).collect(),
+        ..Nic::default()
+    };
+    let host = Host { nics: (0..100).map(nic).collect(), ..Host::default() };
+    let bytes = encode(&host);
+    assert_eq!(bytes.len(), MAX_LEN);
+    assert_eq!(encode(&parse(&bytes).unwrap()), bytes);
+}
+
+#[test]
+fn mutated_bytes_are_refused_or_are_another_record() {
+    let good = encode(&host());
+    // SplitMix64: the same mutations each time.
+    let mut state = 0u64;
+    let mut random = || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    };
+    let (mut read, mut refused) = (0u64, 0u64);
+    for _ in 0..mutations() {
+        let mut bytes = good.clone();
+        for _ in 0..=random() % 3 {
+            let at = (random() % bytes.len().max(1) as u64) as usize;
+            match random() % 4 {
+                0 => bytes.truncate(at),
+                1 => bytes.insert(at.min(bytes.len()), random() as u8),
+                _ => {
+                    if let Some(b) = bytes.get_mut(at) {
+                        *b = random() as u8;
+                    }
+                }
+            }
+        }
+        match parse(&bytes) {
+            Ok(host) => {
+                assert_eq!(encode(&host), bytes, "read, and would be written otherwise");
+                read += 1;
+            }
+            Err(e) => {
+                assert!(!e.to_string().is_empty());
+                refused += 1;
+            }
+        }
+    }
+    assert!(read > 0 && refused > 0);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), version in any::<bool>()) {
+        let mut bytes = bytes;
+        if version && !bytes.is_empty() {
+            bytes[0] = VERSION;
+        }
+        if let Ok(host) = parse(&bytes) {
+            prop_assert_eq!(encode(&host), bytes);
+        }
+    }
+}
