@@ -201,7 +201,11 @@ config_table! {
     /// The part of the netmod `tcp`.
     tcp: TcpConfig {
         interface: String = String::new(), "NETMOD_TCP_INTERFACE", Kind::Text { max: 255 },
-            "name or address of the interface to listen on and to publish; empty: all";
+            "interfaces to listen on and to publish: names, addresses or subnets, ! before those not wanted, such as eth*,!eth7,10.0.0.0/8; empty: all";
+        rails: usize = 4, "NETMOD_TCP_RAILS", Kind::Count { min: 1, max: 8 },
+            "pairs of interfaces that carry large messages to a peer at once; 1: never more than one";
+        rail_ratio: usize = 4, "NETMOD_TCP_RAIL_RATIO", Kind::Count { min: 1, max: 1000 },
+            "how many times as slow as the fastest pair of interfaces one may be that is used beside it";
         port_range: Option<PortRange> = None, "NETMOD_TCP_PORT_RANGE", Kind::Ports,
             "ports to listen on; empty: any";
         connect_timeout: Duration = CONNECT, "NETMOD_TCP_CONNECT_TIMEOUT",

@@ -65,6 +65,8 @@ fn defaults() {
         ("NETMOD_SHM_RANKS", "0"),
         ("NETMOD_SHM_REGISTER_MAX", "0"),
         ("NETMOD_TCP_INTERFACE", ""),
+        ("NETMOD_TCP_RAILS", "4"),
+        ("NETMOD_TCP_RAIL_RATIO", "4"),
         ("NETMOD_TCP_PORT_RANGE", ""),
         ("NETMOD_TCP_CONNECT_TIMEOUT", "30s"),
         ("NETMOD_TCP_HELLO_TIMEOUT", "10s"),
@@ -234,7 +236,7 @@ fn unknown_names_are_warned_about() {
     let cases = [
         ("NETMOD_EAGERMAX", Some("NETMOD_EAGER_MAX")),
         ("NETMOD_EAGER", Some("NETMOD_EAGER_MAX")),
-        ("NETMOD_TCP_PORTS", Some("NETMOD_TCP_PORT_RANGE")),
+        ("NETMOD_TCP_PORTRANGE", Some("NETMOD_TCP_PORT_RANGE")),
         ("NETMOD_TCP_SNDBUFF", Some("NETMOD_TCP_SNDBUF")),
         ("NETMOD_SPINS", Some("NETMOD_SPIN")),
         ("NETMOD_tcp_stage", Some("NETMOD_TCP_STAGE")),
