@@ -1,0 +1,210 @@
+//! Route lookups: many questions in few system calls over one socket.
+
+use std::io;
+
+use netmod_matching::{Answer, Query, Routes};
+
+use crate::kernel::{Channel, Kernel};
+use crate::linux::Linux;
+use crate::routes::{self, Form, Verdict};
+use crate::sys::Socket;
+use crate::wire;
+
+/// Questions in one datagram, at most. All their answers fit into a socket's buffer of the usual size.
+const BATCH: usize = 64;
+
+/// So many questions that got no answer although they were asked alone end the asking.
+const PATIENCE: u32 = 3;
+
+/// Notes kept, at most: each is of another reason.
+const NOTES: usize = 16;
+
+/// The routing tables of a network namespace.
+///
+/// The kernel decides as for a packet from that source by that interface: with rules by source, and without what other
+/// interfaces offer. It is asked for the entry of its table, which tells a route from the
+/// assumption that everything is on-link at an interface that somebody insists on.
+#[derive(Debug)]
+pub struct Lookups<C = Socket> {
+    channel: Option<C>,
+    sequence: u32,
+    batch: usize,
+    failures: u32,
+    request: Vec<u8>,
+    buffer: Vec<u8>,
+    notes: Vec<String>,
+}
+
+/// A question on its way.
+#[derive(Clone, Copy, Debug)]
+struct Ask {
+    /// Of the queries.
+    at: usize,
+    form: Form,
+}
+
+impl Lookups {
+    /// Those of the network namespace of the calling thread. Where they cannot be asked, all answers are
+    /// [`Answer::Unknown`], and a note says why.
+    pub fn here() -> Lookups {
+        Lookups::by(&Linux::new())
+    }
+}
+
+impl<C: Channel> Lookups<C> {
+    /// As [`Lookups::here`], by the kernel that is given.
+    pub fn by<K: Kernel<Channel = C>>(kernel: &K) -> Lookups<C> {
+        let mut lookups = Lookups {
+            channel: None,
+            sequence: 0,
+            batch: BATCH,
+            failures: 0,
+            request: Vec::new(),
+            buffer: vec![0; 16 << 10],
+            notes: Vec::new(),
+        };
+        match kernel.netlink() {
+            Ok(channel) => lookups.channel = Some(channel),
+            Err(e) => lookups.note(format!("netlink: {e}; nothing is known of this host's routes")),
+        }
+        lookups
+    }
+
+    /// What could not be known, and why: a sentence each, for people.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn note(&mut self, note: String) {
+        if self.notes.len() < NOTES && !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Asks as many at once as there is room for. Those that got no answer stay without one.
+    fn exchange(&mut self, asks: &[Ask], queries: &[Query], verdicts: &mut [Option<Verdict>]) {
+        let mut pending: Vec<Ask> = asks.to_vec();
+        while !pending.is_empty() && self.channel.is_some() {
+            let round: Vec<Ask> = pending.drain(..self.batch.min(pending.len())).collect();
+            let lost = match self.round(&round, queries, verdicts) {
+                Ok(()) => None,
+                Err(e) if is_passing(&e) => Some(e),
+                Err(e) => {
+                    self.note(format!("netlink: {e}; routes are not asked for any more"));
+                    self.channel = None;
+                    return;
+                }
+            };
+            let missing = round.iter().filter(|ask| verdicts[ask.at].is_none()).copied();
+            let Some(why) = lost else { continue };
+            if self.batch > 1 {
+                // Fewer at once, whose answers have room.
+                self.batch /= 2;
+                pending.extend(missing);
+                continue;
+            }
+            self.failures += 1;
+            self.note(format!("netlink: no answer to a route lookup ({why})"));
+            if self.failures >= PATIENCE {
+                self.note(
+                    "netlink: too many lookups were lost; routes are not asked for any more".to_owned(),
+                );
+                self.channel = None;
+            }
+        }
+    }
+
+    /// One datagram of questions and its answers.
+    fn round(
+        &mut self,
+        round: &[Ask],
+        queries: &[Query],
+        verdicts: &mut [Option<Verdict>],
+    ) -> io::Result<()> {
+        let Some(channel) = &mut self.channel else { return Ok(()) };
+        self.request.clear();
+        let first = self.sequence.wrapping_add(1);
+        for ask in round {
+            self.sequence = self.sequence.wrapping_add(1);
+            routes::ask(&mut self.request, &queries[ask.at], ask.form, self.sequence);
+        }
+        channel.send(&self.request)?;
+        let mut missing = round.len();
+        let mut lost = None;
+        // Late answers come before those that are waited for; somebody who imitates the kernel may never cease.
+        let mut read_at_most = 4 * BATCH;
+        while missing > 0 {
+            read_at_most = read_at_most.checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
+            let len = match channel.receive(&mut self.buffer, lost.is_none()) {
+                Ok(len) => len.min(self.buffer.len()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                // The others' answers may be there.
+                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) && lost.is_none() => {
+                    lost = Some(e);
+                    continue;
+                }
+                Err(e) => return Err(lost.unwrap_or(e)),
+            };
+            for message in wire::messages(&self.buffer[..len]).map_while(Result::ok) {
+                // What is late has another number.
+                let number = message.sequence.wrapping_sub(first) as usize;
+                let Some(ask) = round.get(number).filter(|ask| verdicts[ask.at].is_none()) else { continue };
+                verdicts[ask.at] = Some(routes::verdict(&message, &queries[ask.at], ask.form));
+                missing -= 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether fewer questions, or the same once more, may be answered.
+fn is_passing(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::WouldBlock
+        || matches!(e.raw_os_error(), Some(libc::ENOBUFS | libc::ENOMEM | libc::EMSGSIZE | libc::EINTR))
+}
+
+impl<C: Channel> Routes for Lookups<C> {
+    fn ask(&mut self, queries: &[Query]) -> Vec<Answer> {
+        let mut verdicts: Vec<Option<Verdict>> = vec![None; queries.len()];
+        let mut asks = Vec::with_capacity(queries.len());
+        for (at, query) in queries.iter().enumerate() {
+            if query.from.is_ipv4() == query.to.is_ipv4() {
+                asks.push(Ask { at, form: Form::Match });
+            } else {
+                verdicts[at] = Some(Verdict::Is(Answer::None));
+            }
+        }
+        // An answer asks for another form once, or twice: without the source, then for the way.
+        while !asks.is_empty() {
+            self.exchange(&asks, queries, &mut verdicts);
+            let again = |ask: &Ask| match verdicts[ask.at] {
+                Some(Verdict::Ask(form)) if form != ask.form => Some(Ask { at: ask.at, form }),
+                _ => None,
+            };
+            asks = asks.iter().filter_map(again).collect();
+            for ask in &asks {
+                verdicts[ask.at] = None;
+            }
+        }
+        verdicts.into_iter().map(|verdict| self.answer(verdict)).collect()
+    }
+}
+
+impl<C: Channel> Lookups<C> {
+    fn answer(&mut self, verdict: Option<Verdict>) -> Answer {
+        match verdict {
+            Some(Verdict::Is(answer)) => return answer,
+            Some(Verdict::Failed(why)) => self.note(format!("netlink: {why}; that route is unknown")),
+            Some(Verdict::Refused(code)) => {
+                self.note(format!("netlink: {}; that route is unknown", io::Error::from_raw_os_error(code)));
+            }
+            // Why there is none was noted when it did not come.
+            Some(Verdict::Ask(_)) | None => {}
+        }
+        Answer::Unknown
+    }
+}
+
+#[cfg(test)]
+#[path = "lookups_tests.rs"]
+mod tests;

@@ -1,0 +1,193 @@
+//! What a routing table's answer to one lookup means (`RTM_GETROUTE`).
+
+use std::net::IpAddr;
+
+use netmod_matching::{Answer, Query};
+
+use crate::wire::{self, Message, attributes, number};
+
+/// How a lookup is put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// From this source by this interface: the entry of the table that is used. Without the last (`RTM_F_FIB_MATCH`) the kernel
+    /// takes any destination for on-link when an interface is given, and without the source it passes over rules that ask for it.
+    Match,
+    /// Without the source. For IPv6 an interface is a wish as long as there is a source, though not for a socket
+    /// that is bound to it.
+    Strict,
+    /// The packet's way, not the table's entry. Its next hop is shown where the entry only has the number of one; the
+    /// length of the entry's prefix is known already.
+    Way {
+        /// Bits.
+        prefix: u8,
+    },
+}
+
+/// What an answer gives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// This.
+    Is(Answer),
+    /// Nothing, for this reason.
+    Failed(&'static str),
+    /// Nothing, for this error number.
+    Refused(i32),
+    /// It has to be asked in another form.
+    Ask(Form),
+}
+
+/// The size of `struct rtmsg`.
+const FIXED: usize = 12;
+
+/// The size of `struct rtnexthop`.
+const HOP: usize = 8;
+
+/// `RTA_NH_ID` of `<linux/rtnetlink.h>`: the number of a next hop that is an object of its own.
+const NEXT_HOP: u16 = 30;
+
+/// Appends a lookup.
+pub(crate) fn ask(out: &mut Vec<u8>, query: &Query, form: Form, sequence: u32) {
+    let (family, width) = match query.to {
+        IpAddr::V4(_) => (libc::AF_INET, 32),
+        IpAddr::V6(_) => (libc::AF_INET6, 128),
+    };
+    let with_source = form != Form::Strict;
+    let flags = if matches!(form, Form::Way { .. }) { 0 } else { libc::RTM_F_FIB_MATCH };
+    let mut fixed = [0; FIXED];
+    fixed[0] = family as u8;
+    fixed[1] = width;
+    fixed[2] = if with_source { width } else { 0 };
+    fixed[8..12].copy_from_slice(&flags.to_ne_bytes());
+    let mut request =
+        wire::request(out, libc::RTM_GETROUTE, 0, sequence, &fixed).address(out, libc::RTA_DST, query.to);
+    if with_source {
+        request = request.address(out, libc::RTA_SRC, query.from);
+    }
+    request.attribute(out, libc::RTA_OIF, &query.index.to_ne_bytes());
+}
+
+/// Reads an answer to a lookup.
+pub(crate) fn verdict(message: &Message<'_>, query: &Query, form: Form) -> Verdict {
+    if message.kind == libc::NLMSG_ERROR as u16 {
+        return match message.error() {
+            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL => Verdict::Is(Answer::None),
+            0 => Verdict::Failed("an acknowledgement in place of an answer"),
+            code => Verdict::Refused(code),
+        };
+    }
+    if message.kind != libc::RTM_NEWROUTE {
+        return Verdict::Failed("an answer of another kind");
+    }
+    match Route::parse(message.payload, query.index) {
+        Some(route) => route.verdict(query, form),
+        None => Verdict::Failed("an answer that cannot be read"),
+    }
+}
+
+/// Of a route, what matters.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Route {
+    family: u8,
+    prefix: u8,
+    kind: u8,
+    flags: u32,
+    interface: Option<u32>,
+    /// Through a router, or wrapped for one.
+    gateway: bool,
+    /// By number.
+    next_hop: bool,
+    /// Several next hops, of which the first one by the interface counts.
+    several: bool,
+}
+
+impl Route {
+    fn parse(payload: &[u8], wanted: u32) -> Option<Route> {
+        let (fixed, rest) = payload.split_first_chunk::<FIXED>()?;
+        let mut route = Route {
+            family: fixed[0],
+            prefix: fixed[1],
+            kind: fixed[7],
+            flags: number(&fixed[8..12])?,
+            ..Route::default()
+        };
+        for (kind, value) in attributes(rest) {
+            match kind {
+                libc::RTA_OIF => route.interface = Some(number(value)?),
+                NEXT_HOP => route.next_hop = true,
+                libc::RTA_MULTIPATH => {
+                    route.several = true;
+                    if let Some(gateway) = hop(value, wanted) {
+                        route.interface = Some(wanted);
+                        route.gateway |= gateway;
+                    }
+                }
+                _ => route.gateway |= is_gateway(kind),
+            }
+        }
+        Some(route)
+    }
+
+    fn verdict(&self, query: &Query, form: Form) -> Verdict {
+        if i32::from(self.family) != if query.to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } {
+            return Verdict::Failed("an answer of another family");
+        }
+        match self.kind {
+            // An address of this host: by whatever interface.
+            libc::RTN_LOCAL => return Verdict::Is(Answer::OnLink),
+            libc::RTN_UNICAST => {}
+            // Blackhole, prohibit, unreachable; and no process has a broadcast address.
+            _ => return Verdict::Is(Answer::None),
+        }
+        if let Form::Way { prefix } = form {
+            return match self.interface {
+                Some(interface) if interface == query.index => Verdict::Is(self.class(prefix)),
+                _ => Verdict::Is(Answer::None),
+            };
+        }
+        if self.flags & libc::RTM_F_CLONED != 0 {
+            // A kernel before 4.13: it shows the way of a packet, which it takes for on-link where there is no route.
+            return Verdict::Failed("the kernel does not know RTM_F_FIB_MATCH");
+        }
+        match self.interface {
+            Some(interface) if interface == query.index => {}
+            // Next hops that are objects may be shown by their number alone (net.ipv4.nexthop_compat_mode).
+            None if self.next_hop => return Verdict::Ask(Form::Way { prefix: self.prefix }),
+            Some(_) if query.to.is_ipv6() && form == Form::Match => return Verdict::Ask(Form::Strict),
+            None if self.several && query.to.is_ipv6() && form == Form::Match => {
+                return Verdict::Ask(Form::Strict);
+            }
+            _ => return Verdict::Is(Answer::None),
+        }
+        Verdict::Is(self.class(self.prefix))
+    }
+
+    fn class(&self, prefix: u8) -> Answer {
+        match (self.gateway, prefix) {
+            (false, _) => Answer::OnLink,
+            (true, 0) => Answer::Default,
+            (true, _) => Answer::Gateway,
+        }
+    }
+}
+
+/// Whether an attribute means that another machine forwards; `RTA_VIA` is a gateway of the other family.
+fn is_gateway(kind: u16) -> bool {
+    matches!(kind, libc::RTA_GATEWAY | libc::RTA_VIA | libc::RTA_ENCAP)
+}
+
+/// Of several next hops, whether the first one by an interface is a gateway; none if there is none by it.
+fn hop(mut hops: &[u8], interface: u32) -> Option<bool> {
+    while let Some((head, _)) = hops.split_first_chunk::<HOP>() {
+        let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        let this = hops.get(..len).filter(|this| this.len() >= HOP)?;
+        if number(&head[4..8]) == Some(interface) {
+            return Some(attributes(&this[HOP..]).any(|(kind, _)| is_gateway(kind)));
+        }
+        hops = hops.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "routes_tests.rs"]
+mod tests;
