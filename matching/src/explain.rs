@@ -87,8 +87,8 @@ impl Explanation {
                 let (own_nic, peer_nic) = (&own[o], &peer[p]);
                 let verdict = pairing.verdict(o, p);
                 let text = text(&verdict, (own, o), (peer, p));
-                Best::offer(&mut own_best[o], Whose::Own, &verdict, &text);
-                Best::offer(&mut peer_best[p], Whose::Peer, &verdict, &text);
+                Best::offer(&mut own_best[o], (Whose::Own, peer_nic), &verdict, &text);
+                Best::offer(&mut peer_best[p], (Whose::Peer, own_nic), &verdict, &text);
                 verdicts.push(VerdictLine {
                     own: escaped(&own_nic.name),
                     peer: escaped(&peer_nic.name),
@@ -112,8 +112,8 @@ impl Explanation {
                     },
                     Some(best) => best.text.clone(),
                 };
-                // What is of no use says already what it is.
-                let note = if nics[at].unusable().is_some() { None } else { nics[at].second_tier() };
+                let said = nics[at].unusable().is_some() || best[at].as_ref().is_some_and(|b| b.says_kind);
+                let note = nics[at].second_tier().filter(|_| !said);
                 let note = note.map_or_else(String::new, |note| format!("{note}: "));
                 unused.push(UnusedLine { whose, nic: escaped(&nics[at].name), why: note + &why });
             }
@@ -147,14 +147,21 @@ impl Explanation {
 struct Best {
     rank: u8,
     reason: Option<Reason>,
+    /// Whether the text says what the interface is.
+    says_kind: bool,
     text: String,
 }
 
 impl Best {
-    fn offer(best: &mut Option<Best>, whose: Whose, verdict: &Verdict<Reason>, text: &str) {
+    fn offer(best: &mut Option<Best>, (whose, with): (Whose, &Nic), verdict: &Verdict<Reason>, text: &str) {
         let (rank, reason) = (rank(verdict, whose), reason(verdict));
         if best.as_ref().is_none_or(|b| (b.rank, b.reason.as_ref()) < (rank, reason)) {
-            *best = Some(Best { rank, reason: reason.cloned(), text: text.to_owned() });
+            let text = match reason {
+                Some(_) => text.to_owned(),
+                None => format!("with {}: {text}", escaped(&with.name)),
+            };
+            let says_kind = *verdict == Verdict::SecondTier;
+            *best = Some(Best { rank, reason: reason.cloned(), says_kind, text });
         }
     }
 }

@@ -229,8 +229,11 @@ impl MatchOrder {
 /// Options of `pair`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PairingArgs {
+    /// Pair two hosts as a file describes them, from each side, and print the result as JSON
+    #[arg(long, value_name = "FILE.toml", required_unless_present = "bench", conflicts_with = "bench")]
+    pub(crate) scenario: Option<PathBuf>,
     /// Time the assignment of so many interfaces a side; without a list of 4, 30, 150 and 300
-    #[arg(long, value_name = "LIST", required = true, num_args = 0..=1, require_equals = false,
+    #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = false,
         default_missing_value = "4,30,150,300", value_delimiter = ',', value_parser = nics)]
     pub(crate) bench: Vec<usize>,
     /// What the pairs are worth

@@ -1,15 +1,31 @@
 //! `pair`: which of the interfaces of two hosts talk to each other.
 
 mod bench;
+mod file;
 mod reference;
+mod scenario;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
 
 use crate::cli::PairingArgs;
-use crate::error::Result;
+use crate::error::{During, Result};
+use scenario::Scenario;
 
 /// Does as the command line says.
 ///
 /// # Errors
 /// What failed.
 pub(crate) fn run(args: &PairingArgs) -> Result<()> {
-    crate::print(&bench::measure(args)?, args.json)
+    match &args.scenario {
+        Some(path) => run_scenario(path),
+        None => crate::print(&bench::measure(args)?, args.json),
+    }
+}
+
+fn run_scenario(path: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(path).during(format!("read {}", path.display()))?;
+    let scenario = Scenario::parse(&path.display().to_string(), &text)?;
+    crate::emit(&format!("{}\n", scenario.run()?.json(&scenario)))
 }

@@ -1,0 +1,171 @@
+//! The pairing of endpoints that are no IP interfaces: ports of InfiniBand adapters, by subnet and partition key.
+
+use netmod_matching::graph::{Decided, Edge, Endpoint, Limits, Verdict, decide};
+use netmod_matching::{Class, MAX_NICS, Weight};
+use std::num::NonZeroU32;
+
+#[derive(Clone, Debug)]
+struct Port {
+    name: String,
+    subnet_prefix: u64,
+    pkey: u16,
+    rate: u32,
+    active: bool,
+    /// Reached by routers of the fabric.
+    routed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    NotActive,
+    OtherSubnet,
+    OtherPartition,
+}
+
+impl Endpoint for Port {
+    type Key<'a> = &'a str;
+    type Reason = Why;
+
+    fn key(&self) -> &str {
+        &self.name
+    }
+    fn label(&self) -> &str {
+        &self.name
+    }
+    fn second_tier(&self) -> Option<&'static str> {
+        None
+    }
+    fn speed(&self) -> Option<u32> {
+        Some(self.rate)
+    }
+    fn mtu(&self) -> Option<u32> {
+        Some(4096)
+    }
+    fn unusable(&self) -> Option<Why> {
+        (!self.active).then_some(Why::NotActive)
+    }
+}
+
+fn edge(a: &Port, b: &Port) -> Result<Edge<(), Why>, Why> {
+    if a.pkey & 0x7FFF != b.pkey & 0x7FFF {
+        return Err(Why::OtherPartition);
+    }
+    let class = match a.subnet_prefix == b.subnet_prefix {
+        true => Class::OnLink,
+        false if a.routed && b.routed => Class::Gateway,
+        false => return Err(Why::OtherSubnet),
+    };
+    Ok(Edge { class, last_resort: None, way: () })
+}
+
+fn port(name: &str, subnet_prefix: u64, pkey: u16, rate: u32) -> Port {
+    Port { name: name.into(), subnet_prefix, pkey, rate, active: true, routed: false }
+}
+
+fn names(a: &[Port], b: &[Port], decided: &Decided<(), Why>) -> Vec<(String, String)> {
+    decided.pairs.iter().map(|p| (a[p.left].name.clone(), b[p.right].name.clone())).collect()
+}
+
+#[test]
+fn ports_are_paired_by_subnet_partition_and_rate() {
+    let a = [
+        port("mlx5_1", 0xFE80_0000_0000_0002, 0xFFFF, 200_000),
+        port("mlx5_0", 0xFE80_0000_0000_0001, 0xFFFF, 400_000),
+        port("mlx5_2", 0xFE80_0000_0000_0001, 0x8001, 400_000),
+        Port { active: false, ..port("mlx5_3", 0xFE80_0000_0000_0001, 0xFFFF, 400_000) },
+    ];
+    let b = [
+        port("ib0", 0xFE80_0000_0000_0002, 0x7FFF, 200_000),
+        port("ib1", 0xFE80_0000_0000_0001, 0x7FFF, 400_000),
+        port("ib2", 0xFE80_0000_0000_0003, 0x0001, 400_000),
+    ];
+    let decided = decide(&a, &b, &Limits::default(), edge);
+    let want = [("mlx5_0", "ib1"), ("mlx5_1", "ib0")].map(|(l, r)| (l.to_owned(), r.to_owned()));
+    assert_eq!(names(&a, &b, &decided), want);
+    assert_eq!(decided.verdict(0, 0), Verdict::Paired);
+    assert_eq!(decided.verdict(2, 2), Verdict::Impossible(Why::OtherSubnet));
+    assert_eq!(decided.verdict(2, 0), Verdict::Impossible(Why::OtherPartition));
+    assert_eq!(decided.verdict(3, 1), Verdict::OwnUnusable(Why::NotActive));
+    assert_eq!(decided.verdict(9, 1), Verdict::Beyond);
+    // Routers of the fabric join what is in different subnets, and a direct way is worth more.
+    let mut routed = (a, b);
+    routed.0.iter_mut().chain(&mut routed.1).for_each(|p| p.routed = true);
+    let decided = decide(&routed.0, &routed.1, &Limits::default(), edge);
+    assert_eq!(decided.pairs.len(), 3);
+    assert_eq!(decided.pairs[2].weight, Weight::new(Class::Gateway, [Some(400_000); 2], [Some(4096); 2]));
+}
+
+#[test]
+fn of_more_than_are_considered_the_fastest_are() {
+    let many: Vec<Port> = (0..100).map(|i| port(&format!("p{i:03}"), 1, 0xFFFF, 1000 + i)).collect();
+    let decided = decide(&many, &many, &Limits::default(), edge);
+    assert_eq!(decided.pairs.len(), MAX_NICS);
+    assert!(decided.pairs.iter().all(|p| p.left == p.right && p.left >= 100 - MAX_NICS));
+    assert_eq!(decided.verdict(0, 99), Verdict::Beyond);
+}
+
+/// The best sum of exactly `k` pairs, by trying all.
+fn best(weights: &[Vec<Option<u64>>], row: usize, used: u32, k: usize) -> Option<u64> {
+    if k == 0 {
+        return Some(0);
+    }
+    let cells = weights.get(row)?;
+    let mut most = best(weights, row + 1, used, k);
+    for (column, weight) in cells.iter().enumerate() {
+        if let Some(weight) = weight
+            && used & 1 << column == 0
+            && let Some(rest) = best(weights, row + 1, used | 1 << column, k - 1)
+        {
+            most = most.max(Some(weight + rest));
+        }
+    }
+    most
+}
+
+/// A limited number of rails: the best of all sets of that many pairs, which need not be part of a largest set.
+#[test]
+fn the_best_few_rails_are_the_best_of_all_sets_of_as_many() {
+    let mut state = 7u64;
+    let mut random = move |n: u64| {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        (state >> 33) % n
+    };
+    for _ in 0..400 {
+        let side = |random: &mut dyn FnMut(u64) -> u64| -> Vec<Port> {
+            (0..1 + random(5)).map(|i| port(&format!("{i}"), random(2), 1, 1 + random(4) as u32)).collect()
+        };
+        let (a, b) = (side(&mut random), side(&mut random));
+        let weights: Vec<Vec<Option<u64>>> = a
+            .iter()
+            .map(|l| {
+                let weight = |e: Edge<(), Why>, r: &Port| {
+                    Weight::new(e.class, [l.speed(), r.speed()], [l.mtu(), r.mtu()]).packed()
+                };
+                b.iter().map(|r| edge(l, r).ok().map(|e| weight(e, r))).collect()
+            })
+            .collect();
+        let all = decide(&a, &b, &Limits::default(), edge);
+        for rails in 1..=5 {
+            let limits = Limits { max_rails: NonZeroU32::new(rails), ..Limits::default() };
+            let decided = decide(&a, &b, &limits, edge);
+            let k = all.pairs.len().min(rails as usize);
+            assert_eq!(decided.pairs.len(), k);
+            let sum: u64 = decided.pairs.iter().map(|p| p.weight.packed()).sum();
+            assert_eq!(Some(sum), best(&weights, 0, 0, k), "{a:?} {b:?}");
+        }
+    }
+}
+
+#[test]
+fn pairs_known_to_be_slow_do_not_take_part() {
+    let a = [port("a0", 1, 1, 100_000), port("a1", 1, 1, 1000), port("a2", 1, 1, 25_000)];
+    let b = [port("b0", 1, 1, 100_000), port("b1", 1, 1, 1000), port("b2", 1, 1, 100_000)];
+    let limits = Limits { speed_ratio: NonZeroU32::new(4), ..Limits::default() };
+    let decided = decide(&a, &b, &limits, edge);
+    let want = [("a0", "b0"), ("a2", "b2")].map(|(l, r)| (l.to_owned(), r.to_owned()));
+    assert_eq!(names(&a, &b, &decided), want);
+    assert_eq!(decided.verdict(1, 1), Verdict::TooSlow { speed: 1000, fastest: 100_000 });
+    // One that does not tell its speed (0 here) is not known to be slow.
+    let quiet = [port("a0", 1, 1, 100_000), port("a1", 1, 1, 0)];
+    assert_eq!(decide(&quiet, &b, &limits, edge).pairs.len(), 2);
+}

@@ -1,0 +1,212 @@
+//! Records of interfaces as text: a side of a scenario, and what `--export` writes and `--peer` reads.
+
+use std::net::IpAddr;
+
+use netmod_matching::table::{Hop, Route, Table};
+use netmod_matching::{Address, Host, Kind, Nic, Place};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Failure, Result};
+
+/// A side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SideFile {
+    /// Where it is: 32 hexadecimal digits of the boot id, a colon and the number of the network namespace, or any short name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<String>,
+    /// Which interfaces and addresses it publishes, as in `NETMOD_TCP_INTERFACE`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) interfaces: String,
+    /// Whether its routing tables were asked.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub(crate) asked: bool,
+    #[serde(default)]
+    pub(crate) nics: Vec<NicFile>,
+}
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NicFile {
+    pub(crate) name: String,
+    /// The kernel's number; from 1 in the order of the file if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) index: Option<u32>,
+    #[serde(default)]
+    pub(crate) kind: KindFile,
+    /// Address and bits of the network part, such as `10.1.0.1/24`.
+    #[serde(default)]
+    pub(crate) addresses: Vec<String>,
+    /// Mb/s, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) speed: Option<u32>,
+    #[serde(default = "usual_mtu")]
+    pub(crate) mtu: u32,
+    #[serde(default = "yes")]
+    pub(crate) up: bool,
+    #[serde(default = "yes")]
+    pub(crate) carrier: bool,
+    /// Routes by it besides those to the networks of its addresses, written as `ip route` does: `10.9.0.0/16 via
+    /// 10.1.0.254`, `100.64.0.0/10`, `default via 10.2.0.254 from 10.2.0.1`, `unreachable 10.3.0.0/16`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) routes: Vec<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(b: &bool) -> bool {
+    *b
+}
+
+fn usual_mtu() -> u32 {
+    1500
+}
+
+/// [`Kind`], by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum KindFile {
+    #[default]
+    Physical,
+    Vlan,
+    Bond,
+    Macvlan,
+    Veth,
+    BridgeOut,
+    BridgeIn,
+    Port,
+    Tunnel,
+    Dummy,
+    PointToPoint,
+    Loopback,
+}
+
+/// Each kind with its name in files.
+const KINDS: [(Kind, KindFile); 12] = [
+    (Kind::Physical, KindFile::Physical),
+    (Kind::Vlan, KindFile::Vlan),
+    (Kind::Bond, KindFile::Bond),
+    (Kind::Macvlan, KindFile::Macvlan),
+    (Kind::Veth, KindFile::Veth),
+    (Kind::BridgeOut, KindFile::BridgeOut),
+    (Kind::BridgeIn, KindFile::BridgeIn),
+    (Kind::Port, KindFile::Port),
+    (Kind::Tunnel, KindFile::Tunnel),
+    (Kind::Dummy, KindFile::Dummy),
+    (Kind::PointToPoint, KindFile::PointToPoint),
+    (Kind::Loopback, KindFile::Loopback),
+];
+
+impl SideFile {
+    /// The record; `name` is that of the side, whose own place it is if none is given.
+    ///
+    /// # Errors
+    /// Which value is none.
+    pub(crate) fn host(&self, name: &str) -> Result<Host> {
+        let nic = |(at, nic): (usize, &NicFile)| -> Result<Nic> {
+            let wrong = |why: String| Failure::new(format!("{name}: {}: {why}", nic.name.escape_debug()));
+            let kind = KINDS.iter().find(|(_, k)| *k == nic.kind);
+            Ok(Nic {
+                name: nic.name.clone(),
+                index: nic.index.unwrap_or(at as u32 + 1),
+                kind: kind.map(|(k, _)| *k).unwrap_or_default(),
+                addresses: nic.addresses.iter().map(|a| address(a).map_err(wrong)).collect::<Result<_>>()?,
+                speed: nic.speed,
+                mtu: nic.mtu,
+                up: nic.up,
+                carrier: nic.carrier,
+            })
+        };
+        let place = place(self.place.as_deref().unwrap_or(name))
+            .map_err(|why| Failure::new(format!("{name}: place: {why}")))?;
+        Ok(Host { place, nics: self.nics.iter().enumerate().map(nic).collect::<Result<_>>()? })
+    }
+
+    /// The routing table of this side, whose record is `host`.
+    ///
+    /// # Errors
+    /// Which route is none.
+    pub(crate) fn table(&self, name: &str, host: &Host) -> Result<Table> {
+        let mut table = Table::connected(host);
+        for (file, nic) in self.nics.iter().zip(&host.nics) {
+            for text in &file.routes {
+                let route = route(nic.index, text).map_err(|why| {
+                    Failure::new(format!(
+                        "{name}: {}: route `{}`: {why}",
+                        nic.name.escape_debug(),
+                        text.escape_debug()
+                    ))
+                })?;
+                table.add(route);
+            }
+        }
+        Ok(table)
+    }
+}
+
+/// An address with the bits of its network part. Whether they make sense is for the pairing to judge.
+fn address(text: &str) -> std::result::Result<Address, String> {
+    let parsed = text.split_once('/').and_then(|(ip, prefix)| Some((ip.parse().ok()?, prefix.parse().ok()?)));
+    match parsed {
+        Some((ip, prefix)) => Ok(Address { ip, prefix }),
+        None => {
+            Err(format!("`{}` is no address; write it as 10.1.0.1/24 or fd00::1/64", text.escape_debug()))
+        }
+    }
+}
+
+fn place(text: &str) -> std::result::Result<Place, String> {
+    if let Some((boot, netns)) = text.split_once(':')
+        && boot.len() == 32
+        && let (Ok(boot), Ok(netns)) = (u128::from_str_radix(boot, 16), netns.parse())
+    {
+        return Ok(Place { boot: boot.to_be_bytes(), netns });
+    }
+    let mut boot = [0; 16];
+    match boot.get_mut(..text.len()) {
+        Some(start) if !text.is_empty() => start.copy_from_slice(text.as_bytes()),
+        _ => {
+            return Err(
+                "write a name of 1 to 16 bytes, or the boot id and the number of the namespace".into()
+            );
+        }
+    }
+    Ok(Place { boot, netns: 1 })
+}
+
+fn route(index: u32, text: &str) -> std::result::Result<Route, String> {
+    let mut words = text.split_whitespace().peekable();
+    let mut hop = Hop::OnLink;
+    if let Some("unreachable" | "prohibit" | "blackhole") = words.peek().copied() {
+        words.next();
+        hop = Hop::Refuse;
+    }
+    let net = words.next().ok_or("no destination")?;
+    let ip = |what: &str, text: Option<&str>| {
+        text.and_then(|t| t.parse::<IpAddr>().ok()).ok_or_else(|| format!("no address behind `{what}`"))
+    };
+    let (mut gateway, mut from) = (None, None);
+    while let Some(word) = words.next() {
+        match word {
+            "via" if hop == Hop::OnLink => gateway = Some(ip(word, words.next())?),
+            "from" => from = Some(ip(word, words.next())?),
+            other => {
+                return Err(format!("`{}` is neither `via GATEWAY` nor `from SOURCE`", other.escape_debug()));
+            }
+        }
+    }
+    if gateway.is_some() {
+        hop = Hop::Gateway;
+    }
+    let to = match net {
+        "default" => match gateway.or(from) {
+            Some(IpAddr::V6(_)) => Address { ip: IpAddr::from([0u16; 8]), prefix: 0 },
+            _ => Address { ip: IpAddr::from([0u8; 4]), prefix: 0 },
+        },
+        net => address(net)?,
+    };
+    Ok(Route { index, net: to.ip, prefix: to.prefix, hop, from })
+}
