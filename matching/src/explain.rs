@@ -8,6 +8,7 @@ use crate::ip::Basis;
 use crate::pairing::Pairing;
 use crate::reason::{Reason, Whose};
 use crate::record::Nic;
+use crate::weight::UNKNOWN_SPEED;
 
 /// Columns of the text, if the format does not say (`{:80}`).
 const WIDTH: usize = 110;
@@ -126,10 +127,15 @@ impl Explanation {
                 Basis::Prefixes => "; guessed from the addresses' prefixes, no routing table was asked",
             };
             let (class, speed) = (p.weight.class.name(), p.weight.speed);
+            let unknown = own[p.own].speed.is_none() || peer[p.peer].speed.is_none();
+            let assumed = if unknown && speed == UNKNOWN_SPEED { " assumed" } else { "" };
             PairLine {
                 own: name(own, p.own),
                 peer: name(peer, p.peer),
-                text: format!("{} to {}, {class}, {speed} Mb/s{basis}", p.own_address, p.peer_address),
+                text: format!(
+                    "{} to {}, {class}, {speed} Mb/s{assumed}{basis}",
+                    p.own_address, p.peer_address
+                ),
             }
         });
         let of = |whose, list: &[Omitted]| list.iter().map(|o| (whose, o.clone())).collect::<Vec<_>>();
@@ -193,7 +199,7 @@ fn rank(verdict: &Verdict<Reason>, whose: Whose) -> u8 {
 /// A verdict for people.
 fn text(verdict: &Verdict<Reason>, (own, o): (&[Nic], usize), (peer, p): (&[Nic], usize)) -> String {
     match verdict {
-        Verdict::Paired => "they are a pair".into(),
+        Verdict::Paired => "a pair".into(),
         Verdict::Lost { own: o_with, peer: p_with } => {
             let mut with = Vec::new();
             if let Some(at) = o_with {
@@ -239,8 +245,7 @@ impl fmt::Display for Explanation {
             let rows = self.pairs.iter().map(|p| [p.own.clone(), p.peer.clone(), p.text.clone()]);
             table(f, width, ["pair", "with peer's", "how"], rows.collect())?;
         }
-        let rows: Vec<_> =
-            self.unused.iter().map(|u| [side(u.whose), u.nic.clone(), u.why.clone()]).collect();
+        let rows = self.unused_rows();
         if !rows.is_empty() {
             table(f, width, ["not used", "interface", "why"], rows)?;
         }
@@ -256,7 +261,7 @@ impl fmt::Display for Explanation {
         if !rows.is_empty() {
             table(f, width, ["left out", "interface", "why"], rows)?;
         }
-        let rows = self.grouped();
+        let rows = self.verdict_rows();
         if !rows.is_empty() {
             table(f, width, ["own", "peer's", "why they are a pair or not"], rows)?;
         }
@@ -272,34 +277,38 @@ fn side(whose: Whose) -> String {
 }
 
 impl Explanation {
-    /// Verdicts with the partners that share them in one row.
-    fn grouped(&self) -> Vec<[String; 3]> {
+    /// Interfaces without a partner; those that both sides have for the same reason in one row.
+    fn unused_rows(&self) -> Vec<[String; 3]> {
+        let of = |whose| self.unused.iter().filter(move |u| u.whose == whose);
+        let same = |a: &UnusedLine, b: &UnusedLine| a.nic == b.nic && a.why == b.why;
+        let mut rows = Vec::new();
+        for u in of(Whose::Own) {
+            let both = of(Whose::Peer).any(|p| same(u, p));
+            rows.push([if both { "both".into() } else { side(Whose::Own) }, u.nic.clone(), u.why.clone()]);
+        }
+        for u in of(Whose::Peer).filter(|u| !of(Whose::Own).any(|o| same(o, u))) {
+            rows.push([side(Whose::Peer), u.nic.clone(), u.why.clone()]);
+        }
+        rows
+    }
+
+    /// Verdicts with the partners that share them in one row. Interfaces of no use have been told of already.
+    fn verdict_rows(&self) -> Vec<[String; 3]> {
         let mut rows: Vec<(String, Vec<String>, String)> = Vec::new();
-        let mut peers: Vec<[String; 3]> = Vec::new();
         let mut first = 0;
         for (at, line) in self.verdicts.iter().enumerate() {
             if at > 0 && self.verdicts[at - 1].own != line.own {
                 first = rows.len();
             }
-            match &line.verdict {
-                Verdict::PeerUnusable(_) => {
-                    let row = ["any".to_owned(), line.peer.clone(), line.text.clone()];
-                    if !peers.contains(&row) {
-                        peers.push(row);
-                    }
-                }
-                Verdict::OwnUnusable(_) => {
-                    if rows[first..].iter().all(|r| r.2 != line.text) {
-                        rows.push((line.own.clone(), vec!["any".into()], line.text.clone()));
-                    }
-                }
-                _ => match rows[first..].iter_mut().find(|r| r.2 == line.text) {
-                    Some(row) => row.1.push(line.peer.clone()),
-                    None => rows.push((line.own.clone(), vec![line.peer.clone()], line.text.clone())),
-                },
+            if matches!(line.verdict, Verdict::OwnUnusable(_) | Verdict::PeerUnusable(_)) {
+                continue;
+            }
+            match rows[first..].iter_mut().find(|r| r.2 == line.text) {
+                Some(row) => row.1.push(line.peer.clone()),
+                None => rows.push((line.own.clone(), vec![line.peer.clone()], line.text.clone())),
             }
         }
-        rows.into_iter().map(|(own, peers, text)| [own, peers.join(", "), text]).chain(peers).collect()
+        rows.into_iter().map(|(own, peers, text)| [own, peers.join(", "), text]).collect()
     }
 }
 

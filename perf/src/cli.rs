@@ -229,9 +229,26 @@ impl MatchOrder {
 /// Options of `pair`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PairingArgs {
+    /// Pair this host with another one, by the record that `--export` wrote there
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scenario", "bench", "export"])]
+    pub(crate) peer: Option<PathBuf>,
+    /// Write what this host publishes of its interfaces
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scenario", "bench"])]
+    pub(crate) export: Option<PathBuf>,
     /// Pair two hosts as a file describes them, from each side, and print the result as JSON
-    #[arg(long, value_name = "FILE.toml", required_unless_present = "bench", conflicts_with = "bench")]
+    #[arg(long, value_name = "FILE", conflicts_with = "bench")]
     pub(crate) scenario: Option<PathBuf>,
+    /// Interfaces of this host, such as eth*,!docker0,10.0.0.0/8 [default: NETMOD_TCP_INTERFACE]
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["scenario", "bench"])]
+    pub(crate) interfaces: Option<netmod_matching::Filter>,
+    /// No pair known to be slower than the fastest one divided by this
+    #[arg(long, value_name = "N", conflicts_with_all = ["scenario", "bench", "export"],
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) speed_ratio: Option<u32>,
+    /// Most pairs
+    #[arg(long, value_name = "N", conflicts_with_all = ["scenario", "bench", "export"],
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_rails: Option<u32>,
     /// Time the assignment of so many interfaces a side; without a list of 4, 30, 150 and 300
     #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = false,
         default_missing_value = "4,30,150,300", value_delimiter = ',', value_parser = nics)]

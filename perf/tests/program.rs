@@ -260,6 +260,50 @@ fn matching_needs_no_ranks() {
 }
 
 #[test]
+fn a_scenario_is_paired_from_both_sides() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../matching/tests/scenarios/s07-two-in-one-subnet-crossed-speeds.toml"
+    );
+    let rows = json(perf(&format!("pair --scenario {file}")));
+    let [row] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!(row["pairs"], serde_json::json!([["e0", "e1"], ["e1", "e0"]]));
+    assert_eq!(row["unmatched"], serde_json::json!({ "a": [], "b": [] }));
+    assert_eq!((row["agreed"].as_bool(), row["as_expected"].as_bool()), (Some(true), Some(true)));
+    let ended = run(perf("pair --scenario /nowhere.toml"));
+    assert!(!ended.ok && ended.err.contains("/nowhere.toml"), "{}", ended.err);
+}
+
+#[test]
+fn this_host_is_paired_with_itself_and_with_an_exported_record() {
+    let rows = json(perf("pair --json"));
+    assert_eq!(rows[0]["agreed"].as_bool(), Some(true));
+    let loopback = |row: &Value| row["unmatched"]["a"].as_array().unwrap().iter().any(|n| n == "lo");
+    assert!(loopback(&rows[0]), "{rows:?}");
+    let ended = run(perf("pair"));
+    assert!(ended.ok && ended.out.contains("the loopback interface"), "{}{}", ended.out, ended.err);
+
+    let folder = std::env::temp_dir().join(format!("netmod-perf-pair-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the record");
+    let file = folder.join("host.toml");
+    let ended = run(perf(&format!("pair --export {}", file.display())));
+    assert!(ended.ok, "{}", ended.err);
+    // The same host and namespace, and so the same pairs.
+    let again = json(perf(&format!("pair --json --peer {}", file.display())));
+    assert_eq!(again[0]["pairs"], rows[0]["pairs"]);
+    assert_eq!(again[0]["agreement"], rows[0]["agreement"]);
+    // Another host with the same addresses: all of them are of no use.
+    let text = std::fs::read_to_string(&file).expect("the record");
+    let other: Vec<&str> = text.lines().filter(|l| !l.starts_with("place")).collect();
+    std::fs::write(&file, format!("place = \"elsewhere\"\n{}", other.join("\n"))).expect("write");
+    let apart = json(perf(&format!("pair --json --peer {}", file.display())));
+    assert_eq!(apart[0]["pairs"], serde_json::json!([]));
+    let ended = run(perf(&format!("pair --interfaces a,,b --peer {}", file.display())));
+    assert!(!ended.ok && ended.err.contains("is empty"), "{}", ended.err);
+    std::fs::remove_dir_all(&folder).expect("remove the folder");
+}
+
+#[test]
 fn assignments_are_timed_beside_a_textbook() {
     let rows = json(perf("pair --bench 3,9 --rounds 2 --json"));
     let kinds = ["uniform", "random", "sparse", "product"].map(|kind| [(kind, 3), (kind, 9)]).concat();

@@ -101,6 +101,36 @@ const KINDS: [(Kind, KindFile); 12] = [
 ];
 
 impl SideFile {
+    /// The record as text.
+    ///
+    /// # Errors
+    /// An interface of a kind that has no name here.
+    pub(crate) fn of(host: &Host) -> Result<SideFile> {
+        let nic = |nic: &Nic| -> Result<NicFile> {
+            let kind = KINDS.iter().find(|(k, _)| *k == nic.kind).ok_or_else(|| {
+                Failure::new(format!("{}: no name for its kind {:?}", nic.name.escape_debug(), nic.kind))
+            })?;
+            Ok(NicFile {
+                name: nic.name.clone(),
+                index: Some(nic.index),
+                kind: kind.1,
+                addresses: nic.addresses.iter().map(|a| format!("{}/{}", a.ip, a.prefix)).collect(),
+                speed: nic.speed,
+                mtu: nic.mtu,
+                up: nic.up,
+                carrier: nic.carrier,
+                routes: Vec::new(),
+            })
+        };
+        let boot: String = host.place.boot.iter().map(|b| format!("{b:02x}")).collect();
+        Ok(SideFile {
+            place: Some(format!("{boot}:{}", host.place.netns)),
+            interfaces: String::new(),
+            asked: true,
+            nics: host.nics.iter().map(nic).collect::<Result<_>>()?,
+        })
+    }
+
     /// The record; `name` is that of the side, whose own place it is if none is given.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 mod bench;
 mod file;
+mod here;
+mod outcome;
 mod reference;
 mod scenario;
 #[cfg(test)]
@@ -20,6 +22,7 @@ use scenario::Scenario;
 pub(crate) fn run(args: &PairingArgs) -> Result<()> {
     match &args.scenario {
         Some(path) => run_scenario(path),
+        None if args.bench.is_empty() => here::run(args),
         None => crate::print(&bench::measure(args)?, args.json),
     }
 }
@@ -27,5 +30,5 @@ pub(crate) fn run(args: &PairingArgs) -> Result<()> {
 fn run_scenario(path: &Path) -> Result<()> {
     let text = std::fs::read_to_string(path).during(format!("read {}", path.display()))?;
     let scenario = Scenario::parse(&path.display().to_string(), &text)?;
-    crate::emit(&format!("{}\n", scenario.run()?.json(&scenario)))
+    crate::emit(&format!("{}\n", scenario.json(&scenario.run()?)))
 }

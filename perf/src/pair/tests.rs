@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::scenario::{Outcome, Scenario};
+use super::outcome::Outcome;
+use super::scenario::Scenario;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../matching/tests/scenarios")
@@ -164,7 +165,7 @@ fn what_is_wrong_with_a_file_is_told() {
 #[test]
 fn the_result_as_json_names_pairs_and_those_left() {
     let (_, scenario) = scenarios().into_iter().find(|(name, _)| name == "s02-docker0-same-address").unwrap();
-    let json = scenario.run().unwrap().json(&scenario);
+    let json = scenario.json(&scenario.run().unwrap());
     assert_eq!(json["pairs"], serde_json::json!([["eth0", "eth0"]]));
     assert_eq!(json["unmatched"], serde_json::json!({ "a": ["docker0"], "b": ["docker0"] }));
     assert_eq!((json["agreed"].as_bool(), json["as_expected"].as_bool()), (Some(true), Some(true)));
