@@ -157,3 +157,7 @@ fn leading_out(
     }
     out
 }
+
+#[cfg(test)]
+#[path = "kinds_tests.rs"]
+mod tests;

@@ -114,3 +114,7 @@ fn shares(a: IpAddr, b: IpAddr, bits: u8) -> bool {
     };
     differing >= u32::from(bits)
 }
+
+#[cfg(test)]
+#[path = "links_tests.rs"]
+mod tests;

@@ -207,4 +207,4 @@ impl<C: Channel> Lookups<C> {
 
 #[cfg(test)]
 #[path = "lookups_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -97,3 +97,7 @@ pub(crate) fn add_sysfs(class: &Path, link: &mut Link) {
         None
     };
 }
+
+#[cfg(test)]
+#[path = "plain_tests.rs"]
+mod tests;

@@ -112,8 +112,11 @@ impl Channel for Replay {
                 .exchanges
                 .iter()
                 .find(|(kind, payload, _)| *kind == request.kind && payload[..] == *request.payload);
-            let (_, _, answers) = known.expect("the recorded host was asked that, too");
-            for answer in answers {
+            // What the recorded host was not asked, nobody knows.
+            let mut refusal = Vec::new();
+            let code = (-libc::EOPNOTSUPP).to_ne_bytes();
+            wire::request(&mut refusal, libc::NLMSG_ERROR as u16, 0, 0, &code);
+            for answer in known.map_or(&[refusal][..], |(_, _, answers)| answers) {
                 let mut answer = answer.clone();
                 renumber(&mut answer, request.sequence);
                 replies.push_back(Ok(answer));

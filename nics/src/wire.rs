@@ -130,3 +130,7 @@ impl Request {
         NetlinkBuffer::new(&mut out[self.at..]).set_length(len as u32);
     }
 }
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;
