@@ -120,3 +120,17 @@ fn usage() -> io::Result<libc::rusage> {
     let (done, u) = unsafe { (libc::getrusage(libc::RUSAGE_SELF, u.as_mut_ptr()), u.assume_init()) };
     if done == 0 { Ok(u) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Moves the calling thread, and the processes that it will start, into a new network namespace, which goes with
+/// the last of them. Returns the thread's id, by which others can name the namespace.
+///
+/// # Errors
+/// Those of `unshare(2)`: only root may.
+pub fn own_network() -> io::Result<i32> {
+    // SAFETY: takes no memory.
+    match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+        // SAFETY: no arguments, cannot fail.
+        0 => Ok(unsafe { libc::gettid() }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
