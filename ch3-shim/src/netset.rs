@@ -150,12 +150,13 @@ impl NetSet {
     ///
     /// # Errors
     /// All reasons, if none does.
-    pub fn choose(&self, card: &Card) -> Result<(u8, String), String> {
+    pub fn choose(&mut self, card: &Card) -> Result<(u8, String), String> {
         let mut reasons = String::new();
-        for (i, m) in self.netmods().enumerate() {
-            match m.reachable(card) {
-                Ok(()) => return Ok((i as u8, format!("{reasons}{}: chosen", m.name()))),
-                Err(why) => reasons.push_str(&format!("{}: {why}; ", m.name())),
+        for (i, m) in self.mods.iter_mut().enumerate() {
+            let name = each!(m, n => n.name());
+            match each!(m, n => n.reachable(card)) {
+                Ok(()) => return Ok((i as u8, format!("{reasons}{name}: chosen"))),
+                Err(why) => reasons.push_str(&format!("{name}: {why}; ")),
             }
         }
         Err(reasons)
@@ -205,7 +206,7 @@ impl Netmod for NetSet {
         self.netmods().try_for_each(|m| m.business_card(card))
     }
 
-    fn reachable(&self, card: &Card) -> Result<(), String> {
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
         self.choose(card).map(|_| ())
     }
 

@@ -88,7 +88,7 @@ impl Netmod for AnyNetmod {
         each!(self, n => n.business_card(card))
     }
 
-    fn reachable(&self, card: &Card) -> std::result::Result<(), String> {
+    fn reachable(&mut self, card: &Card) -> std::result::Result<(), String> {
         each!(self, n => n.reachable(card))
     }
 

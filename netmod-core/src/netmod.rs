@@ -155,7 +155,7 @@ pub trait Netmod: Send {
     ///
     /// # Errors
     /// The reason, as one line that a person understands.
-    fn reachable(&self, card: &Card) -> Result<(), String>;
+    fn reachable(&mut self, card: &Card) -> Result<(), String>;
 
     /// Takes charge of a VC. No connection is made before the first send.
     ///

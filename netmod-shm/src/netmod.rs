@@ -247,7 +247,7 @@ impl Netmod for ShmNetmod {
         place.emit(card)
     }
 
-    fn reachable(&self, card: &Card) -> Result<(), String> {
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
         self.slot_of(card).map(|_| ())
     }
 

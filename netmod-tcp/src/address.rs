@@ -1,99 +1,51 @@
 //! Where a process listens, and what its business card says about that.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use netmod_core::card::{BodyReader, BodyWriter, NodeSection};
+use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::config::TcpConfig;
 use netmod_core::{Card, CardError, CardWriter, DeviceError};
+use netmod_matching::wire;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::NAME;
-use crate::sys;
-use crate::way::{Way, Ways};
+use crate::own::{Own, Published};
 
 /// Name of the card's section.
 pub(crate) const SECTION: &str = "tcp";
-const SECTION_VERSION: u16 = 1;
-/// More addresses than this are not published: no machine needs them to be found.
-const MAX_ADDRESSES: usize = 64;
+const SECTION_VERSION: u16 = 2;
 /// Connections that may wait to be accepted; the kernel lowers it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// The listening socket and the addresses under which it can be reached.
+/// The listening socket.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: Socket,
-    /// Loopback addresses come last: they serve peers of the same node.
-    pub(crate) addrs: Vec<SocketAddr>,
+    pub(crate) port: u16,
 }
 
 fn error(text: String) -> DeviceError {
     DeviceError::new(NAME, text)
 }
 
-/// The addresses that `NETMOD_TCP_INTERFACE` stands for; all that are up if it is empty.
-fn chosen_addresses(interface: &str) -> Result<Vec<sys::IfAddr>, DeviceError> {
-    let all =
-        sys::interface_addresses().map_err(|e| error(format!("cannot list network interfaces: {e}")))?;
-    let wanted_ip: Option<IpAddr> = interface.parse().ok();
-    let mut chosen: Vec<_> = all
-        .iter()
-        .filter(|a| a.up && (interface.is_empty() || a.name == interface || Some(a.addr) == wanted_ip))
-        .cloned()
-        .collect();
-    if chosen.is_empty() {
-        let mut names: Vec<String> = all
-            .iter()
-            .map(|a| format!("{} ({}{})", a.name, a.addr, if a.up { "" } else { ", down" }))
-            .collect();
-        names.dedup();
-        return Err(error(if interface.is_empty() {
-            "no network interface is up, not even loopback".into()
-        } else {
-            format!(
-                "NETMOD_TCP_INTERFACE={interface} is neither an interface nor an address that is up here; there are: {}",
-                names.join(", ")
-            )
-        }));
-    }
-    // Global addresses first, loopback last; otherwise as the system lists them.
-    chosen.sort_by_key(|a| (a.loopback, a.addr.is_ipv6()));
-    chosen.truncate(MAX_ADDRESSES);
-    Ok(chosen)
-}
-
-/// Opens the listening socket: on all addresses of both families, or on those of one interface; at the port
+/// Opens the listening socket: on all addresses of both families, or on the only one that is published; at the port
 /// `wish` if that is free, or not 0.
-pub(crate) fn listen(cfg: &TcpConfig, wish: u16) -> Result<Listener, DeviceError> {
-    let addrs = chosen_addresses(&cfg.interface)?;
-    let bind_to: Vec<IpAddr> = if let [only] = &addrs[..]
-        && !cfg.interface.is_empty()
-    {
-        vec![only.addr]
-    } else {
+pub(crate) fn listen(cfg: &TcpConfig, own: &mut Own, wish: u16) -> Result<Listener, DeviceError> {
+    let bind_to: Vec<IpAddr> = match own.only_address() {
+        Some(ip) => vec![ip],
         // IPv4-only kernels have no IPv6 sockets at all.
-        vec![IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)]
+        None => vec![IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)],
     };
     let mut last = None;
     for ip in bind_to {
         match listen_on(ip, cfg, wish) {
             Ok(socket) => {
-                let port = socket
-                    .local_addr()
-                    .ok()
-                    .and_then(|a| a.as_socket())
-                    .ok_or_else(|| error("the listening socket has no address".into()))?
-                    .port();
-                let dual = ip.is_ipv6();
-                let addrs = addrs
-                    .iter()
-                    .filter(|a| dual || a.addr.is_ipv4())
-                    .map(|a| match a.addr {
-                        IpAddr::V4(v4) => SocketAddr::from((v4, port)),
-                        IpAddr::V6(v6) => SocketAddrV6::new(v6, port, 0, a.scope).into(),
-                    })
-                    .collect();
-                return Ok(Listener { socket, addrs });
+                let at = socket.local_addr().ok().and_then(|a| a.as_socket());
+                let port = at.ok_or_else(|| error("the listening socket has no address".into()))?.port();
+                if ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED) {
+                    own.without_ipv6()?;
+                }
+                return Ok(Listener { socket, port });
             }
             Err(e) => last = Some(e),
         }
@@ -155,58 +107,31 @@ pub(crate) fn buffer_sizes(socket: &Socket, cfg: &TcpConfig) -> std::io::Result<
     Ok(())
 }
 
-/// Writes the section: number of addresses, then of each family (4 or 6), port, scope and address.
-pub(crate) fn emit(addrs: &[SocketAddr], card: &mut CardWriter) -> Result<(), CardError> {
+/// Writes the section: flags u8 (loopback addresses at which this process listens: 1 of IPv4, 2 of IPv6), port u16,
+/// length u16 and the record of the interfaces ([`netmod_matching::wire`]).
+pub(crate) fn emit(own: &Published, port: u16, card: &mut CardWriter) -> Result<(), CardError> {
+    let [v4, v6] = own.loopback.map(u8::from);
+    let record = wire::encode(&own.host);
     let mut body = BodyWriter::new();
-    body.u8(addrs.len() as u8);
-    for a in addrs {
-        match a {
-            SocketAddr::V4(v4) => body.u8(4).u16(v4.port()).u32(0).raw(&v4.ip().octets()),
-            SocketAddr::V6(v6) => body.u8(6).u16(v6.port()).u32(v6.scope_id()).raw(&v6.ip().octets()),
-        };
-    }
+    body.u8(v4 | v6 << 1).u16(port).bytes(&record);
     card.section(SECTION, SECTION_VERSION, body.as_bytes())
 }
 
-/// The addresses of a card, if it has a section of this netmod.
-pub(crate) fn parse(card: &Card) -> Result<Option<Vec<SocketAddr>>, CardError> {
-    let Some(section) = card.section(SECTION) else { return Ok(None) };
+/// What a card says: the interfaces, and the port.
+///
+/// # Errors
+/// What is wrong with the section, or that there is none.
+pub(crate) fn parse(card: &Card) -> Result<(Published, u16), String> {
+    let section = card.section(SECTION).ok_or("the peer does not offer tcp")?;
+    if section.version != SECTION_VERSION {
+        return Err(format!(
+            "its card's tcp section is of version {}, not {SECTION_VERSION}; do both sides run the same version?",
+            section.version
+        ));
+    }
     let mut body = BodyReader::new("the tcp section", section.body).allow_trailing();
-    let n = usize::from(body.u8("number of addresses")?).min(MAX_ADDRESSES);
-    let mut addrs = Vec::with_capacity(n);
-    for _ in 0..n {
-        let family = body.u8("address family")?;
-        let port = body.u16("port")?;
-        let scope = body.u32("scope")?;
-        match family {
-            4 => addrs.push(SocketAddr::from((body.array::<4>("IPv4 address")?, port))),
-            _ => {
-                let ip = Ipv6Addr::from(body.array::<16>("IPv6 address")?);
-                addrs.push(SocketAddrV6::new(ip, port, 0, scope).into());
-            }
-        }
-    }
-    body.finish()?;
-    Ok(Some(addrs))
-}
-
-/// Orders a peer's addresses by how likely they are to work from here: on the same node loopback, else
-/// what is not loopback and not link-local first. Empty if none can work.
-pub(crate) fn usable(card: &Card, here: Option<&NodeSection>) -> Result<Ways, String> {
-    let mut addrs = parse(card).map_err(|e| e.to_string())?.ok_or("the peer does not offer tcp")?;
-    let same_node = match (here, card.node()) {
-        (Some(h), Ok(there)) => h.same_node(&there),
-        _ => false,
-    };
-    addrs.retain(|a| same_node || !a.ip().is_loopback());
-    addrs.sort_by_key(|a| {
-        let link_local = matches!(a.ip(), IpAddr::V6(v6) if v6.segments()[0] & 0xffc0 == 0xfe80);
-        (if same_node { !a.ip().is_loopback() } else { false }, link_local)
-    });
-    if addrs.is_empty() {
-        return Err("the peer is on another node and offers only loopback addresses".into());
-    }
-    let port = addrs[0].port();
-    let list = addrs.iter().map(|a| Way { to: a.ip(), via: None }).collect();
-    Ok(Ways { list, port, agreement: 0 })
+    let mut read = || Ok((body.u8("flags")?, body.u16("port")?, body.bytes("record of the interfaces")?));
+    let (flags, port, record) = read().map_err(|e: CardError| e.to_string())?;
+    let host = wire::parse(record).map_err(|e| e.to_string())?;
+    Ok((Published { host, loopback: [flags & 1 != 0, flags & 2 != 0] }, port))
 }

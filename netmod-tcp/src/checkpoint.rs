@@ -4,7 +4,6 @@
 //! (SUSPEND), and says that it knows (SUSPENDED); then this side closes the connection, and the peer waits. After the
 //! restart this side dials, resumes, and tells where it listens now (MOVED).
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use netmod_core::{Core, DeviceError, Finalize, Time, VcId};
@@ -17,7 +16,7 @@ use crate::hot::Hot;
 use crate::link::{LinkEvent, Phase};
 use crate::netmod::TcpNetmod;
 use crate::sys::Epoll;
-use crate::way::{Way, Ways, is_link_local};
+use crate::way::{Paired, Ways, is_link_local};
 
 /// How far a checkpoint has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +70,7 @@ impl TcpNetmod {
             return Ok(Finalize::Pending);
         }
         self.listener = None;
+        self.own.let_go();
         self.accept_again = Time::NEVER;
         self.epoll.close();
         self.hot = Hot::default();
@@ -92,7 +92,7 @@ impl TcpNetmod {
             }
         }
         let until = self.now + self.link_cfg.parting_timeout;
-        let port = self.addresses().first().map_or(0, SocketAddr::port);
+        let port = self.port();
         self.checkpoint = Checkpoint::Until { time: until, port };
         for vc in vcs {
             self.link_event(core, vc, LinkEvent::Sleep);
@@ -138,7 +138,8 @@ impl TcpNetmod {
         };
         let epoll = Epoll::new()
             .map_err(|e| DeviceError::new(NAME, format!("cannot make an epoll instance: {e}")))?;
-        self.listener = Some(address::listen(&self.cfg, port)?);
+        self.own.look_again()?;
+        self.listener = Some(address::listen(&self.cfg, &mut self.own, port)?);
         self.epoll = epoll;
         if self.id.has_job_key() {
             self.watch_listener()?;
@@ -146,6 +147,10 @@ impl TcpNetmod {
         self.checkpoint = Checkpoint::None;
         self.restarts += 1;
         let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
+        for vc in &vcs {
+            self.pair_again(*vc);
+        }
+        self.watch_interfaces();
         for vc in vcs {
             self.link_event(core, vc, LinkEvent::Wake);
         }
@@ -158,7 +163,7 @@ impl TcpNetmod {
         v.connection = connection(c, false);
         if v.session != 0 && v.restarts != self.restarts {
             v.restarts = self.restarts;
-            if let Some(port) = self.listener.as_ref().and_then(|l| l.addrs.first()).map(SocketAddr::port) {
+            if let Some(port) = self.listener.as_ref().map(|l| l.port) {
                 self.say(vc, Control::Moved { port });
             }
         }
@@ -210,11 +215,11 @@ impl TcpNetmod {
         };
         let at = socket.peer_addr().ok().and_then(|a| a.as_socket()).map(|a| a.ip().to_canonical());
         match &mut v.ways {
-            Some(ways) if at.is_none_or(|at| ways.list.iter().any(|w| w.to == at)) => ways.port = port,
+            Some(ways) if at.is_none_or(|at| ways.paired.list.iter().any(|w| w.to == at)) => ways.port = port,
             ways => {
                 // Without an interface a link-local address says nothing; the card is asked for when it is needed.
                 let to = at.filter(|at| !is_link_local(*at));
-                *ways = to.map(|to| Ways { list: Arc::new([Way { to, via: None }]), port, agreement: 0 });
+                *ways = to.map(|to| Ways { paired: Arc::new(Paired::only(to)), port });
             }
         }
         Ok(())

@@ -46,6 +46,7 @@ impl TcpNetmod {
         }
         if self.conns.is_empty() {
             self.ending = Ending::Over;
+            self.own.let_go();
             return Finalize::Done;
         }
         if let Ending::Until(t) = self.ending {
@@ -88,7 +89,7 @@ impl TcpNetmod {
             .and_then(|a| a.as_socket());
         let mut at = at.map_or_else(String::new, |a| format!(" with {a}"));
         let pair = v.link.conn().and_then(|c| self.conns.get(conn::id(c))).map(|c| c.pair);
-        if let Some(way) = pair.and_then(|p| v.ways.as_ref()?.list.iter().find(|w| w.is_between(p))) {
+        if let Some(way) = pair.and_then(|p| v.ways.as_ref()?.paired.list.iter().find(|w| w.is_between(p))) {
             at += &format!(" ({way})");
         }
         if !v.rails().is_empty() {

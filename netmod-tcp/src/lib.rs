@@ -19,6 +19,7 @@ mod judge;
 pub mod link;
 mod links;
 mod netmod;
+mod own;
 mod pairing;
 mod peers;
 

@@ -98,6 +98,7 @@ impl TcpNetmod {
             v.fd = fd;
             v.blocked = !clear;
             v.cause = None;
+            v.forget_dials();
             if !v.dirty {
                 v.dirty = true;
                 self.dirty.push(vc);
@@ -266,6 +267,9 @@ impl TcpNetmod {
         self.expire_strangers(now);
         self.expire_lingering(now);
         self.accept_after_pause(now);
+        if self.own.look_at != Time::NEVER {
+            self.look_at_interfaces(core, now);
+        }
     }
 
     /// The VC has messages and no connection.
@@ -345,5 +349,26 @@ fn hint(last: Failure) -> String {
         }
         Failure::Protocol => "is something else than this library listening there?".into(),
         _ => "NETMOD_LOG=debug shows each attempt".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_of_a_dial_has_its_way_out() {
+        for (errno, way_out) in [
+            (libc::ECONNREFUSED, "still alive"),
+            (libc::ENETUNREACH, "NETMOD_TCP_INTERFACE"),
+            (libc::EHOSTUNREACH, "NETMOD_TCP_INTERFACE"),
+            (libc::EADDRNOTAVAIL, "ip_local_port_range"),
+            (libc::ENFILE, "fs.file-max"),
+            (libc::EMFILE, "ulimit -n"),
+            (libc::EPROTO, "NETMOD_LOG=debug"),
+        ] {
+            let text = hint(Failure::Errno(errno));
+            assert!(text.contains(way_out), "{errno}: {text}");
+        }
     }
 }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
-use netmod_core::card::NodeSection;
 use netmod_core::config::TcpConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
@@ -22,6 +21,7 @@ use crate::hello::JobKey;
 use crate::hot::Hot;
 use crate::identity::Identity;
 use crate::link::{LinkConfig, LinkEvent, Phase};
+use crate::own::Own;
 use crate::peers::Peers;
 use crate::session::Break;
 use crate::sys::{Epoll, Interest, RxArena};
@@ -31,6 +31,8 @@ use crate::way::Ways;
 
 /// The key of the listener in epoll; no connection has it.
 pub(crate) const LISTENER: u64 = u64::MAX;
+/// The key of what tells of changes of interfaces.
+pub(crate) const INTERFACES: u64 = u64::MAX - 1;
 
 /// What the netmod has seen, beside what each VC counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub struct TcpStats {
     pub acks: u64,
     /// Records that were altered on the way.
     pub altered: u64,
+    /// Incoming connections that came by another interface than the one they were meant for.
+    pub strayed: u64,
 }
 
 /// The TCP netmod of one process.
@@ -70,7 +74,7 @@ pub struct TcpNetmod {
     pub(crate) cfg: TcpConfig,
     pub(crate) link_cfg: LinkConfig,
     pub(crate) id: Identity,
-    pub(crate) here: Option<NodeSection>,
+    pub(crate) own: Own,
     pub(crate) epoll: Epoll,
     pub(crate) listener: Option<Listener>,
     /// When accepting goes on after descriptors ran out.
@@ -140,7 +144,8 @@ impl TcpNetmod {
         let incarnation = crate::shake::random()
             .map(u64::from_ne_bytes)
             .map_err(|e| DeviceError::new(NAME, e.to_string()))?;
-        let listener = address::listen(&cfg, 0)?;
+        let mut own = Own::new(&cfg)?;
+        let listener = address::listen(&cfg, &mut own, 0)?;
         let epoll = Epoll::new()
             .map_err(|e| DeviceError::new(NAME, format!("cannot make an epoll instance: {e}")))?;
         let link_cfg = LinkConfig {
@@ -152,15 +157,12 @@ impl TcpNetmod {
             ckpt_timeout: cfg.ckpt_timeout,
             ..LinkConfig::default()
         };
-        let here = NodeSection::of_this_process()
-            .inspect_err(|e| tracing::warn!(%e, "every peer is taken for remote"))
-            .ok();
         Ok(TcpNetmod {
             arena: RxArena::new(cfg.rx_buffer.max(4096)),
             cfg,
             link_cfg,
             id: Identity::new(me, group_size, incarnation),
-            here,
+            own,
             epoll,
             listener: Some(listener),
             accept_again: Time::NEVER,
@@ -216,9 +218,15 @@ impl TcpNetmod {
         self.stats
     }
 
-    /// Where it listens.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        self.listener.as_ref().map_or(&[], |l| &l.addrs)
+    /// The addresses at which peers find it, those of the loopback interface last.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let port = self.port();
+        self.own.addresses().map(|ip| SocketAddr::new(ip, port)).collect()
+    }
+
+    /// The port at which it listens; 0 if it does not.
+    pub(crate) fn port(&self) -> u16 {
+        self.listener.as_ref().map_or(0, |l| l.port)
     }
 
     /// Connections that are open, in whatever stage.
@@ -230,8 +238,12 @@ impl TcpNetmod {
         VcError::new(VcErrorKind::Aborted, None, "the VC is not in the charge of netmod tcp")
     }
 
-    fn ways_of(&self, peer: PeerName, card: &Card) -> Result<Ways, VcError> {
-        address::usable(card, self.here.as_ref()).map_err(|e| VcError::new(VcErrorKind::Card, Some(peer), e))
+    fn ways_of(&mut self, peer: PeerName, card: &Card) -> Result<Ways, VcError> {
+        let decides = self.id.name_towards(&peer.group) < peer;
+        let found = address::parse(card)
+            .and_then(|(published, port)| Ok(Ways { paired: self.own.ways_to(&published, decides)?, port }));
+        self.watch_interfaces();
+        found.map_err(|e| VcError::new(VcErrorKind::Card, Some(peer), e))
     }
 
     /// Takes the ways to the peer of a VC that is in use.
@@ -252,11 +264,12 @@ impl Netmod for TcpNetmod {
     }
 
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
-        address::emit(self.addresses(), card)
+        address::emit(self.own.published(), self.port(), card)
     }
 
-    fn reachable(&self, card: &Card) -> Result<(), String> {
-        address::usable(card, self.here.as_ref()).map(|_| ())
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
+        let (peer, _) = address::parse(card)?;
+        self.own.ways_to(&peer, true).map(drop)
     }
 
     fn vc_init(

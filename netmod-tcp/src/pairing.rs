@@ -1,29 +1,74 @@
-//! Pairs of interfaces in use: which one a connection goes by, and what is said of that to its other side.
+//! Pairs of interfaces in use: which one a connection goes by, what is said of that to its other side, and what becomes of it
+//! when interfaces change.
 
-use netmod_core::VcId;
+use std::os::fd::AsRawFd;
 
-use crate::conn::ConnId;
+use netmod_core::{Core, Time, VcId};
+
+use crate::conn::{self, ConnId, Stage};
 use crate::hello::{Pairs, RejectReason};
 use crate::judge::{Verdict, judge};
-use crate::netmod::TcpNetmod;
+use crate::link::{Failure, LinkEvent};
+use crate::netmod::{INTERFACES, TcpNetmod};
+use crate::sys::{self, Interest};
+use crate::way::Ways;
 
 impl TcpNetmod {
-    /// Whether an incoming connection goes by a right pair of interfaces. If not: why, and which ones would be right.
+    /// Whether an incoming connection goes by a right pair of interfaces; it is pinned to it then. If not: why, and which ones
+    /// would be right.
     pub(crate) fn judge_incoming(&mut self, vc: VcId, id: ConnId) -> Result<(), (RejectReason, Pairs)> {
         let (Some(v), Some(c)) = (self.vcs.get(vc), self.conns.get_mut(id)) else { return Ok(()) };
         let Some(proposed) = c.proposed.as_deref() else { return Ok(()) };
         let decides = self.id.name_towards(&v.peer.group) < v.peer;
-        let decision = v.ways.as_ref().filter(|_| decides).map(|w| Pairs::new(w.agreement, w.pairs()));
-        match judge(proposed, |_| true, decision.filter(|d| !d.as_slice().is_empty()).as_ref()) {
+        let decision = v.ways.as_ref().filter(|_| decides).map(|w| {
+            let pairs = w.paired.pairs().filter(|p| !v.has_failed(*p));
+            Pairs::new(w.paired.agreement, pairs)
+        });
+        let used = proposed.as_slice().first().copied().unwrap_or_default();
+        let ends = c.socket.local_addr().ok().zip(c.socket.peer_addr().ok());
+        let ends = ends.and_then(|(a, b)| {
+            Some((a.as_socket()?.ip().to_canonical(), b.as_socket()?.ip().to_canonical()))
+        });
+        let own = &mut self.own;
+        let back = ends.is_none_or(|(here, there)| own.has_route(used.0, here, there));
+        let usable = |pair: (u32, u32)| own.is_usable(pair.0) && (pair != used || back);
+        match judge(proposed, usable, decision.filter(|d| !d.as_slice().is_empty()).as_ref()) {
             Verdict::Take(agreed) => {
-                c.pair = agreed.as_slice().first().copied().unwrap_or_default();
+                if proposed.agreement != 0 && agreed.agreement != proposed.agreement {
+                    let (peer, ours, theirs) = (v.peer.rank, agreed.agreement, proposed.agreement);
+                    tracing::debug!(peer, ours, theirs, "the peer had paired the interfaces otherwise");
+                }
+                c.pair = used;
                 c.proposed = Some(Box::new(agreed));
+                self.pin(id, used.0);
                 Ok(())
             }
             Verdict::Refuse(why, better) => {
-                tracing::info!(peer = v.peer.rank, %why, ?better, "refused a connection between these interfaces");
+                let interface = self.own.name_of(used.0).unwrap_or("one that is not here");
+                tracing::info!(peer = v.peer.rank, interface, %why, ?better, "refused a connection for its interface");
                 Err((why, better))
             }
+        }
+    }
+
+    /// Has an incoming connection answer by the interface that it is meant for, if it came by that.
+    fn pin(&mut self, id: ConnId, index: u32) {
+        let (Some(c), Some(name)) = (self.conns.get(id), self.own.name_of(index)) else { return };
+        let came_by = sys::came_by(&c.socket);
+        if came_by.is_some_and(|i| i != index) {
+            // Answers by the right one would not reach a socket that packets come to by another.
+            self.stats.strayed += 1;
+            if self.stats.strayed == 1 {
+                let by = came_by.and_then(|i| self.own.name_of(i)).unwrap_or("another interface").to_owned();
+                tracing::warn!(
+                    "connections meant for {name} come by {by}, since this host answers for all its addresses by each of its \
+                     interfaces; sysctl net.ipv4.conf.all.arp_ignore=1 and arp_announce=2 would keep them apart"
+                );
+            }
+            return;
+        }
+        if let Err(e) = c.socket.bind_device(Some(name.as_bytes())) {
+            tracing::debug!(%e, name, "an incoming connection is not pinned to its interface");
         }
     }
 
@@ -34,7 +79,82 @@ impl TcpNetmod {
         if !better.as_slice().is_empty() {
             // The next dial goes by the first of them.
             v.agree(better);
-            v.dials = 0;
+            v.forget_dials();
         }
+    }
+
+    /// Listens for changes of interfaces, once any have been paired.
+    pub(crate) fn watch_interfaces(&mut self) {
+        if let Some(fd) = self.own.begin_to_watch()
+            && let Err(e) = self.epoll.add(fd, INTERFACES, Interest::READ)
+        {
+            tracing::warn!(%e, "changes of interfaces are not heard of");
+        }
+    }
+
+    /// Something about interfaces or routes has changed.
+    #[cold]
+    pub(crate) fn interfaces_changed(&mut self, now: Time) {
+        self.own.heard(now);
+        self.next_timer = self.next_timer.min(self.own.look_at);
+    }
+
+    /// Looks at the interfaces again, if it is time: peers are reached by what is left, and connections by interfaces that
+    /// have gone are given up, to be resumed by others.
+    #[cold]
+    pub(crate) fn look_at_interfaces(&mut self, core: &mut Core, now: Time) {
+        if now < self.own.look_at {
+            self.next_timer = self.next_timer.min(self.own.look_at);
+            return;
+        }
+        match self.own.look_again() {
+            Ok(true) => tracing::info!("the interfaces of this host have changed"),
+            Ok(false) => {}
+            Err(e) => return tracing::warn!(%e, "interfaces have changed, but cannot be listed"),
+        }
+        let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
+        for vc in vcs {
+            self.pair_again(vc);
+            self.leave_lost_interface(core, vc);
+        }
+    }
+
+    /// The ways to a peer, by what is known of interfaces and routes now.
+    pub(crate) fn pair_again(&mut self, vc: VcId) {
+        let Some(v) = self.vcs.get_mut(vc) else { return };
+        let Some(ways) = v.ways.as_ref().filter(|w| w.paired.list.iter().any(|w| w.via.is_some())) else {
+            return;
+        };
+        let decides = self.id.name_towards(&v.peer.group) < v.peer;
+        match self.own.ways_to(&ways.paired.peer, decides) {
+            Ok(paired) => {
+                v.ways = Some(Ways { paired, port: ways.port });
+                v.forget_dials();
+                v.reckon();
+            }
+            // What there was may come back.
+            Err(why) => tracing::warn!(peer = v.peer.rank, why, "no interface leads to a peer any more"),
+        }
+    }
+
+    fn leave_lost_interface(&mut self, core: &mut Core, vc: VcId) {
+        let Some(id) = self.vcs.get(vc).and_then(|v| v.link.conn()).map(conn::id) else { return };
+        let Some(c) = self.conns.get(id) else { return };
+        if c.pair == (0, 0) || self.own.is_usable(c.pair.0) {
+            return;
+        }
+        let failure = Failure::Errno(libc::ENETDOWN);
+        let conn = conn::key(id);
+        let event = match c.stage {
+            Stage::Connecting | Stage::Dial(_) => LinkEvent::DialFailed { conn, failure, permanent: false },
+            Stage::Proved(..) | Stage::Open { .. } => LinkEvent::Lost { conn, failure },
+            Stage::Stranger(_) | Stage::Lingering { .. } => return,
+        };
+        // What is in its buffers would never leave, and the peer is told by the next connection.
+        if let Err(e) = sys::reset(c.socket.as_raw_fd()) {
+            tracing::debug!(%e, "a connection by an interface that is down");
+        }
+        self.close(id);
+        self.link_event(core, vc, event);
     }
 }

@@ -6,7 +6,7 @@ use crate::NAME;
 use crate::conn::{self, ConnId, Stage};
 use crate::hot::HOT;
 use crate::link::{Failure, LinkEvent};
-use crate::netmod::{LISTENER, TcpNetmod};
+use crate::netmod::{INTERFACES, LISTENER, TcpNetmod};
 use crate::sys::{self, EPOLL_BATCH, MAX_IOV, Ready};
 
 /// Room in the arena without which no further connection is read: a handshake's piece fits.
@@ -68,6 +68,10 @@ impl TcpNetmod {
         for r in &ready[..n] {
             if r.key == LISTENER {
                 self.accept_some(self.now);
+                continue;
+            }
+            if r.key == INTERFACES {
+                self.interfaces_changed(self.now);
                 continue;
             }
             // What does not fit in this poll is still ready in the next.

@@ -56,7 +56,7 @@ impl TcpNetmod {
     /// Begins a dial. The flag of an error says that another dial would fail likewise.
     pub(crate) fn start_dial(&mut self, vc: VcId) -> Result<ConnId, (Failure, bool)> {
         let Some(v) = self.vcs.get_mut(vc) else { return Err((Failure::None, true)) };
-        let Some(way) = v.next_way() else {
+        let Some((way, port)) = v.next_dial() else {
             // The peer has always been the one to connect: its card is asked for, and the next attempt
             // has it.
             if !v.asked_card {
@@ -65,8 +65,6 @@ impl TcpNetmod {
             }
             return Err((Failure::None, false));
         };
-        let (way, port) = way;
-        v.dials = v.dials.wrapping_add(1);
         self.stats.dialled += 1;
         self.dial(&way, port, vc).map_err(|e| {
             tracing::debug!(%way, port, %e, "dial");
@@ -455,6 +453,14 @@ impl TcpNetmod {
             Ok((_, InitiatorStep::Rejected { reason, proved, pairs })) => {
                 if matches!(reason, RejectReason::NoWayBack | RejectReason::OtherPair) && proved {
                     self.other_pair(vc, reason, &pairs);
+                }
+                if proved
+                    && reason.is_transient()
+                    && !matches!(reason, RejectReason::NoWayBack | RejectReason::OtherPair)
+                    && let Some(v) = self.vcs.get_mut(vc)
+                {
+                    // There is nothing wrong with the way.
+                    v.dials = v.dials.saturating_sub(1);
                 }
                 // Hearsay may be wrong, so it is never final: another attempt may meet the right process.
                 let event = if proved || reason.is_transient() {

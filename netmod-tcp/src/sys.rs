@@ -310,63 +310,6 @@ pub(crate) fn bind_without_port(socket: &Socket) -> io::Result<()> {
     if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// An address of a network interface of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct IfAddr {
-    pub(crate) name: String,
-    pub(crate) addr: std::net::IpAddr,
-    /// Scope of a link-local IPv6 address.
-    pub(crate) scope: u32,
-    pub(crate) up: bool,
-    pub(crate) loopback: bool,
-}
-
-/// All addresses of all interfaces (`getifaddrs(3)`).
-pub(crate) fn interface_addresses() -> io::Result<Vec<IfAddr>> {
-    let mut head: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: `head` is a place for the list's address; the list is freed below.
-    if unsafe { libc::getifaddrs(&mut head) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut out = Vec::new();
-    let mut at = head;
-    while !at.is_null() {
-        // SAFETY: a node of the list that getifaddrs made and that has not been freed.
-        let node = unsafe { &*at };
-        at = node.ifa_next;
-        if node.ifa_addr.is_null() {
-            continue;
-        }
-        // SAFETY: not null, and a sockaddr of at least the length of its family.
-        let family = i32::from(unsafe { (*node.ifa_addr).sa_family });
-        let (addr, scope) = match family {
-            libc::AF_INET => {
-                // SAFETY: the family says that it is a sockaddr_in.
-                let sin = unsafe { &*node.ifa_addr.cast::<libc::sockaddr_in>() };
-                (std::net::IpAddr::from(sin.sin_addr.s_addr.to_ne_bytes()), 0)
-            }
-            libc::AF_INET6 => {
-                // SAFETY: the family says that it is a sockaddr_in6.
-                let sin6 = unsafe { &*node.ifa_addr.cast::<libc::sockaddr_in6>() };
-                (std::net::IpAddr::from(sin6.sin6_addr.s6_addr), sin6.sin6_scope_id)
-            }
-            _ => continue,
-        };
-        // SAFETY: the name is a C string that lives as long as the list.
-        let name = unsafe { std::ffi::CStr::from_ptr(node.ifa_name) };
-        out.push(IfAddr {
-            name: name.to_string_lossy().into_owned(),
-            addr,
-            scope,
-            up: node.ifa_flags & libc::IFF_UP as u32 != 0,
-            loopback: node.ifa_flags & libc::IFF_LOOPBACK as u32 != 0,
-        });
-    }
-    // SAFETY: made by getifaddrs, freed once; nothing of it is kept.
-    unsafe { libc::freeifaddrs(head) };
-    Ok(out)
-}
-
 /// What the kernel knows of a TCP connection's peer (`TCP_INFO`).
 pub(crate) fn pulse(fd: RawFd) -> io::Result<crate::alive::Pulse> {
     // SAFETY: the struct is of integers: zeros are a valid value.
@@ -399,6 +342,61 @@ pub(crate) fn limit_retransmission_pause(fd: RawFd, longest: std::time::Duration
         )
     };
     done == 0
+}
+
+/// The interface by which an incoming connection has come, by its number, if the system says it: what `IP_PKTINFO` of the first
+/// packet would have been (ip(7), ipv6(7); `IP_PKTOPTIONS`).
+pub(crate) fn came_by(socket: &Socket) -> Option<u32> {
+    /// From `linux/in6.h`, for RFC 2292.
+    const IPV6_2292PKTOPTIONS: libc::c_int = 6;
+    const IP_PKTOPTIONS: libc::c_int = 9;
+    #[repr(C, align(8))]
+    struct Room([u8; 256]);
+    let v4 = socket.peer_addr().ok()?.as_socket()?.ip().to_canonical().is_ipv4();
+    let (level, want, get) = if v4 {
+        (libc::SOL_IP, libc::IP_PKTINFO, IP_PKTOPTIONS)
+    } else {
+        (libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, IPV6_2292PKTOPTIONS)
+    };
+    let on: libc::c_int = 1;
+    let fd = socket.as_raw_fd();
+    // SAFETY: a value of the length that is given with it.
+    if unsafe {
+        libc::setsockopt(fd, level, want, (&raw const on).cast(), size_of_val(&on) as libc::socklen_t)
+    } != 0
+    {
+        return None;
+    }
+    let mut room = Room([0; 256]);
+    let mut len = size_of::<Room>() as libc::socklen_t;
+    // SAFETY: `room` has as many bytes as `len` says.
+    if unsafe { libc::getsockopt(fd, level, get, (&raw mut room).cast(), &raw mut len) } != 0 {
+        return None;
+    }
+    // SAFETY: all zeros is a message header; what it is to have follows.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_control = (&raw mut room).cast();
+    header.msg_controllen = (len as usize).min(size_of::<Room>());
+    // SAFETY: the header describes `room`, which is aligned for control messages, up to what the kernel has written.
+    let mut at = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
+    while !at.is_null() {
+        // SAFETY: the macros yield only messages that lie within the header's control bytes.
+        let (kind, len, data) = unsafe { ((*at).cmsg_type, (*at).cmsg_len, libc::CMSG_DATA(at)) };
+        let holds = |n: usize| len >= size_of::<libc::cmsghdr>() + n;
+        if v4 && kind == libc::IP_PKTINFO && holds(size_of::<libc::in_pktinfo>()) {
+            // SAFETY: the message is of that type and at least that long; read unaligned.
+            let info = unsafe { data.cast::<libc::in_pktinfo>().read_unaligned() };
+            return u32::try_from(info.ipi_ifindex).ok().filter(|i| *i != 0);
+        }
+        if !v4 && matches!(kind, libc::IPV6_PKTINFO) && holds(size_of::<libc::in6_pktinfo>()) {
+            // SAFETY: as above.
+            let info = unsafe { data.cast::<libc::in6_pktinfo>().read_unaligned() };
+            return Some(info.ipi6_ifindex).filter(|i| *i != 0);
+        }
+        // SAFETY: `at` is a message of this header.
+        at = unsafe { libc::CMSG_NXTHDR(&raw const header, at) };
+    }
+    None
 }
 
 /// Resets a connection: both ends see `ECONNRESET`, and what was under way is lost.

@@ -59,6 +59,8 @@ pub(crate) struct TcpVc {
     pub(crate) decided: Option<Box<Pairs>>,
     /// The ways beside each other for large messages, if there are at least two.
     rails: Box<[Way]>,
+    /// Pairs of interfaces by which dials have failed since there was a connection.
+    failed: Vec<(u32, u32)>,
     pub(crate) dials: u32,
     /// The session that messages have been sent or received in; 0 if none, or none that can be resumed.
     pub(crate) session: u64,
@@ -108,6 +110,7 @@ impl TcpVc {
             ways,
             decided: None,
             rails: Box::default(),
+            failed: Vec::new(),
             dials: 0,
             session: 0,
             rx: 0,
@@ -140,28 +143,53 @@ impl TcpVc {
 
     /// The way of a dial, by its number: those between interfaces that were agreed on come first.
     fn way_of(&self, dial: u32) -> Option<(&Way, u16)> {
-        let ways = self.ways.as_ref().filter(|w| !w.list.is_empty())?;
-        let agreed = self.decided.as_deref().copied().unwrap_or_default();
-        let others = ways.list.iter().filter(|w| !ways.between(&agreed).any(|a| a == *w));
-        let at = dial as usize % ways.list.len();
-        ways.between(&agreed).chain(others).nth(at).map(|w| (w, ways.port))
+        let ways = self.ways.as_ref()?;
+        let (list, agreed) = (&ways.paired.list, self.agreed());
+        let at = (dial as usize).checked_rem(list.len())?;
+        let others = list.iter().filter(|w| !w.pair().is_some_and(|p| agreed.as_slice().contains(&p)));
+        ways.paired.between(&agreed).chain(others).nth(at).map(|w| (w, ways.port))
     }
 
-    /// The way of the next dial, and the port to connect to.
-    pub(crate) fn next_way(&self) -> Option<(Way, u16)> {
-        self.way_of(self.dials).map(|(way, port)| (way.clone(), port))
+    fn agreed(&self) -> Pairs {
+        self.decided.as_deref().copied().unwrap_or_default()
     }
 
-    /// What a dial between these interfaces proposes.
+    /// What a dial between these interfaces proposes: them, and others that may be used beside them.
     pub(crate) fn proposal(&self, pair: (u32, u32)) -> Pairs {
-        let Some(ways) = self.ways.as_ref().filter(|w| w.pairs().any(|p| p == pair)) else {
+        let Some(Ways { paired, .. }) = &self.ways else { return Pairs::default() };
+        if !paired.list.iter().any(|w| w.is_between(pair)) {
             return Pairs::default();
-        };
+        }
         // What was agreed on stands until the peer, or a change here, says otherwise.
-        let agreed = self.decided.as_deref().map_or(&[][..], Pairs::as_slice);
-        let agreed = if agreed.contains(&pair) { agreed } else { &[] };
-        let others = agreed.iter().copied().chain(ways.pairs().filter(|_| agreed.is_empty()));
-        Pairs::new(ways.agreement, std::iter::once(pair).chain(others.filter(|p| *p != pair)))
+        let agreed = self.agreed();
+        let agreed = if agreed.as_slice().contains(&pair) { agreed.as_slice() } else { &[] };
+        let paired_here = paired.pairs().filter(|_| agreed.is_empty());
+        let others =
+            agreed.iter().copied().chain(paired_here).filter(|p| *p != pair && !self.failed.contains(p));
+        Pairs::new(paired.agreement, std::iter::once(pair).chain(others))
+    }
+
+    /// The next dial: its way, and the port to connect to. The one before it has failed.
+    pub(crate) fn next_dial(&mut self) -> Option<(Way, u16)> {
+        if let Some(last) = self.dials.checked_sub(1).and_then(|last| self.way_of(last)?.0.pair())
+            && !self.failed.contains(&last)
+        {
+            self.failed.push(last);
+        }
+        let (way, port) = self.way_of(self.dials).map(|(way, port)| (way.clone(), port))?;
+        self.dials = self.dials.wrapping_add(1);
+        Some((way, port))
+    }
+
+    /// Whether a dial between these interfaces has failed since there was a connection.
+    pub(crate) fn has_failed(&self, pair: (u32, u32)) -> bool {
+        self.failed.contains(&pair)
+    }
+
+    /// Whatever failed before, the next dial goes by the best way.
+    pub(crate) fn forget_dials(&mut self) {
+        self.dials = 0;
+        self.failed = Vec::new();
     }
 
     /// A handshake has ended with these pairs.
@@ -173,7 +201,8 @@ impl TcpVc {
     /// Takes note of what was agreed on, or of how the peer can be reached.
     pub(crate) fn reckon(&mut self) {
         let both = self.ways.as_ref().zip(self.decided.as_deref());
-        let rails: Box<[Way]> = both.map_or_else(Box::default, |(w, d)| w.between(d).cloned().collect());
+        let rails: Box<[Way]> =
+            both.map_or_else(Box::default, |(w, d)| w.paired.between(d).cloned().collect());
         self.rails = if rails.len() > 1 { rails } else { Box::default() };
     }
 
@@ -276,13 +305,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::way::Paired;
 
     fn vc(n: usize) -> VcId {
         VcId::from_wire(n as u64 | 1 << 32)
     }
 
     fn address(n: usize) -> Ways {
-        Ways { list: Arc::new([]), port: n as u16, agreement: 0 }
+        Ways { paired: Arc::new(Paired::only([127, 0, 0, 1].into())), port: n as u16 }
     }
 
     #[test]

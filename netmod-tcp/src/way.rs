@@ -10,6 +10,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use crate::address;
 use crate::hello::Pairs;
 use crate::netmod::TcpNetmod;
+use crate::own::Published;
 use crate::sys;
 
 /// A pair of interfaces, from here.
@@ -44,9 +45,14 @@ impl Way {
         }
     }
 
+    /// The interfaces: mine, theirs.
+    pub(crate) fn pair(&self) -> Option<(u32, u32)> {
+        self.via.as_ref().map(|v| (v.mine, v.theirs))
+    }
+
     /// Whether it is between these two interfaces: mine, theirs.
     pub(crate) fn is_between(&self, pair: (u32, u32)) -> bool {
-        self.via.as_ref().is_some_and(|v| (v.mine, v.theirs) == pair)
+        self.pair() == Some(pair)
     }
 }
 
@@ -67,20 +73,36 @@ pub(crate) fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// All ways to a peer, best first. Processes of one node share the list.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Ways {
-    pub(crate) list: Arc<[Way]>,
-    /// The port at which the peer listens.
-    pub(crate) port: u16,
+/// All ways to a host. Its processes share the list.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Paired {
+    /// What the host's processes have published.
+    pub(crate) peer: Published,
+    /// The ways, best first; behind the rails those that will do when they fail.
+    pub(crate) list: Vec<Way>,
+    /// How many of them are worth being used beside each other.
+    pub(crate) rails: usize,
     /// What two sides that see the same have in common; 0 without pairs.
     pub(crate) agreement: u64,
 }
 
-impl Ways {
-    /// The pairs of interfaces, best first: mine, theirs.
+/// All ways to a peer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Ways {
+    pub(crate) paired: Arc<Paired>,
+    /// The port at which the peer listens.
+    pub(crate) port: u16,
+}
+
+impl Paired {
+    /// One way, whatever the interfaces.
+    pub(crate) fn only(to: IpAddr) -> Paired {
+        Paired { peer: Published::default(), list: vec![Way { to, via: None }], rails: 0, agreement: 0 }
+    }
+
+    /// The pairs of interfaces that are worth being used, best first: mine, theirs.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.list.iter().filter_map(|w| w.via.as_ref().map(|v| (v.mine, v.theirs)))
+        self.list[..self.rails].iter().filter_map(Way::pair)
     }
 
     /// The ways between interfaces that both sides have agreed on, in that order.

@@ -360,7 +360,7 @@ impl Netmod for Scripted {
         card.section(NAME, 1, &[])
     }
 
-    fn reachable(&self, _card: &Card) -> Result<(), String> {
+    fn reachable(&mut self, _card: &Card) -> Result<(), String> {
         Ok(())
     }
 

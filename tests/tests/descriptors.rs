@@ -125,14 +125,6 @@ fn nobody_listens() {
     assert!(e.tried_for().is_some_and(|t| t >= Duration::from_secs(1)));
 }
 
-/// The broadcast address of the loopback network is one that the kernel has no route to for TCP.
-#[test]
-fn no_route() {
-    let e = unreachable_peer(|home| SocketAddr::from(([127, 255, 255, 255], home.port())));
-    assert_eq!(e.kind(), VcErrorKind::Unreachable);
-    says(&e, &["unreachable", "route", "NETMOD_TCP_INTERFACE"]);
-}
-
 #[test]
 fn a_listener_that_says_nothing() {
     let e = unreachable_peer(|_| {

@@ -155,7 +155,7 @@ impl Netmod for SimNetmod {
         card.section(NAME, 1, body.as_bytes())
     }
 
-    fn reachable(&self, card: &Card) -> Result<(), String> {
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
         self.read_card(card).map(|_| ())
     }
 

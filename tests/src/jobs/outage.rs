@@ -1,5 +1,5 @@
-//! Cases of two ranks on two hosts whose network fails, or changes. Rank 1 cuts it, by a route that swallows all that
-//! goes to rank 0: neither side is told anything.
+//! Cases of two ranks on two hosts whose network fails, or changes. Rank 1 cuts it, by sending all that
+//! goes to rank 0 to a device that nobody has: neither side is told anything.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,17 +9,27 @@ use ch3_shim::{Device, Error};
 use super::pattern;
 use super::{Args, End, Result};
 
-/// The variable that tells rank 1 what to do with the address that it is to cut off.
+/// The variable that tells rank 1 which address it is to cut off, and by which interface it is reached: `ADDRESS INTERFACE`.
 pub const CUT: &str = "NETMOD_TEST_CUT";
 
 /// Makes the address of the variable unreachable, or reachable again.
-fn route(verb: &str) -> Result<()> {
-    let address = std::env::var(CUT).map_err(|_| format!("{CUT} names no address to cut off"))?;
-    let status = Command::new("ip").args(["route", verb, "blackhole", &address]).status()?;
+fn neighbour(verb: &str) -> Result<()> {
+    /// Locally administered.
+    const NOBODY: [&str; 4] = ["lladdr", "02:00:00:00:00:01", "nud", "permanent"];
+    let text = std::env::var(CUT).map_err(|_| format!("{CUT} names no address to cut off"))?;
+    let Some((address, interface)) = text.split_once(' ') else {
+        return Err(format!("{CUT}={text} is not an address and an interface").into());
+    };
+    let mut ip = Command::new("ip");
+    ip.args(["neigh", verb, address, "dev", interface]);
+    if verb == "replace" {
+        ip.args(NOBODY);
+    }
+    let status = ip.status()?;
     if status.success() {
         Ok(())
     } else {
-        Err(format!("ip route {verb} blackhole {address}: {status}").into())
+        Err(format!("ip neigh {verb} {address} dev {interface}: {status}").into())
     }
 }
 
@@ -96,7 +106,7 @@ pub(super) fn silence(dev: &mut Device, args: &Args) -> Result<End> {
     let other = 1 - dev.rank() as i32;
     talk(dev, 3, 1000)?;
     if dev.rank() == 1 {
-        route("add")?;
+        neighbour("replace")?;
     } else if sending {
         // Rank 1 cuts the network meanwhile.
         std::thread::sleep(Duration::from_millis(500));
@@ -124,7 +134,7 @@ pub(super) fn pause(dev: &mut Device, args: &Args) -> Result<End> {
     let away = Duration::from_millis(args.get(0, 1500));
     talk(dev, 10, 50_000)?;
     if dev.rank() == 1 {
-        route("add")?;
+        neighbour("replace")?;
     }
     let world = dev.world();
     let other = 1 - dev.rank() as i32;
@@ -137,7 +147,7 @@ pub(super) fn pause(dev: &mut Device, args: &Args) -> Result<End> {
         std::thread::sleep(Duration::from_millis(5));
     }
     if dev.rank() == 1 {
-        route("del")?;
+        neighbour("del")?;
     }
     let done = dev.wait(receive)?;
     pattern::check(other as u64, &done.buffer)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ch3_shim::netset::NetSet;
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::card::{BodyReader, BodyWriter, NodeSection};
+use netmod_core::card::{BodyReader, NodeSection};
 use netmod_core::{Card, CardWriter, Config, PeerName};
 
 use crate::factory::{Capabilities, NetmodFactory, Tcp};
@@ -78,20 +78,23 @@ struct Tapped {
 fn address_of(card: &[u8]) -> Option<SocketAddr> {
     let card = Card::parse(card).ok()?;
     let mut body = BodyReader::new("tcp", card.section(netmod_tcp::NAME)?.body).allow_trailing();
-    let (_, family, port, _) = (body.u8("").ok()?, body.u8("").ok()?, body.u16("").ok()?, body.u32("").ok()?);
-    (family == 4).then_some(SocketAddr::from((body.array::<4>("").ok()?, port)))
+    let (flags, port) = (body.u8("").ok()?, body.u16("").ok()?);
+    (flags & 1 != 0).then_some(SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
-/// A card of this node with one IPv4 address.
-fn card_at(addr: SocketAddr) -> Vec<u8> {
-    let SocketAddr::V4(addr) = addr else { unreachable!("detours are IPv4 addresses") };
-    let mut card = CardWriter::new();
+/// A card as given, but with another address of the loopback interface.
+fn card_at(card: &[u8], at: SocketAddr) -> Vec<u8> {
+    assert!(at.ip().is_loopback(), "a detour leads over {at}, where nobody would look for it");
+    let card = Card::parse(card).expect("a card");
+    let section = card.section(netmod_tcp::NAME).expect("a card with tcp");
+    // The flags, and behind the port the interfaces, stay.
+    let mut body = section.body.to_vec();
+    body[1..3].copy_from_slice(&at.port().to_le_bytes());
+    let mut out = CardWriter::new();
     let node = NodeSection::of_this_process().expect("the name of this node");
-    node.emit(&mut card).expect("a card with a node");
-    let mut body = BodyWriter::new();
-    body.u8(1).u8(4).u16(addr.port()).u32(0).raw(&addr.ip().octets());
-    card.section(netmod_tcp::NAME, 1, body.as_bytes()).expect("a card with an address");
-    card.finish()
+    node.emit(&mut out).expect("a card with a node");
+    out.section(netmod_tcp::NAME, section.version, &body).expect("a card with an address");
+    out.finish()
 }
 
 impl Bootstrap for Tapped {
@@ -123,7 +126,7 @@ impl Bootstrap for Tapped {
         };
         self.tap.0.1.notify_all();
         // It may wait for the address of another rank.
-        let published = detour.map(|detour| card_at(detour(home)));
+        let published = detour.map(|detour| card_at(value, detour(home)));
         self.boot.put(key, published.as_deref().unwrap_or(value))
     }
     fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {

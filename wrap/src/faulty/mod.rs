@@ -334,7 +334,7 @@ impl<N: Netmod> Netmod for Faulty<N> {
         self.inner.business_card(card)
     }
 
-    fn reachable(&self, card: &Card) -> Result<(), String> {
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
         self.inner.reachable(card)
     }
 

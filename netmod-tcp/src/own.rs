@@ -1,0 +1,303 @@
+//! This host's interfaces: what is published of them, how they are paired with a peer's, and when they have changed.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use netmod_core::config::TcpConfig;
+use netmod_core::{DeviceError, Time};
+use netmod_matching::{Answer, Answers, Host, Kind, Limits, Place, Query, Routes, Rules, Side, pair};
+use netmod_nics::{Found, Lookups, Watch};
+
+use crate::NAME;
+use crate::way::{Paired, Via, Way, is_link_local};
+
+/// How long after a change the interfaces are looked at again: changes come in showers.
+const SETTLING: std::time::Duration = std::time::Duration::from_millis(50);
+/// Reasons that an error quotes.
+const REASONS: usize = 4;
+
+/// What a peer says of itself in its card.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub(crate) struct Published {
+    /// Its interfaces.
+    pub(crate) host: Host,
+    /// Whether it listens on the loopback addresses: of IPv4, of IPv6.
+    pub(crate) loopback: [bool; 2],
+}
+
+/// This host's interfaces.
+#[derive(Debug)]
+pub(crate) struct Own {
+    rules: Rules,
+    /// The families of addresses at which this process listens: IPv4, IPv6.
+    families: [bool; 2],
+    published: Published,
+    /// All that are up, for people.
+    all: Vec<String>,
+    /// Where routes are looked up, from the first time on that one is wanted.
+    lookups: Option<Lookups>,
+    /// Tells of changes, from the first time on that interfaces were paired.
+    watch: Option<Watch>,
+    /// When the interfaces are to be looked at again.
+    pub(crate) look_at: Time,
+    /// The pairs with each peer's interfaces, since the last change. The flag: this process decides.
+    paired: HashMap<(Published, bool), Result<Arc<Paired>, String>>,
+}
+
+fn error(text: String) -> DeviceError {
+    DeviceError::new(NAME, text)
+}
+
+/// The loopback addresses of the families that are set.
+fn loopback(on: [bool; 2]) -> impl Iterator<Item = IpAddr> {
+    let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    both.into_iter().zip(on).filter(|(_, on)| *on).map(|(ip, _)| ip)
+}
+
+/// The record of this host as the rules let it be published.
+fn survey(rules: &Rules, families: [bool; 2]) -> Result<(Published, Vec<String>), DeviceError> {
+    let mut found = Found::here().map_err(|e| error(e.to_string()))?;
+    for note in &found.notes {
+        tracing::debug!(note, "interfaces");
+    }
+    let mut loopback = [false; 2];
+    let mut all = Vec::new();
+    for nic in &mut found.host.nics {
+        for a in &nic.addresses {
+            all.push(format!("{} ({}{})", nic.name, a.ip, if nic.up { "" } else { ", down" }));
+        }
+        nic.addresses.retain(|a| families[usize::from(a.ip.is_ipv6())]);
+        if nic.kind == Kind::Loopback && nic.up {
+            for a in nic.addresses.iter().filter(|a| rules.filter.passes(&nic.name, Some(a.ip))) {
+                loopback[usize::from(a.ip.is_ipv6())] |= a.ip.is_loopback();
+            }
+        }
+    }
+    let published = rules.publish(&found.host);
+    for left_out in &published.omitted {
+        tracing::debug!(?left_out, "interfaces that are not published");
+    }
+    let mut host = published.host;
+    // What nobody can use is nobody's business, and cards are many.
+    host.nics.retain(|n| !n.addresses.is_empty() && n.kind != Kind::Loopback);
+    Ok((Published { host, loopback }, all))
+}
+
+impl Own {
+    /// Looks at the interfaces.
+    ///
+    /// # Errors
+    /// If they cannot be listed, or `NETMOD_TCP_INTERFACE` chooses none that is up.
+    pub(crate) fn new(cfg: &TcpConfig) -> Result<Own, DeviceError> {
+        let filter = cfg.interface.parse().map_err(|e| error(format!("NETMOD_TCP_INTERFACE: {e}")))?;
+        let rules = Rules { filter, ..Rules::default() }
+            .with_max_rails(cfg.rails as u32)
+            .with_speed_ratio(cfg.rail_ratio as u32);
+        let families = [true, true];
+        let (published, all) = survey(&rules, families)?;
+        let own = Own {
+            rules,
+            families,
+            published,
+            all,
+            lookups: None,
+            watch: None,
+            look_at: Time::NEVER,
+            paired: HashMap::new(),
+        };
+        if own.published.loopback == [false; 2] && !own.published.host.nics.iter().any(|n| n.up) {
+            return Err(error(if cfg.interface.is_empty() {
+                "no network interface is up, not even loopback".into()
+            } else {
+                format!(
+                    "NETMOD_TCP_INTERFACE={} chooses no interface and no address that is up here; there are: {}",
+                    cfg.interface,
+                    own.all.join(", ")
+                )
+            }));
+        }
+        Ok(own)
+    }
+
+    /// This process listens at IPv4 addresses only.
+    pub(crate) fn without_ipv6(&mut self) -> Result<(), DeviceError> {
+        self.families = [true, false];
+        self.look_again().map(drop)
+    }
+
+    /// What the card says.
+    pub(crate) fn published(&self) -> &Published {
+        &self.published
+    }
+
+    /// The addresses at which peers find this process, those of the loopback interface last.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let loopback = loopback(self.published.loopback);
+        let nics = self.published.host.nics.iter();
+        nics.flat_map(|n| n.addresses.iter().map(|a| a.ip)).chain(loopback)
+    }
+
+    /// The only address at which this process is to listen, if it is one.
+    pub(crate) fn only_address(&self) -> Option<IpAddr> {
+        if self.published.loopback != [false; 2] {
+            return None;
+        }
+        let mut all = self.published.host.nics.iter().flat_map(|n| n.addresses.iter().map(|a| a.ip));
+        all.next().filter(|ip| all.next().is_none() && !is_link_local(*ip))
+    }
+
+    /// Looks at the interfaces again; whether anything that is published has changed.
+    ///
+    /// # Errors
+    /// If they cannot be listed.
+    pub(crate) fn look_again(&mut self) -> Result<bool, DeviceError> {
+        self.look_at = Time::NEVER;
+        // Routes may have changed even if no interface has.
+        self.paired.clear();
+        let (published, all) = survey(&self.rules, self.families)?;
+        self.all = all;
+        let changed = published != self.published;
+        self.published = published;
+        Ok(changed)
+    }
+
+    /// Lets go of what the system holds for this, until it is wanted again.
+    pub(crate) fn let_go(&mut self) {
+        self.lookups = None;
+        self.watch = None;
+        self.look_at = Time::NEVER;
+        self.paired.clear();
+    }
+
+    /// The descriptor that tells of changes, if a new one was made.
+    pub(crate) fn begin_to_watch(&mut self) -> Option<RawFd> {
+        if self.watch.is_some() || self.paired.is_empty() {
+            return None;
+        }
+        match Watch::here() {
+            Ok(watch) => {
+                let fd = watch.as_raw_fd();
+                self.watch = Some(watch);
+                Some(fd)
+            }
+            Err(e) => {
+                tracing::debug!(%e, "nobody tells of interfaces that go down; connections by them are found dead later");
+                None
+            }
+        }
+    }
+
+    /// The descriptor has something to say.
+    pub(crate) fn heard(&mut self, now: Time) {
+        match self.watch.as_mut().map(Watch::changed) {
+            Some(Ok(true)) => self.look_at = self.look_at.min(now + SETTLING),
+            Some(Ok(false)) | None => {}
+            Some(Err(e)) => {
+                tracing::warn!(%e, "changes of interfaces are not heard of any more");
+                self.watch = None;
+            }
+        }
+    }
+
+    /// Whether an interface is there and up.
+    pub(crate) fn is_usable(&self, index: u32) -> bool {
+        self.published.host.nics.iter().any(|n| n.index == index && n.up && n.carrier)
+    }
+
+    /// The interface of that number.
+    pub(crate) fn name_of(&self, index: u32) -> Option<&str> {
+        self.published.host.nics.iter().find(|n| n.index == index).map(|n| &*n.name)
+    }
+
+    /// Whether packets can go from one of this host's addresses by one of its interfaces to a peer's address; true if
+    /// that cannot be known.
+    pub(crate) fn has_route(&mut self, index: u32, from: IpAddr, to: IpAddr) -> bool {
+        let lookups = self.lookups.get_or_insert_with(Lookups::here);
+        lookups.ask(&[Query { index, from, to }]).first() != Some(&Answer::None)
+    }
+
+    /// Whether a peer's loopback addresses are this process's.
+    fn is_here(&self, place: &Place) -> bool {
+        let here = &self.published.host.place;
+        // Without /proc nobody knows the namespaces; one kernel is then one place.
+        let unknown = here.netns == 0 && place.netns == 0 && here.boot == place.boot && here.boot != [0; 16];
+        here.is_same(place) || unknown
+    }
+
+    /// The ways to a peer that has published this, with what is known of the routes here. `decides`: this process
+    /// has the lesser name.
+    ///
+    /// # Errors
+    /// Why there is no way, for people.
+    pub(crate) fn ways_to(&mut self, peer: &Published, decides: bool) -> Result<Arc<Paired>, String> {
+        let key = (peer.clone(), decides);
+        if let Some(known) = self.paired.get(&key) {
+            return known.clone();
+        }
+        let found =
+            if self.is_here(&peer.host.place) { self.within(peer) } else { self.between(peer, decides) };
+        self.paired.insert(key, found.clone());
+        found
+    }
+
+    /// To a process in the same place: by loopback, or to whatever address it listens at.
+    fn within(&self, peer: &Published) -> Result<Arc<Paired>, String> {
+        let loopback = loopback(peer.loopback);
+        let others = peer.host.nics.iter().flat_map(|n| n.addresses.iter().map(|a| a.ip));
+        let list: Vec<Way> =
+            loopback.chain(others.filter(|ip| !is_link_local(*ip))).map(|to| Way { to, via: None }).collect();
+        if list.is_empty() {
+            return Err("it is on this host, but listens at no address that can be reached here".into());
+        }
+        Ok(Arc::new(Paired { peer: peer.clone(), list, rails: 0, agreement: 0 }))
+    }
+
+    /// To another host.
+    fn between(&mut self, peer: &Published, decides: bool) -> Result<Arc<Paired>, String> {
+        let lookups = self.lookups.get_or_insert_with(Lookups::here);
+        let answers = Answers::ask(&self.published.host, &peer.host, lookups);
+        for note in lookups.notes() {
+            tracing::debug!(note, "route lookups");
+        }
+        let unknown = Answers::unknown();
+        let names: [&[u8]; 2] = if decides { [&[0], &[1]] } else { [&[1], &[0]] };
+        let here = Side { name: names[0], host: &self.published.host, answers: &answers };
+        let there = Side { name: names[1], host: &peer.host, answers: &unknown };
+        let beside = pair(&here, &there, &self.rules);
+        // Where the pairs that are worth it fail, slower ones will do.
+        let alone = pair(&here, &there, &Rules { limits: Limits::default(), ..self.rules.clone() });
+        let explanation = alone.explain();
+        if alone.pairs.is_empty() {
+            let reasons: Vec<String> = explanation
+                .verdicts
+                .iter()
+                .take(REASONS)
+                .map(|v| format!("{} with its {}: {}", v.own, v.peer, v.text))
+                .collect();
+            let reasons =
+                if reasons.is_empty() { "one side has published none".into() } else { reasons.join("; ") };
+            return Err(format!(
+                "no interface of this host has a way to one of the peer's ({reasons}); `netmod-perf pair` explains more"
+            ));
+        }
+        tracing::debug!("interfaces, and those of a peer:\n{beside}", beside = beside.explain());
+        let best = beside.best_first();
+        let mut list: Vec<Way> = Vec::with_capacity(alone.pairs.len());
+        for p in best.iter().chain(&alone.best_first()) {
+            let Some(nic) = self.published.host.nics.get(p.own) else { continue };
+            let via = Via {
+                mine: p.own_index,
+                device: nic.name.as_str().into(),
+                from: p.own_address,
+                theirs: p.peer_index,
+            };
+            let way = Way { to: p.peer_address, via: Some(via) };
+            if !list.contains(&way) {
+                list.push(way);
+            }
+        }
+        Ok(Arc::new(Paired { peer: peer.clone(), list, rails: best.len(), agreement: beside.agreement() }))
+    }
+}
