@@ -105,7 +105,7 @@ fn side<'a>(name: &'a [u8], host: &'a Host, answers: &'a Answers) -> Side<'a> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn both_sides_compute_mirror_images(
