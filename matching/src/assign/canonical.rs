@@ -58,15 +58,12 @@ impl Tight {
         let mut bits = vec![0u64; n * words];
         let mut better = false;
         for row in 0..n {
-            let (own, potential) = (search.partner[row], search.row_potential(row));
-            let closed = own == NONE || search.is_closed[own as usize];
-            let costs = search.costs(row);
-            for (col, &cost) in costs.iter().enumerate() {
-                let tight = cost - search.potential[col] == potential
-                    && search.is_closed[col] == closed
-                    && cost < T::FORBIDDEN;
-                bits[row * words + col / 64] |= u64::from(tight) << (col % 64);
-                better |= tight && (col as u32) < own;
+            let own = search.partner[row] as usize;
+            for word in 0..words {
+                let tight = search.tight(row as u32, word * 64);
+                bits[row * words + word] = tight;
+                let before = own.saturating_sub(word * 64);
+                better |= tight & if before < 64 { (1 << before) - 1 } else { u64::MAX } != 0;
             }
         }
         if !better {
@@ -74,12 +71,12 @@ impl Tight {
         }
         let mut spare_cols = vec![0u64; words];
         for col in 0..m {
-            let spare = !search.is_closed[col] && search.potential[col] == T::ZERO;
+            let spare = !search.is_closed(col as u32) && search.potential(col as u32) == T::ZERO;
             spare_cols[col / 64] |= u64::from(spare) << (col % 64);
         }
         let spare_rows = (0..n).map(|row| match search.partner[row] {
             NONE => true,
-            col => search.is_closed[col as usize] && search.row_potential(row) == T::ZERO,
+            col => search.is_closed(col) && search.row_potential(row as u32) == T::ZERO,
         });
         Some(Tight {
             words,
@@ -163,7 +160,7 @@ impl Tight {
         let owner = match col {
             Some(col) => {
                 self.unseen[col / 64] &= !(1 << (col % 64));
-                search.owner[col]
+                search.owner(col as u32)
             }
             None => NONE,
         };
@@ -189,7 +186,7 @@ impl Tight {
             let (by, col) = (self.by[member], self.by_col[member]);
             match (by as usize == search.n, col) {
                 (true, NONE) => {}
-                (true, col) => search.owner[col as usize] = NONE,
+                (true, col) => search.abandon(col),
                 (false, NONE) => search.partner[by as usize] = NONE,
                 (false, col) => search.join(by, col),
             }

@@ -86,18 +86,19 @@ pub fn assign(weights: &Weights) -> Vec<(usize, usize)> {
     // All largest sets of pairs have as many, so that only differences of weights count.
     let range = high - low;
     let smaller = weights.rows.min(weights.cols);
-    if i32::holds(range, smaller) {
-        solve::<i32>(weights, high)
-    } else if i64::holds(range, smaller) {
-        solve::<i64>(weights, high)
+    let scale = 2 * search::room(weights.rows.max(weights.cols));
+    if i32::holds(range, smaller, scale) {
+        solve::<i32>(weights, low, high)
+    } else if i64::holds(range, smaller, scale) {
+        solve::<i64>(weights, low, high)
     } else {
-        solve::<i128>(weights, high)
+        solve::<i128>(weights, low, high)
     }
 }
 
 /// [`assign`] with costs (the distance to the highest weight) of one type.
-fn solve<T: Cost>(weights: &Weights, high: u64) -> Vec<(usize, usize)> {
-    let mut search = Search::<T>::new(weights, high);
+fn solve<T: Cost>(weights: &Weights, low: u64, high: u64) -> Vec<(usize, usize)> {
+    let mut search = Search::<T>::new(weights, low, high);
     search.run();
     canonical::refine(&mut search);
     if weights.rows <= weights.cols { pairs(search.partners()) } else { pairs(search.owners()) }

@@ -6,42 +6,101 @@
 //! them only after all the others, and only to displace. That is what a column of its own for each row would
 //! give, at a cost above all sums; but this way there is no such cost, and narrower integers do.
 
+use core::array::from_fn;
+
 use super::Weights;
-use super::cost::Cost;
+use super::cost::{Cost, LANES};
 
 /// No row, no column.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// How many rows, one after another, bid because one that bids has displaced the other.
+const BIDS: usize = 8;
+
+/// How many more rows may bid without success than with.
+const MOST_FAILURES: u32 = 2;
+
+/// Some columns side by side: a loop over them has no branches, so that it is made of vector instructions.
+struct Block<T> {
+    /// At most 0 for those that are not closed, 0 for those without an owner. The potential of a row is the rest of
+    /// the cost of its pair, or 0.
+    potential: [T; LANES],
+    /// Distance from the row that the search began with, and the potential on top.
+    reach: [T; LANES],
+    /// To be added to [`Block::reach`] where one is chosen: the potential is taken off again, the column's number is
+    /// added, half a [`Scale`] for one with an owner, and [`Cost::FORBIDDEN`] for those that are not to
+    /// be taken, which are the closed and the taken. So the smallest sum says which column it is, the first among
+    /// equals, and those without an owner before the others.
+    shift: [T; LANES],
+    /// The row before each on the way from there.
+    before: [u32; LANES],
+    /// The row that each is paired with.
+    owner: [u32; LANES],
+    closed: [bool; LANES],
+    /// How many the search has taken.
+    taken: usize,
+}
+
+impl<T: Cost> Block<T> {
+    /// A column is not to be taken any more. The next load is of all lanes, and would wait for a store of one.
+    fn forbid(&mut self, lane: usize) {
+        let (old, only) = (self.shift, T::ONLY[lane]);
+        self.shift = from_fn(|i| old[i] + (T::FORBIDDEN & only[i]));
+    }
+}
+
+/// What costs are multiplied by, to leave room below them for the number of a column, and for half of the scale.
+#[derive(Clone, Copy)]
+struct Scale<T> {
+    /// Half of it: a power of two above all columns.
+    half: T,
+}
+
+impl<T: Cost> Scale<T> {
+    /// A multiple of the scale.
+    fn of(self, difference: u64, times: usize) -> T {
+        T::of(difference) * T::of(times as u64) * (self.half + self.half)
+    }
+
+    /// The number of the column.
+    fn column(self, sum: T) -> u32 {
+        (sum & (self.half - T::of(1))).index()
+    }
+
+    /// Without the number and without the half.
+    fn whole(self, sum: T) -> T {
+        sum & (T::ZERO - self.half - self.half)
+    }
+}
 
 /// A matching that grows by a row at a time, always the cheapest of its rows.
 pub(super) struct Search<T> {
     /// Rows.
     pub(super) n: usize,
-    /// Columns, at least as many.
+    /// Columns, at least as many. The last block has room for more, which have no edges.
     pub(super) m: usize,
-    /// Row by row.
-    pub(super) cost: Vec<T>,
-    /// Potentials of the columns: at most 0 for those that are not closed, 0 for those without an owner.
-    /// That of a row is the rest of the cost of its pair, or 0.
-    pub(super) potential: Vec<T>,
+    /// Row by row, in blocks.
+    costs: Vec<[T; LANES]>,
+    columns: Vec<Block<T>>,
     /// The column of each row.
     pub(super) partner: Vec<u32>,
-    /// The row of each column.
-    pub(super) owner: Vec<u32>,
-    /// The columns that are closed, in the order in which they were.
+    /// The columns that are closed.
     closed: Vec<u32>,
-    /// Whether each is.
-    pub(super) is_closed: Vec<bool>,
-    /// Distances of the columns from the row that the search began with.
-    distance: Vec<T>,
-    /// Lifts those columns above all others that are not to be taken: the closed and the taken.
-    gate: Vec<T>,
-    /// The row before each column.
-    before: Vec<u32>,
     /// Columns that the search has taken.
     taken: Vec<u32>,
+    /// Blocks with columns that it has not.
+    live: Vec<u32>,
+    scale: Scale<T>,
+    /// No potential is below.
+    lowest: T,
 }
 
-/// Where a search ended.
+/// A power of two above the numbers of so many columns, those included that fill the last block.
+pub(super) fn room(cols: usize) -> u64 {
+    cols.next_multiple_of(LANES).next_power_of_two() as u64
+}
+
+/// Where a search ended, and how far that is.
 enum End<T> {
     /// At a free column.
     Column(u32, T),
@@ -49,39 +108,65 @@ enum End<T> {
     Row(u32, T),
 }
 
+/// The block and the lane of a column.
+fn place(col: u32) -> (usize, usize) {
+    (col as usize / LANES, col as usize % LANES)
+}
+
+/// All lanes, halves first.
+#[inline]
+fn fold<U: Copy>(lanes: [U; LANES], both: impl Fn(U, U) -> U) -> U {
+    let half: [U; LANES / 2] = from_fn(|i| both(lanes[i], lanes[i + LANES / 2]));
+    both(half[0], half[1])
+}
+
 impl<T: Cost> Search<T> {
     /// The costs are the distances to the highest weight.
-    pub(super) fn new(weights: &Weights, high: u64) -> Search<T> {
+    pub(super) fn new(weights: &Weights, low: u64, high: u64) -> Search<T> {
         let (rows, cols) = (weights.rows, weights.cols);
-        let cost_of = |at: usize| {
-            if weights.edges[at] { T::of(high - weights.values[at]) } else { T::FORBIDDEN }
-        };
-        let cost: Vec<T> = if rows <= cols {
-            (0..rows * cols).map(cost_of).collect()
-        } else {
-            (0..cols).flat_map(|col| (0..rows).map(move |row| row * cols + col)).map(cost_of).collect()
-        };
         let (n, m) = (rows.min(cols), rows.max(cols));
+        let blocks = m.div_ceil(LANES);
+        let scale = Scale { half: T::of(room(m)) };
+        let mut costs = Vec::with_capacity(n * blocks);
+        for row in 0..n {
+            for first in (0..m).step_by(LANES) {
+                let mut block = [T::FORBIDDEN; LANES];
+                for (col, cost) in (first..m).zip(&mut block) {
+                    let at = if rows <= cols { row * cols + col } else { col * cols + row };
+                    if weights.edges[at] {
+                        *cost = scale.of(high - weights.values[at], 1);
+                    }
+                }
+                costs.push(block);
+            }
+        }
+        let columns = |first: usize| Block {
+            potential: [T::ZERO; LANES],
+            reach: [T::ZERO; LANES],
+            shift: from_fn(|lane| T::of((first + lane) as u64)),
+            before: [NONE; LANES],
+            owner: [NONE; LANES],
+            closed: [false; LANES],
+            taken: 0,
+        };
         Search {
             n,
             m,
-            cost,
-            potential: vec![T::ZERO; m],
+            costs,
+            columns: (0..blocks).map(|block| columns(block * LANES)).collect(),
             partner: vec![NONE; n],
-            owner: vec![NONE; m],
             closed: Vec::new(),
-            is_closed: vec![false; m],
-            distance: vec![T::ZERO; m],
-            gate: vec![T::LEAST; m],
-            before: vec![NONE; m],
             taken: Vec::new(),
+            live: Vec::new(),
+            scale,
+            lowest: T::ZERO - scale.of(high - low, n),
         }
     }
 
     /// Finds a cheapest largest matching.
     pub(super) fn run(&mut self) {
         let mut rows = self.greedy();
-        self.reduce(&mut rows);
+        self.outbid(&mut rows);
         for row in rows {
             self.augment(row);
         }
@@ -94,96 +179,161 @@ impl<T: Cost> Search<T> {
 
     /// The row of each column.
     pub(super) fn owners(&self) -> impl Iterator<Item = Option<usize>> {
-        self.owner.iter().map(|&row| (row != NONE).then_some(row as usize))
+        let owners = self.columns.iter().flat_map(|block| block.owner).take(self.m);
+        owners.map(|row| (row != NONE).then_some(row as usize))
     }
 
-    /// The costs of a row.
-    pub(super) fn costs(&self, row: usize) -> &[T] {
-        &self.cost[row * self.m..][..self.m]
-    }
-
-    /// The potential of a row.
-    pub(super) fn row_potential(&self, row: usize) -> T {
-        match self.partner[row] {
-            NONE => T::ZERO,
-            col => self.cost[row * self.m + col as usize] - self.potential[col as usize],
-        }
+    /// The row of a column, or [`NONE`].
+    pub(super) fn owner(&self, col: u32) -> u32 {
+        let (block, lane) = place(col);
+        self.columns[block].owner[lane]
     }
 
     /// Pairs a row with a column, whoever owned it.
     pub(super) fn join(&mut self, row: u32, col: u32) {
         self.partner[row as usize] = col;
-        self.owner[col as usize] = row;
+        let (block, lane) = place(col);
+        self.columns[block].owner[lane] = row;
+    }
+
+    /// A column has no owner any more.
+    pub(super) fn abandon(&mut self, col: u32) {
+        let (block, lane) = place(col);
+        self.columns[block].owner[lane] = NONE;
+    }
+
+    /// A column with an owner has that potential, and is to be taken or not.
+    fn set_potential(&mut self, col: u32, potential: T, bias: T) {
+        let number = self.scale.half + T::of(u64::from(col));
+        let (block, lane) = place(col);
+        self.columns[block].potential[lane] = potential;
+        self.columns[block].shift[lane] = number + bias - potential;
+    }
+
+    /// Whether a column is closed.
+    pub(super) fn is_closed(&self, col: u32) -> bool {
+        let (block, lane) = place(col);
+        self.columns[block].closed[lane]
+    }
+
+    /// The potential of a column.
+    pub(super) fn potential(&self, col: u32) -> T {
+        let (block, lane) = place(col);
+        self.columns[block].potential[lane]
+    }
+
+    /// The potential of a row.
+    pub(super) fn row_potential(&self, row: u32) -> T {
+        match self.partner[row as usize] {
+            NONE => T::ZERO,
+            col => {
+                let (block, lane) = place(col);
+                self.costs(row)[block][lane] - self.columns[block].potential[lane]
+            }
+        }
+    }
+
+    /// A bit for each of 64 columns, from a multiple of 64 on: whether its edge to a row costs just the potentials.
+    pub(super) fn tight(&self, row: u32, from: usize) -> u64 {
+        let own = self.partner[row as usize];
+        let (potential, closed) = (self.row_potential(row), own == NONE || self.is_closed(own));
+        let (first, mut bits) = (from / LANES, 0);
+        let blocks = self.costs(row)[first..].iter().zip(&self.columns[first..]);
+        for (i, (costs, columns)) in blocks.take(64 / LANES).enumerate() {
+            for (lane, &cost) in costs.iter().enumerate() {
+                let tight = cost - columns.potential[lane] == potential
+                    && columns.closed[lane] == closed
+                    && cost < T::FORBIDDEN;
+                bits |= u64::from(tight) << (i * LANES + lane);
+            }
+        }
+        bits
+    }
+
+    /// The costs of a row.
+    fn costs(&self, row: u32) -> &[[T; LANES]] {
+        let blocks = self.columns.len();
+        &self.costs[row as usize * blocks..][..blocks]
     }
 
     /// Gives each row, in order, the first free one of its cheapest columns. The rows that got none and have
     /// an edge.
     fn greedy(&mut self) -> Vec<u32> {
         let mut left = Vec::new();
-        for row in 0..self.n {
-            let costs = &self.cost[row * self.m..][..self.m];
-            let Some(&least) = costs.iter().min().filter(|c| **c < T::FORBIDDEN) else { continue };
-            let free = costs.iter().zip(&self.owner).position(|(c, owner)| *c == least && *owner == NONE);
-            match free {
-                Some(col) => self.join(row as u32, col as u32),
-                None => left.push(row as u32),
+        for row in 0..self.n as u32 {
+            let (cheapest, col, _) = self.two_cheapest(row);
+            if cheapest >= T::UNREACHABLE {
+                continue;
+            }
+            if self.owner(col) == NONE {
+                self.set_potential(col, T::ZERO, T::ZERO);
+                self.join(row, col);
+            } else {
+                left.push(row);
             }
         }
         left
     }
 
-    /// Lets the rows outbid one another, which is cheap and mostly settles them; leaves those that it does not.
+    /// Lets the rows outbid one another, which is cheap and settles many; leaves those that it does not.
     ///
     /// A row takes its cheapest column and lowers the potential until the second one is as cheap. Rows of whom there
-    /// are too many would go on for ever, therefore the steps are counted, and the bounds
-    /// of [`Cost::holds`] count with them: 4 for each row.
-    fn reduce(&mut self, rows: &mut Vec<u32>) {
-        let mut steps = 4 * self.n;
-        let mut left = Vec::new();
-        while let Some(mut row) = rows.pop() {
-            loop {
-                if steps == 0 {
-                    left.push(row);
+    /// are too many would go on for ever.
+    fn outbid(&mut self, rows: &mut Vec<u32>) {
+        let (mut left, mut failures) = (Vec::new(), MOST_FAILURES);
+        while failures > 0
+            && let Some(row) = rows.pop()
+        {
+            let mut bidder = row;
+            for _ in 0..BIDS {
+                match self.bid(bidder) {
+                    Some(displaced) => bidder = displaced,
+                    None => break,
+                }
+                if bidder == NONE {
                     break;
                 }
-                steps -= 1;
-                let (first, least, second, next) = self.two_cheapest(row as usize);
-                let gap = next - least;
-                let col = if self.owner[first as usize] != NONE && gap == T::ZERO { second } else { first };
-                let displaced = self.owner[col as usize];
-                if displaced != NONE && (gap == T::ZERO || next >= T::UNREACHABLE) {
-                    left.push(row);
-                    break;
-                }
-                if col == first && next < T::UNREACHABLE {
-                    self.potential[col as usize] -= gap;
-                }
-                self.join(row, col);
-                if displaced == NONE {
-                    break;
-                }
-                self.partner[displaced as usize] = NONE;
-                row = displaced;
+            }
+            if bidder == NONE {
+                failures += 1;
+            } else {
+                failures -= 1;
+                left.push(bidder);
             }
         }
-        *rows = left;
+        rows.extend(left);
     }
 
-    /// The two cheapest columns of a row, and what they cost beyond their potentials.
-    fn two_cheapest(&self, row: usize) -> (u32, T, u32, T) {
-        let (mut first, mut least, mut second, mut next) = (NONE, T::MOST, NONE, T::MOST);
-        for (col, (&cost, &potential)) in self.costs(row).iter().zip(&self.potential).enumerate() {
-            let rest = cost - potential;
-            if rest < next {
-                if rest < least {
-                    (second, next) = (first, least);
-                    (first, least) = (col as u32, rest);
-                } else {
-                    (second, next) = (col as u32, rest);
-                }
-            }
+    /// A row takes its cheapest column, and displaces who had it, or [`NONE`]. Nothing happens if that is not what it
+    /// wants more than another, or if potentials would leave the bounds of [`Cost::holds`].
+    fn bid(&mut self, row: u32) -> Option<u32> {
+        let (cheapest, col, second) = self.two_cheapest(row);
+        let displaced = self.owner(col);
+        let gap = self.scale.whole(second) - self.scale.whole(cheapest);
+        let lowered = self.potential(col) - gap;
+        if second >= T::UNREACHABLE || lowered < self.lowest || (gap == T::ZERO && displaced != NONE) {
+            return None;
         }
-        (first, least, second, next)
+        if displaced != NONE {
+            self.partner[displaced as usize] = NONE;
+        }
+        self.set_potential(col, lowered, T::ZERO);
+        self.join(row, col);
+        Some(displaced)
+    }
+
+    /// What the cheapest column of a row costs less its potential, that column, and what the second one costs; shifted.
+    fn two_cheapest(&self, row: u32) -> (T, u32, T) {
+        let (mut cheapest, mut second) = ([T::MOST; LANES], [T::MOST; LANES]);
+        for (costs, columns) in self.costs(row).iter().zip(&self.columns) {
+            let rest: [T; LANES] = from_fn(|i| costs[i] + columns.shift[i]);
+            second = from_fn(|i| second[i].min(rest[i].max(cheapest[i])));
+            cheapest = from_fn(|i| cheapest[i].min(rest[i]));
+        }
+        let least = fold(cheapest, T::min);
+        // No two are equal.
+        let others = from_fn(|i| if cheapest[i] == least { second[i] } else { cheapest[i] });
+        (least, self.scale.column(least), fold(others, T::min))
     }
 
     /// Adds a row to the matching, unless it costs less to leave it out.
@@ -193,61 +343,77 @@ impl<T: Cost> Search<T> {
             End::Column(col, reached) => (col, reached),
             End::Row(left, reached) => (std::mem::replace(&mut self.partner[left as usize], NONE), reached),
         };
-        for &col in &self.taken {
-            let col = col as usize;
-            self.potential[col] += self.distance[col] - reached;
-            self.gate[col] = T::LEAST;
-        }
-        if let End::Row(..) = end {
-            for &col in &self.taken {
-                if !std::mem::replace(&mut self.is_closed[col as usize], true) {
-                    self.closed.push(col);
-                }
+        let closing = matches!(end, End::Row(..));
+        let taken = std::mem::take(&mut self.taken);
+        for &col in &taken {
+            let (block, lane) = place(col);
+            let potential = self.columns[block].reach[lane] - reached;
+            self.set_potential(col, potential, T::ZERO);
+            if closing && !std::mem::replace(&mut self.columns[block].closed[lane], true) {
+                self.closed.push(col);
             }
         }
-        for &col in &self.closed {
-            self.gate[col as usize] = T::MOST;
+        self.taken = taken;
+        self.gate(T::FORBIDDEN);
+        if let End::Column(col, _) = end {
+            self.set_potential(col, T::ZERO, T::ZERO);
         }
         while col != NONE {
-            let owner = self.before[col as usize];
+            let (block, lane) = place(col);
+            let owner = self.columns[block].before[lane];
             let previous = self.partner[owner as usize];
             self.join(owner, col);
-            col = if owner == row { NONE } else { previous };
+            col = previous;
         }
     }
 
-    /// The nearest end from a row which has no partner. Taken columns are at most as far.
+    /// Whether closed columns are to be taken: adds so much to their distances.
+    fn gate(&mut self, bias: T) {
+        for i in 0..self.closed.len() {
+            self.set_potential(self.closed[i], self.potential(self.closed[i]), bias);
+        }
+    }
+
+    /// The nearest end from a row which has no partner.
     fn search(&mut self, row: u32) -> End<T> {
         self.taken.clear();
-        let costs = &self.cost[row as usize * self.m..][..self.m];
-        let mut nearest = T::MOST;
-        for (col, &cost) in costs.iter().enumerate() {
-            let distance = cost - self.potential[col];
-            self.distance[col] = distance;
-            self.before[col] = row;
-            nearest = nearest.min(distance.max(self.gate[col]));
+        for columns in &mut self.columns {
+            columns.reach = [T::FORBIDDEN; LANES];
+            columns.taken = 0;
         }
+        self.live.clear();
+        self.live.extend(0..self.columns.len() as u32);
         let (mut leave, mut left) = (T::ZERO, row);
+        let mut nearest = self.relax(row, T::ZERO);
         let mut displacing = false;
         loop {
             if nearest >= T::UNREACHABLE && !displacing {
                 displacing = true;
-                for &col in &self.closed {
-                    self.gate[col as usize] = T::LEAST;
-                    nearest = nearest.min(self.distance[col as usize]);
+                self.gate(T::ZERO);
+                for &closed in &self.closed {
+                    let (block, lane) = place(closed);
+                    let block = &self.columns[block];
+                    nearest = nearest.min(block.reach[lane] + block.shift[lane]);
                 }
             }
-            if displacing && leave <= nearest {
+            if displacing && leave < nearest {
                 return End::Row(left, leave);
             }
-            let col = self.nearest(nearest);
-            let owner = self.owner[col as usize];
+            let (col, distance) = (self.scale.column(nearest), self.scale.whole(nearest));
+            let (block, lane) = place(col);
+            let columns = &mut self.columns[block];
+            let owner = columns.owner[lane];
             if owner == NONE {
-                return End::Column(col, nearest);
+                return End::Column(col, distance);
             }
-            self.gate[col as usize] = T::MOST;
+            columns.forbid(lane);
+            columns.taken += 1;
+            let potential = columns.potential[lane];
+            if columns.taken == LANES {
+                self.live.retain(|live| *live as usize != block);
+            }
             self.taken.push(col);
-            let offset = nearest - self.row_potential(owner as usize);
+            let offset = distance - (self.costs(owner)[block][lane] - potential);
             if offset < leave {
                 (leave, left) = (offset, owner);
             }
@@ -255,35 +421,22 @@ impl<T: Cost> Search<T> {
         }
     }
 
-    /// A column at that distance, a free one if there is one.
-    fn nearest(&self, distance: T) -> u32 {
-        let mut found = NONE;
-        for col in 0..self.m {
-            if self.distance[col].max(self.gate[col]) == distance {
-                if self.owner[col] == NONE {
-                    return col as u32;
-                }
-                found = col as u32;
-            }
-        }
-        found
-    }
-
-    /// Shortens distances by the edges of a row, and returns the smallest. Those of taken columns are at most as large already.
+    /// Shortens distances by the edges of a row whose costs less its potential and the distance of its partner are
+    /// `offset` more. Returns what is to be taken next, and its distance, shifted. Distances of the taken are not
+    /// shortened: they are at most as large.
     fn relax(&mut self, row: u32, offset: T) -> T {
-        let m = self.m;
-        let costs = &self.cost[row as usize * m..][..m];
-        let (potential, gate) = (&self.potential[..m], &self.gate[..m]);
-        let (distance, before) = (&mut self.distance[..m], &mut self.before[..m]);
-        let mut nearest = T::MOST;
-        for col in 0..m {
-            let by_row = costs[col] - potential[col] + offset;
-            let shorter = by_row < distance[col];
-            let shortest = if shorter { by_row } else { distance[col] };
-            distance[col] = shortest;
-            before[col] = if shorter { row } else { before[col] };
-            nearest = nearest.min(shortest.max(gate[col]));
+        let blocks = self.columns.len();
+        let costs = &self.costs[row as usize * blocks..][..blocks];
+        let mut nearest = [T::MOST; LANES];
+        for &block in &self.live {
+            let (costs, columns) = (&costs[block as usize], &mut self.columns[block as usize]);
+            let (old, before, shift) = (columns.reach, columns.before, columns.shift);
+            let by_row: [T; LANES] = from_fn(|i| costs[i] + offset);
+            let reach: [T; LANES] = from_fn(|i| if by_row[i] < old[i] { by_row[i] } else { old[i] });
+            columns.before = from_fn(|i| if by_row[i] < old[i] { row } else { before[i] });
+            columns.reach = reach;
+            nearest = from_fn(|i| nearest[i].min(reach[i] + shift[i]));
         }
-        nearest
+        fold(nearest, T::min)
     }
 }
