@@ -8,6 +8,8 @@ mod cost;
 mod search;
 
 #[cfg(test)]
+mod search_tests;
+#[cfg(test)]
 mod tests;
 
 use cost::Cost;

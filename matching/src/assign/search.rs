@@ -233,6 +233,13 @@ impl<T: Cost> Search<T> {
         }
     }
 
+    /// What an edge costs, if there is one.
+    #[cfg(test)]
+    pub(super) fn cost(&self, row: u32, col: u32) -> Option<T> {
+        let (block, lane) = place(col);
+        Some(self.costs(row)[block][lane]).filter(|cost| *cost < T::FORBIDDEN)
+    }
+
     /// A bit for each of 64 columns, from a multiple of 64 on: whether its edge to a row costs just the potentials.
     pub(super) fn tight(&self, row: u32, from: usize) -> u64 {
         let own = self.partner[row as usize];
