@@ -2,6 +2,8 @@
 
 use std::io;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -404,6 +406,40 @@ fn a_thousand_interfaces() {
     for (i, answer) in answers.into_iter().enumerate() {
         assert_eq!(answer, if i % 3 == 0 { Answer::None } else { Answer::OnLink }, "{i}");
     }
+}
+
+#[test]
+fn interfaces_that_come_and_go_hide_no_others() {
+    let Some([a, b]) = hosts("interfaces_that_come_and_go_hide_no_others") else { return };
+    a.cable("e0", &b, "10.1.0.1/24");
+    let stays = a.nic("e0");
+    let stop = Arc::new(AtomicBool::new(false));
+    let looking = Arc::clone(&stop);
+    let (tell, told) = mpsc::channel();
+    // A second thread in the namespace of the first, which is busy with ip.
+    a.on(move || {
+        std::thread::spawn(move || {
+            let mut looks = Vec::new();
+            while !looking.load(Ordering::Relaxed) {
+                looks.push(Found::here().expect("netlink"));
+            }
+            drop(tell.send(looks));
+        });
+    });
+    for _ in 0..3 {
+        a.ip(&(0..12).map(|i| format!("link add n{i} type ifb\n")).collect::<String>());
+        a.ip(&(0..12).map(|i| format!("link del n{i}\n")).collect::<String>());
+    }
+    stop.store(true, Ordering::Relaxed);
+    let looks = told.recv().expect("a look that failed; see above");
+    for found in &looks {
+        assert_eq!(*nic(found, "e0"), stays);
+        let mut indexes: Vec<u32> = found.host.nics.iter().map(|nic| nic.index).collect();
+        indexes.dedup();
+        assert_eq!(indexes.len(), found.host.nics.len(), "one is there twice");
+        assert!(found.notes.iter().all(|n| n.contains("kept changing")), "{:?}", found.notes);
+    }
+    assert!(looks.iter().any(|found| found.host.nics.len() > 2), "{} looks saw no change", looks.len());
 }
 
 /// Linux without netlink.
