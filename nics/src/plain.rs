@@ -93,9 +93,17 @@ pub(crate) fn add_sysfs(class: &Path, link: &mut Link) {
         // Only cables have another end and no type. It may be in another namespace, where numbers mean others.
         link.lower_is_elsewhere = true;
         Some("veth".to_owned())
+    } else if link.hardware == libc::ARPHRD_ETHER && is_virtual(&dir) {
+        Some("dummy".to_owned())
     } else {
         None
     };
+}
+
+/// Whether no bus leads to a device: it is software. So is the loopback interface.
+fn is_virtual(dir: &Path) -> bool {
+    let place = std::fs::canonicalize(dir);
+    place.is_ok_and(|place| place.parent().is_some_and(|net| net.ends_with("devices/virtual/net")))
 }
 
 #[cfg(test)]

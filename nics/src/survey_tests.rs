@@ -62,6 +62,17 @@ fn the_recorded_host_is_as_it_was_made() {
 }
 
 #[test]
+fn the_order_of_interfaces_is_that_of_their_numbers() {
+    let kernel = Simulated::host().tampered(|_, _, replies| {
+        // The last datagram says that it was the last.
+        let end = replies.len() - 1;
+        replies.make_contiguous()[..end].reverse();
+    });
+    let names = |found: Found| found.host.nics.into_iter().map(|nic| nic.name).collect::<Vec<_>>();
+    assert_eq!(names(Found::by(&kernel).unwrap()), names(Found::by(&Simulated::host()).unwrap()));
+}
+
+#[test]
 fn a_dump_that_changed_meanwhile_is_read_again() {
     let kernel = Simulated::host().tampered(|sends, _, replies| {
         if sends < 2 {
@@ -108,7 +119,8 @@ fn a_datagram_larger_than_the_buffer_is_read_again_with_room() {
         // All in one, with much that nobody asked for before: other sockets' messages.
         let mut all = Vec::new();
         let mut other = crate::wire::messages(requests).next().unwrap().unwrap().payload.to_vec();
-        other.resize(100_000, 0);
+        // They fill the buffer to the last byte, so that what is left is whole.
+        other.resize((32 << 10) - 16, 0);
         crate::wire::request(&mut all, 4711, 0, 0, &other);
         for reply in replies.drain(..) {
             all.extend_from_slice(&reply.unwrap());
@@ -225,6 +237,17 @@ fn speeds_that_are_unknown_are_none_and_failures_are_noted_once() {
     let [note] = &found.notes[..] else { panic!("{:?}", found.notes) };
     assert!(note.contains("speeds of 4 interfaces"), "{note}");
     assert_eq!(*kernel.asked.borrow(), ["tn0", "e0", "e1", "e2", "e3", "docker0", "mv0"]);
+}
+
+#[test]
+fn interfaces_that_are_down_are_not_asked_for_their_speed() {
+    for up in [true, false] {
+        let mut plain = plain();
+        plain.links[0].flags = if up { libc::IFF_UP as u32 } else { 0 };
+        let kernel = Simulated { no_netlink: libc::EPERM, plain: Ok(plain), ..Simulated::host() };
+        let found = Found::by(&kernel).unwrap();
+        assert_eq!(nic(&found, "eth0").speed, up.then_some(10000));
+    }
 }
 
 #[test]

@@ -263,7 +263,12 @@ impl Control {
         let name: Vec<u8> = request.ifr_name.iter().map(|c| *c as u8).take_while(|c| *c != 0).collect();
         let ip = Ipv4Addr::from(address(&request));
         // SAFETY: SIOCGIFNETMASK reads an address of the request, and writes a mask in its place.
-        unsafe { self.ioctl(libc::SIOCGIFNETMASK, &mut request) }.ok()?;
-        Some(Labelled { name: String::from_utf8_lossy(&name).into_owned(), ip, mask: address(&request) })
+        let mask = match unsafe { self.ioctl(libc::SIOCGIFNETMASK, &mut request) } {
+            Ok(()) => address(&request),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::EADDRNOTAVAIL)) => return None,
+            // A sandbox that does not know the question: the address is there, and whose neighbour it is is not known.
+            Err(_) => u32::MAX,
+        };
+        Some(Labelled { name: String::from_utf8_lossy(&name).into_owned(), ip, mask })
     }
 }

@@ -71,3 +71,7 @@ impl AsRawFd for Watch {
         self.channel.raw()
     }
 }
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

@@ -484,6 +484,8 @@ fn without_netlink_the_same_interfaces_are_found() {
           link add br0 type bridge
           tuntap add tun0 mode tun
           addr add 10.9.0.1 peer 10.9.0.2/32 dev tun0");
+    // More than one call of the kernel's has room for.
+    a.ip(&(2..90).map(|i| format!("addr add 10.8.0.{i}/24 dev e3\n")).collect::<String>());
     b.ip("link set e2 down");
     let comparable = |mut found: Found| {
         for nic in &mut found.host.nics {
