@@ -5,7 +5,8 @@ use std::os::fd::RawFd;
 
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Events, Finalize, GroupId, Header, MetGroup, Netmod,
-    Ordering, PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, Time, VcError, VcErrorKind, VcId,
+    Ordering, PeerName, PollOrder, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, Time, VcError, VcErrorKind,
+    VcId,
 };
 
 use crate::wrapped::Wrapper;
@@ -434,7 +435,7 @@ impl Netmod for NetSet {
         None
     }
 
-    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<(), Cow<'static, str>> {
+    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
         each!(self.of(core, vc), n => n.can_rma(core, vc))
     }
 

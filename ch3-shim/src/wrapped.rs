@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, Time, VcError, VcId,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, Time, VcError, VcId,
 };
 use netmod_wrap::{Capture, CaptureFile, FaultPlan, Faulty};
 
@@ -246,7 +246,11 @@ impl Netmod for AnyNetmod {
         each!(self, n => n.rma())
     }
 
-    fn can_rma(&mut self, core: &Core, vc: VcId) -> std::result::Result<(), std::borrow::Cow<'static, str>> {
+    fn can_rma(
+        &mut self,
+        core: &Core,
+        vc: VcId,
+    ) -> std::result::Result<RmaUse, std::borrow::Cow<'static, str>> {
         each!(self, n => n.can_rma(core, vc))
     }
 

@@ -37,7 +37,7 @@ pub use netmod::{
 };
 pub use ranks::RankTable;
 pub use request::{OnDone, Outcome, Request};
-pub use rma::Rma;
+pub use rma::{Rma, RmaUse};
 pub use segment::{Datatype, Run, Segment};
 pub use slab::{ReqId, SideTable, Slab, VcId};
 pub use time::Time;

@@ -9,7 +9,7 @@ use crate::card::{Card, CardError, CardWriter};
 use crate::engine::Core;
 use crate::error::{DeviceError, VcError};
 use crate::event::Events;
-use crate::rma::Rma;
+use crate::rma::{Rma, RmaUse};
 use crate::slab::{ReqId, VcId};
 use crate::time::Time;
 
@@ -346,11 +346,12 @@ pub trait Netmod: Send {
         None
     }
 
-    /// Whether this side can put to and get from the peer of a VC. Whether the peer can is its own affair.
+    /// What of one-sided transfers there is on a VC. Asked before each large message, so that a netmod which has to
+    /// prepare for them can begin to.
     ///
     /// # Errors
     /// Why not, as one line that a person understands.
-    fn can_rma(&mut self, _core: &Core, _vc: VcId) -> Result<(), Cow<'static, str>> {
+    fn can_rma(&mut self, _core: &Core, _vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
         Err("the netmod has no one-sided transfers".into())
     }
 

@@ -41,7 +41,28 @@ pub struct RmaLimits {
     pub target_progress: bool,
 }
 
-/// Put and get on registered memory.
+/// What of one-sided transfers there is between this side and the peer of a VC, as far as this side knows. That
+/// the peer can do its part is the peer's affair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RmaUse {
+    /// This side can put to regions of the peer's.
+    pub puts: bool,
+    /// This side can get from regions of the peer's.
+    pub gets: bool,
+    /// The peer can put to regions of this side.
+    pub is_put_to: bool,
+    /// The peer can get from regions of this side.
+    pub is_got_from: bool,
+    /// Shorter messages, in bytes, are as fast without.
+    pub worth: usize,
+}
+
+impl RmaUse {
+    /// Everything, for messages of any length.
+    pub const ALL: RmaUse = RmaUse { puts: true, gets: true, is_put_to: true, is_got_from: true, worth: 0 };
+}
+
+/// Put and get on registered memory. What of it a netmod has on a VC says [`crate::Netmod::can_rma`].
 ///
 /// A registration lives from [`Rma::register`] to [`Rma::deregister`]; it is never cached beyond.
 /// Ends are reported as [`crate::Event::RmaDone`]; after the event (also a failed one) the netmod touches
@@ -90,7 +111,7 @@ pub trait Rma {
     /// Starts reading `len` bytes at `remote_at` of the peer's registration into local memory.
     ///
     /// # Errors
-    /// If nothing was started; no event follows then.
+    /// If nothing was started; no event follows then. [`crate::VcErrorKind::Unsupported`] by a netmod that has no get.
     #[allow(clippy::too_many_arguments)]
     fn get(
         &mut self,

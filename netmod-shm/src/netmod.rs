@@ -10,8 +10,8 @@ use netmod_core::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, Header, Netmod, Ordering,
-    PeerName, PollOrder, ReqId, Request, Rma, RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time,
-    VcError, VcErrorKind, VcId,
+    PeerName, PollOrder, ReqId, Request, Rma, RmaUse, RxBuf, Segment as Memory, SendBuf, Sent, SideTable,
+    Time, VcError, VcErrorKind, VcId,
 };
 
 use crate::NAME;
@@ -522,8 +522,8 @@ impl Netmod for ShmNetmod {
         self.segment.is_ok().then_some(self as &mut dyn Rma)
     }
 
-    fn can_rma(&mut self, _core: &Core, vc: VcId) -> Result<(), Cow<'static, str>> {
-        self.transfer_peer(vc).map(|_| ()).map_err(|e| e.to_string().into())
+    fn can_rma(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
+        self.transfer_peer(vc).map(|_| RmaUse::ALL).map_err(|e| e.to_string().into())
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {

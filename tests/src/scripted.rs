@@ -521,8 +521,8 @@ impl Netmod for Scripted {
         Some(&mut self.remote)
     }
 
-    fn can_rma(&mut self, _: &Core, _: VcId) -> Result<(), std::borrow::Cow<'static, str>> {
-        Ok(())
+    fn can_rma(&mut self, _: &Core, _: VcId) -> Result<netmod_core::RmaUse, std::borrow::Cow<'static, str>> {
+        Ok(netmod_core::RmaUse::ALL)
     }
 
     fn finalize(&mut self, _: &mut Core, _: Time) -> Finalize {

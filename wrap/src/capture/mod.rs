@@ -19,8 +19,8 @@ use std::os::fd::RawFd;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RxBuf, Seen, SendBuf, Sent, SideTable, Time, VcError,
-    VcId, port_group,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RmaUse, RxBuf, Seen, SendBuf, Sent, SideTable, Time,
+    VcError, VcId, port_group,
 };
 
 pub use file::{CaptureFile, Clock};
@@ -374,7 +374,7 @@ impl<N: Netmod> Netmod for Capture<N> {
         self.inner.rma()
     }
 
-    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<(), Cow<'static, str>> {
+    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
         self.inner.can_rma(core, vc)
     }
 

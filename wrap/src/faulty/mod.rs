@@ -15,8 +15,8 @@ use std::os::fd::RawFd;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable,
-    Time, VcError, VcErrorKind, VcId, port_group,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, Request, Rma, RmaUse, RxBuf, Segment, SendBuf, Sent,
+    SideTable, Time, VcError, VcErrorKind, VcId, port_group,
 };
 
 use crate::plan::FaultPlan;
@@ -548,7 +548,7 @@ impl<N: Netmod> Netmod for Faulty<N> {
         self.inner.rma()
     }
 
-    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<(), Cow<'static, str>> {
+    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
         self.inner.can_rma(core, vc)
     }
 

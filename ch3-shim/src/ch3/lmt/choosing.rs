@@ -6,20 +6,36 @@ use netmod_lmt::{Mode, Modes};
 
 use crate::ch3::{Ch3, DevIo};
 
+/// The part that this side has in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It sends so many bytes.
+    Sender(u64),
+    Receiver,
+}
+
 impl Ch3 {
     /// The modes in which this side can take part on a VC, as far as its wish asks for them.
     ///
     /// Unless they are asked for, rings are for peers with whom the netmod itself shares memory: who chose a network
     /// for peers of this node gets the network.
-    pub(super) fn lmt_modes(&mut self, io: &mut DevIo<'_>, vc: VcId) -> Modes {
+    pub(super) fn lmt_modes(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part) -> Modes {
         let mut modes = Modes::NULL;
         let rings = self.lmt.place.is_some() && !self.lmt.lanes.get(vc).is_some_and(|l| l.barred);
         if rings && (self.lmt.wish != Wish::Auto || io.netmod.shares_memory(io.core, vc)) {
             modes = modes.with(Mode::Coop);
         }
         let asked = matches!(self.lmt.wish, Wish::Auto | Wish::Only(Mode::Put | Mode::Get));
-        if asked && io.netmod.can_rma(io.core, vc).is_ok() {
-            modes = modes.with(Mode::Put).with(Mode::Get);
+        if asked && let Ok(rma) = io.netmod.can_rma(io.core, vc) {
+            let (puts, gets) = match part {
+                Part::Sender(bytes) if self.lmt.wish == Wish::Auto && bytes < rma.worth as u64 => {
+                    (false, false)
+                }
+                Part::Sender(_) => (rma.puts, rma.is_got_from),
+                Part::Receiver => (rma.is_put_to, rma.gets),
+            };
+            modes = if puts { modes.with(Mode::Put) } else { modes };
+            modes = if gets { modes.with(Mode::Get) } else { modes };
         }
         modes
     }

@@ -22,6 +22,7 @@ use super::{Ch3, DevIo, MpiReq, Owned, Role};
 use crate::pkt::{CookieLen, Packet};
 use crate::status::Status;
 use crate::tagmatch::Envelope;
+use choosing::Part;
 use onesided::{Bounces, OneSided};
 
 /// Bytes that a cookie seldom exceeds.
@@ -147,7 +148,7 @@ fn fault(fault: Fault) -> Result<(), PacketFault> {
 impl Ch3 {
     /// What an offer says to this side.
     fn lmt_announced(&mut self, io: &mut DevIo<'_>, vc: VcId, offer: Offer) -> Announced {
-        let mut modes = offer.modes.and(self.lmt_modes(io, vc));
+        let mut modes = offer.modes.and(self.lmt_modes(io, vc, Part::Receiver));
         if self.lmt.place != Some(offer.place) {
             modes = modes.without(Mode::Coop);
         }
@@ -156,7 +157,7 @@ impl Ch3 {
 
     /// Sends the RTS of a message.
     pub(super) fn lmt_initiate(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, total: u64, sync: bool) {
-        let modes = self.lmt_modes(io, vc);
+        let modes = self.lmt_modes(io, vc, Part::Sender(total));
         let side = self.lmt_side(io, req, modes);
         let offered = choice::offer(side, total);
         let get = offered.has(Mode::Get).then(|| self.first_window(io, vc, req));
