@@ -130,6 +130,18 @@ impl NetSet {
         }
     }
 
+    /// Breaks a rail of a VC on which this side sends, for tests and drills. False if it has none, or its netmod cannot.
+    ///
+    /// # Errors
+    /// If the system does not.
+    #[cfg(feature = "tcp")]
+    pub fn sever_rail(&mut self, core: &Core, vc: VcId, rail: usize) -> Result<bool, VcError> {
+        match self.of(core, vc).base_mut() {
+            AnyNetmod::Tcp(n) => n.sever_rail(vc, rail),
+            _ => Ok(false),
+        }
+    }
+
     /// Gives the built-in netmods the key that peers must know.
     ///
     /// # Errors

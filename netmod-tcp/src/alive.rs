@@ -71,7 +71,9 @@ impl TcpNetmod {
         let mut dead: Vec<(ConnId, VcId)> = Vec::new();
         let mut open = false;
         for (id, c) in self.conns.iter_mut() {
-            let (Stage::Open { .. }, Some(vc)) = (&c.stage, c.vc) else { continue };
+            let (Stage::Open { .. } | Stage::RailIn(_) | Stage::RailOut, Some(vc)) = (&c.stage, c.vc) else {
+                continue;
+            };
             open = true;
             match sys::pulse(c.fd()) {
                 Ok(p) if is_dead(&mut c.silent_since, p, now, detect) => dead.push((id, vc)),
@@ -81,6 +83,9 @@ impl TcpNetmod {
         }
         self.next_pulse = if open { now + detect / LOOKS } else { Time::NEVER };
         for (id, vc) in dead {
+            if self.rail_ended(id, Failure::Silent) {
+                continue;
+            }
             self.close(id);
             self.link_event(core, vc, LinkEvent::Lost { conn: conn::key(id), failure: Failure::Silent });
         }

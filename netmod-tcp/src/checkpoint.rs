@@ -94,6 +94,7 @@ impl TcpNetmod {
         let until = self.now + self.link_cfg.parting_timeout;
         let port = self.port();
         self.checkpoint = Checkpoint::Until { time: until, port };
+        self.close_all_rails();
         for vc in vcs {
             self.link_event(core, vc, LinkEvent::Sleep);
             if let Some(id) = self.vcs.get(vc).and_then(|v| v.link.up()).map(conn::id) {
@@ -146,6 +147,7 @@ impl TcpNetmod {
         }
         self.checkpoint = Checkpoint::None;
         self.restarts += 1;
+        self.heed_rails();
         let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
         for vc in &vcs {
             self.pair_again(*vc);

@@ -8,6 +8,7 @@ use socket2::Socket;
 
 use crate::hello::{Initiator, Pairs, Responder};
 use crate::link::{ConnKey, Hail};
+use crate::rail::{RailEnd, RailIn};
 use crate::record::Opener;
 use crate::sys::Interest;
 
@@ -42,6 +43,10 @@ pub(crate) enum Stage {
         /// GOODBYE is among the bytes to be sent, or was sent.
         parting: bool,
     },
+    /// A rail on which the peer sends.
+    RailIn(Box<RailIn>),
+    /// A rail on which this side sends.
+    RailOut,
     /// Our last words are on their way; whatever comes is thrown away until the end of file.
     Lingering {
         /// When it is closed regardless.
@@ -58,6 +63,8 @@ pub(crate) struct Conn {
     pub(crate) stage: Stage,
     /// The VC it belongs to, or will.
     pub(crate) vc: Option<VcId>,
+    /// Which end of a rail it is, or is to be; `None` for the stream of a VC.
+    pub(crate) rail: Option<RailEnd>,
     /// What epoll watches, if it does.
     pub(crate) interest: Interest,
     /// Whether epoll knows the connection: hot ones leave it.
@@ -97,6 +104,7 @@ impl Conn {
             socket,
             stage,
             vc,
+            rail: None,
             interest: Interest::NONE,
             in_epoll: false,
             peer_left: false,

@@ -24,6 +24,7 @@ impl TcpNetmod {
             self.ending = Ending::Until(now + self.link_cfg.parting_timeout);
             let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
             for vc in vcs {
+                self.part_rails(vc);
                 self.acknowledge(vc, 1);
                 self.flush_vc(core, vc);
                 let pending = self.vcs.get(vc).is_some_and(|v| !v.is_settled());
@@ -93,7 +94,7 @@ impl TcpNetmod {
             at += &format!(" ({way})");
         }
         if !v.rails().is_empty() {
-            at += &format!(", {} rails", v.rails().len());
+            at += &format!(", {} pairs for rails", v.rails().len());
         }
         let queue = v.txq.as_ref().map_or_else(|| "nothing queued".into(), |q| q.describe());
         let s = core.vcs.get(vc).map(|v| v.stats).unwrap_or_default();
@@ -102,6 +103,7 @@ impl TcpNetmod {
         if v.altered.records > 0 {
             resumed += &format!(", {} records altered on the way", v.altered.records);
         }
-        format!("{state}{at}{resumed}, {queue}, {} messages out, {} in", s.tx_msgs, s.rx_msgs)
+        let rails = self.describe_rails(vc);
+        format!("{state}{at}{resumed}, {queue}, {} messages out, {} in{rails}", s.tx_msgs, s.rx_msgs)
     }
 }

@@ -34,7 +34,7 @@ struct Entry {
 }
 
 /// The list.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Hot {
     /// Most recent first, without gaps.
     list: [Option<Entry>; HOT],
@@ -42,6 +42,14 @@ pub(crate) struct Hot {
     idle: u32,
     /// Polls since epoll was asked.
     since_epoll: u32,
+    /// Polls between two calls of epoll at most.
+    most: u32,
+}
+
+impl Default for Hot {
+    fn default() -> Hot {
+        Hot { list: [None; HOT], idle: 0, since_epoll: 0, most: 2 * EPOLL_SELDOM }
+    }
 }
 
 impl Hot {
@@ -108,7 +116,7 @@ impl Hot {
         self.since_epoll += 1;
         if found {
             self.idle = 0;
-            return self.since_epoll >= 2 * EPOLL_SELDOM;
+            return self.since_epoll >= self.most;
         }
         self.idle = self.idle.saturating_add(1);
         let every = match self.idle {
@@ -117,7 +125,12 @@ impl Hot {
             ..IMPATIENT_AFTER => EPOLL_EVERY,
             _ => IMPATIENT_EVERY,
         };
-        self.since_epoll >= every
+        self.since_epoll >= every.min(self.most)
+    }
+
+    /// Epoll is to be asked in each poll, or as seldom as it is best for the hot connections.
+    pub(crate) fn keep_asking(&mut self, always: bool) {
+        self.most = if always { 1 } else { 2 * EPOLL_SELDOM };
     }
 
     /// Epoll is being asked. Whether the list has been of no use for long.

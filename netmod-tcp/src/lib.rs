@@ -22,6 +22,7 @@ mod netmod;
 mod own;
 mod pairing;
 mod peers;
+mod rail;
 
 mod record;
 mod recv;
@@ -29,14 +30,16 @@ mod sealed;
 mod send;
 mod session;
 mod shake;
+mod stats;
 mod sys;
 mod txq;
 mod vc;
 mod way;
 
 pub use hello::JobKey;
-pub use netmod::{TcpNetmod, TcpStats};
+pub use netmod::TcpNetmod;
 pub use session::Break;
+pub use stats::TcpStats;
 
 /// The netmod's name.
 pub const NAME: &str = "tcp";

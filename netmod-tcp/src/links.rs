@@ -33,10 +33,14 @@ impl TcpNetmod {
                     LinkAction::Adopt(c) => self.adopt(core, vc, conn::id(c)),
                     LinkAction::Abandon(c) => self.say_and_linger(conn::id(c), Control::Goodbye),
                     LinkAction::Withdraw(c) => self.say_and_linger(conn::id(c), Control::Withdrawn),
-                    LinkAction::SayGoodbye(c) => self.say_goodbye(vc, conn::id(c)),
+                    LinkAction::SayGoodbye(c) => {
+                        self.part_rails(vc);
+                        self.say_goodbye(vc, conn::id(c));
+                    }
                     LinkAction::Close(c) => self.close(conn::id(c)),
                     LinkAction::Suspend(failure) => self.suspend(vc, failure),
                     LinkAction::Terminated => {
+                        self.part_rails(vc);
                         if let Some(v) = self.vcs.get_mut(vc) {
                             v.cause = None;
                         }
@@ -105,6 +109,7 @@ impl TcpNetmod {
             }
         }
         self.expect_pulse();
+        self.wake_rails(vc);
         self.heat(id);
         if !resumed {
             self.events.push_back(Event::Up { vc });
@@ -152,6 +157,7 @@ impl TcpNetmod {
         v.loss = None;
         let first = v.cause.replace(error.clone()).is_none();
         tracing::info!(peer = v.peer.rank, %error, "VC down");
+        self.end_rails(vc, &error);
         if first {
             self.events.push_back(Event::Down { vc, error });
         }
@@ -243,6 +249,7 @@ impl TcpNetmod {
         self.feel_pulses(core, now);
         self.next_timer = self.next_pulse;
         self.session_timers(now);
+        self.rail_timers(now);
         let mut i = 0;
         while let Some(&vc) = self.timed.get(i) {
             let due = self.vcs.get(vc).and_then(|v| v.link.deadline());

@@ -1,5 +1,6 @@
 //! The netmod as a whole: its state, and the `Netmod` trait.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
@@ -8,8 +9,8 @@ use netmod_core::config::TcpConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, RxBuf, SendBuf, Sent, SideTable, Slab, Time, VcError,
-    VcErrorKind, VcId, port_group,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, SideTable, Slab, Time,
+    VcError, VcErrorKind, VcId, port_group,
 };
 
 use crate::NAME;
@@ -23,7 +24,9 @@ use crate::identity::Identity;
 use crate::link::{LinkConfig, LinkEvent, Phase};
 use crate::own::Own;
 use crate::peers::Peers;
+use crate::rail::Rails;
 use crate::session::Break;
+use crate::stats::TcpStats;
 use crate::sys::{Epoll, Interest, RxArena};
 use crate::txq::Data;
 use crate::vc::{Fresh, TcpVc};
@@ -33,41 +36,6 @@ use crate::way::Ways;
 pub(crate) const LISTENER: u64 = u64::MAX;
 /// The key of what tells of changes of interfaces.
 pub(crate) const INTERFACES: u64 = u64::MAX - 1;
-
-/// What the netmod has seen, beside what each VC counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TcpStats {
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Dials begun.
-    pub dialled: u64,
-    /// Incoming connections that were refused because they could not prove to be of the job.
-    pub strangers: u64,
-    /// Of them, those that said nothing useful in time.
-    pub silent: u64,
-    /// Incoming connections of this job that were refused (crossing dials and the like).
-    pub refused: u64,
-    /// Times that no descriptor was left for an incoming connection.
-    pub no_descriptor: u64,
-    /// System calls that sent messages.
-    pub tx_calls: u64,
-    /// System calls that received something.
-    pub rx_calls: u64,
-    /// Receives that found nothing.
-    pub rx_empty: u64,
-    /// Calls of epoll.
-    pub epoll_calls: u64,
-    /// Lost connections that were resumed by another one.
-    pub resumes: u64,
-    /// Bytes that were sent again then.
-    pub resent_bytes: u64,
-    /// Acknowledgements sent.
-    pub acks: u64,
-    /// Records that were altered on the way.
-    pub altered: u64,
-    /// Incoming connections that came by another interface than the one they were meant for.
-    pub strayed: u64,
-}
 
 /// The TCP netmod of one process.
 pub struct TcpNetmod {
@@ -104,6 +72,7 @@ pub struct TcpNetmod {
     /// When debts are paid, and memory is given back, at the latest.
     pub(crate) ack_at: Time,
     pub(crate) tidy_at: Time,
+    pub(crate) rails: Rails,
     /// Polls in a row that have found nothing.
     pub(crate) idle_polls: u32,
     /// Connections with checked bytes that had no room in the last poll.
@@ -157,6 +126,7 @@ impl TcpNetmod {
             ckpt_timeout: cfg.ckpt_timeout,
             ..LinkConfig::default()
         };
+        let rails = Rails::new(cfg.rails_loopback);
         Ok(TcpNetmod {
             arena: RxArena::new(cfg.rx_buffer.max(4096)),
             cfg,
@@ -183,6 +153,7 @@ impl TcpNetmod {
             untidy: Vec::new(),
             ack_at: Time::NEVER,
             tidy_at: Time::NEVER,
+            rails,
             idle_polls: 0,
             unread: Vec::new(),
             next_timer: Time::NEVER,
@@ -320,6 +291,10 @@ impl Netmod for TcpNetmod {
         self.fresh.take(vc);
         if let Some(peer) = self.by_vc(core, vc) {
             self.by_peer.remove(&peer);
+        }
+        if let Some(v) = self.vcs.get(vc) {
+            let error = VcError::new(VcErrorKind::Aborted, Some(v.peer), "the VC was destroyed");
+            self.end_rails(vc, &error);
         }
         let Some(mut v) = self.vcs.remove(vc) else { return };
         if let Some(c) = v.link.conn() {
@@ -574,6 +549,14 @@ impl Netmod for TcpNetmod {
 
     fn deadline(&self) -> Option<Time> {
         (self.next_timer != Time::NEVER).then_some(self.next_timer)
+    }
+
+    fn rma(&mut self) -> Option<&mut dyn Rma> {
+        Some(self)
+    }
+
+    fn can_rma(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
+        self.rail_use(vc)
     }
 
     fn break_connection(&mut self, _core: &mut Core, vc: VcId) -> bool {

@@ -116,6 +116,7 @@ impl TcpNetmod {
         for vc in vcs {
             self.pair_again(vc);
             self.leave_lost_interface(core, vc);
+            self.leave_lost_rails(vc);
         }
     }
 
@@ -148,7 +149,7 @@ impl TcpNetmod {
         let event = match c.stage {
             Stage::Connecting | Stage::Dial(_) => LinkEvent::DialFailed { conn, failure, permanent: false },
             Stage::Proved(..) | Stage::Open { .. } => LinkEvent::Lost { conn, failure },
-            Stage::Stranger(_) | Stage::Lingering { .. } => return,
+            Stage::Stranger(_) | Stage::Lingering { .. } | Stage::RailIn(_) | Stage::RailOut => return,
         };
         // What is in its buffers would never leave, and the peer is told by the next connection.
         if let Err(e) = sys::reset(c.socket.as_raw_fd()) {

@@ -112,6 +112,7 @@ impl TcpNetmod {
                     self.unblocked(core, id, vc);
                 }
             }
+            (Stage::RailOut, Some(vc)) => self.rail_writable(id, vc),
             _ => self.handshake_writable(core, id),
         }
     }
@@ -119,7 +120,11 @@ impl TcpNetmod {
     fn readable(&mut self, core: &mut Core, id: ConnId, events: &mut Events) {
         let Some(c) = self.conns.get(id) else { return };
         if !matches!(c.stage, Stage::Open { .. }) {
-            self.handshake_readable(core, id, events);
+            match (&c.stage, c.vc) {
+                (Stage::RailIn(_), Some(vc)) => self.rail_data(core, id, vc, events),
+                (Stage::RailOut, Some(vc)) => self.rail_acks(core, id, vc),
+                _ => self.handshake_readable(core, id, events),
+            }
         } else if self.read(core, id, events) {
             self.heat(id);
         }

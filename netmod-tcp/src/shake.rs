@@ -8,11 +8,12 @@ use socket2::{SockRef, Socket};
 use crate::alive;
 use crate::conn::{self, Conn, ConnId, Stage};
 use crate::hello::{
-    HelloError, Initiator, InitiatorParams, InitiatorStep, Purpose, RejectReason, Responder, ResponderParams,
-    ResponderStep, Sender, Versions, reject_stranger,
+    HelloError, Initiator, InitiatorParams, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder,
+    ResponderParams, ResponderStep, Sender, Versions, reject_stranger,
 };
 use crate::link::{Failure, Hail, LinkEvent};
 use crate::netmod::TcpNetmod;
+use crate::rail::{self, RailEnd};
 use crate::sys::{self, Interest};
 use crate::way::Way;
 
@@ -23,7 +24,7 @@ const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
 /// The capability of sessions that outlive their connections.
 const RESUME: u64 = 1;
 /// The capability, and wish, of records with checksums.
-const CHECKSUM: u64 = 2;
+pub(crate) const CHECKSUM: u64 = 2;
 
 /// Random bytes that nobody can guess.
 pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
@@ -84,7 +85,7 @@ impl TcpNetmod {
     }
 
     /// Puts a connection into the slab and into epoll.
-    fn enroll(&mut self, conn: Conn, interest: Interest) -> std::io::Result<ConnId> {
+    pub(crate) fn enroll(&mut self, conn: Conn, interest: Interest) -> std::io::Result<ConnId> {
         let fd = conn.fd();
         let id = self.conns.insert(conn);
         if let Err(e) = self.epoll.add(fd, id.to_wire(), interest) {
@@ -136,7 +137,12 @@ impl TcpNetmod {
         match c.stage {
             Stage::Lingering { .. } => self.lingering.retain(|l| *l != id),
             Stage::Proved(_, peer) => self.unclaimed.retain(|u| *u != (peer, id)),
-            Stage::Connecting | Stage::Dial(_) | Stage::Stranger(_) | Stage::Open { .. } => {}
+            Stage::Connecting
+            | Stage::Dial(_)
+            | Stage::Stranger(_)
+            | Stage::Open { .. }
+            | Stage::RailIn(_)
+            | Stage::RailOut => {}
         }
         let open = matches!(c.stage, Stage::Open { .. });
         if let Some(v) = c.vc.and_then(|vc| self.vcs.get_mut(vc)) {
@@ -314,6 +320,7 @@ impl TcpNetmod {
         let caps = self.caps();
         let Some(c) = self.conns.get_mut(id) else { return };
         let Some(vc) = c.vc else { return self.close(id) };
+        let rail = rail::number(c);
         let error = match c.socket.take_error() {
             Ok(None) => None,
             Ok(Some(e)) | Err(e) => Some(e),
@@ -323,18 +330,22 @@ impl TcpNetmod {
         let local =
             c.socket.peer_addr().ok().and_then(|a| a.as_socket()).is_some_and(|a| a.ip().is_loopback());
         let fresh = self.vcs.get(vc).is_none_or(|v| v.link.session() == 0);
-        let caps = if local && fresh && !self.cfg.resume_local { caps & !RESUME } else { caps };
+        let mortal = rail.is_some() || local && fresh && !self.cfg.resume_local;
+        let caps = if mortal { caps & !RESUME } else { caps };
         let params = self.vcs.get(vc).and_then(|v| {
+            // A rail has no session, and nothing of its own to be agreed on.
+            let session = if rail.is_some() { 0 } else { v.link.session() };
+            let stream = v.port.map_or(Purpose::Vc, |port| Purpose::Root { port });
             Some(InitiatorParams {
                 me: self.id.name_towards(&v.peer.group),
                 peer: v.peer,
-                purpose: v.port.map_or(Purpose::Vc, |port| Purpose::Root { port }),
+                purpose: rail.map_or(stream, |number| Purpose::Rail { number }),
                 versions: Versions::OURS,
                 caps,
                 incarnation: self.id.incarnation(),
                 dial: c.dial,
-                session: v.link.session(),
-                position: v.position(v.link.session()),
+                session,
+                position: v.position(session),
                 pairs: v.proposal(c.pair),
                 key: self.id.key_towards(&v.peer.group)?,
             })
@@ -351,14 +362,7 @@ impl TcpNetmod {
                 self.watch(id, Interest::READ);
                 self.write_out(id, hello.as_bytes());
             }
-            Err(failure) => {
-                self.close(id);
-                self.link_event(
-                    core,
-                    vc,
-                    LinkEvent::DialFailed { conn: conn::key(id), failure, permanent: false },
-                );
-            }
+            Err(failure) => self.handshake_ended(core, id, failure),
         }
     }
 
@@ -366,18 +370,29 @@ impl TcpNetmod {
     pub(crate) fn handshake_readable(&mut self, core: &mut Core, id: ConnId, events: &mut Events) {
         let mut piece = [0; PIECE];
         let Some(c) = self.conns.get(id) else { return };
-        let n = match sys::recv(c.fd(), &mut piece) {
+        // Chunks may follow a rail's READY, and are read otherwise.
+        let most = if c.rail == Some(RailEnd::In) { READY_LEN.saturating_sub(c.rx as usize) } else { PIECE };
+        let n = match sys::recv(c.fd(), &mut piece[..most.min(PIECE)]) {
             Ok(None) => return,
             Ok(Some(0)) => return self.handshake_ended(core, id, Failure::Eof),
             Ok(Some(n)) => n,
             Err(e) => return self.handshake_ended(core, id, failure(&e)),
         };
         self.stats.rx_calls += 1;
+        if let Some(c) = self.conns.get_mut(id).filter(|c| c.rail.is_some()) {
+            c.rx += n as u64;
+        }
         let mut rest = &piece[..n];
         while !rest.is_empty() {
             let Some(c) = self.conns.get_mut(id) else { return };
             let used = match &mut c.stage {
                 Stage::Lingering { .. } | Stage::Connecting => return,
+                Stage::RailIn(_) => return,
+                // An acknowledgement of nothing.
+                Stage::RailOut => {
+                    self.rail_ended(id, Failure::Protocol);
+                    return;
+                }
                 Stage::Open { .. } => return self.leftover(core, id, rest, events),
                 Stage::Dial(i) => {
                     let step = i.on_bytes(rest);
@@ -430,8 +445,11 @@ impl TcpNetmod {
         id: ConnId,
         step: Result<(usize, InitiatorStep), HelloError>,
     ) -> Option<usize> {
-        let vc = self.conns.get(id)?.vc?;
-        let conn = conn::key(id);
+        let c = self.conns.get(id)?;
+        if c.rail.is_some() {
+            return self.rail_dial_step(id, step);
+        }
+        let (vc, conn) = (c.vc?, conn::key(id));
         match step {
             Ok((used, InitiatorStep::NeedMore)) => (used > 0).then_some(used),
             Ok((used, InitiatorStep::Prove(proof))) => {
@@ -493,9 +511,17 @@ impl TcpNetmod {
         id: ConnId,
         step: Result<(usize, ResponderStep), HelloError>,
     ) -> Option<usize> {
-        let vc = self.conns.get(id)?.vc;
-        let conn = conn::key(id);
+        let Conn { vc, rail, .. } = self.conns.get(id)?;
+        let (vc, is_rail, conn) = (*vc, rail.is_some(), conn::key(id));
         match step {
+            Ok((used, ResponderStep::Ready)) if is_rail => {
+                self.rail_ready(id);
+                Some(used)
+            }
+            Ok((_, ResponderStep::Goodbye)) if is_rail => {
+                self.rail_ended(id, Failure::Goodbye);
+                None
+            }
             Ok((used, ResponderStep::NeedMore)) => (used > 0).then_some(used),
             Ok((used, ResponderStep::Challenge(frame))) => {
                 self.write_out(id, frame.as_bytes());
@@ -540,7 +566,7 @@ impl TcpNetmod {
         };
         c.stage = Stage::Proved(r, peer);
         if let Purpose::Rail { .. } = purpose {
-            return self.reject(id, RejectReason::NoRails);
+            return self.rail_offered(id, peer);
         }
         match self.by_peer.get(&peer) {
             Some(vc) => self.incoming(core, vc, id),
@@ -572,6 +598,9 @@ impl TcpNetmod {
                 tracing::info!(?from, %e, "refused a stranger");
             }
         }
+        if self.rail_ended(id, Failure::Protocol) {
+            return;
+        }
         match e.reject_reason() {
             Some(reason) if !proved => {
                 let words = reject_stranger(reason);
@@ -586,6 +615,9 @@ impl TcpNetmod {
 
     /// End of file or an error outside the message stream.
     fn handshake_ended(&mut self, core: &mut Core, id: ConnId, failure: Failure) {
+        if self.rail_ended(id, failure) {
+            return;
+        }
         let Some(c) = self.conns.get(id) else { return };
         let (vc, conn) = (c.vc, conn::key(id));
         let event = match c.stage {
@@ -597,7 +629,7 @@ impl TcpNetmod {
                 self.stats.strangers += 1;
                 None
             }
-            Stage::Lingering { .. } => None,
+            Stage::Lingering { .. } | Stage::RailIn(_) | Stage::RailOut => None,
         };
         self.close(id);
         if let (Some(vc), Some(event)) = (vc, event) {

@@ -75,6 +75,26 @@ pub(crate) fn copy_iov(iov: &[IoVec], out: &mut Vec<u8>) {
     }
 }
 
+/// CRC32C of memory that was lent under the contract of `netmod_core::buf`.
+pub(crate) fn checksum(mem: IoVec) -> u32 {
+    if mem.len == 0 {
+        return 0;
+    }
+    // SAFETY: the memory is readable until its registration or its request ends (contract of `netmod_core::buf`), and
+    // nobody writes to it within this call: what is received is read by this thread. The slice does not outlive this turn.
+    crc32c::crc32c(unsafe { std::slice::from_raw_parts(mem.base, mem.len) })
+}
+
+/// Bytes that were handed to the kernel for a connection and have not been sent for the first time.
+pub(crate) fn unsent(fd: RawFd) -> usize {
+    /// `SIOCOUTQNSD` of `linux/sockios.h`.
+    const SIOCOUTQNSD: libc::c_ulong = 0x894B;
+    let mut n: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer to a live place of its size.
+    let done = unsafe { libc::ioctl(fd, SIOCOUTQNSD as _, &raw mut n) };
+    if done == 0 { usize::try_from(n).unwrap_or(0) } else { 0 }
+}
+
 /// `recv(2)` into memory of ours. `Some(0)` is the end of the stream.
 #[inline]
 pub(crate) fn recv(fd: RawFd, buf: &mut [u8]) -> Moved {

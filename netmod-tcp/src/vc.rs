@@ -181,6 +181,11 @@ impl TcpVc {
         Some((way, port))
     }
 
+    /// The way that was dialled last, or would be first.
+    pub(crate) fn last_way(&self) -> Option<&Way> {
+        self.way_of(self.dials.max(1) - 1).map(|(way, _)| way)
+    }
+
     /// Whether a dial between these interfaces has failed since there was a connection.
     pub(crate) fn has_failed(&self, pair: (u32, u32)) -> bool {
         self.failed.contains(&pair)

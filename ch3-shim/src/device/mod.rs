@@ -199,6 +199,20 @@ impl Vci {
         }
     }
 
+    /// Breaks a rail to a rank of the job, one of the connections on which this side sends the data of large messages,
+    /// as a fault of the network would, for tests and drills. Nothing is lost. False if it is not connected.
+    ///
+    /// # Errors
+    /// A bad rank; a system that does not do it.
+    #[cfg(feature = "tcp")]
+    pub fn break_rail(&mut self, rank: u32, rail: usize) -> Result<bool> {
+        let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
+        match self.ch3.groups.world.vcs.get(rank) {
+            Some(vc) => Ok(self.engine.netmod.sever_rail(&self.engine.core, vc, rail)?),
+            None => Ok(false),
+        }
+    }
+
     /// Requests that are not used up: under way, or finished and not yet waited for.
     pub fn live_requests(&self) -> usize {
         self.engine.core.reqs.len()

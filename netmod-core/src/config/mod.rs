@@ -206,6 +206,8 @@ config_table! {
             "pairs of interfaces that carry large messages to a peer at once; 1: never more than one";
         rail_ratio: usize = 4, "NETMOD_TCP_RAIL_RATIO", Kind::Count { min: 1, max: 1000 },
             "how many times as slow as the fastest pair of interfaces one may be that is used beside it";
+        rails_loopback: usize = 0, "NETMOD_TCP_RAILS_LOOPBACK", Kind::Count { min: 0, max: 8 },
+            "for tests: as many connections for large messages over the loopback interface, whatever the pairs are; 0 or 1: none";
         port_range: Option<PortRange> = None, "NETMOD_TCP_PORT_RANGE", Kind::Ports,
             "ports to listen on; empty: any";
         connect_timeout: Duration = CONNECT, "NETMOD_TCP_CONNECT_TIMEOUT",

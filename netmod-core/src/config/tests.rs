@@ -67,6 +67,7 @@ fn defaults() {
         ("NETMOD_TCP_INTERFACE", ""),
         ("NETMOD_TCP_RAILS", "4"),
         ("NETMOD_TCP_RAIL_RATIO", "4"),
+        ("NETMOD_TCP_RAILS_LOOPBACK", "0"),
         ("NETMOD_TCP_PORT_RANGE", ""),
         ("NETMOD_TCP_CONNECT_TIMEOUT", "30s"),
         ("NETMOD_TCP_HELLO_TIMEOUT", "10s"),

@@ -35,6 +35,8 @@ pub const MAGIC: [u8; 4] = [0x93, b'N', b'M', b'T'];
 pub const HEADER_LEN: usize = 8;
 /// Longest frame that a length field may announce.
 pub const MAX_FRAME: usize = 512;
+/// Length of READY.
+pub(crate) const READY_LEN: usize = HEADER_LEN + MAC_LEN;
 /// Longest frame of this version.
 pub(super) const LONGEST: usize = HEADER_LEN + HELLO_BODY;
 

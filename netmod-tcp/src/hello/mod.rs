@@ -43,6 +43,7 @@ mod tests;
 
 pub use control::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};
 pub use error::{HelloError, Sender};
+pub(crate) use frame::READY_LEN;
 pub use frame::{Frame, FrameType, HEADER_LEN, MAGIC, MAX_FRAME};
 pub use initiator::{Initiator, InitiatorParams, InitiatorStep};
 pub use key::JobKey;

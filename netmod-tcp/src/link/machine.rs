@@ -108,6 +108,11 @@ impl Link {
         self.session
     }
 
+    /// The peer's incarnation; 0 if it is not known.
+    pub fn peer(&self) -> u64 {
+        self.peer
+    }
+
     /// Whether an adopted connection was lost and another one is to go on in its stead.
     pub fn is_resuming(&self) -> bool {
         self.has(RESUMING)

@@ -1,0 +1,258 @@
+//! Rails: several connections of a VC at once for the data of large messages.
+//!
+//! The stream of a VC stays one connection. Rails are further ones, one for each pair of interfaces that is worth it,
+//! dialled by the sender of data: so each direction has its own, and no dials cross. A rail carries chunks of puts, which say
+//! where they belong ([`wire`]), and their acknowledgements. Which rail takes which chunk is up to the rails ([`share`]);
+//! a lost one is dialled again while there is something to send, as long as the VC lives. A chunk that comes twice writes the
+//! same bytes; one whose region has ended is read and thrown away.
+
+mod inc;
+mod out;
+mod regions;
+mod rma;
+mod share;
+#[cfg(test)]
+mod share_tests;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use netmod_core::slab::VcKind;
+use netmod_core::{Core, Event, SideTable, VcError, VcErrorKind, VcId};
+
+use crate::checkpoint::Checkpoint;
+use crate::conn::{Conn, ConnId};
+use crate::ending::Ending;
+use crate::link::Failure;
+use crate::netmod::TcpNetmod;
+use crate::way::{Via, Way};
+
+pub(crate) use inc::RailIn;
+use out::OutRail;
+pub(crate) use out::number;
+use regions::Regions;
+use share::Share;
+
+/// Most rails of one direction.
+pub(crate) const MAX_RAILS: usize = 8;
+/// Rails of a peer's that are open here at most: those that it gives up may end later than the next ones begin.
+const MAX_IN: usize = 2 * MAX_RAILS;
+/// Times that a peer may talk nonsense on rails, or have data altered on the way, before the VC is given up.
+const MAX_FAULTS: u32 = 3;
+/// Bytes of a message from which on rails are worth their packets, see `ARCHITECTURE.md`.
+const WORTH: usize = 256 << 10;
+
+/// Which end of a rail a connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RailEnd {
+    /// This side sends data on it: the rail of that number.
+    Out(u8),
+    /// The peer does.
+    In,
+}
+
+/// The rails of all VCs.
+#[derive(Debug, Default)]
+pub(crate) struct Rails {
+    regions: Regions,
+    vcs: SideTable<Box<VcRails>, VcKind>,
+    /// VCs with puts under way or rails that are being dialled, which have timers.
+    timed: Vec<VcId>,
+    /// For tests: the ways of all VCs.
+    loopback: Vec<Way>,
+}
+
+impl Rails {
+    /// With rails over so many addresses of the loopback interface, for tests, instead of those between interfaces.
+    pub(crate) fn new(loopback: usize) -> Rails {
+        let rails = if loopback > 1 { loopback.min(MAX_RAILS) as u8 } else { 0 };
+        Rails { loopback: (1..=rails).map(over_loopback).collect(), ..Rails::default() }
+    }
+}
+
+/// The rails of a VC.
+#[derive(Debug, Default)]
+struct VcRails {
+    share: Share,
+    /// Those on which this side sends, by their place in `share`.
+    out: Vec<OutRail>,
+    /// The peer's.
+    inc: Vec<ConnId>,
+    faults: u32,
+    timed: bool,
+    /// They go by the VC's own way, as no other could be dialled.
+    makeshift: bool,
+    /// Bytes that came by rails.
+    received: u64,
+}
+
+impl TcpNetmod {
+    /// The ways of a VC's rails, and the port to connect to: none, or at least two.
+    fn rail_ways(&self, vc: VcId) -> (&[Way], u16) {
+        let Some(v) = self.vcs.get(vc) else { return (&[], 0) };
+        // The peer at the end of a port has a name for that port alone.
+        let Some(ways) = v.ways.as_ref().filter(|_| v.port.is_none()) else { return (&[], 0) };
+        let loopback = &self.rails.loopback;
+        (if loopback.is_empty() { v.rails() } else { loopback }, ways.port)
+    }
+
+    /// Whether a VC's peer can be reached now, and this side may have rails.
+    fn takes_rails(&self, vc: VcId) -> bool {
+        let up = |v: &crate::vc::TcpVc| v.link.up().is_some() && !v.link.is_terminating();
+        self.ending == Ending::No
+            && self.checkpoint == Checkpoint::None
+            && self.vcs.get(vc).is_some_and(|v| up(v))
+    }
+
+    /// While something is registered or put, rails are looked at in each poll.
+    pub(crate) fn heed_rails(&mut self) {
+        self.hot.keep_asking(!self.rails.regions.is_empty() || !self.rails.timed.is_empty());
+    }
+
+    /// A VC is down, at its end, or no more: so are its rails. Puts under way end with the error.
+    pub(crate) fn end_rails(&mut self, vc: VcId, error: &VcError) {
+        if self.rails.vcs.get(vc).is_none() {
+            return;
+        }
+        self.close_rails(vc);
+        let Some(mut r) = self.rails.vcs.remove(vc) else { return };
+        while let Some(op) = r.share.give_up() {
+            self.events.push_back(Event::RmaDone { vc, op, result: Err(error.clone()) });
+        }
+        self.rails.timed.retain(|t| *t != vc);
+        self.heed_rails();
+    }
+
+    /// As [`TcpNetmod::end_rails`], of a VC that says goodbye.
+    pub(crate) fn part_rails(&mut self, vc: VcId) {
+        if self.rails.vcs.get(vc).is_some() {
+            let peer = self.vcs.get(vc).map(|v| v.peer);
+            let error = VcError::new(VcErrorKind::Closed, peer, "the VC was terminated while data was put");
+            self.end_rails(vc, &error);
+        }
+    }
+
+    /// Closes the rails of a VC; what was under way waits for others.
+    fn close_rails(&mut self, vc: VcId) {
+        let Some(r) = self.rails.vcs.get_mut(vc) else { return };
+        let mut open = std::mem::take(&mut r.inc);
+        for (i, rail) in r.out.iter_mut().enumerate() {
+            r.share.down(i);
+            open.extend(rail.let_go());
+        }
+        for id in open {
+            self.close(id);
+        }
+    }
+
+    /// Closes all rails: for a checkpoint, or at the netmod's end.
+    pub(crate) fn close_all_rails(&mut self) {
+        let vcs: Vec<VcId> = self.rails.vcs.iter().map(|(vc, _)| vc).collect();
+        for vc in vcs {
+            self.close_rails(vc);
+        }
+    }
+
+    /// Does for a VC's rails what is due, because its connection is back.
+    pub(crate) fn wake_rails(&mut self, vc: VcId) {
+        if let Some(r) = self.rails.vcs.get_mut(vc)
+            && !r.share.is_idle()
+        {
+            for rail in &mut r.out {
+                rail.again = self.now;
+            }
+            self.next_timer = self.next_timer.min(self.now);
+        }
+    }
+
+    /// A connection in a handshake, or an open rail, has ended. True if it was a rail, for which nothing else is to be
+    /// done.
+    pub(crate) fn rail_ended(&mut self, id: ConnId, failure: Failure) -> bool {
+        let Some(Conn { rail: Some(end), vc, .. }) = self.conns.get(id) else { return false };
+        let (end, vc) = (*end, *vc);
+        self.close(id);
+        let Some(vc) = vc else { return true };
+        match end {
+            RailEnd::In => {
+                if let Some(r) = self.rails.vcs.get_mut(vc) {
+                    r.inc.retain(|c| *c != id);
+                }
+            }
+            RailEnd::Out(n) => self.rail_lost(vc, usize::from(n), id, failure),
+        }
+        true
+    }
+
+    /// The peer has talked nonsense on a rail, or data came altered.
+    #[cold]
+    fn rail_fault(&mut self, core: &mut Core, vc: VcId, id: ConnId, what: &str) {
+        self.stats.rail_faults += 1;
+        let peer = self.vcs.get(vc).map(|v| v.peer);
+        let faults = self.rails.vcs.get_mut(vc).map_or(0, |r| {
+            r.faults += 1;
+            r.faults
+        });
+        let rank = peer.map_or(0, |p| p.rank);
+        tracing::warn!(peer = rank, what, "a rail is given up");
+        self.rail_ended(id, Failure::Protocol);
+        if faults >= MAX_FAULTS {
+            let text = format!(
+                "protocol violation by the peer on {faults} rails, at last: {what}; do both sides run the same version?"
+            );
+            let error = VcError::new(VcErrorKind::Protocol, peer, text);
+            netmod_core::Netmod::vc_abort(self, core, vc, error);
+        }
+    }
+
+    /// For tests and drills: a rail on which this side sends breaks as if the network had lost it. False if it is not
+    /// connected.
+    ///
+    /// # Errors
+    /// If the system does not.
+    pub fn sever_rail(&mut self, vc: VcId, rail: usize) -> Result<bool, VcError> {
+        let Some(r) = self.rails.vcs.get(vc) else { return Ok(false) };
+        let Some(c) = r.out.get(rail).and_then(OutRail::conn).and_then(|c| self.conns.get(c)) else {
+            return Ok(false);
+        };
+        match crate::sys::reset(c.fd()) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == std::io::ErrorKind::NotConnected => Ok(false),
+            Err(e) => {
+                let text = format!("its rail {rail} cannot be broken: {e}");
+                Err(VcError::new(VcErrorKind::Unsupported, self.vcs.get(vc).map(|v| v.peer), text))
+            }
+        }
+    }
+
+    /// Rails of a VC on which this side can send, and that are connected.
+    pub fn rails_up(&self, vc: VcId) -> usize {
+        self.rails.vcs.get(vc).map_or(0, |r| r.share.rails_up())
+    }
+
+    /// What a person is told of a VC's rails.
+    pub(crate) fn describe_rails(&self, vc: VcId) -> String {
+        let Some(r) = self.rails.vcs.get(vc) else { return String::new() };
+        let mut text = String::new();
+        for (i, rail) in r.out.iter().enumerate() {
+            let (loaded, window) = r.share.load(i);
+            text += &rail.describe(i, loaded, window);
+        }
+        if !r.inc.is_empty() || r.received > 0 {
+            text += &format!(", {} rails of the peer's open, {} bytes by them", r.inc.len(), r.received);
+        }
+        let left = r.share.left();
+        if left > 0 {
+            text += &format!(", {left} bytes to be put");
+        }
+        text
+    }
+}
+
+/// A way over the loopback interface, for tests.
+fn over_loopback(n: u8) -> Way {
+    let from = IpAddr::V4(Ipv4Addr::new(127, 0, 0, n));
+    let via = Via { mine: 0, device: "lo".into(), from, theirs: 0 };
+    Way { to: IpAddr::V4(Ipv4Addr::LOCALHOST), via: Some(via) }
+}

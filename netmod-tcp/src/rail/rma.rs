@@ -1,0 +1,136 @@
+//! One-sided transfers as the layers above see them: puts by rails.
+
+use std::borrow::Cow;
+
+use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
+use netmod_core::{Core, Event, IoVec, Rma, RmaUse, VcError, VcErrorKind, VcId};
+
+use crate::netmod::TcpNetmod;
+
+use super::WORTH;
+use super::regions::{KEY, read_key};
+
+impl TcpNetmod {
+    /// See [`netmod_core::Netmod::can_rma`]. The rails are dialled when this is first asked; until two of them are there,
+    /// messages go without, so that nothing ever depends on rails that cannot be made.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub(crate) fn rail_use(&mut self, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
+        if self.rail_ways(vc).0.len() < 2 {
+            self.ask_for_ways(vc);
+            return Err("there are no two pairs of interfaces that are worth using at once".into());
+        }
+        self.lay_rails(vc);
+        let puts = self.rails_up(vc) >= 2;
+        Ok(RmaUse { puts, gets: false, is_put_to: true, is_got_from: false, worth: WORTH })
+    }
+
+    /// A peer that has always been the one to connect: its card says how it can be reached.
+    fn ask_for_ways(&mut self, vc: VcId) {
+        let loopback = !self.rails.loopback.is_empty();
+        if let Some(v) = self.vcs.get_mut(vc)
+            && v.ways.is_none()
+            && !v.asked_card
+            && (loopback || v.decided.as_ref().is_some_and(|d| d.as_slice().len() > 1))
+        {
+            v.asked_card = true;
+            self.events.push_back(Event::NeedCard { vc });
+        }
+    }
+
+    fn refuse(&self, vc: VcId, kind: VcErrorKind, text: &str) -> VcError {
+        VcError::new(kind, self.vcs.get(vc).map(|v| v.peer), text)
+    }
+}
+
+impl Rma for TcpNetmod {
+    fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
+        let most = isize::MAX as usize;
+        RmaLimits { max_op: most, max_registered: most, max_key: KEY, target_progress: true }
+    }
+
+    fn register(
+        &mut self,
+        _core: &mut Core,
+        vc: VcId,
+        mem: IoVec,
+        access: Access,
+    ) -> Result<(RegionId, RemoteKey), VcError> {
+        if access == Access::RemoteRead {
+            return Err(self.refuse(vc, VcErrorKind::Unsupported, "netmod tcp has no get"));
+        }
+        match self.vcs.get(vc) {
+            None => return Err(TcpNetmod::no_such_vc()),
+            Some(v) if v.cause.is_some() => {
+                return Err(v.cause.clone().unwrap_or_else(TcpNetmod::no_such_vc));
+            }
+            Some(_) => {}
+        }
+        // From now on the peer may lay rails.
+        self.rails_of(vc);
+        let registered = self.rails.regions.add(vc, mem, access);
+        self.heed_rails();
+        Ok(registered)
+    }
+
+    fn deregister(&mut self, _core: &mut Core, region: RegionId) -> Result<(), VcError> {
+        let Some(was) = self.rails.regions.remove(region) else {
+            return Err(VcError::new(VcErrorKind::Aborted, None, "the region is not registered"));
+        };
+        self.heed_rails();
+        if was.access != Access::Local {
+            return Ok(());
+        }
+        let vc = was.vc;
+        while let Some((op, stuck)) = self.rails.vcs.get_mut(vc).and_then(|r| r.share.forget_local(region)) {
+            let result = Err(self.refuse(vc, VcErrorKind::Aborted, "this side's region of a put has ended"));
+            self.events.push_back(Event::RmaDone { vc, op, result });
+            self.unstick(vc, stuck);
+        }
+        Ok(())
+    }
+
+    fn put(
+        &mut self,
+        _core: &mut Core,
+        vc: VcId,
+        local: RegionId,
+        at: usize,
+        key: &RemoteKey,
+        remote_at: usize,
+        len: usize,
+        op: u64,
+    ) -> Result<(), VcError> {
+        if let Some(cause) = self.vcs.get(vc).and_then(|v| v.cause.clone()) {
+            return Err(cause);
+        }
+        let within = |at: usize, most: usize| at.checked_add(len).is_some_and(|end| end <= most);
+        let Some(mem) = self.rails.regions.local(vc, local).filter(|mem| within(at, mem.len)) else {
+            return Err(self.refuse(vc, VcErrorKind::Aborted, "a put from outside this side's region"));
+        };
+        let Some((region, most)) = read_key(key) else {
+            return Err(self.refuse(vc, VcErrorKind::Protocol, "the peer's key is none of netmod tcp"));
+        };
+        if !within(remote_at, usize::try_from(most).unwrap_or(usize::MAX)) {
+            return Err(self.refuse(vc, VcErrorKind::Protocol, "a put to outside the peer's region"));
+        }
+        let mem = IoVec { base: mem.base.wrapping_add(at), len };
+        self.begin_put(vc, local, mem, region, remote_at as u64, op);
+        Ok(())
+    }
+
+    fn get(
+        &mut self,
+        _core: &mut Core,
+        vc: VcId,
+        _local: RegionId,
+        _at: usize,
+        _key: &RemoteKey,
+        _remote_at: usize,
+        _len: usize,
+        _op: u64,
+    ) -> Result<(), VcError> {
+        Err(self.refuse(vc, VcErrorKind::Unsupported, "netmod tcp has no get"))
+    }
+}

@@ -1,0 +1,46 @@
+//! What the netmod counts.
+
+/// What the netmod has seen, beside what each VC counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpStats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Dials begun.
+    pub dialled: u64,
+    /// Incoming connections that were refused because they could not prove to be of the job.
+    pub strangers: u64,
+    /// Of them, those that said nothing useful in time.
+    pub silent: u64,
+    /// Incoming connections of this job that were refused (crossing dials and the like).
+    pub refused: u64,
+    /// Times that no descriptor was left for an incoming connection.
+    pub no_descriptor: u64,
+    /// System calls that sent messages.
+    pub tx_calls: u64,
+    /// System calls that received something.
+    pub rx_calls: u64,
+    /// Receives that found nothing.
+    pub rx_empty: u64,
+    /// Calls of epoll.
+    pub epoll_calls: u64,
+    /// Lost connections that were resumed by another one.
+    pub resumes: u64,
+    /// Bytes that were sent again then.
+    pub resent_bytes: u64,
+    /// Acknowledgements sent.
+    pub acks: u64,
+    /// Records that were altered on the way.
+    pub altered: u64,
+    /// Incoming connections that came by another interface than the one they were meant for.
+    pub strayed: u64,
+    /// Rails made, by this side and by peers.
+    pub rails: u64,
+    /// Bytes that were put by rails and acknowledged.
+    pub rail_tx_bytes: u64,
+    /// Bytes that came by rails.
+    pub rail_rx_bytes: u64,
+    /// Chunks that were under way on a rail that was lost, and went by another one.
+    pub rail_resent: u64,
+    /// Rails that were given up because the peer talked nonsense, or data came altered.
+    pub rail_faults: u64,
+}
