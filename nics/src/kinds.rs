@@ -25,7 +25,7 @@ fn named(kind: &str) -> Option<Own> {
         "veth" | "netkit" => Own::Is(Kind::Veth),
         "bridge" | SWITCH => Own::Bridge,
         // A VRF carries addresses as a loopback interface does; no packet leaves by it.
-        "dummy" | "ifb" | "nlmon" | "vrf" => Own::Is(Kind::Dummy),
+        "dummy" | "ifb" | "nlmon" | VRF => Own::Is(Kind::Dummy),
         "tun" | "wireguard" | "ovpn" | "vxlan" | "geneve" | "bareudp" | "amt" | "gtp" | "gre" | "gretap"
         | "erspan" | "ip6gre" | "ip6gretap" | "ip6erspan" | "ipip" | "sit" | "ip6tnl" | "vti" | "vti6"
         | "xfrm" => Own::Is(Kind::Tunnel),
@@ -38,6 +38,9 @@ fn named(kind: &str) -> Option<Own> {
 
 /// The kind of Open vSwitch's own interfaces, of which one is the master of the others' ports.
 const SWITCH: &str = "openvswitch";
+
+/// The kind of interfaces that stand for a table of routes.
+const VRF: &str = "vrf";
 
 /// `ARPHRD_IP6GRE` and `ARPHRD_RAWIP` of `<linux/if_arp.h>`.
 const IP6GRE: u16 = 823;
@@ -77,11 +80,9 @@ pub(crate) fn kinds(links: &[Link], notes: &mut Vec<String>) -> Vec<Kind> {
         let link: &Link = &links[i];
         link.lower.filter(|_| !link.lower_is_elsewhere).and_then(|l| at.get(&l).copied())
     };
-    let is_port = |i: usize| {
-        links[i].master.is_some_and(|m| {
-            at.get(&m).is_some_and(|m| matches!(owns[*m], Own::Bridge | Own::Is(Kind::Bond)))
-        })
-    };
+    // What has a master carries the master's traffic: bridge, bond, or the device for which a faster one stands in
+    // (virtual functions under Hyper-V). A VRF is not above its interfaces, but a table of routes for them.
+    let is_port = |i: usize| master(i).is_some_and(|m| links[m].kind.as_deref() != Some(VRF));
     let out = leading_out(links, &owns, master, lower);
     let resolved = |i: usize| match owns[i] {
         Own::Is(kind) => kind,
@@ -91,7 +92,7 @@ pub(crate) fn kinds(links: &[Link], notes: &mut Vec<String>) -> Vec<Kind> {
     };
     (0..links.len())
         .map(|i| {
-            // A port of a switch that is one of the switch's own interfaces is the host's place at that switch.
+            // A bridge is the host's own place at that bridge, whatever it belongs to.
             if is_port(i) && owns[i] != Own::Bridge {
                 return Kind::Port;
             }

@@ -157,6 +157,12 @@ fn a_vrf_is_no_bridge() {
 }
 
 #[test]
+fn a_device_that_stands_in_for_another_carries_its_traffic() {
+    check(&[link(2, "", 0, 0), link(3, "", 2, 0)], &[Kind::Physical, Kind::Port]);
+    check(&[link(2, "hsr", 0, 0), link(3, "", 2, 0)], &[Kind::Vlan, Kind::Port]);
+}
+
+#[test]
 fn open_vswitch_leads_out_if_one_of_its_ports_does() {
     use Kind::{BridgeIn, BridgeOut, Port};
     let switch = |port: Link| [link(2, "openvswitch", 0, 0), link(3, "openvswitch", 0, 0), port];
