@@ -113,7 +113,8 @@ impl Explanation {
                     },
                     Some(best) => best.text.clone(),
                 };
-                let said = nics[at].unusable().is_some() || best[at].as_ref().is_some_and(|b| b.says_kind);
+                let said = matches!(nics[at].unusable(), Some(Reason::Loopback | Reason::Port))
+                    || best[at].as_ref().is_some_and(|b| b.says_kind);
                 let note = nics[at].second_tier().filter(|_| !said);
                 let note = note.map_or_else(String::new, |note| format!("{note}: "));
                 unused.push(UnusedLine { whose, nic: escaped(&nics[at].name), why: note + &why });

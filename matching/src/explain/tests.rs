@@ -43,6 +43,24 @@ fn a_newcomer_reads_why_docker0_was_not_used() {
 }
 
 #[test]
+fn what_an_interface_is_is_told_once_even_if_it_is_down() {
+    let docker = Nic { carrier: false, ..nic("docker0", Kind::BridgeIn, "172.17.0.1", 16) };
+    let port = nic("veth1", Kind::Port, "10.9.0.1", 24);
+    let own = vec![docker, nic("lo", Kind::Loopback, "127.0.0.1", 8), port];
+    let explanation = explain(own, vec![nic("eth0", Kind::Physical, "10.0.0.2", 24)]);
+    let why: Vec<&str> = explanation.unused.iter().map(|u| u.why.as_str()).collect();
+    assert_eq!(
+        why,
+        [
+            "a bridge without a port that leads out of the host: it has no carrier: is its cable plugged in, or its other end up?",
+            "the loopback interface, which leads nowhere else",
+            "a port of a bridge or bond, which carries its traffic and has the address",
+            "none of the other side's interfaces is of use",
+        ]
+    );
+}
+
+#[test]
 fn the_table_is_as_wide_as_asked_and_says_everything_once() {
     let host = |third: u8| -> Vec<Nic> {
         (0..12).map(|i| nic(&format!("e{i}"), Kind::Physical, &format!("10.{third}.{i}.1"), 24)).collect()
