@@ -89,6 +89,34 @@ fn any_value() -> BoxedStrategy<Option<u64>> {
     any::<u64>().prop_map(Some).boxed()
 }
 
+/// The first optimum, found the slow way: each vertex of the smaller side in turn gets the first partner with which the
+/// optimum is not lost. How good an optimum is must be right already; `weights` has no more rows than columns.
+fn first_by_trial(weights: &Weights) -> Vec<(usize, usize)> {
+    let best = value(weights, &assign(weights));
+    let (mut fixed, mut pairs) = (weights.clone(), Vec::new());
+    for row in 0..weights.rows() {
+        for col in 0..weights.cols() {
+            let Some(weight) = fixed.get(row, col) else { continue };
+            let mut only = fixed.clone();
+            for other in 0..weights.cols() {
+                only.set(row, other, (other == col).then_some(weight));
+            }
+            if value(&only, &assign(&only)) == best {
+                for below in row + 1..weights.rows() {
+                    only.set(below, col, None);
+                }
+                fixed = only;
+                pairs.push((row, col));
+                break;
+            }
+        }
+        if pairs.last().is_none_or(|&(paired, _)| paired != row) {
+            (0..weights.cols()).for_each(|col| fixed.set(row, col, None));
+        }
+    }
+    pairs
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -102,6 +130,23 @@ proptest! {
         ]
     ) {
         prop_assert_eq!(assign(&weights), expected(&weights), "{:?}", weights);
+    }
+
+    #[test]
+    fn the_mirror_image_has_mirrored_pairs(
+        weights in prop_oneof![
+            any_weights(16, prop_oneof![Just(None), (0u64..3).prop_map(Some)].boxed()),
+            any_weights(16, prop_oneof![Just(None), any_value()].boxed()),
+        ]
+    ) {
+        let pairs = assign(&weights);
+        let mut mirrored: Vec<_> = assign(&transposed(&weights)).into_iter().map(|(col, row)| (row, col)).collect();
+        mirrored.sort_unstable();
+        if weights.rows() == weights.cols() {
+            prop_assert_eq!(value(&weights, &pairs), value(&weights, &mirrored));
+        } else {
+            prop_assert_eq!(pairs, mirrored);
+        }
     }
 
     #[test]
@@ -121,6 +166,99 @@ proptest! {
         }
         prop_assert_eq!(value(&weights, &assign(&weights)), value(&shuffled, &assign(&shuffled)));
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn it_is_the_first_where_brute_force_takes_too_long(
+        weights in any_weights(13, prop_oneof![2 => Just(None), 3 => (0u64..2).prop_map(Some)].boxed())
+    ) {
+        let upright = if weights.rows() <= weights.cols() { weights } else { transposed(&weights) };
+        let mut pairs = first_by_trial(&upright);
+        prop_assert_eq!(&assign(&upright), &pairs, "{:?}", upright);
+        if upright.rows() < upright.cols() {
+            pairs.iter_mut().for_each(|(row, col)| core::mem::swap(row, col));
+            pairs.sort_unstable();
+            prop_assert_eq!(assign(&transposed(&upright)), pairs, "{:?}, transposed", upright);
+        }
+    }
+}
+
+/// All of a size, by a function.
+fn filled(rows: usize, cols: usize, value: impl Fn(usize, usize) -> Option<u64>) -> Weights {
+    let mut weights = Weights::new(rows, cols);
+    for row in 0..rows {
+        for col in 0..cols {
+            weights.set(row, col, value(row, col));
+        }
+    }
+    weights
+}
+
+#[test]
+fn what_is_empty_has_no_pairs() {
+    for (rows, cols) in [(0, 0), (0, 5), (5, 0), (5, 5), (2000, 2000)] {
+        assert_eq!(assign(&Weights::new(rows, cols)), [], "{rows} x {cols}");
+    }
+}
+
+#[test]
+fn many_that_are_equal_stay_in_order() {
+    let same: Vec<_> = (0..700).map(|i| (i, i)).collect();
+    assert_eq!(assign(&filled(700, 700, |_, _| Some(u64::MAX))), same);
+    assert_eq!(assign(&filled(700, 2000, |_, _| Some(0))), same);
+    assert_eq!(assign(&filled(2000, 700, |_, _| Some(1))), same);
+}
+
+#[test]
+fn large_ones_that_all_want_the_same_are_solved() {
+    let all = (1u64 << 40) * 150 * 150;
+    let weights = filled(150, 150, |row, col| Some(all - (1 << 40) * (row as u64 + 1) * (col as u64 + 1)));
+    let back: Vec<_> = (0..150).map(|i| (i, 149 - i)).collect();
+    assert_eq!(assign(&weights), back);
+    // Only some columns have edges, to which all rows want: the largest rows get them, whatever the order.
+    let crowded = filled(400, 400, |row, col| (col % 4 == 1).then_some((row as u64 + 1) * (col as u64 + 1)));
+    let largest: Vec<_> = (0..100).map(|i| (300 + i, 4 * i + 1)).collect();
+    assert_eq!(assign(&crowded), largest);
+    assert_eq!(assign(&transposed(&crowded)), largest.iter().map(|&(a, b)| (b, a)).collect::<Vec<_>>());
+    // A path: each row could have either of two columns, and the last one has but one.
+    let path =
+        filled(1500, 1500, |row, col| (row == col || row == col + 1 || row + 1500 == col + 1).then_some(5));
+    assert_eq!(assign(&path).len(), 1500);
+}
+
+#[test]
+fn no_weight_is_too_large() {
+    let weights = weights(&[
+        &[Some(u64::MAX), Some(u64::MAX - 1), Some(0)],
+        &[Some(u64::MAX), Some(0), None],
+        &[Some(u64::MAX - 1), Some(1), None],
+    ]);
+    // 0 + 0 + (MAX - 1) and 0 + MAX + 1 are three pairs each: the second is heavier by 2.
+    assert_eq!(assign(&weights), [(0, 2), (1, 0), (2, 1)]);
+}
+
+#[test]
+fn what_is_set_can_be_got() {
+    let mut weights = Weights::new(2, 3);
+    weights.set(1, 2, Some(0));
+    weights.set(0, 0, Some(7));
+    assert_eq!((weights.rows(), weights.cols()), (2, 3));
+    assert_eq!((weights.get(1, 2), weights.get(0, 0), weights.get(0, 1)), (Some(0), Some(7), None));
+    assert_eq!(
+        (weights.get(2, 0), weights.get(0, 3), weights.get(usize::MAX, usize::MAX)),
+        (None, None, None)
+    );
+    weights.set(0, 0, None);
+    assert_eq!(assign(&weights), [(1, 2)]);
+}
+
+#[test]
+#[should_panic(expected = "edge (1, 3) of 2 x 3")]
+fn what_does_not_exist_cannot_be_set() {
+    Weights::new(2, 3).set(1, 3, None);
 }
 
 #[test]
