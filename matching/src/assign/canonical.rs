@@ -3,6 +3,8 @@
 //! The optimal assignments are those that use tight edges alone, and leave out none of the rows and columns whose
 //! potential forbids it. One becomes another by a cycle: each of some rows takes what the next one had. The
 //! columns without an owner, and being without a partner, belong to one more member of such cycles, the pool.
+//! Rows are settled in their order. Searches go over sets of 64 columns at once, and there is none where no row has a
+//! tight edge to a column before its own.
 
 use super::cost::Cost;
 use super::search::{NONE, Search};

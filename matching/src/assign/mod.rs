@@ -71,8 +71,7 @@ impl Weights {
             low = low.min(if edge { value } else { u64::MAX });
             high = high.max(value);
         }
-        // Without an edge low is that of the neutral element, and so it may be with one of that weight.
-        (low <= high).then_some((low, high)).filter(|_| high > 0 || self.edges.contains(&true))
+        (low <= high).then_some((low, high))
     }
 }
 

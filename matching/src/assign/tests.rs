@@ -101,10 +101,11 @@ fn first_by_trial(weights: &Weights) -> Vec<(usize, usize)> {
             for other in 0..weights.cols() {
                 only.set(row, other, (other == col).then_some(weight));
             }
+            // For nobody else, so that the row must take it where the optimum is kept.
+            for below in row + 1..weights.rows() {
+                only.set(below, col, None);
+            }
             if value(&only, &assign(&only)) == best {
-                for below in row + 1..weights.rows() {
-                    only.set(below, col, None);
-                }
                 fixed = only;
                 pairs.push((row, col));
                 break;
