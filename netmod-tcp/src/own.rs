@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use netmod_core::config::TcpConfig;
 use netmod_core::{DeviceError, Time};
-use netmod_matching::{Answer, Answers, Host, Kind, Limits, Place, Query, Routes, Rules, Side, pair};
+use netmod_matching::{Answer, Answers, Filter, Host, Kind, Limits, Place, Query, Routes, Rules, Side, pair};
 use netmod_nics::{Found, Lookups, Watch};
 
 use crate::NAME;
@@ -31,6 +31,8 @@ pub(crate) struct Published {
 #[derive(Debug)]
 pub(crate) struct Own {
     rules: Rules,
+    /// Speeds that the user knows better, in Mb/s.
+    speeds: Vec<(Filter, u32)>,
     /// The families of addresses at which this process listens: IPv4, IPv6.
     families: [bool; 2],
     published: Published,
@@ -56,8 +58,29 @@ fn loopback(on: [bool; 2]) -> impl Iterator<Item = IpAddr> {
     both.into_iter().zip(on).filter(|(_, on)| *on).map(|(ip, _)| ip)
 }
 
+/// Speeds of interfaces, written as `eth0=25000,ens*=10000`.
+fn speeds(text: &str) -> Result<Vec<(Filter, u32)>, DeviceError> {
+    let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
+    parts
+        .map(|part| {
+            let (name, speed) = part.split_once('=')?;
+            let speed = speed.trim().parse().ok().filter(|s| *s > 0)?;
+            Some((name.trim().parse().ok().filter(|_| !name.trim().is_empty())?, speed))
+        })
+        .collect::<Option<_>>()
+        .ok_or_else(|| {
+            error(format!(
+                "NETMOD_TCP_SPEED={text} does not say names and Mb/s, such as eth0=25000,ens*=10000"
+            ))
+        })
+}
+
 /// The record of this host as the rules let it be published.
-fn survey(rules: &Rules, families: [bool; 2]) -> Result<(Published, Vec<String>), DeviceError> {
+fn survey(
+    rules: &Rules,
+    speeds: &[(Filter, u32)],
+    families: [bool; 2],
+) -> Result<(Published, Vec<String>), DeviceError> {
     let mut found = Found::here().map_err(|e| error(e.to_string()))?;
     for note in &found.notes {
         tracing::debug!(note, "interfaces");
@@ -65,6 +88,9 @@ fn survey(rules: &Rules, families: [bool; 2]) -> Result<(Published, Vec<String>)
     let mut loopback = [false; 2];
     let mut all = Vec::new();
     for nic in &mut found.host.nics {
+        if let Some((_, speed)) = speeds.iter().find(|(names, _)| names.passes(&nic.name, None)) {
+            nic.speed = Some(*speed);
+        }
         for a in &nic.addresses {
             all.push(format!("{} ({}{})", nic.name, a.ip, if nic.up { "" } else { ", down" }));
         }
@@ -96,9 +122,11 @@ impl Own {
             .with_max_rails(cfg.rails as u32)
             .with_speed_ratio(cfg.rail_ratio as u32);
         let families = [true, true];
-        let (published, all) = survey(&rules, families)?;
+        let speeds = speeds(&cfg.speed)?;
+        let (published, all) = survey(&rules, &speeds, families)?;
         let own = Own {
             rules,
+            speeds,
             families,
             published,
             all,
@@ -156,7 +184,7 @@ impl Own {
         self.look_at = Time::NEVER;
         // Routes may have changed even if no interface has.
         self.paired.clear();
-        let (published, all) = survey(&self.rules, self.families)?;
+        let (published, all) = survey(&self.rules, &self.speeds, self.families)?;
         self.all = all;
         let changed = published != self.published;
         self.published = published;
@@ -299,5 +327,23 @@ impl Own {
             }
         }
         Ok(Arc::new(Paired { peer: peer.clone(), list, rails: best.len(), agreement: beside.agreement() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_are_names_and_numbers() {
+        let known = speeds(" eth0=25000, ens*=10000,").expect("speeds");
+        let of =
+            |name: &str| known.iter().find(|(names, _)| names.passes(name, None)).map(|(_, speed)| *speed);
+        assert_eq!((of("eth0"), of("ens3f1"), of("eth1")), (Some(25_000), Some(10_000), None));
+        assert!(speeds("").expect("nothing").is_empty());
+        for bad in ["eth0", "eth0=", "eth0=fast", "eth0=0", "=5", "eth0=-1"] {
+            let text = speeds(bad).expect_err(bad).to_string();
+            assert!(text.contains("NETMOD_TCP_SPEED") && text.contains(bad), "{text}");
+        }
     }
 }

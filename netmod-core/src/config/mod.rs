@@ -202,6 +202,8 @@ config_table! {
     tcp: TcpConfig {
         interface: String = String::new(), "NETMOD_TCP_INTERFACE", Kind::Text { max: 255 },
             "interfaces to listen on and to publish: names, addresses or subnets, ! before those not wanted, such as eth*,!eth7,10.0.0.0/8; empty: all";
+        speed: String = String::new(), "NETMOD_TCP_SPEED", Kind::Text { max: 255 },
+            "Mb/s of interfaces that do not say it or say it wrong, such as eth0=25000,ens*=10000";
         rails: usize = 4, "NETMOD_TCP_RAILS", Kind::Count { min: 1, max: 8 },
             "pairs of interfaces that carry large messages to a peer at once; 1: never more than one";
         rail_ratio: usize = 4, "NETMOD_TCP_RAIL_RATIO", Kind::Count { min: 1, max: 1000 },

@@ -65,6 +65,7 @@ fn defaults() {
         ("NETMOD_SHM_RANKS", "0"),
         ("NETMOD_SHM_REGISTER_MAX", "0"),
         ("NETMOD_TCP_INTERFACE", ""),
+        ("NETMOD_TCP_SPEED", ""),
         ("NETMOD_TCP_RAILS", "4"),
         ("NETMOD_TCP_RAIL_RATIO", "4"),
         ("NETMOD_TCP_RAILS_LOOPBACK", "0"),
