@@ -146,6 +146,10 @@ pub(crate) fn edge(
     }
     match (proper, link_local) {
         (Some((class, way)), _) => Ok(Edge { class, last_resort: None, way }),
+        // What does not lead out of the host by itself does so by routes, if at all, and none lead to link-local addresses.
+        (None, Some(_)) if !(l.kind.is_first_tier() && r.kind.is_first_tier()) => {
+            Err(why.max(Reason::OnlyLinkLocal))
+        }
         (None, Some((class, way))) => {
             Ok(Edge { class, last_resort: Some(why.max(Reason::OnlyLinkLocal)), way })
         }

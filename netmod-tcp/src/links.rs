@@ -272,6 +272,7 @@ impl TcpNetmod {
             }
         }
         self.expire_strangers(now);
+        self.expire_dials(core, now);
         self.expire_lingering(now);
         self.accept_after_pause(now);
         if self.own.look_at != Time::NEVER {

@@ -57,6 +57,8 @@ pub struct TcpNetmod {
     pub(crate) unclaimed: Vec<(PeerName, ConnId)>,
     /// Incoming connections that have proved nothing, oldest first, with their deadlines.
     pub(crate) strangers: VecDeque<(Time, ConnId)>,
+    /// Dials between interfaces that no host has answered yet, with their deadlines.
+    pub(crate) connecting: VecDeque<(Time, ConnId)>,
     pub(crate) lingering: Vec<ConnId>,
     pub(crate) arena: RxArena,
     pub(crate) hot: Hot,
@@ -142,6 +144,7 @@ impl TcpNetmod {
             fresh: Fresh::default(),
             unclaimed: Vec::new(),
             strangers: VecDeque::new(),
+            connecting: VecDeque::new(),
             lingering: Vec::new(),
             hot: Hot::default(),
             scratch: Vec::with_capacity(size_of::<Header>() + crate::txq::COPY_MAX),

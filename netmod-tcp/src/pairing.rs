@@ -14,8 +14,8 @@ use crate::sys::{self, Interest};
 use crate::way::Ways;
 
 impl TcpNetmod {
-    /// Whether an incoming connection goes by a right pair of interfaces; it is pinned to it then. If not: why, and which ones
-    /// would be right.
+    /// Whether an incoming connection goes by a right pair of interfaces. If not: why, and which ones would be
+    /// right.
     pub(crate) fn judge_incoming(&mut self, vc: VcId, id: ConnId) -> Result<(), (RejectReason, Pairs)> {
         let (Some(v), Some(c)) = (self.vcs.get(vc), self.conns.get_mut(id)) else { return Ok(()) };
         let Some(proposed) = c.proposed.as_deref() else { return Ok(()) };
@@ -40,7 +40,6 @@ impl TcpNetmod {
                 }
                 c.pair = used;
                 c.proposed = Some(Box::new(agreed));
-                self.pin(id, used.0);
                 Ok(())
             }
             Verdict::Refuse(why, better) => {
@@ -52,8 +51,10 @@ impl TcpNetmod {
     }
 
     /// Has an incoming connection answer by the interface that it is meant for, if it came by that.
-    fn pin(&mut self, id: ConnId, index: u32) {
-        let (Some(c), Some(name)) = (self.conns.get(id), self.own.name_of(index)) else { return };
+    pub(crate) fn pin(&mut self, id: ConnId) {
+        let Some(c) = self.conns.get(id).filter(|c| c.pair != (0, 0)) else { return };
+        let index = c.pair.0;
+        let Some(name) = self.own.name_of(index) else { return };
         let came_by = sys::came_by(&c.socket);
         if came_by.is_some_and(|i| i != index) {
             // Answers by the right one would not reach a socket that packets come to by another.

@@ -19,6 +19,9 @@ use crate::way::Way;
 
 /// Bytes of a handshake read at once.
 const PIECE: usize = 512;
+/// How long a host may take to answer by one pair of interfaces before another one is tried; twice the time after which
+/// systems try again.
+const CONNECT: std::time::Duration = std::time::Duration::from_secs(2);
 /// How long last words may take to be read.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
 /// The capability of sessions that outlive their connections.
@@ -74,14 +77,21 @@ impl TcpNetmod {
     }
 
     fn dial(&mut self, way: &Way, port: u16, vc: VcId) -> std::io::Result<ConnId> {
-        let socket = self.connect(way, port)?;
+        let pinned = self.vcs.get(vc).is_none_or(|v| !v.has_tried_all());
+        let socket = self.connect_by(way, port, pinned)?;
         // Writable when connected, or when that has failed.
         let mut conn = Conn::new(socket, Stage::Connecting, Some(vc));
         conn.dial = self.stats.dialled;
         if let Some(v) = &way.via {
             conn.pair = (v.mine, v.theirs);
         }
-        self.enroll(conn, Interest::BOTH)
+        let id = self.enroll(conn, Interest::BOTH)?;
+        if way.via.is_some() {
+            let until = self.now + CONNECT;
+            self.connecting.push_back((until, id));
+            self.next_timer = self.next_timer.min(until);
+        }
+        Ok(id)
     }
 
     /// Puts a connection into the slab and into epoll.
@@ -200,6 +210,21 @@ impl TcpNetmod {
         }
     }
 
+    /// Dials that no host has answered make way for others.
+    pub(crate) fn expire_dials(&mut self, core: &mut Core, now: Time) {
+        while let Some(&(until, id)) = self.connecting.front() {
+            let waiting = self.conns.get(id).is_some_and(|c| matches!(c.stage, Stage::Connecting));
+            if waiting && until > now {
+                self.next_timer = self.next_timer.min(until);
+                break;
+            }
+            self.connecting.pop_front();
+            if waiting {
+                self.handshake_ended(core, id, Failure::TimedOut);
+            }
+        }
+    }
+
     pub(crate) fn expire_lingering(&mut self, now: Time) {
         let due: Vec<ConnId> = self
             .lingering
@@ -274,6 +299,7 @@ impl TcpNetmod {
             let frame = r.accept(v.position(hail.session), &pairs);
             v.agree(&pairs);
             if let Some(frame) = frame {
+                self.pin(id);
                 self.write_out(id, frame.as_bytes());
             }
         }

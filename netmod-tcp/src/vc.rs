@@ -191,6 +191,11 @@ impl TcpVc {
         self.failed.contains(&pair)
     }
 
+    /// Whether the present dial is at least the second one by its way.
+    pub(crate) fn has_tried_all(&self) -> bool {
+        self.ways.as_ref().is_some_and(|w| self.dials as usize > w.paired.list.len())
+    }
+
     /// Whatever failed before, the next dial goes by the best way.
     pub(crate) fn forget_dials(&mut self) {
         self.dials = 0;

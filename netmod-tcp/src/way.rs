@@ -117,6 +117,12 @@ impl TcpNetmod {
     /// # Errors
     /// Of the system.
     pub(crate) fn connect(&self, way: &Way, port: u16) -> io::Result<Socket> {
+        self.connect_by(way, port, true)
+    }
+
+    /// As [`TcpNetmod::connect`]; or by whatever interface the system likes, from the same address: where hosts answer for
+    /// all their addresses by each interface, answers may come by another one, and a pinned socket would not hear them.
+    pub(crate) fn connect_by(&self, way: &Way, port: u16, pinned: bool) -> io::Result<Socket> {
         let at = way.at(port);
         let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
         address::buffer_sizes(&socket, &self.cfg)?;
@@ -125,7 +131,8 @@ impl TcpNetmod {
         socket.set_reuse_address(true)?;
         if let Some(via) = &way.via {
             // A source address does not choose the interface; older systems let only root choose it.
-            match socket.bind_device(Some(via.device.as_bytes())) {
+            let device = if pinned || is_link_local(via.from) { Some(via.device.as_bytes()) } else { None };
+            match socket.bind_device(device) {
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                     tracing::debug!(device = %via.device, "interfaces are not chosen without CAP_NET_RAW");
                 }

@@ -8,6 +8,7 @@
 pub mod board;
 pub mod conformance;
 pub mod factory;
+pub mod hosts;
 pub mod jobs;
 pub mod loopback;
 pub mod remote;

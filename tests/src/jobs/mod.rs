@@ -185,6 +185,16 @@ pub const CASES: &[Case] = &[
         body: outage::pause,
     },
     Case {
+        name: "strays",
+        help: "[LAPS=40] [BYTES=50000]: traffic; each rank says how many connections came by another interface than was meant",
+        body: outage::strays,
+    },
+    Case {
+        name: "departed",
+        help: "[LAPS=40] [BYTES=300000]: an interface of one of two hosts goes down in mid-traffic",
+        body: outage::departed,
+    },
+    Case {
         name: "host",
         help: "[ROUNDS=20] [BYTES=50000]: accepts a `guest` again and again",
         body: meeting::host,

@@ -155,3 +155,45 @@ pub(super) fn pause(dev: &mut Device, args: &Args) -> Result<End> {
     talk(dev, 10, 50_000)?;
     Ok(End::Finalize)
 }
+
+/// The variable that tells the ranks whose interface goes down: `RANK INTERFACE`.
+pub const DOWN: &str = "NETMOD_TEST_DOWN";
+
+/// An interface goes down in the middle of traffic each way: all of that arrives, by another interface.
+pub(super) fn departed(dev: &mut Device, args: &Args) -> Result<End> {
+    let (laps, bytes) = (args.get(0, 40), args.get(1, 300_000) as usize);
+    let text = std::env::var(DOWN).map_err(|_| format!("{DOWN} names no interface"))?;
+    let Some((rank, interface)) = text.split_once(' ') else {
+        return Err(format!("{DOWN}={text} is not a rank and an interface").into());
+    };
+    let mine = rank.parse() == Ok(dev.rank());
+    let world = dev.world();
+    let other = 1 - dev.rank() as i32;
+    talk(dev, laps, bytes)?;
+    let receive = dev.irecv(vec![0; 16 << 20], other, 2, world)?;
+    let send = dev.isend(pattern::bytes(u64::from(dev.rank()), 16 << 20), other, 2, world)?;
+    for _ in 0..20 {
+        dev.progress()?;
+    }
+    if mine {
+        let status = Command::new("ip").args(["link", "set", interface, "down"]).status()?;
+        if !status.success() {
+            return Err(format!("ip link set {interface} down: {status}").into());
+        }
+    }
+    let start = Instant::now();
+    let done = dev.wait(receive)?;
+    pattern::check(other as u64, &done.buffer)?;
+    dev.wait(send)?;
+    talk(dev, laps, bytes)?;
+    println!("rank {}: went on after {:?}", dev.rank(), start.elapsed());
+    Ok(End::Finalize)
+}
+
+/// Traffic, after which each rank says how many connections have come by another interface than they were meant for.
+pub(super) fn strays(dev: &mut Device, args: &Args) -> Result<End> {
+    talk(dev, args.get(0, 40), args.get(1, 50_000) as usize)?;
+    let strayed = dev.tcp_stats().map_or(0, |s| s.strayed);
+    println!("rank {}: {strayed} connections strayed", dev.rank());
+    Ok(End::Finalize)
+}
