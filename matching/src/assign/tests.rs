@@ -127,6 +127,7 @@ proptest! {
             any_weights(6, prop_oneof![Just(None), (0u64..3).prop_map(Some)].boxed()),
             any_weights(6, prop_oneof![3 => Just(None), 1 => (0u64..2).prop_map(Some)].boxed()),
             any_weights(6, (0u64..2).prop_map(Some).boxed()),
+            any_weights(6, prop_oneof![2 => Just(None), 1 => Just(Some(0))].boxed()),
             any_weights(5, prop_oneof![Just(None), any_value(), Just(Some(u64::MAX)), Just(Some(0))].boxed()),
         ]
     ) {
@@ -239,6 +240,15 @@ fn no_weight_is_too_large() {
     ]);
     // 0 + 0 + (MAX - 1) and 0 + MAX + 1 are three pairs each: the second is heavier by 2.
     assert_eq!(assign(&weights), [(0, 2), (1, 0), (2, 1)]);
+}
+
+/// What a row gets that has a choice costs as much as what others fight for: it must not join them.
+#[test]
+fn whoever_has_a_choice_leaves_what_is_scarce_to_others() {
+    let scarce = weights(&[&[Some(5), Some(5), None], &[Some(5), None, None], &[Some(5), None, None]]);
+    assert_eq!(assign(&scarce), [(0, 1), (1, 0)]);
+    let twice = filled(5, 5, |row, col| (row == 0 && col < 3 || row > 0 && col < 2).then_some(1));
+    assert_eq!(assign(&twice), [(0, 2), (1, 0), (2, 1)]);
 }
 
 #[test]
