@@ -248,9 +248,8 @@ impl<T: Cost> Search<T> {
         let blocks = self.costs(row)[first..].iter().zip(&self.columns[first..]);
         for (i, (costs, columns)) in blocks.take(64 / LANES).enumerate() {
             for (lane, &cost) in costs.iter().enumerate() {
-                let tight = cost - columns.potential[lane] == potential
-                    && columns.closed[lane] == closed
-                    && cost < T::FORBIDDEN;
+                // Potentials never add up to the cost of an edge that does not exist.
+                let tight = cost - columns.potential[lane] == potential && columns.closed[lane] == closed;
                 bits |= u64::from(tight) << (i * LANES + lane);
             }
         }
