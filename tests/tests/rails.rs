@@ -1,19 +1,20 @@
 //! Large messages over several connections at once: the conformance suite, and rails that break, change and end at any
 //! moment.
 
-use ch3_shim::{Device, DeviceStats, Mode};
+use std::time::Duration;
+
+use ch3_shim::{Break, Device, DeviceStats, Error, Mode};
 use netmod_tcp::TcpStats;
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::{check, other, pattern};
 use netmod_tests::factory::{Lmt, Rails};
+use netmod_tests::jobs::pattern::{Random, seed};
 
 fn rails(n: usize, mode: &'static str) -> Lmt<Rails> {
     Lmt { inner: Rails(n), mode }
 }
 
-netmod_tests::conformance!(put_by_two, rails(2, "put"));
-netmod_tests::conformance!(put_by_five, rails(5, "put"));
-netmod_tests::conformance!(auto, rails(3, "auto"));
+netmod_tests::conformance!(put, rails(3, "put"));
 
 /// Messages to and fro until both sides have put one. Both ranks call it.
 fn lay(dev: &mut Device) {
@@ -106,4 +107,113 @@ fn every_message_is_put_by_rails() {
             assert_eq!(after.tcp.rails, 2 * n as u64);
         }
     }
+}
+
+/// Rails of both sides break again and again while messages of all sizes move both ways.
+#[test]
+fn rails_break_at_any_moment() {
+    for checksum in [false, true] {
+        let all = run_job_with(
+            &rails(3, "put"),
+            2,
+            |cfg| cfg.tcp.checksum = checksum,
+            |dev| {
+                lay(dev);
+                let (mut dice, mut broken) = (Random::new(seed(&[u64::from(dev.rank()), 5])), 0);
+                exchange(dev, &LENS, 6, &mut |dev| {
+                    if dice.below(9) == 0 && broken < 60 {
+                        let peer = 1 - dev.rank();
+                        broken += u64::from(dev.break_rail(peer, dice.below(3)).expect("a drill"));
+                    }
+                });
+                (broken, seen(dev))
+            },
+        );
+        let (broken, resent) = (all[0].0 + all[1].0, all[0].1.tcp.rail_resent + all[1].1.tcp.rail_resent);
+        assert!(broken > 10 && resent > 0, "{all:?}");
+        assert!(all.iter().all(|(_, s)| s.tcp.rail_faults == 0 && s.tcp.altered == 0), "{all:?}");
+    }
+}
+
+/// The stream of the VC breaks, is resumed, and its rails go on meanwhile.
+#[test]
+fn a_vc_that_is_resumed_keeps_its_puts() {
+    let all = run_job_with(
+        &rails(2, "put"),
+        2,
+        |_| {},
+        |dev| {
+            lay(dev);
+            let mut dice = Random::new(seed(&[u64::from(dev.rank()), 6]));
+            let peer = 1 - dev.rank();
+            exchange(dev, &LENS, 4, &mut |dev| {
+                if dice.below(40) == 0 {
+                    dev.break_connection(peer, Break::Reset).expect("a drill");
+                }
+            });
+            seen(dev)
+        },
+    );
+    assert!(all[0].tcp.resumes > 0 && all[0].dev.one_sided > 30, "{all:?}");
+}
+
+/// Without sessions a VC is lost with its connection: all that is under way ends, on both sides, and the VC can be
+/// used again.
+#[test]
+fn a_vc_that_is_lost_ends_its_puts() {
+    for polls in [0, 1, 2, 5, 20, 60] {
+        run_job_with(
+            &rails(2, "put"),
+            2,
+            |cfg| cfg.tcp.resume_timeout = Duration::ZERO,
+            move |dev| {
+                lay(dev);
+                let (peer, world) = (other(dev), dev.world());
+                let send = dev.isend(vec![1; 40 << 20], peer, 1, world).expect("isend");
+                let receive = dev.irecv(vec![0; 40 << 20], peer, 1, world).expect("irecv");
+                for _ in 0..polls {
+                    dev.progress().expect("progress");
+                }
+                if dev.rank() == 0 {
+                    dev.break_connection(1, Break::Reset).expect("a drill");
+                }
+                let done = [dev.wait(send).err(), dev.wait(receive).err()];
+                // What was through before the break is no failure.
+                for error in done.into_iter().flatten() {
+                    assert!(matches!(error, Error::Peer(_)), "{error:?}");
+                }
+                assert_eq!(dev.live_requests(), 0);
+                while dev.ack_failures().is_empty() {
+                    dev.progress().expect("progress");
+                }
+            },
+        );
+    }
+}
+
+/// Each side sleeps in the middle of traffic, several times: no connection is left then, and what was not acknowledged goes again.
+#[test]
+fn checkpoints_close_rails_and_lose_nothing() {
+    let all = run_job_with(
+        &rails(3, "put"),
+        2,
+        |_| {},
+        |dev| {
+            lay(dev);
+            for turn in 0..8u32 {
+                let (mut polls, mine) = (0, turn % 2 == dev.rank());
+                exchange(dev, &[300_001, 8 << 20, 1 << 20], 1, &mut |dev| {
+                    polls += 1;
+                    if mine && polls == 1 + 3 * turn {
+                        dev.ckpt_shutdown().expect("a checkpoint");
+                        assert_eq!(dev.tcp_connections(), Some(0));
+                        dev.ckpt_restart().expect("a restart");
+                    }
+                });
+            }
+            seen(dev)
+        },
+    );
+    // Each of them has had rails several times.
+    assert!(all.iter().all(|s| s.tcp.rails > 12 && s.tcp.resumes > 2), "{all:?}");
 }

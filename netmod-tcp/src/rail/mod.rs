@@ -23,7 +23,7 @@ use netmod_core::slab::VcKind;
 use netmod_core::{Core, Event, SideTable, VcError, VcErrorKind, VcId};
 
 use crate::checkpoint::Checkpoint;
-use crate::conn::{Conn, ConnId};
+use crate::conn::{Conn, ConnId, Stage};
 use crate::ending::Ending;
 use crate::link::Failure;
 use crate::netmod::TcpNetmod;
@@ -213,9 +213,9 @@ impl TcpNetmod {
     /// If the system does not.
     pub fn sever_rail(&mut self, vc: VcId, rail: usize) -> Result<bool, VcError> {
         let Some(r) = self.rails.vcs.get(vc) else { return Ok(false) };
-        let Some(c) = r.out.get(rail).and_then(OutRail::conn).and_then(|c| self.conns.get(c)) else {
-            return Ok(false);
-        };
+        let open = |c: &&Conn| matches!(c.stage, Stage::RailOut);
+        let conn = r.out.get(rail).and_then(OutRail::conn);
+        let Some(c) = conn.and_then(|c| self.conns.get(c)).filter(open) else { return Ok(false) };
         match crate::sys::reset(c.fd()) {
             Ok(()) => Ok(true),
             Err(e) if e.kind() == std::io::ErrorKind::NotConnected => Ok(false),
