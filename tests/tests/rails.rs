@@ -109,6 +109,32 @@ fn every_message_is_put_by_rails() {
     }
 }
 
+/// Who only receives takes rails too, and says so to the sender's first offers.
+#[test]
+fn rails_are_made_for_data_that_goes_one_way() {
+    let all = run_job_with(
+        &rails(2, "auto"),
+        2,
+        |_| {},
+        |dev| {
+            let world = dev.world();
+            for i in 0..40 {
+                let mut data = pattern(i, 1 << 20);
+                if dev.rank() == 0 {
+                    dev.send(&data, 1, 1, world).expect("send");
+                } else {
+                    data.fill(0);
+                    dev.recv(&mut data, 0, 1, world).expect("receive");
+                    check(i, &data);
+                }
+            }
+            seen(dev)
+        },
+    );
+    assert!(all[0].dev.one_sided > 10 && all[1].dev.one_sided == 0, "{all:?}");
+    assert_eq!(all[0].tcp.rail_tx_bytes, all[0].dev.one_sided << 20);
+}
+
 /// Rails of both sides break again and again while messages of all sizes move both ways.
 #[test]
 fn rails_break_at_any_moment() {

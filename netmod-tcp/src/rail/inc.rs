@@ -59,20 +59,21 @@ impl TcpNetmod {
             return self.reject(id, RejectReason::NoRails);
         };
         let known = self.vcs.get(vc).is_some_and(|v| v.link.peer() == c.hail.incarnation);
-        // Nobody has reason to lay rails before something was registered for it.
-        if !known || self.rails.vcs.get(vc).is_none() {
+        // Those that are under way may still come when there is one pair left.
+        if !known || !(self.has_pairs(vc) || self.rails.vcs.get(vc).is_some()) {
             return self.reject(id, RejectReason::NoRails);
         }
         if let Err((reason, pairs)) = self.judge_incoming(vc, id) {
             return self.reject_with(id, reason, &pairs);
         }
-        let (Some(r), Some(c)) = (self.rails.vcs.get_mut(vc), self.conns.get_mut(id)) else { return };
+        let Some(r) = self.rails_of(vc) else { return };
+        r.inc.push(id);
+        let oldest = (r.inc.len() > MAX_IN).then(|| r.inc.remove(0));
+        let Some(c) = self.conns.get_mut(id) else { return };
         c.proposed = None;
         c.vc = Some(vc);
         c.rail = Some(RailEnd::In);
         c.rx = 0;
-        r.inc.push(id);
-        let oldest = (r.inc.len() > MAX_IN).then(|| r.inc.remove(0));
         if let Stage::Proved(responder, _) = &mut c.stage
             && let Some(frame) = responder.accept(0, &Pairs::default())
         {

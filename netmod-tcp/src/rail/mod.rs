@@ -98,6 +98,13 @@ impl TcpNetmod {
         (if loopback.is_empty() { v.rails() } else { loopback }, ways.port)
     }
 
+    /// Whether several pairs of interfaces were agreed on with a VC's peer, and this side may use them at once.
+    fn has_pairs(&self, vc: VcId) -> bool {
+        let Some(v) = self.vcs.get(vc).filter(|v| v.port.is_none()) else { return false };
+        let agreed = v.decided.as_ref().is_some_and(|d| d.as_slice().len() > 1);
+        !self.rails.loopback.is_empty() || (agreed && self.cfg.rails > 1)
+    }
+
     /// Whether a VC's peer can be reached now, and this side may have rails.
     fn takes_rails(&self, vc: VcId) -> bool {
         let up = |v: &crate::vc::TcpVc| v.link.up().is_some() && !v.link.is_terminating();

@@ -17,26 +17,18 @@ impl TcpNetmod {
     /// # Errors
     /// Why there are none.
     pub(crate) fn rail_use(&mut self, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
-        if self.rail_ways(vc).0.len() < 2 {
-            self.ask_for_ways(vc);
+        if !self.has_pairs(vc) {
             return Err("there are no two pairs of interfaces that are worth using at once".into());
         }
-        self.lay_rails(vc);
-        let puts = self.rails_up(vc) >= 2;
-        Ok(RmaUse { puts, gets: false, is_put_to: true, is_got_from: false, worth: WORTH })
-    }
-
-    /// A peer that has always been the one to connect: its card says how it can be reached.
-    fn ask_for_ways(&mut self, vc: VcId) {
-        let loopback = !self.rails.loopback.is_empty();
-        if let Some(v) = self.vcs.get_mut(vc)
-            && v.ways.is_none()
-            && !v.asked_card
-            && (loopback || v.decided.as_ref().is_some_and(|d| d.as_slice().len() > 1))
-        {
+        if self.rail_ways(vc).0.len() > 1 {
+            self.lay_rails(vc);
+        } else if let Some(v) = self.vcs.get_mut(vc).filter(|v| v.ways.is_none() && !v.asked_card) {
+            // A peer that has always been the one to connect: its card says how it can be reached.
             v.asked_card = true;
             self.events.push_back(Event::NeedCard { vc });
         }
+        let puts = self.rails_up(vc) >= 2;
+        Ok(RmaUse { puts, gets: false, is_put_to: true, is_got_from: false, worth: WORTH })
     }
 
     fn refuse(&self, vc: VcId, kind: VcErrorKind, text: &str) -> VcError {
