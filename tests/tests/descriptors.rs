@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ch3_shim::{Device, Error, Mode};
 use netmod_core::{Config, VcError, VcErrorKind};
+use netmod_matching::{Canonical, Host, wire};
 use netmod_tests::board::run_job_with;
 use netmod_tests::jobs::launch::{self, OVER_TCP, run};
 use netmod_tests::jobs::pattern::{bytes, check};
@@ -39,7 +40,7 @@ fn greet(dev: &mut Device, peer: i32) {
 /// The error of a VC, which must name rank 1.
 fn vc_error<T: std::fmt::Debug>(result: Result<T, Error>) -> VcError {
     match result {
-        Err(Error::Peer(e)) if e.to_string().starts_with("rank 1 on ") => e,
+        Err(Error::Peer(e)) if e.to_string().starts_with("rank 1") => e,
         other => panic!("an error of the VC with rank 1 was expected: {other:?}"),
     }
 }
@@ -227,4 +228,69 @@ fn a_reset_in_mid_message() {
         says(e, &["lost", "died"]);
     }
     assert_eq!(errors.iter().flatten().count(), 2);
+}
+
+/// Rank 0 of a job of 3 cannot reach rank 1, whose card is not what it should be. The error.
+fn error_of_a_forged_card(tap: &Tap) -> VcError {
+    let errors = run_job_with(tap, 3, impatient, |dev| {
+        let world = dev.world();
+        if dev.rank() == 2 {
+            greet(dev, 0);
+            greet(dev, 1);
+            greet(dev, 0);
+            return None;
+        }
+        greet(dev, 2);
+        if dev.rank() == 1 {
+            return None;
+        }
+        let error = vc_error(dev.send(&bytes(0, 50_000), 1, 0, world));
+        assert_eq!(error.kind(), VcErrorKind::Card);
+        assert_eq!(vc_error(dev.send(&[1], 1, 0, world)), error);
+        greet(dev, 2);
+        Some(error)
+    });
+    let error = errors.into_iter().flatten().next().expect("the error of rank 0");
+    println!("{error}");
+    error
+}
+
+/// A peer that lies about its interfaces harms nobody but itself.
+#[test]
+fn a_card_that_lies() {
+    type Lie = fn(&mut Host);
+    // Behind the flags and the port: a length, and the record.
+    const RECORD_AT: usize = 5;
+    let elsewhere: Lie = |host| host.place.boot = [9; 16];
+    let nothing: Lie = |host| {
+        host.place.boot = [9; 16];
+        host.nics.clear();
+    };
+    let ours: Lie = |host| {
+        host.place.boot = [9; 16];
+        for nic in &mut host.nics {
+            (nic.name, nic.index, nic.speed) =
+                (format!("x{}", nic.index), u32::MAX - nic.index, Some(u32::MAX));
+        }
+        *host = Canonical::new(host).host;
+    };
+    for lie in [elsewhere, nothing, ours] {
+        let tap = Tap::default();
+        tap.forge(1, move |body| {
+            let mut host = wire::parse(&body[RECORD_AT..]).expect("the record of this host");
+            lie(&mut host);
+            let record = wire::encode(&host);
+            [&body[..3], &(record.len() as u16).to_le_bytes(), &record].concat()
+        });
+        let e = error_of_a_forged_card(&tap);
+        says(&e, &["no interface of this host has a way", "netmod-perf pair"]);
+    }
+    for (damage, text) in [(RECORD_AT, "version"), (RECORD_AT + 25, "interfaces")] {
+        let tap = Tap::default();
+        tap.forge(1, move |mut body| {
+            body[damage] = 0xff;
+            body
+        });
+        says(&error_of_a_forged_card(&tap), &["interfaces that the peer published", text]);
+    }
 }

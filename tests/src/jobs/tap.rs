@@ -19,12 +19,15 @@ use crate::factory::{Capabilities, NetmodFactory, Tcp};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 type Detour = Box<dyn Fn(SocketAddr) -> SocketAddr + Send>;
+/// What a forger makes of a tcp section.
+type Forgery = Box<dyn Fn(Vec<u8>) -> Vec<u8> + Send>;
 
 #[derive(Default)]
 struct State {
     homes: BTreeMap<u32, SocketAddr>,
     names: BTreeMap<u32, PeerName>,
     detours: BTreeMap<u32, Detour>,
+    forgeries: BTreeMap<u32, Forgery>,
 }
 
 /// Makes devices over TCP, and knows where each rank listens.
@@ -39,6 +42,11 @@ impl Tap {
     /// Publishes another address for a rank: what `detour` makes of the real one.
     pub fn detour(&self, rank: u32, detour: impl Fn(SocketAddr) -> SocketAddr + Send + 'static) {
         self.lock().detours.insert(rank, Box::new(detour));
+    }
+
+    /// Publishes something else as the tcp section of a rank's card: what `forge` makes of the real one.
+    pub fn forge(&self, rank: u32, forge: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static) {
+        self.lock().forgeries.insert(rank, Box::new(forge));
     }
 
     /// Where a rank listens; waits until it does.
@@ -85,15 +93,21 @@ fn address_of(card: &[u8]) -> Option<SocketAddr> {
 /// A card as given, but with another address of the loopback interface.
 fn card_at(card: &[u8], at: SocketAddr) -> Vec<u8> {
     assert!(at.ip().is_loopback(), "a detour leads over {at}, where nobody would look for it");
+    card_with(card, |mut body| {
+        // The flags, and behind the port the interfaces, stay.
+        body[1..3].copy_from_slice(&at.port().to_le_bytes());
+        body
+    })
+}
+
+/// A card as given, but with another tcp section.
+fn card_with(card: &[u8], forge: impl Fn(Vec<u8>) -> Vec<u8>) -> Vec<u8> {
     let card = Card::parse(card).expect("a card");
     let section = card.section(netmod_tcp::NAME).expect("a card with tcp");
-    // The flags, and behind the port the interfaces, stay.
-    let mut body = section.body.to_vec();
-    body[1..3].copy_from_slice(&at.port().to_le_bytes());
     let mut out = CardWriter::new();
     let node = NodeSection::of_this_process().expect("the name of this node");
     node.emit(&mut out).expect("a card with a node");
-    out.section(netmod_tcp::NAME, section.version, &body).expect("a card with an address");
+    out.section(netmod_tcp::NAME, section.version, &forge(section.body.to_vec())).expect("a card with tcp");
     out.finish()
 }
 
@@ -119,14 +133,18 @@ impl Bootstrap for Tapped {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
         let Some(home) = address_of(value) else { return self.boot.put(key, value) };
         let rank = self.rank();
-        let detour = {
+        let (detour, forgery) = {
             let mut state = self.tap.lock();
             state.homes.insert(rank, home);
-            state.detours.remove(&rank)
+            (state.detours.remove(&rank), state.forgeries.remove(&rank))
         };
         self.tap.0.1.notify_all();
         // It may wait for the address of another rank.
-        let published = detour.map(|detour| card_at(value, detour(home)));
+        let published = match (detour, forgery) {
+            (Some(detour), _) => Some(card_at(value, detour(home))),
+            (None, Some(forge)) => Some(card_with(value, forge)),
+            (None, None) => None,
+        };
         self.boot.put(key, published.as_deref().unwrap_or(value))
     }
     fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
