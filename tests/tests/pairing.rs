@@ -233,3 +233,43 @@ fn hosts_without_a_way_say_why() {
         assert!(done.output.contains(part), "{part}: {done}");
     }
 }
+
+/// Two cables of 500 Mb/s each.
+fn two_rails(h: &mut Hosts) -> Made {
+    for (nic, subnet) in [("n0", "10.40.0"), ("n1", "10.40.1")] {
+        h.cable([nic; 2], [&format!("{subnet}.1/24"), &format!("{subnet}.2/24")])?;
+        for host in 0..2 {
+            h.limit(host, nic, 500)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn large_messages_go_by_two_rails_at_once() {
+    let Some(h) = Hosts::or_skip("large_messages_go_by_two_rails_at_once", JOB, two_rails) else { return };
+    const LAPS: u64 = 20;
+    const BYTES: u64 = 4 << 20;
+    let before = [0, 1].map(|host| ["n0", "n1"].map(|nic| h.traffic(host, nic).1));
+    let case = ["strays", &LAPS.to_string(), &BYTES.to_string()];
+    h.run(&[("NETMOD_TCP_SPEED", "n0=500,n1=500")], &case).expect_ok("strays", 2);
+    for (host, before) in before.iter().enumerate() {
+        let sent: Vec<u64> =
+            ["n0", "n1"].iter().zip(before).map(|(nic, b)| h.traffic(host, nic).1 - b).collect();
+        // The first messages go by the stream while rails are made.
+        let least = (LAPS - 3) * BYTES * 2 / 5;
+        assert!(sent.iter().all(|s| *s > least), "host {host} sent {sent:?}");
+    }
+}
+
+#[test]
+fn a_rail_goes_down_in_mid_message() {
+    for rank in ["0", "1"] {
+        let Some(h) = Hosts::or_skip("a_rail_goes_down_in_mid_message", JOB, four_nics) else { return };
+        let counters = Counters::new(&h, FOUR);
+        let down = format!("{rank} n0");
+        let env = [SPEEDS, (DOWN, &*down), ("NETMOD_TCP_DETECT", "60s")];
+        h.run(&env, &["departed", "6", "4000000"]).expect_ok("departed", 2);
+        counters.expect([&["n0", "n2"], &["n0", "n2"]]);
+    }
+}
