@@ -55,6 +55,7 @@ pub mod report;
 mod status;
 mod sys;
 pub mod tagmatch;
+mod turns;
 pub mod wrapped;
 
 pub use bootstrap::Bootstrap;

@@ -9,6 +9,7 @@ use netmod_core::{
     VcId,
 };
 
+use crate::turns::Turns;
 use crate::wrapped::Wrapper;
 
 macro_rules! each {
@@ -45,10 +46,6 @@ impl std::fmt::Debug for AnyNetmod {
     }
 }
 
-/// Polls in vain after which a netmod that is not the preferred one is polled seldom: each so many polls.
-const QUIET: u32 = 256;
-const SELDOM: u32 = 256;
-
 /// Whether it is a netmod within the node.
 fn is_memory(netmod: &AnyNetmod) -> bool {
     match netmod.base() {
@@ -66,10 +63,7 @@ pub struct NetSet {
     mods: Vec<AnyNetmod>,
     /// The netmod polled last: its are the buffers on loan.
     polled: usize,
-    /// Counts polls.
-    turn: u32,
-    /// For each netmod, polls since something was found or sent, or a wait began.
-    quiet: Vec<u32>,
+    turns: Turns,
 }
 
 impl NetSet {
@@ -79,8 +73,8 @@ impl NetSet {
     /// With none, or more than 255.
     pub fn new(mods: Vec<AnyNetmod>) -> NetSet {
         assert!(!mods.is_empty() && mods.len() < 256, "a device has 1 to 255 netmods");
-        let quiet = vec![0; mods.len()];
-        NetSet { mods, polled: 0, turn: 0, quiet }
+        let turns = Turns::new(mods.len());
+        NetSet { mods, polled: 0, turns }
     }
 
     /// Takes the set apart, to put its netmods into wrappers, say.
@@ -205,7 +199,7 @@ impl NetSet {
     fn of(&mut self, core: &Core, vc: VcId) -> &mut AnyNetmod {
         let i = core.vcs.get(vc).map_or(0, |v| usize::from(v.netmod));
         let i = i.min(self.mods.len() - 1);
-        self.quiet[i] = 0;
+        self.turns.looked_at(i, true);
         &mut self.mods[i]
     }
 }
@@ -386,30 +380,23 @@ impl Netmod for NetSet {
         if let [only] = &mut self.mods[..] {
             return each!(only, n => n.poll(core, order, now, events));
         }
-        self.turn = self.turn.wrapping_add(1);
-        // The preferred one first, but now and then another, so that none waits for ever.
-        let first = if self.turn.is_multiple_of(SELDOM) {
-            (self.turn / SELDOM) as usize % self.mods.len()
-        } else {
-            0
-        };
-        for k in 0..self.mods.len() {
-            let i = if first + k < self.mods.len() { first + k } else { first + k - self.mods.len() };
-            // To look at a network in vain may cost a system call, which messages through memory should not pay for.
-            if i > 0 && self.quiet[i] >= QUIET && !self.turn.is_multiple_of(SELDOM) {
+        let first = self.turns.begin();
+        for place in 0..self.mods.len() {
+            let i = self.turns.at(first, place);
+            if !self.turns.is_due(i) {
                 continue;
             }
             self.polled = i;
             let before = events.len();
             each!(&mut self.mods[i], n => n.poll(core, order, now, events))?;
             if events.len() > before {
-                self.quiet[i] = 0;
+                self.turns.looked_at(i, true);
                 if i > 0 {
                     events.tag_netmod(before, i as u8);
                 }
                 return Ok(());
             }
-            self.quiet[i] = if events.has_progress() { 0 } else { self.quiet[i].saturating_add(1) };
+            self.turns.looked_at(i, events.has_progress());
         }
         Ok(())
     }
@@ -430,7 +417,7 @@ impl Netmod for NetSet {
     fn arm(&mut self, core: &mut Core) -> Arm {
         let mut all = Arm::Armed;
         // Whatever ends the wait is looked for in all of them.
-        self.quiet.fill(0);
+        self.turns.wake();
         for m in &mut self.mods {
             if each!(m, n => n.arm(core)) == Arm::Busy {
                 all = Arm::Busy;
