@@ -11,6 +11,7 @@ mod alive;
 mod checkpoint;
 mod conn;
 mod control;
+mod dial;
 mod ending;
 pub mod hello;
 mod hot;
