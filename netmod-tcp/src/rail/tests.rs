@@ -228,9 +228,10 @@ fn a_region_that_ends_in_the_middle_is_not_written_any_more() {
 /// The sender's memory is not read any more when its registration has ended, and nothing else comes in its place.
 #[test]
 fn memory_that_is_taken_back_in_the_middle_is_not_sent_any_more() {
-    let len = 30 << 20;
     for polls in 0..12 {
-        let mut two = Two::new(|_| {});
+        // With little room in the kernel rails are in the middle of chunks, and everything takes longer.
+        let (sndbuf, len) = if polls % 2 == 0 { (32 << 10, 6 << 20) } else { (0, 30 << 20) };
+        let mut two = Two::new(|cfg| cfg.sndbuf = sndbuf);
         two.lay();
         let (mut from, mut to) = (vec![1; len], vec![0; len]);
         let (local, _) = two.register(0, &mut from, Access::Local);
