@@ -38,6 +38,12 @@ impl TcpNetmod {
     fn dial(&mut self, way: &Way, port: u16, vc: VcId) -> std::io::Result<ConnId> {
         let pinned = self.vcs.get(vc).is_none_or(|v| !v.has_tried_all());
         let socket = self.connect_by(way, port, pinned)?;
+        if let Some(via) = &way.via
+            && matches!(socket.device(), Ok(None))
+            && let Some(by) = self.own.would_leave_by(via.mine, via.from, way.to)
+        {
+            self.astray(&via.device, &by);
+        }
         // Writable when connected, or when that has failed.
         let mut conn = Conn::new(socket, Stage::Connecting, Some(vc));
         conn.dial = self.stats.dialled;

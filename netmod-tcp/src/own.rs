@@ -246,6 +246,13 @@ impl Own {
         lookups.ask(&[Query { index, from, to }]).first() != Some(&Answer::None)
     }
 
+    /// The name of another interface by which the system would send, left alone, from one address to another.
+    pub(crate) fn would_leave_by(&mut self, index: u32, from: IpAddr, to: IpAddr) -> Option<String> {
+        let lookups = self.lookups.get_or_insert_with(Lookups::here);
+        let by = lookups.leaves_by(from, to).filter(|by| *by != index)?;
+        Some(self.name_of(by).map_or_else(|| format!("interface {by}"), str::to_owned))
+    }
+
     /// Whether a peer's loopback addresses are this process's.
     fn is_here(&self, place: &Place) -> bool {
         let here = &self.published.host.place;

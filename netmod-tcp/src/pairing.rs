@@ -73,6 +73,16 @@ impl TcpNetmod {
         }
     }
 
+    /// A dial could not be pinned to its interface, and goes by another.
+    pub(crate) fn astray(&mut self, meant: &str, by: &str) {
+        self.stats.astray += 1;
+        if self.stats.astray == 1 {
+            tracing::warn!(
+                "connections meant for {meant} leave by {by}, which this host's routes prefer; to choose the interface                  takes CAP_NET_RAW on systems before Linux 5.7, or rules by source address (ip rule) anywhere"
+            );
+        }
+    }
+
     /// The peer refuses the pair of a dial, and says which ones it would take.
     pub(crate) fn other_pair(&mut self, vc: VcId, why: RejectReason, better: &Pairs) {
         let Some(v) = self.vcs.get_mut(vc) else { return };

@@ -33,6 +33,8 @@ pub struct TcpStats {
     pub altered: u64,
     /// Incoming connections that came by another interface than the one they were meant for.
     pub strayed: u64,
+    /// Dials that could not be pinned to the interface they were meant for, and left by another.
+    pub astray: u64,
     /// Rails made, by this side and by peers.
     pub rails: u64,
     /// Bytes that were put by rails and acknowledged.

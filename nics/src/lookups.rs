@@ -1,6 +1,7 @@
 //! Route lookups: many questions in few system calls over one socket.
 
 use std::io;
+use std::net::IpAddr;
 
 use netmod_matching::{Answer, Query, Routes};
 
@@ -191,6 +192,17 @@ impl<C: Channel> Routes for Lookups<C> {
 }
 
 impl<C: Channel> Lookups<C> {
+    /// The number of the interface by which packets from one address to another leave if nobody chooses one. `None` if
+    /// there is no way, or nobody could be asked.
+    pub fn leaves_by(&mut self, from: IpAddr, to: IpAddr) -> Option<u32> {
+        let mut verdicts = [None];
+        self.exchange(&[Ask { at: 0, form: Form::Free }], &[Query { index: 0, from, to }], &mut verdicts);
+        match verdicts {
+            [Some(Verdict::By(interface))] => Some(interface),
+            _ => None,
+        }
+    }
+
     fn answer(&mut self, verdict: Option<Verdict>) -> Answer {
         match verdict {
             Some(Verdict::Is(answer)) => return answer,
@@ -199,7 +211,7 @@ impl<C: Channel> Lookups<C> {
                 self.note(format!("netlink: {}; that route is unknown", io::Error::from_raw_os_error(code)));
             }
             // Why there is none was noted when it did not come.
-            Some(Verdict::Ask(_)) | None => {}
+            Some(Verdict::Ask(_) | Verdict::By(_)) | None => {}
         }
         Answer::Unknown
     }

@@ -15,6 +15,8 @@ pub(crate) enum Form {
     /// Without the source. For IPv6 an interface is a wish as long as there is a source, though not for a socket
     /// that is bound to it.
     Strict,
+    /// By whatever interface the kernel chooses.
+    Free,
     /// The packet's way, not the table's entry. Its next hop is shown where the entry only has the number of one; the
     /// length of the entry's prefix is known already.
     Way {
@@ -32,6 +34,8 @@ pub(crate) enum Verdict {
     Failed(&'static str),
     /// Nothing, for this error number.
     Refused(i32),
+    /// To a free question: this interface.
+    By(u32),
     /// It has to be asked in another form.
     Ask(Form),
 }
@@ -52,7 +56,7 @@ pub(crate) fn ask(out: &mut Vec<u8>, query: &Query, form: Form, sequence: u32) {
         IpAddr::V6(_) => (libc::AF_INET6, 128),
     };
     let with_source = form != Form::Strict;
-    let flags = if matches!(form, Form::Way { .. }) { 0 } else { libc::RTM_F_FIB_MATCH };
+    let flags = if matches!(form, Form::Way { .. } | Form::Free) { 0 } else { libc::RTM_F_FIB_MATCH };
     let mut fixed = [0; FIXED];
     fixed[0] = family as u8;
     fixed[1] = width;
@@ -63,7 +67,9 @@ pub(crate) fn ask(out: &mut Vec<u8>, query: &Query, form: Form, sequence: u32) {
     if with_source {
         request = request.address(out, libc::RTA_SRC, query.from);
     }
-    request.attribute(out, libc::RTA_OIF, &query.index.to_ne_bytes());
+    if form != Form::Free {
+        request.attribute(out, libc::RTA_OIF, &query.index.to_ne_bytes());
+    }
 }
 
 /// Reads an answer to a lookup.
@@ -79,6 +85,9 @@ pub(crate) fn verdict(message: &Message<'_>, query: &Query, form: Form) -> Verdi
         return Verdict::Failed("an answer of another kind");
     }
     match Route::parse(message.payload, query.index) {
+        Some(route) if form == Form::Free => {
+            route.interface.map_or(Verdict::Failed("an answer without an interface"), Verdict::By)
+        }
         Some(route) => route.verdict(query, form),
         None => Verdict::Failed("an answer that cannot be read"),
     }

@@ -252,6 +252,24 @@ fn routes_of_ipv4() {
         ("e4", "10.2.0.1", "10.9.0.1", Answer::Default),
         ("e4", "10.2.0.1", "10.2.0.2", Answer::Default),
     ]);
+    // Where packets would go if nobody chose, whatever the source.
+    let found = a.found();
+    let index = move |name: &str| Some(nic(&found, name).index);
+    let left = a.on(|| {
+        let mut lookups = Lookups::here();
+        [
+            ("10.1.0.1", "10.1.0.77"),
+            ("10.1.0.2", "10.1.0.77"),
+            ("10.2.0.1", "10.9.0.1"),
+            ("10.1.0.1", "10.9.0.1"),
+            ("10.1.0.1", "10.21.0.1"),
+            ("10.1.0.1", "fd00::1"),
+        ]
+        .map(|(from, to)| {
+            lookups.leaves_by(from.parse().expect("an address"), to.parse().expect("an address"))
+        })
+    });
+    assert_eq!(left, [index("e0"), index("e0"), index("e4"), index("e0"), None, None]);
     // An address of another family, and no address: neither hides what is known of the rest.
     a.ask(&[("e0", "10.1.0.1", "fd00::1", Answer::None), ("e0", "10.1.0.1", "10.1.0.9", Answer::OnLink)]);
     // Down, there is no route.

@@ -185,6 +185,33 @@ fn connections_that_come_by_another_interface_are_counted() {
     }
 }
 
+/// Each interface answers for the address of the other one, on both hosts: no pinned socket hears an answer.
+#[test]
+fn hosts_that_answer_by_the_wrong_interfaces_are_reached_all_the_same() {
+    let test = "hosts_that_answer_by_the_wrong_interfaces_are_reached_all_the_same";
+    let mac = |host: usize, nic: usize| format!("02:00:00:00:0{host}:e{nic}");
+    let Some(h) = Hosts::or_skip(test, JOB, |h| {
+        one_subnet(h)?;
+        for host in 0..2 {
+            for nic in 0..2 {
+                h.ip(host, &["link", "set", &format!("e{nic}"), "address", &mac(host, nic)])?;
+            }
+        }
+        for host in 0..2 {
+            let base = if host == 0 { 11 } else { 1 };
+            for (nic, by) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                let (to, wrong) = (format!("10.30.0.{}", base + nic), mac(1 - host, 1 - nic));
+                let dev = format!("e{by}");
+                h.ip(host, &["neigh", "replace", &to, "dev", &dev, "lladdr", &wrong, "nud", "permanent"])?;
+            }
+        }
+        Ok(())
+    }) else {
+        return;
+    };
+    h.run(&[ONE], &["strays"]).expect_ok("strays", 2);
+}
+
 #[test]
 fn hosts_without_ipv4() {
     let Some(h) = Hosts::or_skip("hosts_without_ipv4", JOB, |h| {
