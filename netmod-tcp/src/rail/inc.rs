@@ -74,6 +74,8 @@ impl TcpNetmod {
         c.vc = Some(vc);
         c.rail = Some(RailEnd::In);
         c.rx = 0;
+        self.pin(id);
+        let Some(c) = self.conns.get_mut(id) else { return };
         if let Stage::Proved(responder, _) = &mut c.stage
             && let Some(frame) = responder.accept(0, &Pairs::default())
         {
