@@ -39,8 +39,8 @@ pub(super) trait Cost:
     ///
     /// Let n be the smaller side and one cost the unit. A potential that a search has set is an alternating sum of the
     /// costs of a path, at most n added and n subtracted, because tight edges lead from its vertex to one whose potential
-    /// is 0; so it is within -n and n. Others are 0, or above -n because bids are refused that would lower them
-    /// further; those of rows differ from such by a cost. A distance is such a sum less two potentials, one of which is 0:
+    /// is 0; so it is within -n and n. Others are 0, or not below -n, because bids that would lower them further are
+    /// refused, and no search goes further beyond its end; those of rows differ from such by a cost. A distance is such a sum less two potentials, one of which is 0:
     /// within 2n. What relaxation adds up is a cost, a distance and two potentials: within 4n + 2. All are multiplied
     /// by `scale`, less than which is added, and must be below [`Cost::UNREACHABLE`], a sixth of the type.
     fn holds(range: u64, smaller: usize, scale: u64) -> bool;

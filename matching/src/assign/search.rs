@@ -100,9 +100,9 @@ pub(super) fn room(cols: usize) -> u64 {
     cols.next_multiple_of(LANES).next_power_of_two() as u64
 }
 
-/// Where a search ended, and how far that is.
+/// Where a search ended, and the distance up to which the potentials of the taken are to be lowered.
 enum End<T> {
-    /// At a free column.
+    /// At a free column, which is the last one taken.
     Column(u32, T),
     /// At a row which is left without a partner.
     Row(u32, T),
@@ -165,11 +165,28 @@ impl<T: Cost> Search<T> {
 
     /// Finds a cheapest largest matching.
     pub(super) fn run(&mut self) {
-        let mut rows = self.greedy();
-        self.outbid(&mut rows);
-        for row in rows {
+        let mut rows = self.begin();
+        while let Some(row) = rows.pop() {
             self.augment(row);
         }
+    }
+
+    /// [`Search::run`]. How many columns the searches have taken.
+    #[cfg(test)]
+    pub(super) fn run_counting(&mut self) -> usize {
+        let (mut rows, mut taken) = (self.begin(), 0);
+        while let Some(row) = rows.pop() {
+            self.augment(row);
+            taken += self.taken.len();
+        }
+        taken
+    }
+
+    /// What needs no searches. The rows that do, the last one first.
+    fn begin(&mut self) -> Vec<u32> {
+        let mut rows = self.greedy();
+        self.outbid(&mut rows);
+        rows
     }
 
     /// The column of each row.
@@ -262,22 +279,33 @@ impl<T: Cost> Search<T> {
         &self.costs[row as usize * blocks..][..blocks]
     }
 
-    /// Gives each row, in order, the first free one of its cheapest columns. The rows that got none and have
-    /// an edge.
+    /// Gives each row, in order, the first free one of its cheapest columns. Where there is none, whoever would lose more
+    /// by taking another column gets it. The rows that got none and have an edge, those that would lose most last.
+    ///
+    /// Searches are from the last one on, too: a row that would lose little, once it has a column, lets the prices of those
+    /// that it is after rise in small steps only.
     fn greedy(&mut self) -> Vec<u32> {
-        let mut left = Vec::new();
+        let (mut left, mut losses) = (Vec::new(), vec![T::ZERO; self.n]);
         for row in 0..self.n as u32 {
-            let (cheapest, col, _) = self.two_cheapest(row);
+            let (cheapest, col, second) = self.two_cheapest(row);
             if cheapest >= T::UNREACHABLE {
                 continue;
             }
-            if self.owner(col) == NONE {
+            let loss = self.scale.whole(second) - self.scale.whole(cheapest);
+            losses[row as usize] = loss;
+            let owner = self.owner(col);
+            if owner == NONE {
                 self.set_potential(col, T::ZERO, T::ZERO);
-                self.join(row, col);
+            } else if losses[owner as usize] < loss {
+                self.partner[owner as usize] = NONE;
+                left.push(owner);
             } else {
                 left.push(row);
+                continue;
             }
+            self.join(row, col);
         }
+        left.sort_unstable_by_key(|&row| losses[row as usize]);
         left
     }
 
@@ -361,9 +389,6 @@ impl<T: Cost> Search<T> {
         }
         self.taken = taken;
         self.gate(T::FORBIDDEN);
-        if let End::Column(col, _) = end {
-            self.set_potential(col, T::ZERO, T::ZERO);
-        }
         while col != NONE {
             let (block, lane) = place(col);
             let owner = self.columns[block].before[lane];
@@ -390,6 +415,7 @@ impl<T: Cost> Search<T> {
         self.live.clear();
         self.live.extend(0..self.columns.len() as u32);
         let (mut leave, mut left) = (T::ZERO, row);
+        let mut least_reach = T::MOST;
         let mut nearest = self.relax(row, T::ZERO);
         let mut displacing = false;
         loop {
@@ -409,12 +435,14 @@ impl<T: Cost> Search<T> {
             let (block, lane) = place(col);
             let columns = &mut self.columns[block];
             let owner = columns.owner[lane];
-            if owner == NONE {
-                return End::Column(col, distance);
-            }
-            columns.forbid(lane);
-            columns.taken += 1;
             let potential = columns.potential[lane];
+            columns.forbid(lane);
+            least_reach = least_reach.min(distance + potential);
+            if owner == NONE {
+                self.taken.push(col);
+                return End::Column(col, self.beyond(distance, least_reach));
+            }
+            columns.taken += 1;
             if columns.taken == LANES {
                 self.live.retain(|live| *live as usize != block);
             }
@@ -425,6 +453,21 @@ impl<T: Cost> Search<T> {
             }
             nearest = self.relax(owner, offset);
         }
+    }
+
+    /// How far potentials can be lowered after a search that has taken all columns up to `distance`, the free one too:
+    /// until the next column, as in a bid by all rows that have the taken together. None gets below the lowest.
+    ///
+    /// The next rows then more often find a free column at once, where they would otherwise go through the same columns
+    /// again.
+    fn beyond(&self, distance: T, least_reach: T) -> T {
+        let mut nearest = [T::MOST; LANES];
+        for &block in &self.live {
+            let columns = &self.columns[block as usize];
+            nearest = from_fn(|i| nearest[i].min(columns.reach[i] + columns.shift[i]));
+        }
+        let next = self.scale.whole(fold(nearest, T::min));
+        if next < T::UNREACHABLE { next.min(least_reach - self.lowest).max(distance) } else { distance }
     }
 
     /// Shortens distances by the edges of a row whose costs less its potential and the distance of its partner are

@@ -97,6 +97,24 @@ fn potentials_prove_that_it_is_the_best() {
     assert!(alone > 100, "rows without a partner are proven too: {alone}");
 }
 
+/// All rows want the same columns, so that each search could take all that are paired: half of the square.
+#[test]
+fn searches_seldom_take_what_others_have_taken() {
+    let n = 60;
+    let back = |i: usize, turned: bool| (if turned { n - i } else { i + 1 }) as u64;
+    for turned in 0..4 {
+        let mut weights = Weights::new(n, n);
+        for row in 0..n {
+            for col in 0..n {
+                weights.set(row, col, Some(back(row, turned & 1 != 0) * back(col, turned & 2 != 0)));
+            }
+        }
+        let (low, high) = weights.range().expect("an edge");
+        let taken = Search::<i64>::new(&weights, low, high).run_counting();
+        assert!(taken < n * n / 3, "{taken} columns, order {turned}");
+    }
+}
+
 /// The largest range of weights for which a type holds all sums.
 fn largest_range<T: Cost>(n: usize, m: usize) -> u64 {
     let (mut low, mut high) = (0, u64::MAX);
