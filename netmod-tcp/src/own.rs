@@ -44,6 +44,8 @@ pub(crate) struct Own {
     watch: Option<Watch>,
     /// When the interfaces are to be looked at again.
     pub(crate) look_at: Time,
+    /// When connections go back to better interfaces that have come up.
+    pub(crate) return_at: Time,
     /// The pairs with each peer's interfaces, since the last change. The flag: this process decides.
     paired: HashMap<(Published, bool), Result<Arc<Paired>, String>>,
 }
@@ -133,6 +135,7 @@ impl Own {
             lookups: None,
             watch: None,
             look_at: Time::NEVER,
+            return_at: Time::NEVER,
             paired: HashMap::new(),
         };
         if own.published.loopback == [false; 2] && !own.published.host.nics.iter().any(|n| n.up) {
@@ -196,6 +199,7 @@ impl Own {
         self.lookups = None;
         self.watch = None;
         self.look_at = Time::NEVER;
+        self.return_at = Time::NEVER;
         self.paired.clear();
     }
 
