@@ -40,8 +40,9 @@ pub(crate) struct Own {
     all: Vec<String>,
     /// Where routes are looked up, from the first time on that one is wanted.
     lookups: Option<Lookups>,
-    /// Tells of changes, from the first time on that interfaces were paired.
+    /// Tells of changes, from the first time on that interfaces were paired with those of another host.
     watch: Option<Watch>,
+    has_remote_peers: bool,
     /// When the interfaces are to be looked at again.
     pub(crate) look_at: Time,
     /// When connections go back to better interfaces that have come up.
@@ -134,6 +135,7 @@ impl Own {
             all,
             lookups: None,
             watch: None,
+            has_remote_peers: false,
             look_at: Time::NEVER,
             return_at: Time::NEVER,
             paired: HashMap::new(),
@@ -205,7 +207,7 @@ impl Own {
 
     /// The descriptor that tells of changes, if a new one was made.
     pub(crate) fn begin_to_watch(&mut self) -> Option<RawFd> {
-        if self.watch.is_some() || self.paired.is_empty() {
+        if self.watch.is_some() || !self.has_remote_peers {
             return None;
         }
         match Watch::here() {
@@ -321,6 +323,7 @@ impl Own {
                 "no interface of this host has a way to one of the peer's ({reasons}); `netmod-perf pair` explains more"
             ));
         }
+        self.has_remote_peers = true;
         tracing::debug!("interfaces, and those of a peer:\n{beside}", beside = beside.explain());
         let best = beside.best_first();
         let mut list: Vec<Way> = Vec::with_capacity(alone.pairs.len());

@@ -10,8 +10,9 @@ use netmod_tests::board::{run_devices, run_job_with};
 use netmod_tests::jobs::pattern::{Random, bytes, check, seed};
 use netmod_tests::jobs::tap::{Proxy, Tap};
 
-/// Bytes of the longest handshake, either way: what is flipped behind them is a message's.
-const HANDSHAKE: u64 = 512;
+/// More bytes than three handshakes have, either way, for dials may cross, and connections are made again: what is flipped
+/// behind them is a message's.
+const HANDSHAKE: u64 = 1024;
 
 fn on(cfg: &mut Config) {
     cfg.set("NETMOD_CHECKSUM", "on").expect("a setting");
