@@ -278,9 +278,6 @@ impl TcpNetmod {
         if self.own.look_at != Time::NEVER {
             self.look_at_interfaces(core, now);
         }
-        if self.own.return_at != Time::NEVER {
-            self.return_to_interfaces(core, now);
-        }
     }
 
     /// The VC has messages and no connection.

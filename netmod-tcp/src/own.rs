@@ -45,8 +45,6 @@ pub(crate) struct Own {
     has_remote_peers: bool,
     /// When the interfaces are to be looked at again.
     pub(crate) look_at: Time,
-    /// When connections go back to better interfaces that have come up.
-    pub(crate) return_at: Time,
     /// The pairs with each peer's interfaces, since the last change. The flag: this process decides.
     paired: HashMap<(Published, bool), Result<Arc<Paired>, String>>,
 }
@@ -137,7 +135,6 @@ impl Own {
             watch: None,
             has_remote_peers: false,
             look_at: Time::NEVER,
-            return_at: Time::NEVER,
             paired: HashMap::new(),
         };
         if own.published.loopback == [false; 2] && !own.published.host.nics.iter().any(|n| n.up) {
@@ -201,7 +198,6 @@ impl Own {
         self.lookups = None;
         self.watch = None;
         self.look_at = Time::NEVER;
-        self.return_at = Time::NEVER;
         self.paired.clear();
     }
 

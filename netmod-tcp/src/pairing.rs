@@ -8,13 +8,10 @@ use netmod_core::{Core, Time, VcId};
 use crate::conn::{self, ConnId, Stage};
 use crate::hello::{Pairs, RejectReason};
 use crate::judge::{Verdict, judge};
-use crate::link::{Failure, LinkEvent, Phase};
+use crate::link::{Failure, LinkEvent};
 use crate::netmod::{INTERFACES, TcpNetmod};
 use crate::sys::{self, Interest};
 use crate::way::Ways;
-
-/// How long a better interface must have been there before connections go back to it: both ends have a carrier by then.
-const STABLE: std::time::Duration = std::time::Duration::from_secs(3);
 
 impl TcpNetmod {
     /// Whether an incoming connection goes by a right pair of interfaces. If not: why, and which ones would be
@@ -130,10 +127,6 @@ impl TcpNetmod {
         for vc in vcs {
             self.pair_again(vc);
             self.leave_lost_interface(core, vc);
-            if self.could_return(vc).is_some() {
-                self.own.return_at = now + STABLE;
-                self.next_timer = self.next_timer.min(self.own.return_at);
-            }
             self.leave_lost_rails(vc);
         }
     }
@@ -158,47 +151,11 @@ impl TcpNetmod {
 
     fn leave_lost_interface(&mut self, core: &mut Core, vc: VcId) {
         let Some(id) = self.vcs.get(vc).and_then(|v| v.link.conn()).map(conn::id) else { return };
-        let Some(pair) = self.conns.get(id).map(|c| c.pair) else { return };
-        if pair != (0, 0) && !self.own.is_usable(pair.0) {
-            self.leave(core, vc, id, Failure::Errno(libc::ENETDOWN));
-        }
-    }
-
-    /// Whether a VC is connected by another pair than the best one, to which it could go back without losing anything.
-    fn could_return(&self, vc: VcId) -> Option<ConnId> {
-        let v = self.vcs.get(vc).filter(|v| v.session != 0 && v.link.phase() == Phase::Up)?;
-        let id = v.link.up().map(conn::id)?;
-        let pair = self.conns.get(id)?.pair;
-        let best = v.ways.as_ref()?.paired.pairs().next()?;
-        (pair != (0, 0) && pair != best && self.own.is_usable(best.0)).then_some(id)
-    }
-
-    /// Some time after the last change of interfaces, connections go back to better ones. Only once: the peer may have
-    /// reasons against them.
-    #[cold]
-    pub(crate) fn return_to_interfaces(&mut self, core: &mut Core, now: Time) {
-        if now < self.own.return_at {
-            self.next_timer = self.next_timer.min(self.own.return_at);
+        let Some(c) = self.conns.get(id) else { return };
+        if c.pair == (0, 0) || self.own.is_usable(c.pair.0) {
             return;
         }
-        self.own.return_at = Time::NEVER;
-        let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
-        for vc in vcs {
-            if let Some(id) = self.could_return(vc) {
-                if let Some(v) = self.vcs.get_mut(vc) {
-                    tracing::info!(peer = v.peer.rank, "goes back to a better interface");
-                    // What was agreed on was for want of it.
-                    v.agree(&Pairs::default());
-                    v.forget_dials();
-                }
-                self.leave(core, vc, id, Failure::Interface);
-            }
-        }
-    }
-
-    /// Gives a connection up, to be made again by another pair.
-    fn leave(&mut self, core: &mut Core, vc: VcId, id: ConnId, failure: Failure) {
-        let Some(c) = self.conns.get(id) else { return };
+        let failure = Failure::Errno(libc::ENETDOWN);
         let conn = conn::key(id);
         let event = match c.stage {
             Stage::Connecting | Stage::Dial(_) => LinkEvent::DialFailed { conn, failure, permanent: false },

@@ -292,8 +292,6 @@ impl TcpNetmod {
         let address = v.address();
         if failure == Failure::Checkpoint {
             tracing::info!(peer = v.peer.rank, "connection closed for a checkpoint");
-        } else if failure == Failure::Interface {
-            tracing::info!(peer = v.peer.rank, %address, "connection closed for a better interface");
         } else {
             tracing::warn!(
                 peer = v.peer.rank,

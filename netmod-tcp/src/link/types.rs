@@ -88,8 +88,6 @@ pub enum Failure {
     WrongKey,
     /// The peer has lost the connection, and made another one.
     Replaced,
-    /// A better interface is there.
-    Interface,
     /// This process, or the peer, is being checkpointed.
     Checkpoint,
     /// The peer's hello was wrong, or it broke the protocol; the netmod has logged how.
@@ -112,7 +110,6 @@ impl fmt::Display for Failure {
             Failure::Rejected(reason) => write!(f, "refused by the peer: {reason}"),
             Failure::WrongKey => f.write_str("the process that answered does not know the key"),
             Failure::Replaced => f.write_str("the peer had lost it and has connected again"),
-            Failure::Interface => f.write_str("given up for a better interface"),
             Failure::Checkpoint => f.write_str("closed for a checkpoint"),
             Failure::Protocol => f.write_str("the peer violated the protocol"),
         }

@@ -190,11 +190,6 @@ pub const CASES: &[Case] = &[
         body: outage::strays,
     },
     Case {
-        name: "returned",
-        help: "[LAPS=20] [BYTES=1000000]: an interface of one of two hosts goes down, and comes back",
-        body: outage::returned,
-    },
-    Case {
         name: "departed",
         help: "[LAPS=40] [BYTES=300000]: an interface of one of two hosts goes down in mid-traffic",
         body: outage::departed,

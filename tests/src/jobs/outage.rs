@@ -162,8 +162,11 @@ pub const DOWN: &str = "NETMOD_TEST_DOWN";
 /// An interface goes down in the middle of traffic each way: all of that arrives, by another interface.
 pub(super) fn departed(dev: &mut Device, args: &Args) -> Result<End> {
     let (laps, bytes) = (args.get(0, 40), args.get(1, 300_000) as usize);
-    let (rank, interface) = downed()?;
-    let mine = rank == dev.rank();
+    let text = std::env::var(DOWN).map_err(|_| format!("{DOWN} names no interface"))?;
+    let Some((rank, interface)) = text.split_once(' ') else {
+        return Err(format!("{DOWN}={text} is not a rank and an interface").into());
+    };
+    let mine = rank.parse() == Ok(dev.rank());
     let world = dev.world();
     let other = 1 - dev.rank() as i32;
     talk(dev, laps, bytes)?;
@@ -172,7 +175,12 @@ pub(super) fn departed(dev: &mut Device, args: &Args) -> Result<End> {
     for _ in 0..20 {
         dev.progress()?;
     }
-    set(mine, &interface, "down")?;
+    if mine {
+        let status = Command::new("ip").args(["link", "set", interface, "down"]).status()?;
+        if !status.success() {
+            return Err(format!("ip link set {interface} down: {status}").into());
+        }
+    }
     let start = Instant::now();
     let done = dev.wait(receive)?;
     pattern::check(other as u64, &done.buffer)?;
@@ -180,39 +188,6 @@ pub(super) fn departed(dev: &mut Device, args: &Args) -> Result<End> {
     talk(dev, laps, bytes)?;
     println!("rank {}: went on after {:?}", dev.rank(), start.elapsed());
     Ok(End::Finalize)
-}
-
-/// As [`departed`], but the interface comes back, and with it the traffic.
-pub(super) fn returned(dev: &mut Device, args: &Args) -> Result<End> {
-    let (laps, bytes) = (args.get(0, 20), args.get(1, 1_000_000) as usize);
-    let (rank, interface) = downed()?;
-    let mine = rank == dev.rank();
-    talk(dev, 5, 100_000)?;
-    set(mine, &interface, "down")?;
-    talk(dev, 5, 100_000)?;
-    set(mine, &interface, "up")?;
-    // Both ends have a carrier again, and have had it for a while.
-    for _ in 0..300 {
-        talk(dev, 1, 100)?;
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    talk(dev, laps, bytes)?;
-    Ok(End::Finalize)
-}
-
-fn downed() -> Result<(u32, String)> {
-    let text = std::env::var(DOWN).map_err(|_| format!("{DOWN} names no interface"))?;
-    let parsed = text.split_once(' ').and_then(|(rank, nic)| Some((rank.parse().ok()?, nic.to_owned())));
-    parsed.ok_or_else(|| format!("{DOWN}={text} is not a rank and an interface").into())
-}
-
-/// Sets an interface of this host up or down, if this rank is to.
-fn set(mine: bool, interface: &str, state: &str) -> Result<()> {
-    if !mine {
-        return Ok(());
-    }
-    let status = Command::new("ip").args(["link", "set", interface, state]).status()?;
-    if status.success() { Ok(()) } else { Err(format!("ip link set {interface} {state}: {status}").into()) }
 }
 
 /// Traffic, after which each rank says how many connections have come by another interface than they were meant for.
