@@ -36,8 +36,6 @@ pub(crate) struct Own {
     /// The families of addresses at which this process listens: IPv4, IPv6.
     families: [bool; 2],
     published: Published,
-    /// All that are up, for people.
-    all: Vec<String>,
     /// Where routes are looked up, from the first time on that one is wanted.
     lookups: Option<Lookups>,
     /// Tells of changes, from the first time on that interfaces were paired with those of another host.
@@ -76,7 +74,7 @@ fn speeds(text: &str) -> Result<Vec<(Filter, u32)>, DeviceError> {
         })
 }
 
-/// The record of this host as the rules let it be published.
+/// The record of this host as the rules let it be published; and all addresses, for people.
 fn survey(
     rules: &Rules,
     speeds: &[(Filter, u32)],
@@ -130,7 +128,6 @@ impl Own {
             speeds,
             families,
             published,
-            all,
             lookups: None,
             watch: None,
             has_remote_peers: false,
@@ -144,7 +141,7 @@ impl Own {
                 format!(
                     "NETMOD_TCP_INTERFACE={} chooses no interface and no address that is up here; there are: {}",
                     cfg.interface,
-                    own.all.join(", ")
+                    all.join(", ")
                 )
             }));
         }
@@ -186,8 +183,7 @@ impl Own {
         self.look_at = Time::NEVER;
         // Routes may have changed even if no interface has.
         self.paired.clear();
-        let (published, all) = survey(&self.rules, &self.speeds, self.families)?;
-        self.all = all;
+        let (published, _) = survey(&self.rules, &self.speeds, self.families)?;
         let changed = published != self.published;
         self.published = published;
         Ok(changed)
