@@ -246,6 +246,37 @@ config_table! {
         hello_max: usize = 256, "NETMOD_TCP_HELLO_MAX", Kind::Count { min: 1, max: 65536 },
             "handshakes of strangers in progress at once";
     }
+
+    /// The part of the netmod `ofi`.
+    ofi: OfiConfig {
+        library: String = String::new(), "NETMOD_OFI_LIBRARY", Kind::Text { max: 4095 },
+            "libfabric's file; empty: what the system calls libfabric.so.1";
+        provider: String = String::new(), "NETMOD_OFI_PROVIDER", Kind::Text { max: 255 },
+            "providers that may be used, the preferred one first, ! before those not wanted, such as tcp,verbs;ofi_rxm,!sockets; empty: any";
+        domain: String = String::new(), "NETMOD_OFI_DOMAIN", Kind::Text { max: 255 },
+            "domains that may be used: names or patterns, ! before those not wanted, such as mlx5_*,!mlx5_3; empty: any";
+        domains: usize = 4, "NETMOD_OFI_DOMAINS", Kind::Count { min: 1, max: 16 },
+            "domains (network cards) that a process opens at most";
+        contexts: usize = 1, "NETMOD_OFI_CONTEXTS", Kind::Count { min: 1, max: 64 },
+            "transmit and receive contexts that the engines of a process share in a scalable endpoint, where the provider has them";
+        disable_sep: bool = false, "NETMOD_OFI_DISABLE_SEP", Kind::Bool,
+            "use plain endpoints although the provider has scalable ones";
+        frame: usize = 16 * K, "NETMOD_OFI_FRAME", Kind::Size { min: K, max: M },
+            "largest libfabric message in bytes; more than that is sent in several";
+        window: usize = 256 * K, "NETMOD_OFI_WINDOW", Kind::Size { min: 4 * K, max: 4 * M },
+            "bytes of libfabric messages that a peer may have under way to this process";
+        rx_memory: usize = 4 * M, "NETMOD_OFI_RX_MEMORY", Kind::Size { min: 64 * K, max: G },
+            "bytes of receive buffers of a domain";
+        register_max: usize = 0, "NETMOD_OFI_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },
+            "bytes that large messages may register at once; more moves window by window; 0: any";
+        connect_timeout: Duration = CONNECT, "NETMOD_OFI_CONNECT_TIMEOUT",
+            Kind::Duration { min: MS, max: HOUR },
+            "how long to try to connect to a peer";
+        detect: Duration = DETECT, "NETMOD_OFI_DETECT", Kind::Duration { min: Duration::ZERO, max: HOUR },
+            "how long a peer that owes an answer may be silent before its host is asked whether it lives; 0: for ever";
+        hello_max: usize = 256, "NETMOD_OFI_HELLO_MAX", Kind::Count { min: 1, max: 65536 },
+            "handshakes of strangers in progress at once";
+    }
 }
 
 impl Config {

@@ -84,6 +84,19 @@ fn defaults() {
         ("NETMOD_TCP_STAGE", "16K"),
         ("NETMOD_TCP_RX_BUFFER", "64K"),
         ("NETMOD_TCP_HELLO_MAX", "256"),
+        ("NETMOD_OFI_LIBRARY", ""),
+        ("NETMOD_OFI_PROVIDER", ""),
+        ("NETMOD_OFI_DOMAIN", ""),
+        ("NETMOD_OFI_DOMAINS", "4"),
+        ("NETMOD_OFI_CONTEXTS", "1"),
+        ("NETMOD_OFI_DISABLE_SEP", "no"),
+        ("NETMOD_OFI_FRAME", "16K"),
+        ("NETMOD_OFI_WINDOW", "256K"),
+        ("NETMOD_OFI_RX_MEMORY", "4M"),
+        ("NETMOD_OFI_REGISTER_MAX", "0"),
+        ("NETMOD_OFI_CONNECT_TIMEOUT", "30s"),
+        ("NETMOD_OFI_DETECT", "15s"),
+        ("NETMOD_OFI_HELLO_MAX", "256"),
     ];
     assert_eq!(all, want.map(|(n, v)| (n, v.to_owned())));
     assert_eq!(config.eager_max, 128 * 1024);

@@ -1,0 +1,161 @@
+//! The frames: what one libfabric message of ours is.
+//!
+//! All integers are little-endian. A frame is a header of 16 bytes and a body:
+//!
+//! | at | bytes | |
+//! |---|---|---|
+//! | 0 | 1 | kind |
+//! | 1 | 1 | zero |
+//! | 2 | 2 | units of the receiver's window that the sender of the frame has given back, in all, modulo 2^16 |
+//! | 4 | 4 | slot of the receiver's connection |
+//! | 8 | 4 | token of that slot |
+//! | 12 | 4 | DATA: number of the frame in its connection, modulo 2^32; otherwise zero, or what the kind says |
+//!
+//! | kind | body |
+//! |---|---|
+//! | 1 DATA | a part of the VC's stream: headers of messages, each followed by its data |
+//! | 2 CREDIT | none: the frame is sent for its count of units |
+//! | 3 DIAL | a frame of the handshake from the side that dials. Slot and token are those of the *sender*, since it knows no others |
+//! | 4 ANSWER | a frame of the handshake from the side that was dialled |
+//! | 5 FIN | none: no DATA follows. Bytes 12 to 15: how many DATA frames there were |
+//! | 6 FIN_ACK | none: answer to FIN; nothing at all follows |
+//! | 7 RESET | none: the connection is gone; bytes 12 to 15 are zero |
+//!
+//! Slots and tokens are made by each side for itself, and told in the terms of the handshake. A frame for a slot
+//! that has another token is of an earlier connection, or of a stranger, and is dropped.
+
+/// Bytes of a frame's header.
+pub const FRAME_HEADER: usize = 16;
+/// Bytes of a window's unit: a frame of `n` bytes in all takes `1 + n / UNIT` units.
+pub const UNIT: usize = 256;
+
+/// The kind of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A part of the VC's stream.
+    Data = 1,
+    /// Units of the window come back.
+    Credit = 2,
+    /// A frame of the handshake from the side that dials.
+    Dial = 3,
+    /// A frame of the handshake from the side that was dialled.
+    Answer = 4,
+    /// No DATA follows.
+    Fin = 5,
+    /// Answer to FIN.
+    FinAck = 6,
+    /// The connection is gone.
+    Reset = 7,
+}
+
+impl Kind {
+    /// From the wire.
+    pub const fn from_wire(code: u8) -> Option<Kind> {
+        Some(match code {
+            1 => Kind::Data,
+            2 => Kind::Credit,
+            3 => Kind::Dial,
+            4 => Kind::Answer,
+            5 => Kind::Fin,
+            6 => Kind::FinAck,
+            7 => Kind::Reset,
+            _ => return None,
+        })
+    }
+}
+
+/// A connection, as one of its sides knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Slot {
+    /// Place in that side's table.
+    pub number: u32,
+    /// What tells this connection from earlier ones in that place; never zero in a live one.
+    pub token: u32,
+}
+
+/// A frame's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// What the frame is.
+    pub kind: Kind,
+    /// Units given back, in all, modulo 2^16.
+    pub returned: u16,
+    /// The receiver's connection; of DIAL, the sender's.
+    pub slot: Slot,
+    /// Number of the frame, or what the kind says.
+    pub seq: u32,
+}
+
+impl FrameHeader {
+    /// The form on the wire.
+    #[inline]
+    pub fn to_bytes(self) -> [u8; FRAME_HEADER] {
+        let mut out = [0; FRAME_HEADER];
+        out[0] = self.kind as u8;
+        out[2..4].copy_from_slice(&self.returned.to_le_bytes());
+        out[4..8].copy_from_slice(&self.slot.number.to_le_bytes());
+        out[8..12].copy_from_slice(&self.slot.token.to_le_bytes());
+        out[12..].copy_from_slice(&self.seq.to_le_bytes());
+        out
+    }
+
+    /// From the wire; `None` if no frame of this version begins so.
+    #[inline]
+    pub fn parse(b: &[u8; FRAME_HEADER]) -> Option<FrameHeader> {
+        let kind = Kind::from_wire(b[0])?;
+        if b[1] != 0 {
+            return None;
+        }
+        Some(FrameHeader {
+            kind,
+            returned: u16::from_le_bytes([b[2], b[3]]),
+            slot: Slot {
+                number: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
+                token: u32::from_le_bytes([b[8], b[9], b[10], b[11]]),
+            },
+            seq: u32::from_le_bytes([b[12], b[13], b[14], b[15]]),
+        })
+    }
+}
+
+/// Units of the window that a frame of so many bytes, header included, takes.
+#[inline]
+pub const fn units(bytes: usize) -> u32 {
+    1 + (bytes / UNIT) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let h = FrameHeader {
+            kind: Kind::Data,
+            returned: 0x0201,
+            slot: Slot { number: 0x0605_0403, token: 0x0a09_0807 },
+            seq: 0x0e0d_0c0b,
+        };
+        assert_eq!(h.to_bytes(), [1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+        assert_eq!(FrameHeader::parse(&h.to_bytes()), Some(h));
+    }
+
+    #[test]
+    fn every_header_is_one_frame_or_none() {
+        for kind in 0..=255u8 {
+            for zero in [0, 1, 255] {
+                let mut b = [0x5a; FRAME_HEADER];
+                (b[0], b[1]) = (kind, zero);
+                let parsed = FrameHeader::parse(&b);
+                assert_eq!(parsed.is_some(), (1..=7).contains(&kind) && zero == 0);
+                assert!(parsed.is_none_or(|h| h.to_bytes() == b));
+            }
+        }
+    }
+
+    #[test]
+    fn units_count_begun_quarters_of_kibibytes() {
+        assert_eq!([units(16), units(255), units(256), units(16400)], [1, 1, 2, 65]);
+    }
+}
