@@ -11,7 +11,7 @@ use netmod_core::{Core, DeviceError, Finalize, Time, VcId};
 use crate::NAME;
 use crate::address;
 use crate::conn::{self, Conn, ConnId, Stage};
-use crate::hello::Control;
+use crate::control::Control;
 use crate::hot::Hot;
 use crate::link::{LinkEvent, Phase};
 use crate::netmod::TcpNetmod;

@@ -6,11 +6,12 @@ use netmod_core::slab::Handle;
 use netmod_core::{PeerName, Time, VcId};
 use socket2::Socket;
 
-use crate::hello::{Initiator, Pairs, Responder};
 use crate::link::{ConnKey, Hail};
+use crate::pairs::Pairs;
 use crate::rail::{RailEnd, RailIn};
 use crate::record::Opener;
 use crate::sys::Interest;
+use netmod_hello::{Initiator, Responder};
 
 /// What a [`ConnId`] is a handle of.
 #[derive(Debug)]

@@ -1,12 +1,15 @@
 //! Control frames behind the hello: goodbye, a promise taken back, acknowledgements, checkpoints.
 
+mod frame;
+
 use netmod_core::{Core, Header, Netmod, VcError, VcErrorKind, VcId};
 
 use crate::conn;
-use crate::hello::{CONTROL_LEN, Control};
 use crate::link::{Failure, LinkEvent};
 use crate::netmod::TcpNetmod;
 use crate::vc::left_open;
+
+pub use frame::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};
 
 impl TcpNetmod {
     /// A header that begins with `NETMOD_FRAME` arrived on the VC.

@@ -3,13 +3,13 @@
 use netmod_core::{Core, Event, Time, VcId};
 
 use crate::conn::{Conn, ConnId, Stage};
-use crate::hello::{Initiator, InitiatorParams, Purpose, Versions};
 use crate::link::Failure;
 use crate::netmod::TcpNetmod;
 use crate::rail;
 use crate::shake::{RESUME, failure, random};
 use crate::sys::Interest;
 use crate::way::Way;
+use netmod_hello::{Initiator, InitiatorParams, Purpose, Versions};
 
 /// How long a host may take to answer by one pair of interfaces before another one is tried; twice the time after which
 /// systems try again.
@@ -105,7 +105,7 @@ impl TcpNetmod {
                 dial: c.dial,
                 session,
                 position: v.position(session),
-                pairs: v.proposal(c.pair),
+                terms: v.proposal(c.pair).terms(),
                 key: self.id.key_towards(&v.peer.group)?,
             })
         });

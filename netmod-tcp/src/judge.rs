@@ -6,7 +6,8 @@
 //! takes, of the rest, what it has decided itself if it is the one to decide; or all. A connection by a pair that is not left is
 //! refused, and the dialler told what is: its next dial goes by that.
 
-use crate::hello::{Pairs, RejectReason};
+use crate::pairs::Pairs;
+use netmod_hello::RejectReason;
 
 /// What is said to a dial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! The TCP netmod.
 //!
 //! Non-blocking sockets under one epoll instance; connections made on first use and authenticated by
-//! a mutual challenge-response ([`hello`]); crossing dials settled by a pure state machine ([`link`]);
+//! a mutual challenge-response ([`netmod_hello`]); crossing dials settled by a pure state machine ([`link`]);
 //! small sends gathered into one system call, large ones sent from, and received into, the
 //! user's memory. `ARCHITECTURE.md`, section 6, tells the whole.
 
@@ -13,15 +13,14 @@ mod conn;
 mod control;
 mod dial;
 mod ending;
-pub mod hello;
 mod hot;
-mod identity;
 mod judge;
 pub mod link;
 mod links;
 mod netmod;
 mod own;
 mod pairing;
+mod pairs;
 mod peers;
 mod rail;
 
@@ -37,8 +36,9 @@ mod txq;
 mod vc;
 mod way;
 
-pub use hello::JobKey;
+pub use control::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};
 pub use netmod::TcpNetmod;
+pub use netmod_hello::JobKey;
 pub use session::Break;
 pub use stats::TcpStats;
 

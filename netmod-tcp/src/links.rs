@@ -3,10 +3,12 @@
 use netmod_core::{Core, DeviceError, Event, Events, Time, VcError, VcErrorKind, VcId};
 
 use crate::conn::{self, ConnId, Stage};
-use crate::hello::{Control, Initiator, Pairs, RejectReason};
+use crate::control::Control;
 use crate::link::{ConnKey, DownCause, Failure, LinkAction, LinkEvent, Phase};
 use crate::netmod::TcpNetmod;
+use crate::pairs::Pairs;
 use crate::sys;
+use netmod_hello::{Initiator, RejectReason};
 
 impl TcpNetmod {
     /// Lets something happen to a VC's link and does what it says.
@@ -300,7 +302,7 @@ impl TcpNetmod {
         let Some(c) = self.conns.get_mut(id) else { return };
         let Stage::Proved(r, peer) = &mut c.stage else { return self.close(id) };
         tracing::debug!(%peer, %reason, "refused a connection");
-        match r.reject(reason, pairs) {
+        match r.reject(reason, &pairs.terms()) {
             Some(frame) => self.linger(id, frame.as_bytes()),
             None => self.close(id),
         }

@@ -18,9 +18,7 @@ use crate::address::{self, Listener};
 use crate::checkpoint::Checkpoint;
 use crate::conn::{self, Conn, ConnId, ConnKind};
 use crate::ending::Ending;
-use crate::hello::JobKey;
 use crate::hot::Hot;
-use crate::identity::Identity;
 use crate::link::{LinkConfig, LinkEvent, Phase};
 use crate::own::Own;
 use crate::peers::Peers;
@@ -31,6 +29,7 @@ use crate::sys::{Epoll, Interest, RxArena};
 use crate::txq::Data;
 use crate::vc::{Fresh, TcpVc};
 use crate::way::Ways;
+use netmod_hello::{Identity, JobKey};
 
 /// The key of the listener in epoll; no connection has it.
 pub(crate) const LISTENER: u64 = u64::MAX;
@@ -286,7 +285,7 @@ impl Netmod for TcpNetmod {
     fn refuse_peer(&mut self, peer: PeerName) {
         while let Some(i) = self.unclaimed.iter().position(|(p, _)| *p == peer) {
             let (_, conn) = self.unclaimed.swap_remove(i);
-            self.reject(conn, crate::hello::RejectReason::Finalized);
+            self.reject(conn, netmod_hello::RejectReason::Finalized);
         }
     }
 
@@ -388,7 +387,7 @@ impl Netmod for TcpNetmod {
     fn part_group(&mut self, id: &GroupId) {
         self.id.part(id);
         while let Some((_, conn)) = self.unclaimed.iter().find(|(p, _)| p.group == *id).copied() {
-            self.reject(conn, crate::hello::RejectReason::Finalized);
+            self.reject(conn, netmod_hello::RejectReason::Finalized);
         }
     }
 

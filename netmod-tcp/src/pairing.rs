@@ -6,12 +6,13 @@ use std::os::fd::AsRawFd;
 use netmod_core::{Core, Time, VcId};
 
 use crate::conn::{self, ConnId, Stage};
-use crate::hello::{Pairs, RejectReason};
 use crate::judge::{Verdict, judge};
 use crate::link::{Failure, LinkEvent};
 use crate::netmod::{INTERFACES, TcpNetmod};
+use crate::pairs::Pairs;
 use crate::sys::{self, Interest};
 use crate::way::Ways;
+use netmod_hello::RejectReason;
 
 impl TcpNetmod {
     /// Whether an incoming connection goes by a right pair of interfaces. If not: why, and which ones would be

@@ -13,7 +13,7 @@ use std::time::Duration;
 use netmod_core::{Core, Time, VcError, VcErrorKind, VcId};
 
 use crate::conn::{self, ConnId};
-use crate::hello::{CONTROL_LEN, Control};
+use crate::control::{CONTROL_LEN, Control};
 use crate::link::{Failure, LinkEvent, Phase};
 use crate::netmod::TcpNetmod;
 use crate::sys;

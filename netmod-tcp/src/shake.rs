@@ -7,14 +7,15 @@ use socket2::{SockRef, Socket};
 
 use crate::alive;
 use crate::conn::{self, Conn, ConnId, Stage};
-use crate::hello::{
+use crate::link::{Failure, Hail, LinkEvent};
+use crate::netmod::TcpNetmod;
+use crate::pairs::{self, PAIRS_LEN, Pairs};
+use crate::rail::RailEnd;
+use crate::sys::{self, Interest};
+use netmod_hello::{
     HelloError, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder, ResponderParams, ResponderStep,
     Sender, Versions, reject_stranger,
 };
-use crate::link::{Failure, Hail, LinkEvent};
-use crate::netmod::TcpNetmod;
-use crate::rail::RailEnd;
-use crate::sys::{self, Interest};
 
 /// Bytes of a handshake read at once.
 const PIECE: usize = 512;
@@ -241,7 +242,7 @@ impl TcpNetmod {
             // Judged when it came.
             let agreed = proposed.take();
             let pairs = agreed.as_deref().copied().unwrap_or_default();
-            let frame = r.accept(v.position(hail.session), &pairs);
+            let frame = r.accept(v.position(hail.session), &pairs.terms());
             v.agree(&pairs);
             if let Some(frame) = frame {
                 self.pin(id);
@@ -315,11 +316,17 @@ impl TcpNetmod {
                 }
                 Stage::Open { .. } => return self.leftover(core, id, rest, events),
                 Stage::Dial(i) => {
-                    let step = i.on_bytes(rest);
+                    let step = i.on_bytes(rest).and_then(|(used, step)| {
+                        let pairs = pairs::answered(&step)?;
+                        Ok((used, step, pairs))
+                    });
                     self.dial_step(core, id, step)
                 }
                 Stage::Stranger(r) | Stage::Proved(r, _) => {
-                    let step = r.on_bytes(rest, &self.id);
+                    let step = r.on_bytes(rest, &self.id).and_then(|(used, step)| {
+                        let pairs = pairs::proposed(r)?;
+                        Ok((used, step, pairs))
+                    });
                     self.accept_step(core, id, step)
                 }
             };
@@ -363,20 +370,20 @@ impl TcpNetmod {
         &mut self,
         core: &mut Core,
         id: ConnId,
-        step: Result<(usize, InitiatorStep), HelloError>,
+        step: Result<(usize, InitiatorStep, Pairs), HelloError>,
     ) -> Option<usize> {
         let c = self.conns.get(id)?;
         if c.rail.is_some() {
-            return self.rail_dial_step(id, step);
+            return self.rail_dial_step(id, step.map(|(used, step, _)| (used, step)));
         }
         let (vc, conn) = (c.vc?, conn::key(id));
         match step {
-            Ok((used, InitiatorStep::NeedMore)) => (used > 0).then_some(used),
-            Ok((used, InitiatorStep::Prove(proof))) => {
+            Ok((used, InitiatorStep::NeedMore, _)) => (used > 0).then_some(used),
+            Ok((used, InitiatorStep::Prove(proof), _)) => {
                 self.write_out(id, proof.as_bytes());
                 Some(used)
             }
-            Ok((used, InitiatorStep::Accepted { caps, incarnation, session, position, pairs, .. })) => {
+            Ok((used, InitiatorStep::Accepted { caps, incarnation, session, position, .. }, pairs)) => {
                 let session = if caps & RESUME == 0 { 0 } else { session };
                 if let Some(c) = self.conns.get_mut(id) {
                     c.sealed = caps & CHECKSUM != 0;
@@ -388,7 +395,7 @@ impl TcpNetmod {
                 self.link_event(core, vc, LinkEvent::Accepted { conn, session, incarnation });
                 Some(used)
             }
-            Ok((_, InitiatorStep::Rejected { reason, proved, pairs })) => {
+            Ok((_, InitiatorStep::Rejected { reason, proved, .. }, pairs)) => {
                 if matches!(reason, RejectReason::NoWayBack | RejectReason::OtherPair) && proved {
                     self.other_pair(vc, reason, &pairs);
                 }
@@ -429,40 +436,46 @@ impl TcpNetmod {
         &mut self,
         core: &mut Core,
         id: ConnId,
-        step: Result<(usize, ResponderStep), HelloError>,
+        step: Result<(usize, ResponderStep, Pairs), HelloError>,
     ) -> Option<usize> {
         let Conn { vc, rail, .. } = self.conns.get(id)?;
         let (vc, is_rail, conn) = (*vc, rail.is_some(), conn::key(id));
         match step {
-            Ok((used, ResponderStep::Ready)) if is_rail => {
+            Ok((used, ResponderStep::Ready, _)) if is_rail => {
                 self.rail_ready(id);
                 Some(used)
             }
-            Ok((_, ResponderStep::Goodbye)) if is_rail => {
+            Ok((_, ResponderStep::Goodbye, _)) if is_rail => {
                 self.rail_ended(id, Failure::Goodbye);
                 None
             }
-            Ok((used, ResponderStep::NeedMore)) => (used > 0).then_some(used),
-            Ok((used, ResponderStep::Challenge(frame))) => {
+            Ok((used, ResponderStep::NeedMore, _)) => (used > 0).then_some(used),
+            Ok((used, ResponderStep::Challenge(frame), _)) => {
                 self.write_out(id, frame.as_bytes());
                 Some(used)
             }
-            Ok((used, ResponderStep::Proved(p))) => {
+            Ok((used, ResponderStep::Proved(p), pairs)) => {
+                let claim = p.claim;
                 if let Some(c) = self.conns.get_mut(id) {
                     let fresh = if p.caps & RESUME == 0 { 0 } else { p.fresh };
-                    c.hail = Hail { session: p.session, fresh, incarnation: p.incarnation, dial: p.dial };
+                    c.hail = Hail {
+                        session: claim.session,
+                        fresh,
+                        incarnation: claim.incarnation,
+                        dial: claim.dial,
+                    };
                     c.sealed = p.caps & CHECKSUM != 0;
-                    c.peer_position = p.position;
-                    c.proposed = (!p.pairs.as_slice().is_empty()).then(|| Box::new(p.pairs));
+                    c.peer_position = claim.position;
+                    c.proposed = (!pairs.as_slice().is_empty()).then(|| Box::new(pairs));
                 }
-                self.proved(core, id, p.peer, p.purpose);
+                self.proved(core, id, claim.peer, claim.purpose);
                 Some(used)
             }
-            Ok((used, ResponderStep::Ready)) => {
+            Ok((used, ResponderStep::Ready, _)) => {
                 self.link_event(core, vc?, LinkEvent::Ready { conn });
                 Some(used)
             }
-            Ok((_, ResponderStep::Goodbye)) => {
+            Ok((_, ResponderStep::Goodbye, _)) => {
                 self.close(id);
                 if let Some(vc) = vc {
                     self.link_event(core, vc, LinkEvent::Lost { conn, failure: Failure::Goodbye });
@@ -523,7 +536,7 @@ impl TcpNetmod {
         }
         match e.reject_reason() {
             Some(reason) if !proved => {
-                let words = reject_stranger(reason);
+                let words = reject_stranger(reason, PAIRS_LEN);
                 self.linger(id, words.as_bytes());
             }
             _ => self.close(id),

@@ -11,9 +11,9 @@ use netmod_core::{Core, PeerName, VcError, VcErrorKind, VcId};
 
 use crate::checkpoint::Checkpoint;
 use crate::ending::Ending;
-use crate::hello::Pairs;
 use crate::link::{Link, LinkEvent, Pending};
 use crate::netmod::TcpNetmod;
+use crate::pairs::Pairs;
 use crate::sealed::Altered;
 use crate::session::Loss;
 use crate::txq::TxQueue;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::address;
-use crate::hello::Pairs;
 use crate::netmod::TcpNetmod;
 use crate::own::Published;
+use crate::pairs::Pairs;
 use crate::sys;
 
 /// A pair of interfaces, from here.

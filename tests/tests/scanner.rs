@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ch3_shim::Device;
 use netmod_core::{Config, GroupId, PeerName};
-use netmod_tcp::hello::{Initiator, InitiatorParams, NONCE_LEN, Purpose, Versions};
+use netmod_hello::{Initiator, InitiatorParams, NONCE_LEN, Purpose, Terms, Versions};
 use netmod_tcp::{JobKey, TcpStats};
 use netmod_tests::board::{doing, run_job_with};
 use netmod_tests::jobs::pattern::{Random, bytes, check, fill, seed};
@@ -110,7 +110,8 @@ fn hello(me: PeerName, peer: PeerName, versions: Versions) -> Vec<u8> {
         dial: 1,
         session: 0,
         position: 0,
-        pairs: netmod_tcp::hello::Pairs::default(),
+        // No pairs of interfaces.
+        terms: Terms::from([0; 80]),
         key: JobKey([0x5c; 32]),
     };
     let mut nonce = [0; NONCE_LEN];

@@ -3,7 +3,7 @@
 use netmod_core::PeerName;
 
 use super::Phase;
-use crate::hello::RejectReason;
+use netmod_hello::RejectReason;
 
 /// What becomes of an incoming connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -6,7 +6,7 @@ use super::arbiter::{self, Verdict};
 use super::machine::{FRESH, GREATER, PROVISIONAL, RESUMING, SHUTTING};
 use super::mutant::{Mutant, mutated};
 use super::{Actions, ConnKey, DownCause, Failure, Hail, Link, LinkAction, LinkConfig, Phase};
-use crate::hello::RejectReason;
+use netmod_hello::RejectReason;
 
 impl Link {
     pub(super) fn incoming(

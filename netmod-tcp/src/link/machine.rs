@@ -10,7 +10,7 @@ use super::types::some_time;
 use super::{
     Actions, ConnKey, DownCause, Failure, LinkAction, LinkConfig, LinkEvent, Pending, Phase, backoff,
 };
-use crate::hello::RejectReason;
+use netmod_hello::RejectReason;
 
 /// Messages wait for a connection.
 pub(super) const WANTED: u16 = 1;

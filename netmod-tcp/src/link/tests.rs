@@ -6,7 +6,7 @@ use netmod_core::{GroupId, PeerName, Time};
 
 use super::mutant::{Mutant, with};
 use super::*;
-use crate::hello::RejectReason;
+use netmod_hello::RejectReason;
 
 const CFG: LinkConfig = LinkConfig {
     connect_timeout: Duration::from_secs(30),

@@ -3,10 +3,11 @@
 use netmod_core::{Core, Events, IoVec, PeerName, VcId};
 
 use crate::conn::{Conn, ConnId, Stage};
-use crate::hello::{Pairs, RejectReason};
 use crate::link::Failure;
 use crate::netmod::TcpNetmod;
+use crate::pairs::Pairs;
 use crate::sys;
+use netmod_hello::RejectReason;
 
 use super::regions::Place;
 use super::wire::{ACK, Ack, ChunkHeader, HEADER};
@@ -77,7 +78,7 @@ impl TcpNetmod {
         self.pin(id);
         let Some(c) = self.conns.get_mut(id) else { return };
         if let Stage::Proved(responder, _) = &mut c.stage
-            && let Some(frame) = responder.accept(0, &Pairs::default())
+            && let Some(frame) = responder.accept(0, &Pairs::default().terms())
         {
             self.write_out(id, frame.as_bytes());
         }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use netmod_core::{Core, Event, IoVec, Time, VcError, VcErrorKind, VcId};
 
 use crate::conn::{self, Conn, ConnId, Stage};
-use crate::hello::InitiatorStep;
 use crate::link::Failure;
 use crate::netmod::TcpNetmod;
 use crate::sys::{self, Interest};
 use crate::way::Way;
+use netmod_hello::InitiatorStep;
 
 use super::share::{Chunk, Ended};
 use super::wire::{ACK, Ack, ChunkHeader, HEADER};
@@ -193,7 +193,7 @@ impl TcpNetmod {
     pub(crate) fn rail_dial_step(
         &mut self,
         id: ConnId,
-        step: Result<(usize, InitiatorStep), crate::hello::HelloError>,
+        step: Result<(usize, InitiatorStep), netmod_hello::HelloError>,
     ) -> Option<usize> {
         match step {
             Ok((used, InitiatorStep::NeedMore)) => (used > 0).then_some(used),

@@ -15,8 +15,9 @@ use netmod_core::{
 
 use super::regions::read_key;
 use super::wire::{ACK, Ack, ChunkHeader, HEADER};
-use crate::hello::{Initiator, InitiatorParams, InitiatorStep, Pairs, Purpose, Versions};
+use crate::pairs::Pairs;
 use crate::{JobKey, TcpNetmod};
+use netmod_hello::{Initiator, InitiatorParams, InitiatorStep, Purpose, Versions};
 
 const KEY: JobKey = JobKey([9; 32]);
 const RAILS: usize = 3;
@@ -378,7 +379,7 @@ impl Liar {
             dial: 1,
             session: 0,
             position: 0,
-            pairs: Pairs::default(),
+            terms: Pairs::default().terms(),
             key: KEY,
         };
         let (mut initiator, hello) = Initiator::new(params, crate::shake::random().expect("random bytes"));

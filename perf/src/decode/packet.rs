@@ -4,7 +4,7 @@ use ch3_shim::Mode;
 use ch3_shim::pkt::Packet;
 use ch3_shim::tagmatch::Envelope;
 use netmod_core::{Header, NETMOD_FRAME, ReqId};
-use netmod_tcp::hello::Control;
+use netmod_tcp::Control;
 use netmod_wrap::capture::record::{Record, What};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use netmod_core::slab::Handle;
 use netmod_core::{Time, VcId};
-use netmod_tcp::hello::RejectReason;
+use netmod_hello::RejectReason;
 
 /// What a [`ConnId`] is a handle of.
 #[derive(Debug)]

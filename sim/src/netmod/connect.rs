@@ -1,7 +1,8 @@
 //! Connections: what the link of a VC decides, and what the network brings for it.
 
 use netmod_core::{Core, Event, Time, VcError, VcErrorKind, VcId};
-use netmod_tcp::hello::{Control, RejectReason};
+use netmod_hello::RejectReason;
+use netmod_tcp::Control;
 use netmod_tcp::link::{ConnKey, DownCause, Failure, Hail, LinkAction, LinkEvent, Phase};
 
 use super::SimNetmod;

@@ -18,7 +18,8 @@ use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, Header, Netmod, Ordering,
     PeerName, PollOrder, ReqId, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId,
 };
-use netmod_tcp::hello::{Control, RejectReason};
+use netmod_hello::RejectReason;
+use netmod_tcp::Control;
 use netmod_tcp::link::{Link, LinkConfig, LinkEvent, Pending, Phase};
 
 use crate::net::{ConnId, Net};

@@ -1,6 +1,6 @@
 //! Modelled sockets: a connection is a FIFO each way and the state of its two ends.
 
-use crate::hello::RejectReason;
+use netmod_hello::RejectReason;
 
 const DEPTH: usize = 8;
 

@@ -45,12 +45,18 @@ fn wrong_headers_are_refused_before_their_bodies_are_read() {
     assert_eq!(responder_error(&header(9, 0, 208)).0, HelloError::UnknownType { code: 9 });
     let out_of_turn = HelloError::Unexpected { kind: FrameType::Proof };
     assert_eq!(responder_error(&header(3, 0, 32)).0, out_of_turn);
-    assert_eq!(responder_error(&header(1, 0, 505)).0, HelloError::Oversized { kind, len: 505 });
+    assert_eq!(responder_error(&header(1, 0, 529)).0, HelloError::Oversized { kind, len: 529 });
     let huge = HelloError::Oversized { kind, len: 65535 };
     assert_eq!(responder_error(&header(1, 0, u16::MAX)).0, huge);
-    for len in [0, 127, 129, 504] {
-        let want = HelloError::BadLength { kind, len: len.into(), want: 208 };
+    for len in [0, 127] {
+        let want = HelloError::BadLength { kind, len: len.into(), least: 128, most: 528 };
         assert_eq!(responder_error(&header(1, 0, len)).0, want);
+        assert!(want.to_string().contains("instead of 128 to 528"), "{want}");
+    }
+    for len in [87, 89, 528] {
+        let want = HelloError::BadLength { kind: FrameType::Challenge, len: len.into(), least: 88, most: 88 };
+        assert_eq!(initiator_error(&header(2, 0, len)).0, want);
+        assert!(want.to_string().ends_with("instead of 88"), "{want}");
     }
     assert_eq!(responder_error(&header(1, 1, 208)).0, HelloError::Reserved { kind });
 }
@@ -93,8 +99,8 @@ fn a_hello_for_or_from_somebody_else_is_refused_with_a_reason() {
         assert_eq!(error.reject_reason(), Some(reason));
         // The reason reaches the dialler, as hearsay.
         let (mut i, _) = initiator();
-        let (_, step) = i.on_bytes(reject_stranger(reason).as_bytes()).unwrap();
-        assert_eq!(step, InitiatorStep::Rejected { reason, proved: false, pairs: Pairs::default() });
+        let (_, step) = i.on_bytes(reject_stranger(reason, 80).as_bytes()).unwrap();
+        assert_eq!(step, InitiatorStep::Rejected { reason, proved: false, terms: Terms::default() });
     }
 }
 
@@ -159,15 +165,15 @@ fn what_one_side_said_means_nothing_coming_back_to_it() {
 fn a_peer_that_knows_the_key_is_held_to_the_rules_too() {
     // It chooses what nobody offered: its MAC is right, so it is a peer.
     let (mut i, hello) = initiator();
-    let mut transcript = super::super::key::Transcript::new();
+    let mut transcript = crate::key::Transcript::new();
     transcript.add(&hello);
-    let choice = Frame::new(FrameType::Challenge)
+    let choice = Frame::new(FrameType::Challenge, 0)
         .put(&2u16.to_le_bytes())
         .put(&[0; 6])
         .put(&1u64.to_le_bytes())
         .put(&9u64.to_le_bytes())
         .put(&[5; 32]);
-    let choice = transcript.seal(&KEY, super::super::key::Label::Responder, choice);
+    let choice = transcript.seal(&KEY, crate::key::Label::Responder, choice);
     let error = i.on_bytes(choice.as_bytes()).unwrap_err();
     assert_eq!((error, i.sender()), (HelloError::NotOffered { version: 2, caps: 1 }, Sender::Peer));
     // An offer that was altered under way.
@@ -213,14 +219,10 @@ fn a_proved_reject_is_authentic_and_a_forged_one_is_not() {
     let (_, step) = i.on_bytes(reject.as_bytes()).unwrap();
     assert_eq!(
         step,
-        InitiatorStep::Rejected {
-            reason: RejectReason::Closing,
-            proved: true,
-            pairs: Pairs::new(0x2122_2324_2526_2728, [(3, 5)]),
-        }
+        InitiatorStep::Rejected { reason: RejectReason::Closing, proved: true, terms: decided() }
     );
 
-    let mut unknown = reject_stranger(RejectReason::Busy).as_bytes().to_vec();
+    let mut unknown = reject_stranger(RejectReason::Busy, 80).as_bytes().to_vec();
     unknown[HEADER_LEN] = 200;
     let want = HelloError::UnknownReason { code: 200, proved: false };
     assert_eq!(initiator_error(&unknown).0, want);

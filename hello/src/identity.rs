@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use netmod_core::{GroupId, MetGroup, PeerName, port_group};
 
-use crate::hello::{Directory, JobKey, Purpose};
+use crate::{Directory, JobKey, Purpose};
 
 /// Who this process is, towards whom.
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub struct Identity {
     me: PeerName,
     group_size: u32,
     job_key: Option<JobKey>,
@@ -20,52 +20,57 @@ pub(crate) struct Identity {
 impl Identity {
     /// A process of a job, whose key is not known yet. `incarnation` tells it from others that have had its
     /// name.
-    pub(crate) fn new(me: PeerName, group_size: u32, incarnation: u64) -> Identity {
+    pub fn new(me: PeerName, group_size: u32, incarnation: u64) -> Identity {
         Identity { me, group_size, job_key: None, incarnation, met: HashMap::new(), ports: HashMap::new() }
     }
 
     /// Its name in the job.
-    pub(crate) fn me(&self) -> PeerName {
+    pub fn me(&self) -> PeerName {
         self.me
     }
 
     /// This process, among those that have had its name.
-    pub(crate) fn incarnation(&self) -> u64 {
+    pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
     /// Whether peers can prove themselves.
-    pub(crate) fn has_job_key(&self) -> bool {
+    pub fn has_job_key(&self) -> bool {
         self.job_key.is_some()
     }
 
-    pub(crate) fn set_job_key(&mut self, key: JobKey) {
+    /// Makes the key of its job known.
+    pub fn set_job_key(&mut self, key: JobKey) {
         self.job_key = Some(key);
     }
 
-    pub(crate) fn open_port(&mut self, port: u64, key: JobKey) {
+    /// Whoever knows `key` may come to a port from now on.
+    pub fn open_port(&mut self, port: u64, key: JobKey) {
         self.ports.insert(port, key);
     }
 
-    pub(crate) fn close_port(&mut self, port: u64) {
+    /// Nobody may come to a port any more.
+    pub fn close_port(&mut self, port: u64) {
         self.ports.remove(&port);
     }
 
-    pub(crate) fn meet(&mut self, met: MetGroup) {
+    /// Processes of another group may come from now on.
+    pub fn meet(&mut self, met: MetGroup) {
         self.met.insert(met.id, met);
     }
 
-    pub(crate) fn part(&mut self, group: &GroupId) {
+    /// Those of a group may not come any more.
+    pub fn part(&mut self, group: &GroupId) {
         self.met.remove(group);
     }
 
     /// The name by which the processes of a group know this one.
-    pub(crate) fn name_towards(&self, group: &GroupId) -> PeerName {
+    pub fn name_towards(&self, group: &GroupId) -> PeerName {
         self.met.get(group).map_or(self.me, |m| m.me)
     }
 
     /// The key that this process and those of a group share.
-    pub(crate) fn key_towards(&self, group: &GroupId) -> Option<JobKey> {
+    pub fn key_towards(&self, group: &GroupId) -> Option<JobKey> {
         if *group == self.me.group {
             return self.job_key;
         }

@@ -2,7 +2,7 @@
 
 use netmod_core::PeerName;
 
-use super::{FrameType, RejectReason, Versions};
+use crate::{FrameType, RejectReason, Versions};
 
 /// Who has sent what was wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -50,14 +50,22 @@ pub enum HelloError {
         len: usize,
     },
     /// A length that this type of frame does not have: cut short, or with something behind.
-    #[error("a {kind:?} frame claims {len} bytes instead of {want}")]
+    #[error("a {kind:?} frame claims {len} bytes instead of {least}{}", up_to(*.least, *.most))]
     BadLength {
         /// The frame's type.
         kind: FrameType,
         /// The announced length of its body.
         len: usize,
-        /// The right one.
-        want: usize,
+        /// The least that it may be.
+        least: usize,
+        /// The greatest.
+        most: usize,
+    },
+    /// The terms are none of the netmod's. The hello does not read them, so this is for netmods to say.
+    #[error("this netmod cannot read the terms of a {kind:?} frame; do all nodes run the same release?")]
+    BadTerms {
+        /// The frame's type.
+        kind: FrameType,
     },
     /// A field that must be zero is not, or one holds an impossible value.
     #[error("a {kind:?} frame has a reserved or impossible value")]
@@ -163,6 +171,10 @@ impl HelloError {
             _ => None,
         }
     }
+}
+
+fn up_to(least: usize, most: usize) -> String {
+    if most > least { format!(" to {most}") } else { String::new() }
 }
 
 /// A guess at what a connection is that begins like this.

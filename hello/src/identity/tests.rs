@@ -1,6 +1,6 @@
 use super::*;
-use crate::hello::{
-    HelloError, Initiator, InitiatorParams, InitiatorStep, Responder, ResponderParams, ResponderStep,
+use crate::{
+    HelloError, Initiator, InitiatorParams, InitiatorStep, Responder, ResponderParams, ResponderStep, Terms,
     Versions,
 };
 
@@ -49,7 +49,7 @@ fn dial(
         incarnation: 1,
         session: 0,
         position: 0,
-        pairs: crate::hello::Pairs::default(),
+        terms: Terms::default(),
         key,
     };
     let (mut dialler, hello) = Initiator::new(params, [1; 32]);
@@ -61,7 +61,7 @@ fn dial(
     let InitiatorStep::Prove(proof) = step else { panic!("{step:?}") };
     let (_, step) = responder.on_bytes(proof.as_bytes(), id)?;
     let ResponderStep::Proved(p) = step else { panic!("{step:?}") };
-    assert_eq!((p.peer, p.purpose), (me, purpose));
+    assert_eq!((p.claim.peer, p.claim.purpose), (me, purpose));
     Ok(())
 }
 

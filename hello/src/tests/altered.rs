@@ -46,7 +46,7 @@ fn a_million_altered_frames_are_refused() {
     waiting.on_bytes(x.hello.as_bytes(), &JOB).unwrap();
     let mut accepted = waiting.clone();
     accepted.on_bytes(x.proof.as_bytes(), &JOB).unwrap();
-    assert_eq!(accepted.accept(0, &decided()), Some(x.accept));
+    assert_eq!(accepted.accept(0, &decided()), Some(x.accept.clone()));
 
     let mut stepped = 0u32;
     for round in 0..260_000u32 {

@@ -2,9 +2,9 @@
 
 use netmod_core::{GroupId, PeerName};
 
-use super::frame::{Collector, Frame, FrameType, MAC_LEN};
-use super::key::{Label, Transcript};
-use super::{HelloError, JobKey, NONCE_LEN, Pairs, Purpose, RejectReason, Sender, Versions};
+use crate::frame::{Collector, Frame, FrameType, MAC_LEN};
+use crate::key::{Label, Transcript};
+use crate::{HelloError, JobKey, MAX_TERMS, NONCE_LEN, Purpose, RejectReason, Sender, Terms, Versions};
 
 /// What a responder knows about groups and ports.
 pub trait Directory {
@@ -32,17 +32,13 @@ pub struct ResponderParams {
     pub incarnation: u64,
 }
 
-/// An initiator that has proved to know the key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Proved {
+/// What an initiator says of itself in its HELLO.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claim {
     /// Its name.
     pub peer: PeerName,
     /// What it wants the connection for.
     pub purpose: Purpose,
-    /// The version that both use.
-    pub version: u16,
-    /// The capabilities that both have.
-    pub caps: u64,
     /// Its incarnation.
     pub incarnation: u64,
     /// Which of its dials this is; later ones have greater numbers.
@@ -51,14 +47,25 @@ pub struct Proved {
     pub session: u64,
     /// Bytes of that session that it has read.
     pub position: u64,
-    /// The interfaces that it wants to talk to each other.
-    pub pairs: Pairs,
+    /// What its netmod adds.
+    pub terms: Terms,
+}
+
+/// An initiator that has proved to know the key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Proved {
+    /// What it has said of itself.
+    pub claim: Claim,
+    /// The version that both use.
+    pub version: u16,
+    /// The capabilities that both have.
+    pub caps: u64,
     /// What a fresh session would be called.
     pub fresh: u64,
 }
 
 /// How far the handshake came with the bytes that were taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResponderStep {
     /// More bytes are needed.
     NeedMore,
@@ -92,7 +99,17 @@ pub struct Responder {
     transcript: Transcript,
     state: State,
     /// Known from HELLO on; believed from PROOF on.
-    claim: Option<(Proved, JobKey)>,
+    claim: Option<Claim>,
+    /// What CHALLENGE has said.
+    chosen: Option<Chosen>,
+}
+
+/// By what a handshake goes on that has not been refused.
+#[derive(Clone, Copy, Debug)]
+struct Chosen {
+    key: JobKey,
+    version: u16,
+    caps: u64,
 }
 
 impl Responder {
@@ -105,7 +122,16 @@ impl Responder {
             transcript: Transcript::new(),
             state: State::Hello,
             claim: None,
+            chosen: None,
         }
+    }
+
+    /// What the initiator has said of itself, once its HELLO has come; also if that was refused.
+    ///
+    /// **Nothing of it is proved** before the step is [`ResponderStep::Proved`]: until then it is good for knowing where an answer
+    /// should go, and for nothing that costs more than an answer.
+    pub fn claimed(&self) -> Option<&Claim> {
+        self.claim.as_ref()
     }
 
     /// Takes bytes up to the end of one frame; says how many, and how far that led. To be called
@@ -161,18 +187,19 @@ impl Responder {
         let port = body.u64();
         let (incarnation, dial) = (body.u64(), body.u64());
         let (session, position) = (body.u64(), body.u64());
-        let pairs = Pairs::parse(&mut body, FrameType::Hello)?;
+        let terms = body.terms(NONCE_LEN);
+        let purpose = match purpose {
+            0 if port == 0 => Some(Purpose::Vc),
+            1 => Some(Purpose::Root { port }),
+            2 => Some(Purpose::Rail { number: port }),
+            _ => None,
+        };
+        let purpose = purpose.filter(|_| session != 0 || position == 0);
+        self.claim =
+            purpose.map(|purpose| Claim { peer, purpose, incarnation, dial, session, position, terms });
         let ours = self.params.versions;
         let version = theirs.common(ours).ok_or(HelloError::Version { theirs, ours })?;
-        let purpose = match purpose {
-            0 if port == 0 => Purpose::Vc,
-            1 => Purpose::Root { port },
-            2 => Purpose::Rail { number: port },
-            _ => return Err(HelloError::Reserved { kind: FrameType::Hello }),
-        };
-        if session == 0 && position != 0 {
-            return Err(HelloError::Reserved { kind: FrameType::Hello });
-        }
+        let purpose = purpose.ok_or(HelloError::Reserved { kind: FrameType::Hello })?;
         if let Purpose::Root { port } = purpose
             && !directory.port_is_open(port)
         {
@@ -199,34 +226,32 @@ impl Responder {
         }
         let caps = offered & self.params.caps;
         self.transcript.add(frame);
-        let challenge = Frame::new(FrameType::Challenge)
+        let challenge = Frame::new(FrameType::Challenge, 0)
             .put(&version.to_le_bytes())
             .put(&[0; 6])
             .put(&caps.to_le_bytes())
             .put(&self.params.incarnation.to_le_bytes())
             .put(&self.nonce);
         let challenge = self.transcript.seal(&key, Label::Responder, challenge);
-        let claim =
-            Proved { peer, purpose, version, caps, incarnation, dial, session, position, pairs, fresh: 0 };
-        self.claim = Some((claim, key));
+        self.chosen = Some(Chosen { key, version, caps });
         self.state = State::Proof;
         Ok(ResponderStep::Challenge(challenge))
     }
 
     fn proof(&mut self, frame: &Frame) -> Result<ResponderStep, HelloError> {
-        let Some((claim, key)) = &mut self.claim else {
+        let (Some(claim), Some(Chosen { key, version, caps })) = (&self.claim, self.chosen) else {
             return Err(HelloError::Unexpected { kind: FrameType::Proof });
         };
-        if !self.transcript.open(key, Label::Initiator, frame) {
+        if !self.transcript.open(&key, Label::Initiator, frame) {
             return Err(HelloError::InitiatorKey { name: claim.peer });
         }
-        claim.fresh = self.transcript.session(key);
+        let fresh = self.transcript.session(&key);
         self.state = State::Undecided;
-        Ok(ResponderStep::Proved(*claim))
+        Ok(ResponderStep::Proved(Proved { claim: claim.clone(), version, caps, fresh }))
     }
 
     fn ready(&mut self, frame: &Frame) -> Result<ResponderStep, HelloError> {
-        let right = self.claim.is_some_and(|(_, key)| self.transcript.open(&key, Label::Ready, frame));
+        let right = self.chosen.is_some_and(|c| self.transcript.open(&c.key, Label::Ready, frame));
         if !right {
             return Err(HelloError::Tampered { kind: FrameType::Ready });
         }
@@ -235,26 +260,28 @@ impl Responder {
     }
 
     /// ACCEPT, once the initiator has proved itself; then READY is awaited. `None` at any other time.
-    /// `position` is how many bytes of the session have been read here, `pairs` the interfaces that are to talk to each other.
-    pub fn accept(&mut self, position: u64, pairs: &Pairs) -> Option<Frame> {
+    /// `position` is how many bytes of the session have been read here, `terms` what the netmod adds.
+    pub fn accept(&mut self, position: u64, terms: &Terms) -> Option<Frame> {
         let key = self.undecided()?;
         self.state = State::Accepted;
-        let accept = Frame::new(FrameType::Accept).put(&position.to_le_bytes()).put(&pairs.emit());
+        let terms = terms.as_bytes();
+        let accept = Frame::new(FrameType::Accept, terms.len()).put(&position.to_le_bytes()).put(terms);
         Some(self.transcript.seal(&key, Label::Accept, accept))
     }
 
     /// REJECT, once the initiator has proved itself; then the handshake is over. `None` at any other
-    /// time. `pairs` are the interfaces that could talk to each other.
-    pub fn reject(&mut self, reason: RejectReason, pairs: &Pairs) -> Option<Frame> {
+    /// time. `terms` are what the netmod adds.
+    pub fn reject(&mut self, reason: RejectReason, terms: &Terms) -> Option<Frame> {
         let key = self.undecided()?;
         self.state = State::Over;
-        let reject =
-            Frame::new(FrameType::Reject).put(&[reason.to_wire(), 1]).put(&[0; 6]).put(&pairs.emit());
+        let terms = terms.as_bytes();
+        let reject = Frame::new(FrameType::Reject, terms.len());
+        let reject = reject.put(&[reason.to_wire(), 1]).put(&[0; 6]).put(terms);
         Some(self.transcript.seal(&key, Label::Reject, reject))
     }
 
     fn undecided(&self) -> Option<JobKey> {
-        self.claim.filter(|_| self.state == State::Undecided).map(|(_, key)| key)
+        self.chosen.filter(|_| self.state == State::Undecided).map(|c| c.key)
     }
 
     /// Who is at the other end, as far as is proved.
@@ -264,11 +291,12 @@ impl Responder {
 }
 
 /// A REJECT for somebody who has not proved to know the key. It carries no MAC, and its receiver
-/// takes it as hearsay.
-pub fn reject_stranger(reason: RejectReason) -> Frame {
-    Frame::new(FrameType::Reject)
+/// takes it as hearsay. It is as long as one with `terms` bytes of terms (at most [`MAX_TERMS`]), which are zero.
+pub fn reject_stranger(reason: RejectReason, terms: usize) -> Frame {
+    let terms = terms.min(MAX_TERMS);
+    Frame::new(FrameType::Reject, terms)
         .put(&[reason.to_wire(), 0])
         .put(&[0; 6])
-        .put(&Pairs::default().emit())
+        .put(&[0; MAX_TERMS][..terms])
         .put(&[0; MAC_LEN])
 }

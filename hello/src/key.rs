@@ -5,7 +5,7 @@ use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::frame::{Frame, LONGEST, MAC_LEN};
+use crate::frame::{Frame, MAC_LEN};
 
 /// The secret that the processes of a job share: 32 random bytes.
 ///
@@ -21,7 +21,7 @@ impl fmt::Debug for JobKey {
 
 /// What a MAC is for, so that none can stand for another.
 #[derive(Clone, Copy)]
-pub(super) enum Label {
+pub(crate) enum Label {
     Responder,
     Initiator,
     Accept,
@@ -46,29 +46,20 @@ impl Label {
 
 /// All bytes of the frames so far: HELLO, CHALLENGE, PROOF and the answer, in that order.
 #[derive(Clone)]
-pub(super) struct Transcript {
-    bytes: [u8; Transcript::MAX],
-    len: u16,
+pub(crate) struct Transcript {
+    /// At most four frames before the last MAC, and that.
+    bytes: Vec<u8>,
     /// Frames of the other side whose MAC was right.
     proofs: u8,
 }
 
 impl Transcript {
-    /// No exchange has more than four frames before the last MAC.
-    const MAX: usize = 4 * LONGEST;
-
-    pub(super) fn new() -> Transcript {
-        Transcript { bytes: [0; Transcript::MAX], len: 0, proofs: 0 }
+    pub(crate) fn new() -> Transcript {
+        Transcript { bytes: Vec::new(), proofs: 0 }
     }
 
-    pub(super) fn add(&mut self, frame: &Frame) {
-        self.add_bytes(frame.as_bytes());
-    }
-
-    fn add_bytes(&mut self, bytes: &[u8]) {
-        let at = usize::from(self.len);
-        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len() as u16;
+    pub(crate) fn add(&mut self, frame: &Frame) {
+        self.bytes.extend_from_slice(frame.as_bytes());
     }
 
     fn mac(&self, key: &JobKey, label: Label, unfinished: &[u8]) -> Hmac<Sha256> {
@@ -78,13 +69,13 @@ impl Transcript {
         block[..32].copy_from_slice(&key.0);
         let mut mac = Hmac::<Sha256>::new(&block.into());
         mac.update(label.bytes());
-        mac.update(&self.bytes[..usize::from(self.len)]);
+        mac.update(&self.bytes);
         mac.update(unfinished);
         mac
     }
 
     /// Completes a frame that lacks only its MAC, and adds it.
-    pub(super) fn seal(&mut self, key: &JobKey, label: Label, unfinished: Frame) -> Frame {
+    pub(crate) fn seal(&mut self, key: &JobKey, label: Label, unfinished: Frame) -> Frame {
         let mac = self.mac(key, label, unfinished.as_bytes()).finalize().into_bytes();
         let frame = unfinished.put(&mac);
         self.add(&frame);
@@ -93,25 +84,25 @@ impl Transcript {
 
     /// The id of the session that begins with this handshake; never zero. Both sides have it once PROOF is in
     /// the transcript.
-    pub(super) fn session(&self, key: &JobKey) -> u64 {
+    pub(crate) fn session(&self, key: &JobKey) -> u64 {
         let mac = self.mac(key, Label::Session, &[]).finalize().into_bytes();
         let id = mac.first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b));
         id.max(1)
     }
 
     /// How many MACs of the other side were right.
-    pub(super) fn proofs(&self) -> u8 {
+    pub(crate) fn proofs(&self) -> u8 {
         self.proofs
     }
 
     /// Checks the MAC at the end of a frame, in constant time, and adds the frame if it is right.
-    pub(super) fn open(&mut self, key: &JobKey, label: Label, frame: &Frame) -> bool {
+    pub(crate) fn open(&mut self, key: &JobKey, label: Label, frame: &Frame) -> bool {
         let bytes = frame.as_bytes();
         let Some(at) = bytes.len().checked_sub(MAC_LEN) else { return false };
         let (said, mac) = bytes.split_at(at);
         let right = self.mac(key, label, said).verify_slice(mac).is_ok();
         if right {
-            self.add_bytes(bytes);
+            self.add(frame);
             self.proofs += 1;
         }
         right
@@ -120,6 +111,6 @@ impl Transcript {
 
 impl fmt::Debug for Transcript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Transcript({} bytes)", self.len)
+        write!(f, "Transcript({} bytes)", self.bytes.len())
     }
 }

@@ -1,11 +1,14 @@
-//! The authenticated handshake of a new connection, without I/O.
+//! The authenticated handshake of two processes that are to talk to each other, without I/O.
+//!
+//! Any netmod can carry it: as a stream of bytes, or, where a network keeps messages apart, each frame ([`Frame::as_bytes`])
+//! as a message.
 //!
 //! ```text
 //!  initiator                                   responder
-//!    HELLO   versions, caps, me, you, session, nonce_i  →
+//!    HELLO   versions, caps, me, you, session, terms, nonce_i  →
 //!          ←  CHALLENGE  version, caps, nonce_r, HMAC(key, "netmod responder" ‖ transcript)
 //!    PROOF   HMAC(key, "netmod initiator" ‖ transcript)   →
-//!          ←  ACCEPT, or REJECT reason
+//!          ←  ACCEPT terms, or REJECT reason, terms
 //!    READY   →
 //! ```
 //!
@@ -20,7 +23,7 @@
 //! Both objects take bytes in pieces of any size, keep at most one incomplete frame, and never take a
 //! byte behind the frame that they are waiting for: messages may follow READY in the same read.
 //! The GOODBYE of an initiator that gives up carries no MAC, because who could forge it could as well
-//! reset the connection. What follows the handshake is in [`Control`].
+//! reset the connection. What follows the handshake is the netmod's own.
 //!
 //! A *session* is what two processes say to each other over any number of connections. A fresh one is named
 //! after the handshake that began it; to resume it, each side says how much of it it has read (HELLO and
@@ -28,28 +31,31 @@
 //! so that one that has taken a dead one's name is told from it. Of two dials of one incarnation the number tells
 //! which it has given up.
 //!
-//! HELLO, ACCEPT and REJECT say which interfaces are to talk to which ([`Pairs`]).
+//! HELLO, ACCEPT and REJECT carry what a netmod adds ([`Terms`]): its addresses, interfaces, limits. The initiator's are
+//! proved with PROOF, the responder's with ACCEPT or REJECT. Where a network has no connections, a responder knows by
+//! [`Responder::claimed`] where its answers should go.
 
-mod control;
+#![forbid(unsafe_code)]
+
 mod error;
 mod frame;
+mod identity;
 mod initiator;
 mod key;
-mod pairs;
 mod reason;
 mod responder;
+mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use control::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};
 pub use error::{HelloError, Sender};
-pub(crate) use frame::READY_LEN;
-pub use frame::{Frame, FrameType, HEADER_LEN, MAGIC, MAX_FRAME};
+pub use frame::{Frame, FrameType, HEADER_LEN, MAGIC, MAX_FRAME, READY_LEN};
+pub use identity::Identity;
 pub use initiator::{Initiator, InitiatorParams, InitiatorStep};
 pub use key::JobKey;
-pub use pairs::{MAX_PAIRS, Pairs};
 pub use reason::RejectReason;
-pub use responder::{Directory, Proved, Responder, ResponderParams, ResponderStep, reject_stranger};
+pub use responder::{Claim, Directory, Proved, Responder, ResponderParams, ResponderStep, reject_stranger};
+pub use terms::{MAX_TERMS, Terms, TermsTooLong};
 
 /// Length of a nonce in bytes.
 pub const NONCE_LEN: usize = 32;

@@ -2,12 +2,12 @@
 
 use netmod_core::PeerName;
 
-use super::frame::{Collector, Frame, FrameType};
-use super::key::{Label, Transcript};
-use super::{HelloError, JobKey, NONCE_LEN, Pairs, Purpose, RejectReason, Sender, Versions};
+use crate::frame::{Collector, Frame, FrameType, MAC_LEN};
+use crate::key::{Label, Transcript};
+use crate::{HelloError, JobKey, NONCE_LEN, Purpose, RejectReason, Sender, Terms, Versions};
 
 /// What a dial says of itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InitiatorParams {
     /// This process.
     pub me: PeerName,
@@ -27,14 +27,14 @@ pub struct InitiatorParams {
     pub session: u64,
     /// Bytes of that session that have been read.
     pub position: u64,
-    /// The interfaces that are to talk to each other.
-    pub pairs: Pairs,
+    /// What the netmod adds.
+    pub terms: Terms,
     /// The key of the peer's group.
     pub key: JobKey,
 }
 
 /// How far the handshake came with the bytes that were taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InitiatorStep {
     /// More bytes are needed.
     NeedMore,
@@ -53,8 +53,8 @@ pub enum InitiatorStep {
         session: u64,
         /// Bytes of the session that the peer has read.
         position: u64,
-        /// The interfaces that are to talk to each other.
-        pairs: Pairs,
+        /// What the peer's netmod adds.
+        terms: Terms,
     },
     /// The responder refuses. Nothing more is taken.
     Rejected {
@@ -62,8 +62,8 @@ pub enum InitiatorStep {
         reason: RejectReason,
         /// Whether it has proved to know the key. If not, the reason is hearsay.
         proved: bool,
-        /// The interfaces that could talk to each other.
-        pairs: Pairs,
+        /// What the peer's netmod adds; empty if nothing is proved.
+        terms: Terms,
     },
 }
 
@@ -100,7 +100,7 @@ impl Initiator {
             Purpose::Root { port } => (1, port),
             Purpose::Rail { number } => (2, number),
         };
-        let hello = Frame::new(FrameType::Hello)
+        let hello = Frame::new(FrameType::Hello, params.terms.as_bytes().len())
             .put(&params.versions.min.to_le_bytes())
             .put(&params.versions.max.to_le_bytes())
             .put(&flags.to_le_bytes())
@@ -114,7 +114,7 @@ impl Initiator {
             .put(&params.dial.to_le_bytes())
             .put(&params.session.to_le_bytes())
             .put(&params.position.to_le_bytes())
-            .put(&params.pairs.emit())
+            .put(params.terms.as_bytes())
             .put(&nonce);
         let mut transcript = Transcript::new();
         transcript.add(&hello);
@@ -184,7 +184,7 @@ impl Initiator {
         self.version = version;
         self.caps = caps;
         self.incarnation = incarnation;
-        let proof = Frame::new(FrameType::Proof);
+        let proof = Frame::new(FrameType::Proof, 0);
         let proof = self.transcript.seal(&self.params.key, Label::Initiator, proof);
         self.fresh = self.transcript.session(&self.params.key);
         Ok(InitiatorStep::Prove(proof))
@@ -198,14 +198,13 @@ impl Initiator {
         let resumed = self.params.session;
         let mut body = frame.body();
         let position = body.u64();
-        let pairs = Pairs::parse(&mut body, FrameType::Accept)?;
         Ok(InitiatorStep::Accepted {
             version: self.version,
             caps: self.caps,
             incarnation: self.incarnation,
             session: if resumed == 0 { self.fresh } else { resumed },
             position,
-            pairs,
+            terms: body.terms(MAC_LEN),
         })
     }
 
@@ -213,12 +212,12 @@ impl Initiator {
         let mut body = frame.body();
         let [code, proved] = body.take();
         let reserved: [u8; 6] = body.take();
-        let pairs = Pairs::parse(&mut body, FrameType::Reject)?;
+        let terms = body.terms(MAC_LEN);
         if proved > 1 || reserved != [0; 6] {
             return Err(HelloError::Reserved { kind: FrameType::Reject });
         }
         let proved = proved == 1;
-        if !proved && pairs != Pairs::default() {
+        if !proved && terms.as_bytes().iter().any(|b| *b != 0) {
             return Err(HelloError::Reserved { kind: FrameType::Reject });
         }
         if proved
@@ -229,7 +228,7 @@ impl Initiator {
         let reason = RejectReason::from_wire(code);
         let reason = reason.ok_or(HelloError::UnknownReason { code, proved })?;
         self.state = State::Over;
-        Ok(InitiatorStep::Rejected { reason, proved, pairs })
+        Ok(InitiatorStep::Rejected { reason, proved, terms: if proved { terms } else { Terms::default() } })
     }
 
     /// READY, once accepted: the initiator has adopted the connection, and messages may follow.
@@ -239,13 +238,13 @@ impl Initiator {
             return None;
         }
         self.state = State::Over;
-        let ready = Frame::new(FrameType::Ready);
+        let ready = Frame::new(FrameType::Ready, 0);
         Some(self.transcript.seal(&self.params.key, Label::Ready, ready))
     }
 
     /// GOODBYE, in READY's stead or at any time before.
     pub fn goodbye() -> Frame {
-        Frame::new(FrameType::Goodbye)
+        Frame::new(FrameType::Goodbye, 0)
     }
 
     /// Who is at the other end, as far as is proved.

@@ -2,6 +2,7 @@
 
 mod altered;
 mod refused;
+mod terms;
 
 use netmod_core::{GroupId, PeerName};
 
@@ -40,13 +41,23 @@ impl Directory for Job {
     }
 }
 
-/// What the initiator proposes, and what the responder decides.
-pub(super) fn proposed() -> Pairs {
-    Pairs::new(0x2122_2324_2526_2728, [(3, 5), (4, 6)])
+/// 80 bytes: these and zeroes.
+fn padded(numbers: &[u8]) -> Terms {
+    let mut terms = [0; 80];
+    terms[..numbers.len()].copy_from_slice(numbers);
+    Terms::from(terms)
 }
 
-pub(super) fn decided() -> Pairs {
-    Pairs::new(0x2122_2324_2526_2728, [(5, 3)])
+/// What the initiator proposes, and what the responder decides: as the TCP netmod does.
+pub(super) fn proposed() -> Terms {
+    padded(&[
+        0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0, 4, 0,
+        0, 0, 6,
+    ])
+}
+
+pub(super) fn decided() -> Terms {
+    padded(&[0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 1, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 3])
 }
 
 pub(super) fn dial() -> InitiatorParams {
@@ -60,7 +71,7 @@ pub(super) fn dial() -> InitiatorParams {
         dial: 3,
         session: 0,
         position: 0,
-        pairs: proposed(),
+        terms: proposed(),
         key: KEY,
     }
 }
@@ -72,6 +83,19 @@ pub(super) fn initiator() -> (Initiator, Frame) {
 pub(super) fn responder() -> Responder {
     let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0b0111, incarnation: THEIRS };
     Responder::new(params, [0xb2; 32])
+}
+
+/// What [`dial`] says of itself.
+fn claim() -> Claim {
+    Claim {
+        peer: name(1),
+        purpose: Purpose::Vc,
+        incarnation: 0x0102_0304_0506_0708,
+        dial: 3,
+        session: 0,
+        position: 0,
+        terms: proposed(),
+    }
 }
 
 /// Everything that a right exchange puts on the wire, by its author and in order.
@@ -95,20 +119,7 @@ pub(super) fn exchange() -> Exchange {
     let (_, ResponderStep::Proved(proved)) = r.on_bytes(proof.as_bytes(), &JOB).unwrap() else {
         panic!("not proved")
     };
-    let want = Proved {
-        peer: name(1),
-        purpose: Purpose::Vc,
-        version: 1,
-        caps: 0b0110,
-        incarnation: 0x0102_0304_0506_0708,
-        dial: 3,
-        session: 0,
-        position: 0,
-        // The responder's interface comes first.
-        pairs: Pairs::new(0x2122_2324_2526_2728, [(5, 3), (6, 4)]),
-        fresh: SESSION,
-    };
-    assert_eq!(proved, want);
+    assert_eq!(proved, Proved { claim: claim(), version: 1, caps: 0b0110, fresh: SESSION });
     assert_eq!(r.sender(), Sender::Peer);
     let accept = r.accept(0, &decided()).unwrap();
     let (_, step) = i.on_bytes(accept.as_bytes()).unwrap();
@@ -118,7 +129,7 @@ pub(super) fn exchange() -> Exchange {
         incarnation: THEIRS,
         session: SESSION,
         position: 0,
-        pairs: Pairs::new(0x2122_2324_2526_2728, [(3, 5)]),
+        terms: decided(),
     };
     assert_eq!(step, want);
     assert_eq!(i.sender(), Sender::Peer);
@@ -137,11 +148,11 @@ fn feed_responder(pieces: &[&[u8]]) -> (Vec<ResponderStep>, usize) {
             let (used, step) = r.on_bytes(rest, &JOB).unwrap();
             taken += used;
             rest = &rest[used..];
-            if step != ResponderStep::NeedMore {
-                steps.push(step);
-            }
             if let ResponderStep::Proved(_) = step {
                 assert!(r.accept(0, &decided()).is_some());
+            }
+            if step != ResponderStep::NeedMore {
+                steps.push(step);
             }
             if used == 0 || rest.is_empty() {
                 break;
@@ -240,13 +251,9 @@ fn the_bytes_are_these() {
     assert_eq!(hex(x.accept.as_bytes()), accept + GOLDEN[2]);
     assert_eq!(hex(x.ready.as_bytes()), "934e4d5406002000".to_owned() + GOLDEN[3]);
     assert_eq!(hex(Initiator::goodbye().as_bytes()), "934e4d5407000000");
-    let stranger = reject_stranger(RejectReason::WrongPeer);
+    let stranger = reject_stranger(RejectReason::WrongPeer, 80);
     let want = "934e4d54050078001200000000000000".to_owned() + &"00".repeat(112);
     assert_eq!(hex(stranger.as_bytes()), want);
-    let goodbye = "ff010000934e4d54".to_owned() + &"00".repeat(24);
-    assert_eq!(hex(&Control::Goodbye.emit()), goodbye);
-    let ack = "ff040000934e4d540807060504030201".to_owned() + &"00".repeat(16);
-    assert_eq!(hex(&Control::Ack { position: 0x0102_0304_0506_0708 }.emit()), ack);
 }
 
 /// Computed outside of this program, by Python's `hmac`, from the layout above.
@@ -264,7 +271,7 @@ const SESSION: u64 = 0xcf1a_fb92_721d_7a0c;
 fn connect_to_root_needs_an_open_port_and_no_known_group() {
     let stranger = PeerName { group: GroupId([9; 16]), rank: 1000 };
     let params = InitiatorParams { me: stranger, purpose: Purpose::Root { port: 77 }, ..dial() };
-    let (mut i, hello) = Initiator::new(params, [1; 32]);
+    let (mut i, hello) = Initiator::new(params.clone(), [1; 32]);
     let mut r = responder();
     let (_, ResponderStep::Challenge(c)) = r.on_bytes(hello.as_bytes(), &JOB).unwrap() else {
         panic!("no challenge")
@@ -273,7 +280,7 @@ fn connect_to_root_needs_an_open_port_and_no_known_group() {
     let (_, ResponderStep::Proved(proved)) = r.on_bytes(p.as_bytes(), &JOB).unwrap() else {
         panic!("not proved")
     };
-    assert_eq!((proved.peer, proved.purpose), (stranger, Purpose::Root { port: 77 }));
+    assert_eq!((proved.claim.peer, proved.claim.purpose), (stranger, Purpose::Root { port: 77 }));
 
     let params = InitiatorParams { purpose: Purpose::Root { port: 78 }, ..params };
     let (_, hello) = Initiator::new(params, [1; 32]);
@@ -294,7 +301,7 @@ fn a_session_is_resumed_by_name_and_position() {
     let (_, ResponderStep::Proved(proved)) = r.on_bytes(p.as_bytes(), &JOB).unwrap() else {
         panic!("not proved")
     };
-    assert_eq!((proved.session, proved.position), (0xfeed, 1 << 33));
+    assert_eq!((proved.claim.session, proved.claim.position), (0xfeed, 1 << 33));
     let accept = r.accept(77, &decided()).unwrap();
     let (_, step) = i.on_bytes(accept.as_bytes()).unwrap();
     let InitiatorStep::Accepted { session, position, incarnation, .. } = step else { panic!("{step:?}") };
@@ -329,45 +336,6 @@ fn a_goodbye_is_heard_at_every_stage() {
 }
 
 #[test]
-fn control_frames_are_told_from_messages() {
-    for control in [
-        Control::Goodbye,
-        Control::Withdrawn,
-        Control::Ack { position: 1 << 40 | 7 },
-        Control::Suspend { connection: 1 << 40 | 7 },
-        Control::Moved { port: 4711 },
-        Control::Suspended { connection: 3 },
-    ] {
-        let frame = control.emit();
-        assert_eq!(Control::parse(&frame), Ok(Some(control)));
-        for at in 1..CONTROL_LEN {
-            for bit in 0..8 {
-                let mut bad = frame;
-                bad[at] ^= 1 << bit;
-                let parsed = Control::parse(&bad);
-                // The number is all that may vary.
-                let numbers = match control {
-                    Control::Goodbye | Control::Withdrawn => 8..8,
-                    Control::Ack { .. } | Control::Suspend { .. } | Control::Suspended { .. } => 8..16,
-                    Control::Moved { .. } => 8..10,
-                };
-                let other = numbers.contains(&at);
-                if other && let Ok(Some(parsed)) = parsed {
-                    assert_eq!(std::mem::discriminant(&parsed), std::mem::discriminant(&control));
-                }
-                assert!(parsed != Ok(Some(control)) && parsed != Ok(None), "byte {at} bit {bit}");
-                assert_eq!(parsed.is_ok(), other, "byte {at} bit {bit}");
-            }
-        }
-    }
-    for first in 0..CONTROL_MARK {
-        let mut header = Control::Goodbye.emit();
-        header[0] = first;
-        assert_eq!(Control::parse(&header), Ok(None));
-    }
-}
-
-#[test]
 fn reasons_survive_the_wire_and_keys_are_not_printed() {
     for reason in RejectReason::ALL {
         assert_eq!(RejectReason::from_wire(reason.to_wire()), Some(*reason));
@@ -376,29 +344,4 @@ fn reasons_survive_the_wire_and_keys_are_not_printed() {
     assert_eq!(RejectReason::from_wire(0), None);
     let shown = format!("{KEY:?} {:?} {:?}", dial(), initiator().0);
     assert!(shown.contains("JobKey(..)") && !shown.contains("90, 90"), "{shown}");
-}
-
-#[test]
-fn pairs_survive_the_wire_and_others_than_were_sent_are_refused() {
-    let many: Vec<(u32, u32)> = (0..20).map(|i| (i + 1, 100 - i)).collect();
-    for n in 0..=20 {
-        let pairs = Pairs::new(n as u64, many[..n].iter().copied());
-        let params = InitiatorParams { pairs, ..dial() };
-        let hello = Initiator::new(params, [1; 32]).1;
-        let mut r = responder();
-        let (_, ResponderStep::Challenge(_)) = r.on_bytes(hello.as_bytes(), &JOB).unwrap() else {
-            panic!("no challenge")
-        };
-        assert_eq!(pairs.as_slice(), &many[..n.min(MAX_PAIRS)]);
-    }
-    let at = HEADER_LEN + 96;
-    let hello = initiator().1.as_bytes().to_vec();
-    assert_eq!(hello[at..at + 9], [0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 2]);
-    // Too many, reserved bytes, something behind the last.
-    for (byte, value) in [(8, 9), (8, 255), (9, 1), (15, 1), (16 + 2 * 8, 1), (16 + 8 * 8 - 1, 1), (8, 1)] {
-        let mut bad = hello.clone();
-        bad[at + byte] = value;
-        let error = responder().on_bytes(&bad, &JOB).unwrap_err();
-        assert_eq!(error, HelloError::Reserved { kind: FrameType::Hello }, "byte {byte}");
-    }
 }

@@ -1,0 +1,245 @@
+//! The hello's frames: layout, bounds, and collecting one from pieces.
+//!
+//! All integers are little-endian. A frame is
+//!
+//! | at | bytes | |
+//! |---|---|---|
+//! | 0 | 4 | magic, `93 4e 4d 54` |
+//! | 4 | 1 | type |
+//! | 5 | 1 | zero |
+//! | 6 | 2 | length of the body |
+//! | 8 | | body |
+//!
+//! and each type has one layout of body, for ever: what later versions have to say goes into frames
+//! of other types, which both sides announce by capabilities. Its length is fixed but for the terms
+//! ([`Terms`]), which take what the length leaves, 0 to [`MAX_TERMS`] bytes.
+//!
+//! | type | body |
+//! |---|---|
+//! | 1 HELLO | version min u16, version max u16, purpose u32 (0: the VC, 1: connect to root, 2: a rail of the VC), capabilities u64, initiator's group 16 and rank u32, responder's group 16 and rank u32, port tag or number of the rail u64, incarnation u64, number of the dial u64, session u64 (0: a fresh one), position u64, terms, nonce 32 |
+//! | 2 CHALLENGE | version u16, zero 6, capabilities u64, incarnation u64, nonce 32, MAC 32 |
+//! | 3 PROOF | MAC 32 |
+//! | 4 ACCEPT | position u64, terms, MAC 32 |
+//! | 5 REJECT | reason u8, proved u8 (0 or 1), zero 6, terms (zero if not proved), MAC 32 (zero if not proved) |
+//! | 6 READY | MAC 32 |
+//! | 7 GOODBYE | |
+//!
+//! A position is how many bytes of the session its sender has read behind the hello, over all connections.
+
+use std::mem;
+
+use crate::{HelloError, MAX_TERMS, Terms};
+
+/// First bytes of every frame. The first is no ASCII, no TLS record type and no UTF-8 start byte.
+pub const MAGIC: [u8; 4] = [0x93, b'N', b'M', b'T'];
+/// Bytes before the body.
+pub const HEADER_LEN: usize = 8;
+/// Longest frame: a HELLO with all the terms that there may be.
+pub const MAX_FRAME: usize = HEADER_LEN + HELLO_FIXED + MAX_TERMS;
+/// Length of READY.
+pub const READY_LEN: usize = HEADER_LEN + MAC_LEN;
+
+/// Bodies without their terms.
+const HELLO_FIXED: usize = 128;
+const CHALLENGE_BODY: usize = 88;
+const ACCEPT_FIXED: usize = 8 + MAC_LEN;
+const REJECT_FIXED: usize = 8 + MAC_LEN;
+pub(crate) const MAC_LEN: usize = 32;
+
+/// The type of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum FrameType {
+    /// The initiator names itself and whom it wants.
+    Hello = 1,
+    /// The responder proves that it knows the key.
+    Challenge = 2,
+    /// The initiator proves it too.
+    Proof = 3,
+    /// The responder promises to take the connection.
+    Accept = 4,
+    /// The responder refuses the connection.
+    Reject = 5,
+    /// The initiator has adopted the connection.
+    Ready = 6,
+    /// The initiator gives the connection up.
+    Goodbye = 7,
+}
+
+impl FrameType {
+    fn from_wire(code: u8) -> Option<FrameType> {
+        Some(match code {
+            1 => FrameType::Hello,
+            2 => FrameType::Challenge,
+            3 => FrameType::Proof,
+            4 => FrameType::Accept,
+            5 => FrameType::Reject,
+            6 => FrameType::Ready,
+            7 => FrameType::Goodbye,
+            _ => return None,
+        })
+    }
+
+    /// The length of the body without terms, and the most terms that there may be.
+    const fn lengths(self) -> (usize, usize) {
+        match self {
+            FrameType::Hello => (HELLO_FIXED, MAX_TERMS),
+            FrameType::Challenge => (CHALLENGE_BODY, 0),
+            FrameType::Proof | FrameType::Ready => (MAC_LEN, 0),
+            FrameType::Accept => (ACCEPT_FIXED, MAX_TERMS),
+            FrameType::Reject => (REJECT_FIXED, MAX_TERMS),
+            FrameType::Goodbye => (0, 0),
+        }
+    }
+}
+
+/// A frame to send.
+#[derive(Clone, PartialEq, Eq)]
+#[must_use = "a frame has to be sent"]
+pub struct Frame {
+    bytes: Vec<u8>,
+}
+
+impl Frame {
+    /// The header of a frame with so many bytes of terms.
+    pub(crate) fn new(kind: FrameType, terms: usize) -> Frame {
+        let (fixed, most) = kind.lengths();
+        debug_assert!(terms <= most);
+        let body = fixed + terms;
+        let mut bytes = Vec::with_capacity(HEADER_LEN + body);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&[kind as u8, 0]);
+        bytes.extend_from_slice(&(body as u16).to_le_bytes());
+        Frame { bytes }
+    }
+
+    pub(crate) fn put(mut self, field: &[u8]) -> Frame {
+        self.bytes.extend_from_slice(field);
+        self
+    }
+
+    /// The bytes to send.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn body(&self) -> Fields<'_> {
+        Fields(self.bytes.get(HEADER_LEN..).unwrap_or_default())
+    }
+}
+
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl core::fmt::Debug for Frame {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Frame(type {}, {} bytes)", self.bytes[4], self.bytes.len())
+    }
+}
+
+/// Takes fixed fields off a body whose length has been checked.
+pub(crate) struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// The next `N` bytes; zeroes behind the end, which a checked length excludes.
+    pub(crate) fn take<const N: usize>(&mut self) -> [u8; N] {
+        match self.0.split_first_chunk::<N>() {
+            Some((field, rest)) => {
+                self.0 = rest;
+                *field
+            }
+            None => [0; N],
+        }
+    }
+
+    pub(crate) fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.take())
+    }
+
+    pub(crate) fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.take())
+    }
+
+    pub(crate) fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take())
+    }
+
+    /// The terms: all but the last `behind` bytes of what is left.
+    pub(crate) fn terms(&mut self, behind: usize) -> Terms {
+        let (terms, rest) = self.0.split_at(self.0.len().saturating_sub(behind));
+        self.0 = rest;
+        Terms::of_frame(terms)
+    }
+}
+
+/// Collects one frame from pieces of any size, and looks at each byte as early as it says something.
+#[derive(Clone, Debug)]
+pub(crate) struct Collector {
+    /// What there is of the present frame. It grows to the frame's length when that is known, and found possible.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Collector {
+    pub(crate) fn new() -> Collector {
+        Collector { bytes: Vec::new() }
+    }
+
+    /// Takes bytes up to the end of the present frame. `allowed` are the types that may come now.
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        allowed: &[FrameType],
+    ) -> Result<(usize, Option<(FrameType, Frame)>), HelloError> {
+        let mut used = self.fill(bytes, HEADER_LEN);
+        let seen = self.bytes.len().min(MAGIC.len());
+        if self.bytes[..seen] != MAGIC[..seen] {
+            let mut start = [0; 4];
+            start[..seen].copy_from_slice(&self.bytes[..seen]);
+            return Err(HelloError::NotOurs { start, len: seen as u8 });
+        }
+        let Some(header) = self.bytes.first_chunk() else { return Ok((used, None)) };
+        let (kind, len) = check_header(header, allowed)?;
+        used += self.fill(&bytes[used..], HEADER_LEN + len);
+        if self.bytes.len() < HEADER_LEN + len {
+            return Ok((used, None));
+        }
+        Ok((used, Some((kind, Frame { bytes: mem::take(&mut self.bytes) }))))
+    }
+
+    fn fill(&mut self, bytes: &[u8], upto: usize) -> usize {
+        let missing = upto.saturating_sub(self.bytes.len());
+        let n = missing.min(bytes.len());
+        if n > 0 {
+            self.bytes.reserve_exact(missing);
+            self.bytes.extend_from_slice(&bytes[..n]);
+        }
+        n
+    }
+}
+
+/// The type of a frame, and the length of its body.
+fn check_header(header: &[u8; HEADER_LEN], allowed: &[FrameType]) -> Result<(FrameType, usize), HelloError> {
+    let code = header[4];
+    let len = usize::from(u16::from_le_bytes([header[6], header[7]]));
+    let Some(kind) = FrameType::from_wire(code) else {
+        return Err(HelloError::UnknownType { code });
+    };
+    if !allowed.contains(&kind) {
+        return Err(HelloError::Unexpected { kind });
+    }
+    if len + HEADER_LEN > MAX_FRAME {
+        return Err(HelloError::Oversized { kind, len });
+    }
+    let (least, terms) = kind.lengths();
+    let most = least + terms;
+    if !(least..=most).contains(&len) {
+        return Err(HelloError::BadLength { kind, len, least, most });
+    }
+    if header[5] != 0 {
+        return Err(HelloError::Reserved { kind });
+    }
+    Ok((kind, len))
+}

@@ -1,0 +1,102 @@
+//! What a handshake says about interfaces: which of one side's is to talk to which of the other's. These are the terms of
+//! TCP's hello.
+
+use netmod_hello::{FrameType, HelloError, InitiatorStep, Responder, Terms};
+
+/// Most pairs that a handshake names.
+pub(crate) const MAX_PAIRS: usize = 8;
+/// Bytes on the wire.
+pub(crate) const PAIRS_LEN: usize = 16 + 8 * MAX_PAIRS;
+
+/// Interfaces by their kernels' numbers, best pair first, as the sender of the frame sees it.
+///
+/// On the wire: agreement u64, number of pairs u8, zero 7, and [`MAX_PAIRS`] times the number of the sender's interface u32 and
+/// of the receiver's u32, zero behind the last pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Pairs {
+    /// What two sides that see the same have in common ([`netmod_matching`]); 0 if the sender has paired nothing.
+    pub(crate) agreement: u64,
+    len: u8,
+    /// Mine, yours.
+    pairs: [(u32, u32); MAX_PAIRS],
+}
+
+impl Pairs {
+    /// Of the first [`MAX_PAIRS`] pairs (mine, yours).
+    pub(crate) fn new(agreement: u64, list: impl IntoIterator<Item = (u32, u32)>) -> Pairs {
+        let mut pairs = Pairs { agreement, ..Pairs::default() };
+        for (slot, pair) in pairs.pairs.iter_mut().zip(list) {
+            *slot = pair;
+            pairs.len += 1;
+        }
+        pairs
+    }
+
+    /// The pairs: mine, yours.
+    pub(crate) fn as_slice(&self) -> &[(u32, u32)] {
+        &self.pairs[..usize::from(self.len)]
+    }
+
+    /// The form on the wire.
+    pub(crate) fn terms(&self) -> Terms {
+        let mut out = [0; PAIRS_LEN];
+        out[..8].copy_from_slice(&self.agreement.to_le_bytes());
+        out[8] = self.len;
+        for (slot, (mine, yours)) in out[16..].chunks_exact_mut(8).zip(self.pairs) {
+            slot[..4].copy_from_slice(&mine.to_le_bytes());
+            slot[4..].copy_from_slice(&yours.to_le_bytes());
+        }
+        Terms::from(out)
+    }
+
+    /// From a frame of the other side, turned round: mine is the receiver's.
+    ///
+    /// # Errors
+    /// If these are not exactly the terms of pairs.
+    pub(crate) fn read(terms: &Terms, kind: FrameType) -> Result<Pairs, HelloError> {
+        Pairs::parse(terms.as_bytes()).ok_or(HelloError::BadTerms { kind })
+    }
+
+    fn parse(terms: &[u8]) -> Option<Pairs> {
+        let terms: &[u8; PAIRS_LEN] = terms.try_into().ok()?;
+        let (agreement, rest) = terms.split_first_chunk()?;
+        let ([len, reserved @ ..], rest) = rest.split_first_chunk::<8>()?;
+        let mut pairs = [(0, 0); MAX_PAIRS];
+        for (pair, bytes) in pairs.iter_mut().zip(rest.chunks_exact(8)) {
+            let (yours, mine) = bytes.split_at(4);
+            *pair = (number(mine)?, number(yours)?);
+        }
+        let unused = pairs.get(usize::from(*len)..)?;
+        let clean = *reserved == [0; 7] && unused.iter().all(|p| *p == (0, 0));
+        clean.then_some(Pairs { agreement: u64::from_le_bytes(*agreement), len: *len, pairs })
+    }
+}
+
+/// What an initiator proposes; nothing before it has said so.
+///
+/// # Errors
+/// If it has said what is none of TCP's.
+pub(crate) fn proposed(responder: &Responder) -> Result<Pairs, HelloError> {
+    responder.claimed().map_or(Ok(Pairs::default()), |c| Pairs::read(&c.terms, FrameType::Hello))
+}
+
+/// What a responder answers with this step; nothing if it is no answer, or proves nothing.
+///
+/// # Errors
+/// If it is none of TCP's.
+pub(crate) fn answered(step: &InitiatorStep) -> Result<Pairs, HelloError> {
+    match step {
+        InitiatorStep::Accepted { terms, .. } => Pairs::read(terms, FrameType::Accept),
+        InitiatorStep::Rejected { terms, proved: true, .. } => Pairs::read(terms, FrameType::Reject),
+        InitiatorStep::Rejected { .. } | InitiatorStep::NeedMore | InitiatorStep::Prove(_) => {
+            Ok(Pairs::default())
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<u32> {
+    bytes.try_into().ok().map(u32::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! Pairs as terms of the hello, and the frames that carry them.
+
+use netmod_core::{GroupId, PeerName};
+use netmod_hello::{
+    Directory, HEADER_LEN, Initiator, InitiatorParams, InitiatorStep, JobKey, Purpose, RejectReason,
+    Responder, ResponderParams, ResponderStep, Versions, reject_stranger,
+};
+
+use super::*;
+
+const GROUP: GroupId = GroupId([0x11; 16]);
+const KEY: JobKey = JobKey([0x5a; 32]);
+
+fn name(rank: u32) -> PeerName {
+    PeerName { group: GROUP, rank }
+}
+
+struct Job;
+
+impl Directory for Job {
+    fn key(&self, _: &GroupId) -> Option<JobKey> {
+        Some(KEY)
+    }
+    fn group_size(&self, _: &GroupId) -> Option<u32> {
+        Some(4)
+    }
+    fn port_is_open(&self, _: u64) -> bool {
+        false
+    }
+    fn name_for(&self, _: &GroupId, _: Purpose, me: PeerName) -> Option<PeerName> {
+        Some(me)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// What TCP's frames are, to the byte: other releases of it speak so.
+#[test]
+fn the_bytes_are_these() {
+    let params = InitiatorParams {
+        me: name(1),
+        peer: name(2),
+        purpose: Purpose::Vc,
+        versions: Versions::OURS,
+        caps: 0b1110,
+        incarnation: 0x0102_0304_0506_0708,
+        dial: 3,
+        session: 0,
+        position: 0,
+        terms: Pairs::new(0x2122_2324_2526_2728, [(3, 5), (4, 6)]).terms(),
+        key: KEY,
+    };
+    let (mut i, hello) = Initiator::new(params, [0xa1; 32]);
+    let want = "934e4d540100d0000100010000000000".to_owned()
+        + "0e00000000000000"
+        + &"11".repeat(16)
+        + "01000000"
+        + &"11".repeat(16)
+        + "02000000"
+        + "0000000000000000"
+        + "0807060504030201"
+        + "0300000000000000"
+        + &"00".repeat(16)
+        + "2827262524232221"
+        + "0200000000000000"
+        + "03000000050000000400000006000000"
+        + &"00".repeat(48)
+        + &"a1".repeat(32);
+    assert_eq!(hex(hello.as_bytes()), want);
+    let ours = ResponderParams {
+        me: name(2),
+        versions: Versions::OURS,
+        caps: 0,
+        incarnation: 0x1112_1314_1516_1718,
+    };
+    let mut r = Responder::new(ours, [0xb2; 32]);
+    let (_, ResponderStep::Challenge(c)) = r.on_bytes(hello.as_bytes(), &Job).unwrap() else {
+        panic!("no challenge")
+    };
+    let (_, InitiatorStep::Prove(p)) = i.on_bytes(c.as_bytes()).unwrap() else { panic!("no proof") };
+    r.on_bytes(p.as_bytes(), &Job).unwrap();
+    let terms = "2827262524232221".to_owned() + "01000000000000000500000003000000" + &"00".repeat(56);
+    let decided = Pairs::new(0x2122_2324_2526_2728, [(5, 3)]).terms();
+    let reject = r.clone().reject(RejectReason::OtherPair, &decided).unwrap();
+    let head = "934e4d5405007800".to_owned() + "0a01000000000000";
+    assert_eq!(hex(&reject.as_bytes()[..HEADER_LEN + 8 + PAIRS_LEN]), head + &terms);
+    let accept = r.accept(0, &decided).unwrap();
+    let head = "934e4d5404007800".to_owned() + &"00".repeat(8);
+    assert_eq!(hex(&accept.as_bytes()[..HEADER_LEN + 8 + PAIRS_LEN]), head + &terms);
+    let stranger = reject_stranger(RejectReason::WrongPeer, PAIRS_LEN);
+    let want = "934e4d54050078001200000000000000".to_owned() + &"00".repeat(112);
+    assert_eq!(hex(stranger.as_bytes()), want);
+}
+
+#[test]
+fn pairs_survive_the_wire_turned_round() {
+    let many: Vec<(u32, u32)> = (0..20).map(|i| (i + 1, 100 - i)).collect();
+    for n in 0..=20 {
+        let pairs = Pairs::new(n as u64, many[..n].iter().copied());
+        assert_eq!(pairs.as_slice(), &many[..n.min(MAX_PAIRS)]);
+        let turned = Pairs::new(n as u64, many[..n].iter().map(|(mine, yours)| (*yours, *mine)));
+        assert_eq!(Pairs::read(&pairs.terms(), FrameType::Accept), Ok(turned));
+    }
+    assert_eq!(Pairs::read(&Pairs::default().terms(), FrameType::Hello), Ok(Pairs::default()));
+}
+
+#[test]
+fn other_terms_than_pairs_are_refused() {
+    let kind = FrameType::Hello;
+    let good = Pairs::new(7, [(3, 5), (4, 6)]).terms().as_bytes().to_vec();
+    // Too many, reserved bytes, something behind the last.
+    for (byte, value) in [(8, 9), (8, 255), (9, 1), (15, 1), (16 + 2 * 8, 1), (16 + 8 * 8 - 1, 1), (8, 1)] {
+        let mut bad = good.clone();
+        bad[byte] = value;
+        let got = Pairs::read(&Terms::new(&bad).unwrap(), kind);
+        assert_eq!(got, Err(HelloError::BadTerms { kind }), "byte {byte}");
+    }
+    for len in 0..=netmod_hello::MAX_TERMS {
+        let mut other = good.clone();
+        other.resize(len, 0);
+        let got = Pairs::read(&Terms::new(&other).unwrap(), kind);
+        assert_eq!(got.is_ok(), len == PAIRS_LEN, "{len}");
+    }
+}
