@@ -2,6 +2,7 @@
 //!
 //! libfabric is loaded at run time ([`libfabric_sys`]); without it the netmod says what to install.
 
+pub mod conn;
 pub mod wire;
 
 /// Its name, as in `NETMOD=ofi`.
