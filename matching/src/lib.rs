@@ -36,5 +36,5 @@ pub use pairing::{Pair, Pairing, Side, pair};
 pub use reason::{Reason, Whose};
 pub use record::{Address, Host, Kind, Nic, Place};
 pub use route::{Answer, Query, Routes};
-pub use rules::{Families, Filter, FilterError, Published, Rules};
+pub use rules::{Families, Filter, FilterError, Published, Rules, glob};
 pub use weight::{Class, MAX_NICS, UNKNOWN_SPEED, Weight};

@@ -118,9 +118,9 @@ impl Filter {
     }
 }
 
-/// Whether the whole of `text` matches. Only the last `*` is ever tried again, so the work is bounded by the product of
-/// the lengths.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
+/// Whether the whole of `text` matches a pattern, where `*` stands for any characters and `?` for one. Only the last `*` is ever
+/// tried again, so the work is bounded by the product of the lengths.
+pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry = None;
     while t < text.len() {

@@ -1,0 +1,134 @@
+//! Known defects of providers, in which versions of libfabric, and what is done about each.
+
+use libfabric_sys::version;
+
+/// What is done about a defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// The provider is not used unless it is named.
+    RefuseUnlessNamed,
+    /// Nothing that the netmod does leads to it: how.
+    Avoided(&'static str),
+}
+
+/// A defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Defect {
+    /// The provider's whole name.
+    pub provider: &'static str,
+    /// First version of libfabric in which it is known not to be there, as `FI_VERSION` makes it; `None`: in none.
+    pub gone: Option<u32>,
+    /// What happens.
+    pub what: &'static str,
+    /// What is done about it.
+    pub remedy: Remedy,
+}
+
+const NO_TRUNCATION: Remedy =
+    Remedy::Avoided("no frame is longer than the room that its receiver keeps for one");
+const OWN_LIVENESS: Remedy = Remedy::Avoided("whether a peer lives is found out without the provider");
+const OWN_POLLS: Remedy =
+    Remedy::Avoided("claims of progress are not relied upon: whoever exposes memory polls");
+
+const V2_6: u32 = version(2, 6);
+
+/// Those that were observed with 1.17 and 2.6. What was not there in 2.6 is taken to be in all versions before that.
+pub const DEFECTS: &[Defect] = &[
+    Defect {
+        provider: "udp;ofi_rxd",
+        gone: Some(V2_6),
+        what: "messages in both directions stall for ever once some 1024 are under way, without FI_EAGAIN",
+        remedy: Remedy::RefuseUnlessNamed,
+    },
+    Defect {
+        provider: "udp;ofi_rxd",
+        gone: Some(V2_6),
+        what: "a message that is longer than its receive buffer is cut, and reported as a success",
+        remedy: NO_TRUNCATION,
+    },
+    Defect {
+        provider: "udp;ofi_rxd",
+        gone: None,
+        what: "a peer that has ended is never reported",
+        remedy: OWN_LIVENESS,
+    },
+    Defect {
+        provider: "shm",
+        gone: None,
+        what: "a message that is longer than its receive buffer makes fi_cq_read loop for ever",
+        remedy: NO_TRUNCATION,
+    },
+    Defect {
+        provider: "shm",
+        gone: None,
+        what: "a transfer with a key that is not valid never completes, and error entries may come without context",
+        remedy: Remedy::Avoided(
+            "keys are used only while their owner keeps them registered; entries without context are dropped",
+        ),
+    },
+    Defect {
+        provider: "shm",
+        gone: None,
+        what: "a peer that has ended is never reported, and sends to it fail with FI_EAGAIN for ever",
+        remedy: OWN_LIVENESS,
+    },
+    Defect {
+        provider: "tcp;ofi_rxm",
+        gone: Some(V2_6),
+        what: "a message that is longer than its receive buffer ends the connection, and later sends are lost although they complete",
+        remedy: NO_TRUNCATION,
+    },
+    Defect {
+        provider: "net",
+        gone: None,
+        what: "a message that is longer than its receive buffer ends the connection",
+        remedy: NO_TRUNCATION,
+    },
+    Defect {
+        provider: "net",
+        gone: None,
+        what: "transfers wait until the target polls, although progress is said to be automatic",
+        remedy: OWN_POLLS,
+    },
+    Defect {
+        provider: "net",
+        gone: None,
+        what: "sends to a peer that has ended fail with FI_EAGAIN for ever",
+        remedy: OWN_LIVENESS,
+    },
+    Defect {
+        provider: "tcp",
+        gone: None,
+        what: "transfers wait until the target polls, although progress is said to be automatic",
+        remedy: OWN_POLLS,
+    },
+    Defect {
+        provider: "tcp",
+        gone: None,
+        what: "sends to a peer that has ended fail with FI_EAGAIN for ever",
+        remedy: OWN_LIVENESS,
+    },
+];
+
+/// Those of a provider in a version of libfabric.
+pub fn of(provider: &str, library: u32) -> impl Iterator<Item = &'static Defect> {
+    DEFECTS.iter().filter(move |d| d.provider == provider && d.gone.is_none_or(|gone| library < gone))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defects_are_those_of_the_version() {
+        let refused = |provider, library| {
+            of(provider, library).filter(|d| d.remedy == Remedy::RefuseUnlessNamed).count()
+        };
+        assert_eq!(refused("udp;ofi_rxd", version(1, 17)), 1);
+        assert_eq!(refused("udp;ofi_rxd", version(2, 5)), 1);
+        assert_eq!(refused("udp;ofi_rxd", version(2, 6)), 0);
+        assert_eq!(refused("udp", version(1, 17)), 0);
+        assert!(of("shm", version(2, 6)).count() >= 2);
+        assert_eq!(of("verbs;ofi_rxm", version(1, 17)).count(), 0);
+    }
+}

@@ -1,0 +1,83 @@
+//! How good a provider is, before anything is known of its domains.
+
+use super::names::core_name;
+use crate::fi::info::Facts;
+
+/// Providers that are known, by their whole name: the score, and why.
+const KNOWN: &[(&str, u32, &str)] = &[
+    ("cxi", 900, "Slingshot adapters"),
+    ("efa", 890, "adapters of EC2"),
+    ("opx", 880, "Omni-Path adapters"),
+    ("psm2", 870, "Omni-Path adapters"),
+    ("verbs;ofi_rxm", 860, "InfiniBand and RoCE adapters"),
+    ("psm3", 850, "Ethernet and InfiniBand adapters"),
+    ("ucx", 840, "InfiniBand and RoCE adapters"),
+    ("psm", 830, "TrueScale adapters"),
+    ("verbs", 820, "InfiniBand and RoCE adapters"),
+    ("tcp", 500, "TCP"),
+    ("net", 490, "TCP"),
+    ("tcp;ofi_rxm", 400, "TCP, by connected endpoints"),
+    ("net;ofi_rxm", 390, "TCP, by connected endpoints"),
+    ("sockets", 300, "TCP with a thread, superseded by tcp"),
+    ("udp;ofi_rxd", 200, "UDP"),
+    ("sm2", 110, "this host only, where the netmod shm is better"),
+    ("shm", 100, "this host only, where the netmod shm is better"),
+];
+/// Of one that is not known: they are written for hardware.
+const UNKNOWN: u32 = 700;
+/// What an offer without RMA loses.
+const NO_RMA: u32 = 50;
+
+/// The score of an offer, and why.
+pub fn rank(facts: &Facts) -> (u32, String) {
+    let known = KNOWN.iter().find(|(name, ..)| *name == facts.provider);
+    let (score, why) =
+        known.map_or((UNKNOWN, "not known here, taken for hardware"), |(_, score, why)| (*score, *why));
+    if facts.has_rma() { (score, why.to_owned()) } else { (score - NO_RMA, format!("{why}; messages only")) }
+}
+
+/// Why a provider is not one for use by itself.
+pub fn helper(provider: &str) -> Option<&'static str> {
+    let layers = || provider.split(';');
+    if layers().any(|l| l.starts_with("ofi_hook_")) {
+        return Some("it only watches what another provider does");
+    }
+    if layers().any(|l| l == "ofi_mrail" || l == "mrail") {
+        return Some("it joins other providers' domains, which the netmod does itself");
+    }
+    if layers().any(|l| l == "lnx" || l == "ofi_lnx") {
+        return Some("it joins other providers, which the netmods do themselves");
+    }
+    core_name(provider).starts_with("ofi_").then_some("it is a layer over other providers only")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libfabric_sys::consts::FI_RMA;
+
+    fn score(provider: &str, caps: u64) -> u32 {
+        rank(&Facts { provider: provider.into(), caps, ..Facts::default() }).0
+    }
+
+    #[test]
+    fn hardware_comes_before_sockets_and_those_before_memory() {
+        let order =
+            ["cxi", "verbs;ofi_rxm", "unheard_of", "tcp", "tcp;ofi_rxm", "sockets", "udp;ofi_rxd", "shm"];
+        assert!(order.is_sorted_by(|a, b| score(a, FI_RMA) > score(b, FI_RMA)));
+        assert!(KNOWN.is_sorted_by(|a, b| a.1 > b.1));
+        for (name, ..) in KNOWN {
+            assert!(score(name, 0) < score(name, FI_RMA), "{name}");
+        }
+    }
+
+    #[test]
+    fn layers_alone_are_not_for_use() {
+        for name in ["ofi_rxm", "ofi_hook_perf;tcp", "tcp;ofi_hook_noop", "ofi_mrail", "lnx"] {
+            assert!(helper(name).is_some(), "{name}");
+        }
+        for name in ["tcp;ofi_rxm", "verbs", "udp;ofi_rxd"] {
+            assert_eq!(helper(name), None);
+        }
+    }
+}
