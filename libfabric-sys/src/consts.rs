@@ -25,7 +25,7 @@ pub const FI_REMOTE_WRITE: u64 = 1 << 13;
 /// A receive buffer takes several messages; in a completion: it takes no more.
 pub const FI_MULTI_RECV: u64 = 1 << 16;
 /// More operations follow at once.
-pub const FI_MORE: u64 = 1 << 19;
+pub const FI_MORE: u64 = 1 << 18;
 /// A completion is wanted.
 pub const FI_COMPLETION: u64 = 1 << 24;
 /// The buffer is free when the call returns.

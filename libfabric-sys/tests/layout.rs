@@ -1,0 +1,328 @@
+//! The layouts and numbers declared here are those of libfabric's headers, where these are installed.
+//!
+//! A C program that prints them is written, compiled with the system's compiler and run. Headers of versions after 1.17 may have
+//! longer structures, but only those that are named here.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libfabric_sys::attr::*;
+use libfabric_sys::consts::*;
+use libfabric_sys::fid::*;
+
+/// Structures to which later versions have appended fields.
+const LONGER: [&str; 3] = ["fi_domain_attr", "fi_ops_av", "fi_cq_err_entry"];
+/// A field that headers before 1.20 do not have: it must lie where their structure ends.
+const OF_1_20: (&str, &str) = ("fi_cq_err_entry", "src_addr");
+
+/// A structure: its name, size in bytes, and name, offset and size of each field.
+struct Layout {
+    name: &'static str,
+    size: usize,
+    fields: Vec<(&'static str, usize, usize)>,
+}
+
+/// Bytes of the field that a function returns.
+fn size_of_field<T, F>(_: impl Fn(&T) -> &F) -> usize {
+    size_of::<F>()
+}
+
+macro_rules! layouts {
+    ($($name:ident { $($field:ident),* $(,)? })*) => {
+        vec![$(Layout {
+            name: stringify!($name),
+            size: size_of::<$name>(),
+            fields: vec![$((
+                stringify!($field),
+                core::mem::offset_of!($name, $field),
+                size_of_field(|s: &$name| &s.$field),
+            )),*],
+        }),*]
+    };
+}
+
+macro_rules! constants {
+    ($($name:ident),* $(,)?) => {
+        vec![$((stringify!($name), $name as i64)),*]
+    };
+}
+
+fn layouts() -> Vec<Layout> {
+    layouts! {
+        fi_info { next, caps, mode, addr_format, src_addrlen, dest_addrlen, src_addr, dest_addr, handle, tx_attr, rx_attr, ep_attr, domain_attr, fabric_attr, nic }
+        fi_tx_attr { caps, mode, op_flags, msg_order, comp_order, inject_size, size, iov_limit, rma_iov_limit, tclass }
+        fi_rx_attr { caps, mode, op_flags, msg_order, comp_order, total_buffered_recv, size, iov_limit }
+        fi_ep_attr { type_, protocol, protocol_version, max_msg_size, msg_prefix_size, max_order_raw_size, max_order_war_size, max_order_waw_size, mem_tag_format, tx_ctx_cnt, rx_ctx_cnt, auth_key_size, auth_key }
+        fi_domain_attr { domain, name, threading, control_progress, data_progress, resource_mgmt, av_type, mr_mode, mr_key_size, cq_data_size, cq_cnt, ep_cnt, tx_ctx_cnt, rx_ctx_cnt, max_ep_tx_ctx, max_ep_rx_ctx, max_ep_stx_ctx, max_ep_srx_ctx, cntr_cnt, mr_iov_limit, caps, mode, auth_key, auth_key_size, max_err_data, mr_cnt, tclass }
+        fi_fabric_attr { fabric, name, prov_name, prov_version, api_version }
+        fid_nic { fid, device_attr, bus_attr, link_attr, prov_attr }
+        fi_device_attr { name, device_id, device_version, vendor_id, driver, firmware }
+        fi_link_attr { address, mtu, speed, state, network_type }
+        fi_av_attr { type_, rx_ctx_bits, count, ep_per_node, name, map_addr, flags }
+        fi_cq_attr { size, flags, format, wait_obj, signaling_vector, wait_cond, wait_set }
+        fi_cq_msg_entry { op_context, flags, len }
+        fi_cq_data_entry { op_context, flags, len, buf, data }
+        fi_cq_err_entry { op_context, flags, len, buf, data, tag, olen, err, prov_errno, err_data, err_data_size, src_addr }
+        fi_msg { msg_iov, desc, iov_count, addr, context, data }
+        fi_rma_iov { addr, len, key }
+        fi_msg_rma { msg_iov, desc, iov_count, addr, rma_iov, rma_iov_count, context, data }
+        fi_context2 { internal }
+        fid { fclass, context, ops }
+        fi_ops { size, close, bind, control, ops_open, tostr, ops_set }
+        fid_fabric { fid, ops, api_version }
+        fi_ops_fabric { size, domain, passive_ep, eq_open, wait_open, trywait, domain2 }
+        fid_domain { fid, ops, mr }
+        fi_ops_domain { size, av_open, cq_open, endpoint, scalable_ep, cntr_open, poll_open, stx_ctx, srx_ctx, query_atomic, query_collective, endpoint2 }
+        fi_ops_mr { size, reg, regv, regattr }
+        fid_mr { fid, mem_desc, key }
+        fid_av { fid, ops }
+        fi_ops_av { size, insert, insertsvc, insertsym, remove, lookup, straddr, av_set }
+        fid_cq { fid, ops }
+        fi_ops_cq { size, read, readfrom, readerr, sread, sreadfrom, signal, strerror }
+        fid_wait { fid, ops }
+        fid_ep { fid, ops, cm, msg, rma, tagged, atomic, collective }
+        fi_ops_ep { size, cancel, getopt, setopt, tx_ctx, rx_ctx, rx_size_left, tx_size_left }
+        fi_ops_cm { size, setname, getname, getpeer, connect, listen, accept, reject, shutdown, join }
+        fi_ops_msg { size, recv, recvv, recvmsg, send, sendv, sendmsg, inject, senddata, injectdata }
+        fi_ops_rma { size, read, readv, readmsg, write, writev, writemsg, inject, writedata, injectdata }
+    }
+}
+
+fn constants() -> Vec<(&'static str, i64)> {
+    constants![
+        FI_MSG,
+        FI_RMA,
+        FI_TAGGED,
+        FI_ATOMIC,
+        FI_READ,
+        FI_WRITE,
+        FI_RECV,
+        FI_SEND,
+        FI_TRANSMIT,
+        FI_REMOTE_READ,
+        FI_REMOTE_WRITE,
+        FI_MULTI_RECV,
+        FI_MORE,
+        FI_COMPLETION,
+        FI_INJECT,
+        FI_INJECT_COMPLETE,
+        FI_TRANSMIT_COMPLETE,
+        FI_DELIVERY_COMPLETE,
+        FI_LOCAL_COMM,
+        FI_REMOTE_COMM,
+        FI_SOURCE,
+        FI_NAMED_RX_CTX,
+        FI_SELECTIVE_COMPLETION,
+        FI_CONTEXT,
+        FI_MSG_PREFIX,
+        FI_ASYNC_IOV,
+        FI_RX_CQ_DATA,
+        FI_CONTEXT2,
+        FI_MR_LOCAL,
+        FI_MR_RAW,
+        FI_MR_VIRT_ADDR,
+        FI_MR_ALLOCATED,
+        FI_MR_PROV_KEY,
+        FI_MR_MMU_NOTIFY,
+        FI_MR_RMA_EVENT,
+        FI_MR_ENDPOINT,
+        FI_MR_HMEM,
+        FI_MR_BASIC,
+        FI_MR_SCALABLE,
+        FI_ORDER_SAS,
+        FI_EP_MSG,
+        FI_EP_DGRAM,
+        FI_EP_RDM,
+        FI_AV_UNSPEC,
+        FI_AV_MAP,
+        FI_AV_TABLE,
+        FI_PROGRESS_AUTO,
+        FI_PROGRESS_MANUAL,
+        FI_THREAD_SAFE,
+        FI_THREAD_DOMAIN,
+        FI_RM_ENABLED,
+        FI_FORMAT_UNSPEC,
+        FI_SOCKADDR,
+        FI_SOCKADDR_IN,
+        FI_SOCKADDR_IN6,
+        FI_SOCKADDR_IB,
+        FI_ADDR_STR,
+        FI_ADDR_UNSPEC,
+        FI_CQ_FORMAT_CONTEXT,
+        FI_CQ_FORMAT_MSG,
+        FI_CQ_FORMAT_DATA,
+        FI_WAIT_NONE,
+        FI_WAIT_UNSPEC,
+        FI_WAIT_FD,
+        FI_GETWAIT,
+        FI_ENABLE,
+        FI_OPT_ENDPOINT,
+        FI_OPT_MIN_MULTI_RECV,
+        FI_LINK_UP,
+        FI_CLASS_FABRIC,
+        FI_CLASS_DOMAIN,
+        FI_CLASS_EP,
+        FI_CLASS_SEP,
+        FI_CLASS_RX_CTX,
+        FI_CLASS_TX_CTX,
+        FI_CLASS_AV,
+        FI_CLASS_MR,
+        FI_CLASS_EQ,
+        FI_CLASS_CQ,
+        FI_CLASS_NIC,
+        FI_EAGAIN,
+        FI_EAVAIL,
+        FI_ETRUNC,
+        FI_ENODATA,
+        FI_ENOSYS,
+        FI_ECANCELED
+    ]
+}
+
+/// The declarations in the sources: structures with their fields, and constants.
+fn declared() -> (BTreeMap<String, Vec<String>>, Vec<String>) {
+    let mut structs = BTreeMap::new();
+    for source in [include_str!("../src/attr.rs"), include_str!("../src/fid.rs")] {
+        for part in source.split("\npub struct ").skip(1) {
+            let (name, rest) = part.split_once(" {\n").expect("a structure has fields");
+            let (body, _) = rest.split_once("\n}").expect("a structure ends");
+            let fields = body.lines().filter_map(|l| l.strip_prefix("    pub ")?.split_once(':'));
+            structs.insert(name.to_owned(), fields.map(|(f, _)| f.to_owned()).collect());
+        }
+    }
+    let lines = include_str!("../src/consts.rs").lines();
+    let constants = lines.filter_map(|l| Some(l.strip_prefix("pub const ")?.split_once(':')?.0.to_owned()));
+    (structs, constants.collect())
+}
+
+#[test]
+fn every_declaration_is_compared() {
+    let (structs, constants_declared) = declared();
+    let compared: BTreeMap<String, Vec<String>> = layouts()
+        .iter()
+        .map(|l| (l.name.to_owned(), l.fields.iter().map(|f| f.0.to_owned()).collect()))
+        .collect();
+    assert_eq!(structs, compared);
+    assert!(structs.len() > 30 && structs.values().all(|fields| !fields.is_empty()));
+    let compared: Vec<&str> = constants().iter().map(|c| c.0).collect();
+    assert_eq!(constants_declared, compared);
+}
+
+/// The C program.
+fn program() -> String {
+    let mut c = String::from(
+        "#include <stddef.h>\n#include <stdio.h>\n#include <rdma/fabric.h>\n#include <rdma/fi_cm.h>\n\
+         #include <rdma/fi_domain.h>\n#include <rdma/fi_endpoint.h>\n#include <rdma/fi_eq.h>\n\
+         #include <rdma/fi_errno.h>\n#include <rdma/fi_rma.h>\n\
+         #define SIZE(s) printf(\"%s %zu\\n\", #s, sizeof(struct s));\n\
+         #define FIELD(s, name, f) printf(\"%s.%s %zu %zu\\n\", #s, name, offsetof(struct s, f), \
+         sizeof(((struct s *)0)->f));\n\
+         #define VALUE(v) printf(\"%s %lld\\n\", #v, (long long)(v));\n\
+         int main(void) {\n\
+         printf(\"version %d %d\\n\", FI_MAJOR_VERSION, FI_MINOR_VERSION);\n",
+    );
+    for layout in layouts() {
+        c += &format!("SIZE({})\n", layout.name);
+        for (field, ..) in layout.fields {
+            // `type` is a word of Rust.
+            let line = format!("FIELD({}, \"{field}\", {})\n", layout.name, field.trim_end_matches('_'));
+            if (layout.name, field) == OF_1_20 {
+                c += &format!("#if FI_MAJOR_VERSION > 1 || FI_MINOR_VERSION >= 20\n{line}#endif\n");
+            } else {
+                c += &line;
+            }
+        }
+    }
+    for (name, _) in constants() {
+        c += &format!("VALUE({name})\n");
+    }
+    c + "return 0;\n}\n"
+}
+
+/// What the program prints: for each name its numbers. `None` if it cannot be compiled here, which is told.
+fn headers() -> Option<BTreeMap<String, Vec<i64>>> {
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    if Command::new(&compiler).arg("--version").output().is_err() {
+        common::skip("the layout of libfabric's structures: there is no C compiler (apt-get install gcc)");
+        return None;
+    }
+    let folder = Folder::new();
+    let has_headers =
+        folder.compile(&compiler, "probe.c", "#include <rdma/fabric.h>\nint main(void) { return 0; }\n");
+    if has_headers.is_err() {
+        common::skip(
+            "the layout of libfabric's structures: no rdma/fabric.h (apt-get install libfabric-dev)",
+        );
+        return None;
+    }
+    let path = folder.compile(&compiler, "layout.c", &program()).unwrap_or_else(|e| panic!("{e}"));
+    let out = Command::new(path).output().expect("the compiled program starts");
+    assert!(out.status.success(), "{out:?}");
+    let text = String::from_utf8(out.stdout).expect("the program prints ASCII");
+    let line = |line: &str| {
+        let (name, numbers) = line.split_once(' ')?;
+        Some((name.to_owned(), numbers.split(' ').map(|n| n.parse().ok()).collect::<Option<Vec<i64>>>()?))
+    };
+    Some(text.lines().map(|l| line(l).unwrap_or_else(|| panic!("{l}"))).collect())
+}
+
+/// A temporary folder.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("layout-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder for the program");
+        Folder(path)
+    }
+
+    /// Compiles a program; what the compiler says if it fails.
+    fn compile(&self, compiler: &std::ffi::OsStr, name: &str, text: &str) -> Result<PathBuf, String> {
+        let (source, out) = (self.0.join(name), self.0.join(name).with_extension("out"));
+        std::fs::write(&source, text).map_err(|e| e.to_string())?;
+        let done =
+            Command::new(compiler).arg("-o").arg(&out).arg(&source).output().map_err(|e| e.to_string())?;
+        if done.status.success() { Ok(out) } else { Err(String::from_utf8_lossy(&done.stderr).into_owned()) }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn layouts_and_numbers_are_those_of_the_headers() {
+    let Some(c) = headers() else { return };
+    let of = |name: &str| c.get(name).unwrap_or_else(|| panic!("{name} was not printed")).as_slice();
+    let version = (of("version")[0], of("version")[1]);
+    let mut wrong = Vec::new();
+    for layout in layouts() {
+        let (rust, in_c) = (layout.size as i64, of(layout.name)[0]);
+        let mut fits = rust == in_c || (version > (1, 17) && LONGER.contains(&layout.name) && in_c > rust);
+        for (field, offset, size) in layout.fields {
+            if (layout.name, field) == OF_1_20 && version < (1, 20) {
+                fits |= offset as i64 == in_c && rust == in_c + size as i64;
+                continue;
+            }
+            let (rust, in_c) = ([offset as i64, size as i64], of(&format!("{}.{field}", layout.name)));
+            if rust != in_c {
+                wrong.push(format!("{}.{field}: offset and size {rust:?}, in C {in_c:?}", layout.name));
+            }
+        }
+        if !fits {
+            wrong.push(format!("{}: {rust} bytes, in C {in_c}", layout.name));
+        }
+    }
+    for (name, rust) in constants() {
+        let in_c = of(name)[0];
+        if rust != in_c {
+            wrong.push(format!("{name}: {rust:#x}, in C {in_c:#x}"));
+        }
+    }
+    assert!(wrong.is_empty(), "against the headers of {version:?}:\n{}", wrong.join("\n"));
+}

@@ -1,0 +1,116 @@
+//! The real library, where there is one; and what is said where there is none.
+
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libfabric_sys::attr::fi_info;
+use libfabric_sys::{API, Library, LoadError, OLDEST};
+
+/// The library to test with: the one that `NETMOD_OFI_LIBRARY` names, or else the system's.
+fn library() -> Option<Library> {
+    if let Some(path) = std::env::var_os(Library::VARIABLE) {
+        return Some(Library::load(Some(Path::new(&path))).expect("NETMOD_OFI_LIBRARY"));
+    }
+    let found = Library::load(None);
+    if let Err(e) = &found {
+        common::skip(&e.to_string());
+    }
+    found.ok()
+}
+
+/// The tests of this program that take what [`library`] gives, once more with a second libfabric: in a process of its own, for two of
+/// them, and their providers, do not get on with each other.
+#[test]
+fn the_same_with_a_second_library() {
+    if std::env::var_os(Library::VARIABLE).is_some() {
+        return;
+    }
+    let Some(path) = std::env::var_os("NETMOD_TEST_OFI_LIBRARY").map(PathBuf::from) else {
+        return common::skip(
+            "libfabric 2 (`cargo xtask test` fetches one, and names it in NETMOD_TEST_OFI_LIBRARY)",
+        );
+    };
+    let this = std::env::current_exe().expect("the path of this program");
+    let mut command = Command::new(this);
+    command.arg("--nocapture").env(Library::VARIABLE, &path);
+    if let Some(folder) = path.parent() {
+        command.env("FI_PROVIDER_PATH", folder);
+    }
+    let out = command.output().expect("this program starts");
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{}:\n{text}{}", path.display(), String::from_utf8_lossy(&out.stderr));
+    assert!(text.contains("test the_library_lists_its_providers ... ok"), "{text}");
+}
+
+/// The providers of a library, in its order.
+fn providers(library: &Library) -> Vec<String> {
+    let mut list: *mut fi_info = core::ptr::null_mut();
+    // SAFETY: nothing is asked for, and the list is written on success.
+    let done = unsafe {
+        (library.fi_getinfo)(
+            library.api(),
+            core::ptr::null(),
+            core::ptr::null(),
+            0,
+            core::ptr::null(),
+            &raw mut list,
+        )
+    };
+    assert_eq!(done, 0, "{}", library.error(done.into()));
+    let mut names = Vec::new();
+    let mut at = list.cast_const();
+    // SAFETY: the list is live until it is freed below, each record has a fabric, and its provider's name is a C string.
+    unsafe {
+        while let Some(info) = at.as_ref() {
+            let name = (*info.fabric_attr).prov_name;
+            let name = CStr::from_ptr(name).to_str().expect("a name of ASCII").to_owned();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+            at = info.next;
+        }
+        (library.fi_freeinfo)(list);
+    }
+    names
+}
+
+#[test]
+fn the_library_lists_its_providers() {
+    if let Some(library) = library() {
+        assert!(library.version() >= OLDEST && library.api() <= API);
+        let names = providers(&library);
+        assert!(names.iter().any(|n| n == "tcp" || n.starts_with("tcp;")), "{names:?}");
+    }
+}
+
+#[test]
+fn errors_are_named_whatever_their_sign() {
+    if let Some(library) = library() {
+        assert_eq!(library.error(-61), library.error(61));
+        assert!(library.error(61).to_lowercase().contains("no data"), "{}", library.error(61));
+    }
+}
+
+#[test]
+fn a_library_that_is_not_there_is_said_to_be_missing() {
+    let error = Library::load(Some(Path::new("/nonexistent/libfabric.so.1"))).expect_err("it is not there");
+    assert!(matches!(error, LoadError::Missing { .. }));
+    let text = error.to_string();
+    for part in ["/nonexistent/libfabric.so.1", "apt-get install libfabric1", Library::VARIABLE] {
+        assert!(text.contains(part), "{text}");
+    }
+    let error = Library::load(Some(Path::new("a\0b"))).expect_err("that is no path");
+    assert!(error.to_string().contains("zero byte"), "{error}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn another_library_is_said_to_be_another() {
+    let error = Library::load(Some(Path::new("libc.so.6"))).expect_err("it is the C library");
+    assert_eq!(error, LoadError::Symbol { path: "libc.so.6".into(), name: "fi_version" });
+}
