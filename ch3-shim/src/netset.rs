@@ -19,6 +19,8 @@ macro_rules! each {
             AnyNetmod::Shm($n) => $body,
             #[cfg(feature = "tcp")]
             AnyNetmod::Tcp($n) => $body,
+            #[cfg(feature = "ofi")]
+            AnyNetmod::Ofi($n) => $body,
             AnyNetmod::Other($n) => $body,
             AnyNetmod::Wrapped($n) => $body,
         }
@@ -34,6 +36,9 @@ pub enum AnyNetmod {
     /// TCP.
     #[cfg(feature = "tcp")]
     Tcp(Box<netmod_tcp::TcpNetmod>),
+    /// libfabric.
+    #[cfg(feature = "ofi")]
+    Ofi(Box<netmod_ofi::OfiNetmod>),
     /// Somebody else's.
     Other(Box<dyn Netmod>),
     /// One of them within a wrapper: see [`AnyNetmod::base`].
@@ -89,6 +94,8 @@ impl NetSet {
             AnyNetmod::Shm(n) => n.as_ref() as &dyn Netmod,
             #[cfg(feature = "tcp")]
             AnyNetmod::Tcp(n) => n.as_ref() as &dyn Netmod,
+            #[cfg(feature = "ofi")]
+            AnyNetmod::Ofi(n) => n.as_ref() as &dyn Netmod,
             AnyNetmod::Other(n) => n.as_ref(),
             AnyNetmod::Wrapped(n) => n.as_ref(),
         })
@@ -146,7 +153,9 @@ impl NetSet {
                 #[cfg(feature = "shm")]
                 AnyNetmod::Shm(n) => n.authenticate_with(key),
                 #[cfg(feature = "tcp")]
-                AnyNetmod::Tcp(n) => n.authenticate_with(netmod_tcp::JobKey(key))?,
+                AnyNetmod::Tcp(n) => n.authenticate_with(netmod_hello::JobKey(key))?,
+                #[cfg(feature = "ofi")]
+                AnyNetmod::Ofi(n) => n.authenticate_with(netmod_hello::JobKey(key)),
                 _ => {}
             }
         }

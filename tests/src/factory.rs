@@ -7,6 +7,7 @@ use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::pkt::Packet;
 use ch3_shim::{Bootstrap, Builder, Device};
 use netmod_core::{Config, GroupId, Header, Netmod, PeerName};
+use netmod_ofi::OfiNetmod;
 use netmod_shm::ShmNetmod;
 use netmod_tcp::{JobKey, TcpNetmod};
 use netmod_wrap::{Capture, CaptureFile, FaultPlan, Faulty};
@@ -130,6 +131,54 @@ impl NetmodFactory for Rails {
         let mut tcp = TcpNetmod::new(self.config().tcp, bare_name(rank), ranks).expect("a TCP netmod");
         tcp.authenticate_with(JobKey([9; 32])).expect("a listener that is watched");
         NetSet::new(vec![AnyNetmod::Tcp(Box::new(tcp))])
+    }
+}
+
+/// Devices over a provider of libfabric.
+#[derive(Clone, Debug)]
+pub struct Ofi {
+    /// As in `NETMOD_OFI_PROVIDER`.
+    pub provider: &'static str,
+    /// As in `NETMOD_OFI_LIBRARY`.
+    pub library: &'static str,
+    /// See [`Capabilities::max_bytes`].
+    pub max_bytes: usize,
+    /// See [`Capabilities::many`].
+    pub many: usize,
+}
+
+impl NetmodFactory for Ofi {
+    type Job = ();
+
+    fn name(&self) -> String {
+        format!("ofi {}", self.provider)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_bytes: self.max_bytes, many: self.many }
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = Config::default();
+        cfg.netmods = vec!["ofi".into()];
+        cfg.ofi.provider = self.provider.into();
+        cfg.ofi.library = self.library.into();
+        // A host has addresses that are of no use within it.
+        cfg.ofi.domains = 1;
+        cfg
+    }
+
+    fn job(&self, _ranks: u32) {}
+
+    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        Builder::new(cfg, boot).build()
+    }
+
+    fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
+        let mut ofi = OfiNetmod::new(&self.config().ofi, bare_name(rank), ranks);
+        assert_eq!(ofi.failure(), None, "a libfabric netmod");
+        ofi.authenticate_with(JobKey([9; 32]));
+        NetSet::new(vec![AnyNetmod::Ofi(Box::new(ofi))])
     }
 }
 

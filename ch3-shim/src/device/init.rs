@@ -28,6 +28,8 @@ const BUILT_IN: &[&str] = &[
     netmod_shm::NAME,
     #[cfg(feature = "tcp")]
     netmod_tcp::NAME,
+    #[cfg(feature = "ofi")]
+    netmod_ofi::NAME,
 ];
 /// Bytes of unused unexpected-message buffers that are kept.
 const POOL_BYTES: usize = 4 << 20;
@@ -237,6 +239,22 @@ impl Builder {
             netmod_tcp::NAME => {
                 let tcp = netmod_tcp::TcpNetmod::new(self.cfg.tcp.clone(), me, size)?;
                 Ok(Some(AnyNetmod::Tcp(Box::new(tcp))))
+            }
+            #[cfg(feature = "ofi")]
+            netmod_ofi::NAME => {
+                let ofi = netmod_ofi::OfiNetmod::new(&self.cfg.ofi, me, size);
+                if let Some(why) = ofi.failure() {
+                    // Where another netmod can step in, one rank says so for all.
+                    if self.cfg.netmods.iter().all(|n| n == name) {
+                        return Err(Error::Config(format!(
+                            "NETMOD allows ofi only, which cannot be used: {why}"
+                        )));
+                    }
+                    if me.rank == 0 {
+                        warn(&format_args!("netmod ofi cannot be used: {why}"));
+                    }
+                }
+                Ok(Some(AnyNetmod::Ofi(Box::new(ofi))))
             }
             _ if self.cfg.origin("NETMOD") == Some(Origin::Default) => Ok(None),
             unknown => Err(Error::Config(format!(

@@ -1,0 +1,281 @@
+//! Carrying out what the connections' manager asks for.
+
+use std::io;
+
+use netmod_core::lifecycle::VcState;
+use netmod_core::{Core, Event, Events, Time, VcError, VcErrorKind, VcId};
+
+use crate::book::Dest;
+use crate::conn::{Action, Env, Manager, Offer, PeerTerms, To};
+use crate::fi::Refused;
+use crate::link::Open;
+use crate::netmod::{OfiNetmod, Out};
+use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
+
+impl OfiNetmod {
+    /// Tells the manager something, and does what it asks for.
+    pub(crate) fn manage(&mut self, core: &mut Core, f: impl FnOnce(&mut Manager, &mut Env<'_>)) {
+        self.manage_later(f);
+        self.act(core);
+    }
+
+    /// Tells the manager something; what it asks for is done by the next poll.
+    pub(crate) fn manage_later(&mut self, f: impl FnOnce(&mut Manager, &mut Env<'_>)) {
+        let own = &self.own;
+        let mut random = |bytes: &mut [u8]| getrandom::fill(bytes).map_err(io::Error::other);
+        let mut terms = |_: VcId, offer: &Offer<'_>| {
+            let terms = own.as_ref().ok().and_then(|o| o.terms(offer.port, offer.terms.port));
+            terms.ok_or(netmod_hello::RejectReason::NoWayBack)
+        };
+        let mut env = Env { now: self.now, random: &mut random, terms: &mut terms, out: &mut self.actions };
+        f(&mut self.manager, &mut env);
+    }
+
+    /// Does what the manager has asked for, in order, and what that leads to.
+    pub(crate) fn act(&mut self, core: &mut Core) {
+        while !self.actions.is_empty() {
+            for action in std::mem::take(&mut self.actions) {
+                self.carry_out(core, action);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, core: &mut Core, action: Action) {
+        match action {
+            Action::Meet { stranger, port, address } => {
+                match self.book.insert(&self.ports, usize::from(port), &address) {
+                    Ok(dest) => {
+                        if let Some(old) = self.strangers.insert(stranger.0, dest) {
+                            self.book.release(old);
+                        }
+                    }
+                    Err(why) => {
+                        tracing::debug!(why, "somebody has dialled whose address is of no use");
+                    }
+                }
+            }
+            Action::Forget { stranger } => {
+                if let Some(dest) = self.strangers.remove(&stranger.0) {
+                    self.book.release(dest);
+                }
+            }
+            Action::Shake { to, kind, slot, bytes } => {
+                let Some(dest) = self.dest(to) else { return };
+                let header = FrameHeader { kind, returned: 0, slot, seq: 0 };
+                let mut frame = Vec::with_capacity(FRAME_HEADER + bytes.len());
+                frame.extend_from_slice(&header.to_bytes());
+                frame.extend_from_slice(&bytes);
+                self.post(core, Out { dest, bytes: frame, vc: vc_of(to) });
+            }
+            Action::Control { to, kind, slot } => self.control(core, to, kind, slot),
+            Action::Opened { vc, to, port, peer } => self.opened_one(core, vc, to, port, &peer),
+            Action::PeerLeft { vc, error } => {
+                let error = self.matters(core, vc).then_some(error);
+                self.manage(core, |m, env| m.settle(vc, error, env));
+                if self.links.get(vc).is_some_and(|l| l.down.is_none()) {
+                    self.close_one(core, vc);
+                    self.pump(core, vc);
+                }
+            }
+            Action::Terminated { vc } => {
+                self.close_one(core, vc);
+                if let Some(l) = self.links.get_mut(vc) {
+                    l.terminating = false;
+                }
+                self.pending.push_back(Event::Terminated { vc });
+            }
+            Action::Down { vc, error } => self.down(core, vc, error),
+            Action::NewPeer { peer } => self.pending.push_back(Event::NewPeer { peer, netmod: 0 }),
+            Action::PortPeer { peer, port } => {
+                self.pending.push_back(Event::PortPeer { peer, port, netmod: 0 });
+            }
+        }
+    }
+
+    fn dest(&self, to: To) -> Option<Dest> {
+        match to {
+            To::Vc(vc) => self.links.get(vc)?.dial,
+            To::Stranger(s) => self.strangers.get(&s.0).copied(),
+        }
+    }
+
+    fn control(&mut self, core: &mut Core, to: To, kind: Kind, slot: Slot) {
+        let Some(dest) = self.dest(to) else { return };
+        let ours = self.links.iter().find_map(|(vc, l)| {
+            let open = l.open.filter(|o| o.header().slot == slot && o.dest == dest)?;
+            Some((vc, open))
+        });
+        let header = match ours {
+            Some((_, open)) => {
+                let seq = if kind == Kind::Fin { open.data_frames() } else { 0 };
+                open.other(kind, seq)
+            }
+            None => FrameHeader { kind, returned: 0, slot, seq: 0 },
+        };
+        let bytes = header.to_bytes().to_vec();
+        self.post(core, Out { dest, bytes, vc: ours.map(|(vc, _)| vc) });
+    }
+
+    /// Sends a frame of the manager's, behind those that wait.
+    fn post(&mut self, core: &mut Core, out: Out) {
+        self.outbox.push_back(out);
+        self.push_outbox(core);
+    }
+
+    /// Sends the manager's frames as far as the provider takes them.
+    pub(crate) fn push_outbox(&mut self, core: &mut Core) {
+        while let Some(out) = self.outbox.front() {
+            let Some(port) = self.ports.get_mut(out.dest.port) else {
+                self.outbox.pop_front();
+                continue;
+            };
+            let (len, vc) = (out.bytes.len(), out.vc);
+            let sent = if len <= port.inject_max() {
+                port.inject(&out.bytes, out.dest.addr)
+            } else if let Some(buffer) = port.take_buffer() {
+                port.buffer(buffer)[..len].copy_from_slice(&out.bytes);
+                let sent = port.send(buffer, len, out.dest.addr, vc.unwrap_or(NOBODY));
+                match sent {
+                    Ok(()) => {
+                        if let Some(l) = vc.and_then(|vc| self.links.get_mut(vc)) {
+                            l.in_flight += 1;
+                        }
+                    }
+                    Err(_) => port.give_back(buffer),
+                }
+                sent
+            } else {
+                Err(Refused::Again)
+            };
+            match sent {
+                Err(Refused::Again) => {
+                    self.stats.refused += 1;
+                    return;
+                }
+                Ok(()) => drop(self.outbox.pop_front()),
+                Err(Refused::Failed(why)) => {
+                    self.outbox.pop_front();
+                    if let Some(vc) = vc {
+                        self.shake_failed(core, vc, &why);
+                    }
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn shake_failed(&mut self, core: &mut Core, vc: VcId, why: &str) {
+        let Some(l) = self.links.get(vc) else { return };
+        if l.open.is_some() {
+            self.broken(core, vc, why);
+        } else {
+            self.manage(core, |m, env| m.dial_failed(vc, why, env));
+        }
+    }
+
+    fn opened_one(&mut self, core: &mut Core, vc: VcId, to: To, port: u8, peer: &PeerTerms) {
+        let Some(dest) = self.dest(to).filter(|d| d.port == usize::from(port)) else {
+            let who = self.links.get(vc).map(|l| l.peer);
+            let text = "its address, as it has given it itself, is of no use to libfabric";
+            return self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, who, text));
+        };
+        let frame = (peer.frame as usize).min(self.cfg.frame);
+        let Some(l) = self.links.get_mut(vc) else { return };
+        l.open = Some(Open::new(dest, peer.slot, frame, u32::from(peer.window)));
+        l.refused_since = Time::NEVER;
+        core.reset_receive(vc);
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.stats.connects += 1;
+        }
+        self.pending.push_back(Event::Up { vc });
+        self.want(vc);
+    }
+
+    /// The connection of a VC is over, and the VC goes on.
+    fn close_one(&mut self, core: &mut Core, vc: VcId) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        l.ready = false;
+        let open = l.open.take();
+        if let (Some(stalled), Some(open)) = (l.stalled.take(), open)
+            && let Some(port) = self.ports.get_mut(open.dest.port)
+        {
+            port.give_back(stalled.buffer);
+        }
+        core.reset_receive(vc);
+    }
+
+    /// Whether the upper layer, or a message under way, minds that the peer has left.
+    fn matters(&self, core: &Core, vc: VcId) -> bool {
+        let Some(l) = self.links.get(vc) else { return false };
+        let open = core.vcs.get(vc).is_some_and(|v| {
+            v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked
+        });
+        open || l.held
+            || l.transfers > 0
+            || l.stalled.is_some()
+            || l.queue.front().is_some_and(|m| m.started())
+    }
+
+    /// The VC is of no use any more, as this side has found: its peer is told.
+    pub(crate) fn fail(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        if self.links.get(vc).is_none_or(|l| l.down.is_some()) {
+            return;
+        }
+        self.manage(core, |m, env| m.abort(vc, error, env));
+    }
+
+    /// The manager says that the VC has failed.
+    fn down(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        l.terminating = false;
+        let first = l.down.replace(error.clone()).is_none();
+        self.drop_link(core, vc, &error);
+        if first {
+            self.pending.push_back(Event::Down { vc, error });
+        }
+    }
+
+    /// Fails what is under way on a VC, and closes its connection.
+    pub(crate) fn drop_link(&mut self, core: &mut Core, vc: VcId, error: &VcError) {
+        if let Some(l) = self.links.get_mut(vc) {
+            for m in l.queue.drain(..) {
+                core.send_failed(m.req, error);
+            }
+            l.held = false;
+            l.refused_since = Time::NEVER;
+            l.ready = false;
+            let open = l.open.take();
+            if let (Some(stalled), Some(open)) = (l.stalled.take(), open)
+                && let Some(port) = self.ports.get_mut(open.dest.port)
+            {
+                port.give_back(stalled.buffer);
+            }
+        }
+        self.fail_transfers(vc, error);
+    }
+
+    /// What is due by the clock, and what has waited for a quiet moment.
+    #[inline]
+    pub(crate) fn look_after(&mut self, core: &mut Core, events: &Events) {
+        if self.manager.deadline().is_some_and(|t| self.now >= t) && events.is_empty() {
+            self.manage(core, Manager::timer);
+        }
+        if !self.actions.is_empty() {
+            self.act(core);
+        }
+        if self.book.is_unsettled() {
+            self.book.settle(&self.ports);
+        }
+    }
+}
+
+/// The VC that a frame of the manager's belongs to.
+fn vc_of(to: To) -> Option<VcId> {
+    match to {
+        To::Vc(vc) => Some(vc),
+        To::Stranger(_) => None,
+    }
+}
+
+/// The VC of frames that are of none.
+const NOBODY: VcId = VcId::from_wire(0);

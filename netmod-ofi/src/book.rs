@@ -1,0 +1,78 @@
+//! Addresses of peers in the ports' address vectors: each once, for as long as somebody needs it.
+
+use std::collections::HashMap;
+
+use crate::fi::port::Port;
+
+/// Where frames go: a port, and the number of an address in its vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dest {
+    /// Which port.
+    pub(crate) port: usize,
+    /// libfabric's number of the address.
+    pub(crate) addr: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    addr: u64,
+    users: usize,
+}
+
+/// The addresses in use.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    entries: HashMap<(usize, Box<[u8]>), Entry>,
+    /// Addresses that nobody needs any more, but to which something may still be on its way.
+    leaving: Vec<Dest>,
+}
+
+impl Book {
+    /// Makes an address known to a port.
+    ///
+    /// # Errors
+    /// What the provider says.
+    pub(crate) fn insert(&mut self, ports: &[Port], port: usize, address: &[u8]) -> Result<Dest, String> {
+        if let Some(e) = self.entries.get_mut(&(port, address.into())) {
+            e.users += 1;
+            return Ok(Dest { port, addr: e.addr });
+        }
+        let of = ports.get(port).ok_or("this process has no such endpoint")?;
+        let addr = of.endpoint().insert(address)?;
+        // A vector may give the same number again to an address that was about to be removed.
+        self.leaving.retain(|d| *d != Dest { port, addr });
+        self.entries.insert((port, address.into()), Entry { addr, users: 1 });
+        Ok(Dest { port, addr })
+    }
+
+    /// One who needed it does not any more.
+    pub(crate) fn release(&mut self, dest: Dest) {
+        let found = self.entries.iter_mut().find(|(k, e)| k.0 == dest.port && e.addr == dest.addr);
+        let Some((key, entry)) = found else { return };
+        entry.users -= 1;
+        if entry.users == 0 {
+            let key = key.clone();
+            self.entries.remove(&key);
+            self.leaving.push(dest);
+        }
+    }
+
+    /// Takes addresses that nobody needs out of the vectors of ports on which nothing is under way.
+    pub(crate) fn settle(&mut self, ports: &[Port]) {
+        self.leaving.retain(|d| {
+            let Some(port) = ports.get(d.port) else { return false };
+            if port.sends_under_way() > 0 || port.transfers_under_way() > 0 {
+                return true;
+            }
+            if let Err(why) = port.endpoint().remove(d.addr) {
+                tracing::debug!(why, "an address stays in libfabric's vector");
+            }
+            false
+        });
+    }
+
+    /// Whether an address waits to be taken out.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+}

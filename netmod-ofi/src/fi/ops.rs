@@ -1,0 +1,116 @@
+//! Storage that operations lend to the provider until their completion (`FI_CONTEXT`, `FI_CONTEXT2`), and what each is.
+//!
+//! Storage never moves and is never freed before the endpoint, so a completion that comes late, twice, or with a pointer
+//! that nobody gave touches nothing: [`Ops::take`] finds no operation for it.
+
+#![allow(unsafe_code)]
+
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+
+use libfabric_sys::attr::fi_context2;
+
+/// Place of an operation under way.
+pub(crate) type OpIndex = u32;
+
+/// Operations under way; `T` says what one is.
+pub(crate) struct Ops<T> {
+    storage: Box<[UnsafeCell<fi_context2>]>,
+    what: Vec<Option<T>>,
+    free: Vec<OpIndex>,
+}
+
+// SAFETY: the storage is only ever written by the provider, in calls that the owner of this value makes.
+unsafe impl<T: Send> Send for Ops<T> {}
+
+impl<T> Ops<T> {
+    /// Room for so many at once.
+    pub(crate) fn new(most: usize) -> Ops<T> {
+        let storage = (0..most).map(|_| UnsafeCell::new(fi_context2::ZERO)).collect();
+        let mut what = Vec::new();
+        what.resize_with(most, || None);
+        Ops { storage, what, free: (0..most as OpIndex).rev().collect() }
+    }
+
+    /// Begins an operation; `None` if there are too many.
+    #[inline]
+    pub(crate) fn begin(&mut self, what: T) -> Option<OpIndex> {
+        let index = self.free.pop()?;
+        self.what[index as usize] = Some(what);
+        Some(index)
+    }
+
+    /// What to give to libfabric as the context of the operation.
+    #[inline]
+    pub(crate) fn context(&self, index: OpIndex) -> *mut c_void {
+        self.storage[index as usize].get().cast()
+    }
+
+    /// The operation was not started, or has ended.
+    #[inline]
+    pub(crate) fn end(&mut self, index: OpIndex) -> Option<T> {
+        let what = self.what.get_mut(index as usize)?.take()?;
+        self.free.push(index);
+        Some(what)
+    }
+
+    /// The operation of a completion's context, if it is under way.
+    #[inline]
+    pub(crate) fn find(&self, context: *mut c_void) -> Option<OpIndex> {
+        let at = (context as usize).checked_sub(self.storage.as_ptr() as usize)?;
+        let size = size_of::<fi_context2>();
+        let index = at / size;
+        if !at.is_multiple_of(size) || self.what.get(index)?.is_none() {
+            return None;
+        }
+        OpIndex::try_from(index).ok()
+    }
+
+    /// What an operation under way is.
+    #[inline]
+    pub(crate) fn get(&self, index: OpIndex) -> Option<&T> {
+        self.what.get(index as usize)?.as_ref()
+    }
+
+    /// Those under way.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (OpIndex, &T)> {
+        self.what.iter().enumerate().filter_map(|(i, w)| Some((i as OpIndex, w.as_ref()?)))
+    }
+
+    /// How many are under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.what.len() - self.free.len()
+    }
+}
+
+impl<T> core::fmt::Debug for Ops<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Ops({} of {} under way)", self.under_way(), self.what.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_find_their_operations_and_nothing_else() {
+        let mut ops = Ops::new(3);
+        let [a, b, c] = ["a", "b", "c"].map(|w| ops.begin(w).unwrap());
+        assert_eq!(ops.begin("d"), None);
+        for (i, w) in [(a, "a"), (b, "b"), (c, "c")] {
+            let context = ops.context(i);
+            assert_eq!(ops.find(context), Some(i));
+            assert_eq!(ops.find(context.wrapping_byte_add(1)), None);
+            assert_eq!(ops.get(i), Some(&w));
+        }
+        let first = ops.context(0);
+        assert_eq!(ops.find(core::ptr::null_mut()), None);
+        assert_eq!(ops.find(first.wrapping_byte_sub(64)), None);
+        assert_eq!(ops.find(first.wrapping_byte_add(3 * 64)), None);
+        let late = ops.context(b);
+        assert_eq!(ops.end(b), Some("b"));
+        assert_eq!((ops.end(b), ops.find(late), ops.under_way()), (None, None, 2));
+        assert_eq!(ops.begin("e"), Some(b));
+    }
+}

@@ -1,0 +1,162 @@
+//! Registered memory.
+
+#![allow(unsafe_code)]
+
+use core::ffi::c_void;
+use core::ptr::null_mut;
+
+use libfabric_sys::call::{fi_bind, fi_close, fi_enable, fi_mr_reg};
+use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_READ, FI_WRITE};
+use libfabric_sys::fid::fid_mr;
+use netmod_core::IoVec;
+
+use super::endpoint::Endpoint;
+use super::port::Port;
+use super::{Refused, check};
+
+/// A registration. It must be closed, see [`Registration::close`], before its endpoint is.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    mr: *mut fid_mr,
+    /// What peers address the first byte by.
+    pub(crate) base: u64,
+    /// What peers must know.
+    pub(crate) key: u64,
+}
+
+// SAFETY: used by one thread at a time, with its endpoint.
+unsafe impl Send for Registration {}
+
+impl Registration {
+    /// Registers memory with `FI_*` rights. `wanted_key` is of use where the provider does not choose keys itself.
+    ///
+    /// # Errors
+    /// What the provider says.
+    ///
+    /// # Safety
+    /// The memory stays allocated until the registration is closed.
+    pub(crate) unsafe fn new(
+        endpoint: &Endpoint,
+        at: *mut u8,
+        len: usize,
+        access: u64,
+        wanted_key: u64,
+    ) -> Result<Registration, Refused> {
+        let traits = endpoint.traits();
+        let requested = if traits.wants(FI_MR_PROV_KEY) { 0 } else { wanted_key };
+        let mut mr: *mut fid_mr = null_mut();
+        // SAFETY: the domain is live; the memory by contract.
+        let rc = unsafe {
+            fi_mr_reg(
+                endpoint.domain,
+                at.cast::<c_void>(),
+                len,
+                access,
+                0,
+                requested,
+                0,
+                &raw mut mr,
+                null_mut(),
+            )
+        };
+        check(endpoint.lib(), "fi_mr_reg", i64::from(rc))?;
+        let mut this = Registration { mr, base: 0, key: 0 };
+        if traits.wants(FI_MR_ENDPOINT) {
+            // SAFETY: registration and endpoint are live.
+            let rc = unsafe {
+                match fi_bind(mr.cast(), endpoint.contexts.ep.cast(), 0) {
+                    0 => fi_enable(mr.cast()),
+                    rc => rc,
+                }
+            };
+            if let Err(e) = check(endpoint.lib(), "fi_mr_bind", i64::from(rc)) {
+                let _ = this.close(endpoint);
+                return Err(e);
+            }
+        }
+        this.base = if traits.wants(FI_MR_VIRT_ADDR) { at as u64 } else { 0 };
+        // SAFETY: the registration is live.
+        this.key = unsafe { (*mr).key };
+        Ok(this)
+    }
+
+    /// What operations of this side give to the provider for memory of this registration.
+    pub(crate) fn desc(&self) -> *mut c_void {
+        if self.mr.is_null() {
+            return null_mut();
+        }
+        // SAFETY: the registration is live until it is closed, which makes the pointer null.
+        unsafe { (*self.mr).mem_desc }
+    }
+
+    /// Ends the registration. Closing again does nothing.
+    ///
+    /// # Errors
+    /// What the provider says; the registration then is as before.
+    pub(crate) fn close(&mut self, endpoint: &Endpoint) -> Result<(), Refused> {
+        if self.mr.is_null() {
+            return Ok(());
+        }
+        // SAFETY: live, by the check; afterwards nobody has the pointer.
+        let rc = unsafe { fi_close(self.mr.cast()) };
+        check(endpoint.lib(), "fi_close(memory region)", i64::from(rc))?;
+        self.mr = null_mut();
+        Ok(())
+    }
+}
+
+/// Rights of a registration for local use.
+pub(crate) const LOCAL: u64 = FI_READ | FI_WRITE;
+
+/// Local memory of a transfer, lent under the contract of [`netmod_core::buf`] until its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lent<'a> {
+    /// Where.
+    pub(crate) mem: IoVec,
+    /// Its registration, where the provider wants one.
+    pub(crate) registration: Option<&'a Registration>,
+}
+
+/// Registers memory that is lent until the registration is closed.
+///
+/// # Errors
+/// What the provider says.
+pub(crate) fn register(port: &Port, mem: IoVec, rights: u64, wanted: u64) -> Result<Registration, Refused> {
+    // SAFETY: whoever registers memory with the netmod promises that it stays until it is deregistered, which closes this.
+    unsafe { Registration::new(port.endpoint(), mem.base, mem.len, rights, wanted) }
+}
+
+/// Starts to read from a peer into lent memory.
+///
+/// # Errors
+/// If nothing was started.
+pub(crate) fn read(
+    port: &mut Port,
+    lent: Lent<'_>,
+    from: u64,
+    remote: u64,
+    key: u64,
+    number: u64,
+) -> Result<(), Refused> {
+    let desc = lent.registration.map_or(null_mut(), Registration::desc);
+    // SAFETY: the memory is of a region that is registered with the netmod, and stays lent until it is deregistered, which waits for the
+    // operation.
+    unsafe { port.read(lent.mem, desc, from, remote, key, number) }
+}
+
+/// Starts to write from lent memory to a peer.
+///
+/// # Errors
+/// If nothing was started.
+pub(crate) fn write(
+    port: &mut Port,
+    lent: Lent<'_>,
+    to: u64,
+    remote: u64,
+    key: u64,
+    number: u64,
+) -> Result<(), Refused> {
+    let desc = lent.registration.map_or(null_mut(), Registration::desc);
+    // SAFETY: as for `read`.
+    unsafe { port.write(lent.mem, desc, to, remote, key, number) }
+}

@@ -1,0 +1,267 @@
+//! The netmod's part of a VC: its connection, its windows, and what waits to be sent.
+
+use std::collections::VecDeque;
+
+use netmod_core::{Core, HDR_LEN, Header, PeerName, ReqId, SendBuf, Time, VcError};
+
+use crate::book::Dest;
+use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot, UNIT, units};
+
+/// The data of a message, behind its header.
+#[derive(Debug)]
+pub(crate) enum Data {
+    /// Nothing, or nothing more.
+    None,
+    /// Bytes in one piece.
+    Contig(SendBuf),
+    /// What is left of the request's segment.
+    Segment,
+}
+
+/// A message that waits.
+#[derive(Debug)]
+pub(crate) struct Message {
+    hdr: Header,
+    /// Whether its header has gone.
+    started: bool,
+    pub(crate) data: Data,
+    pub(crate) req: ReqId,
+}
+
+impl Message {
+    pub(crate) fn new(hdr: Header, data: Data, req: ReqId) -> Message {
+        Message { hdr, started: false, data, req }
+    }
+
+    /// Whether a byte of it has gone.
+    pub(crate) fn started(&self) -> bool {
+        self.started
+    }
+
+    /// Copies as much of it as there is room for; how much, and whether that was the rest.
+    pub(crate) fn copy_to(&mut self, core: &mut Core, out: &mut [u8]) -> (usize, bool) {
+        let mut n = 0;
+        if !self.started {
+            let Some(head) = out.first_chunk_mut::<HDR_LEN>() else { return (0, false) };
+            *head = self.hdr;
+            self.started = true;
+            n = HDR_LEN;
+        }
+        let room = &mut out[n..];
+        match &mut self.data {
+            Data::None => (n, true),
+            Data::Contig(buf) => {
+                let part = room.len().min(buf.len());
+                room[..part].copy_from_slice(&buf.bytes()[..part]);
+                *buf = buf.skip(part);
+                (n + part, buf.is_empty())
+            }
+            Data::Segment => match core.reqs.get_mut(self.req) {
+                None => (n, true),
+                Some(r) => {
+                    let part = r.seg.pack(room);
+                    (n + part, r.seg.is_done())
+                }
+            },
+        }
+    }
+}
+
+/// A frame in a buffer that the provider would not take yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stalled {
+    pub(crate) buffer: u32,
+    pub(crate) len: usize,
+}
+
+/// Which connection is open, and how far it has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    /// Where its frames go.
+    pub(crate) dest: Dest,
+    /// The peer's name for it.
+    theirs: Slot,
+    /// Longest frame.
+    pub(crate) frame: usize,
+    /// Units that may be on their way.
+    window: u32,
+    /// Units that were sent, and that the peer has given back.
+    sent: u32,
+    returned: u32,
+    /// Units of the peer's frames that are handled, and that it has been told of.
+    taken: u32,
+    told: u32,
+    /// Numbers of the next DATA frame out and in.
+    next_out: u32,
+    next_in: u32,
+}
+
+/// Why a frame is not what the connection expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// Frames between the last one and this one are lost.
+    Gap,
+    /// The peer gives back what it has not got.
+    Returned,
+    /// The peer has sent more than its window.
+    Window,
+}
+
+impl Open {
+    /// A new connection. `window` is the peer's, in units; `frame` what both can take, of which no more than a quarter of the
+    /// window is used.
+    pub(crate) fn new(dest: Dest, theirs: Slot, frame: usize, window: u32) -> Open {
+        Open {
+            dest,
+            theirs,
+            frame: frame.min((window as usize / 4 * UNIT).saturating_sub(1)),
+            window,
+            sent: 0,
+            returned: 0,
+            taken: 0,
+            told: 0,
+            next_out: 0,
+            next_in: 0,
+        }
+    }
+
+    /// Longest frame that the peer's window has room for now.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        let left = self.window - self.sent.wrapping_sub(self.returned);
+        (left as usize * UNIT).saturating_sub(1).min(self.frame)
+    }
+
+    /// Whether everything that was sent has been given back.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sent == self.returned
+    }
+
+    /// The header of the next DATA frame.
+    #[inline]
+    pub(crate) fn header(&self) -> FrameHeader {
+        self.other(Kind::Data, self.next_out)
+    }
+
+    /// The header of another frame.
+    #[inline]
+    pub(crate) fn other(&self, kind: Kind, seq: u32) -> FrameHeader {
+        FrameHeader { kind, returned: self.taken as u16, slot: self.theirs, seq }
+    }
+
+    /// A DATA frame of so many bytes has gone.
+    #[inline]
+    pub(crate) fn data_sent(&mut self, bytes: usize) {
+        self.sent = self.sent.wrapping_add(units(bytes));
+        self.next_out = self.next_out.wrapping_add(1);
+        self.told = self.taken;
+    }
+
+    /// A frame with the count of what this side has taken has gone.
+    pub(crate) fn credit_sent(&mut self) {
+        self.told = self.taken;
+    }
+
+    /// How many DATA frames have gone.
+    pub(crate) fn data_frames(&self) -> u32 {
+        self.next_out
+    }
+
+    /// A frame has come that says what the peer has given back. Whether that made room.
+    ///
+    /// # Errors
+    /// If it never had so much.
+    #[inline]
+    pub(crate) fn on_returned(&mut self, returned: u16) -> Result<bool, Wrong> {
+        let more = u32::from(returned.wrapping_sub(self.returned as u16));
+        if more > self.sent.wrapping_sub(self.returned) {
+            return Err(Wrong::Returned);
+        }
+        self.returned = self.returned.wrapping_add(more);
+        Ok(more > 0)
+    }
+
+    /// A DATA frame of so many bytes has come, and is handled before the next poll. `window` is this side's, in units.
+    ///
+    /// # Errors
+    /// If it is not the next one, or more than the window allows.
+    #[inline]
+    pub(crate) fn on_data(&mut self, seq: u32, bytes: usize, window: u32) -> Result<(), Wrong> {
+        if seq != self.next_in {
+            return Err(Wrong::Gap);
+        }
+        self.next_in = seq.wrapping_add(1);
+        self.taken = self.taken.wrapping_add(units(bytes));
+        if self.taken.wrapping_sub(self.told) > window { Err(Wrong::Window) } else { Ok(()) }
+    }
+
+    /// How many DATA frames have come.
+    pub(crate) fn frames_in(&self) -> u32 {
+        self.next_in
+    }
+
+    /// Whether the peer should be told what this side has taken, for lack of a DATA frame that says it.
+    #[inline]
+    pub(crate) fn owes_credit(&self, window: u32) -> bool {
+        self.taken.wrapping_sub(self.told) > window / 4
+    }
+}
+
+/// The netmod's part of a VC.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) peer: PeerName,
+    /// By its card: which of this process's ports, which of the peer's, and the address of that.
+    pub(crate) way: Option<(u8, u8, Box<[u8]>)>,
+    /// What the peer's card says of where its host can be asked whether it lives.
+    pub(crate) life: Option<Box<[u8]>>,
+    /// Where dials go, once there was one.
+    pub(crate) dial: Option<Dest>,
+    pub(crate) open: Option<Open>,
+    /// Messages can be sent at once: a connection is open, and nothing waits.
+    pub(crate) ready: bool,
+    /// A card was asked for.
+    pub(crate) asked: bool,
+    pub(crate) terminating: bool,
+    pub(crate) down: Option<VcError>,
+    pub(crate) queue: VecDeque<Message>,
+    /// The first message's data has gone and its owner is being asked whether there is more.
+    pub(crate) held: bool,
+    pub(crate) stalled: Option<Stalled>,
+    /// Frames in the port's buffers that have not left.
+    pub(crate) in_flight: u32,
+    /// One-sided transfers under way.
+    pub(crate) transfers: u32,
+    /// Since when the provider has refused what there is to send, or [`Time::NEVER`].
+    pub(crate) refused_since: Time,
+}
+
+impl Link {
+    pub(crate) fn new(peer: PeerName) -> Link {
+        Link {
+            peer,
+            way: None,
+            life: None,
+            dial: None,
+            open: None,
+            ready: false,
+            asked: false,
+            terminating: false,
+            down: None,
+            queue: VecDeque::new(),
+            held: false,
+            stalled: None,
+            in_flight: 0,
+            transfers: 0,
+            refused_since: Time::NEVER,
+        }
+    }
+}
+
+/// Bytes in front of a message's data in its first frame.
+pub(crate) const OVERHEAD: usize = FRAME_HEADER + HDR_LEN;
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

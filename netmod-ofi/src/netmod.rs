@@ -1,0 +1,580 @@
+//! The netmod as a whole: its state, and the `Netmod` trait.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use netmod_core::config::OfiConfig;
+use netmod_core::slab::VcKind;
+use netmod_core::{
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, Request, Rma, RmaUse, RxBuf, Segment, SendBuf, Sent,
+    SideTable, Time, VcError, VcErrorKind, VcId, port_group,
+};
+use netmod_hello::{Identity, JobKey, Purpose};
+
+use crate::NAME;
+use crate::book::{Book, Dest};
+use crate::conn::{Action, Manager, Params};
+use crate::fi::port::{Done, Port};
+use crate::link::{Data, Link, Message};
+use crate::own::Own;
+use crate::rma::Transfers;
+use crate::sys::Waiter;
+use crate::wire::UNIT;
+
+/// How long `finalize` waits for peers.
+const PARTING: Duration = Duration::from_secs(2);
+/// How often an idle process looks although nothing was heard of: providers work only when they are called.
+const LOOK: Duration = Duration::from_millis(100);
+/// The same while something is under way.
+const LOOK_BUSY: Duration = Duration::from_millis(1);
+
+/// What the netmod has seen, beside what each VC counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfiStats {
+    /// Frames sent by injection, and out of buffers.
+    pub injected: u64,
+    /// See `injected`.
+    pub sent: u64,
+    /// Times that the provider would not take a frame.
+    pub refused: u64,
+    /// Times that a peer's window had no room.
+    pub full: u64,
+    /// Frames for no connection that is open.
+    pub astray: u64,
+    /// Completions of no operation, failed receives, messages that are no frame.
+    pub oddities: u64,
+}
+
+/// A frame of the connections' manager that waits for the provider.
+#[derive(Debug)]
+pub(crate) struct Out {
+    pub(crate) dest: Dest,
+    pub(crate) bytes: Vec<u8>,
+    /// Whose it is, if it is a VC's.
+    pub(crate) vc: Option<VcId>,
+}
+
+/// How far `finalize` has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    No,
+    Until(Time),
+    Over,
+}
+
+/// The libfabric netmod of one process.
+#[derive(Debug)]
+pub struct OfiNetmod {
+    pub(crate) cfg: OfiConfig,
+    /// What this process has opened, or why nothing.
+    pub(crate) own: Result<Own, String>,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) manager: Manager,
+    pub(crate) actions: Vec<Action>,
+    pub(crate) links: SideTable<Link, VcKind>,
+    pub(crate) by_peer: BTreeMap<PeerName, VcId>,
+    pub(crate) book: Book,
+    /// Where peers are that are known by their HELLO alone.
+    pub(crate) strangers: HashMap<u32, Dest>,
+    /// Found by polls, not handled yet.
+    pub(crate) backlog: VecDeque<Done>,
+    /// Ports of the backlog's entries.
+    pub(crate) backlog_ports: VecDeque<usize>,
+    pub(crate) found: Vec<Done>,
+    /// Frames of the manager's that wait for the provider; nothing overtakes them.
+    pub(crate) outbox: VecDeque<Out>,
+    /// VCs that a poll must see to.
+    pub(crate) wanting: Vec<VcId>,
+    pub(crate) transfers: Transfers,
+    /// Events that arose outside `poll`.
+    pub(crate) pending: VecDeque<Event>,
+    pub(crate) waiter: Option<Waiter>,
+    /// This side's window in units.
+    pub(crate) window: u32,
+    pub(crate) now: Time,
+    pub(crate) ending: Ending,
+    suspended: bool,
+    pub(crate) stats: OfiStats,
+}
+
+impl OfiNetmod {
+    /// The netmod of `me`, one of `size` ranks. Where libfabric or a provider is missing it reaches nobody, and says why.
+    pub fn new(cfg: &OfiConfig, me: PeerName, size: u32) -> OfiNetmod {
+        let mut nonce = [0; 8];
+        let random = getrandom::fill(&mut nonce).map_err(|e| format!("no random numbers: {e}"));
+        let incarnation = u64::from_le_bytes(nonce);
+        let opened = random.and_then(|()| Own::open(cfg));
+        let (own, ports) = match opened {
+            Ok((own, ports)) => (Ok(own), ports),
+            Err(why) => (Err(why), Vec::new()),
+        };
+        let waiter = Waiter::of(&ports);
+        let params = Params::new(cfg.connect_timeout, cfg.hello_max);
+        OfiNetmod {
+            own,
+            ports,
+            manager: Manager::new(Identity::new(me, size, incarnation), params),
+            actions: Vec::new(),
+            links: SideTable::new(),
+            by_peer: BTreeMap::new(),
+            book: Book::default(),
+            strangers: HashMap::new(),
+            backlog: VecDeque::with_capacity(256),
+            backlog_ports: VecDeque::with_capacity(256),
+            found: Vec::with_capacity(64),
+            outbox: VecDeque::new(),
+            wanting: Vec::with_capacity(64),
+            transfers: Transfers::new(cfg.register_max),
+            pending: VecDeque::with_capacity(64),
+            waiter,
+            window: (cfg.window / UNIT) as u32,
+            now: Time::ZERO,
+            ending: Ending::No,
+            suspended: false,
+            stats: OfiStats::default(),
+            cfg: cfg.clone(),
+        }
+    }
+
+    /// The key that peers must know.
+    pub fn authenticate_with(&mut self, key: JobKey) {
+        self.manager.identity_mut().set_job_key(key);
+    }
+
+    /// What the netmod has seen.
+    pub fn stats(&self) -> OfiStats {
+        let odd = self.ports.iter().map(|p| {
+            let o = p.oddities;
+            o.unknown + o.receives + o.no_frames
+        });
+        OfiStats { oddities: odd.sum(), ..self.stats }
+    }
+
+    /// Why nothing was opened.
+    pub fn failure(&self) -> Option<&str> {
+        self.own.as_ref().err().map(String::as_str)
+    }
+
+    /// Which domains are open, in words.
+    pub fn opened(&self) -> String {
+        self.own.as_ref().map_or_else(Clone::clone, Own::describe)
+    }
+
+    fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
+        let wrong = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
+        let own = self.own.as_ref().map_err(|why| wrong(why.clone()))?;
+        let (way, life) = own.way_to(card).map_err(wrong)?;
+        if let Some(l) = self.links.get_mut(vc) {
+            if l.way.as_ref() != Some(&way)
+                && let Some(dest) = l.dial.take()
+            {
+                self.book.release(dest);
+            }
+            l.way = Some(way);
+            l.life = Some(life);
+            l.asked = false;
+        }
+        Ok(())
+    }
+
+    fn init(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        peer: PeerName,
+        card: Option<&Card>,
+        purpose: Purpose,
+    ) -> Result<(), VcError> {
+        if self.by_peer.contains_key(&peer) {
+            return Err(VcError::new(VcErrorKind::Aborted, Some(peer), "it has a VC already"));
+        }
+        self.links.insert(vc, Link::new(peer));
+        if let Some(card) = card
+            && let Err(e) = self.take_card(vc, peer, card)
+        {
+            self.links.remove(vc);
+            return Err(e);
+        }
+        self.by_peer.insert(peer, vc);
+        self.manage(core, |m, env| m.add(vc, peer, purpose, env));
+        Ok(())
+    }
+
+    /// Gives a descriptor up that shows nothing.
+    fn closed(&mut self) {
+        self.outbox.clear();
+        self.backlog.clear();
+        self.backlog_ports.clear();
+        self.strangers.clear();
+        self.waiter = None;
+        self.transfers.close_all(&self.ports);
+        self.ports.clear();
+    }
+}
+
+impl Netmod for OfiNetmod {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        match &self.own {
+            Ok(own) => own.emit(card),
+            // Who has no section cannot be reached by this netmod.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
+        self.own.as_ref().map_err(Clone::clone)?.way_to(card).map(|_| ())
+    }
+
+    fn vc_init(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        peer: PeerName,
+        card: Option<&Card>,
+    ) -> Result<(), VcError> {
+        self.init(core, vc, peer, card, Purpose::Vc)
+    }
+
+    fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
+        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return };
+        match card.and_then(|c| self.take_card(vc, peer, c)) {
+            Ok(()) => self.pump(core, vc),
+            Err(e) => self.fail(core, vc, e),
+        }
+    }
+
+    fn refuse_peer(&mut self, peer: PeerName) {
+        self.manage_later(|m, env| m.refuse(&peer, env));
+    }
+
+    fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
+        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return };
+        let error = VcError::new(VcErrorKind::Aborted, Some(peer), "the VC was destroyed");
+        self.drop_link(core, vc, &error);
+        self.manage(core, |m, env| m.remove(vc, env));
+        self.pending.retain(|ev| !concerns(ev, vc));
+        if let Some(dest) = self.links.get_mut(vc).and_then(|l| l.dial.take()) {
+            self.book.release(dest);
+        }
+        self.links.remove(vc);
+        self.by_peer.remove(&peer);
+        core.reset_receive(vc);
+    }
+
+    fn vc_terminate(&mut self, core: &mut Core, vc: VcId, _now: Time) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        l.ready = false;
+        if l.down.take().is_some() {
+            self.manage(core, |m, _| m.revive(vc));
+            self.pending.push_back(Event::Terminated { vc });
+            return;
+        }
+        l.terminating = true;
+        self.pump(core, vc);
+    }
+
+    fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        self.fail(core, vc, error);
+    }
+
+    fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
+        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return Ok(()) };
+        if let Some(card) = card {
+            self.take_card(vc, peer, card)?;
+        }
+        if self.links.get_mut(vc).and_then(|l| l.down.take()).is_some() {
+            self.manage(core, |m, _| m.revive(vc));
+        }
+        Ok(())
+    }
+
+    fn connect_to_root(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        card: &Card,
+        port_tag: u64,
+    ) -> Result<(), VcError> {
+        let peer = PeerName { group: port_group(port_tag), rank: 0 };
+        self.init(core, vc, peer, Some(card), Purpose::Root { port: port_tag })?;
+        self.dial(core, vc);
+        Ok(())
+    }
+
+    fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError> {
+        self.own.as_ref().map_err(|why| DeviceError::new(NAME, why.clone()))?;
+        self.manager.identity_mut().open_port(port, JobKey(key));
+        Ok(())
+    }
+
+    fn close_port(&mut self, port: u64) {
+        self.manager.identity_mut().close_port(port);
+    }
+
+    fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError> {
+        self.own.as_ref().map_err(|why| DeviceError::new(NAME, why.clone()))?;
+        self.manager.identity_mut().meet(*met);
+        Ok(())
+    }
+
+    fn part_group(&mut self, id: &GroupId) {
+        self.manager.identity_mut().part(id);
+    }
+
+    /// A provider's state is in no image of this process.
+    fn can_ckpt(&self) -> Result<(), DeviceError> {
+        let text =
+            "processes that use libfabric cannot be checkpointed; set NETMOD=tcp for jobs with checkpoints";
+        if self.own.is_ok() { Err(DeviceError::new(NAME, text)) } else { Ok(()) }
+    }
+
+    fn ckpt_shutdown(&mut self, _core: &mut Core, _now: Time) -> Result<Finalize, DeviceError> {
+        self.can_ckpt()?;
+        self.suspended = true;
+        Ok(Finalize::Done)
+    }
+
+    fn ckpt_restart(&mut self, _core: &mut Core, _now: Time) -> Result<(), DeviceError> {
+        if !self.suspended {
+            return Err(DeviceError::new(NAME, "ckpt_restart without ckpt_shutdown"));
+        }
+        self.suspended = false;
+        Ok(())
+    }
+
+    fn ordering(&self) -> Ordering {
+        Ordering::Ordered
+    }
+
+    #[inline]
+    fn i_send_contig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Sent, VcError> {
+        if self.send(core, vc, hdr, data)? {
+            return Ok(Sent::Done);
+        }
+        self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req));
+        Ok(Sent::Queued)
+    }
+
+    #[inline]
+    fn i_start_contig_msg(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Option<ReqId>, VcError> {
+        if self.send(core, vc, hdr, data)? {
+            return Ok(None);
+        }
+        let req = core.reqs.insert(Request::new(Some(vc), Segment::empty()));
+        self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req));
+        Ok(Some(req))
+    }
+
+    fn send_noncontig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+    ) -> Result<Sent, VcError> {
+        self.check(vc)?;
+        let len = core.reqs.get(req).map_or(0, |r| r.seg.remaining());
+        self.count(core, vc, len);
+        self.enqueue(core, vc, Message::new(*hdr, Data::Segment, req));
+        Ok(Sent::Queued)
+    }
+
+    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        if !l.held || l.queue.front().is_none_or(|m| m.req != req) {
+            return;
+        }
+        l.held = false;
+        if more {
+            if let Some(m) = l.queue.front_mut() {
+                m.data = Data::Segment;
+            }
+        } else {
+            l.queue.pop_front();
+        }
+        self.pump(core, vc);
+    }
+
+    fn cancel_send(&mut self, _core: &mut Core, vc: VcId, req: ReqId) -> bool {
+        let Some(l) = self.links.get_mut(vc) else { return false };
+        let Some(at) = l.queue.iter().position(|m| m.req == req) else { return false };
+        let in_use = l.queue[at].started() || (at == 0 && l.held);
+        if !in_use {
+            l.queue.remove(at);
+        }
+        !in_use
+    }
+
+    fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), String> {
+        Err(format!("netmod ofi has no control frame {:#04x}", hdr[1]))
+    }
+
+    #[inline]
+    fn flush(&mut self, _core: &mut Core) {}
+
+    #[inline]
+    fn poll(
+        &mut self,
+        core: &mut Core,
+        order: PollOrder,
+        now: Time,
+        events: &mut Events,
+    ) -> Result<(), DeviceError> {
+        self.now = now;
+        if order == PollOrder::OutFirst {
+            self.push_out(core);
+        }
+        self.receive(core, events);
+        if order == PollOrder::InFirst {
+            self.push_out(core);
+        }
+        self.look_after(core, events);
+        if !self.pending.is_empty() {
+            self.report_pending(events);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn release(&mut self, buf: RxBuf) {
+        let (port, buffer) = crate::recv::untoken(buf.token());
+        if let Some(port) = self.ports.get_mut(port) {
+            port.release(buffer);
+        }
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        self.waiter.as_ref().map(Waiter::fd)
+    }
+
+    fn arm(&mut self, _core: &mut Core) -> Arm {
+        let idle = self.pending.is_empty()
+            && self.backlog.is_empty()
+            && self.outbox.is_empty()
+            && self.wanting.is_empty()
+            && self.ports.iter().all(|p| p.may_wait() || p.wait_fd().is_none());
+        if idle { Arm::Armed } else { Arm::Busy }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        if self.ports.is_empty() {
+            return None;
+        }
+        let busy = self.ports.iter().any(|p| p.sends_under_way() + p.transfers_under_way() > 0);
+        let mut at = self.now + if busy { LOOK_BUSY } else { LOOK };
+        at = at.min(self.manager.deadline().unwrap_or(Time::NEVER));
+        if let Ending::Until(end) = self.ending {
+            at = at.min(end);
+        }
+        Some(at)
+    }
+
+    fn rma(&mut self) -> Option<&mut dyn Rma> {
+        let any = self.ports.iter().any(|p| p.traits().rma);
+        any.then_some(self as &mut dyn Rma)
+    }
+
+    fn can_rma(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
+        self.transfer_way(vc).map(|_| RmaUse::ALL).map_err(|e| e.to_string().into())
+    }
+
+    fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
+        self.now = self.now.max(now);
+        if self.ending == Ending::Over {
+            return Finalize::Done;
+        }
+        if self.ending == Ending::No {
+            self.ending = Ending::Until(self.now + PARTING);
+            self.manage(core, |m, env| m.shut(env));
+            let all: Vec<VcId> = self.by_peer.values().copied().collect();
+            for vc in all {
+                if let Some(l) = self.links.get_mut(vc) {
+                    l.ready = false;
+                    // What was to be sent before goes out; then the peer is told.
+                    if l.open.is_some() && !l.terminating {
+                        l.terminating = true;
+                        self.pump(core, vc);
+                    }
+                }
+            }
+        }
+        let under_way: usize = self.ports.iter().map(Port::sends_under_way).sum();
+        let quiet = self.manager.is_quiet() && self.outbox.is_empty() && under_way == 0;
+        let late = matches!(self.ending, Ending::Until(end) if self.now >= end);
+        if !quiet && !late {
+            return Finalize::Pending;
+        }
+        if !quiet {
+            tracing::info!("peers have not answered the end of their connections; the endpoints are closed");
+        }
+        self.ending = Ending::Over;
+        self.closed();
+        Finalize::Done
+    }
+
+    fn describe(&self, _core: &Core, vc: VcId) -> String {
+        let Some(l) = self.links.get(vc) else { return "not in charge".into() };
+        let state = match (&l.down, &l.open) {
+            (Some(e), _) => format!("down: {e}"),
+            (None, Some(open)) => {
+                let own = self.own.as_ref().map_or_else(Clone::clone, |o| o.name_of(open.dest.port));
+                format!("connected by {own}, frames of up to {} bytes, room for {}", open.frame, open.room())
+            }
+            (None, None) => "no connection".into(),
+        };
+        let ending = if l.terminating { ", terminating" } else { "" };
+        let held = if l.held { ", held" } else { "" };
+        let refused = if l.refused_since == Time::NEVER {
+            String::new()
+        } else {
+            format!(", refused by the provider for {:.1} s", self.now.since(l.refused_since).as_secs_f64())
+        };
+        format!(
+            "{state}{ending}, {} messages queued{held}, {} frames and {} transfers under way{refused}",
+            l.queue.len(),
+            l.in_flight,
+            l.transfers
+        )
+    }
+}
+
+/// Whether an event is of a VC.
+fn concerns(ev: &Event, vc: VcId) -> bool {
+    match ev {
+        Event::Rx { vc: v, .. }
+        | Event::RecvDone { vc: v }
+        | Event::Up { vc: v }
+        | Event::Terminated { vc: v }
+        | Event::Down { vc: v, .. }
+        | Event::NeedCard { vc: v }
+        | Event::RmaDone { vc: v, .. } => *v == vc,
+        Event::NewPeer { .. } | Event::PortPeer { .. } => false,
+    }
+}
+
+impl Drop for OfiNetmod {
+    /// A process that ends without finalizing: nothing of it stays in the system.
+    fn drop(&mut self) {
+        self.closed();
+    }
+}

@@ -1,0 +1,106 @@
+//! What this process has opened, and how it says so.
+
+use std::path::Path;
+
+use libfabric_sys::Library;
+use netmod_core::config::OfiConfig;
+use netmod_core::{Card, CardError, CardWriter};
+
+use crate::NAME;
+use crate::card::{CardDomain, FrameLimits, OwnCard, PeerCard, pair};
+use crate::choose::survey;
+use crate::conn::LocalTerms;
+use crate::fi::port::{Port, Sizes};
+use crate::wire::UNIT;
+
+/// A way to a peer: this process's port, the peer's, and the address of that; and where the peer can be asked whether it lives.
+pub(crate) type Way = ((u8, u8, Box<[u8]>), Box<[u8]>);
+
+/// The domains that are open, as the card has them; their positions are those of the ports.
+#[derive(Debug)]
+pub(crate) struct Own {
+    card: OwnCard,
+    /// What became of domains that could not be opened.
+    notes: Vec<String>,
+}
+
+impl Own {
+    /// Loads libfabric, chooses, and opens.
+    ///
+    /// # Errors
+    /// Why nothing was opened, for people.
+    pub(crate) fn open(cfg: &OfiConfig) -> Result<(Own, Vec<Port>), String> {
+        let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
+        let library = Library::load(path).map_err(|e| e.to_string())?;
+        let (offers, host) = survey(&library, cfg).into_chosen()?;
+        let sizes = Sizes { frame: cfg.frame, rx_memory: cfg.rx_memory };
+        let (mut ports, mut domains, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut first = None;
+        for offer in &offers {
+            let opened = Port::of(library, offer, sizes, false)
+                .and_then(|port| port.endpoint().address().map(|address| (port, address)));
+            match opened {
+                Ok((port, address)) => {
+                    domains.push(CardDomain::new(offer.facts(), &address, 1));
+                    ports.push(port);
+                    first.get_or_insert(offer);
+                }
+                Err(why) => notes.push(format!("{} {}: {why}", offer.provider, offer.domain)),
+            }
+        }
+        let Some(first) = first else { return Err(notes.join("; ")) };
+        for note in &notes {
+            tracing::warn!(note, "a domain of libfabric's cannot be opened");
+        }
+        let units = u32::try_from(cfg.window / UNIT).unwrap_or(u32::MAX);
+        let limits = FrameLimits { frame: cfg.frame as u32, window: units };
+        let card = OwnCard::new(library.version(), first.facts(), limits, &host, &[], domains);
+        Ok((Own { card, notes }, ports))
+    }
+
+    /// Adds the section of the business card.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub(crate) fn emit(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        self.card.write(card)
+    }
+
+    /// How to reach a process with this card.
+    ///
+    /// # Errors
+    /// Why that is not possible, for people.
+    pub(crate) fn way_to(&self, card: &Card) -> Result<Way, String> {
+        let section = card.section(NAME).ok_or("its card has no section of netmod ofi")?;
+        let theirs = PeerCard::parse(section).map_err(|e| e.to_string())?;
+        let (mine, yours) = pair(&self.card, &theirs)?;
+        let address = theirs.domains[yours].address.clone();
+        Ok(((mine as u8, yours as u8, address), theirs.lifeline))
+    }
+
+    /// This side's terms for a connection between two ports; `None` if there is no such port.
+    pub(crate) fn terms(&self, port: u8, peer_port: u8) -> Option<LocalTerms> {
+        let domain = self.card.domains.get(usize::from(port))?;
+        Some(LocalTerms {
+            port,
+            peer_port,
+            window: u16::try_from(self.card.window).unwrap_or(u16::MAX),
+            frame: self.card.frame,
+            address: domain.address.clone(),
+        })
+    }
+
+    /// A port's name, for people.
+    pub(crate) fn name_of(&self, port: usize) -> String {
+        let domain = self.card.domains.get(port).map_or("?", |d| &*d.name);
+        format!("{} {domain}", self.card.provider)
+    }
+
+    /// What is open, for people.
+    pub(crate) fn describe(&self) -> String {
+        let open: Vec<String> = (0..self.card.domains.len()).map(|i| self.name_of(i)).collect();
+        let notes =
+            if self.notes.is_empty() { String::new() } else { format!("; {}", self.notes.join("; ")) };
+        format!("{}{notes}", open.join(", "))
+    }
+}

@@ -1,0 +1,251 @@
+//! Receiving: frames find their connections, and are lent to the engine where they lie.
+
+use netmod_core::{Core, Events, VcError, VcErrorKind, VcId};
+
+use crate::fi::port::Done;
+use crate::link::Wrong;
+use crate::netmod::OfiNetmod;
+use crate::wire::{FRAME_HEADER, FrameHeader, Kind};
+
+/// What a lent buffer is recognised by.
+#[inline]
+fn token(port: usize, buffer: u32) -> u64 {
+    (port as u64) << 32 | u64::from(buffer)
+}
+
+/// Port and buffer of a token.
+#[inline]
+pub(crate) fn untoken(token: u64) -> (usize, u32) {
+    ((token >> 32) as usize, token as u32)
+}
+
+impl OfiNetmod {
+    /// Takes what has come, as far as the batch has room.
+    #[inline]
+    pub(crate) fn receive(&mut self, core: &mut Core, events: &mut Events) {
+        if !self.backlog.is_empty() && !self.work_off(core, events) {
+            return;
+        }
+        for port in 0..self.ports.len() {
+            let room = events.room();
+            if room == 0 {
+                return;
+            }
+            self.poll_port(port, room);
+            if !self.backlog.is_empty() && !self.work_off(core, events) {
+                return;
+            }
+        }
+    }
+
+    /// Lets a port make progress; what it finds goes to the backlog.
+    #[inline]
+    pub(crate) fn poll_port(&mut self, port: usize, most: usize) {
+        let Some(p) = self.ports.get_mut(port) else { return };
+        p.poll(most, &mut self.found);
+        for done in self.found.drain(..) {
+            self.backlog.push_back(done);
+            self.backlog_ports.push_back(port);
+        }
+    }
+
+    /// Handles the backlog in order. False if the rest must wait for the engine.
+    #[inline]
+    fn work_off(&mut self, core: &mut Core, events: &mut Events) -> bool {
+        while let Some(done) = self.backlog.front() {
+            let Some(&port) = self.backlog_ports.front() else { return true };
+            if let Done::Frame { buffer, at, len } = *done {
+                let handled = self.frame(core, port, buffer, at, len, events);
+                if !handled {
+                    return false;
+                }
+                self.backlog.pop_front();
+                self.backlog_ports.pop_front();
+                continue;
+            }
+            let done = self.backlog.pop_front();
+            self.backlog_ports.pop_front();
+            match done {
+                Some(Done::Sent { vc }) => self.sent(core, vc, events),
+                Some(Done::SendFailed { vc, why }) => {
+                    self.sent(core, vc, events);
+                    self.send_failed(core, vc, &why);
+                }
+                Some(Done::Transfer { number, result }) => {
+                    events.note_progress();
+                    self.transfer_ended(number, result);
+                }
+                Some(Done::Frame { .. }) | None => {}
+            }
+        }
+        true
+    }
+
+    /// A frame of the VC is out of its buffer.
+    #[inline]
+    fn sent(&mut self, core: &mut Core, vc: VcId, events: &mut Events) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        l.in_flight = l.in_flight.saturating_sub(1);
+        if !l.ready {
+            events.note_progress();
+            self.pump(core, vc);
+        }
+    }
+
+    #[cold]
+    fn send_failed(&mut self, core: &mut Core, vc: VcId, why: &str) {
+        let Some(l) = self.links.get(vc) else { return };
+        if l.down.is_some() {
+            return;
+        }
+        if l.open.is_some() {
+            self.broken(core, vc, why);
+        } else {
+            self.manage(core, |m, env| m.dial_failed(vc, why, env));
+        }
+    }
+
+    /// A frame. False if it must wait until the engine has handled what is in the batch.
+    #[inline]
+    fn frame(
+        &mut self,
+        core: &mut Core,
+        port: usize,
+        buffer: u32,
+        at: u32,
+        len: u32,
+        events: &mut Events,
+    ) -> bool {
+        let bytes = self.ports[port].frame(buffer, at, len);
+        let header = bytes.first::<FRAME_HEADER>().and_then(|b| FrameHeader::parse(&b));
+        let Some(header) = header else {
+            self.stats.astray += 1;
+            self.ports[port].release(buffer);
+            return true;
+        };
+        if header.kind != Kind::Data {
+            return self.other_frame(core, port, (buffer, at, len), header, events);
+        }
+        let found = self.manager.lookup(header.slot);
+        let open = found.and_then(|vc| self.links.get_mut(vc).and_then(|l| Some((vc, l.open.as_mut()?))));
+        let Some((vc, open)) = open else {
+            self.stats.astray += 1;
+            self.ports[port].release(buffer);
+            return true;
+        };
+        if events.room() == 0 {
+            return false;
+        }
+        let right = open
+            .on_data(header.seq, len as usize, self.window)
+            .and_then(|()| open.on_returned(header.returned));
+        let (credit, made_room) = match right {
+            Ok(room) => (open.owes_credit(self.window), room),
+            Err(wrong) => {
+                self.ports[port].release(buffer);
+                self.wrong(core, vc, wrong);
+                return true;
+            }
+        };
+        let body = len - FRAME_HEADER as u32;
+        if body > 0 {
+            let lent = self.ports[port].lend(buffer, at + FRAME_HEADER as u32, body, token(port, buffer));
+            events.push_rx(vc, lent);
+        } else {
+            self.ports[port].release(buffer);
+        }
+        if credit {
+            self.send_credit(core, vc);
+        }
+        if made_room && self.links.get(vc).is_some_and(|l| !l.ready) {
+            self.pump(core, vc);
+        }
+        true
+    }
+
+    /// The peer does not keep to the protocol, or the network has lost something.
+    #[cold]
+    fn wrong(&mut self, core: &mut Core, vc: VcId, wrong: Wrong) {
+        let peer = self.links.get(vc).map(|l| l.peer);
+        let (kind, text) = match wrong {
+            Wrong::Gap => (
+                VcErrorKind::Lost,
+                "libfabric has lost frames: its connection with the process broke; see its own log (FI_LOG_LEVEL=warn)",
+            ),
+            Wrong::Returned => (
+                VcErrorKind::Protocol,
+                "protocol violation: it has given back more of this side's window than it has got; do both run the same version?",
+            ),
+            Wrong::Window => (
+                VcErrorKind::Protocol,
+                "protocol violation: it has sent more than its window allows; do both run the same version?",
+            ),
+        };
+        self.fail(core, vc, VcError::new(kind, peer, text));
+    }
+
+    /// A frame that is no part of a VC's stream. False if it must wait.
+    #[inline(never)]
+    fn other_frame(
+        &mut self,
+        core: &mut Core,
+        port: usize,
+        (buffer, at, len): (u32, u32, u32),
+        header: FrameHeader,
+        events: &mut Events,
+    ) -> bool {
+        // What a frame says of a connection is true when what came before has been handled.
+        if header.kind != Kind::Credit && !events.is_empty() {
+            return false;
+        }
+        events.note_progress();
+        let mut body = Vec::new();
+        if matches!(header.kind, Kind::Dial | Kind::Answer) {
+            self.ports[port].frame(buffer, at, len).skip(FRAME_HEADER).append_to(&mut body);
+        }
+        self.ports[port].release(buffer);
+        if matches!(header.kind, Kind::Dial | Kind::Answer) {
+            let port = u8::try_from(port).unwrap_or(u8::MAX);
+            self.manage(core, |m, env| m.on_shake(header.kind, header.slot, port, &body, env));
+            self.report_pending(events);
+            return true;
+        }
+        let Some(vc) = self.manager.lookup(header.slot) else {
+            self.stats.astray += 1;
+            return true;
+        };
+        if let Some(open) = self.links.get_mut(vc).and_then(|l| l.open.as_mut()) {
+            match open.on_returned(header.returned) {
+                Ok(true) => self.pump(core, vc),
+                Ok(false) => {}
+                Err(wrong) => {
+                    self.wrong(core, vc, wrong);
+                    return true;
+                }
+            }
+        }
+        match header.kind {
+            Kind::Fin => {
+                let came = self.links.get(vc).and_then(|l| l.open.as_ref()).map(|o| o.frames_in());
+                if came.is_some_and(|n| n != header.seq) {
+                    self.wrong(core, vc, Wrong::Gap);
+                } else {
+                    self.manage(core, |m, env| m.on_fin(vc, env));
+                }
+            }
+            Kind::FinAck => self.manage(core, |m, env| m.on_fin_ack(vc, env)),
+            Kind::Reset => self.manage(core, |m, env| m.on_reset(vc, env)),
+            Kind::Data | Kind::Credit | Kind::Dial | Kind::Answer => {}
+        }
+        self.report_pending(events);
+        true
+    }
+
+    /// Reports what arose outside the way of bytes.
+    #[inline(never)]
+    pub(crate) fn report_pending(&mut self, events: &mut Events) {
+        while let Some(ev) = self.pending.pop_front() {
+            events.push(ev);
+        }
+    }
+}

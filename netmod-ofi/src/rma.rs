@@ -1,0 +1,503 @@
+//! One-sided transfers: registrations, and puts and gets in parts.
+//!
+//! A registration lives as long as the transfer that it is for; nothing is cached. Where the provider does not want local memory
+//! registered, it is not. Transfers longer than the provider or [`PART`] allows are cut; parts that the provider will not
+//! take yet wait.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use libfabric_sys::consts::{FI_MR_LOCAL, FI_MR_PROV_KEY, FI_REMOTE_READ, FI_REMOTE_WRITE};
+use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
+use netmod_core::{Core, Event, IoVec, Rma, VcError, VcErrorKind, VcId};
+
+use crate::book::Dest;
+use crate::fi::Refused;
+use crate::fi::port::{Done, Port};
+use crate::fi::region::{self, Lent, Registration};
+use crate::netmod::OfiNetmod;
+
+/// Bytes of a [`RemoteKey`].
+const KEY: usize = 8 + 8 + 8 + 1 + 1;
+/// Most bytes that one operation moves.
+const PART: usize = 16 << 20;
+/// How often an owner that takes memory back looks whether the provider is through with it before it sleeps in between, for how
+/// long, and how often in all. That is about two seconds.
+const EAGER_LOOKS: u32 = 1000;
+const NAP: Duration = Duration::from_millis(1);
+const LOOKS: u32 = 3000;
+
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+
+/// What a key says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    key: u64,
+    base: u64,
+    len: u64,
+    /// Which of the owner's ports.
+    port: u8,
+    access: u8,
+}
+
+impl Key {
+    fn emit(&self) -> RemoteKey {
+        let mut bytes = Vec::with_capacity(KEY);
+        bytes.extend_from_slice(&self.key.to_le_bytes());
+        bytes.extend_from_slice(&self.base.to_le_bytes());
+        bytes.extend_from_slice(&self.len.to_le_bytes());
+        bytes.extend_from_slice(&[self.port, self.access]);
+        RemoteKey { bytes }
+    }
+
+    fn parse(key: &RemoteKey) -> Option<Key> {
+        let (words, [port, access]) = key.bytes.split_last_chunk()?;
+        let (words, rest) = words.as_chunks::<8>();
+        let [key, base, len] = words.first_chunk().map(|w: &[[u8; 8]; 3]| w.map(u64::from_le_bytes))?;
+        (rest.is_empty() && words.len() == 3).then_some(Key { key, base, len, port: *port, access: *access })
+    }
+}
+
+/// Memory that is registered, or lent for local use.
+#[derive(Debug)]
+struct Region {
+    mem: IoVec,
+    port: usize,
+    local: bool,
+    registration: Option<Registration>,
+    /// Operations of this side that are under way on it.
+    in_use: u32,
+}
+
+/// A put or get under way.
+#[derive(Debug)]
+struct Transfer {
+    vc: VcId,
+    op: u64,
+    access: u8,
+    region: u64,
+    dest: Dest,
+    /// What has not been started.
+    mem: IoVec,
+    remote: u64,
+    key: u64,
+    under_way: u32,
+    failed: Option<VcError>,
+}
+
+/// What a netmod has registered, and what is under way.
+#[derive(Debug, Default)]
+pub(crate) struct Transfers {
+    regions: BTreeMap<u64, Region>,
+    running: BTreeMap<u64, Transfer>,
+    /// Those that the provider has not taken wholly.
+    waiting: VecDeque<u64>,
+    numbers: u64,
+    /// Most bytes that are registered at once; 0: any.
+    most: usize,
+}
+
+impl Transfers {
+    /// `most`: bytes that are registered at once; 0: any.
+    pub(crate) fn new(most: usize) -> Transfers {
+        Transfers { most, ..Transfers::default() }
+    }
+
+    /// Whether something waits for the provider.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether `len` bytes more may be registered.
+    fn admit(&self, len: usize, local: bool) -> Result<(), String> {
+        let used: usize = self.regions.values().filter(|r| r.local == local).map(|r| r.mem.len).sum();
+        if self.most > 0 && used.saturating_add(len) > self.most / 2 {
+            let whom = if local { "local use" } else { "peers" };
+            return Err(format!(
+                "{used} bytes are registered for {whom}, and {len} more than NETMOD_OFI_REGISTER_MAX={} permits",
+                self.most
+            ));
+        }
+        Ok(())
+    }
+
+    /// The ports are about to be closed.
+    pub(crate) fn close_all(&mut self, ports: &[Port]) {
+        for (_, mut region) in std::mem::take(&mut self.regions) {
+            if let (Some(r), Some(port)) = (&mut region.registration, ports.get(region.port))
+                && let Err(why) = r.close(port.endpoint())
+            {
+                tracing::warn!(?why, "libfabric does not close a registration");
+            }
+        }
+    }
+}
+
+impl OfiNetmod {
+    /// Where transfers with a VC's peer go.
+    pub(crate) fn transfer_way(&mut self, vc: VcId) -> Result<Dest, VcError> {
+        let Some(l) = self.links.get(vc) else {
+            let text = "the VC is not in the charge of netmod ofi";
+            return Err(VcError::new(VcErrorKind::Aborted, None, text));
+        };
+        if let Some(e) = &l.down {
+            return Err(e.clone());
+        }
+        let unsupported = |text: &str| VcError::new(VcErrorKind::Unsupported, Some(l.peer), text);
+        let open = l.open.ok_or_else(|| unsupported("its connection is not made yet"))?;
+        if !self.ports.get(open.dest.port).is_some_and(|p| p.traits().rma) {
+            return Err(unsupported("the provider has no one-sided transfers (FI_RMA)"));
+        }
+        Ok(open.dest)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn start(
+        &mut self,
+        vc: VcId,
+        access: u8,
+        region: RegionId,
+        at: usize,
+        key: &RemoteKey,
+        remote_at: usize,
+        len: usize,
+        op: u64,
+    ) -> Result<(), VcError> {
+        let dest = self.transfer_way(vc)?;
+        let peer = self.links.get(vc).map(|l| l.peer);
+        let wrong = |text: &str| Err(VcError::new(VcErrorKind::Protocol, peer, text));
+        let Some(key) = Key::parse(key) else {
+            return wrong("the key of its region is not one of netmod ofi");
+        };
+        let inside = (remote_at as u64).checked_add(len as u64).is_some_and(|end| end <= key.len);
+        if key.access != access || !inside || key.base.checked_add(key.len).is_none() {
+            return wrong("a transfer beyond its region, or of another kind than that is for");
+        }
+        let ours = self.transfers.regions.get(&region.0).filter(|r| r.local && r.port == dest.port);
+        let Some(ours) = ours else {
+            return wrong("the region of this side is not registered for its connection");
+        };
+        if at.checked_add(len).is_none_or(|end| end > ours.mem.len) {
+            return wrong("a transfer beyond the region of this side");
+        }
+        let mem = IoVec { base: ours.mem.base.wrapping_add(at), len };
+        let remote = key.base + remote_at as u64;
+        self.transfers.numbers += 1;
+        let number = self.transfers.numbers;
+        let transfer = Transfer {
+            vc,
+            op,
+            access,
+            region: region.0,
+            dest,
+            mem,
+            remote,
+            key: key.key,
+            under_way: 0,
+            failed: None,
+        };
+        self.transfers.running.insert(number, transfer);
+        if let Some(l) = self.links.get_mut(vc) {
+            l.transfers += 1;
+        }
+        self.go_on(number);
+        Ok(())
+    }
+
+    /// Starts what is left of a transfer, as far as the provider takes it.
+    fn go_on(&mut self, number: u64) {
+        loop {
+            let Some(t) = self.transfers.running.get_mut(&number) else { return };
+            if t.mem.len == 0 || t.failed.is_some() {
+                return self.settle_transfer(number);
+            }
+            let Some(port) = self.ports.get_mut(t.dest.port) else { return };
+            let part = t.mem.len.min(PART).min(port.traits().max_msg);
+            let mem = IoVec { base: t.mem.base, len: part };
+            let Some(region) = self.transfers.regions.get_mut(&t.region) else {
+                let text = "this side's region of a transfer has ended";
+                t.failed = Some(VcError::new(VcErrorKind::Aborted, None, text));
+                continue;
+            };
+            let lent = Lent { mem, registration: region.registration.as_ref() };
+            let started = if t.access == READ {
+                region::read(port, lent, t.dest.addr, t.remote, t.key, number)
+            } else {
+                region::write(port, lent, t.dest.addr, t.remote, t.key, number)
+            };
+            match started {
+                Ok(()) => {
+                    region.in_use += 1;
+                    t.under_way += 1;
+                    t.remote += part as u64;
+                    t.mem = IoVec { base: t.mem.base.wrapping_add(part), len: t.mem.len - part };
+                }
+                Err(Refused::Again) => {
+                    self.stats.refused += 1;
+                    if !self.transfers.waiting.contains(&number) {
+                        self.transfers.waiting.push_back(number);
+                    }
+                    return;
+                }
+                Err(Refused::Failed(why)) => {
+                    let peer = self.links.get(t.vc).map(|l| l.peer);
+                    let text = format!("libfabric says: {why}; has the process ended, or its host?");
+                    t.failed = Some(VcError::new(VcErrorKind::Lost, peer, text));
+                }
+            }
+        }
+    }
+
+    /// Tries again what the provider has not taken.
+    #[cold]
+    pub(crate) fn start_waiting(&mut self) {
+        for _ in 0..self.transfers.waiting.len() {
+            let Some(number) = self.transfers.waiting.pop_front() else { return };
+            self.go_on(number);
+        }
+    }
+
+    /// An operation of a transfer has ended.
+    pub(crate) fn transfer_ended(&mut self, number: u64, result: Result<(), String>) {
+        let Some(t) = self.transfers.running.get_mut(&number) else { return };
+        t.under_way = t.under_way.saturating_sub(1);
+        if let Some(region) = self.transfers.regions.get_mut(&t.region) {
+            region.in_use = region.in_use.saturating_sub(1);
+        }
+        if let Err(why) = result
+            && t.failed.is_none()
+        {
+            let peer = self.links.get(t.vc).map(|l| l.peer);
+            let text = format!("a one-sided transfer failed, libfabric says: {why}");
+            t.failed = Some(VcError::new(VcErrorKind::Lost, peer, text));
+        }
+        self.settle_transfer(number);
+    }
+
+    /// Reports a transfer of which nothing is under way, and nothing will be.
+    fn settle_transfer(&mut self, number: u64) {
+        let Some(t) = self.transfers.running.get(&number) else { return };
+        if t.under_way > 0 || (t.mem.len > 0 && t.failed.is_none()) {
+            return;
+        }
+        let Some(t) = self.transfers.running.remove(&number) else { return };
+        if let Some(l) = self.links.get_mut(t.vc) {
+            l.transfers = l.transfers.saturating_sub(1);
+        }
+        let result = t.failed.map_or(Ok(()), Err);
+        self.pending.push_back(Event::RmaDone { vc: t.vc, op: t.op, result });
+    }
+
+    /// The VC of transfers has failed: no part of them is started any more.
+    pub(crate) fn fail_transfers(&mut self, vc: VcId, error: &VcError) {
+        let mut over = Vec::new();
+        for (number, t) in &mut self.transfers.running {
+            if t.vc == vc {
+                t.failed.get_or_insert_with(|| error.clone());
+                over.push(*number);
+                if t.under_way > 0
+                    && let Some(port) = self.ports.get(t.dest.port)
+                {
+                    port.cancel_transfer(*number);
+                }
+            }
+        }
+        for number in over {
+            self.settle_transfer(number);
+        }
+    }
+
+    /// Waits until the provider is through with a region's memory, closes its registration, and says whether all that was possible.
+    fn take_back(&mut self, region: &mut Region, number: u64) -> bool {
+        for looks in 0..LOOKS {
+            let in_use = self.transfers.regions.get(&number).map_or(0, |r| r.in_use);
+            if in_use == 0 {
+                let Some(registration) = &mut region.registration else { return true };
+                let Some(port) = self.ports.get(region.port) else { return true };
+                if registration.close(port.endpoint()).is_ok() {
+                    return true;
+                }
+            }
+            if looks == EAGER_LOOKS {
+                tracing::warn!(
+                    "libfabric still uses memory that is to be given back; is a peer not making progress?"
+                );
+            }
+            if looks > EAGER_LOOKS {
+                std::thread::sleep(NAP);
+            }
+            self.poll_port(region.port, 32);
+            let mut ended = Vec::new();
+            let mut kept = VecDeque::with_capacity(self.backlog.len());
+            let mut kept_ports = VecDeque::with_capacity(self.backlog.len());
+            for (done, port) in self.backlog.drain(..).zip(self.backlog_ports.drain(..)) {
+                if let Done::Transfer { number, result } = done {
+                    ended.push((number, result));
+                } else {
+                    kept.push_back(done);
+                    kept_ports.push_back(port);
+                }
+            }
+            (self.backlog, self.backlog_ports) = (kept, kept_ports);
+            for (number, result) in ended {
+                self.transfer_ended(number, result);
+            }
+        }
+        false
+    }
+
+    /// The provider does not give memory back: its endpoint is closed, which it must respect.
+    #[cold]
+    fn shut_port(&mut self, core: &mut Core, port: usize) {
+        tracing::error!(
+            domain = self.own.as_ref().map_or_else(Clone::clone, |o| o.name_of(port)),
+            "libfabric does not give memory back; its endpoint is closed, with all connections"
+        );
+        if let Some(p) = self.ports.get_mut(port) {
+            p.shut();
+        }
+        let all: Vec<VcId> = self.by_peer.values().copied().collect();
+        for vc in all {
+            let peer =
+                self.links.get(vc).filter(|l| l.open.is_some_and(|o| o.dest.port == port)).map(|l| l.peer);
+            if peer.is_some() {
+                let text =
+                    "libfabric's endpoint was closed, because it did not give memory back after a failure";
+                self.fail(core, vc, VcError::new(VcErrorKind::Lost, peer, text));
+            }
+        }
+    }
+}
+
+impl Rma for OfiNetmod {
+    fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
+        let most = isize::MAX as usize;
+        let max_registered = if self.transfers.most > 0 { self.transfers.most } else { most };
+        // No provider can be relied on to make progress by itself, whatever it claims.
+        RmaLimits { max_op: most, max_registered, max_key: KEY, target_progress: true }
+    }
+
+    fn register(
+        &mut self,
+        _core: &mut Core,
+        vc: VcId,
+        mem: IoVec,
+        access: Access,
+    ) -> Result<(RegionId, RemoteKey), VcError> {
+        let dest = self.transfer_way(vc)?;
+        let peer = self.links.get(vc).map(|l| l.peer);
+        let full = |text: String| VcError::new(VcErrorKind::Resource, peer, text);
+        let local = access == Access::Local;
+        self.transfers.admit(mem.len, local).map_err(full)?;
+        let port = &self.ports[dest.port];
+        let (rights, bit) = match access {
+            Access::RemoteRead => (FI_REMOTE_READ, READ),
+            Access::RemoteWrite => (FI_REMOTE_WRITE, WRITE),
+            Access::Local => (region::LOCAL, 0),
+        };
+        let registration = if local && !port.traits().wants(FI_MR_LOCAL) {
+            None
+        } else {
+            let wanted = if port.traits().wants(FI_MR_PROV_KEY) { 0 } else { self.fresh_key(dest.port)? };
+            let made = region::register(&self.ports[dest.port], mem, rights, wanted);
+            Some(made.map_err(|refused| match refused {
+                Refused::Again => full("the provider can register no more memory now".into()),
+                Refused::Failed(why) => {
+                    full(format!("{} bytes cannot be registered: {why}; see `ulimit -l`", mem.len))
+                }
+            })?)
+        };
+        self.transfers.numbers += 1;
+        let number = self.transfers.numbers;
+        let (key, base) = registration.as_ref().map_or((0, 0), |r| (r.key, r.base));
+        let key = Key { key, base, len: mem.len as u64, port: dest.port as u8, access: bit };
+        let region = Region { mem, port: dest.port, local, registration, in_use: 0 };
+        self.transfers.regions.insert(number, region);
+        Ok((RegionId(number), key.emit()))
+    }
+
+    fn deregister(&mut self, core: &mut Core, region: RegionId) -> Result<(), VcError> {
+        let number = region.0;
+        let Some(found) = self.transfers.regions.get_mut(&number) else {
+            return Err(VcError::new(VcErrorKind::Aborted, None, "the region is not registered"));
+        };
+        let mut taken = Region {
+            mem: found.mem,
+            port: found.port,
+            local: found.local,
+            registration: found.registration.take(),
+            in_use: 0,
+        };
+        if found.in_use > 0 {
+            // No part is started any more; what the provider has, it is asked to give up.
+            let mut of = Vec::new();
+            for (n, t) in self.transfers.running.iter_mut().filter(|(_, t)| t.region == number) {
+                let text = "this side's region of a transfer has ended";
+                t.failed.get_or_insert_with(|| VcError::new(VcErrorKind::Aborted, None, text));
+                of.push(*n);
+            }
+            if let Some(port) = self.ports.get(taken.port) {
+                of.iter().for_each(|n| port.cancel_transfer(*n));
+            }
+        }
+        if !self.take_back(&mut taken, number) {
+            self.shut_port(core, taken.port);
+        }
+        self.transfers.regions.remove(&number);
+        let waits: Vec<u64> =
+            self.transfers.running.iter().filter(|(_, t)| t.region == number).map(|(n, _)| *n).collect();
+        for n in waits {
+            self.go_on(n);
+        }
+        Ok(())
+    }
+
+    fn put(
+        &mut self,
+        _core: &mut Core,
+        vc: VcId,
+        local: RegionId,
+        at: usize,
+        key: &RemoteKey,
+        remote_at: usize,
+        len: usize,
+        op: u64,
+    ) -> Result<(), VcError> {
+        self.start(vc, WRITE, local, at, key, remote_at, len, op)
+    }
+
+    fn get(
+        &mut self,
+        _core: &mut Core,
+        vc: VcId,
+        local: RegionId,
+        at: usize,
+        key: &RemoteKey,
+        remote_at: usize,
+        len: usize,
+        op: u64,
+    ) -> Result<(), VcError> {
+        self.start(vc, READ, local, at, key, remote_at, len, op)
+    }
+}
+
+impl OfiNetmod {
+    /// A key that nobody can guess, and that no live registration has, as long as the provider's keys are.
+    fn fresh_key(&self, port: usize) -> Result<u64, VcError> {
+        let bits = self.ports[port].traits().mr_key_size.clamp(1, 8) * 8;
+        let mask = u64::MAX >> (64 - bits);
+        let failed = |text: String| VcError::new(VcErrorKind::Resource, None, text);
+        for _ in 0..1000 {
+            let mut bytes = [0; 8];
+            getrandom::fill(&mut bytes).map_err(|e| failed(format!("no random numbers for a key: {e}")))?;
+            let key = u64::from_le_bytes(bytes) & mask;
+            let taken = self.transfers.regions.values().filter_map(|r| r.registration.as_ref());
+            if taken.into_iter().all(|r| r.key != key) && !self.ports[port].has_key(key) {
+                return Ok(key);
+            }
+        }
+        Err(failed("all keys that the provider allows are in use".into()))
+    }
+}

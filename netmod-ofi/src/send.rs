@@ -1,0 +1,324 @@
+//! Sending: at once if possible, else through the VC's queue.
+
+use netmod_core::{Core, Event, HDR_LEN, Header, SendBuf, Time, VcError, VcErrorKind, VcId};
+
+use crate::conn::LocalTerms;
+use crate::fi::Refused;
+use crate::link::{Data, Message, OVERHEAD, Stalled};
+use crate::netmod::{Ending, OfiNetmod};
+use crate::wire::{FRAME_HEADER, Kind};
+
+/// Longest frame that is put together on the stack.
+const ON_STACK: usize = 512;
+
+impl OfiNetmod {
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn check(&self, vc: VcId) -> Result<(), VcError> {
+        let text = match self.links.get(vc) {
+            None => "the VC is not in the charge of netmod ofi",
+            Some(_) if self.ending != Ending::No => "the netmod has been finalized",
+            Some(l) => return l.down.clone().map_or(Ok(()), Err),
+        };
+        Err(VcError::new(VcErrorKind::Aborted, None, text))
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, core: &mut Core, vc: VcId, data_len: usize) {
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.stats.tx_msgs += 1;
+            v.stats.tx_bytes += (HDR_LEN + data_len) as u64;
+        }
+    }
+
+    /// Sends a message of one frame at once, if nothing is before it and all allow it.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<bool, VcError> {
+        let Some(l) = self.links.get_mut(vc).filter(|l| l.ready) else {
+            self.check(vc)?;
+            self.count(core, vc, data.len());
+            return Ok(false);
+        };
+        let len = OVERHEAD + data.len();
+        let sent = match &mut l.open {
+            Some(open) if len <= open.room() => {
+                let port = &mut self.ports[open.dest.port];
+                if len <= ON_STACK.min(port.inject_max()) {
+                    let mut frame = [0; ON_STACK];
+                    frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
+                    frame[FRAME_HEADER..OVERHEAD].copy_from_slice(hdr);
+                    frame[OVERHEAD..len].copy_from_slice(data.bytes());
+                    let sent = port.inject(&frame[..len], open.dest.addr);
+                    if sent.is_ok() {
+                        open.data_sent(len);
+                        self.stats.injected += 1;
+                    }
+                    sent
+                } else if let Some(buffer) = port.take_buffer() {
+                    let frame = port.buffer(buffer);
+                    frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
+                    frame[FRAME_HEADER..OVERHEAD].copy_from_slice(hdr);
+                    frame[OVERHEAD..len].copy_from_slice(data.bytes());
+                    let sent = port.send(buffer, len, open.dest.addr, vc);
+                    if sent.is_ok() {
+                        open.data_sent(len);
+                        l.in_flight += 1;
+                        self.stats.sent += 1;
+                    } else {
+                        port.give_back(buffer);
+                    }
+                    sent
+                } else {
+                    Err(Refused::Again)
+                }
+            }
+            _ => Err(Refused::Again),
+        };
+        self.count(core, vc, data.len());
+        match sent {
+            Ok(()) => Ok(true),
+            Err(Refused::Again) => Ok(false),
+            Err(Refused::Failed(why)) => Err(self.broken(core, vc, &why)),
+        }
+    }
+
+    /// The provider will not send to the peer.
+    #[cold]
+    pub(crate) fn broken(&mut self, core: &mut Core, vc: VcId, why: &str) -> VcError {
+        let peer = self.links.get(vc).map(|l| l.peer);
+        let text = format!("libfabric says: {why}; has the process ended, or its host?");
+        let error = VcError::new(VcErrorKind::Lost, peer, text);
+        self.fail(core, vc, error.clone());
+        error
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn enqueue(&mut self, core: &mut Core, vc: VcId, message: Message) {
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.stats.tx_queued += 1;
+        }
+        let Some(l) = self.links.get_mut(vc) else { return };
+        l.ready = false;
+        l.queue.push_back(message);
+        self.pump(core, vc);
+    }
+
+    /// The VC has something that a poll must see to.
+    pub(crate) fn want(&mut self, vc: VcId) {
+        if !self.wanting.contains(&vc) {
+            self.wanting.push(vc);
+        }
+    }
+
+    /// Sends what waits for the provider.
+    #[inline]
+    pub(crate) fn push_out(&mut self, core: &mut Core) {
+        if !self.outbox.is_empty() {
+            self.push_outbox(core);
+        }
+        if !self.wanting.is_empty() {
+            self.pump_all(core);
+        }
+        if self.transfers.has_waiting() {
+            self.start_waiting();
+        }
+    }
+
+    #[inline(never)]
+    fn pump_all(&mut self, core: &mut Core) {
+        for _ in 0..self.wanting.len() {
+            let vc = self.wanting.remove(0);
+            // It comes back if something is left.
+            self.pump(core, vc);
+        }
+    }
+
+    /// The provider would not take a frame of the VC: it is tried again.
+    fn refused(&mut self, vc: VcId) {
+        self.stats.refused += 1;
+        let now = self.now;
+        if let Some(l) = self.links.get_mut(vc)
+            && l.refused_since == Time::NEVER
+        {
+            l.refused_since = now;
+        }
+        self.want(vc);
+    }
+
+    /// Sees to it that there is, or will be, a connection.
+    pub(crate) fn dial(&mut self, core: &mut Core, vc: VcId) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        if l.down.is_some() || l.open.is_some() {
+            return;
+        }
+        let Some((port, peer_port, address)) = l.way.clone() else {
+            if !std::mem::replace(&mut l.asked, true) {
+                self.pending.push_back(Event::NeedCard { vc });
+            }
+            return;
+        };
+        if l.dial.is_none() {
+            let peer = l.peer;
+            match self.book.insert(&self.ports, usize::from(port), &address) {
+                Ok(dest) => {
+                    if let Some(l) = self.links.get_mut(vc) {
+                        l.dial = Some(dest);
+                    }
+                }
+                Err(why) => {
+                    let text = format!("its address is of no use: {why}");
+                    return self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, Some(peer), text));
+                }
+            }
+        }
+        let Ok(own) = &self.own else { return };
+        let Some(terms) = own.terms(port, peer_port) else { return };
+        let terms: LocalTerms = terms;
+        self.manage(core, |m, env| m.connect(vc, terms, env));
+    }
+
+    /// Sends as much of a VC's queue as there is room for.
+    pub(crate) fn pump(&mut self, core: &mut Core, vc: VcId) {
+        loop {
+            let Some(l) = self.links.get_mut(vc) else { return };
+            if l.down.is_some() {
+                return;
+            }
+            let Some(open) = l.open else {
+                l.ready = false;
+                if !l.queue.is_empty() {
+                    return self.dial(core, vc);
+                }
+                if l.terminating {
+                    self.manage(core, |m, env| m.terminate(vc, env));
+                }
+                return;
+            };
+            // What the manager has to say goes first.
+            if !self.outbox.is_empty() {
+                return self.want(vc);
+            }
+            if open.owes_credit(self.window) {
+                self.send_credit(core, vc);
+            }
+            let Some(l) = self.links.get_mut(vc) else { return };
+            if let Some(stalled) = l.stalled.take() {
+                if !self.send_stalled(core, vc, stalled) {
+                    return;
+                }
+                continue;
+            }
+            if l.held {
+                return;
+            }
+            if l.queue.is_empty() {
+                if l.terminating {
+                    if l.in_flight == 0 {
+                        self.manage(core, |m, env| m.terminate(vc, env));
+                    }
+                    return;
+                }
+                l.ready = self.ending == Ending::No;
+                l.refused_since = Time::NEVER;
+                return;
+            }
+            let room = open.room();
+            if room < open.frame {
+                // A frame is at most a quarter of the window, so the peer owes the word that it has room again.
+                self.stats.full += 1;
+                return;
+            }
+            let Some(buffer) = self.ports[open.dest.port].take_buffer() else { return self.refused(vc) };
+            let len = self.fill(core, vc, buffer, room);
+            let stalled = Stalled { buffer, len };
+            if !self.send_stalled(core, vc, stalled) {
+                return;
+            }
+        }
+    }
+
+    /// Fills a frame with what waits, message by message; returns its length.
+    fn fill(&mut self, core: &mut Core, vc: VcId, buffer: u32, room: usize) -> usize {
+        let Some(l) = self.links.get_mut(vc) else { return 0 };
+        let Some(open) = l.open else { return 0 };
+        let frame = self.ports[open.dest.port].buffer(buffer);
+        let room = room.min(frame.len());
+        let mut len = FRAME_HEADER;
+        while let Some(m) = l.queue.front_mut() {
+            let (n, end) = m.copy_to(core, &mut frame[len..room]);
+            len += n;
+            if !end {
+                break;
+            }
+            if core.send_finished(vc, m.req) {
+                l.queue.pop_front();
+            } else {
+                m.data = Data::None;
+                l.held = true;
+                break;
+            }
+        }
+        len
+    }
+
+    /// Sends a filled frame, or keeps it for the next attempt. False if nothing more goes now.
+    fn send_stalled(&mut self, core: &mut Core, vc: VcId, f: Stalled) -> bool {
+        let Some(l) = self.links.get_mut(vc) else { return false };
+        let Some(open) = &mut l.open else { return false };
+        let port = &mut self.ports[open.dest.port];
+        // The count of what was taken may have grown since the frame was filled.
+        port.buffer(f.buffer)[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
+        match port.send(f.buffer, f.len, open.dest.addr, vc) {
+            Ok(()) => {
+                open.data_sent(f.len);
+                l.in_flight += 1;
+                l.refused_since = Time::NEVER;
+                self.stats.sent += 1;
+                true
+            }
+            Err(Refused::Again) => {
+                l.stalled = Some(f);
+                self.refused(vc);
+                false
+            }
+            Err(Refused::Failed(why)) => {
+                port.give_back(f.buffer);
+                self.broken(core, vc, &why);
+                false
+            }
+        }
+    }
+
+    /// Tells the peer what was taken of its frames.
+    pub(crate) fn send_credit(&mut self, core: &mut Core, vc: VcId) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        let Some(open) = &mut l.open else { return };
+        let frame = open.other(Kind::Credit, 0).to_bytes();
+        let port = &mut self.ports[open.dest.port];
+        let sent = if FRAME_HEADER <= port.inject_max() {
+            port.inject(&frame, open.dest.addr)
+        } else if let Some(buffer) = port.take_buffer() {
+            port.buffer(buffer)[..FRAME_HEADER].copy_from_slice(&frame);
+            let sent = port.send(buffer, FRAME_HEADER, open.dest.addr, vc);
+            match sent {
+                Ok(()) => l.in_flight += 1,
+                Err(_) => port.give_back(buffer),
+            }
+            sent
+        } else {
+            Err(Refused::Again)
+        };
+        match sent {
+            Ok(()) => open.credit_sent(),
+            Err(Refused::Again) => self.refused(vc),
+            Err(Refused::Failed(why)) => drop(self.broken(core, vc, &why)),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! One descriptor for all of a process's domains.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::fi::port::Port;
+
+/// Waits for the completion queues of several ports at once (`epoll(7)`).
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    fd: RawFd,
+    _own: Option<OwnedFd>,
+}
+
+impl Waiter {
+    /// A descriptor that is readable when something happens at one of the ports, never if there are none; `None` if one of them has
+    /// nothing to wait on.
+    pub(crate) fn of(ports: &[Port]) -> Option<Waiter> {
+        let fds: Option<Vec<RawFd>> = ports.iter().map(Port::wait_fd).collect();
+        let fds = fds?;
+        if let [only] = fds[..] {
+            return Some(Waiter { fd: only, _own: None });
+        }
+        // SAFETY: makes a new descriptor, or returns -1.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return None;
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let own = unsafe { OwnedFd::from_raw_fd(fd) };
+        for one in fds {
+            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+            // SAFETY: both descriptors are open; the event lives during the call.
+            let rc = unsafe { libc::epoll_ctl(own.as_raw_fd(), libc::EPOLL_CTL_ADD, one, &raw mut event) };
+            if rc != 0 {
+                return None;
+            }
+        }
+        Some(Waiter { fd: own.as_raw_fd(), _own: Some(own) })
+    }
+
+    /// The descriptor.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd
+    }
+}
