@@ -6,7 +6,16 @@
 //! into every frame, and ends connections by FIN and FIN_ACK. It reads no clock and sends nothing: the driver
 //! tells it what came, and carries out its [`Action`]s in order, before the next call.
 
+mod ending;
+mod failure;
+mod machine;
 mod manager;
+mod mutant;
+mod slots;
+mod strangers;
+mod terms;
+#[cfg(test)]
+mod tests;
 mod types;
 
 pub use manager::Manager;

@@ -1,0 +1,44 @@
+//! Known mistakes that the explorer must catch; in anything but a test build there are none.
+
+/// A mistake to make on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(dead_code)]
+pub(super) enum Mutant {
+    /// Both sides think that their own dial survives.
+    BothInsist,
+    /// Both sides think that the other one's dial survives.
+    BothYield,
+    /// The loser of crossing dials does not say that it gives its own up.
+    SilentLoser,
+    /// The loser refuses, and gives its own dial up too.
+    RejectAndAbandon,
+    /// The loser accepts, and keeps its own dial.
+    AcceptBoth,
+    /// A responder takes its promise for an open connection.
+    AdoptOnPromise,
+    /// A promise survives the dial that it was given to.
+    KeepPromise,
+    /// A promise is taken back without a word.
+    SilentWithdrawal,
+    /// ACCEPT is not answered.
+    NoReady,
+    /// A dial that was given up is taken for the peer's latest one.
+    StaleDial,
+    /// What ACCEPT says of the peer's own dials is not kept.
+    ForgetDials,
+    /// A peer that dials anew is not given the time to end its old connection.
+    Impatient,
+    /// A slot is not freed.
+    KeepSlot,
+    /// FIN is not answered.
+    NoAck,
+    /// FIN is not answered by a side that has said FIN itself.
+    NoAckWhileParting,
+    /// A VC fails, and its peer is not told.
+    SilentAbort,
+}
+
+#[inline(always)]
+pub(super) const fn mutated(_: Mutant) -> bool {
+    false
+}

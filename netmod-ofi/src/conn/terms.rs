@@ -1,0 +1,107 @@
+//! The terms of a connection as bytes, in HELLO and ACCEPT.
+//!
+//! All integers are little-endian.
+//!
+//! | at | bytes | |
+//! |---|---|---|
+//! | 0 | 1 | 1: this layout |
+//! | 1 | 1 | the sender's endpoint |
+//! | 2 | 2 | units of its window |
+//! | 4 | 4 | bytes of the longest frame that it takes |
+//! | 8 | 4 | number of its slot |
+//! | 12 | 4 | token of its slot, not zero |
+//! | 16 | 8 | number of its last dial: up to that one all are void, except one that this very HELLO is |
+//! | 24 | 1 and more | address of the endpoint |
+
+use netmod_hello::{Terms, TermsTooLong};
+
+use super::{LocalTerms, PeerTerms};
+use crate::wire::{FRAME_HEADER, Slot};
+
+const LAYOUT: u8 = 1;
+const FIXED: usize = 24;
+
+pub(super) fn emit(terms: &LocalTerms, slot: Slot, dials: u64) -> Result<Terms, TermsTooLong> {
+    let mut b = Vec::with_capacity(FIXED + terms.address.len());
+    b.extend_from_slice(&[LAYOUT, terms.port]);
+    b.extend_from_slice(&terms.window.to_le_bytes());
+    b.extend_from_slice(&terms.frame.to_le_bytes());
+    b.extend_from_slice(&slot.number.to_le_bytes());
+    b.extend_from_slice(&slot.token.to_le_bytes());
+    b.extend_from_slice(&dials.to_le_bytes());
+    b.extend_from_slice(&terms.address);
+    Terms::new(&b)
+}
+
+/// The terms, and the number of the sender's last dial. `None` if this release does not understand them.
+pub(super) fn parse(bytes: &[u8]) -> Option<(PeerTerms, u64)> {
+    let (fixed, address) = bytes.split_first_chunk::<FIXED>()?;
+    let word = |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+    let terms = PeerTerms {
+        slot: Slot { number: word(8), token: word(12) },
+        port: fixed[1],
+        window: u16::from_le_bytes([fixed[2], fixed[3]]),
+        frame: word(4),
+        address: address.into(),
+    };
+    let usable = fixed[0] == LAYOUT
+        && terms.slot.token != 0
+        && terms.window != 0
+        && terms.frame as usize > FRAME_HEADER
+        && !address.is_empty();
+    usable.then(|| (terms, u64::from(word(16)) | u64::from(word(20)) << 32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes() -> Vec<u8> {
+        let terms = LocalTerms {
+            port: 2,
+            peer_port: 9,
+            window: 0x0403,
+            frame: 0x0807_0605,
+            address: [24, 25].into(),
+        };
+        let slot = Slot { number: 0x0c0b_0a09, token: 0x100f_0e0d };
+        emit(&terms, slot, 0x1817_1615_1413_1211).unwrap().as_bytes().to_vec()
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let mut want: Vec<u8> = (1..=24).collect();
+        want.extend([24, 25]);
+        assert_eq!(bytes(), want);
+        let (terms, dials) = parse(&bytes()).unwrap();
+        assert_eq!(
+            (terms.port, terms.window, terms.frame, dials),
+            (2, 0x0403, 0x0807_0605, 0x1817_1615_1413_1211)
+        );
+        assert_eq!((terms.slot.number, terms.slot.token), (0x0c0b_0a09, 0x100f_0e0d));
+        assert_eq!(*terms.address, [24, 25]);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_none() {
+        for (range, value) in [(0..1, 2), (0..1, 0), (2..4, 0), (12..16, 0), (4..8, 0)] {
+            let mut b = bytes();
+            b[range.clone()].fill(value);
+            assert_eq!(parse(&b), None, "{range:?}");
+        }
+        for len in 0..=FIXED {
+            assert_eq!(parse(&bytes()[..len]), None, "{len}");
+        }
+        let mut b = bytes();
+        b[4..8].copy_from_slice(&16u32.to_le_bytes());
+        assert_eq!(parse(&b), None, "a frame without a body");
+    }
+
+    #[test]
+    fn an_address_that_is_too_long_is_refused() {
+        let terms = LocalTerms { port: 0, peer_port: 0, window: 1, frame: 99, address: vec![0; 377].into() };
+        assert!(emit(&terms, Slot { number: 0, token: 1 }, 1).is_err());
+        let terms = LocalTerms { address: vec![0; 376].into(), ..terms };
+        assert!(emit(&terms, Slot { number: 0, token: 1 }, 1).is_ok());
+    }
+}
