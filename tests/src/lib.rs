@@ -3,13 +3,15 @@
 //! [`board`] is a process manager in memory, so that the ranks of a job can be threads; [`loopback`] is a
 //! netmod in memory, whose deliveries can be cut anywhere; [`factory`] makes devices over one netmod
 //! or another; [`mod@conformance`] is the suite, instantiated for each of them by one line. [`scripted`] plays
-//! the peers of a single device byte by byte. [`watchdog`] ends a process whose test hangs.
+//! the peers of a single device byte by byte. [`libfabric`] finds the libraries to test with. [`watchdog`] ends a process
+//! whose test hangs.
 
 pub mod board;
 pub mod conformance;
 pub mod factory;
 pub mod hosts;
 pub mod jobs;
+pub mod libfabric;
 pub mod loopback;
 pub mod remote;
 pub mod scripted;

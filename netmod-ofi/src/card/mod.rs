@@ -22,7 +22,13 @@
 //! | 4, 4 | Mb/s and MTU in bytes, 0 if unknown |
 
 mod pair;
+#[cfg(test)]
+mod pair_tests;
 mod place;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod tests;
 
 use libfabric_sys::consts::{FI_LOCAL_COMM, FI_REMOTE_COMM};
 use netmod_core::card::{BodyReader, BodyWriter, CardError, CardWriter, Section};

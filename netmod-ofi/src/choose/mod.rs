@@ -7,6 +7,8 @@ mod defects;
 mod judge;
 mod names;
 mod rank;
+#[cfg(test)]
+mod tests;
 
 use core::fmt;
 

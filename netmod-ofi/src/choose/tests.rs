@@ -1,0 +1,246 @@
+use libfabric_sys::consts::{
+    FI_MR_LOCAL, FI_MR_MMU_NOTIFY, FI_MSG, FI_MSG_PREFIX, FI_MULTI_RECV, FI_ORDER_SAS, FI_RMA,
+    FI_SOCKADDR_IN, FI_SOCKADDR_IN6,
+};
+use libfabric_sys::version;
+use netmod_core::config::OfiConfig;
+use netmod_matching::{Address, Host, Kind, Nic};
+
+use super::*;
+use crate::fi::info::{Facts, NicFacts};
+
+const OLD: u32 = version(1, 17);
+
+/// A socket address of the system, for an IP address.
+fn socket_address(ip: &str) -> (u32, Box<[u8]>) {
+    match ip.parse().expect("an IP address") {
+        std::net::IpAddr::V4(v4) => {
+            let mut out = (libc::AF_INET as u16).to_ne_bytes().to_vec();
+            out.extend([0, 0]);
+            out.extend(v4.octets());
+            out.extend([0; 8]);
+            (FI_SOCKADDR_IN, out.into())
+        }
+        std::net::IpAddr::V6(v6) => {
+            let mut out = (libc::AF_INET6 as u16).to_ne_bytes().to_vec();
+            out.extend([0; 6]);
+            out.extend(v6.octets());
+            out.extend([0; 4]);
+            (FI_SOCKADDR_IN6, out.into())
+        }
+    }
+}
+
+/// An offer that can be used.
+fn offer(provider: &str, domain: &str, ip: &str) -> Facts {
+    let (format, address) = if ip.is_empty() { (99, [1, 2, 3].into()) } else { socket_address(ip) };
+    Facts {
+        provider: provider.into(),
+        domain: domain.into(),
+        fabric: "a fabric".into(),
+        format,
+        address,
+        caps: FI_MSG | FI_RMA | FI_MULTI_RECV,
+        max_msg: usize::MAX,
+        tx_order: FI_ORDER_SAS,
+        rx_order: FI_ORDER_SAS,
+        ..Facts::default()
+    }
+}
+
+fn nic(name: &str, kind: Kind, ip: &str) -> Nic {
+    let ip = ip.parse().expect("an IP address");
+    Nic {
+        name: name.into(),
+        kind,
+        addresses: vec![Address { ip, prefix: 24 }],
+        up: true,
+        carrier: true,
+        ..Nic::default()
+    }
+}
+
+fn config(provider: &str, domain: &str) -> OfiConfig {
+    OfiConfig { provider: provider.into(), domain: domain.into(), ..OfiConfig::default() }
+}
+
+/// Providers and domains that are used, best first, after the order of the verdicts was checked.
+fn chosen(offers: &[Facts], host: &Host, library: u32, cfg: &OfiConfig) -> Vec<String> {
+    let judged = judge(&offers.iter().collect::<Vec<_>>(), host, library, cfg);
+    assert_eq!(judged.len(), offers.len());
+    let mut order: Vec<usize> = (0..offers.len()).collect();
+    order.sort_by_key(|i| judged[*i].order);
+    assert!(order.iter().enumerate().all(|(at, i)| judged[*i].order == at), "each has a place of its own");
+    let used = |i: &usize| matches!(judged[*i].verdict, Verdict::Chosen(_));
+    assert!(order.is_sorted_by_key(|i| !used(i)), "what is used comes first");
+    order
+        .iter()
+        .filter(|i| used(i))
+        .map(|i| format!("{} {}", offers[*i].provider, offers[*i].domain))
+        .collect()
+}
+
+fn why_not(offers: &[Facts], host: &Host, cfg: &OfiConfig, i: usize) -> String {
+    let judged = judge(&offers.iter().collect::<Vec<_>>(), host, OLD, cfg);
+    match &judged[i].verdict {
+        Verdict::Refused(why) => why.clone(),
+        Verdict::Chosen(why) => panic!("{} is chosen: {why}", offers[i].provider),
+    }
+}
+
+/// What 1.17 offers on a host with one interface.
+fn of_1_17() -> Vec<Facts> {
+    let mut out = Vec::new();
+    for provider in ["tcp;ofi_rxm", "net", "net;ofi_rxm", "udp;ofi_rxd", "sockets"] {
+        out.push(offer(provider, "eth0", "fe80::1"));
+        out.push(offer(provider, "eth0", "192.0.2.2"));
+        out.push(offer(provider, "lo", "127.0.0.1"));
+    }
+    out.push(offer("shm", "shm", ""));
+    out
+}
+
+#[test]
+fn one_provider_is_taken_by_one_address_of_each_domain() {
+    let (all, host) = (of_1_17(), Host::default());
+    assert_eq!(chosen(&all, &host, OLD, &OfiConfig::default()), ["net eth0"]);
+    assert!(why_not(&all, &host, &OfiConfig::default(), 3).contains("192.0.2.2"));
+    assert!(why_not(&all, &host, &OfiConfig::default(), 5).contains("loopback"));
+    assert!(why_not(&all, &host, &OfiConfig::default(), 0).contains("net is better"));
+    assert!(why_not(&all, &host, &OfiConfig::default(), 15).contains("score 490 against 100"));
+    assert!(chosen(&[], &host, OLD, &OfiConfig::default()).is_empty());
+}
+
+#[test]
+fn the_users_order_of_providers_comes_before_the_score() {
+    let (mut all, host) = (of_1_17(), Host::default());
+    let with = |all: &[Facts], provider: &str| chosen(all, &host, OLD, &config(provider, ""));
+    assert_eq!(with(&all, "sockets,net"), ["sockets eth0"]);
+    assert_eq!(with(&all, "verbs,sockets,net"), ["sockets eth0"]);
+    assert_eq!(with(&all, "tcp"), ["tcp;ofi_rxm eth0"]);
+    assert_eq!(with(&all, "!net"), ["tcp;ofi_rxm eth0"]);
+    assert_eq!(with(&all, "shm"), ["shm shm"]);
+    assert!(with(&all, "tcp,!tcp").is_empty());
+    assert!(
+        why_not(&all, &host, &config("sockets,net", ""), 4)
+            .contains("sockets comes first in NETMOD_OFI_PROVIDER")
+    );
+    assert!(why_not(&all, &host, &config("sockets", ""), 4).contains("does not name it"));
+    assert!(why_not(&all, &host, &config("!net", ""), 4).contains("!net"));
+    all.push(offer("tcp", "eth0", "192.0.2.2"));
+    assert_eq!(with(&all, "tcp"), ["tcp eth0"]);
+    assert_eq!(with(&all, "tcp;ofi_rxm"), ["tcp;ofi_rxm eth0"]);
+}
+
+#[test]
+fn a_provider_with_a_defect_is_used_when_it_is_named() {
+    let all = [offer("udp;ofi_rxd", "eth0", "192.0.2.2"), offer("shm", "shm", "")];
+    let host = Host::default();
+    assert_eq!(chosen(&all, &host, OLD, &OfiConfig::default()), ["shm shm"]);
+    let why = why_not(&all, &host, &OfiConfig::default(), 0);
+    assert!(why.contains("stall") && why.contains("NETMOD_OFI_PROVIDER=udp;ofi_rxd"), "{why}");
+    assert_eq!(chosen(&all, &host, OLD, &config("udp", "")), ["udp;ofi_rxd eth0"]);
+    assert_eq!(chosen(&all, &host, version(2, 6), &OfiConfig::default()), ["udp;ofi_rxd eth0"]);
+}
+
+#[test]
+fn hardware_is_taken_if_its_link_is_up_fastest_first() {
+    let link = |speed, up| Some(NicFacts { speed, up, ..NicFacts::default() });
+    let mut all = vec![offer("tcp", "eth0", "192.0.2.2")];
+    for (i, (speed, up)) in [
+        (Some(100_000), Some(true)),
+        (Some(400_000), Some(true)),
+        (Some(400_000), Some(false)),
+        (None, None),
+        (Some(200_000), None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        all.push(Facts { nic: link(speed, up), ..offer("verbs;ofi_rxm", &format!("mlx5_{i}"), "") });
+    }
+    let host = Host::default();
+    let names = |of: &[u8]| of.iter().map(|i| format!("verbs;ofi_rxm mlx5_{i}")).collect::<Vec<_>>();
+    assert_eq!(chosen(&all, &host, OLD, &OfiConfig::default()), names(&[1, 4, 0, 3]));
+    assert!(why_not(&all, &host, &OfiConfig::default(), 3).contains("link is down"));
+    let two = OfiConfig { domains: 2, ..OfiConfig::default() };
+    assert_eq!(chosen(&all, &host, OLD, &two), names(&[1, 4]));
+    assert!(why_not(&all, &host, &two, 1).contains("NETMOD_OFI_DOMAINS=2"));
+    assert_eq!(chosen(&all, &host, OLD, &config("", "mlx5_*,!mlx5_1")), names(&[4, 0, 3]));
+    assert!(why_not(&all, &host, &config("", "mlx5_0"), 2).contains("NETMOD_OFI_DOMAIN=mlx5_0"));
+}
+
+#[test]
+fn what_leads_to_other_hosts_is_taken_or_else_what_may_or_else_loopback() {
+    let host = Host {
+        nics: vec![
+            nic("eth0", Kind::Physical, "192.0.2.2"),
+            nic("docker0", Kind::BridgeIn, "172.17.0.1"),
+            nic("lo", Kind::Loopback, "127.0.0.1"),
+            Nic { carrier: false, ..nic("eth1", Kind::Physical, "198.51.100.2") },
+        ],
+        ..Host::default()
+    };
+    let all = [
+        offer("tcp", "lo", "127.0.0.1"),
+        offer("tcp", "docker0", "172.17.0.1"),
+        offer("tcp", "eth0", "192.0.2.2"),
+        offer("tcp", "eth1", "198.51.100.2"),
+    ];
+    let with = |all: &[Facts], domain: &str| chosen(all, &host, OLD, &config("", domain));
+    assert_eq!(with(&all, ""), ["tcp eth0"]);
+    assert_eq!(with(&all[..2], ""), ["tcp docker0"]);
+    assert_eq!(with(&all[..1], ""), ["tcp lo"]);
+    assert_eq!(with(&all, "lo"), ["tcp lo"]);
+    assert_eq!(with(&all, "lo,eth0"), ["tcp eth0", "tcp lo"]);
+    assert_eq!(with(&all, "172.17.0.0/16"), ["tcp docker0"]);
+    assert!(why_not(&all, &host, &OfiConfig::default(), 1).contains("docker0 does not lead to other hosts"));
+    assert!(why_not(&all, &host, &OfiConfig::default(), 3).contains("link is down"));
+}
+
+#[test]
+fn what_the_netmod_cannot_do_is_refused() {
+    let good = offer("a", "d", "");
+    let refuse = |changed: Facts, part: &str| {
+        let why = why_not(&[changed], &Host::default(), &OfiConfig::default(), 0);
+        assert!(why.contains(part), "{why}");
+    };
+    refuse(Facts { mode: FI_MSG_PREFIX, ..good.clone() }, "mode 0x400000000000000");
+    refuse(Facts { mr_mode: FI_MR_MMU_NOTIFY | FI_MR_LOCAL, ..good.clone() }, "mr_mode 0x80");
+    refuse(Facts { tx_order: 0, ..good.clone() }, "FI_ORDER_SAS");
+    refuse(Facts { rx_order: 0, ..good.clone() }, "FI_ORDER_SAS");
+    refuse(Facts { max_msg: 1000, ..good.clone() }, "NETMOD_OFI_FRAME");
+    refuse(Facts { caps: FI_RMA, ..good.clone() }, "no messages");
+    refuse(Facts { provider: "ofi_hook_noop;tcp".into(), ..good.clone() }, "watches");
+    let fine = [
+        Facts { mode: HONOURED_MODES, mr_mode: MrMode::HONOURED, ..good.clone() },
+        Facts { mr_mode: FI_MR_BASIC, ..good.clone() },
+        // Registration is of no matter where nothing is registered.
+        Facts { mr_mode: FI_MR_MMU_NOTIFY, caps: FI_MSG, ..good },
+    ];
+    for one in fine {
+        assert_eq!(
+            chosen(core::slice::from_ref(&one), &Host::default(), OLD, &OfiConfig::default()).len(),
+            1,
+            "{one:?}"
+        );
+    }
+}
+
+#[test]
+fn without_rma_a_provider_comes_after_its_equals() {
+    let all = [Facts { caps: FI_MSG, ..offer("one", "a", "") }, offer("two", "b", "")];
+    assert_eq!(chosen(&all, &Host::default(), OLD, &OfiConfig::default()), ["two b"]);
+    assert_eq!(chosen(&all[..1], &Host::default(), OLD, &OfiConfig::default()), ["one a"]);
+}
+
+#[test]
+fn more_is_asked_for_before_less() {
+    let plain = requests(&OfiConfig::default());
+    assert!(plain.iter().all(|(caps, _)| caps & FI_NAMED_RX_CTX == 0));
+    assert!(plain[0].0 & FI_RMA != 0 && plain.last().is_some_and(|r| r.0 & FI_RMA == 0));
+    let many = OfiConfig { contexts: 4, ..OfiConfig::default() };
+    assert!(requests(&many)[0].0 & FI_NAMED_RX_CTX != 0);
+    assert_eq!(requests(&many)[1..], plain);
+    assert_eq!(requests(&OfiConfig { disable_sep: true, ..many }), plain);
+}

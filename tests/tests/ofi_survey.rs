@@ -1,0 +1,87 @@
+//! What the libfabrics here offer, and what the netmod `ofi` chooses of it.
+
+use libfabric_sys::Library;
+use libfabric_sys::consts::{FI_ORDER_SAS, FI_RMA};
+use netmod_core::config::OfiConfig;
+use netmod_ofi::choose::{Survey, Verdict, survey};
+use netmod_ofi::fi::info::Offer;
+use netmod_tests::libfabric::{again_with, first_or_skip, second_or_skip};
+
+fn with(library: &Library, provider: &str, domain: &str) -> Survey {
+    let cfg = OfiConfig { provider: provider.into(), domain: domain.into(), ..OfiConfig::default() };
+    survey(library, &cfg)
+}
+
+fn names(offers: &[Offer]) -> Vec<String> {
+    offers.iter().map(|o| format!("{} {}", o.provider, o.domain)).collect()
+}
+
+#[test]
+fn one_provider_is_chosen_and_every_offer_has_a_reason() {
+    let Some(library) = first_or_skip("what libfabric offers") else { return };
+    let all = with(&library, "", "");
+    assert_eq!(all.library, library.version());
+    for entry in &all.entries {
+        let (Verdict::Chosen(why) | Verdict::Refused(why)) = &entry.verdict;
+        assert!(!why.is_empty());
+        let line = entry.to_string();
+        assert!(
+            line.starts_with(&entry.offer.provider) && line.contains(&**why) && !line.contains('\n'),
+            "{line}"
+        );
+    }
+    let (chosen, host) = all.into_chosen().expect("there is always a loopback interface");
+    assert!(!host.nics.is_empty());
+    let provider = chosen[0].provider.clone();
+    for offer in &chosen {
+        assert_eq!(offer.provider, provider);
+        assert!(!offer.info().is_null());
+        assert!(offer.tx_order & offer.rx_order & FI_ORDER_SAS != 0);
+        let second = offer.duplicate().expect("memory");
+        assert!(second.facts() == offer.facts() && second.info() != offer.info());
+    }
+}
+
+#[test]
+fn providers_and_domains_are_those_that_were_named() {
+    let Some(library) = first_or_skip("providers by name") else { return };
+    let chosen =
+        |provider: &str, domain: &str| with(&library, provider, domain).into_chosen().map(|(o, _)| names(&o));
+    let tcp = if library.version() < libfabric_sys::version(2, 0) { "tcp;ofi_rxm" } else { "tcp" };
+    assert_eq!(chosen("tcp", "lo"), Ok(vec![format!("{tcp} lo")]));
+    assert_eq!(chosen("tcp;ofi_rxm", "127.0.0.0/8"), Ok(vec!["tcp;ofi_rxm lo".to_owned()]));
+    assert_eq!(chosen("nonsense,shm", ""), Ok(vec!["shm shm".to_owned()]));
+    let shm = with(&library, "shm", "");
+    assert!(shm.chosen().all(|o| o.caps & FI_RMA != 0 && o.mr().virt_addr));
+    let why = chosen("nonsense", "").expect_err("there is no such provider");
+    assert!(why.contains("no provider nonsense") && why.contains("tcp;ofi_rxm"), "{why}");
+    let why = chosen("tcp", "nonsense").expect_err("there is no such domain");
+    assert!(why.contains("NETMOD_OFI_DOMAIN=nonsense"), "{why}");
+}
+
+#[test]
+fn fi_provider_is_heeded() {
+    const HERE: &str = "NETMOD_TEST_OFI_HERE";
+    if first_or_skip("FI_PROVIDER").is_none() {
+        return;
+    }
+    if std::env::var_os(HERE).is_none() {
+        return again_with("fi_provider_is_heeded", &[(HERE, "1"), ("FI_PROVIDER", "shm")]);
+    }
+    let library = first_or_skip("FI_PROVIDER").expect("it was there");
+    let all = with(&library, "", "");
+    assert_eq!(names(&all.into_chosen().expect("shm").0), ["shm shm"]);
+    let why = with(&library, "tcp", "").into_chosen().expect_err("FI_PROVIDER leaves it out");
+    assert!(why.contains("FI_PROVIDER is set, too"), "{why}");
+}
+
+#[test]
+fn the_same_with_a_second_library() {
+    let Some(variables) = second_or_skip("what another version of libfabric offers") else { return };
+    for test in [
+        "one_provider_is_chosen_and_every_offer_has_a_reason",
+        "providers_and_domains_are_those_that_were_named",
+    ] {
+        again_with(test, &variables);
+    }
+}
