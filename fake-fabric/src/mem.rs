@@ -1,0 +1,106 @@
+//! Memory that the application has lent: buffers of operations, regions, contexts, arrays of iovecs.
+//!
+//! A call of libfabric's interface lends memory until the operation's completion has been read, the region is closed, or the
+//! endpoint is. The model forgets a [`Lent`] no later than that, so that its methods may be safe.
+
+#![allow(unsafe_code)]
+
+use core::ffi::c_void;
+
+/// A piece of lent memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lent {
+    addr: usize,
+    len: usize,
+}
+
+impl Lent {
+    /// # Safety
+    /// Until the last clone is dropped the bytes can be read. They can be written too, unless the piece is the data of a send or
+    /// of a write, an array of iovecs, or a region without an access that writes.
+    pub(crate) unsafe fn new(base: *const c_void, len: usize) -> Lent {
+        Lent { addr: base.expose_provenance(), len }
+    }
+
+    pub(crate) fn addr(&self) -> usize {
+        self.addr
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// A part of it, if it is one.
+    pub(crate) fn part(&self, at: usize, len: usize) -> Option<Lent> {
+        let end = at.checked_add(len)?;
+        (end <= self.len).then(|| Lent { addr: self.addr + at, len })
+    }
+
+    /// The bytes from `at` on, as many as are asked for and there.
+    pub(crate) fn read(&self, at: usize, len: usize) -> Vec<u8> {
+        let at = at.min(self.len);
+        let len = len.min(self.len - at);
+        let mut bytes = vec![0; len];
+        if len != 0 {
+            let from = core::ptr::with_exposed_provenance::<u8>(self.addr + at);
+            // SAFETY: `from..from + len` lies within the piece, which can be read (contract of `new`); the Vec is new.
+            unsafe { core::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), len) };
+        }
+        bytes
+    }
+
+    /// Writes as many bytes as there is room for behind `at`; only for pieces that may be written.
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
+        let at = at.min(self.len);
+        let len = bytes.len().min(self.len - at);
+        if len != 0 {
+            let to = core::ptr::with_exposed_provenance_mut::<u8>(self.addr + at);
+            // SAFETY: `to..to + len` lies within the piece, which can be written: the model writes only to receive buffers, to
+            // those of reads, to contexts, and to regions that permit remote writes (contract of `new`). `bytes` is the
+            // model's own memory.
+            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, len) };
+        }
+    }
+
+    /// Whether all of it is mapped.
+    pub(crate) fn is_mapped(&self) -> bool {
+        const PAGE: usize = 4096;
+        let first = self.addr & !(PAGE - 1);
+        let Some(end) = self.addr.checked_add(self.len) else { return false };
+        // Asked in parts, so that the answer's vector has a bounded size; a page larger than assumed only makes it larger than needed.
+        let (mut at, mut residency) = (first, [0u8; 256]);
+        while at < end {
+            let part = (end - at).min(PAGE * residency.len());
+            // SAFETY: the vector has a byte for each page of the part; the call only looks at page tables.
+            let rc = unsafe {
+                libc::mincore(core::ptr::with_exposed_provenance_mut(at), part, residency.as_mut_ptr())
+            };
+            if rc != 0 {
+                return false;
+            }
+            at += part;
+        }
+        true
+    }
+}
+
+/// Gathers the bytes of pieces that follow each other.
+pub(crate) fn gather(pieces: &[Lent]) -> Vec<u8> {
+    let mut all = Vec::with_capacity(pieces.iter().map(Lent::len).sum());
+    pieces.iter().for_each(|piece| all.extend_from_slice(&piece.read(0, piece.len)));
+    all
+}
+
+/// Writes bytes to pieces that follow each other, from the given place on.
+pub(crate) fn scatter(pieces: &[Lent], mut at: usize, mut bytes: &[u8]) {
+    for piece in pieces {
+        if at >= piece.len {
+            at -= piece.len;
+            continue;
+        }
+        let part = bytes.len().min(piece.len - at);
+        piece.write(at, &bytes[..part]);
+        bytes = &bytes[part..];
+        at = 0;
+    }
+}

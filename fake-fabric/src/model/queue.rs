@@ -1,0 +1,360 @@
+//! Completion queues: what is reported when, and what is checked when the application hears of it.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read, Write};
+
+use super::{Id, State};
+use crate::errno::{FI_EAGAIN, FI_EAVAIL};
+use crate::request::Operation;
+use libfabric_sys::consts::{FI_MSG, FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
+
+/// A completion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) op: Option<u64>,
+    port: usize,
+    /// It is the operation's last one.
+    last: bool,
+    pub(crate) context: usize,
+    pub(crate) flags: u64,
+    pub(crate) len: usize,
+    pub(crate) buf: usize,
+    /// 0 or an error number, positive.
+    pub(crate) error: i32,
+    /// Bytes that had no room.
+    pub(crate) olen: usize,
+}
+
+/// A completion that is not to be seen yet.
+#[derive(Debug)]
+struct Pending {
+    due: u64,
+    sequence: u64,
+    entry: Entry,
+}
+
+/// A completion queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) format: i32,
+    size: usize,
+    /// An eventfd that does not block.
+    event: Option<File>,
+    pending: Vec<Pending>,
+    ready: VecDeque<Entry>,
+    ports: Vec<usize>,
+    /// When its latest completion is due, where none may overtake.
+    latest: u64,
+}
+
+impl Queue {
+    pub(crate) fn new(format: i32, size: usize, event: Option<File>) -> Queue {
+        Queue {
+            format,
+            size,
+            event,
+            pending: Vec::new(),
+            ready: VecDeque::new(),
+            ports: Vec::new(),
+            latest: 0,
+        }
+    }
+
+    pub(crate) fn event(&self) -> Option<&File> {
+        self.event.as_ref()
+    }
+
+    pub(crate) fn add_port(&mut self, port: usize) {
+        if !self.ports.contains(&port) {
+            self.ports.push(port);
+        }
+    }
+
+    pub(crate) fn remove_port(&mut self, port: usize) {
+        self.ports.retain(|other| *other != port);
+    }
+
+    /// The endpoints of which something is bound to it.
+    pub(crate) fn ports(&self) -> &[usize] {
+        &self.ports
+    }
+
+    /// Completions of an endpoint's operations are not to come any more: contexts and buffers are the application's.
+    pub(crate) fn forget(&mut self, port: usize) {
+        self.pending.retain(|pending| pending.entry.port != port);
+        self.ready.retain(|entry| entry.port != port);
+    }
+
+    pub(crate) fn forget_op(&mut self, op: u64) {
+        self.pending.retain(|pending| pending.entry.op != Some(op));
+        self.ready.retain(|entry| entry.op != Some(op));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.pending.clear();
+        self.ready.clear();
+    }
+
+    /// Wakes who waits for its descriptor.
+    pub(crate) fn wake(&self) {
+        if let Some(mut event) = self.event.as_ref() {
+            // Fails only if the counter is full; then the descriptor is readable anyway.
+            let _ = event.write(&1u64.to_ne_bytes());
+        }
+    }
+
+    fn quiet(&self) {
+        if let Some(mut event) = self.event.as_ref() {
+            // Fails if it was quiet already.
+            let _ = event.read(&mut [0; 8]);
+        }
+    }
+
+    /// Makes visible what is due, as far as there is room.
+    fn promote(&mut self, tick: u64) {
+        if self.pending.is_empty() {
+            return;
+        }
+        self.pending.sort_by_key(|pending| (pending.due, pending.sequence));
+        let due = self.pending.iter().take_while(|pending| pending.due <= tick).count();
+        let room = self.size.saturating_sub(self.ready.len());
+        self.ready.extend(self.pending.drain(..due.min(room)).map(|pending| pending.entry));
+    }
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    /// With an error number, positive.
+    Failed(i32),
+}
+
+impl State {
+    fn due(&mut self) -> u64 {
+        self.tick + self.rng.below(self.settings.completion_delay + 1)
+    }
+
+    fn push(&mut self, queue: Option<Id>, due: u64, entry: Entry) {
+        let sequence = self.next();
+        let reorder = self.settings.reorder;
+        let Some(queue) = queue.and_then(|queue| self.queues.get_mut(&queue)) else { return };
+        let due = if reorder { due } else { due.max(queue.latest) };
+        queue.latest = queue.latest.max(due);
+        queue.pending.push(Pending { due, sequence, entry });
+        queue.wake();
+    }
+
+    /// A send, read or write has ended.
+    pub(crate) fn complete(&mut self, id: u64, outcome: Outcome) {
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        let (face, wanted, context, kind, sent) = (op.face, op.wanted, op.context, op.kind, op.len);
+        let counted = std::mem::take(&mut op.counted);
+        let Some(tx) = face.tx.and_then(|lane| self.ports[face.port].tx.get_mut(lane)) else { return };
+        if counted {
+            tx.outstanding -= 1;
+        }
+        let queue = tx.queue;
+        self.trace(2, id);
+        let error = match outcome {
+            Outcome::Failed(error) => error,
+            Outcome::Done if !wanted => return self.forget(id),
+            Outcome::Done => 0,
+        };
+        let flags = match kind {
+            Operation::Send | Operation::Recv => FI_SEND | FI_MSG,
+            Operation::Read => FI_READ | FI_RMA,
+            Operation::Write => FI_WRITE | FI_RMA,
+        };
+        let mut len = if error == 0 { sent } else { 0 };
+        if kind == Operation::Send && len != 0 && self.rng.chance(self.settings.short_length) {
+            len = self.rng.below(len as u64) as usize;
+            self.stats.short += 1;
+        }
+        let due = self.due();
+        let entry = Entry {
+            op: Some(id),
+            port: face.port,
+            last: true,
+            context,
+            flags,
+            len,
+            error,
+            ..Entry::default()
+        };
+        self.push(queue, due, entry);
+    }
+
+    /// A message is in a receive buffer. `not_before`: when the completion of the message before it is due; returns when this
+    /// one's is.
+    pub(crate) fn complete_recv(
+        &mut self,
+        id: u64,
+        not_before: u64,
+        at: usize,
+        len: usize,
+        release: bool,
+    ) -> u64 {
+        let alone = release && self.rng.chance(self.settings.release_alone);
+        let due = self.due().max(not_before);
+        let Some(op) = self.ops.get_mut(&id) else { return due };
+        // The entry that says that the buffer is free again is the last of it.
+        let due = if release { due.max(op.latest) } else { due };
+        op.latest = op.latest.max(due);
+        let (face, context, multi) = (op.face, op.context, op.multi);
+        let buf = op.pieces.first().map_or(0, |piece| piece.addr() + at);
+        let queue = face.rx.and_then(|lane| self.ports[face.port].rx[lane].queue);
+        let ends = release && !alone;
+        let entry = Entry {
+            op: Some(id),
+            port: face.port,
+            last: ends,
+            context,
+            flags: FI_RECV | FI_MSG | if ends && multi { FI_MULTI_RECV } else { 0 },
+            len,
+            buf,
+            ..Entry::default()
+        };
+        self.push(queue, due, entry);
+        if alone {
+            let entry = Entry {
+                op: Some(id),
+                port: face.port,
+                last: true,
+                context,
+                flags: FI_MULTI_RECV,
+                ..Entry::default()
+            };
+            self.push(queue, due, entry);
+        }
+        due
+    }
+
+    /// A receive ends without a message.
+    pub(crate) fn fail_recv(&mut self, id: u64, error: i32, len: usize, olen: usize) {
+        let due = self.due();
+        let Some(op) = self.ops.get(&id) else { return };
+        let (face, context, due) = (op.face, op.context, due.max(op.latest));
+        // Providers differ in whether they say that a buffer for several messages is free when it ends like this.
+        let says = op.multi && self.rng.chance(0.5);
+        let queue = face.rx.and_then(|lane| self.ports[face.port].rx[lane].queue);
+        let flags = FI_RECV | FI_MSG | if says { FI_MULTI_RECV } else { 0 };
+        let entry = Entry {
+            op: Some(id),
+            port: face.port,
+            last: true,
+            context,
+            flags,
+            len,
+            error,
+            olen,
+            ..Entry::default()
+        };
+        self.push(queue, due, entry);
+    }
+
+    /// The start of `fi_cq_read`: the world goes on by a tick.
+    pub(crate) fn poll(&mut self, id: Id) {
+        self.tick += 1;
+        self.stats.polls += 1;
+        self.step(id);
+        let spurious = self.rng.chance(self.settings.spurious);
+        let tick = self.tick;
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        queue.promote(tick);
+        if spurious {
+            queue.ready.push_back(Entry { port: usize::MAX, ..Entry::default() });
+            self.stats.spurious += 1;
+        }
+    }
+
+    /// Up to `most` completions without error; an error if there is none.
+    pub(crate) fn take(&mut self, id: Id, most: usize) -> Result<Vec<Entry>, i32> {
+        let mut taken = Vec::new();
+        let Some(queue) = self.queues.get_mut(&id) else { return Err(FI_EAGAIN) };
+        if most == 0 {
+            return if queue.ready.is_empty() { Err(FI_EAGAIN) } else { Ok(taken) };
+        }
+        while taken.len() < most && queue.ready.front().is_some_and(|entry| entry.error == 0) {
+            taken.extend(queue.ready.pop_front());
+        }
+        if taken.is_empty() {
+            return Err(if queue.ready.is_empty() { FI_EAGAIN } else { FI_EAVAIL });
+        }
+        self.stats.completions += taken.len() as u64;
+        for entry in &taken {
+            if entry.flags == FI_MULTI_RECV {
+                self.stats.releases += 1;
+            }
+            self.hand_over(entry);
+        }
+        Ok(taken)
+    }
+
+    /// The completion with error that is first in the queue.
+    pub(crate) fn take_error(&mut self, id: Id) -> Option<Entry> {
+        let queue = self.queues.get_mut(&id)?;
+        if queue.ready.front()?.error == 0 {
+            return None;
+        }
+        let mut entry = queue.ready.pop_front()?;
+        self.stats.errors += 1;
+        self.hand_over(&entry);
+        if self.settings.anonymous_errors {
+            entry.context = 0;
+        }
+        if self.settings.negative_errors {
+            entry.error = -entry.error;
+        }
+        Some(entry)
+    }
+
+    /// The application hears of a completion: until now it may not have touched what it lent.
+    fn hand_over(&mut self, entry: &Entry) {
+        self.trace(3, entry.op.unwrap_or(0));
+        self.trace(entry.flags, entry.len as u64);
+        let Some(id) = entry.op else { return };
+        let Some(op) = self.ops.get(&id) else { return };
+        let mut wrong = Vec::new();
+        if let Some((storage, pattern)) = &op.storage
+            && storage.read(0, pattern.len()) != *pattern
+        {
+            wrong.push("its context was written to");
+        }
+        if entry.last {
+            if !op.sent.is_empty() && crate::mem::gather(&op.pieces) != op.sent {
+                wrong.push("its data was changed");
+            }
+            if op.arrays.iter().any(|(array, was)| array.read(0, was.len()) != *was) {
+                wrong.push("its array of iovecs or descriptors was changed");
+            }
+        }
+        let kind = op.kind;
+        for what in wrong {
+            self.violation(format!("{kind:?} under way: {what} before its completion was read"));
+        }
+        if entry.last {
+            self.forget(id);
+        }
+    }
+
+    /// Before the application blocks on a queue's descriptor: whether it may.
+    pub(crate) fn may_wait(&mut self, id: Id) -> Result<(), i32> {
+        let Some(queue) = self.queues.get(&id) else { return Ok(()) };
+        if !queue.ready.is_empty() || !queue.pending.is_empty() || self.could_move(id) {
+            return Err(FI_EAGAIN);
+        }
+        queue.quiet();
+        Ok(())
+    }
+
+    pub(crate) fn wake_port(&self, port: usize) {
+        let mine = self.queues.values().filter(|queue| queue.ports.contains(&port));
+        mine.for_each(Queue::wake);
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.queues.values().for_each(Queue::wake);
+    }
+}
