@@ -4,6 +4,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use netmod_core::slab::Handle;
 use netmod_core::{PeerName, Time, VcId};
+use netmod_hello::{Initiator, Responder};
 use socket2::Socket;
 
 use crate::link::{ConnKey, Hail};
@@ -11,7 +12,6 @@ use crate::pairs::Pairs;
 use crate::rail::{RailEnd, RailIn};
 use crate::record::Opener;
 use crate::sys::Interest;
-use netmod_hello::{Initiator, Responder};
 
 /// What a [`ConnId`] is a handle of.
 #[derive(Debug)]

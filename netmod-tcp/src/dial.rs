@@ -1,6 +1,7 @@
 //! Dials: by which way, for how long, and what their hello says.
 
 use netmod_core::{Core, Event, Time, VcId};
+use netmod_hello::{Initiator, InitiatorParams, Purpose, Versions};
 
 use crate::conn::{Conn, ConnId, Stage};
 use crate::link::Failure;
@@ -9,7 +10,6 @@ use crate::rail;
 use crate::shake::{RESUME, failure, random};
 use crate::sys::Interest;
 use crate::way::Way;
-use netmod_hello::{Initiator, InitiatorParams, Purpose, Versions};
 
 /// How long a host may take to answer by one pair of interfaces before another one is tried; twice the time after which
 /// systems try again.

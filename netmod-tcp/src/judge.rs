@@ -6,8 +6,9 @@
 //! takes, of the rest, what it has decided itself if it is the one to decide; or all. A connection by a pair that is not left is
 //! refused, and the dialler told what is: its next dial goes by that.
 
-use crate::pairs::Pairs;
 use netmod_hello::RejectReason;
+
+use crate::pairs::Pairs;
 
 /// What is said to a dial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,7 @@
 //! Between the links (pure) and the connections (sockets): carries out what a link decides.
 
 use netmod_core::{Core, DeviceError, Event, Events, Time, VcError, VcErrorKind, VcId};
+use netmod_hello::{Initiator, RejectReason};
 
 use crate::conn::{self, ConnId, Stage};
 use crate::control::Control;
@@ -8,7 +9,6 @@ use crate::link::{ConnKey, DownCause, Failure, LinkAction, LinkEvent, Phase};
 use crate::netmod::TcpNetmod;
 use crate::pairs::Pairs;
 use crate::sys;
-use netmod_hello::{Initiator, RejectReason};
 
 impl TcpNetmod {
     /// Lets something happen to a VC's link and does what it says.

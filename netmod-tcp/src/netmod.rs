@@ -12,6 +12,7 @@ use netmod_core::{
     Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, SideTable, Slab, Time,
     VcError, VcErrorKind, VcId, port_group,
 };
+use netmod_hello::{Identity, JobKey};
 
 use crate::NAME;
 use crate::address::{self, Listener};
@@ -29,7 +30,6 @@ use crate::sys::{Epoll, Interest, RxArena};
 use crate::txq::Data;
 use crate::vc::{Fresh, TcpVc};
 use crate::way::Ways;
-use netmod_hello::{Identity, JobKey};
 
 /// The key of the listener in epoll; no connection has it.
 pub(crate) const LISTENER: u64 = u64::MAX;

@@ -4,6 +4,7 @@
 use std::os::fd::AsRawFd;
 
 use netmod_core::{Core, Time, VcId};
+use netmod_hello::RejectReason;
 
 use crate::conn::{self, ConnId, Stage};
 use crate::judge::{Verdict, judge};
@@ -12,7 +13,6 @@ use crate::netmod::{INTERFACES, TcpNetmod};
 use crate::pairs::Pairs;
 use crate::sys::{self, Interest};
 use crate::way::Ways;
-use netmod_hello::RejectReason;
 
 impl TcpNetmod {
     /// Whether an incoming connection goes by a right pair of interfaces. If not: why, and which ones would be

@@ -3,6 +3,10 @@
 use std::os::fd::AsRawFd;
 
 use netmod_core::{Core, Event, Events, Time, VcId};
+use netmod_hello::{
+    HelloError, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder, ResponderParams, ResponderStep,
+    Sender, Versions, reject_stranger,
+};
 use socket2::{SockRef, Socket};
 
 use crate::alive;
@@ -12,10 +16,6 @@ use crate::netmod::TcpNetmod;
 use crate::pairs::{self, PAIRS_LEN, Pairs};
 use crate::rail::RailEnd;
 use crate::sys::{self, Interest};
-use netmod_hello::{
-    HelloError, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder, ResponderParams, ResponderStep,
-    Sender, Versions, reject_stranger,
-};
 
 /// Bytes of a handshake read at once.
 const PIECE: usize = 512;

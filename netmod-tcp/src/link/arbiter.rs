@@ -1,9 +1,9 @@
 //! The arbiter of crossing dials: a pure function of two names and one state.
 
 use netmod_core::PeerName;
+use netmod_hello::RejectReason;
 
 use super::Phase;
-use netmod_hello::RejectReason;
 
 /// What becomes of an incoming connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

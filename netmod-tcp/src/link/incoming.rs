@@ -1,12 +1,12 @@
 //! What a link does with a connection that the peer has made.
 
 use netmod_core::Time;
+use netmod_hello::RejectReason;
 
 use super::arbiter::{self, Verdict};
 use super::machine::{FRESH, GREATER, PROVISIONAL, RESUMING, SHUTTING};
 use super::mutant::{Mutant, mutated};
 use super::{Actions, ConnKey, DownCause, Failure, Hail, Link, LinkAction, LinkConfig, Phase};
-use netmod_hello::RejectReason;
 
 impl Link {
     pub(super) fn incoming(

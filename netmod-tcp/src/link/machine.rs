@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use netmod_core::{PeerName, Time};
+use netmod_hello::RejectReason;
 
 use super::arbiter;
 use super::mutant::{Mutant, mutated};
@@ -10,7 +11,6 @@ use super::types::some_time;
 use super::{
     Actions, ConnKey, DownCause, Failure, LinkAction, LinkConfig, LinkEvent, Pending, Phase, backoff,
 };
-use netmod_hello::RejectReason;
 
 /// Messages wait for a connection.
 pub(super) const WANTED: u16 = 1;

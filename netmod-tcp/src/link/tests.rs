@@ -3,10 +3,10 @@
 use core::time::Duration;
 
 use netmod_core::{GroupId, PeerName, Time};
+use netmod_hello::RejectReason;
 
 use super::mutant::{Mutant, with};
 use super::*;
-use netmod_hello::RejectReason;
 
 const CFG: LinkConfig = LinkConfig {
     connect_timeout: Duration::from_secs(30),

@@ -124,3 +124,31 @@ fn other_terms_than_pairs_are_refused() {
         assert_eq!(got.is_ok(), len == PAIRS_LEN, "{len}");
     }
 }
+
+/// What is not proved says nothing of interfaces; what is proved says pairs or is refused.
+#[test]
+fn answers_say_pairs_as_far_as_they_are_proved() {
+    let pairs = Pairs::new(7, [(3, 5)]);
+    let turned = Pairs::new(7, [(5, 3)]);
+    let accepted = |terms| InitiatorStep::Accepted {
+        version: 1,
+        caps: 0,
+        incarnation: 1,
+        session: 1,
+        position: 0,
+        terms,
+    };
+    let reason = RejectReason::OtherPair;
+    let rejected = |proved, terms| InitiatorStep::Rejected { reason, proved, terms };
+    let other = || Terms::from([0; PAIRS_LEN - 1]);
+    for (step, want) in [
+        (accepted(pairs.terms()), Ok(turned)),
+        (accepted(other()), Err(HelloError::BadTerms { kind: FrameType::Accept })),
+        (rejected(true, pairs.terms()), Ok(turned)),
+        (rejected(true, other()), Err(HelloError::BadTerms { kind: FrameType::Reject })),
+        (rejected(false, Terms::default()), Ok(Pairs::default())),
+        (InitiatorStep::NeedMore, Ok(Pairs::default())),
+    ] {
+        assert_eq!(answered(&step), want, "{step:?}");
+    }
+}

@@ -1,13 +1,13 @@
 //! Rails on which the peer sends: their chunks are read to where they belong.
 
 use netmod_core::{Core, Events, IoVec, PeerName, VcId};
+use netmod_hello::RejectReason;
 
 use crate::conn::{Conn, ConnId, Stage};
 use crate::link::Failure;
 use crate::netmod::TcpNetmod;
 use crate::pairs::Pairs;
 use crate::sys;
-use netmod_hello::RejectReason;
 
 use super::regions::Place;
 use super::wire::{ACK, Ack, ChunkHeader, HEADER};

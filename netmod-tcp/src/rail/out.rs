@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use netmod_core::{Core, Event, IoVec, Time, VcError, VcErrorKind, VcId};
+use netmod_hello::InitiatorStep;
 
 use crate::conn::{self, Conn, ConnId, Stage};
 use crate::link::Failure;
 use crate::netmod::TcpNetmod;
 use crate::sys::{self, Interest};
 use crate::way::Way;
-use netmod_hello::InitiatorStep;
 
 use super::share::{Chunk, Ended};
 use super::wire::{ACK, Ack, ChunkHeader, HEADER};

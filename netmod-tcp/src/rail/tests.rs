@@ -12,12 +12,14 @@ use netmod_core::{
     Card, CardWriter, Core, DataAvail, Engine, Event, GroupId, Header, Io, IoVec, Netmod as _, PacketFault,
     PeerName, PollOrder, ReqId, Rma as _, RxBytes, SendBuf, Time, Upper, Vc, VcId,
 };
+use netmod_hello::{
+    HEADER_LEN, Initiator, InitiatorParams, InitiatorStep, Purpose, RejectReason, Terms, Versions,
+};
 
 use super::regions::read_key;
 use super::wire::{ACK, Ack, ChunkHeader, HEADER};
-use crate::pairs::Pairs;
+use crate::pairs::{PAIRS_LEN, Pairs};
 use crate::{JobKey, TcpNetmod};
-use netmod_hello::{Initiator, InitiatorParams, InitiatorStep, Purpose, Versions};
 
 const KEY: JobKey = JobKey([9; 32]);
 const RAILS: usize = 3;
@@ -360,33 +362,37 @@ fn what_cannot_be_is_refused() {
     assert!(e.netmod.deregister(&mut e.core, local).is_err());
 }
 
+/// What the first process would say of a rail to the second one.
+fn a_rail() -> InitiatorParams {
+    InitiatorParams {
+        me: name(0),
+        peer: name(1),
+        purpose: Purpose::Rail { number: 0 },
+        versions: Versions::OURS,
+        caps: 0,
+        incarnation: 1,
+        dial: 1,
+        session: 0,
+        position: 0,
+        terms: Pairs::default().terms(),
+        key: KEY,
+    }
+}
+
 /// A rail of the first process's by hand: what it says and hears.
 struct Liar(TcpStream);
 
 impl Liar {
     /// Dials the second process; `incarnation` as it says. Whether it is taken.
     fn dial(two: &mut Two, incarnation: u64) -> Result<Liar, String> {
-        let to: SocketAddr = two.engines[1].netmod.addresses()[0];
-        let stream = TcpStream::connect(to).expect("a listener");
-        stream.set_nonblocking(true).expect("a socket");
-        let params = InitiatorParams {
-            me: name(0),
-            peer: name(1),
-            purpose: Purpose::Rail { number: 0 },
-            versions: Versions::OURS,
-            caps: 0,
-            incarnation,
-            dial: 1,
-            session: 0,
-            position: 0,
-            terms: Pairs::default().terms(),
-            key: KEY,
-        };
-        let (mut initiator, hello) = Initiator::new(params, crate::shake::random().expect("random bytes"));
-        let mut liar = Liar(stream);
-        liar.0.write_all(hello.as_bytes()).expect("room");
+        Liar::dial_with(two, incarnation, Pairs::default().terms())
+    }
+
+    fn dial_with(two: &mut Two, incarnation: u64, terms: Terms) -> Result<Liar, String> {
+        let (mut liar, mut initiator) = Liar::greet(two, InitiatorParams { incarnation, terms, ..a_rail() });
         loop {
-            let bytes = liar.hear(two, 1).map_err(|e| format!("the end: {e}"))?;
+            let bytes =
+                liar.hear(two, 1).map_err(|e| format!("the end from a {:?}: {e}", initiator.sender()))?;
             match initiator.on_bytes(&bytes).expect("a handshake").1 {
                 InitiatorStep::NeedMore => {}
                 InitiatorStep::Prove(proof) => liar.0.write_all(proof.as_bytes()).expect("room"),
@@ -396,6 +402,17 @@ impl Liar {
         }
         liar.0.write_all(initiator.ready().expect("accepted").as_bytes()).expect("room");
         Ok(liar)
+    }
+
+    /// Connects, and says HELLO.
+    fn greet(two: &Two, params: InitiatorParams) -> (Liar, Initiator) {
+        let to: SocketAddr = two.engines[1].netmod.addresses()[0];
+        let stream = TcpStream::connect(to).expect("a listener");
+        stream.set_nonblocking(true).expect("a socket");
+        let (initiator, hello) = Initiator::new(params, crate::shake::random().expect("random bytes"));
+        let mut liar = Liar(stream);
+        liar.0.write_all(hello.as_bytes()).expect("room");
+        (liar, initiator)
     }
 
     /// So many bytes, or the end.
@@ -423,6 +440,41 @@ impl Liar {
         let bytes = self.hear(two, ACK)?;
         Ok(Ack::parse(bytes.as_slice().try_into().expect("the length")).expect("an acknowledgement"))
     }
+}
+
+/// What no release of this netmod says is not worth a CHALLENGE.
+#[test]
+fn who_says_other_terms_than_pairs_is_dropped_before_it_is_challenged() {
+    let mut two = Two::new(|_| {});
+    let incarnation = two.engines[0].netmod.id.incarnation();
+    let strangers = two.engines[1].netmod.stats().strangers;
+    let too_many = {
+        let mut terms = [0; PAIRS_LEN];
+        terms[8] = 9;
+        Terms::from(terms)
+    };
+    let others = [Terms::default(), Terms::from([0; 79]), Terms::from([0; 400]), too_many];
+    for (i, terms) in others.into_iter().enumerate() {
+        let end = Liar::dial_with(&mut two, incarnation, terms).err().expect("dropped");
+        assert!(end.starts_with("the end from a Stranger"), "{end}");
+        assert_eq!(two.engines[1].netmod.stats().strangers, strangers + i as u64 + 1);
+    }
+}
+
+/// As long as every REJECT of this netmod: other releases of it take no other length.
+#[test]
+fn a_stranger_hears_a_reject_with_room_for_pairs() {
+    let mut two = Two::new(|_| {});
+    let (mut liar, mut initiator) = Liar::greet(&two, InitiatorParams { peer: name(7), ..a_rail() });
+    let len = HEADER_LEN + 8 + PAIRS_LEN + 32;
+    let bytes = liar.hear(&mut two, len).expect("a REJECT");
+    let (used, step) = initiator.on_bytes(&bytes).expect("a handshake");
+    let reason = RejectReason::WrongPeer;
+    assert_eq!(
+        (used, step),
+        (len, InitiatorStep::Rejected { reason, proved: false, terms: Terms::default() })
+    );
+    assert_eq!(liar.hear(&mut two, 1), Err(ErrorKind::UnexpectedEof));
 }
 
 #[test]
