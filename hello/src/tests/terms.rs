@@ -3,6 +3,9 @@
 use super::*;
 use crate::frame::Collector;
 
+/// Where they begin in a HELLO.
+const HELLO_TERMS: usize = HEADER_LEN + 96;
+
 /// Different at every place and for every length.
 fn terms(len: usize, salt: usize) -> Terms {
     let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + len * 13 + salt) as u8).collect();
@@ -118,7 +121,7 @@ fn no_terms_but_those_that_were_said_pass() {
     undecided.on_bytes(x.proof.as_bytes(), &JOB).unwrap();
     let reject = undecided.reject(RejectReason::Busy, &decided()).unwrap();
     for len in 0..=MAX_TERMS {
-        let hello = stretched(&x.hello, HEADER_LEN + 96, len);
+        let hello = stretched(&x.hello, HELLO_TERMS, len);
         let mut r = responder();
         let (used, ResponderStep::Challenge(c)) = r.on_bytes(&hello, &JOB).unwrap() else {
             panic!("no challenge")
@@ -135,6 +138,22 @@ fn no_terms_but_those_that_were_said_pass() {
         let answer = proved.clone().on_bytes(&stretched(&reject, HEADER_LEN + 8, len));
         let tampered = HelloError::Tampered { kind: FrameType::Reject };
         assert_eq!(answer.as_ref().err(), (!right).then_some(&tampered), "{len}");
+    }
+}
+
+/// Up to the last one, and in frames of any length.
+#[test]
+fn every_byte_of_the_longest_hello_is_covered() {
+    let params = InitiatorParams { terms: terms(MAX_TERMS, 3), ..dial() };
+    let (start, hello) = Initiator::new(params, [0xa1; 32]);
+    for at in HELLO_TERMS..hello.as_bytes().len() {
+        let mut bytes = hello.as_bytes().to_vec();
+        bytes[at] ^= 1;
+        let (_, ResponderStep::Challenge(c)) = responder().on_bytes(&bytes, &JOB).unwrap() else {
+            panic!("no challenge")
+        };
+        let answer = start.clone().on_bytes(c.as_bytes());
+        assert_eq!(answer, Err(HelloError::ResponderKey { peer: name(2) }), "byte {at}");
     }
 }
 

@@ -18,7 +18,7 @@ use netmod_hello::{
 
 use super::regions::read_key;
 use super::wire::{ACK, Ack, ChunkHeader, HEADER};
-use crate::pairs::{PAIRS_LEN, Pairs};
+use crate::pairs::{PAIRS_LEN, Pairs, answered};
 use crate::{JobKey, TcpNetmod};
 
 const KEY: JobKey = JobKey([9; 32]);
@@ -393,7 +393,9 @@ impl Liar {
         loop {
             let bytes =
                 liar.hear(two, 1).map_err(|e| format!("the end from a {:?}: {e}", initiator.sender()))?;
-            match initiator.on_bytes(&bytes).expect("a handshake").1 {
+            let step = initiator.on_bytes(&bytes).expect("a handshake").1;
+            answered(&step).expect("what a netmod takes");
+            match step {
                 InitiatorStep::NeedMore => {}
                 InitiatorStep::Prove(proof) => liar.0.write_all(proof.as_bytes()).expect("room"),
                 InitiatorStep::Accepted { .. } => break,
