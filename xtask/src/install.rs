@@ -17,6 +17,7 @@ const HYDRA: &str =
     "jobs under Debian's mpiexec.hydra (PMI-1 and PMI-2, by descriptor and by port, two virtual nodes)";
 const SLURM: &str = "jobs under Slurm's srun (PMI-1, PMI-2, PMIx, two virtual nodes)";
 const OPENMPI: &str = "jobs under Open MPI's mpirun (PMIx)";
+const OFI: &str = "the netmod ofi over the system's libfabric";
 
 const fn need(program: &'static str, package: &'static str, without: &'static str) -> Need {
     Need { program, package, without }
@@ -33,6 +34,12 @@ const NEEDS: &[Need] = &[
     need("slurm-wlm/mpi_pmi2.so", "slurm-wlm-basic-plugins", SLURM),
     need("mpicc.mpich", "libmpich-dev", "the comparison with MPICH (cargo xtask peers)"),
     need("mpicc.openmpi", "libopenmpi-dev", "the comparison with Open MPI (cargo xtask peers)"),
+    need("libfabric.so.1", "libfabric1", OFI),
+    // The link without a version comes with the headers.
+    need("libfabric.so", "libfabric-dev", "the layout of libfabric's structures against its headers"),
+    need("fi_pingpong", "libfabric-bin", "the comparison with libfabric's own fi_pingpong"),
+    need("cc", "gcc", "the layout of libfabric's structures against its headers"),
+    need("pip3", "python3-pip", "what depends on libfabric's version"),
     // The plugin mpi/pmix loads the library by the name that only this package has.
     need("pmix2/lib/libpmix.so", "libpmix-dev", "jobs under srun --mpi=pmix"),
 ];

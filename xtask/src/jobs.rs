@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::Options;
 use crate::install::install;
+use crate::libfabric;
 
 /// Tests that cannot run append a line to the file that this variable names.
 const SKIP_LOG: &str = "NETMOD_TEST_SKIP_LOG";
@@ -28,7 +29,7 @@ pub(crate) fn cargo() -> Command {
     c
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or(here.clone(), PathBuf::from)
 }
@@ -65,6 +66,7 @@ pub(crate) fn doc() -> Result<(), String> {
 pub(crate) fn test(options: Options) -> Result<(), String> {
     let start = Instant::now();
     let mut skipped = install(options)?;
+    let second = libfabric::second(options).map_err(|why| skipped.push(why)).ok();
     if options.no_skip && !skipped.is_empty() {
         return Err(format!("cannot test {}", skipped.join("; ")));
     }
@@ -80,6 +82,9 @@ pub(crate) fn test(options: Options) -> Result<(), String> {
     tests.args(["test", "--workspace", "--quiet"]).env(SKIP_LOG, &log);
     if options.no_skip {
         tests.env(NO_SKIP, "1");
+    }
+    if let Some(library) = second {
+        tests.env(libfabric::VARIABLE, library);
     }
     run(&mut tests)?;
     let told = std::fs::read_to_string(&log).map_err(|e| format!("cannot read {}: {e}", log.display()))?;

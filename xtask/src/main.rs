@@ -2,6 +2,7 @@
 
 mod install;
 mod jobs;
+mod libfabric;
 mod peers;
 
 use std::process::ExitCode;
@@ -10,10 +11,11 @@ const HELP: &str = "\
 usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
 
 jobs
-  test     installs what the tests need (apt, if root), then lint, doc and all tests
-  lint     cargo fmt --check and clippy without warnings
-  doc      the documentation, without warnings
-  peers    netmod-perf beside the MPIs that are installed, in one run (some minutes)
+  test       installs what the tests need (apt, if root; a second libfabric, pip), then lint, doc and all tests
+  lint       cargo fmt --check and clippy without warnings
+  doc        the documentation, without warnings
+  libfabric  fetches the second libfabric of the tests, and prints the variable that names it
+  peers      netmod-perf beside the MPIs that are installed, in one run (some minutes)
 
 options
   --no-skip      what cannot run is a failure (as in CI)
@@ -59,6 +61,9 @@ fn main() -> ExitCode {
         Some("test") => jobs::test(options),
         Some("lint") => jobs::lint(options, &mut Vec::new()),
         Some("doc") => jobs::doc(),
+        Some("libfabric") => {
+            libfabric::second(options).map(|path| println!("{}={}", libfabric::VARIABLE, path.display()))
+        }
         Some("peers") => peers::peers(options.rounds),
         Some(other) => {
             eprint!("xtask: there is no job {other}\n\n{HELP}");
