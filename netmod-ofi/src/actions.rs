@@ -8,7 +8,7 @@ use netmod_core::{Core, Event, Events, Time, VcError, VcErrorKind, VcId};
 use crate::book::Dest;
 use crate::conn::{Action, Env, Manager, Offer, PeerTerms, To};
 use crate::fi::Refused;
-use crate::link::Open;
+use crate::link::{Link, Open};
 use crate::netmod::{OfiNetmod, Out};
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 
@@ -263,8 +263,27 @@ impl OfiNetmod {
         if !self.actions.is_empty() {
             self.act(core);
         }
+        if self.now >= self.next_check {
+            self.check_refused(core);
+        }
         if self.book.is_unsettled() {
             self.book.settle(&self.ports);
+        }
+    }
+}
+
+impl OfiNetmod {
+    /// A provider that takes nothing for a peer for so long as connecting may take has no way to it.
+    #[cold]
+    fn check_refused(&mut self, core: &mut Core) {
+        self.next_check = self.now + CHECK;
+        let limit = self.cfg.connect_timeout;
+        let late = |l: &Link| l.refused_since != Time::NEVER && self.now.since(l.refused_since) > limit;
+        let found: Vec<_> = self.links.iter().filter(|(_, l)| late(l)).map(|(vc, l)| (vc, l.peer)).collect();
+        for (vc, peer) in found {
+            let text =
+                "libfabric takes nothing for it (FI_EAGAIN) any more; has the process ended, or its host?";
+            self.fail(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text).after(limit));
         }
     }
 }
@@ -277,5 +296,7 @@ fn vc_of(to: To) -> Option<VcId> {
     }
 }
 
+/// How often is looked whether a VC has waited for the provider for too long.
+const CHECK: std::time::Duration = std::time::Duration::from_secs(1);
 /// The VC of frames that are of none.
 const NOBODY: VcId = VcId::from_wire(0);

@@ -79,11 +79,8 @@ pub struct OfiNetmod {
     pub(crate) book: Book,
     /// Where peers are that are known by their HELLO alone.
     pub(crate) strangers: HashMap<u32, Dest>,
-    /// Found by polls, not handled yet.
-    pub(crate) backlog: VecDeque<Done>,
-    /// Ports of the backlog's entries.
-    pub(crate) backlog_ports: VecDeque<usize>,
-    pub(crate) found: Vec<Done>,
+    /// Found by polls, by which port, and not handled yet.
+    pub(crate) backlog: VecDeque<(usize, Done)>,
     /// Frames of the manager's that wait for the provider; nothing overtakes them.
     pub(crate) outbox: VecDeque<Out>,
     /// VCs that a poll must see to.
@@ -95,6 +92,8 @@ pub struct OfiNetmod {
     /// This side's window in units.
     pub(crate) window: u32,
     pub(crate) now: Time,
+    /// When VCs are looked at that wait for the provider.
+    pub(crate) next_check: Time,
     pub(crate) ending: Ending,
     suspended: bool,
     pub(crate) stats: OfiStats,
@@ -123,8 +122,6 @@ impl OfiNetmod {
             book: Book::default(),
             strangers: HashMap::new(),
             backlog: VecDeque::with_capacity(256),
-            backlog_ports: VecDeque::with_capacity(256),
-            found: Vec::with_capacity(64),
             outbox: VecDeque::new(),
             wanting: Vec::with_capacity(64),
             transfers: Transfers::new(cfg.register_max),
@@ -132,6 +129,7 @@ impl OfiNetmod {
             waiter,
             window: (cfg.window / UNIT) as u32,
             now: Time::ZERO,
+            next_check: Time::ZERO,
             ending: Ending::No,
             suspended: false,
             stats: OfiStats::default(),
@@ -207,7 +205,6 @@ impl OfiNetmod {
     fn closed(&mut self) {
         self.outbox.clear();
         self.backlog.clear();
-        self.backlog_ports.clear();
         self.strangers.clear();
         self.waiter = None;
         self.transfers.close_all(&self.ports);

@@ -1,5 +1,7 @@
 //! Receiving: frames find their connections, and are lent to the engine where they lie.
 
+use std::collections::VecDeque;
+
 use netmod_core::{Core, Events, VcError, VcErrorKind, VcId};
 
 use crate::fi::port::Done;
@@ -31,54 +33,84 @@ impl OfiNetmod {
             if room == 0 {
                 return;
             }
-            self.poll_port(port, room);
-            if !self.backlog.is_empty() && !self.work_off(core, events) {
+            let n = self.ports[port].poll(room);
+            for i in 0..n {
+                if let Some(done) = self.ports[port].completion(i) {
+                    self.take(core, port, done, events);
+                }
+            }
+            while let Some(done) = self.ports[port].next_failure() {
+                self.take(core, port, done, events);
+            }
+            if !self.backlog.is_empty() {
                 return;
             }
         }
     }
 
-    /// Lets a port make progress; what it finds goes to the backlog.
+    /// Handles what a port has found, unless it must wait behind what was found before, or for the engine.
     #[inline]
-    pub(crate) fn poll_port(&mut self, port: usize, most: usize) {
+    fn take(&mut self, core: &mut Core, port: usize, done: Done, events: &mut Events) {
+        if !self.backlog.is_empty() {
+            self.backlog.push_back((port, done));
+        } else if let Err(done) = self.handle(core, port, done, events) {
+            self.backlog.push_back((port, done));
+        }
+    }
+
+    /// Lets a port make progress, and keeps what it finds but the ends of transfers, which are handled.
+    pub(crate) fn progress_transfers(&mut self, port: usize) {
         let Some(p) = self.ports.get_mut(port) else { return };
-        p.poll(most, &mut self.found);
-        for done in self.found.drain(..) {
-            self.backlog.push_back(done);
-            self.backlog_ports.push_back(port);
+        for i in 0..p.poll(usize::MAX) {
+            self.backlog.extend(p.completion(i).map(|done| (port, done)));
+        }
+        while let Some(done) = p.next_failure() {
+            self.backlog.push_back((port, done));
+        }
+        let (ended, kept) = std::mem::take(&mut self.backlog)
+            .into_iter()
+            .partition(|(_, done)| matches!(done, Done::Transfer { .. }));
+        self.backlog = kept;
+        let ended: VecDeque<(usize, Done)> = ended;
+        for (_, done) in ended {
+            if let Done::Transfer { number, result } = done {
+                self.transfer_ended(number, result);
+            }
         }
     }
 
     /// Handles the backlog in order. False if the rest must wait for the engine.
-    #[inline]
+    #[inline(never)]
     fn work_off(&mut self, core: &mut Core, events: &mut Events) -> bool {
-        while let Some(done) = self.backlog.front() {
-            let Some(&port) = self.backlog_ports.front() else { return true };
-            if let Done::Frame { buffer, at, len } = *done {
-                let handled = self.frame(core, port, buffer, at, len, events);
-                if !handled {
-                    return false;
-                }
-                self.backlog.pop_front();
-                self.backlog_ports.pop_front();
-                continue;
-            }
-            let done = self.backlog.pop_front();
-            self.backlog_ports.pop_front();
-            match done {
-                Some(Done::Sent { vc }) => self.sent(core, vc, events),
-                Some(Done::SendFailed { vc, why }) => {
-                    self.sent(core, vc, events);
-                    self.send_failed(core, vc, &why);
-                }
-                Some(Done::Transfer { number, result }) => {
-                    events.note_progress();
-                    self.transfer_ended(number, result);
-                }
-                Some(Done::Frame { .. }) | None => {}
+        while let Some((port, done)) = self.backlog.pop_front() {
+            if let Err(done) = self.handle(core, port, done, events) {
+                self.backlog.push_front((port, done));
+                return false;
             }
         }
         true
+    }
+
+    /// Handles what a port has found; it comes back if it must wait for the engine.
+    #[inline]
+    fn handle(&mut self, core: &mut Core, port: usize, done: Done, events: &mut Events) -> Result<(), Done> {
+        match done {
+            Done::Frame { buffer, at, len } => {
+                if !self.frame(core, port, buffer, at, len, events) {
+                    return Err(done);
+                }
+            }
+            Done::Sent { vc } => self.sent(core, vc, events),
+            Done::SendFailed { vc, why } => {
+                self.sent(core, vc, events);
+                self.send_failed(core, vc, &why);
+            }
+            Done::Transfer { number, result } => {
+                events.note_progress();
+                self.transfer_ended(number, result);
+            }
+        }
+        Ok(())
     }
 
     /// A frame of the VC is out of its buffer.

@@ -13,7 +13,7 @@ use netmod_core::{Core, Event, IoVec, Rma, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
 use crate::fi::Refused;
-use crate::fi::port::{Done, Port};
+use crate::fi::port::Port;
 use crate::fi::region::{self, Lent, Registration};
 use crate::netmod::OfiNetmod;
 
@@ -328,22 +328,7 @@ impl OfiNetmod {
             if looks > EAGER_LOOKS {
                 std::thread::sleep(NAP);
             }
-            self.poll_port(region.port, 32);
-            let mut ended = Vec::new();
-            let mut kept = VecDeque::with_capacity(self.backlog.len());
-            let mut kept_ports = VecDeque::with_capacity(self.backlog.len());
-            for (done, port) in self.backlog.drain(..).zip(self.backlog_ports.drain(..)) {
-                if let Done::Transfer { number, result } = done {
-                    ended.push((number, result));
-                } else {
-                    kept.push_back(done);
-                    kept_ports.push_back(port);
-                }
-            }
-            (self.backlog, self.backlog_ports) = (kept, kept_ports);
-            for (number, result) in ended {
-                self.transfer_ended(number, result);
-            }
+            self.progress_transfers(region.port);
         }
         false
     }

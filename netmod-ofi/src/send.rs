@@ -10,6 +10,8 @@ use crate::wire::{FRAME_HEADER, Kind};
 
 /// Longest frame that is put together on the stack.
 const ON_STACK: usize = 512;
+/// Most buffers of a port that frames of one VC may have: a peer that takes nothing must not have them all.
+const IN_FLIGHT: u32 = 24;
 
 impl OfiNetmod {
     #[cold]
@@ -60,7 +62,9 @@ impl OfiNetmod {
                         self.stats.injected += 1;
                     }
                     sent
-                } else if let Some(buffer) = port.take_buffer() {
+                } else if l.in_flight < IN_FLIGHT
+                    && let Some(buffer) = port.take_buffer()
+                {
                     let frame = port.buffer(buffer);
                     frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
                     frame[FRAME_HEADER..OVERHEAD].copy_from_slice(hdr);
@@ -233,6 +237,10 @@ impl OfiNetmod {
             if room < open.frame {
                 // A frame is at most a quarter of the window, so the peer owes the word that it has room again.
                 self.stats.full += 1;
+                return;
+            }
+            if l.in_flight >= IN_FLIGHT {
+                // The end of one of them comes here.
                 return;
             }
             let Some(buffer) = self.ports[open.dest.port].take_buffer() else { return self.refused(vc) };

@@ -12,6 +12,7 @@ use netmod_shm::ShmNetmod;
 use netmod_tcp::{JobKey, TcpNetmod};
 use netmod_wrap::{Capture, CaptureFile, FaultPlan, Faulty};
 
+use crate::jobs::launch::skip;
 use crate::loopback::{Fabric, LoopbackNetmod, Options};
 
 /// What a netmod, or the way it is set up, allows.
@@ -30,6 +31,11 @@ pub trait NetmodFactory: Clone + Send + Sync + 'static {
 
     /// For messages.
     fn name(&self) -> String;
+
+    /// Whether this machine has what it takes; if not, a line says why `test` is skipped.
+    fn is_available(&self, _test: &str) -> bool {
+        true
+    }
 
     /// What it allows.
     fn capabilities(&self) -> Capabilities;
@@ -152,6 +158,25 @@ impl NetmodFactory for Ofi {
 
     fn name(&self) -> String {
         format!("ofi {}", self.provider)
+    }
+
+    fn is_available(&self, test: &str) -> bool {
+        static FOUND: Mutex<Vec<(String, Option<String>)>> = Mutex::new(Vec::new());
+        let cfg = self.config().ofi;
+        let key = format!("{} {}", cfg.library, cfg.provider);
+        let mut found = FOUND.lock().expect("no test panics here");
+        let why = match found.iter().find(|(k, _)| *k == key) {
+            Some((_, why)) => why.clone(),
+            None => {
+                let why = OfiNetmod::new(&cfg, bare_name(0), 1).failure().map(str::to_owned);
+                found.push((key, why.clone()));
+                why
+            }
+        };
+        if let Some(why) = &why {
+            skip(&format!("SKIPPED: {} {test}: {why} (apt-get install libfabric1)", self.name()));
+        }
+        why.is_none()
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -367,6 +392,10 @@ impl<F: NetmodFactory> NetmodFactory for Faults<F> {
         format!("{} with faults {}", self.inner.name(), self.plan)
     }
 
+    fn is_available(&self, test: &str) -> bool {
+        self.inner.is_available(test)
+    }
+
     fn capabilities(&self) -> Capabilities {
         let inner = self.inner.capabilities();
         Capabilities { max_bytes: inner.max_bytes.min(self.max_bytes), many: inner.many.min(300) }
@@ -466,6 +495,10 @@ impl<F: NetmodFactory> NetmodFactory for Tight<F> {
         format!("{} with a window of {} bytes and {} slots", self.inner.name(), self.window, self.slots)
     }
 
+    fn is_available(&self, test: &str) -> bool {
+        self.inner.is_available(test)
+    }
+
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
     }
@@ -508,6 +541,10 @@ impl<F: NetmodFactory> NetmodFactory for Lmt<F> {
 
     fn name(&self) -> String {
         format!("{} with large messages by {}", self.inner.name(), self.mode)
+    }
+
+    fn is_available(&self, test: &str) -> bool {
+        self.inner.is_available(test)
     }
 
     fn capabilities(&self) -> Capabilities {

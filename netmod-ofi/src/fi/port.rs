@@ -7,6 +7,7 @@
 
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
+use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 use libfabric_sys::Library;
@@ -122,6 +123,8 @@ pub(crate) struct Port {
     entries: Box<[fi_cq_data_entry; BATCH]>,
     /// One-sided transfers under way.
     transfers: usize,
+    /// Operations that failed, to be reported.
+    failures: VecDeque<Done>,
     pub(crate) oddities: Oddities,
 }
 
@@ -172,6 +175,7 @@ impl Port {
             rx_registered: None,
             entries: Box::new([EMPTY; BATCH]),
             transfers: 0,
+            failures: VecDeque::new(),
             oddities: Oddities::default(),
         };
         if port.traits().wants(FI_MR_LOCAL) {
@@ -365,9 +369,9 @@ impl Port {
         }
     }
 
-    /// Makes progress, and reports up to `most` ends and frames.
+    /// Makes progress, and takes up to `most` completions; how many. See [`Port::completion`].
     #[inline]
-    pub(crate) fn poll(&mut self, most: usize, found: &mut impl Extend<Done>) {
+    pub(crate) fn poll(&mut self, most: usize) -> usize {
         if self.unposted > 0
             && let Err(why) = self.post()
         {
@@ -375,14 +379,25 @@ impl Port {
         }
         let n = most.clamp(1, BATCH);
         match self.endpoint.poll(&mut self.entries[..n]) {
-            Ok(n) => {
-                for i in 0..n {
-                    let entry = self.entries[i];
-                    found.extend(self.completed(&entry));
-                }
+            Ok(n) => n,
+            Err(_) => {
+                self.errors();
+                0
             }
-            Err(_) => self.errors(found),
         }
+    }
+
+    /// What one of the completions of the last [`Port::poll`] says. Each is to be asked for once.
+    #[inline]
+    pub(crate) fn completion(&mut self, i: usize) -> Option<Done> {
+        let entry = self.entries[i];
+        self.completed(&entry)
+    }
+
+    /// The next operation that was found to have failed.
+    #[inline]
+    pub(crate) fn next_failure(&mut self) -> Option<Done> {
+        if self.failures.is_empty() { None } else { self.failures.pop_front() }
     }
 
     #[inline]
@@ -433,7 +448,7 @@ impl Port {
     }
 
     #[cold]
-    fn errors(&mut self, found: &mut impl Extend<Done>) {
+    fn errors(&mut self) {
         for _ in 0..ERRORS {
             let Some(failed) = self.endpoint.error() else { return };
             let Some(op) = self.ops.find(failed.context) else {
@@ -442,7 +457,7 @@ impl Port {
                 continue;
             };
             let Some(what) = self.ops.get(op).copied() else { continue };
-            found.extend(match what {
+            let failure = match what {
                 What::Send { buffer, vc } => {
                     self.ops.end(op);
                     self.tx_free.push(buffer);
@@ -464,7 +479,8 @@ impl Port {
                     self.transfers -= 1;
                     Some(Done::Transfer { number, result: Err(failed.text) })
                 }
-            });
+            };
+            self.failures.extend(failure);
         }
     }
 
@@ -548,14 +564,15 @@ impl Drop for Port {
         for (op, what) in self.ops.iter() {
             self.endpoint.cancel(matches!(what, What::Recv { .. }), self.ops.context(op));
         }
-        let mut found = Vec::new();
         for looks in 0..REAP {
             if self.ops.under_way() == 0 {
                 break;
             }
             self.unposted = 0;
-            self.poll(BATCH, &mut found);
-            found.clear();
+            for i in 0..self.poll(BATCH) {
+                let _ = self.completion(i);
+            }
+            self.failures.clear();
             if looks > 64 {
                 std::thread::yield_now();
             }
