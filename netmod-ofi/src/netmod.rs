@@ -26,6 +26,8 @@ use crate::wire::UNIT;
 
 /// How long `finalize` waits for peers.
 const PARTING: Duration = Duration::from_secs(2);
+/// How often a process that ends looks whether its last words are out.
+const LAST_LOOKS: usize = 1000;
 /// How often an idle process looks although nothing was heard of: providers work only when they are called.
 const LOOK: Duration = Duration::from_millis(100);
 /// The same while something is under way.
@@ -201,7 +203,27 @@ impl OfiNetmod {
         Ok(())
     }
 
-    /// Gives a descriptor up that shows nothing.
+    /// Tells peers that their connections are gone, as far as that is done without waiting for anybody.
+    fn abandon(&mut self) {
+        let mut core = Core::default();
+        for vc in std::mem::take(&mut self.by_peer).into_values() {
+            let error = VcError::new(VcErrorKind::Aborted, None, "the process has given its netmod up");
+            self.fail(&mut core, vc, error);
+        }
+        for _ in 0..LAST_LOOKS {
+            let under_way: usize = self.ports.iter().map(Port::sends_under_way).sum();
+            if under_way == 0 && self.outbox.is_empty() {
+                break;
+            }
+            self.push_outbox(&mut core);
+            self.backlog.clear();
+            for port in 0..self.ports.len() {
+                self.progress_transfers(port);
+            }
+        }
+    }
+
+    /// Nothing is left: no endpoint, no registration, no descriptor.
     fn closed(&mut self) {
         self.outbox.clear();
         self.backlog.clear();
@@ -570,8 +592,11 @@ fn concerns(ev: &Event, vc: VcId) -> bool {
 }
 
 impl Drop for OfiNetmod {
-    /// A process that ends without finalizing: nothing of it stays in the system.
+    /// A process that ends without finalizing: its peers are told, and nothing of it stays in the system.
     fn drop(&mut self) {
+        if self.ending != Ending::Over && !self.ports.is_empty() {
+            self.abandon();
+        }
         self.closed();
     }
 }
