@@ -103,6 +103,8 @@ pub(crate) struct Op {
     pub(crate) used: usize,
     /// When its latest completion is due.
     pub(crate) latest: u64,
+    /// Whom it is for, other than receives.
+    pub(crate) peer: Option<usize>,
 }
 
 /// All of a world.

@@ -52,7 +52,9 @@ enum Work {
 impl State {
     /// Whether something may move to a port while the given ones look after their queues.
     fn reaches(&self, to: usize, polling: &[usize]) -> bool {
-        !self.ports[to].stalled && (self.settings.progress == Progress::Auto || polling.contains(&to))
+        // What goes to somebody who is gone comes to its end by itself.
+        !self.is_up(to)
+            || !self.ports[to].stalled && (self.settings.progress == Progress::Auto || polling.contains(&to))
     }
 
     fn has_buffer(&self, key: &FlowKey) -> bool {
@@ -161,19 +163,24 @@ impl State {
         let room: usize = op.pieces.iter().map(|piece| piece.len()).sum();
         let at = op.used.next_multiple_of(align);
         let len = message.data.len();
-        if fails || at + len > room {
-            rx.posted.pop_front();
-            if fails {
-                self.stats.lost += 1;
-                return self.fail_recv(id, FI_EIO, 0, 0);
+        if fails {
+            // A buffer for several messages may stay where it is; the entry's flags say so.
+            let release = !op.multi || self.rng.chance(0.5);
+            if release {
+                rx.posted.pop_front();
             }
+            self.stats.lost += 1;
+            return self.fail_recv(id, FI_EIO, 0, 0, release, release);
+        }
+        if at + len > room {
+            rx.posted.pop_front();
             let room = room.saturating_sub(at);
             self.violation(format!(
                 "truncated: a message of {len} bytes, and the buffer has room for {room}"
             ));
             // The buffer has what had room.
             scatter(&self.ops[&id].pieces, at, &message.data[..room]);
-            return self.fail_recv(id, FI_ETRUNC, room, len - room);
+            return self.fail_recv(id, FI_ETRUNC, room, len - room, true, true);
         }
         scatter(&op.pieces, at, &message.data);
         op.used = at + len;

@@ -214,6 +214,7 @@ impl State {
             multi: false,
             used: 0,
             latest: 0,
+            peer: None,
         };
         self.ops.insert(id, op);
         if let (Some(lane), true) = (face.tx, kind != Operation::Recv) {
@@ -266,6 +267,9 @@ impl State {
         self.stats.sends += 1;
         self.stats.injects += u64::from(inject);
         let op = (!silent).then(|| self.begin(face, posting, Operation::Send, regions, wanted, inject));
+        if let Some(op) = op.and_then(|op| self.ops.get_mut(&op)) {
+            op.peer = to.port;
+        }
         if !there {
             self.stats.lost += 1;
             let error = self.settings.to_the_dead == ToTheDead::Error;
@@ -361,6 +365,9 @@ impl State {
         }
         let data = if kind == Operation::Write { gather(&posting.pieces) } else { Vec::new() };
         let op = self.begin(face, posting, kind, regions, wanted, inject);
+        if let Some(op) = self.ops.get_mut(&op) {
+            op.peer = to.port;
+        }
         if kind == Operation::Write {
             self.stats.writes += 1;
         } else {
@@ -407,7 +414,9 @@ impl State {
         let found = posted.iter().position(|op| self.ops.get(op).is_some_and(|op| op.context == context));
         let Some(place) = found else { return Err(FI_ENOENT) };
         let op = self.ports[face.port].rx[lane].posted.remove(place);
-        op.into_iter().for_each(|op| self.fail_recv(op, FI_ECANCELED, 0, 0));
+        // Providers differ in whether they say that a buffer for several messages is free when it is taken back.
+        let says = self.rng.chance(0.5);
+        op.into_iter().for_each(|op| self.fail_recv(op, FI_ECANCELED, 0, 0, true, says));
         Ok(())
     }
 }

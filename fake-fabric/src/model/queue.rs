@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 use super::{Id, State};
-use crate::errno::{FI_EAGAIN, FI_EAVAIL};
+use crate::errno::{FI_EAGAIN, FI_EAVAIL, FI_ECANCELED};
 use crate::request::Operation;
 use libfabric_sys::consts::{FI_MSG, FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
 
@@ -231,19 +231,27 @@ impl State {
         due
     }
 
-    /// A receive ends without a message.
-    pub(crate) fn fail_recv(&mut self, id: u64, error: i32, len: usize, olen: usize) {
+    /// A receive fails. `release`: that is its end; `says`: the entry has `FI_MULTI_RECV` if that is so.
+    pub(crate) fn fail_recv(
+        &mut self,
+        id: u64,
+        error: i32,
+        len: usize,
+        olen: usize,
+        release: bool,
+        says: bool,
+    ) {
         let due = self.due();
-        let Some(op) = self.ops.get(&id) else { return };
+        let Some(op) = self.ops.get_mut(&id) else { return };
         let (face, context, due) = (op.face, op.context, due.max(op.latest));
-        // Providers differ in whether they say that a buffer for several messages is free when it ends like this.
-        let says = op.multi && self.rng.chance(0.5);
+        op.latest = due;
+        let says = says && op.multi;
         let queue = face.rx.and_then(|lane| self.ports[face.port].rx[lane].queue);
         let flags = FI_RECV | FI_MSG | if says { FI_MULTI_RECV } else { 0 };
         let entry = Entry {
             op: Some(id),
             port: face.port,
-            last: true,
+            last: release,
             context,
             flags,
             len,
@@ -301,7 +309,8 @@ impl State {
         let mut entry = queue.ready.pop_front()?;
         self.stats.errors += 1;
         self.hand_over(&entry);
-        if self.settings.anonymous_errors {
+        // Who has cancelled something learns of it, or memory could never be freed.
+        if self.settings.anonymous_errors && entry.error != FI_ECANCELED {
             entry.context = 0;
         }
         if self.settings.negative_errors {
