@@ -163,17 +163,19 @@ impl Endpoint {
                 self.open_plain()?
             }
             let rx = self.contexts.rx;
+            if wish.scalable {
+                self.check("fi_enable(transmit context)", fi_enable(self.contexts.tx.cast()))?;
+                self.check("fi_enable(receive context)", fi_enable(rx.cast()))?;
+            }
+            self.check("fi_enable", fi_enable(self.contexts.ep.cast()))?;
             if self.traits.multi_recv {
+                // Not before: the provider shm of 1.17 makes what this changes when it is enabled, and crashes.
                 let value: *const usize = &raw const wish.min_multi_recv;
                 let rc =
                     fi_setopt(rx, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, value.cast(), size_of::<usize>());
                 self.check("fi_setopt(FI_OPT_MIN_MULTI_RECV)", rc)?;
             }
-            if wish.scalable {
-                self.check("fi_enable(transmit context)", fi_enable(self.contexts.tx.cast()))?;
-                self.check("fi_enable(receive context)", fi_enable(rx.cast()))?;
-            }
-            self.check("fi_enable", fi_enable(self.contexts.ep.cast()))
+            Ok(())
         }
     }
 
