@@ -106,6 +106,13 @@ impl Link {
     pub(super) fn insists(&self) -> bool {
         self.survives && self.attempts == 0
     }
+
+    /// Makes links equal that differ only in what they count.
+    #[cfg(test)]
+    pub(super) fn forget_counts(&mut self) {
+        self.attempts = self.attempts.min(1);
+        self.last = Failure::None;
+    }
 }
 
 /// What the machine asks of the manager, in order.
@@ -318,20 +325,19 @@ impl Machine {
         if !mutated(Mutant::NoReady) {
             self.steps.push_back(Step::Ready { vc, slot });
         }
-        self.opened(vc);
-        if self.links.get(vc).is_some_and(|l| l.terminating) {
-            self.part(vc, env);
-        }
+        self.opened(vc, env);
     }
 
     /// The connection is made.
-    pub(super) fn opened(&mut self, vc: VcId) {
+    pub(super) fn opened(&mut self, vc: VcId, env: &mut Env<'_>) {
         let link = link_of!(self, vc);
         let Some(peer) = link.theirs.as_deref().cloned() else { return };
         link.phase = Phase::Up;
         link.timer = Time::NEVER;
         link.give_up = Time::NEVER;
-        link.wanted = false;
+        // What was wished for after the end was goes by the next connection.
+        let (parts, wanted) = (link.terminating, link.wanted);
+        link.wanted = parts && wanted && !mutated(Mutant::ForgetWishes);
         link.fin = false;
         let (to, own) = (to(vc, link), link.terms.as_ref().map_or(0, |t| t.port));
         self.slots.open(link.slot);
@@ -342,6 +348,9 @@ impl Machine {
         }
         let port = from.map_or(own, |(_, port)| port);
         self.act(Action::Opened { vc, to, port, peer });
+        if parts {
+            self.part(vc, env);
+        }
     }
 
     /// Where the frames of the present connection go, and their slot.
@@ -402,6 +411,9 @@ impl Machine {
         let link = link_of!(self, vc);
         if link.phase == Phase::Idle {
             if link.wanted {
+                // Patience begins now that there is no other connection.
+                link.wanted = false;
+                self.want(vc, env.now);
                 self.dial(vc, env);
             } else {
                 link.give_up = Time::NEVER;

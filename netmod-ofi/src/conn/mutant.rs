@@ -2,7 +2,7 @@
 
 /// A mistake to make on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(dead_code)]
+#[cfg_attr(not(test), allow(dead_code))]
 pub(super) enum Mutant {
     /// Both sides think that their own dial survives.
     BothInsist,
@@ -28,6 +28,8 @@ pub(super) enum Mutant {
     ForgetDials,
     /// A peer that dials anew is not given the time to end its old connection.
     Impatient,
+    /// What is to be sent after the end of a connection that is about to be made is forgotten.
+    ForgetWishes,
     /// A slot is not freed.
     KeepSlot,
     /// FIN is not answered.
@@ -38,7 +40,54 @@ pub(super) enum Mutant {
     SilentAbort,
 }
 
+#[cfg(test)]
+impl Mutant {
+    pub(super) const ALL: [Mutant; 17] = [
+        Mutant::BothInsist,
+        Mutant::BothYield,
+        Mutant::SilentLoser,
+        Mutant::RejectAndAbandon,
+        Mutant::AcceptBoth,
+        Mutant::AdoptOnPromise,
+        Mutant::KeepPromise,
+        Mutant::SilentWithdrawal,
+        Mutant::NoReady,
+        Mutant::StaleDial,
+        Mutant::ForgetDials,
+        Mutant::Impatient,
+        Mutant::ForgetWishes,
+        Mutant::KeepSlot,
+        Mutant::NoAck,
+        Mutant::NoAckWhileParting,
+        Mutant::SilentAbort,
+    ];
+}
+
+#[cfg(not(test))]
 #[inline(always)]
 pub(super) const fn mutated(_: Mutant) -> bool {
     false
+}
+
+#[cfg(test)]
+pub(super) use testing::{mutated, with};
+
+#[cfg(test)]
+mod testing {
+    use super::Mutant;
+    use std::cell::Cell;
+
+    thread_local!(static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) });
+
+    pub(in super::super) fn mutated(mutant: Mutant) -> bool {
+        ACTIVE.get() == Some(mutant)
+    }
+
+    /// Runs `f` with one mistake being made by this thread's machines.
+    pub(in super::super) fn with<R>(mutant: Option<Mutant>, f: impl FnOnce() -> R) -> R {
+        ACTIVE.set(mutant);
+        let r = f();
+        ACTIVE.set(None);
+        r
+    }
 }

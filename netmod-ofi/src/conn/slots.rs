@@ -74,6 +74,12 @@ impl Slots {
         (place.token == slot.token && !place.open && place.token != 0).then_some(place.vc)
     }
 
+    /// The tokens of those in use.
+    #[cfg(test)]
+    pub(super) fn tokens(&self) -> impl Iterator<Item = u32> {
+        self.places.iter().map(|p| p.token)
+    }
+
     /// How many are in use.
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free.len()

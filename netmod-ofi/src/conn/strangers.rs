@@ -227,7 +227,7 @@ impl Machine {
         link.timer = timer;
         self.steps.push_back(Step::Accept { stranger: id, slot, terms, dials: self.dials });
         if mutated(Mutant::AdoptOnPromise) {
-            self.opened(vc);
+            self.opened(vc, env);
         }
     }
 
@@ -238,10 +238,7 @@ impl Machine {
         if link.phase != Phase::Promised || link.from != Some(id) {
             return;
         }
-        self.opened(vc);
-        if self.links.get(vc).is_some_and(|l| l.terminating) {
-            self.part(vc, env);
-        }
+        self.opened(vc, env);
     }
 
     /// GOODBYE, or a handshake that has failed.

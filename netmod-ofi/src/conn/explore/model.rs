@@ -1,0 +1,714 @@
+//! Two processes with a real [`Machine`] and one VC each, and what is on its way between them.
+//!
+//! HELLO, CHALLENGE and PROOF are one frame here: nothing has an effect on a VC before PROOF is right. What is sent
+//! on connections that one side has dialled is in order; frames of connections that different sides have dialled
+//! overtake each other, since they may be of different endpoints. Times are zero: what may end at some moment may end
+//! at any. Tokens that nothing in the world has are all the same, and the least of them is taken.
+
+use core::time::Duration;
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
+
+use netmod_core::{GroupId, PeerName, Slab, Time, Vc, VcError, VcErrorKind, VcId};
+use netmod_hello::{Purpose, RejectReason};
+
+use crate::conn::failure::Failure;
+use crate::conn::machine::{Link, Machine, Phase, Step};
+use crate::conn::slots::NONE;
+use crate::conn::strangers::{Stage, Stranger};
+use crate::conn::{Action, Env, LocalTerms, Params, PeerTerms, To};
+use crate::wire::{Kind, Slot};
+
+/// What is sent.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Frame {
+    Dial {
+        slot: Slot,
+        dial: u64,
+        incarnation: u64,
+    },
+    Accept {
+        slot: Slot,
+        own: Slot,
+        incarnation: u64,
+        dials: u64,
+    },
+    Reject {
+        slot: Slot,
+        reason: RejectReason,
+    },
+    Ready {
+        slot: Slot,
+    },
+    Goodbye {
+        slot: Slot,
+    },
+    /// `of`: what its sender calls the connection, which no real frame says. `number`: of the message.
+    Data {
+        slot: Slot,
+        of: Slot,
+        number: u8,
+    },
+    Control {
+        slot: Slot,
+        kind: Kind,
+        of: Slot,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Side {
+    pub(super) machine: Machine,
+    vc: Option<VcId>,
+    /// What is yet to happen.
+    wishes: u8,
+    terminates: u8,
+    aborts: u8,
+    removals: u8,
+    restarts: u8,
+    revivals: u8,
+    /// A peer waits for a VC.
+    asked: bool,
+    incarnation: u64,
+    queued: u8,
+    sent: u8,
+    got: u8,
+    terminating: bool,
+}
+
+impl Clone for Side {
+    fn clone(&self) -> Side {
+        let m = &self.machine;
+        let mut machine = Machine::new(m.params);
+        machine.slots = m.slots.clone();
+        m.links.iter().for_each(|(vc, l)| machine.links.set(vc, l.clone()));
+        machine.by_peer = m.by_peer.clone();
+        machine.strangers = m.strangers.clone();
+        machine.by_slot = m.by_slot.clone();
+        machine.dials = m.dials;
+        machine.finalized = m.finalized;
+        Side { machine, ..*self }
+    }
+}
+
+impl Hash for Side {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        let m = &self.machine;
+        self.link().hash(h);
+        (&m.slots, &m.strangers, m.dials, self.vc.is_some()).hash(h);
+        (self.wishes, self.terminates, self.aborts, self.removals, self.restarts, self.revivals).hash(h);
+        (self.asked, self.incarnation, self.queued, self.sent, self.got, self.terminating).hash(h);
+    }
+}
+
+#[derive(Clone, Hash, Debug)]
+pub(super) struct World {
+    pub(super) sides: [Side; 2],
+    /// By receiver, and by who has dialled.
+    wires: [[VecDeque<Frame>; 2]; 2],
+    losses: u8,
+    /// Something was lost, or failed.
+    faulty: bool,
+}
+
+/// How long waits are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Timeouts {
+    Never,
+    /// Longer than anything that is on its way.
+    Long,
+    /// They end at any moment.
+    Any,
+}
+
+/// The size of an exploration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    /// Messages that each side sends.
+    pub(super) wishes: [u8; 2],
+    pub(super) terminates: [u8; 2],
+    pub(super) aborts: [u8; 2],
+    pub(super) removals: [u8; 2],
+    /// Deaths, after which another process takes the name.
+    pub(super) restarts: [u8; 2],
+    /// VCs that have failed and are revived.
+    pub(super) revivals: [u8; 2],
+    /// How often all that is on its way is lost.
+    pub(super) losses: u8,
+    /// The most dials of one process.
+    pub(super) dials: u64,
+    /// When a handshake, and the wait for FIN_ACK, may end.
+    pub(super) timeouts: Timeouts,
+    /// So may the patience of who wants to send.
+    pub(super) impatient: bool,
+    /// Another process has the address of the one that has died.
+    pub(super) same_address: bool,
+    /// A VC whose peer has left is not idle.
+    pub(super) busy: bool,
+    /// Pauses are longer than anything that is on its way, and one dial more than `dials` is wrong.
+    pub(super) long_pauses: bool,
+    /// Frames of connections that different sides have dialled do not overtake each other.
+    pub(super) in_order: bool,
+}
+
+impl Size {
+    pub(super) const SMALL: Size = Size {
+        wishes: [1, 1],
+        terminates: [0, 0],
+        aborts: [0, 0],
+        removals: [0, 0],
+        restarts: [0, 0],
+        revivals: [0, 0],
+        losses: 0,
+        dials: 4,
+        timeouts: Timeouts::Never,
+        impatient: false,
+        same_address: false,
+        busy: false,
+        long_pauses: false,
+        in_order: false,
+    };
+}
+
+/// Why a step is not taken further.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The model has no room for another dial.
+    Bound,
+    Wrong(String),
+}
+
+pub(super) struct Model {
+    size: Size,
+    /// The handle of the VC of each side; a VC that is made anew has it again.
+    vc: VcId,
+    pub(super) edges: std::cell::RefCell<BTreeSet<(Phase, Phase, &'static str)>>,
+}
+
+fn name(x: usize) -> PeerName {
+    PeerName { group: GroupId([7; 16]), rank: x as u32 }
+}
+
+fn wrong<T>(text: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Wrong(text.into()))
+}
+
+impl Side {
+    pub(super) fn link(&self) -> Option<&Link> {
+        self.vc.and_then(|vc| self.machine.links.get(vc))
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.link().map_or(Phase::Idle, |l| l.phase)
+    }
+
+    /// A deadline has come, or may have.
+    fn is_due(&self) -> bool {
+        let m = &self.machine;
+        m.links.iter().any(|(_, l)| l.timer.min(l.give_up) == Time::ZERO)
+            || m.strangers.iter().flatten().any(|s| s.until == Time::ZERO)
+    }
+}
+
+impl World {
+    /// Tokens that something in the world has.
+    fn tokens(&self) -> BTreeSet<u32> {
+        let mut used = BTreeSet::from([0]);
+        for side in &self.sides {
+            for (_, l) in side.machine.links.iter() {
+                used.insert(l.slot.token);
+                used.extend(l.theirs.as_ref().map(|t| t.slot.token));
+            }
+            used.extend(side.machine.strangers.iter().flatten().map(|s| s.slot.token));
+            used.extend(side.machine.slots.tokens());
+        }
+        for frame in self.wires.iter().flatten().flatten() {
+            match frame {
+                Frame::Dial { slot, .. } | Frame::Reject { slot, .. } | Frame::Ready { slot } => {
+                    used.insert(slot.token);
+                }
+                Frame::Goodbye { slot } => {
+                    used.insert(slot.token);
+                }
+                Frame::Accept { slot, own: other, .. }
+                | Frame::Data { slot, of: other, .. }
+                | Frame::Control { slot, of: other, .. } => used.extend([slot.token, other.token]),
+            }
+        }
+        used
+    }
+
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = String> {
+        let f = |x: usize, d: usize| format!("to {x}, {d} dialled: {:?}", self.wires[x][d]);
+        [f(0, 0), f(0, 1), f(1, 0), f(1, 1)].into_iter()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.wires.iter().flatten().all(VecDeque::is_empty)
+    }
+}
+
+impl Model {
+    pub(super) fn new(size: Size) -> (Model, World) {
+        let vc = Slab::<Vc, netmod_core::slab::VcKind>::new().insert(Vc::new(name(0), 0));
+        let model = Model { size, vc, edges: Default::default() };
+        let side = |x: usize| Side {
+            machine: Machine::new(model.params()),
+            vc: None,
+            wishes: size.wishes[x],
+            terminates: size.terminates[x],
+            aborts: size.aborts[x],
+            removals: size.removals[x],
+            restarts: size.restarts[x],
+            revivals: size.revivals[x],
+            asked: false,
+            incarnation: 1,
+            queued: 0,
+            sent: 0,
+            got: 0,
+            terminating: false,
+        };
+        let sides = [side(0), side(1)];
+        let mut w = World { sides, wires: Default::default(), losses: size.losses, faulty: size.impatient };
+        (0..2).for_each(|x| model.add(&mut w, x).expect("nothing has happened yet"));
+        (model, w)
+    }
+
+    fn params(&self) -> Params {
+        let wait = |ends: bool| if ends { Duration::ZERO } else { Duration::MAX };
+        Params {
+            connect_timeout: wait(self.size.impatient),
+            handshake_timeout: wait(self.size.timeouts != Timeouts::Never),
+            backoff_min: Duration::ZERO,
+            backoff_max: Duration::ZERO,
+            parting_timeout: wait(self.size.timeouts != Timeouts::Never),
+            strangers_max: 2,
+        }
+    }
+
+    fn add(&self, w: &mut World, x: usize) -> Result<(), Stop> {
+        w.sides[x].vc = Some(self.vc);
+        w.sides[x].asked = false;
+        self.call(w, x, "", |m, vc, env| m.add(vc, name(x), name(1 - x), Purpose::Vc, env))
+    }
+
+    /// Calls a machine, and does what it asks for.
+    fn call(
+        &self,
+        w: &mut World,
+        x: usize,
+        what: &'static str,
+        f: impl FnOnce(&mut Machine, VcId, &mut Env<'_>),
+    ) -> Result<(), Stop> {
+        self.call_boxed(w, x, what, Box::new(f))
+    }
+
+    fn call_boxed(
+        &self,
+        w: &mut World,
+        x: usize,
+        what: &'static str,
+        f: Box<dyn FnOnce(&mut Machine, VcId, &mut Env<'_>) + '_>,
+    ) -> Result<(), Stop> {
+        let used = w.tokens();
+        let mut fresh = (1..).filter(|t| !used.contains(t));
+        let mut out = vec![];
+        let mut env = Env {
+            now: Time::ZERO,
+            random: &mut |b| {
+                b.copy_from_slice(&fresh.next().unwrap_or(u32::MAX).to_le_bytes());
+                Ok(())
+            },
+            terms: &mut |_, offer| Ok(terms(offer.terms.port)),
+            out: &mut out,
+        };
+        let before = w.sides[x].phase();
+        // What is sent in this call is of the connection that there was.
+        let of = w.sides[x].link().map_or(NONE, |l| l.slot);
+        f(&mut w.sides[x].machine, self.vc, &mut env);
+        if let Some(l) = w.sides[x].machine.links.get_mut(self.vc) {
+            l.forget_counts();
+        }
+        let after = w.sides[x].phase();
+        if before != after {
+            self.edges.borrow_mut().insert((before, after, what));
+        }
+        while let Some(step) = w.sides[x].machine.steps.pop_front() {
+            self.carry_out(w, x, step, of)?;
+        }
+        if w.sides[x].machine.dials > self.size.dials {
+            return if self.size.long_pauses { wrong("it dials too often") } else { Err(Stop::Bound) };
+        }
+        self.drive(w, x)?;
+        self.check(w)
+    }
+
+    fn put(&self, w: &mut World, x: usize, to: To, frame: Frame) {
+        let mut dialler = match to {
+            To::Vc(_) => x,
+            To::Stranger(_) => 1 - x,
+        };
+        if self.size.in_order {
+            dialler = 0;
+        }
+        w.wires[1 - x][dialler].push_back(frame);
+    }
+
+    fn carry_out(&self, w: &mut World, x: usize, step: Step, of: Slot) -> Result<(), Stop> {
+        let own = To::Vc(self.vc);
+        let incarnation = w.sides[x].incarnation;
+        match step {
+            Step::Hello { slot, dial, .. } => self.put(w, x, own, Frame::Dial { slot, dial, incarnation }),
+            Step::Ready { slot, .. } => self.put(w, x, own, Frame::Ready { slot }),
+            Step::Goodbye { slot, .. } => self.put(w, x, own, Frame::Goodbye { slot }),
+            Step::Accept { stranger, slot: own, dials, .. } => {
+                if let Some(slot) = w.sides[x].machine.stranger(stranger).map(|s| s.slot) {
+                    self.put(w, x, To::Stranger(stranger), Frame::Accept { slot, own, incarnation, dials });
+                }
+            }
+            Step::Reject { stranger, slot, reason } => {
+                self.put(w, x, To::Stranger(stranger), Frame::Reject { slot, reason });
+            }
+            Step::Do(action) => self.act(w, x, action, of)?,
+        }
+        Ok(())
+    }
+
+    fn act(&self, w: &mut World, x: usize, action: Action, of: Slot) -> Result<(), Stop> {
+        match action {
+            Action::Control { to, kind, slot } => {
+                self.put(w, x, to, Frame::Control { slot, kind, of });
+            }
+            Action::PeerLeft { error, .. } => {
+                let error = self.size.busy.then_some(error);
+                self.call(w, x, "settle", |m, vc, env| m.settle(vc, error, env))?;
+            }
+            Action::Terminated { .. } if !w.sides[x].terminating => return wrong("it was not asked to end"),
+            Action::Terminated { .. } => w.sides[x].terminating = false,
+            Action::Down { error, .. } => {
+                if !w.faulty && !self.size.busy {
+                    return wrong(format!("down without a fault: {error}"));
+                }
+                w.faulty = true;
+                w.sides[x].terminating = false;
+                w.sides[x].queued = 0;
+            }
+            Action::NewPeer { .. } if w.sides[x].vc.is_some() => return wrong("the peer has a VC"),
+            Action::NewPeer { .. } => w.sides[x].asked = true,
+            Action::Opened { .. } | Action::Meet { .. } | Action::Forget { .. } => {}
+            Action::Shake { .. } | Action::PortPeer { .. } => {
+                return wrong("the machine knows no such thing");
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what waits, when a connection is there.
+    fn drive(&self, w: &mut World, x: usize) -> Result<(), Stop> {
+        while w.sides[x].phase() == Phase::Up && w.sides[x].queued > 0 {
+            let Some((to, slot)) = w.sides[x].machine.reach(self.vc) else {
+                return wrong("a connection without an address");
+            };
+            let of = w.sides[x].link().map_or(NONE, |l| l.slot);
+            w.sides[x].queued -= 1;
+            w.sides[x].sent += 1;
+            let number = w.sides[x].sent;
+            self.put(w, x, to, Frame::Data { slot, of, number });
+        }
+        Ok(())
+    }
+
+    /// What may happen next.
+    pub(super) fn next(&self, w: &World) -> (Vec<Result<World, Stop>>, bool) {
+        let mut steps = vec![];
+        let mut must = false;
+        for x in 0..2 {
+            for d in 0..2 {
+                if !w.wires[x][d].is_empty() {
+                    must = true;
+                    steps.push(self.step(w, |w| self.deliver(w, x, d)));
+                }
+            }
+            let side = &w.sides[x];
+            let long = match side.phase() {
+                Phase::Backoff => self.size.long_pauses,
+                _ => self.size.timeouts == Timeouts::Long,
+            };
+            if side.is_due() && !(long && !w.is_empty()) {
+                must = true;
+                steps.push(self.step(w, |w| {
+                    // Who waits for nothing is not disturbed by an early look at the clock.
+                    w.sides[x].machine.next = Time::ZERO;
+                    w.faulty |= self.size.timeouts == Timeouts::Any;
+                    self.call(w, x, "timer", |m, _, env| m.timer(env))
+                }));
+            }
+            if (side.asked || side.wishes > 0) && side.vc.is_none() {
+                must = true;
+                steps.push(self.step(w, |w| self.add(w, x)));
+            }
+            self.wishes(w, x, &mut steps, &mut must);
+        }
+        if w.losses > 0 && !w.is_empty() {
+            steps.push(self.step(w, |w| {
+                w.losses -= 1;
+                w.faulty = true;
+                w.wires = Default::default();
+                Ok(())
+            }));
+        }
+        (steps, must)
+    }
+
+    /// What the program, or fate, may do to a side. Messages and terminations that are planned have to happen.
+    fn wishes(&self, w: &World, x: usize, steps: &mut Vec<Result<World, Stop>>, must: &mut bool) {
+        let side = &w.sides[x];
+        let failed = side.phase() == Phase::Failed;
+        if side.wishes > 0 && side.vc.is_some() && !failed {
+            *must = true;
+            steps.push(self.step(w, |w| {
+                w.sides[x].wishes -= 1;
+                w.sides[x].queued += 1;
+                self.call(w, x, "connect", |m, vc, env| m.connect(vc, terms(x as u8), env))
+            }));
+        }
+        if side.terminates > 0 && side.vc.is_some() && !side.terminating && side.queued == 0 {
+            *must = true;
+            steps.push(self.step(w, |w| {
+                w.sides[x].terminates -= 1;
+                w.sides[x].terminating = true;
+                self.call(w, x, "terminate", |m, vc, env| m.terminate(vc, env))
+            }));
+        }
+        if side.aborts > 0 && side.vc.is_some() && !failed {
+            steps.push(self.step(w, |w| {
+                w.sides[x].aborts -= 1;
+                w.faulty = true;
+                let error = VcError::new(VcErrorKind::Aborted, None, "");
+                self.call(w, x, "abort", |m, vc, env| m.abort(vc, error, env))
+            }));
+        }
+        if failed && side.revivals > 0 {
+            *must = true;
+            steps.push(self.step(w, |w| {
+                w.sides[x].revivals -= 1;
+                self.call(w, x, "revive", |m, vc, _| m.revive(vc))
+            }));
+        }
+        if side.removals > 0 && side.vc.is_some() {
+            steps.push(self.step(w, |w| {
+                let s = &mut w.sides[x];
+                s.removals -= 1;
+                (s.queued, s.terminating) = (0, false);
+                w.faulty = true;
+                self.call(w, x, "", |m, vc, _| m.remove(vc))?;
+                w.sides[x].vc = None;
+                Ok(())
+            }));
+        }
+        if side.restarts > 0 {
+            for lost in [false, true] {
+                steps.push(self.step(w, |w| self.restart(w, x, lost)));
+            }
+        }
+    }
+
+    /// A process dies, and another one takes its name.
+    fn restart(&self, w: &mut World, x: usize, lost: bool) -> Result<(), Stop> {
+        w.faulty = true;
+        let s = &mut w.sides[x];
+        s.restarts -= 1;
+        s.incarnation += 1;
+        s.machine = Machine::new(self.params());
+        (s.queued, s.sent, s.terminating, s.asked) = (0, 0, false, false);
+        if !self.size.same_address {
+            w.wires[x] = Default::default();
+        }
+        if lost {
+            w.wires[1 - x] = Default::default();
+        }
+        self.add(w, x)
+    }
+
+    fn step(&self, w: &World, f: impl FnOnce(&mut World) -> Result<(), Stop>) -> Result<World, Stop> {
+        let mut next = w.clone();
+        f(&mut next)?;
+        Ok(next)
+    }
+
+    fn deliver(&self, w: &mut World, x: usize, d: usize) -> Result<(), Stop> {
+        let Some(frame) = w.wires[x][d].pop_front() else { return Ok(()) };
+        let under_way = |w: &World, slot| {
+            let m = &w.sides[x].machine;
+            let dialling = m.links.get(self.vc).is_some_and(|l| l.phase == Phase::Dialing && l.slot == slot);
+            m.slots.under_way(slot).is_some() && dialling
+        };
+        let by_slot = |w: &World, slot: &Slot| w.sides[x].machine.by_slot.get(slot).copied();
+        match frame {
+            Frame::Dial { slot, dial, incarnation } => {
+                let stranger = Stranger {
+                    slot,
+                    port: 0,
+                    stage: Stage::Claimed,
+                    until: Time::NEVER,
+                    peer: name(1 - x),
+                    purpose: Purpose::Vc,
+                    incarnation,
+                    dial,
+                    terms: theirs(slot),
+                };
+                self.call(w, x, "proved", |m, _, env| {
+                    m.make_room();
+                    if let Some(id) = m.greet(stranger, Time::ZERO) {
+                        m.proved(id, env);
+                    }
+                })
+            }
+            Frame::Accept { slot, own, incarnation, dials } => {
+                if !under_way(w, slot) {
+                    return Ok(());
+                }
+                self.call(w, x, "ACCEPT", |m, vc, env| m.accepted(vc, theirs(own), incarnation, dials, env))
+            }
+            Frame::Reject { slot, reason } => {
+                if !under_way(w, slot) {
+                    return Ok(());
+                }
+                let failure = Failure::Rejected(reason);
+                self.call(w, x, "REJECT", |m, vc, env| m.dial_failed(vc, failure, true, env))
+            }
+            Frame::Ready { slot } => match by_slot(w, &slot) {
+                Some(id) => self.call(w, x, "READY", |m, _, env| m.ready(id, env)),
+                None => Ok(()),
+            },
+            Frame::Goodbye { slot } => match by_slot(w, &slot) {
+                Some(id) => self.call(w, x, "GOODBYE", |m, _, env| m.stranger_left(id, env)),
+                None => Ok(()),
+            },
+            Frame::Data { slot, of, number } => self.data(w, x, slot, of, number),
+            Frame::Control { slot, kind, of } => {
+                if !self.is_for(w, x, slot, of)? {
+                    return Ok(());
+                }
+                match kind {
+                    Kind::Fin => self.call(w, x, "FIN", |m, vc, _| m.fin(vc)),
+                    Kind::FinAck if w.sides[x].phase() != Phase::Parting => wrong("FIN_ACK to no FIN"),
+                    Kind::FinAck => self.call(w, x, "FIN_ACK", |m, vc, env| m.fin_ack(vc, env)),
+                    _ => self.call(w, x, "RESET", |m, vc, env| m.reset(vc, env)),
+                }
+            }
+        }
+    }
+
+    /// Whether a frame is for the present connection; wrong if it is taken for it and is of another one.
+    fn is_for(&self, w: &World, x: usize, slot: Slot, of: Slot) -> Result<bool, Stop> {
+        let side = &w.sides[x];
+        if side.machine.slots.opened(slot).is_none() {
+            return Ok(false);
+        }
+        match side.link() {
+            Some(l) if l.slot == slot && l.theirs.as_ref().is_some_and(|t| t.slot == of) => Ok(true),
+            _ => wrong(format!("a frame of {of:?} is taken for one of another connection, at {slot:?}")),
+        }
+    }
+
+    fn data(&self, w: &mut World, x: usize, slot: Slot, of: Slot, number: u8) -> Result<(), Stop> {
+        if !self.is_for(w, x, slot, of)? {
+            // Who takes its VC away has said before what it had to say, and that is heard.
+            let Size { losses, restarts, aborts, timeouts, removals, .. } = self.size;
+            let told = (losses, restarts, aborts, timeouts) == (0, [0, 0], [0, 0], Timeouts::Never);
+            let heard = !w.faulty || told && removals[x] == 0;
+            return if heard { wrong(format!("message {number} finds nobody")) } else { Ok(()) };
+        }
+        let phase = w.sides[x].phase();
+        if !matches!(phase, Phase::Up | Phase::Parting) {
+            return wrong(format!("DATA in {phase:?}"));
+        }
+        if !w.faulty && number != w.sides[x].got + 1 {
+            return wrong(format!("message {number} after {}", w.sides[x].got));
+        }
+        w.sides[x].got = number;
+        Ok(())
+    }
+
+    /// What holds at all times.
+    fn check(&self, w: &World) -> Result<(), Stop> {
+        let [a, b] = [&w.sides[0], &w.sides[1]];
+        for s in [a, b] {
+            let waiting = s.machine.strangers.iter().flatten().filter(|s| s.stage == Stage::Proved);
+            if waiting.count() > 1 {
+                return wrong("of two dials of one peer none was refused");
+            }
+            let Some(l) = s.link() else { continue };
+            let has = matches!(l.phase, Phase::Idle | Phase::Backoff | Phase::Failed);
+            if s.machine.slots.len() != usize::from(!has) {
+                return wrong(format!("{} slots in {:?}", s.machine.slots.len(), l.phase));
+            }
+            let accepted =
+                s.machine.strangers.iter().flatten().filter(|s| matches!(s.stage, Stage::Accepted(_)));
+            if accepted.count() != usize::from(l.from.is_some()) {
+                return wrong("a stranger is kept whose connection is gone");
+            }
+            let waits = l.wanted && matches!(l.phase, Phase::Idle | Phase::Failed);
+            if waits {
+                return wrong(format!("messages wait for nothing in {:?}", l.phase));
+            }
+        }
+        if let (Some(la), Some(lb)) = (a.link(), b.link())
+            && la.phase == Phase::Up
+            && lb.phase == Phase::Up
+            && (la.incarnation, lb.incarnation) == (b.incarnation, a.incarnation)
+            && let (Some(ta), Some(tb)) = (&la.theirs, &lb.theirs)
+            && (ta.slot, tb.slot) != (lb.slot, la.slot)
+            && !w.faulty
+        {
+            return wrong("both are connected, not with each other");
+        }
+        Ok(())
+    }
+
+    /// What holds when nothing more happens.
+    pub(super) fn check_end(&self, w: &World) -> Result<(), String> {
+        for s in &w.sides {
+            let phase = s.phase();
+            if !matches!(phase, Phase::Idle | Phase::Up | Phase::Failed) {
+                return Err(format!("it stays in {phase:?} for ever"));
+            }
+            if s.terminating {
+                return Err(format!("a termination is never answered, in {phase:?}"));
+            }
+            if s.queued > 0 {
+                return Err(format!("a message waits for ever, in {phase:?}"));
+            }
+            if phase != Phase::Up && !s.machine.is_quiet() {
+                return Err(format!("something is left in {phase:?}"));
+            }
+        }
+        let [a, b] = &w.sides;
+        if !w.faulty && !self.size.busy {
+            if (a.phase(), b.phase()) != (Phase::Up, Phase::Up)
+                && (a.phase(), b.phase()) != (Phase::Idle, Phase::Idle)
+            {
+                return Err(format!("one is {:?} and the other is {:?}", a.phase(), b.phase()));
+            }
+            if (a.sent, b.sent) != (b.got, a.got) {
+                return Err("messages are lost".into());
+            }
+        }
+        // Without a loss, a death or a timeout, everybody learns of every end.
+        let told =
+            self.size.losses == 0 && self.size.restarts == [0, 0] && self.size.timeouts == Timeouts::Never;
+        if told && a.vc.is_some() && b.vc.is_some() && (a.phase() == Phase::Up) != (b.phase() == Phase::Up) {
+            return Err(format!("one is {:?} and was not told that the other is {:?}", a.phase(), b.phase()));
+        }
+        Ok(())
+    }
+}
+
+fn terms(port: u8) -> LocalTerms {
+    LocalTerms { port, peer_port: 0, window: 1, frame: 99, address: Box::new([1]) }
+}
+
+fn theirs(slot: Slot) -> PeerTerms {
+    PeerTerms { slot, port: 0, window: 1, frame: 99, address: Box::new([1]) }
+}
