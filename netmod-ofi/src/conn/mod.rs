@@ -41,7 +41,7 @@
 //! | GOODBYE | | | | fail | | | | |
 //! | terminate | Terminated | GOODBYE, rest | rest | wait for READY, then FIN | FIN: Parting | note | | Terminated |
 //! | FIN | | | | | PeerLeft: Left | | FIN_ACK | |
-//! | FIN_ACK | | | | | Down: Failed | | rest | |
+//! | FIN_ACK | | | | | Down: Failed | Down: Failed | rest | |
 //! | RESET | | | | | Down: Failed | Down: Failed | FIN has come: rest; else Down: Failed | |
 //! | settle, idle | | | | | | FIN_ACK to a FIN, rest | | |
 //! | settle, error | | | | | | FIN_ACK to a FIN, Down: Failed | | |

@@ -178,6 +178,9 @@ pub(super) enum Stop {
     Wrong(String),
 }
 
+/// What a machine is asked to do.
+type Call<'f> = Box<dyn FnOnce(&mut Machine, VcId, &mut Env<'_>) + 'f>;
+
 pub(super) struct Model {
     size: Size,
     /// The handle of the VC of each side; a VC that is made anew has it again.
@@ -303,13 +306,7 @@ impl Model {
         self.call_boxed(w, x, what, Box::new(f))
     }
 
-    fn call_boxed(
-        &self,
-        w: &mut World,
-        x: usize,
-        what: &'static str,
-        f: Box<dyn FnOnce(&mut Machine, VcId, &mut Env<'_>) + '_>,
-    ) -> Result<(), Stop> {
+    fn call_boxed(&self, w: &mut World, x: usize, what: &'static str, f: Call<'_>) -> Result<(), Stop> {
         let used = w.tokens();
         let mut fresh = (1..).filter(|t| !used.contains(t));
         let mut out = vec![];
@@ -434,7 +431,7 @@ impl Model {
                 Phase::Backoff => self.size.long_pauses,
                 _ => self.size.timeouts == Timeouts::Long,
             };
-            if side.is_due() && !(long && !w.is_empty()) {
+            if side.is_due() && (!long || w.is_empty()) {
                 must = true;
                 steps.push(self.step(w, |w| {
                     // Who waits for nothing is not disturbed by an early look at the clock.
