@@ -67,7 +67,7 @@ fn exchange(dev: &mut Device, comm: Comm, bytes: usize) -> Result<()> {
 /// What a rank does. Rank 0 gets the row, with the time from before `Device::init`.
 pub(crate) fn rank(args: &AlltoallArgs) -> Result<Option<Row>> {
     let start = Instant::now();
-    let mut dev = launch::join(args.job.netmod.as_deref())?.dev;
+    let mut dev = launch::join((&args.job).into())?.dev;
     let outcome = all_to_all(&mut dev, args);
     let (me, ranks, netmod) = (dev.rank(), dev.size(), dev.netmods().first().map(ToString::to_string));
     let memory = match outcome {

@@ -69,6 +69,9 @@ pub(crate) struct JobArgs {
     /// Netmod that carries the messages [default: the first of NETMOD]
     #[arg(long, value_name = "NAME")]
     pub(crate) netmod: Option<String>,
+    /// libfabric's providers for the netmod ofi, the preferred one first [default: NETMOD_OFI_PROVIDER]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) provider: Option<String>,
     /// Print one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,

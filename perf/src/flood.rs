@@ -50,7 +50,7 @@ fn one(dev: &mut Device, comm: Comm, args: &FloodArgs, pause: Duration) -> Resul
 
 /// What a rank does. Rank 0 gets the row.
 pub(crate) fn rank(args: &FloodArgs) -> Result<Option<Row>> {
-    let mut dev = launch::join(args.job.netmod.as_deref())?.dev;
+    let mut dev = launch::join((&args.job).into())?.dev;
     let comm = dev.world();
     let pause = Duration::from_millis(u64::from(args.pause));
     let both = one(&mut dev, comm, args, Duration::ZERO)

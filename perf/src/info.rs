@@ -1,7 +1,8 @@
 //! `info`: what this machine offers, how netmod is configured, and which limits will bite; `messages` has how messages
-//! move.
+//! move, `providers` what libfabric offers.
 
 mod messages;
+mod providers;
 
 use std::ffi::CStr;
 use std::fs;
@@ -34,6 +35,10 @@ enum Item {
     },
     /// How messages of such sizes move.
     Lmt(messages::Line),
+    /// A domain of a provider of libfabric.
+    Offer(providers::Line),
+    /// What is known against the provider that is used.
+    Defect(providers::Known),
     Variable {
         name: &'static str,
         value: String,
@@ -95,12 +100,20 @@ fn gather() -> (Vec<Item>, Option<String>) {
 
 fn netmods(cfg: &Config, items: &mut Vec<Item>) {
     let known = NETMODS.iter().map(ToString::to_string);
+    let mut offers = Vec::new();
     let unknown = cfg.netmods.iter().filter(|n| !NETMODS.contains(&n.as_str())).cloned();
     for name in known.chain(unknown) {
         let allowed = cfg.netmods.contains(&name);
         let (usable, detail, addresses) = match name.as_str() {
             netmod_tcp::NAME => tcp(cfg),
             netmod_shm::NAME => shm(cfg),
+            netmod_ofi::NAME => {
+                let r = providers::report(cfg);
+                offers.extend(r.lines.into_iter().map(Item::Offer));
+                offers.extend(r.known.into_iter().map(Item::Defect));
+                offers.extend(r.notes.into_iter().map(|text| Item::Warning { text }));
+                (r.usable, r.detail, r.addresses)
+            }
             _ => (
                 false,
                 format!("NETMOD names it, but this build has only {}", NETMODS.join(", ")),
@@ -114,6 +127,7 @@ fn netmods(cfg: &Config, items: &mut Vec<Item>) {
         };
         items.push(Item::Netmod { name, usable: usable && allowed, detail, addresses });
     }
+    items.append(&mut offers);
 }
 
 /// Whether ranks of this node can share memory, and what it takes.
@@ -253,6 +267,9 @@ fn limits(items: &mut Vec<Item>) {
 fn for_people(items: &[Item]) -> String {
     let mut netmods = plain_table(&["netmod", "usable", "why"]);
     let mut large = plain_table(&["netmod", "messages of", "data", "mode", "why"]);
+    let mut offers =
+        plain_table(&["libfabric", "domain", "address", "can", "registration", "contexts", "used", "why"]);
+    let (mut any_offer, mut known) = (false, String::new());
     let mut limits = plain_table(&["limit", "value", "what it means"]);
     let mut variables = plain_table(&["variable", "value", "from", "default", "what it is for"]);
     let mut remarks = String::new();
@@ -268,6 +285,16 @@ fn for_people(items: &[Item]) -> String {
             }
             Item::Lmt(l) => {
                 large.add_row([l.netmod, l.sizes.as_str(), l.data, l.mode, l.why.as_str()]);
+            }
+            Item::Offer(o) => {
+                any_offer = true;
+                let used = if o.used { "yes" } else { "no" };
+                let (can, mr) = (o.caps.join(" "), o.mr_mode.join(" "));
+                let contexts = o.contexts.to_string();
+                offers.add_row([&*o.provider, &o.domain, &o.address, &can, &mr, &contexts, used, &o.why]);
+            }
+            Item::Defect(d) => {
+                known.push_str(&format!("known of {}: {}; {}\n", d.provider, d.what, d.remedy));
             }
             Item::Limit { name, value, meaning, bites } => {
                 limits.add_row([
@@ -291,5 +318,6 @@ fn for_people(items: &[Item]) -> String {
     }
     let bites = items.iter().any(|i| matches!(i, Item::Limit { bites: true, .. }));
     let legend = if bites { "(!) this limit is low and may bite\n" } else { "" };
-    format!("{netmods}\n\n{large}\n\n{limits}\n{legend}\n{variables}\n{remarks}")
+    let offers = if any_offer { format!("{offers}\n{known}\n") } else { String::new() };
+    format!("{netmods}\n\n{offers}{large}\n\n{limits}\n{legend}\n{variables}\n{remarks}")
 }

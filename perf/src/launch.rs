@@ -14,6 +14,7 @@ use netmod_core::Config;
 use netmod_core::card::NodeSection;
 use netmod_pmi::{Launcher, ProcessManager};
 
+use crate::cli::JobArgs;
 use crate::error::{During, Failure, Result};
 use crate::report::{Row, line};
 use crate::sys;
@@ -174,7 +175,7 @@ pub(crate) fn log_to_stderr(cfg: &Config, rank: Option<u32>) -> Result<()> {
 }
 
 /// The netmods that this build knows.
-pub(crate) const NETMODS: [&str; 2] = ["shm", "tcp"];
+pub(crate) const NETMODS: [&str; 3] = ["shm", "tcp", "ofi"];
 
 /// A rank at work.
 #[derive(Debug)]
@@ -185,23 +186,29 @@ pub(crate) struct Joined {
     pub(crate) crowded: bool,
 }
 
+/// What the command line says of the network, each instead of a variable.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Choice<'a> {
+    /// Netmods.
+    pub(crate) netmod: Option<&'a str>,
+    /// Providers of libfabric.
+    pub(crate) provider: Option<&'a str>,
+    /// How large messages move.
+    pub(crate) lmt: Option<&'a str>,
+}
+
+impl<'a> From<&'a JobArgs> for Choice<'a> {
+    fn from(job: &'a JobArgs) -> Choice<'a> {
+        Choice { netmod: job.netmod.as_deref(), provider: job.provider.as_deref(), lmt: None }
+    }
+}
+
 /// Joins the job as one of its ranks: configuration, log, a core of its own, device.
 ///
 /// # Errors
 /// A variable or option with a bad value; a launcher or network that does not work.
-pub(crate) fn join(netmod: Option<&str>) -> Result<Joined> {
-    join_with(netmod, None)
-}
-
-/// As [`join`], with a mode for large messages.
-///
-/// # Errors
-/// As [`join`].
-pub(crate) fn join_with(netmod: Option<&str>, lmt: Option<&str>) -> Result<Joined> {
-    let (mut cfg, pm) = prepare(netmod)?;
-    if let Some(mode) = lmt {
-        cfg.set("NETMOD_LMT", mode).map_err(|e| Failure::new(format!("--lmt: {e}")))?;
-    }
+pub(crate) fn join(choice: Choice<'_>) -> Result<Joined> {
+    let (cfg, pm) = prepare(choice)?;
     let crowded = take_core(&pm);
     Ok(Joined { dev: Builder::new(cfg, Box::new(pm)).build()?, crowded })
 }
@@ -210,16 +217,22 @@ pub(crate) fn join_with(netmod: Option<&str>, lmt: Option<&str>) -> Result<Joine
 ///
 /// # Errors
 /// As [`join`].
-pub(crate) fn join_unbound(netmod: Option<&str>) -> Result<Device> {
-    let (cfg, pm) = prepare(netmod)?;
+pub(crate) fn join_unbound(choice: Choice<'_>) -> Result<Device> {
+    let (cfg, pm) = prepare(choice)?;
     Ok(Builder::new(cfg, Box::new(pm)).build()?)
 }
 
 /// Configuration, log and process manager of a rank.
-fn prepare(netmod: Option<&str>) -> Result<(Config, ProcessManager)> {
+fn prepare(choice: Choice<'_>) -> Result<(Config, ProcessManager)> {
     let (mut cfg, warnings) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
-    if let Some(name) = netmod {
-        cfg.set("NETMOD", name).map_err(|e| Failure::new(format!("--netmod: {e}")))?;
+    for (option, variable, value) in [
+        ("--netmod", "NETMOD", choice.netmod),
+        ("--provider", "NETMOD_OFI_PROVIDER", choice.provider),
+        ("--lmt", "NETMOD_LMT", choice.lmt),
+    ] {
+        if let Some(value) = value {
+            cfg.set(variable, value).map_err(|e| Failure::new(format!("{option}: {e}")))?;
+        }
     }
     let pm = process_manager(&cfg).map_err(|e| Failure::new(e.to_string()))?;
     let rank = pm.rank();

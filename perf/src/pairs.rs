@@ -5,7 +5,7 @@ use ch3_shim::Device;
 use crate::cli::PairArgs;
 use crate::error::{Failure, Result};
 use crate::floor::Medium;
-use crate::launch::{self, Joined, Role};
+use crate::launch::{self, Choice, Joined, Role};
 use crate::measure::{Effort, Pair, Test, measure};
 use crate::progress::Progress;
 use crate::report::Row;
@@ -69,11 +69,10 @@ impl Kind {
 /// # Errors
 /// If the job cannot be joined or left. A failure in between ends the job.
 pub(crate) fn as_rank(
-    netmod: Option<&str>,
-    lmt: Option<&str>,
+    choice: Choice<'_>,
     work: impl FnOnce(&mut Pair<'_>) -> Result<Vec<Row>>,
 ) -> Result<Option<Vec<Row>>> {
-    let Joined { mut dev, crowded } = launch::join_with(netmod, lmt)?;
+    let Joined { mut dev, crowded } = launch::join(choice)?;
     let rank = dev.rank();
     match between(&mut dev, crowded, work) {
         Ok(rows) => {
@@ -108,7 +107,8 @@ pub(crate) fn run(test: &dyn Test, kind: Kind, args: &PairArgs) -> Result<()> {
     let rows = match launch::role()? {
         Role::Parent => launch::run_job(args.ranks, None)?.rows,
         Role::Rank(mut sink) => {
-            let rows = as_rank(args.job.netmod.as_deref(), args.lmt.as_deref(), |pair| {
+            let choice = Choice { lmt: args.lmt.as_deref(), ..(&args.job).into() };
+            let rows = as_rank(choice, |pair| {
                 let bytes = match (&args.bytes[..], &args.plot) {
                     ([], None) => kind.bytes(pair.bare.medium()).to_vec(),
                     ([], Some(_)) => kind.sweep().to_vec(),

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &RateArgs, threads: usize) -> Result<()> {
     let rows = match launch::role()? {
         Role::Parent => launch::run_job(args.window.pair.ranks, None)?.rows,
         Role::Rank(mut sink) => {
-            let mut dev = launch::join_unbound(job.netmod.as_deref())?;
+            let mut dev = launch::join_unbound(job.into())?;
             let lead = dev.rank() == 0;
             let rows = match Run::new(&mut dev, args, threads).and_then(Run::measure) {
                 Ok(rows) => rows,

@@ -4,7 +4,7 @@ use crate::bw::Bandwidth;
 use crate::cli::{MatchArgs, MatchOrder, TourArgs};
 use crate::error::{Failure, Result};
 use crate::lat::Latency;
-use crate::launch::{self, NETMODS, Role};
+use crate::launch::{self, Choice, Role};
 use crate::matching;
 use crate::measure::{Effort, Test, measure};
 use crate::pairs::{Kind, as_rank};
@@ -13,6 +13,8 @@ use crate::progress::Progress;
 use crate::rate::Rate;
 use crate::report::{Row, json, table};
 
+/// The netmods that it visits if none is named: those that need nothing.
+const TOUR: [&str; 2] = [netmod_shm::NAME, netmod_tcp::NAME];
 /// Seconds for the tests between two ranks, for one netmod.
 const LAT: f64 = 7.0;
 const BW: f64 = 14.0;
@@ -26,9 +28,10 @@ const WINDOW: usize = 64;
 /// # Errors
 /// If no netmod works, or one fails that was named.
 pub(crate) fn run(args: &TourArgs) -> Result<()> {
+    let choice = Choice { netmod: args.netmod.as_deref(), ..Choice::default() };
     let (mut rows, failed) = match launch::role()? {
         Role::Parent => as_parent(args)?,
-        Role::Rank(mut sink) => match as_rank(args.netmod.as_deref(), None, |pair| between(pair, args))? {
+        Role::Rank(mut sink) => match as_rank(choice, |pair| between(pair, args))? {
             Some(rows) if !sink.deliver(&rows)? => (rows, Vec::new()),
             _ => return Ok(()),
         },
@@ -53,7 +56,7 @@ pub(crate) fn run(args: &TourArgs) -> Result<()> {
 /// One job after another, one for each netmod; the results, and what does not work.
 fn as_parent(args: &TourArgs) -> Result<(Vec<Row>, Vec<String>)> {
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    let names = args.netmod.as_deref().map_or_else(|| NETMODS.to_vec(), |n| vec![n]);
+    let names = args.netmod.as_deref().map_or_else(|| TOUR.to_vec(), |n| vec![n]);
     for name in &names {
         match launch::run_job(2, Some(name)) {
             Ok(job) => rows.extend(job.rows),

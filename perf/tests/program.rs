@@ -364,6 +364,52 @@ fn info_shows_netmods_variables_and_limits() {
 }
 
 #[test]
+fn info_lists_what_libfabric_offers_or_says_what_to_install() {
+    let netmod = |items: &[Value]| {
+        items.iter().find(|i| i["info"] == "netmod" && i["name"] == "ofi").expect("the netmod ofi").clone()
+    };
+    let mut without = perf("info --json");
+    without.env("NETMOD_OFI_LIBRARY", "/nonexistent/libfabric.so.1");
+    let items = json(without);
+    let ofi = netmod(&items);
+    assert_eq!(ofi["usable"], false);
+    let why = ofi["detail"].as_str().expect("a reason");
+    assert!(why.contains("apt-get install libfabric1") && !why.contains('\n'), "{why}");
+    assert!(!items.iter().any(|i| i["info"] == "offer"));
+
+    let mut with = perf("info --json");
+    with.env("NETMOD", "ofi,tcp").env("NETMOD_OFI_PROVIDER", "tcp,shm");
+    let items = json(with);
+    let ofi = netmod(&items);
+    let detail = ofi["detail"].as_str().expect("what it uses");
+    if detail.starts_with("no libfabric") {
+        assert!(std::env::var_os("NETMOD_TEST_NO_SKIP").is_none(), "{detail}");
+        let line = format!("SKIPPED: info_lists_what_libfabric_offers_or_says_what_to_install: {detail}\n");
+        std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).expect("stderr");
+        return;
+    }
+    assert!(
+        ofi["usable"] == true && detail.starts_with("libfabric ") && detail.contains("provider tcp"),
+        "{detail}"
+    );
+    let offers: Vec<_> = items.iter().filter(|i| i["info"] == "offer").collect();
+    let used = |i: &&&Value| i["used"] == true;
+    assert_eq!(
+        offers.iter().filter(used).map(|o| o["address"].clone()).collect::<Vec<_>>(),
+        *ofi["addresses"].as_array().expect("addresses")
+    );
+    for o in &offers {
+        assert!(o["why"].as_str().is_some_and(|w| !w.is_empty()), "{o}");
+        assert!(o["contexts"].as_u64().is_some_and(|n| n >= 1), "{o}");
+        let provider = o["provider"].as_str().expect("a name");
+        assert!(o["used"] == false || provider.starts_with("tcp"), "{o}");
+    }
+    let shm = offers.iter().find(|o| o["provider"] == "shm").expect("the provider shm");
+    assert!(shm["mr_mode"].as_array().is_some_and(|m| m.contains(&"virt-addr".into())), "{shm}");
+    assert!(items.iter().any(|i| i["info"] == "defect" && !i["what"].is_null()));
+}
+
+#[test]
 fn info_survives_a_bad_variable_and_says_so() {
     let mut command = perf("info");
     command.env("NETMOD_SPIN", "sometimes");

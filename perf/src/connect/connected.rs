@@ -29,7 +29,8 @@ const WORD: usize = 8;
 
 /// What a rank does. Rank 0 gets the rows.
 pub(super) fn rank(args: &ConnectArgs) -> Result<Option<Vec<Row>>> {
-    let mut dev = launch::join(args.netmod.as_deref())?.dev;
+    let mut dev =
+        launch::join(launch::Choice { netmod: args.netmod.as_deref(), ..launch::Choice::default() })?.dev;
     let lead = dev.rank() == 0;
     match measure(&mut dev, args) {
         Ok(rows) => {

@@ -1,0 +1,135 @@
+//! What libfabric offers to the netmod `ofi`: each domain of each provider, what is used of it, and why the rest is not.
+
+use std::path::Path;
+
+use libfabric_sys::Library;
+use libfabric_sys::consts::{FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL};
+use netmod_core::Config;
+use netmod_ofi::address::{format_name, show};
+use netmod_ofi::choose::{Entry, Remedy, Survey, Verdict, survey};
+use netmod_ofi::fi::info::Facts;
+use serde::Serialize;
+
+/// A domain of a provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Line {
+    pub(super) provider: String,
+    /// Its version.
+    pub(super) version: String,
+    pub(super) domain: String,
+    pub(super) fabric: String,
+    pub(super) address: String,
+    /// What it can do.
+    pub(super) caps: Vec<&'static str>,
+    /// What registering memory demands.
+    pub(super) mr_mode: Vec<&'static str>,
+    /// Pairs of transmit and receive contexts that a scalable endpoint can have.
+    pub(super) contexts: usize,
+    /// Bytes that are sent by copying them.
+    pub(super) inject: usize,
+    /// Whether it makes progress by itself, as it claims.
+    pub(super) progress: &'static str,
+    pub(super) score: u32,
+    pub(super) used: bool,
+    pub(super) why: String,
+}
+
+/// What is known against a provider that is used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Known {
+    pub(super) provider: String,
+    pub(super) what: &'static str,
+    pub(super) remedy: String,
+}
+
+/// Everything about libfabric here.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Report {
+    /// Whether the netmod has something to use.
+    pub(super) usable: bool,
+    /// What it uses, or why nothing.
+    pub(super) detail: String,
+    pub(super) addresses: Vec<String>,
+    pub(super) lines: Vec<Line>,
+    pub(super) known: Vec<Known>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Asks libfabric, if it is there.
+pub(super) fn report(cfg: &Config) -> Report {
+    let path = (!cfg.ofi.library.is_empty()).then(|| Path::new(&cfg.ofi.library));
+    match Library::load(path) {
+        Ok(library) => of(survey(&library, &cfg.ofi)),
+        Err(e) => Report { detail: e.to_string(), ..Report::default() },
+    }
+}
+
+fn of(survey: Survey) -> Report {
+    let version = format!("libfabric {}", dotted(survey.library));
+    let lines = survey.entries.iter().map(line).collect();
+    let notes = survey.notes.clone();
+    let mut known = Vec::new();
+    let mut addresses = Vec::new();
+    let (mut provider, mut domains) = (String::new(), Vec::new());
+    for offer in survey.chosen() {
+        provider.clone_from(&offer.provider);
+        domains.push(offer.domain.clone());
+        addresses.push(shown(offer.facts()));
+    }
+    for d in survey.defects(&provider) {
+        let remedy = match d.remedy {
+            Remedy::Avoided(how) => how.to_owned(),
+            Remedy::RefuseUnlessNamed => "not used unless NETMOD_OFI_PROVIDER names it".into(),
+        };
+        known.push(Known { provider: provider.clone(), what: d.what, remedy });
+    }
+    let (usable, detail) = match survey.into_chosen() {
+        Ok(_) => (true, format!("{version}, provider {provider} on {}", domains.join(", "))),
+        Err(why) => (false, why),
+    };
+    Report { usable, detail, addresses, lines, known, notes }
+}
+
+fn dotted(version: u32) -> String {
+    format!("{}.{}", version >> 16, version & 0xffff)
+}
+
+fn shown(facts: &Facts) -> String {
+    let address = show(facts.format, &facts.address);
+    if address.is_empty() { format_name(facts.format) } else { address }
+}
+
+fn line(entry: &Entry) -> Line {
+    let facts = entry.offer.facts();
+    let (used, why) = match &entry.verdict {
+        Verdict::Chosen(why) => (true, why.clone()),
+        Verdict::Refused(why) => (false, why.clone()),
+    };
+    let named = |flags: &[(bool, &'static str)]| flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+    let mr = facts.mr();
+    Line {
+        provider: facts.provider.clone(),
+        version: dotted(facts.provider_version),
+        domain: facts.domain.clone(),
+        fabric: facts.fabric.clone(),
+        address: shown(facts),
+        caps: named(&[(true, "messages"), (facts.has_rma(), "rma"), (facts.has_multi_recv(), "multi-recv")]),
+        mr_mode: named(&[
+            (mr.local, "local"),
+            (mr.virt_addr, "virt-addr"),
+            (mr.allocated, "allocated"),
+            (mr.prov_key, "prov-key"),
+            (mr.endpoint, "endpoint"),
+        ]),
+        contexts: facts.tx_contexts.min(facts.rx_contexts).max(1),
+        inject: facts.inject,
+        progress: match facts.data_progress {
+            FI_PROGRESS_AUTO => "auto",
+            FI_PROGRESS_MANUAL => "manual",
+            _ => "unknown",
+        },
+        score: entry.score,
+        used,
+        why,
+    }
+}
