@@ -10,6 +10,7 @@ pub mod card;
 pub mod choose;
 pub mod conn;
 pub mod fi;
+pub mod life;
 mod link;
 mod netmod;
 mod own;

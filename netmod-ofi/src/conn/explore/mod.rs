@@ -2,6 +2,7 @@
 //! mistakes in them, which must go wrong.
 
 mod model;
+mod steps;
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -123,7 +124,6 @@ const QUIET: &[Size] = &[
     Size { wishes: [2, 1], terminates: [1, 0], ..Size::SMALL },
     Size { wishes: [1, 2], terminates: [0, 2], ..Size::SMALL },
     Size { wishes: [1, 1], terminates: [1, 1], ..Size::SMALL },
-    Size { wishes: [2, 2], terminates: [1, 1], ..Size::SMALL },
 ];
 
 /// VCs fail, go, come again; all of it is told.
@@ -162,6 +162,14 @@ const FAULTY: &[Size] = &[
     Size { wishes: [0, 1], restarts: [1, 0], ..ANY },
 ];
 
+/// Minutes of it: with NETMOD_TEST_LARGE.
+const LARGE: &[Size] = &[
+    Size { wishes: [2, 2], terminates: [1, 1], ..Size::SMALL },
+    Size { aborts: [1, 1], revivals: [1, 1], wishes: [2, 1], dials: 3, in_order: true, ..Size::SMALL },
+    Size { restarts: [1, 1], dials: 2, ..LONG },
+    Size { losses: 1, ..ANY },
+];
+
 fn run(sizes: &[Size], most: usize) -> Result<Seen, String> {
     let mut all = Seen::default();
     for size in sizes {
@@ -178,6 +186,13 @@ fn run(sizes: &[Size], most: usize) -> Result<Seen, String> {
 #[test]
 fn without_faults_everything_arrives_and_both_agree() {
     let seen = run(QUIET, usize::MAX).unwrap_or_else(|e| panic!("{e}"));
+    assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
+}
+
+#[test]
+fn larger_worlds_are_right_too() {
+    let sizes = if std::env::var_os("NETMOD_TEST_LARGE").is_some() { LARGE } else { &LARGE[2..3] };
+    let seen = run(sizes, usize::MAX).unwrap_or_else(|e| panic!("{e}"));
     assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
 }
 

@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-use netmod_core::{GroupId, PeerName, Slab, Time, Vc, VcError, VcErrorKind, VcId};
+use netmod_core::{GroupId, PeerName, Slab, Time, Vc, VcId};
 use netmod_hello::{Purpose, RejectReason};
 
 use crate::conn::failure::Failure;
@@ -21,7 +21,7 @@ use crate::wire::{Kind, Slot};
 
 /// What is sent.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Frame {
+pub(super) enum Frame {
     Dial {
         slot: Slot,
         dial: u64,
@@ -59,21 +59,21 @@ enum Frame {
 #[derive(Debug)]
 pub(super) struct Side {
     pub(super) machine: Machine,
-    vc: Option<VcId>,
+    pub(super) vc: Option<VcId>,
     /// What is yet to happen.
-    wishes: u8,
-    terminates: u8,
-    aborts: u8,
-    removals: u8,
-    restarts: u8,
-    revivals: u8,
+    pub(super) wishes: u8,
+    pub(super) terminates: u8,
+    pub(super) aborts: u8,
+    pub(super) removals: u8,
+    pub(super) restarts: u8,
+    pub(super) revivals: u8,
     /// A peer waits for a VC.
-    asked: bool,
-    incarnation: u64,
-    queued: u8,
-    sent: u8,
-    got: u8,
-    terminating: bool,
+    pub(super) asked: bool,
+    pub(super) incarnation: u64,
+    pub(super) queued: u8,
+    pub(super) sent: u8,
+    pub(super) got: u8,
+    pub(super) terminating: bool,
 }
 
 impl Clone for Side {
@@ -105,10 +105,10 @@ impl Hash for Side {
 pub(super) struct World {
     pub(super) sides: [Side; 2],
     /// By receiver, and by who has dialled.
-    wires: [[VecDeque<Frame>; 2]; 2],
-    losses: u8,
+    pub(super) wires: [[VecDeque<Frame>; 2]; 2],
+    pub(super) losses: u8,
     /// Something was lost, or failed.
-    faulty: bool,
+    pub(super) faulty: bool,
 }
 
 /// How long waits are.
@@ -182,7 +182,7 @@ pub(super) enum Stop {
 type Call<'f> = Box<dyn FnOnce(&mut Machine, VcId, &mut Env<'_>) + 'f>;
 
 pub(super) struct Model {
-    size: Size,
+    pub(super) size: Size,
     /// The handle of the VC of each side; a VC that is made anew has it again.
     vc: VcId,
     pub(super) edges: std::cell::RefCell<BTreeSet<(Phase, Phase, &'static str)>>,
@@ -206,7 +206,7 @@ impl Side {
     }
 
     /// A deadline has come, or may have.
-    fn is_due(&self) -> bool {
+    pub(super) fn is_due(&self) -> bool {
         let m = &self.machine;
         m.links.iter().any(|(_, l)| l.timer.min(l.give_up) == Time::ZERO)
             || m.strangers.iter().flatten().any(|s| s.until == Time::ZERO)
@@ -246,7 +246,7 @@ impl World {
         [f(0, 0), f(0, 1), f(1, 0), f(1, 1)].into_iter()
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.wires.iter().flatten().all(VecDeque::is_empty)
     }
 }
@@ -277,7 +277,7 @@ impl Model {
         (model, w)
     }
 
-    fn params(&self) -> Params {
+    pub(super) fn params(&self) -> Params {
         let wait = |ends: bool| if ends { Duration::ZERO } else { Duration::MAX };
         Params {
             connect_timeout: wait(self.size.impatient),
@@ -289,14 +289,14 @@ impl Model {
         }
     }
 
-    fn add(&self, w: &mut World, x: usize) -> Result<(), Stop> {
+    pub(super) fn add(&self, w: &mut World, x: usize) -> Result<(), Stop> {
         w.sides[x].vc = Some(self.vc);
         w.sides[x].asked = false;
         self.call(w, x, "", |m, vc, env| m.add(vc, name(x), name(1 - x), Purpose::Vc, env))
     }
 
     /// Calls a machine, and does what it asks for.
-    fn call(
+    pub(super) fn call(
         &self,
         w: &mut World,
         x: usize,
@@ -415,125 +415,7 @@ impl Model {
         Ok(())
     }
 
-    /// What may happen next.
-    pub(super) fn next(&self, w: &World) -> (Vec<Result<World, Stop>>, bool) {
-        let mut steps = vec![];
-        let mut must = false;
-        for x in 0..2 {
-            for d in 0..2 {
-                if !w.wires[x][d].is_empty() {
-                    must = true;
-                    steps.push(self.step(w, |w| self.deliver(w, x, d)));
-                }
-            }
-            let side = &w.sides[x];
-            let long = match side.phase() {
-                Phase::Backoff => self.size.long_pauses,
-                _ => self.size.timeouts == Timeouts::Long,
-            };
-            if side.is_due() && (!long || w.is_empty()) {
-                must = true;
-                steps.push(self.step(w, |w| {
-                    // Who waits for nothing is not disturbed by an early look at the clock.
-                    w.sides[x].machine.next = Time::ZERO;
-                    w.faulty |= self.size.timeouts == Timeouts::Any;
-                    self.call(w, x, "timer", |m, _, env| m.timer(env))
-                }));
-            }
-            if (side.asked || side.wishes > 0) && side.vc.is_none() {
-                must = true;
-                steps.push(self.step(w, |w| self.add(w, x)));
-            }
-            self.wishes(w, x, &mut steps, &mut must);
-        }
-        if w.losses > 0 && !w.is_empty() {
-            steps.push(self.step(w, |w| {
-                w.losses -= 1;
-                w.faulty = true;
-                w.wires = Default::default();
-                Ok(())
-            }));
-        }
-        (steps, must)
-    }
-
-    /// What the program, or fate, may do to a side. Messages and terminations that are planned have to happen.
-    fn wishes(&self, w: &World, x: usize, steps: &mut Vec<Result<World, Stop>>, must: &mut bool) {
-        let side = &w.sides[x];
-        let failed = side.phase() == Phase::Failed;
-        if side.wishes > 0 && side.vc.is_some() && !failed {
-            *must = true;
-            steps.push(self.step(w, |w| {
-                w.sides[x].wishes -= 1;
-                w.sides[x].queued += 1;
-                self.call(w, x, "connect", |m, vc, env| m.connect(vc, terms(x as u8), env))
-            }));
-        }
-        if side.terminates > 0 && side.vc.is_some() && !side.terminating && side.queued == 0 {
-            *must = true;
-            steps.push(self.step(w, |w| {
-                w.sides[x].terminates -= 1;
-                w.sides[x].terminating = true;
-                self.call(w, x, "terminate", |m, vc, env| m.terminate(vc, env))
-            }));
-        }
-        if side.aborts > 0 && side.vc.is_some() && !failed {
-            steps.push(self.step(w, |w| {
-                w.sides[x].aborts -= 1;
-                w.faulty = true;
-                let error = VcError::new(VcErrorKind::Aborted, None, "");
-                self.call(w, x, "abort", |m, vc, env| m.abort(vc, error, env))
-            }));
-        }
-        if failed && side.revivals > 0 {
-            *must = true;
-            steps.push(self.step(w, |w| {
-                w.sides[x].revivals -= 1;
-                self.call(w, x, "revive", |m, vc, _| m.revive(vc))
-            }));
-        }
-        if side.removals > 0 && side.vc.is_some() {
-            steps.push(self.step(w, |w| {
-                let s = &mut w.sides[x];
-                s.removals -= 1;
-                (s.queued, s.terminating) = (0, false);
-                w.faulty = true;
-                self.call(w, x, "", |m, vc, _| m.remove(vc))?;
-                w.sides[x].vc = None;
-                Ok(())
-            }));
-        }
-        if side.restarts > 0 {
-            for lost in [false, true] {
-                steps.push(self.step(w, |w| self.restart(w, x, lost)));
-            }
-        }
-    }
-
-    /// A process dies, and another one takes its name.
-    fn restart(&self, w: &mut World, x: usize, lost: bool) -> Result<(), Stop> {
-        w.faulty = true;
-        let s = &mut w.sides[x];
-        s.restarts -= 1;
-        s.incarnation += 1;
-        s.machine = Machine::new(self.params());
-        (s.queued, s.sent, s.terminating, s.asked) = (0, 0, false, false);
-        if !self.size.same_address {
-            w.wires[x] = Default::default();
-        }
-        if lost {
-            w.wires[1 - x] = Default::default();
-        }
-        self.add(w, x)
-    }
-
-    fn step(&self, w: &World, f: impl FnOnce(&mut World) -> Result<(), Stop>) -> Result<World, Stop> {
-        let mut next = w.clone();
-        f(&mut next)?;
-        Ok(next)
-    }
-
-    fn deliver(&self, w: &mut World, x: usize, d: usize) -> Result<(), Stop> {
+    pub(super) fn deliver(&self, w: &mut World, x: usize, d: usize) -> Result<(), Stop> {
         let Some(frame) = w.wires[x][d].pop_front() else { return Ok(()) };
         let under_way = |w: &World, slot| {
             let m = &w.sides[x].machine;
@@ -702,7 +584,7 @@ impl Model {
     }
 }
 
-fn terms(port: u8) -> LocalTerms {
+pub(super) fn terms(port: u8) -> LocalTerms {
     LocalTerms { port, peer_port: 0, window: 1, frame: 99, address: Box::new([1]) }
 }
 

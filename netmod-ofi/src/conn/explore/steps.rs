@@ -1,0 +1,126 @@
+//! What may happen next in a world: frames come, time passes, programs wish, and fate strikes.
+
+use netmod_core::{Time, VcError, VcErrorKind};
+
+use super::model::{Model, Stop, Timeouts, World, terms};
+use crate::conn::machine::{Machine, Phase};
+
+impl Model {
+    /// What may happen next.
+    pub(super) fn next(&self, w: &World) -> (Vec<Result<World, Stop>>, bool) {
+        let mut steps = vec![];
+        let mut must = false;
+        for x in 0..2 {
+            for d in 0..2 {
+                if !w.wires[x][d].is_empty() {
+                    must = true;
+                    steps.push(self.step(w, |w| self.deliver(w, x, d)));
+                }
+            }
+            let side = &w.sides[x];
+            let long = match side.phase() {
+                Phase::Backoff => self.size.long_pauses,
+                _ => self.size.timeouts == Timeouts::Long,
+            };
+            if side.is_due() && (!long || w.is_empty()) {
+                must = true;
+                steps.push(self.step(w, |w| {
+                    // Who waits for nothing is not disturbed by an early look at the clock.
+                    w.sides[x].machine.next = Time::ZERO;
+                    w.faulty |= self.size.timeouts == Timeouts::Any;
+                    self.call(w, x, "timer", |m, _, env| m.timer(env))
+                }));
+            }
+            if (side.asked || side.wishes > 0) && side.vc.is_none() {
+                must = true;
+                steps.push(self.step(w, |w| self.add(w, x)));
+            }
+            self.wishes(w, x, &mut steps, &mut must);
+        }
+        if w.losses > 0 && !w.is_empty() {
+            steps.push(self.step(w, |w| {
+                w.losses -= 1;
+                w.faulty = true;
+                w.wires = Default::default();
+                Ok(())
+            }));
+        }
+        (steps, must)
+    }
+
+    /// What the program, or fate, may do to a side. Messages and terminations that are planned have to happen.
+    fn wishes(&self, w: &World, x: usize, steps: &mut Vec<Result<World, Stop>>, must: &mut bool) {
+        let side = &w.sides[x];
+        let failed = side.phase() == Phase::Failed;
+        if side.wishes > 0 && side.vc.is_some() && !failed {
+            *must = true;
+            steps.push(self.step(w, |w| {
+                w.sides[x].wishes -= 1;
+                w.sides[x].queued += 1;
+                self.call(w, x, "connect", |m, vc, env| m.connect(vc, terms(x as u8), env))
+            }));
+        }
+        if side.terminates > 0 && side.vc.is_some() && !side.terminating && side.queued == 0 {
+            *must = true;
+            steps.push(self.step(w, |w| {
+                w.sides[x].terminates -= 1;
+                w.sides[x].terminating = true;
+                self.call(w, x, "terminate", |m, vc, env| m.terminate(vc, env))
+            }));
+        }
+        if side.aborts > 0 && side.vc.is_some() && !failed {
+            steps.push(self.step(w, |w| {
+                w.sides[x].aborts -= 1;
+                w.faulty = true;
+                let error = VcError::new(VcErrorKind::Aborted, None, "");
+                self.call(w, x, "abort", |m, vc, env| m.abort(vc, error, env))
+            }));
+        }
+        if failed && side.revivals > 0 {
+            *must = true;
+            steps.push(self.step(w, |w| {
+                w.sides[x].revivals -= 1;
+                self.call(w, x, "revive", |m, vc, _| m.revive(vc))
+            }));
+        }
+        if side.removals > 0 && side.vc.is_some() {
+            steps.push(self.step(w, |w| {
+                let s = &mut w.sides[x];
+                s.removals -= 1;
+                (s.queued, s.terminating) = (0, false);
+                w.faulty = true;
+                self.call(w, x, "", |m, vc, _| m.remove(vc))?;
+                w.sides[x].vc = None;
+                Ok(())
+            }));
+        }
+        if side.restarts > 0 {
+            for lost in [false, true] {
+                steps.push(self.step(w, |w| self.restart(w, x, lost)));
+            }
+        }
+    }
+
+    /// A process dies, and another one takes its name.
+    fn restart(&self, w: &mut World, x: usize, lost: bool) -> Result<(), Stop> {
+        w.faulty = true;
+        let s = &mut w.sides[x];
+        s.restarts -= 1;
+        s.incarnation += 1;
+        s.machine = Machine::new(self.params());
+        (s.queued, s.sent, s.terminating, s.asked) = (0, 0, false, false);
+        if !self.size.same_address {
+            w.wires[x] = Default::default();
+        }
+        if lost {
+            w.wires[1 - x] = Default::default();
+        }
+        self.add(w, x)
+    }
+
+    fn step(&self, w: &World, f: impl FnOnce(&mut World) -> Result<(), Stop>) -> Result<World, Stop> {
+        let mut next = w.clone();
+        f(&mut next)?;
+        Ok(next)
+    }
+}
