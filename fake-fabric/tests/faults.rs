@@ -197,7 +197,8 @@ fn without_faults_all_goes_in_order() {
 
 #[test]
 fn everything_strange_at_once_loses_nothing() {
-    let most = if std::env::var_os("FAKE_FABRIC_RUNS").is_some() { 2_000 } else { 25 };
+    let asked = std::env::var("NETMOD_FAKE_RUNS").map(|runs| runs.parse().expect("a number"));
+    let most: u64 = asked.unwrap_or(25);
     let (mut overtaken, mut mixed, mut traces) = (0, false, Vec::new());
     for seed in 0..most {
         let bits = [FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT];
