@@ -491,7 +491,7 @@ impl Netmod for OfiNetmod {
             && self.backlog.is_empty()
             && self.outbox.is_empty()
             && self.wanting.is_empty()
-            && self.ports.iter().all(|p| p.may_wait() || p.wait_fd().is_none());
+            && self.ports.iter().all(Port::may_wait);
         if idle { Arm::Armed } else { Arm::Busy }
     }
 

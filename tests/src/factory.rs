@@ -160,7 +160,13 @@ impl NetmodFactory for Ofi {
         format!("ofi {}", self.provider)
     }
 
+    /// libfabric 1.17's `shm` keeps pointers to endpoints of its own process that have been closed; processes do not meet that, ranks
+    /// that are threads do when one of them dies.
     fn is_available(&self, test: &str) -> bool {
+        if self.provider == "shm" && ["a_peer_dies", "a_flooded_peer_dies"].contains(&test) {
+            println!("{} {test}: not with ranks that are threads; see the tests of jobs", self.name());
+            return false;
+        }
         static FOUND: Mutex<Vec<(String, Option<String>)>> = Mutex::new(Vec::new());
         let cfg = self.config().ofi;
         let key = format!("{} {}", cfg.library, cfg.provider);

@@ -474,8 +474,11 @@ impl Endpoint {
         self.fd
     }
 
-    /// Whether one may block on [`Endpoint::wait_fd`] now.
+    /// Whether one may block on [`Endpoint::wait_fd`] now. Without a descriptor, nothing speaks against a nap.
     pub(crate) fn may_wait(&self) -> bool {
+        if self.fd.is_none() {
+            return true;
+        }
         let mut it: *mut fid = self.cq.cast();
         // SAFETY: the fabric and the queue are live.
         unsafe { fi_trywait(self.fabric, &raw mut it, 1) == 0 }

@@ -9,6 +9,7 @@ use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
+use std::sync::{Mutex, PoisonError};
 
 use libfabric_sys::Library;
 use libfabric_sys::attr::{fi_addr_t, fi_cq_data_entry, fi_info};
@@ -34,6 +35,9 @@ const BATCH: usize = 32;
 const ERRORS: usize = 16;
 /// How often closing looks for the completions of what was cancelled.
 const REAP: usize = 10_000;
+
+/// Held while an endpoint is opened or closed: providers keep lists of a process's endpoints, some of them without a lock (shm of 1.17).
+static OPENING: Mutex<()> = Mutex::new(());
 
 /// How large a port's buffers are.
 #[derive(Clone, Copy, Debug)]
@@ -197,6 +201,7 @@ impl Port {
     /// # Errors
     /// Which call failed and why; nothing stays open.
     pub(crate) fn of(lib: Library, offer: &Offer, sizes: Sizes, scalable: bool) -> Result<Port, String> {
+        let _alone = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the offer's info is the library's, and lives as long as the offer.
         unsafe { Port::open(lib, offer.info(), sizes, scalable) }
     }
