@@ -34,9 +34,9 @@ impl OfiNetmod {
     /// Does what the manager has asked for, in order, and what that leads to.
     pub(crate) fn act(&mut self, core: &mut Core) {
         while !self.actions.is_empty() {
-            for action in std::mem::take(&mut self.actions) {
-                self.carry_out(core, action);
-            }
+            // One at a time: what one leads to comes behind those that were asked for before.
+            let action = self.actions.remove(0);
+            self.carry_out(core, action);
         }
     }
 

@@ -13,7 +13,7 @@ impl Machine {
         let link = link_of!(self, vc);
         match link.phase {
             Phase::Idle | Phase::Failed => {
-                link.wanted = false;
+                link.phase = Phase::Idle;
                 self.act(Action::Terminated { vc });
             }
             Phase::Dialing | Phase::Backoff => {

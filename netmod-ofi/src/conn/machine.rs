@@ -335,9 +335,9 @@ impl Machine {
         link.phase = Phase::Up;
         link.timer = Time::NEVER;
         link.give_up = Time::NEVER;
-        // What was wished for after the end was goes by the next connection.
-        let (parts, wanted) = (link.terminating, link.wanted);
-        link.wanted = parts && wanted && !mutated(Mutant::ForgetWishes);
+        // What was wished for since the end was asked for goes first; then the driver asks again.
+        let parts = link.terminating && (!link.wanted || mutated(Mutant::ForgetWishes));
+        link.wanted = false;
         link.fin = false;
         let (to, own) = (to(vc, link), link.terms.as_ref().map_or(0, |t| t.port));
         self.slots.open(link.slot);

@@ -108,7 +108,7 @@ impl Manager {
     }
 
     /// `vc_terminate`, when everything that was to be sent has been, and has completed. Answered by
-    /// [`Action::Terminated`] or [`Action::Down`].
+    /// [`Action::Terminated`] or [`Action::Down`]. To be called again if something else was sent before FIN.
     pub fn terminate(&mut self, vc: VcId, env: &mut Env<'_>) {
         self.machine.terminate(vc, env);
         self.carry_out(env);

@@ -39,7 +39,7 @@
 //! | REJECT | | fail | | | | | | |
 //! | READY | | | | Opened: Up | | | | |
 //! | GOODBYE | | | | fail | | | | |
-//! | terminate | Terminated | GOODBYE, rest | rest | wait for READY, then FIN | FIN: Parting | note | | Terminated |
+//! | terminate | Terminated | GOODBYE, rest | rest | wait for READY, then FIN unless messages wait | FIN: Parting | note | | Terminated: Idle |
 //! | FIN | | | | | PeerLeft: Left | | FIN_ACK | |
 //! | FIN_ACK | | | | | Down: Failed | Down: Failed | rest | |
 //! | RESET | | | | | Down: Failed | Down: Failed | FIN has come: rest; else Down: Failed | |

@@ -28,7 +28,7 @@ pub(super) enum Mutant {
     ForgetDials,
     /// A peer that dials anew is not given the time to end its old connection.
     Impatient,
-    /// What is to be sent after the end of a connection that is about to be made is forgotten.
+    /// A connection that is made while its end is wished for is ended though messages wait.
     ForgetWishes,
     /// A slot is not freed.
     KeepSlot,

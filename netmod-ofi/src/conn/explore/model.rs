@@ -412,6 +412,10 @@ impl Model {
             let number = w.sides[x].sent;
             self.put(w, x, to, Frame::Data { slot, of, number });
         }
+        let ends = |l: &Link| l.phase == Phase::Up && l.terminating;
+        if w.sides[x].terminating && w.sides[x].link().is_some_and(ends) {
+            return self.call(w, x, "terminate", |m, vc, env| m.terminate(vc, env));
+        }
         Ok(())
     }
 
