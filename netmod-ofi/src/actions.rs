@@ -8,6 +8,7 @@ use netmod_core::{Core, Event, Events, Time, VcError, VcErrorKind, VcId};
 use crate::book::Dest;
 use crate::conn::{Action, Env, Manager, Offer, PeerTerms, To};
 use crate::fi::Refused;
+use crate::life::{Life, Verdict};
 use crate::link::{Link, Open};
 use crate::netmod::{OfiNetmod, Out};
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
@@ -186,12 +187,17 @@ impl OfiNetmod {
         if let Some(v) = core.vcs.get_mut(vc) {
             v.stats.connects += 1;
         }
+        l.heard = self.now;
         self.pending.push_back(Event::Up { vc });
+        self.watch(vc);
         self.want(vc);
     }
 
     /// The connection of a VC is over, and the VC goes on.
     fn close_one(&mut self, core: &mut Core, vc: VcId) {
+        if let Some(life) = &mut self.life {
+            life.unwatch(vc);
+        }
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
         let open = l.open.take();
@@ -236,6 +242,9 @@ impl OfiNetmod {
 
     /// Fails what is under way on a VC, and closes its connection.
     pub(crate) fn drop_link(&mut self, core: &mut Core, vc: VcId, error: &VcError) {
+        if let Some(life) = &mut self.life {
+            life.unwatch(vc);
+        }
         if let Some(l) = self.links.get_mut(vc) {
             for m in l.queue.drain(..) {
                 core.send_failed(m.req, error);
@@ -264,6 +273,10 @@ impl OfiNetmod {
         }
         if self.now >= self.next_check {
             self.check_refused(core);
+            self.tell_life();
+        }
+        if self.life.as_ref().and_then(Life::deadline).is_some_and(|t| self.now >= t) {
+            self.ask_life(core, events);
         }
         if self.book.is_unsettled() {
             self.book.settle(&self.ports);
@@ -283,6 +296,50 @@ impl OfiNetmod {
             let text =
                 "libfabric takes nothing for it (FI_EAGAIN) any more; has the process ended, or its host?";
             self.fail(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text).after(limit));
+        }
+    }
+}
+
+/// Whether peers live.
+impl OfiNetmod {
+    /// Begins to ask after the peer of an open connection, as soon as its card is known.
+    pub(crate) fn watch(&mut self, vc: VcId) {
+        let (Some(life), Some(l)) = (&mut self.life, self.links.get_mut(vc)) else { return };
+        match &l.way {
+            Some(way) => {
+                if !life.watch(vc, &way.lifeline, way.near, self.now) {
+                    tracing::info!(peer = l.peer.rank, "nobody can be asked whether it lives");
+                }
+            }
+            None => {
+                if !std::mem::replace(&mut l.asked, true) {
+                    self.pending.push_back(Event::NeedCard { vc });
+                }
+            }
+        }
+    }
+
+    /// What is known of peers without asking.
+    #[cold]
+    fn tell_life(&mut self) {
+        let Some(life) = &mut self.life else { return };
+        for (vc, l) in self.links.iter().filter(|(_, l)| l.open.is_some()) {
+            life.heard(vc, l.heard);
+            life.owes(vc, l.is_owed());
+        }
+    }
+
+    /// Asks after peers; those that have ended, and of whom nothing is left to be handled, are given up.
+    #[cold]
+    fn ask_life(&mut self, core: &mut Core, events: &Events) {
+        let Some(life) = &mut self.life else { return };
+        life.poll(self.now, &mut self.verdicts);
+        for (vc, verdict) in std::mem::take(&mut self.verdicts) {
+            let Some(peer) = self.links.get(vc).map(|l| l.peer) else { continue };
+            if verdict == Verdict::Dead && !events.concern(vc) && self.backlog.is_empty() {
+                let text = "the process has ended, as its host says; has it failed?";
+                self.fail(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use netmod_core::{Core, HDR_LEN, Header, PeerName, ReqId, SendBuf, Time, VcError};
 
 use crate::book::Dest;
+use crate::own::Way;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot, UNIT, units};
 
 /// The data of a message, behind its header.
@@ -133,7 +134,6 @@ impl Open {
     }
 
     /// Whether everything that was sent has been given back.
-    #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.sent == self.returned
     }
@@ -212,10 +212,10 @@ impl Open {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) peer: PeerName,
-    /// By its card: which of this process's ports, which of the peer's, and the address of that.
-    pub(crate) way: Option<(u8, u8, Box<[u8]>)>,
-    /// What the peer's card says of where its host can be asked whether it lives.
-    pub(crate) life: Option<Box<[u8]>>,
+    /// By its card.
+    pub(crate) way: Option<Way>,
+    /// When a frame of it came last.
+    pub(crate) heard: Time,
     /// Where dials go, once there was one.
     pub(crate) dial: Option<Dest>,
     pub(crate) open: Option<Open>,
@@ -242,7 +242,7 @@ impl Link {
         Link {
             peer,
             way: None,
-            life: None,
+            heard: Time::ZERO,
             dial: None,
             open: None,
             ready: false,
@@ -256,6 +256,11 @@ impl Link {
             transfers: 0,
             refused_since: Time::NEVER,
         }
+    }
+
+    /// Whether the peer owes something: room in its window, or the end of a transfer.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.transfers > 0 || self.in_flight > 0 || self.open.is_some_and(|o| !o.is_idle())
     }
 }
 

@@ -18,6 +18,7 @@ use crate::NAME;
 use crate::book::{Book, Dest};
 use crate::conn::{Action, Manager, Params};
 use crate::fi::port::{Done, Port};
+use crate::life::{Life, Verdict};
 use crate::link::{Data, Link, Message};
 use crate::own::Own;
 use crate::rma::Transfers;
@@ -91,6 +92,9 @@ pub struct OfiNetmod {
     /// Events that arose outside `poll`.
     pub(crate) pending: VecDeque<Event>,
     pub(crate) waiter: Option<Waiter>,
+    /// Who of the peers lives.
+    pub(crate) life: Option<Life>,
+    pub(crate) verdicts: Vec<(VcId, Verdict)>,
     /// This side's window in units.
     pub(crate) window: u32,
     pub(crate) now: Time,
@@ -108,9 +112,9 @@ impl OfiNetmod {
         let random = getrandom::fill(&mut nonce).map_err(|e| format!("no random numbers: {e}"));
         let incarnation = u64::from_le_bytes(nonce);
         let opened = random.and_then(|()| Own::open(cfg));
-        let (own, ports) = match opened {
-            Ok((own, ports)) => (Ok(own), ports),
-            Err(why) => (Err(why), Vec::new()),
+        let (own, ports, life) = match opened {
+            Ok((own, ports, life)) => (Ok(own), ports, life),
+            Err(why) => (Err(why), Vec::new(), None),
         };
         let waiter = Waiter::of(&ports);
         let params = Params::new(cfg.connect_timeout, cfg.hello_max);
@@ -129,6 +133,8 @@ impl OfiNetmod {
             transfers: Transfers::new(cfg.register_max),
             pending: VecDeque::with_capacity(64),
             waiter,
+            life,
+            verdicts: Vec::new(),
             window: (cfg.window / UNIT) as u32,
             now: Time::ZERO,
             next_check: Time::ZERO,
@@ -166,7 +172,7 @@ impl OfiNetmod {
     fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
         let wrong = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
         let own = self.own.as_ref().map_err(|why| wrong(why.clone()))?;
-        let (way, life) = own.way_to(card).map_err(wrong)?;
+        let way = own.way_to(card).map_err(wrong)?;
         if let Some(l) = self.links.get_mut(vc) {
             if l.way.as_ref() != Some(&way)
                 && let Some(dest) = l.dial.take()
@@ -174,8 +180,10 @@ impl OfiNetmod {
                 self.book.release(dest);
             }
             l.way = Some(way);
-            l.life = Some(life);
             l.asked = false;
+            if l.open.is_some() {
+                self.watch(vc);
+            }
         }
         Ok(())
     }
@@ -229,6 +237,7 @@ impl OfiNetmod {
         self.backlog.clear();
         self.strangers.clear();
         self.waiter = None;
+        self.life = None;
         self.transfers.close_all(&self.ports);
         self.ports.clear();
     }
@@ -265,6 +274,10 @@ impl Netmod for OfiNetmod {
         let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return };
         match card.and_then(|c| self.take_card(vc, peer, c)) {
             Ok(()) => self.pump(core, vc),
+            // It was wanted for asking after the peer only.
+            Err(e) if self.links.get(vc).is_some_and(|l| l.open.is_some()) => {
+                tracing::info!(%e, "no card of a connected peer: its death may go unnoticed");
+            }
             Err(e) => self.fail(core, vc, e),
         }
     }
@@ -283,6 +296,9 @@ impl Netmod for OfiNetmod {
             self.book.release(dest);
         }
         self.links.remove(vc);
+        if let Some(life) = &mut self.life {
+            life.unwatch(vc);
+        }
         self.by_peer.remove(&peer);
         core.reset_receive(vc);
     }
@@ -502,6 +518,7 @@ impl Netmod for OfiNetmod {
         let busy = self.ports.iter().any(|p| p.sends_under_way() + p.transfers_under_way() > 0);
         let mut at = self.now + if busy { LOOK_BUSY } else { LOOK };
         at = at.min(self.manager.deadline().unwrap_or(Time::NEVER));
+        at = at.min(self.life.as_ref().and_then(Life::deadline).unwrap_or(Time::NEVER));
         if let Ending::Until(end) = self.ending {
             at = at.min(end);
         }

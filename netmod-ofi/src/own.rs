@@ -11,10 +11,23 @@ use crate::card::{CardDomain, FrameLimits, OwnCard, PeerCard, pair};
 use crate::choose::survey;
 use crate::conn::LocalTerms;
 use crate::fi::port::{Port, Sizes};
+use crate::life::Life;
 use crate::wire::UNIT;
 
-/// A way to a peer: this process's port, the peer's, and the address of that; and where the peer can be asked whether it lives.
-pub(crate) type Way = ((u8, u8, Box<[u8]>), Box<[u8]>);
+/// A way to a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// This process's port.
+    pub(crate) port: u8,
+    /// The peer's.
+    pub(crate) peer_port: u8,
+    /// The address of that.
+    pub(crate) address: Box<[u8]>,
+    /// Where its kernel can be asked whether it lives.
+    pub(crate) lifeline: Box<[u8]>,
+    /// It is in the network namespace of this process.
+    pub(crate) near: bool,
+}
 
 /// The domains that are open, as the card has them; their positions are those of the ports.
 #[derive(Debug)]
@@ -29,7 +42,7 @@ impl Own {
     ///
     /// # Errors
     /// Why nothing was opened, for people.
-    pub(crate) fn open(cfg: &OfiConfig) -> Result<(Own, Vec<Port>), String> {
+    pub(crate) fn open(cfg: &OfiConfig) -> Result<(Own, Vec<Port>, Option<Life>), String> {
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
         let library = Library::load(path).map_err(|e| e.to_string())?;
         let (offers, host) = survey(&library, cfg).into_chosen()?;
@@ -54,8 +67,20 @@ impl Own {
         }
         let units = u32::try_from(cfg.window / UNIT).unwrap_or(u32::MAX);
         let limits = FrameLimits { frame: cfg.frame as u32, window: units };
-        let card = OwnCard::new(library.version(), first.facts(), limits, &host, &[], domains);
-        Ok((Own { card, notes }, ports))
+        let addresses: Vec<_> = host.nics.iter().flat_map(|n| n.addresses.iter().map(|a| a.ip)).collect();
+        let life = match Life::listen(&addresses, cfg.detect) {
+            Ok(life) => Some(life),
+            Err(e) => {
+                notes.push(format!(
+                    "peers will not notice when this process dies: no socket to listen on: {e}"
+                ));
+                tracing::warn!(%e, "peers will not notice when this process dies: no socket to listen on");
+                None
+            }
+        };
+        let lifeline = life.as_ref().map(Life::endpoints).unwrap_or_default();
+        let card = OwnCard::new(library.version(), first.facts(), limits, &host, &lifeline, domains);
+        Ok((Own { card, notes }, ports, life))
     }
 
     /// Adds the section of the business card.
@@ -74,8 +99,13 @@ impl Own {
         let section = card.section(NAME).ok_or("its card has no section of netmod ofi")?;
         let theirs = PeerCard::parse(section).map_err(|e| e.to_string())?;
         let (mine, yours) = pair(&self.card, &theirs)?;
-        let address = theirs.domains[yours].address.clone();
-        Ok(((mine as u8, yours as u8, address), theirs.lifeline))
+        Ok(Way {
+            port: mine as u8,
+            peer_port: yours as u8,
+            address: theirs.domains[yours].address.clone(),
+            near: self.card.here.shares_network(&theirs.here),
+            lifeline: theirs.lifeline,
+        })
     }
 
     /// This side's terms for a connection between two ports; `None` if there is no such port.

@@ -159,7 +159,12 @@ impl OfiNetmod {
             return self.other_frame(core, port, (buffer, at, len), header, events);
         }
         let found = self.manager.lookup(header.slot);
-        let open = found.and_then(|vc| self.links.get_mut(vc).and_then(|l| Some((vc, l.open.as_mut()?))));
+        let now = self.now;
+        let open = found.and_then(|vc| {
+            let l = self.links.get_mut(vc)?;
+            l.heard = now;
+            Some((vc, l.open.as_mut()?))
+        });
         let Some((vc, open)) = open else {
             self.stats.astray += 1;
             self.ports[port].release(buffer);

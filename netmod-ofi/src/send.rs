@@ -6,6 +6,7 @@ use crate::conn::LocalTerms;
 use crate::fi::Refused;
 use crate::link::{Data, Message, OVERHEAD, Stalled};
 use crate::netmod::{Ending, OfiNetmod};
+use crate::own::Way;
 use crate::wire::{FRAME_HEADER, Kind};
 
 /// Longest frame that is put together on the stack.
@@ -162,7 +163,7 @@ impl OfiNetmod {
         if l.down.is_some() || l.open.is_some() {
             return;
         }
-        let Some((port, peer_port, address)) = l.way.clone() else {
+        let Some(Way { port, peer_port, address, .. }) = l.way.clone() else {
             if !std::mem::replace(&mut l.asked, true) {
                 self.pending.push_back(Event::NeedCard { vc });
             }

@@ -1,0 +1,112 @@
+//! Jobs of real processes over libfabric: each provider under `nmrun` and `mpiexec.hydra`, with large messages in each mode, and with
+//! ranks that are killed.
+
+use std::process::Command;
+
+use netmod_tests::factory::{NetmodFactory, Ofi};
+use netmod_tests::jobs::launch::{self, launcher_or_skip, run, run_alone};
+
+const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
+
+/// Providers whose endpoints are processes' own affair.
+const PROVIDERS: [&str; 5] = ["tcp", "net", "sockets", "udp", "shm"];
+
+/// What a job over a provider finds in its environment.
+fn over(c: &mut Command, provider: &str) {
+    c.env("NETMOD", "ofi").env("NETMOD_OFI_PROVIDER", provider);
+    // Its progress thread would otherwise spin for 10 ms, in each process, before it lets others in.
+    c.env("FI_SOCKETS_PE_WAITTIME", "0");
+}
+
+fn nmrun(provider: &str, ranks: u32, options: &[&str]) -> Command {
+    let mut c = Command::new(launch::workspace_program(JOB, "netmod-pmi", "nmrun"));
+    c.args(["-n", &ranks.to_string()]).args(options).arg(JOB);
+    over(&mut c, provider);
+    c
+}
+
+/// Those of the providers that there are; a line for each of the others says why it is skipped.
+fn providers(test: &'static str) -> impl Iterator<Item = &'static str> {
+    let there = |p: &&'static str| Ofi { provider: p, library: "", max_bytes: 0, many: 0 }.is_available(test);
+    PROVIDERS.into_iter().filter(there)
+}
+
+#[test]
+fn rings_and_exchanges_under_nmrun() {
+    for provider in providers("rings_and_exchanges_under_nmrun") {
+        run(nmrun(provider, 4, &[]).arg("ring")).expect_ok("ring", 4);
+        run(nmrun(provider, 3, &[]).args(["ring", "5", "300000"])).expect_ok("ring", 3);
+        run(nmrun(provider, 5, &[]).arg("alltoall")).expect_ok("alltoall", 5);
+    }
+}
+
+#[test]
+fn under_hydra() {
+    let Some(hydra) = launcher_or_skip("under_hydra", "mpiexec.hydra", "mpich") else { return };
+    for provider in providers("under_hydra") {
+        let mut c = Command::new(&hydra);
+        c.args(["-n", "4", JOB, "alltoall"]);
+        over(&mut c, provider);
+        run(&mut c).expect_ok("alltoall", 4);
+    }
+}
+
+/// All lengths, contiguous and strided, in each mode.
+#[test]
+fn every_length_in_each_mode() {
+    for (provider, mode) in [
+        ("tcp", "get"),
+        ("tcp", "put"),
+        ("tcp", "null"),
+        ("net", "get"),
+        ("net", "put"),
+        ("sockets", "get"),
+        ("shm", "get"),
+        ("shm", "put"),
+        ("udp", "get"),
+    ] {
+        if !(Ofi { provider, library: "", max_bytes: 0, many: 0 }).is_available("every_length_in_each_mode") {
+            continue;
+        }
+        // udp;ofi_rxd moves less than a tenth of what the others do.
+        let longest = if provider == "udp" { "1048576" } else { "8388608" };
+        for layout in ["0", "3"] {
+            let mut c = nmrun(provider, 2, &[]);
+            c.args(["span", longest, layout]);
+            c.envs([("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), ("NETMOD_EAGER_MAX", "0")]);
+            run_alone(&mut c).expect_ok("span", 2);
+        }
+    }
+}
+
+/// Memory that may be registered is short: messages move window by window.
+#[test]
+fn short_of_registered_memory() {
+    if !(Ofi { provider: "tcp", library: "", max_bytes: 0, many: 0 })
+        .is_available("short_of_registered_memory")
+    {
+        return;
+    }
+    for mode in ["get", "put"] {
+        let mut c = nmrun("tcp", 2, &[]);
+        c.args(["span", "4194304", "3"]).env("NETMOD_OFI_REGISTER_MAX", "131072");
+        c.envs([("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), ("NETMOD_EAGER_MAX", "0")]);
+        run_alone(&mut c).expect_ok("span", 2);
+    }
+}
+
+/// One rank is killed; the launcher is not asked, so the others find out by the dead one's kernel.
+#[test]
+fn a_rank_is_killed() {
+    for provider in providers("a_rank_is_killed") {
+        for (stage, seed) in [("2", "1"), ("3", "2"), ("4", "3")] {
+            let mut c = nmrun(provider, 3, &["--no-kill"]);
+            c.args(["kill", stage, "1", seed]);
+            c.envs([("NETMOD_FAILURE_CHECK", "0"), ("NETMOD_OFI_DETECT", "500ms")]);
+            let done = run_alone(&mut c);
+            assert_eq!(done.output.matches(": survived rank ").count(), 2, "{provider} {stage}: {done}");
+            assert_eq!(done.ok_ranks("kill"), 2, "{provider} {stage}: {done}");
+            done.expect_code(128 + 9);
+        }
+    }
+}
