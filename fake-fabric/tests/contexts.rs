@@ -172,6 +172,25 @@ fn completions_come_for_whom_they_are_asked_for() {
     assert_eq!(a.poll().len(), 1);
 }
 
+#[test]
+fn a_queue_that_is_full_keeps_what_comes() {
+    let (library, world) = world(Settings::default().cq_size(2));
+    let (a, to_b, ..) = Side::pair(&library, &world, &Wish::default());
+    for _ in 0..5 {
+        world.fail_next(fake_fabric::Operation::Send, 1);
+        assert_eq!(a.send(b"x", null_mut(), to_b, null_mut()), 0);
+    }
+    let mut entry = libfabric_sys::attr::fi_cq_err_entry::ZERO;
+    // SAFETY: a live queue, and room for what is asked for.
+    let one = |entry| unsafe { call::fi_cq_readerr(a.cq, entry, 0) };
+    for visible in [2, 2, 1] {
+        // SAFETY: as above; nothing is written where an error is first.
+        assert_eq!(unsafe { call::fi_cq_read(a.cq, null_mut(), 1) }, -(FI_EAVAIL as isize));
+        (0..visible).for_each(|_| assert_eq!(one(&raw mut entry), 1));
+        assert_eq!(one(&raw mut entry), -(FI_EAGAIN as isize));
+    }
+}
+
 fn trywait(side: &Side, cq: *mut fid_cq) -> i32 {
     let mut object: *mut fid = cq.cast();
     // SAFETY: live objects.

@@ -166,11 +166,17 @@ fn a_message_must_fit_its_buffer() {
             b.recv(&mut memory[..70], null_mut(), contexts.at(0))
         };
         assert_eq!(rc, 0);
-        assert_eq!(a.send(&[1; 80], null_mut(), to_b, null_mut()), 0);
+        assert_eq!(a.send(&[1; 71], null_mut(), to_b, null_mut()), 0);
         let done = b.poll();
-        assert_eq!((done.len(), done[0].err, done[0].len, done[0].olen), (1, FI_ETRUNC, 70, 10));
+        assert_eq!((done.len(), done[0].err, done[0].len, done[0].olen), (1, FI_ETRUNC, 70, 1));
         assert_eq!((memory[69], memory[70]), (1, 9));
         complains(&world, "truncated");
+        // What fits just so.
+        assert_eq!(b.recv(&mut memory[..70], null_mut(), contexts.at(0)), 0);
+        assert_eq!((a.inject(&[2; 64], to_b), b.poll()[0].err, world.violations().len()), (0, 0, 1));
+        assert_eq!(b.recv(&mut memory[..70], null_mut(), contexts.at(0)), 0);
+        assert_eq!(a.send(&[3; 70], null_mut(), to_b, null_mut()), 0);
+        assert_eq!((b.poll()[0].len, memory[69], memory[70], world.violations().len()), (70, 3, 9, 1));
     }
 }
 
