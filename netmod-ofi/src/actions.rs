@@ -84,6 +84,7 @@ impl OfiNetmod {
                     l.terminating = false;
                 }
                 self.pending.push_back(Event::Terminated { vc });
+                self.pump(core, vc);
             }
             Action::Down { vc, error } => self.down(core, vc, error),
             Action::NewPeer { peer } => self.pending.push_back(Event::NewPeer { peer, netmod: 0 }),

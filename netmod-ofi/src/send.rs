@@ -234,6 +234,10 @@ impl OfiNetmod {
                 l.refused_since = Time::NEVER;
                 return;
             }
+            if l.terminating && !self.manager.is_up(vc) {
+                // Behind FIN nothing goes: the next connection carries it.
+                return;
+            }
             let room = open.room();
             if room < open.frame {
                 // A frame is at most a quarter of the window, so the peer owes the word that it has room again.
