@@ -1,7 +1,7 @@
 //! `bw` and `bibw`: windows of large messages, one way and both ways at once.
 
 use crate::error::{During, Result};
-use crate::floor::{ACK, Bare, Cache, Medium, Waiting};
+use crate::floor::{ACK, Bare, Cache, Direct, Medium, Waiting};
 use crate::measure::{ACKS, Floor, Pair, Test, Way};
 use crate::sys::Traffic;
 
@@ -12,6 +12,8 @@ pub(crate) struct Bandwidth {
     pub(crate) window: usize,
     /// Both ways at once.
     pub(crate) both: bool,
+    /// How the floor of libfabric moves data.
+    pub(crate) direct: Direct,
 }
 
 /// Receives (rank 0) or sends (rank 1) the end of a window.
@@ -40,6 +42,12 @@ impl Test for Bandwidth {
             (Medium::Network, false) => {
                 const { &[Floor::new("raw stream, spinning"), Floor::new("raw stream, blocking")] }
             }
+            (Medium::Fabric, true) => const { &[Floor::new("libfabric both ways, called directly")] },
+            (Medium::Fabric, false) => match self.direct {
+                Direct::Messages => const { &[Floor::new("libfabric's messages, called directly")] },
+                Direct::Read => const { &[Floor::new("fi_read, called directly")] },
+                Direct::Write => const { &[Floor::new("fi_write, called directly")] },
+            },
             (Medium::Memory, true) => const { &[Floor::new("hot memcpy on both cores")] },
             (Medium::Memory, false) => {
                 const { &[Floor::new("hot memcpy on one core"), Floor::beside(Cache::Cold)] }
@@ -75,6 +83,11 @@ impl Test for Bandwidth {
                 (Bare::Socket(s), true, _) => s.both_ways(send, &mut recv[..bytes], count),
                 (Bare::Socket(s), false, 0) => s.stream(Waiting::Spinning, send, recv, count),
                 (Bare::Socket(s), false, _) => s.stream(Waiting::Blocking, send, recv, count),
+                (Bare::Fabric(f), true, _) => f.both_ways(bytes, self.window, count),
+                (Bare::Fabric(f), false, _) => match self.direct {
+                    Direct::Messages => f.messages(bytes, self.window, count),
+                    one_sided => f.one_sided(one_sided, bytes, count),
+                },
                 (Bare::Memory(m), true, _) => m.memcpy_both(send, recv, count),
                 (Bare::Memory(m), false, 0) => m.memcpy(Cache::Hot, send, recv, count),
                 (Bare::Memory(m), false, _) => m.memcpy(Cache::Cold, send, recv, count),

@@ -91,6 +91,11 @@ fn tag_matching(args: &cli::MatchArgs) -> Result<()> {
     print(&matching::measure(args, 0.0, &progress), args.json)
 }
 
+/// How libfabric moves data when it is driven directly, beside such messages.
+fn direct(args: &cli::WindowArgs) -> floor::Direct {
+    floor::Direct::of_mode(args.pair.lmt.as_deref())
+}
+
 /// Ranks other than 0 of a job have nothing to say in what needs no ranks.
 fn only_here(run: impl FnOnce() -> Result<()>) -> Result<()> {
     if launch::rank_by_name().is_some_and(|r| r != "0") { Ok(()) } else { run() }
@@ -101,12 +106,12 @@ fn run(cli: &Cli) -> Result<()> {
         None => tour::run(&cli.tour),
         Some(Command::Lat(args)) => pairs::run(&lat::Latency, pairs::Kind::Latency, args),
         Some(Command::Bw(args)) => pairs::run(
-            &bw::Bandwidth { window: args.window as usize, both: false },
+            &bw::Bandwidth { window: args.window as usize, both: false, direct: direct(args) },
             pairs::Kind::Bandwidth,
             &args.pair,
         ),
         Some(Command::Bibw(args)) => pairs::run(
-            &bw::Bandwidth { window: args.window as usize, both: true },
+            &bw::Bandwidth { window: args.window as usize, both: true, direct: direct(args) },
             pairs::Kind::Bandwidth,
             &args.pair,
         ),

@@ -25,6 +25,7 @@ impl Test for Rate {
     fn floors(&self, medium: Medium, bytes: usize) -> &'static [Floor] {
         match medium {
             Medium::Network => const { &[Floor::new("raw socket, one system call a message")] },
+            Medium::Fabric => const { &[Floor::new("libfabric, called directly")] },
             Medium::Memory if bytes <= CELL => {
                 const { &[Floor::new("a cache line a message, through a ring in shared memory")] }
             }
@@ -43,7 +44,7 @@ impl Test for Rate {
     fn floor_iters(&self, medium: Medium, iters: usize) -> usize {
         match medium {
             Medium::Network => iters / 10,
-            Medium::Memory => iters,
+            Medium::Memory | Medium::Fabric => iters,
         }
     }
 
@@ -64,6 +65,7 @@ impl Test for Rate {
             return match &mut pair.bare {
                 Bare::Socket(socket) => socket.messages(&send[..bytes], recv, self.window, iters),
                 Bare::Memory(memory) => memory.messages(&send[..bytes], recv, self.window, iters),
+                Bare::Fabric(fabric) => fabric.messages(bytes, self.window, self.window * iters),
             };
         }
         let to = pair.to();

@@ -233,6 +233,15 @@ impl Row {
             (Some(300), _) => return "up to 10,000 us",
             _ => {}
         }
+        if self.netmod.as_deref() == Some(netmod_ofi::NAME) {
+            let one_sided = self.floor_kind.as_ref().is_some_and(|k| k.starts_with("fi_"));
+            return match (self.test.as_str(), self.bytes) {
+                ("lat", Some(b)) if b <= 64 => "up to 1.15",
+                ("bw", Some(b)) if b >= 4 << 20 && one_sided => "0.90 or more",
+                ("bw", Some(b)) if b >= 4 << 20 => "0.95 or more",
+                _ => "",
+            };
+        }
         let shm = self.netmod.as_deref() == Some(netmod_shm::NAME);
         match (self.test.as_str(), self.bytes) {
             ("lat", Some(b)) if shm && b <= 64 => "up to 1.80",

@@ -1,10 +1,12 @@
 //! The unsafe part: affinity, limits, inherited descriptors, and windows of requests on one buffer; `shared` has memory
-//! of two processes.
+//! of two processes, `fabric` an endpoint of libfabric.
 
 #![allow(unsafe_code)]
 
+mod fabric;
 mod shared;
 
+pub(crate) use fabric::{Fabric, Remote};
 pub(crate) use shared::Shared;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};

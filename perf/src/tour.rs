@@ -3,6 +3,7 @@
 use crate::bw::Bandwidth;
 use crate::cli::{MatchArgs, MatchOrder, TourArgs};
 use crate::error::{Failure, Result};
+use crate::floor::Direct;
 use crate::lat::Latency;
 use crate::launch::{self, Choice, Role};
 use crate::matching;
@@ -75,7 +76,7 @@ fn as_parent(args: &TourArgs) -> Result<(Vec<Row>, Vec<String>)> {
 /// What ranks 0 and 1 do.
 fn between(pair: &mut crate::measure::Pair<'_>, args: &TourArgs) -> Result<Vec<Row>> {
     let progress = if pair.lead { Progress::bar(LAT + BW + RATE) } else { Progress::silent() };
-    let bandwidth = Bandwidth { window: WINDOW, both: false };
+    let bandwidth = Bandwidth { window: WINDOW, both: false, direct: Direct::Messages };
     let tests: [(&dyn Test, Kind, f64); 3] = [
         (&Latency, Kind::Latency, LAT),
         (&bandwidth, Kind::Bandwidth, BW),

@@ -409,6 +409,45 @@ fn info_lists_what_libfabric_offers_or_says_what_to_install() {
     assert!(items.iter().any(|i| i["info"] == "defect" && !i["what"].is_null()));
 }
 
+/// The netmod over libfabric has the same provider beside it, driven directly.
+#[test]
+fn libfabric_called_directly_is_the_floor_of_its_netmod() {
+    let probe = json(perf("info --json"));
+    let ofi = probe.iter().find(|i| i["info"] == "netmod" && i["name"] == "ofi").expect("the netmod ofi");
+    let detail = ofi["detail"].as_str().expect("what it uses");
+    if detail.starts_with("no libfabric") {
+        assert!(std::env::var_os("NETMOD_TEST_NO_SKIP").is_none(), "{detail}");
+        let line = format!("SKIPPED: libfabric_called_directly_is_the_floor_of_its_netmod: {detail}\n");
+        std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).expect("stderr");
+        return;
+    }
+    for (line, floors) in [
+        ("lat --bytes 1,8,70000", vec!["libfabric, called directly"; 3]),
+        ("bw --bytes 300K --window 3", vec!["libfabric's messages, called directly"]),
+        ("bw --bytes 300K --window 3 --lmt get", vec!["fi_read, called directly"]),
+        ("bw --bytes 300K --window 3 --lmt put", vec!["fi_write, called directly"]),
+        ("bibw --bytes 70000 --window 3", vec!["libfabric both ways, called directly"]),
+        // More than the provider has under way at once.
+        ("rate --bytes 8 --window 300", vec!["libfabric, called directly"]),
+    ] {
+        for provider in ["tcp", "shm"] {
+            let rows =
+                json(perf(&format!("{line} --netmod ofi --provider {provider} --rounds 2 --iters 3 --json")));
+            let found: Vec<_> = rows.iter().map(|r| r["floor_kind"].as_str().expect("a floor")).collect();
+            assert_eq!(found, floors, "{line}");
+            for row in &rows {
+                assert_eq!(row["netmod"], "ofi");
+                assert!(row["address"].as_str().is_some_and(|a| a.starts_with(provider)), "{row}");
+                for value in ["value", "floor", "ratio"] {
+                    assert!(row[value].as_f64().is_some_and(|v| v > 0.0 && v.is_finite()), "{row}");
+                }
+            }
+        }
+    }
+    let ended = run(perf("lat --netmod ofi --provider nonsense --bytes 8"));
+    assert!(!ended.ok && ended.err.contains("no provider nonsense"), "{}", ended.err);
+}
+
 #[test]
 fn info_survives_a_bad_variable_and_says_so() {
     let mut command = perf("info");

@@ -1,15 +1,18 @@
 //! The floors: what the machine does between the same two processes without the device.
 //!
-//! Over a network that is a bare socket ([`socket`]), within a node bare shared memory and memcpy ([`memory`]).
+//! Over a network that is a bare socket ([`socket`]), within a node bare shared memory and memcpy ([`memory`]), over libfabric
+//! the same provider without the netmod ([`fabric`]).
 //! While a floor is measured the device is not polled. Both ranks call the same function with the same
 //! numbers; `lead` is the one that starts.
 
+mod fabric;
 mod memory;
 mod socket;
 
 use ch3_shim::{Comm, Device};
 
 use crate::error::Result;
+pub(crate) use fabric::RawFabric;
 pub(crate) use memory::{CELL, Cache, RawMemory};
 pub(crate) use socket::{ACK, GULP, RawSocket};
 
@@ -40,6 +43,31 @@ pub(crate) enum Medium {
     Network,
     /// Memory of one node.
     Memory,
+    /// A provider of libfabric.
+    Fabric,
+}
+
+/// How data moves over libfabric when it is driven directly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Direct {
+    /// As messages.
+    #[default]
+    Messages,
+    /// The receiver reads.
+    Read,
+    /// The sender writes.
+    Write,
+}
+
+impl Direct {
+    /// What is comparable with a mode of large messages.
+    pub(crate) fn of_mode(mode: Option<&str>) -> Direct {
+        match mode {
+            Some("get") => Direct::Read,
+            Some("put") => Direct::Write,
+            _ => Direct::Messages,
+        }
+    }
 }
 
 /// The way between ranks 0 and 1 beside the device's.
@@ -49,6 +77,8 @@ pub(crate) enum Bare {
     Socket(RawSocket),
     /// Beside one within a node.
     Memory(RawMemory),
+    /// Beside libfabric's.
+    Fabric(Box<RawFabric>),
 }
 
 impl Bare {
@@ -67,8 +97,12 @@ impl Bare {
             dev.recv(&mut [], 0, TAG, comm)?;
             dev.send(&[], 0, TAG, comm)?;
         }
-        let near = dev.report().iter().any(|r| r.rank == peer && r.netmod.starts_with(netmod_shm::NAME));
-        if near {
+        let by = |name: &str| dev.report().iter().any(|r| r.rank == peer && r.netmod.starts_with(name));
+        let (near, fabric) = (by(netmod_shm::NAME), by(netmod_ofi::NAME));
+        if fabric {
+            let (fabric, title) = RawFabric::connect(dev, comm, crowded)?;
+            Ok((Bare::Fabric(Box::new(fabric)), title))
+        } else if near {
             let memory = RawMemory::connect(dev, comm, crowded)?;
             Ok((Bare::Memory(memory), "shared memory of this node".into()))
         } else {
@@ -82,6 +116,7 @@ impl Bare {
         match self {
             Bare::Socket(_) => Medium::Network,
             Bare::Memory(_) => Medium::Memory,
+            Bare::Fabric(_) => Medium::Fabric,
         }
     }
 }

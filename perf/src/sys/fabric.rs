@@ -1,0 +1,432 @@
+//! An endpoint of libfabric with two buffers of its own, called as directly as it can be: a floor for who builds on libfabric.
+//!
+//! All memory that operations use is owned here, and freed only when the endpoint is closed, so that what is offered is safe. What
+//! arrives is not looked at while operations are under way.
+
+#![allow(unsafe_code)]
+
+use core::ffi::c_void;
+use core::ptr::{null, null_mut};
+
+use libfabric_sys::Library;
+use libfabric_sys::attr::{fi_addr_t, fi_av_attr, fi_context2, fi_cq_attr, fi_cq_err_entry, fi_cq_msg_entry};
+use libfabric_sys::call::*;
+use libfabric_sys::consts::*;
+use libfabric_sys::fid::{fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric, fid_mr};
+use netmod_ofi::fi::info::Offer;
+
+use super::PageBuf;
+
+/// Operations of each kind under way at most.
+const DEPTH: usize = 64;
+/// Completions that are taken at once.
+const BATCH: usize = 16;
+/// Longest address of an endpoint.
+const ADDRESS: usize = 1024;
+/// Keys of the buffers, where this side chooses them.
+const KEYS: [u64; 2] = [0x51, 0x52];
+
+/// A buffer and its registration, if the provider wants one or peers are to reach it.
+#[derive(Debug)]
+struct Region {
+    buf: PageBuf,
+    mr: *mut fid_mr,
+}
+
+impl Region {
+    fn desc(&self) -> *mut c_void {
+        // SAFETY: a registration is live as long as the region says that it has one.
+        unsafe { self.mr.as_ref() }.map_or(null_mut(), |mr| mr.mem_desc)
+    }
+}
+
+/// Where a peer finds a buffer: address or offset, and key.
+pub(crate) type Remote = (u64, u64);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Fabric {
+    lib: Library,
+    offer: Offer,
+    fabric: *mut fid_fabric,
+    domain: *mut fid_domain,
+    cq: *mut fid_cq,
+    av: *mut fid_av,
+    ep: *mut fid_ep,
+    peer: fi_addr_t,
+    /// What is sent, and what is received into.
+    regions: Option<[Region; 2]>,
+    /// Storage of operations, lent to the provider: first those that send, then those that receive.
+    contexts: Box<[fi_context2]>,
+    depth: usize,
+    free: Vec<usize>,
+    /// Receives that were posted, and that have completed; of all time.
+    posted: u64,
+    received: u64,
+    /// Nothing goes any more.
+    failed: bool,
+}
+
+fn checked(lib: &Library, call: &str, rc: i64) -> Result<(), String> {
+    if rc >= 0 { Ok(()) } else { Err(format!("{call}: {}", lib.error(rc))) }
+}
+
+impl Fabric {
+    /// Opens an endpoint of an offer.
+    ///
+    /// # Errors
+    /// Which call failed, and why.
+    pub(crate) fn open(lib: Library, offer: Offer) -> Result<Fabric, String> {
+        let depth = DEPTH.min(offer.tx_size).min(offer.rx_size).max(1);
+        let mut this = Fabric {
+            lib,
+            offer,
+            fabric: null_mut(),
+            domain: null_mut(),
+            cq: null_mut(),
+            av: null_mut(),
+            ep: null_mut(),
+            peer: FI_ADDR_UNSPEC,
+            regions: None,
+            contexts: vec![fi_context2::ZERO; 2 * depth].into(),
+            depth,
+            free: (0..depth).collect(),
+            posted: 0,
+            received: 0,
+            failed: false,
+        };
+        let info = this.offer.info();
+        let check = |call, rc: i32| checked(&lib, call, rc.into());
+        let mut cq = fi_cq_attr {
+            size: 4 * depth,
+            flags: 0,
+            format: FI_CQ_FORMAT_MSG,
+            wait_obj: FI_WAIT_NONE,
+            signaling_vector: 0,
+            wait_cond: 0,
+            wait_set: null_mut(),
+        };
+        // SAFETY: the record is live, and its parts belong to it; objects are live when they are used, and are closed by `drop`;
+        // attributes live during the calls.
+        unsafe {
+            let rc = (lib.fi_fabric)((*info).fabric_attr, &raw mut this.fabric, null_mut());
+            check("fi_fabric", rc)?;
+            check("fi_domain", fi_domain(this.fabric, info, &raw mut this.domain, null_mut()))?;
+            check("fi_cq_open", fi_cq_open(this.domain, &raw mut cq, &raw mut this.cq, null_mut()))?;
+            let mut av = fi_av_attr {
+                type_: (*(*info).domain_attr).av_type,
+                rx_ctx_bits: 0,
+                count: 1,
+                ep_per_node: 0,
+                name: null(),
+                map_addr: null_mut(),
+                flags: 0,
+            };
+            check("fi_av_open", fi_av_open(this.domain, &raw mut av, &raw mut this.av, null_mut()))?;
+            check("fi_endpoint", fi_endpoint(this.domain, info, &raw mut this.ep, null_mut()))?;
+            check("fi_ep_bind", fi_bind(this.ep.cast(), this.av.cast(), 0))?;
+            check("fi_ep_bind", fi_bind(this.ep.cast(), this.cq.cast(), FI_TRANSMIT | FI_RECV))?;
+            check("fi_enable", fi_enable(this.ep.cast()))?;
+        }
+        Ok(this)
+    }
+
+    /// What it was opened from.
+    pub(crate) fn offer(&self) -> &Offer {
+        &self.offer
+    }
+
+    /// Its address.
+    ///
+    /// # Errors
+    /// What the provider says.
+    pub(crate) fn address(&self) -> Result<Vec<u8>, String> {
+        let mut address = vec![0; ADDRESS];
+        let mut len = address.len();
+        // SAFETY: the endpoint is live, and so many bytes are writable.
+        let rc = unsafe { fi_getname(self.ep, address.as_mut_ptr().cast(), &raw mut len) };
+        checked(&self.lib, "fi_getname", rc.into())?;
+        address.truncate(len);
+        Ok(address)
+    }
+
+    /// Whom everything goes to.
+    ///
+    /// # Errors
+    /// What the provider says.
+    pub(crate) fn set_peer(&mut self, address: &[u8]) -> Result<(), String> {
+        // Whatever length the provider takes an address to have, there are zeros behind it.
+        let mut padded = vec![0; address.len().max(ADDRESS) + 8];
+        padded[..address.len()].copy_from_slice(address);
+        // SAFETY: the vector is live; one address is read, of no more bytes than there are.
+        let rc =
+            unsafe { fi_av_insert(self.av, padded.as_ptr().cast(), 1, &raw mut self.peer, 0, null_mut()) };
+        match rc {
+            1 => Ok(()),
+            rc => checked(&self.lib, "fi_av_insert", rc.into())
+                .and_then(|()| Err("fi_av_insert: the provider does not take the address".into())),
+        }
+    }
+
+    /// Operations of each kind that can be under way.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Receives that have completed, of all time.
+    #[inline]
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Whether nothing that sends, reads or writes is under way.
+    #[inline]
+    pub(crate) fn is_sent(&self) -> bool {
+        self.free.len() == self.depth
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.is_sent() && self.posted == self.received
+    }
+
+    /// Both buffers, what is sent and what was received, when nothing is under way.
+    ///
+    /// # Errors
+    /// If something is, or there are none yet.
+    pub(crate) fn buffers(&mut self) -> Result<(&mut [u8], &mut [u8]), String> {
+        let quiet = self.is_quiet() && !self.failed;
+        match &mut self.regions {
+            Some([send, recv]) if quiet => Ok((&mut send.buf[..], &mut recv.buf[..])),
+            _ => Err("the buffers are in use".into()),
+        }
+    }
+
+    /// Makes buffers of so many bytes in the place of the old ones.
+    ///
+    /// # Errors
+    /// If something is under way, or they cannot be registered.
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), String> {
+        if !self.is_quiet() || self.failed {
+            return Err("the buffers are in use".into());
+        }
+        self.unregister();
+        let regions = [0, 1].map(|_| Region { buf: PageBuf::new(bytes), mr: null_mut() });
+        let regions = self.regions.insert(regions);
+        let mr = self.offer.mr();
+        if !mr.local && !self.offer.has_rma() {
+            return Ok(());
+        }
+        let remote = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+        let access = FI_SEND | FI_RECV | if self.offer.has_rma() { remote } else { 0 };
+        for (region, key) in regions.iter_mut().zip(KEYS) {
+            let (at, len) = (region.buf.as_mut_ptr(), region.buf.len());
+            let key = if mr.prov_key { 0 } else { key };
+            // SAFETY: the domain is live; the memory stays until the registration is closed; the endpoint is live.
+            unsafe {
+                let rc =
+                    fi_mr_reg(self.domain, at.cast(), len, access, 0, key, 0, &raw mut region.mr, null_mut());
+                checked(&self.lib, "fi_mr_reg", rc.into())?;
+                if mr.endpoint {
+                    let rc = fi_bind(region.mr.cast(), self.ep.cast(), 0);
+                    checked(&self.lib, "fi_mr_bind", rc.into())?;
+                    checked(&self.lib, "fi_mr_enable", fi_enable(region.mr.cast()).into())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a peer finds what is sent, and what is received into.
+    pub(crate) fn exposed(&mut self) -> Option<[Remote; 2]> {
+        let virt = self.offer.mr().virt_addr;
+        let regions = self.regions.as_mut()?;
+        let [Some(send), Some(recv)] = regions.each_mut().map(|r| {
+            // SAFETY: a registration is live as long as the region says that it has one.
+            let key = unsafe { r.mr.as_ref() }?.key;
+            Some((if virt { r.buf.as_mut_ptr() as u64 } else { 0 }, key))
+        }) else {
+            return None;
+        };
+        Some([send, recv])
+    }
+
+    /// Posts a receive of up to so many bytes.
+    ///
+    /// # Errors
+    /// What the provider says; too many under way, or a message that is too long.
+    pub(crate) fn post(&mut self, len: usize) -> Result<(), String> {
+        let Some([_, region]) = &mut self.regions else { return Err("there are no buffers".into()) };
+        let under_way = (self.posted - self.received) as usize;
+        if len > region.buf.len() || under_way == self.depth {
+            return Err("a receive too many, or too long".into());
+        }
+        // Receives complete in order, so that the next place in the ring is free.
+        let context = &raw mut self.contexts[self.depth + (self.posted as usize) % self.depth];
+        let (at, desc) = (region.buf.as_mut_ptr(), region.desc());
+        loop {
+            // SAFETY: the buffer and the context stay until the endpoint is closed, and are not looked at meanwhile. That several
+            // receives name the same memory makes its content arbitrary, not its use invalid.
+            let rc = unsafe { fi_recv(self.ep, at.cast(), len, desc, FI_ADDR_UNSPEC, context.cast()) };
+            if rc != -(FI_EAGAIN as isize) {
+                checked(&self.lib, "fi_recv", rc as i64)?;
+                self.posted += 1;
+                return Ok(());
+            }
+            self.poll()?;
+        }
+    }
+
+    /// Starts an operation with a context; false if it does not go now.
+    #[inline]
+    fn start(&mut self, call: &str, op: impl FnOnce(&Fabric, *mut c_void) -> isize) -> Result<bool, String> {
+        let Some(place) = self.free.pop() else { return Ok(false) };
+        let context: *mut fi_context2 = &raw mut self.contexts[place];
+        let rc = op(self, context.cast());
+        if rc == 0 {
+            return Ok(true);
+        }
+        self.free.push(place);
+        if rc == -(FI_EAGAIN as isize) {
+            Ok(false)
+        } else {
+            checked(&self.lib, call, rc as i64).map(|()| false)
+        }
+    }
+
+    /// The buffer that is sent (0) or received into (1), for an operation on so many of its bytes.
+    #[inline]
+    fn memory(&mut self, which: usize, len: usize) -> Result<(*mut c_void, *mut c_void), String> {
+        match &mut self.regions {
+            Some(regions) if len <= regions[which].buf.len() => {
+                Ok((regions[which].buf.as_mut_ptr().cast(), regions[which].desc()))
+            }
+            _ => Err("the buffer is too short".into()),
+        }
+    }
+
+    /// Sends so many bytes; false if that does not go now.
+    ///
+    /// # Errors
+    /// What the provider says.
+    #[inline]
+    pub(crate) fn send(&mut self, len: usize) -> Result<bool, String> {
+        let (at, desc) = self.memory(0, len)?;
+        if len <= self.offer.inject {
+            // SAFETY: the bytes are there; they are copied during the call.
+            let rc = unsafe { fi_inject(self.ep, at, len, self.peer) };
+            if rc == -(FI_EAGAIN as isize) {
+                return Ok(false);
+            }
+            return checked(&self.lib, "fi_inject", rc as i64).map(|()| true);
+        }
+        // SAFETY: the bytes are there and stay until the endpoint is closed, and so does the context.
+        self.start("fi_send", |f, context| unsafe { fi_send(f.ep, at, len, desc, f.peer, context) })
+    }
+
+    /// Reads so many bytes of the peer's memory into what is received into; false if that does not go now.
+    ///
+    /// # Errors
+    /// What the provider says.
+    #[inline]
+    pub(crate) fn read(&mut self, len: usize, (addr, key): Remote) -> Result<bool, String> {
+        let (at, desc) = self.memory(1, len)?;
+        // SAFETY: as for `send`.
+        self.start("fi_read", |f, context| unsafe {
+            fi_read(f.ep, at, len, desc, f.peer, addr, key, context)
+        })
+    }
+
+    /// Writes so many bytes of what is sent into the peer's memory; false if that does not go now.
+    ///
+    /// # Errors
+    /// What the provider says.
+    #[inline]
+    pub(crate) fn write(&mut self, len: usize, (addr, key): Remote) -> Result<bool, String> {
+        let (at, desc) = self.memory(0, len)?;
+        // SAFETY: as for `send`.
+        self.start("fi_write", |f, context| unsafe {
+            fi_write(f.ep, at, len, desc, f.peer, addr, key, context)
+        })
+    }
+
+    /// Makes progress; whether something has completed.
+    ///
+    /// # Errors
+    /// If an operation failed.
+    #[inline]
+    pub(crate) fn poll(&mut self) -> Result<bool, String> {
+        const EMPTY: fi_cq_msg_entry = fi_cq_msg_entry { op_context: null_mut(), flags: 0, len: 0 };
+        let mut entries = [EMPTY; BATCH];
+        // SAFETY: the queue is live, and the entries are of its format and as many as is said.
+        let n = unsafe { fi_cq_read(self.cq, entries.as_mut_ptr().cast(), BATCH) };
+        if n == -(FI_EAGAIN as isize) {
+            return Ok(false);
+        }
+        let Ok(n) = usize::try_from(n) else { return self.failure(n as i64) };
+        let first = self.contexts.as_ptr() as usize;
+        for entry in &entries[..n] {
+            let place = (entry.op_context as usize).wrapping_sub(first) / size_of::<fi_context2>();
+            if place < self.depth {
+                self.free.push(place);
+            } else if place < 2 * self.depth {
+                self.received += 1;
+            } else {
+                self.failed = true;
+                return Err("fi_cq_read: a completion of no operation".into());
+            }
+        }
+        Ok(n > 0)
+    }
+
+    #[cold]
+    fn failure(&mut self, rc: i64) -> Result<bool, String> {
+        self.failed = true;
+        if rc != -i64::from(FI_EAVAIL) {
+            return checked(&self.lib, "fi_cq_read", rc).map(|()| false);
+        }
+        let mut entry = fi_cq_err_entry::ZERO;
+        // SAFETY: the queue is live; the entry is ours and zeroed.
+        let rc = unsafe { fi_cq_readerr(self.cq, &raw mut entry, 0) };
+        checked(&self.lib, "fi_cq_readerr", rc as i64)?;
+        Err(format!("an operation failed: {}", self.lib.error(entry.err.into())))
+    }
+
+    fn unregister(&mut self) {
+        for region in self.regions.iter_mut().flatten() {
+            let mr = core::mem::replace(&mut region.mr, null_mut());
+            // SAFETY: the registration is live until here.
+            unsafe { close(mr.cast()) };
+        }
+    }
+}
+
+/// Closes an object, unless it was never opened; whether the provider has let go of it.
+///
+/// # Safety
+/// It is live, and not used any more.
+unsafe fn close(object: *mut fid) -> bool {
+    // SAFETY: by contract.
+    object.is_null() || unsafe { fi_close(object) } == 0
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        if self.is_quiet() || self.offer.mr().endpoint {
+            self.unregister();
+        }
+        // SAFETY: the endpoint is live until here, and the provider uses no memory of it any more after that.
+        let closed = unsafe { close(self.ep.cast()) };
+        self.unregister();
+        // SAFETY: nothing uses these any more, in this order.
+        unsafe {
+            close(self.av.cast());
+            close(self.cq.cast());
+            close(self.domain.cast());
+            close(self.fabric.cast());
+        }
+        if !closed {
+            // What the provider may still use stays.
+            core::mem::forget((self.regions.take(), core::mem::take(&mut self.contexts)));
+        }
+    }
+}
