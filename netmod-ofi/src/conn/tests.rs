@@ -558,3 +558,16 @@ fn strangers_are_few_and_the_oldest_makes_way() {
     w.pass(Duration::from_secs(6));
     w.assert_quiet();
 }
+
+#[test]
+fn a_hello_in_a_frame_with_another_slot_than_its_own_is_dropped() {
+    let (mut w, [a, _]) = World::pair();
+    w.connect(0, a);
+    let mut hello = w.wires[0][1].pop_front().unwrap();
+    hello.slot.token ^= 1;
+    w.hand(1, &hello);
+    assert!(w.processes[1].met.is_empty() && w.wires[1][0].is_empty());
+    hello.slot.token ^= 1;
+    w.hand(1, &hello);
+    assert_eq!(w.processes[1].met.len(), 1);
+}
