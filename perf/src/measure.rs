@@ -311,6 +311,7 @@ fn row(pair: &Pair<'_>, test: &dyn Test, s: &Series, rounds: usize) -> Row {
         floor_best: floor.map(|(_, f)| rounded(best(f, less))),
         memcpy_hot: memcpy(Cache::Hot),
         memcpy_cold: memcpy(Cache::Cold),
+        provider: pair.bare.provider().map(str::to_owned),
         address: Some(pair.address.clone()),
         ..Row::default()
     }

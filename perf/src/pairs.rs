@@ -4,15 +4,17 @@ use ch3_shim::Device;
 
 use crate::cli::PairArgs;
 use crate::error::{Failure, Result};
-use crate::floor::Medium;
+use crate::floor::{Medium, pingpong};
 use crate::launch::{self, Choice, Joined, Role};
 use crate::measure::{Effort, Pair, Test, measure};
 use crate::progress::Progress;
-use crate::report::Row;
+use crate::report::{Row, rounded};
 use crate::{fail_as_rank, plot, print};
 
 /// Seconds that a test takes if nothing else is asked for.
 const SECONDS: f64 = 4.0;
+/// Round trips of `fi_pingpong`.
+const ROUND_TRIPS: usize = 1000;
 
 /// Which sizes make sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,13 +101,35 @@ fn between(
     work(&mut Pair::new(dev, crowded)?)
 }
 
+/// Adds what `fi_pingpong` says of the same providers, where it is installed. It is the system's, as its libfabric is.
+fn beside_fi_pingpong(rows: &mut [Row], iters: Option<u32>) {
+    let another = std::env::var_os(libfabric_sys::Library::VARIABLE).is_some_and(|v| !v.is_empty());
+    if another || !pingpong::is_installed() {
+        return;
+    }
+    let iters = iters.map_or(ROUND_TRIPS, |n| (n as usize).clamp(10, ROUND_TRIPS));
+    for row in rows {
+        let (Some(provider), Some(bytes)) = (&row.provider, row.bytes) else { continue };
+        match pingpong::half_round_trip(provider, bytes, iters) {
+            Ok(us) => row.fi_pingpong = Some(rounded(us)),
+            Err(why) => eprintln!("netmod-perf: fi_pingpong -p '{provider}' -e rdm -S {bytes}: {why}"),
+        }
+    }
+}
+
 /// Runs a test as the command line says.
 ///
 /// # Errors
 /// What failed, and in which rank.
 pub(crate) fn run(test: &dyn Test, kind: Kind, args: &PairArgs) -> Result<()> {
     let rows = match launch::role()? {
-        Role::Parent => launch::run_job(args.ranks, None)?.rows,
+        Role::Parent => {
+            let mut rows = launch::run_job(args.ranks, None)?.rows;
+            if kind == Kind::Latency {
+                beside_fi_pingpong(&mut rows, args.iters);
+            }
+            rows
+        }
         Role::Rank(mut sink) => {
             let choice = Choice { lmt: args.lmt.as_deref(), ..(&args.job).into() };
             let rows = as_rank(choice, |pair| {

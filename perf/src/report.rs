@@ -78,6 +78,12 @@ pub(crate) struct Row {
     /// The same between buffers that no cache holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memcpy_cold: Option<f64>,
+    /// The provider of libfabric that carried the messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) provider: Option<String>,
+    /// What libfabric's own `fi_pingpong` says of that provider, right after the test; in the same unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fi_pingpong: Option<f64>,
     /// Private memory of a rank in KiB: median over the ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) private_kib: Option<u64>,
@@ -335,6 +341,9 @@ pub(crate) fn remarks(rows: &[Row]) -> String {
             .collect();
         if !known.is_empty() {
             lines.push(format!("memcpy beside {} of {}: {}", r.test, r.extent(), known.join(", ")));
+        }
+        if let (Some(provider), Some(v)) = (&r.provider, r.fi_pingpong) {
+            lines.push(format!("fi_pingpong of {} over {provider}: {}", r.extent(), amount(v, &r.unit)));
         }
     }
     lines.iter().map(|l| format!("{l}\n")).collect()

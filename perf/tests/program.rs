@@ -438,6 +438,7 @@ fn libfabric_called_directly_is_the_floor_of_its_netmod() {
             for row in &rows {
                 assert_eq!(row["netmod"], "ofi");
                 assert!(row["address"].as_str().is_some_and(|a| a.starts_with(provider)), "{row}");
+                assert!(row["provider"].as_str().is_some_and(|p| p.starts_with(provider)), "{row}");
                 for value in ["value", "floor", "ratio"] {
                     assert!(row[value].as_f64().is_some_and(|v| v > 0.0 && v.is_finite()), "{row}");
                 }

@@ -67,6 +67,11 @@ impl RawFabric {
         Ok((RawFabric { fabric, lead, spins: spins(crowded), reserved: 0, remote: None }, title))
     }
 
+    /// The provider's name.
+    pub(crate) fn provider(&self) -> &str {
+        &self.fabric.offer().provider
+    }
+
     /// Does something until a condition holds.
     #[inline]
     fn until(&mut self, done: impl Fn(&Fabric) -> bool) -> std::result::Result<(), String> {

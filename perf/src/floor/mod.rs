@@ -7,6 +7,7 @@
 
 mod fabric;
 mod memory;
+pub(crate) mod pingpong;
 mod socket;
 
 use ch3_shim::{Comm, Device};
@@ -108,6 +109,14 @@ impl Bare {
         } else {
             let (socket, ip) = RawSocket::connect(dev, comm, crowded)?;
             Ok((Bare::Socket(socket), ip.to_string()))
+        }
+    }
+
+    /// The provider of libfabric, if it is one.
+    pub(crate) fn provider(&self) -> Option<&str> {
+        match self {
+            Bare::Fabric(fabric) => Some(fabric.provider()),
+            Bare::Socket(_) | Bare::Memory(_) => None,
         }
     }
 
