@@ -409,6 +409,18 @@ fn what_closes_may_lose() {
         assert_eq!(close(a.ep.cast()), 0);
         assert_eq!(b.recv(&mut buffer, null_mut(), context.at(0)), 0);
         assert_eq!(b.poll().len(), usize::from(!loses));
+        // Writes alike, if they have been reported as done.
+        let (library, world) = common::world(Settings::default().close_loses(loses).delivery_delay(50));
+        let (a, to_b, b, _) = Side::pair(&library, &world, &Wish::default());
+        let memory = vec![0; 40];
+        b.register(&memory, ALL_ACCESS, 1).unwrap();
+        for at in 0..40 {
+            assert_eq!(a.write(b"x", null_mut(), to_b, at, 1, null_mut()), 0);
+        }
+        assert_eq!(close(a.ep.cast()), 0);
+        (0..100).for_each(|_| drop(b.poll()));
+        let written = std::hint::black_box(&memory).iter().filter(|byte| **byte != 0).count();
+        assert_eq!(written, if loses { 0 } else { 40 });
     }
 }
 
