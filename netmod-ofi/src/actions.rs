@@ -280,7 +280,9 @@ impl OfiNetmod {
             self.ask_life(core, events);
         }
         if self.book.is_unsettled() {
-            self.book.settle(&self.ports);
+            // The end of a connection may still wait for a provider that would not take it.
+            let waiting = &self.outbox;
+            self.book.settle(&self.ports, |dest| waiting.iter().any(|out| out.dest == dest));
         }
     }
 }

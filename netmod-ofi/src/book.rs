@@ -57,11 +57,12 @@ impl Book {
         }
     }
 
-    /// Takes addresses that nobody needs out of the vectors of ports on which nothing is under way.
-    pub(crate) fn settle(&mut self, ports: &[Port]) {
+    /// Takes addresses that nobody needs out of the vectors of ports on which nothing is under way. `waits`: whether a frame for it has yet to
+    /// be sent.
+    pub(crate) fn settle(&mut self, ports: &[Port], waits: impl Fn(Dest) -> bool) {
         self.leaving.retain(|d| {
             let Some(port) = ports.get(d.port) else { return false };
-            if port.sends_under_way() > 0 || port.transfers_under_way() > 0 {
+            if port.sends_under_way() > 0 || port.transfers_under_way() > 0 || waits(*d) {
                 return true;
             }
             if let Err(why) = port.endpoint().remove(d.addr) {
