@@ -1,5 +1,6 @@
 //! Carrying out what the connections' manager asks for.
 
+use std::collections::VecDeque;
 use std::io;
 
 use netmod_core::lifecycle::VcState;
@@ -57,6 +58,9 @@ impl OfiNetmod {
             }
             Action::Forget { stranger } => {
                 if let Some(dest) = self.strangers.remove(&stranger.0) {
+                    for out in self.outbox.iter_mut().filter(|o| o.dest == dest && o.vc.is_none()) {
+                        out.since = out.since.min(self.now);
+                    }
                     self.book.release(dest);
                 }
             }
@@ -66,7 +70,8 @@ impl OfiNetmod {
                 let mut frame = Vec::with_capacity(FRAME_HEADER + bytes.len());
                 frame.extend_from_slice(&header.to_bytes());
                 frame.extend_from_slice(&bytes);
-                self.post(core, Out { dest, bytes: frame, vc: vc_of(to) });
+                // The manager tries again by itself, or gives up.
+                self.post(core, Out { dest, bytes: frame, vc: vc_of(to), since: Time::NEVER });
             }
             Action::Control { to, kind, slot } => self.control(core, to, kind, slot),
             Action::Opened { vc, to, port, peer } => self.opened_one(core, vc, to, port, &peer),
@@ -105,63 +110,75 @@ impl OfiNetmod {
         let Some(dest) = self.dest(to) else { return };
         let ours = self.links.iter().find_map(|(vc, l)| {
             let open = l.open.filter(|o| o.header().slot == slot && o.dest == dest)?;
-            Some((vc, open))
+            Some((vc, open, l.gone))
         });
         let header = match ours {
-            Some((_, open)) => {
+            // To send to an address where nobody listens any more crashes some providers (ofi_rxm 1.17).
+            Some((_, _, true)) => return,
+            Some((_, open, false)) => {
                 let seq = if kind == Kind::Fin { open.data_frames() } else { 0 };
                 open.other(kind, seq)
             }
             None => FrameHeader { kind, returned: 0, slot, seq: 0 },
         };
         let bytes = header.to_bytes().to_vec();
-        self.post(core, Out { dest, bytes, vc: ours.map(|(vc, _)| vc) });
+        let since = self.now;
+        self.post(core, Out { dest, bytes, vc: ours.map(|(vc, _, _)| vc), since });
     }
 
-    /// Sends a frame of the manager's, behind those that wait.
+    /// Sends a frame of the manager's, behind those that wait for the same peer.
     fn post(&mut self, core: &mut Core, out: Out) {
         self.outbox.push_back(out);
         self.push_outbox(core);
     }
 
-    /// Sends the manager's frames as far as the provider takes them.
+    /// Whether a frame of the manager's waits for this peer: nothing overtakes it.
+    pub(crate) fn is_behind(&self, dest: Dest) -> bool {
+        self.outbox.iter().any(|o| o.dest == dest)
+    }
+
+    /// Sends the manager's frames as far as the provider takes them. What it will not take for one peer holds up nobody else.
     pub(crate) fn push_outbox(&mut self, core: &mut Core) {
-        while let Some(out) = self.outbox.front() {
-            let Some(port) = self.ports.get_mut(out.dest.port) else {
-                self.outbox.pop_front();
+        let mut kept: VecDeque<Out> = VecDeque::new();
+        let mut failed = Vec::new();
+        while let Some(out) = self.outbox.pop_front() {
+            if kept.iter().any(|o| o.dest == out.dest) {
+                kept.push_back(out);
                 continue;
-            };
-            let (len, vc) = (out.bytes.len(), out.vc);
-            // Not injected: of what is injected nobody says that it has left, and an endpoint may be closed behind it.
-            let sent = if let Some(buffer) = port.take_buffer() {
-                port.buffer(buffer)[..len].copy_from_slice(&out.bytes);
-                let sent = port.send(buffer, len, out.dest.addr, vc.unwrap_or(NOBODY));
-                match sent {
-                    Ok(()) => {
-                        if let Some(l) = vc.and_then(|vc| self.links.get_mut(vc)) {
-                            l.in_flight += 1;
-                        }
-                    }
-                    Err(_) => port.give_back(buffer),
-                }
-                sent
-            } else {
-                Err(Refused::Again)
-            };
-            match sent {
+            }
+            match self.send_out(&out) {
+                Ok(()) => {}
                 Err(Refused::Again) => {
                     self.stats.refused += 1;
-                    return;
-                }
-                Ok(()) => drop(self.outbox.pop_front()),
-                Err(Refused::Failed(why)) => {
-                    self.outbox.pop_front();
-                    if let Some(vc) = vc {
-                        self.shake_failed(core, vc, &why);
+                    if self.now.since(out.since) < STALE {
+                        kept.push_back(out);
                     }
                 }
+                Err(Refused::Failed(why)) => failed.extend(out.vc.map(|vc| (vc, why))),
             }
         }
+        self.outbox = kept;
+        for (vc, why) in failed {
+            self.shake_failed(core, vc, &why);
+        }
+    }
+
+    /// Not by injection: of what is injected nobody says that it has left, and an endpoint may be closed behind it.
+    fn send_out(&mut self, out: &Out) -> Result<(), Refused> {
+        let Some(port) = self.ports.get_mut(out.dest.port) else { return Ok(()) };
+        let buffer = port.take_buffer().ok_or(Refused::Again)?;
+        let len = out.bytes.len();
+        port.buffer(buffer)[..len].copy_from_slice(&out.bytes);
+        let sent = port.send(buffer, len, out.dest.addr, out.vc.unwrap_or(NOBODY));
+        match sent {
+            Ok(()) => {
+                if let Some(l) = out.vc.and_then(|vc| self.links.get_mut(vc)) {
+                    l.in_flight += 1;
+                }
+            }
+            Err(_) => port.give_back(buffer),
+        }
+        sent
     }
 
     #[cold]
@@ -246,6 +263,7 @@ impl OfiNetmod {
         if let Some(life) = &mut self.life {
             life.unwatch(vc);
         }
+        self.outbox.retain(|o| o.vc != Some(vc) || o.since != Time::NEVER);
         if let Some(l) = self.links.get_mut(vc) {
             for m in l.queue.drain(..) {
                 core.send_failed(m.req, error);
@@ -340,6 +358,9 @@ impl OfiNetmod {
         for (vc, verdict) in std::mem::take(&mut self.verdicts) {
             let Some(peer) = self.links.get(vc).map(|l| l.peer) else { continue };
             if verdict == Verdict::Dead && !events.concern(vc) && self.backlog.is_empty() {
+                if let Some(l) = self.links.get_mut(vc) {
+                    l.gone = true;
+                }
                 let text = "the process has ended, as its host says; has it failed?";
                 self.fail(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
             }
@@ -357,5 +378,7 @@ fn vc_of(to: To) -> Option<VcId> {
 
 /// How often is looked whether a VC has waited for the provider for too long.
 const CHECK: std::time::Duration = std::time::Duration::from_secs(1);
+/// After so long a last word is given up that the provider will not take.
+const STALE: std::time::Duration = std::time::Duration::from_secs(2);
 /// The VC of frames that are of none.
 const NOBODY: VcId = VcId::from_wire(0);

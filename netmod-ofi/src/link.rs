@@ -214,6 +214,8 @@ pub(crate) struct Link {
     pub(crate) peer: PeerName,
     /// By its card.
     pub(crate) way: Option<Way>,
+    /// The process has ended: nothing is sent to it.
+    pub(crate) gone: bool,
     /// When a frame of it came last.
     pub(crate) heard: Time,
     /// Where dials go, once there was one.
@@ -242,6 +244,7 @@ impl Link {
         Link {
             peer,
             way: None,
+            gone: false,
             heard: Time::ZERO,
             dial: None,
             open: None,

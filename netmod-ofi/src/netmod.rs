@@ -58,6 +58,8 @@ pub(crate) struct Out {
     pub(crate) bytes: Vec<u8>,
     /// Whose it is, if it is a VC's.
     pub(crate) vc: Option<VcId>,
+    /// When it was to be sent, if it may be given up.
+    pub(crate) since: Time,
 }
 
 /// How far `finalize` has come.
@@ -84,7 +86,7 @@ pub struct OfiNetmod {
     pub(crate) strangers: HashMap<u32, Dest>,
     /// Found by polls, by which port, and not handled yet.
     pub(crate) backlog: VecDeque<(usize, Done)>,
-    /// Frames of the manager's that wait for the provider; nothing overtakes them.
+    /// Frames of the manager's that wait for the provider.
     pub(crate) outbox: VecDeque<Out>,
     /// VCs that a poll must see to.
     pub(crate) wanting: Vec<VcId>,
@@ -324,7 +326,10 @@ impl Netmod for OfiNetmod {
         if let Some(card) = card {
             self.take_card(vc, peer, card)?;
         }
-        if self.links.get_mut(vc).and_then(|l| l.down.take()).is_some() {
+        if let Some(l) = self.links.get_mut(vc)
+            && l.down.take().is_some()
+        {
+            l.gone = false;
             self.manage(core, |m, _| m.revive(vc));
         }
         Ok(())

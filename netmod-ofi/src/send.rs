@@ -207,7 +207,7 @@ impl OfiNetmod {
                 return;
             };
             // What the manager has to say goes first.
-            if !self.outbox.is_empty() {
+            if !self.outbox.is_empty() && self.is_behind(open.dest) {
                 return self.want(vc);
             }
             if open.owes_credit(self.window) {

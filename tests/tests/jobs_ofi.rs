@@ -102,7 +102,7 @@ fn a_rank_is_killed() {
         for (stage, seed) in [("2", "1"), ("3", "2"), ("4", "3")] {
             let mut c = nmrun(provider, 3, &["--no-kill"]);
             c.args(["kill", stage, "1", seed]);
-            c.envs([("NETMOD_FAILURE_CHECK", "0"), ("NETMOD_OFI_DETECT", "500ms")]);
+            c.envs([("NETMOD_FAILURE_CHECK", "0s"), ("NETMOD_OFI_DETECT", "500ms")]);
             let done = run_alone(&mut c);
             assert_eq!(done.output.matches(": survived rank ").count(), 2, "{provider} {stage}: {done}");
             assert_eq!(done.ok_ranks("kill"), 2, "{provider} {stage}: {done}");
