@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// The process behind an endpoint dies: nothing of it arrives any more, what it had under way is gone, and its memory is not
+    /// The process behind an endpoint dies, with all endpoints of its domain: nothing of it arrives any more, what it had under way is gone, and its memory is not
     /// touched again. What becomes of operations of others is [`Settings::to_the_dead`].
     pub fn kill(&self, node: Node) {
         self.order(&Request::Kill(self.id, node));

@@ -400,6 +400,73 @@ fn the_dead_are_as_settings_say() {
 }
 
 #[test]
+fn the_dead_give_up_what_they_hold() {
+    let settings =
+        Settings::default().mr_mode(FI_MR_LOCAL).to_the_dead(ToTheDead::Again).complete_early(false);
+    let (library, world) = world(settings);
+    let (a, to_b, mut b, _) = Side::pair(&library, &world, &Wish::default());
+    let memory = vec![1; 16];
+    let (mine, _theirs) =
+        (a.register(&memory, ALL_ACCESS, 1).unwrap(), b.register(&memory, ALL_ACCESS, 1).unwrap());
+    assert_eq!(a.send(&memory, desc_of(mine), to_b, null_mut()), 0);
+    world.kill(Node::Number(1));
+    // The send will never complete, and nobody need wait for it.
+    assert_eq!(close(mine.cast()), 0);
+    assert_eq!(world.violations(), [""; 0]);
+    // Another endpoint of the dead one's domain still offers no memory of its.
+    // SAFETY: live objects, and a place for a new one.
+    #[allow(unsafe_code)]
+    let name = unsafe {
+        assert_eq!(libfabric_sys::call::fi_endpoint(b.domain, b.info, &raw mut b.ep, null_mut()), 0);
+        assert_eq!(
+            (bind(b.ep.cast(), b.av.cast(), 0), bind(b.ep.cast(), b.cq.cast(), FI_TRANSMIT | FI_RECV)),
+            (0, 0)
+        );
+        assert_eq!(enable(b.ep.cast()), 0);
+        let (mut name, mut len) = ([0u8; 16], 16);
+        assert_eq!(libfabric_sys::call::fi_getname(b.ep, name.as_mut_ptr().cast(), &raw mut len), 0);
+        name
+    };
+    let to = a.insert(&name);
+    let mut into = vec![0; 16];
+    let local = a.register(&into, ALL_ACCESS, 2).unwrap();
+    assert_eq!(a.read(&mut into, desc_of(local), to, 0, 1, null_mut()), 0);
+    assert_eq!((a.poll()[0].err, into), (libc::EACCES, vec![0; 16]));
+}
+
+#[test]
+fn delivery_is_waited_for_where_asked_for() {
+    let (library, world) = world(Settings::default());
+    let (a, to_b, b, _) = Side::pair(&library, &world, &Wish::default());
+    let mut buffer = vec![0; 8];
+    for _ in 0..20 {
+        assert_eq!(sendmsg(a.ep, &[piece(b"x")], to_b, null_mut(), FI_DELIVERY_COMPLETE), 0);
+        assert_eq!(a.poll(), []);
+        assert_eq!(b.recv(&mut buffer, null_mut(), null_mut()), 0);
+        assert_eq!((b.poll().len(), a.poll().len()), (1, 1));
+    }
+    assert_eq!(world.stats().early, 0);
+}
+
+#[test]
+fn senders_overtake_each_other_without_any_delay() {
+    let (library, world) = world(Settings::default().reorder(true));
+    let sides: Vec<Side> = (0..4).map(|_| Side::open(&library, &world, &Wish::default())).collect();
+    let (mut buffers, contexts) = (vec![vec![0; 1]; 4], Contexts::new(4));
+    let mut orders = std::collections::BTreeSet::new();
+    let to: Vec<u64> = sides.iter().map(|side| side.insert(&sides[0].name)).collect();
+    for _ in 0..50 {
+        for (number, side) in sides.iter().enumerate() {
+            assert_eq!(side.inject(&[number as u8], to[number]), 0);
+            assert_eq!(sides[0].recv(&mut buffers[number], null_mut(), contexts.at(number)), 0);
+        }
+        assert_eq!(sides[0].poll().len(), 4);
+        orders.insert(std::hint::black_box(&buffers).concat());
+    }
+    assert!(orders.len() > 10, "{orders:?}");
+}
+
+#[test]
 fn what_closes_may_lose() {
     for loses in [false, true] {
         let (library, world) = world(Settings::default().close_loses(loses));

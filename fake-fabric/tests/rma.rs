@@ -174,6 +174,9 @@ fn local_memory_is_registered_where_demanded() {
     assert_eq!(a.send(&memory[..50], desc_of(region), to_b, null_mut()), 0);
     assert_eq!(a.send(&memory[1..51], desc_of(region), to_b, null_mut()), refused);
     complains(&world, "not within its region");
+    let region = a.register(&memory[51..], FI_SEND, 1).unwrap();
+    assert_eq!(a.send(&memory[50..], desc_of(region), to_b, null_mut()), refused);
+    assert!(world.violations()[1].contains("not within its region"));
 
     // Each operation needs its own access.
     for access in [FI_SEND, FI_RECV, FI_READ, FI_WRITE] {

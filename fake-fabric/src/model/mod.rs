@@ -221,18 +221,22 @@ impl State {
         found.ok_or_else(|| format!("{} has no endpoint {node:?}; it has {}", self.name, self.ports.len()))
     }
 
-    /// The process behind an endpoint dies: nothing that it has sent arrives any more, and its memory is not touched again.
+    /// The process behind an endpoint dies, with all endpoints of its domain: nothing that it has sent arrives any more, and its memory is not touched again.
     pub(crate) fn kill(&mut self, node: &Node) -> Result<(), String> {
-        let port = self.find(node)?;
-        self.ports[port].dead = true;
-        let domain = self.ports[port].domain;
-        self.drop_port(port);
-        for (key, flow) in self.flows.iter_mut().filter(|(key, _)| key.from == port) {
+        let domain = self.ports[self.find(node)?].domain;
+        let mine: Vec<usize> =
+            (0..self.ports.len()).filter(|port| self.ports[*port].domain == domain).collect();
+        for &port in &mine {
+            self.ports[port].dead = true;
+            self.drop_port(port);
+        }
+        for (key, flow) in self.flows.iter_mut().filter(|(key, _)| mine.contains(&key.from)) {
             self.stats.lost += flow.len() as u64;
             self.ports[key.to].rx[key.rx].coming -= flow.len();
             flow.clear();
         }
-        self.transfers.retain(|transfer| transfer.from != port);
+        self.transfers.retain(|transfer| !mine.contains(&transfer.from));
+        // Whoever of the dead still opens endpoints offers no memory by them.
         self.regions.values_mut().filter(|region| region.domain == domain).for_each(Region::forget);
         self.wake_all();
         Ok(())
