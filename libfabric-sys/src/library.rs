@@ -1,8 +1,10 @@
 //! The library itself: found at run time, or not.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::MaybeUninit;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::attr::{fi_fabric_attr, fi_info};
 use crate::fid::fid_fabric;
@@ -90,8 +92,11 @@ impl Library {
         let missing = |why: String| LoadError::Missing { why };
         let name = CString::new(path.as_os_str().as_encoded_bytes())
             .map_err(|_| missing("a path with a zero byte in it".into()))?;
-        // SAFETY: loading a library runs its initialisers, which is what the caller wants; the name is a C string.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let handle = {
+            let _signals = Signals::keep();
+            // SAFETY: loading a library runs its initialisers, which is what the caller wants; the name is a C string.
+            unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
+        };
         if handle.is_null() {
             // SAFETY: after a failure the loader has a message, a C string that lives until its next call in this thread.
             let why = unsafe {
@@ -201,6 +206,55 @@ impl Handle {
         // SAFETY: as above.
         let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         (!found.is_null()).then_some(found)
+    }
+}
+
+/// What the process does on signals, kept while a library is loaded.
+///
+/// Libraries of providers change that when they are loaded: libinfinipath, which Debian's libfabric 1.17 is linked with, writes a
+/// file into the current folder and calls `exit(1)` on faults and on SIGTERM and SIGINT, so that a job's launcher takes a crash or a signal
+/// for an ordinary end.
+struct Signals {
+    before: [(c_int, Option<libc::sigaction>); 7],
+    /// One at a time: another one would take what a library has set in between for the program's.
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Signals {
+    fn keep() -> Signals {
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = [
+            libc::SIGINT,
+            libc::SIGTERM,
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGILL,
+            libc::SIGFPE,
+            libc::SIGABRT,
+        ];
+        Signals { before: all.map(|signal| (signal, action(signal))), _turn }
+    }
+}
+
+/// What the process does on a signal.
+fn action(signal: c_int) -> Option<libc::sigaction> {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is set, and what is read has room; an action of zeros is a valid one.
+    unsafe {
+        (libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) == 0).then(|| action.assume_init())
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for (signal, before) in &self.before {
+            let Some(before) = before else { continue };
+            if action(*signal).is_some_and(|now| now.sa_sigaction != before.sa_sigaction) {
+                // SAFETY: the action is the one that was in force before.
+                unsafe { libc::sigaction(*signal, before, core::ptr::null_mut()) };
+            }
+        }
     }
 }
 

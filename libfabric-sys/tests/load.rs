@@ -88,6 +88,40 @@ fn the_library_lists_its_providers() {
     }
 }
 
+/// Debian's libfabric 1.17 brings a library along that would end the process with status 1 on SIGTERM.
+#[test]
+fn what_is_done_on_signals_stays() {
+    const FRESH: &str = "NETMOD_TEST_FRESH_PROCESS";
+    if std::env::var_os(FRESH).is_none() {
+        // No other test has loaded anything there.
+        let this = std::env::current_exe().expect("the path of this program");
+        let mut command = Command::new(this);
+        command.args(["--exact", "what_is_done_on_signals_stays", "--nocapture"]).env(FRESH, "1");
+        let out = command.output().expect("this program starts");
+        let text = String::from_utf8_lossy(&out.stdout);
+        assert!(
+            out.status.success() && text.contains("1 passed"),
+            "{text}{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        return;
+    }
+    let actions = || {
+        [libc::SIGINT, libc::SIGTERM, libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT].map(|signal| {
+            // SAFETY: an action of zeros is a valid one; nothing is set, and what is read has room.
+            unsafe {
+                let mut action: libc::sigaction = core::mem::zeroed();
+                assert_eq!(libc::sigaction(signal, core::ptr::null(), &raw mut action), 0);
+                action.sa_sigaction
+            }
+        })
+    };
+    let before = actions();
+    if library().is_some() {
+        assert_eq!(actions(), before);
+    }
+}
+
 #[test]
 fn errors_are_named_whatever_their_sign() {
     if let Some(library) = library() {
