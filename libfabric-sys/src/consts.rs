@@ -107,6 +107,8 @@ pub const FI_PROGRESS_MANUAL: i32 = 2;
 pub const FI_THREAD_SAFE: i32 = 1;
 /// One thread at a time uses a domain and what belongs to it.
 pub const FI_THREAD_DOMAIN: i32 = 3;
+/// One thread at a time uses a completion queue and what reports to it.
+pub const FI_THREAD_COMPLETION: i32 = 4;
 
 /// The provider cares for overruns.
 pub const FI_RM_ENABLED: i32 = 2;

@@ -143,6 +143,7 @@ fn constants() -> Vec<(&'static str, i64)> {
         FI_PROGRESS_MANUAL,
         FI_THREAD_SAFE,
         FI_THREAD_DOMAIN,
+        FI_THREAD_COMPLETION,
         FI_RM_ENABLED,
         FI_FORMAT_UNSPEC,
         FI_SOCKADDR,

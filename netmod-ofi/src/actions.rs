@@ -44,8 +44,8 @@ impl OfiNetmod {
 
     fn carry_out(&mut self, core: &mut Core, action: Action) {
         match action {
-            Action::Meet { stranger, port, address } => {
-                match self.book.insert(&self.ports, usize::from(port), &address) {
+            Action::Meet { stranger, port, context, address } => {
+                match self.book.insert(&self.ports, usize::from(port), context, &address) {
                     Ok(dest) => {
                         if let Some(old) = self.strangers.insert(stranger.0, dest) {
                             self.book.release(old);

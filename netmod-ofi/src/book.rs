@@ -22,27 +22,37 @@ struct Entry {
 /// The addresses in use.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
-    entries: HashMap<(usize, Box<[u8]>), Entry>,
+    entries: HashMap<(usize, u8, Box<[u8]>), Entry>,
     /// Addresses that nobody needs any more, but to which something may still be on its way.
     leaving: Vec<Dest>,
 }
 
 impl Book {
-    /// Makes an address known to a port.
+    /// Makes a receive context at an address known to a port.
     ///
     /// # Errors
     /// What the provider says.
-    pub(crate) fn insert(&mut self, ports: &[Port], port: usize, address: &[u8]) -> Result<Dest, String> {
-        if let Some(e) = self.entries.get_mut(&(port, address.into())) {
+    pub(crate) fn insert(
+        &mut self,
+        ports: &[Port],
+        port: usize,
+        context: u8,
+        address: &[u8],
+    ) -> Result<Dest, String> {
+        if let Some(e) = self.entries.get_mut(&(port, context, address.into())) {
             e.users += 1;
             return Ok(Dest { port, addr: e.addr });
         }
         let of = ports.get(port).ok_or("this process has no such endpoint")?;
-        let addr = of.endpoint().insert(address)?;
-        // A vector may give the same number again to an address that was about to be removed.
-        self.leaving.retain(|d| *d != Dest { port, addr });
-        self.entries.insert((port, address.into()), Entry { addr, users: 1 });
-        Ok(Dest { port, addr })
+        let addr = of.endpoint().insert(address, context)?;
+        // An address that was about to be removed has its number still: it was not inserted, but has one user more.
+        let dest = Dest { port, addr };
+        if let Some(at) = self.leaving.iter().position(|d| *d == dest) {
+            self.leaving.swap_remove(at);
+            of.endpoint().remove(addr)?;
+        }
+        self.entries.insert((port, context, address.into()), Entry { addr, users: 1 });
+        Ok(dest)
     }
 
     /// One who needed it does not any more.

@@ -113,7 +113,7 @@ impl OfiNetmod {
         let mut nonce = [0; 8];
         let random = getrandom::fill(&mut nonce).map_err(|e| format!("no random numbers: {e}"));
         let incarnation = u64::from_le_bytes(nonce);
-        let opened = random.and_then(|()| Own::open(cfg));
+        let opened = random.and_then(|()| Own::open(cfg, me.rank));
         let (own, ports, life) = match opened {
             Ok((own, ports, life)) => (Ok(own), ports, life),
             Err(why) => (Err(why), Vec::new(), None),

@@ -8,9 +8,10 @@ use netmod_core::{Card, CardError, CardWriter};
 
 use crate::NAME;
 use crate::card::{CardDomain, FrameLimits, OwnCard, PeerCard, pair};
-use crate::choose::survey;
+use crate::choose::{contexts, survey};
 use crate::conn::LocalTerms;
-use crate::fi::port::{Port, Sizes};
+use crate::fi::info::Offer;
+use crate::fi::port::{Port, Share, Sizes};
 use crate::life::Life;
 use crate::wire::UNIT;
 
@@ -21,7 +22,9 @@ pub(crate) struct Way {
     pub(crate) port: u8,
     /// The peer's.
     pub(crate) peer_port: u8,
-    /// The address of that.
+    /// The receive context of that.
+    pub(crate) context: u8,
+    /// The address of its endpoint.
     pub(crate) address: Box<[u8]>,
     /// Where its kernel can be asked whether it lives.
     pub(crate) lifeline: Box<[u8]>,
@@ -33,28 +36,33 @@ pub(crate) struct Way {
 #[derive(Debug)]
 pub(crate) struct Own {
     card: OwnCard,
+    /// Of each port, what of its endpoint it has, for people.
+    shares: Vec<String>,
     /// What became of domains that could not be opened.
     notes: Vec<String>,
 }
 
 impl Own {
-    /// Loads libfabric, chooses, and opens.
+    /// Loads libfabric, chooses, and opens. Engines of the same process may share what they open.
     ///
     /// # Errors
     /// Why nothing was opened, for people.
-    pub(crate) fn open(cfg: &OfiConfig) -> Result<(Own, Vec<Port>, Option<Life>), String> {
+    pub(crate) fn open(cfg: &OfiConfig, process: u32) -> Result<(Own, Vec<Port>, Option<Life>), String> {
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
         let library = Library::load(path).map_err(|e| e.to_string())?;
         let (offers, host) = survey(&library, cfg).into_chosen()?;
-        let sizes = Sizes { frame: cfg.frame, rx_memory: cfg.rx_memory };
-        let (mut ports, mut domains, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ports, mut domains) = (Vec::new(), Vec::new());
+        let (mut shares, mut notes) = (Vec::new(), Vec::new());
         let mut first = None;
         for offer in &offers {
-            let opened = Port::of(library, offer, sizes, false)
-                .and_then(|port| port.endpoint().address().map(|address| (port, address)));
+            let opened = open_port(library, offer, cfg, process).and_then(|(port, share)| {
+                let address = port.endpoint().address()?;
+                Ok((port, address, share))
+            });
             match opened {
-                Ok((port, address)) => {
-                    domains.push(CardDomain::new(offer.facts(), &address, 1));
+                Ok((port, address, share)) => {
+                    domains.push(CardDomain::new(offer.facts(), &address, port.endpoint().context()));
+                    shares.push(share);
                     ports.push(port);
                     first.get_or_insert(offer);
                 }
@@ -80,7 +88,7 @@ impl Own {
         };
         let lifeline = life.as_ref().map(Life::endpoints).unwrap_or_default();
         let card = OwnCard::new(library.version(), first.facts(), limits, &host, &lifeline, domains);
-        Ok((Own { card, notes }, ports, life))
+        Ok((Own { card, shares, notes }, ports, life))
     }
 
     /// Adds the section of the business card.
@@ -102,6 +110,7 @@ impl Own {
         Ok(Way {
             port: mine as u8,
             peer_port: yours as u8,
+            context: theirs.domains[yours].context,
             address: theirs.domains[yours].address.clone(),
             near: self.card.here.shares_network(&theirs.here),
             lifeline: theirs.lifeline,
@@ -116,6 +125,7 @@ impl Own {
             peer_port,
             window: u16::try_from(self.card.window).unwrap_or(u16::MAX),
             frame: self.card.frame,
+            context: domain.context,
             address: domain.address.clone(),
         })
     }
@@ -128,9 +138,33 @@ impl Own {
 
     /// What is open, for people.
     pub(crate) fn describe(&self) -> String {
-        let open: Vec<String> = (0..self.card.domains.len()).map(|i| self.name_of(i)).collect();
+        let open = self.shares.iter().enumerate().map(|(i, share)| format!("{}{share}", self.name_of(i)));
+        let open: Vec<String> = open.collect();
         let notes =
             if self.notes.is_empty() { String::new() } else { format!("; {}", self.notes.join("; ")) };
         format!("{}{notes}", open.join(", "))
+    }
+}
+
+/// Opens an offer: a context of an endpoint that engines share, if that is wanted and can be, else a plain endpoint. Says what the
+/// port has of its endpoint, where somebody has asked for contexts.
+fn open_port(
+    library: Library,
+    offer: &Offer,
+    cfg: &OfiConfig,
+    process: u32,
+) -> Result<(Port, String), String> {
+    let sizes = Sizes { frame: cfg.frame, rx_memory: cfg.rx_memory };
+    let open = |contexts| Port::of(library, offer, sizes, Share { contexts, process });
+    let shared = match contexts(cfg, offer.facts()) {
+        Ok(contexts) => open(contexts).map_err(|why| Some(format!("a scalable one cannot be opened: {why}"))),
+        Err(why) => Err(why),
+    };
+    match shared {
+        Ok(port) => {
+            let (context, contexts) = port.endpoint().context();
+            Ok((port, format!(" (context {context} of {contexts})")))
+        }
+        Err(why) => Ok((open(1)?, why.map_or_else(String::new, |why| format!(" (a plain endpoint: {why})")))),
     }
 }

@@ -469,7 +469,7 @@ impl Rma for OfiNetmod {
 }
 
 impl OfiNetmod {
-    /// A key that nobody can guess, and that no live registration has, as long as the provider's keys are.
+    /// A key that nobody can guess, and that no live registration has, as long as the provider's keys are; it is set aside.
     fn fresh_key(&self, port: usize) -> Result<u64, VcError> {
         let bits = self.ports[port].traits().mr_key_size.clamp(1, 8) * 8;
         let mask = u64::MAX >> (64 - bits);
@@ -478,8 +478,7 @@ impl OfiNetmod {
             let mut bytes = [0; 8];
             getrandom::fill(&mut bytes).map_err(|e| failed(format!("no random numbers for a key: {e}")))?;
             let key = u64::from_le_bytes(bytes) & mask;
-            let taken = self.transfers.regions.values().filter_map(|r| r.registration.as_ref());
-            if taken.into_iter().all(|r| r.key != key) && !self.ports[port].has_key(key) {
+            if let Some(key) = self.ports[port].endpoint().take_key(core::iter::once(key)) {
                 return Ok(key);
             }
         }

@@ -163,7 +163,7 @@ impl OfiNetmod {
         if l.down.is_some() || l.open.is_some() {
             return;
         }
-        let Some(Way { port, peer_port, address, .. }) = l.way.clone() else {
+        let Some(Way { port, peer_port, context, address, .. }) = l.way.clone() else {
             if !std::mem::replace(&mut l.asked, true) {
                 self.pending.push_back(Event::NeedCard { vc });
             }
@@ -171,7 +171,7 @@ impl OfiNetmod {
         };
         if l.dial.is_none() {
             let peer = l.peer;
-            match self.book.insert(&self.ports, usize::from(port), &address) {
+            match self.book.insert(&self.ports, usize::from(port), context, &address) {
                 Ok(dest) => {
                     if let Some(l) = self.links.get_mut(vc) {
                         l.dial = Some(dest);

@@ -15,10 +15,10 @@
 //! | bytes | the record of the interfaces ([`netmod_matching::wire`]) whose index is a domain's number |
 //! | 1 | number of domains, then for each: |
 //! | text, text | names of domain and fabric |
-//! | 1 | flags: 1 regions have virtual addresses, 2 peers can read and write memory, 4 reaches its host only |
+//! | 1 | flags: 1 regions have virtual addresses, 2 peers can read and write memory, 4 reaches its host only, 8 can send to every receive context of an endpoint |
 //! | 4 | form of the address |
 //! | bytes | address |
-//! | 2 | contexts |
+//! | 2, 1 | receive contexts at the address, and which of them is this process's, or this engine's |
 //! | 4, 4 | Mb/s and MTU in bytes, 0 if unknown |
 
 mod pair;
@@ -53,6 +53,7 @@ pub const MAX_TEXT: usize = 255;
 const VIRT_ADDR: u8 = 1;
 const RMA: u8 = 2;
 const LOCAL: u8 = 4;
+const NAMES: u8 = 8;
 
 /// What a process says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,12 +100,16 @@ pub struct CardDomain {
     pub rma: bool,
     /// It reaches processes of its host only.
     pub local: bool,
+    /// It can send to every receive context of an endpoint; otherwise to the first one only.
+    pub names_contexts: bool,
     /// Form of the address, `FI_SOCKADDR_IN` and so on.
     pub format: u32,
     /// The address of its endpoint, at most [`MAX_ADDRESS`] bytes.
     pub address: Box<[u8]>,
     /// Receive contexts of its endpoint; 1 of a plain one.
     pub contexts: u16,
+    /// Which of them messages to this engine go to.
+    pub context: u8,
     /// Mb/s, if known.
     pub speed: Option<u32>,
     /// Bytes, if known.
@@ -112,8 +117,8 @@ pub struct CardDomain {
 }
 
 impl CardDomain {
-    /// Of an offer that was opened, whose endpoint has this address and so many receive contexts.
-    pub fn new(facts: &Facts, address: &[u8], contexts: u16) -> CardDomain {
+    /// Of an offer that was opened, whose endpoint has this address, and which of how many receive contexts.
+    pub fn new(facts: &Facts, address: &[u8], (context, contexts): (u8, u16)) -> CardDomain {
         let nic = facts.nic.as_ref();
         CardDomain {
             name: short(&facts.domain),
@@ -123,7 +128,9 @@ impl CardDomain {
             local: facts.caps & (FI_LOCAL_COMM | FI_REMOTE_COMM) == FI_LOCAL_COMM,
             format: facts.format,
             address: address.into(),
+            names_contexts: facts.contexts() > 1,
             contexts: contexts.max(1),
+            context,
             speed: nic.and_then(|n| n.speed),
             mtu: nic.and_then(|n| n.mtu),
         }
@@ -192,8 +199,9 @@ impl OfiCard {
         for d in &self.domains {
             let flag = |on: bool, bit: u8| if on { bit } else { 0 };
             w.str(&d.name).str(&d.fabric);
-            w.u8(flag(d.virt_addr, VIRT_ADDR) | flag(d.rma, RMA) | flag(d.local, LOCAL));
-            w.u32(d.format).bytes(&d.address).u16(d.contexts);
+            let names = flag(d.names_contexts, NAMES);
+            w.u8(flag(d.virt_addr, VIRT_ADDR) | flag(d.rma, RMA) | flag(d.local, LOCAL) | names);
+            w.u32(d.format).bytes(&d.address).u16(d.contexts).u8(d.context);
             w.u32(d.speed.unwrap_or(0)).u32(d.mtu.unwrap_or(0));
         }
         w.as_bytes().to_vec()
@@ -241,8 +249,8 @@ impl OfiCard {
         for _ in 0..count {
             let (name, fabric) = (text(&mut r, "a domain's name")?, text(&mut r, "a fabric's name")?);
             let flags = r.u8("a domain's flags")?;
-            if flags & !(VIRT_ADDR | RMA | LOCAL) != 0 {
-                return Err(malformed("a domain's flags", "only the lowest three may be set"));
+            if flags & !(VIRT_ADDR | RMA | LOCAL | NAMES) != 0 {
+                return Err(malformed("a domain's flags", "only the lowest four may be set"));
             }
             let format = r.u32("a form of addresses")?;
             let address = r.bytes("a domain's address")?;
@@ -253,6 +261,10 @@ impl OfiCard {
             if contexts == 0 {
                 return Err(malformed("a domain's contexts", "there must be one"));
             }
+            let context = r.u8("a domain's context")?;
+            if u16::from(context) >= contexts {
+                return Err(malformed("a domain's context", "there are not so many"));
+            }
             let known = |n: u32| Some(n).filter(|n| *n > 0);
             let (speed, mtu) = (known(r.u32("a domain's speed")?), known(r.u32("a domain's MTU")?));
             domains.push(CardDomain {
@@ -261,9 +273,11 @@ impl OfiCard {
                 virt_addr: flags & VIRT_ADDR != 0,
                 rma: flags & RMA != 0,
                 local: flags & LOCAL != 0,
+                names_contexts: flags & NAMES != 0,
                 format,
                 address: address.into(),
                 contexts,
+                context,
                 speed,
                 mtu,
             });

@@ -30,6 +30,13 @@ pub fn pair(mine: &OwnCard, theirs: &PeerCard) -> Result<(usize, usize), String>
     } else {
         ways.extend(by_ip(left, right, &mut refused));
     }
+    ways.retain(|w| match unnamed(&left.domains[w.left], &right.domains[w.right]) {
+        Some(why) => {
+            refused.push(why);
+            false
+        }
+        None => true,
+    });
     ways.sort_by_key(|w| (Reverse(w.weight), w.left, w.right));
     let best = ways.iter().take_while(|w| w.weight == ways[0].weight).count();
     if best == 0 {
@@ -79,6 +86,18 @@ fn understood(mine: &OfiCard, theirs: &OfiCard) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Why one of the two domains cannot send to the receive context that the other one has.
+fn unnamed(l: &CardDomain, r: &CardDomain) -> Option<String> {
+    let cannot = |from: &CardDomain, to: &CardDomain| to.context > 0 && !from.names_contexts;
+    (cannot(l, r) || cannot(r, l)).then(|| {
+        format!(
+            "{} and {}: one is a context of a scalable endpoint, and the other one's provider knows none (FI_NAMED_RX_CTX); \
+             NETMOD_OFI_DISABLE_SEP=1 does without",
+            l.name, r.name
+        )
+    })
 }
 
 /// A way between two domains.

@@ -153,3 +153,24 @@ fn any_two_cards_are_paired_alike_from_both_sides() {
     }
     assert!((1000..5000).contains(&paired), "{paired}");
 }
+
+/// Who cannot send to a context does not pair with it, whatever the addresses are.
+#[test]
+fn contexts_are_paired_with_who_can_name_them() {
+    let of = |place, address: &str, names, context| {
+        let mut card = ip_card(&host(place, &[address]), &[address]);
+        let d = &mut card.domains[0];
+        (d.names_contexts, d.contexts, d.context) = (names, u16::from(context) + 1, context);
+        card
+    };
+    for place in [A, B] {
+        let plain = |names| of(place, "192.0.2.2", names, 0);
+        assert_eq!(both(&of(A, "192.0.2.1", true, 2), &plain(true)), Ok((0, 0)));
+        assert_eq!(both(&of(A, "192.0.2.1", true, 0), &plain(false)), Ok((0, 0)));
+        refused(&of(A, "192.0.2.1", true, 2), &plain(false), "FI_NAMED_RX_CTX");
+    }
+    let mut other = other_card(A, 12, &["one"]);
+    assert_eq!(both(&other, &other_card(B, 12, &["one"])), Ok((0, 0)));
+    other.domains[0].names_contexts = false;
+    refused(&other, &other_card(B, 12, &["one"]), "NETMOD_OFI_DISABLE_SEP");
+}

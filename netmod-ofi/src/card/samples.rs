@@ -84,9 +84,11 @@ pub(super) fn other_card(place: Place, format: u32, names: &[&str]) -> OfiCard {
         virt_addr: true,
         rma: true,
         local: *name == "shm",
+        names_contexts: true,
         format,
         address: [i as u8, 1, 2].into(),
         contexts: 2,
+        context: 1,
         speed: Some(100_000),
         mtu: Some(4096),
     };

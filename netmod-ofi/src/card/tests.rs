@@ -76,6 +76,7 @@ fn what_cannot_be_is_refused() {
     refused("number of domains", |c| c.domains.clear());
     refused("number of domains", |c| c.domains = vec![c.domains[0].clone(); 17]);
     refused("contexts", |c| c.domains[0].contexts = 0);
+    refused("a domain's context ", |c| c.domains[0].context = 1);
     refused("address", |c| c.domains[1].address = Box::default());
     refused("address", |c| c.domains[1].address = vec![1; MAX_ADDRESS + 1].into());
     refused("record", |c| c.record.nics[0].index = 2);

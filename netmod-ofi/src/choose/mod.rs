@@ -15,7 +15,7 @@ use core::fmt;
 use libfabric_sys::Library;
 use libfabric_sys::consts::{
     FI_ASYNC_IOV, FI_CONTEXT, FI_CONTEXT2, FI_MR_BASIC, FI_MSG, FI_MULTI_RECV, FI_NAMED_RX_CTX, FI_RMA,
-    FI_RX_CQ_DATA,
+    FI_RX_CQ_DATA, FI_THREAD_COMPLETION, FI_THREAD_DOMAIN,
 };
 use netmod_core::config::OfiConfig;
 use netmod_matching::Host;
@@ -25,7 +25,7 @@ pub use defects::{DEFECTS, Defect, Remedy};
 pub use judge::{Judged, judge};
 
 use crate::address::{format_name, show};
-use crate::fi::info::{InfoError, MrMode, Offer, Request, getinfo};
+use crate::fi::info::{Facts, InfoError, MrMode, Offer, Request, getinfo};
 use names::Providers;
 
 /// What the netmod does if a provider wants it: storage for every operation's context, arrays of iovecs that stay; and no data
@@ -131,21 +131,33 @@ impl Survey {
     }
 }
 
-/// The requests, the one that asks for most first.
-fn requests(cfg: &OfiConfig) -> Vec<(u64, i32)> {
+/// How many engines of this process share an endpoint of an offer, each with a context of its own; or why each has a plain one.
+///
+/// # Errors
+/// Why, for people; nothing if nobody has asked for more.
+pub fn contexts(cfg: &OfiConfig, facts: &Facts) -> Result<usize, Option<String>> {
+    match facts.contexts() {
+        _ if cfg.contexts == 1 => Err(None),
+        _ if cfg.disable_sep => Err(Some("NETMOD_OFI_DISABLE_SEP is set".into())),
+        1 => Err(Some(format!("{} has no scalable ones", facts.provider))),
+        most => Ok(cfg.contexts.min(most)),
+    }
+}
+
+/// The requests, the one that asks for most first: capabilities, modes of registration, threads.
+fn requests(cfg: &OfiConfig) -> [(u64, i32, i32); 4] {
     let messages = FI_MSG | FI_MULTI_RECV;
     let all = messages | FI_RMA;
-    let mut out = Vec::new();
-    if cfg.contexts > 1 && !cfg.disable_sep {
-        out.push((all | FI_NAMED_RX_CTX, MrMode::HONOURED));
-    }
-    out.extend([
-        (all, MrMode::HONOURED),
+    let shared = cfg.contexts > 1 && !cfg.disable_sep;
+    let threading = if shared { FI_THREAD_COMPLETION } else { FI_THREAD_DOMAIN };
+    [
+        // Contexts that have names are of use to a plain endpoint, too: its peers may have them.
+        (all | FI_NAMED_RX_CTX, MrMode::HONOURED, threading),
+        (all, MrMode::HONOURED, FI_THREAD_DOMAIN),
         // From before registration's modes were bits of their own.
-        (all, FI_MR_BASIC),
-        (messages, MrMode::HONOURED),
-    ]);
-    out
+        (all, FI_MR_BASIC, FI_THREAD_DOMAIN),
+        (messages, MrMode::HONOURED, FI_THREAD_DOMAIN),
+    ]
 }
 
 /// Asks libfabric what there is, and chooses. `FI_PROVIDER` is heeded by libfabric itself.
@@ -195,8 +207,8 @@ fn ask(
     offers: &mut Vec<Offer>,
     notes: &mut Vec<String>,
 ) {
-    for (caps, mr_mode) in requests(cfg) {
-        match getinfo(library, &Request { caps, mode: HONOURED_MODES, mr_mode, provider }) {
+    for (caps, mr_mode, threading) in requests(cfg) {
+        match getinfo(library, &Request { caps, mode: HONOURED_MODES, mr_mode, threading, provider }) {
             Ok(found) => {
                 for offer in found {
                     let same = |o: &Offer| {

@@ -237,10 +237,35 @@ fn without_rma_a_provider_comes_after_its_equals() {
 #[test]
 fn more_is_asked_for_before_less() {
     let plain = requests(&OfiConfig::default());
-    assert!(plain.iter().all(|(caps, _)| caps & FI_NAMED_RX_CTX == 0));
-    assert!(plain[0].0 & FI_RMA != 0 && plain.last().is_some_and(|r| r.0 & FI_RMA == 0));
+    assert!(plain[0].0 & FI_NAMED_RX_CTX != 0 && plain[1].0 | FI_NAMED_RX_CTX == plain[0].0);
+    assert!(plain[1].0 & FI_RMA != 0 && plain[3].0 & FI_RMA == 0);
+    assert!(plain.iter().all(|r| r.2 == FI_THREAD_DOMAIN));
+    // What threads share is asked for as such.
     let many = OfiConfig { contexts: 4, ..OfiConfig::default() };
-    assert!(requests(&many)[0].0 & FI_NAMED_RX_CTX != 0);
-    assert_eq!(requests(&many)[1..], plain);
+    assert_eq!(requests(&many)[0], (plain[0].0, plain[0].1, FI_THREAD_COMPLETION));
+    assert_eq!(requests(&many)[1..], plain[1..]);
     assert_eq!(requests(&OfiConfig { disable_sep: true, ..many }), plain);
+}
+
+#[test]
+fn endpoints_are_shared_where_that_is_wanted_and_can_be() {
+    let facts = |caps, tx_contexts, rx_contexts| Facts {
+        caps,
+        tx_contexts,
+        rx_contexts,
+        ..offer("sockets", "eth0", "")
+    };
+    let ask = |n, disable_sep, facts: &Facts| {
+        contexts(&OfiConfig { contexts: n, disable_sep, ..OfiConfig::default() }, facts)
+    };
+    let able = facts(FI_MSG | FI_NAMED_RX_CTX, 16, 8);
+    assert_eq!(ask(4, false, &able), Ok(4));
+    assert_eq!(ask(20, false, &able), Ok(8));
+    assert_eq!(ask(1, false, &able), Err(None));
+    assert_eq!(ask(1, true, &able), Err(None));
+    let why = |result: Result<usize, Option<String>>| result.expect_err("a plain one").expect("a reason");
+    assert!(why(ask(4, true, &able)).contains("NETMOD_OFI_DISABLE_SEP"));
+    for unable in [facts(FI_MSG, 16, 16), facts(FI_MSG | FI_NAMED_RX_CTX, 1, 16)] {
+        assert!(why(ask(4, false, &unable)).contains("sockets has no scalable"));
+    }
 }

@@ -60,7 +60,8 @@ impl Machine {
         }
         stranger.until = self.at(now + self.params.handshake_timeout);
         stranger.stage = Stage::Claimed;
-        let (slot, port, address) = (stranger.slot, stranger.port, stranger.terms.address.clone());
+        let (slot, port) = (stranger.slot, stranger.port);
+        let (context, address) = (stranger.terms.context, stranger.terms.address.clone());
         let at = match self.strangers.iter().position(Option::is_none) {
             Some(at) => {
                 self.strangers[at] = Some(stranger);
@@ -73,7 +74,7 @@ impl Machine {
         };
         let id = StrangerId(at as u32);
         self.by_slot.insert(slot, id);
-        self.act(Action::Meet { stranger: id, port, address });
+        self.act(Action::Meet { stranger: id, port, context, address });
         Some(id)
     }
 

@@ -11,7 +11,8 @@
 //! | 8 | 4 | number of its slot |
 //! | 12 | 4 | token of its slot, not zero |
 //! | 16 | 8 | number of its last dial: up to that one all are void, except one that this very HELLO is |
-//! | 24 | 1 and more | address of the endpoint |
+//! | 24 | 1 | the receive context of the endpoint that is the sender's |
+//! | 25 | 1 and more | address of the endpoint |
 
 use netmod_hello::{Terms, TermsTooLong};
 
@@ -19,7 +20,7 @@ use super::{LocalTerms, PeerTerms};
 use crate::wire::{FRAME_HEADER, Slot};
 
 const LAYOUT: u8 = 1;
-const FIXED: usize = 24;
+const FIXED: usize = 25;
 
 pub(super) fn emit(terms: &LocalTerms, slot: Slot, dials: u64) -> Result<Terms, TermsTooLong> {
     let mut b = Vec::with_capacity(FIXED + terms.address.len());
@@ -29,6 +30,7 @@ pub(super) fn emit(terms: &LocalTerms, slot: Slot, dials: u64) -> Result<Terms, 
     b.extend_from_slice(&slot.number.to_le_bytes());
     b.extend_from_slice(&slot.token.to_le_bytes());
     b.extend_from_slice(&dials.to_le_bytes());
+    b.push(terms.context);
     b.extend_from_slice(&terms.address);
     Terms::new(&b)
 }
@@ -42,6 +44,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<(PeerTerms, u64)> {
         port: fixed[1],
         window: u16::from_le_bytes([fixed[2], fixed[3]]),
         frame: word(4),
+        context: fixed[24],
         address: address.into(),
     };
     let usable = fixed[0] == LAYOUT
@@ -62,7 +65,8 @@ mod tests {
             peer_port: 9,
             window: 0x0403,
             frame: 0x0807_0605,
-            address: [24, 25].into(),
+            context: 25,
+            address: [26, 27].into(),
         };
         let slot = Slot { number: 0x0c0b_0a09, token: 0x100f_0e0d };
         emit(&terms, slot, 0x1817_1615_1413_1211).unwrap().as_bytes().to_vec()
@@ -70,8 +74,8 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let mut want: Vec<u8> = (1..=24).collect();
-        want.extend([24, 25]);
+        let mut want: Vec<u8> = (1..=25).collect();
+        want.extend([26, 27]);
         assert_eq!(bytes(), want);
         let (terms, dials) = parse(&bytes()).unwrap();
         assert_eq!(
@@ -79,7 +83,7 @@ mod tests {
             (2, 0x0403, 0x0807_0605, 0x1817_1615_1413_1211)
         );
         assert_eq!((terms.slot.number, terms.slot.token), (0x0c0b_0a09, 0x100f_0e0d));
-        assert_eq!(*terms.address, [24, 25]);
+        assert_eq!((terms.context, &*terms.address), (25, &[26, 27][..]));
     }
 
     #[test]
@@ -99,9 +103,10 @@ mod tests {
 
     #[test]
     fn an_address_that_is_too_long_is_refused() {
-        let terms = LocalTerms { port: 0, peer_port: 0, window: 1, frame: 99, address: vec![0; 377].into() };
+        let address = vec![0; 376].into();
+        let terms = LocalTerms { port: 0, peer_port: 0, window: 1, frame: 99, context: 0, address };
         assert!(emit(&terms, Slot { number: 0, token: 1 }, 1).is_err());
-        let terms = LocalTerms { address: vec![0; 376].into(), ..terms };
+        let terms = LocalTerms { address: vec![0; 375].into(), ..terms };
         assert!(emit(&terms, Slot { number: 0, token: 1 }, 1).is_ok());
     }
 }

@@ -75,7 +75,8 @@ struct World {
 }
 
 fn terms(rank: u32, port: u8, peer_port: u8) -> LocalTerms {
-    LocalTerms { port, peer_port, window: 64, frame: 4096, address: vec![1, rank as u8, port].into() }
+    let address = vec![1, rank as u8, port].into();
+    LocalTerms { port, peer_port, window: 64, frame: 4096, context: 0, address }
 }
 
 fn process(rank: u32, size: u32, incarnation: u64, key: u8, params: Params) -> Process {
@@ -164,7 +165,7 @@ impl World {
                 Action::Control { to, kind, slot } => {
                     send(&p.met, to, Frame { kind, slot, port: 0, bytes: Box::default() });
                 }
-                Action::Meet { stranger, address, port } => {
+                Action::Meet { stranger, address, port, .. } => {
                     assert!(p.met.iter().all(|m| m.0 != stranger), "{stranger:?} is met twice");
                     p.met.push((stranger, address, port));
                 }

@@ -51,6 +51,8 @@ pub struct LocalTerms {
     pub window: u16,
     /// The longest frame that this side takes, in bytes.
     pub frame: u32,
+    /// Which receive context of that endpoint.
+    pub context: u8,
     /// The address of the endpoint, as libfabric gives it.
     pub address: Box<[u8]>,
 }
@@ -66,6 +68,8 @@ pub struct PeerTerms {
     pub window: u16,
     /// The longest frame that it takes, in bytes.
     pub frame: u32,
+    /// Which receive context of that endpoint takes what is sent to it.
+    pub context: u8,
     /// The address of that endpoint.
     pub address: Box<[u8]>,
 }
@@ -104,6 +108,8 @@ pub enum Action {
         stranger: StrangerId,
         /// The endpoint that was dialled, and answers.
         port: u8,
+        /// The receive context at the address.
+        context: u8,
         /// The address.
         address: Box<[u8]>,
     },

@@ -1,25 +1,20 @@
-//! A domain, opened: fabric, domain, completion queue, address vector, endpoint, in the order in which they depend on each other.
+//! What one engine sends and receives by, and the completions of that: calls of libfabric on the way of data.
 
 #![allow(unsafe_code)]
 
-use core::ffi::{CStr, c_int, c_void};
-use core::ptr::{self, null_mut};
+use core::ffi::{CStr, c_void};
+use core::ptr::null_mut;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
-use libfabric_sys::attr::{
-    fi_addr_t, fi_av_attr, fi_cq_attr, fi_cq_data_entry, fi_cq_err_entry, fi_info, fi_msg,
-};
+use libfabric_sys::attr::{fi_addr_t, fi_cq_data_entry, fi_cq_err_entry, fi_info, fi_msg};
 use libfabric_sys::call::*;
 use libfabric_sys::consts::*;
-use libfabric_sys::fid::{fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric};
+use libfabric_sys::fid::{fid, fid_cq, fid_ep};
 use libfabric_sys::{Library, call};
 
+use super::shared::{self, Domain, Lane, Wish};
 use super::{Refused, check};
-
-/// Longest address of an endpoint.
-const ADDRESS: usize = 1024;
-/// Bits of an address that number receive contexts.
-const RX_CTX_BITS: u32 = 8;
 
 /// What of a provider's attributes matters to who uses the endpoint.
 #[derive(Clone, Debug)]
@@ -40,43 +35,29 @@ pub(crate) struct Traits {
     pub(crate) multi_recv: bool,
     /// Whether there are one-sided transfers.
     pub(crate) rma: bool,
+    /// Whether receive contexts of peers' scalable endpoints can be addressed.
+    pub(crate) names_contexts: bool,
 }
 
-/// The contexts of a scalable endpoint that belong together, or a plain endpoint in the place of both.
-#[derive(Debug)]
-pub(super) struct Contexts {
-    pub(super) ep: *mut fid_ep,
-    tx: *mut fid_ep,
-    rx: *mut fid_ep,
-}
-
-/// An opened domain with one endpoint. One thread at a time uses it.
+/// A lane of a domain: what one engine sends and receives by. One thread at a time uses it.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     lib: Library,
-    info: *mut fi_info,
-    fabric: *mut fid_fabric,
-    pub(super) domain: *mut fid_domain,
+    /// A transmit context, or a plain endpoint; null when it is shut.
+    tx: *mut fid_ep,
+    /// A receive context, or the same plain endpoint.
+    rx: *mut fid_ep,
     cq: *mut fid_cq,
-    av: *mut fid_av,
-    pub(super) contexts: Contexts,
-    /// Whether a scalable endpoint is open.
-    scalable: bool,
-    traits: Traits,
     fd: Option<RawFd>,
+    traits: Traits,
+    /// Number of the lane.
+    number: usize,
+    domain: Arc<Domain>,
 }
 
-// SAFETY: the objects may be used by any thread, one at a time (`FI_THREAD_DOMAIN`), which is what owning the value gives.
+// SAFETY: the objects may be used by any thread, one at a time (`FI_THREAD_COMPLETION`, `FI_THREAD_DOMAIN`), which is what owning
+// the value gives.
 unsafe impl Send for Endpoint {}
-
-/// What opening asks for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
-    /// Room that a buffer for several messages must have to take another one.
-    pub(crate) min_multi_recv: usize,
-    /// A scalable endpoint with one pair of contexts is wanted.
-    pub(crate) scalable: bool,
-}
 
 /// The endpoint says that an entry with an error waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,141 +79,18 @@ pub(crate) struct Failed {
 }
 
 impl Endpoint {
-    /// Opens the domain that an info describes.
+    /// Opens the domain that an info describes, or joins the engines of this process that have done so and have contexts left.
     ///
     /// # Errors
     /// Which call failed and why. What was opened before is closed again.
     ///
     /// # Safety
     /// The info is the library's, and live.
-    pub(crate) unsafe fn open(lib: Library, info: *const fi_info, wish: Wish) -> Result<Endpoint, String> {
-        // SAFETY: the info is live; the copy is this value's, and freed with it.
-        let info = unsafe { (lib.fi_dupinfo)(info) };
-        if info.is_null() {
-            return Err("fi_dupinfo: out of memory".into());
-        }
-        // SAFETY: a copy made by the library has all parts.
-        let traits = unsafe { Traits::of(info) };
-        let none = Contexts { ep: null_mut(), tx: null_mut(), rx: null_mut() };
-        let mut this = Endpoint {
-            lib,
-            info,
-            fabric: null_mut(),
-            domain: null_mut(),
-            cq: null_mut(),
-            av: null_mut(),
-            contexts: none,
-            scalable: wish.scalable,
-            traits,
-            fd: None,
-        };
-        match this.open_all(wish) {
-            Ok(()) => Ok(this),
-            Err(Refused::Again) => Err("the provider is out of resources".into()),
-            Err(Refused::Failed(why)) => Err(why),
-        }
-    }
-
-    fn check(&self, call: &str, rc: c_int) -> Result<(), Refused> {
-        check(&self.lib, call, i64::from(rc))
-    }
-
-    fn open_all(&mut self, wish: Wish) -> Result<(), Refused> {
-        // SAFETY: the info is live and the library's; each object is made here, used while it is live, and closed by `drop`;
-        // attributes live during the calls.
-        unsafe {
-            let rc = (self.lib.fi_fabric)((*self.info).fabric_attr, &raw mut self.fabric, null_mut());
-            self.check("fi_fabric", rc)?;
-            let rc = fi_domain(self.fabric, self.info, &raw mut self.domain, null_mut());
-            self.check("fi_domain", rc)?;
-            self.open_queue()?;
-            let mut attr = fi_av_attr {
-                type_: (*(*self.info).domain_attr).av_type,
-                rx_ctx_bits: if wish.scalable { RX_CTX_BITS as c_int } else { 0 },
-                count: 0,
-                ep_per_node: 0,
-                name: ptr::null(),
-                map_addr: null_mut(),
-                flags: 0,
-            };
-            let rc = fi_av_open(self.domain, &raw mut attr, &raw mut self.av, null_mut());
-            self.check("fi_av_open", rc)?;
-            if wish.scalable {
-                self.open_contexts()?
-            } else {
-                self.open_plain()?
-            }
-            let rx = self.contexts.rx;
-            if wish.scalable {
-                self.check("fi_enable(transmit context)", fi_enable(self.contexts.tx.cast()))?;
-                self.check("fi_enable(receive context)", fi_enable(rx.cast()))?;
-            }
-            self.check("fi_enable", fi_enable(self.contexts.ep.cast()))?;
-            if self.traits.multi_recv {
-                // Not before: the provider shm of 1.17 makes what this changes when it is enabled, and crashes.
-                let value: *const usize = &raw const wish.min_multi_recv;
-                let rc =
-                    fi_setopt(rx, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, value.cast(), size_of::<usize>());
-                self.check("fi_setopt(FI_OPT_MIN_MULTI_RECV)", rc)?;
-            }
-            Ok(())
-        }
-    }
-
-    /// A queue with a descriptor to wait on, or without, where the provider has none.
-    unsafe fn open_queue(&mut self) -> Result<(), Refused> {
-        let mut attr = fi_cq_attr {
-            size: self.traits.tx + self.traits.rx,
-            flags: 0,
-            format: FI_CQ_FORMAT_DATA,
-            wait_obj: FI_WAIT_FD,
-            signaling_vector: 0,
-            wait_cond: 0,
-            wait_set: null_mut(),
-        };
-        // SAFETY: the domain is live, as are the attributes during the calls; the descriptor is an int.
-        unsafe {
-            if fi_cq_open(self.domain, &raw mut attr, &raw mut self.cq, null_mut()) == 0 {
-                let mut fd: c_int = -1;
-                let rc = fi_control(self.cq.cast(), FI_GETWAIT, (&raw mut fd).cast());
-                self.fd = (rc == 0 && fd >= 0).then_some(fd);
-                return Ok(());
-            }
-            self.cq = null_mut();
-            attr.wait_obj = FI_WAIT_NONE;
-            let rc = fi_cq_open(self.domain, &raw mut attr, &raw mut self.cq, null_mut());
-            self.check("fi_cq_open", rc)
-        }
-    }
-
-    unsafe fn open_plain(&mut self) -> Result<(), Refused> {
-        // SAFETY: the domain, the info, the vector and the queue are live.
-        unsafe {
-            let mut ep = null_mut();
-            self.check("fi_endpoint", fi_endpoint(self.domain, self.info, &raw mut ep, null_mut()))?;
-            self.contexts = Contexts { ep, tx: ep, rx: ep };
-            self.check("fi_ep_bind(address vector)", fi_bind(ep.cast(), self.av.cast(), 0))?;
-            let rc = fi_bind(ep.cast(), self.cq.cast(), FI_TRANSMIT | FI_RECV);
-            self.check("fi_ep_bind(completion queue)", rc)
-        }
-    }
-
-    unsafe fn open_contexts(&mut self) -> Result<(), Refused> {
-        // SAFETY: the domain, the info, the vector and the queue are live.
-        unsafe {
-            let (mut ep, mut tx, mut rx) = (null_mut(), null_mut(), null_mut());
-            self.check("fi_scalable_ep", fi_scalable_ep(self.domain, self.info, &raw mut ep, null_mut()))?;
-            self.contexts.ep = ep;
-            self.check("fi_scalable_ep_bind", fi_bind(ep.cast(), self.av.cast(), 0))?;
-            let rc = fi_tx_context(ep, 0, (*self.info).tx_attr, &raw mut tx, null_mut());
-            self.check("fi_tx_context", rc)?;
-            self.contexts.tx = tx;
-            self.check("fi_ep_bind(transmit context)", fi_bind(tx.cast(), self.cq.cast(), FI_TRANSMIT))?;
-            let rc = fi_rx_context(ep, 0, (*self.info).rx_attr, &raw mut rx, null_mut());
-            self.check("fi_rx_context", rc)?;
-            self.contexts.rx = rx;
-            self.check("fi_ep_bind(receive context)", fi_bind(rx.cast(), self.cq.cast(), FI_RECV))
-        }
+    pub(crate) unsafe fn open(lib: Library, info: *const fi_info, wish: &Wish) -> Result<Endpoint, String> {
+        // SAFETY: by contract.
+        let (domain, number, lane) = unsafe { shared::join(lib, info, wish)? };
+        let Lane { tx, rx, cq, fd } = lane;
+        Ok(Endpoint { lib, tx, rx, cq, fd, traits: domain.traits().clone(), number, domain })
     }
 
     /// What matters of the provider's attributes.
@@ -245,60 +103,53 @@ impl Endpoint {
         &self.lib
     }
 
+    /// The domain, for registrations.
+    pub(super) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// Which receive context of its endpoint it is, and how many that has; 0 of 1 of a plain endpoint.
+    pub(crate) fn context(&self) -> (u8, u16) {
+        let small = |n: usize| u8::try_from(n).unwrap_or(u8::MAX);
+        (small(self.number), small(self.domain.lanes()).into())
+    }
+
     /// The endpoint's own address.
     ///
     /// # Errors
     /// What the provider says.
     pub(crate) fn address(&self) -> Result<Vec<u8>, String> {
-        let mut address = vec![0; ADDRESS];
-        let mut len = address.len();
-        // SAFETY: the endpoint is live, and so many bytes are writable.
-        let rc = unsafe { fi_getname(self.contexts.ep, address.as_mut_ptr().cast(), &raw mut len) };
-        if rc != 0 || len > address.len() {
-            return Err(format!("fi_getname: {}", self.lib.error(i64::from(rc))));
-        }
-        address.truncate(len);
-        Ok(address)
+        self.domain.address()
     }
 
-    /// Makes a peer's address known: what to send to.
+    /// Makes a receive context of a peer's endpoint known: what to send to.
     ///
     /// # Errors
     /// What the provider says.
-    pub(crate) fn insert(&self, address: &[u8]) -> Result<fi_addr_t, String> {
-        // A provider that takes the address for a string, or for a longer one than it is, finds zeros behind it.
-        let mut padded = vec![0; address.len().max(ADDRESS) + 8];
-        padded[..address.len()].copy_from_slice(address);
-        let mut to = FI_ADDR_UNSPEC;
-        // SAFETY: the vector is live; the provider reads one address, of no more bytes than there are.
-        let rc = unsafe { fi_av_insert(self.av, padded.as_ptr().cast(), 1, &raw mut to, 0, null_mut()) };
-        match rc {
-            1 if to != FI_ADDR_UNSPEC => Ok(if self.scalable { fi_rx_addr(to, 0, RX_CTX_BITS) } else { to }),
-            1 | 0 => Err("fi_av_insert: the provider does not take the address".into()),
-            rc => Err(format!("fi_av_insert: {}", self.lib.error(i64::from(rc)))),
-        }
+    pub(crate) fn insert(&self, address: &[u8], context: u8) -> Result<fi_addr_t, String> {
+        self.domain.insert(address, context)
     }
 
-    /// Forgets a peer's address.
+    /// Forgets what was inserted.
     ///
     /// # Errors
     /// What the provider says.
     pub(crate) fn remove(&self, peer: fi_addr_t) -> Result<(), String> {
-        let mut peer = peer;
-        // SAFETY: the vector is live, and holds the address.
-        let rc = unsafe { fi_av_remove(self.av, &raw mut peer, 1, 0) };
-        if rc == 0 { Ok(()) } else { Err(format!("fi_av_remove: {}", self.lib.error(i64::from(rc)))) }
+        self.domain.remove(peer)
+    }
+
+    /// Sets the first of these keys aside that no registration of the domain has; [`Registration::new`] takes it over.
+    ///
+    /// [`Registration::new`]: super::region::Registration::new
+    pub(crate) fn take_key(&self, keys: impl Iterator<Item = u64>) -> Option<u64> {
+        self.domain.take_key(keys)
     }
 
     /// # Errors
     /// If the endpoint was shut.
     #[inline]
-    fn is_open(&self) -> Result<(), Refused> {
-        if self.contexts.tx.is_null() {
-            Err(Refused::Failed("the endpoint is closed".into()))
-        } else {
-            Ok(())
-        }
+    pub(super) fn is_open(&self) -> Result<(), Refused> {
+        if self.tx.is_null() { Err(Refused::Failed("the endpoint is closed".into())) } else { Ok(()) }
     }
 
     /// Sends a short message, which is copied.
@@ -306,7 +157,7 @@ impl Endpoint {
     pub(crate) fn inject(&self, bytes: &[u8], to: fi_addr_t) -> Result<(), Refused> {
         self.is_open()?;
         // SAFETY: the context is live; the bytes are read before the call returns.
-        let rc = unsafe { fi_inject(self.contexts.tx, bytes.as_ptr().cast(), bytes.len(), to) };
+        let rc = unsafe { fi_inject(self.tx, bytes.as_ptr().cast(), bytes.len(), to) };
         if rc == 0 { Ok(()) } else { check(&self.lib, "fi_inject", rc as i64) }
     }
 
@@ -326,7 +177,7 @@ impl Endpoint {
     ) -> Result<(), Refused> {
         self.is_open()?;
         // SAFETY: by contract; the transmit context is live.
-        let rc = unsafe { fi_send(self.contexts.tx, at.cast(), len, desc, to, context) };
+        let rc = unsafe { fi_send(self.tx, at.cast(), len, desc, to, context) };
         if rc == 0 { Ok(()) } else { check(&self.lib, "fi_send", rc as i64) }
     }
 
@@ -355,7 +206,7 @@ impl Endpoint {
         };
         let flags = if self.traits.multi_recv { FI_MULTI_RECV } else { 0 };
         // SAFETY: by contract; the receive context is live. One piece: the provider keeps no array of them.
-        let rc = unsafe { fi_recvmsg(self.contexts.rx, &raw const msg, flags) };
+        let rc = unsafe { fi_recvmsg(self.rx, &raw const msg, flags) };
         check(&self.lib, "fi_recvmsg", rc as i64)
     }
 
@@ -377,7 +228,7 @@ impl Endpoint {
     ) -> Result<(), Refused> {
         self.is_open()?;
         // SAFETY: by contract; the transmit context is live.
-        let rc = unsafe { fi_read(self.contexts.tx, at.cast(), len, desc, from, remote, key, context) };
+        let rc = unsafe { fi_read(self.tx, at.cast(), len, desc, from, remote, key, context) };
         check(&self.lib, "fi_read", rc as i64)
     }
 
@@ -411,14 +262,13 @@ impl Endpoint {
             data: 0,
         };
         // SAFETY: by contract; the transmit context is live. One piece: the provider keeps no array of them.
-        let rc =
-            unsafe { fi_writemsg(self.contexts.tx, &raw const msg, FI_DELIVERY_COMPLETE | FI_COMPLETION) };
+        let rc = unsafe { fi_writemsg(self.tx, &raw const msg, FI_DELIVERY_COMPLETE | FI_COMPLETION) };
         check(&self.lib, "fi_writemsg", rc as i64)
     }
 
     /// Asks that an operation be given up; its completion still comes.
     pub(crate) fn cancel(&self, receive: bool, context: *mut c_void) {
-        let ep = if receive { self.contexts.rx } else { self.contexts.tx };
+        let ep = if receive { self.rx } else { self.tx };
         if ep.is_null() {
             return;
         }
@@ -481,14 +331,14 @@ impl Endpoint {
         }
         let mut it: *mut fid = self.cq.cast();
         // SAFETY: the fabric and the queue are live.
-        unsafe { fi_trywait(self.fabric, &raw mut it, 1) == 0 }
+        unsafe { fi_trywait(self.domain.fabric, &raw mut it, 1) == 0 }
     }
 }
 
 impl Traits {
     /// # Safety
     /// The info is live and the library's.
-    unsafe fn of(info: *const fi_info) -> Traits {
+    pub(super) unsafe fn of(info: *const fi_info) -> Traits {
         // SAFETY: an info of the library's has all parts.
         let (domain, tx, rx, ep, caps) = unsafe {
             (&*(*info).domain_attr, &*(*info).tx_attr, &*(*info).rx_attr, &*(*info).ep_attr, (*info).caps)
@@ -507,6 +357,7 @@ impl Traits {
             rx: rx.size.max(1),
             multi_recv: caps & FI_MULTI_RECV != 0,
             rma: caps & FI_RMA != 0,
+            names_contexts: caps & FI_NAMED_RX_CTX != 0 && domain.max_ep_rx_ctx > 1,
         }
     }
 
@@ -517,39 +368,9 @@ impl Traits {
 }
 
 impl Endpoint {
-    /// Closes the endpoint itself: no operation is under way any more. Closing again does nothing.
+    /// Closes what it sends and receives by, with all that is under way. Closing again does nothing.
     pub(crate) fn shut(&mut self) {
-        if self.scalable {
-            self.close("transmit context", self.contexts.tx.cast());
-            self.close("receive context", self.contexts.rx.cast());
-        }
-        self.close("endpoint", self.contexts.ep.cast());
-        self.contexts = Contexts { ep: null_mut(), tx: null_mut(), rx: null_mut() };
-    }
-
-    fn close(&self, what: &str, object: *mut fid) {
-        if object.is_null() {
-            return;
-        }
-        // SAFETY: made by `open`, live, and closed once.
-        let rc = unsafe { fi_close(object) };
-        if rc != 0 {
-            let why = self.lib.error(i64::from(rc));
-            tracing::warn!(what, why, "libfabric does not close an object");
-        }
-    }
-}
-
-impl Drop for Endpoint {
-    /// Closes in the order of dependence. What does not close (the provider says that it is in use) is left to the process's end;
-    /// a log says so.
-    fn drop(&mut self) {
-        self.shut();
-        self.close("address vector", self.av.cast());
-        self.close("completion queue", self.cq.cast());
-        self.close("domain", self.domain.cast());
-        self.close("fabric", self.fabric.cast());
-        // SAFETY: the copy that `open` made.
-        unsafe { (self.lib.fi_freeinfo)(self.info) };
+        self.domain.close_lane(self.number);
+        (self.tx, self.rx) = (null_mut(), null_mut());
     }
 }

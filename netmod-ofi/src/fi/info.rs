@@ -11,7 +11,7 @@ use libfabric_sys::Library;
 use libfabric_sys::attr::{fi_info, fid_nic};
 use libfabric_sys::consts::{
     FI_EP_RDM, FI_LINK_UP, FI_MR_ALLOCATED, FI_MR_BASIC, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY,
-    FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV, FI_NAMED_RX_CTX, FI_ORDER_SAS, FI_RMA, FI_THREAD_DOMAIN,
+    FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV, FI_NAMED_RX_CTX, FI_ORDER_SAS, FI_RMA,
 };
 
 /// Longest address that is copied, in bytes; the longest that providers have are paths and uris of some hundred bytes.
@@ -20,7 +20,7 @@ pub const MAX_ADDRESS: usize = 1024;
 /// `FI_LINK_DOWN`.
 const FI_LINK_DOWN: i32 = 1;
 
-/// What is asked of libfabric: reliable datagrams, sends in order, one thread at a time in a domain, and this.
+/// What is asked of libfabric: reliable datagrams, sends in order, and this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     /// Capabilities.
@@ -29,6 +29,8 @@ pub struct Request<'a> {
     pub mode: u64,
     /// Modes of registration that can be honoured.
     pub mr_mode: i32,
+    /// Which threads will use what, `FI_THREAD_*`.
+    pub threading: i32,
     /// The only provider that is asked; all if `None`.
     pub provider: Option<&'a str>,
 }
@@ -280,7 +282,7 @@ fn hints(library: &Library, request: &Request<'_>) -> Result<Info, InfoError> {
     tx.msg_order = FI_ORDER_SAS;
     rx.msg_order = FI_ORDER_SAS;
     ep.type_ = FI_EP_RDM;
-    domain.threading = FI_THREAD_DOMAIN;
+    domain.threading = request.threading;
     domain.mr_mode = request.mr_mode;
     // SAFETY: as above; the parts are other objects than the record.
     let info = unsafe { &mut *hints.at.as_ptr() };

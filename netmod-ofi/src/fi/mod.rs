@@ -9,6 +9,9 @@ pub(crate) mod memory;
 pub(crate) mod ops;
 pub(crate) mod port;
 pub(crate) mod region;
+pub(crate) mod shared;
+#[cfg(test)]
+mod shared_tests;
 
 use libfabric_sys::Library;
 

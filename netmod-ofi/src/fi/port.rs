@@ -9,19 +9,19 @@ use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
-use std::sync::{Mutex, PoisonError};
 
 use libfabric_sys::Library;
 use libfabric_sys::attr::{fi_addr_t, fi_cq_data_entry, fi_info};
-use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MULTI_RECV, FI_RECV, FI_SEND};
+use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MULTI_RECV, FI_RECV, FI_SEND};
 use netmod_core::{IoVec, RxBuf, RxBytes, VcId};
 
 use super::Refused;
-use super::endpoint::{Endpoint, Traits, Wish};
+use super::endpoint::{Endpoint, Traits};
 use super::info::Offer;
 use super::memory::Block;
 use super::ops::{OpIndex, Ops};
 use super::region::Registration;
+use super::shared::Wish;
 
 /// Buffers for frames that go out.
 const TX_BUFFERS: usize = 128;
@@ -36,9 +36,6 @@ const ERRORS: usize = 16;
 /// How often closing looks for the completions of what was cancelled.
 const REAP: usize = 10_000;
 
-/// Held while an endpoint is opened or closed: providers keep lists of a process's endpoints, some of them without a lock (shm of 1.17).
-static OPENING: Mutex<()> = Mutex::new(());
-
 /// How large a port's buffers are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
@@ -46,6 +43,15 @@ pub(crate) struct Sizes {
     pub(crate) frame: usize,
     /// Bytes of receive buffers.
     pub(crate) rx_memory: usize,
+}
+
+/// With whom a port shares its endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    /// Ports that do; 1: it has a plain endpoint of its own.
+    pub(crate) contexts: usize,
+    /// Only ports of the same process do.
+    pub(crate) process: u32,
 }
 
 /// What an operation under way is.
@@ -152,10 +158,11 @@ impl Port {
     ///
     /// # Safety
     /// The info is the library's, and live.
-    unsafe fn open(lib: Library, info: *const fi_info, sizes: Sizes, scalable: bool) -> Result<Port, String> {
-        let wish = Wish { min_multi_recv: sizes.frame, scalable };
+    unsafe fn open(lib: Library, info: *const fi_info, sizes: Sizes, share: Share) -> Result<Port, String> {
+        let Share { contexts, process } = share;
+        let wish = Wish { min_multi_recv: sizes.frame, contexts, process };
         // SAFETY: by contract.
-        let endpoint = unsafe { Endpoint::open(lib, info, wish)? };
+        let endpoint = unsafe { Endpoint::open(lib, info, &wish)? };
         let traits = endpoint.traits();
         let (rx_each, rx_count) = if traits.multi_recv {
             let count = RX_BUFFERS.min(traits.rx).max(2);
@@ -183,13 +190,17 @@ impl Port {
             oddities: Oddities::default(),
         };
         if port.traits().wants(FI_MR_LOCAL) {
-            let register = |port: &Port, block: &Block, access, key| {
+            let register = |port: &Port, block: &Block, access| {
+                let chosen = !port.traits().wants(FI_MR_PROV_KEY);
+                let key = if chosen { port.endpoint.take_key(1..=u64::from(u8::MAX)) } else { Some(0) };
+                let no_key = || Refused::Failed("no key is free for a registration".into());
+                let key = key.ok_or_else(no_key)?;
                 // SAFETY: the block lives as long as the port, which closes the registration first.
                 unsafe { Registration::new(&port.endpoint, block.base(), block.len(), access, key) }
             };
-            let all = register(&port, &port.tx, FI_SEND, 1);
+            let all = register(&port, &port.tx, FI_SEND);
             port.tx_registered = Some(all.map_err(failure)?);
-            let all = register(&port, &port.rx, FI_RECV, 2);
+            let all = register(&port, &port.rx, FI_RECV);
             port.rx_registered = Some(all.map_err(failure)?);
         }
         port.post()?;
@@ -200,10 +211,9 @@ impl Port {
     ///
     /// # Errors
     /// Which call failed and why; nothing stays open.
-    pub(crate) fn of(lib: Library, offer: &Offer, sizes: Sizes, scalable: bool) -> Result<Port, String> {
-        let _alone = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn of(lib: Library, offer: &Offer, sizes: Sizes, share: Share) -> Result<Port, String> {
         // SAFETY: the offer's info is the library's, and lives as long as the offer.
-        unsafe { Port::open(lib, offer.info(), sizes, scalable) }
+        unsafe { Port::open(lib, offer.info(), sizes, share) }
     }
 
     /// What of the provider's attributes matters.
@@ -525,11 +535,6 @@ impl Port {
         }
     }
 
-    /// Whether the port itself has registered something with this key.
-    pub(crate) fn has_key(&self, key: u64) -> bool {
-        [&self.tx_registered, &self.rx_registered].into_iter().flatten().any(|r| r.key == key)
-    }
-
     /// Closes the endpoint for good: the provider lets go of all memory, and nothing is sent or received any more.
     pub(crate) fn shut(&mut self) {
         self.endpoint.shut();
@@ -564,7 +569,8 @@ fn failure(refused: Refused) -> String {
 }
 
 impl Drop for Port {
-    /// Cancels what is under way and waits for it, then closes registrations and endpoint in the order that the provider wants.
+    /// Cancels what is under way and waits for it, then closes registrations and endpoint in the order that the provider wants. What
+    /// other engines share stays; but nothing of it has memory of this port's any more.
     fn drop(&mut self) {
         for (op, what) in self.ops.iter() {
             self.endpoint.cancel(matches!(what, What::Recv { .. }), self.ops.context(op));
@@ -590,6 +596,8 @@ impl Drop for Port {
                 tracing::warn!(?why, "libfabric does not close a registration");
             }
         }
-        self.endpoint.shut();
+        if self.ops.under_way() > 0 {
+            self.endpoint.shut();
+        }
     }
 }

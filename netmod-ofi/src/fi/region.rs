@@ -22,13 +22,16 @@ pub(crate) struct Registration {
     pub(crate) base: u64,
     /// What peers must know.
     pub(crate) key: u64,
+    /// The key, if this process has chosen it.
+    own: Option<u64>,
 }
 
 // SAFETY: used by one thread at a time, with its endpoint.
 unsafe impl Send for Registration {}
 
 impl Registration {
-    /// Registers memory with `FI_*` rights. `wanted_key` is of use where the provider does not choose keys itself.
+    /// Registers memory with `FI_*` rights. Where the provider does not choose keys itself, `key` is one that was set aside by
+    /// [`Endpoint::take_key`]; it is free again when the registration is closed, or cannot be made.
     ///
     /// # Errors
     /// What the provider says.
@@ -40,44 +43,57 @@ impl Registration {
         at: *mut u8,
         len: usize,
         access: u64,
-        wanted_key: u64,
+        key: u64,
     ) -> Result<Registration, Refused> {
         let traits = endpoint.traits();
-        let requested = if traits.wants(FI_MR_PROV_KEY) { 0 } else { wanted_key };
-        let mut mr: *mut fid_mr = null_mut();
-        // SAFETY: the domain is live; the memory by contract.
+        let own = (!traits.wants(FI_MR_PROV_KEY)).then_some(key);
+        let mut this = Registration { mr: null_mut(), base: 0, key: 0, own };
+        if let Err(refused) = this.make(endpoint, at, len, access) {
+            if let Err(why) = this.close(endpoint) {
+                tracing::warn!(?why, "libfabric does not close a registration");
+            }
+            return Err(refused);
+        }
+        this.base = if traits.wants(FI_MR_VIRT_ADDR) { at as u64 } else { 0 };
+        // SAFETY: the registration is live.
+        this.key = unsafe { (*this.mr).key };
+        Ok(this)
+    }
+
+    /// Makes the registration itself.
+    fn make(&mut self, endpoint: &Endpoint, at: *mut u8, len: usize, access: u64) -> Result<(), Refused> {
+        endpoint.is_open()?;
+        let with = endpoint.domain().registering();
+        // SAFETY: the domain is live; the memory by the contract of `new`.
         let rc = unsafe {
             fi_mr_reg(
-                endpoint.domain,
+                with.domain,
                 at.cast::<c_void>(),
                 len,
                 access,
                 0,
-                requested,
+                self.own.unwrap_or(0),
                 0,
-                &raw mut mr,
+                &raw mut self.mr,
                 null_mut(),
             )
         };
+        if rc != 0 {
+            self.mr = null_mut();
+        }
         check(endpoint.lib(), "fi_mr_reg", i64::from(rc))?;
-        let mut this = Registration { mr, base: 0, key: 0 };
-        if traits.wants(FI_MR_ENDPOINT) {
+        if endpoint.traits().wants(FI_MR_ENDPOINT) {
+            // All contexts of a scalable endpoint inherit what is bound to it.
             // SAFETY: registration and endpoint are live.
             let rc = unsafe {
-                match fi_bind(mr.cast(), endpoint.contexts.ep.cast(), 0) {
-                    0 => fi_enable(mr.cast()),
+                match fi_bind(self.mr.cast(), with.ep.cast(), 0) {
+                    0 => fi_enable(self.mr.cast()),
                     rc => rc,
                 }
             };
-            if let Err(e) = check(endpoint.lib(), "fi_mr_bind", i64::from(rc)) {
-                let _ = this.close(endpoint);
-                return Err(e);
-            }
+            check(endpoint.lib(), "fi_mr_bind", i64::from(rc))?;
         }
-        this.base = if traits.wants(FI_MR_VIRT_ADDR) { at as u64 } else { 0 };
-        // SAFETY: the registration is live.
-        this.key = unsafe { (*mr).key };
-        Ok(this)
+        Ok(())
     }
 
     /// What operations of this side give to the provider for memory of this registration.
@@ -94,13 +110,16 @@ impl Registration {
     /// # Errors
     /// What the provider says; the registration then is as before.
     pub(crate) fn close(&mut self, endpoint: &Endpoint) -> Result<(), Refused> {
-        if self.mr.is_null() {
-            return Ok(());
+        if !self.mr.is_null() {
+            let _held = endpoint.domain().registering();
+            // SAFETY: live, by the check; afterwards nobody has the pointer.
+            let rc = unsafe { fi_close(self.mr.cast()) };
+            check(endpoint.lib(), "fi_close(memory region)", i64::from(rc))?;
+            self.mr = null_mut();
         }
-        // SAFETY: live, by the check; afterwards nobody has the pointer.
-        let rc = unsafe { fi_close(self.mr.cast()) };
-        check(endpoint.lib(), "fi_close(memory region)", i64::from(rc))?;
-        self.mr = null_mut();
+        if let Some(key) = self.own.take() {
+            endpoint.domain().give_key(key);
+        }
         Ok(())
     }
 }
@@ -117,13 +136,13 @@ pub(crate) struct Lent<'a> {
     pub(crate) registration: Option<&'a Registration>,
 }
 
-/// Registers memory that is lent until the registration is closed.
+/// Registers memory that is lent until the registration is closed. The key as for [`Registration::new`].
 ///
 /// # Errors
 /// What the provider says.
-pub(crate) fn register(port: &Port, mem: IoVec, rights: u64, wanted: u64) -> Result<Registration, Refused> {
+pub(crate) fn register(port: &Port, mem: IoVec, rights: u64, key: u64) -> Result<Registration, Refused> {
     // SAFETY: whoever registers memory with the netmod promises that it stays until it is deregistered, which closes this.
-    unsafe { Registration::new(port.endpoint(), mem.base, mem.len, rights, wanted) }
+    unsafe { Registration::new(port.endpoint(), mem.base, mem.len, rights, key) }
 }
 
 /// Starts to read from a peer into lent memory.

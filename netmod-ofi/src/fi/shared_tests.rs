@@ -1,0 +1,409 @@
+use std::sync::Barrier;
+use std::thread;
+
+use fake_fabric::{Control, Settings, World};
+use libfabric_sys::Library;
+use libfabric_sys::consts::{
+    FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV,
+    FI_NAMED_RX_CTX, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_THREAD_COMPLETION, FI_THREAD_DOMAIN,
+};
+use netmod_core::IoVec;
+
+use parking_lot::Mutex;
+
+use crate::fi::Refused;
+use crate::fi::info::{MrMode, Offer, Request, getinfo};
+use crate::fi::port::{Done, Port, Share, Sizes};
+use crate::fi::region::{self, Lent, Registration};
+use crate::wire::FRAME_HEADER;
+
+const SIZES: Sizes = Sizes { frame: 1024, rx_memory: 64 << 10 };
+
+fn many(contexts: usize) -> Settings {
+    Settings::default().max_ep_tx_ctx(contexts).max_ep_rx_ctx(contexts)
+}
+
+/// A world, and what it offers to threads that share a domain.
+struct Place {
+    library: Library,
+    world: World,
+    offer: Offer,
+}
+
+impl Place {
+    fn new(settings: Settings) -> Place {
+        Place::asked(settings, FI_THREAD_COMPLETION)
+    }
+
+    fn asked(settings: Settings, threading: i32) -> Place {
+        let (library, control) = Control::load(&fake_fabric::library_path());
+        let mut caps = FI_MSG | FI_MULTI_RECV | FI_RMA;
+        if settings.max_ep_rx_ctx > 1 {
+            caps |= FI_NAMED_RX_CTX;
+        }
+        let world = World::new(&control, settings);
+        let request = Request { caps, mode: 0, mr_mode: MrMode::HONOURED, threading, provider: Some("fake") };
+        let offers = getinfo(&library, &request).expect("the world's offer");
+        let offer = offers.into_iter().find(|o| o.domain == world.name()).expect("the world's offer");
+        Place { library, world, offer }
+    }
+
+    fn port(&self, contexts: usize, process: u32) -> Result<Port, String> {
+        Port::of(self.library, &self.offer, SIZES, Share { contexts, process })
+    }
+
+    /// Endpoints that were made and are not closed.
+    fn open_nodes(&self) -> usize {
+        self.world.nodes().iter().filter(|n| !n.closed).count()
+    }
+
+    /// Everything was as a strict provider wants it, and nothing is left.
+    fn end(self) {
+        assert_eq!(self.world.violations(), [""; 0]);
+        drop(self.offer);
+        let leaks = self.world.close();
+        assert!(leaks.is_none(), "{leaks:?}");
+    }
+}
+
+/// Where a port is reached.
+fn at(port: &Port) -> (Vec<u8>, u8) {
+    (port.endpoint().address().expect("an address"), port.endpoint().context().0)
+}
+
+fn context(port: &Port) -> (u8, u16) {
+    port.endpoint().context()
+}
+
+fn know(port: &Port, other: &(Vec<u8>, u8)) -> u64 {
+    port.endpoint().insert(&other.0, other.1).expect("an address of the provider")
+}
+
+/// The frames that have come, and are given back.
+fn frames(port: &mut Port) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for i in 0..port.poll(32) {
+        if let Some(Done::Frame { buffer, at, len }) = port.completion(i) {
+            let mut bytes = Vec::new();
+            port.frame(buffer, at, len).append_to(&mut bytes);
+            found.push(bytes);
+            port.release(buffer);
+        }
+    }
+    assert!(port.next_failure().is_none());
+    found
+}
+
+fn frame(text: &str) -> Vec<u8> {
+    let mut bytes = vec![0; FRAME_HEADER];
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+#[test]
+fn engines_share_an_endpoint_as_long_as_it_has_contexts() {
+    let place = Place::new(many(4));
+    let all: Vec<Port> = (0..7).map(|_| place.port(3, 0).expect("a context")).collect();
+    let contexts: Vec<_> = all.iter().map(context).collect();
+    assert_eq!(contexts, [(0, 3), (1, 3), (2, 3), (0, 3), (1, 3), (2, 3), (0, 3)]);
+    let addresses: Vec<_> = all.iter().map(|p| at(p).0).collect();
+    for (i, address) in addresses.iter().enumerate() {
+        assert_eq!(*address, addresses[i / 3 * 3], "{i}");
+    }
+    assert_eq!(place.open_nodes(), 3);
+    // Who wishes something else, or is another process, or wants a plain one, has its own.
+    let others = [place.port(4, 0), place.port(3, 1), place.port(1, 0), place.port(1, 0)];
+    let others = others.map(|e| e.expect("an endpoint"));
+    assert_eq!(others.each_ref().map(context), [(0, 4), (0, 3), (0, 1), (0, 1)]);
+    assert_eq!(place.open_nodes(), 7);
+    drop((all, others));
+    assert_eq!(place.open_nodes(), 0);
+    place.end();
+}
+
+/// The orders of three.
+const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+
+#[test]
+fn engines_end_in_any_order() {
+    for order in ORDERS {
+        // One of them, or none, has to close what is under way.
+        for shut in [None, Some(0), Some(1), Some(2)] {
+            let place = Place::new(many(3));
+            let mut all = [0; 3].map(|_| Some(place.port(3, 0).expect("a context")));
+            for (n, i) in order.into_iter().enumerate() {
+                assert_eq!(place.open_nodes(), 1);
+                let mut port = all[i].take().expect("each once");
+                if shut == Some(n) {
+                    port.shut();
+                    port.shut();
+                    assert!(matches!(port.inject(&frame("x"), 0), Err(Refused::Failed(_))));
+                }
+                drop(port);
+            }
+            assert_eq!(place.open_nodes(), 0);
+            place.end();
+        }
+    }
+}
+
+/// A context that was left is not given to anybody else, and does not keep others from theirs.
+#[test]
+fn contexts_are_given_out_once() {
+    let place = Place::new(many(2));
+    let first = place.port(2, 0).expect("a context");
+    assert_eq!(context(&place.port(2, 0).expect("a context")), (1, 2));
+    for _ in 0..20 {
+        assert_eq!(context(&place.port(2, 0).expect("a context")), (0, 2));
+        // That was another endpoint, which has no user any more.
+        assert_eq!(place.open_nodes(), 1);
+    }
+    drop(first);
+    place.end();
+}
+
+#[test]
+fn what_cannot_be_opened_leaves_nothing() {
+    let place = Place::new(many(3));
+    let why = place.port(4, 0).expect_err("the provider has three");
+    assert!(why.contains("fi_"), "{why}");
+    assert_eq!(place.open_nodes(), 0);
+    assert!(!place.world.violations().is_empty(), "the provider was asked");
+    assert!(place.world.close().is_none());
+
+    // The second port has a context, and no memory that it could register.
+    for mode in [FI_MR_LOCAL, FI_MR_LOCAL | FI_MR_ENDPOINT, FI_MR_LOCAL | FI_MR_PROV_KEY] {
+        let place = Place::new(many(3).mr_mode(mode).mr_count(3));
+        let first = place.port(3, 0).expect("two registrations");
+        for _ in 0..2 {
+            assert!(place.port(3, 0).expect_err("no room for two more").contains("fi_mr_reg"));
+        }
+        drop(first);
+        place.end();
+    }
+}
+
+/// Every port reaches every other one: contexts of one endpoint, of another one, and plain ones.
+#[test]
+fn frames_come_to_the_context_that_they_are_for() {
+    for (threading, addresses) in
+        [(FI_THREAD_COMPLETION, 1), (FI_THREAD_COMPLETION, 2), (FI_THREAD_DOMAIN, 1)]
+    {
+        let place = Place::asked(many(4).av_types(addresses).delivery_delay(3), threading);
+        let mut ports: Vec<Port> = [(3, 0), (3, 0), (3, 0), (4, 1), (4, 1), (1, 0), (1, 1)]
+            .into_iter()
+            .map(|(contexts, process)| place.port(contexts, process).expect("a port"))
+            .collect();
+        assert_eq!(place.open_nodes(), 4);
+        let places: Vec<_> = ports.iter().map(at).collect();
+        for (i, from) in ports.iter_mut().enumerate() {
+            for (j, to) in places.iter().enumerate() {
+                let to = know(from, to);
+                from.inject(&frame(&format!("{i} to {j}")), to).expect("room");
+            }
+        }
+        let mut found = vec![Vec::new(); ports.len()];
+        for _ in 0..50 {
+            ports.iter_mut().zip(&mut found).for_each(|(port, found)| found.extend(frames(port)));
+        }
+        for (j, found) in found.iter_mut().enumerate() {
+            found.sort();
+            let wanted: Vec<_> = (0..places.len()).map(|i| frame(&format!("{i} to {j}"))).collect();
+            assert_eq!(*found, wanted);
+        }
+        drop(ports);
+        place.end();
+    }
+}
+
+/// Without names for contexts only the first one is reached, and who is asked for another one says so.
+#[test]
+fn a_context_without_a_name_is_refused() {
+    let place = Place::new(Settings::default());
+    let (a, b) = (place.port(1, 0).expect("a port"), place.port(1, 1).expect("a port"));
+    let (address, _) = at(&b);
+    assert!(a.endpoint().insert(&address, 0).is_ok());
+    let why = a.endpoint().insert(&address, 1).expect_err("a context");
+    assert!(why.contains("context 1") && why.contains("FI_NAMED_RX_CTX"), "{why}");
+    drop((a, b));
+    place.end();
+}
+
+/// An address that several engines know is in the vector until the last one has removed it.
+#[test]
+fn addresses_stay_as_long_as_somebody_needs_them() {
+    for kinds in [1, 2] {
+        let place = Place::new(many(2).av_types(kinds));
+        let [mut a, mut b] = [0; 2].map(|_| place.port(2, 0).expect("a context"));
+        let mut peers = [0; 2].map(|_| place.port(2, 1).expect("a context"));
+        let places = peers.each_ref().map(at);
+        // All four are one address in one vector.
+        let of_a = places.each_ref().map(|p| know(&a, p));
+        let of_b = places.each_ref().map(|p| know(&b, p));
+        assert_eq!(of_a, of_b);
+        assert_ne!(of_a[0], of_a[1]);
+        a.endpoint().remove(of_a[0]).expect("known");
+        a.inject(&frame("a"), of_a[1]).expect("room");
+        a.endpoint().remove(of_a[1]).expect("known");
+        b.endpoint().remove(of_b[1]).expect("known");
+        b.inject(&frame("b"), of_b[0]).expect("room");
+        b.endpoint().remove(of_b[0]).expect("known");
+        let why = b.endpoint().remove(of_b[0]).expect_err("nobody needs it");
+        assert!(why.contains("not in the vector"), "{why}");
+        let found: Vec<_> =
+            peers.iter_mut().map(|p| (0..9).flat_map(|_| frames(p)).collect::<Vec<_>>()).collect();
+        assert_eq!(found, [vec![frame("b")], vec![frame("a")]]);
+        // It was removed from the vector, too: what was its number is none.
+        let refused = b.inject(&frame("c"), of_b[0]);
+        assert!(matches!(refused, Err(Refused::Failed(_))), "{refused:?}");
+        assert_eq!(place.world.violations().len(), 1);
+        drop((a, b, peers));
+        assert!(place.world.close().is_none());
+    }
+}
+
+fn take_key(port: &Port, key: u64) -> u64 {
+    port.endpoint().take_key(key..=255).expect("a free key")
+}
+
+/// Memory that is registered through one context is read and written through all, with every mode of registration.
+#[test]
+fn transfers_through_contexts() {
+    let bits = [FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT];
+    for set in 0..1 << bits.len() {
+        let mode =
+            bits.iter().enumerate().filter(|(i, _)| set >> i & 1 != 0).fold(0, |mode, (_, bit)| mode | bit);
+        let place = Place::new(many(2).mr_mode(mode).mr_key_size(1));
+        let mut owners = [0; 2].map(|_| place.port(2, 0).expect("a context"));
+        let mut peers = [0; 2].map(|_| place.port(2, 1).expect("a context"));
+        let mut there = [[1u8; 64], [2; 64]];
+        let mut here = [[10u8; 64], [20; 64]];
+        let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
+        let vec = |m: &mut [u8; 64]| IoVec { base: m.as_mut_ptr(), len: 64 };
+        let mut remote: Vec<Registration> = (owners.iter().zip(&mut there))
+            .map(|(o, m)| region::register(o, vec(m), rights, take_key(o, 9)).expect("a registration"))
+            .collect();
+        assert_ne!(remote[0].key, remote[1].key, "{mode:#x}");
+        let mut local: Vec<Registration> = (peers.iter().zip(&mut here))
+            .map(|(o, m)| region::register(o, vec(m), region::LOCAL, take_key(o, 9)).expect("a registration"))
+            .collect();
+        for (i, peer) in peers.iter_mut().enumerate() {
+            let wanted = mode & FI_MR_LOCAL != 0;
+            let lent = |m: &mut [u8; 64], at: usize| Lent {
+                mem: IoVec { base: m[at..].as_mut_ptr(), len: 32 },
+                registration: wanted.then_some(&local[i]),
+            };
+            // Each writes the first half to the owner of the other number, and reads the second half of its own number's.
+            let [to, from] = [1 - i, i].map(|n| know(peer, &at(&owners[n])));
+            let (write, read) = (&remote[1 - i], &remote[i]);
+            region::write(peer, lent(&mut here[i], 0), to, write.base, write.key, 1).expect("room");
+            region::read(peer, lent(&mut here[i], 32), from, read.base + 32, read.key, 2).expect("room");
+            while peer.transfers_under_way() > 0 {
+                owners.iter_mut().for_each(|o| drop(frames(o)));
+                for n in 0..peer.poll(32) {
+                    let done = peer.completion(n);
+                    assert!(
+                        matches!(done, Some(Done::Transfer { result: Ok(()), .. })),
+                        "{mode:#x}: {done:?}"
+                    );
+                }
+                assert!(peer.next_failure().is_none(), "{mode:#x}");
+            }
+        }
+        let halves = |m: &[u8; 64]| (m[..32].to_vec(), m[32..].to_vec());
+        assert_eq!(
+            [&there[0], &there[1]].map(halves),
+            [20, 10].map(|b| (vec![b; 32], vec![b / 10 % 2 + 1; 32]))
+        );
+        assert_eq!(
+            [&here[0], &here[1]].map(halves),
+            [(vec![10; 32], vec![1; 32]), (vec![20; 32], vec![2; 32])]
+        );
+        for (all, ports) in [(&mut remote, &owners), (&mut local, &peers)] {
+            all.iter_mut().zip(ports).for_each(|(r, p)| r.close(p.endpoint()).expect("closed"));
+        }
+        drop((owners, peers));
+        place.end();
+    }
+}
+
+/// A key is free again when its registration is closed, or was not made.
+#[test]
+fn keys_come_back() {
+    let place = Place::new(many(2).mr_key_size(1).mr_count(3));
+    let [a, b] = [0; 2].map(|_| place.port(2, 0).expect("a context"));
+    let mut memory = [0u8; 16];
+    let mem = IoVec { base: memory.as_mut_ptr(), len: 16 };
+    let mut kept: Vec<Registration> = (0..3)
+        .map(|i| {
+            let key = take_key(&a, 1);
+            assert_eq!(key, i + 1);
+            region::register(&a, mem, FI_REMOTE_READ, key).expect("a registration")
+        })
+        .collect();
+    for _ in 0..3 {
+        assert_eq!(take_key(&b, 1), 4);
+        assert!(region::register(&b, mem, FI_REMOTE_READ, 4).is_err());
+    }
+    kept[1].close(a.endpoint()).expect("closed");
+    kept[1].close(a.endpoint()).expect("nothing to do");
+    assert_eq!((take_key(&b, 1), take_key(&a, 1)), (2, 4));
+    let mut again = region::register(&b, mem, FI_REMOTE_READ, 2).expect("a registration");
+    again.close(b.endpoint()).expect("closed");
+    kept.iter_mut().for_each(|r| r.close(a.endpoint()).expect("closed"));
+    drop((a, b));
+    place.end();
+}
+
+/// Engines in threads of their own open, send, register, forget and close, all at once.
+#[test]
+fn threads_share_an_endpoint() {
+    const ENGINES: usize = 3;
+    const ROUNDS: usize = 60;
+    let place =
+        Place::new(many(ENGINES).mr_mode(FI_MR_LOCAL | FI_MR_ENDPOINT).again(fake_fabric::Again::all(0.05)));
+    let barrier = Barrier::new(2 * ENGINES);
+    let addresses = Mutex::new(Vec::new());
+    thread::scope(|s| {
+        for engine in 0..2 * ENGINES {
+            let (library, barrier, addresses) = (place.library, &barrier, &addresses);
+            let offer = place.offer.duplicate().expect("memory");
+            s.spawn(move || {
+                let share = Share { contexts: ENGINES, process: (engine / ENGINES) as u32 };
+                let mut port = Port::of(library, &offer, SIZES, share).expect("a context");
+                addresses.lock().push(at(&port));
+                barrier.wait();
+                let all = addresses.lock().clone();
+                let me = frame(&engine.to_string());
+                let mut memory = [0u8; 64];
+                let mem = IoVec { base: memory.as_mut_ptr(), len: 64 };
+                let mut found = 0;
+                for _ in 0..ROUNDS {
+                    for to in &all {
+                        let known = know(&port, to);
+                        loop {
+                            match port.inject(&me, known) {
+                                Ok(()) => break,
+                                Err(Refused::Again) => found += frames(&mut port).len(),
+                                Err(Refused::Failed(why)) => panic!("{why}"),
+                            }
+                        }
+                        port.endpoint().remove(known).expect("known");
+                    }
+                    let key = take_key(&port, 3);
+                    let mut r = region::register(&port, mem, FI_REMOTE_READ, key).expect("a registration");
+                    found += frames(&mut port).len();
+                    r.close(port.endpoint()).expect("closed");
+                }
+                while found < ROUNDS * all.len() {
+                    found += frames(&mut port).len();
+                }
+                barrier.wait();
+                assert_eq!(found, ROUNDS * all.len());
+            });
+        }
+    });
+    assert_eq!(place.open_nodes(), 0);
+    assert_eq!(place.world.nodes().len(), 2);
+    place.end();
+}
