@@ -11,7 +11,7 @@ use netmod_matching::{Host, Nic};
 use super::defects::{self, Remedy};
 use super::names::{Domains, Providers};
 use super::rank::{helper, rank};
-use super::{HONOURED_MODES, Verdict};
+use super::{HONOURED_MODES, Verdict, contexts};
 use crate::address::{ip, show};
 use crate::fi::info::{Facts, MrMode};
 
@@ -82,7 +82,7 @@ pub fn judge(offers: &[&Facts], host: &Host, library: u32, cfg: &OfiConfig) -> V
         }
         settle_domains(&mut all, &domains, cfg.domains);
     }
-    verdicts(all)
+    verdicts(all, cfg)
 }
 
 impl<'a> Candidate<'a> {
@@ -211,7 +211,7 @@ fn settle_domains(all: &mut [Candidate<'_>], domains: &Domains, most: usize) {
     }
 }
 
-fn verdicts(all: Vec<Candidate<'_>>) -> Vec<Judged> {
+fn verdicts(all: Vec<Candidate<'_>>, cfg: &OfiConfig) -> Vec<Judged> {
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|i| {
         let c = &all[*i];
@@ -226,7 +226,7 @@ fn verdicts(all: Vec<Candidate<'_>>) -> Vec<Judged> {
         .map(|(c, order)| {
             let verdict = match c.refused {
                 Some(why) => Verdict::Refused(why),
-                None => Verdict::Chosen(merits(&c)),
+                None => Verdict::Chosen(merits(&c, cfg)),
             };
             Judged { score: c.score, order, verdict }
         })
@@ -234,13 +234,18 @@ fn verdicts(all: Vec<Candidate<'_>>) -> Vec<Judged> {
 }
 
 /// Why an offer is used.
-fn merits(c: &Candidate<'_>) -> String {
+fn merits(c: &Candidate<'_>, cfg: &OfiConfig) -> String {
     let mut out = format!("{} (score {})", c.merit, c.score);
     if let Some(speed) = c.speed() {
         out += &format!(", {speed} Mb/s");
     }
     if c.tier == Tier::Loopback {
         out += ", loopback, since nothing else is there or it was asked for";
+    }
+    match contexts(cfg, c.facts) {
+        Ok(n) => out += &format!(", an endpoint with {n} contexts for the engines"),
+        Err(Some(why)) => out += &format!(", plain endpoints: {why}"),
+        Err(None) => {}
     }
     out
 }

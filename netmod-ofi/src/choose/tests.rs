@@ -268,4 +268,17 @@ fn endpoints_are_shared_where_that_is_wanted_and_can_be() {
     for unable in [facts(FI_MSG, 16, 16), facts(FI_MSG | FI_NAMED_RX_CTX, 1, 16)] {
         assert!(why(ask(4, false, &unable)).contains("sockets has no scalable"));
     }
+    // The choice says so.
+    let said = |n, facts: &Facts| {
+        let cfg = OfiConfig { contexts: n, ..OfiConfig::default() };
+        match judge(&[facts], &Host::default(), OLD, &cfg).remove(0).verdict {
+            Verdict::Chosen(why) | Verdict::Refused(why) => why,
+        }
+    };
+    let (able, unable) =
+        (Facts { tx_contexts: 16, rx_contexts: 8, ..offer("sockets", "a", "") }, offer("shm", "a", ""));
+    let able = Facts { caps: able.caps | FI_NAMED_RX_CTX, ..able };
+    assert!(said(4, &able).contains("an endpoint with 4 contexts"));
+    assert!(said(4, &unable).contains("plain endpoints: shm has no scalable"));
+    assert!(!said(1, &able).contains("endpoint"));
 }
