@@ -1,0 +1,108 @@
+//! The conformance suite over the fake provider: strict in all that providers demand, odd in all that they may do, and poor in all
+//! that they may lack. What a strict provider would not have stood, and what is left open at the end, is a failure.
+
+use ch3_shim::netset::{AnyNetmod, NetSet};
+use ch3_shim::{Bootstrap, Builder, Device};
+use fake_fabric::{AddressFormat, Again, Control, MrDialect, Progress, Settings, World, library_path};
+use libfabric_sys::consts::{
+    FI_ASYNC_IOV, FI_CONTEXT, FI_CONTEXT2, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY,
+    FI_MR_VIRT_ADDR,
+};
+use netmod_core::Config;
+use netmod_ofi::OfiNetmod;
+use netmod_tcp::JobKey;
+use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
+
+/// Devices in a world of the fake provider.
+#[derive(Clone, Debug)]
+struct Fake(Settings);
+
+/// The world of a job.
+struct Job(Option<World>);
+
+impl Job {
+    fn domain(&self) -> String {
+        self.0.as_ref().map_or(String::new(), |world| world.name().to_owned())
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let Some(world) = self.0.take() else { return };
+        let (violations, stats) = (world.violations(), world.stats());
+        let leaks = world.close();
+        if !std::thread::panicking() {
+            assert!(violations.is_empty(), "{violations:#?} {stats:?}");
+            assert!(leaks.is_none(), "{leaks:?} {stats:?}");
+        }
+    }
+}
+
+impl NetmodFactory for Fake {
+    type Job = Job;
+
+    fn name(&self) -> String {
+        "ofi fake".into()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_bytes: 1 << 20, many: 200 }
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = Config::default();
+        cfg.netmods = vec!["ofi".into()];
+        cfg.ofi.provider = "fake".into();
+        cfg.ofi.library = library_path().display().to_string();
+        cfg.ofi.domains = 1;
+        cfg
+    }
+
+    fn job(&self, _ranks: u32) -> Job {
+        let (_, control) = Control::load(&library_path());
+        Job(Some(World::new(&control, self.0.clone())))
+    }
+
+    fn device(&self, job: &Job, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
+        cfg.ofi.domain = job.domain();
+        Builder::new(cfg, boot).build()
+    }
+
+    fn netmod(&self, job: &Job, rank: u32, ranks: u32) -> NetSet {
+        let mut cfg = self.config().ofi;
+        cfg.domain = job.domain();
+        let mut ofi = OfiNetmod::new(&cfg, bare_name(rank), ranks);
+        assert_eq!(ofi.failure(), None, "a libfabric netmod");
+        ofi.authenticate_with(JobKey([9; 32]));
+        NetSet::new(vec![AnyNetmod::Ofi(Box::new(ofi))])
+    }
+}
+
+/// Everything is demanded, and nothing can be injected.
+fn strict() -> Fake {
+    let all = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    Fake(Settings::default().mr_mode(all).mode(FI_CONTEXT2 | FI_ASYNC_IOV).mr_key_size(2).inject_size(0))
+}
+
+/// Things are late and overtake each other, and calls are refused for no reason.
+fn odd() -> Fake {
+    let settings = Settings::default().mr_mode(FI_MR_LOCAL | FI_MR_ENDPOINT).mode(FI_CONTEXT);
+    let settings = settings.again(Again::all(0.2)).delivery_delay(5).completion_delay(5).reorder(true);
+    Fake(settings.short_length(0.3).release_alone(0.5).spurious(0.01).progress(Progress::Manual))
+}
+
+/// Queues are short, messages are short, addresses are long, and there is nothing to wait on.
+fn poor() -> Fake {
+    let settings = Settings::default().tx_size(4).rx_size(8).unexpected_max(8);
+    let settings =
+        settings.address(AddressFormat::Text(200)).wait_fd(false).max_msg_size(65_536).iov_limit(1);
+    Fake(settings.mr_dialect(MrDialect::Basic).progress(Progress::ClaimsAuto).av_types(2).reorder(true))
+}
+
+fn lmt(inner: Fake, mode: &'static str) -> Lmt<Fake> {
+    Lmt { inner, mode }
+}
+
+netmod_tests::conformance!(over_strict, lmt(strict(), "get"));
+netmod_tests::conformance!(over_odd, lmt(odd(), "put"));
+netmod_tests::conformance!(over_poor, poor());
