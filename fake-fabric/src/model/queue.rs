@@ -196,13 +196,15 @@ impl State {
         len: usize,
         release: bool,
     ) -> u64 {
-        let alone = release && self.rng.chance(self.settings.release_alone);
+        // A buffer for one message is free with that message.
+        let multi = self.ops.get(&id).is_some_and(|op| op.multi);
+        let alone = release && multi && self.rng.chance(self.settings.release_alone);
         let due = self.due().max(not_before);
         let Some(op) = self.ops.get_mut(&id) else { return due };
         // The entry that says that the buffer is free again is the last of it.
         let due = if release { due.max(op.latest) } else { due };
         op.latest = op.latest.max(due);
-        let (face, context, multi) = (op.face, op.context, op.multi);
+        let (face, context) = (op.face, op.context);
         let buf = op.pieces.first().map_or(0, |piece| piece.addr() + at);
         let queue = face.rx.and_then(|lane| self.ports[face.port].rx[lane].queue);
         let ends = release && !alone;
