@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 use core::net::IpAddr;
 
-use libfabric_sys::consts::{FI_MR_BASIC, FI_MSG, FI_ORDER_SAS};
+use libfabric_sys::consts::{FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_ORDER_SAS};
 use netmod_core::config::OfiConfig;
 use netmod_matching::address::is_link_local;
 use netmod_matching::{Host, Nic};
@@ -149,7 +149,7 @@ fn unusable(
     if unknown != 0 {
         return Some(format!("it demands what the netmod does not do (mode {unknown:#x})"));
     }
-    let unknown = facts.mr_mode & !(MrMode::HONOURED | FI_MR_BASIC);
+    let unknown = facts.mr_mode & !(MrMode::HONOURED | FI_MR_BASIC | FI_MR_SCALABLE);
     if facts.has_rma() && unknown != 0 {
         return Some(format!(
             "it demands registrations of a kind that the netmod does not do (mr_mode {unknown:#x})"

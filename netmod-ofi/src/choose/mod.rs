@@ -14,8 +14,8 @@ use core::fmt;
 
 use libfabric_sys::Library;
 use libfabric_sys::consts::{
-    FI_ASYNC_IOV, FI_CONTEXT, FI_CONTEXT2, FI_MR_BASIC, FI_MSG, FI_MULTI_RECV, FI_NAMED_RX_CTX, FI_RMA,
-    FI_RX_CQ_DATA, FI_THREAD_COMPLETION, FI_THREAD_DOMAIN,
+    FI_ASYNC_IOV, FI_CONTEXT, FI_CONTEXT2, FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MULTI_RECV,
+    FI_NAMED_RX_CTX, FI_RMA, FI_RX_CQ_DATA, FI_THREAD_COMPLETION, FI_THREAD_DOMAIN,
 };
 use netmod_core::config::OfiConfig;
 use netmod_matching::Host;
@@ -145,7 +145,7 @@ pub fn contexts(cfg: &OfiConfig, facts: &Facts) -> Result<usize, Option<String>>
 }
 
 /// The requests, the one that asks for most first: capabilities, modes of registration, threads.
-fn requests(cfg: &OfiConfig) -> [(u64, i32, i32); 4] {
+fn requests(cfg: &OfiConfig) -> [(u64, i32, i32); 9] {
     let messages = FI_MSG | FI_MULTI_RECV;
     let all = messages | FI_RMA;
     let shared = cfg.contexts > 1 && !cfg.disable_sep;
@@ -156,7 +156,13 @@ fn requests(cfg: &OfiConfig) -> [(u64, i32, i32); 4] {
         (all, MrMode::HONOURED, FI_THREAD_DOMAIN),
         // From before registration's modes were bits of their own.
         (all, FI_MR_BASIC, FI_THREAD_DOMAIN),
+        (all, FI_MR_SCALABLE, FI_THREAD_DOMAIN),
+        // Without buffers that take several messages, each has one of its own.
+        (FI_MSG | FI_RMA, MrMode::HONOURED, FI_THREAD_DOMAIN),
+        (FI_MSG | FI_RMA, FI_MR_BASIC, FI_THREAD_DOMAIN),
+        (FI_MSG | FI_RMA, FI_MR_SCALABLE, FI_THREAD_DOMAIN),
         (messages, MrMode::HONOURED, FI_THREAD_DOMAIN),
+        (FI_MSG, MrMode::HONOURED, FI_THREAD_DOMAIN),
     ]
 }
 

@@ -215,6 +215,7 @@ fn what_the_netmod_cannot_do_is_refused() {
     let fine = [
         Facts { mode: HONOURED_MODES, mr_mode: MrMode::HONOURED, ..good.clone() },
         Facts { mr_mode: FI_MR_BASIC, ..good.clone() },
+        Facts { mr_mode: FI_MR_SCALABLE, ..good.clone() },
         // Registration is of no matter where nothing is registered.
         Facts { mr_mode: FI_MR_MMU_NOTIFY, caps: FI_MSG, ..good },
     ];
@@ -238,8 +239,14 @@ fn without_rma_a_provider_comes_after_its_equals() {
 fn more_is_asked_for_before_less() {
     let plain = requests(&OfiConfig::default());
     assert!(plain[0].0 & FI_NAMED_RX_CTX != 0 && plain[1].0 | FI_NAMED_RX_CTX == plain[0].0);
-    assert!(plain[1].0 & FI_RMA != 0 && plain[3].0 & FI_RMA == 0);
+    assert!(plain[1].0 & FI_RMA != 0 && plain[8].0 & FI_RMA == 0);
     assert!(plain.iter().all(|r| r.2 == FI_THREAD_DOMAIN));
+    // Nobody is passed over for what can be done without.
+    for caps in [FI_MSG | FI_MULTI_RECV | FI_RMA, FI_MSG | FI_RMA] {
+        for mr_mode in [MrMode::HONOURED, FI_MR_BASIC, FI_MR_SCALABLE] {
+            assert!(plain.contains(&(caps, mr_mode, FI_THREAD_DOMAIN)), "{caps:#x} {mr_mode:#x}");
+        }
+    }
     // What threads share is asked for as such.
     let many = OfiConfig { contexts: 4, ..OfiConfig::default() };
     assert_eq!(requests(&many)[0], (plain[0].0, plain[0].1, FI_THREAD_COMPLETION));
