@@ -1,0 +1,682 @@
+//! A schedule: what is done when, and what must have come of it in the end.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use fake_fabric::{Control, Leaks, Node, Progress, World, library_path};
+use netmod_core::{
+    Card, CardWriter, Core, Engine, Finalize, GroupId, Netmod, OnDone, Outcome, PeerName, PollOrder, ReqId,
+    Request, Segment, Sent, Time, Vc, VcError, VcErrorKind, VcId,
+};
+use netmod_hello::JobKey;
+use netmod_ofi::OfiNetmod;
+
+use crate::layer::{Layer, header, seed_of};
+use crate::memory::{Area, Pieces};
+use crate::rng::{Rng, pattern};
+use crate::setting::Setting;
+use crate::transfers::Transfers;
+
+/// How long everything that has begun may take to end, in simulated time.
+const SETTLE: Duration = Duration::from_secs(120);
+/// What an owner writes into memory that it has got back.
+const MINE: u8 = 0xEE;
+
+/// A process.
+pub struct Rank {
+    pub engine: Engine<OfiNetmod>,
+    pub layer: Layer,
+}
+
+impl Rank {
+    /// The VC with a peer.
+    pub fn vc(&self, peer: usize) -> VcId {
+        self.layer.peers[peer].vc.expect("a peer's VC")
+    }
+
+    fn is_free(&self, peer: usize) -> bool {
+        !self.layer.peers[peer].down && !self.layer.peers[peer].terminating
+    }
+}
+
+/// A send that has not ended.
+struct Pending {
+    number: u32,
+    req: ReqId,
+    areas: Vec<Area>,
+}
+
+/// Messages from one rank to another.
+#[derive(Default)]
+struct Lane {
+    sent: Vec<u32>,
+    cancelled: BTreeSet<u32>,
+    pending: VecDeque<Pending>,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub messages: usize,
+    pub cancelled: usize,
+    pub puts: usize,
+    pub gets: usize,
+    pub failed: usize,
+    pub early: usize,
+    pub downs: usize,
+    pub terminated: usize,
+    pub aborted: usize,
+    pub killed: usize,
+    pub revived: usize,
+    /// Schedules in which lost frames left something waiting for ever.
+    pub given_up: usize,
+    pub refused: u64,
+    pub full: u64,
+    pub injected: u64,
+}
+
+impl Seen {
+    pub fn add(&mut self, other: &Seen) {
+        self.messages += other.messages;
+        self.cancelled += other.cancelled;
+        self.puts += other.puts;
+        self.gets += other.gets;
+        self.failed += other.failed;
+        self.early += other.early;
+        self.downs += other.downs;
+        self.terminated += other.terminated;
+        self.aborted += other.aborted;
+        self.killed += other.killed;
+        self.revived += other.revived;
+        self.given_up += other.given_up;
+        self.refused += other.refused;
+        self.full += other.full;
+        self.injected += other.injected;
+    }
+
+    /// Whether everything that a schedule can do was done.
+    pub fn is_full(&self) -> bool {
+        let counts = [
+            self.messages,
+            self.cancelled,
+            self.puts,
+            self.gets,
+            self.failed,
+            self.early,
+            self.downs,
+            self.terminated,
+            self.aborted,
+            self.killed,
+            self.revived,
+        ];
+        counts.iter().all(|n| *n > 0) && self.refused > 0 && self.full > 0 && self.injected > 0
+    }
+}
+
+/// See the module. What was lent goes last.
+pub struct Run<'s> {
+    setting: &'s Setting,
+    rng: Rng,
+    now: Time,
+    /// `None`: it was killed.
+    ranks: Vec<Option<Rank>>,
+    world: World,
+    /// By sender and receiver.
+    lanes: Vec<Vec<Lane>>,
+    /// VCs between these may go down: somebody has seen to it.
+    hurt: BTreeSet<(usize, usize)>,
+    transfers: Transfers,
+    seen: Seen,
+    lent: Vec<Area>,
+}
+
+impl<'s> Run<'s> {
+    /// Runs it all.
+    pub fn of(control: &Control, setting: &'s Setting) -> Seen {
+        let mut run = Run::new(control, setting);
+        run.act();
+        run.settle("everything has ended");
+        run.mend();
+        run.end()
+    }
+
+    fn new(control: &Control, setting: &'s Setting) -> Run<'s> {
+        let world = World::new(control, setting.world.clone());
+        let n = setting.plan.ranks;
+        let mut cfg = setting.cfg.clone();
+        cfg.library = library_path().to_string_lossy().into_owned();
+        cfg.provider = "fake".into();
+        cfg.domain = world.name().into();
+        let name = |rank: usize| PeerName { group: GroupId([7; 16]), rank: rank as u32 };
+        let mut rng = Rng::new(setting.world.seed ^ 0xABCD);
+        let mut ranks: Vec<Rank> = (0..n)
+            .map(|me| {
+                let mut netmod = OfiNetmod::new(&cfg, name(me), n as u32);
+                assert_eq!(netmod.failure(), None, "{setting:?}");
+                netmod.authenticate_with(JobKey([9; 32]));
+                let layer = Layer::new(me, n, setting.world.seed * 8 + me as u64);
+                Rank { engine: Engine::new(netmod, Core::new(16)), layer }
+            })
+            .collect();
+        let cards: Vec<Card> = ranks
+            .iter()
+            .map(|r| {
+                let mut card = CardWriter::new();
+                r.engine.netmod.business_card(&mut card).expect("a section of the card");
+                Card::parse(&card.finish()).expect("a card")
+            })
+            .collect();
+        for (me, Rank { engine: e, layer }) in ranks.iter_mut().enumerate() {
+            for peer in (0..n).filter(|p| *p != me) {
+                e.netmod.reachable(&cards[peer]).expect("a peer in reach");
+                let vc = e.core.vcs.insert(Vc::new(name(peer), 0));
+                layer.peers[peer].vc = Some(vc);
+                layer.peers[peer].card = Some(cards[peer].clone());
+                let card = (!rng.once_in(3)).then_some(&cards[peer]);
+                e.netmod.vc_init(&mut e.core, vc, name(peer), card).expect("vc_init");
+            }
+        }
+        Run {
+            setting,
+            rng,
+            now: Time::ZERO,
+            ranks: ranks.into_iter().map(Some).collect(),
+            world,
+            lanes: (0..n).map(|_| (0..n).map(|_| Lane::default()).collect()).collect(),
+            hurt: BTreeSet::new(),
+            transfers: Transfers::default(),
+            seen: Seen::default(),
+            lent: Vec::new(),
+        }
+    }
+
+    fn live(&self) -> Vec<usize> {
+        (0..self.ranks.len()).filter(|r| self.ranks[*r].is_some()).collect()
+    }
+
+    fn hurt(&mut self, a: usize, b: usize) {
+        self.hurt.insert((a.min(b), a.max(b)));
+    }
+
+    fn may_go_down(&self, a: usize, b: usize) -> bool {
+        self.setting.plan.fails || self.hurt.contains(&(a.min(b), a.max(b)))
+    }
+
+    fn poll(&mut self, rank: usize) {
+        self.now = self.now + Duration::from_micros(5 + self.rng.below(100));
+        let order = if self.rng.once_in(2) { PollOrder::InFirst } else { PollOrder::OutFirst };
+        let Some(r) = &mut self.ranks[rank] else { return };
+        r.engine.progress(&mut r.layer, order, self.now).expect("progress");
+    }
+
+    /// The steps in which something new begins.
+    fn act(&mut self) {
+        let plan = self.setting.plan;
+        let kill_at = plan.kills.then(|| self.rng.below(plan.steps as u64) as usize);
+        // Who looks away, and until when.
+        let (mut asleep, mut until) = (usize::MAX, 0);
+        for step in 0..plan.steps {
+            if kill_at == Some(step) {
+                self.kill();
+            }
+            if step >= until {
+                asleep = usize::MAX;
+                if self.rng.once_in(40) {
+                    let live = self.live();
+                    asleep = self.rng.pick(&live);
+                    until = step + 1 + self.rng.below(60) as usize;
+                }
+            }
+            for _ in 0..self.rng.below(4) {
+                let live = self.live();
+                let rank = self.rng.pick(&live);
+                if rank != asleep {
+                    self.poll(rank);
+                }
+            }
+            let live = self.live();
+            if live.len() < 2 {
+                continue;
+            }
+            let from = self.rng.pick(&live);
+            let others: Vec<usize> = live.into_iter().filter(|r| *r != from).collect();
+            let to = self.rng.pick(&others);
+            self.step(from, to);
+            self.look();
+        }
+    }
+
+    /// Something between two ranks that live.
+    fn step(&mut self, from: usize, to: usize) {
+        let plan = self.setting.plan;
+        match self.rng.below(20) {
+            0..=6 => self.send(from, to),
+            7..=8
+                if plan.transfers
+                    && self.transfers.under_way() < 6
+                    && self.rank(from).is_free(to)
+                    && self.rank(to).is_free(from) =>
+            {
+                self.transfers.begin(&mut self.ranks, &mut self.rng, from, to, plan.longest);
+            }
+            9 if plan.early => {
+                // Whether the provider is through with memory of one's own may depend on the peer, who is not called meanwhile.
+                let local = self.setting.world.progress == Progress::Auto;
+                self.transfers.take_back(&mut self.ranks, &mut self.rng, local);
+            }
+            10 => self.cancel(from, to),
+            11 if plan.terminates => self.terminate(from, to),
+            12 if plan.aborts && self.rng.once_in(4) => self.abort(from, to),
+            13 => self.revive(from, to),
+            _ => {}
+        }
+    }
+
+    fn rank(&mut self, rank: usize) -> &mut Rank {
+        self.ranks[rank].as_mut().expect("a rank that lives")
+    }
+
+    fn send(&mut self, from: usize, to: usize) {
+        let rank = self.rank(from);
+        if rank.layer.peers[to].terminating {
+            return;
+        }
+        let down = rank.layer.peers[to].down;
+        if self.rank(to).layer.peers[from].terminating {
+            // Its peer may find it in the middle of this message.
+            self.hurt(from, to);
+        }
+        let longest = self.setting.plan.longest;
+        let most = self.rng.pick(&[1, 20, 200, longest]) as u64;
+        let len = self.rng.below(most) as usize;
+        let lane = &mut self.lanes[from][to];
+        let number = (lane.sent.len() + lane.cancelled.len()) as u32;
+        let hdr = header(from, number, len);
+        let data = pattern(seed_of(from, to, number), len);
+        let way = self.rng.below(3);
+        let (piece, gap) = self.rng.shape();
+        let cut = if self.rng.once_in(2) { len } else { self.rng.below(len as u64 + 1) as usize };
+        let rank = self.ranks[from].as_mut().expect("a rank that lives");
+        let vc = rank.vc(to);
+        let Engine { core, netmod, .. } = &mut rank.engine;
+        let mut areas = Vec::new();
+        let sent: Result<Option<ReqId>, VcError> = match way {
+            0 => {
+                let area = Area::new(data);
+                areas.push(area.clone());
+                netmod.i_start_contig_msg(core, vc, &hdr, area.send_buf())
+            }
+            1 => {
+                let area = Area::new(data);
+                areas.push(area.clone());
+                let req = core.reqs.insert(Request::new(Some(vc), Segment::empty()));
+                let sent = netmod.i_send_contig(core, vc, req, &hdr, area.send_buf());
+                if !matches!(sent, Ok(Sent::Queued)) {
+                    core.reqs.remove(req);
+                }
+                sent.map(|s| (s == Sent::Queued).then_some(req))
+            }
+            _ => {
+                // In two segments; the netmod has to ask for the second one.
+                let parts: VecDeque<Pieces> =
+                    [&data[..cut], &data[cut..]].iter().map(|d| Pieces::with(d, piece, gap)).collect();
+                areas.extend(parts.iter().map(|p| p.area().clone()));
+                let mut parts = parts;
+                let first = parts.pop_front().expect("a first part");
+                let mut request = Request::new(Some(vc), first.segment());
+                request.on_done = OnDone::Upper;
+                let req = core.reqs.insert(request);
+                rank.layer.more.insert(req, parts);
+                match netmod.send_noncontig(core, vc, req, &hdr) {
+                    Ok(Sent::Queued) => Ok(Some(req)),
+                    Ok(Sent::Done) => Ok(None),
+                    Err(e) => {
+                        core.reqs.remove(req);
+                        rank.layer.more.remove(&req);
+                        Err(e)
+                    }
+                }
+            }
+        };
+        self.lent.extend(areas.iter().cloned());
+        let lane = &mut self.lanes[from][to];
+        match sent {
+            Ok(_) if down => panic!("a send on a VC that is down"),
+            Ok(None) => {
+                // It is the sender's again.
+                areas.iter().for_each(|a| a.fill(MINE));
+                lane.sent.push(number);
+            }
+            Ok(Some(req)) => {
+                lane.pending.push_back(Pending { number, req, areas });
+                lane.sent.push(number);
+            }
+            Err(e) => assert!(down || self.may_go_down(from, to), "{from} to {to}: {e}"),
+        }
+    }
+
+    fn cancel(&mut self, from: usize, to: usize) {
+        let lane = &mut self.lanes[from][to];
+        if lane.pending.is_empty() {
+            return;
+        }
+        let at = self.rng.below(lane.pending.len() as u64) as usize;
+        let (req, number) = (lane.pending[at].req, lane.pending[at].number);
+        let rank = self.ranks[from].as_mut().expect("a rank that lives");
+        let vc = rank.vc(to);
+        let e = &mut rank.engine;
+        if e.core.is_finished(req) || !e.netmod.cancel_send(&mut e.core, vc, req) {
+            return;
+        }
+        assert!(!e.core.is_finished(req), "a request that was taken back is its owner's");
+        e.core.reqs.remove(req);
+        rank.layer.more.remove(&req);
+        let taken = lane.pending.remove(at).expect("a send that waits");
+        taken.areas.iter().for_each(|a| a.fill(MINE));
+        lane.sent.retain(|n| *n != number);
+        lane.cancelled.insert(number);
+        self.seen.cancelled += 1;
+    }
+
+    /// Whether nothing is under way between two.
+    fn is_idle(&self, a: usize, b: usize) -> bool {
+        let whole = |from: usize, to: usize| {
+            let lane = &self.lanes[from][to];
+            let got = self.ranks[to].as_ref().map(|r| &r.layer.peers[from].got);
+            lane.pending.is_empty() && got == Some(&lane.sent)
+        };
+        whole(a, b) && whole(b, a) && self.transfers.between(a, b) == 0
+    }
+
+    fn terminate(&mut self, from: usize, to: usize) {
+        let own = self.transfers.between(from, to) > 0;
+        if own || self.rank(from).layer.peers[to].terminating {
+            return;
+        }
+        let idle = self.is_idle(from, to) && self.rank(to).is_free(from);
+        if !idle {
+            if !self.rng.once_in(4) {
+                return;
+            }
+            self.hurt(from, to);
+        }
+        let both = idle && self.rng.once_in(2);
+        let now = self.now;
+        for (a, b) in [(from, to), (to, from)].into_iter().take(1 + usize::from(both)) {
+            let rank = self.rank(a);
+            let vc = rank.vc(b);
+            (rank.layer.peers[b].terminating, rank.layer.peers[b].asked) = (true, true);
+            rank.layer.peers[b].down = false;
+            let e = &mut rank.engine;
+            e.netmod.vc_terminate(&mut e.core, vc, now);
+            self.seen.terminated += 1;
+        }
+    }
+
+    fn abort(&mut self, from: usize, to: usize) {
+        self.hurt(from, to);
+        let rank = self.rank(from);
+        let vc = rank.vc(to);
+        let e = &mut rank.engine;
+        let why = VcError::new(VcErrorKind::Aborted, None, "a schedule gives it up");
+        e.netmod.vc_abort(&mut e.core, vc, why);
+        self.seen.aborted += 1;
+    }
+
+    /// Aborts every VC.
+    fn give_up(&mut self) {
+        for from in self.live() {
+            for to in (0..self.ranks.len()).filter(|to| *to != from) {
+                self.abort(from, to);
+            }
+        }
+        self.seen.given_up += 1;
+    }
+
+    /// Makes a VC that is down usable again.
+    fn revive(&mut self, from: usize, to: usize) {
+        let with_card = self.rng.once_in(2);
+        let rank = self.rank(from);
+        if !rank.layer.peers[to].down {
+            return;
+        }
+        let vc = rank.vc(to);
+        let card = rank.layer.peers[to].card.clone().filter(|_| with_card);
+        let e = &mut rank.engine;
+        e.netmod.vc_revive(&mut e.core, vc, card.as_ref()).expect("a good card");
+        rank.layer.peers[to].down = false;
+        self.seen.revived += 1;
+    }
+
+    /// A process dies: the network forgets it, then the kernel does.
+    fn kill(&mut self) {
+        let live = self.live();
+        let dead = self.rng.pick(&live);
+        for other in live {
+            self.hurt(dead, other);
+        }
+        self.world.kill(Node::Number(dead));
+        let Some(rank) = self.ranks[dead].take() else { return };
+        self.lent.extend(rank.layer.lent);
+        drop(rank.engine);
+        for other in 0..self.ranks.len() {
+            self.lanes[dead][other].pending.clear();
+        }
+        self.seen.killed += 1;
+    }
+
+    /// Takes what has ended.
+    fn look(&mut self) {
+        for from in self.live() {
+            for to in 0..self.ranks.len() {
+                let lane = &mut self.lanes[from][to];
+                let rank = self.ranks[from].as_mut().expect("a rank that lives");
+                let core = &mut rank.engine.core;
+                let mut early = None;
+                let mut kept = VecDeque::new();
+                for p in std::mem::take(&mut lane.pending) {
+                    if !core.is_finished(p.req) {
+                        early.get_or_insert(p.number);
+                        kept.push_back(p);
+                        continue;
+                    }
+                    rank.layer.more.remove(&p.req);
+                    match core.take(p.req) {
+                        Some(Outcome::Done) => {
+                            assert_eq!(early, None, "{} from {from} to {to} has ended before it", p.number);
+                        }
+                        Some(Outcome::Failed(e)) => {
+                            let downs = !rank.layer.peers[to].downs.is_empty();
+                            let hurt =
+                                self.setting.plan.fails || self.hurt.contains(&(from.min(to), from.max(to)));
+                            assert!(hurt || downs, "message {} from {from} to {to}: {e}", p.number);
+                        }
+                        other => panic!("message {} from {from} to {to}: {other:?}", p.number),
+                    }
+                    p.areas.iter().for_each(|a| a.fill(MINE));
+                }
+                lane.pending = kept;
+            }
+        }
+        let (fails, hurt) = (self.setting.plan.fails, &self.hurt);
+        let may_fail = |a: usize, b: usize| fails || hurt.contains(&(a.min(b), a.max(b)));
+        self.transfers.look(&mut self.ranks, &mut self.rng, may_fail);
+        for me in self.live() {
+            let peers = &self.rank(me).layer.peers;
+            let down: Vec<usize> = (0..peers.len()).filter(|p| !peers[*p].downs.is_empty()).collect();
+            for peer in down {
+                let may = self.may_go_down(me, peer);
+                assert!(may, "{me} to {peer}: {:?}", self.rank(me).layer.peers[peer].downs);
+            }
+        }
+    }
+
+    /// What has not come to its end, as one line each.
+    fn open_ends(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if self.transfers.under_way() > 0 {
+            out.push(format!("{} transfers", self.transfers.under_way()));
+        }
+        for from in self.live() {
+            let r = self.ranks[from].as_ref().expect("a rank that lives");
+            for (to, peer) in r.layer.peers.iter().enumerate().filter(|(_, p)| p.vc.is_some()) {
+                let lane = &self.lanes[from][to];
+                let says = r.engine.netmod.describe(&r.engine.core, r.vc(to));
+                let mut what = Vec::new();
+                if !lane.pending.is_empty() {
+                    what.push(format!("{} sends", lane.pending.len()));
+                }
+                if peer.terminating {
+                    what.push("an end".into());
+                }
+                match &self.ranks[to] {
+                    Some(other) => {
+                        let got = &other.layer.peers[from].got;
+                        let lossless = peer.downs.is_empty() && other.layer.peers[from].downs.is_empty();
+                        if lossless && *got != lane.sent {
+                            what.push(format!("{got:?} of {:?} came", lane.sent));
+                        }
+                    }
+                    None if !peer.down && !says.starts_with("no connection") => what.push("death".into()),
+                    None => {}
+                }
+                if !what.is_empty() {
+                    out.push(format!("{from} to {to}: {}; {says}", what.join(", ")));
+                }
+            }
+            // A receive that has begun ends with its message, or with its VC.
+            let receives = r.layer.open_receives(&r.engine.core);
+            if receives > 0 {
+                out.push(format!("{receives} receives of {from}"));
+            }
+        }
+        out
+    }
+
+    /// Lets everybody make progress until all that has begun has ended.
+    fn settle(&mut self, what: &str) {
+        let end = self.now + SETTLE;
+        let patience = self.now + SETTLE / 4;
+        let mut gave_up = false;
+        let mut rounds = 0;
+        loop {
+            self.look();
+            let open = self.open_ends();
+            if open.is_empty() {
+                return;
+            }
+            if self.setting.plan.fails && self.now > patience && !gave_up {
+                // Of a frame that the provider has lost without a word nobody knows; that is for the layer above to notice.
+                gave_up = true;
+                self.give_up();
+            }
+            assert!(self.now < end, "not so in time, {what}: {open:#?}\n{:#?}", self.world.violations());
+            let mut live = self.live();
+            while !live.is_empty() {
+                let at = self.rng.below(live.len() as u64) as usize;
+                self.poll(live.swap_remove(at));
+            }
+            rounds += 1;
+            if rounds > 300 {
+                self.now = self.now + Duration::from_millis(20);
+            }
+        }
+    }
+
+    /// VCs that were hurt can be used again; what is sent then arrives.
+    fn mend(&mut self) {
+        if self.setting.plan.fails {
+            return;
+        }
+        for (a, b) in self.hurt.clone() {
+            if self.ranks[a].is_none() || self.ranks[b].is_none() {
+                continue;
+            }
+            // An end that is on its way may take it down once more.
+            let mended = (0..6).any(|_| {
+                let mut came = true;
+                self.revive(a, b);
+                self.revive(b, a);
+                for (from, to) in [(a, b), (b, a)] {
+                    let before = self.lanes[from][to].sent.len();
+                    self.send(from, to);
+                    came &= self.lanes[from][to].sent.len() > before;
+                }
+                self.settle("what was sent after a revival has ended");
+                for _ in 0..200 {
+                    self.poll(a);
+                    self.poll(b);
+                }
+                self.look();
+                for (from, to) in [(a, b), (b, a)] {
+                    let last = self.lanes[from][to].sent.last().copied();
+                    came &= self.rank(to).layer.peers[from].got.last().copied() == last;
+                }
+                came
+            });
+            let downs = [(a, b), (b, a)].map(|(x, y)| self.rank(x).layer.peers[y].downs.clone());
+            assert!(mended, "{a} and {b} do not find together again: {downs:#?}");
+        }
+    }
+
+    /// What must have come of it.
+    fn end(mut self) -> Seen {
+        for from in 0..self.ranks.len() {
+            for to in self.live() {
+                let got = &self.ranks[to].as_ref().expect("a rank that lives").layer.peers[from].got;
+                let lane = &self.lanes[from][to];
+                let known = got.iter().all(|n| lane.sent.contains(n));
+                assert!(known, "{from} to {to}: {got:?} of {:?}, without {:?}", lane.sent, lane.cancelled);
+                self.seen.messages += got.len();
+            }
+        }
+        let downs = |r: &Rank| r.layer.peers.iter().map(|p| p.downs.len()).sum::<usize>();
+        self.seen.downs = self.ranks.iter().flatten().map(downs).sum();
+        self.finalize();
+        for rank in self.ranks.iter_mut().flat_map(Option::take) {
+            let stats = rank.engine.netmod.stats();
+            self.seen.refused += stats.refused;
+            self.seen.full += stats.full;
+            self.seen.injected += stats.injected;
+            self.lent.extend(rank.layer.lent);
+            drop(rank.engine);
+        }
+        self.transfers.end();
+        let t = &self.transfers;
+        (self.seen.puts, self.seen.gets) = (t.puts, t.gets);
+        (self.seen.failed, self.seen.early) = (t.failed, t.early);
+        let mut violations = self.world.violations();
+        if t.early > 0 {
+            // Whoever takes memory back early lets the peer's operations find nothing.
+            violations.retain(|v| !v.starts_with("remote memory: "));
+        }
+        if self.setting.world.anonymous_errors {
+            // Whose receives have all failed without a name is deaf, and sends to it never end. Registrations that belong to an endpoint
+            // must be closed before it all the same.
+            violations.retain(|v| !v.contains(" was closed while "));
+        }
+        assert!(violations.is_empty(), "{violations:#?}");
+        let leaks = Leaks { abandoned: 0, ..self.world.close() };
+        assert!(leaks.is_none(), "{leaks:?}");
+        self.seen
+    }
+
+    /// All end, some before the others.
+    fn finalize(&mut self) {
+        let end = self.now + Duration::from_secs(10);
+        let mut waits = self.live();
+        while !waits.is_empty() {
+            assert!(self.now < end, "{waits:?} do not come to their end");
+            let at = self.rng.below(waits.len() as u64) as usize;
+            let rank = waits[at];
+            self.poll(rank);
+            self.now = self.now + Duration::from_millis(2);
+            let now = self.now;
+            let Rank { engine: e, layer } = self.rank(rank);
+            layer.ending = true;
+            if e.netmod.finalize(&mut e.core, now) == Finalize::Done {
+                waits.swap_remove(at);
+            }
+        }
+    }
+}
