@@ -11,8 +11,6 @@ use crate::wire::{FRAME_HEADER, Kind};
 
 /// Longest frame that is put together on the stack.
 const ON_STACK: usize = 512;
-/// Most buffers of a port that frames of one VC may have: a peer that takes nothing must not have them all.
-const IN_FLIGHT: u32 = 24;
 
 impl OfiNetmod {
     #[cold]
@@ -63,7 +61,7 @@ impl OfiNetmod {
                         self.stats.injected += 1;
                     }
                     sent
-                } else if l.in_flight < IN_FLIGHT
+                } else if l.in_flight < port.share()
                     && let Some(buffer) = port.take_buffer()
                 {
                     let frame = port.buffer(buffer);
@@ -244,7 +242,7 @@ impl OfiNetmod {
                 self.stats.full += 1;
                 return;
             }
-            if l.in_flight >= IN_FLIGHT {
+            if l.in_flight >= self.ports[open.dest.port].share() {
                 // The end of one of them comes here.
                 return;
             }

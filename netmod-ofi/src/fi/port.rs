@@ -260,6 +260,13 @@ impl Port {
         Ok(())
     }
 
+    /// Most frames of one VC that may be on their way out of buffers: a peer that takes nothing must not have all that the port, or the
+    /// provider, has room for.
+    #[inline]
+    pub(crate) fn share(&self) -> u32 {
+        (self.endpoint.traits().tx.min(TX_BUFFERS) / 5).max(1) as u32
+    }
+
     /// Longest frame that can be injected.
     #[inline]
     pub(crate) fn inject_max(&self) -> usize {
