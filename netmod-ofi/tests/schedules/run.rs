@@ -506,7 +506,10 @@ impl<'s> Run<'s> {
             let down: Vec<usize> = (0..peers.len()).filter(|p| !peers[*p].downs.is_empty()).collect();
             for peer in down {
                 let may = self.may_go_down(me, peer);
-                assert!(may, "{me} to {peer}: {:?}", self.rank(me).layer.peers[peer].downs);
+                let downs =
+                    |of: usize, with: usize| self.ranks[of].as_ref().map(|r| &r.layer.peers[with].downs);
+                let (here, there) = (downs(me, peer), downs(peer, me));
+                assert!(may, "{me} to {peer}: {here:?}; the other way: {there:?}");
             }
         }
     }
