@@ -98,8 +98,8 @@ fn short_of_registered_memory() {
 /// One rank is killed; the launcher is not asked, so the others find out by the dead one's kernel.
 #[test]
 fn a_rank_is_killed() {
-    // udp;ofi_rxd of 1.17 stalls other peers, too, when one has died.
-    for provider in providers("a_rank_is_killed").filter(|p| *p != "udp") {
+    // Survivors of a death over udp;ofi_rxd and shm of 1.17 do not always get on with each other.
+    for provider in providers("a_rank_is_killed").filter(|p| !["udp", "shm"].contains(p)) {
         for (stage, seed) in [("2", "1"), ("3", "2"), ("4", "3")] {
             let mut c = nmrun(provider, 3, &["--no-kill"]);
             c.args(["kill", stage, "1", seed]);
