@@ -1,10 +1,9 @@
 //! The library itself: found at run time, or not.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::mem::MaybeUninit;
-use std::ffi::CString;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use netmod_dl::Shared;
 
 use crate::attr::{fi_fabric_attr, fi_info};
 use crate::fid::fid_fabric;
@@ -57,17 +56,8 @@ pub struct Library {
     pub fi_dupinfo: unsafe extern "C" fn(*const fi_info) -> *mut fi_info,
     pub fi_fabric: unsafe extern "C" fn(*mut fi_fabric_attr, *mut *mut fid_fabric, *mut c_void) -> c_int,
     pub fi_strerror: unsafe extern "C" fn(c_int) -> *const c_char,
-    handle: Handle,
+    shared: Shared,
 }
-
-/// What `dlopen` returned.
-#[derive(Clone, Copy, Debug)]
-struct Handle(*mut c_void);
-
-// SAFETY: a handle of the loader may be used by any thread, and the loader locks for itself.
-unsafe impl Send for Handle {}
-// SAFETY: as above.
-unsafe impl Sync for Handle {}
 
 impl Library {
     /// The variable that names the file.
@@ -89,29 +79,9 @@ impl Library {
     }
 
     fn open(path: &Path) -> Result<Library, LoadError> {
-        let missing = |why: String| LoadError::Missing { why };
-        let name = CString::new(path.as_os_str().as_encoded_bytes())
-            .map_err(|_| missing("a path with a zero byte in it".into()))?;
-        let handle = {
-            let _signals = Signals::keep();
-            // SAFETY: loading a library runs its initialisers, which is what the caller wants; the name is a C string.
-            unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
-        };
-        if handle.is_null() {
-            // SAFETY: after a failure the loader has a message, a C string that lives until its next call in this thread.
-            let why = unsafe {
-                let text = libc::dlerror();
-                if text.is_null() {
-                    "unknown reason".into()
-                } else {
-                    CStr::from_ptr(text).to_string_lossy().into_owned()
-                }
-            };
-            return Err(missing(why));
-        }
-        let handle = Handle(handle);
+        let shared = Shared::open(path).map_err(|why| LoadError::Missing { why })?;
         let symbol = |name: &'static CStr, of: &'static CStr| {
-            handle.symbol(name, of).ok_or(LoadError::Symbol {
+            shared.symbol(name, of).ok_or(LoadError::Symbol {
                 path: path.to_path_buf(),
                 name: name.to_str().unwrap_or("a function"),
             })
@@ -150,7 +120,7 @@ impl Library {
                 fi_strerror: core::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *const c_char>(
                     symbol(c"fi_strerror", c"FABRIC_1.0")?,
                 ),
-                handle,
+                shared,
             }
         };
         let found = library.version();
@@ -186,75 +156,7 @@ impl Library {
 
     /// Another function or variable of the library: those that a library for tests has beside libfabric's.
     pub fn symbol(&self, name: &CStr) -> Option<*mut c_void> {
-        self.handle.symbol(name, c"")
-    }
-}
-
-impl Handle {
-    /// A symbol of a version, or, where the library or the system knows no versions, of that name.
-    fn symbol(self, name: &CStr, of: &CStr) -> Option<*mut c_void> {
-        #[cfg(target_env = "gnu")]
-        if !of.is_empty() {
-            // SAFETY: the handle is live for ever, both strings are C strings.
-            let found = unsafe { libc::dlvsym(self.0, name.as_ptr(), of.as_ptr()) };
-            if !found.is_null() {
-                return Some(found);
-            }
-        }
-        #[cfg(not(target_env = "gnu"))]
-        let _ = of;
-        // SAFETY: as above.
-        let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        (!found.is_null()).then_some(found)
-    }
-}
-
-/// What the process does on signals, kept while a library is loaded.
-///
-/// Libraries of providers change that when they are loaded: libinfinipath, which Debian's libfabric 1.17 is linked with, writes a
-/// file into the current folder and calls `exit(1)` on faults and on SIGTERM and SIGINT, so that a job's launcher takes a crash or a signal
-/// for an ordinary end.
-struct Signals {
-    before: [(c_int, Option<libc::sigaction>); 7],
-    /// One at a time: another one would take what a library has set in between for the program's.
-    _turn: MutexGuard<'static, ()>,
-}
-
-impl Signals {
-    fn keep() -> Signals {
-        static TURN: Mutex<()> = Mutex::new(());
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = [
-            libc::SIGINT,
-            libc::SIGTERM,
-            libc::SIGSEGV,
-            libc::SIGBUS,
-            libc::SIGILL,
-            libc::SIGFPE,
-            libc::SIGABRT,
-        ];
-        Signals { before: all.map(|signal| (signal, action(signal))), _turn }
-    }
-}
-
-/// What the process does on a signal.
-fn action(signal: c_int) -> Option<libc::sigaction> {
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: nothing is set, and what is read has room; an action of zeros is a valid one.
-    unsafe {
-        (libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) == 0).then(|| action.assume_init())
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        for (signal, before) in &self.before {
-            let Some(before) = before else { continue };
-            if action(*signal).is_some_and(|now| now.sa_sigaction != before.sa_sigaction) {
-                // SAFETY: the action is the one that was in force before.
-                unsafe { libc::sigaction(*signal, before, core::ptr::null_mut()) };
-            }
-        }
+        self.shared.symbol(name, c"")
     }
 }
 

@@ -3,12 +3,13 @@
 //! A C program that prints them is written, compiled with the system's compiler and run. Headers of versions after 1.17 may have
 //! longer structures, but only those that are named here.
 
+#![allow(unsafe_code)]
+
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use common::probe::{Layout, Program, declared};
 use libfabric_sys::attr::*;
 use libfabric_sys::consts::*;
 use libfabric_sys::fid::*;
@@ -17,38 +18,6 @@ use libfabric_sys::fid::*;
 const LONGER: [&str; 3] = ["fi_domain_attr", "fi_ops_av", "fi_cq_err_entry"];
 /// A field that headers before 1.20 do not have: it must lie where their structure ends.
 const OF_1_20: (&str, &str) = ("fi_cq_err_entry", "src_addr");
-
-/// A structure: its name, size in bytes, and name, offset and size of each field.
-struct Layout {
-    name: &'static str,
-    size: usize,
-    fields: Vec<(&'static str, usize, usize)>,
-}
-
-/// Bytes of the field that a function returns.
-fn size_of_field<T, F>(_: impl Fn(&T) -> &F) -> usize {
-    size_of::<F>()
-}
-
-macro_rules! layouts {
-    ($($name:ident { $($field:ident),* $(,)? })*) => {
-        vec![$(Layout {
-            name: stringify!($name),
-            size: size_of::<$name>(),
-            fields: vec![$((
-                stringify!($field),
-                core::mem::offset_of!($name, $field),
-                size_of_field(|s: &$name| &s.$field),
-            )),*],
-        }),*]
-    };
-}
-
-macro_rules! constants {
-    ($($name:ident),* $(,)?) => {
-        vec![$((stringify!($name), $name as i64)),*]
-    };
-}
 
 fn layouts() -> Vec<Layout> {
     layouts! {
@@ -183,25 +152,12 @@ fn constants() -> Vec<(&'static str, i64)> {
     ]
 }
 
-/// The declarations in the sources: structures with their fields, and constants.
-fn declared() -> (BTreeMap<String, Vec<String>>, Vec<String>) {
-    let mut structs = BTreeMap::new();
-    for source in [include_str!("../src/attr.rs"), include_str!("../src/fid.rs")] {
-        for part in source.split("\npub struct ").skip(1) {
-            let (name, rest) = part.split_once(" {\n").expect("a structure has fields");
-            let (body, _) = rest.split_once("\n}").expect("a structure ends");
-            let fields = body.lines().filter_map(|l| l.strip_prefix("    pub ")?.split_once(':'));
-            structs.insert(name.to_owned(), fields.map(|(f, _)| f.to_owned()).collect());
-        }
-    }
-    let lines = include_str!("../src/consts.rs").lines();
-    let constants = lines.filter_map(|l| Some(l.strip_prefix("pub const ")?.split_once(':')?.0.to_owned()));
-    (structs, constants.collect())
-}
-
 #[test]
 fn every_declaration_is_compared() {
-    let (structs, constants_declared) = declared();
+    let (structs, constants_declared) = declared(
+        &[include_str!("../src/attr.rs"), include_str!("../src/fid.rs")],
+        include_str!("../src/consts.rs"),
+    );
     let compared: BTreeMap<String, Vec<String>> = layouts()
         .iter()
         .map(|l| (l.name.to_owned(), l.fields.iter().map(|f| f.0.to_owned()).collect()))
@@ -212,88 +168,36 @@ fn every_declaration_is_compared() {
     assert_eq!(constants_declared, compared);
 }
 
-/// The C program.
-fn program() -> String {
-    let mut c = String::from(
-        "#include <stddef.h>\n#include <stdio.h>\n#include <rdma/fabric.h>\n#include <rdma/fi_cm.h>\n\
-         #include <rdma/fi_domain.h>\n#include <rdma/fi_endpoint.h>\n#include <rdma/fi_eq.h>\n\
-         #include <rdma/fi_errno.h>\n#include <rdma/fi_rma.h>\n\
-         #define SIZE(s) printf(\"%s %zu\\n\", #s, sizeof(struct s));\n\
-         #define FIELD(s, name, f) printf(\"%s.%s %zu %zu\\n\", #s, name, offsetof(struct s, f), \
-         sizeof(((struct s *)0)->f));\n\
-         #define VALUE(v) printf(\"%s %lld\\n\", #v, (long long)(v));\n\
-         int main(void) {\n\
-         printf(\"version %d %d\\n\", FI_MAJOR_VERSION, FI_MINOR_VERSION);\n",
-    );
+/// What the C program prints.
+fn headers() -> Option<BTreeMap<String, Vec<i64>>> {
+    let mut program = Program::new(&[
+        "rdma/fabric.h",
+        "rdma/fi_cm.h",
+        "rdma/fi_domain.h",
+        "rdma/fi_endpoint.h",
+        "rdma/fi_eq.h",
+        "rdma/fi_errno.h",
+        "rdma/fi_rma.h",
+    ]);
+    program.line("printf(\"version %d %d\\n\", FI_MAJOR_VERSION, FI_MINOR_VERSION);");
     for layout in layouts() {
-        c += &format!("SIZE({})\n", layout.name);
+        let c = format!("struct {}", layout.name);
+        program.size(layout.name, &c);
         for (field, ..) in layout.fields {
-            // `type` is a word of Rust.
-            let line = format!("FIELD({}, \"{field}\", {})\n", layout.name, field.trim_end_matches('_'));
-            if (layout.name, field) == OF_1_20 {
-                c += &format!("#if FI_MAJOR_VERSION > 1 || FI_MINOR_VERSION >= 20\n{line}#endif\n");
-            } else {
-                c += &line;
+            let later = (layout.name, field) == OF_1_20;
+            if later {
+                program.line("#if FI_MAJOR_VERSION > 1 || FI_MINOR_VERSION >= 20");
+            }
+            program.field(layout.name, &c, field);
+            if later {
+                program.line("#endif");
             }
         }
     }
     for (name, _) in constants() {
-        c += &format!("VALUE({name})\n");
+        program.value(name, name);
     }
-    c + "return 0;\n}\n"
-}
-
-/// What the program prints: for each name its numbers. `None` if it cannot be compiled here, which is told.
-fn headers() -> Option<BTreeMap<String, Vec<i64>>> {
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    if Command::new(&compiler).arg("--version").output().is_err() {
-        common::skip("the layout of libfabric's structures: there is no C compiler (apt-get install gcc)");
-        return None;
-    }
-    let folder = Folder::new();
-    let has_headers =
-        folder.compile(&compiler, "probe.c", "#include <rdma/fabric.h>\nint main(void) { return 0; }\n");
-    if has_headers.is_err() {
-        common::skip(
-            "the layout of libfabric's structures: no rdma/fabric.h (apt-get install libfabric-dev)",
-        );
-        return None;
-    }
-    let path = folder.compile(&compiler, "layout.c", &program()).unwrap_or_else(|e| panic!("{e}"));
-    let out = Command::new(path).output().expect("the compiled program starts");
-    assert!(out.status.success(), "{out:?}");
-    let text = String::from_utf8(out.stdout).expect("the program prints ASCII");
-    let line = |line: &str| {
-        let (name, numbers) = line.split_once(' ')?;
-        Some((name.to_owned(), numbers.split(' ').map(|n| n.parse().ok()).collect::<Option<Vec<i64>>>()?))
-    };
-    Some(text.lines().map(|l| line(l).unwrap_or_else(|| panic!("{l}"))).collect())
-}
-
-/// A temporary folder.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("layout-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder for the program");
-        Folder(path)
-    }
-
-    /// Compiles a program; what the compiler says if it fails.
-    fn compile(&self, compiler: &std::ffi::OsStr, name: &str, text: &str) -> Result<PathBuf, String> {
-        let (source, out) = (self.0.join(name), self.0.join(name).with_extension("out"));
-        std::fs::write(&source, text).map_err(|e| e.to_string())?;
-        let done =
-            Command::new(compiler).arg("-o").arg(&out).arg(&source).output().map_err(|e| e.to_string())?;
-        if done.status.success() { Ok(out) } else { Err(String::from_utf8_lossy(&done.stderr).into_owned()) }
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    program.run("the layout of libfabric's structures", "rdma/fabric.h", "libfabric-dev")
 }
 
 #[test]

@@ -18,6 +18,7 @@ const HYDRA: &str =
 const SLURM: &str = "jobs under Slurm's srun (PMI-1, PMI-2, PMIx, two virtual nodes)";
 const OPENMPI: &str = "jobs under Open MPI's mpirun (PMIx)";
 const OFI: &str = "the netmod ofi over the system's libfabric";
+const VERBS: &str = "what is loaded of libibverbs";
 
 const fn need(program: &'static str, package: &'static str, without: &'static str) -> Need {
     Need { program, package, without }
@@ -38,7 +39,9 @@ const NEEDS: &[Need] = &[
     // The link without a version comes with the headers.
     need("libfabric.so", "libfabric-dev", "the layout of libfabric's structures against its headers"),
     need("fi_pingpong", "libfabric-bin", "the comparison with libfabric's own fi_pingpong"),
-    need("cc", "gcc", "the layout of libfabric's structures against its headers"),
+    need("libibverbs.so.1", "libibverbs1", VERBS),
+    need("libibverbs.so", "libibverbs-dev", "the layout of libibverbs's structures against its header"),
+    need("cc", "gcc", "the layout of the structures of libfabric and libibverbs against their headers"),
     need("pip3", "python3-pip", "what depends on libfabric's version"),
     // The plugin mpi/pmix loads the library by the name that only this package has.
     need("pmix2/lib/libpmix.so", "libpmix-dev", "jobs under srun --mpi=pmix"),

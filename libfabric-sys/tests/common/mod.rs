@@ -1,5 +1,10 @@
 //! What the tests of this crate have in common.
 
+// Each test program uses a part of it.
+#![allow(dead_code, unused_macros)]
+
+pub mod probe;
+
 use std::io::Write;
 
 /// Says that something is not tested here, on stderr and in the log that `cargo xtask test` reads.

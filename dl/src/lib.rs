@@ -1,0 +1,79 @@
+//! A shared library that is loaded at run time, and its symbols by version.
+//!
+//! A binary that loads what it can do without starts everywhere. Symbols are asked for by the version that has the layouts which the
+//! caller declares, so that a later library with other layouts is not called by mistake.
+
+#![allow(unsafe_code)]
+mod signals;
+#[cfg(test)]
+mod tests;
+
+use core::ffi::{CStr, c_void};
+use std::ffi::CString;
+use std::path::Path;
+
+use signals::Signals;
+
+/// A library that stays loaded for ever, so that what was found in it can be used at any time.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared(*mut c_void);
+
+// SAFETY: a handle of the loader may be used by any thread, and the loader locks for itself.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Loads a library: a path, or a name that the system's loader looks for. Its initialisers run, and those of what it is linked with;
+    /// what they change of the process's actions on signals is undone.
+    ///
+    /// # Errors
+    /// What the loader says.
+    pub fn open(path: &Path) -> Result<Shared, String> {
+        let name = CString::new(path.as_os_str().as_encoded_bytes())
+            .map_err(|_| "a path with a zero byte in it".to_owned())?;
+        let handle = {
+            let _signals = Signals::keep();
+            // SAFETY: loading a library runs its initialisers, which is what the caller wants; the name is a C string.
+            unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
+        };
+        if !handle.is_null() {
+            return Ok(Shared(handle));
+        }
+        // SAFETY: after a failure the loader has a message, a C string that lives until its next call in this thread.
+        unsafe {
+            let text = libc::dlerror();
+            if text.is_null() {
+                Err("unknown reason".into())
+            } else {
+                Err(CStr::from_ptr(text).to_string_lossy().into_owned())
+            }
+        }
+    }
+
+    /// A symbol of a version, or, where the library or the system knows no such version (or none is named), of that name.
+    pub fn symbol(self, name: &CStr, version: &CStr) -> Option<*mut c_void> {
+        self.versioned(name, version).or_else(|| {
+            // SAFETY: the handle is live for ever, the name is a C string.
+            let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+            (!found.is_null()).then_some(found)
+        })
+    }
+
+    /// A symbol of that version and no other.
+    #[cfg(target_env = "gnu")]
+    pub fn versioned(self, name: &CStr, version: &CStr) -> Option<*mut c_void> {
+        if version.is_empty() {
+            return None;
+        }
+        // SAFETY: as above, and so is the version.
+        let found = unsafe { libc::dlvsym(self.0, name.as_ptr(), version.as_ptr()) };
+        (!found.is_null()).then_some(found)
+    }
+
+    /// Nothing: the system knows no versions.
+    #[cfg(not(target_env = "gnu"))]
+    pub fn versioned(self, _name: &CStr, _version: &CStr) -> Option<*mut c_void> {
+        None
+    }
+}

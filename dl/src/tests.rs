@@ -1,0 +1,28 @@
+//! Libraries that are everywhere, and one that is nowhere.
+
+use super::Shared;
+use std::path::Path;
+
+#[test]
+fn what_is_not_there_is_named() {
+    let error = Shared::open(Path::new("/nonexistent/lib.so.1")).expect_err("it is not there");
+    assert!(error.contains("/nonexistent/lib.so.1"), "{error}");
+    let error = Shared::open(Path::new("a\0b")).expect_err("that is no path");
+    assert!(error.contains("zero byte"), "{error}");
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn symbols_are_found_by_version_and_without() {
+    let library = Shared::open(Path::new("libc.so.6")).expect("the C library");
+    let plain = library.symbol(c"memcpy", c"").expect("memcpy");
+    assert_eq!(library.symbol(c"memcpy", c"NO_SUCH_VERSION"), Some(plain));
+    assert_eq!(library.versioned(c"memcpy", c"NO_SUCH_VERSION"), None);
+    assert_eq!(library.versioned(c"memcpy", c""), None);
+    if cfg!(target_arch = "x86_64") {
+        // The C library has two, of which the one without a version is the newer one.
+        assert_eq!(library.symbol(c"memcpy", c"GLIBC_2.14"), Some(plain));
+        assert!(library.symbol(c"memcpy", c"GLIBC_2.2.5").is_some_and(|old| old != plain));
+    }
+    assert_eq!(library.symbol(c"no_such_function", c"GLIBC_2.14"), None);
+}

@@ -1,0 +1,290 @@
+//! Numbers of the header, as far as they are used.
+
+/// InfiniBand.
+pub const IBV_GID_TYPE_IB: u32 = 0;
+/// RoCE in Ethernet frames, which no router passes on.
+pub const IBV_GID_TYPE_ROCE_V1: u32 = 1;
+/// RoCE in UDP.
+pub const IBV_GID_TYPE_ROCE_V2: u32 = 2;
+
+/// Unknown.
+pub const IBV_TRANSPORT_UNKNOWN: i32 = -1;
+/// InfiniBand, and RoCE.
+pub const IBV_TRANSPORT_IB: i32 = 0;
+/// iWARP.
+pub const IBV_TRANSPORT_IWARP: i32 = 1;
+
+/// Shared receive queues can be resized.
+pub const IBV_DEVICE_SRQ_RESIZE: u32 = 1 << 13;
+/// XRC; no proof, see `ibv_open_xrcd`.
+pub const IBV_DEVICE_XRC: u32 = 1 << 20;
+/// There is an event when a port comes up.
+pub const IBV_DEVICE_PORT_ACTIVE_EVENT: u32 = 1 << 10;
+
+/// No atomic operations.
+pub const IBV_ATOMIC_NONE: u32 = 0;
+/// Atomic among operations of this device.
+pub const IBV_ATOMIC_HCA: u32 = 1;
+/// Atomic among all that access the memory.
+pub const IBV_ATOMIC_GLOB: u32 = 2;
+
+/// 256 bytes a packet.
+pub const IBV_MTU_256: u32 = 1;
+/// 512 bytes a packet.
+pub const IBV_MTU_512: u32 = 2;
+/// 1024 bytes a packet.
+pub const IBV_MTU_1024: u32 = 3;
+/// 2048 bytes a packet.
+pub const IBV_MTU_2048: u32 = 4;
+/// 4096 bytes a packet.
+pub const IBV_MTU_4096: u32 = 5;
+
+/// The port says nothing.
+pub const IBV_PORT_NOP: u32 = 0;
+/// The port is down.
+pub const IBV_PORT_DOWN: u32 = 1;
+/// The port has a link, and no subnet manager yet.
+pub const IBV_PORT_INIT: u32 = 2;
+/// The port is nearly up.
+pub const IBV_PORT_ARMED: u32 = 3;
+/// The port is up.
+pub const IBV_PORT_ACTIVE: u32 = 4;
+/// The port is up, and its link was just lost.
+pub const IBV_PORT_ACTIVE_DEFER: u32 = 5;
+
+/// The port does not tell; InfiniBand then.
+pub const IBV_LINK_LAYER_UNSPECIFIED: u8 = 0;
+/// InfiniBand.
+pub const IBV_LINK_LAYER_INFINIBAND: u8 = 1;
+/// Ethernet: RoCE, or iWARP.
+pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
+
+/// A completion queue has overrun.
+pub const IBV_EVENT_CQ_ERR: u32 = 0;
+/// A queue pair has failed.
+pub const IBV_EVENT_QP_FATAL: u32 = 1;
+/// A queue pair was sent something invalid.
+pub const IBV_EVENT_QP_REQ_ERR: u32 = 2;
+/// A queue pair was sent something that is not allowed.
+pub const IBV_EVENT_QP_ACCESS_ERR: u32 = 3;
+/// A queue pair in RTR has received something.
+pub const IBV_EVENT_COMM_EST: u32 = 4;
+/// A send queue has come to rest.
+pub const IBV_EVENT_SQ_DRAINED: u32 = 5;
+/// A queue pair goes its other way.
+pub const IBV_EVENT_PATH_MIG: u32 = 6;
+/// A queue pair could not go its other way.
+pub const IBV_EVENT_PATH_MIG_ERR: u32 = 7;
+/// The device has failed, or is gone.
+pub const IBV_EVENT_DEVICE_FATAL: u32 = 8;
+/// A port came up.
+pub const IBV_EVENT_PORT_ACTIVE: u32 = 9;
+/// A port went down.
+pub const IBV_EVENT_PORT_ERR: u32 = 10;
+/// A port has another LID.
+pub const IBV_EVENT_LID_CHANGE: u32 = 11;
+/// A port has other partition keys.
+pub const IBV_EVENT_PKEY_CHANGE: u32 = 12;
+/// A port has another subnet manager.
+pub const IBV_EVENT_SM_CHANGE: u32 = 13;
+/// A shared receive queue has failed.
+pub const IBV_EVENT_SRQ_ERR: u32 = 14;
+/// A shared receive queue has fewer receives than its limit.
+pub const IBV_EVENT_SRQ_LIMIT_REACHED: u32 = 15;
+/// A failed queue pair takes no more from its shared receive queue.
+pub const IBV_EVENT_QP_LAST_WQE_REACHED: u32 = 16;
+/// The subnet manager has forgotten a port's registrations.
+pub const IBV_EVENT_CLIENT_REREGISTER: u32 = 17;
+/// A port has other GIDs.
+pub const IBV_EVENT_GID_CHANGE: u32 = 18;
+
+/// Done.
+pub const IBV_WC_SUCCESS: u32 = 0;
+/// A message was longer than its buffer, or than the device sends.
+pub const IBV_WC_LOC_LEN_ERR: u32 = 1;
+/// The work request makes no sense for its queue pair.
+pub const IBV_WC_LOC_QP_OP_ERR: u32 = 2;
+/// Local memory is not registered for that.
+pub const IBV_WC_LOC_PROT_ERR: u32 = 4;
+/// The queue pair had failed before.
+pub const IBV_WC_WR_FLUSH_ERR: u32 = 5;
+/// The peer has answered nonsense.
+pub const IBV_WC_BAD_RESP_ERR: u32 = 7;
+/// Local memory was written without leave.
+pub const IBV_WC_LOC_ACCESS_ERR: u32 = 8;
+/// The peer finds the request invalid.
+pub const IBV_WC_REM_INV_REQ_ERR: u32 = 9;
+/// The peer's memory is not registered for that.
+pub const IBV_WC_REM_ACCESS_ERR: u32 = 10;
+/// The peer could not do it.
+pub const IBV_WC_REM_OP_ERR: u32 = 11;
+/// The peer does not answer.
+pub const IBV_WC_RETRY_EXC_ERR: u32 = 12;
+/// The peer has no receive.
+pub const IBV_WC_RNR_RETRY_EXC_ERR: u32 = 13;
+/// The peer has given up.
+pub const IBV_WC_REM_ABORT_ERR: u32 = 16;
+/// The device has failed.
+pub const IBV_WC_FATAL_ERR: u32 = 19;
+/// No response came.
+pub const IBV_WC_RESP_TIMEOUT_ERR: u32 = 20;
+/// Something else.
+pub const IBV_WC_GENERAL_ERR: u32 = 21;
+
+/// A send.
+pub const IBV_WC_SEND: u32 = 0;
+/// A write.
+pub const IBV_WC_RDMA_WRITE: u32 = 1;
+/// A read.
+pub const IBV_WC_RDMA_READ: u32 = 2;
+/// A compare-and-swap.
+pub const IBV_WC_COMP_SWAP: u32 = 3;
+/// A fetch-and-add.
+pub const IBV_WC_FETCH_ADD: u32 = 4;
+/// A receive; receives alone have this bit.
+pub const IBV_WC_RECV: u32 = 1 << 7;
+/// A receive that a write with immediate data used up.
+pub const IBV_WC_RECV_RDMA_WITH_IMM: u32 = (1 << 7) + 1;
+
+/// The buffer begins with a global header.
+pub const IBV_WC_GRH: u32 = 1 << 0;
+/// There is immediate data.
+pub const IBV_WC_WITH_IMM: u32 = 1 << 1;
+
+/// The device may write.
+pub const IBV_ACCESS_LOCAL_WRITE: u32 = 1;
+/// Peers may write.
+pub const IBV_ACCESS_REMOTE_WRITE: u32 = 1 << 1;
+/// Peers may read.
+pub const IBV_ACCESS_REMOTE_READ: u32 = 1 << 2;
+/// Peers may use atomic operations.
+pub const IBV_ACCESS_REMOTE_ATOMIC: u32 = 1 << 3;
+/// Writes may overtake each other; where that is not known it is not asked for.
+pub const IBV_ACCESS_RELAXED_ORDERING: u32 = 1 << 20;
+/// All that need not be known.
+pub const IBV_ACCESS_OPTIONAL_RANGE: u32 = 0x3ff0_0000;
+
+/// `fd` is given.
+pub const IBV_XRCD_INIT_ATTR_FD: u32 = 1 << 0;
+/// `oflags` are given.
+pub const IBV_XRCD_INIT_ATTR_OFLAGS: u32 = 1 << 1;
+
+/// `max_wr` is set.
+pub const IBV_SRQ_MAX_WR: i32 = 1 << 0;
+/// `srq_limit` is set.
+pub const IBV_SRQ_LIMIT: i32 = 1 << 1;
+
+/// Of queue pairs.
+pub const IBV_SRQT_BASIC: u32 = 0;
+/// Of an XRC domain.
+pub const IBV_SRQT_XRC: u32 = 1;
+
+/// `srq_type` is given.
+pub const IBV_SRQ_INIT_ATTR_TYPE: u32 = 1 << 0;
+/// `pd` is given.
+pub const IBV_SRQ_INIT_ATTR_PD: u32 = 1 << 1;
+/// `xrcd` is given.
+pub const IBV_SRQ_INIT_ATTR_XRCD: u32 = 1 << 2;
+/// `cq` is given.
+pub const IBV_SRQ_INIT_ATTR_CQ: u32 = 1 << 3;
+
+/// Reliable connection.
+pub const IBV_QPT_RC: u32 = 2;
+/// Unreliable connection.
+pub const IBV_QPT_UC: u32 = 3;
+/// Datagrams.
+pub const IBV_QPT_UD: u32 = 4;
+/// XRC, the side that sends (INI).
+pub const IBV_QPT_XRC_SEND: u32 = 9;
+/// XRC, the side that receives (TGT).
+pub const IBV_QPT_XRC_RECV: u32 = 10;
+
+/// `pd` is given.
+pub const IBV_QP_INIT_ATTR_PD: u32 = 1 << 0;
+/// `xrcd` is given.
+pub const IBV_QP_INIT_ATTR_XRCD: u32 = 1 << 1;
+
+/// `qp_num` is given.
+pub const IBV_QP_OPEN_ATTR_NUM: u32 = 1 << 0;
+/// `xrcd` is given.
+pub const IBV_QP_OPEN_ATTR_XRCD: u32 = 1 << 1;
+/// `qp_context` is given.
+pub const IBV_QP_OPEN_ATTR_CONTEXT: u32 = 1 << 2;
+/// `qp_type` is given.
+pub const IBV_QP_OPEN_ATTR_TYPE: u32 = 1 << 3;
+
+/// `qp_state`.
+pub const IBV_QP_STATE: i32 = 1 << 0;
+/// `cur_qp_state`.
+pub const IBV_QP_CUR_STATE: i32 = 1 << 1;
+/// `qp_access_flags`.
+pub const IBV_QP_ACCESS_FLAGS: i32 = 1 << 3;
+/// `pkey_index`.
+pub const IBV_QP_PKEY_INDEX: i32 = 1 << 4;
+/// `port_num`.
+pub const IBV_QP_PORT: i32 = 1 << 5;
+/// `qkey`.
+pub const IBV_QP_QKEY: i32 = 1 << 6;
+/// `ah_attr`.
+pub const IBV_QP_AV: i32 = 1 << 7;
+/// `path_mtu`.
+pub const IBV_QP_PATH_MTU: i32 = 1 << 8;
+/// `timeout`.
+pub const IBV_QP_TIMEOUT: i32 = 1 << 9;
+/// `retry_cnt`.
+pub const IBV_QP_RETRY_CNT: i32 = 1 << 10;
+/// `rnr_retry`.
+pub const IBV_QP_RNR_RETRY: i32 = 1 << 11;
+/// `rq_psn`.
+pub const IBV_QP_RQ_PSN: i32 = 1 << 12;
+/// `max_rd_atomic`.
+pub const IBV_QP_MAX_QP_RD_ATOMIC: i32 = 1 << 13;
+/// `min_rnr_timer`.
+pub const IBV_QP_MIN_RNR_TIMER: i32 = 1 << 15;
+/// `sq_psn`.
+pub const IBV_QP_SQ_PSN: i32 = 1 << 16;
+/// `max_dest_rd_atomic`.
+pub const IBV_QP_MAX_DEST_RD_ATOMIC: i32 = 1 << 17;
+/// `cap`.
+pub const IBV_QP_CAP: i32 = 1 << 19;
+/// `dest_qp_num`.
+pub const IBV_QP_DEST_QPN: i32 = 1 << 20;
+
+/// New.
+pub const IBV_QPS_RESET: u32 = 0;
+/// Receives can be posted.
+pub const IBV_QPS_INIT: u32 = 1;
+/// Ready to receive.
+pub const IBV_QPS_RTR: u32 = 2;
+/// Ready to send.
+pub const IBV_QPS_RTS: u32 = 3;
+/// The send queue comes to rest.
+pub const IBV_QPS_SQD: u32 = 4;
+/// The send queue has failed.
+pub const IBV_QPS_SQE: u32 = 5;
+/// Failed: all work requests are flushed.
+pub const IBV_QPS_ERR: u32 = 6;
+
+/// Write.
+pub const IBV_WR_RDMA_WRITE: u32 = 0;
+/// Write, and use up a receive of the peer for immediate data.
+pub const IBV_WR_RDMA_WRITE_WITH_IMM: u32 = 1;
+/// Send.
+pub const IBV_WR_SEND: u32 = 2;
+/// Send with immediate data.
+pub const IBV_WR_SEND_WITH_IMM: u32 = 3;
+/// Read.
+pub const IBV_WR_RDMA_READ: u32 = 4;
+/// Compare-and-swap of 8 bytes.
+pub const IBV_WR_ATOMIC_CMP_AND_SWP: u32 = 5;
+/// Fetch-and-add of 8 bytes.
+pub const IBV_WR_ATOMIC_FETCH_AND_ADD: u32 = 6;
+
+/// Wait for earlier reads and atomics.
+pub const IBV_SEND_FENCE: u32 = 1 << 0;
+/// A completion is wanted.
+pub const IBV_SEND_SIGNALED: u32 = 1 << 1;
+/// The peer is to have an event.
+pub const IBV_SEND_SOLICITED: u32 = 1 << 2;
+/// The memory is free when the call returns.
+pub const IBV_SEND_INLINE: u32 = 1 << 3;
