@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 use netmod_core::lifecycle::VcState;
 use netmod_core::{Core, Event, Events, Time, VcError, VcErrorKind, VcId};
@@ -150,7 +151,7 @@ impl OfiNetmod {
                 Ok(()) => {}
                 Err(Refused::Again) => {
                     self.stats.refused += 1;
-                    if self.now.since(out.since) < STALE {
+                    if self.now.since(out.since) < self.patience(&out) {
                         kept.push_back(out);
                     }
                 }
@@ -163,9 +164,19 @@ impl OfiNetmod {
         }
     }
 
+    /// How long a frame is tried that may be given up. A handshake has deadlines of its own; but a last word may be all that the peer ever
+    /// hears of the end of its connection, and is worth as much patience as making one.
+    fn patience(&self, out: &Out) -> Duration {
+        let shakes = [Kind::Dial as u8, Kind::Answer as u8].contains(&out.bytes[0]);
+        if shakes { STALE } else { self.cfg.connect_timeout }
+    }
+
     /// Not by injection: of what is injected nobody says that it has left, and an endpoint may be closed behind it.
     fn send_out(&mut self, out: &Out) -> Result<(), Refused> {
         let Some(port) = self.ports.get_mut(out.dest.port) else { return Ok(()) };
+        if !port.has_room_for(out.dest.addr) {
+            return Err(Refused::Again);
+        }
         let buffer = port.take_buffer().ok_or(Refused::Again)?;
         let len = out.bytes.len();
         port.buffer(buffer)[..len].copy_from_slice(&out.bytes);
@@ -201,6 +212,8 @@ impl OfiNetmod {
         let Some(l) = self.links.get_mut(vc) else { return };
         l.open = Some(Open::new(dest, peer.slot, frame, u32::from(peer.window)));
         l.refused_since = Time::NEVER;
+        // Another process may have taken the place of one that has ended.
+        l.gone = false;
         core.reset_receive(vc);
         if let Some(v) = core.vcs.get_mut(vc) {
             v.stats.connects += 1;
@@ -231,7 +244,9 @@ impl OfiNetmod {
     fn matters(&self, core: &Core, vc: VcId) -> bool {
         let Some(l) = self.links.get(vc) else { return false };
         let open = core.vcs.get(vc).is_some_and(|v| {
-            v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked
+            let in_use = v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked;
+            // Of a message that has begun to come the rest never will.
+            in_use || v.recv_active().is_some() || v.pending_pkt_len() > 0
         });
         open || l.held
             || l.transfers > 0
@@ -361,6 +376,7 @@ impl OfiNetmod {
                 if let Some(l) = self.links.get_mut(vc) {
                     l.gone = true;
                 }
+                self.outbox.retain(|o| o.vc != Some(vc));
                 let text = "the process has ended, as its host says; has it failed?";
                 self.fail(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
             }
@@ -377,8 +393,8 @@ fn vc_of(to: To) -> Option<VcId> {
 }
 
 /// How often is looked whether a VC has waited for the provider for too long.
-const CHECK: std::time::Duration = std::time::Duration::from_secs(1);
-/// After so long a last word is given up that the provider will not take.
-const STALE: std::time::Duration = std::time::Duration::from_secs(2);
+const CHECK: Duration = Duration::from_secs(1);
+/// After so long a handshake's frame to somebody who is forgotten is given up, if the provider will not take it.
+const STALE: Duration = Duration::from_secs(2);
 /// The VC of frames that are of none.
 const NOBODY: VcId = VcId::from_wire(0);

@@ -228,7 +228,8 @@ impl OfiNetmod {
                     }
                     return;
                 }
-                l.ready = self.ending == Ending::No;
+                let owes = l.open.is_some_and(|o| o.owes_credit(self.window));
+                l.ready = self.ending == Ending::No && !owes;
                 l.refused_since = Time::NEVER;
                 return;
             }
@@ -315,6 +316,10 @@ impl OfiNetmod {
         let port = &mut self.ports[open.dest.port];
         let sent = if FRAME_HEADER <= port.inject_max() {
             port.inject(&frame, open.dest.addr)
+        } else if l.in_flight >= port.share() {
+            // The end of one of them comes here, unless a frame with data is sent first, which says it, too.
+            l.ready = false;
+            return;
         } else if let Some(buffer) = port.take_buffer() {
             port.buffer(buffer)[..FRAME_HEADER].copy_from_slice(&frame);
             let sent = port.send(buffer, FRAME_HEADER, open.dest.addr, vc);

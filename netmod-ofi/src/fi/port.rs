@@ -58,7 +58,7 @@ pub(crate) struct Share {
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// A frame in a buffer of the port's.
-    Send { buffer: u32, vc: VcId },
+    Send { buffer: u32, vc: VcId, to: fi_addr_t },
     /// A posted receive buffer.
     Recv { buffer: u32 },
     /// A one-sided transfer: the caller's number.
@@ -267,6 +267,14 @@ impl Port {
         (self.endpoint.traits().tx.min(TX_BUFFERS) / 5).max(1) as u32
     }
 
+    /// Whether a frame of the connections' manager may go to an address: it has little more room than what one VC may have on its way, since
+    /// what is sent to a process that has died may never end, and must leave room for others.
+    pub(crate) fn has_room_for(&self, to: fi_addr_t) -> bool {
+        let there = |what: &What| matches!(what, What::Send { to: other, .. } if *other == to);
+        let most = self.share() + self.share() / 8;
+        self.ops.iter().filter(|(_, what)| there(what)).count() < most as usize
+    }
+
     /// Longest frame that can be injected.
     #[inline]
     pub(crate) fn inject_max(&self) -> usize {
@@ -306,7 +314,7 @@ impl Port {
     /// If it does not go; the buffer is still the caller's.
     #[inline]
     pub(crate) fn send(&mut self, buffer: u32, len: usize, to: fi_addr_t, vc: VcId) -> Result<(), Refused> {
-        let Some(op) = self.ops.begin(What::Send { buffer, vc }) else { return Err(Refused::Again) };
+        let Some(op) = self.ops.begin(What::Send { buffer, vc, to }) else { return Err(Refused::Again) };
         let desc = self.tx_registered.as_ref().map_or(null_mut(), Registration::desc);
         let (at, context) = (self.tx.at(buffer as usize), self.ops.context(op));
         let len = len.min(self.tx.each());
@@ -429,7 +437,7 @@ impl Port {
             return None;
         };
         match *self.ops.get(op)? {
-            What::Send { buffer, vc } => {
+            What::Send { buffer, vc, .. } => {
                 self.ops.end(op);
                 self.tx_free.push(buffer);
                 Some(Done::Sent { vc })
@@ -480,7 +488,7 @@ impl Port {
             };
             let Some(what) = self.ops.get(op).copied() else { continue };
             let failure = match what {
-                What::Send { buffer, vc } => {
+                What::Send { buffer, vc, .. } => {
                     self.ops.end(op);
                     self.tx_free.push(buffer);
                     Some(Done::SendFailed { vc, why: failed.text })

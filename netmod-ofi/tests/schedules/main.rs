@@ -5,19 +5,23 @@ mod layer;
 mod memory;
 mod rng;
 mod run;
+mod seen;
 mod setting;
 mod transfers;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use fake_fabric::{Control, MrDialect, library_path};
+use fake_fabric::{Control, MrDialect, ToTheDead, library_path};
 
 use run::Run;
+use seen::Seen;
 use setting::{Setting, mr_mode, of_seed};
 
 /// Seeds without a wish.
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 400;
+/// Processes that die, in schedules that are made for that.
+const DEATHS: u64 = 60;
 /// So many failures are enough to see what they have in common.
 const FAILURES: usize = 20;
 
@@ -48,7 +52,7 @@ fn random_schedules() {
         return;
     }
     let seeds = seeds();
-    let mut all = run::Seen::default();
+    let mut all = Seen::default();
     let mut failed = Vec::new();
     for seed in seeds.clone() {
         match catch_unwind(AssertUnwindSafe(|| Run::of(&control, &of_seed(seed)))) {
@@ -88,6 +92,26 @@ fn every_mode_of_registration() {
                 assert_eq!((seen.downs, seen.failed), (0, 0), "{what:?}");
             }
         }
+    }
+}
+
+/// Frames to a process that has died may never end. They take up what they take up, but not all that the provider has room for: the others
+/// go on, even where that is two.
+#[test]
+fn the_dead_leave_room_for_the_others() {
+    let (_library, control) = Control::load(&library_path());
+    for seed in 0..DEATHS {
+        let mut setting = plain(seed);
+        (setting.plan.kills, setting.plan.transfers, setting.plan.ranks) = (true, false, 3);
+        let world = &mut setting.world;
+        (world.to_the_dead, world.tx_size, world.complete_early) = (ToTheDead::Again, 2, false);
+        if seed % 4 != 0 {
+            // Then what is said of windows takes room, too.
+            (world.inject_size, world.delivery_delay, setting.plan.longest) = (0, 20, 20_000);
+            (setting.cfg.frame, setting.cfg.window) = (1 << 10, 4 << 10);
+        }
+        let seen = Run::of(&control, &setting);
+        assert_eq!(seen.killed, 1, "{setting:?}");
     }
 }
 

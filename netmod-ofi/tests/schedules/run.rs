@@ -1,12 +1,14 @@
-//! A schedule: what is done when, and what must have come of it in the end.
+//! A schedule: what is done when.
+
+mod outcome;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use fake_fabric::{Control, Leaks, Node, Progress, World, library_path};
+use fake_fabric::{Control, Node, Progress, World, library_path};
 use netmod_core::{
-    Card, CardWriter, Core, Engine, Finalize, GroupId, Netmod, OnDone, Outcome, PeerName, PollOrder, ReqId,
-    Request, Segment, Sent, Time, Vc, VcError, VcErrorKind, VcId,
+    Card, CardWriter, Core, Engine, GroupId, Netmod, OnDone, PeerName, PollOrder, ReqId, Request, Segment,
+    Sent, Time, Vc, VcError, VcErrorKind, VcId,
 };
 use netmod_hello::JobKey;
 use netmod_ofi::OfiNetmod;
@@ -14,11 +16,10 @@ use netmod_ofi::OfiNetmod;
 use crate::layer::{Layer, header, seed_of};
 use crate::memory::{Area, Pieces};
 use crate::rng::{Rng, pattern};
+use crate::seen::Seen;
 use crate::setting::Setting;
 use crate::transfers::Transfers;
 
-/// How long everything that has begun may take to end, in simulated time.
-const SETTLE: Duration = Duration::from_secs(120);
 /// What an owner writes into memory that it has got back.
 const MINE: u8 = 0xEE;
 
@@ -52,65 +53,6 @@ struct Lane {
     sent: Vec<u32>,
     cancelled: BTreeSet<u32>,
     pending: VecDeque<Pending>,
-}
-
-/// What happened.
-#[derive(Clone, Debug, Default)]
-pub struct Seen {
-    pub messages: usize,
-    pub cancelled: usize,
-    pub puts: usize,
-    pub gets: usize,
-    pub failed: usize,
-    pub early: usize,
-    pub downs: usize,
-    pub terminated: usize,
-    pub aborted: usize,
-    pub killed: usize,
-    pub revived: usize,
-    /// Schedules in which lost frames left something waiting for ever.
-    pub given_up: usize,
-    pub refused: u64,
-    pub full: u64,
-    pub injected: u64,
-}
-
-impl Seen {
-    pub fn add(&mut self, other: &Seen) {
-        self.messages += other.messages;
-        self.cancelled += other.cancelled;
-        self.puts += other.puts;
-        self.gets += other.gets;
-        self.failed += other.failed;
-        self.early += other.early;
-        self.downs += other.downs;
-        self.terminated += other.terminated;
-        self.aborted += other.aborted;
-        self.killed += other.killed;
-        self.revived += other.revived;
-        self.given_up += other.given_up;
-        self.refused += other.refused;
-        self.full += other.full;
-        self.injected += other.injected;
-    }
-
-    /// Whether everything that a schedule can do was done.
-    pub fn is_full(&self) -> bool {
-        let counts = [
-            self.messages,
-            self.cancelled,
-            self.puts,
-            self.gets,
-            self.failed,
-            self.early,
-            self.downs,
-            self.terminated,
-            self.aborted,
-            self.killed,
-            self.revived,
-        ];
-        counts.iter().all(|n| *n > 0) && self.refused > 0 && self.full > 0 && self.injected > 0
-    }
 }
 
 /// See the module. What was lent goes last.
@@ -463,223 +405,5 @@ impl<'s> Run<'s> {
             self.lanes[dead][other].pending.clear();
         }
         self.seen.killed += 1;
-    }
-
-    /// Takes what has ended.
-    fn look(&mut self) {
-        for from in self.live() {
-            for to in 0..self.ranks.len() {
-                let lane = &mut self.lanes[from][to];
-                let rank = self.ranks[from].as_mut().expect("a rank that lives");
-                let core = &mut rank.engine.core;
-                let mut early = None;
-                let mut kept = VecDeque::new();
-                for p in std::mem::take(&mut lane.pending) {
-                    if !core.is_finished(p.req) {
-                        early.get_or_insert(p.number);
-                        kept.push_back(p);
-                        continue;
-                    }
-                    rank.layer.more.remove(&p.req);
-                    match core.take(p.req) {
-                        Some(Outcome::Done) => {
-                            assert_eq!(early, None, "{} from {from} to {to} has ended before it", p.number);
-                        }
-                        Some(Outcome::Failed(e)) => {
-                            let downs = !rank.layer.peers[to].downs.is_empty();
-                            let hurt =
-                                self.setting.plan.fails || self.hurt.contains(&(from.min(to), from.max(to)));
-                            assert!(hurt || downs, "message {} from {from} to {to}: {e}", p.number);
-                        }
-                        other => panic!("message {} from {from} to {to}: {other:?}", p.number),
-                    }
-                    p.areas.iter().for_each(|a| a.fill(MINE));
-                }
-                lane.pending = kept;
-            }
-        }
-        let (fails, hurt) = (self.setting.plan.fails, &self.hurt);
-        let may_fail = |a: usize, b: usize| fails || hurt.contains(&(a.min(b), a.max(b)));
-        self.transfers.look(&mut self.ranks, &mut self.rng, may_fail);
-        for me in self.live() {
-            let peers = &self.rank(me).layer.peers;
-            let down: Vec<usize> = (0..peers.len()).filter(|p| !peers[*p].downs.is_empty()).collect();
-            for peer in down {
-                let may = self.may_go_down(me, peer);
-                let downs =
-                    |of: usize, with: usize| self.ranks[of].as_ref().map(|r| &r.layer.peers[with].downs);
-                let (here, there) = (downs(me, peer), downs(peer, me));
-                assert!(may, "{me} to {peer}: {here:?}; the other way: {there:?}");
-            }
-        }
-    }
-
-    /// What has not come to its end, as one line each.
-    fn open_ends(&self) -> Vec<String> {
-        let mut out = Vec::new();
-        if self.transfers.under_way() > 0 {
-            out.push(format!("{} transfers", self.transfers.under_way()));
-        }
-        for from in self.live() {
-            let r = self.ranks[from].as_ref().expect("a rank that lives");
-            for (to, peer) in r.layer.peers.iter().enumerate().filter(|(_, p)| p.vc.is_some()) {
-                let lane = &self.lanes[from][to];
-                let says = r.engine.netmod.describe(&r.engine.core, r.vc(to));
-                let mut what = Vec::new();
-                if !lane.pending.is_empty() {
-                    what.push(format!("{} sends", lane.pending.len()));
-                }
-                if peer.terminating {
-                    what.push("an end".into());
-                }
-                match &self.ranks[to] {
-                    Some(other) => {
-                        let got = &other.layer.peers[from].got;
-                        let lossless = peer.downs.is_empty() && other.layer.peers[from].downs.is_empty();
-                        if lossless && *got != lane.sent {
-                            what.push(format!("{got:?} of {:?} came", lane.sent));
-                        }
-                    }
-                    None if !peer.down && !says.starts_with("no connection") => what.push("death".into()),
-                    None => {}
-                }
-                if !what.is_empty() {
-                    out.push(format!("{from} to {to}: {}; {says}", what.join(", ")));
-                }
-            }
-            // A receive that has begun ends with its message, or with its VC.
-            let receives = r.layer.open_receives(&r.engine.core);
-            if receives > 0 {
-                out.push(format!("{receives} receives of {from}"));
-            }
-        }
-        out
-    }
-
-    /// Lets everybody make progress until all that has begun has ended.
-    fn settle(&mut self, what: &str) {
-        let end = self.now + SETTLE;
-        let patience = self.now + SETTLE / 4;
-        let mut gave_up = false;
-        let mut rounds = 0;
-        loop {
-            self.look();
-            let open = self.open_ends();
-            if open.is_empty() {
-                return;
-            }
-            if self.setting.plan.fails && self.now > patience && !gave_up {
-                // Of a frame that the provider has lost without a word nobody knows; that is for the layer above to notice.
-                gave_up = true;
-                self.give_up();
-            }
-            assert!(self.now < end, "not so in time, {what}: {open:#?}\n{:#?}", self.world.violations());
-            let mut live = self.live();
-            while !live.is_empty() {
-                let at = self.rng.below(live.len() as u64) as usize;
-                self.poll(live.swap_remove(at));
-            }
-            rounds += 1;
-            if rounds > 300 {
-                self.now = self.now + Duration::from_millis(20);
-            }
-        }
-    }
-
-    /// VCs that were hurt can be used again; what is sent then arrives.
-    fn mend(&mut self) {
-        if self.setting.plan.fails {
-            return;
-        }
-        for (a, b) in self.hurt.clone() {
-            if self.ranks[a].is_none() || self.ranks[b].is_none() {
-                continue;
-            }
-            // An end that is on its way may take it down once more.
-            let mended = (0..6).any(|_| {
-                let mut came = true;
-                self.revive(a, b);
-                self.revive(b, a);
-                for (from, to) in [(a, b), (b, a)] {
-                    let before = self.lanes[from][to].sent.len();
-                    self.send(from, to);
-                    came &= self.lanes[from][to].sent.len() > before;
-                }
-                self.settle("what was sent after a revival has ended");
-                for _ in 0..200 {
-                    self.poll(a);
-                    self.poll(b);
-                }
-                self.look();
-                for (from, to) in [(a, b), (b, a)] {
-                    let last = self.lanes[from][to].sent.last().copied();
-                    came &= self.rank(to).layer.peers[from].got.last().copied() == last;
-                }
-                came
-            });
-            let downs = [(a, b), (b, a)].map(|(x, y)| self.rank(x).layer.peers[y].downs.clone());
-            assert!(mended, "{a} and {b} do not find together again: {downs:#?}");
-        }
-    }
-
-    /// What must have come of it.
-    fn end(mut self) -> Seen {
-        for from in 0..self.ranks.len() {
-            for to in self.live() {
-                let got = &self.ranks[to].as_ref().expect("a rank that lives").layer.peers[from].got;
-                let lane = &self.lanes[from][to];
-                let known = got.iter().all(|n| lane.sent.contains(n));
-                assert!(known, "{from} to {to}: {got:?} of {:?}, without {:?}", lane.sent, lane.cancelled);
-                self.seen.messages += got.len();
-            }
-        }
-        let downs = |r: &Rank| r.layer.peers.iter().map(|p| p.downs.len()).sum::<usize>();
-        self.seen.downs = self.ranks.iter().flatten().map(downs).sum();
-        self.finalize();
-        for rank in self.ranks.iter_mut().flat_map(Option::take) {
-            let stats = rank.engine.netmod.stats();
-            self.seen.refused += stats.refused;
-            self.seen.full += stats.full;
-            self.seen.injected += stats.injected;
-            self.lent.extend(rank.layer.lent);
-            drop(rank.engine);
-        }
-        self.transfers.end();
-        let t = &self.transfers;
-        (self.seen.puts, self.seen.gets) = (t.puts, t.gets);
-        (self.seen.failed, self.seen.early) = (t.failed, t.early);
-        let mut violations = self.world.violations();
-        if t.early > 0 {
-            // Whoever takes memory back early lets the peer's operations find nothing.
-            violations.retain(|v| !v.starts_with("remote memory: "));
-        }
-        if self.setting.world.anonymous_errors {
-            // Whose receives have all failed without a name is deaf, and sends to it never end. Registrations that belong to an endpoint
-            // must be closed before it all the same.
-            violations.retain(|v| !v.contains(" was closed while "));
-        }
-        assert!(violations.is_empty(), "{violations:#?}");
-        let leaks = Leaks { abandoned: 0, ..self.world.close() };
-        assert!(leaks.is_none(), "{leaks:?}");
-        self.seen
-    }
-
-    /// All end, some before the others.
-    fn finalize(&mut self) {
-        let end = self.now + Duration::from_secs(10);
-        let mut waits = self.live();
-        while !waits.is_empty() {
-            assert!(self.now < end, "{waits:?} do not come to their end");
-            let at = self.rng.below(waits.len() as u64) as usize;
-            let rank = waits[at];
-            self.poll(rank);
-            self.now = self.now + Duration::from_millis(2);
-            let now = self.now;
-            let Rank { engine: e, layer } = self.rank(rank);
-            layer.ending = true;
-            if e.netmod.finalize(&mut e.core, now) == Finalize::Done {
-                waits.swap_remove(at);
-            }
-        }
     }
 }
