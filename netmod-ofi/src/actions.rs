@@ -296,14 +296,15 @@ impl OfiNetmod {
         self.fail_transfers(vc, error);
     }
 
-    /// What is due by the clock, and what has waited for a quiet moment.
-    #[inline]
-    pub(crate) fn look_after(&mut self, core: &mut Core, events: &Events) {
-        if self.manager.deadline().is_some_and(|t| self.now >= t) && events.is_empty() {
+    #[inline(never)]
+    fn look_at_clock(&mut self, core: &mut Core, events: &Events) {
+        // What the manager gives up must not have bytes in the batch; it is asked again.
+        let due = self.manager.deadline().is_some_and(|t| self.now >= t);
+        if due && events.is_empty() {
             self.manage(core, Manager::timer);
         }
-        if !self.actions.is_empty() {
-            self.act(core);
+        if !due || events.is_empty() {
+            self.looked_at = self.now;
         }
         if self.now >= self.next_check {
             self.check_refused(core);
@@ -311,6 +312,18 @@ impl OfiNetmod {
         }
         if self.life.as_ref().and_then(Life::deadline).is_some_and(|t| self.now >= t) {
             self.ask_life(core, events);
+        }
+    }
+
+    /// What is due by the clock, and what has waited for a quiet moment.
+    #[inline]
+    pub(crate) fn look_after(&mut self, core: &mut Core, events: &Events) {
+        // Many polls have the same time.
+        if self.now != self.looked_at {
+            self.look_at_clock(core, events);
+        }
+        if !self.actions.is_empty() {
+            self.act(core);
         }
         if self.book.is_unsettled() {
             // The end of a connection may still wait for a provider that would not take it.

@@ -100,6 +100,8 @@ pub struct OfiNetmod {
     /// This side's window in units.
     pub(crate) window: u32,
     pub(crate) now: Time,
+    /// For which time deadlines have been looked at.
+    pub(crate) looked_at: Time,
     /// When VCs are looked at that wait for the provider.
     pub(crate) next_check: Time,
     pub(crate) ending: Ending,
@@ -139,6 +141,7 @@ impl OfiNetmod {
             verdicts: Vec::new(),
             window: (cfg.window / UNIT) as u32,
             now: Time::ZERO,
+            looked_at: Time::NEVER,
             next_check: Time::ZERO,
             ending: Ending::No,
             suspended: false,

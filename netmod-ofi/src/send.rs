@@ -9,9 +9,6 @@ use crate::netmod::{Ending, OfiNetmod};
 use crate::own::Way;
 use crate::wire::{FRAME_HEADER, Kind};
 
-/// Longest frame that is put together on the stack.
-const ON_STACK: usize = 512;
-
 impl OfiNetmod {
     #[cold]
     #[inline(never)]
@@ -50,31 +47,27 @@ impl OfiNetmod {
         let sent = match &mut l.open {
             Some(open) if len <= open.room() => {
                 let port = &mut self.ports[open.dest.port];
-                if len <= ON_STACK.min(port.inject_max()) {
-                    let mut frame = [0; ON_STACK];
-                    frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
-                    frame[FRAME_HEADER..OVERHEAD].copy_from_slice(hdr);
-                    frame[OVERHEAD..len].copy_from_slice(data.bytes());
-                    let sent = port.inject(&frame[..len], open.dest.addr);
-                    if sent.is_ok() {
-                        open.data_sent(len);
-                        self.stats.injected += 1;
-                    }
-                    sent
-                } else if l.in_flight < port.share()
+                if l.in_flight < port.share()
                     && let Some(buffer) = port.take_buffer()
                 {
                     let frame = port.buffer(buffer);
                     frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
                     frame[FRAME_HEADER..OVERHEAD].copy_from_slice(hdr);
                     frame[OVERHEAD..len].copy_from_slice(data.bytes());
-                    let sent = port.send(buffer, len, open.dest.addr, vc);
+                    let short = len <= port.inject_max();
+                    let sent = if short {
+                        port.inject_buffer(buffer, len, open.dest.addr)
+                    } else {
+                        port.send(buffer, len, open.dest.addr, vc)
+                    };
+                    if short || sent.is_err() {
+                        port.give_back(buffer);
+                    }
                     if sent.is_ok() {
                         open.data_sent(len);
-                        l.in_flight += 1;
-                        self.stats.sent += 1;
-                    } else {
-                        port.give_back(buffer);
+                        let counted = if short { &mut self.stats.injected } else { &mut self.stats.sent };
+                        *counted += 1;
+                        l.in_flight += u32::from(!short);
                     }
                     sent
                 } else {

@@ -290,6 +290,17 @@ impl Port {
         self.endpoint.inject(frame, to)
     }
 
+    /// Sends the first bytes of a buffer that was taken at once; it stays the caller's.
+    ///
+    /// # Errors
+    /// If it does not go.
+    #[inline]
+    pub(crate) fn inject_buffer(&mut self, buffer: u32, len: usize, to: fi_addr_t) -> Result<(), Refused> {
+        // SAFETY: whoever has taken the buffer has not sent it, so no operation uses it.
+        let frame = unsafe { self.tx.slice_mut(buffer as usize) };
+        self.endpoint.inject(&frame[..len], to)
+    }
+
     /// A buffer for a frame, if one is free. It must be sent or given back.
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Option<u32> {
