@@ -22,7 +22,7 @@ pub enum Event {
         /// On which VC.
         vc: VcId,
     },
-    /// A connection was made; the peer may have made it.
+    /// A connection was made; the peer may have made it. If the VC was down, it is of use again.
     Up {
         /// Of which VC.
         vc: VcId,

@@ -210,6 +210,8 @@ impl OfiNetmod {
         };
         let frame = (peer.frame as usize).min(self.cfg.frame);
         let Some(l) = self.links.get_mut(vc) else { return };
+        // Somebody has come to a VC that was down: another process of that name, or one that had ended the connection.
+        (l.down, l.gone) = (None, false);
         l.open = Some(Open::new(dest, peer.slot, frame, u32::from(peer.window)));
         l.refused_since = Time::NEVER;
         // Another process may have taken the place of one that has ended.

@@ -203,6 +203,11 @@ impl Upper<OfiNetmod> for Layer {
                 p.terminating = false;
                 p.downs.push(error.to_string());
             }
+            Event::Up { vc } => {
+                // A VC that was down is of use again when its peer has come.
+                let peer = self.peer_of(vc);
+                self.peers[peer].down = false;
+            }
             Event::NeedCard { vc } => {
                 let peer = self.peer_of(vc);
                 let card = self.peers[peer].card.clone().expect("the peer's card");
