@@ -7,6 +7,7 @@
 //! whose test hangs.
 
 pub mod board;
+pub mod census;
 pub mod conformance;
 pub mod factory;
 pub mod hosts;

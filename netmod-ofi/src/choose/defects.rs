@@ -29,10 +29,12 @@ const NO_TRUNCATION: Remedy =
 const OWN_LIVENESS: Remedy = Remedy::Avoided("whether a peer lives is found out without the provider");
 const OWN_POLLS: Remedy =
     Remedy::Avoided("claims of progress are not relied upon: whoever exposes memory polls");
+const OPENED_ONCE: Remedy =
+    Remedy::Avoided("an engine opens an endpoint for each domain when it starts, and no more after that");
 
 const V2_6: u32 = version(2, 6);
 
-/// Those that were observed with 1.17 and 2.6. What was not there in 2.6 is taken to be in all versions before that.
+/// Those that were observed with 1.17, 2.4 and 2.6. What was not there in 2.6 is taken to be in all versions before that.
 pub const DEFECTS: &[Defect] = &[
     Defect {
         provider: "udp;ofi_rxd",
@@ -95,6 +97,18 @@ pub const DEFECTS: &[Defect] = &[
         gone: None,
         what: "sends to a peer that has ended fail with FI_EAGAIN for ever",
         remedy: OWN_LIVENESS,
+    },
+    Defect {
+        provider: "net",
+        gone: None,
+        what: "some 800 bytes stay of each endpoint that was closed, and as many of each connection",
+        remedy: OPENED_ONCE,
+    },
+    Defect {
+        provider: "shm",
+        gone: None,
+        what: "some 300 bytes stay of each endpoint that was closed",
+        remedy: OPENED_ONCE,
     },
     Defect {
         provider: "tcp",
