@@ -1,0 +1,79 @@
+//! Errors of calls. What becomes of a request that was accepted is told by its completion.
+
+use core::fmt;
+
+/// An error's number (`errno(3)`), as verbs return it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+/// Numbers that callers decide by, of Linux.
+#[allow(missing_docs)]
+pub mod errno {
+    use super::Errno;
+
+    pub const EPERM: Errno = Errno(1);
+    pub const EIO: Errno = Errno(5);
+    pub const EAGAIN: Errno = Errno(11);
+    pub const ENOMEM: Errno = Errno(12);
+    pub const EBUSY: Errno = Errno(16);
+    pub const ENODEV: Errno = Errno(19);
+    pub const EINVAL: Errno = Errno(22);
+    pub const EOPNOTSUPP: Errno = Errno(95);
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        std::io::Error::from_raw_os_error(self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// A call that failed. It has no effect then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{call} on {on}: {errno}{}", advice(.call, *.errno))]
+pub struct Error {
+    /// The call of libibverbs.
+    pub call: &'static str,
+    /// The device, and what was asked of it.
+    pub on: String,
+    /// Why not.
+    pub errno: Errno,
+}
+
+impl Error {
+    /// A call that failed on a device or an object of it.
+    #[cold]
+    pub fn new(call: &'static str, on: impl Into<String>, errno: Errno) -> Error {
+        Error { call, on: on.into(), errno }
+    }
+}
+
+/// What mends an error, where that is known.
+fn advice(call: &str, number: Errno) -> &'static str {
+    match (call, number) {
+        ("ibv_reg_mr", errno::ENOMEM | errno::EAGAIN | errno::EPERM) => {
+            "; is the limit of locked memory large enough (ulimit -l)?"
+        }
+        (_, errno::ENOMEM) => {
+            "; is there a limit of the device, or of locked memory (ulimit -l), in the way?"
+        }
+        (_, errno::ENODEV | errno::EIO) => "; the device has failed or was removed",
+        (_, errno::EOPNOTSUPP) => "; the device or its driver cannot do this",
+        _ => "",
+    }
+}
+
+/// A list of requests of which one was refused (`bad_wr` of `ibv_post_send(3)`). Those before it are posted, the rest is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("work request {at} of the list: {errno}")]
+pub struct PostError {
+    /// Place of the request that was refused, from 0 on: as many were posted.
+    pub at: usize,
+    /// Why: `ENOMEM`: the queue is full; `EINVAL`: the request, or the queue pair's state.
+    pub errno: Errno,
+}
