@@ -1,26 +1,21 @@
 //! The libfabric netmod: messages and one-sided transfers over reliable-datagram endpoints.
 //!
 //! libfabric is loaded at run time ([`libfabric_sys`]); without it the netmod says what to install. [`choose`] says which of
-//! what it offers is taken, and why; [`card`] is what peers learn of that; [`conn`] makes connections where libfabric knows none.
+//! what it offers is taken, and why; [`card`] is what peers learn of that; [`fi`] is its objects, made safe. Connections, streams and
+//! transfers are those of [`netmod_frames`].
 
-mod actions;
 pub mod address;
-mod book;
 pub mod card;
 pub mod choose;
-pub mod conn;
 pub mod fi;
-pub mod life;
-mod link;
-mod netmod;
-mod own;
-mod recv;
-mod rma;
-mod send;
-mod sys;
-pub mod wire;
+mod ofi;
 
-pub use netmod::{OfiNetmod, OfiStats};
+use netmod_frames::FrameNetmod;
+
+pub use ofi::Ofi;
+
+/// The libfabric netmod of one process.
+pub type OfiNetmod = FrameNetmod<Ofi>;
 
 /// Its name, as in `NETMOD=ofi`.
 pub const NAME: &str = "ofi";

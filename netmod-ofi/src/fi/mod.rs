@@ -14,15 +14,7 @@ pub(crate) mod shared;
 mod shared_tests;
 
 use libfabric_sys::Library;
-
-/// Why a call did nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// Not now: the provider's queue is full, or this side has no operation or buffer left.
-    Again,
-    /// Never: what the provider says.
-    Failed(String),
-}
+use netmod_frames::device::Refused;
 
 /// The outcome of a call that returns 0 or a negative number.
 pub(crate) fn check(lib: &Library, call: &str, rc: i64) -> Result<(), Refused> {

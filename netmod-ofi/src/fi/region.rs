@@ -9,14 +9,15 @@ use libfabric_sys::call::{fi_bind, fi_close, fi_enable, fi_mr_reg};
 use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_READ, FI_WRITE};
 use libfabric_sys::fid::fid_mr;
 use netmod_core::IoVec;
+use netmod_frames::device::Refused;
 
+use super::check;
 use super::endpoint::Endpoint;
 use super::port::Port;
-use super::{Refused, check};
 
 /// A registration. It must be closed, see [`Registration::close`], before its endpoint is.
 #[derive(Debug)]
-pub(crate) struct Registration {
+pub struct Registration {
     mr: *mut fid_mr,
     /// What peers address the first byte by.
     pub(crate) base: u64,
@@ -127,15 +128,6 @@ impl Registration {
 /// Rights of a registration for local use.
 pub(crate) const LOCAL: u64 = FI_READ | FI_WRITE;
 
-/// Local memory of a transfer, lent under the contract of [`netmod_core::buf`] until its end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lent<'a> {
-    /// Where.
-    pub(crate) mem: IoVec,
-    /// Its registration, where the provider wants one.
-    pub(crate) registration: Option<&'a Registration>,
-}
-
 /// Registers memory that is lent until the registration is closed. The key as for [`Registration::new`].
 ///
 /// # Errors
@@ -143,39 +135,4 @@ pub(crate) struct Lent<'a> {
 pub(crate) fn register(port: &Port, mem: IoVec, rights: u64, key: u64) -> Result<Registration, Refused> {
     // SAFETY: whoever registers memory with the netmod promises that it stays until it is deregistered, which closes this.
     unsafe { Registration::new(port.endpoint(), mem.base, mem.len, rights, key) }
-}
-
-/// Starts to read from a peer into lent memory.
-///
-/// # Errors
-/// If nothing was started.
-pub(crate) fn read(
-    port: &mut Port,
-    lent: Lent<'_>,
-    from: u64,
-    remote: u64,
-    key: u64,
-    number: u64,
-) -> Result<(), Refused> {
-    let desc = lent.registration.map_or(null_mut(), Registration::desc);
-    // SAFETY: the memory is of a region that is registered with the netmod, and stays lent until it is deregistered, which waits for the
-    // operation.
-    unsafe { port.read(lent.mem, desc, from, remote, key, number) }
-}
-
-/// Starts to write from lent memory to a peer.
-///
-/// # Errors
-/// If nothing was started.
-pub(crate) fn write(
-    port: &mut Port,
-    lent: Lent<'_>,
-    to: u64,
-    remote: u64,
-    key: u64,
-    number: u64,
-) -> Result<(), Refused> {
-    let desc = lent.registration.map_or(null_mut(), Registration::desc);
-    // SAFETY: as for `read`.
-    unsafe { port.write(lent.mem, desc, to, remote, key, number) }
 }

@@ -13,9 +13,11 @@ use parking_lot::Mutex;
 
 use crate::fi::Refused;
 use crate::fi::info::{MrMode, Offer, Request, getinfo};
-use crate::fi::port::{Done, Port, Share, Sizes};
-use crate::fi::region::{self, Lent, Registration};
-use crate::wire::FRAME_HEADER;
+use netmod_frames::device::{Done, Lent, Port as _};
+use netmod_frames::wire::FRAME_HEADER;
+
+use crate::fi::port::{Port, Share, Sizes};
+use crate::fi::region::{self, Registration};
 
 const SIZES: Sizes = Sizes { frame: 1024, rx_memory: 64 << 10 };
 
@@ -296,8 +298,8 @@ fn transfers_through_contexts() {
             // Each writes the first half to the owner of the other number, and reads the second half of its own number's.
             let [to, from] = [1 - i, i].map(|n| know(peer, &at(&owners[n])));
             let (write, read) = (&remote[1 - i], &remote[i]);
-            region::write(peer, lent(&mut here[i], 0), to, write.base, write.key, 1).expect("room");
-            region::read(peer, lent(&mut here[i], 32), from, read.base + 32, read.key, 2).expect("room");
+            peer.write(lent(&mut here[i], 0), to, write.base, write.key, 1).expect("room");
+            peer.read(lent(&mut here[i], 32), from, read.base + 32, read.key, 2).expect("room");
             while peer.transfers_under_way() > 0 {
                 owners.iter_mut().for_each(|o| drop(frames(o)));
                 for n in 0..peer.poll(32) {

@@ -7,6 +7,7 @@ use std::io;
 use netmod_core::{PeerName, Time, VcError, VcId};
 use netmod_hello::RejectReason;
 
+use crate::device::Words;
 use crate::wire::{Kind, Slot};
 
 /// What governs every connection of a process.
@@ -24,11 +25,13 @@ pub struct Params {
     pub parting_timeout: Duration,
     /// Most handshakes of strangers that have not proved themselves; at least 1.
     pub strangers_max: usize,
+    /// How the device is called.
+    pub words: Words,
 }
 
 impl Params {
     /// The usual times for a connect timeout: four handshakes fit into it.
-    pub fn new(connect_timeout: Duration, strangers_max: usize) -> Params {
+    pub fn new(connect_timeout: Duration, strangers_max: usize, words: Words) -> Params {
         Params {
             connect_timeout,
             handshake_timeout: connect_timeout / 4,
@@ -36,6 +39,7 @@ impl Params {
             backoff_max: Duration::from_secs(1),
             parting_timeout: Duration::from_secs(2),
             strangers_max: strangers_max.max(1),
+            words,
         }
     }
 }
@@ -53,7 +57,7 @@ pub struct LocalTerms {
     pub frame: u32,
     /// Which receive context of that endpoint.
     pub context: u8,
-    /// The address of the endpoint, as libfabric gives it.
+    /// The address of the endpoint, as the device gives it.
     pub address: Box<[u8]>,
 }
 

@@ -9,13 +9,13 @@ use netmod_core::{Core, Event, Events, Time, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
 use crate::conn::{Action, Env, Manager, Offer, PeerTerms, To};
-use crate::fi::Refused;
+use crate::device::{Device, Port, Refused, Words};
 use crate::life::{Life, Verdict};
 use crate::link::{Link, Open};
-use crate::netmod::{OfiNetmod, Out};
+use crate::netmod::{FrameNetmod, Out};
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 
-impl OfiNetmod {
+impl<D: Device> FrameNetmod<D> {
     /// Tells the manager something, and does what it asks for.
     pub(crate) fn manage(&mut self, core: &mut Core, f: impl FnOnce(&mut Manager, &mut Env<'_>)) {
         self.manage_later(f);
@@ -114,7 +114,7 @@ impl OfiNetmod {
             Some((vc, open, l.gone))
         });
         let header = match ours {
-            // To send to an address where nobody listens any more crashes some providers (ofi_rxm 1.17).
+            // To send to an address where nobody listens any more crashes some providers of libfabric (ofi_rxm 1.17).
             Some((_, _, true)) => return,
             Some((_, open, false)) => {
                 let seq = if kind == Kind::Fin { open.data_frames() } else { 0 };
@@ -138,7 +138,7 @@ impl OfiNetmod {
         self.outbox.iter().any(|o| o.dest == dest)
     }
 
-    /// Sends the manager's frames as far as the provider takes them. What it will not take for one peer holds up nobody else.
+    /// Sends the manager's frames as far as the device takes them. What it will not take for one peer holds up nobody else.
     pub(crate) fn push_outbox(&mut self, core: &mut Core) {
         let mut kept: VecDeque<Out> = VecDeque::new();
         let mut failed = Vec::new();
@@ -168,7 +168,7 @@ impl OfiNetmod {
     /// hears of the end of its connection, and is worth as much patience as making one.
     fn patience(&self, out: &Out) -> Duration {
         let shakes = [Kind::Dial as u8, Kind::Answer as u8].contains(&out.bytes[0]);
-        if shakes { STALE } else { self.cfg.connect_timeout }
+        if shakes { STALE } else { self.settings.connect_timeout }
     }
 
     /// Not by injection: of what is injected nobody says that it has left, and an endpoint may be closed behind it.
@@ -205,10 +205,10 @@ impl OfiNetmod {
     fn opened_one(&mut self, core: &mut Core, vc: VcId, to: To, port: u8, peer: &PeerTerms) {
         let Some(dest) = self.dest(to).filter(|d| d.port == usize::from(port)) else {
             let who = self.links.get(vc).map(|l| l.peer);
-            let text = "its address, as it has given it itself, is of no use to libfabric";
+            let text = format!("its address, as it has given it itself, is of no use to {}", D::WORDS.what);
             return self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, who, text));
         };
-        let frame = (peer.frame as usize).min(self.cfg.frame);
+        let frame = (peer.frame as usize).min(self.settings.frame);
         let Some(l) = self.links.get_mut(vc) else { return };
         // Somebody has come to a VC that was down: another process of that name, or one that had ended the connection.
         (l.down, l.gone) = (None, false);
@@ -328,31 +328,33 @@ impl OfiNetmod {
             self.act(core);
         }
         if self.book.is_unsettled() {
-            // The end of a connection may still wait for a provider that would not take it.
+            // The end of a connection may still wait for a device that would not take it.
             let waiting = &self.outbox;
             self.book.settle(&self.ports, |dest| waiting.iter().any(|out| out.dest == dest));
         }
     }
 }
 
-impl OfiNetmod {
-    /// A provider that takes nothing for a peer for so long as connecting may take has no way to it.
+impl<D: Device> FrameNetmod<D> {
+    /// A device that takes nothing for a peer for so long as connecting may take has no way to it.
     #[cold]
     fn check_refused(&mut self, core: &mut Core) {
         self.next_check = self.now + CHECK;
-        let limit = self.cfg.connect_timeout;
+        let limit = self.settings.connect_timeout;
         let late = |l: &Link| l.refused_since != Time::NEVER && self.now.since(l.refused_since) > limit;
         let found: Vec<_> = self.links.iter().filter(|(_, l)| late(l)).map(|(vc, l)| (vc, l.peer)).collect();
         for (vc, peer) in found {
-            let text =
-                "libfabric takes nothing for it (FI_EAGAIN) any more; has the process ended, or its host?";
+            let Words { what, again, .. } = D::WORDS;
+            let text = format!(
+                "{what} takes nothing for it ({again}) any more; has the process ended, or its host?"
+            );
             self.fail(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text).after(limit));
         }
     }
 }
 
 /// Whether peers live.
-impl OfiNetmod {
+impl<D: Device> FrameNetmod<D> {
     /// Begins to ask after the peer of an open connection, as soon as its card is known.
     pub(crate) fn watch(&mut self, vc: VcId) {
         let (Some(life), Some(l)) = (&mut self.life, self.links.get_mut(vc)) else { return };
@@ -407,9 +409,9 @@ fn vc_of(to: To) -> Option<VcId> {
     }
 }
 
-/// How often is looked whether a VC has waited for the provider for too long.
+/// How often is looked whether a VC has waited for the device for too long.
 const CHECK: Duration = Duration::from_secs(1);
-/// After so long a handshake's frame to somebody who is forgotten is given up, if the provider will not take it.
+/// After so long a handshake's frame to somebody who is forgotten is given up, if the device will not take it.
 const STALE: Duration = Duration::from_secs(2);
 /// The VC of frames that are of none.
 const NOBODY: VcId = VcId::from_wire(0);

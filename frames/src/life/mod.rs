@@ -1,8 +1,8 @@
-//! Whether peers live: libfabric's providers do not say when one has died.
+//! Whether peers live: devices do not say when one has died.
 //!
 //! Every process listens on a TCP socket, its *life line*, and accepts nothing for good: the kernel answers whoever
 //! connects, even while the process computes for hours, and refuses when the process has ended. Of a peer that has
-//! been silent for `NETMOD_OFI_DETECT` this process asks its kernel so.
+//! been silent for the device's `DETECT` setting this process asks its kernel so.
 //!
 //! A verdict of death needs every address of the peer to refuse: one that does not answer may be the one that would.
 //! Processes that share a network namespace ask by the loopback address. Of others, addresses that this host has, too

@@ -1,6 +1,6 @@
 //! Connections over endpoints that have none: the logical connection of each VC, without I/O.
 //!
-//! libfabric's reliable-datagram endpoints deliver what is sent to an address, in order per sender. That a message
+//! The device's endpoints deliver what is sent to an address, in order per sender. That a message
 //! is the peer's, and of the connection that both mean, is the [`Manager`]'s affair: it carries the authenticated
 //! hello ([`netmod_hello`]) in frames of kind DIAL and ANSWER, gives each connection a [`crate::wire::Slot`] that the
 //! peer puts into every frame, and ends connections by FIN and FIN_ACK. It reads no clock and sends nothing: the driver

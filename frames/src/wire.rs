@@ -1,4 +1,4 @@
-//! The frames: what one libfabric message of ours is.
+//! The frames: what one message of the device's is.
 //!
 //! All integers are little-endian. A frame is a header of 16 bytes and a body:
 //!

@@ -5,36 +5,20 @@ use std::path::Path;
 use libfabric_sys::Library;
 use netmod_core::config::OfiConfig;
 use netmod_core::{Card, CardError, CardWriter};
+use netmod_frames::conn::LocalTerms;
+use netmod_frames::device::{Device, Opened, Settings, Way, Words};
+use netmod_frames::life::Life;
+use netmod_frames::wire::UNIT;
 
 use crate::NAME;
 use crate::card::{CardDomain, FrameLimits, OwnCard, PeerCard, pair};
 use crate::choose::{contexts, survey};
-use crate::conn::LocalTerms;
 use crate::fi::info::Offer;
 use crate::fi::port::{Port, Share, Sizes};
-use crate::life::Life;
-use crate::wire::UNIT;
-
-/// A way to a peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
-    /// This process's port.
-    pub(crate) port: u8,
-    /// The peer's.
-    pub(crate) peer_port: u8,
-    /// The receive context of that.
-    pub(crate) context: u8,
-    /// The address of its endpoint.
-    pub(crate) address: Box<[u8]>,
-    /// Where its kernel can be asked whether it lives.
-    pub(crate) lifeline: Box<[u8]>,
-    /// It is in the network namespace of this process.
-    pub(crate) near: bool,
-}
 
 /// The domains that are open, as the card has them; their positions are those of the ports.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub struct Ofi {
     card: OwnCard,
     /// Of each port, what of its endpoint it has, for people.
     shares: Vec<String>,
@@ -42,12 +26,31 @@ pub(crate) struct Own {
     notes: Vec<String>,
 }
 
-impl Own {
+impl Device for Ofi {
+    const NAME: &'static str = NAME;
+    const WORDS: Words = Words {
+        what: "libfabric",
+        settings: "NETMOD_OFI",
+        lost: "see its own log (FI_LOG_LEVEL=warn)",
+        unsent: "does the provider reach that host? fi_pingpong shows it without this library",
+        address: "NETMOD_OFI_PROVIDER chooses another provider",
+        again: "FI_EAGAIN",
+    };
+    type Config = OfiConfig;
+    type Port = Port;
+
+    fn settings(cfg: &OfiConfig) -> Settings {
+        Settings {
+            frame: cfg.frame,
+            window: cfg.window,
+            register_max: cfg.register_max,
+            connect_timeout: cfg.connect_timeout,
+            hello_max: cfg.hello_max,
+        }
+    }
+
     /// Loads libfabric, chooses, and opens. Engines of the same process may share what they open.
-    ///
-    /// # Errors
-    /// Why nothing was opened, for people.
-    pub(crate) fn open(cfg: &OfiConfig, process: u32) -> Result<(Own, Vec<Port>, Option<Life>), String> {
+    fn open(cfg: &OfiConfig, process: u32) -> Result<Opened<Ofi>, String> {
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
         let library = Library::load(path).map_err(|e| e.to_string())?;
         let (offers, host) = survey(&library, cfg).into_chosen()?;
@@ -88,22 +91,14 @@ impl Own {
         };
         let lifeline = life.as_ref().map(Life::endpoints).unwrap_or_default();
         let card = OwnCard::new(library.version(), first.facts(), limits, &host, &lifeline, domains);
-        Ok((Own { card, shares, notes }, ports, life))
+        Ok(Opened { device: Ofi { card, shares, notes }, ports, life })
     }
 
-    /// Adds the section of the business card.
-    ///
-    /// # Errors
-    /// If it does not fit.
-    pub(crate) fn emit(&self, card: &mut CardWriter) -> Result<(), CardError> {
+    fn emit(&self, card: &mut CardWriter) -> Result<(), CardError> {
         self.card.write(card)
     }
 
-    /// How to reach a process with this card.
-    ///
-    /// # Errors
-    /// Why that is not possible, for people.
-    pub(crate) fn way_to(&self, card: &Card) -> Result<Way, String> {
+    fn way_to(&self, card: &Card) -> Result<Way, String> {
         let section = card.section(NAME).ok_or("its card has no section of netmod ofi")?;
         let theirs = PeerCard::parse(section).map_err(|e| e.to_string())?;
         let (mine, yours) = pair(&self.card, &theirs)?;
@@ -117,8 +112,7 @@ impl Own {
         })
     }
 
-    /// This side's terms for a connection between two ports; `None` if there is no such port.
-    pub(crate) fn terms(&self, port: u8, peer_port: u8) -> Option<LocalTerms> {
+    fn terms(&self, port: u8, peer_port: u8) -> Option<LocalTerms> {
         let domain = self.card.domains.get(usize::from(port))?;
         Some(LocalTerms {
             port,
@@ -130,14 +124,12 @@ impl Own {
         })
     }
 
-    /// A port's name, for people.
-    pub(crate) fn name_of(&self, port: usize) -> String {
+    fn name_of(&self, port: usize) -> String {
         let domain = self.card.domains.get(port).map_or("?", |d| &*d.name);
         format!("{} {domain}", self.card.provider)
     }
 
-    /// What is open, for people.
-    pub(crate) fn describe(&self) -> String {
+    fn describe(&self) -> String {
         let open = self.shares.iter().enumerate().map(|(i, share)| format!("{}{share}", self.name_of(i)));
         let open: Vec<String> = open.collect();
         let notes =

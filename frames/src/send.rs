@@ -3,19 +3,19 @@
 use netmod_core::{Core, Event, HDR_LEN, Header, SendBuf, Time, VcError, VcErrorKind, VcId};
 
 use crate::conn::LocalTerms;
-use crate::fi::Refused;
+use crate::device::{Device, Port, Refused, Way};
+use crate::ending::Ending;
 use crate::link::{Data, Message, OVERHEAD, Stalled};
-use crate::netmod::{Ending, OfiNetmod};
-use crate::own::Way;
+use crate::netmod::FrameNetmod;
 use crate::wire::{FRAME_HEADER, Kind};
 
-impl OfiNetmod {
+impl<D: Device> FrameNetmod<D> {
     #[cold]
     #[inline(never)]
     pub(crate) fn check(&self, vc: VcId) -> Result<(), VcError> {
         let text = match self.links.get(vc) {
-            None => "the VC is not in the charge of netmod ofi",
-            Some(_) if self.ending != Ending::No => "the netmod has been finalized",
+            None => format!("the VC is not in the charge of netmod {}", D::NAME),
+            Some(_) if self.ending != Ending::No => "the netmod has been finalized".into(),
             Some(l) => return l.down.clone().map_or(Ok(()), Err),
         };
         Err(VcError::new(VcErrorKind::Aborted, None, text))
@@ -84,11 +84,11 @@ impl OfiNetmod {
         }
     }
 
-    /// The provider will not send to the peer.
+    /// The device will not send to the peer.
     #[cold]
     pub(crate) fn broken(&mut self, core: &mut Core, vc: VcId, why: &str) -> VcError {
         let peer = self.links.get(vc).map(|l| l.peer);
-        let text = format!("libfabric says: {why}; has the process ended, or its host?");
+        let text = format!("{} says: {why}; has the process ended, or its host?", D::WORDS.what);
         let error = VcError::new(VcErrorKind::Lost, peer, text);
         self.fail(core, vc, error.clone());
         error
@@ -113,7 +113,7 @@ impl OfiNetmod {
         }
     }
 
-    /// Sends what waits for the provider.
+    /// Sends what waits for the device.
     #[inline]
     pub(crate) fn push_out(&mut self, core: &mut Core) {
         if !self.outbox.is_empty() {
@@ -136,7 +136,7 @@ impl OfiNetmod {
         }
     }
 
-    /// The provider would not take a frame of the VC: it is tried again.
+    /// The device would not take a frame of the VC: it is tried again.
     fn refused(&mut self, vc: VcId) {
         self.stats.refused += 1;
         let now = self.now;

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use crate::fi::port::Port;
+use crate::device::Port;
 
 /// Where frames go: a port, and the number of an address in its vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dest {
     /// Which port.
     pub(crate) port: usize,
-    /// libfabric's number of the address.
+    /// The device's number of the address.
     pub(crate) addr: u64,
 }
 
@@ -31,10 +31,10 @@ impl Book {
     /// Makes a receive context at an address known to a port.
     ///
     /// # Errors
-    /// What the provider says.
+    /// What the device says.
     pub(crate) fn insert(
         &mut self,
-        ports: &[Port],
+        ports: &[impl Port],
         port: usize,
         context: u8,
         address: &[u8],
@@ -44,12 +44,12 @@ impl Book {
             return Ok(Dest { port, addr: e.addr });
         }
         let of = ports.get(port).ok_or("this process has no such endpoint")?;
-        let addr = of.endpoint().insert(address, context)?;
+        let addr = of.insert(address, context)?;
         // An address that was about to be removed has its number still: it was not inserted, but has one user more.
         let dest = Dest { port, addr };
         if let Some(at) = self.leaving.iter().position(|d| *d == dest) {
             self.leaving.swap_remove(at);
-            of.endpoint().remove(addr)?;
+            of.remove(addr)?;
         }
         self.entries.insert((port, context, address.into()), Entry { addr, users: 1 });
         Ok(dest)
@@ -69,14 +69,14 @@ impl Book {
 
     /// Takes addresses that nobody needs out of the vectors of ports on which nothing is under way. `waits`: whether a frame for it has yet to
     /// be sent.
-    pub(crate) fn settle(&mut self, ports: &[Port], waits: impl Fn(Dest) -> bool) {
+    pub(crate) fn settle(&mut self, ports: &[impl Port], waits: impl Fn(Dest) -> bool) {
         self.leaving.retain(|d| {
             let Some(port) = ports.get(d.port) else { return false };
             if port.sends_under_way() > 0 || port.transfers_under_way() > 0 || waits(*d) {
                 return true;
             }
-            if let Err(why) = port.endpoint().remove(d.addr) {
-                tracing::debug!(why, "an address stays in libfabric's vector");
+            if let Err(why) = port.remove(d.addr) {
+                tracing::debug!(why, "an address stays in the device's vector");
             }
             false
         });

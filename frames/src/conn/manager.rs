@@ -374,8 +374,7 @@ impl Manager {
                 }
             }
             Err(e) => {
-                let text =
-                    format!("its dial cannot be accepted: {e}; NETMOD_OFI_PROVIDER chooses another provider");
+                let text = format!("its dial cannot be accepted: {e}; {}", self.machine.params.words.address);
                 self.machine.abort(vc, VcError::new(VcErrorKind::Unsupported, Some(peer), text), env);
             }
         }

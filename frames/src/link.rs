@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use netmod_core::{Core, HDR_LEN, Header, PeerName, ReqId, SendBuf, Time, VcError};
 
 use crate::book::Dest;
-use crate::own::Way;
+use crate::device::Way;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot, UNIT, units};
 
 /// The data of a message, behind its header.
@@ -68,7 +68,7 @@ impl Message {
     }
 }
 
-/// A frame in a buffer that the provider would not take yet.
+/// A frame in a buffer that the device would not take yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stalled {
     pub(crate) buffer: u32,
@@ -235,7 +235,7 @@ pub(crate) struct Link {
     pub(crate) in_flight: u32,
     /// One-sided transfers under way.
     pub(crate) transfers: u32,
-    /// Since when the provider has refused what there is to send, or [`Time::NEVER`].
+    /// Since when the device has refused what there is to send, or [`Time::NEVER`].
     pub(crate) refused_since: Time,
 }
 

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use netmod_core::config::OfiConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
@@ -14,34 +13,29 @@ use netmod_core::{
 };
 use netmod_hello::{Identity, JobKey, Purpose};
 
-use crate::NAME;
 use crate::book::{Book, Dest};
 use crate::conn::{Action, Manager, Params};
-use crate::fi::port::{Done, Port};
+use crate::device::{Device, Done, Opened, Port, Settings};
+use crate::ending::Ending;
 use crate::life::{Life, Verdict};
 use crate::link::{Data, Link, Message};
-use crate::own::Own;
 use crate::rma::Transfers;
 use crate::sys::Waiter;
 use crate::wire::UNIT;
 
-/// How long `finalize` waits for peers.
-const PARTING: Duration = Duration::from_secs(2);
-/// How often a process that ends looks whether its last words are out.
-const LAST_LOOKS: usize = 1000;
-/// How often an idle process looks although nothing was heard of: providers work only when they are called.
+/// How often an idle process looks although nothing was heard of: devices work only when they are called.
 const LOOK: Duration = Duration::from_millis(100);
 /// The same while something is under way.
 const LOOK_BUSY: Duration = Duration::from_millis(1);
 
 /// What the netmod has seen, beside what each VC counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OfiStats {
+pub struct FrameStats {
     /// Frames sent by injection, and out of buffers.
     pub injected: u64,
     /// See `injected`.
     pub sent: u64,
-    /// Times that the provider would not take a frame.
+    /// Times that the device would not take a frame.
     pub refused: u64,
     /// Times that a peer's window had no room.
     pub full: u64,
@@ -51,7 +45,7 @@ pub struct OfiStats {
     pub oddities: u64,
 }
 
-/// A frame of the connections' manager that waits for the provider.
+/// A frame of the connections' manager that waits for the device.
 #[derive(Debug)]
 pub(crate) struct Out {
     pub(crate) dest: Dest,
@@ -62,21 +56,13 @@ pub(crate) struct Out {
     pub(crate) since: Time,
 }
 
-/// How far `finalize` has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    No,
-    Until(Time),
-    Over,
-}
-
-/// The libfabric netmod of one process.
+/// The netmod of one process.
 #[derive(Debug)]
-pub struct OfiNetmod {
-    pub(crate) cfg: OfiConfig,
+pub struct FrameNetmod<D: Device> {
+    pub(crate) settings: Settings,
     /// What this process has opened, or why nothing.
-    pub(crate) own: Result<Own, String>,
-    pub(crate) ports: Vec<Port>,
+    pub(crate) own: Result<D, String>,
+    pub(crate) ports: Vec<D::Port>,
     pub(crate) manager: Manager,
     pub(crate) actions: Vec<Action>,
     pub(crate) links: SideTable<Link, VcKind>,
@@ -86,11 +72,11 @@ pub struct OfiNetmod {
     pub(crate) strangers: HashMap<u32, Dest>,
     /// Found by polls, by which port, and not handled yet.
     pub(crate) backlog: VecDeque<(usize, Done)>,
-    /// Frames of the manager's that wait for the provider.
+    /// Frames of the manager's that wait for the device.
     pub(crate) outbox: VecDeque<Out>,
     /// VCs that a poll must see to.
     pub(crate) wanting: Vec<VcId>,
-    pub(crate) transfers: Transfers,
+    pub(crate) transfers: Transfers<<D::Port as Port>::Registration>,
     /// Events that arose outside `poll`.
     pub(crate) pending: VecDeque<Event>,
     pub(crate) waiter: Option<Waiter>,
@@ -102,27 +88,28 @@ pub struct OfiNetmod {
     pub(crate) now: Time,
     /// For which time deadlines have been looked at.
     pub(crate) looked_at: Time,
-    /// When VCs are looked at that wait for the provider.
+    /// When VCs are looked at that wait for the device.
     pub(crate) next_check: Time,
     pub(crate) ending: Ending,
     suspended: bool,
-    pub(crate) stats: OfiStats,
+    pub(crate) stats: FrameStats,
 }
 
-impl OfiNetmod {
-    /// The netmod of `me`, one of `size` ranks. Where libfabric or a provider is missing it reaches nobody, and says why.
-    pub fn new(cfg: &OfiConfig, me: PeerName, size: u32) -> OfiNetmod {
+impl<D: Device> FrameNetmod<D> {
+    /// The netmod of `me`, one of `size` ranks. Where nothing can be opened it reaches nobody, and says why.
+    pub fn new(cfg: &D::Config, me: PeerName, size: u32) -> FrameNetmod<D> {
         let mut nonce = [0; 8];
         let random = getrandom::fill(&mut nonce).map_err(|e| format!("no random numbers: {e}"));
         let incarnation = u64::from_le_bytes(nonce);
-        let opened = random.and_then(|()| Own::open(cfg, me.rank));
+        let opened = random.and_then(|()| D::open(cfg, me.rank));
         let (own, ports, life) = match opened {
-            Ok((own, ports, life)) => (Ok(own), ports, life),
+            Ok(Opened { device, ports, life }) => (Ok(device), ports, life),
             Err(why) => (Err(why), Vec::new(), None),
         };
         let waiter = Waiter::of(&ports);
-        let params = Params::new(cfg.connect_timeout, cfg.hello_max);
-        OfiNetmod {
+        let settings = D::settings(cfg);
+        let params = Params::new(settings.connect_timeout, settings.hello_max, D::WORDS);
+        FrameNetmod {
             own,
             ports,
             manager: Manager::new(Identity::new(me, size, incarnation), params),
@@ -134,19 +121,19 @@ impl OfiNetmod {
             backlog: VecDeque::with_capacity(256),
             outbox: VecDeque::new(),
             wanting: Vec::with_capacity(64),
-            transfers: Transfers::new(cfg.register_max),
+            transfers: Transfers::new(settings.register_max, D::WORDS.settings),
             pending: VecDeque::with_capacity(64),
             waiter,
             life,
             verdicts: Vec::new(),
-            window: (cfg.window / UNIT) as u32,
+            window: (settings.window / UNIT) as u32,
             now: Time::ZERO,
             looked_at: Time::NEVER,
             next_check: Time::ZERO,
             ending: Ending::No,
             suspended: false,
-            stats: OfiStats::default(),
-            cfg: cfg.clone(),
+            stats: FrameStats::default(),
+            settings,
         }
     }
 
@@ -156,12 +143,12 @@ impl OfiNetmod {
     }
 
     /// What the netmod has seen.
-    pub fn stats(&self) -> OfiStats {
+    pub fn stats(&self) -> FrameStats {
         let odd = self.ports.iter().map(|p| {
-            let o = p.oddities;
+            let o = p.oddities();
             o.unknown + o.receives + o.no_frames
         });
-        OfiStats { oddities: odd.sum(), ..self.stats }
+        FrameStats { oddities: odd.sum(), ..self.stats }
     }
 
     /// Why nothing was opened.
@@ -171,7 +158,7 @@ impl OfiNetmod {
 
     /// Which domains are open, in words.
     pub fn opened(&self) -> String {
-        self.own.as_ref().map_or_else(Clone::clone, Own::describe)
+        self.own.as_ref().map_or_else(Clone::clone, D::describe)
     }
 
     fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
@@ -215,42 +202,11 @@ impl OfiNetmod {
         self.manage(core, |m, env| m.add(vc, peer, purpose, env));
         Ok(())
     }
-
-    /// Tells peers that their connections are gone, as far as that is done without waiting for anybody.
-    fn abandon(&mut self) {
-        let mut core = Core::default();
-        for vc in std::mem::take(&mut self.by_peer).into_values() {
-            let error = VcError::new(VcErrorKind::Aborted, None, "the process has given its netmod up");
-            self.fail(&mut core, vc, error);
-        }
-        for _ in 0..LAST_LOOKS {
-            let under_way: usize = self.ports.iter().map(Port::sends_under_way).sum();
-            if under_way == 0 && self.outbox.is_empty() {
-                break;
-            }
-            self.push_outbox(&mut core);
-            self.backlog.clear();
-            for port in 0..self.ports.len() {
-                self.progress_transfers(port);
-            }
-        }
-    }
-
-    /// Nothing is left: no endpoint, no registration, no descriptor.
-    fn closed(&mut self) {
-        self.outbox.clear();
-        self.backlog.clear();
-        self.strangers.clear();
-        self.waiter = None;
-        self.life = None;
-        self.transfers.close_all(&self.ports);
-        self.ports.clear();
-    }
 }
 
-impl Netmod for OfiNetmod {
+impl<D: Device> Netmod for FrameNetmod<D> {
     fn name(&self) -> &'static str {
-        NAME
+        D::NAME
     }
 
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
@@ -352,7 +308,7 @@ impl Netmod for OfiNetmod {
     }
 
     fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError> {
-        self.own.as_ref().map_err(|why| DeviceError::new(NAME, why.clone()))?;
+        self.own.as_ref().map_err(|why| DeviceError::new(D::NAME, why.clone()))?;
         self.manager.identity_mut().open_port(port, JobKey(key));
         Ok(())
     }
@@ -362,7 +318,7 @@ impl Netmod for OfiNetmod {
     }
 
     fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError> {
-        self.own.as_ref().map_err(|why| DeviceError::new(NAME, why.clone()))?;
+        self.own.as_ref().map_err(|why| DeviceError::new(D::NAME, why.clone()))?;
         self.manager.identity_mut().meet(*met);
         Ok(())
     }
@@ -371,11 +327,13 @@ impl Netmod for OfiNetmod {
         self.manager.identity_mut().part(id);
     }
 
-    /// A provider's state is in no image of this process.
+    /// A device's state is in no image of this process.
     fn can_ckpt(&self) -> Result<(), DeviceError> {
-        let text =
-            "processes that use libfabric cannot be checkpointed; set NETMOD=tcp for jobs with checkpoints";
-        if self.own.is_ok() { Err(DeviceError::new(NAME, text)) } else { Ok(()) }
+        let text = format!(
+            "processes that use {} cannot be checkpointed; set NETMOD=tcp for jobs with checkpoints",
+            D::WORDS.what
+        );
+        if self.own.is_ok() { Err(DeviceError::new(D::NAME, text)) } else { Ok(()) }
     }
 
     fn ckpt_shutdown(&mut self, _core: &mut Core, _now: Time) -> Result<Finalize, DeviceError> {
@@ -386,7 +344,7 @@ impl Netmod for OfiNetmod {
 
     fn ckpt_restart(&mut self, _core: &mut Core, _now: Time) -> Result<(), DeviceError> {
         if !self.suspended {
-            return Err(DeviceError::new(NAME, "ckpt_restart without ckpt_shutdown"));
+            return Err(DeviceError::new(D::NAME, "ckpt_restart without ckpt_shutdown"));
         }
         self.suspended = false;
         Ok(())
@@ -469,7 +427,7 @@ impl Netmod for OfiNetmod {
     }
 
     fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), String> {
-        Err(format!("netmod ofi has no control frame {:#04x}", hdr[1]))
+        Err(format!("netmod {} has no control frame {:#04x}", D::NAME, hdr[1]))
     }
 
     #[inline]
@@ -534,7 +492,7 @@ impl Netmod for OfiNetmod {
     }
 
     fn rma(&mut self) -> Option<&mut dyn Rma> {
-        let any = self.ports.iter().any(|p| p.traits().rma);
+        let any = self.ports.iter().any(Port::has_rma);
         any.then_some(self as &mut dyn Rma)
     }
 
@@ -543,37 +501,7 @@ impl Netmod for OfiNetmod {
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
-        self.now = self.now.max(now);
-        if self.ending == Ending::Over {
-            return Finalize::Done;
-        }
-        if self.ending == Ending::No {
-            self.ending = Ending::Until(self.now + PARTING);
-            self.manage(core, |m, env| m.shut(env));
-            let all: Vec<VcId> = self.by_peer.values().copied().collect();
-            for vc in all {
-                if let Some(l) = self.links.get_mut(vc) {
-                    l.ready = false;
-                    // What was to be sent before goes out; then the peer is told.
-                    if l.open.is_some() && !l.terminating {
-                        l.terminating = true;
-                        self.pump(core, vc);
-                    }
-                }
-            }
-        }
-        let under_way: usize = self.ports.iter().map(Port::sends_under_way).sum();
-        let quiet = self.manager.is_quiet() && self.outbox.is_empty() && under_way == 0;
-        let late = matches!(self.ending, Ending::Until(end) if self.now >= end);
-        if !quiet && !late {
-            return Finalize::Pending;
-        }
-        if !quiet {
-            tracing::info!("peers have not answered the end of their connections; the endpoints are closed");
-        }
-        self.ending = Ending::Over;
-        self.closed();
-        Finalize::Done
+        self.end(core, now)
     }
 
     fn describe(&self, _core: &Core, vc: VcId) -> String {
@@ -591,7 +519,7 @@ impl Netmod for OfiNetmod {
         let refused = if l.refused_since == Time::NEVER {
             String::new()
         } else {
-            format!(", refused by the provider for {:.1} s", self.now.since(l.refused_since).as_secs_f64())
+            format!(", refused by the device for {:.1} s", self.now.since(l.refused_since).as_secs_f64())
         };
         format!(
             "{state}{ending}, {} messages queued{held}, {} frames and {} transfers under way{refused}",
@@ -613,15 +541,5 @@ fn concerns(ev: &Event, vc: VcId) -> bool {
         | Event::NeedCard { vc: v }
         | Event::RmaDone { vc: v, .. } => *v == vc,
         Event::NewPeer { .. } | Event::PortPeer { .. } => false,
-    }
-}
-
-impl Drop for OfiNetmod {
-    /// A process that ends without finalizing: its peers are told, and nothing of it stays in the system.
-    fn drop(&mut self) {
-        if self.ending != Ending::Over && !self.ports.is_empty() {
-            self.abandon();
-        }
-        self.closed();
     }
 }

@@ -301,7 +301,7 @@ impl Machine {
     fn unreachable(&mut self, vc: VcId, env: &mut Env<'_>) {
         let link = link_of!(self, vc);
         let dials = link.attempts.max(1);
-        let error = link.last.error(link.peer, dials, env.now.since(link.since));
+        let error = link.last.error(link.peer, dials, env.now.since(link.since), &self.params.words);
         self.down(vc, error, env);
     }
 

@@ -17,6 +17,7 @@ use crate::conn::machine::{Link, Machine, Phase, Step};
 use crate::conn::slots::NONE;
 use crate::conn::strangers::{Stage, Stranger};
 use crate::conn::{Action, Env, LocalTerms, Params, PeerTerms, To};
+use crate::device::Words;
 use crate::wire::{Kind, Slot};
 
 /// What is sent.
@@ -286,6 +287,7 @@ impl Model {
             backoff_max: Duration::ZERO,
             parting_timeout: wait(self.size.timeouts != Timeouts::Never),
             strangers_max: 2,
+            words: Words::SAMPLE,
         }
     }
 

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use netmod_core::{Core, Events, VcError, VcErrorKind, VcId};
 
-use crate::fi::port::Done;
+use crate::device::{Device, Done, Port, Words};
 use crate::link::Wrong;
-use crate::netmod::OfiNetmod;
+use crate::netmod::FrameNetmod;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind};
 
 /// What a lent buffer is recognised by.
@@ -21,7 +21,7 @@ pub(crate) fn untoken(token: u64) -> (usize, u32) {
     ((token >> 32) as usize, token as u32)
 }
 
-impl OfiNetmod {
+impl<D: Device> FrameNetmod<D> {
     /// Takes what has come, as far as the batch has room.
     #[inline]
     pub(crate) fn receive(&mut self, core: &mut Core, events: &mut Events) {
@@ -205,17 +205,17 @@ impl OfiNetmod {
     fn wrong(&mut self, core: &mut Core, vc: VcId, wrong: Wrong) {
         let peer = self.links.get(vc).map(|l| l.peer);
         let (kind, text) = match wrong {
-            Wrong::Gap => (
-                VcErrorKind::Lost,
-                "libfabric has lost frames: its connection with the process broke; see its own log (FI_LOG_LEVEL=warn)",
-            ),
+            Wrong::Gap => {
+                let Words { what, lost, .. } = D::WORDS;
+                (VcErrorKind::Lost, format!("{what} has lost frames: its connection with the process broke; {lost}"))
+            }
             Wrong::Returned => (
                 VcErrorKind::Protocol,
-                "protocol violation: it has given back more of this side's window than it has got; do both run the same version?",
+                "protocol violation: it has given back more of this side's window than it has got; do both run the same version?".into(),
             ),
             Wrong::Window => (
                 VcErrorKind::Protocol,
-                "protocol violation: it has sent more than its window allows; do both run the same version?",
+                "protocol violation: it has sent more than its window allows; do both run the same version?".into(),
             ),
         };
         self.fail(core, vc, VcError::new(kind, peer, text));

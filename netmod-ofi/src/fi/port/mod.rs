@@ -6,22 +6,24 @@
 #![allow(unsafe_code)]
 
 use core::ffi::c_void;
-use core::ptr::{NonNull, null_mut};
+use core::ptr::null_mut;
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
 
 use libfabric_sys::Library;
-use libfabric_sys::attr::{fi_addr_t, fi_cq_data_entry, fi_info};
+use libfabric_sys::attr::{fi_cq_data_entry, fi_info};
 use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MULTI_RECV, FI_RECV, FI_SEND};
-use netmod_core::{IoVec, RxBuf, RxBytes, VcId};
+use netmod_core::VcId;
+use netmod_frames::device::{Done, Oddities, Port as _, Refused};
+use netmod_frames::wire::FRAME_HEADER;
 
-use super::Refused;
 use super::endpoint::{Endpoint, Traits};
 use super::info::Offer;
 use super::memory::Block;
 use super::ops::{OpIndex, Ops};
 use super::region::Registration;
 use super::shared::Wish;
+
+mod frames;
 
 /// Buffers for frames that go out.
 const TX_BUFFERS: usize = 128;
@@ -58,44 +60,11 @@ pub(crate) struct Share {
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// A frame in a buffer of the port's.
-    Send { buffer: u32, vc: VcId, to: fi_addr_t },
+    Send { buffer: u32, vc: VcId, to: u64 },
     /// A posted receive buffer.
     Recv { buffer: u32 },
     /// A one-sided transfer: the caller's number.
     Transfer { number: u64 },
-}
-
-/// What a poll has found.
-#[derive(Clone, Debug)]
-pub(crate) enum Done {
-    /// A frame came. It is lent until [`Port::release`].
-    Frame {
-        /// Where.
-        buffer: u32,
-        /// From which byte of the buffer on.
-        at: u32,
-        /// Bytes.
-        len: u32,
-    },
-    /// A frame of the VC has left; its buffer is free.
-    Sent {
-        /// The VC.
-        vc: VcId,
-    },
-    /// A frame of the VC has not left, and never will.
-    SendFailed {
-        /// The VC.
-        vc: VcId,
-        /// What the provider says.
-        why: String,
-    },
-    /// A one-sided transfer has ended.
-    Transfer {
-        /// The caller's number.
-        number: u64,
-        /// What the provider says, if it failed.
-        result: Result<(), String>,
-    },
 }
 
 /// A receive buffer.
@@ -107,19 +76,8 @@ struct Receive {
     lent: u32,
 }
 
-/// Counts of what should not happen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Oddities {
-    /// Completions of no operation under way.
-    pub(crate) unknown: u64,
-    /// Receives that failed.
-    pub(crate) receives: u64,
-    /// Messages that are no frame.
-    pub(crate) no_frames: u64,
-}
-
 /// See the module.
-pub(crate) struct Port {
+pub struct Port {
     endpoint: Endpoint,
     ops: Ops<What>,
     tx: Block,
@@ -135,7 +93,7 @@ pub(crate) struct Port {
     transfers: usize,
     /// Operations that failed, to be reported.
     failures: VecDeque<Done>,
-    pub(crate) oddities: Oddities,
+    oddities: Oddities,
 }
 
 // SAFETY: the pointers in `entries` are the provider's words, looked at and never followed.
@@ -260,130 +218,6 @@ impl Port {
         Ok(())
     }
 
-    /// Most frames of one VC that may be on their way out of buffers: a peer that takes nothing must not have all that the port, or the
-    /// provider, has room for.
-    #[inline]
-    pub(crate) fn share(&self) -> u32 {
-        (self.endpoint.traits().tx.min(TX_BUFFERS) / 5).max(1) as u32
-    }
-
-    /// Whether a frame of the connections' manager may go to an address: it has little more room than what one VC may have on its way, since
-    /// what is sent to a process that has died may never end, and must leave room for others.
-    pub(crate) fn has_room_for(&self, to: fi_addr_t) -> bool {
-        let there = |what: &What| matches!(what, What::Send { to: other, .. } if *other == to);
-        let most = self.share() + self.share() / 8;
-        self.ops.iter().filter(|(_, what)| there(what)).count() < most as usize
-    }
-
-    /// Longest frame that can be injected.
-    #[inline]
-    pub(crate) fn inject_max(&self) -> usize {
-        self.endpoint.traits().inject
-    }
-
-    /// Sends a short frame at once.
-    ///
-    /// # Errors
-    /// If it does not go.
-    #[inline]
-    pub(crate) fn inject(&mut self, frame: &[u8], to: fi_addr_t) -> Result<(), Refused> {
-        self.endpoint.inject(frame, to)
-    }
-
-    /// Sends the first bytes of a buffer that was taken at once; it stays the caller's.
-    ///
-    /// # Errors
-    /// If it does not go.
-    #[inline]
-    pub(crate) fn inject_buffer(&mut self, buffer: u32, len: usize, to: fi_addr_t) -> Result<(), Refused> {
-        // SAFETY: whoever has taken the buffer has not sent it, so no operation uses it.
-        let frame = unsafe { self.tx.slice_mut(buffer as usize) };
-        self.endpoint.inject(&frame[..len], to)
-    }
-
-    /// A buffer for a frame, if one is free. It must be sent or given back.
-    #[inline]
-    pub(crate) fn take_buffer(&mut self) -> Option<u32> {
-        self.tx_free.pop()
-    }
-
-    /// Gives a buffer back that was not sent.
-    pub(crate) fn give_back(&mut self, buffer: u32) {
-        self.tx_free.push(buffer);
-    }
-
-    /// A buffer that was taken, to be filled.
-    #[inline]
-    pub(crate) fn buffer(&mut self, buffer: u32) -> &mut [u8] {
-        // SAFETY: whoever has taken the buffer has not sent it yet, so no operation uses it.
-        unsafe { self.tx.slice_mut(buffer as usize) }
-    }
-
-    /// Sends the first bytes of a buffer that was taken; it is free after [`Done::Sent`].
-    ///
-    /// # Errors
-    /// If it does not go; the buffer is still the caller's.
-    #[inline]
-    pub(crate) fn send(&mut self, buffer: u32, len: usize, to: fi_addr_t, vc: VcId) -> Result<(), Refused> {
-        let Some(op) = self.ops.begin(What::Send { buffer, vc, to }) else { return Err(Refused::Again) };
-        let desc = self.tx_registered.as_ref().map_or(null_mut(), Registration::desc);
-        let (at, context) = (self.tx.at(buffer as usize), self.ops.context(op));
-        let len = len.min(self.tx.each());
-        // SAFETY: the buffer is the operation's until its completion, as is the context.
-        let sent = unsafe { self.endpoint.send(at, len, desc, to, context) };
-        if sent.is_err() {
-            self.ops.end(op);
-        }
-        sent
-    }
-
-    /// Starts to read into memory that is lent until [`Done::Transfer`] with this number.
-    ///
-    /// # Errors
-    /// If nothing was started.
-    ///
-    /// # Safety
-    /// The memory is writable and used by nobody else until then; it is registered with `desc` where the provider demands
-    /// that.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) unsafe fn read(
-        &mut self,
-        mem: IoVec,
-        desc: *mut c_void,
-        from: fi_addr_t,
-        remote: u64,
-        key: u64,
-        number: u64,
-    ) -> Result<(), Refused> {
-        self.transfer(number, |endpoint, context| {
-            // SAFETY: by contract; the context is the operation's.
-            unsafe { endpoint.read(mem.base, mem.len, desc, from, remote, key, context) }
-        })
-    }
-
-    /// Starts to write from memory that is lent until [`Done::Transfer`] with this number: then the data is in the peer's.
-    ///
-    /// # Errors
-    /// If nothing was started.
-    ///
-    /// # Safety
-    /// The memory is readable and unwritten until then; it is registered with `desc` where the provider demands that.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) unsafe fn write(
-        &mut self,
-        mem: IoVec,
-        desc: *mut c_void,
-        to: fi_addr_t,
-        remote: u64,
-        key: u64,
-        number: u64,
-    ) -> Result<(), Refused> {
-        self.transfer(number, |endpoint, context| {
-            // SAFETY: by contract; the context is the operation's.
-            unsafe { endpoint.write(mem.base, mem.len, desc, to, remote, key, context) }
-        })
-    }
-
     fn transfer(
         &mut self,
         number: u64,
@@ -399,46 +233,6 @@ impl Port {
             Err(_) => drop(self.ops.end(op)),
         }
         started
-    }
-
-    /// Asks the provider to give up the transfer with this number. What it says comes as its end.
-    pub(crate) fn cancel_transfer(&self, number: u64) {
-        let mut all = self.ops.iter();
-        let found = all.find(|(_, w)| matches!(w, What::Transfer { number: n } if *n == number));
-        if let Some((op, _)) = found {
-            self.endpoint.cancel(false, self.ops.context(op));
-        }
-    }
-
-    /// Makes progress, and takes up to `most` completions; how many. See [`Port::completion`].
-    #[inline]
-    pub(crate) fn poll(&mut self, most: usize) -> usize {
-        if self.unposted > 0
-            && let Err(why) = self.post()
-        {
-            tracing::warn!(why, "a receive buffer cannot be posted");
-        }
-        let n = most.clamp(1, BATCH);
-        match self.endpoint.poll(&mut self.entries[..n]) {
-            Ok(n) => n,
-            Err(_) => {
-                self.errors();
-                0
-            }
-        }
-    }
-
-    /// What one of the completions of the last [`Port::poll`] says. Each is to be asked for once.
-    #[inline]
-    pub(crate) fn completion(&mut self, i: usize) -> Option<Done> {
-        let entry = self.entries[i];
-        self.completed(&entry)
-    }
-
-    /// The next operation that was found to have failed.
-    #[inline]
-    pub(crate) fn next_failure(&mut self) -> Option<Done> {
-        if self.failures.is_empty() { None } else { self.failures.pop_front() }
     }
 
     #[inline]
@@ -469,7 +263,7 @@ impl Port {
         let base = self.rx.at(buffer as usize) as usize;
         let at = if multi { (entry.buf as usize).wrapping_sub(base) } else { 0 };
         let inside = at.checked_add(entry.len).is_some_and(|end| end <= each);
-        let is_frame = inside && entry.len >= crate::wire::FRAME_HEADER;
+        let is_frame = inside && entry.len >= FRAME_HEADER;
         if is_frame {
             self.receives[buffer as usize].lent += 1;
         } else if entry.len > 0 {
@@ -523,67 +317,6 @@ impl Port {
             };
             self.failures.extend(failure);
         }
-    }
-
-    /// A frame that was reported, to be looked at.
-    #[inline]
-    pub(crate) fn frame(&self, buffer: u32, at: u32, len: u32) -> RxBytes<'_> {
-        let (at, len) = (at as usize, len as usize);
-        debug_assert!(at + len <= self.rx.each());
-        // SAFETY: within the buffer, as was checked when the frame came; the provider is through with these bytes, and they stay while
-        // the port is borrowed.
-        unsafe {
-            let first = self.rx.at(buffer as usize).add(at);
-            RxBytes::from_raw(NonNull::new_unchecked(first), len)
-        }
-    }
-
-    /// A part of a frame that was reported, to be lent to the engine, which gives it back by [`Port::release`].
-    #[inline]
-    pub(crate) fn lend(&self, buffer: u32, at: u32, len: u32, token: u64) -> RxBuf {
-        let (at, len) = (at as usize, len as usize);
-        debug_assert!(at + len <= self.rx.each());
-        // SAFETY: as for `frame`; a buffer of which something is lent is not posted, and the port outlives what it has lent: the engine
-        // gives everything back before it polls again.
-        unsafe { RxBuf::new(NonNull::new_unchecked(self.rx.at(buffer as usize).add(at)), len, token) }
-    }
-
-    /// A frame of the buffer is of no use any more.
-    #[inline]
-    pub(crate) fn release(&mut self, buffer: u32) {
-        let Some(state) = self.receives.get_mut(buffer as usize) else { return };
-        state.lent = state.lent.saturating_sub(1);
-        if state.lent == 0
-            && !state.posted
-            && let Err(why) = self.post()
-        {
-            tracing::warn!(why, "a receive buffer cannot be posted");
-        }
-    }
-
-    /// Closes the endpoint for good: the provider lets go of all memory, and nothing is sent or received any more.
-    pub(crate) fn shut(&mut self) {
-        self.endpoint.shut();
-    }
-
-    /// Frames on their way out.
-    pub(crate) fn sends_under_way(&self) -> usize {
-        self.tx.count() - self.tx_free.len()
-    }
-
-    /// One-sided transfers under way.
-    pub(crate) fn transfers_under_way(&self) -> usize {
-        self.transfers
-    }
-
-    /// What to wait on, if the provider has something.
-    pub(crate) fn wait_fd(&self) -> Option<RawFd> {
-        self.endpoint.wait_fd()
-    }
-
-    /// Whether one may block on [`Port::wait_fd`] now.
-    pub(crate) fn may_wait(&self) -> bool {
-        self.endpoint.may_wait()
     }
 }
 

@@ -1,27 +1,24 @@
 //! One-sided transfers: registrations, and puts and gets in parts.
 //!
-//! A registration lives as long as the transfer that it is for; nothing is cached. Where the provider does not want local memory
-//! registered, it is not. Transfers longer than the provider or [`PART`] allows are cut; parts that the provider will not
+//! A registration lives as long as the transfer that it is for; nothing is cached. Where the device does not want local memory
+//! registered, it is not. Transfers longer than the device or [`PART`] allows are cut; parts that the device will not
 //! take yet wait.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use libfabric_sys::consts::{FI_MR_LOCAL, FI_MR_PROV_KEY, FI_REMOTE_READ, FI_REMOTE_WRITE};
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
 use netmod_core::{Core, Event, IoVec, Rma, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
-use crate::fi::Refused;
-use crate::fi::port::Port;
-use crate::fi::region::{self, Lent, Registration};
-use crate::netmod::OfiNetmod;
+use crate::device::{Device, Lent, Port, Refused, Remote};
+use crate::netmod::FrameNetmod;
 
 /// Bytes of a [`RemoteKey`].
 const KEY: usize = 8 + 8 + 8 + 1 + 1;
 /// Most bytes that one operation moves.
 const PART: usize = 16 << 20;
-/// How often an owner that takes memory back looks whether the provider is through with it before it sleeps in between, for how
+/// How often an owner that takes memory back looks whether the device is through with it before it sleeps in between, for how
 /// long, and how often in all. That is about two seconds.
 const EAGER_LOOKS: u32 = 1000;
 const NAP: Duration = Duration::from_millis(1);
@@ -61,11 +58,11 @@ impl Key {
 
 /// Memory that is registered, or lent for local use.
 #[derive(Debug)]
-struct Region {
+struct Region<R> {
     mem: IoVec,
     port: usize,
     local: bool,
-    registration: Option<Registration>,
+    registration: Option<R>,
     /// Operations of this side that are under way on it.
     in_use: u32,
 }
@@ -87,24 +84,33 @@ struct Transfer {
 }
 
 /// What a netmod has registered, and what is under way.
-#[derive(Debug, Default)]
-pub(crate) struct Transfers {
-    regions: BTreeMap<u64, Region>,
+#[derive(Debug)]
+pub(crate) struct Transfers<R> {
+    regions: BTreeMap<u64, Region<R>>,
     running: BTreeMap<u64, Transfer>,
-    /// Those that the provider has not taken wholly.
+    /// Those that the device has not taken wholly.
     waiting: VecDeque<u64>,
     numbers: u64,
     /// Most bytes that are registered at once; 0: any.
     most: usize,
+    /// What the names of the device's settings begin with.
+    settings: &'static str,
 }
 
-impl Transfers {
+impl<R> Transfers<R> {
     /// `most`: bytes that are registered at once; 0: any.
-    pub(crate) fn new(most: usize) -> Transfers {
-        Transfers { most, ..Transfers::default() }
+    pub(crate) fn new(most: usize, settings: &'static str) -> Transfers<R> {
+        Transfers {
+            regions: BTreeMap::new(),
+            running: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            numbers: 0,
+            most,
+            settings,
+        }
     }
 
-    /// Whether something waits for the provider.
+    /// Whether something waits for the device.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -116,30 +122,30 @@ impl Transfers {
         if self.most > 0 && used.saturating_add(len) > self.most / 2 {
             let whom = if local { "local use" } else { "peers" };
             return Err(format!(
-                "{used} bytes are registered for {whom}, and {len} more than NETMOD_OFI_REGISTER_MAX={} permits",
-                self.most
+                "{used} bytes are registered for {whom}, and {len} more than {}_REGISTER_MAX={} permits",
+                self.settings, self.most
             ));
         }
         Ok(())
     }
 
     /// The ports are about to be closed.
-    pub(crate) fn close_all(&mut self, ports: &[Port]) {
+    pub(crate) fn close_all<P: Port<Registration = R>>(&mut self, ports: &[P]) {
         for (_, mut region) in std::mem::take(&mut self.regions) {
             if let (Some(r), Some(port)) = (&mut region.registration, ports.get(region.port))
-                && let Err(why) = r.close(port.endpoint())
+                && let Err(why) = port.deregister(r)
             {
-                tracing::warn!(?why, "libfabric does not close a registration");
+                tracing::warn!(?why, "a registration cannot be closed");
             }
         }
     }
 }
 
-impl OfiNetmod {
+impl<D: Device> FrameNetmod<D> {
     /// Where transfers with a VC's peer go.
     pub(crate) fn transfer_way(&mut self, vc: VcId) -> Result<Dest, VcError> {
         let Some(l) = self.links.get(vc) else {
-            let text = "the VC is not in the charge of netmod ofi";
+            let text = format!("the VC is not in the charge of netmod {}", D::NAME);
             return Err(VcError::new(VcErrorKind::Aborted, None, text));
         };
         if let Some(e) = &l.down {
@@ -147,8 +153,8 @@ impl OfiNetmod {
         }
         let unsupported = |text: &str| VcError::new(VcErrorKind::Unsupported, Some(l.peer), text);
         let open = l.open.ok_or_else(|| unsupported("its connection is not made yet"))?;
-        if !self.ports.get(open.dest.port).is_some_and(|p| p.traits().rma) {
-            return Err(unsupported("the provider has no one-sided transfers (FI_RMA)"));
+        if !self.ports.get(open.dest.port).is_some_and(Port::has_rma) {
+            return Err(unsupported("the device has no one-sided transfers"));
         }
         Ok(open.dest)
     }
@@ -169,7 +175,7 @@ impl OfiNetmod {
         let peer = self.links.get(vc).map(|l| l.peer);
         let wrong = |text: &str| Err(VcError::new(VcErrorKind::Protocol, peer, text));
         let Some(key) = Key::parse(key) else {
-            return wrong("the key of its region is not one of netmod ofi");
+            return wrong("the key of its region is not one of this netmod");
         };
         let inside = (remote_at as u64).checked_add(len as u64).is_some_and(|end| end <= key.len);
         if key.access != access || !inside || key.base.checked_add(key.len).is_none() {
@@ -206,7 +212,7 @@ impl OfiNetmod {
         Ok(())
     }
 
-    /// Starts what is left of a transfer, as far as the provider takes it.
+    /// Starts what is left of a transfer, as far as the device takes it.
     fn go_on(&mut self, number: u64) {
         loop {
             let Some(t) = self.transfers.running.get_mut(&number) else { return };
@@ -214,7 +220,7 @@ impl OfiNetmod {
                 return self.settle_transfer(number);
             }
             let Some(port) = self.ports.get_mut(t.dest.port) else { return };
-            let part = t.mem.len.min(PART).min(port.traits().max_msg);
+            let part = t.mem.len.min(PART).min(port.max_transfer());
             let mem = IoVec { base: t.mem.base, len: part };
             let Some(region) = self.transfers.regions.get_mut(&t.region) else {
                 let text = "this side's region of a transfer has ended";
@@ -223,9 +229,9 @@ impl OfiNetmod {
             };
             let lent = Lent { mem, registration: region.registration.as_ref() };
             let started = if t.access == READ {
-                region::read(port, lent, t.dest.addr, t.remote, t.key, number)
+                port.read(lent, t.dest.addr, t.remote, t.key, number)
             } else {
-                region::write(port, lent, t.dest.addr, t.remote, t.key, number)
+                port.write(lent, t.dest.addr, t.remote, t.key, number)
             };
             match started {
                 Ok(()) => {
@@ -243,14 +249,14 @@ impl OfiNetmod {
                 }
                 Err(Refused::Failed(why)) => {
                     let peer = self.links.get(t.vc).map(|l| l.peer);
-                    let text = format!("libfabric says: {why}; has the process ended, or its host?");
+                    let text = format!("{} says: {why}; has the process ended, or its host?", D::WORDS.what);
                     t.failed = Some(VcError::new(VcErrorKind::Lost, peer, text));
                 }
             }
         }
     }
 
-    /// Tries again what the provider has not taken.
+    /// Tries again what the device has not taken.
     #[cold]
     pub(crate) fn start_waiting(&mut self) {
         for _ in 0..self.transfers.waiting.len() {
@@ -270,7 +276,7 @@ impl OfiNetmod {
             && t.failed.is_none()
         {
             let peer = self.links.get(t.vc).map(|l| l.peer);
-            let text = format!("a one-sided transfer failed, libfabric says: {why}");
+            let text = format!("a one-sided transfer failed, {} says: {why}", D::WORDS.what);
             t.failed = Some(VcError::new(VcErrorKind::Lost, peer, text));
         }
         self.settle_transfer(number);
@@ -309,20 +315,21 @@ impl OfiNetmod {
         }
     }
 
-    /// Waits until the provider is through with a region's memory, closes its registration, and says whether all that was possible.
-    fn take_back(&mut self, region: &mut Region, number: u64) -> bool {
+    /// Waits until the device is through with a region's memory, closes its registration, and says whether all that was possible.
+    fn take_back(&mut self, region: &mut Region<<D::Port as Port>::Registration>, number: u64) -> bool {
         for looks in 0..LOOKS {
             let in_use = self.transfers.regions.get(&number).map_or(0, |r| r.in_use);
             if in_use == 0 {
                 let Some(registration) = &mut region.registration else { return true };
                 let Some(port) = self.ports.get(region.port) else { return true };
-                if registration.close(port.endpoint()).is_ok() {
+                if port.deregister(registration).is_ok() {
                     return true;
                 }
             }
             if looks == EAGER_LOOKS {
                 tracing::warn!(
-                    "libfabric still uses memory that is to be given back; is a peer not making progress?"
+                    "{} still uses memory that is to be given back; is a peer not making progress?",
+                    D::WORDS.what
                 );
             }
             if looks > EAGER_LOOKS {
@@ -333,12 +340,13 @@ impl OfiNetmod {
         false
     }
 
-    /// The provider does not give memory back: its endpoint is closed, which it must respect.
+    /// The device does not give memory back: its endpoint is closed, which it must respect.
     #[cold]
     fn shut_port(&mut self, core: &mut Core, port: usize) {
         tracing::error!(
             domain = self.own.as_ref().map_or_else(Clone::clone, |o| o.name_of(port)),
-            "libfabric does not give memory back; its endpoint is closed, with all connections"
+            "{} does not give memory back; its endpoint is closed, with all connections",
+            D::WORDS.what
         );
         if let Some(p) = self.ports.get_mut(port) {
             p.shut();
@@ -348,19 +356,21 @@ impl OfiNetmod {
             let peer =
                 self.links.get(vc).filter(|l| l.open.is_some_and(|o| o.dest.port == port)).map(|l| l.peer);
             if peer.is_some() {
-                let text =
-                    "libfabric's endpoint was closed, because it did not give memory back after a failure";
+                let text = format!(
+                    "{}'s endpoint was closed, because it did not give memory back after a failure",
+                    D::WORDS.what
+                );
                 self.fail(core, vc, VcError::new(VcErrorKind::Lost, peer, text));
             }
         }
     }
 }
 
-impl Rma for OfiNetmod {
+impl<D: Device> Rma for FrameNetmod<D> {
     fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
         let most = isize::MAX as usize;
         let max_registered = if self.transfers.most > 0 { self.transfers.most } else { most };
-        // No provider can be relied on to make progress by itself, whatever it claims.
+        // No device can be relied on to make progress by itself, whatever it claims.
         RmaLimits { max_op: most, max_registered, max_key: KEY, target_progress: true }
     }
 
@@ -376,27 +386,20 @@ impl Rma for OfiNetmod {
         let full = |text: String| VcError::new(VcErrorKind::Resource, peer, text);
         let local = access == Access::Local;
         self.transfers.admit(mem.len, local).map_err(full)?;
-        let port = &self.ports[dest.port];
-        let (rights, bit) = match access {
-            Access::RemoteRead => (FI_REMOTE_READ, READ),
-            Access::RemoteWrite => (FI_REMOTE_WRITE, WRITE),
-            Access::Local => (region::LOCAL, 0),
+        let bit = match access {
+            Access::RemoteRead => READ,
+            Access::RemoteWrite => WRITE,
+            Access::Local => 0,
         };
-        let registration = if local && !port.traits().wants(FI_MR_LOCAL) {
-            None
-        } else {
-            let wanted = if port.traits().wants(FI_MR_PROV_KEY) { 0 } else { self.fresh_key(dest.port)? };
-            let made = region::register(&self.ports[dest.port], mem, rights, wanted);
-            Some(made.map_err(|refused| match refused {
-                Refused::Again => full("the provider can register no more memory now".into()),
-                Refused::Failed(why) => {
-                    full(format!("{} bytes cannot be registered: {why}; see `ulimit -l`", mem.len))
-                }
-            })?)
-        };
+        let registration = self.ports[dest.port].register(mem, access).map_err(|refused| match refused {
+            Refused::Again => full(format!("{} can register no more memory now", D::WORDS.what)),
+            Refused::Failed(why) => {
+                full(format!("{} bytes cannot be registered: {why}; see `ulimit -l`", mem.len))
+            }
+        })?;
         self.transfers.numbers += 1;
         let number = self.transfers.numbers;
-        let (key, base) = registration.as_ref().map_or((0, 0), |r| (r.key, r.base));
+        let Remote { key, base } = registration.as_ref().map(D::Port::remote).unwrap_or_default();
         let key = Key { key, base, len: mem.len as u64, port: dest.port as u8, access: bit };
         let region = Region { mem, port: dest.port, local, registration, in_use: 0 };
         self.transfers.regions.insert(number, region);
@@ -416,7 +419,7 @@ impl Rma for OfiNetmod {
             in_use: 0,
         };
         if found.in_use > 0 {
-            // No part is started any more; what the provider has, it is asked to give up.
+            // No part is started any more; what the device has, it is asked to give up.
             let mut of = Vec::new();
             for (n, t) in self.transfers.running.iter_mut().filter(|(_, t)| t.region == number) {
                 let text = "this side's region of a transfer has ended";
@@ -465,23 +468,5 @@ impl Rma for OfiNetmod {
         op: u64,
     ) -> Result<(), VcError> {
         self.start(vc, READ, local, at, key, remote_at, len, op)
-    }
-}
-
-impl OfiNetmod {
-    /// A key that nobody can guess, and that no live registration has, as long as the provider's keys are; it is set aside.
-    fn fresh_key(&self, port: usize) -> Result<u64, VcError> {
-        let bits = self.ports[port].traits().mr_key_size.clamp(1, 8) * 8;
-        let mask = u64::MAX >> (64 - bits);
-        let failed = |text: String| VcError::new(VcErrorKind::Resource, None, text);
-        for _ in 0..1000 {
-            let mut bytes = [0; 8];
-            getrandom::fill(&mut bytes).map_err(|e| failed(format!("no random numbers for a key: {e}")))?;
-            let key = u64::from_le_bytes(bytes) & mask;
-            if let Some(key) = self.ports[port].endpoint().take_key(core::iter::once(key)) {
-                return Ok(key);
-            }
-        }
-        Err(failed("all keys that the provider allows are in use".into()))
     }
 }

@@ -1,9 +1,12 @@
 //! Why a dial has failed, in words.
 
 use core::time::Duration;
+use std::borrow::Cow;
 
 use netmod_core::{PeerName, VcError, VcErrorKind};
 use netmod_hello::RejectReason;
+
+use crate::device::Words;
 
 /// What an attempt to connect has failed of.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -51,10 +54,14 @@ impl Failure {
     }
 
     /// The way out.
-    fn hint(&self) -> &'static str {
-        match self {
+    fn hint(&self, words: &Words) -> Cow<'static, str> {
+        let hint = match self {
             Failure::Silent => {
-                "is the process alive, and does it make progress? NETMOD_OFI_CONNECT_TIMEOUT is how long that may take"
+                return format!(
+                    "is the process alive, and does it make progress? {}_CONNECT_TIMEOUT is how long that may take",
+                    words.settings
+                )
+                .into();
             }
             Failure::Rejected(RejectReason::UnknownGroup | RejectReason::WrongPeer) => {
                 "another process listens there; is the business card from an earlier job?"
@@ -69,22 +76,22 @@ impl Failure {
             }
             Failure::NoKey => "does the process manager distribute keys to all processes of the job?",
             Failure::Protocol(_) => "do both sides run the same version of this library?",
-            Failure::Sending(_) => {
-                "does the provider reach that host? fi_pingpong shows it without this library"
-            }
+            Failure::Sending(_) => words.unsent,
             _ => "NETMOD_LOG=debug shows each attempt",
-        }
+        };
+        hint.into()
     }
 
     /// The error of a VC whose connection could not be made.
-    pub(super) fn error(&self, peer: PeerName, dials: u16, tried: Duration) -> VcError {
+    pub(super) fn error(&self, peer: PeerName, dials: u16, tried: Duration, words: &Words) -> VcError {
         let kind = match self {
             Failure::Rejected(reason) if !reason.is_transient() => VcErrorKind::Refused,
             Failure::NoKey => VcErrorKind::Unsupported,
             _ => VcErrorKind::Unreachable,
         };
         let dials = if dials == 1 { "1 dial".to_owned() } else { format!("{dials} dials") };
-        let text = format!("no connection by libfabric after {dials}: {}; {}", self.text(), self.hint());
+        let text =
+            format!("no connection by {} after {dials}: {}; {}", words.what, self.text(), self.hint(words));
         VcError::new(kind, Some(peer), text).after(tried)
     }
 }
@@ -97,7 +104,7 @@ mod tests {
     fn errors_name_cause_and_way_out() {
         let peer = PeerName { rank: 3, ..PeerName::default() };
         for (failure, kind, texts) in [
-            (Failure::Silent, VcErrorKind::Unreachable, ["2 dials", "NETMOD_OFI_CONNECT_TIMEOUT"]),
+            (Failure::Silent, VcErrorKind::Unreachable, ["2 dials", "NETMOD_SAMPLE_CONNECT_TIMEOUT"]),
             (Failure::Rejected(RejectReason::WrongPeer), VcErrorKind::Refused, ["another process", "card"]),
             (Failure::Rejected(RejectReason::Busy), VcErrorKind::Unreachable, ["too many", "NETMOD_LOG"]),
             (Failure::Rejected(RejectReason::NoSuchPort), VcErrorKind::Refused, ["port", "earlier job"]),
@@ -106,9 +113,9 @@ mod tests {
             (Failure::WrongKey, VcErrorKind::Unreachable, ["key", "earlier job"]),
             (Failure::NoKey, VcErrorKind::Unsupported, ["no key", "process manager"]),
             (Failure::Protocol("x y".into()), VcErrorKind::Unreachable, ["x y", "same version"]),
-            (Failure::Sending("EAGAIN".into()), VcErrorKind::Unreachable, ["EAGAIN", "fi_pingpong"]),
+            (Failure::Sending("EAGAIN".into()), VcErrorKind::Unreachable, ["EAGAIN", "cable"]),
         ] {
-            let error = failure.error(peer, 2, Duration::from_secs(4));
+            let error = failure.error(peer, 2, Duration::from_secs(4), &Words::SAMPLE);
             assert_eq!(error.kind(), kind, "{error}");
             let text = error.to_string();
             assert!(text.starts_with("rank 3: ") && text.ends_with("(after 4.0 s)"), "{text}");

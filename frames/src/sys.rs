@@ -1,10 +1,10 @@
-//! One descriptor for all of a process's domains.
+//! One descriptor for all of a process's ports.
 
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::fi::port::Port;
+use crate::device::Port;
 
 /// Waits for the completion queues of several ports at once (`epoll(7)`).
 #[derive(Debug)]
@@ -16,8 +16,8 @@ pub(crate) struct Waiter {
 impl Waiter {
     /// A descriptor that is readable when something happens at one of the ports, never if there are none; `None` if one of them has
     /// nothing to wait on.
-    pub(crate) fn of(ports: &[Port]) -> Option<Waiter> {
-        let fds: Option<Vec<RawFd>> = ports.iter().map(Port::wait_fd).collect();
+    pub(crate) fn of(ports: &[impl Port]) -> Option<Waiter> {
+        let fds: Option<Vec<RawFd>> = ports.iter().map(|p| p.wait_fd()).collect();
         let fds = fds?;
         if let [only] = fds[..] {
             return Some(Waiter { fd: only, _own: None });

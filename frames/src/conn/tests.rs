@@ -7,6 +7,7 @@ use netmod_core::{GroupId, PeerName, Slab, Time, Vc, VcError, VcErrorKind, VcId}
 use netmod_hello::{Identity, JobKey, Purpose, RejectReason};
 
 use super::*;
+use crate::device::Words;
 use crate::wire::{Kind, Slot};
 
 mod hostile;
@@ -99,7 +100,7 @@ type Call<'f> = Box<dyn FnOnce(&mut Manager, &mut Env<'_>) + 'f>;
 
 impl World {
     fn new(n: u32) -> World {
-        let params = Params::new(TIMEOUT, 4);
+        let params = Params::new(TIMEOUT, 4, Words::SAMPLE);
         let processes = (0..n).map(|r| process(r, n, 100 + u64::from(r), 9, params)).collect();
         let wires = vec![vec![VecDeque::new(); n as usize]; n as usize];
         World { now: Time::ZERO, rng: Rng(0x1234_5678_9abc_def1), processes, wires }
@@ -344,7 +345,7 @@ fn a_silent_peer_is_unreachable_at_the_deadline() {
     }
     let log = w.log(0);
     assert_eq!(log.len(), 1, "{log:?}");
-    assert!(log[0].contains("down Unreachable rank 1: no connection by libfabric after 3 dials"), "{log:?}");
+    assert!(log[0].contains("down Unreachable rank 1: no connection by the device after 3 dials"), "{log:?}");
     assert!(log[0].contains("no answer") && log[0].contains("(after 20.0 s)"), "{log:?}");
     w.wires[0][1].clear();
     w.assert_quiet();
@@ -408,7 +409,7 @@ fn a_process_that_takes_anothers_place_is_told_from_it() {
         w.settle();
         w.log(0);
         w.processes[0].busy = busy;
-        w.processes[1] = process(1, 2, 999, 9, Params::new(TIMEOUT, 4));
+        w.processes[1] = process(1, 2, 999, 9, Params::new(TIMEOUT, 4, Words::SAMPLE));
         let b = w.vc(1, 0);
         w.connect(1, b);
         w.settle();
@@ -503,7 +504,7 @@ fn a_port_has_its_own_names_and_key() {
 fn who_has_another_key_or_name_or_release_is_told_and_changes_nothing() {
     // Another key.
     let (mut w, [a, b]) = World::pair();
-    w.processes[0] = process(0, 2, 5, 10, Params::new(TIMEOUT, 4));
+    w.processes[0] = process(0, 2, 5, 10, Params::new(TIMEOUT, 4, Words::SAMPLE));
     let a2 = w.vc(0, 1);
     assert_eq!(a, a2);
     w.connect(0, a);
@@ -520,7 +521,7 @@ fn who_has_another_key_or_name_or_release_is_told_and_changes_nothing() {
         [(3, 9, 1, "the dialling rank is not in its group"), (0, 2, 5, "another process")]
     {
         let (mut w, _) = World::pair();
-        w.processes[0] = process(me, size, 5, 9, Params::new(TIMEOUT, 4));
+        w.processes[0] = process(me, size, 5, 9, Params::new(TIMEOUT, 4, Words::SAMPLE));
         w.processes[0].rank = 0;
         let a = w.processes[0].vcs.insert(Vc::new(name(1), 0));
         w.run(0, |m, env| m.add(a, name(wanted), Purpose::Vc, env));
@@ -555,7 +556,7 @@ fn strangers_are_few_and_the_oldest_makes_way() {
     w.deliver(0, 1);
     assert!(!w.processes[1].manager.is_quiet());
     w.processes.swap_remove(0);
-    w.processes.insert(0, process(0, 2, 1, 9, Params::new(TIMEOUT, 4)));
+    w.processes.insert(0, process(0, 2, 1, 9, Params::new(TIMEOUT, 4, Words::SAMPLE)));
     w.pass(Duration::from_secs(6));
     w.assert_quiet();
 }

@@ -1,0 +1,342 @@
+//! What a netmod of this kind stands on: a device that moves frames between endpoints and, perhaps, memory.
+//!
+//! A [`Device`] is what a process has opened, as its card says it; a [`Port`] is one of its endpoints, with buffers and operations.
+//! Buffers of a port are numbered. One that was taken is the netmod's until it is sent or given back; a frame that came is lent
+//! until it is released.
+
+use core::fmt::Debug;
+use core::time::Duration;
+use std::os::fd::RawFd;
+
+use netmod_core::rma::Access;
+use netmod_core::{Card, CardError, CardWriter, IoVec, RxBuf, RxBytes, VcId};
+
+use crate::conn::LocalTerms;
+use crate::life::Life;
+
+/// How the device is called in texts for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// What says and does things: "libfabric".
+    pub what: &'static str,
+    /// What the names of its settings begin with: `NETMOD_OFI`.
+    pub settings: &'static str,
+    /// What to do when frames were lost, as a clause.
+    pub lost: &'static str,
+    /// What to do when frames cannot be sent, as a question or clause.
+    pub unsent: &'static str,
+    /// What to do about an address that is too long, as a clause.
+    pub address: &'static str,
+    /// What its refusal to take something now is called.
+    pub again: &'static str,
+}
+
+#[cfg(test)]
+impl Words {
+    pub(crate) const SAMPLE: Words = Words {
+        what: "the device",
+        settings: "NETMOD_SAMPLE",
+        lost: "is its log of use?",
+        unsent: "is there a cable?",
+        address: "choose another",
+        again: "full",
+    };
+}
+
+/// What governs all connections of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Longest frame in bytes.
+    pub frame: usize,
+    /// Bytes of a VC's window.
+    pub window: usize,
+    /// Most bytes that are registered at once; 0: any.
+    pub register_max: usize,
+    /// From the first wish to send until the VC is reported down.
+    pub connect_timeout: Duration,
+    /// Most handshakes of strangers that have not proved themselves.
+    pub hello_max: usize,
+}
+
+/// A way to a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// This process's port.
+    pub port: u8,
+    /// The peer's.
+    pub peer_port: u8,
+    /// The receive context of that.
+    pub context: u8,
+    /// The address of its endpoint.
+    pub address: Box<[u8]>,
+    /// Where its kernel can be asked whether it lives.
+    pub lifeline: Box<[u8]>,
+    /// It is in the network namespace of this process.
+    pub near: bool,
+}
+
+/// What was opened.
+#[derive(Debug)]
+pub struct Opened<D: Device> {
+    /// The device.
+    pub device: D,
+    /// Its ports, by the numbers that its card gives them.
+    pub ports: Vec<D::Port>,
+    /// Who asks whether peers live, and answers; `None` if that cannot be.
+    pub life: Option<Life>,
+}
+
+/// What a process has opened.
+pub trait Device: Debug + Send + Sized {
+    /// The netmod's name, as in `NETMOD=` and in cards.
+    const NAME: &'static str;
+    /// For people.
+    const WORDS: Words;
+    /// What it is opened by.
+    type Config;
+    /// One of its endpoints.
+    type Port: Port;
+
+    /// Chooses and opens. `process` tells processes apart whose engines may share what they open.
+    ///
+    /// # Errors
+    /// Why nothing was opened, for people.
+    fn open(cfg: &Self::Config, process: u32) -> Result<Opened<Self>, String>;
+
+    /// What of the configuration governs connections.
+    fn settings(cfg: &Self::Config) -> Settings;
+
+    /// Adds the section of the business card.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    fn emit(&self, card: &mut CardWriter) -> Result<(), CardError>;
+
+    /// How to reach a process with this card.
+    ///
+    /// # Errors
+    /// Why that is not possible, for people.
+    fn way_to(&self, card: &Card) -> Result<Way, String>;
+
+    /// This side's terms for a connection between two ports; `None` if there is no such port.
+    fn terms(&self, port: u8, peer_port: u8) -> Option<LocalTerms>;
+
+    /// A port's name, for people.
+    fn name_of(&self, port: usize) -> String;
+
+    /// What is open, for people.
+    fn describe(&self) -> String;
+}
+
+/// Why a call did nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Not now: a queue is full, or this side has no operation or buffer left.
+    Again,
+    /// Never: what the device says.
+    Failed(String),
+}
+
+/// What a poll has found.
+#[derive(Clone, Debug)]
+pub enum Done {
+    /// A frame came. It is lent until [`Port::release`].
+    Frame {
+        /// Where.
+        buffer: u32,
+        /// From which byte of the buffer on.
+        at: u32,
+        /// Bytes.
+        len: u32,
+    },
+    /// A frame of the VC has left; its buffer is free.
+    Sent {
+        /// The VC.
+        vc: VcId,
+    },
+    /// A frame of the VC has not left, and never will.
+    SendFailed {
+        /// The VC.
+        vc: VcId,
+        /// What the device says.
+        why: String,
+    },
+    /// A one-sided transfer has ended.
+    Transfer {
+        /// The caller's number.
+        number: u64,
+        /// What the device says, if it failed.
+        result: Result<(), String>,
+    },
+}
+
+/// Counts of what should not happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Oddities {
+    /// Completions of no operation under way.
+    pub unknown: u64,
+    /// Receives that failed.
+    pub receives: u64,
+    /// Messages that are no frame.
+    pub no_frames: u64,
+}
+
+/// What peers need to reach registered memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// The key.
+    pub key: u64,
+    /// What the first byte is addressed by.
+    pub base: u64,
+}
+
+/// Memory of this side in a transfer, lent under the contract of [`netmod_core::buf`] until its end.
+#[derive(Debug)]
+pub struct Lent<'a, R> {
+    /// Where.
+    pub mem: IoVec,
+    /// Its registration, where the device wants one.
+    pub registration: Option<&'a R>,
+}
+
+/// An endpoint, with its buffers and operations.
+pub trait Port: Debug + Send {
+    /// A registration of memory. It must be closed, see [`Port::deregister`], before its port is.
+    type Registration: Debug + Send;
+
+    /// Makes an endpoint of a peer known; the number that frames are sent to.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn insert(&self, address: &[u8], context: u8) -> Result<u64, String>;
+
+    /// Forgets what was inserted.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn remove(&self, to: u64) -> Result<(), String>;
+
+    /// Most frames of one VC that may be on their way out of buffers: a peer that takes nothing must not have all that there is room
+    /// for.
+    fn share(&self) -> u32;
+
+    /// Whether a frame of the connections' manager may go to an address: it has little more room than what one VC may have on its way,
+    /// since what is sent to a process that has died may never end, and must leave room for others.
+    fn has_room_for(&self, to: u64) -> bool;
+
+    /// Longest frame that can be injected.
+    fn inject_max(&self) -> usize;
+
+    /// Sends a short frame at once.
+    ///
+    /// # Errors
+    /// If it does not go.
+    fn inject(&mut self, frame: &[u8], to: u64) -> Result<(), Refused>;
+
+    /// Sends the first bytes of a buffer that was taken at once; it stays the caller's.
+    ///
+    /// # Errors
+    /// If it does not go.
+    fn inject_buffer(&mut self, buffer: u32, len: usize, to: u64) -> Result<(), Refused>;
+
+    /// A buffer for a frame, if one is free. It must be sent or given back.
+    fn take_buffer(&mut self) -> Option<u32>;
+
+    /// Gives a buffer back that was not sent.
+    fn give_back(&mut self, buffer: u32);
+
+    /// A buffer that was taken, to be filled.
+    fn buffer(&mut self, buffer: u32) -> &mut [u8];
+
+    /// Sends the first bytes of a buffer that was taken; it is free after [`Done::Sent`].
+    ///
+    /// # Errors
+    /// If it does not go; the buffer is still the caller's.
+    fn send(&mut self, buffer: u32, len: usize, to: u64, vc: VcId) -> Result<(), Refused>;
+
+    /// Makes progress, and takes up to `most` completions; how many. See [`Port::completion`].
+    fn poll(&mut self, most: usize) -> usize;
+
+    /// What one of the completions of the last [`Port::poll`] says. Each is to be asked for once.
+    fn completion(&mut self, i: usize) -> Option<Done>;
+
+    /// The next operation that was found to have failed.
+    fn next_failure(&mut self) -> Option<Done>;
+
+    /// A frame that was reported, to be looked at.
+    fn frame(&self, buffer: u32, at: u32, len: u32) -> RxBytes<'_>;
+
+    /// A part of a frame that was reported, to be lent to the engine, which gives it back by [`Port::release`].
+    fn lend(&self, buffer: u32, at: u32, len: u32, token: u64) -> RxBuf;
+
+    /// A frame of the buffer is of no use any more.
+    fn release(&mut self, buffer: u32);
+
+    /// Closes the endpoint for good: the device lets go of all memory, and nothing is sent or received any more.
+    fn shut(&mut self);
+
+    /// Frames on their way out.
+    fn sends_under_way(&self) -> usize;
+
+    /// One-sided transfers under way.
+    fn transfers_under_way(&self) -> usize;
+
+    /// What to wait on, if the device has something.
+    fn wait_fd(&self) -> Option<RawFd>;
+
+    /// Whether one may block on [`Port::wait_fd`] now.
+    fn may_wait(&self) -> bool;
+
+    /// What should not have happened.
+    fn oddities(&self) -> Oddities;
+
+    /// Whether there are one-sided transfers.
+    fn has_rma(&self) -> bool;
+
+    /// Most bytes of one operation.
+    fn max_transfer(&self) -> usize;
+
+    /// Registers memory that is lent until [`Port::deregister`]; `None` if this memory need not be registered.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn register(&mut self, mem: IoVec, access: Access) -> Result<Option<Self::Registration>, Refused>;
+
+    /// What peers need to reach registered memory.
+    fn remote(registration: &Self::Registration) -> Remote;
+
+    /// Ends a registration. Ending it again does nothing.
+    ///
+    /// # Errors
+    /// What the device says; the registration then is as before.
+    fn deregister(&self, registration: &mut Self::Registration) -> Result<(), Refused>;
+
+    /// Starts to read from a peer into lent memory.
+    ///
+    /// # Errors
+    /// If nothing was started.
+    fn read(
+        &mut self,
+        lent: Lent<'_, Self::Registration>,
+        from: u64,
+        remote: u64,
+        key: u64,
+        number: u64,
+    ) -> Result<(), Refused>;
+
+    /// Starts to write from lent memory to a peer. Ends when the data is there.
+    ///
+    /// # Errors
+    /// If nothing was started.
+    fn write(
+        &mut self,
+        lent: Lent<'_, Self::Registration>,
+        to: u64,
+        remote: u64,
+        key: u64,
+        number: u64,
+    ) -> Result<(), Refused>;
+
+    /// Asks the device to give up the transfer with this number. What it says comes as its end.
+    fn cancel_transfer(&self, number: u64);
+}

@@ -1,0 +1,99 @@
+//! The end of a netmod: orderly, or not.
+
+use std::time::Duration;
+
+use netmod_core::{Core, Finalize, Time, VcError, VcErrorKind, VcId};
+
+use crate::device::{Device, Port};
+use crate::netmod::FrameNetmod;
+
+/// How long `finalize` waits for peers.
+const PARTING: Duration = Duration::from_secs(2);
+/// How often a process that ends looks whether its last words are out.
+const LAST_LOOKS: usize = 1000;
+
+/// How far `finalize` has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    No,
+    Until(Time),
+    Over,
+}
+
+impl<D: Device> FrameNetmod<D> {
+    /// Ends all connections, in order and for a while; then closes everything.
+    pub(crate) fn end(&mut self, core: &mut Core, now: Time) -> Finalize {
+        self.now = self.now.max(now);
+        if self.ending == Ending::Over {
+            return Finalize::Done;
+        }
+        if self.ending == Ending::No {
+            self.ending = Ending::Until(self.now + PARTING);
+            self.manage(core, |m, env| m.shut(env));
+            let all: Vec<VcId> = self.by_peer.values().copied().collect();
+            for vc in all {
+                if let Some(l) = self.links.get_mut(vc) {
+                    l.ready = false;
+                    // What was to be sent before goes out; then the peer is told.
+                    if l.open.is_some() && !l.terminating {
+                        l.terminating = true;
+                        self.pump(core, vc);
+                    }
+                }
+            }
+        }
+        let under_way: usize = self.ports.iter().map(Port::sends_under_way).sum();
+        let quiet = self.manager.is_quiet() && self.outbox.is_empty() && under_way == 0;
+        let late = matches!(self.ending, Ending::Until(end) if self.now >= end);
+        if !quiet && !late {
+            return Finalize::Pending;
+        }
+        if !quiet {
+            tracing::info!("peers have not answered the end of their connections; the endpoints are closed");
+        }
+        self.ending = Ending::Over;
+        self.closed();
+        Finalize::Done
+    }
+
+    /// Tells peers that their connections are gone, as far as that is done without waiting for anybody.
+    fn abandon(&mut self) {
+        let mut core = Core::default();
+        for vc in std::mem::take(&mut self.by_peer).into_values() {
+            let error = VcError::new(VcErrorKind::Aborted, None, "the process has given its netmod up");
+            self.fail(&mut core, vc, error);
+        }
+        for _ in 0..LAST_LOOKS {
+            let under_way: usize = self.ports.iter().map(Port::sends_under_way).sum();
+            if under_way == 0 && self.outbox.is_empty() {
+                break;
+            }
+            self.push_outbox(&mut core);
+            self.backlog.clear();
+            for port in 0..self.ports.len() {
+                self.progress_transfers(port);
+            }
+        }
+    }
+
+    /// Nothing is left: no endpoint, no registration, no descriptor.
+    fn closed(&mut self) {
+        self.outbox.clear();
+        self.backlog.clear();
+        self.strangers.clear();
+        self.waiter = None;
+        self.life = None;
+        self.transfers.close_all(&self.ports);
+        self.ports.clear();
+    }
+}
+
+impl<D: Device> Drop for FrameNetmod<D> {
+    /// A process that ends without finalizing: its peers are told, and nothing of it stays in the system.
+    fn drop(&mut self) {
+        if self.ending != Ending::Over && !self.ports.is_empty() {
+            self.abandon();
+        }
+        self.closed();
+    }
+}

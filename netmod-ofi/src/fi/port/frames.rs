@@ -1,0 +1,253 @@
+//! A port as the netmod uses it: frames, and transfers of memory.
+
+use core::ptr::{NonNull, null_mut};
+use std::os::fd::RawFd;
+
+use libfabric_sys::consts::{FI_MR_LOCAL, FI_MR_PROV_KEY, FI_REMOTE_READ, FI_REMOTE_WRITE};
+use netmod_core::rma::Access;
+use netmod_core::{IoVec, RxBuf, RxBytes, VcId};
+use netmod_frames::device::{self, Done, Lent, Oddities, Refused, Remote};
+
+use super::{BATCH, Port, TX_BUFFERS, What};
+use crate::fi::region::{self, Registration};
+
+impl Port {
+    /// A key that nobody can guess, and that no live registration has, as long as the provider's keys are; it is set aside.
+    fn fresh_key(&self) -> Result<u64, Refused> {
+        let bits = self.traits().mr_key_size.clamp(1, 8) * 8;
+        let mask = u64::MAX >> (64 - bits);
+        for _ in 0..1000 {
+            let mut bytes = [0; 8];
+            getrandom::fill(&mut bytes)
+                .map_err(|e| Refused::Failed(format!("no random numbers for a key: {e}")))?;
+            let key = u64::from_le_bytes(bytes) & mask;
+            if let Some(key) = self.endpoint.take_key(core::iter::once(key)) {
+                return Ok(key);
+            }
+        }
+        Err(Refused::Failed("all keys that the provider allows are in use".into()))
+    }
+}
+
+impl device::Port for Port {
+    type Registration = Registration;
+
+    fn insert(&self, address: &[u8], context: u8) -> Result<u64, String> {
+        self.endpoint.insert(address, context)
+    }
+
+    fn remove(&self, to: u64) -> Result<(), String> {
+        self.endpoint.remove(to)
+    }
+
+    #[inline]
+    fn share(&self) -> u32 {
+        (self.endpoint.traits().tx.min(TX_BUFFERS) / 5).max(1) as u32
+    }
+
+    #[inline]
+    fn has_room_for(&self, to: u64) -> bool {
+        let there = |what: &What| matches!(what, What::Send { to: other, .. } if *other == to);
+        let most = self.share() + self.share() / 8;
+        self.ops.iter().filter(|(_, what)| there(what)).count() < most as usize
+    }
+
+    #[inline]
+    fn inject_max(&self) -> usize {
+        self.endpoint.traits().inject
+    }
+
+    #[inline]
+    fn inject(&mut self, frame: &[u8], to: u64) -> Result<(), Refused> {
+        self.endpoint.inject(frame, to)
+    }
+
+    #[inline]
+    fn inject_buffer(&mut self, buffer: u32, len: usize, to: u64) -> Result<(), Refused> {
+        // SAFETY: whoever has taken the buffer has not sent it, so no operation uses it.
+        let frame = unsafe { self.tx.slice_mut(buffer as usize) };
+        self.endpoint.inject(&frame[..len], to)
+    }
+
+    #[inline]
+    fn take_buffer(&mut self) -> Option<u32> {
+        self.tx_free.pop()
+    }
+
+    fn give_back(&mut self, buffer: u32) {
+        self.tx_free.push(buffer);
+    }
+
+    #[inline]
+    fn buffer(&mut self, buffer: u32) -> &mut [u8] {
+        // SAFETY: whoever has taken the buffer has not sent it yet, so no operation uses it.
+        unsafe { self.tx.slice_mut(buffer as usize) }
+    }
+
+    #[inline]
+    fn send(&mut self, buffer: u32, len: usize, to: u64, vc: VcId) -> Result<(), Refused> {
+        let Some(op) = self.ops.begin(What::Send { buffer, vc, to }) else { return Err(Refused::Again) };
+        let desc = self.tx_registered.as_ref().map_or(null_mut(), Registration::desc);
+        let (at, context) = (self.tx.at(buffer as usize), self.ops.context(op));
+        let len = len.min(self.tx.each());
+        // SAFETY: the buffer is the operation's until its completion, as is the context.
+        let sent = unsafe { self.endpoint.send(at, len, desc, to, context) };
+        if sent.is_err() {
+            self.ops.end(op);
+        }
+        sent
+    }
+
+    #[inline]
+    fn poll(&mut self, most: usize) -> usize {
+        if self.unposted > 0
+            && let Err(why) = self.post()
+        {
+            tracing::warn!(why, "a receive buffer cannot be posted");
+        }
+        let n = most.clamp(1, BATCH);
+        match self.endpoint.poll(&mut self.entries[..n]) {
+            Ok(n) => n,
+            Err(_) => {
+                self.errors();
+                0
+            }
+        }
+    }
+
+    #[inline]
+    fn completion(&mut self, i: usize) -> Option<Done> {
+        let entry = self.entries[i];
+        self.completed(&entry)
+    }
+
+    #[inline]
+    fn next_failure(&mut self) -> Option<Done> {
+        if self.failures.is_empty() { None } else { self.failures.pop_front() }
+    }
+
+    #[inline]
+    fn frame(&self, buffer: u32, at: u32, len: u32) -> RxBytes<'_> {
+        let (at, len) = (at as usize, len as usize);
+        debug_assert!(at + len <= self.rx.each());
+        // SAFETY: within the buffer, as was checked when the frame came; the provider is through with these bytes, and they stay while
+        // the port is borrowed.
+        unsafe {
+            let first = self.rx.at(buffer as usize).add(at);
+            RxBytes::from_raw(NonNull::new_unchecked(first), len)
+        }
+    }
+
+    #[inline]
+    fn lend(&self, buffer: u32, at: u32, len: u32, token: u64) -> RxBuf {
+        let (at, len) = (at as usize, len as usize);
+        debug_assert!(at + len <= self.rx.each());
+        // SAFETY: as for `frame`; a buffer of which something is lent is not posted, and the port outlives what it has lent: the engine
+        // gives everything back before it polls again.
+        unsafe { RxBuf::new(NonNull::new_unchecked(self.rx.at(buffer as usize).add(at)), len, token) }
+    }
+
+    #[inline]
+    fn release(&mut self, buffer: u32) {
+        let Some(state) = self.receives.get_mut(buffer as usize) else { return };
+        state.lent = state.lent.saturating_sub(1);
+        if state.lent == 0
+            && !state.posted
+            && let Err(why) = self.post()
+        {
+            tracing::warn!(why, "a receive buffer cannot be posted");
+        }
+    }
+
+    fn shut(&mut self) {
+        self.endpoint.shut();
+    }
+
+    fn sends_under_way(&self) -> usize {
+        self.tx.count() - self.tx_free.len()
+    }
+
+    fn transfers_under_way(&self) -> usize {
+        self.transfers
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        self.endpoint.wait_fd()
+    }
+
+    fn may_wait(&self) -> bool {
+        self.endpoint.may_wait()
+    }
+
+    fn cancel_transfer(&self, number: u64) {
+        let mut all = self.ops.iter();
+        let found = all.find(|(_, w)| matches!(w, What::Transfer { number: n } if *n == number));
+        if let Some((op, _)) = found {
+            self.endpoint.cancel(false, self.ops.context(op));
+        }
+    }
+
+    fn oddities(&self) -> Oddities {
+        self.oddities
+    }
+
+    fn has_rma(&self) -> bool {
+        self.traits().rma
+    }
+
+    fn max_transfer(&self) -> usize {
+        self.traits().max_msg
+    }
+
+    fn register(&mut self, mem: IoVec, access: Access) -> Result<Option<Registration>, Refused> {
+        let rights = match access {
+            Access::RemoteRead => FI_REMOTE_READ,
+            Access::RemoteWrite => FI_REMOTE_WRITE,
+            Access::Local if !self.traits().wants(FI_MR_LOCAL) => return Ok(None),
+            Access::Local => region::LOCAL,
+        };
+        let key = if self.traits().wants(FI_MR_PROV_KEY) { 0 } else { self.fresh_key()? };
+        region::register(self, mem, rights, key).map(Some)
+    }
+
+    fn remote(registration: &Registration) -> Remote {
+        Remote { key: registration.key, base: registration.base }
+    }
+
+    fn deregister(&self, registration: &mut Registration) -> Result<(), Refused> {
+        registration.close(&self.endpoint)
+    }
+
+    fn read(
+        &mut self,
+        lent: Lent<'_, Registration>,
+        from: u64,
+        remote: u64,
+        key: u64,
+        number: u64,
+    ) -> Result<(), Refused> {
+        let desc = lent.registration.map_or(null_mut(), Registration::desc);
+        let mem = lent.mem;
+        self.transfer(number, |endpoint, context| {
+            // SAFETY: the memory is of a region that is registered with the netmod, and stays lent until it is deregistered, which waits for
+            // the operation; the context is the operation's.
+            unsafe { endpoint.read(mem.base, mem.len, desc, from, remote, key, context) }
+        })
+    }
+
+    fn write(
+        &mut self,
+        lent: Lent<'_, Registration>,
+        to: u64,
+        remote: u64,
+        key: u64,
+        number: u64,
+    ) -> Result<(), Refused> {
+        let desc = lent.registration.map_or(null_mut(), Registration::desc);
+        let mem = lent.mem;
+        self.transfer(number, |endpoint, context| {
+            // SAFETY: as for `read`.
+            unsafe { endpoint.write(mem.base, mem.len, desc, to, remote, key, context) }
+        })
+    }
+}
