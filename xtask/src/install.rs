@@ -1,13 +1,13 @@
 //! What the tests need from the system, and how to get it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Options;
 use crate::jobs::run;
 
 /// A program or a file of the system, the Debian package that has it, and what is not tested without it.
-struct Need {
+pub(crate) struct Need {
     program: &'static str,
     package: &'static str,
     without: &'static str,
@@ -19,12 +19,15 @@ const SLURM: &str = "jobs under Slurm's srun (PMI-1, PMI-2, PMIx, two virtual no
 const OPENMPI: &str = "jobs under Open MPI's mpirun (PMIx)";
 const OFI: &str = "the netmod ofi over the system's libfabric";
 const VERBS: &str = "what is loaded of libibverbs";
+/// What needs a device, that of the virtual machine.
+pub(crate) const RDMA: &str = "what needs an RDMA device (cargo xtask vm-test)";
 
 const fn need(program: &'static str, package: &'static str, without: &'static str) -> Need {
     Need { program, package, without }
 }
 
-const NEEDS: &[Need] = &[
+/// What all tests need beside [`VM`].
+pub(crate) const NEEDS: &[Need] = &[
     need("mpiexec.hydra", "mpich", HYDRA),
     need("mpirun.openmpi", "openmpi-bin", OPENMPI),
     need("libpmix.so.2", "libpmix2", OPENMPI),
@@ -47,11 +50,21 @@ const NEEDS: &[Need] = &[
     need("pmix2/lib/libpmix.so", "libpmix-dev", "jobs under srun --mpi=pmix"),
 ];
 
+/// What the virtual machine needs of this host.
+pub(crate) const VM: &[Need] = &[
+    need("qemu-system-x86_64", "qemu-system-x86", RDMA),
+    need("xz", "xz-utils", RDMA),
+    need("ip", "iproute2", RDMA),
+    need("rdma", "iproute2", RDMA),
+    need("ibv_rc_pingpong", "ibverbs-utils", RDMA),
+    // The drivers of devices; that of rxe has another name in each version.
+    need("libmlx5.so.1", "ibverbs-providers", RDMA),
+];
+
 /// Whether a program, or a library or plugin by its path below a folder of libraries, is there.
 fn is_there(need: &Need) -> bool {
     if !need.program.contains(".so") {
-        // Daemons are not in everybody's path.
-        return has(need.program) || Path::new("/usr/sbin").join(need.program).is_file();
+        return which(need.program).is_some();
     }
     let below = |dir: &Path| dir.join(need.program).exists();
     let lib = Path::new("/usr/lib");
@@ -61,20 +74,34 @@ fn is_there(need: &Need) -> bool {
 
 /// Whether a program is on the path.
 pub(crate) fn has(program: &str) -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+    on_path(program).is_some()
 }
 
-fn is_root() -> bool {
+/// Where a program is; those of administrators are not in everybody's path.
+pub(crate) fn which(program: &str) -> Option<PathBuf> {
+    let of_root = ["/usr/sbin", "/sbin"].into_iter().map(|dir| Path::new(dir).join(program));
+    on_path(program).or_else(|| of_root.into_iter().find(|path| path.is_file()))
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| path.is_file())
+}
+
+pub(crate) fn is_root() -> bool {
     let id = Command::new("id").arg("-u").output();
     id.is_ok_and(|o| o.stdout.trim_ascii() == b"0")
 }
 
 /// Installs what is missing if that is possible; returns what stays untested, and says how to change
 /// that.
-pub(crate) fn install(options: Options) -> Result<Vec<String>, String> {
-    let missing = || NEEDS.iter().filter(|n| !is_there(n)).collect::<Vec<_>>();
-    let packages: Vec<&str> = missing().iter().map(|n| n.package).collect();
+pub(crate) fn install<'a>(
+    options: Options,
+    needs: impl IntoIterator<Item = &'a Need> + Clone,
+) -> Result<Vec<String>, String> {
+    let missing = || needs.clone().into_iter().filter(|n| !is_there(n)).collect::<Vec<_>>();
+    let mut packages: Vec<&str> = missing().iter().map(|n| n.package).collect();
+    packages.dedup();
     if packages.is_empty() {
         return Ok(Vec::new());
     }

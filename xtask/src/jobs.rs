@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::Options;
-use crate::install::install;
-use crate::libfabric;
+use crate::install::{NEEDS, VM, install};
+use crate::{libfabric, vm};
 
 /// Tests that cannot run append a line to the file that this variable names.
 const SKIP_LOG: &str = "NETMOD_TEST_SKIP_LOG";
@@ -65,8 +65,9 @@ pub(crate) fn doc() -> Result<(), String> {
 /// Everything.
 pub(crate) fn test(options: Options) -> Result<(), String> {
     let start = Instant::now();
-    let mut skipped = install(options)?;
+    let mut skipped = install(options, NEEDS.iter().chain(VM))?;
     let second = libfabric::second(options).map_err(|why| skipped.push(why)).ok();
+    let machine = vm::machine(options).map_err(|why| skipped.push(why)).ok();
     if options.no_skip && !skipped.is_empty() {
         return Err(format!("cannot test {}", skipped.join("; ")));
     }
@@ -87,6 +88,12 @@ pub(crate) fn test(options: Options) -> Result<(), String> {
         tests.env(libfabric::VARIABLE, library);
     }
     run(&mut tests)?;
+    if let Some(machine) = machine {
+        let status = machine.test(&vm::Asked::default())?;
+        if status != 0 {
+            return Err("tests in the virtual machine have failed".into());
+        }
+    }
     let told = std::fs::read_to_string(&log).map_err(|e| format!("cannot read {}: {e}", log.display()))?;
     skipped.extend(told.lines().map(str::to_owned));
     skipped.sort();

@@ -4,23 +4,30 @@ mod install;
 mod jobs;
 mod libfabric;
 mod peers;
+mod vm;
 
 use std::process::ExitCode;
 
 const HELP: &str = "\
 usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
+       cargo xtask vm-test [--no-install] [--keep] [--file PATH]... [--run COMMAND...]
 
 jobs
-  test       installs what the tests need (apt, if root; a second libfabric, pip), then lint, doc and all tests
+  test       installs what the tests need (apt, if root; a second libfabric, pip), then lint, doc and all tests,
+             those of vm-test too
   lint       cargo fmt --check and clippy without warnings
   doc        the documentation, without warnings
   libfabric  fetches the second libfabric of the tests, and prints the variable that names it
+  vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
   peers      netmod-perf beside the MPIs that are installed, in one run (some minutes)
 
 options
   --no-skip      what cannot run is a failure (as in CI)
   --no-install   installs nothing; what is missing is skipped and named
   --rounds N     rounds of peers [default: 5]
+  --file PATH    brings a program along into the virtual machine
+  --keep         leaves a shell of the virtual machine on this terminal when all is done
+  --run COMMAND  runs this there instead of the tests, with all words that follow; its status is that of the job
 ";
 
 /// What the command line asks for.
@@ -34,6 +41,7 @@ pub(crate) struct Options {
 fn main() -> ExitCode {
     let mut job = None;
     let mut options = Options::default();
+    let mut asked = vm::Asked::default();
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -44,6 +52,21 @@ fn main() -> ExitCode {
                     return ExitCode::from(2);
                 }
             },
+            "--file" => match args.next() {
+                Some(path) => asked.files.push(path.into()),
+                None => {
+                    eprintln!("xtask: --file wants a path");
+                    return ExitCode::from(2);
+                }
+            },
+            "--keep" => asked.keep = true,
+            "--run" => {
+                asked.run = args.by_ref().collect();
+                if asked.run.is_empty() {
+                    eprintln!("xtask: --run wants a command");
+                    return ExitCode::from(2);
+                }
+            }
             "--no-skip" => options.no_skip = true,
             "--no-install" => options.no_install = true,
             "-h" | "--help" => {
@@ -64,6 +87,10 @@ fn main() -> ExitCode {
         Some("libfabric") => {
             libfabric::second(options).map(|path| println!("{}={}", libfabric::VARIABLE, path.display()))
         }
+        Some("vm-test") => match vm::job(options, &asked) {
+            Ok(status) => return ExitCode::from(status),
+            Err(why) => Err(why),
+        },
         Some("peers") => peers::peers(options.rounds),
         Some(other) => {
             eprint!("xtask: there is no job {other}\n\n{HELP}");

@@ -1,0 +1,321 @@
+//! `cargo xtask vm-test`: what needs an RDMA device, in a small virtual machine whose kernel has one in software (`rdma_rxe`).
+//!
+//! Kernel and busybox are fetched as Debian packages and kept in the target folder; programs come from this host, each with the libraries
+//! that it is linked with. qemu emulates the processor, so that no rights are needed. What runs there is a list of
+//! steps, or one command.
+
+mod cpio;
+mod image;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::Options;
+use crate::install::{self, which};
+use crate::jobs::{cargo, root};
+use cpio::Archive;
+use image::{Image, fault};
+
+/// Seconds after which the machine is ended.
+const LIMIT: u32 = 600;
+/// Seconds after which a step is ended. An emulated machine on a busy host is slow.
+const STEP_LIMIT: u32 = 180;
+/// Programs of this host that are brought along.
+const PROGRAMS: &[&str] = &[
+    "ip",
+    "rdma",
+    "ibv_devinfo",
+    "ibv_rc_pingpong",
+    "ibv_srq_pingpong",
+    "ibv_ud_pingpong",
+    "ibv_xsrq_pingpong",
+];
+/// Integration tests of the workspace that are brought along: package, test, and the program's name there.
+const TESTS: &[(&str, &str, &str)] = &[("libibverbs-sys", "real", "libibverbs-real")];
+/// What is run if nothing else is asked for: name, and commands of the shell.
+const STEPS: &[(&str, &str)] = &[
+    ("the device is up", "ibv_devinfo -d rxe0 | grep PORT_ACTIVE"),
+    ("libibverbs-sys drives the device", "libibverbs-real --include-ignored --test-threads=1 --nocapture"),
+    (
+        "ibv_rc_pingpong",
+        "ibv_rc_pingpong -d rxe0 -g 1 -n 500 >/tmp/server & \
+         tries=0; until grep -q ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6; do \
+         [ $((tries += 1)) -lt 300 ] || exit 1; sleep 0.1; done; \
+         ibv_rc_pingpong -d rxe0 -g 1 -n 500 127.0.0.1 && wait $!",
+    ),
+];
+
+/// What the command line asks for beside the usual options.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// A shell of the machine's after the run, for someone at a terminal.
+    pub(crate) keep: bool,
+    /// One command instead of the steps; a lone word is a line for the shell.
+    pub(crate) run: Vec<String>,
+    /// Further files, for /usr/bin.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// What can be had before anything is built: the machine's files. The error says why there is no machine.
+pub(crate) struct Machine(Image);
+
+pub(crate) fn machine(options: Options) -> Result<Machine, String> {
+    let without = |why: String| format!("{} ({why})", install::RDMA);
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        return Err(without("the virtual machine is one of x86-64 Linux, as its host must be".into()));
+    }
+    Ok(Machine(Image::get(options).map_err(without)?))
+}
+
+/// The job. The status with which the guest ended.
+pub(crate) fn job(options: Options, asked: &Asked) -> Result<u8, String> {
+    let missing = install::install(options, install::VM)?;
+    if !missing.is_empty() {
+        return Err(format!("cannot test {}", missing.join("; ")));
+    }
+    machine(options)?.test(asked)
+}
+
+impl Machine {
+    /// Builds what is tested, and runs it there.
+    pub(crate) fn test(&self, asked: &Asked) -> Result<u8, String> {
+        let mut files = Files::new();
+        for program in PROGRAMS {
+            let path = which(program).ok_or_else(|| format!("{program} is not installed"))?;
+            files.program(&path, program)?;
+        }
+        for (package, test, name) in TESTS {
+            files.program(&build(package, test)?, name)?;
+        }
+        for path in &asked.files {
+            let name = path.file_name().ok_or_else(|| format!("{} is no file", path.display()))?;
+            files.program(path, &name.to_string_lossy())?;
+        }
+        files.driver()?;
+        files.system(&self.0)?;
+        files.archive.file("/job", 0o644, script(&asked.run).as_bytes());
+        if asked.keep {
+            files.archive.file("/keep", 0o644, b"");
+        }
+        self.boot(&files.archive.finish(), asked.keep)
+    }
+
+    fn boot(&self, archive: &[u8], keep: bool) -> Result<u8, String> {
+        let folder = root().join("target").join("vm");
+        let own = |name: &str| folder.join(format!("{name}-{}", std::process::id()));
+        let (disk, verdict) = (own("initrd"), own("verdict"));
+        fs::write(&disk, archive).map_err(fault(&disk))?;
+        let start = Instant::now();
+        eprintln!("xtask: starting the virtual machine ({} MiB of files)", archive.len() >> 20);
+        let ended = self.qemu(&disk, &verdict, keep);
+        let said = fs::read_to_string(&verdict).unwrap_or_default();
+        let _ = fs::remove_file(&verdict);
+        fs::remove_file(&disk).map_err(fault(&disk))?;
+        let ended = ended?;
+        eprintln!("xtask: {:.0} s", start.elapsed().as_secs_f64());
+        judge(&said, ended)
+    }
+
+    /// Runs qemu, and shows what the machine says. The status with which it ended.
+    fn qemu(&self, disk: &Path, verdict: &Path, keep: bool) -> Result<Option<i32>, String> {
+        // Ends the machine even if this program is killed.
+        let mut command = Command::new("timeout");
+        let limit = if keep { 0 } else { LIMIT };
+        command.args(["--foreground", "--kill-after=5", &limit.to_string(), "qemu-system-x86_64"]);
+        command.args(["-machine", "q35", "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "qemu64,+rdrand"]);
+        command.args(["-smp", "2", "-m", "1024", "-nodefaults", "-no-user-config", "-no-reboot"]);
+        command.args(["-display", "none", "-monitor", "none", "-net", "none", "-serial", "stdio"]);
+        command.arg("-serial").arg(format!("file:{}", verdict.display()));
+        command.arg("-kernel").arg(&self.0.kernel).arg("-initrd").arg(disk);
+        command.args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on"]);
+        let fault = |e: std::io::Error| format!("cannot run qemu-system-x86_64: {e}");
+        if keep {
+            return Ok(command.status().map_err(fault)?.code());
+        }
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(fault)?;
+        let mut output = BufReader::new(child.stdout.take().ok_or("qemu has no output")?);
+        let mut line = Vec::new();
+        while output.read_until(b'\n', &mut line).map_err(fault)? > 0 {
+            let text = String::from_utf8_lossy(&line);
+            let mut out = std::io::stdout().lock();
+            // Nobody reads it any more: the machine goes on all the same.
+            let _ = writeln!(out, "{}", text.trim_end_matches(['\r', '\n'])).and_then(|()| out.flush());
+            line.clear();
+        }
+        Ok(child.wait().map_err(fault)?.code())
+    }
+}
+
+/// The guest's status, by what it has written on the second serial line, and how qemu (or `timeout`) ended.
+fn judge(said: &str, ended: Option<i32>) -> Result<u8, String> {
+    let said = said.trim();
+    if let Some(status) = said.strip_prefix("exit ").and_then(|n| n.parse().ok()) {
+        return Ok(status);
+    }
+    if let Some(what) = said.strip_prefix("setup ") {
+        return Err(format!("the virtual machine could not {what}; what it said is above"));
+    }
+    match ended {
+        Some(124 | 137) => Err(format!("the virtual machine was ended after {LIMIT} s")),
+        Some(0) => Err("the virtual machine has ended without a verdict: its kernel has failed".into()),
+        Some(n) => Err(format!("qemu-system-x86_64 has ended with status {n}; what it said is above")),
+        None => Err("qemu-system-x86_64 was killed".into()),
+    }
+}
+
+/// What the shell of the machine runs.
+fn script(run: &[String]) -> String {
+    let quoted = |s: &str| format!("'{}'", s.replace('\'', "'\\''"));
+    // The shell's own `ip` is another one.
+    let mut text = String::from("ip() { /usr/bin/ip \"$@\"; }\n");
+    match run {
+        [] => {}
+        [line] => return text + line + "\n",
+        words => return text + &words.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" ") + "\n",
+    }
+    text += "failed=0\n";
+    for (name, commands) in STEPS {
+        let (name, commands) = (quoted(name), quoted(commands));
+        text +=
+            &format!("read -r at _ </proc/uptime; echo vm: {name}; timeout {STEP_LIMIT} sh -c {commands}\n");
+        text += "status=$?; read -r now _ </proc/uptime\n";
+        text += "took=\"$(echo \"$now $at\" | awk '{ printf \"%.1f\", $1 - $2 }') s\"\n";
+        text += &format!("if [ $status = 0 ]; then echo vm: {name}: ok, \"$took\"\n");
+        text += &format!("else echo vm: {name}: FAILED with status $status, \"$took\"; failed=1; fi\n");
+    }
+    text + "exit $failed\n"
+}
+
+/// Builds an integration test. Its program.
+fn build(package: &str, test: &str) -> Result<PathBuf, String> {
+    let mut command = cargo();
+    command.args(["test", "--quiet", "--no-run", "--message-format=json", "-p", package, "--test", test]);
+    eprintln!("xtask: building the test {test} of {package}");
+    let done = command.stderr(Stdio::inherit()).output().map_err(|e| format!("cannot start cargo: {e}"))?;
+    if !done.status.success() {
+        return Err(format!("the test {test} of {package} does not build"));
+    }
+    let text = String::from_utf8_lossy(&done.stdout);
+    text.lines()
+        .rev()
+        .find_map(executable)
+        .ok_or_else(|| format!("cargo names no program of the test {test}"))
+}
+
+/// The program that a message of cargo's names.
+fn executable(message: &str) -> Option<PathBuf> {
+    let (_, rest) = message.split_once("\"executable\":\"")?;
+    rest.split('"').next().map(PathBuf::from)
+}
+
+/// The machine's files.
+struct Files {
+    archive: Archive,
+    /// Libraries that are there already.
+    there: BTreeSet<String>,
+}
+
+impl Files {
+    fn new() -> Files {
+        let mut archive = Archive::new();
+        for folder in ["/proc", "/sys", "/dev", "/tmp", "/run", "/root", "/usr/bin", "/usr/sbin"] {
+            archive.folder(folder);
+        }
+        for folder in ["bin", "sbin", "lib", "lib64"] {
+            archive.link(&format!("/{folder}"), &format!("usr/{folder}"));
+        }
+        Files { archive, there: BTreeSet::new() }
+    }
+
+    /// A program, with the libraries that it is linked with.
+    fn program(&mut self, path: &Path, name: &str) -> Result<(), String> {
+        self.archive.file(&format!("/usr/bin/{name}"), 0o755, &fs::read(path).map_err(fault(path))?);
+        self.libraries(path)
+    }
+
+    /// A library, where it is on this host.
+    fn library(&mut self, path: &Path) -> Result<(), String> {
+        let place = place(path);
+        if self.there.insert(place.clone()) {
+            self.archive.file(&place, 0o755, &fs::read(path).map_err(fault(path))?);
+        }
+        Ok(())
+    }
+
+    /// What the loader would load with a program or library.
+    fn libraries(&mut self, of: &Path) -> Result<(), String> {
+        let said = Command::new("ldd").arg(of).output().map_err(|e| format!("cannot start ldd: {e}"))?;
+        for library in
+            linked(&String::from_utf8_lossy(&said.stdout)).map_err(|l| format!("{}: {l}", of.display()))?
+        {
+            self.library(&library)?;
+        }
+        Ok(())
+    }
+
+    /// libibverbs's driver of rxe, and the file by which it is found.
+    fn driver(&mut self) -> Result<(), String> {
+        let folders = fs::read_dir("/usr/lib").map_err(|e| format!("/usr/lib: {e}"))?.flatten();
+        let found = folders.filter_map(|f| fs::read_dir(f.path().join("libibverbs")).ok());
+        let found = found.flat_map(|f| f.flatten().map(|f| f.path()));
+        let name = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("librxe-"));
+        let driver =
+            found.into_iter().find(name).ok_or("libibverbs has no driver rxe (ibverbs-providers)")?;
+        self.library(&driver)?;
+        self.libraries(&driver)?;
+        let file = Path::new("/etc/libibverbs.d/rxe.driver");
+        self.archive.file("/etc/libibverbs.d/rxe.driver", 0o644, &fs::read(file).map_err(fault(file))?);
+        Ok(())
+    }
+
+    fn system(&mut self, image: &Image) -> Result<(), String> {
+        self.archive.file(
+            "/usr/bin/busybox",
+            0o755,
+            &fs::read(&image.busybox).map_err(fault(&image.busybox))?,
+        );
+        self.archive.file("/modules/order", 0o644, (image.order.join("\n") + "\n").as_bytes());
+        for name in &image.order {
+            let module = image.modules.join(format!("{name}.ko"));
+            self.archive.file(
+                &format!("/modules/{name}.ko"),
+                0o644,
+                &fs::read(&module).map_err(fault(&module))?,
+            );
+        }
+        self.archive.file("/etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n");
+        self.archive.file("/etc/hosts", 0o644, b"127.0.0.1 localhost\n");
+        self.archive.file("/init", 0o755, include_bytes!("init.sh"));
+        Ok(())
+    }
+}
+
+/// Where a file of this host is in the machine: folders of the root are links to those of /usr.
+fn place(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let of_root = ["/lib/", "/lib64/", "/bin/", "/sbin/"].iter().any(|f| path.starts_with(f));
+    if of_root { format!("/usr{path}") } else { path.into_owned() }
+}
+
+/// The libraries that `ldd` names; the line of one that it has not found.
+fn linked(said: &str) -> Result<Vec<PathBuf>, String> {
+    let mut all = Vec::new();
+    for line in said.lines().map(str::trim) {
+        if line.ends_with("not found") {
+            return Err(line.into());
+        }
+        let path = line.split_once("=> ").map_or(line, |(_, path)| path);
+        let path = path.split(" (").next().unwrap_or_default();
+        if path.starts_with('/') && line.contains(" (0x") {
+            all.push(path.into());
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests;
