@@ -7,6 +7,8 @@ use std::time::Duration;
 use netmod_core::lifecycle::VcState;
 use netmod_core::{Core, Event, Events, Time, VcError, VcErrorKind, VcId};
 
+use netmod_hello::RejectReason;
+
 use crate::book::Dest;
 use crate::conn::{Action, Env, Manager, Offer, PeerTerms, To};
 use crate::device::{Device, Port, Refused, Words};
@@ -24,11 +26,17 @@ impl<D: Device> FrameNetmod<D> {
 
     /// Tells the manager something; what it asks for is done by the next poll.
     pub(crate) fn manage_later(&mut self, f: impl FnOnce(&mut Manager, &mut Env<'_>)) {
-        let own = &self.own;
+        let (own, ports, links) = (&self.own, &mut self.ports, &mut self.links);
         let mut random = |bytes: &mut [u8]| getrandom::fill(bytes).map_err(io::Error::other);
-        let mut terms = |_: VcId, offer: &Offer<'_>| {
+        let mut terms = |vc: VcId, offer: &Offer<'_>| {
             let terms = own.as_ref().ok().and_then(|o| o.terms(offer.port, offer.terms.port));
-            terms.ok_or(netmod_hello::RejectReason::NoWayBack)
+            let mut terms = terms.ok_or(RejectReason::NoWayBack)?;
+            let ends = links.get_mut(vc).map(|l| &mut l.ends).ok_or(RejectReason::NoWayBack)?;
+            ends.promise(ports, offer, &mut terms).map_err(|why| {
+                tracing::warn!(why, rank = offer.peer.rank, "no end for a connection");
+                RejectReason::Busy
+            })?;
+            Ok(terms)
         };
         let mut env = Env { now: self.now, random: &mut random, terms: &mut terms, out: &mut self.actions };
         f(&mut self.manager, &mut env);
@@ -66,7 +74,8 @@ impl<D: Device> FrameNetmod<D> {
                 }
             }
             Action::Shake { to, kind, slot, bytes } => {
-                let Some(dest) = self.dest(to) else { return };
+                // The last word of a handshake is the first frame of the connection.
+                let Some(dest) = self.open_dest(to).or_else(|| self.dest(to)) else { return };
                 let header = FrameHeader { kind, returned: 0, slot, seq: 0 };
                 let mut frame = Vec::with_capacity(FRAME_HEADER + bytes.len());
                 frame.extend_from_slice(&header.to_bytes());
@@ -107,12 +116,21 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
+    /// Where frames of a connection go that is open, and was made by this dial.
+    fn open_dest(&self, to: To) -> Option<Dest> {
+        let of = |l: &Link| l.open.filter(|_| l.via == to).map(|o| o.dest);
+        match to {
+            To::Vc(vc) => of(self.links.get(vc)?),
+            To::Stranger(_) => self.links.iter().find_map(|(_, l)| of(l)),
+        }
+    }
+
     fn control(&mut self, core: &mut Core, to: To, kind: Kind, slot: Slot) {
-        let Some(dest) = self.dest(to) else { return };
         let ours = self.links.iter().find_map(|(vc, l)| {
-            let open = l.open.filter(|o| o.header().slot == slot && o.dest == dest)?;
+            let open = l.open.filter(|o| o.header().slot == slot && l.via == to)?;
             Some((vc, open, l.gone))
         });
+        let Some(dest) = ours.map(|(_, open, _)| open.dest).or_else(|| self.dest(to)) else { return };
         let header = match ours {
             // To send to an address where nobody listens any more crashes some providers of libfabric (ofi_rxm 1.17).
             Some((_, _, true)) => return,
@@ -208,14 +226,21 @@ impl<D: Device> FrameNetmod<D> {
             let text = format!("its address, as it has given it itself, is of no use to {}", D::WORDS.what);
             return self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, who, text));
         };
+        let dest = match self.use_end(vc, to, dest, &peer.end) {
+            Ok(dest) => dest,
+            Err(why) => {
+                let who = self.links.get(vc).map(|l| l.peer);
+                let text = format!("{} cannot connect with it: {why}", D::WORDS.what);
+                return self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, who, text));
+            }
+        };
         let frame = (peer.frame as usize).min(self.settings.frame);
         let Some(l) = self.links.get_mut(vc) else { return };
         // Somebody has come to a VC that was down: another process of that name, or one that had ended the connection.
         (l.down, l.gone) = (None, false);
         l.open = Some(Open::new(dest, peer.slot, frame, u32::from(peer.window)));
+        l.via = to;
         l.refused_since = Time::NEVER;
-        // Another process may have taken the place of one that has ended.
-        l.gone = false;
         core.reset_receive(vc);
         if let Some(v) = core.vcs.get_mut(vc) {
             v.stats.connects += 1;
@@ -239,6 +264,7 @@ impl<D: Device> FrameNetmod<D> {
         {
             port.give_back(stalled.buffer);
         }
+        l.ends.close_used(&mut self.ports);
         core.reset_receive(vc);
     }
 
@@ -296,6 +322,9 @@ impl<D: Device> FrameNetmod<D> {
             }
         }
         self.fail_transfers(vc, error);
+        if let Some(l) = self.links.get_mut(vc) {
+            l.ends.fail(&mut self.ports);
+        }
     }
 
     #[inline(never)]

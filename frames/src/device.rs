@@ -216,6 +216,26 @@ pub trait Port: Debug + Send {
     /// What the device says.
     fn remove(&self, to: u64) -> Result<(), String>;
 
+    /// Makes this side's end of a connection, if the device connects endpoints one by one: what frames of the connection are sent to, and what the
+    /// peer must know to connect its own end with it.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn open_end(&mut self) -> Result<Option<(u64, Box<[u8]>)>, String> {
+        Ok(None)
+    }
+
+    /// Connects an end with the peer's, by the peer's word of that. Frames can then be sent to it.
+    ///
+    /// # Errors
+    /// What is wrong with that word, or what the device says.
+    fn connect_end(&mut self, _end: u64, _theirs: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Nothing more is sent to an end. What is on its way may still arrive; then the end is closed.
+    fn close_end(&mut self, _end: u64) {}
+
     /// Most frames of one VC that may be on their way out of buffers: a peer that takes nothing must not have all that there is room
     /// for.
     fn share(&self) -> u32;

@@ -9,6 +9,7 @@ mod book;
 pub mod conn;
 pub mod device;
 mod ending;
+mod ends;
 pub mod life;
 mod link;
 mod netmod;

@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
-use netmod_core::{Core, HDR_LEN, Header, PeerName, ReqId, SendBuf, Time, VcError};
+use netmod_core::{Core, HDR_LEN, Header, PeerName, ReqId, SendBuf, Time, VcError, VcId};
 
 use crate::book::Dest;
+use crate::conn::To;
 use crate::device::Way;
+use crate::ends::Ends;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot, UNIT, units};
 
 /// The data of a message, behind its header.
@@ -220,7 +222,10 @@ pub(crate) struct Link {
     pub(crate) heard: Time,
     /// Where dials go, once there was one.
     pub(crate) dial: Option<Dest>,
+    pub(crate) ends: Ends,
     pub(crate) open: Option<Open>,
+    /// By whose dial the connection that is open was made.
+    pub(crate) via: To,
     /// Messages can be sent at once: a connection is open, and nothing waits.
     pub(crate) ready: bool,
     /// A card was asked for.
@@ -240,14 +245,16 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(peer: PeerName) -> Link {
+    pub(crate) fn new(vc: VcId, peer: PeerName) -> Link {
         Link {
             peer,
             way: None,
             gone: false,
             heard: Time::ZERO,
             dial: None,
+            ends: Ends::default(),
             open: None,
+            via: To::Vc(vc),
             ready: false,
             asked: false,
             terminating: false,

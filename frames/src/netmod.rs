@@ -191,7 +191,7 @@ impl<D: Device> FrameNetmod<D> {
         if self.by_peer.contains_key(&peer) {
             return Err(VcError::new(VcErrorKind::Aborted, Some(peer), "it has a VC already"));
         }
-        self.links.insert(vc, Link::new(peer));
+        self.links.insert(vc, Link::new(vc, peer));
         if let Some(card) = card
             && let Err(e) = self.take_card(vc, peer, card)
         {
@@ -253,6 +253,9 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         self.drop_link(core, vc, &error);
         self.manage(core, |m, env| m.remove(vc, env));
         self.pending.retain(|ev| !concerns(ev, vc));
+        if let Some(l) = self.links.get_mut(vc) {
+            l.ends.close(&mut self.ports);
+        }
         if let Some(dest) = self.links.get_mut(vc).and_then(|l| l.dial.take()) {
             self.book.release(dest);
         }

@@ -2,7 +2,6 @@
 
 use netmod_core::{Core, Event, HDR_LEN, Header, SendBuf, Time, VcError, VcErrorKind, VcId};
 
-use crate::conn::LocalTerms;
 use crate::device::{Device, Port, Refused, Way};
 use crate::ending::Ending;
 use crate::link::{Data, Message, OVERHEAD, Stalled};
@@ -175,8 +174,13 @@ impl<D: Device> FrameNetmod<D> {
             }
         }
         let Ok(own) = &self.own else { return };
-        let Some(terms) = own.terms(port, peer_port) else { return };
-        let terms: LocalTerms = terms;
+        let Some(mut terms) = own.terms(port, peer_port) else { return };
+        let Some(l) = self.links.get_mut(vc) else { return };
+        if let Err(why) = l.ends.offer(&mut self.ports, &mut terms) {
+            let text = format!("no end for a connection with it: {} says: {why}", D::WORDS.what);
+            let error = VcError::new(VcErrorKind::Resource, Some(l.peer), text);
+            return self.fail(core, vc, error);
+        }
         self.manage(core, |m, env| m.connect(vc, terms, env));
     }
 

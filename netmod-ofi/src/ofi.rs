@@ -120,6 +120,7 @@ impl Device for Ofi {
             window: u16::try_from(self.card.window).unwrap_or(u16::MAX),
             frame: self.card.frame,
             context: domain.context,
+            end: [].into(),
             address: domain.address.clone(),
         })
     }

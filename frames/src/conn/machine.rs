@@ -321,15 +321,11 @@ impl Machine {
         link.incarnation = incarnation;
         link.peer_dial = if mutated(Mutant::ForgetDials) { 0 } else { dials };
         link.theirs = Some(Box::new(theirs));
-        let slot = link.slot;
-        if !mutated(Mutant::NoReady) {
-            self.steps.push_back(Step::Ready { vc, slot });
-        }
-        self.opened(vc, env);
+        self.opened(vc, true, env);
     }
 
-    /// The connection is made.
-    pub(super) fn opened(&mut self, vc: VcId, env: &mut Env<'_>) {
+    /// The connection is made; by a dial of this side, if the peer is to hear of that.
+    pub(super) fn opened(&mut self, vc: VcId, dialled: bool, env: &mut Env<'_>) {
         let link = link_of!(self, vc);
         let Some(peer) = link.theirs.as_deref().cloned() else { return };
         link.phase = Phase::Up;
@@ -347,7 +343,11 @@ impl Machine {
             self.by_slot.remove(&slot);
         }
         let port = from.map_or(own, |(_, port)| port);
+        let slot = self.links.get(vc).map_or(slots::NONE, |l| l.slot);
         self.act(Action::Opened { vc, to, port, peer });
+        if dialled && !mutated(Mutant::NoReady) {
+            self.steps.push_back(Step::Ready { vc, slot });
+        }
         if parts {
             self.part(vc, env);
         }

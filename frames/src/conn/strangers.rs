@@ -228,7 +228,7 @@ impl Machine {
         link.timer = timer;
         self.steps.push_back(Step::Accept { stranger: id, slot, terms, dials: self.dials });
         if mutated(Mutant::AdoptOnPromise) {
-            self.opened(vc, env);
+            self.opened(vc, false, env);
         }
     }
 
@@ -239,7 +239,7 @@ impl Machine {
         if link.phase != Phase::Promised || link.from != Some(id) {
             return;
         }
-        self.opened(vc, env);
+        self.opened(vc, false, env);
     }
 
     /// GOODBYE, or a handshake that has failed.

@@ -4,7 +4,7 @@
 //!
 //! | at | bytes | |
 //! |---|---|---|
-//! | 0 | 1 | 1: this layout |
+//! | 0 | 1 | 2: this layout |
 //! | 1 | 1 | the sender's endpoint |
 //! | 2 | 2 | units of its window |
 //! | 4 | 4 | bytes of the longest frame that it takes |
@@ -12,15 +12,17 @@
 //! | 12 | 4 | token of its slot, not zero |
 //! | 16 | 8 | number of its last dial: up to that one all are void, except one that this very HELLO is |
 //! | 24 | 1 | the receive context of the endpoint that is the sender's |
-//! | 25 | 1 and more | address of the endpoint |
+//! | 25 | 1 | n: bytes of the sender's end of the connection |
+//! | 26 | n | the sender's end |
+//! | 26 + n | 1 and more | address of the endpoint |
 
 use netmod_hello::{Terms, TermsTooLong};
 
 use super::{LocalTerms, PeerTerms};
 use crate::wire::{FRAME_HEADER, Slot};
 
-const LAYOUT: u8 = 1;
-const FIXED: usize = 25;
+const LAYOUT: u8 = 2;
+const FIXED: usize = 26;
 
 pub(super) fn emit(terms: &LocalTerms, slot: Slot, dials: u64) -> Result<Terms, TermsTooLong> {
     let mut b = Vec::with_capacity(FIXED + terms.address.len());
@@ -31,13 +33,17 @@ pub(super) fn emit(terms: &LocalTerms, slot: Slot, dials: u64) -> Result<Terms, 
     b.extend_from_slice(&slot.token.to_le_bytes());
     b.extend_from_slice(&dials.to_le_bytes());
     b.push(terms.context);
+    // What is too long for its count is too long for terms.
+    b.push(u8::try_from(terms.end.len()).unwrap_or(u8::MAX));
+    b.extend_from_slice(&terms.end);
     b.extend_from_slice(&terms.address);
     Terms::new(&b)
 }
 
 /// The terms, and the number of the sender's last dial. `None` if this release does not understand them.
 pub(super) fn parse(bytes: &[u8]) -> Option<(PeerTerms, u64)> {
-    let (fixed, address) = bytes.split_first_chunk::<FIXED>()?;
+    let (fixed, rest) = bytes.split_first_chunk::<FIXED>()?;
+    let (end, address) = rest.split_at_checked(usize::from(fixed[25]))?;
     let word = |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
     let terms = PeerTerms {
         slot: Slot { number: word(8), token: word(12) },
@@ -45,6 +51,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<(PeerTerms, u64)> {
         window: u16::from_le_bytes([fixed[2], fixed[3]]),
         frame: word(4),
         context: fixed[24],
+        end: end.into(),
         address: address.into(),
     };
     let usable = fixed[0] == LAYOUT
@@ -66,7 +73,8 @@ mod tests {
             window: 0x0403,
             frame: 0x0807_0605,
             context: 25,
-            address: [26, 27].into(),
+            end: [27, 28].into(),
+            address: [29, 30].into(),
         };
         let slot = Slot { number: 0x0c0b_0a09, token: 0x100f_0e0d };
         emit(&terms, slot, 0x1817_1615_1413_1211).unwrap().as_bytes().to_vec()
@@ -74,8 +82,8 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let mut want: Vec<u8> = (1..=25).collect();
-        want.extend([26, 27]);
+        let mut want: Vec<u8> = (1..=30).collect();
+        (want[0], want[25]) = (2, 2);
         assert_eq!(bytes(), want);
         let (terms, dials) = parse(&bytes()).unwrap();
         assert_eq!(
@@ -83,17 +91,20 @@ mod tests {
             (2, 0x0403, 0x0807_0605, 0x1817_1615_1413_1211)
         );
         assert_eq!((terms.slot.number, terms.slot.token), (0x0c0b_0a09, 0x100f_0e0d));
-        assert_eq!((terms.context, &*terms.address), (25, &[26, 27][..]));
+        assert_eq!((terms.context, &*terms.address), (25, &[29, 30][..]));
+        assert_eq!(&*terms.end, [27, 28]);
     }
 
     #[test]
     fn what_cannot_be_used_is_none() {
-        for (range, value) in [(0..1, 2), (0..1, 0), (2..4, 0), (12..16, 0), (4..8, 0)] {
+        for (range, value) in
+            [(0..1, 1), (0..1, 0), (25..26, 4), (25..26, 255), (2..4, 0), (12..16, 0), (4..8, 0)]
+        {
             let mut b = bytes();
             b[range.clone()].fill(value);
             assert_eq!(parse(&b), None, "{range:?}");
         }
-        for len in 0..=FIXED {
+        for len in 0..=FIXED + 2 {
             assert_eq!(parse(&bytes()[..len]), None, "{len}");
         }
         let mut b = bytes();
@@ -103,10 +114,11 @@ mod tests {
 
     #[test]
     fn an_address_that_is_too_long_is_refused() {
-        let address = vec![0; 376].into();
-        let terms = LocalTerms { port: 0, peer_port: 0, window: 1, frame: 99, context: 0, address };
+        let address = vec![0; 375].into();
+        let terms =
+            LocalTerms { port: 0, peer_port: 0, window: 1, frame: 99, context: 0, end: [].into(), address };
         assert!(emit(&terms, Slot { number: 0, token: 1 }, 1).is_err());
-        let terms = LocalTerms { address: vec![0; 375].into(), ..terms };
+        let terms = LocalTerms { address: vec![0; 374].into(), ..terms };
         assert!(emit(&terms, Slot { number: 0, token: 1 }, 1).is_ok());
     }
 }

@@ -57,6 +57,8 @@ pub struct LocalTerms {
     pub frame: u32,
     /// Which receive context of that endpoint.
     pub context: u8,
+    /// This side's end of the connection, in the device's words; empty where nothing is to be connected.
+    pub end: Box<[u8]>,
     /// The address of the endpoint, as the device gives it.
     pub address: Box<[u8]>,
 }
@@ -74,6 +76,8 @@ pub struct PeerTerms {
     pub frame: u32,
     /// Which receive context of that endpoint takes what is sent to it.
     pub context: u8,
+    /// Its end of the connection, in the device's words; empty where nothing is to be connected.
+    pub end: Box<[u8]>,
     /// The address of that endpoint.
     pub address: Box<[u8]>,
 }

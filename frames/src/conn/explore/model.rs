@@ -591,9 +591,17 @@ impl Model {
 }
 
 pub(super) fn terms(port: u8) -> LocalTerms {
-    LocalTerms { port, peer_port: 0, window: 1, frame: 99, context: 0, address: Box::new([1]) }
+    LocalTerms {
+        port,
+        peer_port: 0,
+        window: 1,
+        frame: 99,
+        context: 0,
+        end: [].into(),
+        address: Box::new([1]),
+    }
 }
 
 fn theirs(slot: Slot) -> PeerTerms {
-    PeerTerms { slot, port: 0, window: 1, frame: 99, context: 0, address: Box::new([1]) }
+    PeerTerms { slot, port: 0, window: 1, frame: 99, context: 0, end: [].into(), address: Box::new([1]) }
 }

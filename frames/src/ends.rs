@@ -1,0 +1,128 @@
+//! This side's ends of connections, where a device connects endpoints one by one (queue pairs).
+//!
+//! A VC has at most one of each kind: one that its own dial offers, one that was promised to a dial of the peer's, one in use. The two
+//! former last until a connection is made, or the VC fails or goes: dials are repeated with the same end.
+
+use netmod_core::VcId;
+
+use crate::book::Dest;
+use crate::conn::{LocalTerms, Offer, To};
+use crate::device::{Device, Port};
+use crate::netmod::FrameNetmod;
+
+/// An end that the device has made.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    port: usize,
+    number: u64,
+    says: Box<[u8]>,
+}
+
+/// A VC's ends.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    dialled: Option<End>,
+    promised: Option<End>,
+    used: Option<End>,
+}
+
+fn close<P: Port>(ports: &mut [P], end: Option<End>) {
+    if let Some(end) = end
+        && let Some(port) = ports.get_mut(end.port)
+    {
+        port.close_end(end.number);
+    }
+}
+
+impl Ends {
+    /// Closes all.
+    pub(crate) fn close<P: Port>(&mut self, ports: &mut [P]) {
+        for end in [self.dialled.take(), self.promised.take(), self.used.take()] {
+            close(ports, end);
+        }
+    }
+
+    /// The connection is over. What is promised to a next one stays.
+    pub(crate) fn close_used<P: Port>(&mut self, ports: &mut [P]) {
+        close(ports, self.used.take());
+    }
+
+    /// The VC has failed, and dials no more. What is promised to somebody who has dialled since stays.
+    pub(crate) fn fail<P: Port>(&mut self, ports: &mut [P]) {
+        self.close_used(ports);
+        close(ports, self.dialled.take());
+    }
+
+    /// Adds what the peer needs of the end that dials offer to this side's terms.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(crate) fn offer<P: Port>(&mut self, ports: &mut [P], terms: &mut LocalTerms) -> Result<(), String> {
+        let port = usize::from(terms.port);
+        if self.dialled.as_ref().is_some_and(|end| end.port != port) {
+            close(ports, self.dialled.take());
+        }
+        if self.dialled.is_none() {
+            self.dialled = make(ports, port)?;
+        }
+        if let Some(end) = &self.dialled {
+            terms.end.clone_from(&end.says);
+        }
+        Ok(())
+    }
+
+    /// Makes an end for a dial of the peer's, connects it, and adds what the peer needs of it to this side's terms.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(crate) fn promise<P: Port>(
+        &mut self,
+        ports: &mut [P],
+        offer: &Offer<'_>,
+        terms: &mut LocalTerms,
+    ) -> Result<(), String> {
+        close(ports, self.promised.take());
+        let port = usize::from(terms.port);
+        let Some(end) = make(ports, port)? else { return Ok(()) };
+        let connected = ports[port].connect_end(end.number, &offer.terms.end);
+        terms.end.clone_from(&end.says);
+        let kept = self.promised.insert(end);
+        if connected.is_err() {
+            let number = kept.number;
+            self.promised = None;
+            ports[port].close_end(number);
+        }
+        connected
+    }
+
+    /// A connection was made: where its frames go if it has an end of its own. `theirs`: the peer's word of its end.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn opened<P: Port>(&mut self, ports: &mut [P], to: To, theirs: &[u8]) -> Result<Option<Dest>, String> {
+        let (mut used, other) = match to {
+            To::Vc(_) => (self.dialled.take(), self.promised.take()),
+            To::Stranger(_) => (self.promised.take(), self.dialled.take()),
+        };
+        close(ports, other);
+        close(ports, core::mem::replace(&mut self.used, used.take()));
+        let Some(end) = &self.used else { return Ok(None) };
+        if matches!(to, To::Vc(_)) {
+            ports[end.port].connect_end(end.number, theirs)?;
+        }
+        Ok(Some(Dest { port: end.port, addr: end.number }))
+    }
+}
+
+fn make<P: Port>(ports: &mut [P], port: usize) -> Result<Option<End>, String> {
+    let of = ports.get_mut(port).ok_or("this process has no such endpoint")?;
+    Ok(of.open_end()?.map(|(number, says)| End { port, number, says }))
+}
+
+impl<D: Device> FrameNetmod<D> {
+    /// Where the frames of a connection go that was made.
+    pub(crate) fn use_end(&mut self, vc: VcId, to: To, dest: Dest, theirs: &[u8]) -> Result<Dest, String> {
+        let Some(l) = self.links.get_mut(vc) else { return Ok(dest) };
+        Ok(l.ends.opened(&mut self.ports, to, theirs)?.unwrap_or(dest))
+    }
+}
