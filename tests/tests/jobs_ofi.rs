@@ -100,13 +100,16 @@ fn short_of_registered_memory() {
 fn a_rank_is_killed() {
     // Survivors of a death over udp;ofi_rxd and shm of 1.17 do not always get on with each other.
     for provider in providers("a_rank_is_killed").filter(|p| !["udp", "shm"].contains(p)) {
-        for (stage, seed) in [("2", "1"), ("3", "2"), ("4", "3")] {
-            let mut c = nmrun(provider, 3, &["--no-kill"]);
+        // What was sent by sockets lies in its process until the provider's thread comes to it: the victim waits for that.
+        let before_finalize = if provider == "sockets" { "11" } else { "7" };
+        for (stage, seed, ranks) in [("2", "1", 3), ("3", "2", 3), ("4", "3", 3), (before_finalize, "1", 5)] {
+            let mut c = nmrun(provider, ranks, &["--no-kill"]);
             c.args(["kill", stage, "1", seed]);
             c.envs([("NETMOD_FAILURE_CHECK", "0s"), ("NETMOD_OFI_DETECT", "500ms")]);
             let done = run_alone(&mut c);
-            assert_eq!(done.output.matches(": survived rank ").count(), 2, "{provider} {stage}: {done}");
-            assert_eq!(done.ok_ranks("kill"), 2, "{provider} {stage}: {done}");
+            let left = ranks as usize - 1;
+            assert_eq!(done.output.matches(": survived rank ").count(), left, "{provider} {stage}: {done}");
+            assert_eq!(done.ok_ranks("kill"), left, "{provider} {stage}: {done}");
             done.expect_code(128 + 9);
         }
     }

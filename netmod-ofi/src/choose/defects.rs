@@ -71,8 +71,22 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         provider: "shm",
         gone: None,
+        what: "a write is not confirmed before the target polls, although its data is there",
+        remedy: OWN_POLLS,
+    },
+    Defect {
+        provider: "shm",
+        gone: None,
         what: "a peer that has ended is never reported, and sends to it fail with FI_EAGAIN for ever",
         remedy: OWN_LIVENESS,
+    },
+    Defect {
+        provider: "sockets",
+        gone: None,
+        what: "sends complete while the message still lies in the process, and a process that is killed takes it along",
+        remedy: Remedy::Avoided(
+            "who leaves in order waits until its peers have had everything; a killed process has no say",
+        ),
     },
     Defect {
         provider: "tcp;ofi_rxm",

@@ -117,6 +117,20 @@ fn finalize(dev: &mut Device) -> std::result::Result<(), Error> {
     Ok(())
 }
 
+/// The victim learns that all it has sent was received: a completed send may still lie in its process, and be lost with it.
+fn all_came(dev: &mut Device, victim: i32) -> Result<()> {
+    let (me, n) = place(dev);
+    let world = dev.world();
+    if me != victim {
+        dev.send(&[], victim, 3, world)?;
+        return Ok(());
+    }
+    for peer in (0..n).filter(|r| *r != me) {
+        dev.recv(&mut [], peer, 3, world)?;
+    }
+    Ok(())
+}
+
 /// What the victim and the others do at a stage. The victim never returns from the stages below 8.
 pub(super) fn kill(dev: &mut Device, args: &Args) -> Result<End> {
     let (stage, victim, random) = (args.get(0, 2), args.rank(1, 1, dev)?, mix(args.get(2, 1)));
@@ -134,7 +148,7 @@ pub(super) fn kill(dev: &mut Device, args: &Args) -> Result<End> {
     }
     acquaint(dev, -1)?;
     dev.barrier(world)?;
-    if dies && !matches!(stage, 7 | 8) {
+    if dies && !matches!(stage, 7 | 8 | 11) {
         kill_after(random % 20_000)?;
     }
     let mut large = vec![0; 8 << 20];
@@ -163,8 +177,11 @@ pub(super) fn kill(dev: &mut Device, args: &Args) -> Result<End> {
         6 if dies => std::thread::sleep(Duration::from_secs(60)),
         6 => names(dev.disconnect(u32::try_from(victim)?), victim, "a disconnect")?,
         // The victim does not come to finalize, or dies on the way out.
-        7 | 8 => {
-            if dies && stage == 7 {
+        7 | 8 | 11 => {
+            if stage == 11 {
+                all_came(dev, victim)?;
+            }
+            if dies && stage != 8 {
                 sys::kill_self();
             }
             if dies {
@@ -219,7 +236,7 @@ pub(super) fn kill(dev: &mut Device, args: &Args) -> Result<End> {
             names(dev.wait(send), victim, "a send that nobody receives")?;
             names(dev.recv(&mut large, victim, 1, world), victim, "a large message that was announced")?;
         }
-        _ => return Err("stages are 0 to 10".into()),
+        _ => return Err("stages are 0 to 11".into()),
     }
     if dies {
         std::thread::sleep(Duration::from_secs(60));

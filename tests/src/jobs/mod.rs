@@ -3,6 +3,7 @@
 //! A case is run by every rank under some launcher. It checks each byte it receives, and its error makes
 //! the process exit with 1. [`launch`] starts jobs under a watchdog and keeps what they say.
 
+mod asleep;
 mod basic;
 mod broken;
 mod checkpoint;
@@ -149,6 +150,11 @@ pub const CASES: &[Case] = &[
         body: span::span,
     },
     Case { name: "idle", help: "[MILLISECONDS=3000]: all but rank 0 wait that long", body: waiting::idle },
+    Case {
+        name: "asleep",
+        help: "[MILLISECONDS=1500]: rank 1 sleeps while rank 0 puts or gets, and sends; with 0, until rank 0 has put or got",
+        body: asleep::asleep,
+    },
     Case {
         name: "crush",
         help: "[BYTES=65536] [ROUNDS=2]: all-to-all; rank 0 says what it took of memory and processors",
