@@ -199,6 +199,15 @@ pub struct Lent<'a, R> {
     pub registration: Option<&'a R>,
 }
 
+/// An end of a connection that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEnd {
+    /// What frames of the connection are sent to.
+    pub number: u64,
+    /// What the peer must know to connect its own end with it.
+    pub says: Box<[u8]>,
+}
+
 /// An endpoint, with its buffers and operations.
 pub trait Port: Debug + Send {
     /// A registration of memory. It must be closed, see [`Port::deregister`], before its port is.
@@ -216,12 +225,11 @@ pub trait Port: Debug + Send {
     /// What the device says.
     fn remove(&self, to: u64) -> Result<(), String>;
 
-    /// Makes this side's end of a connection, if the device connects endpoints one by one: what frames of the connection are sent to, and what the
-    /// peer must know to connect its own end with it.
+    /// Makes this side's end of a connection, if the device connects endpoints one by one.
     ///
     /// # Errors
     /// What the device says.
-    fn open_end(&mut self) -> Result<Option<(u64, Box<[u8]>)>, String> {
+    fn open_end(&mut self) -> Result<Option<NewEnd>, String> {
         Ok(None)
     }
 
@@ -280,8 +288,8 @@ pub trait Port: Debug + Send {
     /// What one of the completions of the last [`Port::poll`] says. Each is to be asked for once.
     fn completion(&mut self, i: usize) -> Option<Done>;
 
-    /// The next operation that was found to have failed.
-    fn next_failure(&mut self) -> Option<Done>;
+    /// What else the last polls have found: operations that failed, or that a completion of another one covers.
+    fn next_other(&mut self) -> Option<Done>;
 
     /// A frame that was reported, to be looked at.
     fn frame(&self, buffer: u32, at: u32, len: u32) -> RxBytes<'_>;

@@ -7,7 +7,7 @@ use netmod_core::VcId;
 
 use crate::book::Dest;
 use crate::conn::{LocalTerms, Offer, To};
-use crate::device::{Device, Port};
+use crate::device::{Device, NewEnd, Port};
 use crate::netmod::FrameNetmod;
 
 /// An end that the device has made.
@@ -116,7 +116,7 @@ impl Ends {
 
 fn make<P: Port>(ports: &mut [P], port: usize) -> Result<Option<End>, String> {
     let of = ports.get_mut(port).ok_or("this process has no such endpoint")?;
-    Ok(of.open_end()?.map(|(number, says)| End { port, number, says }))
+    Ok(of.open_end()?.map(|NewEnd { number, says }| End { port, number, says }))
 }
 
 impl<D: Device> FrameNetmod<D> {

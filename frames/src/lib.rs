@@ -12,6 +12,7 @@ mod ending;
 mod ends;
 pub mod life;
 mod link;
+pub mod memory;
 mod netmod;
 mod recv;
 mod rma;

@@ -39,7 +39,7 @@ impl<D: Device> FrameNetmod<D> {
                     self.take(core, port, done, events);
                 }
             }
-            while let Some(done) = self.ports[port].next_failure() {
+            while let Some(done) = self.ports[port].next_other() {
                 self.take(core, port, done, events);
             }
             if !self.backlog.is_empty() {
@@ -64,7 +64,7 @@ impl<D: Device> FrameNetmod<D> {
         for i in 0..p.poll(usize::MAX) {
             self.backlog.extend(p.completion(i).map(|done| (port, done)));
         }
-        while let Some(done) = p.next_failure() {
+        while let Some(done) = p.next_other() {
             self.backlog.push_back((port, done));
         }
         let (ended, kept) = std::mem::take(&mut self.backlog)

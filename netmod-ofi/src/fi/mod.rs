@@ -5,7 +5,6 @@
 
 pub(crate) mod endpoint;
 pub mod info;
-pub(crate) mod memory;
 pub(crate) mod ops;
 pub(crate) mod port;
 pub(crate) mod region;

@@ -122,7 +122,7 @@ impl device::Port for Port {
     }
 
     #[inline]
-    fn next_failure(&mut self) -> Option<Done> {
+    fn next_other(&mut self) -> Option<Done> {
         if self.failures.is_empty() { None } else { self.failures.pop_front() }
     }
 

@@ -1,4 +1,4 @@
-//! Memory of the netmod's own that a provider reads and writes: buffers for frames.
+//! Memory of the netmod's own that a device reads and writes: buffers for frames.
 
 #![allow(unsafe_code)]
 
@@ -9,7 +9,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 const ALIGN: usize = 4096;
 
 /// A block of memory that does not move, cut into buffers of one length.
-pub(crate) struct Block {
+pub struct Block {
     base: NonNull<u8>,
     layout: Layout,
     /// Bytes of a buffer.
@@ -24,7 +24,7 @@ impl Block {
     ///
     /// # Errors
     /// If so much cannot be.
-    pub(crate) fn new(each: usize, count: usize) -> Result<Block, String> {
+    pub fn new(each: usize, count: usize) -> Result<Block, String> {
         let bytes = each.checked_mul(count).filter(|n| *n > 0);
         let layout = bytes.and_then(|n| Layout::from_size_align(n, ALIGN).ok());
         let layout = layout.ok_or_else(|| format!("{count} buffers of {each} bytes cannot be"))?;
@@ -35,22 +35,22 @@ impl Block {
     }
 
     /// First byte.
-    pub(crate) fn base(&self) -> *mut u8 {
+    pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
     /// Bytes in all.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.layout.size()
     }
 
     /// Bytes of a buffer.
-    pub(crate) fn each(&self) -> usize {
+    pub fn each(&self) -> usize {
         self.each
     }
 
     /// Number of buffers.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.layout.size() / self.each
     }
 
@@ -59,7 +59,7 @@ impl Block {
     /// # Panics
     /// If there are not so many.
     #[inline]
-    pub(crate) fn at(&self, index: usize) -> *mut u8 {
+    pub fn at(&self, index: usize) -> *mut u8 {
         assert!(index < self.count());
         // SAFETY: within the block, by the check.
         unsafe { self.base.as_ptr().add(index * self.each) }
@@ -70,7 +70,7 @@ impl Block {
     /// # Safety
     /// No operation under way reads or writes the buffer.
     #[inline]
-    pub(crate) unsafe fn slice_mut(&mut self, index: usize) -> &mut [u8] {
+    pub unsafe fn slice_mut(&mut self, index: usize) -> &mut [u8] {
         // SAFETY: within the block; nobody else uses it, by the contract and because the block is borrowed.
         unsafe { core::slice::from_raw_parts_mut(self.at(index), self.each) }
     }
