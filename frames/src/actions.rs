@@ -54,7 +54,7 @@ impl<D: Device> FrameNetmod<D> {
     fn carry_out(&mut self, core: &mut Core, action: Action) {
         match action {
             Action::Meet { stranger, port, context, address } => {
-                match self.book.insert(&self.ports, usize::from(port), context, &address) {
+                match self.book.insert(&mut self.ports, usize::from(port), context, &address) {
                     Ok(dest) => {
                         if let Some(old) = self.strangers.insert(stranger.0, dest) {
                             self.book.release(old);
@@ -359,7 +359,7 @@ impl<D: Device> FrameNetmod<D> {
         if self.book.is_unsettled() {
             // The end of a connection may still wait for a device that would not take it.
             let waiting = &self.outbox;
-            self.book.settle(&self.ports, |dest| waiting.iter().any(|out| out.dest == dest));
+            self.book.settle(&mut self.ports, |dest| waiting.iter().any(|out| out.dest == dest));
         }
     }
 }

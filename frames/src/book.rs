@@ -34,7 +34,7 @@ impl Book {
     /// What the device says.
     pub(crate) fn insert(
         &mut self,
-        ports: &[impl Port],
+        ports: &mut [impl Port],
         port: usize,
         context: u8,
         address: &[u8],
@@ -43,7 +43,7 @@ impl Book {
             e.users += 1;
             return Ok(Dest { port, addr: e.addr });
         }
-        let of = ports.get(port).ok_or("this process has no such endpoint")?;
+        let of = ports.get_mut(port).ok_or("this process has no such endpoint")?;
         let addr = of.insert(address, context)?;
         // An address that was about to be removed has its number still: it was not inserted, but has one user more.
         let dest = Dest { port, addr };
@@ -69,9 +69,9 @@ impl Book {
 
     /// Takes addresses that nobody needs out of the vectors of ports on which nothing is under way. `waits`: whether a frame for it has yet to
     /// be sent.
-    pub(crate) fn settle(&mut self, ports: &[impl Port], waits: impl Fn(Dest) -> bool) {
+    pub(crate) fn settle(&mut self, ports: &mut [impl Port], waits: impl Fn(Dest) -> bool) {
         self.leaving.retain(|d| {
-            let Some(port) = ports.get(d.port) else { return false };
+            let Some(port) = ports.get_mut(d.port) else { return false };
             if port.sends_under_way() > 0 || port.transfers_under_way() > 0 || waits(*d) {
                 return true;
             }

@@ -161,6 +161,13 @@ pub enum Done {
         /// What the device says.
         why: String,
     },
+    /// The way to the peer of a VC has failed, of which no frame is to be told.
+    Lost {
+        /// The VC.
+        vc: VcId,
+        /// What the device says.
+        why: String,
+    },
     /// A one-sided transfer has ended.
     Transfer {
         /// The caller's number.
@@ -217,13 +224,13 @@ pub trait Port: Debug + Send {
     ///
     /// # Errors
     /// What the device says.
-    fn insert(&self, address: &[u8], context: u8) -> Result<u64, String>;
+    fn insert(&mut self, address: &[u8], context: u8) -> Result<u64, String>;
 
     /// Forgets what was inserted.
     ///
     /// # Errors
     /// What the device says.
-    fn remove(&self, to: u64) -> Result<(), String>;
+    fn remove(&mut self, to: u64) -> Result<(), String>;
 
     /// Makes this side's end of a connection, if the device connects endpoints one by one.
     ///
@@ -250,7 +257,7 @@ pub trait Port: Debug + Send {
 
     /// Whether a frame of the connections' manager may go to an address: it has little more room than what one VC may have on its way,
     /// since what is sent to a process that has died may never end, and must leave room for others.
-    fn has_room_for(&self, to: u64) -> bool;
+    fn has_room_for(&mut self, to: u64) -> bool;
 
     /// Longest frame that can be injected.
     fn inject_max(&self) -> usize;
@@ -312,8 +319,8 @@ pub trait Port: Debug + Send {
     /// What to wait on, if the device has something.
     fn wait_fd(&self) -> Option<RawFd>;
 
-    /// Whether one may block on [`Port::wait_fd`] now.
-    fn may_wait(&self) -> bool;
+    /// Whether one may block on [`Port::wait_fd`] now: whatever happens from now on makes it readable.
+    fn may_wait(&mut self) -> bool;
 
     /// What should not have happened.
     fn oddities(&self) -> Oddities;

@@ -40,7 +40,7 @@ impl Block {
     }
 
     /// Bytes in all.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.layout.size()
     }
 

@@ -476,7 +476,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
             && self.backlog.is_empty()
             && self.outbox.is_empty()
             && self.wanting.is_empty()
-            && self.ports.iter().all(Port::may_wait);
+            && self.ports.iter_mut().all(Port::may_wait);
         if idle { Arm::Armed } else { Arm::Busy }
     }
 

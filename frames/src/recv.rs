@@ -105,6 +105,7 @@ impl<D: Device> FrameNetmod<D> {
                 self.sent(core, vc, events);
                 self.send_failed(core, vc, &why);
             }
+            Done::Lost { vc, why } => self.send_failed(core, vc, &why),
             Done::Transfer { number, result } => {
                 events.note_progress();
                 self.transfer_ended(number, result);

@@ -161,7 +161,7 @@ impl<D: Device> FrameNetmod<D> {
         };
         if l.dial.is_none() {
             let peer = l.peer;
-            match self.book.insert(&self.ports, usize::from(port), context, &address) {
+            match self.book.insert(&mut self.ports, usize::from(port), context, &address) {
                 Ok(dest) => {
                     if let Some(l) = self.links.get_mut(vc) {
                         l.dial = Some(dest);

@@ -32,11 +32,11 @@ impl Port {
 impl device::Port for Port {
     type Registration = Registration;
 
-    fn insert(&self, address: &[u8], context: u8) -> Result<u64, String> {
+    fn insert(&mut self, address: &[u8], context: u8) -> Result<u64, String> {
         self.endpoint.insert(address, context)
     }
 
-    fn remove(&self, to: u64) -> Result<(), String> {
+    fn remove(&mut self, to: u64) -> Result<(), String> {
         self.endpoint.remove(to)
     }
 
@@ -46,7 +46,7 @@ impl device::Port for Port {
     }
 
     #[inline]
-    fn has_room_for(&self, to: u64) -> bool {
+    fn has_room_for(&mut self, to: u64) -> bool {
         let there = |what: &What| matches!(what, What::Send { to: other, .. } if *other == to);
         let most = self.share() + self.share() / 8;
         self.ops.iter().filter(|(_, what)| there(what)).count() < most as usize
@@ -175,7 +175,7 @@ impl device::Port for Port {
         self.endpoint.wait_fd()
     }
 
-    fn may_wait(&self) -> bool {
+    fn may_wait(&mut self) -> bool {
         self.endpoint.may_wait()
     }
 

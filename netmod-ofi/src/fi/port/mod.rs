@@ -154,7 +154,7 @@ impl Port {
                 let no_key = || Refused::Failed("no key is free for a registration".into());
                 let key = key.ok_or_else(no_key)?;
                 // SAFETY: the block lives as long as the port, which closes the registration first.
-                unsafe { Registration::new(&port.endpoint, block.base(), block.len(), access, key) }
+                unsafe { Registration::new(&port.endpoint, block.base(), block.bytes(), access, key) }
             };
             let all = register(&port, &port.tx, FI_SEND);
             port.tx_registered = Some(all.map_err(failure)?);

@@ -1,0 +1,219 @@
+//! The queue pair of datagrams, by which handshakes go.
+//!
+//! Datagrams may be lost; a handshake that is not answered is begun anew by whoever began it.
+
+use core::ptr::NonNull;
+
+use netmod_frames::device::Refused;
+use netmod_frames::memory::Block;
+use netmod_hca::{
+    Data, Error, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, RecvWr, SendFlags, SendOp, SendWr, Sge,
+    To,
+};
+
+use super::{Of, Options};
+use crate::words::{Address, BITS_24, Place};
+
+/// Receive buffers, and requests in the send queue.
+const DEPTH: u32 = 64;
+/// Bytes in front of a datagram that came.
+pub(super) const GRH: usize = 40;
+
+/// A peer's queue pair of datagrams.
+#[derive(Debug)]
+struct Peer<Ah> {
+    ah: Ah,
+    address: Address,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Datagrams<H: Hca> {
+    qp: Option<H::Qp>,
+    qkey: u32,
+    mtu: Mtu,
+    memory: Option<Block>,
+    base: NonNull<u8>,
+    each: usize,
+    lkey: u32,
+    free: Vec<u32>,
+    under_way: u32,
+    peers: Vec<Option<Peer<H::Ah>>>,
+}
+
+// SAFETY: the pointer is that of the block, which is plain memory of this value.
+unsafe impl<H: Hca> Send for Datagrams<H> {}
+
+impl<H: Hca> Datagrams<H> {
+    /// Memory for datagrams of a port.
+    ///
+    /// # Errors
+    /// If it cannot be.
+    pub(super) fn memory(mtu: Mtu) -> Result<Datagrams<H>, String> {
+        let each = (GRH + mtu.bytes() as usize).next_multiple_of(64);
+        let memory = Block::new(each, DEPTH as usize)?;
+        Ok(Datagrams {
+            qp: None,
+            qkey: 0,
+            mtu,
+            base: NonNull::new(memory.base()).unwrap_or(NonNull::dangling()),
+            each,
+            memory: Some(memory),
+            lkey: 0,
+            free: (0..DEPTH).rev().collect(),
+            under_way: 0,
+            peers: Vec::new(),
+        })
+    }
+
+    /// Completions that there may be at once.
+    pub(super) fn most(&self) -> u32 {
+        2 * DEPTH
+    }
+
+    pub(super) fn block(&self) -> &Block {
+        self.memory.as_ref().expect("there until the port is dropped")
+    }
+
+    /// Makes the queue pair.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(super) fn open(&mut self, hca: &H, cq: &H::Cq, options: &Options) -> Result<H::Qp, Error> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random)
+            .map_err(|_| Error::new("getrandom", "a key of datagrams", netmod_hca::errno::EIO))?;
+        let random = u64::from_le_bytes(random);
+        // The highest bit would mean the queue pair's own key (ibv_post_send(3)).
+        self.qkey = random as u32 & 0x7fff_ffff;
+        let cap =
+            QpCap { max_send_wr: DEPTH, max_recv_wr: DEPTH, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
+        let kind = QpKind::Ud { send_cq: cq, recv_cq: cq, srq: None };
+        let qp = hca.create_qp(&QpInit { kind, cap, signal_all: true })?;
+        let Options { port, pkey_index, .. } = *options;
+        qp.modify(&ModifyQp::InitUd { port, pkey_index, qkey: self.qkey })?;
+        qp.modify(&ModifyQp::RtrUd)?;
+        qp.modify(&ModifyQp::RtsUd { sq_psn: (random >> 32) as u32 & BITS_24 })?;
+        Ok(qp)
+    }
+
+    pub(super) fn with(mut self, qp: H::Qp, lkey: u32) -> Datagrams<H> {
+        (self.qp, self.lkey) = (Some(qp), lkey);
+        self
+    }
+
+    /// Where peers send to.
+    pub(super) fn address(&self, place: Place) -> Address {
+        Address { place, qp: self.qp.as_ref().map(H::Qp::number).unwrap_or_default(), qkey: self.qkey }
+    }
+
+    /// Longest frame.
+    pub(super) fn longest(&self) -> usize {
+        self.mtu.bytes() as usize
+    }
+
+    /// First byte of a buffer.
+    pub(super) fn at(&self, buffer: u32) -> NonNull<u8> {
+        assert!(buffer < DEPTH);
+        // SAFETY: within the block, by the check.
+        unsafe { self.base.add(buffer as usize * self.each) }
+    }
+
+    /// Bytes of a buffer.
+    pub(super) fn each(&self) -> usize {
+        self.each
+    }
+
+    pub(super) fn give_back(&mut self, buffer: u32) {
+        self.free.push(buffer);
+    }
+
+    /// Posts all that is free.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(super) fn post(&mut self) -> Result<(), String> {
+        while let Some(buffer) = self.free.last().copied() {
+            let Some(qp) = &self.qp else { return Ok(()) };
+            let addr = self.at(buffer).addr().get() as u64;
+            let sge = [Sge { addr, len: self.each as u32, lkey: self.lkey }];
+            qp.post_recv(&[RecvWr { wr_id: Of::Datagram(buffer).wr_id(), sges: &sge }])
+                .map_err(|e| format!("a receive of datagrams cannot be posted: {}", e.errno))?;
+            self.free.pop();
+        }
+        Ok(())
+    }
+
+    pub(super) fn wants_posts(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Makes a peer known.
+    pub(super) fn insert(&mut self, ah: H::Ah, address: Address) -> u64 {
+        let peer = Some(Peer { ah, address });
+        match self.peers.iter().position(Option::is_none) {
+            Some(at) => {
+                self.peers[at] = peer;
+                at as u64
+            }
+            None => {
+                self.peers.push(peer);
+                self.peers.len() as u64 - 1
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, to: u64) {
+        if let Some(peer) = usize::try_from(to).ok().and_then(|at| self.peers.get_mut(at)) {
+            *peer = None;
+        }
+    }
+
+    /// Sends the first bytes of a buffer.
+    ///
+    /// # Errors
+    /// If it does not go.
+    pub(super) fn send(&mut self, sge: Sge, buffer: u32, to: u64) -> Result<(), Refused> {
+        let peer = usize::try_from(to).ok().and_then(|at| self.peers.get(at)).and_then(Option::as_ref);
+        let Some(peer) = peer else {
+            return Err(Refused::Failed("the address is not known any more".into()));
+        };
+        if sge.len as usize > self.longest() {
+            let text = format!(
+                "a handshake of {} bytes is longer than a packet ({}); is the link's MTU right?",
+                sge.len,
+                self.longest()
+            );
+            return Err(Refused::Failed(text));
+        }
+        let Some(qp) = &self.qp else { return Err(Refused::Failed("the port is closed".into())) };
+        if self.under_way == DEPTH {
+            return Err(Refused::Again);
+        }
+        let Address { qp: number, qkey, .. } = peer.address;
+        let wr = SendWr {
+            wr_id: Of::Sent(buffer).wr_id(),
+            op: SendOp::Send,
+            data: Data::Registered(core::slice::from_ref(&sge)),
+            flags: SendFlags::SIGNALED,
+            to: To::Datagram { ah: &peer.ah, qp: number, qkey },
+        };
+        qp.post_send(&[wr]).map_err(|e| Refused::Failed(format!("a datagram: {}", e.errno)))?;
+        self.under_way += 1;
+        Ok(())
+    }
+
+    /// A datagram has left.
+    pub(super) fn sent(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    pub(super) fn close(&mut self) {
+        self.qp = None;
+        self.peers.clear();
+    }
+
+    pub(super) fn take_memory(&mut self) -> Option<Block> {
+        self.memory.take()
+    }
+}

@@ -1,0 +1,134 @@
+//! The receive queue that all connections of a port share, and its buffers.
+
+use core::ptr::NonNull;
+
+use netmod_frames::memory::Block;
+use netmod_hca::{Hca, RecvWr, Sge, Srq as _};
+
+use super::Of;
+
+/// Buffers that are posted together, unless few are left.
+const TOGETHER: usize = 8;
+/// Requests in one call.
+const LIST: usize = 32;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Receives<H: Hca> {
+    srq: Option<H::Srq>,
+    memory: Option<Block>,
+    base: NonNull<u8>,
+    each: usize,
+    count: u32,
+    lkey: u32,
+    /// Not posted.
+    free: Vec<u32>,
+    /// The device says that few are left.
+    pub(super) low: bool,
+}
+
+// SAFETY: the pointer is that of the block, which is plain memory of this value.
+unsafe impl<H: Hca> Send for Receives<H> {}
+
+impl<H: Hca> Receives<H> {
+    pub(super) fn new(srq: H::Srq, memory: Block, lkey: u32) -> Receives<H> {
+        let count = memory.count() as u32;
+        Receives {
+            srq: Some(srq),
+            base: NonNull::new(memory.base()).unwrap_or(NonNull::dangling()),
+            each: memory.each(),
+            memory: Some(memory),
+            count,
+            lkey,
+            free: (0..count).rev().collect(),
+            low: false,
+        }
+    }
+
+    /// The queue, as long as it is open.
+    pub(super) fn srq(&self) -> Option<&H::Srq> {
+        self.srq.as_ref()
+    }
+
+    /// Buffers in all.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes of a buffer.
+    pub(super) fn each(&self) -> usize {
+        self.each
+    }
+
+    /// First byte of a buffer.
+    #[inline]
+    pub(super) fn at(&self, buffer: u32) -> NonNull<u8> {
+        assert!(buffer < self.count);
+        // SAFETY: within the block, by the check.
+        unsafe { self.base.add(buffer as usize * self.each) }
+    }
+
+    /// Nobody needs a buffer any more.
+    #[inline]
+    pub(super) fn give_back(&mut self, buffer: u32) {
+        self.free.push(buffer);
+    }
+
+    /// Posts what is free, if that is worth a call.
+    ///
+    /// # Errors
+    /// What the device says.
+    #[inline]
+    pub(super) fn refill(&mut self) -> Result<(), String> {
+        if self.free.len() >= TOGETHER || (self.low && !self.free.is_empty()) { self.post() } else { Ok(()) }
+    }
+
+    /// Posts all that is free.
+    ///
+    /// # Errors
+    /// What the device says.
+    #[inline(never)]
+    pub(super) fn post(&mut self) -> Result<(), String> {
+        while !self.free.is_empty() {
+            let Some(srq) = &self.srq else { return Ok(()) };
+            let n = self.free.len().min(LIST);
+            let from = self.free.len() - n;
+            let mut sges = [Sge::default(); LIST];
+            for (sge, buffer) in sges.iter_mut().zip(&self.free[from..]) {
+                let addr = self.at(*buffer).addr().get() as u64;
+                *sge = Sge { addr, len: self.each as u32, lkey: self.lkey };
+            }
+            let mut list = [RecvWr { wr_id: 0, sges: &[] }; LIST];
+            for ((wr, sge), buffer) in list.iter_mut().zip(&sges).zip(&self.free[from..]) {
+                *wr = RecvWr { wr_id: Of::Receive(*buffer).wr_id(), sges: core::slice::from_ref(sge) };
+            }
+            match srq.post_recv(&list[..n]) {
+                Ok(()) => self.free.truncate(from),
+                Err(e) => {
+                    self.free.drain(from..from + e.at);
+                    return Err(format!("a receive cannot be posted: {}", e.errno));
+                }
+            }
+        }
+        if core::mem::take(&mut self.low) {
+            self.limit()?;
+        }
+        Ok(())
+    }
+
+    /// Asks the device to tell when few are left.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(super) fn limit(&self) -> Result<(), String> {
+        self.srq.as_ref().map_or(Ok(()), |srq| srq.set_limit(self.count / 4)).map_err(|e| e.to_string())
+    }
+
+    pub(super) fn close(&mut self) {
+        self.srq = None;
+    }
+
+    pub(super) fn take_memory(&mut self) -> Option<Block> {
+        self.memory.take()
+    }
+}

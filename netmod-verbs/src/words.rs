@@ -1,0 +1,204 @@
+//! What ports and ends say of themselves, as bytes: in cards and in handshakes.
+//!
+//! All integers are little-endian; a GID is in the order of the wire.
+//!
+//! A port, as handshakes are sent to it:
+//!
+//! | at | bytes | |
+//! |---|---|---|
+//! | 0 | 1 | 1: this layout |
+//! | 1 | 1 | bit 0: its link is Ethernet, and packets need a global route |
+//! | 2 | 2 | local identifier |
+//! | 4 | 16 | GID |
+//! | 20 | 4 | number of its queue pair of datagrams |
+//! | 24 | 4 | key of that queue pair |
+//!
+//! An end of a reliable connection:
+//!
+//! | at | bytes | |
+//! |---|---|---|
+//! | 0 | 1 | 1: this layout |
+//! | 1 | 1 | as of a port |
+//! | 2 | 2 | local identifier |
+//! | 4 | 16 | GID |
+//! | 20 | 4 | number of the queue pair |
+//! | 24 | 4 | number of the first packet that it sends |
+//! | 28 | 1 | code of the largest MTU of its link |
+//! | 29 | 1 | reads that it takes at once |
+
+use netmod_hca::{AhAttr, Gid, GlobalRoute, Mtu, QpNum};
+
+const LAYOUT: u8 = 1;
+const ETHERNET: u8 = 1;
+/// Numbers of queue pairs and packets have so many bits.
+pub(crate) const BITS_24: u32 = 0x00ff_ffff;
+
+/// Where a port is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) ethernet: bool,
+    pub(crate) lid: u16,
+    pub(crate) gid: Gid,
+}
+
+impl Place {
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[LAYOUT, if self.ethernet { ETHERNET } else { 0 }]);
+        out.extend_from_slice(&self.lid.to_le_bytes());
+        out.extend_from_slice(&self.gid.0);
+    }
+
+    fn parse(b: &[u8; 20]) -> Option<Place> {
+        let [layout, flags, lid @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = b;
+        let mut gid = [0; 16];
+        gid.copy_from_slice(&b[4..]);
+        let known = *layout == LAYOUT && *flags & !ETHERNET == 0;
+        let lid = u16::from_le_bytes(*lid);
+        known.then_some(Place { ethernet: *flags & ETHERNET != 0, lid, gid: Gid(gid) })
+    }
+
+    /// The way from a port of this host to the place.
+    ///
+    /// # Errors
+    /// Why there is none, for people.
+    pub(crate) fn way(&self, from: &Place, port: u8, sgid_index: u8) -> Result<AhAttr, String> {
+        if self.ethernet != from.ethernet {
+            return Err("one side's link is Ethernet, the other's InfiniBand".into());
+        }
+        // Within a subnet of InfiniBand the local identifier is enough.
+        let near = !self.ethernet && self.gid.0[..8] == from.gid.0[..8];
+        let grh = (!near).then_some(GlobalRoute {
+            dgid: self.gid,
+            sgid_index,
+            hop_limit: 64,
+            traffic_class: 0,
+            flow_label: 0,
+        });
+        if grh.is_some() && (self.gid.is_zero() || from.gid.is_zero()) {
+            return Err("a GID is missing; has the interface an address?".into());
+        }
+        Ok(AhAttr { port, dlid: self.lid, sl: 0, src_path_bits: 0, grh })
+    }
+}
+
+/// Where handshakes are sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) place: Place,
+    pub(crate) qp: QpNum,
+    pub(crate) qkey: u32,
+}
+
+impl Address {
+    pub(crate) fn to_bytes(self) -> Box<[u8]> {
+        let mut out = Vec::with_capacity(28);
+        self.place.emit(&mut out);
+        out.extend_from_slice(&self.qp.0.to_le_bytes());
+        out.extend_from_slice(&self.qkey.to_le_bytes());
+        out.into()
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Address> {
+        let (place, rest) = bytes.split_first_chunk::<20>()?;
+        let (qp, rest) = rest.split_first_chunk::<4>()?;
+        let qkey = <[u8; 4]>::try_from(rest).ok()?;
+        let qp = QpNum(u32::from_le_bytes(*qp));
+        let usable = qp.0 > 1 && qp.0 <= BITS_24;
+        let place = Place::parse(place)?;
+        usable.then_some(Address { place, qp, qkey: u32::from_le_bytes(qkey) })
+    }
+}
+
+/// An end of a reliable connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RcEnd {
+    pub(crate) place: Place,
+    pub(crate) qp: QpNum,
+    pub(crate) psn: u32,
+    pub(crate) mtu: Mtu,
+    pub(crate) reads: u8,
+}
+
+impl RcEnd {
+    pub(crate) fn to_bytes(self) -> Box<[u8]> {
+        let mut out = Vec::with_capacity(30);
+        self.place.emit(&mut out);
+        out.extend_from_slice(&self.qp.0.to_le_bytes());
+        out.extend_from_slice(&self.psn.to_le_bytes());
+        out.extend_from_slice(&[self.mtu as u8, self.reads]);
+        out.into()
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<RcEnd> {
+        let (place, rest) = bytes.split_first_chunk::<20>()?;
+        let (qp, rest) = rest.split_first_chunk::<4>()?;
+        let (psn, rest) = rest.split_first_chunk::<4>()?;
+        let [mtu, reads] = *rest else { return None };
+        let (qp, psn) = (QpNum(u32::from_le_bytes(*qp)), u32::from_le_bytes(*psn));
+        let (place, mtu) = (Place::parse(place)?, Mtu::of_code(mtu.into())?);
+        let usable = qp.0 > 1 && qp.0 <= BITS_24 && psn <= BITS_24;
+        usable.then_some(RcEnd { place, qp, psn, mtu, reads })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> Place {
+        let gid = Gid(core::array::from_fn(|i| i as u8 + 5));
+        Place { ethernet: true, lid: 0x0403, gid }
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let a = Address { place: place(), qp: QpNum(0x0017_1615), qkey: 0x1c1b_1a19 };
+        let mut want: Vec<u8> = (1..=28).collect();
+        (want[1], want[23]) = (1, 0);
+        assert_eq!(*a.to_bytes(), want);
+        assert_eq!(Address::parse(&want), Some(a));
+        let e = RcEnd { place: place(), qp: a.qp, psn: 0x001b_1a19, mtu: Mtu::B1024, reads: 9 };
+        want[27] = 0;
+        want.extend([3, 9]);
+        assert_eq!(*e.to_bytes(), want);
+        assert_eq!(RcEnd::parse(&want), Some(e));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_none() {
+        let a = Address { place: place(), qp: QpNum(9), qkey: 7 }.to_bytes();
+        let e = RcEnd { place: place(), qp: QpNum(9), psn: 1, mtu: Mtu::B256, reads: 1 }.to_bytes();
+        for len in 0..e.len() {
+            assert_eq!(RcEnd::parse(&e[..len]), None, "{len}");
+            assert_eq!(Address::parse(&e[..len]).is_some(), len == a.len(), "{len}");
+        }
+        for (at, value) in [(0, 2), (1, 2), (20, 1), (20, 0), (23, 1)] {
+            let (mut a, mut e) = (a.clone(), e.clone());
+            (a[at], e[at]) = (value, value);
+            assert_eq!((Address::parse(&a), RcEnd::parse(&e)), (None, None), "{at}: {value}");
+        }
+        for (at, value) in [(27, 1), (28, 0), (28, 6)] {
+            let mut e = e.clone();
+            e[at] = value;
+            assert_eq!(RcEnd::parse(&e), None, "{at}: {value}");
+        }
+    }
+
+    #[test]
+    fn ways_have_a_global_route_where_it_is_needed() {
+        let ib = |prefix: u8, lid| {
+            let mut gid = [prefix; 16];
+            gid[15] = lid as u8;
+            Place { ethernet: false, lid, gid: Gid(gid) }
+        };
+        let near = ib(1, 4).way(&ib(1, 3), 2, 7).unwrap();
+        assert_eq!((near.port, near.dlid, near.grh), (2, 4, None));
+        let far = ib(2, 4).way(&ib(1, 3), 1, 7).unwrap();
+        assert_eq!(far.grh.map(|g| (g.dgid, g.sgid_index)), Some((ib(2, 4).gid, 7)));
+        let eth = place().way(&place(), 1, 0).unwrap();
+        assert_eq!(eth.grh.map(|g| g.dgid), Some(place().gid));
+        assert!(place().way(&ib(1, 3), 1, 0).unwrap_err().contains("Ethernet"));
+        let none = Place { gid: Gid::default(), ..place() };
+        assert!(none.way(&place(), 1, 0).unwrap_err().contains("GID"));
+    }
+}
