@@ -11,6 +11,9 @@
 //!
 //! `model` is the provider without pointers, `ffi` its face to the C interface, `mem` the memory that calls lend.
 
+/// The environment variable with the version that the library says it has, such as "1.8".
+pub const VERSION: &str = "FAKE_FABRIC_VERSION";
+
 mod control;
 mod errno;
 mod ffi;

@@ -30,7 +30,12 @@ pub enum LoadError {
         name: &'static str,
     },
     /// It is too old.
-    #[error("{path} is libfabric {}.{}, and at least 1.9 is needed", .found >> 16, .found & 0xffff)]
+    #[error(
+        "{path} is libfabric {}.{}, and at least 1.9 is needed: install a newer one (apt-get install libfabric1), or name one in {}",
+        .found >> 16,
+        .found & 0xffff,
+        Library::VARIABLE
+    )]
     Old {
         /// The file.
         path: PathBuf,

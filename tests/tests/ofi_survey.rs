@@ -1,10 +1,12 @@
 //! What the libfabrics here offer, and what the netmod `ofi` chooses of it.
 
-use libfabric_sys::Library;
 use libfabric_sys::consts::{FI_ORDER_SAS, FI_RMA};
+use libfabric_sys::{API, Library, OLDEST};
 use netmod_core::config::OfiConfig;
+use netmod_ofi::OfiNetmod;
 use netmod_ofi::choose::{Survey, Verdict, survey};
 use netmod_ofi::fi::info::Offer;
+use netmod_tests::factory::bare_name;
 use netmod_tests::libfabric::{again_with, first_or_skip, second_or_skip};
 
 fn with(library: &Library, provider: &str, domain: &str) -> Survey {
@@ -73,6 +75,36 @@ fn fi_provider_is_heeded() {
     assert_eq!(names(&all.into_chosen().expect("shm").0), ["shm shm"]);
     let why = with(&library, "tcp", "").into_chosen().expect_err("FI_PROVIDER leaves it out");
     assert!(why.contains("FI_PROVIDER is set, too"), "{why}");
+}
+
+/// The fake provider's library says whatever version it is told to.
+#[test]
+fn a_library_that_is_too_old_is_refused() {
+    let Ok(says) = std::env::var(fake_fabric::VERSION) else {
+        for version in ["1.8", "1.9", "2.99"] {
+            again_with("a_library_that_is_too_old_is_refused", &[(fake_fabric::VERSION, version)]);
+        }
+        return;
+    };
+    let path = fake_fabric::library_path();
+    let cfg = OfiConfig { library: path.display().to_string(), ..OfiConfig::default() };
+    let netmod = OfiNetmod::new(&cfg, bare_name(0), 1);
+    // No world of the provider has been made.
+    let why = netmod.failure().expect("there is nothing to use");
+    let loaded = Library::load(Some(&path));
+    if says == "1.8" {
+        let error = loaded.expect_err("it is too old").to_string();
+        assert_eq!(why, error);
+        for part in [&*cfg.library, "is libfabric 1.8", "at least 1.9", "apt-get install", Library::VARIABLE]
+        {
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(!error.contains('\n'), "{error}");
+    } else {
+        let library = loaded.expect("it is new enough");
+        assert!(library.version() >= OLDEST && library.api() == library.version().min(API));
+        assert!(!why.contains("at least"), "{why}");
+    }
 }
 
 #[test]

@@ -14,10 +14,13 @@ use libfabric_sys::API;
 use libfabric_sys::attr::{fi_fabric_attr, fi_info};
 use libfabric_sys::fid::fid_fabric;
 
-/// `fi_version(3)`.
+/// `fi_version(3)`: as the variable says, such as "1.8", or that of the layouts.
 #[unsafe(no_mangle)]
 extern "C" fn fi_version() -> u32 {
-    API
+    let named = std::env::var(crate::VERSION).ok();
+    let parts = named.as_deref().and_then(|text| text.split_once('.'));
+    let numbers = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    numbers.map_or(API, |(major, minor)| libfabric_sys::version(major, minor))
 }
 
 /// `fi_getinfo(3)`: an entry for each world that has what the hints ask for.
