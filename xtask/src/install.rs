@@ -50,16 +50,20 @@ pub(crate) const NEEDS: &[Need] = &[
     need("pmix2/lib/libpmix.so", "libpmix-dev", "jobs under srun --mpi=pmix"),
 ];
 
-/// What the virtual machine needs of this host.
-pub(crate) const VM: &[Need] = &[
-    need("qemu-system-x86_64", "qemu-system-x86", RDMA),
-    need("xz", "xz-utils", RDMA),
-    need("ip", "iproute2", RDMA),
-    need("rdma", "iproute2", RDMA),
-    need("ibv_rc_pingpong", "ibverbs-utils", RDMA),
-    // The drivers of devices; that of rxe has another name in each version.
-    need("libmlx5.so.1", "ibverbs-providers", RDMA),
-];
+/// What the virtual machine needs of this host, which is one like the machine.
+pub(crate) const VM: &[Need] = if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+    &[
+        need("qemu-system-x86_64", "qemu-system-x86", RDMA),
+        need("xz", "xz-utils", RDMA),
+        need("ip", "iproute2", RDMA),
+        need("rdma", "iproute2", RDMA),
+        need("ibv_rc_pingpong", "ibverbs-utils", RDMA),
+        // The drivers of devices; that of rxe has another name in each version.
+        need("libmlx5.so.1", "ibverbs-providers", RDMA),
+    ]
+} else {
+    &[]
+};
 
 /// Whether a program, or a library or plugin by its path below a folder of libraries, is there.
 fn is_there(need: &Need) -> bool {
@@ -70,6 +74,11 @@ fn is_there(need: &Need) -> bool {
     let lib = Path::new("/usr/lib");
     let Ok(folders) = std::fs::read_dir(lib) else { return false };
     below(lib) || folders.flatten().any(|folder| below(&folder.path()))
+}
+
+/// Whether all of them are there.
+pub(crate) fn all_there(needs: &[Need]) -> bool {
+    needs.iter().all(is_there)
 }
 
 /// Whether a program is on the path.

@@ -106,6 +106,7 @@ impl Machine {
 
     fn boot(&self, archive: &[u8], keep: bool) -> Result<u8, String> {
         let folder = root().join("target").join("vm");
+        sweep(&folder);
         let own = |name: &str| folder.join(format!("{name}-{}", std::process::id()));
         let (disk, verdict) = (own("initrd"), own("verdict"));
         fs::write(&disk, archive).map_err(fault(&disk))?;
@@ -147,6 +148,18 @@ impl Machine {
             line.clear();
         }
         Ok(child.wait().map_err(fault)?.code())
+    }
+}
+
+/// Removes what runs of this program have left that were killed: names end with `-` and the number of the process.
+fn sweep(folder: &Path) {
+    for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|f| f.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let owner = name.rsplit_once('-').and_then(|(_, n)| n.parse::<u32>().ok());
+        if owner.is_some_and(|n| !Path::new("/proc").join(n.to_string()).exists()) {
+            // What cannot be removed stays, and is in nobody's way.
+            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        }
     }
 }
 

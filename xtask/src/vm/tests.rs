@@ -65,3 +65,24 @@ fn cargo_names_the_program() {
     assert_eq!(executable(message), Some("/t/debug/deps/real-1f".into()));
     assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":null}"#), None);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_killed_runs_have_left_is_removed() {
+    let folder = std::env::temp_dir().join(format!("netmod-sweep-{}", std::process::id()));
+    fs::create_dir_all(folder.join("image-4294967295")).expect("a folder");
+    let live = format!("initrd-{}", std::process::id());
+    for name in ["verdict-4294967295", "image", "initrd-x", &live] {
+        fs::write(folder.join(name), "").expect("a file");
+    }
+    sweep(&folder);
+    let mut left: Vec<String> = fs::read_dir(&folder)
+        .expect("the folder")
+        .map(|f| f.expect("a file").file_name().to_string_lossy().into_owned())
+        .collect();
+    left.sort();
+    let mut expected = ["image".to_owned(), live, "initrd-x".to_owned()];
+    expected.sort();
+    assert_eq!(left, expected);
+    fs::remove_dir_all(&folder).expect("it can be removed");
+}
