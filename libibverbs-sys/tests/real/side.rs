@@ -2,6 +2,7 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::RefCell;
 use std::path::PathBuf;
 
 use libibverbs_sys::Library;
@@ -145,6 +146,8 @@ pub struct Side<'a> {
     pub mr: *mut ibv_mr,
     memory: *mut u8,
     psn: u32,
+    /// Completions that came before those that were waited for.
+    early: RefCell<Vec<ibv_wc>>,
 }
 
 impl<'a> Side<'a> {
@@ -195,7 +198,7 @@ impl<'a> Side<'a> {
                 attr.cap.max_inline_data >= INLINE as u32 && (*qp).qp_type == qp_type && (*qp).srq == srq
             );
             let psn = (*qp).qp_num.wrapping_mul(4711) & 0xff_ffff;
-            let side = Side { device, pd, channel, cq, srq, qp, mr, memory, psn };
+            let side = Side { device, pd, channel, cq, srq, qp, mr, memory, psn, early: RefCell::default() };
             side.modify(
                 ibv_qp_attr {
                     qp_state: IBV_QPS_INIT,
@@ -351,7 +354,7 @@ impl<'a> Side<'a> {
     }
 
     /// The next completion, if there is one now.
-    pub fn poll(&self) -> Option<ibv_wc> {
+    fn poll(&self) -> Option<ibv_wc> {
         let mut wc = ibv_wc::default();
         // SAFETY: the queue is live, and there is room for one.
         let count = unsafe { ibv_poll_cq(self.cq, 1, &raw mut wc) };
@@ -383,13 +386,27 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The next completion, which is a success.
+    /// The next completion of this kind, and no failure. Those of sends and receives come in any order: a peer's answer may be faster than
+    /// the acknowledgement of what it answers.
     #[track_caller]
     pub fn done(&self, opcode: u32) -> ibv_wc {
-        let wc = self.next();
-        assert_eq!(wc.status, IBV_WC_SUCCESS, "{}: {wc:?}", self.device.library.status(wc.status));
-        assert_eq!(wc.opcode, opcode, "{wc:?}");
-        wc
+        let mut early = self.early.borrow_mut();
+        if let Some(at) = early.iter().position(|wc| wc.opcode == opcode) {
+            return early.remove(at);
+        }
+        loop {
+            let wc = self.next();
+            assert_eq!(wc.status, IBV_WC_SUCCESS, "{}: {wc:?}", self.device.library.status(wc.status));
+            if wc.opcode == opcode {
+                return wc;
+            }
+            early.push(wc);
+        }
+    }
+
+    /// Whether nothing has come that was not asked for.
+    pub fn is_quiet(&self) -> bool {
+        self.early.borrow().is_empty() && self.poll().is_none()
     }
 }
 
