@@ -1,0 +1,99 @@
+//! A fabric without handles: all of its state, taken by `&mut`.
+
+pub(crate) mod cq;
+pub(crate) mod create;
+pub(crate) mod datagram;
+pub(crate) mod device;
+pub(crate) mod life;
+pub(crate) mod modify;
+pub(crate) mod post;
+pub(crate) mod qp;
+pub(crate) mod region;
+pub(crate) mod requester;
+pub(crate) mod responder;
+pub(crate) mod srq;
+pub(crate) mod wire;
+pub(crate) mod xrc;
+
+use std::collections::BTreeMap;
+
+use netmod_core::Time;
+use netmod_hca::{Errno, errno};
+
+use crate::rng::Rng;
+use crate::settings::Settings;
+
+/// An object of a fabric. Numbers are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Id(pub(crate) u32);
+
+/// All of a fabric.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) settings: Settings,
+    pub(crate) rng: Rng,
+    pub(crate) now: Time,
+    pub(crate) devices: Vec<device::Device>,
+    pub(crate) contexts: Vec<device::Context>,
+    pub(crate) channels: BTreeMap<Id, cq::Channel>,
+    pub(crate) cqs: BTreeMap<Id, cq::Cq>,
+    pub(crate) regions: BTreeMap<Id, region::Region>,
+    pub(crate) srqs: BTreeMap<Id, srq::Srq>,
+    pub(crate) qps: BTreeMap<Id, qp::Qp>,
+    pub(crate) ways: BTreeMap<Id, datagram::Way>,
+    pub(crate) domains: BTreeMap<Id, xrc::Domain>,
+    pub(crate) xrcds: BTreeMap<Id, xrc::Xrcd>,
+    pub(crate) wire: wire::Wire,
+    last_id: u32,
+    violations: Vec<String>,
+}
+
+impl State {
+    pub(crate) fn new(settings: Settings) -> State {
+        State {
+            rng: Rng::new(settings.seed),
+            settings,
+            now: Time::ZERO,
+            devices: Vec::new(),
+            contexts: Vec::new(),
+            channels: BTreeMap::new(),
+            cqs: BTreeMap::new(),
+            regions: BTreeMap::new(),
+            srqs: BTreeMap::new(),
+            qps: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            domains: BTreeMap::new(),
+            xrcds: BTreeMap::new(),
+            wire: wire::Wire::default(),
+            last_id: 0,
+            violations: Vec::new(),
+        }
+    }
+
+    pub(crate) fn new_id(&mut self) -> Id {
+        self.last_id += 1;
+        Id(self.last_id)
+    }
+
+    /// Writes down what hardware would punish. A program that goes on and on does not fill memory.
+    pub(crate) fn violation(&mut self, text: String) {
+        const MOST: usize = 10_000;
+        if self.violations.len() < MOST {
+            self.violations.push(text);
+        }
+    }
+
+    pub(crate) fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// Whether a process lives and its device works.
+    pub(crate) fn usable(&self, context: usize) -> Result<(), Errno> {
+        let context = &self.contexts[context];
+        match (context.open, self.devices[context.device].failed) {
+            (false, _) => Err(errno::ENODEV),
+            (true, true) => Err(errno::EIO),
+            (true, false) => Ok(()),
+        }
+    }
+}
