@@ -33,9 +33,8 @@ impl Bell {
             true => (&self.ring).write(&[1]),
             false => (&self.listen).read(&mut [0]),
         };
-        if matches!(done, Ok(1)) {
-            *rung = on;
-        }
+        // What could not be rung is rung at the next event.
+        *rung = on && matches!(done, Ok(1));
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
