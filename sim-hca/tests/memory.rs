@@ -216,6 +216,27 @@ fn a_sender_holds_reads_back_beyond_its_own_limit() {
 }
 
 #[test]
+fn an_answer_that_is_lost_is_one_retry_however_many_acknowledgements_follow() {
+    let delay = core::time::Duration::from_micros(1);
+    let settings = Settings { delay_min: delay, delay_max: delay, ..Settings::default() };
+    let pair = Pair::with(settings, ToRts { retry_cnt: 1, ..rts(0) }, CAP);
+    (0..10).for_each(|i| pair.b.recv(&pair.qb, i, 0, 8));
+    pair.b.mem.write(64, &[5; 8]);
+    let op = SendOp::RdmaRead { addr: pair.b.addr(64), rkey: pair.b.mr.rkey() };
+    pair.qa.post_send(&[send(0, op, &[pair.a.sge(0, 8)])]).unwrap();
+    after(&pair.fabric, delay / 2);
+    pair.faults(Faults { loss: 1.0, ..Faults::default() });
+    after(&pair.fabric, delay);
+    pair.faults(Faults::default());
+    (1..11).for_each(|i| pair.qa.post_send(&[send(i, SendOp::Send, &[])]).unwrap());
+    assert!(pair.settle());
+    assert!(pair.fabric.now().0 < 4096 << 5, "nobody waited for the timer to find it");
+    assert_eq!(pair.a.statuses(), (0..11).map(|i| (i, Status::Success)).collect::<Vec<_>>());
+    assert_eq!((pair.b.poll().len(), pair.a.mem.read(0, 8)), (10, vec![5; 8]));
+    pair.clean();
+}
+
+#[test]
 fn reads_need_a_limit() {
     let pair = Pair::with(Settings::default(), ToRts { max_rd_atomic: 0, ..rts(0) }, CAP);
     let op = SendOp::RdmaRead { addr: pair.b.addr(0), rkey: pair.b.mr.rkey() };

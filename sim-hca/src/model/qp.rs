@@ -83,6 +83,8 @@ pub(crate) struct SendQueue {
     pub(crate) rnr_retries: u8,
     /// The peer had no receive: nothing is sent until the timer rings.
     pub(crate) resting: bool,
+    /// An answer was found to be lost, and its request sent again; acknowledgements of before say so once more.
+    pub(crate) implied: bool,
     /// When the timer rings, and its place in the agenda.
     pub(crate) timer: Option<(Time, u64)>,
     /// The device was told that there is work, and has not looked yet.

@@ -130,6 +130,10 @@ impl State {
     /// Sends everything again that was not acknowledged, if it has not been tried too often.
     fn again(&mut self, id: Id) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
+        if qp.sq.resting {
+            // It will send everything again, when the peer has had its time.
+            return;
+        }
         if qp.sq.retries == 0 {
             self.fail_send(id, Status::RetryExcErr);
             return;
@@ -187,7 +191,10 @@ impl State {
             self.progressed(id);
             self.settle(id);
         }
-        if lost_answer {
+        if lost_answer
+            && let Some(qp) = self.qps.get_mut(&id)
+            && !core::mem::replace(&mut qp.sq.implied, true)
+        {
             // A later packet was acknowledged, so this one's answer will not come.
             self.again(id);
         }
@@ -196,6 +203,7 @@ impl State {
     /// The peer answers: retries begin anew.
     fn progressed(&mut self, id: Id) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
+        qp.sq.implied = false;
         if let Some(rts) = qp.rts {
             qp.sq.retries = rts.retry_cnt;
             qp.sq.rnr_retries = rts.rnr_retry;
