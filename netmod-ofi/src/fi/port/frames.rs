@@ -13,9 +13,17 @@ use crate::fi::region::{self, Registration};
 
 impl Port {
     /// A key that nobody can guess, and that no live registration has, as long as the provider's keys are; it is set aside.
-    fn fresh_key(&self) -> Result<u64, Refused> {
+    fn fresh_key(&mut self) -> Result<u64, Refused> {
         let bits = self.traits().mr_key_size.clamp(1, 8) * 8;
         let mask = u64::MAX >> (64 - bits);
+        let all_used = || Refused::Failed("all keys that the provider allows are in use".into());
+        if bits <= 16 {
+            // Of so few chance would soon take one again with which a peer, whom nobody could stop, may still write.
+            let next = self.next_key;
+            let key = self.endpoint.take_key((0..=mask).map(|i| next.wrapping_add(i) & mask));
+            self.next_key = key.unwrap_or(next).wrapping_add(1);
+            return key.ok_or_else(all_used);
+        }
         for _ in 0..1000 {
             let mut bytes = [0; 8];
             getrandom::fill(&mut bytes)
@@ -25,7 +33,7 @@ impl Port {
                 return Ok(key);
             }
         }
-        Err(Refused::Failed("all keys that the provider allows are in use".into()))
+        Err(all_used())
     }
 }
 

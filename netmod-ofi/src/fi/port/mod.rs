@@ -91,6 +91,8 @@ pub struct Port {
     entries: Box<[fi_cq_data_entry; BATCH]>,
     /// One-sided transfers under way.
     transfers: usize,
+    /// Where the search for a short key begins.
+    next_key: u64,
     /// Operations that failed, to be reported.
     failures: VecDeque<Done>,
     oddities: Oddities,
@@ -144,6 +146,7 @@ impl Port {
             rx_registered: None,
             entries: Box::new([EMPTY; BATCH]),
             transfers: 0,
+            next_key: 0,
             failures: VecDeque::new(),
             oddities: Oddities::default(),
         };
