@@ -71,7 +71,7 @@ impl Again {
 /// Probabilities that an operation which was accepted fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Of a send; every second time the message arrives nevertheless.
+    /// Of a send, or of what is injected; every second time the message arrives nevertheless.
     pub send: f64,
     /// Of a receive: the message is lost.
     pub recv: f64,
@@ -178,7 +178,7 @@ settings! {
     failure: Failure = Failure::default(),
     /// Error numbers in completions are negative.
     negative_errors: bool = false,
-    /// Completions with error have no context.
+    /// Completions with error of receives, reads and writes have no context. What was injected never has one.
     anonymous_errors: bool = false,
     /// Probability that the completion of a send has a shorter length than what was sent.
     short_length: f64 = 0.0,

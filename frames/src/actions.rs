@@ -76,7 +76,7 @@ impl<D: Device> FrameNetmod<D> {
             Action::Shake { to, kind, slot, bytes } => {
                 // The last word of a handshake is the first frame of the connection.
                 let Some(dest) = self.open_dest(to).or_else(|| self.dest(to)) else { return };
-                let header = FrameHeader { kind, returned: 0, slot, seq: 0 };
+                let header = FrameHeader { kind, ask: false, returned: 0, slot, seq: 0 };
                 let mut frame = Vec::with_capacity(FRAME_HEADER + bytes.len());
                 frame.extend_from_slice(&header.to_bytes());
                 frame.extend_from_slice(&bytes);
@@ -86,7 +86,10 @@ impl<D: Device> FrameNetmod<D> {
             Action::Control { to, kind, slot } => self.control(core, to, kind, slot),
             Action::Opened { vc, to, port, peer } => self.opened_one(core, vc, to, port, &peer),
             Action::PeerLeft { vc, error } => {
-                let error = self.matters(core, vc).then_some(error);
+                // Of what it has not said to have read when it gave the connection up, nobody knows whether it has.
+                let unread = self.links.get(vc).and_then(|l| l.open.as_ref()).is_some_and(|o| !o.is_idle());
+                let unsaid = unread && error.kind() != VcErrorKind::Closed;
+                let error = (unsaid || self.matters(core, vc)).then_some(error);
                 self.manage(core, |m, env| m.settle(vc, error, env));
                 if self.links.get(vc).is_some_and(|l| l.down.is_none()) {
                     self.close_one(core, vc);
@@ -94,6 +97,9 @@ impl<D: Device> FrameNetmod<D> {
                 }
             }
             Action::Terminated { vc } => {
+                if let Some(error) = self.links.get(vc).and_then(Link::left_in_doubt) {
+                    return self.down(core, vc, error);
+                }
                 self.close_one(core, vc);
                 if let Some(l) = self.links.get_mut(vc) {
                     l.terminating = false;
@@ -135,10 +141,11 @@ impl<D: Device> FrameNetmod<D> {
             // To send to an address where nobody listens any more crashes some providers of libfabric (ofi_rxm 1.17).
             Some((_, _, true)) => return,
             Some((_, open, false)) => {
-                let seq = if kind == Kind::Fin { open.data_frames() } else { 0 };
+                let counts = matches!(kind, Kind::Fin | Kind::FinAck);
+                let seq = if counts { open.data_frames() } else { 0 };
                 open.other(kind, seq)
             }
-            None => FrameHeader { kind, returned: 0, slot, seq: 0 },
+            None => FrameHeader { kind, ask: false, returned: 0, slot, seq: 0 },
         };
         let bytes = header.to_bytes().to_vec();
         let since = self.now;
@@ -146,7 +153,7 @@ impl<D: Device> FrameNetmod<D> {
     }
 
     /// Sends a frame of the manager's, behind those that wait for the same peer.
-    fn post(&mut self, core: &mut Core, out: Out) {
+    pub(crate) fn post(&mut self, core: &mut Core, out: Out) {
         self.outbox.push_back(out);
         self.push_outbox(core);
     }
@@ -241,6 +248,7 @@ impl<D: Device> FrameNetmod<D> {
         l.open = Some(Open::new(dest, peer.slot, frame, u32::from(peer.window)));
         l.via = to;
         l.refused_since = Time::NEVER;
+        l.doubt = None;
         core.reset_receive(vc);
         if let Some(v) = core.vcs.get_mut(vc) {
             v.stats.connects += 1;
@@ -339,6 +347,7 @@ impl<D: Device> FrameNetmod<D> {
         }
         if self.now >= self.next_check {
             self.check_refused(core);
+            self.look_into_doubts(core);
             self.tell_life();
         }
         if self.life.as_ref().and_then(Life::deadline).is_some_and(|t| self.now >= t) {
@@ -358,8 +367,10 @@ impl<D: Device> FrameNetmod<D> {
         }
         if self.book.is_unsettled() {
             // The end of a connection may still wait for a device that would not take it.
-            let waiting = &self.outbox;
-            self.book.settle(&mut self.ports, |dest| waiting.iter().any(|out| out.dest == dest));
+            let (waiting, unsaid) = (&self.outbox, &self.unsaid);
+            let waits =
+                |dest| waiting.iter().any(|o| o.dest == dest) || unsaid.iter().any(|u| u.dest == dest);
+            self.book.settle(&mut self.ports, waits);
         }
     }
 }
@@ -418,6 +429,7 @@ impl<D: Device> FrameNetmod<D> {
         life.poll(self.now, &mut self.verdicts);
         for (vc, verdict) in std::mem::take(&mut self.verdicts) {
             let Some(peer) = self.links.get(vc).map(|l| l.peer) else { continue };
+            self.say_again(core, vc, verdict);
             if verdict == Verdict::Dead && !events.concern(vc) && self.backlog.is_empty() {
                 if let Some(l) = self.links.get_mut(vc) {
                     l.gone = true;

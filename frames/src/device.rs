@@ -13,6 +13,7 @@ use netmod_core::{Card, CardError, CardWriter, IoVec, RxBuf, RxBytes, VcId};
 
 use crate::conn::LocalTerms;
 use crate::life::Life;
+use crate::wire::FRAME_HEADER;
 
 /// How the device is called in texts for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +176,29 @@ pub enum Done {
         /// What the device says, if it failed.
         result: Result<(), String>,
     },
+    /// The last word on a connection has not left.
+    WordFailed {
+        /// The VC.
+        vc: VcId,
+        /// The frame.
+        word: Box<Word>,
+    },
+    /// Something has failed, and it is not known whose frames are lost.
+    Doubt {
+        /// It may have been a transfer.
+        transfers: bool,
+    },
+}
+
+/// A frame that ends a connection ([`Kind::Reset`]).
+///
+/// [`Kind::Reset`]: crate::wire::Kind::Reset
+#[derive(Clone, Copy, Debug)]
+pub struct Word {
+    /// Where it was to go.
+    pub to: u64,
+    /// All of it.
+    pub frame: [u8; FRAME_HEADER],
 }
 
 /// Counts of what should not happen.
@@ -315,6 +339,11 @@ pub trait Port: Debug + Send {
 
     /// One-sided transfers under way.
     fn transfers_under_way(&self) -> usize;
+
+    /// Whether it wants to be polled soon, though nothing is under way.
+    fn is_unsettled(&self) -> bool {
+        false
+    }
 
     /// What to wait on, if the device has something.
     fn wait_fd(&self) -> Option<RawFd>;

@@ -7,8 +7,8 @@ use netmod_core::{Core, Finalize, Time, VcError, VcErrorKind, VcId};
 use crate::device::{Device, Port};
 use crate::netmod::FrameNetmod;
 
-/// How long `finalize` waits for peers.
-const PARTING: Duration = Duration::from_secs(2);
+/// How long `finalize` waits for peers: longer than connections wait for the answer to their FIN, so that RESET still goes out.
+const PARTING: Duration = Duration::from_secs(3);
 /// How often a process that ends looks whether its last words are out.
 const LAST_LOOKS: usize = 1000;
 

@@ -8,6 +8,7 @@ mod actions;
 mod book;
 pub mod conn;
 pub mod device;
+mod doubt;
 mod ending;
 mod ends;
 pub mod life;

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use netmod_core::{Core, HDR_LEN, Header, PeerName, ReqId, SendBuf, Time, VcError, VcId};
+use netmod_core::{Core, HDR_LEN, Header, PeerName, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
 use crate::conn::To;
 use crate::device::Way;
+use crate::doubt::Asking;
 use crate::ends::Ends;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot, UNIT, units};
 
@@ -97,6 +98,10 @@ pub(crate) struct Open {
     /// Numbers of the next DATA frame out and in.
     next_out: u32,
     next_in: u32,
+    /// Frames may be lost: the peer is to be asked how many it has sent.
+    pub(crate) doubts: bool,
+    /// The peer has asked so.
+    pub(crate) asked: bool,
 }
 
 /// Why a frame is not what the connection expects.
@@ -125,6 +130,8 @@ impl Open {
             told: 0,
             next_out: 0,
             next_in: 0,
+            doubts: false,
+            asked: false,
         }
     }
 
@@ -149,7 +156,12 @@ impl Open {
     /// The header of another frame.
     #[inline]
     pub(crate) fn other(&self, kind: Kind, seq: u32) -> FrameHeader {
-        FrameHeader { kind, returned: self.taken as u16, slot: self.theirs, seq }
+        FrameHeader { kind, ask: false, returned: self.taken as u16, slot: self.theirs, seq }
+    }
+
+    /// The header of a CREDIT.
+    pub(crate) fn credit(&self) -> FrameHeader {
+        FrameHeader { ask: self.doubts, ..self.other(Kind::Credit, self.next_out) }
     }
 
     /// A DATA frame of so many bytes has gone.
@@ -160,9 +172,18 @@ impl Open {
         self.told = self.taken;
     }
 
-    /// A frame with the count of what this side has taken has gone.
+    /// A CREDIT has gone.
     pub(crate) fn credit_sent(&mut self) {
         self.told = self.taken;
+        (self.doubts, self.asked) = (false, false);
+    }
+
+    /// A frame has come that says how many DATA frames were sent before it.
+    ///
+    /// # Errors
+    /// If some of them have not come.
+    pub(crate) fn on_count(&self, frames: u32) -> Result<(), Wrong> {
+        if frames == self.next_in { Ok(()) } else { Err(Wrong::Gap) }
     }
 
     /// How many DATA frames have gone.
@@ -198,15 +219,11 @@ impl Open {
         if self.taken.wrapping_sub(self.told) > window { Err(Wrong::Window) } else { Ok(()) }
     }
 
-    /// How many DATA frames have come.
-    pub(crate) fn frames_in(&self) -> u32 {
-        self.next_in
-    }
-
-    /// Whether the peer should be told what this side has taken, for lack of a DATA frame that says it.
+    /// Whether a CREDIT is due: the peer should be told what this side has taken, for lack of a DATA frame that says it, or how many frames
+    /// there were, or be asked so.
     #[inline]
     pub(crate) fn owes_credit(&self, window: u32) -> bool {
-        self.taken.wrapping_sub(self.told) > window / 4
+        self.taken.wrapping_sub(self.told) > window / 4 || self.doubts || self.asked
     }
 }
 
@@ -218,8 +235,10 @@ pub(crate) struct Link {
     pub(crate) way: Option<Way>,
     /// The process has ended: nothing is sent to it.
     pub(crate) gone: bool,
-    /// When a frame of it came last.
+    /// When a frame of a connection with it came last.
     pub(crate) heard: Time,
+    /// Frames of the connection may be lost.
+    pub(crate) doubt: Option<Box<Asking>>,
     /// Where dials go, once there was one.
     pub(crate) dial: Option<Dest>,
     pub(crate) ends: Ends,
@@ -251,6 +270,7 @@ impl Link {
             way: None,
             gone: false,
             heard: Time::ZERO,
+            doubt: None,
             dial: None,
             ends: Ends::default(),
             open: None,
@@ -266,6 +286,13 @@ impl Link {
             transfers: 0,
             refused_since: Time::NEVER,
         }
+    }
+
+    /// Why the connection, which ends, has not ended well: frames may be lost, and the peer has said nothing since that would tell.
+    pub(crate) fn left_in_doubt(&self) -> Option<VcError> {
+        let text = "frames may be lost, and the process has not said how many there were; did it, or its host, fail?";
+        let doubtful = self.open.is_some() && self.doubt.as_ref().is_some_and(|d| d.is_open(self.heard));
+        doubtful.then(|| VcError::new(VcErrorKind::Lost, Some(self.peer), text))
     }
 
     /// Whether the peer owes something: room in its window, or the end of a transfer.

@@ -31,7 +31,7 @@ impl Pair {
     }
 
     fn credit(&mut self) {
-        let h = self.b.other(Kind::Credit, 0);
+        let h = self.b.credit();
         self.b.credit_sent();
         assert_eq!(self.a.on_returned(h.returned), Ok(true));
     }
@@ -102,4 +102,25 @@ fn messages_are_copied_in_pieces_of_any_length() {
     let mut m = Message::new([3; HDR_LEN], Data::None, req);
     assert_eq!(m.copy_to(&mut core, &mut [0; 31]), (0, false), "a header is not cut");
     assert!(!m.started());
+}
+
+#[test]
+fn a_credit_tells_what_is_missing_and_asks() {
+    let mut p = Pair::new(1024);
+    p.burst(5000);
+    assert_eq!(p.b.on_count(p.a.credit().seq), Ok(()));
+    // The last frame is lost, and no other follows.
+    p.credit();
+    p.a.data_sent(100);
+    assert_eq!(p.b.on_count(p.a.credit().seq), Err(Wrong::Gap));
+    // A question is due at once, and asked once; so is the answer.
+    assert!(!p.a.credit().ask && !p.a.owes_credit(1024));
+    p.a.doubts = true;
+    assert!(p.a.credit().ask && p.a.owes_credit(1024));
+    p.a.credit_sent();
+    assert!(!p.a.credit().ask && !p.a.owes_credit(1024));
+    p.b.asked = true;
+    assert!(!p.b.credit().ask && p.b.owes_credit(1024));
+    p.b.credit_sent();
+    assert!(!p.b.owes_credit(1024));
 }

@@ -16,6 +16,7 @@ use netmod_hello::{Identity, JobKey, Purpose};
 use crate::book::{Book, Dest};
 use crate::conn::{Action, Manager, Params};
 use crate::device::{Device, Done, Opened, Port, Settings};
+use crate::doubt::Doubt;
 use crate::ending::Ending;
 use crate::life::{Life, Verdict};
 use crate::link::{Data, Link, Message};
@@ -74,6 +75,10 @@ pub struct FrameNetmod<D: Device> {
     pub(crate) backlog: VecDeque<(usize, Done)>,
     /// Frames of the manager's that wait for the device.
     pub(crate) outbox: VecDeque<Out>,
+    /// Last words that the device has failed to send.
+    pub(crate) unsaid: Vec<Out>,
+    /// What is to be looked into.
+    pub(crate) doubts: Vec<Doubt>,
     /// VCs that a poll must see to.
     pub(crate) wanting: Vec<VcId>,
     pub(crate) transfers: Transfers<<D::Port as Port>::Registration>,
@@ -120,6 +125,8 @@ impl<D: Device> FrameNetmod<D> {
             strangers: HashMap::new(),
             backlog: VecDeque::with_capacity(256),
             outbox: VecDeque::new(),
+            unsaid: Vec::new(),
+            doubts: Vec::new(),
             wanting: Vec::with_capacity(64),
             transfers: Transfers::new(settings.register_max, D::WORDS.settings),
             pending: VecDeque::with_capacity(64),
@@ -256,6 +263,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         if let Some(l) = self.links.get_mut(vc) {
             l.ends.close(&mut self.ports);
         }
+        self.unsaid.retain(|word| word.vc != Some(vc));
         if let Some(dest) = self.links.get_mut(vc).and_then(|l| l.dial.take()) {
             self.book.release(dest);
         }
@@ -484,7 +492,8 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         if self.ports.is_empty() {
             return None;
         }
-        let busy = self.ports.iter().any(|p| p.sends_under_way() + p.transfers_under_way() > 0);
+        let busy = |p: &D::Port| p.sends_under_way() + p.transfers_under_way() > 0 || p.is_unsettled();
+        let busy = self.ports.iter().any(busy);
         let mut at = self.now + if busy { LOOK_BUSY } else { LOOK };
         at = at.min(self.manager.deadline().unwrap_or(Time::NEVER));
         at = at.min(self.life.as_ref().and_then(Life::deadline).unwrap_or(Time::NEVER));

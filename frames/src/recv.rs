@@ -7,7 +7,7 @@ use netmod_core::{Core, Events, VcError, VcErrorKind, VcId};
 use crate::device::{Device, Done, Port, Words};
 use crate::link::Wrong;
 use crate::netmod::FrameNetmod;
-use crate::wire::{FRAME_HEADER, FrameHeader, Kind};
+use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 
 /// What a lent buffer is recognised by.
 #[inline]
@@ -110,6 +110,11 @@ impl<D: Device> FrameNetmod<D> {
                 events.note_progress();
                 self.transfer_ended(number, result);
             }
+            Done::WordFailed { vc, word } => {
+                self.sent(core, vc, events);
+                self.say_later(vc, port, &word);
+            }
+            Done::Doubt { transfers } => self.doubt(port, transfers),
         }
         Ok(())
     }
@@ -167,8 +172,8 @@ impl<D: Device> FrameNetmod<D> {
             Some((vc, l.open.as_mut()?))
         });
         let Some((vc, open)) = open else {
-            self.stats.astray += 1;
             self.ports[port].release(buffer);
+            self.stray(core, header.slot);
             return true;
         };
         if events.room() == 0 {
@@ -199,6 +204,13 @@ impl<D: Device> FrameNetmod<D> {
             self.pump(core, vc);
         }
         true
+    }
+
+    /// A frame of no connection that is open.
+    #[cold]
+    fn stray(&mut self, core: &mut Core, slot: Slot) {
+        self.stats.astray += 1;
+        self.manage(core, |m, env| m.on_stray(slot, env));
     }
 
     /// The peer does not keep to the protocol, or the network has lost something.
@@ -238,7 +250,7 @@ impl<D: Device> FrameNetmod<D> {
         }
         events.note_progress();
         let mut body = Vec::new();
-        if matches!(header.kind, Kind::Dial | Kind::Answer) {
+        if matches!(header.kind, Kind::Dial | Kind::Answer | Kind::Credit) {
             self.ports[port].frame(buffer, at, len).skip(FRAME_HEADER).append_to(&mut body);
         }
         self.ports[port].release(buffer);
@@ -249,13 +261,25 @@ impl<D: Device> FrameNetmod<D> {
             return true;
         }
         let Some(vc) = self.manager.lookup(header.slot) else {
-            self.stats.astray += 1;
+            self.stray(core, header.slot);
+            if header.ask {
+                self.disown(core, port, &body);
+            }
             return true;
         };
-        if let Some(open) = self.links.get_mut(vc).and_then(|l| l.open.as_mut()) {
-            match open.on_returned(header.returned) {
-                Ok(true) => self.pump(core, vc),
-                Ok(false) => {}
+        if let Some(l) = self.links.get_mut(vc)
+            && let Some(open) = &mut l.open
+        {
+            l.heard = self.now;
+            open.asked |= header.ask;
+            let counts = matches!(header.kind, Kind::Credit | Kind::Fin | Kind::FinAck);
+            let right = if counts { open.on_count(header.seq) } else { Ok(()) };
+            match right.and_then(|()| open.on_returned(header.returned)) {
+                Ok(made_room) => {
+                    if made_room || header.ask {
+                        self.pump(core, vc);
+                    }
+                }
                 Err(wrong) => {
                     self.wrong(core, vc, wrong);
                     return true;
@@ -263,14 +287,7 @@ impl<D: Device> FrameNetmod<D> {
             }
         }
         match header.kind {
-            Kind::Fin => {
-                let came = self.links.get(vc).and_then(|l| l.open.as_ref()).map(|o| o.frames_in());
-                if came.is_some_and(|n| n != header.seq) {
-                    self.wrong(core, vc, Wrong::Gap);
-                } else {
-                    self.manage(core, |m, env| m.on_fin(vc, env));
-                }
-            }
+            Kind::Fin => self.manage(core, |m, env| m.on_fin(vc, env)),
             Kind::FinAck => self.manage(core, |m, env| m.on_fin_ack(vc, env)),
             Kind::Reset => self.manage(core, |m, env| m.on_reset(vc, env)),
             Kind::Data | Kind::Credit | Kind::Dial | Kind::Answer => {}

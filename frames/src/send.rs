@@ -3,10 +3,11 @@
 use netmod_core::{Core, Event, HDR_LEN, Header, SendBuf, Time, VcError, VcErrorKind, VcId};
 
 use crate::device::{Device, Port, Refused, Way};
+use crate::doubt::CREDIT_MAX;
 use crate::ending::Ending;
 use crate::link::{Data, Message, OVERHEAD, Stalled};
 use crate::netmod::FrameNetmod;
-use crate::wire::{FRAME_HEADER, Kind};
+use crate::wire::FRAME_HEADER;
 
 impl<D: Device> FrameNetmod<D> {
     #[cold]
@@ -246,10 +247,22 @@ impl<D: Device> FrameNetmod<D> {
             }
             let Some(buffer) = self.ports[open.dest.port].take_buffer() else { return self.refused(vc) };
             let len = self.fill(core, vc, buffer, room);
+            if len == FRAME_HEADER {
+                // The last segment of the message was empty.
+                self.give_buffer_back(vc, buffer);
+                continue;
+            }
             let stalled = Stalled { buffer, len };
             if !self.send_stalled(core, vc, stalled) {
                 return;
             }
+        }
+    }
+
+    #[cold]
+    fn give_buffer_back(&mut self, vc: VcId, buffer: u32) {
+        if let Some(open) = self.links.get(vc).and_then(|l| l.open) {
+            self.ports[open.dest.port].give_back(buffer);
         }
     }
 
@@ -305,21 +318,24 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Tells the peer what was taken of its frames.
+    /// Tells the peer what was taken of its frames, and how many there were of this side's.
     pub(crate) fn send_credit(&mut self, core: &mut Core, vc: VcId) {
+        let Some(open) = self.links.get(vc).and_then(|l| l.open) else { return };
+        let mut frame = [0; CREDIT_MAX];
+        frame[..FRAME_HEADER].copy_from_slice(&open.credit().to_bytes());
+        let len = if open.doubts { self.introduce(vc, open.dest.port, &mut frame) } else { FRAME_HEADER };
+        let frame = &frame[..len];
         let Some(l) = self.links.get_mut(vc) else { return };
-        let Some(open) = &mut l.open else { return };
-        let frame = open.other(Kind::Credit, 0).to_bytes();
         let port = &mut self.ports[open.dest.port];
-        let sent = if FRAME_HEADER <= port.inject_max() {
-            port.inject(&frame, open.dest.addr)
+        let sent = if len <= port.inject_max() {
+            port.inject(frame, open.dest.addr)
         } else if l.in_flight >= port.share() {
             // The end of one of them comes here, unless a frame with data is sent first, which says it, too.
             l.ready = false;
             return;
         } else if let Some(buffer) = port.take_buffer() {
-            port.buffer(buffer)[..FRAME_HEADER].copy_from_slice(&frame);
-            let sent = port.send(buffer, FRAME_HEADER, open.dest.addr, vc);
+            port.buffer(buffer)[..len].copy_from_slice(frame);
+            let sent = port.send(buffer, len, open.dest.addr, vc);
             match sent {
                 Ok(()) => l.in_flight += 1,
                 Err(_) => port.give_back(buffer),
@@ -329,7 +345,11 @@ impl<D: Device> FrameNetmod<D> {
             Err(Refused::Again)
         };
         match sent {
-            Ok(()) => open.credit_sent(),
+            Ok(()) => {
+                if let Some(open) = &mut l.open {
+                    open.credit_sent();
+                }
+            }
             Err(Refused::Again) => self.refused(vc),
             Err(Refused::Failed(why)) => drop(self.broken(core, vc, &why)),
         }

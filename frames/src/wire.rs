@@ -5,21 +5,21 @@
 //! | at | bytes | |
 //! |---|---|---|
 //! | 0 | 1 | kind |
-//! | 1 | 1 | zero |
+//! | 1 | 1 | CREDIT: 1 if it is to be answered by another one; otherwise zero |
 //! | 2 | 2 | units of the receiver's window that the sender of the frame has given back, in all, modulo 2^16 |
 //! | 4 | 4 | slot of the receiver's connection |
 //! | 8 | 4 | token of that slot |
-//! | 12 | 4 | DATA: number of the frame in its connection, modulo 2^32; otherwise zero, or what the kind says |
+//! | 12 | 4 | DATA: number of the frame in its connection, modulo 2^32; CREDIT, FIN, FIN_ACK: how many DATA frames there were; RESET: how often it was said before; otherwise zero |
 //!
 //! | kind | body |
 //! |---|---|
 //! | 1 DATA | a part of the VC's stream: headers of messages, each followed by its data |
-//! | 2 CREDIT | none: the frame is sent for its count of units |
+//! | 2 CREDIT | none: the frame is sent for its counts. If it is to be answered: the terms of its sender, as in HELLO, so that it is also answered, by RESET, where nobody knows the connection |
 //! | 3 DIAL | a frame of the handshake from the side that dials. Slot and token are those of the *sender*, since it knows no others |
 //! | 4 ANSWER | a frame of the handshake from the side that was dialled |
-//! | 5 FIN | none: no DATA follows. Bytes 12 to 15: how many DATA frames there were |
+//! | 5 FIN | none: no DATA follows |
 //! | 6 FIN_ACK | none: answer to FIN; nothing at all follows |
-//! | 7 RESET | none: the connection is gone; bytes 12 to 15 are zero |
+//! | 7 RESET | none: the connection is gone |
 //!
 //! Slots and tokens are made by each side for itself, and told in the terms of the handshake. A frame for a slot
 //! that has another token is of an earlier connection, or of a stranger, and is dropped.
@@ -79,6 +79,8 @@ pub struct Slot {
 pub struct FrameHeader {
     /// What the frame is.
     pub kind: Kind,
+    /// A CREDIT that is to be answered.
+    pub ask: bool,
     /// Units given back, in all, modulo 2^16.
     pub returned: u16,
     /// The receiver's connection; of DIAL, the sender's.
@@ -93,6 +95,7 @@ impl FrameHeader {
     pub fn to_bytes(self) -> [u8; FRAME_HEADER] {
         let mut out = [0; FRAME_HEADER];
         out[0] = self.kind as u8;
+        out[1] = u8::from(self.ask);
         out[2..4].copy_from_slice(&self.returned.to_le_bytes());
         out[4..8].copy_from_slice(&self.slot.number.to_le_bytes());
         out[8..12].copy_from_slice(&self.slot.token.to_le_bytes());
@@ -104,11 +107,13 @@ impl FrameHeader {
     #[inline]
     pub fn parse(b: &[u8; FRAME_HEADER]) -> Option<FrameHeader> {
         let kind = Kind::from_wire(b[0])?;
-        if b[1] != 0 {
+        let ask = b[1] == 1 && matches!(kind, Kind::Credit);
+        if b[1] != 0 && !ask {
             return None;
         }
         Some(FrameHeader {
             kind,
+            ask,
             returned: u16::from_le_bytes([b[2], b[3]]),
             slot: Slot {
                 number: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
@@ -133,12 +138,15 @@ mod tests {
     fn golden_bytes() {
         let h = FrameHeader {
             kind: Kind::Data,
+            ask: false,
             returned: 0x0201,
             slot: Slot { number: 0x0605_0403, token: 0x0a09_0807 },
             seq: 0x0e0d_0c0b,
         };
         assert_eq!(h.to_bytes(), [1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
         assert_eq!(FrameHeader::parse(&h.to_bytes()), Some(h));
+        let ask = FrameHeader { kind: Kind::Credit, ask: true, ..h };
+        assert_eq!(ask.to_bytes(), [2, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
     }
 
     #[test]
@@ -148,7 +156,8 @@ mod tests {
                 let mut b = [0x5a; FRAME_HEADER];
                 (b[0], b[1]) = (kind, zero);
                 let parsed = FrameHeader::parse(&b);
-                assert_eq!(parsed.is_some(), (1..=7).contains(&kind) && zero == 0);
+                let known = (1..=7).contains(&kind) && zero == 0 || (kind, zero) == (2, 1);
+                assert_eq!(parsed.is_some(), known);
                 assert!(parsed.is_none_or(|h| h.to_bytes() == b));
             }
         }

@@ -277,9 +277,12 @@ impl State {
             op.into_iter().for_each(|op| self.complete(op, outcome));
             return Ok(());
         }
-        let fails = op.is_some() && self.fails(Operation::Send);
+        let fails = self.fails(Operation::Send);
         if fails {
-            op.into_iter().for_each(|op| self.complete(op, Outcome::Failed(FI_EIO)));
+            match op {
+                Some(op) => self.complete(op, Outcome::Failed(FI_EIO)),
+                None => self.fail_inject(face, lane),
+            }
             if self.rng.chance(0.5) {
                 self.stats.lost += 1;
                 return Ok(());

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Write};
 
-use super::{Id, State};
-use crate::errno::{FI_EAGAIN, FI_EAVAIL, FI_ECANCELED};
+use super::{Face, Id, State};
+use crate::errno::{FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_EIO};
 use crate::request::Operation;
 use libfabric_sys::consts::{FI_MSG, FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
 
@@ -186,6 +186,14 @@ impl State {
         self.push(queue, due, entry);
     }
 
+    /// What was injected has not left. There is no operation of which that could be said.
+    pub(crate) fn fail_inject(&mut self, face: Face, lane: usize) {
+        let queue = self.ports[face.port].tx[lane].queue;
+        let due = self.due();
+        let entry = Entry { port: face.port, flags: FI_SEND | FI_MSG, error: FI_EIO, ..Entry::default() };
+        self.push(queue, due, entry);
+    }
+
     /// A message is in a receive buffer. `not_before`: when the completion of the message before it is due; returns when this
     /// one's is.
     pub(crate) fn complete_recv(
@@ -311,8 +319,10 @@ impl State {
         let mut entry = queue.ready.pop_front()?;
         self.stats.errors += 1;
         self.hand_over(&entry);
-        // Who has cancelled something learns of it, or memory could never be freed.
-        if self.settings.anonymous_errors && entry.error != FI_ECANCELED {
+        // Who has cancelled something learns of it, or memory could never be freed; and who has sent something, or its buffer could never be
+        // used again: no provider is known that says of neither which it was.
+        let says = entry.error == FI_ECANCELED || entry.flags & FI_SEND != 0;
+        if self.settings.anonymous_errors && !says {
             entry.context = 0;
         }
         if self.settings.negative_errors {

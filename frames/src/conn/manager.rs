@@ -11,7 +11,7 @@ use netmod_hello::{
 use super::failure::Failure;
 use super::machine::{Machine, Phase, Step};
 use super::strangers::{Stage, Stranger};
-use super::{Action, Env, LocalTerms, Params, StrangerId, To, terms};
+use super::{Action, Env, LocalTerms, Params, PeerTerms, StrangerId, To, terms};
 use crate::wire::{Kind, Slot};
 
 /// Strangers that are told of in the log: a scanner must not fill it.
@@ -133,9 +133,32 @@ impl Manager {
         self.machine.slots.opened(slot)
     }
 
+    /// What the peer calls the connection of a VC.
+    #[cfg(test)]
+    pub(super) fn machine_slot(&self, vc: VcId) -> Option<Slot> {
+        self.machine.reach(vc).map(|(_, slot)| slot)
+    }
+
     /// Whether DATA may be sent on a VC.
     pub fn is_up(&self, vc: VcId) -> bool {
         self.machine.links.get(vc).is_some_and(|l| l.phase == Phase::Up)
+    }
+
+    /// The terms of this side's part of an open connection, `local`, as bytes: what its peer needs to answer if it does not know the connection.
+    pub fn introduction(&self, vc: VcId, local: &LocalTerms) -> Option<Terms> {
+        let link = self.machine.links.get(vc)?;
+        terms::emit(local, link.slot, 0).ok()
+    }
+
+    /// Who has introduced itself so: what it calls its connection, and where it is. It is a claim.
+    pub fn introduced(bytes: &[u8]) -> Option<PeerTerms> {
+        terms::parse(bytes).map(|(terms, _)| terms)
+    }
+
+    /// A frame has come for `slot`, and [`Manager::lookup`] knows no such connection.
+    pub fn on_stray(&mut self, slot: Slot, env: &mut Env<'_>) {
+        self.machine.stray(slot, env);
+        self.carry_out(env);
     }
 
     /// A FIN has come, and all DATA that was sent before it.

@@ -38,6 +38,7 @@
 //! | ACCEPT | | READY, Opened: Up | | | | | | |
 //! | REJECT | | fail | | | | | | |
 //! | READY | | | | Opened: Up | | | | |
+//! | any frame behind READY | | | | READY is lost: RESET, Down: Failed | | | | |
 //! | GOODBYE | | | | fail | | | | |
 //! | terminate | Terminated | GOODBYE, rest | rest | wait for READY, then FIN unless messages wait | FIN: Parting | note | | Terminated: Idle |
 //! | FIN | | | | | PeerLeft: Left | | FIN_ACK | |

@@ -38,11 +38,13 @@ pub(super) enum Mutant {
     NoAckWhileParting,
     /// A VC fails, and its peer is not told.
     SilentAbort,
+    /// What comes behind a READY that is lost is dropped in silence.
+    IgnoreStray,
 }
 
 #[cfg(test)]
 impl Mutant {
-    pub(super) const ALL: [Mutant; 17] = [
+    pub(super) const ALL: [Mutant; 18] = [
         Mutant::BothInsist,
         Mutant::BothYield,
         Mutant::SilentLoser,
@@ -60,6 +62,7 @@ impl Mutant {
         Mutant::NoAck,
         Mutant::NoAckWhileParting,
         Mutant::SilentAbort,
+        Mutant::IgnoreStray,
     ];
 }
 

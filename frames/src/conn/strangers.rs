@@ -212,7 +212,7 @@ impl Machine {
         if !mutated(Mutant::AcceptBoth) {
             self.unbind(vc);
         }
-        let timer = self.at(env.now + self.params.handshake_timeout);
+        let timer = self.at(env.now + self.params.promise_timeout);
         let slot = self.slots.take(vc, token);
         let Some(s) = self.stranger_mut(id) else { return };
         s.stage = Stage::Accepted(vc);
@@ -240,6 +240,17 @@ impl Machine {
             return;
         }
         self.opened(vc, false, env);
+    }
+
+    /// A frame that is of no open connection. If it is of a promised one, READY, which was before it, is lost, and maybe more.
+    pub(super) fn stray(&mut self, slot: Slot, env: &mut Env<'_>) {
+        let Some(vc) = self.slots.under_way(slot) else { return };
+        let link = link_of!(self, vc);
+        if link.phase == Phase::Promised && !mutated(Mutant::IgnoreStray) {
+            let text = "frames were lost: it takes the connection for made, and what says so never came";
+            let error = VcError::new(VcErrorKind::Lost, Some(link.peer), text);
+            self.abort(vc, error, env);
+        }
     }
 
     /// GOODBYE, or a handshake that has failed.

@@ -462,6 +462,41 @@ fn a_peer_that_never_answers_fin_holds_nobody_up() {
 }
 
 #[test]
+fn a_promise_is_kept_while_the_dialler_computes() {
+    let (mut w, [a, b]) = World::pair();
+    w.connect(0, a);
+    // HELLO, CHALLENGE, PROOF; ACCEPT is there, and nobody looks.
+    assert!(w.deliver(0, 1) && w.deliver(1, 0) && w.deliver(0, 1));
+    w.now = w.now + (TIMEOUT - Duration::from_millis(1));
+    w.run(1, Manager::timer);
+    w.settle();
+    assert_eq!((w.log(0), w.log(1)), (vec![OPENED.to_owned()], vec![OPENED.to_owned()]));
+    assert!(w.processes[0].manager.is_up(a) && w.processes[1].manager.is_up(b));
+}
+
+#[test]
+fn what_comes_behind_a_ready_that_is_lost_is_not_dropped_in_silence() {
+    let (mut w, [a, b]) = World::pair();
+    w.connect(0, a);
+    assert!(w.deliver(0, 1) && w.deliver(1, 0) && w.deliver(0, 1) && w.deliver(1, 0));
+    let ready = w.wires[0][1].pop_front().expect("READY");
+    assert_eq!(w.log(0), [OPENED]);
+    let slot = w.processes[0].manager.machine_slot(a).expect("the peer's name of it");
+    assert_eq!(w.processes[1].manager.lookup(slot), None);
+    // A stranger's frame changes nothing.
+    w.run(1, |m, env| m.on_stray(Slot { token: slot.token ^ 1, ..slot }, env));
+    assert!(w.log(1).is_empty());
+    w.run(1, |m, env| m.on_stray(slot, env));
+    let log = w.log(1);
+    assert!(log.len() == 1 && log[0].starts_with("down Lost rank 0: frames were lost"), "{log:?}");
+    w.settle();
+    assert!(w.log(0)[0].starts_with("down Lost rank 1: it has broken the connection off"));
+    w.hand(1, &ready);
+    assert!(!w.processes[1].manager.is_up(b));
+    w.assert_quiet();
+}
+
+#[test]
 fn a_port_has_its_own_names_and_key() {
     let mut w = World::new(2);
     let (port, key) = (77, JobKey([5; 32]));

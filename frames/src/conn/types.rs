@@ -15,8 +15,10 @@ use crate::wire::{Kind, Slot};
 pub struct Params {
     /// From the first wish to send until the VC is reported down.
     pub connect_timeout: Duration,
-    /// From a dial to its answer, and from a promise to READY; a stranger has as long to prove itself.
+    /// From a dial to its answer; a stranger has as long to prove itself.
     pub handshake_timeout: Duration,
+    /// From a promise to READY. Whoever it was given to may compute meanwhile, and takes the connection for made when it looks again.
+    pub promise_timeout: Duration,
     /// Pause after the first dial that failed; doubled after each.
     pub backoff_min: Duration,
     /// Longest pause between dials.
@@ -35,6 +37,7 @@ impl Params {
         Params {
             connect_timeout,
             handshake_timeout: connect_timeout / 4,
+            promise_timeout: connect_timeout,
             backoff_min: Duration::from_millis(1),
             backoff_max: Duration::from_secs(1),
             parting_timeout: Duration::from_secs(2),
@@ -141,7 +144,7 @@ pub enum Action {
     Control {
         /// Where to.
         to: To,
-        /// [`Kind::Fin`] (the driver adds the number of DATA frames), [`Kind::FinAck`] or [`Kind::Reset`].
+        /// [`Kind::Fin`] or [`Kind::FinAck`] (the driver adds the number of DATA frames), or [`Kind::Reset`].
         kind: Kind,
         /// For the header.
         slot: Slot,

@@ -365,16 +365,6 @@ impl<'s> Run<'s> {
         self.seen.aborted += 1;
     }
 
-    /// Aborts every VC.
-    fn give_up(&mut self) {
-        for from in self.live() {
-            for to in (0..self.ranks.len()).filter(|to| *to != from) {
-                self.abort(from, to);
-            }
-        }
-        self.seen.given_up += 1;
-    }
-
     /// Makes a VC that is down usable again.
     fn revive(&mut self, from: usize, to: usize) {
         let with_card = self.rng.once_in(2);

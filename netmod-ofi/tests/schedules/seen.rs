@@ -14,8 +14,6 @@ pub struct Seen {
     pub aborted: usize,
     pub killed: usize,
     pub revived: usize,
-    /// Schedules in which lost frames left something waiting for ever.
-    pub given_up: usize,
     pub refused: u64,
     pub full: u64,
     pub injected: u64,
@@ -34,7 +32,6 @@ impl Seen {
         self.aborted += other.aborted;
         self.killed += other.killed;
         self.revived += other.revived;
-        self.given_up += other.given_up;
         self.refused += other.refused;
         self.full += other.full;
         self.injected += other.injected;

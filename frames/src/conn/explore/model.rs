@@ -285,6 +285,7 @@ impl Model {
             handshake_timeout: wait(self.size.timeouts != Timeouts::Never),
             backoff_min: Duration::ZERO,
             backoff_max: Duration::ZERO,
+            promise_timeout: wait(self.size.timeouts != Timeouts::Never),
             parting_timeout: wait(self.size.timeouts != Timeouts::Never),
             strangers_max: 2,
             words: Words::SAMPLE,
@@ -473,7 +474,7 @@ impl Model {
             Frame::Data { slot, of, number } => self.data(w, x, slot, of, number),
             Frame::Control { slot, kind, of } => {
                 if !self.is_for(w, x, slot, of)? {
-                    return Ok(());
+                    return self.call(w, x, "stray", |m, _, env| m.stray(slot, env));
                 }
                 match kind {
                     Kind::Fin => self.call(w, x, "FIN", |m, vc, _| m.fin(vc)),
@@ -503,7 +504,16 @@ impl Model {
             let Size { losses, restarts, aborts, timeouts, removals, .. } = self.size;
             let told = (losses, restarts, aborts, timeouts) == (0, [0, 0], [0, 0], Timeouts::Never);
             let heard = !w.faulty || told && removals[x] == 0;
-            return if heard { wrong(format!("message {number} finds nobody")) } else { Ok(()) };
+            if heard {
+                return wrong(format!("message {number} finds nobody"));
+            }
+            let promised = w.sides[x].machine.slots.under_way(slot).is_some();
+            self.call(w, x, "stray", |m, _, env| m.stray(slot, env))?;
+            // Who takes a connection for made that is not must not be left in that belief.
+            if promised && w.sides[x].machine.slots.under_way(slot).is_some() {
+                return wrong(format!("message {number} is lost, and nobody is told"));
+            }
+            return Ok(());
         }
         let phase = w.sides[x].phase();
         if !matches!(phase, Phase::Up | Phase::Parting) {

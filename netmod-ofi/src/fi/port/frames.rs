@@ -113,6 +113,9 @@ impl device::Port for Port {
         {
             tracing::warn!(why, "a receive buffer cannot be posted");
         }
+        if self.stock.is_some() {
+            self.take_stock();
+        }
         let n = most.clamp(1, BATCH);
         match self.endpoint.poll(&mut self.entries[..n]) {
             Ok(n) => n,
@@ -173,6 +176,10 @@ impl device::Port for Port {
 
     fn sends_under_way(&self) -> usize {
         self.tx.count() - self.tx_free.len()
+    }
+
+    fn is_unsettled(&self) -> bool {
+        self.stock.is_some()
     }
 
     fn transfers_under_way(&self) -> usize {

@@ -23,6 +23,7 @@ use super::ops::{OpIndex, Ops};
 use super::region::Registration;
 use super::shared::Wish;
 
+mod errors;
 mod frames;
 
 /// Buffers for frames that go out.
@@ -33,8 +34,6 @@ const RX_BUFFERS: usize = 4;
 const TRANSFERS: usize = 256;
 /// Completions that are taken in one call.
 const BATCH: usize = 32;
-/// Error entries that are taken in one poll: a broken provider has them without end.
-const ERRORS: usize = 16;
 /// How often closing looks for the completions of what was cancelled.
 const REAP: usize = 10_000;
 
@@ -74,6 +73,8 @@ struct Receive {
     posted: bool,
     /// Frames in it that are lent, or wait to be.
     lent: u32,
+    /// It was cancelled to see whether the provider has it still.
+    counted: bool,
 }
 
 /// See the module.
@@ -93,6 +94,10 @@ pub struct Port {
     transfers: usize,
     /// Where the search for a short key begins.
     next_key: u64,
+    /// Receives that have failed without saying which.
+    nameless: usize,
+    /// While stock is taken of the receives: how many of them may be gone, and in how many polls that is decided.
+    stock: Option<(usize, u32)>,
     /// Operations that failed, to be reported.
     failures: VecDeque<Done>,
     oddities: Oddities,
@@ -147,6 +152,8 @@ impl Port {
             entries: Box::new([EMPTY; BATCH]),
             transfers: 0,
             next_key: 0,
+            nameless: 0,
+            stock: None,
             failures: VecDeque::new(),
             oddities: Oddities::default(),
         };
@@ -281,45 +288,9 @@ impl Port {
     /// The provider has no more use for a receive buffer.
     fn retire(&mut self, op: OpIndex, buffer: u32) {
         self.ops.end(op);
-        self.receives[buffer as usize].posted = false;
+        let state = &mut self.receives[buffer as usize];
+        (state.posted, state.counted) = (false, false);
         self.unposted += 1;
-    }
-
-    #[cold]
-    fn errors(&mut self) {
-        for _ in 0..ERRORS {
-            let Some(failed) = self.endpoint.error() else { return };
-            let Some(op) = self.ops.find(failed.context) else {
-                self.oddities.unknown += 1;
-                tracing::debug!(why = failed.text, "libfabric reports an error of no operation under way");
-                continue;
-            };
-            let Some(what) = self.ops.get(op).copied() else { continue };
-            let failure = match what {
-                What::Send { buffer, vc, .. } => {
-                    self.ops.end(op);
-                    self.tx_free.push(buffer);
-                    Some(Done::SendFailed { vc, why: failed.text })
-                }
-                What::Recv { buffer } => {
-                    if !failed.cancelled {
-                        self.oddities.receives += 1;
-                        tracing::warn!(why = failed.text, truncated = failed.truncated, "a receive failed");
-                    }
-                    let multi = self.endpoint.traits().multi_recv;
-                    if failed.cancelled || !multi || failed.flags & FI_MULTI_RECV != 0 {
-                        self.retire(op, buffer);
-                    }
-                    None
-                }
-                What::Transfer { number } => {
-                    self.ops.end(op);
-                    self.transfers -= 1;
-                    Some(Done::Transfer { number, result: Err(failed.text) })
-                }
-            };
-            self.failures.extend(failure);
-        }
     }
 }
 

@@ -1,0 +1,167 @@
+//! What is done when frames may be lost, or the peer may not have heard of the end.
+//!
+//! Endpoints are reliable: what is lost is told to its sender. Where the provider does not say whose it was, as of a frame that was injected, or
+//! tells the receiver instead, all connections of the port are in doubt: the peers are asked how many frames they have sent, and told how many
+//! there were from here. Whoever has forgotten the connection answers by RESET.
+
+use std::time::Duration;
+
+use netmod_core::{Core, Time, VcError, VcErrorKind, VcId};
+
+use crate::conn::Manager;
+use crate::device::{Device, Word};
+use crate::life::Verdict;
+use crate::link::Link;
+use crate::netmod::{FrameNetmod, Out};
+use crate::wire::{FRAME_HEADER, FrameHeader, Kind};
+
+/// Longest CREDIT: with the longest terms that there are.
+pub(crate) const CREDIT_MAX: usize = FRAME_HEADER + 400;
+/// How often a last word is said: to whoever fails so often nothing can be said.
+const SAID_MOST: u32 = 10;
+/// Frames of the manager that may wait when another answer to a stranger is added.
+const WAITING_MOST: usize = 64;
+
+/// How soon a peer that has not answered is asked again; the pause doubles up to the greatest.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// A connection that is in doubt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    /// What the peer has said later settles it.
+    since: Time,
+    /// When it is asked again.
+    again: Time,
+    pause: Duration,
+}
+
+impl Asking {
+    /// Whether nothing has settled it, if the peer was heard of then for the last time. Whatever it has said since is behind what was lost,
+    /// and tells of it by its numbers.
+    pub(crate) fn is_open(&self, heard: Time) -> bool {
+        heard <= self.since
+    }
+}
+
+/// A port that may have lost frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Doubt {
+    port: usize,
+    /// A transfer may have failed without saying which.
+    transfers: bool,
+}
+
+impl<D: Device> FrameNetmod<D> {
+    /// A port may have lost frames. That is looked into once in a while: a broken provider says so without end.
+    #[cold]
+    pub(crate) fn doubt(&mut self, port: usize, transfers: bool) {
+        let doubt = Doubt { port, transfers };
+        if !self.doubts.contains(&doubt) {
+            self.doubts.push(doubt);
+        }
+    }
+
+    /// Asks the peers of ports that are in doubt, and again those that have not answered: the question may be lost as well.
+    pub(crate) fn look_into_doubts(&mut self, core: &mut Core) {
+        let now = self.now;
+        let doubts = std::mem::take(&mut self.doubts);
+        let is = |l: &Link, d: &Doubt| l.open.is_some_and(|o| o.dest.port == d.port);
+        let concerned =
+            self.links.iter().filter(|(_, l)| l.doubt.is_some() || doubts.iter().any(|d| is(l, d)));
+        let concerned: Vec<VcId> = concerned.map(|(vc, _)| vc).collect();
+        for vc in concerned {
+            let Some(l) = self.links.get_mut(vc) else { continue };
+            if l.transfers > 0 && doubts.iter().any(|d| d.transfers && is(l, d)) {
+                let peer = Some(l.peer);
+                let text = format!("a one-sided transfer failed, and {} does not say which", D::WORDS.what);
+                self.fail(core, vc, VcError::new(VcErrorKind::Lost, peer, text));
+                continue;
+            }
+            if doubts.iter().any(|d| is(l, d)) {
+                l.doubt = Some(Box::new(Asking { since: now, again: now, pause: PAUSE }));
+            }
+            let (Some(doubt), Some(open)) = (&mut l.doubt, &mut l.open) else {
+                l.doubt = None;
+                continue;
+            };
+            if !doubt.is_open(l.heard) {
+                l.doubt = None;
+            } else if now >= doubt.again {
+                doubt.again = now + doubt.pause;
+                doubt.pause = (doubt.pause * 2).min(PAUSE_MAX);
+                open.doubts = true;
+                l.ready = false;
+                self.want(vc);
+            }
+        }
+    }
+
+    /// Adds to a CREDIT that is to be answered who asks, and where that is; returns its length.
+    #[cold]
+    pub(crate) fn introduce(&self, vc: VcId, port: usize, frame: &mut [u8; CREDIT_MAX]) -> usize {
+        let local = self.own.as_ref().ok().and_then(|own| own.terms(port as u8, 0));
+        let Some(terms) = local.and_then(|local| self.manager.introduction(vc, &local)) else {
+            return FRAME_HEADER;
+        };
+        let bytes = terms.as_bytes();
+        let len = FRAME_HEADER + bytes.len();
+        frame[FRAME_HEADER..len].copy_from_slice(bytes);
+        len
+    }
+
+    /// Somebody asks after a connection that is not known here: it is gone.
+    #[cold]
+    pub(crate) fn disown(&mut self, core: &mut Core, port: usize, introduction: &[u8]) {
+        let Some(theirs) = Manager::introduced(introduction) else { return };
+        if self.outbox.len() >= WAITING_MOST {
+            return;
+        }
+        match self.book.insert(&mut self.ports, port, theirs.context, &theirs.address) {
+            Ok(dest) => {
+                let header =
+                    FrameHeader { kind: Kind::Reset, ask: false, returned: 0, slot: theirs.slot, seq: 0 };
+                self.post(core, Out { dest, bytes: header.to_bytes().to_vec(), vc: None, since: self.now });
+                self.book.release(dest);
+            }
+            Err(why) => tracing::debug!(why, "somebody has asked whose address is of no use"),
+        }
+    }
+
+    /// A last word has not left. The peer may have ended, and then nothing may be sent to it: its kernel is asked first.
+    #[cold]
+    pub(crate) fn say_later(&mut self, vc: VcId, port: usize, word: &Word) {
+        let Some(l) = self.links.get(vc) else { return };
+        let Some(header) = FrameHeader::parse(&word.frame).filter(|h| h.seq < SAID_MOST && !l.gone) else {
+            return;
+        };
+        let bytes = FrameHeader { seq: header.seq + 1, ..header }.to_bytes().to_vec();
+        let dest = crate::book::Dest { port, addr: word.to };
+        self.unsaid.push(Out { dest, bytes, vc: Some(vc), since: self.now });
+        if l.open.is_none() {
+            self.watch(vc);
+        }
+    }
+
+    /// Says what a peer has not heard, if it lives.
+    pub(crate) fn say_again(&mut self, core: &mut Core, vc: VcId, verdict: Verdict) {
+        let now = self.now;
+        let (words, rest) =
+            std::mem::take(&mut self.unsaid).into_iter().partition(|word| word.vc == Some(vc));
+        self.unsaid = rest;
+        let words: Vec<Out> = words;
+        if words.is_empty() {
+            return;
+        }
+        if verdict == Verdict::Alive {
+            for word in words {
+                self.post(core, Out { since: now, ..word });
+            }
+        }
+        if self.links.get(vc).is_some_and(|l| l.open.is_none())
+            && let Some(life) = &mut self.life
+        {
+            life.unwatch(vc);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What a port makes of operations that fail: those that say which they are, and those that do not.
+//!
+//! A receive that has failed without saying which keeps its buffer, as far as the port knows. So stock is taken: all receives are cancelled,
+//! which brings back those that the provider has, to be posted again. The rest, no more than have failed so, are what has failed.
+
+use libfabric_sys::consts::{FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
+
+use netmod_frames::device::{Done, Port as _, Word};
+use netmod_frames::wire::{FRAME_HEADER, FrameHeader, Kind};
+
+use super::{OpIndex, Port, What};
+use crate::fi::endpoint::Failed;
+
+/// Error entries that are taken in one poll: a broken provider has them without end.
+const ERRORS: usize = 16;
+/// Polls in which a provider reports what was cancelled.
+const STOCK: u32 = 256;
+
+impl Port {
+    /// Takes the entries with errors.
+    #[cold]
+    pub(super) fn errors(&mut self) {
+        for _ in 0..ERRORS {
+            let Some(failed) = self.endpoint.error() else { return };
+            let op = self.ops.find(failed.context);
+            match op.and_then(|op| Some((op, *self.ops.get(op)?))) {
+                Some((op, what)) => self.failed(op, what, failed),
+                None => self.nameless(&failed),
+            }
+        }
+    }
+
+    fn failed(&mut self, op: OpIndex, what: What, failed: Failed) {
+        match what {
+            What::Send { buffer, vc, to } => {
+                self.ops.end(op);
+                self.tx_free.push(buffer);
+                let done = match self.last_word(buffer) {
+                    Some(frame) => Done::WordFailed { vc, word: Box::new(Word { to, frame }) },
+                    None => Done::SendFailed { vc, why: failed.text },
+                };
+                self.failures.push_back(done);
+            }
+            What::Recv { buffer } => {
+                if !failed.cancelled {
+                    self.oddities.receives += 1;
+                    tracing::warn!(why = failed.text, truncated = failed.truncated, "a receive failed");
+                    // No peer sends what is longer than a frame.
+                    if !failed.truncated {
+                        self.failures.push_back(Done::Doubt { transfers: false });
+                    }
+                }
+                let multi = self.endpoint.traits().multi_recv;
+                if failed.cancelled || !multi || failed.flags & FI_MULTI_RECV != 0 {
+                    self.retire(op, buffer);
+                }
+            }
+            What::Transfer { number } => {
+                self.ops.end(op);
+                self.transfers -= 1;
+                self.failures.push_back(Done::Transfer { number, result: Err(failed.text) });
+            }
+        }
+    }
+
+    /// The frame in a buffer that was sent, if it is the end of a connection.
+    fn last_word(&mut self, buffer: u32) -> Option<[u8; FRAME_HEADER]> {
+        let frame = *self.buffer(buffer).first_chunk()?;
+        FrameHeader::parse(&frame).filter(|h| h.kind == Kind::Reset).map(|_| frame)
+    }
+
+    /// Something has failed that has no operation, as what was injected, or does not say which it is.
+    fn nameless(&mut self, failed: &Failed) {
+        self.oddities.unknown += 1;
+        tracing::debug!(
+            why = failed.text,
+            flags = failed.flags,
+            "libfabric reports an error of no operation under way"
+        );
+        let is = |flags| failed.flags & flags != 0;
+        if is(FI_RECV) {
+            self.oddities.receives += 1;
+            self.nameless += 1;
+            if self.stock.is_none() {
+                self.begin_stock();
+            }
+        }
+        let transfers = is(FI_READ | FI_WRITE | FI_RMA) || !is(FI_SEND | FI_RECV);
+        self.failures.push_back(Done::Doubt { transfers: transfers && self.transfers > 0 });
+    }
+
+    fn begin_stock(&mut self) {
+        for (op, what) in self.ops.iter() {
+            if let What::Recv { buffer } = what {
+                self.receives[*buffer as usize].counted = true;
+                self.endpoint.cancel(true, self.ops.context(op));
+            }
+        }
+        self.stock = Some((std::mem::take(&mut self.nameless), STOCK));
+    }
+
+    #[cold]
+    pub(super) fn take_stock(&mut self) {
+        let Some((failed, polls)) = self.stock else { return };
+        let missing = self.ops.iter().filter_map(|(op, what)| match what {
+            What::Recv { buffer } if self.receives[*buffer as usize].counted => Some((op, *buffer)),
+            _ => None,
+        });
+        let missing: Vec<_> = missing.collect();
+        if polls > 0 && !missing.is_empty() {
+            self.stock = Some((failed, polls - 1));
+            return;
+        }
+        self.stock = None;
+        if missing.len() > failed + self.nameless {
+            let (missing, failed) = (missing.len(), failed + self.nameless);
+            tracing::error!(
+                missing,
+                failed,
+                "libfabric does not give receive buffers back that were cancelled"
+            );
+            return;
+        }
+        for (op, buffer) in missing {
+            self.retire(op, buffer);
+        }
+        if self.nameless > 0 {
+            self.begin_stock();
+        }
+    }
+}
