@@ -220,6 +220,33 @@ fn a_port_that_is_down_too_long_breaks_connections() {
 }
 
 #[test]
+fn nothing_leaves_by_a_port_that_is_down() {
+    let pair = with(ToRts { timeout: 3, retry_cnt: 1, ..rts(0) });
+    pair.b.recv(&pair.qb, 1, 0, 64);
+    pair.fabric.set_port(pair.devices[0], 1, false);
+    pair.qa.post_send(&[send(2, SendOp::Send, &[])]).unwrap();
+    assert!(pair.settle());
+    assert_eq!((pair.a.statuses(), pair.b.statuses()), (vec![(2, Status::RetryExcErr)], vec![]));
+    pair.clean();
+}
+
+#[test]
+fn a_queue_pair_hears_its_peer_alone() {
+    let pair = with(rts(0));
+    let stranger = pair.a.rc(CAP, None);
+    connect(&stranger, &pair.b.hca, pair.qb.number(), 5, ToRts { timeout: 3, retry_cnt: 1, ..rts(0) });
+    pair.b.recv(&pair.qb, 1, 0, 64);
+    stranger.post_send(&[send(2, SendOp::Send, &[])]).unwrap();
+    assert!(pair.settle());
+    assert_eq!((pair.a.statuses(), pair.b.statuses()), (vec![(2, Status::RetryExcErr)], vec![]));
+    pair.qa.post_send(&[send(3, SendOp::Send, &[])]).unwrap();
+    assert!(pair.settle());
+    assert_eq!((pair.a.statuses(), pair.b.poll().len()), (vec![(3, Status::Success)], 1));
+    drop(stranger);
+    pair.clean();
+}
+
+#[test]
 fn errors_say_something_to_the_devices_maker() {
     let pair = with(ToRts { rnr_retry: 0, ..rts(0) });
     pair.faults(Faults { send: 1.0, vendor_err: 0x8a, ..Faults::default() });

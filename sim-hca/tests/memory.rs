@@ -237,6 +237,24 @@ fn an_answer_that_is_lost_is_one_retry_however_many_acknowledgements_follow() {
 }
 
 #[test]
+fn an_atomic_whose_answer_is_lost_is_answered_again_and_not_done_again() {
+    let delay = core::time::Duration::from_micros(1);
+    let settings = Settings { delay_min: delay, delay_max: delay, ..Settings::default() };
+    let pair = Pair::with(settings, rts(0), CAP);
+    let op = SendOp::FetchAdd { addr: pair.b.addr(0), rkey: pair.b.mr.rkey(), add: 3 };
+    pair.qa.post_send(&[send(1, op, &[pair.a.sge(8, 8)])]).unwrap();
+    after(&pair.fabric, delay / 2);
+    pair.faults(Faults { loss: 1.0, ..Faults::default() });
+    after(&pair.fabric, delay);
+    pair.faults(Faults::default());
+    pair.a.mem.write(8, &[9; 8]);
+    assert!(pair.settle());
+    assert_eq!(pair.a.statuses(), [(1, Status::Success)]);
+    assert_eq!((pair.b.mem.read(0, 1), pair.a.mem.read(8, 8)), (vec![3], vec![0; 8]));
+    pair.clean();
+}
+
+#[test]
 fn reads_need_a_limit() {
     let pair = Pair::with(Settings::default(), ToRts { max_rd_atomic: 0, ..rts(0) }, CAP);
     let op = SendOp::RdmaRead { addr: pair.b.addr(0), rkey: pair.b.mr.rkey() };
