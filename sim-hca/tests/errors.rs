@@ -247,6 +247,38 @@ fn a_queue_pair_hears_its_peer_alone() {
 }
 
 #[test]
+fn retries_begin_anew_when_the_peer_has_answered() {
+    let pair = with(ToRts { retry_cnt: 1, ..rts(0) });
+    for i in 0..5 {
+        pair.b.recv(&pair.qb, i, 0, 64);
+        pair.faults(Faults { loss: 1.0, ..Faults::default() });
+        pair.qa.post_send(&[send(i, SendOp::Send, &[])]).unwrap();
+        after(&pair.fabric, Duration::from_micros(1));
+        pair.faults(Faults::default());
+        assert!(pair.settle());
+        assert_eq!((pair.a.statuses(), pair.b.poll().len()), (vec![(i, Status::Success)], 1));
+    }
+    pair.clean();
+}
+
+#[test]
+fn old_answers_stop_nobody() {
+    // The way takes longer than the sender waits, so that many copies, complaints and answers are under way at once.
+    for seed in 0..300 {
+        let delay = Duration::from_micros(100);
+        let faults = Faults { loss: 0.2, rnr: 0.3, ..Faults::default() };
+        let settings =
+            Settings { seed, delay_min: delay / 2, delay_max: delay, faults, ..Settings::default() };
+        let pair = Pair::with(settings, ToRts { timeout: 3, ..rts(0) }, CAP);
+        (0..8).for_each(|i| pair.b.recv(&pair.qb, i, 0, 64));
+        (0..8).for_each(|i| pair.qa.post_send(&[send(i, SendOp::Send, &[])]).unwrap());
+        assert!(pair.settle());
+        assert_eq!(pair.a.poll().len(), 8, "seed {seed}");
+        pair.clean();
+    }
+}
+
+#[test]
 fn errors_say_something_to_the_devices_maker() {
     let pair = with(ToRts { rnr_retry: 0, ..rts(0) });
     pair.faults(Faults { send: 1.0, vendor_err: 0x8a, ..Faults::default() });

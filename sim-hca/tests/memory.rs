@@ -255,6 +255,18 @@ fn an_atomic_whose_answer_is_lost_is_answered_again_and_not_done_again() {
 }
 
 #[test]
+fn a_write_that_is_refused_takes_no_receive() {
+    let pair = Pair::new(5);
+    pair.b.recv(&pair.qb, 1, 0, 8);
+    let op = SendOp::RdmaWriteImm { addr: pair.b.addr(0), rkey: pair.b.mr.rkey() ^ 1, imm: 4 };
+    pair.qa.post_send(&[send(2, op, &[pair.a.sge(0, 8)])]).unwrap();
+    assert!(pair.settle());
+    assert_eq!(pair.a.statuses(), [(2, Status::RemAccessErr)]);
+    assert_eq!(pair.b.statuses(), [(1, Status::WrFlushErr)]);
+    pair.clean();
+}
+
+#[test]
 fn reads_need_a_limit() {
     let pair = Pair::with(Settings::default(), ToRts { max_rd_atomic: 0, ..rts(0) }, CAP);
     let op = SendOp::RdmaRead { addr: pair.b.addr(0), rkey: pair.b.mr.rkey() };
