@@ -1,5 +1,6 @@
 //! The libfabrics to test with: the system's, and a second one, of another version.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -47,15 +48,32 @@ pub fn second_or_skip(test: &str) -> Option<[(&'static str, PathBuf); 2]> {
 /// # Panics
 /// If it fails, or there is no such test.
 #[track_caller]
-pub fn again_with<V: AsRef<std::ffi::OsStr>>(test: &str, variables: &[(&str, V)]) {
+pub fn again_with<V: AsRef<OsStr>>(test: &str, variables: &[(&str, V)]) {
+    let text = again(&["--exact", test, "--nocapture"], variables);
+    assert!(text.contains("1 passed"), "{test}:\n{text}");
+}
+
+/// As [`again_with`], the tests of a module.
+///
+/// # Panics
+/// If one fails, or there are none.
+#[track_caller]
+pub fn module_again_with<V: AsRef<OsStr>>(module: &str, variables: &[(&str, V)]) {
+    let text = again(&[&format!("{module}::")], variables);
+    assert!(!text.contains(" 0 passed"), "{module}:\n{text}");
+}
+
+#[track_caller]
+fn again<V: AsRef<OsStr>>(args: &[&str], variables: &[(&str, V)]) -> String {
     let this = std::env::current_exe().expect("the path of this program");
     let mut command = Command::new(this);
-    command.args(["--exact", test, "--nocapture"]);
+    command.args(args);
     for (name, value) in variables {
         command.env(name, value);
     }
     let out = command.output().expect("this program starts");
-    let text = String::from_utf8_lossy(&out.stdout);
-    let ran = text.contains("1 passed");
-    assert!(out.status.success() && ran, "{test}:\n{text}{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{args:?}: {}\n{text}{errors}", out.status);
+    text
 }

@@ -1,10 +1,21 @@
-//! The conformance suite over libfabric's providers, and over each way of large messages.
+//! The conformance suite over libfabric's providers, and over each way of large messages; with a second libfabric over TCP, and with
+//! `NETMOD_TEST_LIBRARIES=all` over TCP's ways of large messages, too.
 
+use std::sync::LazyLock;
+
+use libfabric_sys::Library;
 use netmod_tests::factory::{Lmt, Ofi};
+use netmod_tests::libfabric::{module_again_with, second_or_skip};
 
-/// A provider of the system's libfabric.
+/// The libfabric that the environment names; otherwise the system's.
+fn library() -> &'static str {
+    static NAMED: LazyLock<String> = LazyLock::new(|| std::env::var(Library::VARIABLE).unwrap_or_default());
+    NAMED.as_str()
+}
+
+/// A provider of that libfabric.
 fn provider(provider: &'static str) -> Ofi {
-    Ofi { provider, library: "", max_bytes: 64 << 20, many: 2000 }
+    Ofi { provider, library: library(), max_bytes: 64 << 20, many: 2000 }
 }
 
 fn lmt(inner: Ofi, mode: &'static str) -> Lmt<Ofi> {
@@ -21,3 +32,15 @@ netmod_tests::conformance!(over_tcp_put, lmt(provider("tcp"), "put"));
 netmod_tests::conformance!(over_net_get, lmt(provider("net"), "get"));
 netmod_tests::conformance!(over_shm_get, lmt(provider("shm"), "get"));
 netmod_tests::conformance!(over_sockets_put, lmt(provider("sockets"), "put"));
+
+/// Over `tcp` alone: the second libfabric has no `net`, `sockets` or `udp;ofi_rxd`, and endpoints of its `shm` within one process do not
+/// hear each other (jobs of processes use that).
+#[test]
+fn the_same_with_a_second_library() {
+    let Some(variables) = second_or_skip("the suite with another version of libfabric") else { return };
+    module_again_with("over_tcp", &variables);
+    if std::env::var_os("NETMOD_TEST_LIBRARIES").is_some_and(|v| v == "all") {
+        module_again_with("over_tcp_get", &variables);
+        module_again_with("over_tcp_put", &variables);
+    }
+}

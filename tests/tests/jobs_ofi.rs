@@ -5,6 +5,7 @@ use std::process::Command;
 
 use netmod_tests::factory::{NetmodFactory, Ofi};
 use netmod_tests::jobs::launch::{self, launcher_or_skip, run, run_alone};
+use netmod_tests::libfabric::second_or_skip;
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 
@@ -75,6 +76,21 @@ fn every_length_in_each_mode() {
             c.args(["span", longest, layout]);
             c.envs([("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), ("NETMOD_EAGER_MAX", "0")]);
             run_alone(&mut c).expect_ok("span", 2);
+        }
+    }
+}
+
+/// With a second libfabric, whose `tcp` and `shm` are others.
+#[test]
+fn with_a_second_library() {
+    let Some(variables) = second_or_skip("jobs with another version of libfabric") else { return };
+    for provider in ["tcp", "shm"] {
+        run(nmrun(provider, 4, &[]).arg("alltoall").envs(variables.clone())).expect_ok("alltoall", 4);
+        for mode in ["get", "put"] {
+            let mut c = nmrun(provider, 2, &[]);
+            c.args(["span", "1048576", "3"]).envs(variables.clone());
+            c.envs([("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), ("NETMOD_EAGER_MAX", "0")]);
+            run(&mut c).expect_ok("span", 2);
         }
     }
 }

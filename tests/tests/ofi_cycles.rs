@@ -17,10 +17,11 @@ use netmod_tests::watchdog::Watchdog;
 
 /// Set in the process that a provider has to itself.
 const ALONE: &str = "NETMOD_TEST_ALONE";
-/// What else that process finds: one heap for all threads, from which large blocks are kept away, so that what was freed is gone; and
-/// a provider's thread that does not spin.
-const ENVIRONMENT: [(&str, &str); 4] = [
+/// What else that process finds: one heap for all threads, without caches of what was freed and without large blocks, so that what was
+/// freed is gone; and a provider's thread that does not spin.
+const ENVIRONMENT: [(&str, &str); 5] = [
     (ALONE, "1"),
+    ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0"),
     ("MALLOC_ARENA_MAX", "1"),
     ("MALLOC_MMAP_THRESHOLD_", "65536"),
     ("FI_SOCKETS_PE_WAITTIME", "0"),

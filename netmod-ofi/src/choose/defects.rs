@@ -71,6 +71,12 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         provider: "shm",
         gone: None,
+        what: "from 2.0 on, endpoints of one process do not hear each other",
+        remedy: Remedy::Avoided("an engine has connections with engines of other processes alone"),
+    },
+    Defect {
+        provider: "shm",
+        gone: None,
         what: "a write is not confirmed before the target polls, although its data is there",
         remedy: OWN_POLLS,
     },
