@@ -1,5 +1,6 @@
-use std::sync::Barrier;
+use std::sync::{Barrier, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use fake_fabric::{Control, Settings, World};
 use libfabric_sys::Library;
@@ -357,11 +358,26 @@ fn keys_come_back() {
     place.end();
 }
 
+/// Ends the process if what is returned is not dropped in time: threads that wait for each other cannot be ended.
+#[must_use]
+fn watchdog(test: &'static str) -> mpsc::Sender<()> {
+    const LIMIT: Duration = Duration::from_secs(120);
+    let (alive, gone) = mpsc::channel();
+    thread::spawn(move || {
+        if gone.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("{test} hangs after {LIMIT:?}; with it end all tests of its process");
+            std::process::exit(101);
+        }
+    });
+    alive
+}
+
 /// Engines in threads of their own open, send, register, forget and close, all at once.
 #[test]
 fn threads_share_an_endpoint() {
     const ENGINES: usize = 3;
     const ROUNDS: usize = 60;
+    let _alive = watchdog("threads_share_an_endpoint");
     let place =
         Place::new(many(ENGINES).mr_mode(FI_MR_LOCAL | FI_MR_ENDPOINT).again(fake_fabric::Again::all(0.05)));
     let barrier = Barrier::new(2 * ENGINES);
