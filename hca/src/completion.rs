@@ -122,7 +122,8 @@ pub struct Completion {
     pub status: Status,
     /// What was completed.
     pub op: Completed,
-    /// Whether a datagram came with a global header; its 40 bytes are in front of the data, with or without one.
+    /// Whether a datagram came with a global header; its 40 bytes are in front of the data, with or without one. Of connections it means
+    /// nothing: some devices set it, others do not.
     pub grh: bool,
     /// More of an error, for the device's maker.
     pub vendor_err: u32,

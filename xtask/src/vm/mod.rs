@@ -35,11 +35,13 @@ const PROGRAMS: &[&str] = &[
     "ibv_xsrq_pingpong",
 ];
 /// Integration tests of the workspace that are brought along: package, test, and the program's name there.
-const TESTS: &[(&str, &str, &str)] = &[("libibverbs-sys", "real", "libibverbs-real")];
+const TESTS: &[(&str, &str, &str)] =
+    &[("libibverbs-sys", "real", "libibverbs-real"), ("netmod-hca-ibv", "real", "hca-ibv-real")];
 /// What is run if nothing else is asked for: name, and commands of the shell.
 const STEPS: &[(&str, &str)] = &[
     ("the device is up", "ibv_devinfo -d rxe0 | grep PORT_ACTIVE"),
     ("libibverbs-sys drives the device", "libibverbs-real --include-ignored --test-threads=1 --nocapture"),
+    ("netmod-hca-ibv drives the device", "hca-ibv-real --include-ignored --test-threads=1 --nocapture"),
     (
         "ibv_rc_pingpong",
         "ibv_rc_pingpong -d rxe0 -g 1 -n 500 >/tmp/server & \

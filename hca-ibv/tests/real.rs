@@ -1,0 +1,121 @@
+//! The scenarios on the machine's first RDMA device, whose port has an IPv4 address; and what a simulation cannot show.
+//!
+//! There is one in the virtual machine of `cargo xtask vm-test`; elsewhere these tests are ignored.
+
+#![allow(unsafe_code)]
+
+mod scenarios;
+
+use std::os::fd::BorrowedFd;
+use std::process::Command;
+
+use netmod_hca::{Access, Hca, Mr, QpCap, QpInit, QpKind, errno};
+use netmod_hca_ibv::{Devices, IbvHca};
+use scenarios::World;
+
+/// Milliseconds after which a test gives up. An emulated machine on a busy host is slow.
+const PATIENCE: i32 = 60_000;
+/// The interface of the virtual machine's device.
+const INTERFACE: &str = "dummy0";
+
+struct Real(Devices);
+
+impl Real {
+    fn new() -> Real {
+        Real(Devices::load(None).unwrap_or_else(|e| panic!("{e}")))
+    }
+}
+
+impl World for Real {
+    type H = IbvHca;
+
+    fn open(&self) -> IbvHca {
+        let names = self.0.names().unwrap_or_else(|e| panic!("{e}"));
+        let name = names.first().expect("there is no RDMA device here (cargo xtask vm-test has one)");
+        self.0.open(name).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn wait(&self, fd: BorrowedFd<'_>, what: &str) {
+        assert!(scenarios::readable(fd, PATIENCE), "{what} did not come within {} s", PATIENCE / 1000);
+    }
+
+    fn set_port(&self, up: bool) -> bool {
+        let gids = self.open().gids(1).expect("a table");
+        let index = std::fs::read_to_string(format!("/sys/class/net/{INTERFACE}/ifindex"));
+        let index: u32 = index.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        // GIDs of a port without addresses are none; it was this interface that was taken down then.
+        if index == 0 || gids.iter().any(|entry| entry.ifindex != index) {
+            // Nobody's network is taken down.
+            println!("the device's port is not that of {INTERFACE}, which the virtual machine has");
+            return false;
+        }
+        let state = if up { "up" } else { "down" };
+        let set = Command::new("/usr/bin/ip").args(["link", "set", INTERFACE, state]).status();
+        assert!(set.is_ok_and(|status| status.success()));
+        true
+    }
+}
+
+suite! { [#[ignore = "needs an RDMA device (cargo xtask vm-test)"]] Real::new() }
+
+#[test]
+#[ignore = "needs an RDMA device (cargo xtask vm-test)"]
+fn objects_of_another_context_are_refused() {
+    let world = Real::new();
+    let (a, b) = (world.open(), world.open());
+    let foreign = b.create_channel().expect("a channel");
+    assert_eq!(a.create_cq(8, 1, Some(&foreign)).expect_err("another's").errno, errno::EINVAL);
+    let (ours, theirs) =
+        (a.create_cq(8, 1, None).expect("a queue"), b.create_cq(8, 1, None).expect("a queue"));
+    let cap = QpCap { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
+    for (send_cq, recv_cq) in [(&ours, &theirs), (&theirs, &ours)] {
+        let init = QpInit { kind: QpKind::Rc { send_cq, recv_cq, srq: None }, cap, signal_all: true };
+        assert_eq!(a.create_qp(&init).expect_err("another's").errno, errno::EINVAL);
+    }
+    let too_many = QpCap { max_send_wr: u32::MAX, ..cap };
+    let kind = QpKind::Rc { send_cq: &ours, recv_cq: &ours, srq: None };
+    let refused = a.create_qp(&QpInit { kind, cap: too_many, signal_all: true }).expect_err("so many");
+    assert!(refused.to_string().contains("4294967295 sends"), "{refused}");
+}
+
+/// In a thread of its own, which gives up what lets root lock as much as it likes: the system's call is of the thread alone.
+#[test]
+#[ignore = "needs an RDMA device (cargo xtask vm-test)"]
+fn a_limit_of_locked_memory_is_named() {
+    const LIMIT: u64 = 64 << 10;
+    let set = |soft: u64| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the record has a place.
+        unsafe {
+            assert_eq!(libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit), 0);
+            let before = limit.rlim_cur;
+            limit.rlim_cur = soft;
+            assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit), 0);
+            before
+        }
+    };
+    let before = set(LIMIT);
+    let refused = std::thread::spawn(|| {
+        // SAFETY: three numbers; the effective user becomes nobody.
+        let nobody = unsafe { libc::syscall(libc::SYS_setresuid, -1, 65534, -1) };
+        assert_eq!(nobody, 0, "{}", std::io::Error::last_os_error());
+        let hca = Real::new().open();
+        let mut memory = vec![0_u8; 1 << 20];
+        // SAFETY: the memory outlives the registration, if there is one, and nobody uses it.
+        let register =
+            |memory: &mut [u8]| unsafe { hca.register(memory.as_mut_ptr(), memory.len(), Access::LOCAL) };
+        let refused = register(&mut memory).map(drop);
+        let little = register(&mut memory[..4096]).expect("that is within the limit");
+        assert_eq!(little.len(), 4096);
+        assert!(little.deregister().is_ok());
+        refused
+    });
+    let refused = refused.join();
+    set(before);
+    let refused = refused.expect("no panic").expect_err("more than the limit");
+    assert_eq!(refused.errno, errno::ENOMEM);
+    let text = refused.to_string();
+    for part in ["ibv_reg_mr on ", "1048576 bytes", "locked memory of 64 KiB", "ulimit -l"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
