@@ -8,6 +8,8 @@ mod scenarios;
 
 use std::os::fd::BorrowedFd;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use netmod_hca::{Access, Hca, Mr, QpCap, QpInit, QpKind, errno};
 use netmod_hca_ibv::{Devices, IbvHca};
@@ -76,6 +78,40 @@ fn objects_of_another_context_are_refused() {
     let kind = QpKind::Rc { send_cq: &ours, recv_cq: &ours, srq: None };
     let refused = a.create_qp(&QpInit { kind, cap: too_many, signal_all: true }).expect_err("so many");
     assert!(refused.to_string().contains("4294967295 sends"), "{refused}");
+}
+
+/// Counts what is logged.
+#[derive(Clone, Default)]
+struct Logged(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Logged {
+    fn enabled(&self, at: &tracing::Metadata<'_>) -> bool {
+        at.target().starts_with("netmod_hca_ibv")
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+#[ignore = "needs an RDMA device (cargo xtask vm-test)"]
+fn whatever_goes_first_all_objects_close() {
+    let logged = Logged::default();
+    tracing::subscriber::with_default(logged.clone(), || scenarios::objects_go_in_any_order(&Real::new()));
+    assert_eq!(logged.0.load(Ordering::Relaxed), 0, "objects that do not close are warnings");
 }
 
 /// In a thread of its own, which gives up what lets root lock as much as it likes: the system's call is of the thread alone.

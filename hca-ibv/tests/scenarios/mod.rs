@@ -336,6 +336,16 @@ pub fn queue_pairs_take_what_their_state_permits<W: World>(world: &W) {
     side.qp.modify(&INIT).expect("init");
     assert_eq!(side.qp.post_recv(&receive), refused);
     assert_eq!(side.qp.post_recv(&[]), Ok(()));
+    // What came too early does not go later.
+    let peer = Side::new(world, false);
+    peer.receive(0..2);
+    connect(&peer.qp, &peer.hca, side.qp.number());
+    assert_eq!(side.qp.post_send(&send), refused);
+    ready(&side.qp, &side.hca, peer.qp.number());
+    side.post(&[wr(3, SendOp::SendImm(3), Data::EMPTY)]);
+    assert_eq!(peer.done(Completed::Recv).imm, Some(3));
+    assert_eq!(side.done(Completed::Send).wr_id, 3);
+    assert!(peer.is_quiet() && side.is_quiet());
 }
 
 pub fn xrc_is_there_or_refused<W: World>(world: &W) {

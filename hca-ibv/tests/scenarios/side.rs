@@ -234,6 +234,11 @@ pub const INIT: ModifyQp = ModifyQp::Init { port: PORT, pkey_index: 0, access: A
 /// Takes a queue pair to where it sends to another.
 pub fn connect<Q: Qp>(qp: &Q, hca: &impl Hca, to: QpNum) {
     qp.modify(&INIT).expect("init");
+    ready(qp, hca, to);
+}
+
+/// The same, for one that takes receives already.
+pub fn ready<Q: Qp>(qp: &Q, hca: &impl Hca, to: QpNum) {
     let path_mtu = hca.port(PORT).expect("a port").active_mtu;
     let ah = way(hca);
     let (dest_qp, rq_psn, max_dest_rd_atomic, min_rnr_timer) = (to, PSN, 4, 1);
