@@ -26,6 +26,15 @@ impl Fnv {
     }
 }
 
+/// A number that two cards have in common: where several pairs are equally good, it lets different peers have different ones.
+pub fn spread(a: &[u8], b: &[u8]) -> u64 {
+    let mut h = Fnv::new();
+    h.bytes(a);
+    h.bytes(b);
+    // The low bits of the last byte alone would decide otherwise.
+    h.0 ^ h.0 >> 32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

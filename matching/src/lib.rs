@@ -30,6 +30,7 @@ pub use answers::Answers;
 pub use assign::{Weights, assign};
 pub use canonical::{Canonical, MAX_ADDRESSES, MAX_NAME, Omission, Omitted};
 pub use explain::{Explanation, PairLine, UnusedLine, VerdictLine};
+pub use fnv::spread;
 pub use graph::{Limits, Verdict};
 pub use ip::Basis;
 pub use pairing::{Pair, Pairing, Side, pair};

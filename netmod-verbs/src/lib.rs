@@ -4,5 +4,20 @@
 //! reliable connection for each peer that is talked to. It is generic over [`netmod_hca::Hca`], so that the same code runs on
 //! libibverbs and on a simulation. Connections, streams and transfers are those of [`netmod_frames`].
 
+pub mod card;
+pub mod choose;
+mod pair;
 pub mod port;
+mod verbs;
 mod words;
+
+use netmod_frames::FrameNetmod;
+
+pub use pair::pair;
+pub use verbs::{Setup, Source, Verbs, survey};
+
+/// The verbs netmod of one process, on devices of this kind.
+pub type VerbsNetmod<H> = FrameNetmod<Verbs<H>>;
+
+/// Its name, as in `NETMOD=verbs`.
+pub const NAME: &str = "verbs";

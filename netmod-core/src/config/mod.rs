@@ -277,6 +277,33 @@ config_table! {
         hello_max: usize = 256, "NETMOD_OFI_HELLO_MAX", Kind::Count { min: 1, max: 65536 },
             "handshakes of strangers in progress at once";
     }
+
+    /// The part of the netmod `verbs`.
+    verbs: VerbsConfig {
+        library: String = String::new(), "NETMOD_VERBS_LIBRARY", Kind::Text { max: 4095 },
+            "libibverbs's file; empty: what the system calls libibverbs.so.1";
+        device: String = String::new(), "NETMOD_VERBS_DEVICE", Kind::Text { max: 255 },
+            "devices and ports that may be used: names or patterns, ! before those not wanted, such as mlx5_*,!mlx5_3:2; empty: any";
+        gid: String = String::new(), "NETMOD_VERBS_GID", Kind::Text { max: 15 },
+            "place in the ports' tables of the GID that packets come from, or v1 or v2 for a version of RoCE; empty: the best one";
+        ports: usize = 4, "NETMOD_VERBS_PORTS", Kind::Count { min: 1, max: 16 },
+            "ports of devices that a process opens at most";
+        frame: usize = 8 * K, "NETMOD_VERBS_FRAME", Kind::Size { min: K, max: M },
+            "largest message of verbs in bytes; more than that is sent in several";
+        window: usize = 256 * K, "NETMOD_VERBS_WINDOW", Kind::Size { min: 4 * K, max: 4 * M },
+            "bytes of messages of verbs that a peer may have under way to this process";
+        rx_memory: usize = 4 * M, "NETMOD_VERBS_RX_MEMORY", Kind::Size { min: 64 * K, max: G },
+            "bytes of receive buffers of a port";
+        register_max: usize = 0, "NETMOD_VERBS_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },
+            "bytes that large messages may register at once; more moves window by window; 0: any";
+        connect_timeout: Duration = CONNECT, "NETMOD_VERBS_CONNECT_TIMEOUT",
+            Kind::Duration { min: MS, max: HOUR },
+            "how long to try to connect to a peer";
+        detect: Duration = DETECT, "NETMOD_VERBS_DETECT", Kind::Duration { min: Duration::ZERO, max: HOUR },
+            "how long a peer that owes an answer may be silent before its host is asked whether it lives; 0: for ever";
+        hello_max: usize = 256, "NETMOD_VERBS_HELLO_MAX", Kind::Count { min: 1, max: 65536 },
+            "handshakes of strangers in progress at once";
+    }
 }
 
 impl Config {

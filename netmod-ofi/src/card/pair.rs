@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 
 use netmod_matching::graph::{Edge, Endpoint, Limits, Verdict, decide};
-use netmod_matching::{Answers, Class, Rules, Side, Weight};
+use netmod_matching::{Answers, Class, Rules, Side, Weight, spread};
 
 use super::{CardDomain, OfiCard, OwnCard, PeerCard};
 use crate::address::{format_name, ip, show};
@@ -248,14 +248,4 @@ fn by_ip(left: &OfiCard, right: &OfiCard, refused: &mut Vec<String>) -> Vec<WayB
         }
     }
     ways
-}
-
-/// A number that two cards have in common: FNV-1a (64 bits).
-fn spread(a: &[u8], b: &[u8]) -> u64 {
-    let hash = a
-        .iter()
-        .chain(b)
-        .fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
-    // The low bits of the last byte alone would decide otherwise.
-    hash ^ hash >> 32
 }

@@ -1,0 +1,205 @@
+//! What this process has opened, and how it says so.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use netmod_core::config::VerbsConfig;
+use netmod_core::{Card, CardError, CardWriter};
+use netmod_frames::conn::LocalTerms;
+use netmod_frames::device::{Device, Opened, Settings, Way, Words};
+use netmod_frames::life::Life;
+use netmod_frames::wire::UNIT;
+use netmod_hca::{GidEntry, Hca};
+use netmod_matching::Host;
+use netmod_nics::Found;
+
+use crate::NAME;
+use crate::card::{CardPort, PROTOCOL, VerbsCard};
+use crate::choose::{Judged, chosen, judge};
+use crate::pair::{ip_of, pair};
+use crate::port::{Options, Port};
+
+/// Where devices come from.
+pub trait Source<H>: fmt::Debug {
+    /// The devices of this host.
+    ///
+    /// # Errors
+    /// Why none can be known: what to install.
+    fn names(&self) -> Result<Vec<String>, String>;
+
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    fn open(&self, name: &str) -> Result<H, String>;
+}
+
+/// What the netmod is made from.
+#[derive(Debug)]
+pub struct Setup<H> {
+    /// Its settings.
+    pub cfg: VerbsConfig,
+    /// Its devices.
+    pub source: Box<dyn Source<H>>,
+}
+
+/// The ports that are open, as the card has them; their positions are those of the netmod's.
+#[derive(Debug)]
+pub struct Verbs<H> {
+    card: VerbsCard,
+    /// Of each port, how its GID was chosen.
+    why: Vec<&'static str>,
+    /// What became of ports that are not used.
+    notes: Vec<String>,
+    _hca: PhantomData<fn() -> H>,
+}
+
+/// Looks at all ports of all devices.
+///
+/// # Errors
+/// Why there are none.
+pub fn survey<H: Hca>(setup: &Setup<H>) -> Result<(Vec<Judged>, Vec<String>), String> {
+    let names = setup.source.names()?;
+    if names.is_empty() {
+        return Err("this host has no device of verbs; `ibv_devices` lists them".into());
+    }
+    let (mut all, mut notes) = (Vec::new(), Vec::new());
+    for name in names {
+        match setup.source.open(&name) {
+            Ok(hca) => all.extend(judge(&hca, &setup.cfg)),
+            Err(why) => notes.push(format!("{name}: {why}")),
+        }
+    }
+    Ok((all, notes))
+}
+
+impl<H: Hca> Device for Verbs<H> {
+    const NAME: &'static str = NAME;
+    const WORDS: Words = Words {
+        what: "verbs",
+        settings: "NETMOD_VERBS",
+        lost: "has its host, or the fabric between, failed?",
+        unsent: "does its port answer? `ibv_rc_pingpong` shows that without this library",
+        address: "this is a defect of this library",
+        again: "a queue is full",
+    };
+    type Config = Setup<H>;
+    type Port = Port<H>;
+
+    fn settings(setup: &Setup<H>) -> Settings {
+        let cfg = &setup.cfg;
+        Settings {
+            frame: cfg.frame,
+            window: cfg.window,
+            register_max: cfg.register_max,
+            connect_timeout: cfg.connect_timeout,
+            hello_max: cfg.hello_max,
+        }
+    }
+
+    fn open(setup: &Setup<H>, _process: u32) -> Result<Opened<Verbs<H>>, String> {
+        let (all, mut notes) = survey(setup)?;
+        notes.extend(all.iter().filter_map(|j| Some(format!("{}: {}", j.name(), j.gid.as_ref().err()?))));
+        let host = Found::here().map(|f| f.host).unwrap_or_else(|e| {
+            tracing::warn!(%e, "this host's interfaces cannot be listed; subnets of RoCE are not known");
+            Host::default()
+        });
+        let cfg = &setup.cfg;
+        let (mut ports, mut cards, mut why) = (Vec::new(), Vec::new(), Vec::new());
+        for j in chosen(&all, cfg) {
+            let Ok((gid, because)) = j.gid.clone() else { continue };
+            let options = Options {
+                port: j.port,
+                gid_index: gid.index,
+                pkey_index: 0,
+                frame: cfg.frame,
+                rx_memory: cfg.rx_memory,
+            };
+            match setup.source.open(&j.device).and_then(|hca| Port::open(hca, options)) {
+                Ok(port) => {
+                    cards.push(card_port(&j, &gid, &host, port.address()));
+                    ports.push(port);
+                    why.push(because);
+                }
+                Err(e) => notes.push(format!("{}: {e}", j.name())),
+            }
+        }
+        if ports.is_empty() {
+            return Err(format!("no port of verbs can be used: {}", notes.join("; ")));
+        }
+        for note in &notes {
+            tracing::info!(note, "a port of verbs is not used");
+        }
+        let addresses: Vec<_> = host.nics.iter().flat_map(|n| n.addresses.iter().map(|a| a.ip)).collect();
+        let life = Life::listen(&addresses, cfg.detect)
+            .inspect_err(|e| {
+                tracing::warn!(%e, "peers will not notice when this process dies: no socket to listen on");
+            })
+            .ok();
+        let card = VerbsCard {
+            protocol: PROTOCOL,
+            frame: cfg.frame as u32,
+            window: u32::try_from(cfg.window / UNIT).unwrap_or(u32::MAX),
+            here: host.place,
+            lifeline: life.as_ref().map(Life::endpoints).unwrap_or_default().into(),
+            ports: cards,
+        };
+        Ok(Opened { device: Verbs { card, why, notes, _hca: PhantomData }, ports, life })
+    }
+
+    fn emit(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        self.card.write(card)
+    }
+
+    fn way_to(&self, card: &Card) -> Result<Way, String> {
+        let section = card.section(NAME).ok_or("its card has no section of netmod verbs")?;
+        let theirs = VerbsCard::parse(section).map_err(|e| e.to_string())?;
+        let (mine, yours) = pair(&self.card, &theirs)?;
+        Ok(Way {
+            port: mine as u8,
+            peer_port: yours as u8,
+            context: 0,
+            address: theirs.ports[yours].address.clone(),
+            near: self.card.here.is_same(&theirs.here),
+            lifeline: theirs.lifeline,
+        })
+    }
+
+    fn terms(&self, port: u8, peer_port: u8) -> Option<LocalTerms> {
+        let of = self.card.ports.get(usize::from(port))?;
+        Some(LocalTerms {
+            port,
+            peer_port,
+            window: u16::try_from(self.card.window).unwrap_or(u16::MAX),
+            frame: self.card.frame,
+            context: 0,
+            end: [].into(),
+            address: of.address.clone(),
+        })
+    }
+
+    fn name_of(&self, port: usize) -> String {
+        self.card.ports.get(port).map_or_else(|| "?".into(), |p| p.name.clone())
+    }
+
+    fn describe(&self) -> String {
+        let open = self.card.ports.iter().zip(&self.why).map(|(p, why)| format!("{} ({why})", p.name));
+        let open: Vec<String> = open.collect();
+        let notes =
+            if self.notes.is_empty() { String::new() } else { format!("; {}", self.notes.join("; ")) };
+        format!("{}{notes}", open.join(", "))
+    }
+}
+
+fn card_port(j: &Judged, gid: &GidEntry, host: &Host, address: Box<[u8]>) -> CardPort {
+    let ip = ip_of(gid.gid);
+    let of = host.nics.iter().flat_map(|n| &n.addresses).find(|a| a.ip == ip);
+    CardPort {
+        name: j.name(),
+        kind: gid.kind,
+        prefix: of.map(|a| a.prefix),
+        speed: j.attr.map(|a| a.speed).filter(|s| *s > 0),
+        mtu: j.attr.map_or(0, |a| a.active_mtu.bytes()),
+        address,
+    }
+}
