@@ -1,0 +1,150 @@
+//! The conformance suite over verbs, on simulated devices: plain ones, poor ones, and a network that delays and refuses. What hardware
+//! would have punished, and what is left open at the end, is a failure.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ch3_shim::netset::{AnyNetmod, NetSet};
+use ch3_shim::{Bootstrap, Builder, Device};
+use netmod_core::{Config, Netmod, PeerName, Time};
+use netmod_hca::{LinkLayer, Mtu};
+use netmod_tcp::JobKey;
+use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
+use netmod_verbs::{Setup, Source, VerbsNetmod};
+use sim_hca::{DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca};
+
+/// Devices on a simulated fabric.
+#[derive(Clone, Debug)]
+struct Sim {
+    fabric: Settings,
+    device: DeviceSettings,
+    /// Bytes of receive buffers.
+    rx_memory: usize,
+}
+
+/// The fabric of a job, whose time goes with the machine's.
+struct Job {
+    fabric: Fabric,
+    device: DeviceId,
+    over: Arc<AtomicBool>,
+    clock: Option<JoinHandle<()>>,
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(Err(_)) = self.clock.take().map(JoinHandle::join) {
+            eprintln!("the fabric's clock has failed");
+        }
+        if !std::thread::panicking() {
+            let violations = self.fabric.violations();
+            assert!(violations.is_empty(), "{violations:#?}");
+            assert_eq!(self.fabric.leaks(), Leaks::default());
+        }
+    }
+}
+
+/// The one device of a fabric.
+#[derive(Clone, Debug)]
+struct Only(Fabric, DeviceId);
+
+impl Source<SimHca> for Only {
+    fn names(&self) -> Result<Vec<String>, String> {
+        Ok(vec!["sim0".into()])
+    }
+
+    fn open(&self, _: &str) -> Result<SimHca, String> {
+        self.0.open(self.1).map_err(|e| e.to_string())
+    }
+}
+
+impl Sim {
+    fn verbs(&self, job: &Job, me: PeerName, size: u32, key: JobKey) -> Box<dyn Netmod> {
+        let mut cfg = self.config().verbs;
+        cfg.rx_memory = self.rx_memory;
+        let source = Box::new(Only(job.fabric.clone(), job.device));
+        let mut netmod = VerbsNetmod::<SimHca>::new(&Setup { cfg, source }, me, size);
+        assert_eq!(netmod.failure(), None, "a netmod of verbs");
+        netmod.authenticate_with(key);
+        Box::new(netmod)
+    }
+}
+
+impl NetmodFactory for Sim {
+    type Job = Job;
+
+    fn name(&self) -> String {
+        "verbs, simulated".into()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_bytes: 4 << 20, many: 500 }
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = Config::default();
+        cfg.netmods.clear();
+        cfg
+    }
+
+    fn job(&self, _ranks: u32) -> Job {
+        let fabric = Fabric::new(self.fabric.clone());
+        let device = fabric.device(self.device.clone());
+        let over = Arc::new(AtomicBool::new(false));
+        let (all, until, since) = (fabric.clone(), over.clone(), Instant::now());
+        let clock = std::thread::spawn(move || {
+            while !until.load(Ordering::Relaxed) {
+                all.advance(Time::ZERO + since.elapsed());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        Job { fabric, device, over, clock: Some(clock) }
+    }
+
+    fn device(&self, job: &Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        let size = boot.size();
+        let builder = Builder::new(cfg, boot);
+        let netmod = self.verbs(job, builder.name(), size, JobKey([9; 32]));
+        builder.netmod(netmod).build()
+    }
+
+    fn netmod(&self, job: &Job, rank: u32, ranks: u32) -> NetSet {
+        NetSet::new(vec![AnyNetmod::Other(self.verbs(job, bare_name(rank), ranks, JobKey([9; 32])))])
+    }
+}
+
+/// A network without delay, and devices with all that there is.
+fn plain() -> Sim {
+    let fabric = Settings { delay_min: Duration::ZERO, delay_max: Duration::ZERO, ..Settings::default() };
+    Sim { fabric, device: DeviceSettings::new("sim0"), rx_memory: 1 << 20 }
+}
+
+/// Queues are short, packets and messages are short, nothing can be sent inline, and there are few receives.
+fn poor() -> Sim {
+    let mut sim = plain();
+    sim.rx_memory = 64 << 10;
+    let device = &mut sim.device;
+    (device.mtu, device.max_inline, device.max_msg_size, device.link_layer) =
+        (Mtu::B1024, 0, 100_000, LinkLayer::Ethernet);
+    (device.attr.max_qp_wr, device.attr.max_qp_rd_atom, device.attr.max_qp_init_rd_atom) = (64, 1, 1);
+    sim
+}
+
+/// Packets are late or lost, and receives are missed.
+fn rough() -> Sim {
+    let mut sim = plain();
+    (sim.fabric.delay_min, sim.fabric.delay_max) = (Duration::ZERO, Duration::from_micros(200));
+    sim.fabric.faults = Faults { loss: 0.001, rnr: 0.01, ..Faults::default() };
+    sim
+}
+
+fn lmt(inner: Sim, mode: &'static str) -> Lmt<Sim> {
+    Lmt { inner, mode }
+}
+
+netmod_tests::conformance!(plain_null, lmt(plain(), "null"));
+netmod_tests::conformance!(plain_get, lmt(plain(), "get"));
+netmod_tests::conformance!(poor_put, lmt(poor(), "put"));
+netmod_tests::conformance!(rough_auto, rough());
