@@ -97,6 +97,17 @@ fn defaults() {
         ("NETMOD_OFI_CONNECT_TIMEOUT", "30s"),
         ("NETMOD_OFI_DETECT", "15s"),
         ("NETMOD_OFI_HELLO_MAX", "256"),
+        ("NETMOD_VERBS_LIBRARY", ""),
+        ("NETMOD_VERBS_DEVICE", ""),
+        ("NETMOD_VERBS_GID", ""),
+        ("NETMOD_VERBS_PORTS", "4"),
+        ("NETMOD_VERBS_FRAME", "8K"),
+        ("NETMOD_VERBS_WINDOW", "256K"),
+        ("NETMOD_VERBS_RX_MEMORY", "4M"),
+        ("NETMOD_VERBS_REGISTER_MAX", "0"),
+        ("NETMOD_VERBS_CONNECT_TIMEOUT", "30s"),
+        ("NETMOD_VERBS_DETECT", "15s"),
+        ("NETMOD_VERBS_HELLO_MAX", "256"),
     ];
     assert_eq!(all, want.map(|(n, v)| (n, v.to_owned())));
     assert_eq!(config.eager_max, 128 * 1024);
