@@ -21,6 +21,8 @@ macro_rules! each {
             AnyNetmod::Tcp($n) => $body,
             #[cfg(feature = "ofi")]
             AnyNetmod::Ofi($n) => $body,
+            #[cfg(feature = "verbs")]
+            AnyNetmod::Verbs($n) => $body,
             AnyNetmod::Other($n) => $body,
             AnyNetmod::Wrapped($n) => $body,
         }
@@ -39,6 +41,9 @@ pub enum AnyNetmod {
     /// libfabric.
     #[cfg(feature = "ofi")]
     Ofi(Box<netmod_ofi::OfiNetmod>),
+    /// InfiniBand verbs.
+    #[cfg(feature = "verbs")]
+    Verbs(Box<netmod_verbs::IbvNetmod>),
     /// Somebody else's.
     Other(Box<dyn Netmod>),
     /// One of them within a wrapper: see [`AnyNetmod::base`].
@@ -96,6 +101,8 @@ impl NetSet {
             AnyNetmod::Tcp(n) => n.as_ref() as &dyn Netmod,
             #[cfg(feature = "ofi")]
             AnyNetmod::Ofi(n) => n.as_ref() as &dyn Netmod,
+            #[cfg(feature = "verbs")]
+            AnyNetmod::Verbs(n) => n.as_ref() as &dyn Netmod,
             AnyNetmod::Other(n) => n.as_ref(),
             AnyNetmod::Wrapped(n) => n.as_ref(),
         })
@@ -156,6 +163,8 @@ impl NetSet {
                 AnyNetmod::Tcp(n) => n.authenticate_with(netmod_hello::JobKey(key))?,
                 #[cfg(feature = "ofi")]
                 AnyNetmod::Ofi(n) => n.authenticate_with(netmod_hello::JobKey(key)),
+                #[cfg(feature = "verbs")]
+                AnyNetmod::Verbs(n) => n.authenticate_with(netmod_hello::JobKey(key)),
                 _ => {}
             }
         }

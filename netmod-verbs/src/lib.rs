@@ -6,6 +6,7 @@
 
 pub mod card;
 pub mod choose;
+mod here;
 mod pair;
 pub mod port;
 mod verbs;
@@ -18,6 +19,9 @@ pub use verbs::{Setup, Source, Verbs, survey};
 
 /// The verbs netmod of one process, on devices of this kind.
 pub type VerbsNetmod<H> = FrameNetmod<Verbs<H>>;
+
+/// The verbs netmod of one process, on this host's devices.
+pub type IbvNetmod = VerbsNetmod<netmod_hca_ibv::IbvHca>;
 
 /// Its name, as in `NETMOD=verbs`.
 pub const NAME: &str = "verbs";

@@ -114,6 +114,7 @@ fn netmods(cfg: &Config, items: &mut Vec<Item>) {
                 offers.extend(r.notes.into_iter().map(|text| Item::Warning { text }));
                 (r.usable, r.detail, r.addresses)
             }
+            netmod_verbs::NAME => verbs(cfg, &mut offers),
             _ => (
                 false,
                 format!("NETMOD names it, but this build has only {}", NETMODS.join(", ")),
@@ -164,6 +165,30 @@ fn tcp(cfg: &Config) -> (bool, String, Vec<String>) {
         }
         Err(e) => (false, e.to_string(), Vec::new()),
     }
+}
+
+/// What ports of verbs there are, and which GID of each would be used, or why none.
+fn verbs(cfg: &Config, notes: &mut Vec<Item>) -> (bool, String, Vec<String>) {
+    let (ports, failed) = match netmod_verbs::survey(&netmod_verbs::Setup::here(&cfg.verbs)) {
+        Ok(found) => found,
+        Err(why) => return (false, why, Vec::new()),
+    };
+    let mut addresses = Vec::new();
+    let mut used = Vec::new();
+    notes.extend(failed.into_iter().map(|text| Item::Warning { text }));
+    for port in &ports {
+        match &port.gid {
+            Ok((gid, why)) => {
+                used.push(format!("{} ({why})", port.name()));
+                addresses.push(gid.gid.to_string());
+            }
+            Err(why) => notes.push(Item::Warning { text: format!("verbs: {}: {why}", port.name()) }),
+        }
+    }
+    if used.is_empty() {
+        return (false, "no port of verbs can be used; warnings say why".into(), addresses);
+    }
+    (true, used.join(", "), addresses)
 }
 
 /// The text of a file of the kernel, or why there is none.

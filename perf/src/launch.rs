@@ -175,7 +175,7 @@ pub(crate) fn log_to_stderr(cfg: &Config, rank: Option<u32>) -> Result<()> {
 }
 
 /// The netmods that this build knows.
-pub(crate) const NETMODS: [&str; 3] = ["shm", "tcp", "ofi"];
+pub(crate) const NETMODS: [&str; 4] = ["shm", "tcp", "ofi", "verbs"];
 
 /// A rank at work.
 #[derive(Debug)]

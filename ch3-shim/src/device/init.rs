@@ -30,6 +30,8 @@ const BUILT_IN: &[&str] = &[
     netmod_tcp::NAME,
     #[cfg(feature = "ofi")]
     netmod_ofi::NAME,
+    #[cfg(feature = "verbs")]
+    netmod_verbs::NAME,
 ];
 /// Bytes of unused unexpected-message buffers that are kept.
 const POOL_BYTES: usize = 4 << 20;
@@ -243,18 +245,15 @@ impl Builder {
             #[cfg(feature = "ofi")]
             netmod_ofi::NAME => {
                 let ofi = netmod_ofi::OfiNetmod::new(&self.cfg.ofi, me, size);
-                if let Some(why) = ofi.failure() {
-                    // Where another netmod can step in, one rank says so for all.
-                    if self.cfg.netmods.iter().all(|n| n == name) {
-                        return Err(Error::Config(format!(
-                            "NETMOD allows ofi only, which cannot be used: {why}"
-                        )));
-                    }
-                    if me.rank == 0 {
-                        warn(&format_args!("netmod ofi cannot be used: {why}"));
-                    }
-                }
+                self.opened(name, me, ofi.failure())?;
                 Ok(Some(AnyNetmod::Ofi(Box::new(ofi))))
+            }
+            #[cfg(feature = "verbs")]
+            netmod_verbs::NAME => {
+                let setup = netmod_verbs::Setup::here(&self.cfg.verbs);
+                let verbs = netmod_verbs::IbvNetmod::new(&setup, me, size);
+                self.opened(name, me, verbs.failure())?;
+                Ok(Some(AnyNetmod::Verbs(Box::new(verbs))))
             }
             _ if self.cfg.origin("NETMOD") == Some(Origin::Default) => Ok(None),
             unknown => Err(Error::Config(format!(
@@ -262,6 +261,22 @@ impl Builder {
                 BUILT_IN.join(", ")
             ))),
         }
+    }
+
+    /// A netmod that the user has named may have opened nothing. Where another one can step in, one rank says so for all.
+    ///
+    /// # Errors
+    /// If none can.
+    #[cfg(any(feature = "ofi", feature = "verbs"))]
+    fn opened(&self, name: &str, me: PeerName, failure: Option<&str>) -> Result<()> {
+        let Some(why) = failure else { return Ok(()) };
+        if self.cfg.netmods.iter().all(|n| n == name) {
+            return Err(Error::Config(format!("NETMOD allows {name} only, which cannot be used: {why}")));
+        }
+        if me.rank == 0 {
+            warn(&format_args!("netmod {name} cannot be used: {why}"));
+        }
+        Ok(())
     }
 
     /// The netmods are open, and the barrier has been entered: waits for all processes.

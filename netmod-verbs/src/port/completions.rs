@@ -14,8 +14,15 @@ impl<H: Hca> Port<H> {
         if self.ahead > 0 {
             return core::mem::take(&mut self.ahead);
         }
-        match self.cq.poll(&mut self.entries[..most.clamp(1, BATCH)]) {
-            Ok(n) => n,
+        let most = most.clamp(1, BATCH);
+        let draining = self.ends.is_draining();
+        match self.cq.poll(&mut self.entries[..most]) {
+            Ok(n) => {
+                if draining && n == 0 {
+                    self.room += self.ends.drained();
+                }
+                n
+            }
             Err(e) => {
                 self.died(&e.to_string());
                 0

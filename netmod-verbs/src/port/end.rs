@@ -49,6 +49,8 @@ struct End<H: Hca> {
     state: State,
     /// It is closed as soon as nothing is under way that matters.
     closing: bool,
+    /// Nothing is sent or received any more, and what has completed is being taken.
+    draining: bool,
     depth: u32,
     /// Requests under way, the oldest first, and the number of that.
     under_way: VecDeque<What>,
@@ -67,11 +69,13 @@ pub(super) struct Ends<H: Hca> {
     inline: usize,
     /// Transfers under way.
     transfers: usize,
+    /// An end is draining.
+    draining: bool,
 }
 
 impl<H: Hca> Default for Ends<H> {
     fn default() -> Self {
-        Ends { all: Vec::new(), generations: 0, inline: INLINE as usize, transfers: 0 }
+        Ends { all: Vec::new(), generations: 0, inline: INLINE as usize, transfers: 0, draining: false }
     }
 }
 
@@ -195,6 +199,7 @@ impl<H: Hca> Ends<H> {
             psn,
             state: State::New,
             closing: false,
+            draining: false,
             depth: cap.max_send_wr.min(DEPTH),
             under_way: VecDeque::with_capacity(DEPTH as usize),
             first: 0,
@@ -242,25 +247,47 @@ impl<H: Hca> Ends<H> {
         Ok(())
     }
 
-    /// Closes an end when what is under way has arrived; at once, if nobody is to get it any more. Places in the completion queue
-    /// that are free again.
-    pub(super) fn close(&mut self, number: u64) -> u32 {
-        let Some(end) = self.get(number) else { return 0 };
+    /// Closes an end when what is under way has arrived; at once, if nobody is to get it any more.
+    pub(super) fn close(&mut self, number: u64) {
+        let Some(end) = self.get(number) else { return };
         end.closing = true;
         let transfers = end.under_way.iter().any(|w| matches!(w, What::Transfer { .. }));
         if transfers && end.state == State::Connected {
             end.flush();
         }
-        self.sweep(number as u32)
+        self.sweep(number as u32);
     }
 
-    /// Drops an end that is closing, and quiet.
-    fn sweep(&mut self, at: u32) -> u32 {
-        let Some(place) = self.all.get_mut(at as usize) else { return 0 };
-        let Some(end) = place.as_ref().filter(|end| end.closing && end.is_quiet()) else { return 0 };
-        // What was copied and not completed has no completion any more: the queue forgets those of a queue pair that is closed.
-        let freed = end.under_way.len() as u32;
-        *place = None;
+    /// Begins to drain an end that is closing, and quiet. With a queue pair that is closed its completions are forgotten, those of
+    /// receives among them, whose buffers nobody would have any more.
+    fn sweep(&mut self, at: u32) {
+        let Some(place) = self.all.get_mut(at as usize) else { return };
+        let Some(end) = place.as_mut().filter(|end| end.closing && end.is_quiet()) else { return };
+        if end.state == State::New {
+            *place = None;
+        } else if !end.draining {
+            end.draining = true;
+            end.flush();
+            self.draining = true;
+        }
+    }
+
+    /// Whether an end waits for the completion queue to be empty.
+    #[inline]
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// The completion queue was empty: ends that have drained are closed. Places in the queue that are free again.
+    pub(super) fn drained(&mut self) -> u32 {
+        let mut freed = 0;
+        for place in &mut self.all {
+            if let Some(end) = place.as_ref().filter(|end| end.draining) {
+                freed += end.under_way.len() as u32;
+                *place = None;
+            }
+        }
+        self.draining = false;
         freed
     }
 
@@ -340,7 +367,8 @@ impl<H: Hca> Ends<H> {
             end.ended(Err(meaning(status)), found);
         }
         self.transfers = self.transfers.saturating_sub(transfers(found) - told);
-        Some(before + 1 + self.sweep(at))
+        self.sweep(at);
+        Some(before + 1)
     }
 
     /// A queue pair has failed, as an event says.

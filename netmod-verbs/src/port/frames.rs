@@ -95,7 +95,7 @@ impl<H: Hca> device::Port for Port<H> {
     }
 
     fn close_end(&mut self, end: u64) {
-        self.room += self.ends.close(end);
+        self.ends.close(end);
     }
 
     #[inline]

@@ -1,0 +1,38 @@
+//! The devices of this host, by libibverbs.
+
+use std::path::PathBuf;
+
+use netmod_core::config::VerbsConfig;
+use netmod_hca_ibv::{Devices, IbvHca};
+
+use crate::verbs::{Setup, Source};
+
+/// libibverbs, loaded when it is first asked.
+#[derive(Debug)]
+struct Library {
+    path: Option<PathBuf>,
+}
+
+impl Library {
+    fn load(&self) -> Result<Devices, String> {
+        Devices::load(self.path.as_deref())
+    }
+}
+
+impl Source<IbvHca> for Library {
+    fn names(&self) -> Result<Vec<String>, String> {
+        self.load()?.names()
+    }
+
+    fn open(&self, name: &str) -> Result<IbvHca, String> {
+        self.load()?.open(name)
+    }
+}
+
+impl Setup<IbvHca> {
+    /// The netmod on this host's devices.
+    pub fn here(cfg: &VerbsConfig) -> Setup<IbvHca> {
+        let path = (!cfg.library.is_empty()).then(|| PathBuf::from(&cfg.library));
+        Setup { cfg: cfg.clone(), source: Box::new(Library { path }) }
+    }
+}
