@@ -37,11 +37,28 @@ const PROGRAMS: &[&str] = &[
 /// Integration tests of the workspace that are brought along: package, test, and the program's name there.
 const TESTS: &[(&str, &str, &str)] =
     &[("libibverbs-sys", "real", "libibverbs-real"), ("netmod-hca-ibv", "real", "hca-ibv-real")];
+/// Programs of the workspace that are brought along: package, and name.
+const BINARIES: &[(&str, &str)] = &[("netmod-pmi", "nmrun"), ("netmod-tests", "netmod-job")];
+/// Jobs of several processes over the netmod `verbs`, in each mode of large messages, and ranks that die.
+const JOBS: &str = "export NETMOD=verbs NETMOD_TEST_LIMIT=100
+    for mode in null get put; do
+        export NETMOD_LMT=$mode
+        for job in '2 span 1000000' '3 alltoall' '3 random 1 6' '4 many-to-one 50' '8 ring 20' '3 reuse 5' '3 flood 300'; do
+            set -- $job; ranks=$1; shift
+            nmrun -n $ranks netmod-job \"$@\" >/tmp/said 2>&1 || { cat /tmp/said; echo \"$mode: $job\"; exit 1; }
+        done
+        for job in '3 die' '3 kill 2 1 1' '3 kill 5 1 2'; do
+            set -- $job; ranks=$1; shift
+            nmrun --no-kill -n $ranks netmod-job \"$@\" >/tmp/said 2>&1
+            [ $(grep -c ' ok$' /tmp/said) = $((ranks - 1)) ] || { cat /tmp/said; echo \"$mode: $job\"; exit 1; }
+        done
+    done";
 /// What is run if nothing else is asked for: name, and commands of the shell.
 const STEPS: &[(&str, &str)] = &[
     ("the device is up", "ibv_devinfo -d rxe0 | grep PORT_ACTIVE"),
     ("libibverbs-sys drives the device", "libibverbs-real --include-ignored --test-threads=1 --nocapture"),
     ("netmod-hca-ibv drives the device", "hca-ibv-real --include-ignored --test-threads=1 --nocapture"),
+    ("jobs over netmod-verbs", JOBS),
     (
         "ibv_rc_pingpong",
         "ibv_rc_pingpong -d rxe0 -g 1 -n 500 >/tmp/server & \
@@ -91,7 +108,11 @@ impl Machine {
             files.program(&path, program)?;
         }
         for (package, test, name) in TESTS {
-            files.program(&build(package, test)?, name)?;
+            let what = format!("test {test} of {package}");
+            files.program(&built(&["test", "--no-run", "-p", package, "--test", test], &what)?, name)?;
+        }
+        for (package, name) in BINARIES {
+            files.program(&built(&["build", "-p", package, "--bin", name], name)?, name)?;
         }
         for path in &asked.files {
             let name = path.file_name().ok_or_else(|| format!("{} is no file", path.display()))?;
@@ -205,20 +226,17 @@ fn script(run: &[String]) -> String {
     text + "exit $failed\n"
 }
 
-/// Builds an integration test. Its program.
-fn build(package: &str, test: &str) -> Result<PathBuf, String> {
+/// Has cargo build a program. Where it is.
+fn built(job: &[&str], what: &str) -> Result<PathBuf, String> {
     let mut command = cargo();
-    command.args(["test", "--quiet", "--no-run", "--message-format=json", "-p", package, "--test", test]);
-    eprintln!("xtask: building the test {test} of {package}");
+    command.args(job).args(["--quiet", "--message-format=json"]);
+    eprintln!("xtask: building {what}");
     let done = command.stderr(Stdio::inherit()).output().map_err(|e| format!("cannot start cargo: {e}"))?;
     if !done.status.success() {
-        return Err(format!("the test {test} of {package} does not build"));
+        return Err(format!("{what} does not build"));
     }
     let text = String::from_utf8_lossy(&done.stdout);
-    text.lines()
-        .rev()
-        .find_map(executable)
-        .ok_or_else(|| format!("cargo names no program of the test {test}"))
+    text.lines().rev().find_map(executable).ok_or_else(|| format!("cargo names no program of {what}"))
 }
 
 /// The program that a message of cargo's names.
