@@ -66,7 +66,8 @@ fn no_cut_or_changed_body_is_anything_but_what_its_bytes_say() {
 
 #[test]
 fn values_that_are_of_no_use_are_refused() {
-    let broken: [(&str, fn(&mut VerbsCard)); 5] = [
+    type Breaks = fn(&mut VerbsCard);
+    let broken: [(&str, Breaks); 5] = [
         ("longest frame", |c| c.frame = 255),
         ("window", |c| c.window = 0),
         ("number of ports", |c| c.ports.clear()),
