@@ -27,12 +27,13 @@ impl<D: Device> FrameNetmod<D> {
     /// Tells the manager something; what it asks for is done by the next poll.
     pub(crate) fn manage_later(&mut self, f: impl FnOnce(&mut Manager, &mut Env<'_>)) {
         let (own, ports, links) = (&self.own, &mut self.ports, &mut self.links);
+        let leaving = &mut self.leaving;
         let mut random = |bytes: &mut [u8]| getrandom::fill(bytes).map_err(io::Error::other);
         let mut terms = |vc: VcId, offer: &Offer<'_>| {
             let terms = own.as_ref().ok().and_then(|o| o.terms(offer.port, offer.terms.port));
             let mut terms = terms.ok_or(RejectReason::NoWayBack)?;
             let ends = links.get_mut(vc).map(|l| &mut l.ends).ok_or(RejectReason::NoWayBack)?;
-            ends.promise(ports, offer, &mut terms).map_err(|why| {
+            ends.promise(vc, ports, leaving, offer, &mut terms).map_err(|why| {
                 tracing::warn!(why, rank = offer.peer.rank, "no end for a connection");
                 RejectReason::Busy
             })?;
@@ -136,7 +137,9 @@ impl<D: Device> FrameNetmod<D> {
             let open = l.open.filter(|o| o.header().slot == slot && l.via == to)?;
             Some((vc, open, l.gone))
         });
-        let Some(dest) = ours.map(|(_, open, _)| open.dest).or_else(|| self.dest(to)) else { return };
+        let promised = || self.links.iter().find_map(|(_, l)| l.ends.promised_to(slot));
+        let dest = ours.map(|(_, open, _)| open.dest).or_else(promised).or_else(|| self.dest(to));
+        let Some(dest) = dest else { return };
         let header = match ours {
             // To send to an address where nobody listens any more crashes some providers of libfabric (ofi_rxm 1.17).
             Some((_, _, true)) => return,
@@ -149,7 +152,14 @@ impl<D: Device> FrameNetmod<D> {
         };
         let bytes = header.to_bytes().to_vec();
         let since = self.now;
-        self.post(core, Out { dest, bytes, vc: ours.map(|(vc, _, _)| vc), since });
+        let vc = ours.map(|(vc, _, _)| vc);
+        // An end may have failed, or fail before the word has left, and then nothing goes by it; another way may lose the word. Who has
+        // heard it does not mind to hear it again.
+        let other = self.dest(to).filter(|other| kind == Kind::Reset && *other != dest);
+        if let Some(dest) = other {
+            self.post(core, Out { dest, bytes: bytes.clone(), vc: None, since });
+        }
+        self.post(core, Out { dest, bytes, vc, since });
     }
 
     /// Sends a frame of the manager's, behind those that wait for the same peer.
@@ -272,7 +282,7 @@ impl<D: Device> FrameNetmod<D> {
         {
             port.give_back(stalled.buffer);
         }
-        l.ends.close_used(&mut self.ports);
+        l.ends.close_used(&mut self.leaving);
         core.reset_receive(vc);
     }
 
@@ -331,7 +341,7 @@ impl<D: Device> FrameNetmod<D> {
         }
         self.fail_transfers(vc, error);
         if let Some(l) = self.links.get_mut(vc) {
-            l.ends.fail(&mut self.ports);
+            l.ends.fail(&mut self.leaving);
         }
     }
 
@@ -365,11 +375,12 @@ impl<D: Device> FrameNetmod<D> {
         if !self.actions.is_empty() {
             self.act(core);
         }
-        if self.book.is_unsettled() {
+        if self.book.is_unsettled() || !self.leaving.is_empty() {
             // The end of a connection may still wait for a device that would not take it.
             let (waiting, unsaid) = (&self.outbox, &self.unsaid);
             let waits =
                 |dest| waiting.iter().any(|o| o.dest == dest) || unsaid.iter().any(|u| u.dest == dest);
+            self.leaving.settle(&mut self.ports, waits);
             self.book.settle(&mut self.ports, waits);
         }
     }

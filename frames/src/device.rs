@@ -55,6 +55,8 @@ pub struct Settings {
     pub register_max: usize,
     /// From the first wish to send until the VC is reported down.
     pub connect_timeout: Duration,
+    /// How many dials without an answer fit into that: more where handshakes may be lost.
+    pub dials: u32,
     /// Most handshakes of strangers that have not proved themselves.
     pub hello_max: usize,
 }
@@ -256,11 +258,11 @@ pub trait Port: Debug + Send {
     /// What the device says.
     fn remove(&mut self, to: u64) -> Result<(), String>;
 
-    /// Makes this side's end of a connection, if the device connects endpoints one by one.
+    /// Makes this side's end of a connection of a VC, if the device connects endpoints one by one.
     ///
     /// # Errors
     /// What the device says.
-    fn open_end(&mut self) -> Result<Option<NewEnd>, String> {
+    fn open_end(&mut self, _vc: VcId) -> Result<Option<NewEnd>, String> {
         Ok(None)
     }
 

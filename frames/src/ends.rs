@@ -9,6 +9,7 @@ use crate::book::Dest;
 use crate::conn::{LocalTerms, Offer, To};
 use crate::device::{Device, NewEnd, Port};
 use crate::netmod::FrameNetmod;
+use crate::wire::Slot;
 
 /// An end that the device has made.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct End {
     port: usize,
     number: u64,
     says: Box<[u8]>,
+    /// The peer's name for the connection, if that is known.
+    theirs: Option<Slot>,
 }
 
 /// A VC's ends.
@@ -26,44 +29,75 @@ pub(crate) struct Ends {
     used: Option<End>,
 }
 
-fn close<P: Port>(ports: &mut [P], end: Option<End>) {
-    if let Some(end) = end
-        && let Some(port) = ports.get_mut(end.port)
-    {
-        port.close_end(end.number);
+/// Ends of which no VC has need any more. Their last words may still wait for the device.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving(Vec<Dest>);
+
+impl Leaving {
+    fn add(&mut self, end: Option<End>) {
+        self.0.extend(end.map(|end| Dest { port: end.port, addr: end.number }));
+    }
+
+    /// Whether an end waits to be closed.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Closes those for which nothing is left to be sent. `waits`: whether a frame for it has yet to be.
+    pub(crate) fn settle<P: Port>(&mut self, ports: &mut [P], waits: impl Fn(Dest) -> bool) {
+        self.0.retain(|end| {
+            let keep = waits(*end);
+            if !keep && let Some(port) = ports.get_mut(end.port) {
+                port.close_end(end.addr);
+            }
+            keep
+        });
     }
 }
 
 impl Ends {
     /// Closes all.
-    pub(crate) fn close<P: Port>(&mut self, ports: &mut [P]) {
+    pub(crate) fn close(&mut self, leaving: &mut Leaving) {
         for end in [self.dialled.take(), self.promised.take(), self.used.take()] {
-            close(ports, end);
+            leaving.add(end);
         }
     }
 
+    /// Where the peer of a promise can be told that it is withdrawn: by its name for the connection.
+    pub(crate) fn promised_to(&self, slot: Slot) -> Option<Dest> {
+        let end = self.promised.as_ref().filter(|end| end.theirs == Some(slot))?;
+        Some(Dest { port: end.port, addr: end.number })
+    }
+
     /// The connection is over. What is promised to a next one stays.
-    pub(crate) fn close_used<P: Port>(&mut self, ports: &mut [P]) {
-        close(ports, self.used.take());
+    pub(crate) fn close_used(&mut self, leaving: &mut Leaving) {
+        leaving.add(self.used.take());
     }
 
     /// The VC has failed, and dials no more. What is promised to somebody who has dialled since stays.
-    pub(crate) fn fail<P: Port>(&mut self, ports: &mut [P]) {
-        self.close_used(ports);
-        close(ports, self.dialled.take());
+    pub(crate) fn fail(&mut self, leaving: &mut Leaving) {
+        self.close_used(leaving);
+        leaving.add(self.dialled.take());
     }
 
     /// Adds what the peer needs of the end that dials offer to this side's terms.
     ///
     /// # Errors
     /// What the device says.
-    pub(crate) fn offer<P: Port>(&mut self, ports: &mut [P], terms: &mut LocalTerms) -> Result<(), String> {
+    pub(crate) fn offer<P: Port>(
+        &mut self,
+        vc: VcId,
+        ports: &mut [P],
+        leaving: &mut Leaving,
+        terms: &mut LocalTerms,
+    ) -> Result<(), String> {
         let port = usize::from(terms.port);
         if self.dialled.as_ref().is_some_and(|end| end.port != port) {
-            close(ports, self.dialled.take());
+            leaving.add(self.dialled.take());
         }
         if self.dialled.is_none() {
-            self.dialled = make(ports, port)?;
+            self.dialled = make(ports, port, vc)?;
         }
         if let Some(end) = &self.dialled {
             terms.end.clone_from(&end.says);
@@ -77,13 +111,16 @@ impl Ends {
     /// What the device says.
     pub(crate) fn promise<P: Port>(
         &mut self,
+        vc: VcId,
         ports: &mut [P],
+        leaving: &mut Leaving,
         offer: &Offer<'_>,
         terms: &mut LocalTerms,
     ) -> Result<(), String> {
-        close(ports, self.promised.take());
+        leaving.add(self.promised.take());
         let port = usize::from(terms.port);
-        let Some(end) = make(ports, port)? else { return Ok(()) };
+        let Some(mut end) = make(ports, port, vc)? else { return Ok(()) };
+        end.theirs = Some(offer.terms.slot);
         let connected = ports[port].connect_end(end.number, &offer.terms.end);
         terms.end.clone_from(&end.says);
         let kept = self.promised.insert(end);
@@ -99,13 +136,19 @@ impl Ends {
     ///
     /// # Errors
     /// What the device says.
-    fn opened<P: Port>(&mut self, ports: &mut [P], to: To, theirs: &[u8]) -> Result<Option<Dest>, String> {
+    fn opened<P: Port>(
+        &mut self,
+        ports: &mut [P],
+        leaving: &mut Leaving,
+        to: To,
+        theirs: &[u8],
+    ) -> Result<Option<Dest>, String> {
         let (mut used, other) = match to {
             To::Vc(_) => (self.dialled.take(), self.promised.take()),
             To::Stranger(_) => (self.promised.take(), self.dialled.take()),
         };
-        close(ports, other);
-        close(ports, core::mem::replace(&mut self.used, used.take()));
+        leaving.add(other);
+        leaving.add(core::mem::replace(&mut self.used, used.take()));
         let Some(end) = &self.used else { return Ok(None) };
         if matches!(to, To::Vc(_)) {
             ports[end.port].connect_end(end.number, theirs)?;
@@ -114,15 +157,15 @@ impl Ends {
     }
 }
 
-fn make<P: Port>(ports: &mut [P], port: usize) -> Result<Option<End>, String> {
+fn make<P: Port>(ports: &mut [P], port: usize, vc: VcId) -> Result<Option<End>, String> {
     let of = ports.get_mut(port).ok_or("this process has no such endpoint")?;
-    Ok(of.open_end()?.map(|NewEnd { number, says }| End { port, number, says }))
+    Ok(of.open_end(vc)?.map(|NewEnd { number, says }| End { port, number, says, theirs: None }))
 }
 
 impl<D: Device> FrameNetmod<D> {
     /// Where the frames of a connection go that was made.
     pub(crate) fn use_end(&mut self, vc: VcId, to: To, dest: Dest, theirs: &[u8]) -> Result<Dest, String> {
         let Some(l) = self.links.get_mut(vc) else { return Ok(dest) };
-        Ok(l.ends.opened(&mut self.ports, to, theirs)?.unwrap_or(dest))
+        Ok(l.ends.opened(&mut self.ports, &mut self.leaving, to, theirs)?.unwrap_or(dest))
     }
 }

@@ -18,6 +18,7 @@ use crate::conn::{Action, Manager, Params};
 use crate::device::{Device, Done, Opened, Port, Settings};
 use crate::doubt::Doubt;
 use crate::ending::Ending;
+use crate::ends::Leaving;
 use crate::life::{Life, Verdict};
 use crate::link::{Data, Link, Message};
 use crate::rma::Transfers;
@@ -69,6 +70,7 @@ pub struct FrameNetmod<D: Device> {
     pub(crate) links: SideTable<Link, VcKind>,
     pub(crate) by_peer: BTreeMap<PeerName, VcId>,
     pub(crate) book: Book,
+    pub(crate) leaving: Leaving,
     /// Where peers are that are known by their HELLO alone.
     pub(crate) strangers: HashMap<u32, Dest>,
     /// Found by polls, by which port, and not handled yet.
@@ -113,7 +115,8 @@ impl<D: Device> FrameNetmod<D> {
         };
         let waiter = Waiter::of(&ports);
         let settings = D::settings(cfg);
-        let params = Params::new(settings.connect_timeout, settings.hello_max, D::WORDS);
+        let mut params = Params::new(settings.connect_timeout, settings.hello_max, D::WORDS);
+        params.handshake_timeout = settings.connect_timeout / settings.dials.max(1);
         FrameNetmod {
             own,
             ports,
@@ -122,6 +125,7 @@ impl<D: Device> FrameNetmod<D> {
             links: SideTable::new(),
             by_peer: BTreeMap::new(),
             book: Book::default(),
+            leaving: Leaving::default(),
             strangers: HashMap::new(),
             backlog: VecDeque::with_capacity(256),
             outbox: VecDeque::new(),
@@ -261,7 +265,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         self.manage(core, |m, env| m.remove(vc, env));
         self.pending.retain(|ev| !concerns(ev, vc));
         if let Some(l) = self.links.get_mut(vc) {
-            l.ends.close(&mut self.ports);
+            l.ends.close(&mut self.leaving);
         }
         self.unsaid.retain(|word| word.vc != Some(vc));
         if let Some(dest) = self.links.get_mut(vc).and_then(|l| l.dial.take()) {

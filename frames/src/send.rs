@@ -177,7 +177,7 @@ impl<D: Device> FrameNetmod<D> {
         let Ok(own) = &self.own else { return };
         let Some(mut terms) = own.terms(port, peer_port) else { return };
         let Some(l) = self.links.get_mut(vc) else { return };
-        if let Err(why) = l.ends.offer(&mut self.ports, &mut terms) {
+        if let Err(why) = l.ends.offer(vc, &mut self.ports, &mut self.leaving, &mut terms) {
             let text = format!("no end for a connection with it: {} says: {why}", D::WORDS.what);
             let error = VcError::new(VcErrorKind::Resource, Some(l.peer), text);
             return self.fail(core, vc, error);
@@ -209,7 +209,8 @@ impl<D: Device> FrameNetmod<D> {
             if open.owes_credit(self.window) {
                 self.send_credit(core, vc);
             }
-            let Some(l) = self.links.get_mut(vc) else { return };
+            // What is told may have found the connection broken.
+            let Some(l) = self.links.get_mut(vc).filter(|l| l.open.is_some()) else { return };
             if let Some(stalled) = l.stalled.take() {
                 if !self.send_stalled(core, vc, stalled) {
                     return;

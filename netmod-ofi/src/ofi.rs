@@ -45,6 +45,7 @@ impl Device for Ofi {
             window: cfg.window,
             register_max: cfg.register_max,
             connect_timeout: cfg.connect_timeout,
+            dials: 4,
             hello_max: cfg.hello_max,
         }
     }

@@ -93,6 +93,8 @@ impl<H: Hca> Device for Verbs<H> {
             window: cfg.window,
             register_max: cfg.register_max,
             connect_timeout: cfg.connect_timeout,
+            // Datagrams are lost where a peer's queue is full.
+            dials: 30,
             hello_max: cfg.hello_max,
         }
     }

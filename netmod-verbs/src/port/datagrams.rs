@@ -36,6 +36,8 @@ pub(super) struct Datagrams<H: Hca> {
     base: NonNull<u8>,
     each: usize,
     lkey: u32,
+    /// Requests in each of its queues.
+    depth: u32,
     free: Vec<u32>,
     under_way: u32,
     peers: Vec<Option<Peer<H::Ah>>>,
@@ -60,6 +62,7 @@ impl<H: Hca> Datagrams<H> {
             each,
             memory: Some(memory),
             lkey: 0,
+            depth: DEPTH,
             free: (0..DEPTH).rev().collect(),
             under_way: 0,
             peers: Vec::new(),
@@ -86,8 +89,15 @@ impl<H: Hca> Datagrams<H> {
         let random = u64::from_le_bytes(random);
         // The highest bit would mean the queue pair's own key (ibv_post_send(3)).
         self.qkey = random as u32 & 0x7fff_ffff;
-        let cap =
-            QpCap { max_send_wr: DEPTH, max_recv_wr: DEPTH, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
+        self.depth = DEPTH.min(hca.device().max_qp_wr);
+        self.free.truncate(self.depth as usize);
+        let cap = QpCap {
+            max_send_wr: self.depth,
+            max_recv_wr: self.depth,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline: 0,
+        };
         let kind = QpKind::Ud { send_cq: cq, recv_cq: cq, srq: None };
         let qp = hca.create_qp(&QpInit { kind, cap, signal_all: true })?;
         let Options { port, pkey_index, .. } = *options;
@@ -187,7 +197,7 @@ impl<H: Hca> Datagrams<H> {
             return Err(Refused::Failed(text));
         }
         let Some(qp) = &self.qp else { return Err(Refused::Failed("the port is closed".into())) };
-        if self.under_way == DEPTH {
+        if self.under_way == self.depth {
             return Err(Refused::Again);
         }
         let Address { qp: number, qkey, .. } = peer.address;

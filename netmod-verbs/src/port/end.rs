@@ -23,8 +23,9 @@ const SIGNAL_EVERY: u32 = 16;
 const IS_END: u64 = 1 << 63;
 /// Reads that a queue pair has under way, or takes, at most.
 const READS: u8 = 16;
-/// 67 ms until an answer is missed, which devices may make four times as long.
-const TIMEOUT: u8 = 14;
+/// 34 ms until an answer is missed, which devices may make four times as long: with all repetitions less than what an owner waits who
+/// takes memory back.
+const TIMEOUT: u8 = 13;
 /// So often a request is repeated.
 const RETRIES: u8 = 7;
 /// A request that meets no receive is repeated without end: the peer lives, as its device has answered.
@@ -57,8 +58,8 @@ struct End<H: Hca> {
     first: u32,
     /// How many of them, the last ones, have asked for no completion.
     silent: u32,
-    /// Of whom a frame was sent last.
-    vc: Option<VcId>,
+    /// Whose it is.
+    vc: VcId,
 }
 
 /// All ends of a port, by place.
@@ -118,12 +119,14 @@ impl<H: Hca> End<H> {
         }
         match (what, failed) {
             (What::Inline, None) => {}
-            (What::Inline, Some(why)) => found.extend(self.vc.map(|vc| Done::Lost { vc, why })),
+            (What::Inline, Some(why)) => found.push_back(Done::Lost { vc: self.vc, why }),
             (What::Send { vc, .. }, None) => found.push_back(Done::Sent { vc }),
             (What::Send { vc, .. }, Some(why)) => found.push_back(Done::SendFailed { vc, why }),
-            (What::Transfer { number }, _) => {
+            (What::Transfer { number }, failed) => {
                 let result = result.map_err(str::to_owned);
                 found.push_back(Done::Transfer { number, result });
+                // With a transfer the whole connection has failed.
+                found.extend(failed.map(|why| Done::Lost { vc: self.vc, why }));
             }
         }
     }
@@ -134,7 +137,6 @@ pub(super) struct Request<'a> {
     pub(super) op: SendOp,
     pub(super) data: Data<'a>,
     pub(super) what: What,
-    pub(super) vc: Option<VcId>,
 }
 
 impl<H: Hca> Ends<H> {
@@ -165,6 +167,7 @@ impl<H: Hca> Ends<H> {
         cq: &H::Cq,
         srq: &H::Srq,
         (port, pkey_index): (u8, u16),
+        vc: VcId,
         says: impl FnOnce(QpNum, u32, u8) -> RcEnd,
     ) -> Result<NewEnd, String> {
         let device = hca.device();
@@ -204,7 +207,7 @@ impl<H: Hca> Ends<H> {
             under_way: VecDeque::with_capacity(DEPTH as usize),
             first: 0,
             silent: 0,
-            vc: None,
+            vc,
             qp,
         });
         Ok(NewEnd { number: IS_END | u64::from(self.generations) << 32 | at as u64, says })
@@ -247,14 +250,11 @@ impl<H: Hca> Ends<H> {
         Ok(())
     }
 
-    /// Closes an end when what is under way has arrived; at once, if nobody is to get it any more.
+    /// Closes an end when what is under way has ended: arrived, or failed, which takes a second or so if the peer does not answer. The last
+    /// word of this side may be behind transfers.
     pub(super) fn close(&mut self, number: u64) {
         let Some(end) = self.get(number) else { return };
         end.closing = true;
-        let transfers = end.under_way.iter().any(|w| matches!(w, What::Transfer { .. }));
-        if transfers && end.state == State::Connected {
-            end.flush();
-        }
         self.sweep(number as u32);
     }
 
@@ -332,7 +332,6 @@ impl<H: Hca> Ends<H> {
         let transfers = usize::from(matches!(request.what, What::Transfer { .. }));
         end.under_way.push_back(request.what);
         end.silent = if signaled { 0 } else { end.silent + 1 };
-        end.vc = request.vc.or(end.vc);
         self.transfers += transfers;
         Ok(())
     }
@@ -376,7 +375,7 @@ impl<H: Hca> Ends<H> {
         let end = self.all.iter_mut().flatten().find(|end| end.qp.number() == qp)?;
         let tell = end.state == State::Connected && !end.closing;
         end.state = State::Broken;
-        end.vc.filter(|_| tell).map(|vc| Done::Lost { vc, why: why.into() })
+        tell.then(|| Done::Lost { vc: end.vc, why: why.into() })
     }
 
     /// The device has failed.

@@ -58,7 +58,7 @@ impl<H: Hca> Port<H> {
             .map_err(|_| Refused::Failed("a transfer is longer than 4 GiB".into()))?;
         let sge = Sge { addr: lent.mem.base.expose_provenance() as u64, len, lkey };
         let data = Data::Registered(core::slice::from_ref(&sge));
-        self.post(to, Request { op, data, what: What::Transfer { number }, vc: None })
+        self.post(to, Request { op, data, what: What::Transfer { number } })
     }
 }
 
@@ -77,12 +77,12 @@ impl<H: Hca> device::Port for Port<H> {
         Ok(())
     }
 
-    fn open_end(&mut self) -> Result<Option<NewEnd>, String> {
+    fn open_end(&mut self, vc: VcId) -> Result<Option<NewEnd>, String> {
         let srq = self.receives.srq().ok_or("the port is closed")?;
         let (place, mtu) = (self.place, self.mtu());
         let says = |qp, psn, reads| RcEnd { place, qp, psn, mtu, reads };
         let at = (self.options.port, self.options.pkey_index);
-        self.ends.open(&self.hca, &self.cq, srq, at, says).map(Some)
+        self.ends.open(&self.hca, &self.cq, srq, at, vc, says).map(Some)
     }
 
     fn connect_end(&mut self, end: u64, theirs: &[u8]) -> Result<(), String> {
@@ -117,7 +117,7 @@ impl<H: Hca> device::Port for Port<H> {
         self.alive()?;
         let piece = Piece::new(frame);
         let data = Data::Inline(core::slice::from_ref(&piece));
-        self.post(to, Request { op: SendOp::Send, data, what: What::Inline, vc: None })
+        self.post(to, Request { op: SendOp::Send, data, what: What::Inline })
     }
 
     #[inline]
@@ -128,7 +128,7 @@ impl<H: Hca> device::Port for Port<H> {
         let frame = unsafe { core::slice::from_raw_parts(base, len.min(self.options.frame)) };
         let piece = Piece::new(frame);
         let data = Data::Inline(core::slice::from_ref(&piece));
-        self.post(to, Request { op: SendOp::Send, data, what: What::Inline, vc: None })
+        self.post(to, Request { op: SendOp::Send, data, what: What::Inline })
     }
 
     #[inline]
@@ -157,7 +157,7 @@ impl<H: Hca> device::Port for Port<H> {
             return self.datagrams.send(sge, buffer, to);
         }
         let data = Data::Registered(core::slice::from_ref(&sge));
-        self.post(to, Request { op: SendOp::Send, data, what: What::Send { buffer, vc }, vc: Some(vc) })
+        self.post(to, Request { op: SendOp::Send, data, what: What::Send { buffer, vc } })
     }
 
     #[inline]
