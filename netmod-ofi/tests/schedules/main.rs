@@ -4,20 +4,13 @@
 //! Ten thousand take about a minute and a half of one core, half of that in the kernel, for the life lines are real sockets:
 //! `NETMOD_TEST_SEEDS=10000 cargo test -p netmod-ofi --test schedules random_schedules -- --nocapture`
 
-mod layer;
-mod memory;
-mod rng;
-mod run;
-mod seen;
+mod fake;
 mod setting;
-mod transfers;
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fake_fabric::{Control, MrDialect, ToTheDead, library_path};
+use netmod_schedules::{asked, each};
 
-use run::Run;
-use seen::Seen;
+use fake::run;
 use setting::{Setting, mr_mode, of_seed};
 
 /// Seeds without a wish.
@@ -28,46 +21,6 @@ const RARE: [u64; 9] = [2026, 3423, 3619, 4097, 4266, 4666, 8651, 9280, 9537];
 const DEATHS: u64 = 60;
 /// Schedules in which much fails.
 const FAILURES: u64 = 200;
-/// So many seeds that fail are enough to see what they have in common.
-const ENOUGH: usize = 20;
-
-fn number(text: &str) -> u64 {
-    text.parse().unwrap_or_else(|e| panic!("{text:?} is no seed: {e}"))
-}
-
-/// The seeds that were asked for. `n`: the first so many; `a..b`: those from `a` on, up to before `b`.
-fn asked() -> Option<Vec<u64>> {
-    let one = std::env::var("NETMOD_TEST_SEED").ok();
-    one.map(|seed| vec![number(&seed)]).or_else(|| {
-        let text = std::env::var("NETMOD_TEST_SEEDS").ok()?;
-        let (from, to) = text.split_once("..").unwrap_or(("0", &text));
-        Some((number(from)..number(to)).collect())
-    })
-}
-
-/// Runs the schedules of some seeds; all of them, to see what those that fail have in common.
-fn each(control: &Control, seeds: &[u64], setting: impl Fn(u64) -> Setting) -> Seen {
-    let mut all = Seen::default();
-    let mut failed = Vec::new();
-    for &seed in seeds {
-        if seeds.len() == 1 {
-            println!("{:#?}", setting(seed));
-        }
-        match catch_unwind(AssertUnwindSafe(|| Run::of(control, &setting(seed)))) {
-            Ok(seen) => all.add(&seen),
-            Err(_) => {
-                eprintln!("the schedule was that of NETMOD_TEST_SEED={seed}");
-                failed.push(seed);
-                if failed.len() == ENOUGH {
-                    break;
-                }
-            }
-        }
-    }
-    println!("{} seeds: {all:?}", seeds.len());
-    assert!(failed.is_empty(), "these of {} seeds fail: {failed:?}", seeds.len());
-    all
-}
 
 /// Whatever the provider is like and whatever goes wrong: bytes are right and in order, nothing comes twice, every request ends, no rule
 /// is broken, nothing is left.
@@ -75,7 +28,7 @@ fn each(control: &Control, seeds: &[u64], setting: impl Fn(u64) -> Setting) -> S
 fn random_schedules() {
     let (_library, control) = Control::load(&library_path());
     let seeds: Vec<u64> = asked().unwrap_or_else(|| (0..SEEDS).chain(RARE).collect());
-    let all = each(&control, &seeds, of_seed);
+    let all = each(&seeds, of_seed, |s| run(&control, s));
     // The schedules are of no use if what they are for does not happen.
     if seeds.len() as u64 >= SEEDS {
         assert!(all.is_full(), "{all:?}");
@@ -94,7 +47,7 @@ fn every_mode_of_registration() {
                 setting.world.mr_mode = mr_mode(n);
                 setting.world.mr_dialect = dialect;
                 setting.world.multi_recv = multi_recv;
-                let seen = Run::of(&control, &setting);
+                let seen = run(&control, &setting);
                 let what = (mr_mode(n), dialect, multi_recv, &seen);
                 assert!(seen.messages > 10 && seen.puts > 0 && seen.gets > 0, "{what:?}");
                 assert_eq!((seen.downs, seen.failed), (0, 0), "{what:?}");
@@ -118,7 +71,7 @@ fn the_dead_leave_room_for_the_others() {
             (world.inject_size, world.delivery_delay, setting.plan.longest) = (0, 20, 20_000);
             (setting.cfg.frame, setting.cfg.window) = (1 << 10, 4 << 10);
         }
-        let seen = Run::of(&control, &setting);
+        let seen = run(&control, &setting);
         assert_eq!(seen.killed, 1, "{setting:?}");
     }
 }
@@ -128,7 +81,7 @@ fn the_dead_leave_room_for_the_others() {
 fn whatever_fails_everything_ends() {
     let (_library, control) = Control::load(&library_path());
     let seeds: Vec<u64> = asked().unwrap_or_else(|| (0..FAILURES).collect());
-    let all = each(&control, &seeds, failing);
+    let all = each(&seeds, failing, |s| run(&control, s));
     assert!(all.downs > 0 && all.messages > 0, "{all:?}");
 }
 

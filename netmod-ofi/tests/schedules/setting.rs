@@ -9,32 +9,14 @@ use libfabric_sys::consts::{
 use netmod_core::Config;
 use netmod_core::config::OfiConfig;
 
-use crate::rng::Rng;
+use netmod_schedules::Plan;
+use netmod_schedules::rng::Rng;
 
 const BITS: [i32; 5] = [FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT];
 
 /// The `n`-th of the 32 sets of modes of registration.
 pub fn mr_mode(n: u64) -> i32 {
     BITS.iter().enumerate().filter(|(i, _)| n >> i & 1 == 1).map(|(_, bit)| bit).sum()
-}
-
-/// What a schedule does beside messages, and what it must put up with.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    pub ranks: usize,
-    /// Steps in which something new may begin.
-    pub steps: usize,
-    /// Longest message, and longest transfer.
-    pub longest: usize,
-    pub terminates: bool,
-    pub aborts: bool,
-    pub kills: bool,
-    /// Operations fail at times.
-    pub fails: bool,
-    /// One-sided transfers.
-    pub transfers: bool,
-    /// Regions are deregistered while transfers use them.
-    pub early: bool,
 }
 
 /// All of it.

@@ -1,9 +1,5 @@
 //! The netmod over simulated devices: two processes in one thread, simulated time.
 
-#[path = "../../../netmod-ofi/tests/schedules/memory.rs"]
-#[allow(dead_code)]
-mod memory;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +12,7 @@ use netmod_hello::JobKey;
 use netmod_verbs::{Setup, Source, VerbsNetmod};
 use sim_hca::{ContextId, DeviceId, DeviceSettings, Fabric, Leaks, Settings, SimHca};
 
-use memory::{Area, Pieces};
+use netmod_schedules::memory::{Area, Pieces};
 
 /// The one device of a fabric.
 #[derive(Clone, Debug)]

@@ -6,7 +6,6 @@ use netmod_core::{
     Card, Core, DataAvail, Event, Header, Io, Netmod, OnDone, Outcome, PacketFault, ReqId, Request, RxBytes,
     Upper, VcError, VcId,
 };
-use netmod_ofi::OfiNetmod;
 
 use crate::memory::{Area, Pieces};
 use crate::rng::{Rng, pattern};
@@ -137,10 +136,10 @@ impl Layer {
     }
 }
 
-impl Upper<OfiNetmod> for Layer {
+impl<N: Netmod> Upper<N> for Layer {
     fn packet(
         &mut self,
-        io: &mut Io<'_, OfiNetmod>,
+        io: &mut Io<'_, N>,
         vc: VcId,
         hdr: &Header,
         rest: RxBytes<'_>,
@@ -172,7 +171,7 @@ impl Upper<OfiNetmod> for Layer {
         }
     }
 
-    fn on_data_avail(&mut self, io: &mut Io<'_, OfiNetmod>, _vc: VcId, req: ReqId) -> DataAvail {
+    fn on_data_avail(&mut self, io: &mut Io<'_, N>, _vc: VcId, req: ReqId) -> DataAvail {
         if let Some(more) = self.more.get_mut(&req) {
             return match more.pop_front() {
                 Some(pieces) => {
@@ -185,7 +184,7 @@ impl Upper<OfiNetmod> for Layer {
         self.next(io.core, req)
     }
 
-    fn on_event(&mut self, io: &mut Io<'_, OfiNetmod>, event: Event) {
+    fn on_event(&mut self, io: &mut Io<'_, N>, event: Event) {
         match event {
             Event::Terminated { vc } => {
                 let peer = self.peer_of(vc);

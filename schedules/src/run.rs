@@ -5,31 +5,31 @@ mod outcome;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use fake_fabric::{Control, Node, Progress, World, library_path};
 use netmod_core::{
     Card, CardWriter, Core, Engine, GroupId, Netmod, OnDone, PeerName, PollOrder, ReqId, Request, Segment,
     Sent, Time, Vc, VcError, VcErrorKind, VcId,
 };
+use netmod_frames::FrameNetmod;
+use netmod_frames::device::Device;
 use netmod_hello::JobKey;
-use netmod_ofi::OfiNetmod;
 
 use crate::layer::{Layer, header, seed_of};
 use crate::memory::{Area, Pieces};
 use crate::rng::{Rng, pattern};
 use crate::seen::Seen;
-use crate::setting::Setting;
 use crate::transfers::Transfers;
+use crate::world::{Plan, World};
 
 /// What an owner writes into memory that it has got back.
 const MINE: u8 = 0xEE;
 
 /// A process.
-pub struct Rank {
-    pub engine: Engine<OfiNetmod>,
+pub struct Rank<D: Device> {
+    pub engine: Engine<FrameNetmod<D>>,
     pub layer: Layer,
 }
 
-impl Rank {
+impl<D: Device> Rank<D> {
     /// The VC with a peer.
     pub fn vc(&self, peer: usize) -> VcId {
         self.layer.peers[peer].vc.expect("a peer's VC")
@@ -56,13 +56,13 @@ struct Lane {
 }
 
 /// See the module. What was lent goes last.
-pub struct Run<'s> {
-    setting: &'s Setting,
+pub struct Run<W: World> {
+    plan: Plan,
     rng: Rng,
     now: Time,
     /// `None`: it was killed.
-    ranks: Vec<Option<Rank>>,
-    world: World,
+    ranks: Vec<Option<Rank<W::Device>>>,
+    world: W,
     /// By sender and receiver.
     lanes: Vec<Vec<Lane>>,
     /// VCs between these may go down: somebody has seen to it.
@@ -72,31 +72,26 @@ pub struct Run<'s> {
     lent: Vec<Area>,
 }
 
-impl<'s> Run<'s> {
+impl<W: World> Run<W> {
     /// Runs it all.
-    pub fn of(control: &Control, setting: &'s Setting) -> Seen {
-        let mut run = Run::new(control, setting);
+    pub fn of(world: W, plan: Plan, seed: u64) -> Seen {
+        let mut run = Run::new(world, plan, seed);
         run.act();
         run.settle("everything has ended");
         run.mend();
         run.end()
     }
 
-    fn new(control: &Control, setting: &'s Setting) -> Run<'s> {
-        let world = World::new(control, setting.world.clone());
-        let n = setting.plan.ranks;
-        let mut cfg = setting.cfg.clone();
-        cfg.library = library_path().to_string_lossy().into_owned();
-        cfg.provider = "fake".into();
-        cfg.domain = world.name().into();
+    fn new(mut world: W, plan: Plan, seed: u64) -> Run<W> {
+        let n = plan.ranks;
         let name = |rank: usize| PeerName { group: GroupId([7; 16]), rank: rank as u32 };
-        let mut rng = Rng::new(setting.world.seed ^ 0xABCD);
-        let mut ranks: Vec<Rank> = (0..n)
+        let mut rng = Rng::new(seed ^ 0xABCD);
+        let mut ranks: Vec<Rank<W::Device>> = (0..n)
             .map(|me| {
-                let mut netmod = OfiNetmod::new(&cfg, name(me), n as u32);
-                assert_eq!(netmod.failure(), None, "{setting:?}");
+                let mut netmod = world.netmod(me, name(me), n as u32);
+                assert_eq!(netmod.failure(), None, "{plan:?}");
                 netmod.authenticate_with(JobKey([9; 32]));
-                let layer = Layer::new(me, n, setting.world.seed * 8 + me as u64);
+                let layer = Layer::new(me, n, seed * 8 + me as u64);
                 Rank { engine: Engine::new(netmod, Core::new(16)), layer }
             })
             .collect();
@@ -119,7 +114,7 @@ impl<'s> Run<'s> {
             }
         }
         Run {
-            setting,
+            plan,
             rng,
             now: Time::ZERO,
             ranks: ranks.into_iter().map(Some).collect(),
@@ -141,19 +136,20 @@ impl<'s> Run<'s> {
     }
 
     fn may_go_down(&self, a: usize, b: usize) -> bool {
-        self.setting.plan.fails || self.hurt.contains(&(a.min(b), a.max(b)))
+        self.plan.fails || self.hurt.contains(&(a.min(b), a.max(b)))
     }
 
     fn poll(&mut self, rank: usize) {
         self.now = self.now + Duration::from_micros(5 + self.rng.below(100));
         let order = if self.rng.once_in(2) { PollOrder::InFirst } else { PollOrder::OutFirst };
+        self.world.advance(self.now);
         let Some(r) = &mut self.ranks[rank] else { return };
         r.engine.progress(&mut r.layer, order, self.now).expect("progress");
     }
 
     /// The steps in which something new begins.
     fn act(&mut self) {
-        let plan = self.setting.plan;
+        let plan = self.plan;
         let kill_at = plan.kills.then(|| self.rng.below(plan.steps as u64) as usize);
         // Who looks away, and until when.
         let (mut asleep, mut until) = (usize::MAX, 0);
@@ -190,7 +186,7 @@ impl<'s> Run<'s> {
 
     /// Something between two ranks that live.
     fn step(&mut self, from: usize, to: usize) {
-        let plan = self.setting.plan;
+        let plan = self.plan;
         match self.rng.below(20) {
             0..=6 => self.send(from, to),
             7..=8
@@ -203,8 +199,11 @@ impl<'s> Run<'s> {
             }
             9 if plan.early => {
                 // Whether the provider is through with memory of one's own may depend on the peer, who is not called meanwhile.
-                let local = self.setting.world.progress == Progress::Auto;
-                self.transfers.take_back(&mut self.ranks, &mut self.rng, local);
+                let local = self.world.gives_back_alone();
+                let of = self.transfers.take_back(&mut self.ranks, &mut self.rng, local);
+                if let Some((a, b)) = of.filter(|_| W::EARLY_HURTS) {
+                    self.hurt(a, b);
+                }
             }
             10 => self.cancel(from, to),
             11 if plan.terminates => self.terminate(from, to),
@@ -214,7 +213,7 @@ impl<'s> Run<'s> {
         }
     }
 
-    fn rank(&mut self, rank: usize) -> &mut Rank {
+    fn rank(&mut self, rank: usize) -> &mut Rank<W::Device> {
         self.ranks[rank].as_mut().expect("a rank that lives")
     }
 
@@ -228,7 +227,7 @@ impl<'s> Run<'s> {
             // Its peer may find it in the middle of this message.
             self.hurt(from, to);
         }
-        let longest = self.setting.plan.longest;
+        let longest = self.plan.longest;
         let most = self.rng.pick(&[1, 20, 200, longest]) as u64;
         let len = self.rng.below(most) as usize;
         let lane = &mut self.lanes[from][to];
@@ -241,6 +240,8 @@ impl<'s> Run<'s> {
         let rank = self.ranks[from].as_mut().expect("a rank that lives");
         let vc = rank.vc(to);
         let Engine { core, netmod, .. } = &mut rank.engine;
+        // Its peer may have come, which is not told yet.
+        let down = down && netmod.describe(core, vc).starts_with("down:");
         let mut areas = Vec::new();
         let sent: Result<Option<ReqId>, VcError> = match way {
             0 => {
@@ -387,7 +388,7 @@ impl<'s> Run<'s> {
         for other in live {
             self.hurt(dead, other);
         }
-        self.world.kill(Node::Number(dead));
+        self.world.kill(dead);
         let Some(rank) = self.ranks[dead].take() else { return };
         self.lent.extend(rank.layer.lent);
         drop(rank.engine);

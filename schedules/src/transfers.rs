@@ -6,6 +6,7 @@ use netmod_core::{Rma, VcError};
 use crate::memory::Area;
 use crate::rng::{Rng, pattern};
 use crate::run::Rank;
+use netmod_frames::device::Device;
 
 /// What an owner writes into memory that it has taken back.
 const MINE: u8 = 0x11;
@@ -24,7 +25,7 @@ struct End {
 
 impl End {
     /// Takes the memory back. `scribble`: the owner uses it for something else at once.
-    fn close(&mut self, ranks: &mut [Option<Rank>], scribble: bool) {
+    fn close<D: Device>(&mut self, ranks: &mut [Option<Rank<D>>], scribble: bool) {
         if self.frozen.is_some() {
             return;
         }
@@ -64,8 +65,8 @@ pub struct Transfers {
     pub early: usize,
 }
 
-fn register(
-    ranks: &mut [Option<Rank>],
+fn register<D: Device>(
+    ranks: &mut [Option<Rank<D>>],
     rank: usize,
     peer: usize,
     area: &Area,
@@ -90,9 +91,9 @@ impl Transfers {
     }
 
     /// Begins one, if both sides can.
-    pub fn begin(
+    pub fn begin<D: Device>(
         &mut self,
-        ranks: &mut [Option<Rank>],
+        ranks: &mut [Option<Rank<D>>],
         rng: &mut Rng,
         from: usize,
         to: usize,
@@ -130,23 +131,29 @@ impl Transfers {
         self.all.push(Transfer { op, put, local, remote, at, remote_at, len, early: false, ended: false });
     }
 
-    /// Takes memory of one of them back although it has not ended. `local`: also that of the side which has begun it.
-    pub fn take_back(&mut self, ranks: &mut [Option<Rank>], rng: &mut Rng, local: bool) {
+    /// Takes memory of one of them back although it has not ended; between whom that was. `local`: also that of the side which has begun it.
+    pub fn take_back<D: Device>(
+        &mut self,
+        ranks: &mut [Option<Rank<D>>],
+        rng: &mut Rng,
+        local: bool,
+    ) -> Option<(usize, usize)> {
         let open: Vec<usize> = (0..self.all.len()).filter(|i| !self.all[*i].ended).collect();
         if open.is_empty() {
-            return;
+            return None;
         }
         let t = &mut self.all[rng.pick(&open)];
         t.early = true;
         self.early += 1;
         let end = if local && rng.once_in(2) { &mut t.local } else { &mut t.remote };
         end.close(ranks, true);
+        Some((t.local.rank, t.remote.rank))
     }
 
     /// Looks what has ended. `may_fail`: whether one between two ranks may.
-    pub fn look(
+    pub fn look<D: Device>(
         &mut self,
-        ranks: &mut [Option<Rank>],
+        ranks: &mut [Option<Rank<D>>],
         rng: &mut Rng,
         may_fail: impl Fn(usize, usize) -> bool,
     ) {

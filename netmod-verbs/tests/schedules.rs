@@ -1,0 +1,152 @@
+//! Random schedules of netmods over simulated devices: two to four processes in one thread, simulated time, and all that devices and a network
+//! may lack, delay or lose. `NETMOD_TEST_SEEDS` says how many seeds are run, or which (`5000..10000`), `NETMOD_TEST_SEED` which one alone.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use netmod_core::config::VerbsConfig;
+use netmod_core::{Config, PeerName, Time};
+use netmod_hca::{LinkLayer, Mtu};
+use netmod_schedules::rng::Rng;
+use netmod_schedules::{Plan, Run, Seen, World, asked, each};
+use netmod_verbs::{Setup, Source, Verbs, VerbsNetmod};
+use sim_hca::{ContextId, DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca};
+
+/// Seeds without a wish.
+const SEEDS: u64 = 300;
+
+#[derive(Clone, Debug)]
+struct Setting {
+    fabric: Settings,
+    device: DeviceSettings,
+    cfg: VerbsConfig,
+    plan: Plan,
+}
+
+/// What a seed makes of it.
+fn of_seed(seed: u64) -> Setting {
+    let mut rng = Rng::new(seed ^ 0x5EED);
+    let mut cfg = Config::default().verbs;
+    cfg.frame = rng.pick(&[1 << 10, 1500, 4 << 10, 8 << 10]);
+    cfg.window = rng.pick(&[4 << 10, 8 << 10, 20_000, 64 << 10, 256 << 10]);
+    cfg.rx_memory = rng.pick(&[64 << 10, 64 << 10, 256 << 10]);
+    cfg.register_max = rng.pick(&[0, 0, 0, 16 << 10]);
+    cfg.connect_timeout = Duration::from_secs(20);
+    cfg.detect = Duration::from_secs(1);
+    let kills = rng.once_in(8);
+    let plan = Plan {
+        ranks: 2 + rng.below(3) as usize,
+        steps: 40 + rng.below(300) as usize,
+        longest: rng.pick(&[200, 3000, 20_000]),
+        terminates: rng.once_in(3),
+        aborts: rng.once_in(4),
+        kills,
+        fails: false,
+        transfers: !rng.once_in(4),
+        early: rng.once_in(3),
+    };
+    let fabric = Settings {
+        seed,
+        delay_min: Duration::ZERO,
+        delay_max: Duration::from_micros(rng.pick(&[0, 2, 50, 1000])),
+        faults: Faults {
+            loss: rng.pick(&[0.0, 0.0, 0.001, 0.02]),
+            rnr: rng.pick(&[0.0, 0.0, 0.05]),
+            ..Faults::default()
+        },
+        ..Settings::default()
+    };
+    let mut device = DeviceSettings::new("sim0");
+    device.mtu = rng.pick(&[Mtu::B1024, Mtu::B4096]);
+    device.max_inline = rng.pick(&[0, 60, 220]);
+    device.link_layer = rng.pick(&[LinkLayer::InfiniBand, LinkLayer::Ethernet]);
+    device.max_msg_size = rng.pick(&[16 << 10, 20_000, 1 << 30]);
+    device.attr.max_qp_wr = rng.pick(&[4, 16, 256]);
+    device.attr.max_srq_wr = rng.pick(&[8, 32_767]);
+    (device.attr.max_qp_rd_atom, device.attr.max_qp_init_rd_atom) = rng.pick(&[(1, 1), (16, 16)]);
+    device.srq_limit_at_once = rng.once_in(2);
+    Setting { fabric, device, cfg, plan }
+}
+
+/// The one device of a fabric, as a process opens it.
+#[derive(Clone, Debug)]
+struct Only {
+    fabric: Fabric,
+    device: DeviceId,
+    opened: Arc<Mutex<Vec<ContextId>>>,
+}
+
+impl Source<SimHca> for Only {
+    fn names(&self) -> Result<Vec<String>, String> {
+        Ok(vec!["sim0".into()])
+    }
+
+    fn open(&self, _: &str) -> Result<SimHca, String> {
+        let hca = self.fabric.open(self.device).map_err(|e| e.to_string())?;
+        self.opened.lock().expect("nobody panics with it").push(hca.context());
+        Ok(hca)
+    }
+}
+
+struct Sim {
+    fabric: Fabric,
+    device: DeviceId,
+    cfg: VerbsConfig,
+    /// What each process has opened.
+    opened: Vec<Arc<Mutex<Vec<ContextId>>>>,
+}
+
+impl World for Sim {
+    type Device = Verbs<SimHca>;
+    const EARLY_HURTS: bool = true;
+
+    fn netmod(&mut self, _rank: usize, me: PeerName, ranks: u32) -> VerbsNetmod<SimHca> {
+        let opened = Arc::<Mutex<Vec<ContextId>>>::default();
+        self.opened.push(opened.clone());
+        let source = Only { fabric: self.fabric.clone(), device: self.device, opened };
+        VerbsNetmod::new(&Setup { cfg: self.cfg.clone(), source: Box::new(source) }, me, ranks)
+    }
+
+    fn kill(&mut self, rank: usize) {
+        for context in self.opened[rank].lock().expect("nobody panics with it").drain(..) {
+            self.fabric.kill(context);
+        }
+    }
+
+    fn advance(&mut self, now: Time) {
+        self.fabric.advance(now);
+    }
+
+    /// A device is not through with memory before it has its answer, or the connection is given up.
+    fn gives_back_alone(&self) -> bool {
+        false
+    }
+
+    fn violations(&self, _early: usize) -> Vec<String> {
+        self.fabric.violations()
+    }
+
+    fn close(self) -> Option<String> {
+        let leaks = self.fabric.leaks();
+        (leaks != Leaks::default()).then(|| format!("{leaks:?}"))
+    }
+}
+
+fn run(setting: &Setting) -> Seen {
+    let fabric = Fabric::new(setting.fabric.clone());
+    let device = fabric.device(setting.device.clone());
+    let world = Sim { fabric, device, cfg: setting.cfg.clone(), opened: Vec::new() };
+    Run::of(world, setting.plan, setting.fabric.seed)
+}
+
+/// Whatever the devices are like and whatever goes wrong: bytes are right and in order, nothing comes twice, every request ends, no rule
+/// is broken, nothing is left.
+#[test]
+fn random_schedules() {
+    let seeds: Vec<u64> = asked().unwrap_or_else(|| (0..SEEDS).collect());
+    let all = each(&seeds, of_seed, run);
+    // The schedules are of no use if what they are for does not happen.
+    if seeds.len() as u64 >= SEEDS {
+        assert!(all.is_full(), "{all:?}");
+    }
+}
