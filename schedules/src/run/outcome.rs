@@ -151,9 +151,13 @@ impl<W: World> Run<W> {
                     came &= self.lanes[from][to].sent.len() > before;
                 }
                 self.settle("what was sent after a revival has ended");
-                for _ in 0..200 {
+                for round in 0..200 {
                     self.poll(a);
                     self.poll(b);
+                    if round > 100 {
+                        // What the network has lost is sent again after a while.
+                        self.now = self.now + Duration::from_millis(10);
+                    }
                 }
                 self.look();
                 for (from, to) in [(a, b), (b, a)] {
