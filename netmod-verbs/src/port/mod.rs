@@ -236,16 +236,6 @@ impl<H: Hca> Port<H> {
         self.datagrams.address(self.place).to_bytes()
     }
 
-    /// The device.
-    pub fn hca(&self) -> &H {
-        &self.hca
-    }
-
-    /// Live connections, with those that are being closed.
-    pub fn connections(&self) -> usize {
-        self.ends.count()
-    }
-
     fn mtu(&self) -> Mtu {
         self.attr.active_mtu
     }
