@@ -9,6 +9,7 @@ pub mod choose;
 mod here;
 mod pair;
 pub mod port;
+pub mod resources;
 mod verbs;
 mod words;
 

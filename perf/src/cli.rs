@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Pair(PairingArgs),
     /// What this machine offers, the configuration, and limits that will bite
     Info(InfoArgs),
+    /// What the netmod verbs takes of queue pairs and memory, by the size of a job
+    VerbsResources(ResourcesArgs),
     /// Decode captures written by NETMOD_CAPTURE: a line a packet, and what was left open
     Decode(DecodeArgs),
     /// Show what the ranks of a running job do and wait for; it was started with NETMOD_STATUS=FOLDER
@@ -303,6 +305,28 @@ impl WeightFamily {
 /// Options of `info`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct InfoArgs {
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `verbs-resources`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ResourcesArgs {
+    /// Nodes
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,10,100,1000",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) nodes: Vec<u32>,
+    /// Ranks of each node
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,64,100",
+        value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) ranks_per_node: Vec<u32>,
+    /// Ranks that each one talks to [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) peers: Option<u64>,
+    /// Ranks of the same node talk by verbs, too, and not by shared memory
+    #[arg(long)]
+    pub(crate) near: bool,
     /// Print one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,

@@ -20,6 +20,7 @@ mod plot;
 mod progress;
 mod rate;
 mod report;
+mod resources;
 mod sys;
 mod threads;
 mod top;
@@ -128,6 +129,7 @@ fn run(cli: &Cli) -> Result<()> {
         Some(Command::Match(args)) => only_here(|| tag_matching(args)),
         Some(Command::Pair(args)) => only_here(|| pair::run(args)),
         Some(Command::Info(args)) => only_here(|| info::run(args)),
+        Some(Command::VerbsResources(args)) => only_here(|| resources::run(args)),
         Some(Command::Decode(args)) => only_here(|| decode::run(args)),
         Some(Command::Top(args)) => only_here(|| top::run(args)),
     }

@@ -321,6 +321,31 @@ fn assignments_are_timed_beside_a_textbook() {
 }
 
 #[test]
+fn resources_of_verbs_by_the_size_of_a_job() {
+    let rows = json(perf("verbs-resources --nodes 2,1000 --ranks-per-node 64 --json"));
+    assert_eq!(rows.len(), 6);
+    let qps = |at: usize| rows[at]["qps_per_process"].as_u64();
+    assert_eq!([qps(0), qps(1), qps(2)], [Some(64), Some(64), Some(2)]);
+    assert_eq!([qps(3), qps(4), qps(5)], [Some(63_936), Some(63_936), Some(1998)]);
+    assert_eq!(rows[5]["rc_has_times"].as_f64(), Some(32.0));
+    assert_eq!(rows[5]["proven_on"], "simulated devices");
+    let largest = json(perf("verbs-resources --nodes 1000 --ranks-per-node 100 --json"));
+    assert_eq!(largest[0]["ranks"].as_u64(), Some(100_000));
+    let few = json(perf("verbs-resources --nodes 1000 --ranks-per-node 64 --peers 10 --json"));
+    assert_eq!([&few[0], &few[2]].map(|row| row["qps_per_process"].as_u64()), [Some(10), Some(20)]);
+    let near = json(perf("verbs-resources --nodes 1 --ranks-per-node 4 --near --json"));
+    assert_eq!([&near[0], &near[2]].map(|row| row["qps_per_process"].as_u64()), [Some(3), Some(2)]);
+
+    let text = run(perf("verbs-resources")).out;
+    let line =
+        |with: &str| text.lines().find(|l| l.contains("64,000") && l.contains(with)).unwrap_or_default();
+    assert!(line(" RC ").contains(" 63,936 ") && line(" XRC ").contains(" 1/32 "), "{text}");
+    assert!(text.contains("simulated devices only"), "{text}");
+    let ended = run(perf("verbs-resources --nodes 1000000 --ranks-per-node 64"));
+    assert!(!ended.ok && ended.err.contains("give fewer nodes"), "{}", ended.err);
+}
+
+#[test]
 fn info_shows_netmods_variables_and_limits() {
     let mut command = perf("info --json");
     command.env("NETMOD_TCP_STAGE", "8K").env("NETMOD_NO_SUCH_THING", "1");

@@ -15,9 +15,19 @@ use super::{Of, Options};
 use crate::words::{Address, BITS_24, Place};
 
 /// Receive buffers, and requests in the send queue.
-const DEPTH: u32 = 64;
+pub(crate) const DEPTH: u32 = 64;
 /// Bytes in front of a datagram that came.
 pub(super) const GRH: usize = 40;
+
+/// Bytes of a buffer for a datagram.
+fn each(mtu: Mtu) -> usize {
+    (GRH + mtu.bytes() as usize).next_multiple_of(64)
+}
+
+/// Bytes of all of them.
+pub(crate) fn bytes(mtu: Mtu) -> usize {
+    each(mtu) * DEPTH as usize
+}
 
 /// A peer's queue pair of datagrams.
 #[derive(Debug)]
@@ -52,7 +62,7 @@ impl<H: Hca> Datagrams<H> {
     /// # Errors
     /// If it cannot be.
     pub(super) fn memory(mtu: Mtu) -> Result<Datagrams<H>, String> {
-        let each = (GRH + mtu.bytes() as usize).next_multiple_of(64);
+        let each = each(mtu);
         let memory = Block::new(each, DEPTH as usize)?;
         Ok(Datagrams {
             qp: None,
@@ -67,11 +77,6 @@ impl<H: Hca> Datagrams<H> {
             under_way: 0,
             peers: Vec::new(),
         })
-    }
-
-    /// Completions that there may be at once.
-    pub(super) fn most(&self) -> u32 {
-        2 * DEPTH
     }
 
     pub(super) fn block(&self) -> &Block {

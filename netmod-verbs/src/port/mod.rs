@@ -25,21 +25,23 @@ use netmod_hca::{
     Access, AsyncEvent, Completion, Cq as _, Error, Hca, Mr as _, Mtu, PortAttr, SrqAttr, errno,
 };
 
+use crate::resources::{completions, fixed_completions, receive_buffers};
 use crate::words::Place;
 use datagrams::Datagrams;
+pub(crate) use datagrams::{DEPTH as DATAGRAMS, bytes as datagram_bytes};
 use end::Ends;
 use receives::Receives;
 
 /// Buffers for frames that go out.
-const TX_BUFFERS: usize = 128;
+pub(crate) const TX_BUFFERS: usize = 128;
 /// Requests in the send queue of a connection.
-const DEPTH: u32 = 64;
+pub(crate) const DEPTH: u32 = 64;
 /// Bytes that are sent inline at most, if the device can.
-const INLINE: u32 = 256;
+pub(crate) const INLINE: u32 = 256;
 /// Completions that are taken in one call.
 const BATCH: usize = 32;
 /// Requests of all connections that may be under way, if the completion queue can have so many entries.
-const UNDER_WAY: u32 = 4096;
+pub(crate) const UNDER_WAY: u32 = 4096;
 /// In every so many polls asynchronous events are looked at.
 const EVENTS_EVERY: u32 = 256;
 
@@ -174,15 +176,16 @@ impl<H: Hca> Port<H> {
         let place = Place { ethernet, lid: attr.lid, gid };
         let device = *hca.device();
 
-        let count = (options.rx_memory / options.frame).clamp(2, device.max_srq_wr.max(2) as usize);
+        let count = receive_buffers(options.rx_memory, options.frame, device.max_srq_wr);
         let rx = Block::new(options.frame, count)?;
         let tx = Block::new(options.frame, TX_BUFFERS)?;
         let mut datagrams = Datagrams::<H>::memory(attr.active_mtu)?;
 
         let channel = hca.create_channel().map_err(|e| text(&e))?;
-        let fixed = count as u32 + datagrams.most();
-        let wanted = fixed.saturating_add(UNDER_WAY).min(device.max_cqe);
-        let cq = hca.create_cq(wanted, 0, Some(&channel)).map_err(|e| text(&e))?;
+        let fixed = fixed_completions(count as u32);
+        let cq = hca
+            .create_cq(completions(count as u32, device.max_cqe), 0, Some(&channel))
+            .map_err(|e| text(&e))?;
         let room = cq.entries().saturating_sub(fixed);
         if room < DEPTH {
             return Err(format!(

@@ -1,0 +1,343 @@
+//! Any number of netmods over simulated devices in one thread, in simulated time: a device for each node, and between ranks of different nodes
+//! a VC each. Messages are numbered, and each is looked at when it comes.
+
+#![allow(dead_code, missing_docs)]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use netmod_core::config::VerbsConfig;
+use netmod_core::{
+    Card, CardWriter, Core, DataAvail, Engine, Event, Finalize, GroupId, Header, Io, Netmod, OnDone, Outcome,
+    PacketFault, PeerName, PollOrder, ReqId, Request, RxBytes, Time, Upper, Vc, VcError, VcId,
+};
+use netmod_hello::JobKey;
+use netmod_schedules::memory::{Area, Pieces};
+use netmod_verbs::{Setup, Source, VerbsNetmod};
+use sim_hca::{ContextId, Counts, DeviceId, DeviceSettings, Fabric, Leaks, Settings, SimHca};
+
+pub type Nm = VerbsNetmod<SimHca>;
+
+/// The device of a node, as a process opens it.
+#[derive(Clone, Debug)]
+struct Only {
+    fabric: Fabric,
+    device: DeviceId,
+    opened: Arc<Mutex<Vec<ContextId>>>,
+}
+
+impl Source<SimHca> for Only {
+    fn names(&self) -> Result<Vec<String>, String> {
+        Ok(vec!["sim0".into()])
+    }
+
+    fn open(&self, _: &str) -> Result<SimHca, String> {
+        let hca = self.fabric.open(self.device).map_err(|e| e.to_string())?;
+        self.opened.lock().expect("nobody panics with it").push(hca.context());
+        Ok(hca)
+    }
+}
+
+/// What a world is made from.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    pub nodes: usize,
+    pub per_node: usize,
+    pub cfg: VerbsConfig,
+    pub fabric: Settings,
+    pub device: DeviceSettings,
+}
+
+impl Setting {
+    pub fn new(nodes: usize, per_node: usize) -> Setting {
+        let mut cfg = netmod_core::Config::default().verbs;
+        cfg.detect = Duration::from_secs(1);
+        Setting { nodes, per_node, cfg, fabric: Settings::default(), device: DeviceSettings::new("sim0") }
+    }
+
+    pub fn ranks(&self) -> usize {
+        self.nodes * self.per_node
+    }
+}
+
+pub fn header(from: usize, number: u32, len: usize) -> Header {
+    let mut h = [0; 32];
+    h[0] = 1;
+    h[1] = from as u8;
+    h[4..8].copy_from_slice(&number.to_le_bytes());
+    h[8..16].copy_from_slice(&(len as u64).to_le_bytes());
+    h
+}
+
+fn pattern(seed: u32, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i as u32 ^ seed).wrapping_mul(0x9E37_79B1).to_le_bytes()[2]).collect()
+}
+
+/// Takes every message whole, and looks at its order and bytes.
+#[derive(Debug, Default)]
+pub struct Layer {
+    /// By sender: how many messages have come.
+    pub got: Vec<u32>,
+    /// By VC.
+    peers: HashMap<VcId, usize>,
+    cards: Vec<Card>,
+    under_way: HashMap<ReqId, (usize, u32, Pieces)>,
+    pub downs: Vec<(usize, VcError)>,
+    pub ended: HashMap<u64, Result<(), VcError>>,
+    kept: Vec<Area>,
+}
+
+impl Layer {
+    fn whole(&mut self, req: ReqId) {
+        let (from, number, pieces) = self.under_way.remove(&req).expect("a receive under way");
+        let data = pieces.data();
+        assert_eq!(number, self.got[from], "the next message of rank {from}");
+        assert!(data == pattern(number, data.len()), "message {number} of rank {from}");
+        self.got[from] += 1;
+    }
+}
+
+impl<N: Netmod> Upper<N> for Layer {
+    fn packet(
+        &mut self,
+        io: &mut Io<'_, N>,
+        vc: VcId,
+        hdr: &Header,
+        rest: RxBytes<'_>,
+    ) -> Result<usize, PacketFault> {
+        let from = usize::from(hdr[1]);
+        assert_eq!(self.peers.get(&vc), Some(&from), "a message by another's VC");
+        let number = u32::from_le_bytes(hdr[4..8].try_into().expect("four bytes"));
+        let len = u64::from_le_bytes(hdr[8..16].try_into().expect("eight bytes")) as usize;
+        let pieces = Pieces::new(len, len, 0);
+        self.kept.push(pieces.area().clone());
+        let mut request = Request::new(Some(vc), pieces.segment());
+        request.on_done = OnDone::Upper;
+        let req = io.core.reqs.insert(request);
+        self.under_way.insert(req, (from, number, pieces));
+        let r = io.core.reqs.get_mut(req).expect("a live request");
+        let used = r.seg.unpack(rest);
+        if r.seg.is_done() {
+            self.whole(req);
+            self.kept.pop();
+            io.core.finish(req, Outcome::Done);
+            io.core.take(req);
+        } else {
+            io.core.set_recv_active(vc, req);
+        }
+        Ok(used)
+    }
+
+    fn on_data_avail(&mut self, _: &mut Io<'_, N>, _: VcId, req: ReqId) -> DataAvail {
+        self.whole(req);
+        DataAvail::Complete
+    }
+
+    fn on_event(&mut self, io: &mut Io<'_, N>, event: Event) {
+        match event {
+            Event::NeedCard { vc } => {
+                let card = &self.cards[self.peers[&vc]];
+                io.netmod.set_card(io.core, vc, Ok(card));
+            }
+            Event::Down { vc, error } => self.downs.push((self.peers[&vc], error)),
+            Event::RmaDone { op, result, .. } => {
+                assert!(self.ended.insert(op, result).is_none(), "transfer {op} has ended twice");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A process.
+pub struct Rank {
+    pub engine: Engine<Nm>,
+    pub layer: Layer,
+    /// By peer.
+    pub vcs: Vec<Option<VcId>>,
+    opened: Arc<Mutex<Vec<ContextId>>>,
+    /// How many messages were sent to each.
+    pub sent: Vec<u32>,
+}
+
+/// See the module.
+pub struct World {
+    pub fabric: Fabric,
+    pub ranks: Vec<Rank>,
+    pub now: Time,
+    /// Time between two turns.
+    pub step: Duration,
+    lent: Vec<Area>,
+}
+
+fn name(rank: usize) -> PeerName {
+    PeerName { group: GroupId([7; 16]), rank: rank as u32 }
+}
+
+impl World {
+    /// Ranks that cannot open their device have no VCs.
+    pub fn new(setting: &Setting) -> World {
+        World::prepared(setting, |_| {})
+    }
+
+    /// `prepare` sees the fabric before anything is opened.
+    pub fn prepared(setting: &Setting, prepare: impl FnOnce(&Fabric)) -> World {
+        let fabric = Fabric::new(setting.fabric.clone());
+        let devices: Vec<DeviceId> =
+            (0..setting.nodes).map(|_| fabric.device(setting.device.clone())).collect();
+        prepare(&fabric);
+        let n = setting.ranks();
+        let mut ranks: Vec<Rank> = (0..n)
+            .map(|me| {
+                let opened = Arc::<Mutex<Vec<ContextId>>>::default();
+                let device = devices[me / setting.per_node];
+                let source = Box::new(Only { fabric: fabric.clone(), device, opened: opened.clone() });
+                let mut netmod = Nm::new(&Setup { cfg: setting.cfg.clone(), source }, name(me), n as u32);
+                netmod.authenticate_with(JobKey([9; 32]));
+                let layer = Layer { got: vec![0; n], ..Layer::default() };
+                let engine = Engine::new(netmod, Core::new(16));
+                Rank { engine, layer, vcs: vec![None; n], opened, sent: vec![0; n] }
+            })
+            .collect();
+        let cards: Vec<Card> = ranks
+            .iter()
+            .map(|r| {
+                let mut card = CardWriter::new();
+                r.engine.netmod.business_card(&mut card).expect("a section of the card");
+                Card::parse(&card.finish()).expect("a card")
+            })
+            .collect();
+        for (me, r) in ranks.iter_mut().enumerate() {
+            r.layer.cards.clone_from(&cards);
+            let e = &mut r.engine;
+            for peer in (0..n).filter(|p| p / setting.per_node != me / setting.per_node) {
+                if e.netmod.reachable(&cards[peer]).is_err() {
+                    continue;
+                }
+                let vc = e.core.vcs.insert(Vc::new(name(peer), 0));
+                e.netmod.vc_init(&mut e.core, vc, name(peer), Some(&cards[peer])).expect("vc_init");
+                r.layer.peers.insert(vc, peer);
+                r.vcs[peer] = Some(vc);
+            }
+        }
+        let step = Duration::from_micros(20);
+        World { fabric, ranks, now: Time::ZERO, step, lent: Vec::new() }
+    }
+
+    /// Sends the next message; the request if it waits. `Err`: the VC is down.
+    pub fn try_send(&mut self, from: usize, to: usize, len: usize) -> Result<Option<ReqId>, VcError> {
+        let r = &mut self.ranks[from];
+        let number = r.sent[to];
+        let area = Area::new(pattern(number, len));
+        self.lent.push(area.clone());
+        let (vc, e) = (r.vcs[to].expect("a VC with it"), &mut r.engine);
+        let sent =
+            e.netmod.i_start_contig_msg(&mut e.core, vc, &header(from, number, len), area.send_buf())?;
+        r.sent[to] += 1;
+        if sent.is_none() {
+            // The memory is free again.
+            self.lent.pop();
+        }
+        Ok(sent)
+    }
+
+    pub fn send(&mut self, from: usize, to: usize, len: usize) -> Option<ReqId> {
+        self.try_send(from, to, len).expect("a VC that is up")
+    }
+
+    /// Memory that stays.
+    pub fn area(&mut self, bytes: Vec<u8>) -> Area {
+        let area = Area::new(bytes);
+        self.lent.push(area.clone());
+        area
+    }
+
+    /// Time goes on.
+    pub fn pass(&mut self) {
+        self.now = self.now + self.step;
+        self.fabric.advance(self.now);
+    }
+
+    /// The turn of one rank.
+    pub fn turn(&mut self, rank: usize) {
+        let r = &mut self.ranks[rank];
+        r.engine.progress(&mut r.layer, PollOrder::InFirst, self.now).expect("progress");
+    }
+
+    /// Time goes on, and all have their turn.
+    pub fn poll(&mut self) {
+        self.pass();
+        (0..self.ranks.len()).for_each(|rank| self.turn(rank));
+    }
+
+    /// What each VC that is not at rest says of itself.
+    pub fn state(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        for (me, r) in self.ranks.iter().enumerate() {
+            for (peer, vc) in r.vcs.iter().enumerate() {
+                let Some(vc) = vc else { continue };
+                let text = r.engine.netmod.describe(&r.engine.core, *vc);
+                if !text.contains(", 0 messages queued, 0 frames and 0 transfers under way") {
+                    out.push(format!("{me} with {peer}: {text}"));
+                }
+            }
+        }
+        out
+    }
+
+    /// Polls all until something is so, for some minutes of simulated time at most.
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&World) -> bool) {
+        let end = self.now + Duration::from_secs(300);
+        while !done(self) {
+            assert!(
+                self.now < end,
+                "not so in time: {what}; {:#?} {:?}",
+                self.state(),
+                self.fabric.violations()
+            );
+            self.poll();
+        }
+    }
+
+    /// Whether all that was sent has come.
+    pub fn all_came(&self) -> bool {
+        let came = |from: usize, to: usize| self.ranks[to].layer.got[from] == self.ranks[from].sent[to];
+        (0..self.ranks.len()).all(|from| (0..self.ranks.len()).all(|to| came(from, to)))
+    }
+
+    /// What a rank has open.
+    pub fn counts(&self, rank: usize) -> Counts {
+        let mut all = Counts::default();
+        for context in self.ranks[rank].opened.lock().expect("nobody panics with it").iter() {
+            let c = self.fabric.counts(*context);
+            all.channels += c.channels;
+            all.cqs += c.cqs;
+            all.srqs += c.srqs;
+            all.qps += c.qps;
+            all.tgt_qps += c.tgt_qps;
+            all.mrs += c.mrs;
+            all.bytes += c.bytes;
+            all.ahs += c.ahs;
+            all.xrcds += c.xrcds;
+        }
+        all
+    }
+
+    /// All ranks end. Nothing is left, and no rule was broken.
+    pub fn end(mut self) {
+        let end = self.now + Duration::from_secs(300);
+        loop {
+            let now = self.now;
+            let ends = self.ranks.iter_mut().map(|r| r.engine.netmod.finalize(&mut r.engine.core, now));
+            let ends: Vec<Finalize> = ends.collect();
+            if ends.iter().all(|end| *end == Finalize::Done) {
+                break;
+            }
+            assert!(now < end, "no end: {:#?}", self.state());
+            self.poll();
+        }
+        self.ranks.clear();
+        assert_eq!(self.fabric.violations(), Vec::<String>::new());
+        assert_eq!(self.fabric.leaks(), Leaks::default());
+    }
+}
