@@ -40,16 +40,15 @@ struct Key {
 
 impl Key {
     fn emit(&self) -> RemoteKey {
-        let mut bytes = Vec::with_capacity(KEY);
-        bytes.extend_from_slice(&self.key.to_le_bytes());
-        bytes.extend_from_slice(&self.base.to_le_bytes());
-        bytes.extend_from_slice(&self.len.to_le_bytes());
-        bytes.extend_from_slice(&[self.port, self.access]);
-        RemoteKey { bytes }
+        let mut bytes = [0; KEY];
+        let (words, rest) = bytes.as_chunks_mut();
+        words.copy_from_slice(&[self.key, self.base, self.len].map(u64::to_le_bytes));
+        rest.copy_from_slice(&[self.port, self.access]);
+        RemoteKey::of(bytes)
     }
 
     fn parse(key: &RemoteKey) -> Option<Key> {
-        let (words, [port, access]) = key.bytes.split_last_chunk()?;
+        let (words, [port, access]) = key.bytes().split_last_chunk()?;
         let (words, rest) = words.as_chunks::<8>();
         let [key, base, len] = words.first_chunk().map(|w: &[[u8; 8]; 3]| w.map(u64::from_le_bytes))?;
         (rest.is_empty() && words.len() == 3).then_some(Key { key, base, len, port: *port, access: *access })
@@ -371,7 +370,7 @@ impl<D: Device> Rma for FrameNetmod<D> {
         let most = isize::MAX as usize;
         let max_registered = if self.transfers.most > 0 { self.transfers.most } else { most };
         // No device can be relied on to make progress by itself, whatever it claims.
-        RmaLimits { max_op: most, max_registered, max_key: KEY, target_progress: true }
+        RmaLimits { max_op: most, max_registered, target_progress: true }
     }
 
     fn register(

@@ -17,13 +17,13 @@
 //! offers Null, and CTS grants it. As for packets there is exactly one form of each cookie: whatever is longer, shorter or
 //! of another version is refused.
 
+use netmod_core::rma::RemoteKey;
+
 use crate::mode::{Mode, Modes};
 use crate::window::Window;
 
 /// Version of the forms described here.
 pub const VERSION: u8 = 1;
-/// Most bytes of the key of a window.
-pub const MAX_KEY: usize = 512;
 
 const OFFER: u8 = 1;
 const GRANT_PUT: u8 = 2;
@@ -53,12 +53,12 @@ pub struct Place {
 pub struct RingName(pub [u8; 16]);
 
 /// A window and the netmod's key to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keyed {
     /// The part of the message.
     pub window: Window,
-    /// See `netmod_core::rma::RemoteKey`.
-    pub key: Vec<u8>,
+    /// Its key.
+    pub key: RemoteKey,
 }
 
 /// What a sender offers.
@@ -122,9 +122,6 @@ pub enum CookieError {
 
 impl Cookie {
     /// Its bytes.
-    ///
-    /// # Panics
-    /// In debug builds, with a key of more than [`MAX_KEY`] bytes.
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
         self.emit_to(&mut out);
@@ -132,9 +129,6 @@ impl Cookie {
     }
 
     /// Appends its bytes, as [`Cookie::emit`] has them.
-    ///
-    /// # Panics
-    /// As [`Cookie::emit`].
     pub fn emit_to(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         match self {
@@ -220,12 +214,11 @@ impl Cookie {
 }
 
 fn emit_window(keyed: &Keyed, out: &mut Vec<u8>) {
-    debug_assert!(keyed.key.len() <= MAX_KEY, "a key of {} bytes", keyed.key.len());
     out.extend_from_slice(&keyed.window.index.to_le_bytes());
     out.extend_from_slice(&keyed.window.at.to_le_bytes());
     out.extend_from_slice(&keyed.window.len.to_le_bytes());
-    out.extend_from_slice(&(keyed.key.len() as u16).to_le_bytes());
-    out.extend_from_slice(&keyed.key);
+    out.extend_from_slice(&(keyed.key.bytes().len() as u16).to_le_bytes());
+    out.extend_from_slice(keyed.key.bytes());
 }
 
 struct Reader<'a> {
@@ -266,12 +259,13 @@ impl Reader<'_> {
             return Err(self.value("window"));
         }
         let n = usize::from(u16::from_le_bytes(self.take()?));
-        if n > MAX_KEY {
+        if n > RemoteKey::MAX {
             return Err(self.value("length of the key"));
         }
         let (key, rest) = self.rest.split_at_checked(n).ok_or_else(|| self.length())?;
         self.rest = rest;
-        Ok(Keyed { window: Window { index, at, len }, key: key.to_vec() })
+        let key = RemoteKey::new(key).ok_or_else(|| self.value("length of the key"))?;
+        Ok(Keyed { window: Window { index, at, len }, key })
     }
 }
 

@@ -1,5 +1,7 @@
 //! One-sided transfers, offered by netmods that have them; large-message transfer is built on this.
 
+use core::fmt;
+
 use crate::buf::IoVec;
 use crate::engine::Core;
 use crate::error::VcError;
@@ -20,11 +22,52 @@ pub enum Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionId(pub u64);
 
-/// What a peer must know to reach a registration: opaque bytes, as many as the netmod needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a peer must know to reach a registration: opaque bytes in the netmod's own encoding (rkey, address, offset, process id). It
+/// needs no memory beside itself, so that a transfer costs no allocation.
+#[derive(Clone, Copy)]
 pub struct RemoteKey {
-    /// The netmod's own encoding (rkey, address, offset, process id).
-    pub bytes: Vec<u8>,
+    len: u8,
+    bytes: [u8; RemoteKey::MAX],
+}
+
+impl RemoteKey {
+    /// Most bytes.
+    pub const MAX: usize = 64;
+
+    /// A key of these bytes; `None` if they are more than [`RemoteKey::MAX`].
+    pub fn new(bytes: &[u8]) -> Option<RemoteKey> {
+        let mut key = RemoteKey { len: u8::try_from(bytes.len()).ok()?, bytes: [0; RemoteKey::MAX] };
+        key.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(key)
+    }
+
+    /// A key of as many bytes as the array has, which must not be more than [`RemoteKey::MAX`].
+    pub fn of<const N: usize>(bytes: [u8; N]) -> RemoteKey {
+        const { assert!(N <= RemoteKey::MAX) };
+        let mut key = RemoteKey { len: N as u8, bytes: [0; RemoteKey::MAX] };
+        key.bytes[..N].copy_from_slice(&bytes);
+        key
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl PartialEq for RemoteKey {
+    fn eq(&self, other: &RemoteKey) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for RemoteKey {}
+
+impl fmt::Debug for RemoteKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteKey").field(&self.bytes()).finish()
+    }
 }
 
 /// Limits that a transfer must respect.
@@ -35,8 +78,6 @@ pub struct RmaLimits {
     /// Most bytes registered at once; larger buffers are registered window by window (COOKIE). Half of it is for
     /// [`Access::Local`], so that transfers which expose memory never keep out those which move into it.
     pub max_registered: usize,
-    /// Longest [`RemoteKey`] in bytes.
-    pub max_key: usize,
     /// Whether the target must make progress for the operation to complete.
     pub target_progress: bool,
 }

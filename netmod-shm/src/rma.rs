@@ -55,14 +55,11 @@ const WRITE: u8 = 2;
 
 impl Key {
     fn emit(&self) -> RemoteKey {
-        let mut bytes = Vec::with_capacity(KEY);
-        bytes.extend_from_slice(&self.place.to_le_bytes());
-        bytes.extend_from_slice(&self.slot.to_le_bytes());
-        bytes.extend_from_slice(&self.number.to_le_bytes());
-        bytes.extend_from_slice(&self.at.to_le_bytes());
-        bytes.extend_from_slice(&self.len.to_le_bytes());
-        bytes.push(self.access);
-        RemoteKey { bytes }
+        let mut bytes = [self.access; KEY];
+        let place = u64::from(self.slot) << 32 | u64::from(self.place);
+        let words = [place, self.number, self.at, self.len].map(u64::to_le_bytes);
+        bytes.as_chunks_mut().0.copy_from_slice(&words);
+        RemoteKey::of(bytes)
     }
 
     fn parse(key: &RemoteKey) -> Option<Key> {
@@ -71,7 +68,7 @@ impl Key {
             *rest = tail;
             Some(*head)
         }
-        let mut rest = &key.bytes[..];
+        let mut rest = key.bytes();
         let key = Key {
             place: u32::from_le_bytes(take(&mut rest)?),
             slot: u32::from_le_bytes(take(&mut rest)?),
@@ -322,7 +319,7 @@ impl Rma for ShmNetmod {
     fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
         let most = isize::MAX as usize;
         let max_registered = if self.transfers.most > 0 { self.transfers.most } else { most };
-        RmaLimits { max_op: most, max_registered, max_key: KEY, target_progress: false }
+        RmaLimits { max_op: most, max_registered, target_progress: false }
     }
 
     fn register(

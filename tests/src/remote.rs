@@ -51,7 +51,7 @@ impl Remote {
 
 impl Rma for Remote {
     fn limits(&self, _: &Core, _: VcId) -> RmaLimits {
-        RmaLimits { max_op: 100_000, max_registered: 1 << 20, max_key: 8, target_progress: false }
+        RmaLimits { max_op: 100_000, max_registered: 1 << 20, target_progress: false }
     }
 
     fn register(
@@ -72,7 +72,7 @@ impl Rma for Remote {
         self.next += 1;
         let id = RegionId(self.next);
         self.regions.change(|all| all.push((id, access)));
-        Ok((id, RemoteKey { bytes: id.0.to_le_bytes().to_vec() }))
+        Ok((id, RemoteKey::of(id.0.to_le_bytes())))
     }
 
     fn deregister(&mut self, _: &mut Core, region: RegionId) -> Result<(), VcError> {

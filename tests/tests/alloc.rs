@@ -114,7 +114,7 @@ fn least(mut measure: impl FnMut() -> Allocations) -> Allocations {
     (0..TIMES).map(|_| measure()).min_by_key(|a| a.blocks).unwrap_or_default()
 }
 
-fn none<F: NetmodFactory>(f: &F, len: usize, strided: bool) {
+fn none<F: NetmodFactory>(f: &F, len: usize, strided: bool, lmt: &'static str) {
     // So many messages are measured.
     let messages = match len {
         0..50_000 => 1024,
@@ -128,6 +128,10 @@ fn none<F: NetmodFactory>(f: &F, len: usize, strided: bool) {
         cfg.tcp.resume_local = false;
         // Looks at the connections are among what is measured.
         cfg.tcp.detect = Duration::from_millis(400);
+        cfg.lmt = lmt;
+        if lmt != "auto" {
+            cfg.eager_max = 32 << 10;
+        }
     };
     let of_ping_pong = run_job_with(f, 2, tune, move |dev| ping_pong(dev, len, strided, messages));
     let of_windows = run_job_with(f, 2, tune, move |dev| windows(dev, len, strided, messages / WINDOW));
@@ -135,17 +139,17 @@ fn none<F: NetmodFactory>(f: &F, len: usize, strided: bool) {
         for (rank, a) in counts.iter().enumerate() {
             assert_eq!(
                 a.blocks, 0,
-                "{name}: {what} of {messages} messages of {len} bytes, strided: {strided}: rank {rank} allocates"
+                "{name}, {lmt}: {what} of {messages} messages of {len} bytes, strided: {strided}: rank {rank} allocates"
             );
         }
     }
 }
 
 macro_rules! cases {
-    ($($name:ident: $factory:expr, $len:expr, $strided:expr;)*) => {
+    ($($name:ident: $factory:expr, $len:expr, $strided:expr, $lmt:expr;)*) => {
         $(#[test]
         fn $name() {
-            none(&$factory, $len, $strided);
+            none(&$factory, $len, $strided, $lmt);
         })*
     };
 }
@@ -155,26 +159,32 @@ fn loopback() -> Loopback {
 }
 
 cases! {
-    tcp_eager_short: Tcp, 8, false;
-    tcp_eager_short_strided: Tcp, 16, true;
-    tcp_eager_1_kib: Tcp, 1024, false;
-    tcp_eager_1_kib_strided: Tcp, 1024, true;
-    tcp_eager_64_kib: Tcp, 64 << 10, false;
-    tcp_eager_64_kib_strided: Tcp, 64 << 10, true;
-    tcp_rendezvous_1_mib: Tcp, 1 << 20, false;
-    tcp_rendezvous_1_mib_strided: Tcp, 1 << 20, true;
-    shm_eager_short: Shm, 8, false;
-    shm_eager_1_kib: Shm, 1024, false;
-    shm_eager_1_kib_strided: Shm, 1024, true;
-    shm_eager_64_kib: Shm, 64 << 10, false;
-    shm_rendezvous_1_mib: Shm, 1 << 20, false;
-    shm_rendezvous_1_mib_strided: Shm, 1 << 20, true;
-    loopback_eager_short: loopback(), 8, false;
-    loopback_eager_1_kib: loopback(), 1024, false;
-    loopback_eager_1_kib_strided: loopback(), 1024, true;
-    loopback_eager_64_kib: loopback(), 64 << 10, false;
-    loopback_rendezvous_1_mib: loopback(), 1 << 20, false;
-    loopback_rendezvous_1_mib_strided: loopback(), 1 << 20, true;
+    tcp_eager_short: Tcp, 8, false, "auto";
+    tcp_eager_short_strided: Tcp, 16, true, "auto";
+    tcp_eager_1_kib: Tcp, 1024, false, "auto";
+    tcp_eager_1_kib_strided: Tcp, 1024, true, "auto";
+    tcp_eager_64_kib: Tcp, 64 << 10, false, "auto";
+    tcp_eager_64_kib_strided: Tcp, 64 << 10, true, "auto";
+    tcp_rendezvous_1_mib: Tcp, 1 << 20, false, "auto";
+    tcp_rendezvous_1_mib_strided: Tcp, 1 << 20, true, "auto";
+    shm_eager_short: Shm, 8, false, "auto";
+    shm_eager_1_kib: Shm, 1024, false, "auto";
+    shm_eager_1_kib_strided: Shm, 1024, true, "auto";
+    shm_eager_64_kib: Shm, 64 << 10, false, "auto";
+    shm_rendezvous_1_mib: Shm, 1 << 20, false, "auto";
+    shm_rendezvous_1_mib_strided: Shm, 1 << 20, true, "auto";
+    shm_get_64_kib: Shm, 64 << 10, false, "get";
+    shm_get_1_mib_strided: Shm, 1 << 20, true, "get";
+    shm_put_64_kib: Shm, 64 << 10, false, "put";
+    shm_put_1_mib_strided: Shm, 1 << 20, true, "put";
+    shm_coop_64_kib: Shm, 64 << 10, false, "coop";
+    shm_null_64_kib: Shm, 64 << 10, false, "null";
+    loopback_eager_short: loopback(), 8, false, "auto";
+    loopback_eager_1_kib: loopback(), 1024, false, "auto";
+    loopback_eager_1_kib_strided: loopback(), 1024, true, "auto";
+    loopback_eager_64_kib: loopback(), 64 << 10, false, "auto";
+    loopback_rendezvous_1_mib: loopback(), 1 << 20, false, "auto";
+    loopback_rendezvous_1_mib_strided: loopback(), 1 << 20, true, "auto";
 }
 
 /// The counter itself: it sees an allocation, and its size.

@@ -8,6 +8,7 @@ use ch3_shim::pkt::{CookieLen, Packet};
 use ch3_shim::tagmatch::Envelope;
 use ch3_shim::{Device, Error, Request};
 use netmod_core::Segment;
+use netmod_core::rma::RemoteKey;
 use netmod_lmt::cookie::{Cookie, Keyed, Offer, Place, RingName};
 use netmod_lmt::coop::{Consumer, Producer, place_here};
 use netmod_lmt::{Mode, Modes, Window};
@@ -215,7 +216,7 @@ fn a_receiver_gives_up_who_garbles_its_ring() {
 
 /// A window of a peer's, which says so.
 fn window(index: u32, at: u64, len: u64) -> Keyed {
-    Keyed { window: Window { index, at, len }, key: vec![3; 8] }
+    Keyed { window: Window { index, at, len }, key: RemoteKey::of([3; 8]) }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

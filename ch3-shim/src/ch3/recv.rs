@@ -35,7 +35,7 @@ pub(crate) enum Body {
     /// It is arriving into the memory of this request.
     Arriving(ReqId),
     /// A rendezvous: its data is still with the sender. How it may move.
-    Rts(Announced),
+    Rts(Box<Announced>),
     /// A send of this process, by its request.
     Local(ReqId),
 }
@@ -152,7 +152,7 @@ impl Ch3 {
             }
             Body::Rts(announced) => {
                 if let (Some(vc), Some(sreq)) = (msg.vc, msg.sreq) {
-                    self.start_rndv(io, vc, req, sreq, room as u64, announced);
+                    self.start_rndv(io, vc, req, sreq, room as u64, *announced);
                 }
                 return;
             }
@@ -479,7 +479,7 @@ impl Ch3 {
             }
             None => {
                 let (vc, sreq) = (Some(vc), Some(sreq));
-                let body = Body::Rts(announced);
+                let body = Body::Rts(Box::new(announced));
                 self.keep(env, Unexpected { vc, sreq, len: data_sz, body, epoch, since: Time::ZERO });
             }
         }

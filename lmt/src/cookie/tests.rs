@@ -5,9 +5,11 @@ use proptest::prelude::*;
 use super::*;
 
 fn keyed() -> impl Strategy<Value = Keyed> {
-    let key = proptest::collection::vec(any::<u8>(), 0..=MAX_KEY);
-    (any::<u32>(), any::<u32>(), 1..=u64::from(u32::MAX), key)
-        .prop_map(|(index, at, len, key)| Keyed { window: Window { index, at: u64::from(at), len }, key })
+    let key = proptest::collection::vec(any::<u8>(), 0..=RemoteKey::MAX);
+    (any::<u32>(), any::<u32>(), 1..=u64::from(u32::MAX), key).prop_map(|(index, at, len, key)| {
+        let key = RemoteKey::new(&key).expect("a key");
+        Keyed { window: Window { index, at: u64::from(at), len }, key }
+    })
 }
 
 fn cookies() -> impl Strategy<Value = Cookie> {
@@ -63,16 +65,16 @@ proptest! {
 
 #[test]
 fn the_forms_stay() {
-    let key = Keyed { window: Window { index: 1, at: 2, len: 3 }, key: vec![9, 8] };
+    let key = Keyed { window: Window { index: 1, at: 2, len: 3 }, key: RemoteKey::of([9, 8]) };
     let window = [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 2, 0, 9, 8];
     let place = Place { boot: [7; 16], device: 5, pids: 8, user: 6 };
-    let offer = Offer { modes: Modes::NULL.with(Mode::Get), place, first: Some(key.clone()) };
+    let offer = Offer { modes: Modes::NULL.with(Mode::Get), place, first: Some(key) };
     let mut golden = vec![1, 1, 2];
     golden.extend([7; 16]);
     golden.extend([5, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0]);
     golden.extend(window);
     assert_eq!(Cookie::Offer(offer).emit(), golden);
-    assert_eq!(Cookie::GrantPut(key.clone()).emit(), [&[1, 2][..], &window].concat());
+    assert_eq!(Cookie::GrantPut(key).emit(), [&[1, 2][..], &window].concat());
     assert_eq!(Cookie::GrantCoop(RingName([4; 16])).emit(), [&[1, 3][..], &[4; 16]].concat());
     assert_eq!(Cookie::Window(key).emit(), [&[1, 4][..], &window].concat());
     assert_eq!(Cookie::At(0x0102).emit(), [1, 5, 2, 1, 0, 0]);
@@ -88,6 +90,12 @@ fn what_is_wrong_is_named() {
     assert!(error(&[2, 8]).contains("version 2"));
     assert!(error(&[1, 99]).contains("kind 99"));
     assert_eq!(error(&[1, 8, 0]), "Wake cookie of 3 bytes, which is not its length");
-    let empty = Keyed { window: Window { index: 0, at: 0, len: 0 }, key: vec![] };
+    let empty = Keyed { window: Window { index: 0, at: 0, len: 0 }, key: RemoteKey::of([]) };
     assert_eq!(error(&Cookie::Window(empty).emit()), "Window cookie whose window cannot be so");
+    let key = Keyed { window: Window { index: 1, at: 2, len: 3 }, key: RemoteKey::of([0; RemoteKey::MAX]) };
+    let mut long = Cookie::Window(key).emit();
+    let n = long.len() - RemoteKey::MAX - 2;
+    long[n] += 1;
+    long.push(0);
+    assert_eq!(error(&long), "Window cookie whose length of the key cannot be so");
 }

@@ -68,8 +68,8 @@ fn transfers_beyond_or_of_another_kind_do_not_start() {
     assert!(p.get(local, &read, usize::MAX, 2).is_err());
     assert!(p.put(local, &read, 0, 1).is_err());
     assert!(p.get(RegionId(99), &read, 0, 1).is_err());
-    for n in 0..read.bytes.len() {
-        assert!(p.get(local, &RemoteKey { bytes: read.bytes[..n].to_vec() }, 0, 1).is_err());
+    for n in 0..read.bytes().len() {
+        assert!(p.get(local, &RemoteKey::new(&read.bytes()[..n]).expect("a key"), 0, 1).is_err());
     }
     assert!(p.get(local, &read, 50, 50).is_ok());
     assert_eq!(p.end().1, Ok(()));

@@ -4,7 +4,7 @@ use netmod_core::rma::{Access, RegionId, RemoteKey};
 use netmod_core::{IoVec, VcId};
 
 /// Bytes of a key.
-pub(crate) const KEY: usize = 16;
+const KEY: usize = 16;
 
 /// Registered memory.
 #[derive(Clone, Copy, Debug)]
@@ -41,10 +41,9 @@ impl Regions {
         self.last += 1;
         let number = self.last;
         self.list.push(Region { number, vc, mem, access });
-        let mut bytes = Vec::with_capacity(KEY);
-        bytes.extend(number.to_le_bytes());
-        bytes.extend((mem.len as u64).to_le_bytes());
-        (RegionId(number), RemoteKey { bytes })
+        let mut key = [0; KEY];
+        key.as_chunks_mut().0.copy_from_slice(&[number, mem.len as u64].map(u64::to_le_bytes));
+        (RegionId(number), RemoteKey::of(key))
     }
 
     /// Ends a registration.
@@ -78,7 +77,7 @@ impl Regions {
 
 /// Number and length of the region that a key of the peer's names.
 pub(crate) fn read_key(key: &RemoteKey) -> Option<(u64, u64)> {
-    let (number, len) = key.bytes.as_slice().split_first_chunk::<8>()?;
+    let (number, len) = key.bytes().split_first_chunk::<8>()?;
     let len: &[u8; 8] = len.try_into().ok()?;
     Some((u64::from_le_bytes(*number), u64::from_le_bytes(*len)))
 }
@@ -129,7 +128,7 @@ mod tests {
     #[test]
     fn odd_keys_are_none() {
         for len in [0, 8, KEY - 1, KEY + 1] {
-            assert_eq!(read_key(&RemoteKey { bytes: vec![1; len] }), None, "{len}");
+            assert_eq!(read_key(&RemoteKey::new(&vec![1; len]).expect("a key")), None, "{len}");
         }
     }
 }

@@ -8,7 +8,7 @@ use netmod_core::{Core, Event, IoVec, Rma, RmaUse, VcError, VcErrorKind, VcId};
 use crate::netmod::TcpNetmod;
 
 use super::WORTH;
-use super::regions::{KEY, read_key};
+use super::regions::read_key;
 
 impl TcpNetmod {
     /// See [`netmod_core::Netmod::can_rma`]. The rails are dialled when this is first asked; until two of them are there,
@@ -39,7 +39,7 @@ impl TcpNetmod {
 impl Rma for TcpNetmod {
     fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
         let most = isize::MAX as usize;
-        RmaLimits { max_op: most, max_registered: most, max_key: KEY, target_progress: true }
+        RmaLimits { max_op: most, max_registered: most, target_progress: true }
     }
 
     fn register(

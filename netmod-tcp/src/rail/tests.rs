@@ -354,7 +354,7 @@ fn what_cannot_be_is_refused() {
     assert!(put(local, usize::MAX, &key, 0, 2).contains("this side's region"));
     assert!(put(RegionId(99), 0, &key, 0, 1).contains("this side's region"));
     assert!(put(local, 0, &key, 1, 100).contains("the peer's region"));
-    assert!(put(local, 0, &RemoteKey { bytes: vec![1; 3] }, 0, 1).contains("key"));
+    assert!(put(local, 0, &RemoteKey::of([1; 3]), 0, 1).contains("key"));
     assert!(e.netmod.get(&mut e.core, vc, local, 0, &key, 0, 1, 1).is_err());
     let mem = IoVec { base: mem.as_mut_ptr(), len: 1 };
     assert!(e.netmod.register(&mut e.core, vc, mem, Access::RemoteRead).is_err());

@@ -56,7 +56,7 @@ pub(crate) struct Announced {
     /// The modes that both sides can take part in.
     modes: Modes,
     /// For Get, the sender's first window.
-    first: Option<Box<Keyed>>,
+    first: Option<Keyed>,
 }
 
 impl Announced {
@@ -88,6 +88,9 @@ pub(crate) struct Lmt {
     transfers: SideTable<Transfer, ReqKind>,
     /// What transfers by Put or Get have registered and move.
     onesided: SideTable<Box<OneSided>, ReqKind>,
+    /// Records for transfers to come; what is kept are the boxes, which go back and forth.
+    #[allow(clippy::vec_box)]
+    spare: Vec<Box<OneSided>>,
     bounces: Bounces,
     /// Transfers whose next piece waits for room to be registered in.
     stalled: Vec<ReqId>,
@@ -120,6 +123,7 @@ impl Lmt {
             place,
             transfers: SideTable::new(),
             onesided: SideTable::new(),
+            spare: Vec::with_capacity(onesided::MAX_SPARE),
             bounces: Bounces::default(),
             stalled: Vec::new(),
             lanes: SideTable::new(),
@@ -152,7 +156,7 @@ impl Ch3 {
         if self.lmt.place != Some(offer.place) {
             modes = modes.without(Mode::Coop);
         }
-        Announced { modes, first: offer.first.map(Box::new) }
+        Announced { modes, first: offer.first }
     }
 
     /// Sends the RTS of a message.
@@ -249,7 +253,7 @@ impl Ch3 {
             tracing::trace!(target: "netmod::message", %req, peer, tag, bytes = room, %mode, "CTS sent");
         }
         let window = if mode == Mode::Put { self.first_window(io, vc, req) } else { 0 };
-        let first = first.filter(|_| mode == Mode::Get).map(|keyed| self.learn_key(req, *keyed));
+        let first = first.filter(|_| mode == Mode::Get).map(|keyed| self.learn_key(req, keyed));
         let (machine, acts) = RecvLmt::start(room, mode, window, first);
         let machine = Machine::Recv(machine);
         let t = Transfer { machine, vc, theirs: sreq, offered: modes, ring: None, sync: false };

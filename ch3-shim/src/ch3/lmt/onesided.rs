@@ -6,7 +6,7 @@
 
 use netmod_core::rma::{Access, RegionId, RemoteKey};
 use netmod_core::{IoVec, ReqId, RxBytes, VcError, VcErrorKind, VcId};
-use netmod_lmt::cookie::{Keyed, MAX_KEY};
+use netmod_lmt::cookie::Keyed;
 use netmod_lmt::{Access as For, Event, Fault, Window};
 
 use super::Machine;
@@ -16,14 +16,21 @@ use crate::ch3::{Ch3, DevIo};
 const BOUNCE: usize = 256 << 10;
 /// Most such buffers of a device; 8 MiB in all.
 const MAX_BOUNCES: usize = 32;
+/// So many of them are kept in any case.
+const FEW_BOUNCES: usize = 4;
 /// Pieces that are put or got are not made smaller than this, in bytes, when there is no room to register them.
 const MIN_PIECE: usize = 4 << 10;
+/// Records of transfers that are kept for later ones; about 40 KiB.
+pub(super) const MAX_SPARE: usize = 64;
 
-/// Buffers for data that is not in one piece.
+/// Buffers for data that is not in one piece. Of those that were in use at the same time as many are kept when all are free again, and
+/// half as many when fewer were needed since; a few always.
 #[derive(Debug, Default)]
 pub(super) struct Bounces {
     free: Vec<Vec<u8>>,
     used: usize,
+    /// Most that were in use at once since all were free.
+    most: usize,
 }
 
 impl Bounces {
@@ -32,14 +39,16 @@ impl Bounces {
             return None;
         }
         self.used += 1;
+        self.most = self.most.max(self.used);
         Some(self.free.pop().unwrap_or_else(|| vec![0; BOUNCE]))
     }
 
     fn give(&mut self, buf: Vec<u8>) {
         self.used -= 1;
-        // What is seldom needed is not kept.
-        if self.free.len() < 2 {
-            self.free.push(buf);
+        self.free.push(buf);
+        if self.used == 0 {
+            self.free.truncate(self.most.max(self.free.len() / 2).max(FEW_BOUNCES));
+            self.most = 0;
         }
     }
 }
@@ -98,15 +107,19 @@ impl Ch3 {
     fn in_onesided<R>(&mut self, req: ReqId, change: impl FnOnce(&mut OneSided) -> R) -> Option<R> {
         let table = &mut self.lmt.onesided;
         if table.get(req).is_none() {
-            table.set(req, Box::default());
+            table.set(req, self.lmt.spare.pop().unwrap_or_default());
         }
         table.get_mut(req).map(|one| change(one))
     }
 
     /// Nothing of a transfer is registered or moves any more.
     pub(super) fn forget_onesided(&mut self, req: ReqId) {
-        if let Some(buf) = self.lmt.onesided.remove(req).and_then(|one| one.bounce) {
+        let Some(mut one) = self.lmt.onesided.remove(req) else { return };
+        if let Some(buf) = core::mem::take(&mut *one).bounce {
             self.lmt.bounces.give(buf);
+        }
+        if self.lmt.spare.len() < MAX_SPARE {
+            self.lmt.spare.push(one);
         }
     }
 
@@ -123,7 +136,7 @@ impl Ch3 {
     /// Notes the key of a window of the peer's.
     pub(super) fn learn_key(&mut self, req: ReqId, keyed: Keyed) -> Window {
         let Keyed { window, key } = keyed;
-        let key = Some((window.index, RemoteKey { bytes: key }));
+        let key = Some((window.index, key));
         self.in_onesided(req, |one| one.keys[window.index as usize % 2] = key);
         window
     }
@@ -131,7 +144,7 @@ impl Ch3 {
     /// An exposed window with its key, to be told to the peer.
     pub(super) fn keyed(&mut self, req: ReqId, window: Window) -> Option<Keyed> {
         let exposed = self.lmt.onesided.get(req)?.exposed[window.index as usize % 2].as_ref()?;
-        (exposed.window == window).then(|| Keyed { window, key: exposed.key.bytes.clone() })
+        (exposed.window == window).then_some(Keyed { window, key: exposed.key })
     }
 
     /// Registers a window of a request's memory for the peer. Whether that was possible.
@@ -185,14 +198,7 @@ impl Ch3 {
             For::RemoteRead => Access::RemoteRead,
             For::RemoteWrite => Access::RemoteWrite,
         };
-        let registered = rma.register(io.core, vc, mem, access).and_then(|(region, key)| {
-            if key.bytes.len() <= MAX_KEY {
-                return Ok((region, key));
-            }
-            rma.deregister(io.core, region)?;
-            Err(no("the key of a region is longer than a cookie takes"))
-        });
-        let (region, key) = match registered {
+        let (region, key) = match rma.register(io.core, vc, mem, access) {
             Ok(registered) => registered,
             Err(e) => {
                 if let Some(buf) = bounce.take() {
@@ -397,5 +403,43 @@ fn unpack(io: &mut DevIo<'_>, req: ReqId, at: usize, bytes: &[u8]) {
         r.seg.seek(at);
         r.seg.unpack(RxBytes::from_slice(bytes));
         r.seg.seek(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes `n` buffers at once and gives them back; how many of them had to be made.
+    fn use_at_once(b: &mut Bounces, n: usize) -> usize {
+        let kept = b.free.len();
+        let taken: Vec<_> = (0..n).map(|_| b.take().expect("a buffer")).collect();
+        taken.into_iter().for_each(|buf| b.give(buf));
+        n.saturating_sub(kept)
+    }
+
+    #[test]
+    fn buffers_are_kept_as_long_as_they_are_needed() {
+        let mut b = Bounces::default();
+        assert_eq!(use_at_once(&mut b, 16), 16);
+        for _ in 0..3 {
+            assert_eq!(use_at_once(&mut b, 16), 0);
+        }
+        let kept: Vec<usize> = (0..5)
+            .map(|_| {
+                use_at_once(&mut b, 2);
+                b.free.len()
+            })
+            .collect();
+        assert_eq!(kept, [8, 4, 4, 4, 4]);
+    }
+
+    #[test]
+    fn there_are_only_so_many_buffers() {
+        let mut b = Bounces::default();
+        let taken: Vec<_> = (0..MAX_BOUNCES).map(|_| b.take().expect("a buffer")).collect();
+        assert!(b.take().is_none());
+        taken.into_iter().for_each(|buf| b.give(buf));
+        assert!(b.take().is_some());
     }
 }
