@@ -347,7 +347,7 @@ fn a_receiver_that_reads_believes_nothing() {
         let world = dev.world();
         let receive = dev.irecv(vec![0; BYTES], 1, 1, world).expect("irecv");
         let modes = Modes::NULL.with(Mode::Get);
-        announce(&script, 1, Offer { modes, place: Place::default(), first: Some(first.clone()) });
+        announce(&script, 1, Offer { modes, place: Place::default(), first: Some(first) });
         script.play(&mut dev);
         let sent = parse(&script.received(1));
         if end == End::Null {
@@ -358,7 +358,7 @@ fn a_receiver_that_reads_believes_nothing() {
                 Packet::Cookie { rreq, .. } => Some(*rreq),
                 _ => None,
             });
-            script.send(1, &next(mine.expect("it has begun"), second.clone().expect("another window")));
+            script.send(1, &next(mine.expect("it has begun"), second.expect("another window")));
         }
         script.play(&mut dev);
         assert!(script.is_down(1), "{first:?}, {second:?}");
