@@ -266,7 +266,7 @@ impl<D: Device> FrameNetmod<D> {
         l.heard = self.now;
         self.pending.push_back(Event::Up { vc });
         self.watch(vc);
-        self.want(vc);
+        self.wanting.add(vc);
     }
 
     /// The connection of a VC is over, and the VC goes on.
@@ -294,10 +294,7 @@ impl<D: Device> FrameNetmod<D> {
             // Of a message that has begun to come the rest never will.
             in_use || v.recv_active().is_some() || v.pending_pkt_len() > 0
         });
-        open || l.held
-            || l.transfers > 0
-            || l.stalled.is_some()
-            || l.queue.front().is_some_and(|m| m.started())
+        open || l.queue.is_within() || l.transfers > 0 || l.stalled.is_some()
     }
 
     /// The VC is of no use any more, as this side has found: its peer is told.
@@ -326,10 +323,7 @@ impl<D: Device> FrameNetmod<D> {
         }
         self.outbox.retain(|o| o.vc != Some(vc) || o.since != Time::NEVER);
         if let Some(l) = self.links.get_mut(vc) {
-            for m in l.queue.drain(..) {
-                core.send_failed(m.req, error);
-            }
-            l.held = false;
+            l.queue.fail(core, error);
             l.refused_since = Time::NEVER;
             l.ready = false;
             let open = l.open.take();

@@ -92,7 +92,7 @@ impl<D: Device> FrameNetmod<D> {
                 doubt.pause = (doubt.pause * 2).min(PAUSE_MAX);
                 open.doubts = true;
                 l.ready = false;
-                self.want(vc);
+                self.wanting.add(vc);
             }
         }
     }

@@ -1,8 +1,6 @@
 //! The netmod's part of a VC: its connection, its windows, and what waits to be sent.
 
-use std::collections::VecDeque;
-
-use netmod_core::{Core, HDR_LEN, Header, PeerName, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, HDR_LEN, Message, PeerName, SendQueue, Time, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
 use crate::conn::To;
@@ -11,64 +9,17 @@ use crate::doubt::Asking;
 use crate::ends::Ends;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot, UNIT, units};
 
-/// The data of a message, behind its header.
-#[derive(Debug)]
-pub(crate) enum Data {
-    /// Nothing, or nothing more.
-    None,
-    /// Bytes in one piece.
-    Contig(SendBuf),
-    /// What is left of the request's segment.
-    Segment,
-}
-
-/// A message that waits.
-#[derive(Debug)]
-pub(crate) struct Message {
-    hdr: Header,
-    /// Whether its header has gone.
-    started: bool,
-    pub(crate) data: Data,
-    pub(crate) req: ReqId,
-}
-
-impl Message {
-    pub(crate) fn new(hdr: Header, data: Data, req: ReqId) -> Message {
-        Message { hdr, started: false, data, req }
+/// Copies as much of a message as a frame has room for, whose header is not cut; how much, and whether that was the rest.
+pub(crate) fn copy_message(m: &mut Message, core: &mut Core, out: &mut [u8]) -> (usize, bool) {
+    let mut n = 0;
+    if !m.started() {
+        let Some(head) = out.first_chunk_mut::<HDR_LEN>() else { return (0, false) };
+        head.copy_from_slice(m.head());
+        m.head_sent(HDR_LEN);
+        n = HDR_LEN;
     }
-
-    /// Whether a byte of it has gone.
-    pub(crate) fn started(&self) -> bool {
-        self.started
-    }
-
-    /// Copies as much of it as there is room for; how much, and whether that was the rest.
-    pub(crate) fn copy_to(&mut self, core: &mut Core, out: &mut [u8]) -> (usize, bool) {
-        let mut n = 0;
-        if !self.started {
-            let Some(head) = out.first_chunk_mut::<HDR_LEN>() else { return (0, false) };
-            *head = self.hdr;
-            self.started = true;
-            n = HDR_LEN;
-        }
-        let room = &mut out[n..];
-        match &mut self.data {
-            Data::None => (n, true),
-            Data::Contig(buf) => {
-                let part = room.len().min(buf.len());
-                room[..part].copy_from_slice(&buf.bytes()[..part]);
-                *buf = buf.skip(part);
-                (n + part, buf.is_empty())
-            }
-            Data::Segment => match core.reqs.get_mut(self.req) {
-                None => (n, true),
-                Some(r) => {
-                    let part = r.seg.pack(room);
-                    (n + part, r.seg.is_done())
-                }
-            },
-        }
-    }
+    let (of_data, end) = m.copy(core, &mut out[n..]);
+    (n + of_data, end)
 }
 
 /// A frame in a buffer that the device would not take yet.
@@ -251,9 +202,7 @@ pub(crate) struct Link {
     pub(crate) asked: bool,
     pub(crate) terminating: bool,
     pub(crate) down: Option<VcError>,
-    pub(crate) queue: VecDeque<Message>,
-    /// The first message's data has gone and its owner is being asked whether there is more.
-    pub(crate) held: bool,
+    pub(crate) queue: SendQueue,
     pub(crate) stalled: Option<Stalled>,
     /// Frames in the port's buffers that have not left.
     pub(crate) in_flight: u32,
@@ -279,8 +228,7 @@ impl Link {
             asked: false,
             terminating: false,
             down: None,
-            queue: VecDeque::new(),
-            held: false,
+            queue: SendQueue::default(),
             stalled: None,
             in_flight: 0,
             transfers: 0,

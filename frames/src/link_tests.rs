@@ -1,5 +1,7 @@
 //! Tests of a connection's windows and numbers.
 
+use netmod_core::{Data, SendBuf};
+
 use super::*;
 
 fn open(window: u32) -> Open {
@@ -90,7 +92,7 @@ fn messages_are_copied_in_pieces_of_any_length() {
         let mut all = Vec::new();
         loop {
             let mut out = vec![0; piece];
-            let (n, end) = m.copy_to(&mut core, &mut out);
+            let (n, end) = copy_message(&mut m, &mut core, &mut out);
             assert!(n > 0 || end);
             all.extend_from_slice(&out[..n]);
             if end {
@@ -100,7 +102,7 @@ fn messages_are_copied_in_pieces_of_any_length() {
         assert_eq!(all, [&[3; 32][..], &DATA[..]].concat());
     }
     let mut m = Message::new([3; HDR_LEN], Data::None, req);
-    assert_eq!(m.copy_to(&mut core, &mut [0; 31]), (0, false), "a header is not cut");
+    assert_eq!(copy_message(&mut m, &mut core, &mut [0; 31]), (0, false), "a header is not cut");
     assert!(!m.started());
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, Request, Rma, RmaUse, RxBuf, Segment, SendBuf, Sent,
-    SideTable, Time, VcError, VcErrorKind, VcId, port_group,
+    Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Event, Events, Finalize, GroupId, Header,
+    Message, MetGroup, Netmod, Ordering, PeerName, PollOrder, ReqId, Request, Rma, RmaUse, RxBuf, Segment,
+    SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId, port_group,
 };
 use netmod_hello::{Identity, JobKey, Purpose};
 
@@ -20,7 +20,7 @@ use crate::doubt::Doubt;
 use crate::ending::Ending;
 use crate::ends::Leaving;
 use crate::life::{Life, Verdict};
-use crate::link::{Data, Link, Message};
+use crate::link::Link;
 use crate::rma::Transfers;
 use crate::sys::Waiter;
 use crate::wire::UNIT;
@@ -82,7 +82,7 @@ pub struct FrameNetmod<D: Device> {
     /// What is to be looked into.
     pub(crate) doubts: Vec<Doubt>,
     /// VCs that a poll must see to.
-    pub(crate) wanting: Vec<VcId>,
+    pub(crate) wanting: Turns,
     pub(crate) transfers: Transfers<<D::Port as Port>::Registration>,
     /// Events that arose outside `poll`.
     pub(crate) pending: VecDeque<Event>,
@@ -131,7 +131,7 @@ impl<D: Device> FrameNetmod<D> {
             outbox: VecDeque::new(),
             unsaid: Vec::new(),
             doubts: Vec::new(),
-            wanting: Vec::with_capacity(64),
+            wanting: Turns::default(),
             transfers: Transfers::new(settings.register_max, D::WORDS.settings),
             pending: VecDeque::with_capacity(64),
             waiter,
@@ -410,35 +410,19 @@ impl<D: Device> Netmod for FrameNetmod<D> {
     ) -> Result<Sent, VcError> {
         self.check(vc)?;
         let len = core.reqs.get(req).map_or(0, |r| r.seg.remaining());
-        self.count(core, vc, len);
+        core.count_send(vc, len);
         self.enqueue(core, vc, Message::new(*hdr, Data::Segment, req));
         Ok(Sent::Queued)
     }
 
     fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
-        let Some(l) = self.links.get_mut(vc) else { return };
-        if !l.held || l.queue.front().is_none_or(|m| m.req != req) {
-            return;
+        if self.links.get_mut(vc).is_some_and(|l| l.queue.resume(req, more)) {
+            self.pump(core, vc);
         }
-        l.held = false;
-        if more {
-            if let Some(m) = l.queue.front_mut() {
-                m.data = Data::Segment;
-            }
-        } else {
-            l.queue.pop_front();
-        }
-        self.pump(core, vc);
     }
 
     fn cancel_send(&mut self, _core: &mut Core, vc: VcId, req: ReqId) -> bool {
-        let Some(l) = self.links.get_mut(vc) else { return false };
-        let Some(at) = l.queue.iter().position(|m| m.req == req) else { return false };
-        let in_use = l.queue[at].started() || (at == 0 && l.held);
-        if !in_use {
-            l.queue.remove(at);
-        }
-        !in_use
+        self.links.get_mut(vc).is_some_and(|l| l.queue.cancel(req))
     }
 
     fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), String> {
@@ -531,7 +515,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
             (None, None) => "no connection".into(),
         };
         let ending = if l.terminating { ", terminating" } else { "" };
-        let held = if l.held { ", held" } else { "" };
+        let held = if l.queue.is_held() { ", held" } else { "" };
         let refused = if l.refused_since == Time::NEVER {
             String::new()
         } else {

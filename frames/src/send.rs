@@ -1,11 +1,11 @@
 //! Sending: at once if possible, else through the VC's queue.
 
-use netmod_core::{Core, Event, HDR_LEN, Header, SendBuf, Time, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, Header, Message, SendBuf, Time, VcError, VcErrorKind, VcId};
 
 use crate::device::{Device, Port, Refused, Way};
 use crate::doubt::CREDIT_MAX;
 use crate::ending::Ending;
-use crate::link::{Data, Message, OVERHEAD, Stalled};
+use crate::link::{OVERHEAD, Stalled, copy_message};
 use crate::netmod::FrameNetmod;
 use crate::wire::FRAME_HEADER;
 
@@ -21,14 +21,6 @@ impl<D: Device> FrameNetmod<D> {
         Err(VcError::new(VcErrorKind::Aborted, None, text))
     }
 
-    #[inline]
-    pub(crate) fn count(&self, core: &mut Core, vc: VcId, data_len: usize) {
-        if let Some(v) = core.vcs.get_mut(vc) {
-            v.stats.tx_msgs += 1;
-            v.stats.tx_bytes += (HDR_LEN + data_len) as u64;
-        }
-    }
-
     /// Sends a message of one frame at once, if nothing is before it and all allow it.
     #[inline]
     pub(crate) fn send(
@@ -40,7 +32,7 @@ impl<D: Device> FrameNetmod<D> {
     ) -> Result<bool, VcError> {
         let Some(l) = self.links.get_mut(vc).filter(|l| l.ready) else {
             self.check(vc)?;
-            self.count(core, vc, data.len());
+            core.count_send(vc, data.len());
             return Ok(false);
         };
         let len = OVERHEAD + data.len();
@@ -76,7 +68,7 @@ impl<D: Device> FrameNetmod<D> {
             }
             _ => Err(Refused::Again),
         };
-        self.count(core, vc, data.len());
+        core.count_send(vc, data.len());
         match sent {
             Ok(()) => Ok(true),
             Err(Refused::Again) => Ok(false),
@@ -97,20 +89,11 @@ impl<D: Device> FrameNetmod<D> {
     #[cold]
     #[inline(never)]
     pub(crate) fn enqueue(&mut self, core: &mut Core, vc: VcId, message: Message) {
-        if let Some(v) = core.vcs.get_mut(vc) {
-            v.stats.tx_queued += 1;
-        }
+        core.count_queued(vc);
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
-        l.queue.push_back(message);
+        l.queue.push(message);
         self.pump(core, vc);
-    }
-
-    /// The VC has something that a poll must see to.
-    pub(crate) fn want(&mut self, vc: VcId) {
-        if !self.wanting.contains(&vc) {
-            self.wanting.push(vc);
-        }
     }
 
     /// Sends what waits for the device.
@@ -130,9 +113,10 @@ impl<D: Device> FrameNetmod<D> {
     #[inline(never)]
     fn pump_all(&mut self, core: &mut Core) {
         for _ in 0..self.wanting.len() {
-            let vc = self.wanting.remove(0);
             // It comes back if something is left.
-            self.pump(core, vc);
+            if let Some(vc) = self.wanting.take() {
+                self.pump(core, vc);
+            }
         }
     }
 
@@ -145,7 +129,7 @@ impl<D: Device> FrameNetmod<D> {
         {
             l.refused_since = now;
         }
-        self.want(vc);
+        self.wanting.add(vc);
     }
 
     /// Sees to it that there is, or will be, a connection.
@@ -204,7 +188,7 @@ impl<D: Device> FrameNetmod<D> {
             };
             // What the manager has to say goes first.
             if !self.outbox.is_empty() && self.is_behind(open.dest) {
-                return self.want(vc);
+                return self.wanting.add(vc);
             }
             if open.owes_credit(self.window) {
                 self.send_credit(core, vc);
@@ -217,7 +201,7 @@ impl<D: Device> FrameNetmod<D> {
                 }
                 continue;
             }
-            if l.held {
+            if l.queue.is_held() {
                 return;
             }
             if l.queue.is_empty() {
@@ -274,17 +258,10 @@ impl<D: Device> FrameNetmod<D> {
         let frame = self.ports[open.dest.port].buffer(buffer);
         let room = room.min(frame.len());
         let mut len = FRAME_HEADER;
-        while let Some(m) = l.queue.front_mut() {
-            let (n, end) = m.copy_to(core, &mut frame[len..room]);
+        while let Some(m) = l.queue.front() {
+            let (n, end) = copy_message(m, core, &mut frame[len..room]);
             len += n;
-            if !end {
-                break;
-            }
-            if core.send_finished(vc, m.req) {
-                l.queue.pop_front();
-            } else {
-                m.data = Data::None;
-                l.held = true;
+            if !end || !l.queue.front_sent(core, vc) {
                 break;
             }
         }

@@ -106,6 +106,22 @@ impl Core {
         }
     }
 
+    /// For netmods: counts a message that is to be sent, with that many bytes of data.
+    #[inline]
+    pub fn count_send(&mut self, vc: VcId, data_len: usize) {
+        if let Some(v) = self.vcs.get_mut(vc) {
+            v.stats.tx_msgs += 1;
+            v.stats.tx_bytes += (HDR_LEN + data_len) as u64;
+        }
+    }
+
+    /// For netmods: counts a message that could not be sent at once.
+    pub fn count_queued(&mut self, vc: VcId) {
+        if let Some(v) = self.vcs.get_mut(vc) {
+            v.stats.tx_queued += 1;
+        }
+    }
+
     /// For netmods: the last byte of a queued send has left. True if the queue may go on; false
     /// if the upper layer is asked first, and [`Netmod::send_resume`] will follow.
     #[inline]

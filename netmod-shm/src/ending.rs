@@ -9,11 +9,8 @@ impl ShmNetmod {
     /// The VC is of no use any more: its requests fail, both directions end.
     pub(crate) fn fail(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         let Some(l) = self.links.get_mut(vc) else { return };
-        for m in l.queue.drain(..) {
-            core.send_failed(m.req, &error);
-        }
+        l.queue.fail(core, &error);
         l.ready = false;
-        l.held = false;
         l.terminating = false;
         l.up = false;
         let first = l.down.replace(error.clone()).is_none();

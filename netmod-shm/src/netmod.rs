@@ -9,16 +9,16 @@ use std::time::Duration;
 use netmod_core::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, Header, Netmod, Ordering,
-    PeerName, PollOrder, ReqId, Request, Rma, RmaUse, RxBuf, Segment as Memory, SendBuf, Sent, SideTable,
-    Time, VcError, VcErrorKind, VcId,
+    Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Event, Events, Finalize, Header, Message,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, Request, Rma, RmaUse, RxBuf, Segment as Memory, SendBuf,
+    Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId,
 };
 
 use crate::NAME;
 use crate::card::Place;
 use crate::helper::Helper;
 use crate::lane::Lane;
-use crate::link::{Data, Link, Message};
+use crate::link::Link;
 use crate::ring::Kind;
 use crate::rma::Transfers;
 use crate::segment::Segment;
@@ -74,7 +74,7 @@ pub struct ShmNetmod {
     /// Slots whose rings are looked at in each poll; whose producers must look whether to ring; whose VCs have a queue.
     pub(crate) watched: Vec<usize>,
     pub(crate) dirty: Vec<usize>,
-    pub(crate) wanting: Vec<VcId>,
+    pub(crate) wanting: Turns,
     /// One-sided transfers.
     pub(crate) transfers: Transfers,
     /// Events that arose outside `poll`.
@@ -138,7 +138,7 @@ impl ShmNetmod {
             by_peer: BTreeMap::new(),
             watched: Vec::with_capacity(16),
             dirty: Vec::with_capacity(n),
-            wanting: Vec::with_capacity(n),
+            wanting: Turns::default(),
             transfers: Transfers::new(cfg.register_max),
             pending: VecDeque::with_capacity(64),
             armed: false,
@@ -381,7 +381,7 @@ impl Netmod for ShmNetmod {
         if gone == hdr.len() + data.len() {
             return Ok(Sent::Done);
         }
-        self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req, gone));
+        self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req).without(gone));
         Ok(Sent::Queued)
     }
 
@@ -398,7 +398,7 @@ impl Netmod for ShmNetmod {
             return Ok(None);
         }
         let req = core.reqs.insert(Request::new(Some(vc), Memory::empty()));
-        self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req, gone));
+        self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req).without(gone));
         Ok(Some(req))
     }
 
@@ -411,38 +411,22 @@ impl Netmod for ShmNetmod {
     ) -> Result<Sent, VcError> {
         self.check(vc)?;
         let len = core.reqs.get(req).map_or(0, |r| r.seg.remaining());
-        self.count(core, vc, len);
+        core.count_send(vc, len);
         if self.send_segment(core, vc, hdr, req, len)? {
             return Ok(Sent::Done);
         }
-        self.enqueue(core, vc, Message::new(*hdr, Data::Segment, req, 0));
+        self.enqueue(core, vc, Message::new(*hdr, Data::Segment, req));
         Ok(Sent::Queued)
     }
 
     fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
-        let Some(l) = self.links.get_mut(vc) else { return };
-        if !l.held || l.queue.front().is_none_or(|m| m.req != req) {
-            return;
+        if self.links.get_mut(vc).is_some_and(|l| l.queue.resume(req, more)) {
+            self.pump(core, vc);
         }
-        l.held = false;
-        if more {
-            if let Some(m) = l.queue.front_mut() {
-                m.data = Data::Segment;
-            }
-        } else {
-            l.queue.pop_front();
-        }
-        self.pump(core, vc);
     }
 
     fn cancel_send(&mut self, _core: &mut Core, vc: VcId, req: ReqId) -> bool {
-        let Some(l) = self.links.get_mut(vc) else { return false };
-        let Some(at) = l.queue.iter().position(|m| m.req == req) else { return false };
-        let in_use = l.queue[at].started() || (at == 0 && l.held);
-        if !in_use {
-            l.queue.remove(at);
-        }
-        !in_use
+        self.links.get_mut(vc).is_some_and(|l| l.queue.cancel(req))
     }
 
     fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), String> {
@@ -567,7 +551,7 @@ impl Netmod for ShmNetmod {
         let ring = lane.and_then(|l| l.tx.as_ref()).map_or_else(String::new, |tx| {
             format!(", {} cells of a {} KiB ring in flight", tx.in_flight(), tx.mem.geometry().bytes() >> 10)
         });
-        let held = if l.held { ", held" } else { "" };
+        let held = if l.queue.is_held() { ", held" } else { "" };
         format!("{state}{ring}, {} messages queued{held}{transfers}", l.queue.len())
     }
 }

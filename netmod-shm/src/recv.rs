@@ -269,7 +269,7 @@ impl ShmNetmod {
         if l.terminating || !self.lanes[slot].writing {
             return;
         }
-        if l.held || l.queue.front().is_some_and(|m| m.started()) {
+        if l.queue.is_within() {
             let text = "it ended the connection in the middle of a message";
             let error = VcError::new(VcErrorKind::Closed, Some(l.peer), text);
             return self.fail(core, vc, error);

@@ -1,11 +1,10 @@
 //! Sending: at once if possible, else through the VC's queue.
 
-use netmod_core::{Core, Event, HDR_LEN, Header, OnDone, ReqId, SendBuf, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, Header, Message, OnDone, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId};
 
-use crate::link::{Data, Message};
+use crate::link;
 use crate::netmod::{CHECK, Ending, ShmNetmod};
 use crate::ring::{Broken, Kind, Producer};
-use netmod_core::Time;
 
 impl ShmNetmod {
     #[cold]
@@ -17,14 +16,6 @@ impl ShmNetmod {
             Some(l) => return l.down.clone().map_or(Ok(()), Err),
         };
         Err(VcError::new(VcErrorKind::Aborted, None, text))
-    }
-
-    #[inline]
-    pub(crate) fn count(&self, core: &mut Core, vc: VcId, data_len: usize) {
-        if let Some(v) = core.vcs.get_mut(vc) {
-            v.stats.tx_msgs += 1;
-            v.stats.tx_bytes += (HDR_LEN + data_len) as u64;
-        }
     }
 
     /// Writes a message at once, as far as there is room, if nothing is before it; returns how many of its bytes.
@@ -39,10 +30,10 @@ impl ShmNetmod {
         let ready = self.links.get(vc).and_then(|l| if l.ready { l.slot } else { None });
         let Some(slot) = ready else {
             self.check(vc)?;
-            self.count(core, vc, data.len());
+            core.count_send(vc, data.len());
             return Ok(0);
         };
-        self.count(core, vc, data.len());
+        core.count_send(vc, data.len());
         let lane = &mut self.lanes[slot];
         let sent = lane.send(hdr, data.bytes(), self.epoch);
         if !lane.dirty {
@@ -112,20 +103,11 @@ impl ShmNetmod {
     #[cold]
     #[inline(never)]
     pub(crate) fn enqueue(&mut self, core: &mut Core, vc: VcId, message: Message) {
-        if let Some(v) = core.vcs.get_mut(vc) {
-            v.stats.tx_queued += 1;
-        }
+        core.count_queued(vc);
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
-        l.queue.push_back(message);
-        self.want(vc);
-    }
-
-    /// The VC has something that a poll must see to.
-    pub(crate) fn want(&mut self, vc: VcId) {
-        if !self.wanting.contains(&vc) {
-            self.wanting.push(vc);
-        }
+        l.queue.push(message);
+        self.wanting.add(vc);
     }
 
     /// Sends what waits, and tells consumers.
@@ -142,9 +124,10 @@ impl ShmNetmod {
     #[inline(never)]
     fn pump_all(&mut self, core: &mut Core) {
         for _ in 0..self.wanting.len() {
-            let vc = self.wanting.remove(0);
             // It comes back if something is left.
-            self.pump(core, vc);
+            if let Some(vc) = self.wanting.take() {
+                self.pump(core, vc);
+            }
         }
     }
 
@@ -223,13 +206,13 @@ impl ShmNetmod {
     pub(crate) fn pump(&mut self, core: &mut Core, vc: VcId) {
         loop {
             let Some(l) = self.links.get(vc) else { return };
-            if l.held {
+            if l.queue.is_held() {
                 return;
             }
             if let Some(slot) = l.slot {
                 match self.lanes[slot].settle_owed() {
                     Ok(true) => {}
-                    Ok(false) => return self.want(vc),
+                    Ok(false) => return self.wanting.add(vc),
                     Err(broken) => return drop(self.broken(core, slot, broken)),
                 }
             }
@@ -251,23 +234,18 @@ impl ShmNetmod {
             let Some((l, slot)) = self.links.get_mut(vc).and_then(|l| l.slot.map(|s| (l, s))) else { return };
             let lane = &mut self.lanes[slot];
             if lane.owes() {
-                return self.want(vc);
+                return self.wanting.add(vc);
             }
-            let Some(m) = l.queue.front_mut() else { continue };
-            match m.write(core, lane) {
+            let Some(m) = l.queue.front() else { return };
+            match link::write(m, core, lane) {
                 Ok(true) => {
-                    if core.send_finished(vc, m.req) {
-                        l.queue.pop_front();
-                    } else {
-                        m.data = Data::None;
-                        l.held = true;
-                    }
+                    l.queue.front_sent(core, vc);
                     self.touch(slot);
                 }
                 Ok(false) => {
                     self.stats.full += 1;
                     self.touch(slot);
-                    return self.want(vc);
+                    return self.wanting.add(vc);
                 }
                 Err(broken) => return drop(self.broken(core, slot, broken)),
             }

@@ -139,8 +139,8 @@ impl ShmNetmod {
         while !self.watched.is_empty() {
             self.unwatch(0);
         }
-        for i in 0..self.wanting.len() {
-            let vc = self.wanting[i];
+        // They come back with the bell that says that there is room.
+        while let Some(vc) = self.wanting.take() {
             let Some(slot) = self.links.get(vc).and_then(|l| l.slot) else { continue };
             match self.lanes[slot].tx.as_mut().map(|tx| tx.want_space()) {
                 Some(Ok(true)) => {}
@@ -148,8 +148,6 @@ impl ShmNetmod {
                 _ => self.look_at(slot),
             }
         }
-        // They come back with the bell that says that there is room.
-        self.wanting.clear();
         let Some(bells) = &self.bells else { return Arm::Armed };
         if !bell::go_to_sleep(bells) {
             return Arm::Busy;

@@ -18,9 +18,9 @@ use std::time::Duration;
 use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, Header, Netmod, Ordering,
-    PeerName, PollOrder, ReqId, Request, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError,
-    VcErrorKind, VcId,
+    Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Event, Events, Finalize, Header, Message,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, Request, RxBuf, Segment, SendBuf, SendQueue, Sent,
+    SideTable, Time, VcError, VcErrorKind, VcId,
 };
 
 use crate::sys::Arena;
@@ -29,7 +29,6 @@ use cut::Cutter;
 pub use cut::{Cut, Rng};
 use fabric::End;
 pub use fabric::Fabric;
-use send::{Data, Message};
 
 /// The netmod's name, and that of its section of the card.
 pub const NAME: &str = "loopback";
@@ -73,9 +72,7 @@ struct Link {
     discarding: bool,
     terminating: bool,
     down: Option<VcError>,
-    queue: VecDeque<Message>,
-    /// The first message's data has gone and its owner is being asked whether there is more.
-    held: bool,
+    queue: SendQueue,
 }
 
 /// How far `finalize` has come.
@@ -130,10 +127,7 @@ impl LoopbackNetmod {
     /// The VC is of no use any more: its requests fail, both directions end.
     fn fail(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         let Some(l) = self.links.get_mut(vc) else { return };
-        for m in l.queue.drain(..) {
-            core.send_failed(m.req, &error);
-        }
-        l.held = false;
+        l.queue.fail(core, &error);
         l.terminating = false;
         l.up = false;
         if std::mem::take(&mut l.writing) {
@@ -220,8 +214,7 @@ impl Netmod for LoopbackNetmod {
             discarding: false,
             terminating: false,
             down: None,
-            queue: VecDeque::new(),
-            held: false,
+            queue: SendQueue::default(),
         };
         self.links.insert(vc, link);
         self.by_rank[peer.rank as usize] = Some(vc);
@@ -353,29 +346,13 @@ impl Netmod for LoopbackNetmod {
     }
 
     fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
-        let Some(l) = self.links.get_mut(vc) else { return };
-        if !l.held || l.queue.front().is_none_or(|m| m.req != req) {
-            return;
+        if self.links.get_mut(vc).is_some_and(|l| l.queue.resume(req, more)) {
+            self.pump(core, vc);
         }
-        l.held = false;
-        if more {
-            if let Some(m) = l.queue.front_mut() {
-                m.data = Data::Segment;
-            }
-        } else {
-            l.queue.pop_front();
-        }
-        self.pump(core, vc);
     }
 
     fn cancel_send(&mut self, _core: &mut Core, vc: VcId, req: ReqId) -> bool {
-        let Some(l) = self.links.get_mut(vc) else { return false };
-        let Some(at) = l.queue.iter().position(|m| m.req == req) else { return false };
-        let in_use = l.queue[at].started() || (at == 0 && l.held);
-        if !in_use {
-            l.queue.remove(at);
-        }
-        !in_use
+        self.links.get_mut(vc).is_some_and(|l| l.queue.cancel(req))
     }
 
     fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), String> {
@@ -465,7 +442,7 @@ impl Netmod for LoopbackNetmod {
             None if l.up => "connected".into(),
             None => "no connection".into(),
         };
-        format!("{state}, {} messages queued{}", l.queue.len(), if l.held { ", held" } else { "" })
+        format!("{state}, {} messages queued{}", l.queue.len(), if l.queue.is_held() { ", held" } else { "" })
     }
 }
 

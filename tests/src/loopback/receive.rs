@@ -168,7 +168,7 @@ impl LoopbackNetmod {
         if l.terminating || !l.writing {
             return;
         }
-        if l.held || l.queue.front().is_some_and(|m| m.started()) {
+        if l.queue.is_within() {
             let why = VcError::new(
                 VcErrorKind::Closed,
                 Some(l.peer),

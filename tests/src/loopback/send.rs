@@ -2,42 +2,10 @@
 
 use std::collections::VecDeque;
 
-use netmod_core::{Core, Event, HDR_LEN, Header, ReqId, SendBuf, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Data, Event, HDR_LEN, Header, Message, ReqId, SendBuf, VcError, VcErrorKind, VcId};
 
 use super::fabric::{End, Stream};
 use super::{Ending, LoopbackNetmod};
-
-/// What follows a header.
-#[derive(Debug)]
-pub(super) enum Data {
-    /// Nothing, or nothing more.
-    None,
-    /// Bytes in one piece.
-    Contig(SendBuf),
-    /// What is left of the request's segment.
-    Segment,
-}
-
-/// A message that waits.
-#[derive(Debug)]
-pub(super) struct Message {
-    hdr: Header,
-    /// Bytes of the header that have gone.
-    gone: usize,
-    pub(super) data: Data,
-    pub(super) req: ReqId,
-}
-
-impl Message {
-    pub(super) fn new(hdr: Header, data: Data, req: ReqId) -> Message {
-        Message { hdr, gone: 0, data, req }
-    }
-
-    /// Whether a byte of it has gone.
-    pub(super) fn started(&self) -> bool {
-        self.gone > 0
-    }
-}
 
 /// Appends to `to` as much of the request's segment as fits into `room`; whether that was all.
 fn append_segment(core: &mut Core, req: ReqId, to: &mut VecDeque<u8>, mut room: usize) -> bool {
@@ -64,13 +32,6 @@ impl LoopbackNetmod {
         Err(VcError::new(VcErrorKind::Aborted, None, text))
     }
 
-    fn count(&self, core: &mut Core, vc: VcId, data_len: usize) {
-        if let Some(v) = core.vcs.get_mut(vc) {
-            v.stats.tx_msgs += 1;
-            v.stats.tx_bytes += (HDR_LEN + data_len) as u64;
-        }
-    }
-
     /// Room for a message that nothing precedes; zero if it must wait.
     fn room_at_once(&mut self, core: &mut Core, vc: VcId, need: usize) -> bool {
         if !self.fabric.options.eager || self.links.get(vc).is_none_or(|l| !l.queue.is_empty()) {
@@ -93,7 +54,7 @@ impl LoopbackNetmod {
         data: SendBuf,
     ) -> Result<bool, VcError> {
         self.check(vc)?;
-        self.count(core, vc, data.len());
+        core.count_send(vc, data.len());
         if !self.room_at_once(core, vc, HDR_LEN + data.len()) {
             return Ok(false);
         }
@@ -115,7 +76,7 @@ impl LoopbackNetmod {
     ) -> Result<bool, VcError> {
         self.check(vc)?;
         let len = core.reqs.get(req).map_or(0, |r| r.seg.remaining());
-        self.count(core, vc, len);
+        core.count_send(vc, len);
         if !self.room_at_once(core, vc, HDR_LEN + len) {
             return Ok(false);
         }
@@ -128,11 +89,9 @@ impl LoopbackNetmod {
     }
 
     pub(super) fn enqueue(&mut self, core: &mut Core, vc: VcId, message: Message) {
-        if let Some(v) = core.vcs.get_mut(vc) {
-            v.stats.tx_queued += 1;
-        }
+        core.count_queued(vc);
         let Some(l) = self.links.get_mut(vc) else { return };
-        l.queue.push_back(message);
+        l.queue.push(message);
         if self.fabric.options.eager {
             self.pump(core, vc);
         }
@@ -187,7 +146,7 @@ impl LoopbackNetmod {
     pub(super) fn pump(&mut self, core: &mut Core, vc: VcId) {
         loop {
             let Some(l) = self.links.get(vc) else { return };
-            if l.held {
+            if l.queue.is_held() {
                 return;
             }
             if l.queue.is_empty() {
@@ -200,17 +159,17 @@ impl LoopbackNetmod {
                 return;
             }
             let Some(l) = self.links.get_mut(vc) else { return };
-            let Some(m) = l.queue.front_mut() else { continue };
+            let Some(m) = l.queue.front() else { continue };
             let (peer, capacity) = (l.peer, self.fabric.capacity());
             let mut lane = self.fabric.lane(self.me.rank, peer.rank);
             let unread = lane.unread;
             let whole = match lane.writing() {
                 Some(s) if !unread => {
-                    let n = (HDR_LEN - m.gone).min(capacity - s.bytes.len());
-                    s.bytes.extend(&m.hdr[m.gone..m.gone + n]);
-                    m.gone += n;
+                    let n = m.head().len().min(capacity - s.bytes.len());
+                    s.bytes.extend(&m.head()[..n]);
+                    m.head_sent(n);
                     let room = capacity - s.bytes.len();
-                    m.gone == HDR_LEN
+                    m.head().is_empty()
                         && match &mut m.data {
                             Data::None => true,
                             Data::Contig(buf) => {
@@ -219,7 +178,7 @@ impl LoopbackNetmod {
                                 *buf = buf.skip(n);
                                 buf.is_empty()
                             }
-                            Data::Segment => append_segment(core, m.req, &mut s.bytes, room),
+                            Data::Segment => append_segment(core, m.req(), &mut s.bytes, room),
                         }
                 }
                 _ => {
@@ -233,12 +192,7 @@ impl LoopbackNetmod {
             if !whole {
                 return;
             }
-            if core.send_finished(vc, m.req) {
-                l.queue.pop_front();
-            } else {
-                m.data = Data::None;
-                l.held = true;
-            }
+            l.queue.front_sent(core, vc);
         }
     }
 }

@@ -1,0 +1,226 @@
+//! What waits to be sent: a VC's messages in order, and the VCs whose turn it is.
+//!
+//! For netmods that send a message at once if they can, and else let it wait (seed 2: the send queue of a VC). How bytes leave is the
+//! netmod's affair; which message is next, what of it has gone, and when its owner is asked for more is the same for all.
+
+use std::collections::VecDeque;
+
+use crate::buf::SendBuf;
+use crate::engine::Core;
+use crate::error::VcError;
+use crate::netmod::{HDR_LEN, Header};
+use crate::slab::{ReqId, SideTable, VcId, VcKind};
+
+/// The data of a message, behind its header.
+#[derive(Debug)]
+pub enum Data {
+    /// Nothing, or nothing more.
+    None,
+    /// Bytes in one piece.
+    Contig(SendBuf),
+    /// What is left of the request's segment.
+    Segment,
+}
+
+/// A message that waits.
+#[derive(Debug)]
+pub struct Message {
+    hdr: Header,
+    head_gone: usize,
+    /// What of its data has not gone.
+    pub data: Data,
+    req: ReqId,
+}
+
+impl Message {
+    /// A message of which nothing has gone.
+    pub fn new(hdr: Header, data: Data, req: ReqId) -> Message {
+        Message { hdr, head_gone: 0, data, req }
+    }
+
+    /// This message, without its first `n` bytes, which have gone; header and contiguous data.
+    #[must_use]
+    pub fn without(mut self, n: usize) -> Message {
+        self.head_gone = n.min(HDR_LEN);
+        if let Data::Contig(buf) = self.data {
+            self.data = Data::Contig(buf.skip(n - self.head_gone));
+        }
+        self
+    }
+
+    /// The request that ends with it.
+    pub fn req(&self) -> ReqId {
+        self.req
+    }
+
+    /// Its header.
+    pub fn header(&self) -> &Header {
+        &self.hdr
+    }
+
+    /// What of its header has not gone.
+    pub fn head(&self) -> &[u8] {
+        &self.hdr[self.head_gone..]
+    }
+
+    /// `n` bytes more of its header have gone.
+    pub fn head_sent(&mut self, n: usize) {
+        self.head_gone = (self.head_gone + n).min(HDR_LEN);
+    }
+
+    /// Whether a byte of it has gone.
+    pub fn started(&self) -> bool {
+        self.head_gone > 0
+    }
+
+    /// Bytes of its data that have not gone.
+    pub fn left(&self, core: &Core) -> usize {
+        match &self.data {
+            Data::None => 0,
+            Data::Contig(buf) => buf.len(),
+            Data::Segment => core.reqs.get(self.req).map_or(0, |r| r.seg.remaining()),
+        }
+    }
+
+    /// Copies as much of its data as there is room for; how much, and whether that was the rest.
+    pub fn copy(&mut self, core: &mut Core, room: &mut [u8]) -> (usize, bool) {
+        match &mut self.data {
+            Data::None => (0, true),
+            Data::Contig(buf) => {
+                let n = room.len().min(buf.len());
+                room[..n].copy_from_slice(&buf.bytes()[..n]);
+                *buf = buf.skip(n);
+                (n, buf.is_empty())
+            }
+            Data::Segment => match core.reqs.get_mut(self.req) {
+                None => (0, true),
+                Some(r) => (r.seg.pack(room), r.seg.is_done()),
+            },
+        }
+    }
+}
+
+/// A VC's messages that wait, the next one first.
+#[derive(Debug, Default)]
+pub struct SendQueue {
+    messages: VecDeque<Message>,
+    /// The first message's data has gone and its owner is being asked whether there is more.
+    held: bool,
+}
+
+impl SendQueue {
+    /// Adds a message.
+    pub fn push(&mut self, message: Message) {
+        self.messages.push_back(message);
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether none waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Whether the owner of the first message is being asked whether there is more of it: nothing goes meanwhile.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Whether a part of the first message has gone, and another may follow.
+    pub fn is_within(&self) -> bool {
+        self.held || self.messages.front().is_some_and(Message::started)
+    }
+
+    /// The next message, unless its owner is being asked.
+    pub fn front(&mut self) -> Option<&mut Message> {
+        self.messages.front_mut().filter(|_| !self.held)
+    }
+
+    /// The next message has gone, as far as it is known. Whether the one behind it may follow; else its owner is asked
+    /// ([`Core::send_finished`]) and [`SendQueue::resume`] will be called.
+    pub fn front_sent(&mut self, core: &mut Core, vc: VcId) -> bool {
+        let Some(m) = self.messages.front_mut() else { return true };
+        if core.send_finished(vc, m.req) {
+            self.messages.pop_front();
+            return true;
+        }
+        m.data = Data::None;
+        self.held = true;
+        false
+    }
+
+    /// What its owner says of the first message: whether there is `more`, in its request's segment
+    /// ([`crate::Netmod::send_resume`]). False if it was not asked of that request.
+    pub fn resume(&mut self, req: ReqId, more: bool) -> bool {
+        let Some(m) = self.messages.front_mut().filter(|m| self.held && m.req == req) else { return false };
+        self.held = false;
+        if more {
+            m.data = Data::Segment;
+        } else {
+            self.messages.pop_front();
+        }
+        true
+    }
+
+    /// Takes a message out of which nothing has gone ([`crate::Netmod::cancel_send`]); whether that was possible.
+    pub fn cancel(&mut self, req: ReqId) -> bool {
+        let Some(at) = self.messages.iter().position(|m| m.req == req) else { return false };
+        let in_use = self.messages[at].started() || (at == 0 && self.held);
+        if !in_use {
+            self.messages.remove(at);
+        }
+        !in_use
+    }
+
+    /// None of them will ever go.
+    pub fn fail(&mut self, core: &mut Core, error: &VcError) {
+        self.held = false;
+        for m in self.messages.drain(..) {
+            core.send_failed(m.req, error);
+        }
+    }
+}
+
+/// VCs that a netmod's poll has to see to, in order; each is in it once.
+#[derive(Debug, Default)]
+pub struct Turns {
+    order: VecDeque<VcId>,
+    waits: SideTable<(), VcKind>,
+}
+
+impl Turns {
+    /// Adds a VC at the end, unless it is there.
+    pub fn add(&mut self, vc: VcId) {
+        if self.waits.get(vc).is_none() {
+            self.waits.set(vc, ());
+            self.order.push_back(vc);
+        }
+    }
+
+    /// The VC whose turn it is; it is not in it any more.
+    pub fn take(&mut self) -> Option<VcId> {
+        let vc = self.order.pop_front()?;
+        self.waits.clear(vc);
+        Some(vc)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
+#[cfg(test)]
+#[path = "sendq_tests.rs"]
+mod tests;

@@ -1,0 +1,142 @@
+//! Queues of messages, and turns: order, what has gone, asking for more, taking back.
+
+use super::*;
+use crate::error::VcErrorKind;
+use crate::request::{OnDone, Outcome, Request};
+
+static DATA: [u8; 100] = [7; 100];
+
+fn vc(n: u64) -> VcId {
+    VcId::from_wire(1 << 32 | n)
+}
+
+fn request(core: &mut Core, on_done: OnDone) -> ReqId {
+    core.reqs.insert(Request { on_done, ..Request::default() })
+}
+
+fn message(req: ReqId) -> Message {
+    Message::new([3; HDR_LEN], Data::Contig(SendBuf::from_static(&DATA)), req)
+}
+
+#[test]
+fn a_message_goes_in_pieces() {
+    let mut core = Core::new(1);
+    let req = request(&mut core, OnDone::Complete);
+    let mut m = message(req);
+    assert!(!m.started() && m.head().len() == HDR_LEN && m.left(&core) == 100);
+    m.head_sent(5);
+    assert!(m.started() && m.head().len() == HDR_LEN - 5);
+    m.head_sent(HDR_LEN);
+    assert!(m.head().is_empty());
+    let mut out = [0; 60];
+    assert_eq!(m.copy(&mut core, &mut out), (60, false));
+    assert_eq!((out, m.left(&core)), ([7; 60], 40));
+    assert_eq!(m.copy(&mut core, &mut out), (40, true));
+    assert_eq!(m.copy(&mut core, &mut out), (0, true));
+}
+
+#[test]
+fn what_has_gone_before_it_waited_is_left_out() {
+    let mut core = Core::new(1);
+    let req = request(&mut core, OnDone::Complete);
+    for (gone, head, data) in
+        [(0, HDR_LEN, 100), (4, HDR_LEN - 4, 100), (HDR_LEN, 0, 100), (HDR_LEN + 9, 0, 91)]
+    {
+        let m = message(req).without(gone);
+        assert_eq!((m.head().len(), m.left(&core), m.started()), (head, data, gone > 0), "{gone}");
+    }
+    assert_eq!(Message::new([0; HDR_LEN], Data::None, req).without(HDR_LEN).left(&core), 0);
+}
+
+#[test]
+fn messages_go_in_order_and_finish_their_requests() {
+    let mut core = Core::new(1);
+    let [a, b] = [(); 2].map(|()| request(&mut core, OnDone::Complete));
+    let mut q = SendQueue::default();
+    q.push(message(a));
+    q.push(message(b));
+    assert_eq!((q.len(), q.front().map(|m| m.req())), (2, Some(a)));
+    assert!(q.front_sent(&mut core, vc(0)));
+    assert_eq!(core.take(a), Some(Outcome::Done));
+    assert_eq!(q.front().map(|m| m.req()), Some(b));
+    assert!(q.front_sent(&mut core, vc(0)));
+    assert!(q.is_empty() && q.front_sent(&mut core, vc(0)));
+}
+
+#[test]
+fn nothing_goes_while_an_owner_is_asked() {
+    let mut core = Core::new(1);
+    let [a, b] = [OnDone::Upper, OnDone::Complete].map(|on_done| request(&mut core, on_done));
+    for more in [true, false] {
+        let mut q = SendQueue::default();
+        q.push(message(a));
+        q.push(message(b));
+        assert!(!q.front_sent(&mut core, vc(0)));
+        assert_eq!(core.drain_sent().collect::<Vec<_>>(), [(vc(0), a)]);
+        assert!(q.is_held() && q.is_within() && q.front().is_none());
+        assert!(!q.cancel(a), "its owner is being asked");
+        assert!(!q.resume(b, false), "it was not asked");
+        assert!(q.resume(a, more));
+        assert!(!q.resume(a, more), "it has answered");
+        let next = q.front().expect("a message");
+        assert_eq!(next.req(), if more { a } else { b });
+        assert!(!more || matches!(next.data, Data::Segment));
+    }
+}
+
+#[test]
+fn only_what_has_not_begun_is_taken_back() {
+    let mut core = Core::new(1);
+    let [a, b, c] = [(); 3].map(|()| request(&mut core, OnDone::Complete));
+    let mut q = SendQueue::default();
+    q.push(message(a));
+    q.push(message(b));
+    assert!(!q.is_within());
+    q.front().expect("a message").head_sent(1);
+    assert!(q.is_within());
+    assert!(!q.cancel(a) && q.cancel(b) && !q.cancel(b) && !q.cancel(c));
+    assert_eq!(q.len(), 1);
+}
+
+#[test]
+fn a_queue_that_fails_fails_its_requests() {
+    let mut core = Core::new(1);
+    let [a, b] = [OnDone::Upper, OnDone::Complete].map(|on_done| request(&mut core, on_done));
+    let mut q = SendQueue::default();
+    q.push(message(a));
+    q.push(message(b));
+    assert!(!q.front_sent(&mut core, vc(0)));
+    let error = VcError::new(VcErrorKind::Lost, None, "gone");
+    q.fail(&mut core, &error);
+    assert!(q.is_empty() && !q.is_held());
+    for req in [a, b] {
+        assert_eq!(core.take(req), Some(Outcome::Failed(error.clone())));
+    }
+}
+
+#[test]
+fn each_vc_has_one_turn_and_they_are_in_order() {
+    let mut t = Turns::default();
+    for n in [3, 1, 3, 2, 1] {
+        t.add(vc(n));
+    }
+    assert_eq!(t.len(), 3);
+    assert_eq!(t.take(), Some(vc(3)));
+    // It may come again, behind the others.
+    t.add(vc(3));
+    let rest: Vec<_> = std::iter::from_fn(|| t.take()).collect();
+    assert_eq!(rest, [vc(1), vc(2), vc(3)]);
+    assert!(t.is_empty());
+}
+
+#[test]
+fn a_vc_that_is_gone_takes_no_turn_from_the_one_in_its_place() {
+    let [old, new] = [1u64, 3].map(|generation| VcId::from_wire(generation << 32 | 5));
+    let mut t = Turns::default();
+    t.add(old);
+    t.add(new);
+    t.add(new);
+    assert_eq!([t.take(), t.take(), t.take()], [Some(old), Some(new), None]);
+    t.add(new);
+    assert_eq!(t.take(), Some(new));
+}
