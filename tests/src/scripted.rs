@@ -54,6 +54,9 @@ struct Stage {
     _watchdog: Watchdog,
     /// What the device has registered.
     regions: Regions,
+    /// Polls of the device, and what is sent when it blocks.
+    polls: u64,
+    at_nap: Option<(u32, Vec<u8>)>,
 }
 
 /// The peers.
@@ -101,6 +104,8 @@ impl Script {
             no_last_word: false,
             _watchdog: Watchdog::new(),
             regions: Regions::default(),
+            polls: 0,
+            at_nap: None,
         };
         let script = Script(Arc::new(Mutex::new(stage)));
         let mut cfg = Config::default();
@@ -135,6 +140,18 @@ impl Script {
         if !bytes.is_empty() {
             self.lock().peers[rank as usize].acts.push_back(Act::Bytes(bytes.to_vec()));
         }
+    }
+
+    /// A peer sends bytes when the device is about to block. How many polls there were by then says [`Script::polls`].
+    pub fn send_at_nap(&self, rank: u32, bytes: &[u8]) {
+        let mut stage = self.lock();
+        stage.polls = 0;
+        stage.at_nap = Some((rank, bytes.to_vec()));
+    }
+
+    /// Polls since [`Script::send_at_nap`], up to the nap.
+    pub fn polls(&self) -> u64 {
+        self.lock().polls
     }
 
     /// A peer dies when all it sent was delivered.
@@ -490,7 +507,11 @@ impl Netmod for Scripted {
         while let Some(ev) = self.pending.pop_front().or_else(|| self.remote.ends.pop_front()) {
             events.push(ev);
         }
-        let n = self.script.lock().peers.len();
+        let n = {
+            let mut stage = self.script.lock();
+            stage.polls += u64::from(stage.at_nap.is_some());
+            stage.peers.len()
+        };
         if events.is_empty() {
             (0..n).for_each(|rank| self.deliver(core, rank, events));
         }
@@ -507,6 +528,10 @@ impl Netmod for Scripted {
 
     fn arm(&mut self, _: &mut Core) -> Arm {
         if self.pending.is_empty() && self.remote.ends.is_empty() && self.script.is_played() {
+            let due = self.script.lock().at_nap.take();
+            if let Some((rank, bytes)) = due {
+                self.script.send(rank, &bytes);
+            }
             Arm::Armed
         } else {
             Arm::Busy

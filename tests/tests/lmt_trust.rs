@@ -8,6 +8,7 @@ use ch3_shim::pkt::{CookieLen, Packet};
 use ch3_shim::tagmatch::Envelope;
 use ch3_shim::{Device, Error, Request};
 use netmod_core::Segment;
+use netmod_core::config::SPIN_MANY;
 use netmod_core::rma::RemoteKey;
 use netmod_lmt::cookie::{Cookie, Keyed, Offer, Place, RingName};
 use netmod_lmt::coop::{Consumer, Producer, place_here};
@@ -28,6 +29,25 @@ fn device(mode: &'static str) -> (Script, Device) {
         cfg.eager_max = 0;
         cfg.lmt = mode;
     })
+}
+
+/// Polls of a device that waits for its message to be taken, until it blocks.
+fn polls_of_a_wait(mode: &'static str, answer: impl FnOnce(u64) -> Vec<u8>) -> u64 {
+    let (script, mut dev) = device(mode);
+    let send = isend(&mut dev, 1);
+    script.play(&mut dev);
+    let (sreq, _) = announced(&script, 1);
+    script.send_at_nap(1, &answer(sreq));
+    dev.wait(send).expect("a send");
+    script.polls()
+}
+
+#[test]
+fn a_device_whose_memory_is_being_read_stays_awake() {
+    let null = polls_of_a_wait("null", |sreq| cts(sreq, TOTAL)(CookieLen::NONE).emit().to_vec());
+    assert_eq!(null, u64::from(SPIN_MANY));
+    let get = polls_of_a_wait("get", |sreq| Packet::Done { req: sreq }.emit().to_vec());
+    assert!(get > u64::from(SPIN_MANY) * 10, "{get} polls");
 }
 
 /// A packet with its cookie.

@@ -288,6 +288,7 @@ impl Builder {
             let nap = std::time::Duration::from_millis(if fds.is_empty() { 1 } else { 1000 });
             crate::sys::wait_readable(&fds, nap).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
         }
+        let patience = self.cfg.spin.patience(spin);
         let key = self.boot.get(KEY).map_err(Error::Launcher)?;
         let (key, terms, engines) = key.and_then(|k| job_key(&k)).ok_or_else(|| {
             Error::Launcher(format!(
@@ -346,6 +347,8 @@ impl Builder {
             polls: 0,
             tick_mask,
             spin,
+            patience,
+            unseen: 0,
             leaving: Leaving::No,
             leaving_goes_on: false,
             leave_error: None,

@@ -99,6 +99,9 @@ pub struct Vci {
     tick_mask: u32,
     /// Polls in vain before a wait blocks.
     spin: u32,
+    /// Polls that find nothing, and are not in vain, while memory moves; and how many there were.
+    patience: u32,
+    unseen: u32,
     leaving: Leaving,
     /// The last step of finalize moved something, so that the next one is due at once.
     leaving_goes_on: bool,

@@ -29,7 +29,7 @@ impl Vci {
         let mut idle = 0;
         let mut order = PollOrder::OutFirst;
         loop {
-            let busy = self.poll(order)?;
+            let busy = self.poll_to_wait(order)?;
             order = PollOrder::InFirst;
             if done(self) {
                 self.flush();
@@ -48,6 +48,23 @@ impl Vci {
                 return Ok(());
             }
         }
+    }
+
+    /// As [`Vci::poll`], for those who block when it was in vain so many times; whether it was not. While memory moves that this process does
+    /// not see moving, a poll that finds nothing is not in vain, within limits: to be woken takes longer than the device's next step.
+    #[inline]
+    pub(super) fn poll_to_wait(&mut self, order: PollOrder) -> Result<bool> {
+        if self.poll(order)? {
+            self.unseen = 0;
+            return Ok(true);
+        }
+        Ok(self.ch3.is_moving() && self.has_patience())
+    }
+
+    #[inline(never)]
+    fn has_patience(&mut self) -> bool {
+        self.unseen = self.unseen.saturating_add(1);
+        self.unseen <= self.patience
     }
 
     /// Hands what is staged to the network.

@@ -185,6 +185,9 @@ fn spin() {
     refuses("NETMOD_SPIN", &["", "-1", "always", "1000000001", "4294967296"]);
     assert_eq!(Spin::Auto.polls(2, 2), SPIN_MANY);
     assert_eq!(Spin::Auto.polls(3, 2), SPIN_FEW);
+    assert!(Spin::Auto.patience(SPIN_MANY) > SPIN_MANY);
+    assert_eq!(Spin::Auto.patience(SPIN_FEW), 0, "who shares a core gives it up");
+    assert_eq!(Spin::Polls(SPIN_MANY).patience(SPIN_MANY), 0, "a number is what it says");
     assert_eq!(Spin::Polls(7).polls(3, 2), 7);
 }
 

@@ -278,6 +278,9 @@ pub const SPIN_MANY: u32 = 10_000;
 /// takes the time of the one it waits for.
 pub const SPIN_FEW: u32 = 10;
 
+/// So many times longer, while memory is moved that nobody sees moving.
+const PATIENCE: u32 = 64;
+
 /// How long to poll before blocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spin {
@@ -294,6 +297,15 @@ impl Spin {
             Spin::Polls(n) => n,
             Spin::Auto if ranks_on_node <= cores => SPIN_MANY,
             Spin::Auto => SPIN_FEW,
+        }
+    }
+
+    /// Polls that find nothing, before those in vain are counted, while a one-sided transfer is under way: 4 MiB take longer than any
+    /// answer, and a process that blocks is woken for each part of them. `polls` is what [`Spin::polls`] says.
+    pub fn patience(self, polls: u32) -> u32 {
+        match self {
+            Spin::Auto if polls == SPIN_MANY => SPIN_MANY * PATIENCE,
+            Spin::Auto | Spin::Polls(_) => 0,
         }
     }
 }

@@ -88,6 +88,8 @@ pub(crate) struct Lmt {
     transfers: SideTable<Transfer, ReqKind>,
     /// What transfers by Put or Get have registered and move.
     onesided: SideTable<Box<OneSided>, ReqKind>,
+    /// How many those are.
+    one_sided: usize,
     /// Records for transfers to come; what is kept are the boxes, which go back and forth.
     #[allow(clippy::vec_box)]
     spare: Vec<Box<OneSided>>,
@@ -123,6 +125,7 @@ impl Lmt {
             place,
             transfers: SideTable::new(),
             onesided: SideTable::new(),
+            one_sided: 0,
             spare: Vec::with_capacity(onesided::MAX_SPARE),
             bounces: Bounces::default(),
             stalled: Vec::new(),

@@ -108,13 +108,21 @@ impl Ch3 {
         let table = &mut self.lmt.onesided;
         if table.get(req).is_none() {
             table.set(req, self.lmt.spare.pop().unwrap_or_default());
+            self.lmt.one_sided += 1;
         }
         table.get_mut(req).map(|one| change(one))
+    }
+
+    /// Whether memory of this process is being moved, or may be, without its seeing that: by a device, or by a peer.
+    #[inline]
+    pub(crate) fn is_moving(&self) -> bool {
+        self.lmt.one_sided > 0
     }
 
     /// Nothing of a transfer is registered or moves any more.
     pub(super) fn forget_onesided(&mut self, req: ReqId) {
         let Some(mut one) = self.lmt.onesided.remove(req) else { return };
+        self.lmt.one_sided -= 1;
         if let Some(buf) = core::mem::take(&mut *one).bounce {
             self.lmt.bounces.give(buf);
         }
