@@ -341,6 +341,7 @@ impl<D: Device> FrameNetmod<D> {
 
     #[inline(never)]
     fn look_at_clock(&mut self, core: &mut Core, events: &Events) {
+        self.ports.iter_mut().for_each(|port| port.tick(self.now));
         // What the manager gives up must not have bytes in the batch; it is asked again.
         let due = self.manager.deadline().is_some_and(|t| self.now >= t);
         if due && events.is_empty() {
@@ -386,7 +387,12 @@ impl<D: Device> FrameNetmod<D> {
     fn check_refused(&mut self, core: &mut Core) {
         self.next_check = self.now + CHECK;
         let limit = self.settings.connect_timeout;
-        let late = |l: &Link| l.refused_since != Time::NEVER && self.now.since(l.refused_since) > limit;
+        // Whether a peer that is waited for lives is asked elsewhere.
+        let waits = |l: &Link| {
+            l.open.is_some_and(|o| self.ports.get(o.dest.port).is_some_and(|p| p.waits_for_peer(o.dest.addr)))
+        };
+        let late =
+            |l: &Link| l.refused_since != Time::NEVER && self.now.since(l.refused_since) > limit && !waits(l);
         let found: Vec<_> = self.links.iter().filter(|(_, l)| late(l)).map(|(vc, l)| (vc, l.peer)).collect();
         for (vc, peer) in found {
             let Words { what, again, .. } = D::WORDS;

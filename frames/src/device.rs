@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::os::fd::RawFd;
 
 use netmod_core::rma::Access;
-use netmod_core::{Card, CardError, CardWriter, IoVec, RxBuf, RxBytes, VcId};
+use netmod_core::{Card, CardError, CardWriter, IoVec, PeerName, RxBuf, RxBytes, Time, VcId};
 
 use crate::conn::LocalTerms;
 use crate::life::Life;
@@ -100,11 +100,11 @@ pub trait Device: Debug + Send + Sized {
     /// One of its endpoints.
     type Port: Port;
 
-    /// Chooses and opens. `process` tells processes apart whose engines may share what they open.
+    /// Chooses and opens. `me` names the process, and the job whose processes may share what they open.
     ///
     /// # Errors
     /// Why nothing was opened, for people.
-    fn open(cfg: &Self::Config, process: u32) -> Result<Opened<Self>, String>;
+    fn open(cfg: &Self::Config, me: PeerName) -> Result<Opened<Self>, String>;
 
     /// What of the configuration governs connections.
     fn settings(cfg: &Self::Config) -> Settings;
@@ -258,15 +258,21 @@ pub trait Port: Debug + Send {
     /// What the device says.
     fn remove(&mut self, to: u64) -> Result<(), String>;
 
-    /// Makes this side's end of a connection of a VC, if the device connects endpoints one by one.
+    /// Makes this side's end of a connection of a VC, if the device connects endpoints one by one. `address` is that of the peer's
+    /// endpoint, `offered` its word of its own end, if it has dialled.
     ///
     /// # Errors
     /// What the device says.
-    fn open_end(&mut self, _vc: VcId) -> Result<Option<NewEnd>, String> {
+    fn open_end(
+        &mut self,
+        _vc: VcId,
+        _address: &[u8],
+        _offered: Option<&[u8]>,
+    ) -> Result<Option<NewEnd>, String> {
         Ok(None)
     }
 
-    /// Connects an end with the peer's, by the peer's word of that. Frames can then be sent to it.
+    /// Connects an end with the peer's, by the peer's word of that. Frames can then be sent to it, or soon.
     ///
     /// # Errors
     /// What is wrong with that word, or what the device says.
@@ -276,6 +282,14 @@ pub trait Port: Debug + Send {
 
     /// Nothing more is sent to an end. What is on its way may still arrive; then the end is closed.
     fn close_end(&mut self, _end: u64) {}
+
+    /// Whether it is the peer that an end waits for before it takes frames, and not the device: that may take as long as the peer computes.
+    fn waits_for_peer(&self, _to: u64) -> bool {
+        false
+    }
+
+    /// The present, whenever it has changed.
+    fn tick(&mut self, _now: Time) {}
 
     /// Most frames of one VC that may be on their way out of buffers: a peer that takes nothing must not have all that there is room
     /// for.
@@ -404,5 +418,5 @@ pub trait Port: Debug + Send {
     ) -> Result<(), Refused>;
 
     /// Asks the device to give up the transfer with this number. What it says comes as its end.
-    fn cancel_transfer(&self, number: u64);
+    fn cancel_transfer(&mut self, number: u64);
 }

@@ -81,7 +81,7 @@ impl Ends {
         leaving.add(self.dialled.take());
     }
 
-    /// Adds what the peer needs of the end that dials offer to this side's terms.
+    /// Adds what the peer, whose endpoint has this address, needs of the end that dials offer to this side's terms.
     ///
     /// # Errors
     /// What the device says.
@@ -90,6 +90,7 @@ impl Ends {
         vc: VcId,
         ports: &mut [P],
         leaving: &mut Leaving,
+        address: &[u8],
         terms: &mut LocalTerms,
     ) -> Result<(), String> {
         let port = usize::from(terms.port);
@@ -97,7 +98,7 @@ impl Ends {
             leaving.add(self.dialled.take());
         }
         if self.dialled.is_none() {
-            self.dialled = make(ports, port, vc)?;
+            self.dialled = make(ports, port, vc, address, None)?;
         }
         if let Some(end) = &self.dialled {
             terms.end.clone_from(&end.says);
@@ -119,7 +120,8 @@ impl Ends {
     ) -> Result<(), String> {
         leaving.add(self.promised.take());
         let port = usize::from(terms.port);
-        let Some(mut end) = make(ports, port, vc)? else { return Ok(()) };
+        let theirs = offer.terms;
+        let Some(mut end) = make(ports, port, vc, &theirs.address, Some(&theirs.end))? else { return Ok(()) };
         end.theirs = Some(offer.terms.slot);
         let connected = ports[port].connect_end(end.number, &offer.terms.end);
         terms.end.clone_from(&end.says);
@@ -157,9 +159,20 @@ impl Ends {
     }
 }
 
-fn make<P: Port>(ports: &mut [P], port: usize, vc: VcId) -> Result<Option<End>, String> {
+fn make<P: Port>(
+    ports: &mut [P],
+    port: usize,
+    vc: VcId,
+    address: &[u8],
+    offered: Option<&[u8]>,
+) -> Result<Option<End>, String> {
     let of = ports.get_mut(port).ok_or("this process has no such endpoint")?;
-    Ok(of.open_end(vc)?.map(|NewEnd { number, says }| End { port, number, says, theirs: None }))
+    Ok(of.open_end(vc, address, offered)?.map(|NewEnd { number, says }| End {
+        port,
+        number,
+        says,
+        theirs: None,
+    }))
 }
 
 impl<D: Device> FrameNetmod<D> {

@@ -303,7 +303,7 @@ impl<D: Device> FrameNetmod<D> {
                 t.failed.get_or_insert_with(|| error.clone());
                 over.push(*number);
                 if t.under_way > 0
-                    && let Some(port) = self.ports.get(t.dest.port)
+                    && let Some(port) = self.ports.get_mut(t.dest.port)
                 {
                     port.cancel_transfer(*number);
                 }
@@ -425,7 +425,7 @@ impl<D: Device> Rma for FrameNetmod<D> {
                 t.failed.get_or_insert_with(|| VcError::new(VcErrorKind::Aborted, None, text));
                 of.push(*n);
             }
-            if let Some(port) = self.ports.get(taken.port) {
+            if let Some(port) = self.ports.get_mut(taken.port) {
                 of.iter().for_each(|n| port.cancel_transfer(*n));
             }
         }

@@ -161,7 +161,7 @@ impl<D: Device> FrameNetmod<D> {
         let Ok(own) = &self.own else { return };
         let Some(mut terms) = own.terms(port, peer_port) else { return };
         let Some(l) = self.links.get_mut(vc) else { return };
-        if let Err(why) = l.ends.offer(vc, &mut self.ports, &mut self.leaving, &mut terms) {
+        if let Err(why) = l.ends.offer(vc, &mut self.ports, &mut self.leaving, &address, &mut terms) {
             let text = format!("no end for a connection with it: {} says: {why}", D::WORDS.what);
             let error = VcError::new(VcErrorKind::Resource, Some(l.peer), text);
             return self.fail(core, vc, error);

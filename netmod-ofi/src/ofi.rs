@@ -4,7 +4,7 @@ use std::path::Path;
 
 use libfabric_sys::Library;
 use netmod_core::config::OfiConfig;
-use netmod_core::{Card, CardError, CardWriter};
+use netmod_core::{Card, CardError, CardWriter, PeerName};
 use netmod_frames::conn::LocalTerms;
 use netmod_frames::device::{Device, Opened, Settings, Way, Words};
 use netmod_frames::life::Life;
@@ -51,7 +51,7 @@ impl Device for Ofi {
     }
 
     /// Loads libfabric, chooses, and opens. Engines of the same process may share what they open.
-    fn open(cfg: &OfiConfig, process: u32) -> Result<Opened<Ofi>, String> {
+    fn open(cfg: &OfiConfig, me: PeerName) -> Result<Opened<Ofi>, String> {
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
         let library = Library::load(path).map_err(|e| e.to_string())?;
         let (offers, host) = survey(&library, cfg).into_chosen()?;
@@ -59,7 +59,7 @@ impl Device for Ofi {
         let (mut shares, mut notes) = (Vec::new(), Vec::new());
         let mut first = None;
         for offer in &offers {
-            let opened = open_port(library, offer, cfg, process).and_then(|(port, share)| {
+            let opened = open_port(library, offer, cfg, me.rank).and_then(|(port, share)| {
                 let address = port.endpoint().address()?;
                 Ok((port, address, share))
             });

@@ -8,7 +8,7 @@ use crate::words;
 
 pub(crate) fn port(name: &str, kind: GidKind, gid: [u8; 16]) -> CardPort {
     let place = words::Place { ethernet: kind != GidKind::Ib, lid: 3, gid: Gid(gid) };
-    let address = Address { place, qp: QpNum(17), qkey: 5 }.to_bytes();
+    let address = Address { place, qp: QpNum(17), qkey: 5, xrc: false }.to_bytes();
     CardPort { name: name.into(), kind, prefix: Some(24), speed: Some(100_000), mtu: 4096, address }
 }
 

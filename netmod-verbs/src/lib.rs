@@ -6,6 +6,7 @@
 
 pub mod card;
 pub mod choose;
+mod domain;
 mod here;
 mod pair;
 pub mod port;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use netmod_core::config::VerbsConfig;
 use netmod_hca::{DeviceAttr, Mtu};
 
-use crate::port::{DATAGRAMS, DEPTH, INLINE, TX_BUFFERS, UNDER_WAY, datagram_bytes};
+use crate::port::{DATAGRAMS, DEPTH, INLINE, SHARED_DEPTH, TX_BUFFERS, UNDER_WAY, datagram_bytes};
 
 /// Bytes of a place in a send queue, with a piece of memory or inline data: devices have blocks of 64 (mlx5: 16 of control, 4 in front of inline
 /// data).
@@ -169,6 +169,11 @@ pub(crate) fn receive_buffers(rx_memory: usize, frame: usize, max_srq_wr: u32) -
     (rx_memory / frame.max(1)).clamp(2, max_srq_wr.max(2) as usize)
 }
 
+/// Receive buffers of reliable connections beside so many of XRC, made when there is such a connection: few processes are without XRC.
+pub(crate) fn receives_beside(receives: usize) -> usize {
+    (receives / 4).max(2)
+}
+
 /// Completions of receives and datagrams that there may be at once.
 pub(crate) fn fixed_completions(receives: u32) -> u32 {
     receives.saturating_add(2 * DATAGRAMS)
@@ -209,11 +214,15 @@ impl Resources {
         };
         let cq_entries = match transport {
             Transport::Rc => receives + u64::from(completions(0, u32::MAX)),
-            Transport::RcSrq | Transport::Xrc => completions(shared, sizes.max_cqe).into(),
+            Transport::RcSrq => completions(shared, sizes.max_cqe).into(),
+            Transport::Xrc => {
+                completions(shared + receives_beside(shared as usize) as u32, sizes.max_cqe).into()
+            }
         };
         let receive_entry = if transport == Transport::Rc { RECEIVE_ENTRY } else { SHARED_ENTRY };
         // Queue pairs that only receive have neither queue.
-        let sends = qps.own * u64::from(DEPTH) + u64::from(DATAGRAMS);
+        let depth = if transport == Transport::Xrc { SHARED_DEPTH } else { DEPTH };
+        let sends = qps.own * u64::from(depth) + u64::from(DATAGRAMS);
         let receive_entries = receives * receive_entry + u64::from(DATAGRAMS) * RECEIVE_ENTRY;
         Resources {
             qps,

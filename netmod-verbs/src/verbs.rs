@@ -4,7 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use netmod_core::config::VerbsConfig;
-use netmod_core::{Card, CardError, CardWriter};
+use netmod_core::{Card, CardError, CardWriter, PeerName};
 use netmod_frames::conn::LocalTerms;
 use netmod_frames::device::{Device, Opened, Settings, Way, Words};
 use netmod_frames::life::Life;
@@ -47,8 +47,8 @@ pub struct Setup<H> {
 #[derive(Debug)]
 pub struct Verbs<H> {
     card: VerbsCard,
-    /// Of each port, how its GID was chosen.
-    why: Vec<&'static str>,
+    /// Of each port, how its GID was chosen, and whether it has XRC.
+    why: Vec<String>,
     /// What became of ports that are not used.
     notes: Vec<String>,
     _hca: PhantomData<fn() -> H>,
@@ -99,7 +99,7 @@ impl<H: Hca> Device for Verbs<H> {
         }
     }
 
-    fn open(setup: &Setup<H>, _process: u32) -> Result<Opened<Verbs<H>>, String> {
+    fn open(setup: &Setup<H>, me: PeerName) -> Result<Opened<Verbs<H>>, String> {
         let (all, mut notes) = survey(setup)?;
         notes.extend(all.iter().filter_map(|j| Some(format!("{}: {}", j.name(), j.gid.as_ref().err()?))));
         let host = Found::here().map(|f| f.host).unwrap_or_else(|e| {
@@ -116,12 +116,20 @@ impl<H: Hca> Device for Verbs<H> {
                 pkey_index: 0,
                 frame: cfg.frame,
                 rx_memory: cfg.rx_memory,
+                xrc: cfg.xrc.then_some(me),
             };
             match setup.source.open(&j.device).and_then(|hca| Port::open(hca, options)) {
                 Ok(port) => {
                     cards.push(card_port(&j, &gid, &host, port.address()));
+                    why.push(match port.xrc() {
+                        Ok(false) => because.into(),
+                        Ok(true) => format!("{because}; XRC"),
+                        Err(not) => {
+                            tracing::info!(port = j.name(), not, "no XRC: reliable connections are used");
+                            format!("{because}; no XRC: {not}")
+                        }
+                    });
                     ports.push(port);
-                    why.push(because);
                 }
                 Err(e) => notes.push(format!("{}: {e}", j.name())),
             }

@@ -7,7 +7,7 @@
 //! | at | bytes | |
 //! |---|---|---|
 //! | 0 | 1 | 1: this layout |
-//! | 1 | 1 | bit 0: its link is Ethernet, and packets need a global route |
+//! | 1 | 1 | bit 0: its link is Ethernet, and packets need a global route; bit 1: it has an XRC domain |
 //! | 2 | 2 | local identifier |
 //! | 4 | 16 | GID |
 //! | 20 | 4 | number of its queue pair of datagrams |
@@ -18,23 +18,36 @@
 //! | at | bytes | |
 //! |---|---|---|
 //! | 0 | 1 | 1: this layout |
-//! | 1 | 1 | as of a port |
+//! | 1 | 1 | bit 0 as of a port |
 //! | 2 | 2 | local identifier |
 //! | 4 | 16 | GID |
 //! | 20 | 4 | number of the queue pair |
 //! | 24 | 4 | number of the first packet that it sends |
 //! | 28 | 1 | code of the largest MTU of its link |
 //! | 29 | 1 | reads that it takes at once |
+//!
+//! An end of XRC:
+//!
+//! | at | bytes | |
+//! |---|---|---|
+//! | 0 | 1 | 2: this layout |
+//! | 1 | 27 | the port, as above |
+//! | 28 | 8, 8 | its domain: device and inode of the file |
+//! | 44 | 4 | number of the shared receive queue |
+//! | 48 | 8 | token of the end, not zero |
+//! | 56 | 1 | code of the largest MTU of its link |
 
-use netmod_hca::{AhAttr, Gid, GlobalRoute, Mtu, QpNum};
+use netmod_hca::{AhAttr, Gid, GlobalRoute, Mtu, QpNum, SrqNum};
 
 const LAYOUT: u8 = 1;
 const ETHERNET: u8 = 1;
+const XRC: u8 = 2;
+const XRC_LAYOUT: u8 = 2;
 /// Numbers of queue pairs and packets have so many bits.
 pub(crate) const BITS_24: u32 = 0x00ff_ffff;
 
 /// Where a port is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(crate) ethernet: bool,
     pub(crate) lid: u16,
@@ -87,12 +100,15 @@ pub(crate) struct Address {
     pub(crate) place: Place,
     pub(crate) qp: QpNum,
     pub(crate) qkey: u32,
+    /// The port has an XRC domain.
+    pub(crate) xrc: bool,
 }
 
 impl Address {
     pub(crate) fn to_bytes(self) -> Box<[u8]> {
-        let mut out = Vec::with_capacity(28);
+        let mut out = Vec::with_capacity(ADDRESS);
         self.place.emit(&mut out);
+        out[1] |= if self.xrc { XRC } else { 0 };
         out.extend_from_slice(&self.qp.0.to_le_bytes());
         out.extend_from_slice(&self.qkey.to_le_bytes());
         out.into()
@@ -104,8 +120,11 @@ impl Address {
         let qkey = <[u8; 4]>::try_from(rest).ok()?;
         let qp = QpNum(u32::from_le_bytes(*qp));
         let usable = qp.0 > 1 && qp.0 <= BITS_24;
-        let place = Place::parse(place)?;
-        usable.then_some(Address { place, qp, qkey: u32::from_le_bytes(qkey) })
+        let mut place = *place;
+        let xrc = place[1] & XRC != 0;
+        place[1] &= !XRC;
+        let place = Place::parse(&place)?;
+        usable.then_some(Address { place, qp, qkey: u32::from_le_bytes(qkey), xrc })
     }
 }
 
@@ -141,6 +160,68 @@ impl RcEnd {
     }
 }
 
+/// Bytes of an [`Address`].
+pub(crate) const ADDRESS: usize = 28;
+
+/// An XRC domain of a fabric. One of a node that is no more may have the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Domain {
+    pub(crate) place: Place,
+    /// Device and inode of its file.
+    pub(crate) file: (u64, u64),
+}
+
+/// An end of XRC: a shared receive queue, and a name for what is said of the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct XrcEnd {
+    pub(crate) address: Address,
+    pub(crate) file: (u64, u64),
+    pub(crate) srq: SrqNum,
+    pub(crate) token: u64,
+    pub(crate) mtu: Mtu,
+}
+
+impl XrcEnd {
+    pub(crate) fn domain(&self) -> Domain {
+        Domain { place: self.address.place, file: self.file }
+    }
+
+    /// Whether words are those of such an end, and not of a reliable connection's.
+    pub(crate) fn is_one(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&XRC_LAYOUT)
+    }
+
+    pub(crate) fn to_bytes(self) -> Box<[u8]> {
+        let mut out = self.address.to_bytes().into_vec();
+        out[0] = XRC_LAYOUT;
+        for word in [self.file.0, self.file.1] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.extend_from_slice(&self.srq.0.to_le_bytes());
+        out.extend_from_slice(&self.token.to_le_bytes());
+        out.push(self.mtu as u8);
+        out.into()
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<XrcEnd> {
+        let (address, rest) = bytes.split_first_chunk::<ADDRESS>()?;
+        let (file, rest) = rest.split_first_chunk::<16>()?;
+        let (srq, rest) = rest.split_first_chunk::<4>()?;
+        let (token, rest) = rest.split_first_chunk::<8>()?;
+        let [mtu] = *rest else { return None };
+        let mut address = *address;
+        let known = core::mem::replace(&mut address[0], LAYOUT) == XRC_LAYOUT;
+        let address = Address::parse(&address)?;
+        let (words, _) = file.as_chunks::<8>();
+        let [dev, ino] = *words.first_chunk::<2>()?;
+        let (srq, token) = (SrqNum(u32::from_le_bytes(*srq)), u64::from_le_bytes(*token));
+        let file = (u64::from_le_bytes(dev), u64::from_le_bytes(ino));
+        let mtu = Mtu::of_code(mtu.into())?;
+        let usable = known && address.xrc && token != 0 && srq.0 <= BITS_24;
+        usable.then_some(XrcEnd { address, file, srq, token, mtu })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,7 +233,7 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let a = Address { place: place(), qp: QpNum(0x0017_1615), qkey: 0x1c1b_1a19 };
+        let a = Address { place: place(), qp: QpNum(0x0017_1615), qkey: 0x1c1b_1a19, xrc: false };
         let mut want: Vec<u8> = (1..=28).collect();
         (want[1], want[23]) = (1, 0);
         assert_eq!(*a.to_bytes(), want);
@@ -162,17 +243,36 @@ mod tests {
         want.extend([3, 9]);
         assert_eq!(*e.to_bytes(), want);
         assert_eq!(RcEnd::parse(&want), Some(e));
+        let address = Address { xrc: true, ..a };
+        let file = (0x2423_2221_201f_1e1d, 0x2c2b_2a29_2827_2625);
+        let x =
+            XrcEnd { address, file, srq: SrqNum(0x002f_2e2d), token: 0x3837_3635_3433_3231, mtu: Mtu::B1024 };
+        let mut want: Vec<u8> = (1..=57).collect();
+        (want[0], want[1], want[23], want[47], want[56]) = (2, 3, 0, 0, 3);
+        assert_eq!(*x.to_bytes(), want);
+        assert_eq!(XrcEnd::parse(&want), Some(x));
+        assert!(XrcEnd::is_one(&want) && !XrcEnd::is_one(&e.to_bytes()));
+        for len in 0..want.len() {
+            assert_eq!(XrcEnd::parse(&want[..len]), None, "{len}");
+        }
+        for (at, value) in [(0, 1), (1, 1), (47, 1), (56, 0), (56, 6)] {
+            let mut b = want.clone();
+            b[at] = value;
+            assert_eq!(XrcEnd::parse(&b), None, "{at}: {value}");
+        }
+        want[48..56].fill(0);
+        assert_eq!(XrcEnd::parse(&want), None, "no token");
     }
 
     #[test]
     fn what_cannot_be_used_is_none() {
-        let a = Address { place: place(), qp: QpNum(9), qkey: 7 }.to_bytes();
+        let a = Address { place: place(), qp: QpNum(9), qkey: 7, xrc: false }.to_bytes();
         let e = RcEnd { place: place(), qp: QpNum(9), psn: 1, mtu: Mtu::B256, reads: 1 }.to_bytes();
         for len in 0..e.len() {
             assert_eq!(RcEnd::parse(&e[..len]), None, "{len}");
             assert_eq!(Address::parse(&e[..len]).is_some(), len == a.len(), "{len}");
         }
-        for (at, value) in [(0, 2), (1, 2), (20, 1), (20, 0), (23, 1)] {
+        for (at, value) in [(0, 2), (1, 4), (20, 1), (20, 0), (23, 1)] {
             let (mut a, mut e) = (a.clone(), e.clone());
             (a[at], e[at]) = (value, value);
             assert_eq!((Address::parse(&a), RcEnd::parse(&e)), (None, None), "{at}: {value}");

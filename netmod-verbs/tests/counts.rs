@@ -5,6 +5,7 @@ mod world;
 
 use std::time::Duration;
 
+use netmod_core::config::VerbsConfig;
 use netmod_verbs::resources::{Job, QueuePairs, Resources, Sizes, Transport};
 use world::{Setting, World};
 
@@ -18,7 +19,7 @@ fn settings(transport: Transport, nodes: usize, per_node: usize) -> Option<Setti
         Transport::RcSrq => Some(setting),
         // The netmod has no receives for each queue pair alone.
         Transport::Rc => None,
-        Transport::Xrc => None,
+        Transport::Xrc => Some(Setting { cfg: VerbsConfig { xrc: true, ..setting.cfg }, ..setting }),
     }
 }
 

@@ -1,5 +1,5 @@
 //! Random schedules of netmods over simulated devices: two to four processes in one thread, simulated time, and all that devices and a network
-//! may lack, delay or lose. `NETMOD_TEST_SEEDS` says how many seeds are run, or which (`5000..10000`), `NETMOD_TEST_SEED` which one alone.
+//! may lack, delay or lose; over reliable connections, and over XRC with several processes on a node. `NETMOD_TEST_SEEDS` says how many seeds are run, or which (`5000..10000`), `NETMOD_TEST_SEED` which one alone.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use netmod_hca::{LinkLayer, Mtu};
 use netmod_schedules::rng::Rng;
 use netmod_schedules::{Plan, Run, Seen, World, asked, each};
 use netmod_verbs::{Setup, Source, Verbs, VerbsNetmod};
-use sim_hca::{ContextId, DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca};
+use sim_hca::{ContextId, DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca, TgtLife};
 
 /// Seeds without a wish.
 const SEEDS: u64 = 300;
@@ -21,6 +21,12 @@ struct Setting {
     device: DeviceSettings,
     cfg: VerbsConfig,
     plan: Plan,
+    /// On which node each rank is.
+    nodes: Vec<usize>,
+    /// Which ranks want XRC.
+    wants: Vec<bool>,
+    /// A node whose device has none.
+    without: Option<usize>,
 }
 
 /// What a seed makes of it.
@@ -65,7 +71,26 @@ fn of_seed(seed: u64) -> Setting {
     device.attr.max_srq_wr = rng.pick(&[8, 32_767]);
     (device.attr.max_qp_rd_atom, device.attr.max_qp_init_rd_atom) = rng.pick(&[(1, 1), (16, 16)]);
     device.srq_limit_at_once = rng.once_in(2);
-    Setting { fabric, device, cfg, plan }
+    let (nodes, wants) = (vec![0; plan.ranks], vec![false; plan.ranks]);
+    Setting { fabric, device, cfg, plan, nodes, wants, without: None }
+}
+
+/// The same over XRC.
+fn of_seed_with_xrc(seed: u64) -> Setting {
+    let mut s = of_seed(seed);
+    let mut rng = Rng::new(seed ^ 0x3C3C);
+    s.fabric.tgt_life = rng.pick(&[TgtLife::Handles, TgtLife::Domain]);
+    s.plan.ranks = 2 + rng.below(4) as usize;
+    let nodes = 1 + rng.below(3);
+    s.nodes = (0..s.plan.ranks).map(|_| rng.below(nodes) as usize).collect();
+    s.wants = (0..s.plan.ranks).map(|_| !rng.once_in(8)).collect();
+    s.without = rng.once_in(8).then(|| rng.below(nodes) as usize);
+    // A refusal that is lost leaves the sender without any answer, and takes all ends of its lane along.
+    let refuses = s.plan.kills || s.plan.early || s.plan.aborts;
+    if refuses && !rng.once_in(4) {
+        s.fabric.faults.loss = 0.0;
+    }
+    s
 }
 
 /// The one device of a fabric, as a process opens it.
@@ -90,8 +115,8 @@ impl Source<SimHca> for Only {
 
 struct Sim {
     fabric: Fabric,
-    device: DeviceId,
-    cfg: VerbsConfig,
+    devices: Vec<DeviceId>,
+    setting: Setting,
     /// What each process has opened.
     opened: Vec<Arc<Mutex<Vec<ContextId>>>>,
 }
@@ -100,11 +125,13 @@ impl World for Sim {
     type Device = Verbs<SimHca>;
     const EARLY_HURTS: bool = true;
 
-    fn netmod(&mut self, _rank: usize, me: PeerName, ranks: u32) -> VerbsNetmod<SimHca> {
+    fn netmod(&mut self, rank: usize, me: PeerName, ranks: u32) -> VerbsNetmod<SimHca> {
         let opened = Arc::<Mutex<Vec<ContextId>>>::default();
         self.opened.push(opened.clone());
-        let source = Only { fabric: self.fabric.clone(), device: self.device, opened };
-        VerbsNetmod::new(&Setup { cfg: self.cfg.clone(), source: Box::new(source) }, me, ranks)
+        let device = self.devices[self.setting.nodes[rank]];
+        let source = Only { fabric: self.fabric.clone(), device, opened };
+        let cfg = VerbsConfig { xrc: self.setting.wants[rank], ..self.setting.cfg.clone() };
+        VerbsNetmod::new(&Setup { cfg, source: Box::new(source) }, me, ranks)
     }
 
     fn kill(&mut self, rank: usize) {
@@ -134,8 +161,14 @@ impl World for Sim {
 
 fn run(setting: &Setting) -> Seen {
     let fabric = Fabric::new(setting.fabric.clone());
-    let device = fabric.device(setting.device.clone());
-    let world = Sim { fabric, device, cfg: setting.cfg.clone(), opened: Vec::new() };
+    let nodes = setting.nodes.iter().max().map_or(1, |most| most + 1);
+    let devices = (0..nodes)
+        .map(|node| {
+            let xrc = setting.without != Some(node);
+            fabric.device(DeviceSettings { xrc, ..setting.device.clone() })
+        })
+        .collect();
+    let world = Sim { fabric, devices, setting: setting.clone(), opened: Vec::new() };
     Run::of(world, setting.plan, setting.fabric.seed)
 }
 
@@ -146,6 +179,16 @@ fn random_schedules() {
     let seeds: Vec<u64> = asked().unwrap_or_else(|| (0..SEEDS).collect());
     let all = each(&seeds, of_seed, run);
     // The schedules are of no use if what they are for does not happen.
+    if seeds.len() as u64 >= SEEDS {
+        assert!(all.is_full(), "{all:?}");
+    }
+}
+
+/// The same where processes of a node share receiving queue pairs: a death hurts nobody else, and whoever has no XRC is talked to without.
+#[test]
+fn random_schedules_over_xrc() {
+    let seeds: Vec<u64> = asked().unwrap_or_else(|| (0..SEEDS).collect());
+    let all = each(&seeds, of_seed_with_xrc, run);
     if seeds.len() as u64 >= SEEDS {
         assert!(all.is_full(), "{all:?}");
     }

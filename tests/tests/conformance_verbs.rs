@@ -1,4 +1,5 @@
-//! The conformance suite over verbs, on simulated devices: plain ones, poor ones, and a network that delays and refuses. What hardware
+//! The conformance suite over verbs, on simulated devices: plain ones, poor ones, and a network that delays and refuses; over reliable
+//! connections, and over XRC with several processes on a node. What hardware
 //! would have punished, and what is left open at the end, is a failure.
 
 use std::sync::Arc;
@@ -22,12 +23,14 @@ struct Sim {
     device: DeviceSettings,
     /// Bytes of receive buffers.
     rx_memory: usize,
+    /// Over how many nodes the ranks are dealt out, if they are to use XRC.
+    nodes: Option<u32>,
 }
 
 /// The fabric of a job, whose time goes with the machine's.
 struct Job {
     fabric: Fabric,
-    device: DeviceId,
+    devices: Vec<DeviceId>,
     over: Arc<AtomicBool>,
     clock: Option<JoinHandle<()>>,
 }
@@ -64,9 +67,12 @@ impl Sim {
     fn verbs(&self, job: &Job, me: PeerName, size: u32, key: JobKey) -> Box<dyn Netmod> {
         let mut cfg = self.config().verbs;
         cfg.rx_memory = self.rx_memory;
-        let source = Box::new(Only(job.fabric.clone(), job.device));
+        cfg.xrc = self.nodes.is_some();
+        let device = job.devices[me.rank as usize % job.devices.len()];
+        let source = Box::new(Only(job.fabric.clone(), device));
         let mut netmod = VerbsNetmod::<SimHca>::new(&Setup { cfg, source }, me, size);
         assert_eq!(netmod.failure(), None, "a netmod of verbs");
+        assert_eq!(netmod.opened().ends_with("; XRC)"), self.nodes.is_some(), "{}", netmod.opened());
         netmod.authenticate_with(key);
         Box::new(netmod)
     }
@@ -91,7 +97,8 @@ impl NetmodFactory for Sim {
 
     fn job(&self, _ranks: u32) -> Job {
         let fabric = Fabric::new(self.fabric.clone());
-        let device = fabric.device(self.device.clone());
+        let nodes = self.nodes.unwrap_or(1);
+        let devices = (0..nodes).map(|_| fabric.device(self.device.clone())).collect();
         let over = Arc::new(AtomicBool::new(false));
         let (all, until, since) = (fabric.clone(), over.clone(), Instant::now());
         let clock = std::thread::spawn(move || {
@@ -100,7 +107,7 @@ impl NetmodFactory for Sim {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        Job { fabric, device, over, clock: Some(clock) }
+        Job { fabric, devices, over, clock: Some(clock) }
     }
 
     fn device(&self, job: &Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
@@ -118,7 +125,7 @@ impl NetmodFactory for Sim {
 /// A network without delay, and devices with all that there is.
 fn plain() -> Sim {
     let fabric = Settings { delay_min: Duration::ZERO, delay_max: Duration::ZERO, ..Settings::default() };
-    Sim { fabric, device: DeviceSettings::new("sim0"), rx_memory: 1 << 20 }
+    Sim { fabric, device: DeviceSettings::new("sim0"), rx_memory: 1 << 20, nodes: None }
 }
 
 /// Queues are short, packets and messages are short, nothing can be sent inline, and there are few receives.
@@ -140,6 +147,11 @@ fn rough() -> Sim {
     sim
 }
 
+/// The same over XRC.
+fn shared(nodes: u32, sim: Sim) -> Sim {
+    Sim { nodes: Some(nodes), ..sim }
+}
+
 fn lmt(inner: Sim, mode: &'static str) -> Lmt<Sim> {
     Lmt { inner, mode }
 }
@@ -148,3 +160,7 @@ netmod_tests::conformance!(plain_null, lmt(plain(), "null"));
 netmod_tests::conformance!(plain_get, lmt(plain(), "get"));
 netmod_tests::conformance!(poor_put, lmt(poor(), "put"));
 netmod_tests::conformance!(rough_auto, rough());
+netmod_tests::conformance!(xrc_null, lmt(shared(1, plain()), "null"));
+netmod_tests::conformance!(xrc_get, lmt(shared(2, rough()), "get"));
+netmod_tests::conformance!(xrc_put, lmt(shared(2, poor()), "put"));
+netmod_tests::conformance!(xrc_auto, shared(2, plain()));

@@ -294,6 +294,8 @@ config_table! {
             "bytes of messages of verbs that a peer may have under way to this process";
         rx_memory: usize = 4 * M, "NETMOD_VERBS_RX_MEMORY", Kind::Size { min: 64 * K, max: G },
             "bytes of receive buffers of a port";
+        xrc: bool = false, "NETMOD_VERBS_XRC", Kind::Bool,
+            "one receiving queue pair for the processes of a node, by XRC, where both nodes' devices have it";
         register_max: usize = 0, "NETMOD_VERBS_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },
             "bytes that large messages may register at once; more moves window by window; 0: any";
         connect_timeout: Duration = CONNECT, "NETMOD_VERBS_CONNECT_TIMEOUT",

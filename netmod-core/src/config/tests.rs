@@ -104,6 +104,7 @@ fn defaults() {
         ("NETMOD_VERBS_FRAME", "8K"),
         ("NETMOD_VERBS_WINDOW", "256K"),
         ("NETMOD_VERBS_RX_MEMORY", "4M"),
+        ("NETMOD_VERBS_XRC", "no"),
         ("NETMOD_VERBS_REGISTER_MAX", "0"),
         ("NETMOD_VERBS_CONNECT_TIMEOUT", "30s"),
         ("NETMOD_VERBS_DETECT", "15s"),

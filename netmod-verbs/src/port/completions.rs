@@ -5,7 +5,8 @@ use netmod_frames::wire::FRAME_HEADER;
 use netmod_hca::{Completion, Cq as _, Hca};
 
 use super::datagrams::GRH;
-use super::{BATCH, EVENTS_EVERY, Of, Port, What};
+use super::end::Told;
+use super::{BATCH, EVENTS_EVERY, Of, Port};
 
 impl<H: Hca> Port<H> {
     /// Takes completions into `entries`; how many.
@@ -16,10 +17,10 @@ impl<H: Hca> Port<H> {
         }
         let most = most.clamp(1, BATCH);
         let draining = self.ends.is_draining();
-        match self.cq.poll(&mut self.entries[..most]) {
+        match self.site.cq.poll(&mut self.entries[..most]) {
             Ok(n) => {
                 if draining && n == 0 {
-                    self.room += self.ends.drained();
+                    self.ends.drained();
                 }
                 n
             }
@@ -37,7 +38,13 @@ impl<H: Hca> Port<H> {
         if self.polls.is_multiple_of(EVENTS_EVERY) && self.dead.is_none() {
             self.events();
         }
-        let posted = self.receives.refill();
+        if self.ends.is_restless() {
+            self.settle_ends();
+        }
+        let mut posted = self.receives.refill();
+        if let Some(plain) = &mut self.plain {
+            posted = posted.and(plain.refill());
+        }
         let posted = if self.datagrams.wants_posts() { posted.and(self.datagrams.post()) } else { posted };
         if let Err(why) = posted {
             self.died(&why);
@@ -49,11 +56,14 @@ impl<H: Hca> Port<H> {
     pub(super) fn translate(&mut self, c: &Completion) -> Option<Done> {
         match Of::parse(c.wr_id) {
             Some(Of::Receive(buffer)) => self.received(buffer, c),
-            Some(Of::End(at, number)) => self.end_completed(at, number, c),
+            Some(Of::Lane(at, number)) => self.lane_completed(at, number, c),
+            Some(Of::Plain(buffer)) => self.received(self.first_plain() + buffer, c),
             Some(Of::Datagram(buffer)) => self.datagram(buffer, c),
             Some(Of::Sent(buffer)) => {
-                self.datagrams.sent();
                 self.tx_free.push(buffer);
+                if self.datagrams.sent(buffer) {
+                    return None;
+                }
                 // Whether it arrives nobody says: who has dialled waits for an answer, with a deadline.
                 Some(Done::Sent { vc: *self.owners.get(buffer as usize)? })
             }
@@ -66,12 +76,12 @@ impl<H: Hca> Port<H> {
 
     #[inline]
     fn received(&mut self, buffer: u32, c: &Completion) -> Option<Done> {
-        if buffer >= self.receives.count() {
+        let Some(each) = self.queue_of(buffer).map(|(queue, _)| queue.each()) else {
             self.oddities.unknown += 1;
             return None;
-        }
+        };
         let len = c.byte_len as usize;
-        if c.status.is_success() && (FRAME_HEADER..=self.receives.each()).contains(&len) {
+        if c.status.is_success() && (FRAME_HEADER..=each).contains(&len) {
             return Some(Done::Frame { buffer, at: 0, len: c.byte_len });
         }
         if c.status.is_success() {
@@ -79,13 +89,18 @@ impl<H: Hca> Port<H> {
         } else {
             self.oddities.receives += 1;
         }
-        self.receives.give_back(buffer);
+        self.give_receive_back(buffer);
         None
     }
 
     fn datagram(&mut self, buffer: u32, c: &Completion) -> Option<Done> {
         let len = (c.byte_len as usize).saturating_sub(GRH);
-        if c.status.is_success() && (FRAME_HEADER..=self.datagrams.longest()).contains(&len) {
+        let whole = c.status.is_success() && (FRAME_HEADER..=self.datagrams.longest()).contains(&len);
+        if whole && self.note(buffer, len) {
+            self.datagrams.give_back(buffer);
+            return None;
+        }
+        if whole {
             let buffer = self.receives.count() + buffer;
             return Some(Done::Frame { buffer, at: GRH as u32, len: len as u32 });
         }
@@ -99,17 +114,10 @@ impl<H: Hca> Port<H> {
     }
 
     #[inline]
-    fn end_completed(&mut self, at: u32, number: u32, c: &Completion) -> Option<Done> {
-        let tx_free = &mut self.tx_free;
-        let free = |what: &What| {
-            if let What::Send { buffer, .. } = what {
-                tx_free.push(*buffer);
-            }
-        };
-        let freed = self.ends.completed(at, number, c.qp_num, c.status, &mut self.found, free);
-        match freed {
-            Some(n) => self.room += n,
-            None => self.oddities.unknown += 1,
+    fn lane_completed(&mut self, at: u32, number: u32, c: &Completion) -> Option<Done> {
+        let told = &mut Told { found: &mut self.found, free: &mut self.tx_free };
+        if !self.ends.completed(at, number, c.qp_num, c.status, told) {
+            self.oddities.unknown += 1;
         }
         None
     }

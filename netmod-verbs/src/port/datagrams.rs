@@ -3,6 +3,7 @@
 //! Datagrams may be lost; a handshake that is not answered is begun anew by whoever began it.
 
 use core::ptr::NonNull;
+use std::collections::HashMap;
 
 use netmod_frames::device::Refused;
 use netmod_frames::memory::Block;
@@ -51,6 +52,8 @@ pub(super) struct Datagrams<H: Hca> {
     free: Vec<u32>,
     under_way: u32,
     peers: Vec<Option<Peer<H::Ah>>>,
+    /// Ways of notes under way, by the buffers that they are in.
+    notes: HashMap<u32, H::Ah>,
 }
 
 // SAFETY: the pointer is that of the block, which is plain memory of this value.
@@ -76,6 +79,7 @@ impl<H: Hca> Datagrams<H> {
             free: (0..DEPTH).rev().collect(),
             under_way: 0,
             peers: Vec::new(),
+            notes: HashMap::new(),
         })
     }
 
@@ -118,13 +122,18 @@ impl<H: Hca> Datagrams<H> {
     }
 
     /// Where peers send to.
-    pub(super) fn address(&self, place: Place) -> Address {
-        Address { place, qp: self.qp.as_ref().map(H::Qp::number).unwrap_or_default(), qkey: self.qkey }
+    pub(super) fn address(&self, place: Place, xrc: bool) -> Address {
+        Address { place, qp: self.qp.as_ref().map(H::Qp::number).unwrap_or_default(), qkey: self.qkey, xrc }
     }
 
     /// Longest frame.
     pub(super) fn longest(&self) -> usize {
         self.mtu.bytes() as usize
+    }
+
+    /// Buffers for those that come.
+    pub(super) fn count(&self) -> u32 {
+        DEPTH
     }
 
     /// First byte of a buffer.
@@ -201,31 +210,54 @@ impl<H: Hca> Datagrams<H> {
             );
             return Err(Refused::Failed(text));
         }
+        self.post_send(sge, buffer, &peer.ah, &peer.address)?;
+        self.under_way += 1;
+        Ok(())
+    }
+
+    /// Sends the first bytes of a buffer to a port that is known for this once.
+    ///
+    /// # Errors
+    /// If it does not go.
+    pub(super) fn send_note(
+        &mut self,
+        sge: Sge,
+        buffer: u32,
+        ah: H::Ah,
+        address: &Address,
+    ) -> Result<(), Refused> {
+        self.post_send(sge, buffer, &ah, address)?;
+        self.under_way += 1;
+        self.notes.insert(buffer, ah);
+        Ok(())
+    }
+
+    fn post_send(&self, sge: Sge, buffer: u32, ah: &H::Ah, address: &Address) -> Result<(), Refused> {
         let Some(qp) = &self.qp else { return Err(Refused::Failed("the port is closed".into())) };
         if self.under_way == self.depth {
             return Err(Refused::Again);
         }
-        let Address { qp: number, qkey, .. } = peer.address;
+        let Address { qp: number, qkey, .. } = *address;
         let wr = SendWr {
             wr_id: Of::Sent(buffer).wr_id(),
             op: SendOp::Send,
             data: Data::Registered(core::slice::from_ref(&sge)),
             flags: SendFlags::SIGNALED,
-            to: To::Datagram { ah: &peer.ah, qp: number, qkey },
+            to: To::Datagram { ah, qp: number, qkey },
         };
-        qp.post_send(&[wr]).map_err(|e| Refused::Failed(format!("a datagram: {}", e.errno)))?;
-        self.under_way += 1;
-        Ok(())
+        qp.post_send(&[wr]).map_err(|e| Refused::Failed(format!("a datagram: {}", e.errno)))
     }
 
-    /// A datagram has left.
-    pub(super) fn sent(&mut self) {
+    /// The datagram in a buffer has left; whether it was a note.
+    pub(super) fn sent(&mut self, buffer: u32) -> bool {
         self.under_way = self.under_way.saturating_sub(1);
+        self.notes.remove(&buffer).is_some()
     }
 
     pub(super) fn close(&mut self) {
         self.qp = None;
         self.peers.clear();
+        self.notes.clear();
     }
 
     pub(super) fn take_memory(&mut self) -> Option<Block> {

@@ -1,294 +1,293 @@
-//! Ends of reliable connections: queue pairs, and what is under way on each.
+//! Ends: what frames of a VC are sent to, and the lanes that carry them.
 //!
-//! Requests of a queue pair complete in order, so that a completion covers all before it; short frames, which are copied when they
-//! are posted, ask for one only now and then. Of an end that fails the first failure is told, of one that was closed none: buffers
-//! come back, and nobody waits for more.
+//! An end of a reliable connection has a lane of its own. Ends of XRC in one domain share a lane; `join` says how they get their part in
+//! its receiving queue pair, and `shared` what becomes of them if it fails. Of an end that fails the first failure is told, of one that
+//! was closed none: buffers come back, and nobody waits for more.
 
 use core::fmt;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-use netmod_core::VcId;
+use netmod_core::{Time, VcId};
 use netmod_frames::device::{Done, NewEnd, Refused};
-use netmod_hca::{
-    Access, AhAttr, Data, Error, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, QpNum, SendFlags,
-    SendOp, SendWr, Status, To, ToRtr, ToRts, errno,
-};
+use netmod_hca::{Hca, QpNum, SrqNum, Status};
 
-use super::{DEPTH, INLINE, Of, What, refused};
-use crate::words::{BITS_24, RcEnd};
+use super::join::Hold;
+use super::lane::{Again, EndId, Lane, Posted, READS, Remote, Request, Stage};
+use super::shared::Part;
+use super::site::Site;
+use super::targets::Targets;
+use super::{INLINE, What};
+use crate::words::{Address, Domain, RcEnd, XrcEnd};
 
-/// Of so many requests that are copied one asks for a completion.
-const SIGNAL_EVERY: u32 = 16;
 /// Ends have this bit in their numbers, addresses of datagrams have not.
 const IS_END: u64 = 1 << 63;
-/// Reads that a queue pair has under way, or takes, at most.
-const READS: u8 = 16;
-/// 34 ms until an answer is missed, which devices may make four times as long: with all repetitions less than what an owner waits who
-/// takes memory back.
-const TIMEOUT: u8 = 13;
-/// So often a request is repeated.
-const RETRIES: u8 = 7;
-/// A request that meets no receive is repeated without end: the peer lives, as its device has answered.
-const RNR_RETRIES: u8 = 7;
-/// 0.64 ms until it is.
-const RNR_TIMER: u8 = 12;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Made, and not connected.
-    New,
-    Connected,
-    /// It has failed, and that was told.
-    Broken,
-}
-
-struct End<H: Hca> {
-    qp: H::Qp,
-    /// Tells numbers apart that have had the same place.
-    generation: u32,
-    psn: u32,
-    state: State,
-    /// It is closed as soon as nothing is under way that matters.
-    closing: bool,
-    /// Nothing is sent or received any more, and what has completed is being taken.
-    draining: bool,
-    depth: u32,
-    /// Requests under way, the oldest first, and the number of that.
-    under_way: VecDeque<What>,
-    first: u32,
-    /// How many of them, the last ones, have asked for no completion.
-    silent: u32,
+/// An end.
+pub(super) struct End {
+    pub(super) id: EndId,
     /// Whose it is.
-    vc: VcId,
+    pub(super) vc: VcId,
+    /// By which it sends; of XRC one may have to be found.
+    pub(super) lane: Option<u32>,
+    /// Of XRC: for which queue its frames are.
+    pub(super) srq: Option<SrqNum>,
+    /// Requests may be posted.
+    pub(super) ready: bool,
+    /// Something was.
+    pub(super) used: bool,
+    /// Why it is of no more use.
+    pub(super) broken: Option<Box<str>>,
+    /// It is closed as soon as nothing is under way that matters.
+    pub(super) closing: bool,
+    /// Requests that its lane, or the one before, has under way.
+    pub(super) under_way: u32,
+    /// Requests that somebody waits for, under way or yet to be posted again.
+    pub(super) lasting: u32,
+    pub(super) part: Option<Box<Part>>,
 }
 
-/// All ends of a port, by place.
-pub(super) struct Ends<H: Hca> {
-    all: Vec<Option<End<H>>>,
-    generations: u32,
-    /// Longest frame that every end can copy.
-    inline: usize,
-    /// Transfers under way.
-    transfers: usize,
-    /// An end is draining.
-    draining: bool,
-}
-
-impl<H: Hca> Default for Ends<H> {
-    fn default() -> Self {
-        Ends { all: Vec::new(), generations: 0, inline: INLINE as usize, transfers: 0, draining: false }
+impl End {
+    #[cold]
+    fn refuses(&self) -> Refused {
+        let waits = self.part.as_ref().is_some_and(|part| part.peer.is_some());
+        match &self.broken {
+            Some(why) => Refused::Failed(why.to_string()),
+            None if self.closing => Refused::Failed("the connection is being closed".into()),
+            None if waits => Refused::Again,
+            None => Refused::Failed("the connection is not made yet".into()),
+        }
     }
+
+    /// Whether the first failure is to be told.
+    pub(super) fn tells(&self) -> bool {
+        self.broken.is_none() && !self.closing
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        IS_END | u64::from(self.id.generation) << 32 | u64::from(self.id.at)
+    }
+}
+
+/// What ends of requests lead to: what is told, and buffers that are free.
+pub(super) struct Told<'a> {
+    pub(super) found: &'a mut VecDeque<Done>,
+    pub(super) free: &'a mut Vec<u32>,
+}
+
+/// All ends of a port, by place, and their lanes.
+pub(super) struct Ends<H: Hca> {
+    pub(super) all: Vec<Option<End>>,
+    pub(super) lanes: Vec<Option<Lane<H>>>,
+    /// Lanes of XRC that take more ends.
+    pub(super) current: HashMap<Domain, u32>,
+    /// Ends of XRC, by their tokens.
+    pub(super) tokens: HashMap<u64, u32>,
+    pub(super) targets: Targets<H>,
+    /// Ends of XRC that wait for something.
+    pub(super) restless: Vec<EndId>,
+    /// Number of the last lane of XRC.
+    pub(super) numbers: u32,
+    pub(super) now: Time,
+    /// Where answers to this port go.
+    pub(super) own: Address,
+    generations: u32,
+    /// Completions that may still come before the completion queue is full.
+    pub(super) room: u32,
+    /// Longest frame that every lane can copy.
+    pub(super) inline: usize,
+    /// Transfers under way.
+    pub(super) transfers: usize,
+    /// A lane is draining.
+    pub(super) draining: bool,
 }
 
 impl<H: Hca> fmt::Debug for Ends<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ends", self.count())
+        let (ends, lanes) = (self.all.iter().flatten().count(), self.lanes.iter().flatten().count());
+        write!(f, "{ends} ends on {lanes} lanes")
     }
 }
 
-fn is_lasting(what: &What) -> bool {
-    *what != What::Inline
+#[inline]
+fn get(all: &mut [Option<End>], number: u64) -> Option<&mut End> {
+    all.get_mut(number as u32 as usize)?.as_mut().filter(|end| end.number() == number)
 }
 
-impl<H: Hca> End<H> {
-    fn next(&self) -> u32 {
-        self.first.wrapping_add(self.under_way.len() as u32)
+/// A free place in a table.
+pub(super) fn place<T>(table: &mut Vec<Option<T>>, entry: T) -> u32 {
+    let at = table.iter().position(Option::is_none).unwrap_or(table.len());
+    if at == table.len() {
+        table.push(None);
     }
-
-    /// Whether nothing is under way that anybody waits for.
-    fn is_quiet(&self) -> bool {
-        !self.under_way.iter().any(is_lasting)
-    }
-
-    /// Everything under way is given up, as completions will say.
-    fn flush(&self) {
-        if let Err(why) = self.qp.modify(&ModifyQp::Err) {
-            tracing::warn!(%why, "a queue pair cannot be given up; it is closed");
-        }
-    }
-
-    /// The request at the head has ended.
-    fn ended(&mut self, result: Result<(), &str>, found: &mut VecDeque<Done>) {
-        let Some(what) = self.under_way.pop_front() else { return };
-        self.first = self.first.wrapping_add(1);
-        self.silent = self.silent.min(self.under_way.len() as u32);
-        let tell = self.state != State::Broken && !self.closing;
-        let failed = result.err().filter(|_| tell).map(str::to_owned);
-        if result.is_err() {
-            self.state = State::Broken;
-        }
-        match (what, failed) {
-            (What::Inline, None) => {}
-            (What::Inline, Some(why)) => found.push_back(Done::Lost { vc: self.vc, why }),
-            (What::Send { vc, .. }, None) => found.push_back(Done::Sent { vc }),
-            (What::Send { vc, .. }, Some(why)) => found.push_back(Done::SendFailed { vc, why }),
-            (What::Transfer { number }, failed) => {
-                let result = result.map_err(str::to_owned);
-                found.push_back(Done::Transfer { number, result });
-                // With a transfer the whole connection has failed.
-                found.extend(failed.map(|why| Done::Lost { vc: self.vc, why }));
-            }
-        }
-    }
-}
-
-/// A request for an end.
-pub(super) struct Request<'a> {
-    pub(super) op: SendOp,
-    pub(super) data: Data<'a>,
-    pub(super) what: What,
+    table[at] = Some(entry);
+    at as u32
 }
 
 impl<H: Hca> Ends<H> {
+    /// None yet, at the port of this address. `room`: entries of the completion queue for their requests.
+    pub(super) fn new(own: Address, room: u32) -> Ends<H> {
+        Ends {
+            all: Vec::new(),
+            lanes: Vec::new(),
+            current: HashMap::new(),
+            tokens: HashMap::new(),
+            targets: Targets::default(),
+            restless: Vec::new(),
+            numbers: 0,
+            now: Time::ZERO,
+            own,
+            generations: 0,
+            room,
+            inline: INLINE as usize,
+            transfers: 0,
+            draining: false,
+        }
+    }
+
     /// Whether a number is that of an end, and not of an address.
     #[inline]
     pub(super) fn names(to: u64) -> bool {
         to & IS_END != 0
     }
 
-    #[inline]
-    fn get(&mut self, number: u64) -> Option<&mut End<H>> {
-        let end = self.all.get_mut(number as u32 as usize)?.as_mut()?;
-        (number == IS_END | u64::from(end.generation) << 32 | u64::from(number as u32)).then_some(end)
+    pub(super) fn end(&mut self, id: EndId) -> Option<&mut End> {
+        self.all.get_mut(id.at as usize)?.as_mut().filter(|end| end.id == id)
     }
 
-    /// Ends that are open, or are being closed.
-    pub(super) fn count(&self) -> usize {
-        self.all.iter().flatten().count()
+    pub(super) fn lane(&mut self, at: u32) -> Option<&mut Lane<H>> {
+        self.lanes.get_mut(at as usize)?.as_mut()
     }
 
-    /// Makes a queue pair that is ready to be connected.
+    pub(super) fn add(&mut self, vc: VcId, lane: Option<u32>, part: Option<Box<Part>>) -> &mut End {
+        self.generations = self.generations.wrapping_add(1) & 0x7fff_ffff;
+        let generation = self.generations;
+        let id = EndId { at: 0, generation };
+        let end = End {
+            id,
+            vc,
+            lane,
+            srq: None,
+            ready: false,
+            used: false,
+            broken: None,
+            closing: false,
+            under_way: 0,
+            lasting: 0,
+            part,
+        };
+        let at = place(&mut self.all, end);
+        let end = self.all[at as usize].as_mut().expect("it was put there");
+        end.id.at = at;
+        end
+    }
+
+    /// Makes a reliable connection that is ready to be connected.
     ///
     /// # Errors
     /// What the device says.
-    pub(super) fn open(
-        &mut self,
-        hca: &H,
-        cq: &H::Cq,
-        srq: &H::Srq,
-        (port, pkey_index): (u8, u16),
-        vc: VcId,
-        says: impl FnOnce(QpNum, u32, u8) -> RcEnd,
-    ) -> Result<NewEnd, String> {
-        let device = hca.device();
-        let mut random = [0; 4];
-        getrandom::fill(&mut random).map_err(|e| format!("no random numbers: {e}"))?;
-        let psn = u32::from_le_bytes(random) & BITS_24;
-        let kind = QpKind::Rc { send_cq: cq, recv_cq: cq, srq: Some(srq) };
-        let make = |max_inline| {
-            let max_send_wr = DEPTH.min(device.max_qp_wr);
-            let cap = QpCap { max_send_wr, max_recv_wr: 0, max_send_sge: 1, max_recv_sge: 0, max_inline };
-            hca.create_qp(&QpInit { kind, cap, signal_all: false })
-        };
-        // Devices do not say how much they can send inline: they refuse.
-        let made = [INLINE, 128, 64, 0].into_iter().find_map(|inline| match make(inline) {
-            Err(e) if e.errno == errno::EINVAL && inline > 0 => None,
-            made => Some(made),
-        });
-        let qp = made.ok_or("no queue pair")?.map_err(|e: Error| e.to_string())?;
-        let access =
-            Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: false };
-        qp.modify(&ModifyQp::Init { port, pkey_index, access }).map_err(|e| e.to_string())?;
-        let says = says(qp.number(), psn, READS.min(device.max_qp_rd_atom)).to_bytes();
-        let at = self.all.iter().position(Option::is_none).unwrap_or(self.all.len());
-        if at == self.all.len() {
-            self.all.push(None);
-        }
-        self.generations = self.generations.wrapping_add(1) & 0x7fff_ffff;
-        let cap = qp.cap();
-        self.inline = self.inline.min(cap.max_inline as usize);
-        self.all[at] = Some(End {
-            generation: self.generations,
-            psn,
-            state: State::New,
-            closing: false,
-            draining: false,
-            depth: cap.max_send_wr.min(DEPTH),
-            under_way: VecDeque::with_capacity(DEPTH as usize),
-            first: 0,
-            silent: 0,
-            vc,
-            qp,
-        });
-        Ok(NewEnd { number: IS_END | u64::from(self.generations) << 32 | at as u64, says })
+    pub(super) fn open(&mut self, site: &Site<H>, srq: &H::Srq, vc: VcId) -> Result<NewEnd, String> {
+        let lane = Lane::reliable(site, srq)?;
+        let (qp, psn) = (lane.number(), lane.psn());
+        let reads = READS.min(site.hca.device().max_qp_rd_atom);
+        let says = RcEnd { place: site.place, qp, psn, mtu: site.attr.active_mtu, reads }.to_bytes();
+        self.inline = self.inline.min(lane.inline());
+        let lane = place(&mut self.lanes, lane);
+        Ok(NewEnd { number: self.add(vc, Some(lane), None).number(), says })
     }
 
     /// Connects an end with a peer's.
     ///
     /// # Errors
-    /// What the device says.
-    pub(super) fn connect(
-        &mut self,
-        number: u64,
-        theirs: &RcEnd,
-        ah: AhAttr,
-        mtu: Mtu,
-        (reads_out, reads_in): (u8, u8),
-    ) -> Result<(), String> {
-        let end = self.get(number).ok_or("the end is closed")?;
-        if end.state != State::New {
-            return Err("the end is connected already".into());
+    /// What is wrong with the peer's word of its end, or what the device says.
+    pub(super) fn connect(&mut self, site: &Site<H>, number: u64, theirs: &[u8]) -> Result<(), String> {
+        let end = get(&mut self.all, number).ok_or("the end is closed")?;
+        if let Some(part) = &mut end.part {
+            let theirs =
+                XrcEnd::parse(theirs).ok_or("its end is none of XRC in this version of netmod verbs")?;
+            site.way(&theirs.address.place)?;
+            end.srq = Some(theirs.srq);
+            part.peer = Some(theirs);
+            self.restless.push(end.id);
+            return Ok(());
         }
-        let rtr = ToRtr {
-            path_mtu: mtu.min(theirs.mtu),
-            dest_qp: theirs.qp,
-            rq_psn: theirs.psn,
-            max_dest_rd_atomic: reads_in.min(READS),
-            min_rnr_timer: RNR_TIMER,
-            ah,
-        };
-        let rts = ToRts {
-            sq_psn: end.psn,
-            timeout: TIMEOUT,
-            retry_cnt: RETRIES,
-            rnr_retry: RNR_RETRIES,
-            max_rd_atomic: reads_out.min(READS).min(theirs.reads),
-        };
-        end.qp.modify(&ModifyQp::Rtr(rtr)).map_err(|e| e.to_string())?;
-        end.qp.modify(&ModifyQp::Rts(rts)).map_err(|e| e.to_string())?;
-        end.state = State::Connected;
+        let theirs = RcEnd::parse(theirs).ok_or("its end is none of this version of netmod verbs")?;
+        let ah = site.way(&theirs.place)?;
+        let RcEnd { qp, psn, mtu, reads, .. } = theirs;
+        let lane = end.lane.and_then(|lane| self.lanes.get_mut(lane as usize)?.as_mut());
+        lane.ok_or("the end is closed")?.connect(site, &Remote { qp, psn, ah, mtu, reads })?;
+        end.ready = true;
         Ok(())
     }
 
     /// Closes an end when what is under way has ended: arrived, or failed, which takes a second or so if the peer does not answer. The last
     /// word of this side may be behind transfers.
     pub(super) fn close(&mut self, number: u64) {
-        let Some(end) = self.get(number) else { return };
+        let Some(end) = get(&mut self.all, number) else { return };
         end.closing = true;
-        self.sweep(number as u32);
+        let id = end.id;
+        if end.part.is_some() && !self.restless.contains(&id) {
+            self.restless.push(id);
+        }
+        self.sweep(id);
     }
 
-    /// Begins to drain an end that is closing, and quiet. With a queue pair that is closed its completions are forgotten, those of
-    /// receives among them, whose buffers nobody would have any more.
-    fn sweep(&mut self, at: u32) {
-        let Some(place) = self.all.get_mut(at as usize) else { return };
-        let Some(end) = place.as_mut().filter(|end| end.closing && end.is_quiet()) else { return };
-        if end.state == State::New {
-            *place = None;
-        } else if !end.draining {
-            end.draining = true;
-            end.flush();
-            self.draining = true;
+    /// Closes an end that is closing, and quiet.
+    pub(super) fn sweep(&mut self, id: EndId) {
+        if self.end(id).is_none_or(|end| !end.closing || end.lasting > 0) {
+            return;
+        }
+        let Some(end) = self.all[id.at as usize].take() else { return };
+        if let Some(part) = end.part {
+            self.tokens.remove(&part.token);
+            if let Some(Hold { tgt, .. }) = part.hold {
+                self.targets.release(tgt);
+            }
+        }
+        if let Some(lane) = end.lane {
+            self.leave(id, lane);
         }
     }
 
-    /// Whether an end waits for the completion queue to be empty.
+    /// An end sends by a lane no more.
+    pub(super) fn leave(&mut self, id: EndId, at: u32) {
+        if let Some(lane) = self.lane(at) {
+            lane.leave(id);
+            self.sweep_lane(at);
+        }
+    }
+
+    /// Begins to drain a lane that nobody uses. With a queue pair that is closed its completions are forgotten, those of receives among them,
+    /// whose buffers nobody would have any more.
+    pub(super) fn sweep_lane(&mut self, at: u32) {
+        let Some(lane) = self.lane(at).filter(|lane| lane.users == 0) else { return };
+        let quiet = if lane.stage == Stage::Flushing { lane.under_way() == 0 } else { lane.is_quiet() };
+        let (new, idle) = (lane.stage == Stage::New, quiet && !lane.draining);
+        if !new && idle {
+            lane.draining = true;
+            lane.flush();
+            self.draining = true;
+        }
+        self.retire(at);
+        if new {
+            self.lanes[at as usize] = None;
+        }
+    }
+
+    /// Whether a lane waits for the completion queue to be empty.
     #[inline]
     pub(super) fn is_draining(&self) -> bool {
         self.draining
     }
 
-    /// The completion queue was empty: ends that have drained are closed. Places in the queue that are free again.
-    pub(super) fn drained(&mut self) -> u32 {
-        let mut freed = 0;
-        for place in &mut self.all {
-            if let Some(end) = place.as_ref().filter(|end| end.draining) {
-                freed += end.under_way.len() as u32;
+    /// The completion queue was empty: lanes that have drained are closed.
+    pub(super) fn drained(&mut self) {
+        for place in &mut self.lanes {
+            if let Some(lane) = place.as_ref().filter(|lane| lane.draining) {
+                self.room += lane.under_way();
                 *place = None;
             }
         }
         self.draining = false;
-        freed
     }
 
     /// Longest frame that can be copied, of any end.
@@ -298,7 +297,13 @@ impl<H: Hca> Ends<H> {
 
     /// Whether there is room for a request.
     pub(super) fn has_room(&mut self, number: u64) -> bool {
-        self.get(number).is_none_or(|end| (end.under_way.len() as u32) < end.depth)
+        let Some(end) = get(&mut self.all, number) else { return true };
+        if !end.ready {
+            // What fails at once needs no room.
+            return !matches!(end.refuses(), Refused::Again);
+        }
+        let lane = end.lane.and_then(|lane| self.lanes.get(lane as usize)?.as_ref());
+        lane.is_none_or(Lane::has_room)
     }
 
     /// Posts a request.
@@ -307,81 +312,191 @@ impl<H: Hca> Ends<H> {
     /// If it does not go.
     #[inline]
     pub(super) fn post(&mut self, number: u64, request: Request<'_>) -> Result<(), Refused> {
-        let Some(end) = self.get(number) else {
+        let Some(end) = get(&mut self.all, number) else {
             return Err(Refused::Failed("the connection is closed".into()));
         };
-        if end.state != State::Connected || end.closing {
-            return Err(Refused::Failed("the connection has failed".into()));
+        if !end.ready || end.closing {
+            return Err(end.refuses());
         }
-        let n = end.under_way.len() as u32;
-        if n >= end.depth {
+        if self.room == 0 {
             return Err(Refused::Again);
         }
-        let signaled = is_lasting(&request.what) || end.silent + 1 >= SIGNAL_EVERY || n + 1 >= end.depth;
-        let wr = SendWr {
-            wr_id: Of::End(number as u32, end.next()).wr_id(),
-            op: request.op,
-            data: request.data,
-            flags: SendFlags { signaled, ..SendFlags::NONE },
-            to: To::Peer,
+        let at = end.lane.unwrap_or(u32::MAX);
+        let Some(lane) = self.lanes.get_mut(at as usize).and_then(Option::as_mut) else {
+            return Err(Refused::Failed("the connection has failed".into()));
         };
-        if let Err(e) = end.qp.post_send(&[wr]) {
-            let why = Error::new("ibv_post_send", "a reliable connection", e.errno);
-            return Err(if e.errno == errno::ENOMEM { Refused::Again } else { refused(&why) });
-        }
-        let transfers = usize::from(matches!(request.what, What::Transfer { .. }));
-        end.under_way.push_back(request.what);
-        end.silent = if signaled { 0 } else { end.silent + 1 };
-        self.transfers += transfers;
+        lane.post(at, (end.id, end.srq, end.vc), request)?;
+        self.room -= 1;
+        end.used = true;
+        end.under_way += 1;
+        end.lasting += u32::from(request.what != What::Inline);
+        self.transfers += usize::from(matches!(request.what, What::Transfer { .. }));
         Ok(())
     }
 
-    /// A request has completed, and with it all before it. Places in the completion queue that are free again; `None` if it is of
-    /// no end, or was told already.
+    /// A request has completed, and with it all before it. False if it is of no lane, or was told already.
+    #[inline]
     pub(super) fn completed(
         &mut self,
         at: u32,
         number: u32,
         qp: u32,
         status: Status,
-        found: &mut VecDeque<Done>,
-        mut free: impl FnMut(&What),
-    ) -> Option<u32> {
-        let end = self.all.get_mut(at as usize)?.as_mut().filter(|end| end.qp.number().0 == qp)?;
-        let before = number.wrapping_sub(end.first);
-        if before >= end.under_way.len() as u32 {
-            return None;
+        told: &mut Told<'_>,
+    ) -> bool {
+        let lane = self.lane(at).filter(|lane| lane.number().0 == qp);
+        let Some(n) = lane.and_then(|lane| lane.ended_with(number)) else { return false };
+        self.room += n;
+        for _ in 0..n - 1 {
+            self.succeeded(at, told);
         }
-        let transfers =
-            |found: &VecDeque<Done>| found.iter().filter(|d| matches!(d, Done::Transfer { .. })).count();
-        let told = transfers(found);
-        for _ in 0..before {
-            end.under_way.front().into_iter().for_each(&mut free);
-            end.ended(Ok(()), found);
-        }
-        end.under_way.front().into_iter().for_each(&mut free);
         if status.is_success() {
-            end.ended(Ok(()), found);
+            self.succeeded(at, told);
         } else {
-            end.ended(Err(meaning(status)), found);
+            self.failed(at, status, told);
         }
-        self.transfers = self.transfers.saturating_sub(transfers(found) - told);
-        self.sweep(at);
-        Some(before + 1)
+        if self.lane(at).is_some_and(|lane| lane.users == 0) {
+            self.sweep_lane(at);
+        }
+        true
+    }
+
+    #[inline]
+    fn succeeded(&mut self, at: u32, told: &mut Told<'_>) {
+        let popped = self.lane(at).and_then(|lane| lane.pop(false));
+        if let Some((posted, _)) = popped {
+            self.ended(&posted, Ok(()), told);
+        }
+    }
+
+    /// The oldest request of a lane has failed, or was flushed.
+    #[cold]
+    fn failed(&mut self, at: u32, status: Status, told: &mut Told<'_>) {
+        let why = meaning(status);
+        let Some(lane) = self.lane(at) else { return };
+        let shared = lane.shared.is_some() && !lane.draining;
+        let stage = lane.stage;
+        if stage == Stage::Flushing
+            && let Some((posted, again)) = lane.pop(true)
+        {
+            return self.flushed(&posted, again, why, told);
+        }
+        let Some((posted, _)) = lane.pop(false) else { return };
+        lane.stage = Stage::Broken;
+        self.ended(&posted, Err(why), told);
+        match stage {
+            Stage::Connected if shared && concerns_one(status) => self.renew(at),
+            Stage::Connected if shared => self.lost(at, why, told),
+            _ => {}
+        }
+    }
+
+    /// A request that was flushed goes by another lane, unless its end has failed.
+    fn flushed(&mut self, posted: &Posted, again: Option<Again>, why: &str, told: &mut Told<'_>) {
+        let end = self.end(posted.end).filter(|end| end.broken.is_none());
+        let part = end.and_then(|end| {
+            end.under_way -= 1;
+            let none_left = end.under_way == 0;
+            let part = end.part.as_mut()?;
+            part.flushing &= !none_left;
+            Some(part)
+        });
+        match (part, again) {
+            (Some(part), Some(again)) => part.carried.push_back(again),
+            _ => self.ended(posted, Err(why), told),
+        }
+    }
+
+    /// A request has ended.
+    #[inline]
+    pub(super) fn ended(&mut self, posted: &Posted, result: Result<(), &str>, told: &mut Told<'_>) {
+        let mut failed = None;
+        let mut closing = false;
+        if let Some(end) = self.end(posted.end) {
+            end.under_way = end.under_way.saturating_sub(1);
+            end.lasting -= u32::from(posted.what != What::Inline);
+            closing = end.closing;
+            if let Err(why) = result {
+                failed = end.tells().then(|| why.to_owned());
+                end.ready = false;
+                end.broken.get_or_insert_with(|| why.into());
+            }
+        }
+        self.tell(posted.what, posted.vc, result, failed, told);
+        if closing {
+            self.sweep(posted.end);
+        }
+    }
+
+    /// Says how a request has ended. `failed`: what the VC is to hear of that.
+    #[inline]
+    pub(super) fn tell(
+        &mut self,
+        what: What,
+        of: VcId,
+        result: Result<(), &str>,
+        failed: Option<String>,
+        told: &mut Told<'_>,
+    ) {
+        match what {
+            What::Inline => told.found.extend(failed.map(|why| Done::Lost { vc: of, why })),
+            What::Send { buffer, vc } => {
+                told.free.push(buffer);
+                told.found.push_back(match failed {
+                    None => Done::Sent { vc },
+                    Some(why) => Done::SendFailed { vc, why },
+                });
+            }
+            What::Transfer { number } => {
+                self.transfers = self.transfers.saturating_sub(1);
+                let result = result.map_err(str::to_owned);
+                told.found.push_back(Done::Transfer { number, result });
+                // With a transfer the whole connection has failed.
+                told.found.extend(failed.map(|why| Done::Lost { vc: of, why }));
+            }
+        }
     }
 
     /// A queue pair has failed, as an event says.
-    pub(super) fn broken(&mut self, qp: QpNum, why: &str) -> Option<Done> {
-        let end = self.all.iter_mut().flatten().find(|end| end.qp.number() == qp)?;
-        let tell = end.state == State::Connected && !end.closing;
-        end.state = State::Broken;
-        tell.then(|| Done::Lost { vc: end.vc, why: why.into() })
+    pub(super) fn broken(&mut self, qp: QpNum, why: &str, told: &mut Told<'_>) {
+        let of = |lane: &Option<Lane<H>>| lane.as_ref().is_some_and(|lane| lane.number() == qp);
+        match self.lanes.iter().position(of) {
+            Some(at) => self.lost(at as u32, why, told),
+            // Who sends to a receiving queue pair of XRC hears of it, and asks for another one.
+            None if self.targets.knows(qp) => tracing::debug!(why, "a receiving queue pair has failed"),
+            None => {}
+        }
+    }
+
+    /// A lane has failed, and with it all ends that it may have carried something for.
+    #[cold]
+    pub(super) fn lost(&mut self, at: u32, why: &str, told: &mut Told<'_>) {
+        let Some(lane) = self.lane(at).filter(|lane| lane.users > 0) else { return };
+        let was_new = lane.stage == Stage::New;
+        lane.stage = Stage::Broken;
+        self.retire(at);
+        self.move_out(at, |_, part| !part.has_joined());
+        let of = |end: &&End| end.lane == Some(at);
+        let ends: Vec<EndId> = self.all.iter().flatten().filter(of).map(|end| end.id).collect();
+        for id in ends {
+            let Some(end) = self.end(id) else { continue };
+            // Who has sent nothing hears of it when there is something to send: it may never be.
+            let tell = end.tells() && (end.used || end.part.is_none() && !was_new);
+            let vc = end.vc;
+            self.give_up(id, why, told);
+            if tell {
+                told.found.push_back(Done::Lost { vc, why: why.into() });
+            }
+        }
     }
 
     /// The device has failed.
-    pub(super) fn all_broken(&mut self, why: &str) -> Vec<Done> {
-        let qps: Vec<QpNum> = self.all.iter().flatten().map(|end| end.qp.number()).collect();
-        qps.into_iter().filter_map(|qp| self.broken(qp, why)).collect()
+    pub(super) fn all_broken(&mut self, why: &str, told: &mut Told<'_>) {
+        for at in 0..self.lanes.len() {
+            self.lost(at as u32, why, told);
+        }
+        let ends: Vec<EndId> = self.all.iter().flatten().map(|end| end.id).collect();
+        ends.into_iter().for_each(|id| self.give_up(id, why, told));
     }
 
     /// Transfers under way.
@@ -391,8 +506,27 @@ impl<H: Hca> Ends<H> {
 
     pub(super) fn clear(&mut self) {
         self.all.clear();
+        self.lanes.clear();
+        self.current.clear();
+        self.tokens.clear();
+        self.restless.clear();
+        self.targets.clear();
         self.transfers = 0;
     }
+}
+
+/// Whether a failure is an answer to one request, or was found before it left: what was behind it was not done then, and another end's
+/// requests are none the worse for it.
+fn concerns_one(status: Status) -> bool {
+    matches!(
+        status,
+        Status::RemInvReqErr
+            | Status::RemAccessErr
+            | Status::RemOpErr
+            | Status::LocLenErr
+            | Status::LocProtErr
+            | Status::LocAccessErr
+    )
 }
 
 /// What a status means to a person who looks for the cause.

@@ -4,13 +4,15 @@ use core::ptr::NonNull;
 use std::os::fd::{AsRawFd, RawFd};
 
 use netmod_core::rma::Access;
-use netmod_core::{IoVec, RxBuf, RxBytes, VcId};
+use netmod_core::{IoVec, RxBuf, RxBytes, Time, VcId};
 use netmod_frames::device::{self, Done, Lent, NewEnd, Oddities, Refused, Remote};
-use netmod_hca::{self as hca, Channel as _, Cq as _, Data, Hca, Mr as _, Piece, SendOp, Sge};
+use netmod_hca::{self as hca, Channel as _, Cq as _, Hca, Mr as _, SendOp, Sge, Srq as _};
 
-use super::end::{Ends, Request};
+use super::end::Ends;
+use super::lane::{Payload, Request};
+use super::receives::Receives;
 use super::{Port, TX_BUFFERS, What};
-use crate::words::{Address, RcEnd};
+use crate::words::{Address, XrcEnd};
 
 /// A registration of memory for a transfer.
 #[derive(Debug)]
@@ -26,9 +28,12 @@ impl<H: Hca> Port<H> {
     #[inline]
     fn first(&self, buffer: u32, at: u32, len: u32) -> NonNull<u8> {
         let (at, len) = (at as usize, len as usize);
-        let (first, each) = match buffer.checked_sub(self.receives.count()) {
-            None => (self.receives.at(buffer), self.receives.each()),
-            Some(datagram) => (self.datagrams.at(datagram), self.datagrams.each()),
+        let (first, each) = match self.queue_of(buffer) {
+            Some((queue, buffer)) => (queue.at(buffer), queue.each()),
+            None => {
+                let datagram = buffer - self.receives.count();
+                (self.datagrams.at(datagram), self.datagrams.each())
+            }
         };
         assert!(at + len <= each);
         // SAFETY: within the buffer, by the check.
@@ -37,12 +42,7 @@ impl<H: Hca> Port<H> {
 
     #[inline]
     fn post(&mut self, to: u64, request: Request<'_>) -> Result<(), Refused> {
-        if self.room == 0 {
-            return Err(Refused::Again);
-        }
-        self.ends.post(to, request)?;
-        self.room -= 1;
-        Ok(())
+        self.ends.post(to, request)
     }
 
     fn transfer(
@@ -57,8 +57,7 @@ impl<H: Hca> Port<H> {
         let len = u32::try_from(lent.mem.len)
             .map_err(|_| Refused::Failed("a transfer is longer than 4 GiB".into()))?;
         let sge = Sge { addr: lent.mem.base.expose_provenance() as u64, len, lkey };
-        let data = Data::Registered(core::slice::from_ref(&sge));
-        self.post(to, Request { op, data, what: What::Transfer { number } })
+        self.post(to, Request { op, payload: Payload::Registered(sge), what: What::Transfer { number } })
     }
 }
 
@@ -67,8 +66,8 @@ impl<H: Hca> device::Port for Port<H> {
 
     fn insert(&mut self, address: &[u8], _context: u8) -> Result<u64, String> {
         let address = Address::parse(address).ok_or("it is none of this version of netmod verbs")?;
-        let ah = self.way(&address.place)?;
-        let ah = self.hca.create_ah(&ah).map_err(|e| e.to_string())?;
+        let ah = self.site.way(&address.place)?;
+        let ah = self.site.hca.create_ah(&ah).map_err(|e| e.to_string())?;
         Ok(self.datagrams.insert(ah, address))
     }
 
@@ -77,21 +76,40 @@ impl<H: Hca> device::Port for Port<H> {
         Ok(())
     }
 
-    fn open_end(&mut self, vc: VcId) -> Result<Option<NewEnd>, String> {
-        let srq = self.receives.srq().ok_or("the port is closed")?;
-        let (place, mtu) = (self.place, self.mtu());
-        let says = |qp, psn, reads| RcEnd { place, qp, psn, mtu, reads };
-        let at = (self.options.port, self.options.pkey_index);
-        self.ends.open(&self.hca, &self.cq, srq, at, vc, says).map(Some)
+    fn open_end(
+        &mut self,
+        vc: VcId,
+        address: &[u8],
+        offered: Option<&[u8]>,
+    ) -> Result<Option<NewEnd>, String> {
+        // Who has dialled has chosen by the card of this process.
+        let wants = offered.map_or_else(|| Address::parse(address).is_some_and(|a| a.xrc), XrcEnd::is_one);
+        let number = self.receives.srq().ok_or("the port is closed")?.number();
+        if let (true, true, Some(number)) = (wants, self.site.xrc.is_some(), number) {
+            return self.ends.open_shared(&self.site, number, vc).map(Some);
+        }
+        if wants && offered.is_some() {
+            return Err(
+                "it has dialled by XRC, which is not in use here; is its card of this process?".into()
+            );
+        }
+        if self.site.xrc.is_some() && self.plain.is_none() {
+            self.open_plain()?;
+        }
+        let srq = self.plain.as_ref().unwrap_or(&self.receives).srq().ok_or("the port is closed")?;
+        self.ends.open(&self.site, srq, vc).map(Some)
     }
 
     fn connect_end(&mut self, end: u64, theirs: &[u8]) -> Result<(), String> {
-        let theirs = RcEnd::parse(theirs).ok_or("its end is none of this version of netmod verbs")?;
-        let ah = self.way(&theirs.place)?;
-        let device = self.hca.device();
-        let reads = (device.max_qp_init_rd_atom, device.max_qp_rd_atom);
-        let mtu = self.mtu();
-        self.ends.connect(end, &theirs, ah, mtu, reads)
+        self.ends.connect(&self.site, end, theirs)
+    }
+
+    fn waits_for_peer(&self, to: u64) -> bool {
+        self.ends.waits_for_peer(to)
+    }
+
+    fn tick(&mut self, now: Time) {
+        self.ends.now = now;
     }
 
     fn close_end(&mut self, end: u64) {
@@ -115,9 +133,7 @@ impl<H: Hca> device::Port for Port<H> {
     #[inline]
     fn inject(&mut self, frame: &[u8], to: u64) -> Result<(), Refused> {
         self.alive()?;
-        let piece = Piece::new(frame);
-        let data = Data::Inline(core::slice::from_ref(&piece));
-        self.post(to, Request { op: SendOp::Send, data, what: What::Inline })
+        self.post(to, Request { op: SendOp::Send, payload: Payload::Inline(frame), what: What::Inline })
     }
 
     #[inline]
@@ -125,10 +141,8 @@ impl<H: Hca> device::Port for Port<H> {
         self.alive()?;
         let base = self.block().at(buffer as usize);
         // SAFETY: whoever has taken the buffer has not sent it, so no request uses it; the bytes are copied before the call returns.
-        let frame = unsafe { core::slice::from_raw_parts(base, len.min(self.options.frame)) };
-        let piece = Piece::new(frame);
-        let data = Data::Inline(core::slice::from_ref(&piece));
-        self.post(to, Request { op: SendOp::Send, data, what: What::Inline })
+        let frame = unsafe { core::slice::from_raw_parts(base, len.min(self.site.options.frame)) };
+        self.post(to, Request { op: SendOp::Send, payload: Payload::Inline(frame), what: What::Inline })
     }
 
     #[inline]
@@ -151,13 +165,13 @@ impl<H: Hca> device::Port for Port<H> {
         self.alive()?;
         let lkey = self.tx_lkey();
         let addr = self.block().at(buffer as usize).expose_provenance() as u64;
-        let sge = Sge { addr, len: len.min(self.options.frame) as u32, lkey };
+        let sge = Sge { addr, len: len.min(self.site.options.frame) as u32, lkey };
         if !Ends::<H>::names(to) {
             self.owners[buffer as usize] = vc;
             return self.datagrams.send(sge, buffer, to);
         }
-        let data = Data::Registered(core::slice::from_ref(&sge));
-        self.post(to, Request { op: SendOp::Send, data, what: What::Send { buffer, vc } })
+        let payload = Payload::Registered(sge);
+        self.post(to, Request { op: SendOp::Send, payload, what: What::Send { buffer, vc } })
     }
 
     #[inline]
@@ -195,10 +209,7 @@ impl<H: Hca> device::Port for Port<H> {
 
     #[inline]
     fn release(&mut self, buffer: u32) {
-        match buffer.checked_sub(self.receives.count()) {
-            None => self.receives.give_back(buffer),
-            Some(datagram) => self.datagrams.give_back(datagram),
-        }
+        self.give_receive_back(buffer);
     }
 
     fn shut(&mut self) {
@@ -206,6 +217,7 @@ impl<H: Hca> device::Port for Port<H> {
         self.ends.clear();
         self.datagrams.close();
         self.receives.close();
+        self.plain.iter_mut().for_each(Receives::close);
     }
 
     fn sends_under_way(&self) -> usize {
@@ -217,7 +229,7 @@ impl<H: Hca> device::Port for Port<H> {
     }
 
     fn wait_fd(&self) -> Option<RawFd> {
-        self.channel.as_ref().map(|c| c.fd().as_raw_fd())
+        self.site.channel.as_ref().map(|c| c.fd().as_raw_fd())
     }
 
     fn may_wait(&mut self) -> bool {
@@ -225,8 +237,8 @@ impl<H: Hca> device::Port for Port<H> {
             return false;
         }
         self.events();
-        let Some(channel) = &self.channel else { return false };
-        if let Err(e) = channel.drain().and_then(|_| self.cq.arm(false)) {
+        let Some(channel) = &self.site.channel else { return false };
+        if let Err(e) = channel.drain().and_then(|_| self.site.cq.arm(false)) {
             self.died(&e.to_string());
             return false;
         }
@@ -244,7 +256,7 @@ impl<H: Hca> device::Port for Port<H> {
     }
 
     fn max_transfer(&self) -> usize {
-        self.attr.max_msg_size as usize
+        self.site.attr.max_msg_size as usize
     }
 
     fn register(&mut self, mem: IoVec, access: Access) -> Result<Option<Self::Registration>, Refused> {
@@ -256,7 +268,8 @@ impl<H: Hca> device::Port for Port<H> {
         };
         // SAFETY: whoever registers memory with the netmod promises that it stays, and who uses it, until it is deregistered, which ends
         // this.
-        let mr = unsafe { self.hca.register(mem.base, mem.len, access) }.map_err(|e| super::refused(&e))?;
+        let mr =
+            unsafe { self.site.hca.register(mem.base, mem.len, access) }.map_err(|e| super::refused(&e))?;
         let (lkey, rkey, base) = (mr.lkey(), mr.rkey(), mr.addr());
         Ok(Some(Registration { mr: Some(mr), base, lkey, rkey }))
     }
@@ -295,6 +308,12 @@ impl<H: Hca> device::Port for Port<H> {
         self.transfer(to, &lent, SendOp::RdmaWrite { addr: remote, rkey: key as u32 }, number)
     }
 
-    /// Verbs give up nothing less than a connection, which happens when that is closed.
-    fn cancel_transfer(&self, _number: u64) {}
+    /// Verbs give up nothing less than a connection, which happens when that is closed. What waits to be posted again is taken back.
+    fn cancel_transfer(&mut self, number: u64) {
+        self.ends.cancel(number, &mut self.found);
+    }
+
+    fn is_unsettled(&self) -> bool {
+        self.ends.is_restless()
+    }
 }

@@ -13,24 +13,31 @@ mod completions;
 mod datagrams;
 mod end;
 mod frames;
+mod join;
+mod lane;
+mod notes;
 mod receives;
+mod shared;
+mod site;
+mod targets;
 
 use core::fmt;
 use std::collections::VecDeque;
 
-use netmod_core::VcId;
+use netmod_core::{PeerName, VcId};
 use netmod_frames::device::{Done, Oddities, Refused};
 use netmod_frames::memory::Block;
-use netmod_hca::{
-    Access, AsyncEvent, Completion, Cq as _, Error, Hca, Mr as _, Mtu, PortAttr, SrqAttr, errno,
-};
+use netmod_hca::{Access, AsyncEvent, Completion, Cq as _, Error, Hca, Mr as _, SrqAttr, XrcdOpen, errno};
 
-use crate::resources::{completions, fixed_completions, receive_buffers};
+use crate::domain::{Member, path_of};
+use crate::resources::{completions, fixed_completions, receive_buffers, receives_beside};
 use crate::words::Place;
 use datagrams::Datagrams;
 pub(crate) use datagrams::{DEPTH as DATAGRAMS, bytes as datagram_bytes};
-use end::Ends;
+use end::{Ends, Told};
+pub(crate) use lane::SHARED_DEPTH;
 use receives::Receives;
+use site::{Site, Xrc};
 
 /// Buffers for frames that go out.
 pub(crate) const TX_BUFFERS: usize = 128;
@@ -58,6 +65,8 @@ pub struct Options {
     pub frame: usize,
     /// Bytes of receive buffers.
     pub rx_memory: usize,
+    /// The job's process whose domain of XRC is to be used, if one is.
+    pub xrc: Option<PeerName>,
 }
 
 /// A request of a send queue.
@@ -80,8 +89,10 @@ enum Of {
     Datagram(u32),
     /// A datagram that was sent.
     Sent(u32),
-    /// A request of an end: its place, and its number.
-    End(u32, u32),
+    /// A request of a lane: its place, and its number.
+    Lane(u32, u32),
+    /// A receive of the queue of reliable connections, where there is one beside XRC's.
+    Plain(u32),
 }
 
 impl Of {
@@ -91,7 +102,8 @@ impl Of {
             Of::Receive(buffer) => (1, 0, buffer),
             Of::Datagram(buffer) => (2, 0, buffer),
             Of::Sent(buffer) => (3, 0, buffer),
-            Of::End(place, number) => (4, place, number),
+            Of::Lane(place, number) => (4, place, number),
+            Of::Plain(buffer) => (5, 0, buffer),
         };
         kind << 56 | u64::from(place) << 32 | u64::from(number)
     }
@@ -103,7 +115,8 @@ impl Of {
             1 => Of::Receive(number),
             2 => Of::Datagram(number),
             3 => Of::Sent(number),
-            4 => Of::End(place, number),
+            4 => Of::Lane(place, number),
+            5 => Of::Plain(number),
             _ => return None,
         })
     }
@@ -114,32 +127,31 @@ struct Registered<H: Hca> {
     tx: Option<H::Mr>,
     rx: Option<H::Mr>,
     datagrams: Option<H::Mr>,
+    plain: Option<H::Mr>,
 }
 
 /// See the module. Objects go before the memory that they use.
 pub struct Port<H: Hca> {
     ends: Ends<H>,
     datagrams: Datagrams<H>,
+    /// Of XRC, if that is in use, else of reliable connections.
     receives: Receives<H>,
-    cq: H::Cq,
-    channel: Option<H::Channel>,
+    /// Of reliable connections beside XRC, once there is one.
+    plain: Option<Receives<H>>,
     registered: Registered<H>,
-    hca: H,
+    site: Site<H>,
     tx: Option<Block>,
     tx_free: Vec<u32>,
     /// Whose frame is in a buffer that goes as a datagram.
     owners: Vec<VcId>,
-    options: Options,
-    attr: PortAttr,
-    place: Place,
-    /// Completions that may still come, beside those of receives and datagrams, before the queue is full.
-    room: u32,
     entries: Box<[Completion; BATCH]>,
     /// Completions that were taken already.
     ahead: usize,
     polls: u32,
     found: VecDeque<Done>,
     oddities: Oddities,
+    /// Why there is no XRC although it was asked for.
+    without: Option<String>,
     /// The device is of no more use.
     dead: Option<String>,
 }
@@ -147,8 +159,8 @@ pub struct Port<H: Hca> {
 impl<H: Hca> fmt::Debug for Port<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Port")
-            .field("device", &self.hca.name())
-            .field("options", &self.options)
+            .field("device", &self.site.hca.name())
+            .field("options", &self.site.options)
             .field("ends", &self.ends)
             .field("oddities", &self.oddities)
             .finish_non_exhaustive()
@@ -161,6 +173,13 @@ fn text(e: &Error) -> String {
 
 fn refused(e: &Error) -> Refused {
     if e.errno == errno::EAGAIN { Refused::Again } else { Refused::Failed(e.to_string()) }
+}
+
+/// Opens the domain of XRC that a job has on this node. Whether a device has XRC is only known so.
+fn open_domain<H: Hca>(hca: &H, me: PeerName, port: u8) -> Result<Xrc<H>, String> {
+    let member = Member::join(path_of(me, hca.name(), port))?;
+    let xrcd = hca.open_xrcd(XrcdOpen::Shared(member.fd())).map_err(|e| text(&e))?;
+    Ok(Xrc { xrcd, member })
 }
 
 impl<H: Hca> Port<H> {
@@ -182,10 +201,11 @@ impl<H: Hca> Port<H> {
         let mut datagrams = Datagrams::<H>::memory(attr.active_mtu)?;
 
         let channel = hca.create_channel().map_err(|e| text(&e))?;
-        let fixed = fixed_completions(count as u32);
-        let cq = hca
-            .create_cq(completions(count as u32, device.max_cqe), 0, Some(&channel))
-            .map_err(|e| text(&e))?;
+        // Room is kept for the receives of reliable connections beside XRC.
+        let receives = count as u32 + options.xrc.map_or(0, |_| receives_beside(count) as u32);
+        let fixed = fixed_completions(receives);
+        let cq =
+            hca.create_cq(completions(receives, device.max_cqe), 0, Some(&channel)).map_err(|e| text(&e))?;
         let room = cq.entries().saturating_sub(fixed);
         if room < DEPTH {
             return Err(format!(
@@ -196,7 +216,18 @@ impl<H: Hca> Port<H> {
             ));
         }
         let attr_of_srq = SrqAttr { max_wr: count as u32, max_sge: 1 };
-        let srq = hca.create_srq(attr_of_srq, 0).map_err(|e| text(&e))?;
+        let shared = options.xrc.map(|me| {
+            let xrc = open_domain(&hca, me, options.port)?;
+            let srq = hca.create_xrc_srq(attr_of_srq, 0, &xrc.xrcd, &cq).map_err(|e| text(&e))?;
+            Ok::<_, String>((srq, xrc))
+        });
+        let (srq, xrc, without) = match shared {
+            Some(Ok((srq, xrc))) => (srq, Some(xrc), None),
+            other => {
+                let srq = hca.create_srq(attr_of_srq, 0).map_err(|e| text(&e))?;
+                (srq, None, other.and_then(Result::err))
+            }
+        };
         let ud = datagrams.open(&hca, &cq, &options).map_err(|e| text(&e))?;
         // SAFETY: the blocks outlive their registrations: `drop` closes those first, and keeps the memory where the device refuses. Buffers
         // are the device's from post to completion, which is kept track of.
@@ -205,26 +236,29 @@ impl<H: Hca> Port<H> {
         let rx_mr = mr(&rx, Access::LOCAL).map_err(|e| text(&e))?;
         let datagrams_mr = mr(datagrams.block(), Access::LOCAL).map_err(|e| text(&e))?;
 
+        let datagrams = datagrams.with(ud, datagrams_mr.lkey());
+        let own = datagrams.address(place, xrc.is_some());
         let mut port = Port {
-            ends: Ends::default(),
-            receives: Receives::new(srq, rx, rx_mr.lkey()),
-            datagrams: datagrams.with(ud, datagrams_mr.lkey()),
-            cq,
-            channel: Some(channel),
-            registered: Registered { tx: Some(tx_mr), rx: Some(rx_mr), datagrams: Some(datagrams_mr) },
-            hca,
+            ends: Ends::new(own, room),
+            receives: Receives::new(srq, rx, rx_mr.lkey(), Of::Receive),
+            plain: None,
+            datagrams,
+            registered: Registered {
+                tx: Some(tx_mr),
+                rx: Some(rx_mr),
+                datagrams: Some(datagrams_mr),
+                plain: None,
+            },
+            site: Site { xrc, cq, channel: Some(channel), hca, options, attr, place },
             tx: Some(tx),
             tx_free: (0..TX_BUFFERS as u32).rev().collect(),
             owners: vec![VcId::from_wire(0); TX_BUFFERS],
-            options,
-            attr,
-            place,
-            room,
             entries: Box::new([Completion::EMPTY; BATCH]),
             ahead: 0,
             polls: 0,
             found: VecDeque::new(),
             oddities: Oddities::default(),
+            without,
             dead: None,
         };
         port.receives.post()?;
@@ -236,15 +270,57 @@ impl<H: Hca> Port<H> {
     /// Where handshakes are sent to.
     #[must_use]
     pub fn address(&self) -> Box<[u8]> {
-        self.datagrams.address(self.place).to_bytes()
+        self.ends.own.to_bytes()
     }
 
-    fn mtu(&self) -> Mtu {
-        self.attr.active_mtu
+    /// Whether XRC is in use; why not, if it was asked for.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn xrc(&self) -> Result<bool, &str> {
+        self.without.as_deref().map_or(Ok(self.site.xrc.is_some()), Err)
     }
 
-    fn way(&self, to: &Place) -> Result<netmod_hca::AhAttr, String> {
-        to.way(&self.place, self.options.port, self.options.gid_index)
+    /// The receive queue that a buffer is of, and its number there; `None`: it is one of datagrams.
+    #[inline]
+    fn queue_of(&self, buffer: u32) -> Option<(&Receives<H>, u32)> {
+        if buffer < self.receives.count() {
+            return Some((&self.receives, buffer));
+        }
+        let plain = self.plain.as_ref()?;
+        let at = buffer.checked_sub(self.first_plain())?;
+        (at < plain.count()).then_some((plain, at))
+    }
+
+    /// The first buffer of the receive queue of reliable connections beside XRC.
+    fn first_plain(&self) -> u32 {
+        self.receives.count() + self.datagrams.count()
+    }
+
+    /// Nobody needs a buffer any more that something has come into.
+    #[inline]
+    fn give_receive_back(&mut self, buffer: u32) {
+        let first_plain = self.first_plain();
+        match (buffer.checked_sub(self.receives.count()), &mut self.plain) {
+            (None, _) => self.receives.give_back(buffer),
+            (Some(_), Some(plain)) if buffer >= first_plain => plain.give_back(buffer - first_plain),
+            (Some(datagram), _) => self.datagrams.give_back(datagram),
+        }
+    }
+
+    /// Makes the receive queue of reliable connections beside XRC's.
+    #[cold]
+    fn open_plain(&mut self) -> Result<(), String> {
+        let block = Block::new(self.receives.each(), receives_beside(self.receives.count() as usize))?;
+        let attr = SrqAttr { max_wr: block.count() as u32, max_sge: 1 };
+        let srq = self.site.hca.create_srq(attr, 1).map_err(|e| text(&e))?;
+        // SAFETY: as of the other blocks, in `open`.
+        let mr = unsafe { self.site.hca.register(block.base(), block.bytes(), Access::LOCAL) };
+        let mr = mr.map_err(|e| text(&e))?;
+        let plain = self.plain.insert(Receives::new(srq, block, mr.lkey(), Of::Plain));
+        self.registered.plain = Some(mr);
+        plain.post()?;
+        plain.limit()
     }
 
     /// # Errors
@@ -265,7 +341,7 @@ impl<H: Hca> Port<H> {
     #[cold]
     fn events(&mut self) {
         loop {
-            match self.hca.async_event() {
+            match self.site.hca.async_event() {
                 Ok(None) => return,
                 Ok(Some(event)) => self.event(event),
                 Err(e) => return self.died(&e.to_string()),
@@ -274,21 +350,23 @@ impl<H: Hca> Port<H> {
     }
 
     fn event(&mut self, event: AsyncEvent) {
-        let device = self.hca.name();
+        let device = self.site.hca.name().to_owned();
         match event {
-            AsyncEvent::SrqLimitReached(_) => self.receives.low = true,
+            AsyncEvent::SrqLimitReached(0) => self.receives.low = true,
+            AsyncEvent::SrqLimitReached(_) => self.plain.iter_mut().for_each(|plain| plain.low = true),
             AsyncEvent::QpFatal(qp) | AsyncEvent::QpRequestError(qp) | AsyncEvent::QpAccessError(qp) => {
                 let why = format!("{device}: {event:?}");
-                self.found.extend(self.ends.broken(qp, &why));
+                let told = &mut Told { found: &mut self.found, free: &mut self.tx_free };
+                self.ends.broken(qp, &why, told);
             }
-            AsyncEvent::PortError(port) if port == self.options.port => {
+            AsyncEvent::PortError(port) if port == self.site.options.port => {
                 tracing::warn!(
                     device,
                     port,
                     "the port's link is gone; connections wait for it, and fail if it stays away"
                 );
             }
-            AsyncEvent::PortActive(port) if port == self.options.port => {
+            AsyncEvent::PortActive(port) if port == self.site.options.port => {
                 tracing::info!(device, port, "the port's link is there again");
             }
             AsyncEvent::CqError(_) => self.died("the completion queue has failed"),
@@ -304,9 +382,10 @@ impl<H: Hca> Port<H> {
         if self.dead.is_some() {
             return;
         }
-        let why = format!("{}: {why}", self.hca.name());
+        let why = format!("{}: {why}", self.site.hca.name());
         tracing::error!(why, "a port of verbs is of no more use");
-        self.found.extend(self.ends.all_broken(&why));
+        let told = &mut Told { found: &mut self.found, free: &mut self.tx_free };
+        self.ends.all_broken(&why, told);
         self.dead = Some(why);
     }
 }
@@ -317,6 +396,7 @@ impl<H: Hca> Drop for Port<H> {
         self.ends.clear();
         self.datagrams.close();
         self.receives.close();
+        self.plain.iter_mut().for_each(Receives::close);
         let keep = |mr: Option<H::Mr>, block: Option<Block>| {
             if let Some(Err((mr, why))) = mr.map(netmod_hca::Mr::deregister) {
                 tracing::error!(%why, "a device does not let go of memory, which is lost");
@@ -326,5 +406,8 @@ impl<H: Hca> Drop for Port<H> {
         keep(self.registered.tx.take(), self.tx.take());
         keep(self.registered.rx.take(), self.receives.take_memory());
         keep(self.registered.datagrams.take(), self.datagrams.take_memory());
+        if let Some(plain) = &mut self.plain {
+            keep(self.registered.plain.take(), plain.take_memory());
+        }
     }
 }

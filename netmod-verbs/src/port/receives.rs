@@ -1,4 +1,4 @@
-//! The receive queue that all connections of a port share, and its buffers.
+//! A receive queue that connections of a port share, and its buffers.
 
 use core::ptr::NonNull;
 
@@ -7,7 +7,7 @@ use netmod_hca::{Hca, RecvWr, Sge, Srq as _};
 
 use super::Of;
 
-/// Buffers that are posted together, unless few are left.
+/// Buffers that are posted together, unless few are left or there are not many.
 const TOGETHER: usize = 8;
 /// Requests in one call.
 const LIST: usize = 32;
@@ -20,7 +20,10 @@ pub(super) struct Receives<H: Hca> {
     base: NonNull<u8>,
     each: usize,
     count: u32,
+    together: usize,
     lkey: u32,
+    /// What completions of its buffers say.
+    of: fn(u32) -> Of,
     /// Not posted.
     free: Vec<u32>,
     /// The device says that few are left.
@@ -31,15 +34,17 @@ pub(super) struct Receives<H: Hca> {
 unsafe impl<H: Hca> Send for Receives<H> {}
 
 impl<H: Hca> Receives<H> {
-    pub(super) fn new(srq: H::Srq, memory: Block, lkey: u32) -> Receives<H> {
+    pub(super) fn new(srq: H::Srq, memory: Block, lkey: u32, of: fn(u32) -> Of) -> Receives<H> {
         let count = memory.count() as u32;
         Receives {
             srq: Some(srq),
             base: NonNull::new(memory.base()).unwrap_or(NonNull::dangling()),
             each: memory.each(),
             memory: Some(memory),
+            together: (count as usize / 2).clamp(1, TOGETHER),
             count,
             lkey,
+            of,
             free: (0..count).rev().collect(),
             low: false,
         }
@@ -80,7 +85,11 @@ impl<H: Hca> Receives<H> {
     /// What the device says.
     #[inline]
     pub(super) fn refill(&mut self) -> Result<(), String> {
-        if self.free.len() >= TOGETHER || (self.low && !self.free.is_empty()) { self.post() } else { Ok(()) }
+        if self.free.len() >= self.together || (self.low && !self.free.is_empty()) {
+            self.post()
+        } else {
+            Ok(())
+        }
     }
 
     /// Posts all that is free.
@@ -100,7 +109,7 @@ impl<H: Hca> Receives<H> {
             }
             let mut list = [RecvWr { wr_id: 0, sges: &[] }; LIST];
             for ((wr, sge), buffer) in list.iter_mut().zip(&sges).zip(&self.free[from..]) {
-                *wr = RecvWr { wr_id: Of::Receive(*buffer).wr_id(), sges: core::slice::from_ref(sge) };
+                *wr = RecvWr { wr_id: (self.of)(*buffer).wr_id(), sges: core::slice::from_ref(sge) };
             }
             match srq.post_recv(&list[..n]) {
                 Ok(()) => self.free.truncate(from),

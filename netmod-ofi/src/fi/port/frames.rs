@@ -194,7 +194,7 @@ impl device::Port for Port {
         self.endpoint.may_wait()
     }
 
-    fn cancel_transfer(&self, number: u64) {
+    fn cancel_transfer(&mut self, number: u64) {
         let mut all = self.ops.iter();
         let found = all.find(|(_, w)| matches!(w, What::Transfer { number: n } if *n == number));
         if let Some((op, _)) = found {

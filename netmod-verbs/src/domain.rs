@@ -1,0 +1,150 @@
+//! The file by which the processes of a job on one node find their XRC domain.
+//!
+//! Its device and inode are the domain's name (`ibv_open_xrcd(3)`), its bytes mean nothing. Each member holds a shared lock on it; the
+//! last one to leave, who therefore gets the lock for itself, removes it. A file that a killed job has left has no lock, and is used
+//! again by whoever finds it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use netmod_core::PeerName;
+
+/// How often a process that finds the file removed under its hands makes another one.
+const TRIES: usize = 1000;
+
+/// A process's part in the file. It leaves when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Member {
+    file: File,
+    path: PathBuf,
+    name: (u64, u64),
+}
+
+/// Where the processes of a job look for the domain of a port.
+pub(crate) fn path_of(me: PeerName, device: &str, port: u8) -> PathBuf {
+    let job: String = me.group.0.iter().map(|b| format!("{b:02x}")).collect();
+    let shared = Path::new("/dev/shm");
+    let folder = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
+    folder.join(format!("netmod-verbs-{}-{job}-{device}-{port}", user()))
+}
+
+/// This process's user, as the files say whom it makes them for.
+fn user() -> u32 {
+    std::fs::metadata("/proc/self").map_or(0, |m| m.uid())
+}
+
+impl Member {
+    /// Takes part.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub(crate) fn join(path: PathBuf) -> Result<Member, String> {
+        let wrong = |what: &str| format!("{}: {what}; remove it", path.display());
+        let failed = |e: io::Error| format!("{}: {e}", path.display());
+        for _ in 0..TRIES {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let file =
+                options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&path).map_err(failed)?;
+            let of = file.metadata().map_err(failed)?;
+            if !of.is_file() || of.uid() != user() || of.mode() & 0o077 != 0 {
+                return Err(wrong("it is not a file of this user alone"));
+            }
+            file.lock_shared().map_err(failed)?;
+            // Whoever has removed it meanwhile had the lock.
+            let name = (of.dev(), of.ino());
+            if is_at(&path, name) {
+                return Ok(Member { file, path, name });
+            }
+        }
+        Err(wrong("it is removed again and again"))
+    }
+
+    /// Device and inode.
+    pub(crate) fn name(&self) -> (u64, u64) {
+        self.name
+    }
+
+    /// The file.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn is_at(path: &Path, name: (u64, u64)) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == name)
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // Others have the lock, too, or are about to: they remove it.
+        if self.file.try_lock().is_ok()
+            && is_at(&self.path, self.name)
+            && let Err(why) = std::fs::remove_file(&self.path)
+        {
+            tracing::info!(%why, path = ?self.path, "the file of an XRC domain stays");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn place(test: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("netmod-verbs-test-{}-{test}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        path
+    }
+
+    #[test]
+    fn members_have_one_name_and_the_last_one_removes_the_file() {
+        let path = place("members");
+        let a = Member::join(path.clone()).unwrap();
+        let b = Member::join(path.clone()).unwrap();
+        assert_eq!(a.name(), b.name());
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        drop(a);
+        assert!(path.exists(), "a member is left");
+        let c = Member::join(path.clone()).unwrap();
+        assert_eq!(c.name(), b.name());
+        drop(b);
+        drop(c);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_killed_job_has_left_is_used() {
+        let path = place("left");
+        OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path).unwrap();
+        drop(Member::join(path.clone()).unwrap());
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn somebody_elses_file_is_refused() {
+        let path = place("else");
+        symlink("/dev/null", &path).unwrap();
+        assert!(Member::join(path.clone()).is_err(), "a link");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(Member::join(path.clone()).unwrap_err().contains("this user alone"));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn many_come_and_go_and_nothing_is_left() {
+        let path = place("many");
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| (0..200).for_each(|_| drop(Member::join(path.clone()).unwrap())));
+            }
+        });
+        assert!(!path.exists());
+    }
+}

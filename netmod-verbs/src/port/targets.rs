@@ -1,0 +1,109 @@
+//! Receiving queue pairs of XRC that this process has a part in: each once, for as long as an end needs it.
+
+use netmod_hca::{Access, AhAttr, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, QpNum, ToRtr};
+
+use super::lane::{READS, RNR_TIMER};
+use super::site::Site;
+use crate::words::Address;
+
+/// A lane of a peer, by what is said of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sender {
+    pub(super) address: Address,
+    pub(super) ini: QpNum,
+    pub(super) psn: u32,
+}
+
+struct Target<H: Hca> {
+    qp: H::Qp,
+    number: QpNum,
+    /// For whom it was made here.
+    made_for: Option<Sender>,
+    users: u32,
+}
+
+/// See the module.
+pub(super) struct Targets<H: Hca>(Vec<Target<H>>);
+
+impl<H: Hca> Default for Targets<H> {
+    fn default() -> Self {
+        Targets(Vec::new())
+    }
+}
+
+impl<H: Hca> Targets<H> {
+    /// Makes a receiving queue pair for a lane, or has a part in the one that was made for it.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(super) fn make(
+        &mut self,
+        site: &Site<H>,
+        sender: Sender,
+        ah: AhAttr,
+        mtu: Mtu,
+    ) -> Result<QpNum, String> {
+        if let Some(target) = self.0.iter_mut().find(|t| t.made_for == Some(sender)) {
+            target.users += 1;
+            return Ok(target.number);
+        }
+        let xrcd = site.xrcd().ok_or("there is no XRC domain")?;
+        let init = QpInit { kind: QpKind::XrcTgt { xrcd }, cap: QpCap::default(), signal_all: false };
+        let qp = site.hca.create_qp(&init).map_err(|e| e.to_string())?;
+        let access =
+            Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: false };
+        let (port, pkey_index) = (site.options.port, site.options.pkey_index);
+        qp.modify(&ModifyQp::Init { port, pkey_index, access }).map_err(|e| e.to_string())?;
+        let rtr = ToRtr {
+            path_mtu: mtu.min(site.attr.active_mtu),
+            dest_qp: sender.ini,
+            rq_psn: sender.psn,
+            max_dest_rd_atomic: reads(site),
+            min_rnr_timer: RNR_TIMER,
+            ah,
+        };
+        qp.modify(&ModifyQp::Rtr(rtr)).map_err(|e| e.to_string())?;
+        let number = qp.number();
+        self.0.push(Target { qp, number, made_for: Some(sender), users: 1 });
+        Ok(number)
+    }
+
+    /// Has a part in a receiving queue pair that another process may have made.
+    ///
+    /// # Errors
+    /// What the device says: it is gone, for instance.
+    pub(super) fn open(&mut self, site: &Site<H>, number: QpNum) -> Result<(), String> {
+        if let Some(target) = self.0.iter_mut().find(|t| t.number == number) {
+            target.users += 1;
+            return Ok(());
+        }
+        let xrcd = site.xrcd().ok_or("there is no XRC domain")?;
+        let qp = site.hca.open_tgt(xrcd, number).map_err(|e| e.to_string())?;
+        self.0.push(Target { qp, number, made_for: None, users: 1 });
+        Ok(())
+    }
+
+    /// An end needs it no more.
+    pub(super) fn release(&mut self, number: QpNum) {
+        let Some(at) = self.0.iter().position(|t| t.number == number) else { return };
+        self.0[at].users -= 1;
+        if self.0[at].users == 0 {
+            // Messages that have come by it are in the receive queue, and stay there.
+            drop(self.0.swap_remove(at).qp);
+        }
+    }
+
+    /// Whether a queue pair is one of them.
+    pub(super) fn knows(&self, number: QpNum) -> bool {
+        self.0.iter().any(|t| t.number == number)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Reads that a receiving queue pair takes at once.
+pub(super) fn reads<H: Hca>(site: &Site<H>) -> u8 {
+    site.hca.device().max_qp_rd_atom.min(READS)
+}
