@@ -188,7 +188,9 @@ fn verbs(cfg: &Config, notes: &mut Vec<Item>) -> (bool, String, Vec<String>) {
     if used.is_empty() {
         return (false, "no port of verbs can be used; warnings say why".into(), addresses);
     }
-    (true, used.join(", "), addresses)
+    let xrc = if cfg.verbs.xrc { "on" } else { "off" };
+    let text = format!("{}; XRC is {xrc}, and proven on simulated devices only", used.join(", "));
+    (true, text, addresses)
 }
 
 /// The text of a file of the kernel, or why there is none.

@@ -347,8 +347,10 @@ impl<H: Hca> Ends<H> {
         let lane = self.lane(at).filter(|lane| lane.number().0 == qp);
         let Some(n) = lane.and_then(|lane| lane.ended_with(number)) else { return false };
         self.room += n;
+        let flushing = self.lane(at).is_some_and(|lane| lane.stage == Stage::Flushing);
         for _ in 0..n - 1 {
-            self.succeeded(at, told);
+            // Behind a request that was refused nothing succeeds.
+            if flushing { self.failed(at, status, told) } else { self.succeeded(at, told) }
         }
         if status.is_success() {
             self.succeeded(at, told);

@@ -147,7 +147,7 @@ impl<H: Hca> device::Port for Port<H> {
 
     #[inline]
     fn take_buffer(&mut self) -> Option<u32> {
-        self.tx_free.pop()
+        if self.tx_free.len() > self.reserved { self.tx_free.pop() } else { None }
     }
 
     fn give_back(&mut self, buffer: u32) {

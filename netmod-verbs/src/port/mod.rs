@@ -142,6 +142,8 @@ pub struct Port<H: Hca> {
     site: Site<H>,
     tx: Option<Block>,
     tx_free: Vec<u32>,
+    /// So many of them are not for frames.
+    reserved: usize,
     /// Whose frame is in a buffer that goes as a datagram.
     owners: Vec<VcId>,
     entries: Box<[Completion; BATCH]>,
@@ -238,6 +240,7 @@ impl<H: Hca> Port<H> {
 
         let datagrams = datagrams.with(ud, datagrams_mr.lkey());
         let own = datagrams.address(place, xrc.is_some());
+        let reserved = if xrc.is_some() { notes::RESERVED } else { 0 };
         let mut port = Port {
             ends: Ends::new(own, room),
             receives: Receives::new(srq, rx, rx_mr.lkey(), Of::Receive),
@@ -252,6 +255,7 @@ impl<H: Hca> Port<H> {
             site: Site { xrc, cq, channel: Some(channel), hca, options, attr, place },
             tx: Some(tx),
             tx_free: (0..TX_BUFFERS as u32).rev().collect(),
+            reserved,
             owners: vec![VcId::from_wire(0); TX_BUFFERS],
             entries: Box::new([Completion::EMPTY; BATCH]),
             ahead: 0,

@@ -9,8 +9,8 @@ use super::end::Told;
 use super::join::Note;
 use crate::words::Address;
 
-/// Buffers that are left to frames.
-const LEFT: usize = 16;
+/// Buffers that frames leave to notes: without those frames that are to go by another lane would keep their buffers for ever.
+pub(super) const RESERVED: usize = 4;
 
 impl<H: Hca> Port<H> {
     /// Does for ends what they wait for, as far as that can be done now.
@@ -55,10 +55,10 @@ impl<H: Hca> Port<H> {
             Ok(ah) => ah,
             Err(why) => return tracing::debug!(why, "a note is not sent: there is no way to the port"),
         };
-        if self.tx_free.len() <= LEFT || self.dead.is_some() {
+        if self.dead.is_some() {
             return;
         }
-        let Some(buffer) = self.take_buffer() else { return };
+        let Some(buffer) = self.tx_free.pop() else { return };
         let bytes = note.to_bytes();
         self.buffer(buffer)[..bytes.len()].copy_from_slice(&bytes);
         let addr = self.block().at(buffer as usize).expose_provenance() as u64;

@@ -47,13 +47,16 @@ pub struct Setting {
     pub cfg: VerbsConfig,
     pub fabric: Settings,
     pub device: DeviceSettings,
+    /// Ranks that do not ask for XRC.
+    pub without_xrc: Vec<usize>,
 }
 
 impl Setting {
     pub fn new(nodes: usize, per_node: usize) -> Setting {
         let mut cfg = netmod_core::Config::default().verbs;
         cfg.detect = Duration::from_secs(1);
-        Setting { nodes, per_node, cfg, fabric: Settings::default(), device: DeviceSettings::new("sim0") }
+        let (fabric, device) = (Settings::default(), DeviceSettings::new("sim0"));
+        Setting { nodes, per_node, cfg, fabric, device, without_xrc: Vec::new() }
     }
 
     pub fn ranks(&self) -> usize {
@@ -158,6 +161,8 @@ pub struct Rank {
     opened: Arc<Mutex<Vec<ContextId>>>,
     /// How many messages were sent to each.
     pub sent: Vec<u32>,
+    /// It has been killed.
+    dead: bool,
 }
 
 /// See the module.
@@ -192,11 +197,13 @@ impl World {
                 let opened = Arc::<Mutex<Vec<ContextId>>>::default();
                 let device = devices[me / setting.per_node];
                 let source = Box::new(Only { fabric: fabric.clone(), device, opened: opened.clone() });
-                let mut netmod = Nm::new(&Setup { cfg: setting.cfg.clone(), source }, name(me), n as u32);
+                let mut cfg = setting.cfg.clone();
+                cfg.xrc &= !setting.without_xrc.contains(&me);
+                let mut netmod = Nm::new(&Setup { cfg, source }, name(me), n as u32);
                 netmod.authenticate_with(JobKey([9; 32]));
                 let layer = Layer { got: vec![0; n], ..Layer::default() };
                 let engine = Engine::new(netmod, Core::new(16));
-                Rank { engine, layer, vcs: vec![None; n], opened, sent: vec![0; n] }
+                Rank { engine, layer, vcs: vec![None; n], opened, sent: vec![0; n], dead: false }
             })
             .collect();
         let cards: Vec<Card> = ranks
@@ -261,7 +268,18 @@ impl World {
     /// The turn of one rank.
     pub fn turn(&mut self, rank: usize) {
         let r = &mut self.ranks[rank];
+        if r.dead {
+            return;
+        }
         r.engine.progress(&mut r.layer, PollOrder::InFirst, self.now).expect("progress");
+    }
+
+    /// A process dies, and its host takes all that it has.
+    pub fn kill(&mut self, rank: usize) {
+        self.ranks[rank].dead = true;
+        for context in self.ranks[rank].opened.lock().expect("nobody panics with it").iter() {
+            self.fabric.kill(*context);
+        }
     }
 
     /// Time goes on, and all have their turn.
@@ -326,6 +344,7 @@ impl World {
     /// All ranks end. Nothing is left, and no rule was broken.
     pub fn end(mut self) {
         let end = self.now + Duration::from_secs(300);
+        self.ranks.retain(|r| !r.dead);
         loop {
             let now = self.now;
             let ends = self.ranks.iter_mut().map(|r| r.engine.netmod.finalize(&mut r.engine.core, now));
