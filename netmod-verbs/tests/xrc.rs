@@ -156,7 +156,9 @@ fn no_end_keeps_others_from_a_lane() {
         w.send(0, 6, 8 + i % 3000);
     }
     for _ in 0..20 {
-        (7..12).for_each(|to| drop(w.send(0, to, 8)));
+        for to in 7..12 {
+            w.send(0, to, 8);
+        }
     }
     let last = |w: &World| (7..12).all(|to| w.ranks[to].layer.got[0] == 21);
     w.until("the others have theirs", last);
