@@ -161,6 +161,6 @@ netmod_tests::conformance!(plain_get, lmt(plain(), "get"));
 netmod_tests::conformance!(poor_put, lmt(poor(), "put"));
 netmod_tests::conformance!(rough_auto, rough());
 netmod_tests::conformance!(xrc_null, lmt(shared(1, plain()), "null"));
-netmod_tests::conformance!(xrc_get, lmt(shared(2, rough()), "get"));
+netmod_tests::conformance!(xrc_get, lmt(shared(2, plain()), "get"));
 netmod_tests::conformance!(xrc_put, lmt(shared(2, poor()), "put"));
 netmod_tests::conformance!(xrc_auto, shared(2, plain()));

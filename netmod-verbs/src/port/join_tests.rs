@@ -270,7 +270,7 @@ fn all_orders_end_well() {
         world.clone().ends_well();
         most = most.max(world.made);
         gone |= world.back.iter().flatten().any(|(_, said)| *said == Said::Gone);
-        if world.made > 4 || world.renewed > 2 {
+        if world.made > 3 || world.renewed > 1 {
             continue;
         }
         for next in world.nexts() {
