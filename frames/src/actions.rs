@@ -13,7 +13,7 @@ use crate::book::Dest;
 use crate::conn::{Action, Env, Manager, Offer, PeerTerms, To};
 use crate::device::{Device, Port, Refused, Words};
 use crate::life::{Life, Verdict};
-use crate::link::{Link, Open};
+use crate::link::{Link, Open, cost};
 use crate::netmod::{FrameNetmod, Out};
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 
@@ -255,7 +255,13 @@ impl<D: Device> FrameNetmod<D> {
         let Some(l) = self.links.get_mut(vc) else { return };
         // Somebody has come to a VC that was down: another process of that name, or one that had ended the connection.
         (l.down, l.gone) = (None, false);
-        l.open = Some(Open::new(dest, peer.slot, frame, u32::from(peer.window)));
+        let window = u32::from(peer.window);
+        let open = Open::new(dest, peer.slot, frame, window);
+        l.open = Some(if D::WHOLE_BUFFERS {
+            open.costing(cost(peer.frame as usize, window), cost(self.settings.frame, self.window))
+        } else {
+            open
+        });
         l.via = to;
         l.refused_since = Time::NEVER;
         l.doubt = None;

@@ -95,6 +95,9 @@ pub trait Device: Debug + Send + Sized {
     const NAME: &'static str;
     /// For people.
     const WORDS: Words;
+    /// Whether a frame that comes takes a buffer of its port's, whatever its length. Then it takes as much of the window as the longest one. Both sides
+    /// of a connection must agree: the card's version of the frames says it.
+    const WHOLE_BUFFERS: bool = false;
     /// What it is opened by.
     type Config;
     /// One of its endpoints.

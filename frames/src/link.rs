@@ -40,6 +40,9 @@ pub(crate) struct Open {
     pub(crate) frame: usize,
     /// Units that may be on their way.
     window: u32,
+    /// What a frame takes at least of the peer's window, and of this side's; see [`cost`].
+    cost_out: u32,
+    cost_in: u32,
     /// Units that were sent, and that the peer has given back.
     sent: u32,
     returned: u32,
@@ -66,6 +69,12 @@ pub(crate) enum Wrong {
     Window,
 }
 
+/// What a frame takes at least of the window of a receiver whose frames fill a buffer each, whatever their length: that buffer. `frame` is its longest
+/// frame, `window` its window in units, of which a quarter is enough for any frame.
+pub(crate) fn cost(frame: usize, window: u32) -> u32 {
+    units(frame).min(window / 4)
+}
+
 impl Open {
     /// A new connection. `window` is the peer's, in units; `frame` what both can take, of which no more than a quarter of the
     /// window is used.
@@ -75,6 +84,8 @@ impl Open {
             theirs,
             frame: frame.min((window as usize / 4 * UNIT).saturating_sub(1)),
             window,
+            cost_out: 0,
+            cost_in: 0,
             sent: 0,
             returned: 0,
             taken: 0,
@@ -86,10 +97,18 @@ impl Open {
         }
     }
 
+    /// The same where frames take more than their bytes, of the peer's window and of this side's.
+    pub(crate) fn costing(self, cost_out: u32, cost_in: u32) -> Open {
+        Open { cost_out, cost_in, ..self }
+    }
+
     /// Longest frame that the peer's window has room for now.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         let left = self.window - self.sent.wrapping_sub(self.returned);
+        if left < self.cost_out {
+            return 0;
+        }
         (left as usize * UNIT).saturating_sub(1).min(self.frame)
     }
 
@@ -118,7 +137,7 @@ impl Open {
     /// A DATA frame of so many bytes has gone.
     #[inline]
     pub(crate) fn data_sent(&mut self, bytes: usize) {
-        self.sent = self.sent.wrapping_add(units(bytes));
+        self.sent = self.sent.wrapping_add(units(bytes).max(self.cost_out));
         self.next_out = self.next_out.wrapping_add(1);
         self.told = self.taken;
     }
@@ -166,7 +185,7 @@ impl Open {
             return Err(Wrong::Gap);
         }
         self.next_in = seq.wrapping_add(1);
-        self.taken = self.taken.wrapping_add(units(bytes));
+        self.taken = self.taken.wrapping_add(units(bytes).max(self.cost_in));
         if self.taken.wrapping_sub(self.told) > window { Err(Wrong::Window) } else { Ok(()) }
     }
 

@@ -126,3 +126,29 @@ fn a_credit_tells_what_is_missing_and_asks() {
     p.b.credit_sent();
     assert!(!p.b.owes_credit(1024));
 }
+
+/// Where a frame fills a buffer, as many frames of any length may be under way as there are buffers in the window, and a quarter of it is still
+/// enough for a frame.
+#[test]
+fn where_frames_fill_buffers_short_ones_take_as_much() {
+    for (window, theirs, len, frames) in [
+        (1024, 8 << 10, 56, 31),
+        (1024, 8 << 10, 8 << 10, 31),
+        (16, 8 << 10, 16, 4),
+        (16, 1 << 10, 16, 4),
+        (1024, 1 << 20, 16, 4),
+    ] {
+        let cost = cost(theirs, window);
+        let open = || {
+            let open = Open::new(Dest { port: 0, addr: 0 }, Slot { number: 1, token: 2 }, theirs, window);
+            open.costing(cost, cost)
+        };
+        let mut p = Pair { a: open(), b: open(), window };
+        for _ in 0..400 {
+            assert_eq!(p.burst(len), frames, "window {window}, buffers of {theirs}, {len} bytes");
+            assert!(p.a.room() < p.a.frame && p.b.owes_credit(window));
+            p.credit();
+            assert!(p.a.is_idle() && p.a.room() >= p.a.frame);
+        }
+    }
+}

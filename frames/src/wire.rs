@@ -26,7 +26,8 @@
 
 /// Bytes of a frame's header.
 pub const FRAME_HEADER: usize = 16;
-/// Bytes of a window's unit: a frame of `n` bytes in all takes `1 + n / UNIT` units.
+/// Bytes of a window's unit: a frame of `n` bytes in all takes `1 + n / UNIT` units; where a frame fills a buffer of the receiver's whatever its length, as
+/// many as the longest one, but at most a quarter of the window.
 pub const UNIT: usize = 256;
 
 /// The kind of a frame.

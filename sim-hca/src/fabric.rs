@@ -66,6 +66,15 @@ pub struct Leaks {
     pub domains: usize,
 }
 
+/// What has come of messages that need a receive, of connected queue pairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// They had one.
+    pub received: u64,
+    /// They met none, and are to be sent again.
+    pub not_ready: u64,
+}
+
 /// Devices that are joined by a network. Clones are the same fabric.
 #[derive(Clone, Debug)]
 pub struct Fabric {
@@ -98,6 +107,7 @@ impl Fabric {
     pub fn open(&self, device: DeviceId) -> io::Result<SimHca> {
         let bell = Arc::new(Bell::new()?);
         let mut state = self.lock();
+        state.call("ibv_open_device").map_err(|errno| io::Error::from_raw_os_error(errno.0))?;
         let number = state.contexts.len();
         state.contexts.push(Context {
             device: device.0,
@@ -142,6 +152,21 @@ impl Fabric {
     /// Changes what goes wrong from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.lock().settings.faults = faults;
+    }
+
+    /// Has one call be refused (`ENOMEM`): the n-th from now on, counted from 1, of those that open a device, or make or change an object.
+    pub fn refuse(&self, nth: u64) {
+        self.lock().refuse(nth);
+    }
+
+    /// The call that was refused because of [`Fabric::refuse`].
+    pub fn refused(&self) -> Option<&'static str> {
+        self.lock().refused
+    }
+
+    /// What has come of messages.
+    pub fn stats(&self) -> Stats {
+        self.lock().stats
     }
 
     /// Pulls the cable of a port, or puts it back; ports are numbered from 1 on. What is under way to it is lost.

@@ -23,7 +23,7 @@ mod object;
 mod rng;
 mod settings;
 
-pub use fabric::{ContextId, Counts, DeviceId, Fabric, Leaks};
+pub use fabric::{ContextId, Counts, DeviceId, Fabric, Leaks, Stats};
 pub use hca::SimHca;
 pub use object::{SimAh, SimChannel, SimCq, SimMr, SimQp, SimSrq, SimXrcd};
 pub use settings::{DeviceSettings, Faults, Settings, TgtLife};

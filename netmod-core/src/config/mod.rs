@@ -293,7 +293,7 @@ config_table! {
         window: usize = 256 * K, "NETMOD_VERBS_WINDOW", Kind::Size { min: 4 * K, max: 4 * M },
             "bytes of messages of verbs that a peer may have under way to this process";
         rx_memory: usize = 4 * M, "NETMOD_VERBS_RX_MEMORY", Kind::Size { min: 64 * K, max: G },
-            "bytes of receive buffers of a port";
+            "bytes of receive buffers of a port: who sends while the windows of all that send fit into it never has to repeat a message";
         xrc: bool = false, "NETMOD_VERBS_XRC", Kind::Bool,
             "one receiving queue pair for the processes of a node, by XRC, where both nodes' devices have it";
         register_max: usize = 0, "NETMOD_VERBS_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },

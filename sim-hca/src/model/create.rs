@@ -35,8 +35,9 @@ fn room(holds: bool) -> Result<(), Errno> {
 }
 
 impl State {
-    fn begin(&mut self, context: usize) -> Result<(), Errno> {
+    fn begin(&mut self, context: usize, what: &'static str) -> Result<(), Errno> {
         self.usable(context)?;
+        self.call(what)?;
         room(!self.rng.chance(self.settings.faults.create))
     }
 
@@ -45,7 +46,7 @@ impl State {
     }
 
     pub(crate) fn create_channel(&mut self, context: usize, bell: Arc<Bell>) -> Result<Id, Errno> {
-        self.begin(context)?;
+        self.begin(context, "ibv_create_comp_channel")?;
         let id = self.new_id();
         self.channels.insert(id, Channel { context, events: 0, bell });
         Ok(id)
@@ -58,7 +59,7 @@ impl State {
         token: u64,
         channel: Option<Id>,
     ) -> Result<Id, Errno> {
-        self.begin(context)?;
+        self.begin(context, "ibv_create_cq")?;
         let device = self.device_of(context);
         let attr = *self.devices[device].attr();
         valid(entries != 0 && entries <= attr.max_cqe)?;
@@ -86,7 +87,7 @@ impl State {
         token: u64,
         xrc: Option<(Id, Id)>,
     ) -> Result<Id, Errno> {
-        self.begin(context)?;
+        self.begin(context, "ibv_create_srq")?;
         let device = self.device_of(context);
         let attr = *self.devices[device].attr();
         valid(size.max_wr != 0 && size.max_wr <= attr.max_srq_wr && size.max_sge <= attr.max_srq_sge)?;
@@ -117,7 +118,7 @@ impl State {
     }
 
     pub(crate) fn create_qp(&mut self, context: usize, new: &NewQp) -> Result<Id, Errno> {
-        self.begin(context)?;
+        self.begin(context, "ibv_create_qp")?;
         let device = self.device_of(context);
         let settings = &self.devices[device].settings;
         let attr = settings.attr;
@@ -184,7 +185,7 @@ impl State {
     }
 
     pub(crate) fn create_ah(&mut self, context: usize, attr: AhAttr) -> Result<Id, Errno> {
-        self.begin(context)?;
+        self.begin(context, "ibv_create_ah")?;
         let device = self.device_of(context);
         self.check_way(device, &attr)?;
         let there = self.ways.values().filter(|way| self.contexts[way.context].device == device).count();

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use netmod_core::Time;
 use netmod_hca::{Errno, errno};
 
+use crate::fabric::Stats;
 use crate::rng::Rng;
 use crate::settings::Settings;
 
@@ -44,6 +45,10 @@ pub(crate) struct State {
     pub(crate) domains: BTreeMap<Id, xrc::Domain>,
     pub(crate) xrcds: BTreeMap<Id, xrc::Xrcd>,
     pub(crate) wire: wire::Wire,
+    pub(crate) stats: Stats,
+    /// How many calls are left until one is refused.
+    refuse_in: Option<u64>,
+    pub(crate) refused: Option<&'static str>,
     last_id: u32,
     violations: Vec<String>,
 }
@@ -65,6 +70,9 @@ impl State {
             domains: BTreeMap::new(),
             xrcds: BTreeMap::new(),
             wire: wire::Wire::default(),
+            stats: Stats::default(),
+            refuse_in: None,
+            refused: None,
             last_id: 0,
             violations: Vec::new(),
         }
@@ -85,6 +93,26 @@ impl State {
 
     pub(crate) fn violations(&self) -> &[String] {
         &self.violations
+    }
+
+    /// One of the next calls that make or change an object is to be refused.
+    pub(crate) fn refuse(&mut self, nth: u64) {
+        (self.refuse_in, self.refused) = (Some(nth), None);
+    }
+
+    /// A call that makes or changes an object.
+    pub(crate) fn call(&mut self, what: &'static str) -> Result<(), Errno> {
+        match &mut self.refuse_in {
+            None => Ok(()),
+            Some(left) if *left > 1 => {
+                *left -= 1;
+                Ok(())
+            }
+            Some(_) => {
+                (self.refuse_in, self.refused) = (None, Some(what));
+                Err(errno::ENOMEM)
+            }
+        }
     }
 
     /// Whether a process lives and its device works.

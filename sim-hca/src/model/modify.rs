@@ -9,6 +9,7 @@ impl State {
     /// Takes a step.
     pub(crate) fn modify(&mut self, id: Id, context: usize, step: &ModifyQp) -> Result<(), Errno> {
         self.usable(context)?;
+        self.call("ibv_modify_qp")?;
         let qp = self.qps.get(&id).ok_or(errno::ENODEV)?;
         let (state, kind) = (qp.state, qp.kind);
         let datagrams = kind == QpKindOf::Ud;

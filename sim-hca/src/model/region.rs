@@ -24,6 +24,7 @@ impl State {
         access: Access,
     ) -> Result<(Id, u32), Errno> {
         self.usable(context)?;
+        self.call("ibv_reg_mr")?;
         let device = &self.devices[self.contexts[context].device];
         let total = self.contexts[context].registered.saturating_add(lent.len());
         if (access.remote_write || access.remote_atomic) && !access.local_write || lent.len() == 0 {

@@ -62,7 +62,10 @@ impl State {
         match outcome {
             Outcome::Done => self.respond(id, Body::Ack { psn: after(psn, packets - 1) }),
             Outcome::Result(data) => self.respond(id, Body::Answer { psn, data }),
-            Outcome::NotReady => self.respond(id, Body::Nak { psn, why: Nak::NotReady(timer) }),
+            Outcome::NotReady => {
+                self.stats.not_ready += 1;
+                self.respond(id, Body::Nak { psn, why: Nak::NotReady(timer) });
+            }
             Outcome::Refused(why, event) => {
                 self.respond(id, Body::Nak { psn, why });
                 self.fail_qp(id, event);
@@ -238,6 +241,7 @@ impl State {
         imm: Option<u32>,
         solicited: bool,
     ) {
+        self.stats.received += 1;
         let what = Completion {
             wr_id: recv.wr_id,
             status: Status::Success,

@@ -71,6 +71,7 @@ impl State {
     }
 
     pub(crate) fn set_limit(&mut self, id: Id, limit: u32) -> Result<(), Errno> {
+        self.call("ibv_modify_srq")?;
         let srq = self.srqs.get_mut(&id).ok_or(errno::ENODEV)?;
         if limit as usize > srq.max_wr {
             return Err(errno::EINVAL);

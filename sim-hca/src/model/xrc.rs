@@ -29,6 +29,7 @@ impl State {
         create: bool,
     ) -> Result<Id, Errno> {
         self.usable(context)?;
+        self.call("ibv_open_xrcd")?;
         let device = self.contexts[context].device;
         if !self.devices[device].settings.xrc {
             return Err(errno::EOPNOTSUPP);
@@ -72,6 +73,7 @@ impl State {
     /// Takes part in a receiving queue pair.
     pub(crate) fn open_tgt(&mut self, context: usize, xrcd: Id, number: QpNum) -> Result<Id, Errno> {
         self.usable(context)?;
+        self.call("ibv_open_qp")?;
         let domain = self.xrcds.get(&xrcd).filter(|x| x.context == context).ok_or(errno::EINVAL)?.domain;
         let id = self.devices[self.contexts[context].device].qps.get(&number.0).copied();
         let id = id.ok_or(errno::EINVAL)?;
