@@ -119,8 +119,11 @@ impl<H: Hca> Receives<H> {
                 }
             }
         }
-        if core::mem::take(&mut self.low) {
-            self.limit()?;
+        if core::mem::take(&mut self.low)
+            && let Err(why) = self.limit()
+        {
+            // From now on buffers are posted in batches, even if few are left.
+            tracing::warn!(why, "a shared receive queue will not say when few receives are left");
         }
         Ok(())
     }

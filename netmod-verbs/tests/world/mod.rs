@@ -303,9 +303,9 @@ impl World {
         out
     }
 
-    /// Polls all until something is so, for some minutes of simulated time at most.
+    /// Polls all until something is so, for a minute of simulated time at most.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&World) -> bool) {
-        let end = self.now + Duration::from_secs(300);
+        let end = self.now + Duration::from_secs(60);
         while !done(self) {
             assert!(
                 self.now < end,
@@ -343,7 +343,7 @@ impl World {
 
     /// All ranks end. Nothing is left, and no rule was broken.
     pub fn end(mut self) {
-        let end = self.now + Duration::from_secs(300);
+        let end = self.now + Duration::from_secs(60);
         self.ranks.retain(|r| !r.dead);
         loop {
             let now = self.now;

@@ -1,0 +1,194 @@
+//! Every call that opens a device, or makes or changes an object, refused once: a small job either goes on, or says which call it was; then the VC
+//! can be made anew. Nothing hangs, and nothing is left.
+
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+use netmod_core::rma::Access;
+use netmod_core::{Netmod as _, Rma as _, VcErrorKind};
+use netmod_schedules::asked;
+use world::{Setting, World};
+
+/// Seeds without a wish; `NETMOD_TEST_SEEDS` and `NETMOD_TEST_SEED` say which.
+const SEEDS: u64 = 4;
+/// Lengths of the messages, each way. There are so many that receives become few.
+const LENS: [usize; 12] = [8, 0, 3000, 20_000, 8, 8, 100, 60_000, 1, 5000, 8, 30_000];
+/// Longer than it takes until everybody has heard of everything.
+const REST: Duration = Duration::from_secs(5);
+
+/// Turns within which a port looks at events.
+const LOOKS: usize = 300;
+
+/// What has become of a job.
+#[derive(Debug, Default)]
+struct Seen {
+    /// A netmod has not opened.
+    unopened: u32,
+    /// A VC was down.
+    downs: u32,
+    /// Memory was not registered.
+    unregistered: u32,
+    /// Nobody has noticed.
+    unnoticed: u32,
+    calls: Vec<&'static str>,
+}
+
+fn setting(seed: u64) -> Setting {
+    let mut setting = Setting::new(2, 1);
+    setting.fabric.seed = seed;
+    setting.cfg.rx_memory = 64 << 10;
+    setting.device.srq_limit_at_once = true;
+    setting
+}
+
+/// What is said of a failure names the call.
+fn names_the_call(w: &World, text: &str) {
+    let call = w.fabric.refused().expect("a failure without a cause");
+    assert!(text.contains(call) && text.contains("memory"), "{call}: {text:?}");
+}
+
+fn exchange(w: &mut World) {
+    for len in LENS {
+        for from in 0..2 {
+            if w.ranks[from].layer.downs.is_empty() {
+                // One that has gone down meanwhile says so by an event, too.
+                let _ = w.try_send(from, 1 - from, len);
+            }
+        }
+    }
+    w.until("all came, or a VC is down", |w| {
+        w.all_came() || w.ranks.iter().any(|r| !r.layer.downs.is_empty())
+    });
+}
+
+/// Brings VCs up again that are down, forgets what they have lost, and sends again.
+fn mend(w: &mut World, seen: &mut Seen) {
+    if w.ranks.iter().all(|r| r.layer.downs.is_empty()) {
+        return;
+    }
+    seen.downs += 1;
+    let rest = w.now + REST;
+    w.until("all know it", |w| w.now >= rest);
+    let texts: Vec<String> =
+        w.ranks.iter().flat_map(|r| &r.layer.downs).map(|(_, error)| error.to_string()).collect();
+    assert!(texts.len() <= 2, "{texts:?}");
+    let call = w.fabric.refused().expect("a failure without a cause");
+    assert!(texts.iter().any(|text| text.contains(call)), "{call}: {texts:?}");
+    for from in 0..2 {
+        if w.ranks[from].layer.downs.drain(..).count() > 0 {
+            w.ranks[from].sent[1 - from] = w.ranks[1 - from].layer.got[from];
+            let r = &mut w.ranks[from];
+            let vc = r.vcs[1 - from].expect("its VC");
+            r.engine.netmod.vc_revive(&mut r.engine.core, vc, None).expect("a VC that can be made anew");
+        }
+    }
+    exchange(w);
+    assert!(w.all_came() && w.ranks.iter().all(|r| r.layer.downs.is_empty()), "{:?}", w.state());
+}
+
+/// Rank 0 reads memory of rank 1.
+fn get(w: &mut World, seen: &mut Seen) {
+    let areas = [w.area(vec![0; 50_000]), w.area(vec![7; 50_000])];
+    let regions: Vec<_> = (0..2)
+        .map(|rank| {
+            let access = if rank == 0 { Access::Local } else { Access::RemoteRead };
+            let register = |w: &mut World| {
+                let r = &mut w.ranks[rank];
+                let vc = r.vcs[1 - rank].expect("its VC");
+                r.engine.netmod.register(&mut r.engine.core, vc, areas[rank].iov(), access)
+            };
+            register(w).unwrap_or_else(|error| {
+                seen.unregistered += 1;
+                // The device layer then tries a smaller window.
+                assert_eq!(error.kind(), VcErrorKind::Resource, "{error}");
+                names_the_call(w, &error.to_string());
+                register(w).expect("it was refused once")
+            })
+        })
+        .collect();
+    let r = &mut w.ranks[0];
+    let (vc, e) = (r.vcs[1].expect("its VC"), &mut r.engine);
+    e.netmod.get(&mut e.core, vc, regions[0].0, 0, &regions[1].1, 0, 50_000, 1).expect("a get");
+    w.until("it has ended", |w| w.ranks[0].layer.ended.contains_key(&1));
+    assert_eq!(w.ranks[0].layer.ended[&1], Ok(()));
+    assert!(areas[0].bytes().iter().all(|b| *b == 7));
+    for (rank, (region, _)) in regions.iter().enumerate() {
+        let r = &mut w.ranks[rank];
+        r.engine.netmod.deregister(&mut r.engine.core, *region).expect("an end of the registration");
+    }
+}
+
+/// A job of two whose `nth` call is refused. False if there are not so many.
+fn job(seed: u64, nth: u64, seen: &mut Seen) -> bool {
+    let mut w = World::prepared(&setting(seed), |fabric| fabric.refuse(nth));
+    let fabric = w.fabric.clone();
+    let before = seen.unopened + seen.downs + seen.unregistered;
+    let failures: Vec<String> =
+        w.ranks.iter().filter_map(|r| r.engine.netmod.failure().map(str::to_owned)).collect();
+    for text in &failures {
+        seen.unopened += 1;
+        // A system without descriptors speaks for itself.
+        if fabric.refused() != Some("ibv_open_device") {
+            names_the_call(&w, text);
+        }
+        assert!(w.ranks.iter().all(|r| r.vcs.iter().all(Option::is_none)), "{text}");
+    }
+    if failures.is_empty() {
+        exchange(&mut w);
+        mend(&mut w, seen);
+        // By then ports have looked at events: few receives were left.
+        (0..LOOKS).for_each(|_| w.poll());
+        exchange(&mut w);
+        mend(&mut w, seen);
+        get(&mut w, seen);
+        mend(&mut w, seen);
+    }
+    w.end();
+    if let Some(call) = fabric.refused() {
+        seen.unnoticed += u32::from(seen.unopened + seen.downs + seen.unregistered == before);
+        if seen.calls.last() != Some(&call) {
+            seen.calls.push(call);
+        }
+    }
+    fabric.refused().is_some()
+}
+
+#[test]
+fn every_call_may_be_refused() {
+    for seed in asked().unwrap_or_else(|| (0..SEEDS).collect()) {
+        all_calls(seed);
+    }
+}
+
+fn all_calls(seed: u64) {
+    let mut seen = Seen::default();
+    let calls = (1..).take_while(|nth| {
+        let fine = catch_unwind(AssertUnwindSafe(|| job(seed, *nth, &mut seen)));
+        fine.unwrap_or_else(|panic| {
+            eprintln!("call {nth} was refused, and NETMOD_TEST_SEED={seed}");
+            resume_unwind(panic)
+        })
+    });
+    let calls = calls.count();
+    println!("{calls} calls: {seen:?}");
+    assert!(
+        seen.unopened >= 20 && seen.downs >= 4 && seen.unregistered == 2 && seen.unnoticed > 0,
+        "{seen:?}"
+    );
+    // Twice when ports open, and when one asks anew to be told that few receives are left.
+    assert!(seen.calls.iter().filter(|call| **call == "ibv_modify_srq").count() >= 3, "{seen:?}");
+    for call in [
+        "ibv_open_device",
+        "ibv_create_comp_channel",
+        "ibv_create_cq",
+        "ibv_create_srq",
+        "ibv_create_qp",
+        "ibv_create_ah",
+        "ibv_modify_qp",
+        "ibv_reg_mr",
+    ] {
+        assert!(seen.calls.contains(&call), "{call}: {seen:?}");
+    }
+}
