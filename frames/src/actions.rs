@@ -12,6 +12,7 @@ use netmod_hello::RejectReason;
 use crate::book::Dest;
 use crate::conn::{Action, Env, Manager, Offer, PeerTerms, To};
 use crate::device::{Device, Port, Refused, Words};
+use crate::ending::Ending;
 use crate::life::{Life, Verdict};
 use crate::link::{Link, Open, cost};
 use crate::netmod::{FrameNetmod, Out};
@@ -154,8 +155,10 @@ impl<D: Device> FrameNetmod<D> {
         let since = self.now;
         let vc = ours.map(|(vc, _, _)| vc);
         // An end may have failed, or fail before the word has left, and then nothing goes by it; another way may lose the word. Who has
-        // heard it does not mind to hear it again.
-        let other = self.dest(to).filter(|other| kind == Kind::Reset && *other != dest);
+        // heard it does not mind to hear it again. But it may overtake data, which a process that ends has sent before: then the end is the only way, and
+        // whoever cannot be told by it finds that the process is gone.
+        let twice = kind == Kind::Reset && self.ending != Ending::Abandoned;
+        let other = self.dest(to).filter(|other| twice && *other != dest);
         if let Some(dest) = other {
             self.post(core, Out { dest, bytes: bytes.clone(), vc: None, since });
         }

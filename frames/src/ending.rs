@@ -17,6 +17,8 @@ const LAST_LOOKS: usize = 1000;
 pub(crate) enum Ending {
     No,
     Until(Time),
+    /// The process has given it up without a word to its peers.
+    Abandoned,
     Over,
 }
 
@@ -59,6 +61,7 @@ impl<D: Device> FrameNetmod<D> {
     /// Tells peers that their connections are gone, as far as that is done without waiting for anybody.
     fn abandon(&mut self) {
         let mut core = Core::default();
+        self.ending = Ending::Abandoned;
         for vc in std::mem::take(&mut self.by_peer).into_values() {
             let error = VcError::new(VcErrorKind::Aborted, None, "the process has given its netmod up");
             self.fail(&mut core, vc, error);
