@@ -180,16 +180,7 @@ impl<H: Hca> Lane<H> {
     pub(super) fn shared(site: &Site<H>, number: u32) -> Result<Lane<H>, String> {
         let mut lane = Lane::make(site, QpKind::XrcIni { send_cq: &site.cq }, SHARED_DEPTH)?;
         let each = lane.inline();
-        lane.shared = Some(Box::new(Shared {
-            number,
-            tgt: None,
-            records: VecDeque::with_capacity(lane.depth as usize),
-            ring: vec![0; lane.depth as usize * each].into(),
-            each,
-            slot: 0,
-            waiting: VecDeque::new(),
-            misses: 0,
-        }));
+        lane.shared = Some(Shared::new(number, lane.depth, each).into());
         Ok(lane)
     }
 
@@ -376,6 +367,20 @@ impl<H: Hca> Lane<H> {
 }
 
 impl Shared {
+    /// Of a lane with this number and so many requests, of which each copies so many bytes at most.
+    fn new(number: u32, depth: u32, each: usize) -> Shared {
+        Shared {
+            number,
+            tgt: None,
+            records: VecDeque::with_capacity(depth as usize),
+            ring: vec![0; depth as usize * each].into(),
+            each,
+            slot: 0,
+            waiting: VecDeque::new(),
+            misses: 0,
+        }
+    }
+
     /// Whether an end may post, since there is room and it is its turn; it waits for its turn otherwise.
     #[cold]
     fn queue(&mut self, end: EndId, room: bool) -> bool {
@@ -425,3 +430,7 @@ impl Shared {
         Some(Again { op: record.op, payload, what })
     }
 }
+
+#[cfg(test)]
+#[path = "lane_tests.rs"]
+mod tests;
