@@ -230,3 +230,57 @@ fn lanes_are_joined_whatever_is_lost() {
     w.fabric.set_faults(Default::default());
     w.end();
 }
+
+/// Of a lane that fails, the end that has not joined yet has sent nothing, and loses nothing.
+#[test]
+fn an_end_that_has_not_joined_a_lane_does_not_fail_with_it() {
+    let mut setting = setting(2, 2);
+    setting.fabric.tgt_life = TgtLife::Handles;
+    let mut w = World::new(&setting);
+    w.send(0, 2, 8);
+    w.until("it came", World::all_came);
+    rest(&mut w);
+    // The receiver goes with the one process that holds it, so that nobody answers.
+    w.kill(2);
+    w.send(0, 2, 8);
+    w.send(0, 3, 8);
+    let up = |w: &World| {
+        let r = &w.ranks[0];
+        r.engine.netmod.describe(&r.engine.core, r.vcs[3].unwrap()).starts_with("connected")
+    };
+    w.until("it has accepted the dial", up);
+    // It computes, and does not answer that the receiver is gone.
+    w.step = Duration::from_micros(200);
+    while w.ranks[0].layer.downs.is_empty() {
+        w.pass();
+        w.turn(0);
+    }
+    w.until("the other has looked", |w| w.ranks[3].layer.got[0] == 1);
+    let downs = &w.ranks[0].layer.downs;
+    assert!(downs.len() == 1 && downs[0].0 == 2, "{downs:?}");
+    w.end();
+}
+
+#[test]
+fn a_connection_that_ends_leaves_nothing() {
+    let mut w = connected(2, TgtLife::Handles);
+    rest(&mut w);
+    assert_eq!((w.counts(0).qps, w.counts(0).tgt_qps), (2, 2));
+    let end = |w: &mut World, a: usize, b: usize| {
+        for (from, to) in [(a, b), (b, a)] {
+            let (now, r) = (w.now, &mut w.ranks[from]);
+            r.engine.netmod.vc_terminate(&mut r.engine.core, r.vcs[to].unwrap(), now);
+        }
+        rest(w);
+    };
+    end(&mut w, 0, 2);
+    assert_eq!((w.counts(0).qps, w.counts(0).tgt_qps), (2, 1), "rank 3 is still talked to");
+    assert_eq!((w.counts(2).qps, w.counts(2).tgt_qps), (2, 1));
+    end(&mut w, 0, 3);
+    assert_eq!((w.counts(0).qps, w.counts(0).tgt_qps), (1, 0));
+    w.send(0, 2, 8);
+    w.until("it came", World::all_came);
+    rest(&mut w);
+    assert_eq!((w.counts(0).qps, w.counts(0).tgt_qps), (2, 1));
+    w.end();
+}
