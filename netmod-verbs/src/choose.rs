@@ -82,7 +82,7 @@ pub(crate) fn judge<H: Hca>(hca: &H, cfg: &VerbsConfig) -> Vec<Judged> {
 }
 
 /// The ports that are used, the best first: in the order in which the user has named them, else by speed.
-pub(crate) fn chosen(all: &[Judged], cfg: &VerbsConfig) -> Vec<Judged> {
+pub fn chosen(all: &[Judged], cfg: &VerbsConfig) -> Vec<Judged> {
     let wanted = Wanted::parse(&cfg.device);
     let mut good: Vec<&Judged> = all.iter().filter(|j| j.gid.is_ok()).collect();
     good.sort_by_key(|j| {

@@ -48,6 +48,12 @@ impl Test for Bandwidth {
                 Direct::Read => const { &[Floor::new("fi_read, called directly")] },
                 Direct::Write => const { &[Floor::new("fi_write, called directly")] },
             },
+            (Medium::Verbs, true) => const { &[Floor::new("verbs both ways, called directly")] },
+            (Medium::Verbs, false) => match self.direct {
+                Direct::Messages => const { &[Floor::new("verbs' messages, called directly")] },
+                Direct::Read => const { &[Floor::new("RDMA read, called directly")] },
+                Direct::Write => const { &[Floor::new("RDMA write, called directly")] },
+            },
             (Medium::Memory, true) => const { &[Floor::new("hot memcpy on both cores")] },
             (Medium::Memory, false) => {
                 const { &[Floor::new("hot memcpy on one core"), Floor::beside(Cache::Cold)] }
@@ -87,6 +93,11 @@ impl Test for Bandwidth {
                 (Bare::Fabric(f), false, _) => match self.direct {
                     Direct::Messages => f.messages(bytes, self.window, count),
                     one_sided => f.one_sided(one_sided, bytes, count),
+                },
+                (Bare::Verbs(v), true, _) => v.both_ways(bytes, self.window, count),
+                (Bare::Verbs(v), false, _) => match self.direct {
+                    Direct::Messages => v.messages(bytes, self.window, count),
+                    one_sided => v.one_sided(one_sided, bytes, count),
                 },
                 (Bare::Memory(m), true, _) => m.memcpy_both(send, recv, count),
                 (Bare::Memory(m), false, 0) => m.memcpy(Cache::Hot, send, recv, count),

@@ -22,6 +22,7 @@ impl Test for Latency {
         match medium {
             Medium::Network => const { &[Floor::new("raw spinning socket")] },
             Medium::Fabric => const { &[Floor::new("libfabric, called directly")] },
+            Medium::Verbs => const { &[Floor::new("verbs, called directly")] },
             Medium::Memory if bytes <= CELL => const { &[Floor::new("a cache line from core to core")] },
             Medium::Memory => {
                 const {
@@ -62,6 +63,7 @@ impl Test for Latency {
                 (Bare::Socket(socket), _) => socket.ping_pong(send, recv, iters),
                 (Bare::Memory(memory), 0) => memory.ping_pong(send, recv, iters),
                 (Bare::Fabric(fabric), _) => fabric.ping_pong(bytes, iters),
+                (Bare::Verbs(verbs), _) => verbs.ping_pong(bytes, iters),
                 // As many as messages go, there and back.
                 (Bare::Memory(memory), 1) => memory.memcpy(Cache::Hot, send, recv, 2 * iters),
                 (Bare::Memory(memory), _) => memory.memcpy(Cache::Cold, send, recv, 2 * iters),

@@ -1,10 +1,12 @@
 //! `lat`, `bw`, `bibw` and `rate`: one test between two ranks, from the command line to the printed result.
 
 use ch3_shim::Device;
+use netmod_core::Config;
+use netmod_verbs::Setup;
 
 use crate::cli::PairArgs;
 use crate::error::{Failure, Result};
-use crate::floor::{Medium, pingpong};
+use crate::floor::{self, Medium, pingpong};
 use crate::launch::{self, Choice, Joined, Role};
 use crate::measure::{Effort, Pair, Test, measure};
 use crate::progress::Progress;
@@ -13,7 +15,7 @@ use crate::{fail_as_rank, plot, print};
 
 /// Seconds that a test takes if nothing else is asked for.
 const SECONDS: f64 = 4.0;
-/// Round trips of `fi_pingpong`.
+/// Round trips of somebody else's ping-pong.
 const ROUND_TRIPS: usize = 1000;
 
 /// Which sizes make sense.
@@ -104,15 +106,37 @@ fn between(
 /// Adds what `fi_pingpong` says of the same providers, where it is installed. It is the system's, as its libfabric is.
 fn beside_fi_pingpong(rows: &mut [Row], iters: Option<u32>) {
     let another = std::env::var_os(libfabric_sys::Library::VARIABLE).is_some_and(|v| !v.is_empty());
-    if another || !pingpong::is_installed() {
+    if another || !pingpong::is_installed(pingpong::FI) {
         return;
     }
     let iters = iters.map_or(ROUND_TRIPS, |n| (n as usize).clamp(10, ROUND_TRIPS));
     for row in rows {
         let (Some(provider), Some(bytes)) = (&row.provider, row.bytes) else { continue };
-        match pingpong::half_round_trip(provider, bytes, iters) {
+        match pingpong::over_provider(provider, bytes, iters) {
             Ok(us) => row.fi_pingpong = Some(rounded(us)),
             Err(why) => eprintln!("netmod-perf: fi_pingpong -p '{provider}' -e rdm -S {bytes}: {why}"),
+        }
+    }
+}
+
+/// Adds what `ibv_rc_pingpong` says of the port that the netmod `verbs` prefers, where it is installed.
+fn beside_ibv_pingpong(rows: &mut [Row], iters: Option<u32>) {
+    let over_verbs = |row: &&mut Row| row.netmod.as_deref() == Some(netmod_verbs::NAME);
+    let mut rows = rows.iter_mut().filter(over_verbs).peekable();
+    if rows.peek().is_none() || !pingpong::is_installed(pingpong::IBV) {
+        return;
+    }
+    let cfg = Config::from_env().map(|(cfg, _)| cfg.verbs).unwrap_or_default();
+    let port = floor::verbs::first_port(&Setup::here(&cfg)).and_then(|port| Ok((port.gid.clone()?.0, port)));
+    let iters = iters.map_or(ROUND_TRIPS, |n| (n as usize).clamp(10, ROUND_TRIPS));
+    for row in rows {
+        let Some(bytes) = row.bytes else { continue };
+        let said = port
+            .clone()
+            .and_then(|(gid, port)| pingpong::over_verbs((&port.device, port.port), gid.index, bytes, iters));
+        match said {
+            Ok(us) => row.ibv_rc_pingpong = Some(rounded(us)),
+            Err(why) => eprintln!("netmod-perf: ibv_rc_pingpong -s {bytes}: {why}"),
         }
     }
 }
@@ -127,6 +151,7 @@ pub(crate) fn run(test: &dyn Test, kind: Kind, args: &PairArgs) -> Result<()> {
             let mut rows = launch::run_job(args.ranks, None)?.rows;
             if kind == Kind::Latency {
                 beside_fi_pingpong(&mut rows, args.iters);
+                beside_ibv_pingpong(&mut rows, args.iters);
             }
             rows
         }

@@ -26,6 +26,7 @@ impl Test for Rate {
         match medium {
             Medium::Network => const { &[Floor::new("raw socket, one system call a message")] },
             Medium::Fabric => const { &[Floor::new("libfabric, called directly")] },
+            Medium::Verbs => const { &[Floor::new("verbs, called directly")] },
             Medium::Memory if bytes <= CELL => {
                 const { &[Floor::new("a cache line a message, through a ring in shared memory")] }
             }
@@ -44,7 +45,7 @@ impl Test for Rate {
     fn floor_iters(&self, medium: Medium, iters: usize) -> usize {
         match medium {
             Medium::Network => iters / 10,
-            Medium::Memory | Medium::Fabric => iters,
+            Medium::Memory | Medium::Fabric | Medium::Verbs => iters,
         }
     }
 
@@ -66,6 +67,7 @@ impl Test for Rate {
                 Bare::Socket(socket) => socket.messages(&send[..bytes], recv, self.window, iters),
                 Bare::Memory(memory) => memory.messages(&send[..bytes], recv, self.window, iters),
                 Bare::Fabric(fabric) => fabric.messages(bytes, self.window, self.window * iters),
+                Bare::Verbs(verbs) => verbs.messages(bytes, self.window, self.window * iters),
             };
         }
         let to = pair.to();

@@ -84,6 +84,9 @@ pub(crate) struct Row {
     /// What libfabric's own `fi_pingpong` says of that provider, right after the test; in the same unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fi_pingpong: Option<f64>,
+    /// What rdma-core's `ibv_rc_pingpong` says of the port of verbs, right after the test; in the same unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ibv_rc_pingpong: Option<f64>,
     /// Private memory of a rank in KiB: median over the ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) private_kib: Option<u64>,
@@ -341,6 +344,13 @@ pub(crate) fn remarks(rows: &[Row]) -> String {
             .collect();
         if !known.is_empty() {
             lines.push(format!("memcpy beside {} of {}: {}", r.test, r.extent(), known.join(", ")));
+        }
+        if let Some(v) = r.ibv_rc_pingpong {
+            lines.push(format!(
+                "ibv_rc_pingpong of {}, half a round trip: {}",
+                r.extent(),
+                amount(v, &r.unit)
+            ));
         }
         if let (Some(provider), Some(v)) = (&r.provider, r.fi_pingpong) {
             lines.push(format!("fi_pingpong of {} over {provider}: {}", r.extent(), amount(v, &r.unit)));

@@ -1,12 +1,15 @@
 //! The unsafe part: affinity, limits, inherited descriptors, and windows of requests on one buffer; `shared` has memory
-//! of two processes, `fabric` an endpoint of libfabric.
+//! of two processes, `fabric` an endpoint of libfabric, `queue` a queue pair
+//! of verbs.
 
 #![allow(unsafe_code)]
 
 mod fabric;
+mod queue;
 mod shared;
 
-pub(crate) use fabric::{Fabric, Remote};
+pub(crate) use fabric::Fabric;
+pub(crate) use queue::{Queue, WORDS as QUEUE_WORDS};
 pub(crate) use shared::Shared;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};

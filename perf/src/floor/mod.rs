@@ -1,14 +1,16 @@
 //! The floors: what the machine does between the same two processes without the device.
 //!
 //! Over a network that is a bare socket ([`socket`]), within a node bare shared memory and memcpy ([`memory`]), over libfabric
-//! the same provider without the netmod ([`fabric`]).
+//! the same provider without the netmod ([`fabric`]), over verbs the same port ([`verbs`]).
 //! While a floor is measured the device is not polled. Both ranks call the same function with the same
 //! numbers; `lead` is the one that starts.
 
+mod direct;
 mod fabric;
 mod memory;
 pub(crate) mod pingpong;
 mod socket;
+pub(crate) mod verbs;
 
 use ch3_shim::{Comm, Device};
 
@@ -16,6 +18,7 @@ use crate::error::Result;
 pub(crate) use fabric::RawFabric;
 pub(crate) use memory::{CELL, Cache, RawMemory};
 pub(crate) use socket::{ACK, GULP, RawSocket};
+pub(crate) use verbs::RawVerbs;
 
 /// Tag of the messages by which the two processes arrange it.
 const TAG: i32 = 1;
@@ -46,9 +49,11 @@ pub(crate) enum Medium {
     Memory,
     /// A provider of libfabric.
     Fabric,
+    /// A port of verbs.
+    Verbs,
 }
 
-/// How data moves over libfabric when it is driven directly.
+/// How data moves over libfabric or verbs when they are driven directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Direct {
     /// As messages.
@@ -80,6 +85,8 @@ pub(crate) enum Bare {
     Memory(RawMemory),
     /// Beside libfabric's.
     Fabric(Box<RawFabric>),
+    /// Beside that of verbs.
+    Verbs(Box<RawVerbs>),
 }
 
 impl Bare {
@@ -100,7 +107,10 @@ impl Bare {
         }
         let by = |name: &str| dev.report().iter().any(|r| r.rank == peer && r.netmod.starts_with(name));
         let (near, fabric) = (by(netmod_shm::NAME), by(netmod_ofi::NAME));
-        if fabric {
+        if by(netmod_verbs::NAME) {
+            let (verbs, title) = RawVerbs::connect(dev, comm, crowded)?;
+            Ok((Bare::Verbs(Box::new(verbs)), title))
+        } else if fabric {
             let (fabric, title) = RawFabric::connect(dev, comm, crowded)?;
             Ok((Bare::Fabric(Box::new(fabric)), title))
         } else if near {
@@ -116,7 +126,7 @@ impl Bare {
     pub(crate) fn provider(&self) -> Option<&str> {
         match self {
             Bare::Fabric(fabric) => Some(fabric.provider()),
-            Bare::Socket(_) | Bare::Memory(_) => None,
+            Bare::Socket(_) | Bare::Memory(_) | Bare::Verbs(_) => None,
         }
     }
 
@@ -126,6 +136,7 @@ impl Bare {
             Bare::Socket(_) => Medium::Network,
             Bare::Memory(_) => Medium::Memory,
             Bare::Fabric(_) => Medium::Fabric,
+            Bare::Verbs(_) => Medium::Verbs,
         }
     }
 }

@@ -1,6 +1,7 @@
-//! `fi_pingpong`, libfabric's own ping-pong, beside the latency over one of its providers: what somebody else's program says.
+//! Somebody else's ping-pongs beside the latency over libfabric and over verbs: `fi_pingpong`, libfabric's own, and `ibv_rc_pingpong`, that of
+//! rdma-core.
 //!
-//! It is not measured in turn with the device, since it wants the cores for itself, but right after it.
+//! They are not measured in turn with the device, since they want the cores for themselves, but right after it.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -9,14 +10,19 @@ use std::time::{Duration, Instant};
 
 use crate::sys;
 
-const PROGRAM: &str = "fi_pingpong";
+/// Of libfabric.
+pub(crate) const FI: &str = "fi_pingpong";
+/// Of verbs.
+pub(crate) const IBV: &str = "ibv_rc_pingpong";
 /// How long it may take; providers with a thread of their own are slow on few cores.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long its server may take to listen.
 const LISTENS: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(20);
-/// Column of its table that has the latency: microseconds.
+/// Column of the table of `fi_pingpong` that has the latency: microseconds.
 const COLUMN: &str = "usec/xfer";
+/// What `ibv_rc_pingpong` writes behind the microseconds of a round trip.
+const ITERATION: &str = "usec/iter";
 
 /// A process that ends with the value.
 struct Running(Child);
@@ -29,24 +35,46 @@ impl Drop for Running {
     }
 }
 
-/// Whether it is installed.
-pub(crate) fn is_installed() -> bool {
+/// Whether a program is installed.
+pub(crate) fn is_installed(program: &str) -> bool {
     std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(PROGRAM).is_file()))
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-/// Half a round trip of so many bytes over a provider, in microseconds, on the first two cores.
+/// Half a round trip of so many bytes over a provider of libfabric, in microseconds.
 ///
 /// # Errors
 /// Why there is no result, in words.
-pub(crate) fn half_round_trip(provider: &str, bytes: usize, iters: usize) -> Result<f64, String> {
+pub(crate) fn over_provider(provider: &str, bytes: usize, iters: usize) -> Result<f64, String> {
+    let all = ["-p", provider, "-e", "rdm", "-I", &iters.to_string(), "-S", &bytes.to_string()];
+    let text = both(FI, &all, "-B", "-P")?;
+    latency(&text).ok_or_else(|| format!("its output has no {COLUMN}: {text:?}"))
+}
+
+/// The same over a port of verbs, with packets from the GID at that place of its table.
+///
+/// # Errors
+/// Why there is no result, in words.
+pub(crate) fn over_verbs(
+    (device, port): (&str, u8),
+    gid: u8,
+    bytes: usize,
+    iters: usize,
+) -> Result<f64, String> {
+    let [port, gid, bytes, iters] = [port.to_string(), gid.to_string(), bytes.to_string(), iters.to_string()];
+    let all = ["-d", device, "-i", &port, "-g", &gid, "-s", &bytes, "-n", &iters];
+    let text = both(IBV, &all, "-p", "-p")?;
+    round_trip(&text).map(|us| us / 2.0).ok_or_else(|| format!("its output has no {ITERATION}: {text:?}"))
+}
+
+/// Runs server and client of a program, on the first two cores; what the client says. `listens` and `calls` stand before the server's port.
+fn both(program: &str, all: &[&str], listens: &str, calls: &str) -> Result<String, String> {
     let cores = sys::allowed_cores().unwrap_or_default();
     let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|l| l.local_addr());
     let port = port.map_err(|e| format!("no port is free: {e}"))?.port().to_string();
     let start = |core: usize, last: &[&str]| {
-        let mut command = Command::new(PROGRAM);
-        command.args(["-p", provider, "-e", "rdm", "-I", &iters.to_string(), "-S", &bytes.to_string()]);
-        command.args(last).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut command = Command::new(program);
+        command.args(all).args(last).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         // A process inherits the cores of the thread that starts it.
         let started = std::thread::scope(|s| {
             let pinned = || {
@@ -61,9 +89,9 @@ pub(crate) fn half_round_trip(provider: &str, bytes: usize, iters: usize) -> Res
         started.map(Running).map_err(|e| format!("it does not start: {e}"))
     };
     let begin = Instant::now();
-    let mut server = start(0, &["-B", &port])?;
-    let text = loop {
-        let mut client = start(1, &["-P", &port, "127.0.0.1"])?;
+    let mut server = start(0, &[listens, &port])?;
+    loop {
+        let mut client = start(1, &[calls, &port, "127.0.0.1"])?;
         let ended = loop {
             if let Some(status) = client.0.try_wait().map_err(|e| e.to_string())? {
                 break Some(status);
@@ -79,7 +107,7 @@ pub(crate) fn half_round_trip(provider: &str, bytes: usize, iters: usize) -> Res
                 let mut text = String::new();
                 let out = client.0.stdout.as_mut().ok_or("it has no output")?;
                 out.read_to_string(&mut text).map_err(|e| e.to_string())?;
-                break text;
+                return Ok(text);
             }
             // The server may not listen yet.
             Some(_) if begin.elapsed() < LISTENS && matches!(server.0.try_wait(), Ok(None)) => {
@@ -87,11 +115,18 @@ pub(crate) fn half_round_trip(provider: &str, bytes: usize, iters: usize) -> Res
             }
             Some(status) => return Err(format!("its client ended with {status}")),
         }
-    };
-    latency(&text).ok_or_else(|| format!("its output has no {COLUMN}: {text:?}"))
+    }
 }
 
-/// The latency in its table: the last line, under the heading.
+/// The round trip that `ibv_rc_pingpong` says last.
+fn round_trip(text: &str) -> Option<f64> {
+    let line = text.lines().rfind(|line| line.contains(ITERATION))?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == ITERATION)?;
+    words.get(at.checked_sub(1)?)?.parse().ok().filter(|v: &f64| *v > 0.0)
+}
+
+/// The latency in the table of `fi_pingpong`: the last line, under the heading.
 fn latency(text: &str) -> Option<f64> {
     let mut lines = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
     let header = lines.find(|words| words.contains(&COLUMN))?;
@@ -113,6 +148,16 @@ mod tests {
         assert_eq!(latency("usec/xfer Mxfers/sec\n3.9 0.1\n4.1 0.1\n\n"), Some(4.1));
         for bad in ["", "usec/xfer\n", "usec/xfer\nx\n", "usec/xfer\n0\n", "8 1k 3.0\n"] {
             assert_eq!(latency(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_round_trip_is_found_in_the_last_line() {
+        let text = "  local address:  LID 0x0000, QPN 0x000011, PSN 0x1b2e1c, GID ::ffff:10.0.0.1\n\
+                    16000 bytes in 0.13 seconds = 0.98 Mbit/sec\n1000 iters in 0.13 seconds = 130.56 usec/iter\n";
+        assert_eq!(round_trip(text), Some(130.56));
+        for bad in ["", "usec/iter", "x usec/iter", "0.00 usec/iter"] {
+            assert_eq!(round_trip(bad), None, "{bad}");
         }
     }
 }

@@ -41,7 +41,7 @@ impl Region {
 }
 
 /// Where a peer finds a buffer: address or offset, and key.
-pub(crate) type Remote = (u64, u64);
+type Remote = (u64, u64);
 
 /// See the module.
 #[derive(Debug)]

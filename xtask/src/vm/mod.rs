@@ -38,7 +38,8 @@ const PROGRAMS: &[&str] = &[
 const TESTS: &[(&str, &str, &str)] =
     &[("libibverbs-sys", "real", "libibverbs-real"), ("netmod-hca-ibv", "real", "hca-ibv-real")];
 /// Programs of the workspace that are brought along: package, and name.
-const BINARIES: &[(&str, &str)] = &[("netmod-pmi", "nmrun"), ("netmod-tests", "netmod-job")];
+const BINARIES: &[(&str, &str)] =
+    &[("netmod-pmi", "nmrun"), ("netmod-tests", "netmod-job"), ("netmod-perf", "netmod-perf")];
 /// Jobs of several processes over the netmod `verbs`, in each mode of large messages, and ranks that die.
 const JOBS: &str = "export NETMOD=verbs NETMOD_TEST_LIMIT=100
     for mode in null get put; do
@@ -53,12 +54,26 @@ const JOBS: &str = "export NETMOD=verbs NETMOD_TEST_LIMIT=100
             [ $(grep -c ' ok$' /tmp/said) = $((ranks - 1)) ] || { cat /tmp/said; echo \"$mode: $job\"; exit 1; }
         done
     done";
+/// The netmod `verbs` beside verbs called directly, in each way that data moves, and `ibv_rc_pingpong`. That there are figures is what is looked at.
+const FLOORS: &str = "run() {
+        netmod-perf \"$@\" --netmod verbs --rounds 2 --iters 10 --json >/tmp/said 2>&1 && grep -q '\"ratio\":' /tmp/said &&
+            grep -q 'called directly' /tmp/said || { cat /tmp/said; echo \"netmod-perf $*\"; exit 1; }
+    }
+    run bw --bytes 64K --window 4
+    run bw --bytes 64K --window 4 --lmt get
+    run bw --bytes 64K --window 4 --lmt put
+    run bibw --bytes 64K --window 4
+    run rate
+    run lat --bytes 8
+    grep -q '\"ibv_rc_pingpong\":' /tmp/said || { cat /tmp/said; exit 1; }
+    cat /tmp/said";
 /// What is run if nothing else is asked for: name, and commands of the shell.
 const STEPS: &[(&str, &str)] = &[
     ("the device is up", "ibv_devinfo -d rxe0 | grep PORT_ACTIVE"),
     ("libibverbs-sys drives the device", "libibverbs-real --include-ignored --test-threads=1 --nocapture"),
     ("netmod-hca-ibv drives the device", "hca-ibv-real --include-ignored --test-threads=1 --nocapture"),
     ("jobs over netmod-verbs", JOBS),
+    ("netmod-perf beside verbs called directly", FLOORS),
     (
         "ibv_rc_pingpong",
         "ibv_rc_pingpong -d rxe0 -g 1 -n 500 >/tmp/server & \
