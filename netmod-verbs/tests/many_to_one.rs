@@ -47,9 +47,9 @@ fn flood(w: &mut World, messages: usize, lens: &[usize]) {
 }
 
 /// There are 8 receives, and the network loses packets.
-#[test]
-fn all_arrives_where_receives_are_few() {
+fn few_receives(xrc: bool) {
     let mut setting = Setting::new(SENDERS + 1, 1);
+    setting.cfg.xrc = xrc;
     setting.cfg.rx_memory = 64 << 10;
     let mut w = connected(&setting);
     w.fabric.set_faults(Faults { loss: 0.0005, ..Faults::default() });
@@ -69,19 +69,33 @@ fn all_arrives_where_receives_are_few() {
     w.end();
 }
 
+#[test]
+fn all_arrives_where_receives_are_few() {
+    few_receives(false);
+}
+
+#[test]
+fn all_arrives_by_xrc_where_receives_are_few() {
+    few_receives(true);
+}
+
 /// What a window promises is there: short frames, of which each takes a whole buffer, are no more than long ones.
 #[test]
 fn whose_windows_fit_into_memory_meets_a_receive() {
     let default = Setting::new(1, 1).cfg;
     let fit = default.rx_memory / default.window;
     assert_eq!(fit, 16);
-    for (senders, rx_memory) in [(fit, default.rx_memory), (SENDERS, SENDERS * default.window)] {
+    let all = SENDERS * default.window;
+    for (senders, rx_memory, xrc) in
+        [(fit, default.rx_memory, false), (fit, default.rx_memory, true), (SENDERS, all, false)]
+    {
         let mut setting = Setting::new(senders + 1, 1);
+        setting.cfg.xrc = xrc;
         setting.cfg.rx_memory = rx_memory;
         let mut w = connected(&setting);
         flood(&mut w, 150, &[8, 100]);
         flood(&mut w, 3, &[100_000, 8]);
-        assert_eq!(w.fabric.stats().not_ready, 0, "{senders} senders");
+        assert_eq!(w.fabric.stats().not_ready, 0, "{senders} senders, XRC: {xrc}");
         w.end();
     }
     // It is the windows that see to it.
