@@ -160,7 +160,7 @@ impl<D: Device> FrameNetmod<D> {
         let twice = kind == Kind::Reset && self.ending != Ending::Abandoned;
         let other = self.dest(to).filter(|other| twice && *other != dest);
         if let Some(dest) = other {
-            self.post(core, Out { dest, bytes: bytes.clone(), vc: None, since });
+            self.post(core, Out { dest, bytes: bytes.clone(), vc, since });
         }
         self.post(core, Out { dest, bytes, vc, since });
     }

@@ -32,6 +32,14 @@ pub struct Words {
     pub again: &'static str,
 }
 
+impl Words {
+    /// That a connection has failed, as the device says, and what to look for if that is left open.
+    pub(crate) fn says(&self, why: &str) -> String {
+        let ask = if why.ends_with('?') { "" } else { "; has the process ended, or its host?" };
+        format!("{} says: {why}{ask}", self.what)
+    }
+}
+
 #[cfg(test)]
 impl Words {
     pub(crate) const SAMPLE: Words = Words {

@@ -248,7 +248,7 @@ impl<D: Device> FrameNetmod<D> {
                 }
                 Err(Refused::Failed(why)) => {
                     let peer = self.links.get(t.vc).map(|l| l.peer);
-                    let text = format!("{} says: {why}; has the process ended, or its host?", D::WORDS.what);
+                    let text = D::WORDS.says(&why);
                     t.failed = Some(VcError::new(VcErrorKind::Lost, peer, text));
                 }
             }

@@ -80,7 +80,7 @@ impl<D: Device> FrameNetmod<D> {
     #[cold]
     pub(crate) fn broken(&mut self, core: &mut Core, vc: VcId, why: &str) -> VcError {
         let peer = self.links.get(vc).map(|l| l.peer);
-        let text = format!("{} says: {why}; has the process ended, or its host?", D::WORDS.what);
+        let text = D::WORDS.says(why);
         let error = VcError::new(VcErrorKind::Lost, peer, text);
         self.fail(core, vc, error.clone());
         error

@@ -2,7 +2,7 @@
 
 use netmod_frames::device::Done;
 use netmod_frames::wire::FRAME_HEADER;
-use netmod_hca::{Completion, Cq as _, Hca};
+use netmod_hca::{Completion, Cq as _, Hca, Status};
 
 use super::datagrams::GRH;
 use super::end::Told;
@@ -45,7 +45,9 @@ impl<H: Hca> Port<H> {
         if let Some(plain) = &mut self.plain {
             posted = posted.and(plain.refill());
         }
-        let posted = if self.datagrams.wants_posts() { posted.and(self.datagrams.post()) } else { posted };
+        if self.datagrams.wants_care() {
+            posted = posted.and_then(|()| self.look_after_datagrams());
+        }
         if let Err(why) = posted {
             self.died(&why);
         }
@@ -59,14 +61,7 @@ impl<H: Hca> Port<H> {
             Some(Of::Lane(at, number)) => self.lane_completed(at, number, c),
             Some(Of::Plain(buffer)) => self.received(self.first_plain() + buffer, c),
             Some(Of::Datagram(buffer)) => self.datagram(buffer, c),
-            Some(Of::Sent(buffer)) => {
-                self.tx_free.push(buffer);
-                if self.datagrams.sent(buffer) {
-                    return None;
-                }
-                // Whether it arrives nobody says: who has dialled waits for an answer, with a deadline.
-                Some(Done::Sent { vc: *self.owners.get(buffer as usize)? })
-            }
+            Some(Of::Sent(buffer)) => self.datagram_sent(buffer, c.status),
             None => {
                 self.oddities.unknown += 1;
                 None
@@ -104,19 +99,43 @@ impl<H: Hca> Port<H> {
             let buffer = self.receives.count() + buffer;
             return Some(Done::Frame { buffer, at: GRH as u32, len: len as u32 });
         }
-        if c.status.is_success() {
-            self.oddities.no_frames += 1;
-        } else {
-            self.oddities.receives += 1;
+        match c.status {
+            Status::Success => self.oddities.no_frames += 1,
+            // It comes back with all that is in the queues.
+            Status::WrFlushErr => self.datagrams.failed(),
+            _ => {
+                self.oddities.receives += 1;
+                self.datagrams.failed();
+            }
         }
         self.datagrams.give_back(buffer);
         None
     }
 
+    /// A datagram has left, or cannot. Whether it arrives nobody says: who has dialled waits for an answer, with a deadline. For the last
+    /// word on a connection there is none, so of that it is told.
+    fn datagram_sent(&mut self, buffer: u32, status: Status) -> Option<Done> {
+        self.tx_free.push(buffer);
+        if !status.is_success() {
+            self.datagrams.failed();
+        }
+        if self.datagrams.sent(buffer) {
+            return None;
+        }
+        let owner = self.owners.get_mut(buffer as usize)?;
+        let (vc, word) = (owner.vc, owner.word.take());
+        if let Some(word) = word.filter(|_| !status.is_success()) {
+            return Some(Done::WordFailed { vc, word });
+        }
+        Some(Done::Sent { vc })
+    }
+
     #[inline]
     fn lane_completed(&mut self, at: u32, number: u32, c: &Completion) -> Option<Done> {
+        let why = if c.status.is_success() { None } else { Some(self.reason(c.status)) };
+        let result = (c.status, why.as_deref().unwrap_or_default());
         let told = &mut Told { found: &mut self.found, free: &mut self.tx_free };
-        if !self.ends.completed(at, number, c.qp_num, c.status, told) {
+        if !self.ends.completed(at, number, c.qp_num, result, told) {
             self.oddities.unknown += 1;
         }
         None

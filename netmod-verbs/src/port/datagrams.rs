@@ -1,6 +1,9 @@
 //! The queue pair of datagrams, by which handshakes go.
 //!
 //! Datagrams may be lost; a handshake that is not answered is begun anew by whoever began it.
+//!
+//! A datagram that cannot leave takes the queue pair with it (a port that is down, on some devices; a GID that is gone). Peers know its
+//! number from this process's card, so it is not replaced: when everything in its queues has come back, it begins anew.
 
 use core::ptr::NonNull;
 use std::collections::HashMap;
@@ -8,12 +11,12 @@ use std::collections::HashMap;
 use netmod_frames::device::Refused;
 use netmod_frames::memory::Block;
 use netmod_hca::{
-    Data, Error, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, RecvWr, SendFlags, SendOp, SendWr, Sge,
-    To,
+    Data, Error, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, QpNum, RecvWr, SendFlags, SendOp,
+    SendWr, Sge, To,
 };
 
 use super::{Of, Options};
-use crate::words::{Address, BITS_24, Place};
+use crate::words::{Address, Place};
 
 /// Receive buffers, and requests in the send queue.
 pub(crate) const DEPTH: u32 = 64;
@@ -54,6 +57,12 @@ pub(super) struct Datagrams<H: Hca> {
     peers: Vec<Option<Peer<H::Ah>>>,
     /// Ways of notes under way, by the buffers that they are in.
     notes: HashMap<u32, H::Ah>,
+    /// Port, and place of the partition key.
+    at: (u8, u16),
+    /// The queue pair has failed, and waits for what is in its queues.
+    failing: bool,
+    /// Ways to peers are to be looked for again.
+    stale: bool,
 }
 
 // SAFETY: the pointer is that of the block, which is plain memory of this value.
@@ -80,6 +89,9 @@ impl<H: Hca> Datagrams<H> {
             under_way: 0,
             peers: Vec::new(),
             notes: HashMap::new(),
+            at: (0, 0),
+            failing: false,
+            stale: false,
         })
     }
 
@@ -92,12 +104,12 @@ impl<H: Hca> Datagrams<H> {
     /// # Errors
     /// What the device says.
     pub(super) fn open(&mut self, hca: &H, cq: &H::Cq, options: &Options) -> Result<H::Qp, Error> {
-        let mut random = [0; 8];
+        let mut random = [0; 4];
         getrandom::fill(&mut random)
             .map_err(|_| Error::new("getrandom", "a key of datagrams", netmod_hca::errno::EIO))?;
-        let random = u64::from_le_bytes(random);
+        let random = u32::from_le_bytes(random);
         // The highest bit would mean the queue pair's own key (ibv_post_send(3)).
-        self.qkey = random as u32 & 0x7fff_ffff;
+        self.qkey = random & 0x7fff_ffff;
         self.depth = DEPTH.min(hca.device().max_qp_wr);
         self.free.truncate(self.depth as usize);
         let cap = QpCap {
@@ -109,11 +121,80 @@ impl<H: Hca> Datagrams<H> {
         };
         let kind = QpKind::Ud { send_cq: cq, recv_cq: cq, srq: None };
         let qp = hca.create_qp(&QpInit { kind, cap, signal_all: true })?;
-        let Options { port, pkey_index, .. } = *options;
+        self.at = (options.port, options.pkey_index);
+        self.ready(&qp)?;
+        Ok(qp)
+    }
+
+    /// Takes the queue pair from reset to where it sends. The numbers of its packets mean nothing.
+    fn ready(&self, qp: &H::Qp) -> Result<(), Error> {
+        let (port, pkey_index) = self.at;
         qp.modify(&ModifyQp::InitUd { port, pkey_index, qkey: self.qkey })?;
         qp.modify(&ModifyQp::RtrUd)?;
-        qp.modify(&ModifyQp::RtsUd { sq_psn: (random >> 32) as u32 & BITS_24 })?;
-        Ok(qp)
+        qp.modify(&ModifyQp::RtsUd { sq_psn: 0 })
+    }
+
+    /// Something in its queues has failed, and with it all.
+    #[cold]
+    pub(super) fn failed(&mut self) {
+        let Some(qp) = self.qp.as_ref().filter(|_| !self.failing) else { return };
+        self.failing = true;
+        if let Err(why) = qp.modify(&ModifyQp::Err) {
+            tracing::warn!(%why, "the queue pair of datagrams has failed, and cannot be given up");
+        }
+    }
+
+    /// Whether a queue pair is the one of datagrams.
+    pub(super) fn is(&self, qp: QpNum) -> bool {
+        self.qp.as_ref().is_some_and(|own| own.number() == qp)
+    }
+
+    /// Begins anew if it has failed, once everything has come back.
+    fn restart(&mut self) -> Result<(), String> {
+        let Some(qp) =
+            self.qp.as_ref().filter(|_| self.under_way == 0 && self.free.len() == self.depth as usize)
+        else {
+            return Ok(());
+        };
+        qp.modify(&ModifyQp::Reset).and_then(|()| self.ready(qp)).map_err(|e| e.to_string())?;
+        self.failing = false;
+        Ok(())
+    }
+
+    /// The port has another table of GIDs: ways to peers that were made by the old one may lead nowhere.
+    pub(super) fn outdated(&mut self) {
+        self.stale = true;
+    }
+
+    /// Whether there is something for [`Datagrams::look_after`] to do.
+    #[inline]
+    pub(super) fn wants_care(&self) -> bool {
+        self.failing || self.stale || !self.free.is_empty()
+    }
+
+    /// Posts receives, begins anew, makes ways anew: what is due. `way` makes one.
+    ///
+    /// # Errors
+    /// What the device says, if nothing goes any more.
+    #[cold]
+    pub(super) fn look_after(
+        &mut self,
+        way: impl Fn(&Address) -> Result<H::Ah, String>,
+    ) -> Result<(), String> {
+        if self.failing {
+            self.restart()?;
+        }
+        // What is under way uses them.
+        if self.stale && self.under_way == 0 {
+            self.stale = false;
+            for peer in self.peers.iter_mut().flatten() {
+                match way(&peer.address) {
+                    Ok(ah) => peer.ah = ah,
+                    Err(why) => tracing::debug!(why, "no way to a peer"),
+                }
+            }
+        }
+        if self.failing { Ok(()) } else { self.post() }
     }
 
     pub(super) fn with(mut self, qp: H::Qp, lkey: u32) -> Datagrams<H> {
@@ -166,10 +247,6 @@ impl<H: Hca> Datagrams<H> {
             self.free.pop();
         }
         Ok(())
-    }
-
-    pub(super) fn wants_posts(&self) -> bool {
-        !self.free.is_empty()
     }
 
     /// Makes a peer known.
@@ -234,7 +311,7 @@ impl<H: Hca> Datagrams<H> {
 
     fn post_send(&self, sge: Sge, buffer: u32, ah: &H::Ah, address: &Address) -> Result<(), Refused> {
         let Some(qp) = &self.qp else { return Err(Refused::Failed("the port is closed".into())) };
-        if self.under_way == self.depth {
+        if self.under_way == self.depth || self.failing {
             return Err(Refused::Again);
         }
         let Address { qp: number, qkey, .. } = *address;

@@ -341,7 +341,7 @@ impl<H: Hca> Ends<H> {
         at: u32,
         number: u32,
         qp: u32,
-        status: Status,
+        (status, why): (Status, &str),
         told: &mut Told<'_>,
     ) -> bool {
         let lane = self.lane(at).filter(|lane| lane.number().0 == qp);
@@ -350,12 +350,12 @@ impl<H: Hca> Ends<H> {
         let flushing = self.lane(at).is_some_and(|lane| lane.stage == Stage::Flushing);
         for _ in 0..n - 1 {
             // Behind a request that was refused nothing succeeds.
-            if flushing { self.failed(at, status, told) } else { self.succeeded(at, told) }
+            if flushing { self.failed(at, status, why, told) } else { self.succeeded(at, told) }
         }
         if status.is_success() {
             self.succeeded(at, told);
         } else {
-            self.failed(at, status, told);
+            self.failed(at, status, why, told);
         }
         if self.lane(at).is_some_and(|lane| lane.users == 0) {
             self.sweep_lane(at);
@@ -373,8 +373,7 @@ impl<H: Hca> Ends<H> {
 
     /// The oldest request of a lane has failed, or was flushed.
     #[cold]
-    fn failed(&mut self, at: u32, status: Status, told: &mut Told<'_>) {
-        let why = meaning(status);
+    fn failed(&mut self, at: u32, status: Status, why: &str, told: &mut Told<'_>) {
         let Some(lane) = self.lane(at) else { return };
         let shared = lane.shared.is_some() && !lane.draining;
         let stage = lane.stage;
@@ -529,24 +528,4 @@ fn concerns_one(status: Status) -> bool {
             | Status::LocProtErr
             | Status::LocAccessErr
     )
-}
-
-/// What a status means to a person who looks for the cause.
-fn meaning(status: Status) -> &'static str {
-    match status {
-        Status::RetryExcErr => {
-            "the peer's device does not answer (retry count exceeded); is its host up, and the fabric between?"
-        }
-        Status::RnrRetryExcErr => "the peer has no receive buffer (RNR retry count exceeded)",
-        Status::RemAccessErr => {
-            "the peer's device permits no access to its memory there (remote access error)"
-        }
-        Status::RemInvReqErr => "the peer's device takes the request for invalid (remote invalid request)",
-        Status::RemOpErr => "the peer's device could not do it (remote operation error)",
-        Status::LocLenErr => "a message is too long for its memory (local length error)",
-        Status::LocProtErr => "local memory is not registered for it (local protection error)",
-        Status::WrFlushErr => "the queue pair has failed before (flushed)",
-        Status::FatalErr => "the device has failed (fatal error)",
-        _ => "the device reports an error",
-    }
 }

@@ -5,13 +5,14 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use netmod_core::rma::Access;
 use netmod_core::{IoVec, RxBuf, RxBytes, Time, VcId};
-use netmod_frames::device::{self, Done, Lent, NewEnd, Oddities, Refused, Remote};
+use netmod_frames::device::{self, Done, Lent, NewEnd, Oddities, Refused, Remote, Word};
+use netmod_frames::wire::{FRAME_HEADER, FrameHeader, Kind};
 use netmod_hca::{self as hca, Channel as _, Cq as _, Hca, Mr as _, SendOp, Sge, Srq as _};
 
 use super::end::Ends;
 use super::lane::{Payload, Request};
 use super::receives::Receives;
-use super::{Port, TX_BUFFERS, What};
+use super::{Owner, Port, TX_BUFFERS, What};
 use crate::words::{Address, XrcEnd};
 
 /// A registration of memory for a transfer.
@@ -43,6 +44,15 @@ impl<H: Hca> Port<H> {
     #[inline]
     fn post(&mut self, to: u64, request: Request<'_>) -> Result<(), Refused> {
         self.ends.post(to, request)
+    }
+
+    /// Whose a datagram is that is about to be sent.
+    fn owner(&mut self, buffer: u32, to: u64, vc: VcId) -> Owner {
+        let frame = device::Port::buffer(self, buffer).first_chunk::<FRAME_HEADER>().copied();
+        let last =
+            |frame: &[u8; FRAME_HEADER]| FrameHeader::parse(frame).is_some_and(|h| h.kind == Kind::Reset);
+        let word = frame.filter(last).map(|frame| Box::new(Word { to, frame }));
+        Owner { vc, word }
     }
 
     fn transfer(
@@ -167,7 +177,7 @@ impl<H: Hca> device::Port for Port<H> {
         let addr = self.block().at(buffer as usize).expose_provenance() as u64;
         let sge = Sge { addr, len: len.min(self.site.options.frame) as u32, lkey };
         if !Ends::<H>::names(to) {
-            self.owners[buffer as usize] = vc;
+            self.owners[buffer as usize] = self.owner(buffer, to, vc);
             return self.datagrams.send(sge, buffer, to);
         }
         let payload = Payload::Registered(sge);

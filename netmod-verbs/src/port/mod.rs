@@ -13,6 +13,7 @@ mod completions;
 mod datagrams;
 mod end;
 mod frames;
+mod health;
 mod join;
 mod lane;
 mod notes;
@@ -25,7 +26,7 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use netmod_core::{PeerName, VcId};
-use netmod_frames::device::{Done, Oddities, Refused};
+use netmod_frames::device::{Done, Oddities, Refused, Word};
 use netmod_frames::memory::Block;
 use netmod_hca::{Access, AsyncEvent, Completion, Cq as _, Error, Hca, Mr as _, SrqAttr, XrcdOpen, errno};
 
@@ -35,6 +36,7 @@ use crate::words::Place;
 use datagrams::Datagrams;
 pub(crate) use datagrams::{DEPTH as DATAGRAMS, bytes as datagram_bytes};
 use end::{Ends, Told};
+use health::Health;
 pub(crate) use lane::SHARED_DEPTH;
 use receives::Receives;
 use site::{Site, Xrc};
@@ -122,6 +124,14 @@ impl Of {
     }
 }
 
+/// Whose a datagram is.
+#[derive(Debug)]
+struct Owner {
+    vc: VcId,
+    /// It is the last word on a connection.
+    word: Option<Box<Word>>,
+}
+
 /// The device's registrations of a port's own memory.
 struct Registered<H: Hca> {
     tx: Option<H::Mr>,
@@ -145,7 +155,7 @@ pub struct Port<H: Hca> {
     /// So many of them are not for frames.
     reserved: usize,
     /// Whose frame is in a buffer that goes as a datagram.
-    owners: Vec<VcId>,
+    owners: Vec<Owner>,
     entries: Box<[Completion; BATCH]>,
     /// Completions that were taken already.
     ahead: usize,
@@ -192,9 +202,18 @@ impl<H: Hca> Port<H> {
     pub fn open(hca: H, options: Options) -> Result<Port<H>, String> {
         let attr = hca.port(options.port).map_err(|e| text(&e))?;
         let gid = hca.gids(options.port).map_err(|e| text(&e))?;
-        let gid = gid.iter().find(|g| g.index == options.gid_index).map(|g| g.gid).unwrap_or_default();
+        let gid = gid.into_iter().find(|g| g.index == options.gid_index);
+        let gid = gid.ok_or_else(|| {
+            format!(
+                "{}:{}: its table has no GID at place {} any more",
+                hca.name(),
+                options.port,
+                options.gid_index
+            )
+        })?;
         let ethernet = attr.link_layer == netmod_hca::LinkLayer::Ethernet;
-        let place = Place { ethernet, lid: attr.lid, gid };
+        let place = Place { ethernet, lid: attr.lid, gid: gid.gid };
+        let health = Health { kind: gid.kind, gid_gone: false };
         let device = *hca.device();
 
         let count = receive_buffers(options.rx_memory, options.frame, device.max_srq_wr);
@@ -252,11 +271,11 @@ impl<H: Hca> Port<H> {
                 datagrams: Some(datagrams_mr),
                 plain: None,
             },
-            site: Site { xrc, cq, channel: Some(channel), hca, options, attr, place },
+            site: Site { xrc, cq, channel: Some(channel), hca, options, attr, place, health },
             tx: Some(tx),
             tx_free: (0..TX_BUFFERS as u32).rev().collect(),
             reserved,
-            owners: vec![VcId::from_wire(0); TX_BUFFERS],
+            owners: (0..TX_BUFFERS).map(|_| Owner { vc: VcId::from_wire(0), word: None }).collect(),
             entries: Box::new([Completion::EMPTY; BATCH]),
             ahead: 0,
             polls: 0,
@@ -358,6 +377,12 @@ impl<H: Hca> Port<H> {
         match event {
             AsyncEvent::SrqLimitReached(0) => self.receives.low = true,
             AsyncEvent::SrqLimitReached(_) => self.plain.iter_mut().for_each(|plain| plain.low = true),
+            AsyncEvent::QpFatal(qp) | AsyncEvent::QpRequestError(qp) | AsyncEvent::QpAccessError(qp)
+                if self.datagrams.is(qp) =>
+            {
+                tracing::warn!(device, ?event, "the queue pair of datagrams has failed, and begins anew");
+                self.datagrams.failed();
+            }
             AsyncEvent::QpFatal(qp) | AsyncEvent::QpRequestError(qp) | AsyncEvent::QpAccessError(qp) => {
                 let why = format!("{device}: {event:?}");
                 let told = &mut Told { found: &mut self.found, free: &mut self.tx_free };
@@ -372,7 +397,9 @@ impl<H: Hca> Port<H> {
             }
             AsyncEvent::PortActive(port) if port == self.site.options.port => {
                 tracing::info!(device, port, "the port's link is there again");
+                self.look_for_gid();
             }
+            AsyncEvent::GidChange(port) if port == self.site.options.port => self.look_for_gid(),
             AsyncEvent::CqError(_) => self.died("the completion queue has failed"),
             AsyncEvent::SrqError(_) => self.died("the shared receive queue has failed"),
             AsyncEvent::DeviceFatal => self.died("the device has failed, or was removed"),

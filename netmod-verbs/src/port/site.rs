@@ -3,6 +3,7 @@
 use netmod_hca::{AhAttr, Hca, PortAttr};
 
 use super::Options;
+use super::health::Health;
 use crate::domain::Member;
 use crate::words::{Domain, Place};
 
@@ -21,6 +22,7 @@ pub(super) struct Site<H: Hca> {
     pub(super) options: Options,
     pub(super) attr: PortAttr,
     pub(super) place: Place,
+    pub(super) health: Health,
 }
 
 impl<H: Hca> Site<H> {
@@ -29,6 +31,9 @@ impl<H: Hca> Site<H> {
     /// # Errors
     /// Why there is none, for people.
     pub(super) fn way(&self, to: &Place) -> Result<AhAttr, String> {
+        if self.health.gid_gone && self.place.ethernet {
+            return Err(format!("{}: {}", self.name(), self.without_gid()));
+        }
         to.way(&self.place, self.options.port, self.options.gid_index)
     }
 

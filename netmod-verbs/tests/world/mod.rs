@@ -168,6 +168,8 @@ pub struct Rank {
 /// See the module.
 pub struct World {
     pub fabric: Fabric,
+    /// By node.
+    pub devices: Vec<DeviceId>,
     pub ranks: Vec<Rank>,
     pub now: Time,
     /// Time between two turns.
@@ -228,7 +230,7 @@ impl World {
             }
         }
         let step = Duration::from_micros(20);
-        World { fabric, ranks, now: Time::ZERO, step, lent: Vec::new() }
+        World { fabric, devices, ranks, now: Time::ZERO, step, lent: Vec::new() }
     }
 
     /// Sends the next message; the request if it waits. `Err`: the VC is down.
