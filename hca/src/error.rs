@@ -53,12 +53,15 @@ impl Error {
     }
 }
 
+/// A limit that systems set far too low, and who raises it.
+const MEMLOCK: &str = "; is the limit of locked memory large enough? `ulimit -l unlimited` raises it, for logins memlock in \
+    /etc/security/limits.conf, for services LimitMEMLOCK=infinity of systemd; Slurm passes on that of the login node unless there is \
+    PropagateResourceLimitsExcept=MEMLOCK in slurm.conf";
+
 /// What mends an error, where that is known.
 fn advice(call: &str, number: Errno) -> &'static str {
     match (call, number) {
-        ("ibv_reg_mr", errno::ENOMEM | errno::EAGAIN | errno::EPERM) => {
-            "; is the limit of locked memory large enough (ulimit -l)?"
-        }
+        ("ibv_reg_mr", errno::ENOMEM | errno::EAGAIN | errno::EPERM) => MEMLOCK,
         (_, errno::ENOMEM) => {
             "; is there a limit of the device, or of locked memory (ulimit -l), in the way?"
         }

@@ -104,9 +104,9 @@ fn usable(attr: &PortAttr) -> Result<(), String> {
 fn gid(attr: &PortAttr, gids: &[GidEntry], asked: &str) -> Result<(GidEntry, &'static str), String> {
     if let Ok(index) = asked.parse::<u8>() {
         let found = gids.iter().find(|g| g.index == index);
-        return found
-            .map(|g| (*g, "NETMOD_VERBS_GID"))
-            .ok_or(format!("its table has no GID at place {index} (NETMOD_VERBS_GID)"));
+        return found.map(|g| (*g, "NETMOD_VERBS_GID")).ok_or_else(|| {
+            format!("its table has no GID at place {index} (NETMOD_VERBS_GID); {}", table(gids))
+        });
     }
     let version = match asked {
         "" => None,
@@ -125,10 +125,29 @@ fn gid(attr: &PortAttr, gids: &[GidEntry], asked: &str) -> Result<(GidEntry, &'s
     best.map(|g| (*g, rank(g).1)).ok_or_else(|| {
         let none = if ethernet { "no GID of RoCE; has the interface an address?" } else { "no GID" };
         match version {
-            Some(_) if ethernet => format!("no GID of the version that NETMOD_VERBS_GID={asked} asks for"),
+            Some(_) if ethernet => {
+                format!("no GID of the version that NETMOD_VERBS_GID={asked} asks for; {}", table(gids))
+            }
             _ => none.into(),
         }
     })
+}
+
+/// What there is.
+fn table(gids: &[GidEntry]) -> String {
+    let kind = |g: &GidEntry| match g.kind {
+        GidKind::Ib => "",
+        GidKind::RoceV1 => ", v1",
+        GidKind::RoceV2 => ", v2",
+    };
+    match gids {
+        [] => "it is empty; has the interface an address?".into(),
+        _ => {
+            let all: Vec<String> =
+                gids.iter().map(|g| format!("{} ({}{})", g.index, g.gid, kind(g))).collect();
+            format!("there are {}", all.join(", "))
+        }
+    }
 }
 
 fn rank(g: &GidEntry) -> (u8, &'static str) {
@@ -201,7 +220,8 @@ mod tests {
         let eth = attr(LinkLayer::Ethernet);
         let index = |asked| gid(&eth, &table(), asked).map(|(g, _)| g.index);
         assert_eq!((index("2"), index("v1"), index("v2")), (Ok(2), Ok(2), Ok(3)));
-        assert!(index("9").unwrap_err().contains("place 9"));
+        let none = index("9").unwrap_err();
+        assert!(none.contains("place 9") && none.contains("3 (::ffff:10.0.0.1, v2), 4 ("), "{none}");
         assert!(index("v3").unwrap_err().contains("neither v1 nor v2"));
         let v1 = &table()[..1];
         assert!(gid(&eth, v1, "v2").unwrap_err().contains("NETMOD_VERBS_GID=v2"));
