@@ -56,6 +56,41 @@ impl World for Real {
         assert!(set.is_ok_and(|status| status.success()));
         true
     }
+
+    fn pass(&self, time: core::time::Duration) {
+        std::thread::sleep(time);
+    }
+
+    /// The child has all of this process's memory.
+    fn beside_a_child(&self, work: impl FnOnce()) {
+        // SAFETY: the child makes system calls alone, and none that a process of many threads may not make after a fork.
+        let child = unsafe {
+            match libc::fork() {
+                0 => {
+                    libc::pause();
+                    libc::_exit(0)
+                }
+                child => child,
+            }
+        };
+        assert!(child > 0, "{}", std::io::Error::last_os_error());
+        work();
+        let mut status = 0;
+        // SAFETY: the child is this process's, and the number has a place.
+        let ended = unsafe { (libc::kill(child, libc::SIGKILL), libc::waitpid(child, &raw mut status, 0)) };
+        assert_eq!(
+            (ended, libc::WTERMSIG(status)),
+            ((0, child), libc::SIGKILL),
+            "the child has not lived that long"
+        );
+    }
+
+    fn not_ready(&self) -> Option<u64> {
+        // As `rdma_rxe` counts.
+        let name = self.0.names().ok()?.into_iter().next()?;
+        let count = format!("/sys/class/infiniband/{name}/ports/1/hw_counters/rcvd_rnr_err");
+        std::fs::read_to_string(count).ok()?.trim().parse().ok()
+    }
 }
 
 suite! { [#[ignore = "needs an RDMA device (cargo xtask vm-test)"]] Real::new() }

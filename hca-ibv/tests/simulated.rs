@@ -40,6 +40,10 @@ impl scenarios::World for Simulated {
         self.fabric.set_port(self.device, 1, up);
         true
     }
+
+    fn pass(&self, time: core::time::Duration) {
+        self.fabric.advance(self.fabric.now() + time);
+    }
 }
 
 suite! { [] Simulated::new() }

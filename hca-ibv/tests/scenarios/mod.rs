@@ -20,6 +20,8 @@ macro_rules! suite {
             a_device_says_what_it_is
             messages_fill_a_shared_receive_queue_inline_and_with_immediate_data
             a_shared_receive_queue_tells_that_it_runs_low
+            messages_wait_for_receives
+            what_comes_after_a_fork_is_seen
             memory_is_written_read_and_added_to
             datagrams_come_behind_a_global_header
             what_is_not_permitted_fails_and_flushes_what_follows
@@ -108,6 +110,50 @@ pub fn a_shared_receive_queue_tells_that_it_runs_low<W: World>(world: &W) {
     assert_eq!(b.hca.async_event(), Ok(Some(AsyncEvent::SrqLimitReached(2))));
     assert_eq!(b.hca.async_event(), Ok(None));
     assert_eq!(a.hca.async_event(), Ok(None));
+}
+
+/// A queue with one receive at a time: its limit's event tells each time that it is used up, messages wait for the next one, and none is lost.
+pub fn messages_wait_for_receives<W: World>(world: &W) {
+    const MESSAGES: usize = 6;
+    let (a, b) = pair(world);
+    let before = world.not_ready();
+    for i in 0..MESSAGES {
+        a.post(&[wr(i as u64, SendOp::SendImm(i as u32), Data::EMPTY)]);
+    }
+    for i in 0..MESSAGES {
+        // Those that are there wait meanwhile.
+        world.pass(core::time::Duration::from_millis(30));
+        b.srq.set_limit(1).expect("there is room for more");
+        b.receive(i..i + 1);
+        let got = b.done(Completed::Recv);
+        assert_eq!((got.wr_id, got.imm), (i as u64, Some(i as u32)));
+        world.wait(b.hca.async_fd(), "the limit's event");
+        assert_eq!(b.hca.async_event(), Ok(Some(AsyncEvent::SrqLimitReached(2))));
+    }
+    for i in 0..MESSAGES {
+        assert_eq!(a.done(Completed::Send).wr_id, i as u64);
+    }
+    let after = world.not_ready();
+    assert!(before.zip(after).is_none_or(|(before, after)| after > before), "nobody was told to wait");
+    assert_eq!((a.qp.state(), b.qp.state()), (Ok(QpState::Rts), Ok(QpState::Rts)));
+}
+
+/// While a child shares this process's pages, what is received goes where this process looks for it, also after it has written beside that.
+pub fn what_comes_after_a_fork_is_seen<W: World>(world: &W) {
+    let (a, b) = pair(world);
+    b.receive(0..3);
+    world.beside_a_child(|| {
+        for slot in 0..3 {
+            let bytes = pattern(SLOT / 2, slot + 20);
+            b.mem.put(slot * SLOT, &[0xaa; SLOT]);
+            a.mem.put(DATA_AT, &bytes);
+            let data = a.data(0, SLOT / 2);
+            a.post(&[wr(1, SendOp::Send, Data::Registered(&data))]);
+            assert_eq!(b.done(Completed::Recv).wr_id, slot as u64);
+            a.done(Completed::Send);
+            assert_eq!(b.mem.get(slot * SLOT, SLOT), [bytes, vec![0xaa; SLOT - SLOT / 2]].concat());
+        }
+    });
 }
 
 pub fn memory_is_written_read_and_added_to<W: World>(world: &W) {

@@ -22,6 +22,19 @@ pub trait World {
 
     /// Takes the port's link down or up. `false` if that cannot be done here.
     fn set_port(&self, up: bool) -> bool;
+
+    /// Lets time go by.
+    fn pass(&self, time: core::time::Duration);
+
+    /// Does something while a child lives that was forked before.
+    fn beside_a_child(&self, work: impl FnOnce()) {
+        work();
+    }
+
+    /// How often the device has been told that a message met no receive, if it counts that.
+    fn not_ready(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Whether a descriptor is readable, or becomes so within some milliseconds.
