@@ -43,6 +43,19 @@ fn ok_alone(ranks: u32, options: &[&str], case: &[&str]) -> [Outcome; 2] {
 }
 
 #[test]
+fn ranks_fork() {
+    ok(2, "forks", &["2"]);
+}
+
+#[test]
+fn one_waits_for_the_dead_and_the_others_talk() {
+    for netmods in EACH_NETMOD {
+        let done = run(nmrun(5, &["--no-kill"]).args(["widowed", "1"]).env("NETMOD", netmods));
+        assert_eq!(done.ok_ranks("widowed"), 4, "{done}");
+    }
+}
+
+#[test]
 fn ring() {
     for ranks in [1, 2, 3, 8] {
         ok(ranks, "ring", &[]);

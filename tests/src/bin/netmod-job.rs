@@ -21,6 +21,15 @@ fn watchdog(name: &'static str) -> Result<()> {
     Ok(())
 }
 
+/// Prints diagnostics on stderr, if `NETMOD_LOG` asks for them.
+fn log() -> Result<()> {
+    let Ok(filter) = std::env::var("NETMOD_LOG") else { return Ok(()) };
+    let filter = tracing_subscriber::EnvFilter::try_new(filter)?;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    tracing::subscriber::set_global_default(subscriber.with_ansi(false).without_time().finish())?;
+    Ok(())
+}
+
 fn run(case: &'static Case, args: &Args) -> Result<()> {
     watchdog(case.name)?;
     // Before anybody else knows this process.
@@ -59,6 +68,10 @@ fn run_shared(case: &'static SharedCase, args: &Args) -> Result<()> {
 }
 
 fn main() -> ExitCode {
+    if let Err(e) = log() {
+        eprintln!("netmod-job: NETMOD_LOG: {e}");
+        return ExitCode::from(2);
+    }
     let mut args = std::env::args().skip(1);
     let name = args.next().unwrap_or_default();
     if let Some(case) = SHARED_CASES.iter().find(|c| c.name == name) {

@@ -25,12 +25,12 @@ pub use crate::board::{doing, run_devices, run_job, run_job_with};
 pub use crate::factory::NetmodFactory;
 
 /// Makes a module with a test for each case of the suite: `conformance!(name, factory)`, where `factory`
-/// is an expression.
+/// is an expression. Attributes in front of the name are those of each test.
 #[macro_export]
 macro_rules! conformance {
-    ($module:ident, $factory:expr) => {
+    ($(#[$attr:meta])* $module:ident, $factory:expr) => {
         mod $module {
-            $crate::conformance_cases! { $factory;
+            $crate::conformance_cases! { [$(#[$attr])*] $factory;
                 order: same_tag mixed_sizes several_tags several_contexts both_directions;
                 sizes: expected unexpected back_to_back one_mib sixteen_mib sixty_four_mib;
                 scattered: short eager_small eager_large rendezvous both_sides_in_pieces;
@@ -60,18 +60,28 @@ macro_rules! conformance {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_cases {
-    ($factory:expr; $($file:ident: $($case:ident)*;)*) => {
+    ($attrs:tt $factory:expr; $($file:ident: $($case:ident)*;)*) => {
         $(mod $file {
             #[allow(unused_imports)]
             use super::super::*;
-            $(#[test]
-            fn $case() {
-                let factory = $factory;
-                if $crate::factory::NetmodFactory::is_available(&factory, stringify!($case)) {
-                    $crate::conformance::$file::$case(&factory);
-                }
-            })*
+            $($crate::conformance_case! { $attrs $factory, $file, $case })*
         })*
+    };
+}
+
+/// One test of [`conformance!`]; not for use by itself.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_case {
+    ([$($attr:tt)*] $factory:expr, $file:ident, $case:ident) => {
+        #[test]
+        $($attr)*
+        fn $case() {
+            let factory = $factory;
+            if $crate::factory::NetmodFactory::is_available(&factory, stringify!($case)) {
+                $crate::conformance::$file::$case(&factory);
+            }
+        }
     };
 }
 

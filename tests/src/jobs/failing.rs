@@ -1,10 +1,10 @@
 //! Cases in which a rank is late, gives up, or dies.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ch3_shim::{Device, Error, Mode};
 
-use super::basic::{context, place};
+use super::basic::{context, exchange, place};
 use super::pattern::{self, seed};
 use super::{Args, End, Result, sys};
 
@@ -194,4 +194,75 @@ pub(super) fn die(dev: &mut Device, args: &Args) -> Result<End> {
     acknowledge(dev, victim)?;
     println!("rank {me}: survived rank {victim}");
     Ok(End::Finalize)
+}
+
+/// A rank is killed. Who waits for it is told in time, and nobody else is named; meanwhile the others talk, and are not disturbed.
+pub(super) fn widowed(dev: &mut Device, args: &Args) -> Result<End> {
+    let victim = args.rank(0, 1, dev)?;
+    let limit = Duration::from_secs(args.get(1, 20));
+    let ((me, n), world) = (place(dev), dev.world());
+    if n < 4 {
+        return Err("this case is for 4 ranks or more".into());
+    }
+    exchange(dev, 1000, 0)?;
+    // One that is posted when the death is known fails at once.
+    let doomed = dev.irecv(vec![0], victim, 5, world)?;
+    dev.barrier(world)?;
+    if me == victim {
+        sys::kill_self();
+    }
+    let start = Instant::now();
+    let others: Vec<i32> = (0..n).filter(|r| *r != victim).collect();
+    let (widow, talkers) = others.split_first().ok_or("nobody is left")?;
+    if me != *widow {
+        talk(dev, talkers, *widow)?;
+    }
+    names_the_victim(dev.wait(doomed), victim, "a receive")?;
+    let took = start.elapsed();
+    if took > limit {
+        return Err(format!("told after {took:?}").into());
+    }
+    let failed = dev.ack_failures();
+    let cause = failed.first().map(|f| f.cause.to_string()).unwrap_or_default();
+    println!("rank {me}: told after {:.1} s: {cause}", took.as_secs_f64());
+    if failed.len() != 1 {
+        return Err(format!("failed ranks: {failed:?}, and not {victim} alone").into());
+    }
+    if me == *widow {
+        dev.send(&[], talkers[0], 6, world)?;
+    }
+    Ok(End::Finalize)
+}
+
+/// A message goes round and round, until a rank has sent a word to the first of them.
+fn talk(dev: &mut Device, ranks: &[i32], last_word_of: i32) -> Result<()> {
+    let ((me, _), world) = (place(dev), dev.world());
+    let at = ranks.iter().position(|r| *r == me).ok_or("no place among the others")?;
+    let (next, prev) = (ranks[(at + 1) % ranks.len()], ranks[(at + ranks.len() - 1) % ranks.len()]);
+    let mut over = if at == 0 { Some(dev.irecv(Vec::new(), last_word_of, 6, world)?) } else { None };
+    for round in 0_u64.. {
+        // The first byte says whether there is another round.
+        let mut message = pattern::bytes(round, 3000);
+        let lap = || format!("round {round} of the others");
+        if let Some(request) = over.take() {
+            over = dev.test(request)?.err();
+        }
+        if at == 0 {
+            message[0] = u8::from(over.is_some());
+            context(dev.send(&message, next, 4, world), lap)?;
+        }
+        let mut got = vec![0; 3000];
+        context(dev.recv(&mut got, prev, 4, world), lap)?;
+        if at != 0 {
+            message[0] = got[0];
+            context(dev.send(&got, next, 4, world), lap)?;
+        }
+        if got != message {
+            return Err(format!("round {round}: other bytes").into());
+        }
+        if got[0] == 0 {
+            break;
+        }
+    }
+    Ok(())
 }

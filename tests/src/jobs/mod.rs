@@ -9,6 +9,7 @@ mod broken;
 mod checkpoint;
 mod failing;
 mod flood;
+mod forks;
 mod hanging;
 pub mod kills;
 pub mod launch;
@@ -23,6 +24,7 @@ mod starving;
 pub mod sys;
 pub mod tap;
 pub mod threads;
+pub mod unplugged;
 mod waiting;
 
 use ch3_shim::Device;
@@ -173,6 +175,17 @@ pub const CASES: &[Case] = &[
         name: "lose",
         help: "[RANK=1]: a rank is killed; the others notice, and give up",
         body: failing::lose,
+    },
+    Case {
+        name: "widowed",
+        help: "[RANK=1] [SECONDS=20]: a rank is killed; one that waits for it is told in time, the others talk and are not disturbed",
+        body: failing::widowed,
+    },
+    Case { name: "forks", help: "[ROUNDS=6] [BYTES=1048576]: ranks fork in mid-traffic", body: forks::forks },
+    Case {
+        name: "unplugged",
+        help: "[MS_OF_SILENCE=1000] [MS=1000]: the port of 2 ranks goes away, and comes back",
+        body: unplugged::unplugged,
     },
     Case { name: "starve-dial", help: "4 ranks: rank 0 has no descriptor for a dial", body: starving::dial },
     Case {

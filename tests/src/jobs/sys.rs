@@ -134,3 +134,36 @@ pub fn own_network() -> io::Result<i32> {
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+/// Starts a child that is a copy of this process, with all its memory, sleeps for so long, and ends.
+///
+/// # Errors
+/// What the system says.
+pub fn fork_sleeper(time: Duration) -> io::Result<i32> {
+    let (seconds, nanoseconds) = (time.as_secs() as libc::time_t, time.subsec_nanos().into());
+    let nap = libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds };
+    // SAFETY: takes no memory.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: these are system calls alone, which the child of a process of many threads may make; `nap` is on its stack.
+        0 => unsafe {
+            libc::nanosleep(&nap, std::ptr::null_mut());
+            libc::_exit(0)
+        },
+        child => Ok(child),
+    }
+}
+
+/// Waits for a child to end as it should.
+///
+/// # Errors
+/// What the system says, or how the child has ended.
+pub fn reap(child: i32) -> io::Result<()> {
+    let mut status = 0;
+    // SAFETY: `status` is a live value of the type that the call fills.
+    match unsafe { libc::waitpid(child, &mut status, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ if status == 0 => Ok(()),
+        _ => Err(io::Error::other(format!("a child has ended with status {status:#x}"))),
+    }
+}
