@@ -6,6 +6,7 @@
 
 mod cpio;
 mod image;
+mod steps;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,15 +20,17 @@ use crate::install::{self, which};
 use crate::jobs::{cargo, root};
 use cpio::Archive;
 use image::{Image, fault};
+use steps::STEPS;
 
 /// Seconds after which the machine is ended.
-const LIMIT: u32 = 600;
+const LIMIT: u32 = 780;
 /// Seconds after which a step is ended. An emulated machine on a busy host is slow.
-const STEP_LIMIT: u32 = 180;
+const STEP_LIMIT: u32 = 240;
 /// Programs of this host that are brought along.
 const PROGRAMS: &[&str] = &[
     "ip",
     "rdma",
+    "setpriv",
     "ibv_devinfo",
     "ibv_rc_pingpong",
     "ibv_srq_pingpong",
@@ -35,54 +38,14 @@ const PROGRAMS: &[&str] = &[
     "ibv_xsrq_pingpong",
 ];
 /// Integration tests of the workspace that are brought along: package, test, and the program's name there.
-const TESTS: &[(&str, &str, &str)] =
-    &[("libibverbs-sys", "real", "libibverbs-real"), ("netmod-hca-ibv", "real", "hca-ibv-real")];
+const TESTS: &[(&str, &str, &str)] = &[
+    ("libibverbs-sys", "real", "libibverbs-real"),
+    ("netmod-hca-ibv", "real", "hca-ibv-real"),
+    ("netmod-tests", "conformance_ibv", "conformance"),
+];
 /// Programs of the workspace that are brought along: package, and name.
 const BINARIES: &[(&str, &str)] =
     &[("netmod-pmi", "nmrun"), ("netmod-tests", "netmod-job"), ("netmod-perf", "netmod-perf")];
-/// Jobs of several processes over the netmod `verbs`, in each mode of large messages, and ranks that die.
-const JOBS: &str = "export NETMOD=verbs NETMOD_TEST_LIMIT=100
-    for mode in null get put; do
-        export NETMOD_LMT=$mode
-        for job in '2 span 1000000' '3 alltoall' '3 random 1 6' '4 many-to-one 50' '8 ring 20' '3 reuse 5' '3 flood 300'; do
-            set -- $job; ranks=$1; shift
-            nmrun -n $ranks netmod-job \"$@\" >/tmp/said 2>&1 || { cat /tmp/said; echo \"$mode: $job\"; exit 1; }
-        done
-        for job in '3 die' '3 kill 2 1 1' '3 kill 5 1 2'; do
-            set -- $job; ranks=$1; shift
-            nmrun --no-kill -n $ranks netmod-job \"$@\" >/tmp/said 2>&1
-            [ $(grep -c ' ok$' /tmp/said) = $((ranks - 1)) ] || { cat /tmp/said; echo \"$mode: $job\"; exit 1; }
-        done
-    done";
-/// The netmod `verbs` beside verbs called directly, in each way that data moves, and `ibv_rc_pingpong`. That there are figures is what is looked at.
-const FLOORS: &str = "run() {
-        netmod-perf \"$@\" --netmod verbs --rounds 2 --iters 10 --json >/tmp/said 2>&1 && grep -q '\"ratio\":' /tmp/said &&
-            grep -q 'called directly' /tmp/said || { cat /tmp/said; echo \"netmod-perf $*\"; exit 1; }
-    }
-    run bw --bytes 64K --window 4
-    run bw --bytes 64K --window 4 --lmt get
-    run bw --bytes 64K --window 4 --lmt put
-    run bibw --bytes 64K --window 4
-    run rate
-    run lat --bytes 8
-    grep -q '\"ibv_rc_pingpong\":' /tmp/said || { cat /tmp/said; exit 1; }
-    cat /tmp/said";
-/// What is run if nothing else is asked for: name, and commands of the shell.
-const STEPS: &[(&str, &str)] = &[
-    ("the device is up", "ibv_devinfo -d rxe0 | grep PORT_ACTIVE"),
-    ("libibverbs-sys drives the device", "libibverbs-real --include-ignored --test-threads=1 --nocapture"),
-    ("netmod-hca-ibv drives the device", "hca-ibv-real --include-ignored --test-threads=1 --nocapture"),
-    ("jobs over netmod-verbs", JOBS),
-    ("netmod-perf beside verbs called directly", FLOORS),
-    (
-        "ibv_rc_pingpong",
-        "ibv_rc_pingpong -d rxe0 -g 1 -n 500 >/tmp/server & \
-         tries=0; until grep -q ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6; do \
-         [ $((tries += 1)) -lt 300 ] || exit 1; sleep 0.1; done; \
-         ibv_rc_pingpong -d rxe0 -g 1 -n 500 127.0.0.1 && wait $!",
-    ),
-];
-
 /// What the command line asks for beside the usual options.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
