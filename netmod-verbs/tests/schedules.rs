@@ -89,7 +89,7 @@ fn of_seed_with_xrc(seed: u64) -> Setting {
     s.device.attr.max_qp_wr = s.device.attr.max_qp_wr.max(8);
     // A refusal that is lost leaves the sender without any answer, and takes all ends of its lane along.
     let refuses = s.plan.kills || s.plan.early || s.plan.aborts;
-    if refuses && !rng.once_in(4) {
+    if refuses {
         s.fabric.faults.loss = 0.0;
     }
     s
