@@ -3,6 +3,9 @@
 //! Endpoints are reliable: what is lost is told to its sender. Where the provider does not say whose it was, as of a frame that was injected, or
 //! tells the receiver instead, all connections of the port are in doubt: the peers are asked how many frames they have sent, and told how many
 //! there were from here. Whoever has forgotten the connection answers by RESET.
+//!
+//! That word itself may be lost where it has no connection to go by any more. So a peer that owes something and is silent is asked, too: it
+//! computes, and answers later, or has forgotten the connection.
 
 use std::time::Duration;
 
@@ -25,10 +28,14 @@ const WAITING_MOST: usize = 64;
 /// How soon a peer that has not answered is asked again; the pause doubles up to the greatest.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// For so long a peer that owes something may be silent before it is asked.
+const SILENCE: Duration = Duration::from_secs(5);
 
-/// A connection that is in doubt.
+/// A connection that is in doubt, or whose peer is silent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking {
+    /// Frames may be lost.
+    doubts: bool,
     /// What the peer has said later settles it.
     since: Time,
     /// When it is asked again.
@@ -39,8 +46,13 @@ pub(crate) struct Asking {
 impl Asking {
     /// Whether nothing has settled it, if the peer was heard of then for the last time. Whatever it has said since is behind what was lost,
     /// and tells of it by its numbers.
-    pub(crate) fn is_open(&self, heard: Time) -> bool {
+    fn is_open(&self, heard: Time) -> bool {
         heard <= self.since
+    }
+
+    /// Whether frames may be lost, as far as is known.
+    pub(crate) fn is_doubt(&self, heard: Time) -> bool {
+        self.doubts && self.is_open(heard)
     }
 }
 
@@ -67,8 +79,15 @@ impl<D: Device> FrameNetmod<D> {
         let now = self.now;
         let doubts = std::mem::take(&mut self.doubts);
         let is = |l: &Link, d: &Doubt| l.open.is_some_and(|o| o.dest.port == d.port);
-        let concerned =
-            self.links.iter().filter(|(_, l)| l.doubt.is_some() || doubts.iter().any(|d| is(l, d)));
+        let silent = |vc: VcId, l: &Link| {
+            let rest =
+                || core.vcs.get(vc).is_some_and(|v| v.recv_active().is_some() || v.pending_pkt_len() > 0);
+            l.open.is_some() && now.since(l.heard) > SILENCE && (l.is_owed() || rest())
+        };
+        let concerned = self
+            .links
+            .iter()
+            .filter(|(vc, l)| l.doubt.is_some() || doubts.iter().any(|d| is(l, d)) || silent(*vc, l));
         let concerned: Vec<VcId> = concerned.map(|(vc, _)| vc).collect();
         for vc in concerned {
             let Some(l) = self.links.get_mut(vc) else { continue };
@@ -79,7 +98,9 @@ impl<D: Device> FrameNetmod<D> {
                 continue;
             }
             if doubts.iter().any(|d| is(l, d)) {
-                l.doubt = Some(Box::new(Asking { since: now, again: now, pause: PAUSE }));
+                l.doubt = Some(Box::new(Asking { doubts: true, since: now, again: now, pause: PAUSE }));
+            } else if l.doubt.is_none() {
+                l.doubt = Some(Box::new(Asking { doubts: false, since: now, again: now, pause: PAUSE }));
             }
             let (Some(doubt), Some(open)) = (&mut l.doubt, &mut l.open) else {
                 l.doubt = None;

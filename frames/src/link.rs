@@ -258,7 +258,7 @@ impl Link {
     /// Why the connection, which ends, has not ended well: frames may be lost, and the peer has said nothing since that would tell.
     pub(crate) fn left_in_doubt(&self) -> Option<VcError> {
         let text = "frames may be lost, and the process has not said how many there were; did it, or its host, fail?";
-        let doubtful = self.open.is_some() && self.doubt.as_ref().is_some_and(|d| d.is_open(self.heard));
+        let doubtful = self.open.is_some() && self.doubt.as_ref().is_some_and(|d| d.is_doubt(self.heard));
         doubtful.then(|| VcError::new(VcErrorKind::Lost, Some(self.peer), text))
     }
 

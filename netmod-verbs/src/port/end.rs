@@ -403,7 +403,7 @@ impl<H: Hca> Ends<H> {
             Some(part)
         });
         match (part, again) {
-            (Some(part), Some(again)) => part.carried.push_back(again),
+            (Some(part), Some(again)) => part.carried.flushed(again),
             _ => self.ended(posted, Err(why), told),
         }
     }

@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code)]
 
+mod carried;
 mod completions;
 mod datagrams;
 mod end;

@@ -13,6 +13,7 @@ use netmod_frames::device::{Done, NewEnd, Refused};
 use netmod_hca::{Hca, SrqNum};
 
 use super::What;
+use super::carried::Carried;
 use super::end::{End, Ends, Told, place};
 use super::join::{Answer, Hold, Join, Note, Said, Step, Wish, step, wish};
 use super::lane::{Again, EndId, Lane, READS, Remote, Stage};
@@ -38,7 +39,7 @@ pub(super) struct Part {
     /// Requests of it are being flushed from the lane before.
     pub(super) flushing: bool,
     /// Requests that were flushed, to be posted before others.
-    pub(super) carried: VecDeque<Again>,
+    pub(super) carried: Carried<Again>,
     /// When JOIN is sent.
     ask_at: Time,
     pause: Duration,
@@ -70,7 +71,7 @@ impl<H: Hca> Ends<H> {
             peer: None,
             joined: false,
             flushing: false,
-            carried: VecDeque::new(),
+            carried: Carried::default(),
             ask_at: Time::ZERO,
             pause: PAUSE,
             until: Time::NEVER,
@@ -220,7 +221,7 @@ impl<H: Hca> Ends<H> {
             let Some(lane) = self.lanes.get_mut(at as usize).and_then(Option::as_mut) else { return true };
             match lane.post(at, who, again.request()) {
                 Ok(()) => {
-                    part.carried.pop_front();
+                    part.carried.posted();
                     end.under_way += 1;
                     self.room -= 1;
                 }
@@ -339,6 +340,10 @@ impl<H: Hca> Ends<H> {
             if end.broken.is_none() && which(end, &part) {
                 (end.lane, end.ready) = (None, false);
                 part.joined = false;
+                // One that is still being flushed from the lane before has posted nothing since.
+                if !part.flushing {
+                    part.carried.lane_failed();
+                }
                 part.flushing = end.under_way > 0;
                 moved.push(end.id);
             }
@@ -360,8 +365,8 @@ impl<H: Hca> Ends<H> {
         end.ready = false;
         end.broken.get_or_insert_with(|| why.into());
         let vc = end.vc;
-        let carried = end.part.as_mut().map(|part| core::mem::take(&mut part.carried)).unwrap_or_default();
-        for again in carried {
+        let carried = end.part.as_mut().map(|part| part.carried.drain());
+        for again in carried.into_iter().flatten() {
             let failed = core::mem::take(&mut tells).then(|| why.to_owned());
             self.end_carried(id, vc, again.what, why, failed, told);
         }
@@ -389,9 +394,7 @@ impl<H: Hca> Ends<H> {
         let mut ended = Vec::new();
         for end in self.all.iter_mut().flatten() {
             let Some(part) = &mut end.part else { continue };
-            let before = part.carried.len();
-            part.carried.retain(|again| !is(again));
-            let n = before - part.carried.len();
+            let n = part.carried.give_up(is);
             end.lasting -= n as u32;
             ended.extend((0..n).map(|_| end.id));
         }
