@@ -86,6 +86,10 @@ impl<D: Device> FrameNetmod<D> {
         self.strangers.clear();
         self.waiter = None;
         self.life = None;
+        if self.transfers.are_running() {
+            // The device ends what it does with memory before that is taken from it.
+            self.ports.iter_mut().for_each(Port::shut);
+        }
         self.transfers.close_all(&self.ports);
         self.ports.clear();
     }

@@ -109,6 +109,11 @@ impl<R> Transfers<R> {
         }
     }
 
+    /// Whether a transfer has not ended.
+    pub(crate) fn are_running(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     /// Whether something waits for the device.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {

@@ -332,3 +332,26 @@ fn a_dead_peer_is_noticed_when_something_is_sent() {
     });
     assert!(down.as_ref().is_some_and(|text| text.contains("does not answer")), "{down:?}");
 }
+
+#[test]
+fn who_is_given_up_in_the_middle_of_a_transfer_takes_no_memory_from_the_device() {
+    let mut w = plain();
+    w.send(0, 1, 8);
+    w.until("connected", |w| !w.rank(1).layer.messages.is_empty());
+    let len = 300_000;
+    let (there, here) = (Area::new(pattern(1, len)), Area::new(pattern(2, len)));
+    w.rank(0).layer.kept.push(here.clone());
+    w.rank(1).layer.kept.push(there.clone());
+    let r = w.rank(1);
+    let (_, key) =
+        r.engine.netmod.register(&mut r.engine.core, r.vc, there.iov(), Access::RemoteRead).unwrap();
+    let r = w.rank(0);
+    let (local, _) = r.engine.netmod.register(&mut r.engine.core, r.vc, here.iov(), Access::Local).unwrap();
+    let e = &mut r.engine;
+    e.netmod.get(&mut e.core, r.vc, local, 0, &key, 0, len, 77).unwrap();
+    w.ranks[0] = None;
+    assert_eq!(w.fabric.violations(), Vec::<String>::new());
+    w.ranks[1] = None;
+    assert_eq!(w.fabric.violations(), Vec::<String>::new());
+    assert_eq!(w.fabric.leaks(), Leaks::default());
+}
