@@ -429,6 +429,9 @@ impl<H: Hca> Drop for Port<H> {
         self.datagrams.close();
         self.receives.close();
         self.plain.iter_mut().for_each(Receives::close);
+        // What has come by a receiving queue pair of XRC, which lives on, is not forgotten with this port's queues: it stands for their
+        // buffers until it is taken.
+        while self.site.cq.poll(&mut self.entries[..]).is_ok_and(|n| n > 0) {}
         let keep = |mr: Option<H::Mr>, block: Option<Block>| {
             if let Some(Err((mr, why))) = mr.map(netmod_hca::Mr::deregister) {
                 tracing::error!(%why, "a device does not let go of memory, which is lost");
