@@ -20,13 +20,13 @@ until [ "$(places 2001:0db8)" ] && [ "$(places 0a00:0701)" ]; do
 done
 
 info ''
-said 'rxe0:1 (RoCE v2 over IPv4): ::ffff:10.0.'
+said 'rxe0:1 (RoCE v2 over IPv4).*: ::ffff:10.0.'
 info "$(places 2001:0db8)"
-said 'rxe0:1 (NETMOD_VERBS_GID): 2001:db8::7'
+said 'rxe0:1 (NETMOD_VERBS_GID).*: 2001:db8::7'
 info "$(places 0a00:0701)"
-said 'rxe0:1 (NETMOD_VERBS_GID): ::ffff:10.0.7.1'
+said 'rxe0:1 (NETMOD_VERBS_GID).*: ::ffff:10.0.7.1'
 info 0
-said 'rxe0:1 (NETMOD_VERBS_GID): fe80::'
+said 'rxe0:1 (NETMOD_VERBS_GID).*: fe80::'
 info 9
 said 'its table has no GID at place 9 (NETMOD_VERBS_GID); there are 0 (fe80::'
 info v1
@@ -49,7 +49,7 @@ while [ "$(places ffff:0a00)" ]; do
     sleep 0.1
 done
 info ''
-said 'rxe0:1 (RoCE v2 over IPv6): 2001:db8::7'
+said 'rxe0:1 (RoCE v2 over IPv6).*: 2001:db8::7'
 ip address del 2001:db8::7/64 dev dummy0
 ip address add 10.0.0.1/24 dev dummy0
 tries=0
