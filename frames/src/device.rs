@@ -106,6 +106,8 @@ pub trait Device: Debug + Send + Sized {
     /// Whether a frame that comes takes a buffer of its port's, whatever its length. Then it takes as much of the window as the longest one. Both sides
     /// of a connection must agree: the card's version of the frames says it.
     const WHOLE_BUFFERS: bool = false;
+    /// Whether frames of handshakes may be lost on their way: then they are said again while no answer comes.
+    const LOSES_HANDSHAKES: bool = false;
     /// What it is opened by.
     type Config;
     /// One of its endpoints.

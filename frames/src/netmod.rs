@@ -27,6 +27,8 @@ use crate::wire::UNIT;
 
 /// How often an idle process looks although nothing was heard of: devices work only when they are called.
 const LOOK: Duration = Duration::from_millis(100);
+/// First pause after which a frame of a handshake that may be lost is said again. Who computes answers late, and what is said meanwhile is said in vain.
+const REPEAT: Duration = Duration::from_millis(100);
 /// The same while something is under way.
 const LOOK_BUSY: Duration = Duration::from_millis(1);
 
@@ -115,8 +117,10 @@ impl<D: Device> FrameNetmod<D> {
         };
         let waiter = Waiter::of(&ports);
         let settings = D::settings(cfg);
-        let mut params = Params::new(settings.connect_timeout, settings.hello_max, D::WORDS);
-        params.handshake_timeout = settings.connect_timeout / settings.dials.max(1);
+        let mut params = Params::new(settings.connect_timeout, settings.dials, settings.hello_max, D::WORDS);
+        if D::LOSES_HANDSHAKES {
+            params.repeat = REPEAT;
+        }
         FrameNetmod {
             own,
             ports,

@@ -67,6 +67,11 @@ pub enum FrameType {
 }
 
 impl FrameType {
+    /// What a frame says that it is; nothing else of it is looked at.
+    pub fn of(frame: &[u8]) -> Option<FrameType> {
+        FrameType::from_wire(*frame.get(4)?)
+    }
+
     fn from_wire(code: u8) -> Option<FrameType> {
         Some(match code {
             1 => FrameType::Hello,

@@ -76,6 +76,7 @@ pub fn survey<H: Hca>(setup: &Setup<H>) -> Result<(Vec<Judged>, Vec<String>), St
 impl<H: Hca> Device for Verbs<H> {
     const NAME: &'static str = NAME;
     const WHOLE_BUFFERS: bool = true;
+    const LOSES_HANDSHAKES: bool = true;
     const WORDS: Words = Words {
         what: "verbs",
         settings: "NETMOD_VERBS",

@@ -85,8 +85,6 @@ fn of_seed_with_xrc(seed: u64) -> Setting {
     s.nodes = (0..s.plan.ranks).map(|_| rng.below(nodes) as usize).collect();
     s.wants = (0..s.plan.ranks).map(|_| !rng.once_in(8)).collect();
     s.without = rng.once_in(8).then(|| rng.below(nodes) as usize);
-    // Two lost datagrams can keep two dials that cross waiting for longer than connecting may take, and four places lose many.
-    s.device.attr.max_qp_wr = s.device.attr.max_qp_wr.max(8);
     // A refusal that is lost leaves the sender without any answer, and takes all ends of its lane along.
     let refuses = s.plan.kills || s.plan.early || s.plan.aborts;
     if refuses {

@@ -68,6 +68,11 @@ pub(super) struct Link {
     pub(super) peer_dial: u64,
     /// When the present phase must end.
     pub(super) timer: Time,
+    /// When what was said last is said again, and after which pause that is.
+    pub(super) again: Time,
+    pub(super) pause: Duration,
+    /// The last dial that was given up with GOODBYE.
+    pub(super) void: Slot,
     /// When messages have waited too long, and since when they do.
     pub(super) give_up: Time,
     since: Time,
@@ -94,6 +99,9 @@ impl Link {
             incarnation: 0,
             peer_dial: 0,
             timer: Time::NEVER,
+            again: Time::NEVER,
+            pause: Duration::ZERO,
+            void: slots::NONE,
             give_up: Time::NEVER,
             since: Time::ZERO,
             attempts: 0,
@@ -105,6 +113,11 @@ impl Link {
     /// succeed, if the card is of a process that is no more: then the peer's is as good.
     pub(super) fn insists(&self) -> bool {
         self.survives && self.attempts == 0
+    }
+
+    /// When something is due.
+    pub(super) fn due(&self) -> Time {
+        self.timer.min(self.give_up).min(self.again)
     }
 
     /// Makes links equal that differ only in what they count.
@@ -120,12 +133,16 @@ impl Link {
 pub(super) enum Step {
     /// Begin a handshake.
     Hello { vc: VcId, slot: Slot, dial: u64 },
+    /// The same HELLO once more.
+    HelloAgain { vc: VcId, slot: Slot },
     /// The dial was accepted, and is adopted.
     Ready { vc: VcId, slot: Slot },
     /// The dial is given up.
     Goodbye { vc: VcId, slot: Slot },
     /// A dial is accepted. `dials`: the number of this process's last one.
     Accept { stranger: StrangerId, slot: Slot, terms: LocalTerms, dials: u64 },
+    /// The same ACCEPT once more.
+    AcceptAgain { stranger: StrangerId },
     /// A dial is refused. The stranger is forgotten next.
     Reject { stranger: StrangerId, slot: Slot, reason: RejectReason },
     /// The rest.
@@ -141,6 +158,8 @@ pub(super) struct Machine {
     pub(super) by_peer: HashMap<PeerName, VcId>,
     pub(super) strangers: Vec<Option<Stranger>>,
     pub(super) by_slot: HashMap<Slot, StrangerId>,
+    /// Dials that were given up, each VC's last one.
+    pub(super) void: HashMap<Slot, VcId>,
     pub(super) steps: VecDeque<Step>,
     /// The number of the last dial.
     pub(super) dials: u64,
@@ -169,6 +188,7 @@ impl Machine {
             by_peer: HashMap::new(),
             strangers: Vec::new(),
             by_slot: HashMap::new(),
+            void: HashMap::new(),
             steps: VecDeque::new(),
             dials: 0,
             finalized: false,
@@ -246,6 +266,7 @@ impl Machine {
         link.slot = slot;
         link.timer = timer;
         self.steps.push_back(Step::Hello { vc, slot, dial: self.dials });
+        self.said(vc, env);
     }
 
     /// The dial that is under way has failed.
@@ -330,6 +351,7 @@ impl Machine {
         let Some(peer) = link.theirs.as_deref().cloned() else { return };
         link.phase = Phase::Up;
         link.timer = Time::NEVER;
+        link.again = Time::NEVER;
         link.give_up = Time::NEVER;
         // What was wished for since the end was asked for goes first; then the driver asks again.
         let parts = link.terminating && (!link.wanted || mutated(Mutant::ForgetWishes));
@@ -372,7 +394,10 @@ impl Machine {
         let slot = link.slot;
         match link.phase {
             Phase::Dialing if mutated(Mutant::SilentLoser) => {}
-            Phase::Dialing => self.steps.push_back(Step::Goodbye { vc, slot }),
+            Phase::Dialing => {
+                self.steps.push_back(Step::Goodbye { vc, slot });
+                self.dial_is_void(vc, slot);
+            }
             Phase::Promised if mutated(Mutant::SilentWithdrawal) => {}
             Phase::Promised | Phase::Up | Phase::Parting => self.control(vc, Kind::Reset),
             Phase::Left if link.fin => self.control(vc, Kind::FinAck),
@@ -386,6 +411,7 @@ impl Machine {
         let from = link.from.take();
         link.theirs = None;
         link.timer = Time::NEVER;
+        link.again = Time::NEVER;
         link.fin = false;
         let slot = core::mem::replace(&mut link.slot, slots::NONE);
         if !mutated(Mutant::KeepSlot) {
@@ -446,12 +472,12 @@ impl Machine {
         }
         self.next = Time::NEVER;
         let due: Vec<VcId> =
-            self.links.iter().filter(|(_, l)| l.timer.min(l.give_up) <= env.now).map(|(vc, _)| vc).collect();
+            self.links.iter().filter(|(_, l)| l.due() <= env.now).map(|(vc, _)| vc).collect();
         for vc in due {
             self.link_timer(vc, env);
         }
         self.strangers_timer(env);
-        let links = self.links.iter().map(|(_, l)| l.timer.min(l.give_up));
+        let links = self.links.iter().map(|(_, l)| l.due());
         let strangers = self.strangers.iter().flatten().map(|s| s.until);
         self.next = links.chain(strangers).min().unwrap_or(Time::NEVER);
     }
@@ -467,6 +493,9 @@ impl Machine {
             return self.unreachable(vc, env);
         }
         if link.timer > env.now {
+            if link.again <= env.now {
+                self.repeat(vc, env);
+            }
             return;
         }
         link.timer = Time::NEVER;

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use netmod_core::{PeerName, Time, VcError, VcErrorKind, VcId};
 use netmod_hello::{
-    Claim, HelloError, Identity, Initiator, InitiatorParams, InitiatorStep, NONCE_LEN, Purpose, RejectReason,
-    Responder, ResponderParams, ResponderStep, Terms, Versions, reject_stranger,
+    Claim, FrameType, HelloError, Identity, Initiator, InitiatorParams, InitiatorStep, NONCE_LEN, Purpose,
+    RejectReason, Responder, ResponderParams, ResponderStep, Terms, Versions, reject_stranger,
 };
 
 use super::failure::Failure;
 use super::machine::{Machine, Phase, Step};
+use super::repeat::{Dial, Said};
 use super::strangers::{Stage, Stranger};
 use super::{Action, Env, LocalTerms, Params, PeerTerms, StrangerId, To, terms};
 use crate::wire::{Kind, Slot};
@@ -23,9 +24,9 @@ pub struct Manager {
     id: Identity,
     machine: Machine,
     /// Of the dials that are under way.
-    initiators: HashMap<VcId, Initiator>,
-    /// Of strangers, until they are connected.
-    responders: HashMap<StrangerId, Responder>,
+    initiators: HashMap<VcId, Dial>,
+    /// Of strangers, until they are connected; and what was said so far.
+    responders: HashMap<StrangerId, (Responder, Said)>,
     /// Strangers that proved nothing, or said what cannot be used.
     refused: u64,
 }
@@ -211,6 +212,10 @@ impl Manager {
 
     /// The first frame of a stranger.
     fn dialled(&mut self, slot: Slot, port: u8, bytes: &[u8], env: &mut Env<'_>) {
+        if matches!(FrameType::of(bytes), Some(FrameType::Proof | FrameType::Ready | FrameType::Goodbye)) {
+            // Of a handshake that is over.
+            return;
+        }
         let mut nonce = [0; NONCE_LEN];
         if let Err(e) = (env.random)(&mut nonce) {
             tracing::warn!(%e, "a dial is not answered: no random numbers");
@@ -237,12 +242,18 @@ impl Manager {
         }
         // Who does not say where to, gets no answer.
         let (Some(stranger), Some((frame, goes_on))) = (stranger, words) else { return };
+        if self.machine.is_with(&stranger) {
+            return;
+        }
         self.machine.make_room();
         // Its number may be used again at once.
         self.carry_out(env);
         let Some(id) = self.machine.greet(stranger, env.now) else { return };
         if goes_on {
-            self.responders.insert(id, responder);
+            let mut said = Said::default();
+            said.heard(bytes);
+            said.answered(frame.as_bytes());
+            self.responders.insert(id, (responder, said));
         }
         self.shake(To::Stranger(id), Kind::Answer, slot, frame.as_bytes());
         if !goes_on {
@@ -263,12 +274,25 @@ impl Manager {
         self.machine.act(Action::Shake { to, kind, slot, bytes: bytes.into() });
     }
 
+    fn tell_again(&mut self, id: StrangerId, answer: Option<Box<[u8]>>) {
+        if let Some((slot, answer)) = self.machine.stranger(id).map(|s| s.slot).zip(answer) {
+            self.shake(To::Stranger(id), Kind::Answer, slot, &answer);
+        }
+    }
+
     /// A further frame of a stranger.
     fn dialled_again(&mut self, id: StrangerId, port: u8, bytes: &[u8], env: &mut Env<'_>) {
         let dialled = self.machine.stranger(id).is_some_and(|s| s.port == port);
-        let Some(responder) = self.responders.get_mut(&id).filter(|_| dialled) else { return };
+        let Some((responder, said)) = self.responders.get_mut(&id).filter(|_| dialled) else { return };
+        if let Some(answer) = said.again(bytes) {
+            let answer = answer.map(Box::from);
+            return self.tell_again(id, answer);
+        }
         match responder.on_bytes(bytes, &self.id) {
-            Ok((used, ResponderStep::Proved(_))) if used == bytes.len() => self.machine.proved(id, env),
+            Ok((used, ResponderStep::Proved(_))) if used == bytes.len() => {
+                said.heard(bytes);
+                self.machine.proved(id, env);
+            }
             Ok((used, ResponderStep::Ready)) if used == bytes.len() => {
                 self.machine.ready(id, env);
                 self.responders.remove(&id);
@@ -287,12 +311,17 @@ impl Manager {
 
     /// A frame of somebody who was dialled.
     fn answered(&mut self, slot: Slot, port: u8, bytes: &[u8], env: &mut Env<'_>) {
-        let Some(vc) = self.machine.slots.under_way(slot) else { return };
+        let Some(vc) = self.machine.slots.under_way(slot) else {
+            if FrameType::of(bytes) == Some(FrameType::Accept) {
+                self.machine.answered_late(slot);
+            }
+            return;
+        };
         let dialled = self.machine.links.get(vc).is_some_and(|l| {
             l.phase == Phase::Dialing && l.slot == slot && l.terms.as_ref().is_some_and(|t| t.port == port)
         });
-        let Some(initiator) = self.initiators.get_mut(&vc).filter(|_| dialled) else { return };
-        let step = initiator.on_bytes(bytes);
+        let Some(dial) = self.initiators.get_mut(&vc).filter(|_| dialled) else { return };
+        let step = dial.on_bytes(bytes);
         let (failure, proved) = match step {
             Ok((used, _)) if used != bytes.len() => {
                 (Failure::Protocol("a frame of another length than it says".into()), false)
@@ -328,8 +357,19 @@ impl Manager {
                     }
                     Err(failure) => self.machine.dial_failed(vc, failure, true, env),
                 },
+                Step::HelloAgain { vc, slot } => {
+                    if let Some(dial) = self.initiators.get(&vc) {
+                        let bytes = dial.hello().into();
+                        env.out.push(Action::Shake { to: To::Vc(vc), kind: Kind::Dial, slot, bytes });
+                    }
+                }
+                Step::AcceptAgain { stranger } => {
+                    let answer =
+                        self.responders.get(&stranger).and_then(|(_, said)| said.last()).map(Box::from);
+                    self.tell_again(stranger, answer);
+                }
                 Step::Ready { vc, slot } => {
-                    if let Some(frame) = self.initiators.remove(&vc).and_then(|mut i| i.ready()) {
+                    if let Some(frame) = self.initiators.remove(&vc).and_then(|mut d| d.initiator().ready()) {
                         let bytes = frame.as_bytes().into();
                         env.out.push(Action::Shake { to: To::Vc(vc), kind: Kind::Dial, slot, bytes });
                     }
@@ -342,8 +382,10 @@ impl Manager {
                     self.accept(stranger, slot, &terms, dials, env);
                 }
                 Step::Reject { stranger, slot, reason } => {
-                    let proved =
-                        self.responders.get_mut(&stranger).and_then(|r| r.reject(reason, &Terms::default()));
+                    let proved = self
+                        .responders
+                        .get_mut(&stranger)
+                        .and_then(|(r, _)| r.reject(reason, &Terms::default()));
                     let frame = proved.unwrap_or_else(|| reject_stranger(reason, 0));
                     let (to, bytes) = (To::Stranger(stranger), frame.as_bytes().into());
                     env.out.push(Action::Shake { to, kind: Kind::Answer, slot, bytes });
@@ -380,7 +422,7 @@ impl Manager {
             key,
         };
         let (initiator, frame) = Initiator::new(params, nonce);
-        self.initiators.insert(vc, initiator);
+        self.initiators.insert(vc, Dial::new(initiator, frame.as_bytes()));
         Ok(frame.as_bytes().into())
     }
 
@@ -391,7 +433,9 @@ impl Manager {
         let (slot, vc, peer) = (*slot, *vc, *peer);
         match terms::emit(local, own, dials) {
             Ok(terms) => {
-                if let Some(frame) = self.responders.get_mut(&id).and_then(|r| r.accept(0, &terms)) {
+                let Some((responder, said)) = self.responders.get_mut(&id) else { return };
+                if let Some(frame) = responder.accept(0, &terms) {
+                    said.answered(frame.as_bytes());
                     let (to, bytes) = (To::Stranger(id), frame.as_bytes().into());
                     env.out.push(Action::Shake { to, kind: Kind::Answer, slot, bytes });
                 }

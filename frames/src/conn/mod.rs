@@ -23,6 +23,9 @@
 //! the connection there is; what it said last may still be on its way, and the dial waits for that, for at most
 //! `parting_timeout`. Another incarnation of the peer does not wait.
 //!
+//! Where frames of handshakes may be lost ([`crate::device::Device::LOSES_HANDSHAKES`]) HELLO and ACCEPT are said again, in growing pauses, and whoever
+//! hears something again answers as before (`repeat`). An ACCEPT of a dial that was given up is answered by GOODBYE.
+//!
 //! # The table
 //!
 //! "Rest": the connection is forgotten; `Terminated` if that was asked for; then a dial that waits is accepted, or this
@@ -46,6 +49,7 @@
 //! | RESET | | | | | Down: Failed | Down: Failed | FIN has come: rest; else Down: Failed | |
 //! | settle, idle | | | | | | FIN_ACK to a FIN, rest | | |
 //! | settle, error | | | | | | FIN_ACK to a FIN, Down: Failed | | |
+//! | pause | | HELLO again | | ACCEPT again | | | | |
 //! | timer | | GOODBYE, fail | dial: Dialing | RESET, fail | a dial waits: PeerLeft: Left | | RESET, rest | |
 //! | abort | Down: Failed | GOODBYE, Down: Failed | Down: Failed | RESET, Down: Failed | RESET, Down: Failed | Down: Failed | RESET, Down: Failed | |
 //! | revive | | | | | | | | Idle |
@@ -60,6 +64,7 @@ mod failure;
 mod machine;
 mod manager;
 mod mutant;
+mod repeat;
 mod slots;
 mod strangers;
 mod terms;

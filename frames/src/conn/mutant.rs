@@ -38,13 +38,17 @@ pub(super) enum Mutant {
     NoAckWhileParting,
     /// A VC fails, and its peer is not told.
     SilentAbort,
+    /// A promise is said once, in an ACCEPT that may be late.
+    SaidOnce,
+    /// Who accepts a dial that was given up is not told so again.
+    VoidInSilence,
     /// What comes behind a READY that is lost is dropped in silence.
     IgnoreStray,
 }
 
 #[cfg(test)]
 impl Mutant {
-    pub(super) const ALL: [Mutant; 18] = [
+    pub(super) const ALL: [Mutant; 20] = [
         Mutant::BothInsist,
         Mutant::BothYield,
         Mutant::SilentLoser,
@@ -62,6 +66,8 @@ impl Mutant {
         Mutant::NoAck,
         Mutant::NoAckWhileParting,
         Mutant::SilentAbort,
+        Mutant::SaidOnce,
+        Mutant::VoidInSilence,
         Mutant::IgnoreStray,
     ];
 }

@@ -227,6 +227,7 @@ impl Machine {
         link.peer_dial = dial;
         link.timer = timer;
         self.steps.push_back(Step::Accept { stranger: id, slot, terms, dials: self.dials });
+        self.said(vc, env);
         if mutated(Mutant::AdoptOnPromise) {
             self.opened(vc, false, env);
         }

@@ -23,6 +23,8 @@ pub struct Params {
     pub backoff_min: Duration,
     /// Longest pause between dials.
     pub backoff_max: Duration,
+    /// From a frame of a handshake to its repetition, doubled after each; `Duration::MAX` where none is lost.
+    pub repeat: Duration,
     /// From FIN to FIN_ACK; and how long a peer that dials anew waits for the end of its old connection.
     pub parting_timeout: Duration,
     /// Most handshakes of strangers that have not proved themselves; at least 1.
@@ -32,14 +34,15 @@ pub struct Params {
 }
 
 impl Params {
-    /// The usual times for a connect timeout: four handshakes fit into it.
-    pub fn new(connect_timeout: Duration, strangers_max: usize, words: Words) -> Params {
+    /// The usual times for a connect timeout into which so many handshakes fit, where no frame is lost.
+    pub fn new(connect_timeout: Duration, dials: u32, strangers_max: usize, words: Words) -> Params {
         Params {
             connect_timeout,
-            handshake_timeout: connect_timeout / 4,
+            handshake_timeout: connect_timeout / dials.max(1),
             promise_timeout: connect_timeout,
             backoff_min: Duration::from_millis(1),
             backoff_max: Duration::from_secs(1),
+            repeat: Duration::MAX,
             parting_timeout: Duration::from_secs(2),
             strangers_max: strangers_max.max(1),
             words,

@@ -1,6 +1,6 @@
 //! The queue pair of datagrams, by which handshakes go.
 //!
-//! Datagrams may be lost; a handshake that is not answered is begun anew by whoever began it.
+//! Datagrams may be lost; a handshake's frames are said again while no answer comes.
 //!
 //! A datagram that cannot leave takes the queue pair with it (a port that is down, on some devices; a GID that is gone). Peers know its
 //! number from this process's card, so it is not replaced: when everything in its queues has come back, it begins anew.

@@ -1,13 +1,16 @@
 //! Exploration of two machines that dial, cross, end, fail and die, in every order; and of machines with known
 //! mistakes in them, which must go wrong.
 
+mod frame;
 mod model;
+mod size;
 mod steps;
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use model::{Model, Size, Stop, Timeouts, World};
+use model::{Model, Stop, World};
+use size::{Size, Timeouts};
 
 use super::machine::Phase;
 use super::mutant::{Mutant, with};
@@ -162,6 +165,19 @@ const FAULTY: &[Size] = &[
     Size { wishes: [0, 1], restarts: [1, 0], ..ANY },
 ];
 
+/// Frames of handshakes are lost, and nobody's patience ends: everything arrives all the same.
+const LOSSY: &[Size] = &[
+    Size { drops: 1, repeats: 1, ..Size::SMALL },
+    // Two dials cross that have failed before, and no GOODBYE comes.
+    Size { tried: true, drops: 4, dials: 2, in_order: true, ..Size::SMALL },
+    Size { tried: true, drops: 2, dials: 3, ..Size::SMALL },
+    Size { drops: 4, dials: 2, in_order: true, timeouts: Timeouts::Long, ..Size::SMALL },
+    Size { drops: 2, dials: 3, ..Size::SMALL },
+    Size { drops: 2, wishes: [2, 0], ..Size::SMALL },
+    Size { drops: 1, repeats: 1, wishes: [1, 0], terminates: [1, 0], ..Size::SMALL },
+    Size { drops: 1, wishes: [1, 1], terminates: [0, 1], dials: 3, ..Size::SMALL },
+];
+
 /// Minutes of it: with NETMOD_TEST_LARGE.
 const LARGE: &[Size] = &[
     Size { wishes: [2, 2], terminates: [1, 1], ..Size::SMALL },
@@ -197,6 +213,12 @@ fn larger_worlds_are_right_too() {
 }
 
 #[test]
+fn handshakes_that_lose_frames_are_made_all_the_same() {
+    let seen = run(LOSSY, usize::MAX).unwrap_or_else(|e| panic!("{e}"));
+    assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
+}
+
+#[test]
 fn ends_of_all_kinds_are_told() {
     let seen = run(TOLD, usize::MAX).unwrap_or_else(|e| panic!("{e}"));
     assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
@@ -215,8 +237,10 @@ const FEW: usize = 3_000;
 fn known_mistakes_are_found() {
     let mut missed = vec![];
     for mutant in Mutant::ALL {
-        let error =
-            with(Some(mutant), || [QUIET, TOLD, FAULTY].iter().try_for_each(|s| run(s, FEW).map(drop))).err();
+        let error = with(Some(mutant), || {
+            [QUIET, TOLD, LOSSY, FAULTY].iter().try_for_each(|s| run(s, FEW).map(drop))
+        })
+        .err();
         match error {
             Some(error) => println!(
                 "{mutant:?}: {}",

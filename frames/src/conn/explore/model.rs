@@ -10,8 +10,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
 use netmod_core::{GroupId, PeerName, Slab, Time, Vc, VcId};
-use netmod_hello::{Purpose, RejectReason};
+use netmod_hello::Purpose;
 
+use super::frame::Frame;
+use super::size::{Size, Timeouts};
 use crate::conn::failure::Failure;
 use crate::conn::machine::{Link, Machine, Phase, Step};
 use crate::conn::slots::NONE;
@@ -19,43 +21,6 @@ use crate::conn::strangers::{Stage, Stranger};
 use crate::conn::{Action, Env, LocalTerms, Params, PeerTerms, To};
 use crate::device::Words;
 use crate::wire::{Kind, Slot};
-
-/// What is sent.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Frame {
-    Dial {
-        slot: Slot,
-        dial: u64,
-        incarnation: u64,
-    },
-    Accept {
-        slot: Slot,
-        own: Slot,
-        incarnation: u64,
-        dials: u64,
-    },
-    Reject {
-        slot: Slot,
-        reason: RejectReason,
-    },
-    Ready {
-        slot: Slot,
-    },
-    Goodbye {
-        slot: Slot,
-    },
-    /// `of`: what its sender calls the connection, which no real frame says. `number`: of the message.
-    Data {
-        slot: Slot,
-        of: Slot,
-        number: u8,
-    },
-    Control {
-        slot: Slot,
-        kind: Kind,
-        of: Slot,
-    },
-}
 
 #[derive(Debug)]
 pub(super) struct Side {
@@ -86,6 +51,7 @@ impl Clone for Side {
         machine.by_peer = m.by_peer.clone();
         machine.strangers = m.strangers.clone();
         machine.by_slot = m.by_slot.clone();
+        machine.void = m.void.clone();
         machine.dials = m.dials;
         machine.finalized = m.finalized;
         Side { machine, ..*self }
@@ -108,67 +74,10 @@ pub(super) struct World {
     /// By receiver, and by who has dialled.
     pub(super) wires: [[VecDeque<Frame>; 2]; 2],
     pub(super) losses: u8,
+    pub(super) drops: u8,
+    pub(super) repeats: u8,
     /// Something was lost, or failed.
     pub(super) faulty: bool,
-}
-
-/// How long waits are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Timeouts {
-    Never,
-    /// Longer than anything that is on its way.
-    Long,
-    /// They end at any moment.
-    Any,
-}
-
-/// The size of an exploration.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Size {
-    /// Messages that each side sends.
-    pub(super) wishes: [u8; 2],
-    pub(super) terminates: [u8; 2],
-    pub(super) aborts: [u8; 2],
-    pub(super) removals: [u8; 2],
-    /// Deaths, after which another process takes the name.
-    pub(super) restarts: [u8; 2],
-    /// VCs that have failed and are revived.
-    pub(super) revivals: [u8; 2],
-    /// How often all that is on its way is lost.
-    pub(super) losses: u8,
-    /// The most dials of one process.
-    pub(super) dials: u64,
-    /// When a handshake, and the wait for FIN_ACK, may end.
-    pub(super) timeouts: Timeouts,
-    /// So may the patience of who wants to send.
-    pub(super) impatient: bool,
-    /// Another process has the address of the one that has died.
-    pub(super) same_address: bool,
-    /// A VC whose peer has left is not idle.
-    pub(super) busy: bool,
-    /// Pauses are longer than anything that is on its way, and one dial more than `dials` is wrong.
-    pub(super) long_pauses: bool,
-    /// Frames of connections that different sides have dialled do not overtake each other.
-    pub(super) in_order: bool,
-}
-
-impl Size {
-    pub(super) const SMALL: Size = Size {
-        wishes: [1, 1],
-        terminates: [0, 0],
-        aborts: [0, 0],
-        removals: [0, 0],
-        restarts: [0, 0],
-        revivals: [0, 0],
-        losses: 0,
-        dials: 4,
-        timeouts: Timeouts::Never,
-        impatient: false,
-        same_address: false,
-        busy: false,
-        long_pauses: false,
-        in_order: false,
-    };
 }
 
 /// Why a step is not taken further.
@@ -212,6 +121,11 @@ impl Side {
         m.links.iter().any(|(_, l)| l.timer.min(l.give_up) == Time::ZERO)
             || m.strangers.iter().flatten().any(|s| s.until == Time::ZERO)
     }
+
+    /// Something may be said again.
+    pub(super) fn may_repeat(&self) -> bool {
+        self.machine.links.iter().any(|(_, l)| l.again == Time::ZERO)
+    }
 }
 
 impl World {
@@ -220,7 +134,7 @@ impl World {
         let mut used = BTreeSet::from([0]);
         for side in &self.sides {
             for (_, l) in side.machine.links.iter() {
-                used.insert(l.slot.token);
+                used.extend([l.slot.token, l.void.token]);
                 used.extend(l.theirs.as_ref().map(|t| t.slot.token));
             }
             used.extend(side.machine.strangers.iter().flatten().map(|s| s.slot.token));
@@ -273,8 +187,25 @@ impl Model {
             terminating: false,
         };
         let sides = [side(0), side(1)];
-        let mut w = World { sides, wires: Default::default(), losses: size.losses, faulty: size.impatient };
-        (0..2).for_each(|x| model.add(&mut w, x).expect("nothing has happened yet"));
+        let mut w = World {
+            sides,
+            wires: Default::default(),
+            losses: size.losses,
+            drops: size.drops,
+            repeats: size.repeats,
+            faulty: size.impatient,
+        };
+        for x in 0..2 {
+            model.add(&mut w, x).expect("nothing has happened yet");
+            if size.tried {
+                model.wish(&mut w, x).expect("a dial");
+                let silent = |m: &mut Machine, vc, env: &mut Env<'_>| {
+                    m.dial_failed(vc, Failure::Silent, false, env);
+                };
+                model.call(&mut w, x, "silence", silent).expect("a dial that fails");
+                w.wires = Default::default();
+            }
+        }
         (model, w)
     }
 
@@ -285,7 +216,9 @@ impl Model {
             handshake_timeout: wait(self.size.timeouts != Timeouts::Never),
             backoff_min: Duration::ZERO,
             backoff_max: Duration::ZERO,
-            promise_timeout: wait(self.size.timeouts != Timeouts::Never),
+            // Where frames of handshakes are lost, promises are not: the lack of what is said of them would be covered up.
+            promise_timeout: wait(self.size.timeouts != Timeouts::Never && self.size.drops == 0),
+            repeat: wait(self.size.drops > 0),
             parting_timeout: wait(self.size.timeouts != Timeouts::Never),
             strangers_max: 2,
             words: Words::SAMPLE,
@@ -296,6 +229,13 @@ impl Model {
         w.sides[x].vc = Some(self.vc);
         w.sides[x].asked = false;
         self.call(w, x, "", |m, vc, env| m.add(vc, name(x), name(1 - x), Purpose::Vc, env))
+    }
+
+    /// The program sends a message.
+    pub(super) fn wish(&self, w: &mut World, x: usize) -> Result<(), Stop> {
+        w.sides[x].wishes -= 1;
+        w.sides[x].queued += 1;
+        self.call(w, x, "connect", |m, vc, env| m.connect(vc, terms(x as u8), env))
     }
 
     /// Calls a machine, and does what it asks for.
@@ -359,10 +299,21 @@ impl Model {
         let incarnation = w.sides[x].incarnation;
         match step {
             Step::Hello { slot, dial, .. } => self.put(w, x, own, Frame::Dial { slot, dial, incarnation }),
+            Step::HelloAgain { slot, .. } => {
+                let dial = w.sides[x].machine.dials;
+                self.put(w, x, own, Frame::Dial { slot, dial, incarnation });
+            }
             Step::Ready { slot, .. } => self.put(w, x, own, Frame::Ready { slot }),
             Step::Goodbye { slot, .. } => self.put(w, x, own, Frame::Goodbye { slot }),
             Step::Accept { stranger, slot: own, dials, .. } => {
                 if let Some(slot) = w.sides[x].machine.stranger(stranger).map(|s| s.slot) {
+                    self.put(w, x, To::Stranger(stranger), Frame::Accept { slot, own, incarnation, dials });
+                }
+            }
+            Step::AcceptAgain { stranger } => {
+                let side = &w.sides[x];
+                let (dials, from) = (side.machine.dials, side.machine.stranger(stranger).map(|s| s.slot));
+                if let Some((slot, own)) = from.zip(side.link().map(|l| l.slot)) {
                     self.put(w, x, To::Stranger(stranger), Frame::Accept { slot, own, incarnation, dials });
                 }
             }
@@ -443,6 +394,17 @@ impl Model {
                     dial,
                     terms: theirs(slot),
                 };
+                // Who is known has said it again.
+                if let Some(id) = by_slot(w, &slot) {
+                    return self.call(w, x, "again", |m, _, _| {
+                        if m.stranger(id).is_some_and(|s| matches!(s.stage, Stage::Accepted(_))) {
+                            m.steps.push_back(Step::AcceptAgain { stranger: id });
+                        }
+                    });
+                }
+                if w.sides[x].machine.is_with(&stranger) {
+                    return Ok(());
+                }
                 self.call(w, x, "proved", |m, _, env| {
                     m.make_room();
                     if let Some(id) = m.greet(stranger, Time::ZERO) {
@@ -452,7 +414,7 @@ impl Model {
             }
             Frame::Accept { slot, own, incarnation, dials } => {
                 if !under_way(w, slot) {
-                    return Ok(());
+                    return self.call(w, x, "late ACCEPT", |m, _, _| m.answered_late(slot));
                 }
                 self.call(w, x, "ACCEPT", |m, vc, env| m.accepted(vc, theirs(own), incarnation, dials, env))
             }

@@ -2,7 +2,9 @@
 
 use netmod_core::{Time, VcError, VcErrorKind};
 
-use super::model::{Model, Stop, Timeouts, World, terms};
+use super::frame::Frame;
+use super::model::{Model, Stop, World};
+use super::size::Timeouts;
 use crate::conn::machine::{Machine, Phase};
 
 impl Model {
@@ -31,11 +33,28 @@ impl Model {
                     self.call(w, x, "timer", |m, _, env| m.timer(env))
                 }));
             }
+            if side.may_repeat() && (w.is_empty() || w.repeats > 0) {
+                must |= w.is_empty();
+                steps.push(self.step(w, |w| {
+                    w.repeats -= u8::from(!w.is_empty());
+                    w.sides[x].machine.next = Time::ZERO;
+                    self.call(w, x, "repeat", |m, _, env| m.timer(env))
+                }));
+            }
             if (side.asked || side.wishes > 0) && side.vc.is_none() {
                 must = true;
                 steps.push(self.step(w, |w| self.add(w, x)));
             }
             self.wishes(w, x, &mut steps, &mut must);
+        }
+        for (x, d) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            if w.drops > 0 && w.wires[x][d].front().is_some_and(Frame::may_be_lost) {
+                steps.push(self.step(w, |w| {
+                    w.drops -= 1;
+                    w.wires[x][d].pop_front();
+                    Ok(())
+                }));
+            }
         }
         if w.losses > 0 && !w.is_empty() {
             steps.push(self.step(w, |w| {
@@ -54,11 +73,7 @@ impl Model {
         let failed = side.phase() == Phase::Failed;
         if side.wishes > 0 && side.vc.is_some() && !failed {
             *must = true;
-            steps.push(self.step(w, |w| {
-                w.sides[x].wishes -= 1;
-                w.sides[x].queued += 1;
-                self.call(w, x, "connect", |m, vc, env| m.connect(vc, terms(x as u8), env))
-            }));
+            steps.push(self.step(w, |w| self.wish(w, x)));
         }
         if side.terminates > 0 && side.vc.is_some() && !side.terminating && side.queued == 0 {
             *must = true;

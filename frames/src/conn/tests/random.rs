@@ -35,7 +35,7 @@ fn act(w: &mut World, vcs: &mut Vcs, rng: &mut Rng, incarnation: &mut u64) {
         (11, _) if rng.below(60) == 0 => {
             *incarnation += 1;
             w.processes[at] =
-                process(at as u32, N as u32, *incarnation, 9, Params::new(TIMEOUT, 4, Words::SAMPLE));
+                process(at as u32, N as u32, *incarnation, 9, Params::new(TIMEOUT, 4, 4, Words::SAMPLE));
             vcs[at] = (0..N).map(|r| (r != at).then(|| w.vc(at, r as u32))).collect();
             (0..N).for_each(|from| w.wires[from][at].clear());
         }
