@@ -1,7 +1,9 @@
 //! Random schedules of netmods over simulated devices: two to four processes in one thread, simulated time, and all that devices and a network
 //! may lack, delay or lose; over reliable connections, and over XRC with several processes on a node. `NETMOD_TEST_SEEDS` says how many seeds are run, or which (`5000..10000`), `NETMOD_TEST_SEED` which one alone.
 
-use std::sync::{Arc, Mutex};
+#[path = "world/only.rs"]
+mod only;
+
 use std::time::Duration;
 
 use netmod_core::config::VerbsConfig;
@@ -9,8 +11,9 @@ use netmod_core::{Config, PeerName, Time};
 use netmod_hca::{LinkLayer, Mtu};
 use netmod_schedules::rng::Rng;
 use netmod_schedules::{Plan, Run, Seen, World, asked, each};
-use netmod_verbs::{Setup, Source, Verbs, VerbsNetmod};
-use sim_hca::{ContextId, DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca, TgtLife};
+use netmod_verbs::{Setup, Verbs, VerbsNetmod};
+use only::{Only, Opened};
+use sim_hca::{DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca, TgtLife};
 
 /// Seeds without a wish.
 const SEEDS: u64 = 300;
@@ -93,32 +96,12 @@ fn of_seed_with_xrc(seed: u64) -> Setting {
     s
 }
 
-/// The one device of a fabric, as a process opens it.
-#[derive(Clone, Debug)]
-struct Only {
-    fabric: Fabric,
-    device: DeviceId,
-    opened: Arc<Mutex<Vec<ContextId>>>,
-}
-
-impl Source<SimHca> for Only {
-    fn names(&self) -> Result<Vec<String>, String> {
-        Ok(vec!["sim0".into()])
-    }
-
-    fn open(&self, _: &str) -> Result<SimHca, String> {
-        let hca = self.fabric.open(self.device).map_err(|e| e.to_string())?;
-        self.opened.lock().expect("nobody panics with it").push(hca.context());
-        Ok(hca)
-    }
-}
-
 struct Sim {
     fabric: Fabric,
     devices: Vec<DeviceId>,
     setting: Setting,
     /// What each process has opened.
-    opened: Vec<Arc<Mutex<Vec<ContextId>>>>,
+    opened: Vec<Opened>,
 }
 
 impl World for Sim {
@@ -126,7 +109,7 @@ impl World for Sim {
     const EARLY_HURTS: bool = true;
 
     fn netmod(&mut self, rank: usize, me: PeerName, ranks: u32) -> VerbsNetmod<SimHca> {
-        let opened = Arc::<Mutex<Vec<ContextId>>>::default();
+        let opened = Opened::default();
         self.opened.push(opened.clone());
         let device = self.devices[self.setting.nodes[rank]];
         let source = Only { fabric: self.fabric.clone(), device, opened };

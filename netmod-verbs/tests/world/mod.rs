@@ -3,8 +3,9 @@
 
 #![allow(dead_code, missing_docs)]
 
+mod only;
+
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use netmod_core::config::VerbsConfig;
@@ -14,30 +15,11 @@ use netmod_core::{
 };
 use netmod_hello::JobKey;
 use netmod_schedules::memory::{Area, Pieces};
-use netmod_verbs::{Setup, Source, VerbsNetmod};
-use sim_hca::{ContextId, Counts, DeviceId, DeviceSettings, Fabric, Leaks, Settings, SimHca};
+use netmod_verbs::{Setup, VerbsNetmod};
+use only::{Only, Opened};
+use sim_hca::{Counts, DeviceId, DeviceSettings, Fabric, Leaks, Settings, SimHca};
 
 pub type Nm = VerbsNetmod<SimHca>;
-
-/// The device of a node, as a process opens it.
-#[derive(Clone, Debug)]
-struct Only {
-    fabric: Fabric,
-    device: DeviceId,
-    opened: Arc<Mutex<Vec<ContextId>>>,
-}
-
-impl Source<SimHca> for Only {
-    fn names(&self) -> Result<Vec<String>, String> {
-        Ok(vec!["sim0".into()])
-    }
-
-    fn open(&self, _: &str) -> Result<SimHca, String> {
-        let hca = self.fabric.open(self.device).map_err(|e| e.to_string())?;
-        self.opened.lock().expect("nobody panics with it").push(hca.context());
-        Ok(hca)
-    }
-}
 
 /// What a world is made from.
 #[derive(Clone, Debug)]
@@ -73,7 +55,8 @@ pub fn header(from: usize, number: u32, len: usize) -> Header {
     h
 }
 
-fn pattern(seed: u32, len: usize) -> Vec<u8> {
+/// The bytes of a message, by its number.
+pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i as u32 ^ seed).wrapping_mul(0x9E37_79B1).to_le_bytes()[2]).collect()
 }
 
@@ -87,6 +70,8 @@ pub struct Layer {
     cards: Vec<Card>,
     under_way: HashMap<ReqId, (usize, u32, Pieces)>,
     pub downs: Vec<(usize, VcError)>,
+    /// How many VCs have terminated.
+    pub terminated: usize,
     pub ended: HashMap<u64, Result<(), VcError>>,
     kept: Vec<Area>,
 }
@@ -143,6 +128,7 @@ impl<N: Netmod> Upper<N> for Layer {
                 let card = &self.cards[self.peers[&vc]];
                 io.netmod.set_card(io.core, vc, Ok(card));
             }
+            Event::Terminated { .. } => self.terminated += 1,
             Event::Down { vc, error } => self.downs.push((self.peers[&vc], error)),
             Event::RmaDone { op, result, .. } => {
                 assert!(self.ended.insert(op, result).is_none(), "transfer {op} has ended twice");
@@ -158,7 +144,7 @@ pub struct Rank {
     pub layer: Layer,
     /// By peer.
     pub vcs: Vec<Option<VcId>>,
-    opened: Arc<Mutex<Vec<ContextId>>>,
+    opened: Opened,
     /// How many messages were sent to each.
     pub sent: Vec<u32>,
     /// It has been killed.
@@ -196,7 +182,7 @@ impl World {
         let n = setting.ranks();
         let mut ranks: Vec<Rank> = (0..n)
             .map(|me| {
-                let opened = Arc::<Mutex<Vec<ContextId>>>::default();
+                let opened = Opened::default();
                 let device = devices[me / setting.per_node];
                 let source = Box::new(Only { fabric: fabric.clone(), device, opened: opened.clone() });
                 let mut cfg = setting.cfg.clone();

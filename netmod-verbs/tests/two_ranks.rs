@@ -1,0 +1,129 @@
+//! Two processes: messages, transfers, VCs that end and are connected again, and processes that are gone.
+
+mod world;
+
+use netmod_core::rma::Access;
+use netmod_core::{Netmod as _, Rma as _};
+use sim_hca::Leaks;
+use world::{Setting, World, pattern};
+
+fn world() -> World {
+    let mut setting = Setting::new(2, 1);
+    setting.cfg.rx_memory = 256 << 10;
+    World::new(&setting)
+}
+
+/// A message has come from rank 0.
+fn connected() -> World {
+    let mut w = world();
+    w.send(0, 1, 8);
+    w.until("connected", World::all_came);
+    w
+}
+
+#[test]
+fn messages_of_all_lengths_arrive_in_order_both_ways() {
+    let mut w = world();
+    for len in [0, 1, 8, 100, 200, 221, 1000, 8000, 8192, 9000, 100_000, 1_000_000, 3, 0] {
+        w.send(0, 1, len);
+        w.send(1, 0, len);
+    }
+    w.until("all came", World::all_came);
+    w.end();
+}
+
+#[test]
+fn a_flood_of_short_messages_is_held_back_and_not_lost() {
+    let mut w = world();
+    for i in 0..20_000 {
+        w.send(0, 1, i % 300);
+    }
+    w.until("all came", World::all_came);
+    w.end();
+}
+
+#[test]
+fn memory_is_read_and_written() {
+    let mut w = connected();
+    let len = 300_000;
+    for (op, access) in [(77, Access::RemoteRead), (78, Access::RemoteWrite)] {
+        let (there, here) = (w.area(pattern(1, len)), w.area(pattern(2, len)));
+        let r = &mut w.ranks[1];
+        let vc = r.vcs[0].expect("its VC");
+        let (region, key) =
+            r.engine.netmod.register(&mut r.engine.core, vc, there.iov(), access).expect("memory");
+        let r = &mut w.ranks[0];
+        let (vc, e) = (r.vcs[1].expect("its VC"), &mut r.engine);
+        let (local, _) = e.netmod.register(&mut e.core, vc, here.iov(), Access::Local).expect("memory");
+        if access == Access::RemoteRead {
+            e.netmod.get(&mut e.core, vc, local, 5, &key, 7, len - 9, op).expect("a get");
+        } else {
+            e.netmod.put(&mut e.core, vc, local, 5, &key, 7, len - 9, op).expect("a put");
+        }
+        w.until("the transfer has ended", |w| w.ranks[0].layer.ended.contains_key(&op));
+        assert_eq!(w.ranks[0].layer.ended[&op], Ok(()));
+        let (mut want_here, mut want_there) = (pattern(2, len), pattern(1, len));
+        if access == Access::RemoteRead {
+            want_here[5..len - 4].copy_from_slice(&want_there[7..len - 2]);
+        } else {
+            want_there[7..len - 2].copy_from_slice(&want_here[5..len - 4]);
+        }
+        assert!(here.bytes() == want_here && there.bytes() == want_there, "{access:?}");
+        for (rank, region) in [(1, region), (0, local)] {
+            let e = &mut w.ranks[rank].engine;
+            e.netmod.deregister(&mut e.core, region).expect("an end of the registration");
+        }
+    }
+    w.end();
+}
+
+#[test]
+fn a_vc_that_has_ended_is_connected_again() {
+    let mut w = world();
+    for round in 0..5 {
+        w.send(round % 2, 1 - round % 2, 5000);
+        w.until("it came", World::all_came);
+        for rank in 0..2 {
+            let (now, r) = (w.now, &mut w.ranks[rank]);
+            let vc = r.vcs[1 - rank].expect("its VC");
+            r.engine.netmod.vc_terminate(&mut r.engine.core, vc, now);
+        }
+        w.until("both have ended", |w| w.ranks.iter().all(|r| r.layer.terminated == round + 1));
+        for r in &w.ranks {
+            assert_eq!(r.engine.netmod.stats().oddities, 0);
+            assert!(r.layer.downs.is_empty(), "{:?}", r.layer.downs);
+        }
+    }
+    w.end();
+}
+
+#[test]
+fn a_dead_peer_is_noticed_when_something_is_sent() {
+    let mut w = connected();
+    w.kill(1);
+    w.send(0, 1, 8);
+    w.until("it is down", |w| !w.ranks[0].layer.downs.is_empty());
+    let down = w.ranks[0].layer.downs[0].1.to_string();
+    assert!(down.contains("does not answer"), "{down}");
+    w.end();
+}
+
+#[test]
+fn who_is_given_up_in_the_middle_of_a_transfer_takes_no_memory_from_the_device() {
+    let mut w = connected();
+    let len = 300_000;
+    let (there, here) = (w.area(pattern(1, len)), w.area(pattern(2, len)));
+    let r = &mut w.ranks[1];
+    let vc = r.vcs[0].expect("its VC");
+    let (_, key) =
+        r.engine.netmod.register(&mut r.engine.core, vc, there.iov(), Access::RemoteRead).expect("memory");
+    let r = &mut w.ranks[0];
+    let (vc, e) = (r.vcs[1].expect("its VC"), &mut r.engine);
+    let (local, _) = e.netmod.register(&mut e.core, vc, here.iov(), Access::Local).expect("memory");
+    e.netmod.get(&mut e.core, vc, local, 0, &key, 0, len, 77).expect("a get");
+    for _ in 0..2 {
+        w.ranks.remove(0);
+        assert_eq!(w.fabric.violations(), Vec::<String>::new());
+    }
+    assert_eq!(w.fabric.leaks(), Leaks::default());
+}
