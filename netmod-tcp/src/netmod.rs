@@ -453,7 +453,8 @@ impl Netmod for TcpNetmod {
         hdr: &Header,
     ) -> Result<Sent, VcError> {
         self.check_sendable(core, vc)?;
-        self.count_send(core, vc, core.reqs.get(req).map_or(0, |r| r.seg.remaining()));
+        let len = core.reqs.get(req).map_or(0, |r| r.seg.remaining());
+        core.count_send(vc, len);
         self.enqueue(core, vc, hdr, Data::Segment, 0, req);
         // A large message, or a lone one, goes out now.
         self.flush_lone(core, vc);

@@ -37,14 +37,6 @@ impl TcpNetmod {
         }
     }
 
-    #[inline]
-    pub(crate) fn count_send(&self, core: &mut Core, vc: VcId, data_len: usize) {
-        if let Some(v) = core.vcs.get_mut(vc) {
-            v.stats.tx_msgs += 1;
-            v.stats.tx_bytes += (data_len + size_of::<Header>()) as u64;
-        }
-    }
-
     /// Writes a message at once if it may and can. `None`: all of it has gone. Otherwise the number
     /// of bytes that have, and the message must be queued.
     #[inline]
@@ -58,13 +50,10 @@ impl TcpNetmod {
         let epoch = self.epoch;
         let Some(v) = self.vcs.get_mut(vc).filter(|v| v.fd >= 0) else {
             self.check_unconnected(core, vc)?;
-            self.count_send(core, vc, data.len());
+            core.count_send(vc, data.len());
             return Ok(Some(0));
         };
-        if let Some(c) = core.vcs.get_mut(vc) {
-            c.stats.tx_msgs += 1;
-            c.stats.tx_bytes += (data.len() + size_of::<Header>()) as u64;
-        }
+        core.count_send(vc, data.len());
         // A small message that is not the first since the last progress waits for company. So does the
         // first if it is sure to get some.
         let small = data.len() <= COPY_MAX;
@@ -142,9 +131,7 @@ impl TcpNetmod {
             // All of it is on its way, and waits for no more than its acknowledgement.
             return self.lend(vc);
         }
-        if let Some(c) = core.vcs.get_mut(vc) {
-            c.stats.tx_queued += 1;
-        }
+        core.count_queued(vc);
         if v.fd < 0 {
             self.want(vc);
         } else if !v.blocked {
@@ -168,9 +155,7 @@ impl TcpNetmod {
             return None;
         }
         let req = q.push_copied(core, vc, hdr, data.bytes());
-        if let Some(c) = core.vcs.get_mut(vc) {
-            c.stats.tx_queued += 1;
-        }
+        core.count_queued(vc);
         if v.fd < 0 {
             self.want(vc);
         } else if !v.blocked {

@@ -207,10 +207,7 @@ impl SimNetmod {
                 Err(e) => format!("sends to {to}: {e}"),
             });
         }
-        if let Some(v) = core.vcs.get_mut(vc) {
-            v.stats.tx_msgs += 1;
-            v.stats.tx_bytes += (data_len + HDR_LEN) as u64;
-        }
+        core.count_send(vc, data_len);
     }
 
     /// Sends a message whole, or nothing of it.
@@ -256,9 +253,7 @@ impl SimNetmod {
     }
 
     fn queued(&mut self, core: &mut Core, vc: VcId) {
-        if let Some(v) = core.vcs.get_mut(vc) {
-            v.stats.tx_queued += 1;
-        }
+        core.count_queued(vc);
         if self.vcs.get(vc).is_some_and(|v| v.link.up().is_none()) {
             self.want(vc);
         } else {
