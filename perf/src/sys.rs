@@ -4,6 +4,7 @@
 
 #![allow(unsafe_code)]
 
+mod buffers;
 mod fabric;
 mod queue;
 mod shared;

@@ -16,6 +16,7 @@ use libfabric_sys::fid::{fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric, fi
 use netmod_ofi::fi::info::Offer;
 
 use super::PageBuf;
+use super::buffers::{Buffers, Remote};
 
 /// Operations of each kind under way at most.
 const DEPTH: usize = 64;
@@ -38,10 +39,29 @@ impl Region {
         // SAFETY: a registration is live as long as the region says that it has one.
         unsafe { self.mr.as_ref() }.map_or(null_mut(), |mr| mr.mem_desc)
     }
+
+    /// Ends the registration, if there is one.
+    fn unregister(&mut self) {
+        let mr = core::mem::replace(&mut self.mr, null_mut());
+        // SAFETY: the registration is live until here.
+        if !unsafe { close(mr.cast()) } {
+            // What the provider may still use stays.
+            core::mem::forget(core::mem::replace(&mut self.buf, PageBuf::new(1)));
+        }
+    }
 }
 
-/// Where a peer finds a buffer: address or offset, and key.
-type Remote = (u64, u64);
+impl AsMut<[u8]> for Region {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.buf
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.unregister();
+    }
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -54,17 +74,11 @@ pub(crate) struct Fabric {
     av: *mut fid_av,
     ep: *mut fid_ep,
     peer: fi_addr_t,
-    /// What is sent, and what is received into.
-    regions: Option<[Region; 2]>,
+    buffers: Buffers<Region>,
     /// Storage of operations, lent to the provider: first those that send, then those that receive.
     contexts: Box<[fi_context2]>,
     depth: usize,
     free: Vec<usize>,
-    /// Receives that were posted, and that have completed; of all time.
-    posted: u64,
-    received: u64,
-    /// Nothing goes any more.
-    failed: bool,
 }
 
 fn checked(lib: &Library, call: &str, rc: i64) -> Result<(), String> {
@@ -87,13 +101,10 @@ impl Fabric {
             av: null_mut(),
             ep: null_mut(),
             peer: FI_ADDR_UNSPEC,
-            regions: None,
+            buffers: Buffers::none(),
             contexts: vec![fi_context2::ZERO; 2 * depth].into(),
             depth,
             free: (0..depth).collect(),
-            posted: 0,
-            received: 0,
-            failed: false,
         };
         let info = this.offer.info();
         let check = |call, rc: i32| checked(&lib, call, rc.into());
@@ -176,7 +187,7 @@ impl Fabric {
     /// Receives that have completed, of all time.
     #[inline]
     pub(crate) fn received(&self) -> u64 {
-        self.received
+        self.buffers.received()
     }
 
     /// Whether nothing that sends, reads or writes is under way.
@@ -186,7 +197,7 @@ impl Fabric {
     }
 
     fn is_quiet(&self) -> bool {
-        self.is_sent() && self.posted == self.received
+        self.is_sent() && self.buffers.receiving() == 0
     }
 
     /// Both buffers, what is sent and what was received, when nothing is under way.
@@ -194,11 +205,8 @@ impl Fabric {
     /// # Errors
     /// If something is, or there are none yet.
     pub(crate) fn buffers(&mut self) -> Result<(&mut [u8], &mut [u8]), String> {
-        let quiet = self.is_quiet() && !self.failed;
-        match &mut self.regions {
-            Some([send, recv]) if quiet => Ok((&mut send.buf[..], &mut recv.buf[..])),
-            _ => Err("the buffers are in use".into()),
-        }
+        let sent = self.is_sent();
+        self.buffers.bytes(sent)
     }
 
     /// Makes buffers of so many bytes in the place of the old ones.
@@ -206,21 +214,16 @@ impl Fabric {
     /// # Errors
     /// If something is under way, or they cannot be registered.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), String> {
-        if !self.is_quiet() || self.failed {
-            return Err("the buffers are in use".into());
-        }
-        self.unregister();
-        let regions = [0, 1].map(|_| Region { buf: PageBuf::new(bytes), mr: null_mut() });
-        let regions = self.regions.insert(regions);
-        let mr = self.offer.mr();
-        if !mr.local && !self.offer.has_rma() {
-            return Ok(());
-        }
+        let (sent, mr, rma) = (self.is_sent(), self.offer.mr(), self.offer.has_rma());
         let remote = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-        let access = FI_SEND | FI_RECV | if self.offer.has_rma() { remote } else { 0 };
-        for (region, key) in regions.iter_mut().zip(KEYS) {
+        let access = FI_SEND | FI_RECV | if rma { remote } else { 0 };
+        self.buffers.replace(sent, |which| {
+            let mut region = Region { buf: PageBuf::new(bytes), mr: null_mut() };
+            if !mr.local && !rma {
+                return Ok(region);
+            }
             let (at, len) = (region.buf.as_mut_ptr(), region.buf.len());
-            let key = if mr.prov_key { 0 } else { key };
+            let key = if mr.prov_key { 0 } else { KEYS[which] };
             // SAFETY: the domain is live; the memory stays until the registration is closed; the endpoint is live.
             unsafe {
                 let rc =
@@ -232,14 +235,14 @@ impl Fabric {
                     checked(&self.lib, "fi_mr_enable", fi_enable(region.mr.cast()).into())?;
                 }
             }
-        }
-        Ok(())
+            Ok(region)
+        })
     }
 
     /// Where a peer finds what is sent, and what is received into.
     pub(crate) fn exposed(&mut self) -> Option<[Remote; 2]> {
         let virt = self.offer.mr().virt_addr;
-        let regions = self.regions.as_mut()?;
+        let regions = self.buffers.regions()?;
         let [Some(send), Some(recv)] = regions.each_mut().map(|r| {
             // SAFETY: a registration is live as long as the region says that it has one.
             let key = unsafe { r.mr.as_ref() }?.key;
@@ -255,13 +258,13 @@ impl Fabric {
     /// # Errors
     /// What the provider says; too many under way, or a message that is too long.
     pub(crate) fn post(&mut self, len: usize) -> Result<(), String> {
-        let Some([_, region]) = &mut self.regions else { return Err("there are no buffers".into()) };
-        let under_way = (self.posted - self.received) as usize;
+        let (under_way, posted) = (self.buffers.receiving() as usize, self.buffers.all_posted());
+        let Some([_, region]) = self.buffers.regions() else { return Err("there are no buffers".into()) };
         if len > region.buf.len() || under_way == self.depth {
             return Err("a receive too many, or too long".into());
         }
         // Receives complete in order, so that the next place in the ring is free.
-        let context = &raw mut self.contexts[self.depth + (self.posted as usize) % self.depth];
+        let context = &raw mut self.contexts[self.depth + posted as usize % self.depth];
         let (at, desc) = (region.buf.as_mut_ptr(), region.desc());
         loop {
             // SAFETY: the buffer and the context stay until the endpoint is closed, and are not looked at meanwhile. That several
@@ -269,7 +272,7 @@ impl Fabric {
             let rc = unsafe { fi_recv(self.ep, at.cast(), len, desc, FI_ADDR_UNSPEC, context.cast()) };
             if rc != -(FI_EAGAIN as isize) {
                 checked(&self.lib, "fi_recv", rc as i64)?;
-                self.posted += 1;
+                self.buffers.posted();
                 return Ok(());
             }
             self.poll()?;
@@ -296,7 +299,7 @@ impl Fabric {
     /// The buffer that is sent (0) or received into (1), for an operation on so many of its bytes.
     #[inline]
     fn memory(&mut self, which: usize, len: usize) -> Result<(*mut c_void, *mut c_void), String> {
-        match &mut self.regions {
+        match self.buffers.regions() {
             Some(regions) if len <= regions[which].buf.len() => {
                 Ok((regions[which].buf.as_mut_ptr().cast(), regions[which].desc()))
             }
@@ -369,9 +372,9 @@ impl Fabric {
             if place < self.depth {
                 self.free.push(place);
             } else if place < 2 * self.depth {
-                self.received += 1;
+                self.buffers.arrived();
             } else {
-                self.failed = true;
+                self.buffers.fail();
                 return Err("fi_cq_read: a completion of no operation".into());
             }
         }
@@ -380,7 +383,7 @@ impl Fabric {
 
     #[cold]
     fn failure(&mut self, rc: i64) -> Result<bool, String> {
-        self.failed = true;
+        self.buffers.fail();
         if rc != -i64::from(FI_EAVAIL) {
             return checked(&self.lib, "fi_cq_read", rc).map(|()| false);
         }
@@ -392,11 +395,7 @@ impl Fabric {
     }
 
     fn unregister(&mut self) {
-        for region in self.regions.iter_mut().flatten() {
-            let mr = core::mem::replace(&mut region.mr, null_mut());
-            // SAFETY: the registration is live until here.
-            unsafe { close(mr.cast()) };
-        }
+        self.buffers.regions().into_iter().flatten().for_each(Region::unregister);
     }
 }
 
@@ -426,7 +425,7 @@ impl Drop for Fabric {
         }
         if !closed {
             // What the provider may still use stays.
-            core::mem::forget((self.regions.take(), core::mem::take(&mut self.contexts)));
+            core::mem::forget((self.buffers.take(), core::mem::take(&mut self.contexts)));
         }
     }
 }

@@ -10,6 +10,7 @@ use netmod_hca::{
 };
 
 use super::PageBuf;
+use super::buffers::{Buffers, Remote};
 
 /// Requests of each kind under way at most.
 const DEPTH: u32 = 64;
@@ -47,6 +48,12 @@ impl<H: Hca> Region<H> {
     }
 }
 
+impl<H: Hca> AsMut<[u8]> for Region<H> {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.buf
+    }
+}
+
 impl<H: Hca> Drop for Region<H> {
     fn drop(&mut self) {
         if let Some(Err((mr, _))) = self.mr.take().map(netmod_hca::Mr::deregister) {
@@ -56,15 +63,11 @@ impl<H: Hca> Drop for Region<H> {
     }
 }
 
-/// Where a peer finds a buffer: address and key.
-type Remote = (u64, u64);
-
 /// See the module. The queue pair goes before the memory that it uses.
 pub(crate) struct Queue<H: Hca> {
     qp: H::Qp,
     cq: H::Cq,
-    /// What is sent, and what is received into.
-    regions: Option<[Region<H>; 2]>,
+    buffers: Buffers<Region<H>>,
     hca: H,
     port: u8,
     gid: GidEntry,
@@ -76,11 +79,6 @@ pub(crate) struct Queue<H: Hca> {
     under_way: u32,
     silent: u32,
     waited_for: u32,
-    /// Receives that were posted, and that have completed; of all time.
-    posted: u64,
-    received: u64,
-    /// Nothing goes any more.
-    failed: bool,
 }
 
 impl<H: Hca> core::fmt::Debug for Queue<H> {
@@ -128,7 +126,7 @@ impl<H: Hca> Queue<H> {
         Ok(Queue {
             qp,
             cq,
-            regions: None,
+            buffers: Buffers::none(),
             hca,
             port,
             gid,
@@ -138,9 +136,6 @@ impl<H: Hca> Queue<H> {
             under_way: 0,
             silent: 0,
             waited_for: 0,
-            posted: 0,
-            received: 0,
-            failed: false,
         })
     }
 
@@ -218,7 +213,7 @@ impl<H: Hca> Queue<H> {
     /// Receives that have completed, of all time.
     #[inline]
     pub(crate) fn received(&self) -> u64 {
-        self.received
+        self.buffers.received()
     }
 
     /// Whether nothing is under way that uses memory.
@@ -227,20 +222,13 @@ impl<H: Hca> Queue<H> {
         self.waited_for == 0
     }
 
-    fn is_quiet(&self) -> bool {
-        self.is_sent() && self.posted == self.received
-    }
-
     /// Both buffers, what is sent and what was received, when nothing is under way.
     ///
     /// # Errors
     /// If something is, or there are none yet.
     pub(crate) fn buffers(&mut self) -> Result<(&mut [u8], &mut [u8]), String> {
-        let quiet = self.is_quiet() && !self.failed;
-        match &mut self.regions {
-            Some([send, recv]) if quiet => Ok((&mut send.buf[..], &mut recv.buf[..])),
-            _ => Err("the buffers are in use".into()),
-        }
+        let sent = self.is_sent();
+        self.buffers.bytes(sent)
     }
 
     /// Makes buffers of so many bytes in the place of the old ones.
@@ -248,25 +236,20 @@ impl<H: Hca> Queue<H> {
     /// # Errors
     /// If something is under way, or they cannot be registered.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), String> {
-        if !self.is_quiet() || self.failed {
-            return Err("the buffers are in use".into());
-        }
-        self.regions = None;
+        let sent = self.is_sent();
         let access = Access { remote_atomic: false, ..Access::ALL };
-        let make = || {
+        self.buffers.replace(sent, |_| {
             let mut buf = PageBuf::new(bytes);
             // SAFETY: the memory stays until the registration has ended, or for ever; and it is looked at only while no request uses it, but for
             // what a peer does that is asked to by this very measurement.
             let mr = unsafe { self.hca.register(buf.as_mut_ptr(), buf.len(), access) };
-            Ok::<_, String>(Region { mr: Some(mr.map_err(|e| text(&e))?), buf })
-        };
-        self.regions = Some([make()?, make()?]);
-        Ok(())
+            Ok(Region { mr: Some(mr.map_err(|e| text(&e))?), buf })
+        })
     }
 
     /// Where a peer finds what is sent, and what is received into.
-    pub(crate) fn exposed(&self) -> Option<[Remote; 2]> {
-        let [send, recv] = self.regions.as_ref()?;
+    pub(crate) fn exposed(&mut self) -> Option<[Remote; 2]> {
+        let [send, recv] = self.buffers.regions()?;
         let at = |region: &Region<H>| region.mr.as_ref().map(|mr| (mr.addr(), u64::from(mr.rkey())));
         Some([at(send)?, at(recv)?])
     }
@@ -276,14 +259,13 @@ impl<H: Hca> Queue<H> {
     /// # Errors
     /// What the device says; too many under way, or a message that is too long.
     pub(crate) fn post(&mut self, len: usize) -> Result<(), String> {
-        let under_way = self.posted - self.received;
-        let sge = self.regions.as_ref().and_then(|[_, recv]| recv.sge(len));
-        let Some(sge) = sge.filter(|_| under_way < u64::from(self.depth)) else {
+        let sge = self.buffers.regions().and_then(|[_, recv]| recv.sge(len));
+        let Some(sge) = sge.filter(|_| self.buffers.receiving() < u64::from(self.depth)) else {
             return Err("a receive too many, or too long".into());
         };
         let wr = RecvWr { wr_id: RECEIVE, sges: core::slice::from_ref(&sge) };
         self.qp.post_recv(&[wr]).map_err(|e| format!("ibv_post_recv: {}", e.errno))?;
-        self.posted += 1;
+        self.buffers.posted();
         Ok(())
     }
 
@@ -292,7 +274,7 @@ impl<H: Hca> Queue<H> {
         if self.under_way == self.depth {
             return Ok(false);
         }
-        let Some(region) = self.regions.as_ref().map(|regions| &regions[which]) else {
+        let Some(region) = self.buffers.regions().map(|regions| &regions[which]) else {
             return Err("there are no buffers".into());
         };
         let sge = region.sge(len).ok_or("the buffer is too short")?;
@@ -355,11 +337,11 @@ impl<H: Hca> Queue<H> {
         let n = self.cq.poll(&mut entries).map_err(|e| text(&e))?;
         for entry in &entries[..n] {
             if !entry.status.is_success() {
-                self.failed = true;
+                self.buffers.fail();
                 return Err(format!("a request failed: {:?}", entry.status));
             }
             if entry.wr_id & RECEIVE != 0 {
-                self.received += 1;
+                self.buffers.arrived();
             } else {
                 self.waited_for -= u32::from(entry.wr_id & WAITED_FOR != 0);
                 self.under_way -= entry.wr_id as u32;
