@@ -1,8 +1,9 @@
 //! CH3: what the device does with packets. The upper side of the engine.
 //!
-//! One file a concern: `recv` the packets that carry or announce data, `send` the other direction,
-//! `credit` and `flow` how much of it there may be, `close` the lifecycle of VCs, `failure` what fails with a
-//! process, `cancel`, `lmt` what becomes of announced messages, `group` who there is, `meet` the groups of other jobs, `pool` the memory of unexpected messages.
+//! One file a concern: `req` and `vc` the device's parts of requests and VCs, `recv` the packets that carry or announce
+//! data, `send` the other direction, `credit` and `flow` how much of it there may be, `close` the lifecycle of VCs, `failure` what
+//! fails with a process, `cancel`, `lmt` what becomes of announced messages, `group` who there is, `meet` the groups of other
+//! jobs, `pool` the memory of unexpected messages.
 
 mod cancel;
 mod close;
@@ -15,22 +16,20 @@ mod meet;
 mod names;
 mod pool;
 mod recv;
+mod req;
 mod send;
+mod vc;
 
-use std::sync::Arc;
-
-use bytes::Bytes;
 use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{
-    Card, Core, DataAvail, Event, Header, Io, Netmod, Outcome, PacketFault, PeerName, ReqId, Request, Run,
-    RxBytes, Segment, SendBuf, SideTable, Time, Upper, VcError, VcErrorKind, VcId,
+    Core, DataAvail, Event, Header, Io, Netmod, Outcome, PacketFault, ReqId, Request, Run, RxBytes, Segment,
+    SendBuf, SideTable, Time, Upper, VcId,
 };
 
 use crate::bootstrap::Bootstrap;
 use crate::netset::NetSet;
-use crate::pkt::{CookieLen, Mode, Packet, Plain, Short};
-use crate::status::Status;
-use crate::tagmatch::{PostedKey, PostedQueue, UnexpectedQueue};
+use crate::pkt::{CookieLen, Packet, Plain, Short};
+use crate::tagmatch::{PostedQueue, UnexpectedQueue};
 
 pub(crate) use credit::{ENTRY, Terms};
 pub use failure::Failure;
@@ -42,7 +41,9 @@ pub(crate) use meet::{Ports, ROOT};
 pub(crate) use names::{Names, Route};
 pub(crate) use pool::Pool;
 pub(crate) use recv::{Body, Unexpected};
+pub(crate) use req::{Matched, MpiReq, Owned, Role};
 pub(crate) use send::DONE;
+pub(crate) use vc::{VcSide, card_key};
 
 /// What handlers get.
 pub(crate) type DevIo<'a> = Io<'a, NetSet>;
@@ -74,159 +75,6 @@ impl Lent for Run {
     #[inline]
     fn contig(&self) -> Option<SendBuf> {
         Some(SendBuf::of_run(self))
-    }
-}
-
-/// Memory that the device owns on behalf of a request.
-#[derive(Debug, Default)]
-pub(crate) enum Owned {
-    /// None: it was lent.
-    #[default]
-    Nothing,
-    /// Data of a send, held so that it stays where it is.
-    Send(#[allow(dead_code)] Bytes),
-    /// Target of a receive, or an unexpected message.
-    Recv(Vec<u8>),
-}
-
-/// What a request is to the device.
-#[derive(Debug)]
-pub(crate) enum Role {
-    /// A send whose request is finished when its data has left.
-    Send,
-    /// An eager synchronous send: finished when its data has left and the receiver has matched it.
-    SyncSend { sent: bool, acked: bool },
-    /// A send that was announced: `lmt` knows how far it is.
-    RndvSend,
-    /// A send that waits for room at its receiver, which knows nothing of it yet.
-    Waiting { mode: Mode },
-    /// A send to this process that waits for its receive.
-    SelfSend,
-    /// A receive that is posted, or that gets its data eagerly.
-    Recv,
-    /// A receive that has matched an announced message: `lmt` knows how far it is.
-    RndvRecv,
-    /// The memory of a cookie that is still arriving.
-    Cookie,
-    /// A packet with a cookie, whose memory goes back to the pool when it has left.
-    SentCookie,
-    /// The memory of an unexpected message that is still arriving, and the receive that has matched it
-    /// meanwhile.
-    Arriving { then: Option<ReqId> },
-}
-
-/// What a receive has matched: its status, but for what its outcome says. In words as they are stored and read again.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Matched {
-    source_tag: u64,
-    len: usize,
-}
-
-impl Matched {
-    #[inline]
-    pub(crate) fn new(env: crate::tagmatch::Envelope, len: usize) -> Matched {
-        let (source, tag) = (env.source.cast_unsigned(), env.tag.cast_unsigned());
-        Matched { source_tag: u64::from(source) | u64::from(tag) << 32, len }
-    }
-
-    #[inline]
-    pub(crate) fn status(self) -> Status {
-        let (source, tag) = (self.source_tag as u32, (self.source_tag >> 32) as u32);
-        Status { source: source.cast_signed(), tag: tag.cast_signed(), len: self.len, cancelled: false }
-    }
-}
-
-/// The device's part of a request.
-#[derive(Debug)]
-pub(crate) struct MpiReq {
-    pub role: Role,
-    pub matched: Matched,
-    /// Length of the message as it was sent, if that is more than was received; 0 if it is not.
-    pub truncated_from: u64,
-    pub posted: Option<PostedKey>,
-    pub owned: Owned,
-    /// Whether its handle was dropped: nobody will ask for the result.
-    pub forgotten: bool,
-    /// Sends: the envelope, for a cancel request.
-    pub env: crate::tagmatch::Envelope,
-    /// Whether a cancel request is under way to the receiver.
-    pub cancelling: bool,
-    /// When the request was made.
-    pub since: Time,
-}
-
-impl Default for MpiReq {
-    fn default() -> MpiReq {
-        MpiReq::new(Role::Recv, crate::tagmatch::Envelope::new(0, 0, 0))
-    }
-}
-
-impl MpiReq {
-    /// Makes this the part of a receive that is posted, piece by piece where they lie.
-    #[inline]
-    pub(crate) fn renew_recv(&mut self, env: crate::tagmatch::Envelope, posted: PostedKey, since: Time) {
-        self.role = Role::Recv;
-        self.matched = Matched::default();
-        self.truncated_from = 0;
-        self.posted = Some(posted);
-        self.owned = Owned::Nothing;
-        self.forgotten = false;
-        self.env = env;
-        self.cancelling = false;
-        self.since = since;
-    }
-
-    /// Whether it holds nothing that must be dropped, and has nothing to say but its status.
-    #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.truncated_from == 0 && matches!(self.owned, Owned::Nothing)
-    }
-
-    pub(crate) fn new(role: Role, env: crate::tagmatch::Envelope) -> MpiReq {
-        MpiReq {
-            role,
-            matched: Matched::default(),
-            truncated_from: 0,
-            posted: None,
-            owned: Owned::Nothing,
-            forgotten: false,
-            env,
-            cancelling: false,
-            since: Time::ZERO,
-        }
-    }
-}
-
-/// The device's part of a VC.
-#[derive(Debug)]
-pub(crate) struct VcSide {
-    /// The peer's rank in its group.
-    pub rank: u32,
-    /// The contexts of that group, by which it is known.
-    pub space: Space,
-    /// Longest message that is sent eagerly.
-    pub eager_max: u32,
-    /// How much may be sent either way.
-    pub flow: flow::Flow,
-    /// How often its connection was lost with messages under way.
-    pub losses: u32,
-    /// How many times a close of this side has come to its end.
-    pub closes: u32,
-    /// Why it has the netmod it has, and the peer's host.
-    pub route: Arc<Route>,
-}
-
-impl VcSide {
-    /// The envelope of a packet of this VC, with the context of this process that it means. Its source is what
-    /// the connection says, whatever the packet says, and its context is one of the group at the other end:
-    /// `None` if the packet says otherwise.
-    #[inline]
-    fn own_envelope(&self, env: crate::tagmatch::Envelope) -> Option<crate::tagmatch::Envelope> {
-        if self.rank as i32 != env.source || env.tag < 0 {
-            return None;
-        }
-        let context = self.space.of_wire(env.context)?;
-        Some(crate::tagmatch::Envelope { context, ..env })
     }
 }
 
@@ -316,115 +164,7 @@ impl std::fmt::Debug for Ch3 {
     }
 }
 
-/// Name under which a rank's card is published.
-pub(crate) fn card_key(rank: u32) -> String {
-    format!("netmod-card-{rank}")
-}
-
 impl Ch3 {
-    /// The VC of a rank of a group, made if this is its first use.
-    #[inline]
-    pub(crate) fn vc_of(&mut self, io: &mut DevIo<'_>, group: u32, rank: u32) -> Result<VcId, VcError> {
-        match self.groups.get(group).and_then(|g| g.vcs.get(rank)) {
-            Some(vc) => Ok(vc),
-            None => self.make_vc(io, group, rank, None),
-        }
-    }
-
-    /// Makes the VC of a rank: by a netmod chosen from its card, or by the one it has come by.
-    #[cold]
-    fn make_vc(
-        &mut self,
-        io: &mut DevIo<'_>,
-        group: u32,
-        rank: u32,
-        by: Option<u8>,
-    ) -> Result<VcId, VcError> {
-        let Some((id, space)) = self.groups.get(group).map(|g| (g.id, g.space)) else {
-            return Err(VcError::new(VcErrorKind::Closed, None, "its group was disconnected"));
-        };
-        let peer = PeerName { group: id, rank };
-        let (netmod, choice, card) = match by {
-            None if let Some(cause) = self.failures.cause(&peer) => return Err(cause.clone()),
-            Some(n) => (n, "the peer connected by it".to_string(), None),
-            None => {
-                let card = self.fetch_card(peer)?;
-                let (n, why) = io.netmod.choose(&card).map_err(|r| NetSet::no_netmod(peer, &r))?;
-                (n, why, Some(card))
-            }
-        };
-        let vc = io.core.vcs.insert(netmod_core::Vc::new(peer, netmod));
-        if let Err(e) = io.netmod.vc_init(io.core, vc, peer, card.as_ref()) {
-            io.core.vcs.remove(vc);
-            return Err(e);
-        }
-        tracing::debug!(target: "netmod::vc", group, peer = rank, %choice, "new VC");
-        let host = card.as_ref().and_then(failure::host_of);
-        self.add_vc(vc, (group, rank), space, choice, host);
-        Ok(vc)
-    }
-
-    /// The device's part of a new VC.
-    fn add_vc(
-        &mut self,
-        vc: VcId,
-        (group, rank): (u32, u32),
-        space: Space,
-        choice: String,
-        host: Option<String>,
-    ) {
-        // Processes of other jobs may have been started with other settings.
-        let terms = if group == WORLD { self.terms } else { Terms::STRANGERS };
-        let eager_max = self.eager_max.min(terms.eager_max()) as u32;
-        let flow = flow::Flow::new(terms);
-        let route = self.names.shared(&choice, host);
-        let side = VcSide { rank, space, eager_max, flow, losses: 0, closes: 0, route };
-        self.vcs.set(vc, side);
-        if let Some(g) = self.groups.get_mut(group) {
-            g.vcs.set(rank, Some(vc));
-        }
-    }
-
-    /// The threshold between eager and rendezvous towards one rank of the job.
-    pub(crate) fn set_eager_max(
-        &mut self,
-        io: &mut DevIo<'_>,
-        rank: u32,
-        bytes: usize,
-    ) -> Result<(), VcError> {
-        let vc = self.vc_of(io, WORLD, rank)?;
-        if let Some(s) = self.vcs.get_mut(vc) {
-            s.eager_max = bytes.min(self.terms.eager_max()) as u32;
-        }
-        Ok(())
-    }
-
-    /// The business card of a process: the job's are with the process manager, those of a group that was
-    /// met have come with it.
-    fn fetch_card(&mut self, peer: PeerName) -> Result<Card, VcError> {
-        let err = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
-        let group = self.groups.find(&peer.group).and_then(|n| self.groups.get(n));
-        match group.map(|g| &g.cards) {
-            Some(Cards::Launcher) => {}
-            Some(Cards::Given(cards)) if (peer.rank as usize) < cards.len() => {
-                return Card::parse(&cards[peer.rank as usize])
-                    .map_err(|e| err(format!("its business card is broken: {e}")));
-            }
-            _ => return Err(err("it can only connect by itself: its business card is not known".into())),
-        }
-        let key = card_key(peer.rank);
-        let bytes = self
-            .boot
-            .get(&key)
-            .map_err(|e| err(format!("its business card could not be fetched: {e}")))?
-            .ok_or_else(|| {
-                err(format!(
-                    "it has published no business card (no key {key}); did it start with this library?"
-                ))
-            })?;
-        Card::parse(&bytes).map_err(|e| err(format!("its business card is broken: {e}")))
-    }
-
     /// Sends a packet without data and without anybody who waits for it.
     #[inline]
     pub(crate) fn send_control(&mut self, io: &mut DevIo<'_>, vc: VcId, pkt: Packet) {
@@ -597,22 +337,5 @@ impl Upper<NetSet> for Ch3 {
             Event::Rx { .. } | Event::RecvDone { .. } => {}
             Event::RmaDone { vc, op, result } => self.rma_done(io, vc, ReqId::from_wire(op), result),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Each receive makes one. What is larger is moved by a call, which is felt in the message rate.
-    #[test]
-    fn the_device_s_part_of_a_request_is_moved_in_registers() {
-        assert!(size_of::<Option<MpiReq>>() <= 128, "{}", size_of::<Option<MpiReq>>());
-    }
-
-    /// Each VC has one, used or not; a million of them are to be had.
-    #[test]
-    fn the_device_s_part_of_a_vc_is_small() {
-        assert!(size_of::<Option<VcSide>>() <= 88, "{}", size_of::<Option<VcSide>>());
     }
 }

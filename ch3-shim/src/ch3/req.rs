@@ -1,0 +1,139 @@
+//! The device's part of a request: what it is for, what it has matched, what memory it owns.
+
+use bytes::Bytes;
+use netmod_core::{ReqId, Time};
+
+use crate::pkt::Mode;
+use crate::status::Status;
+use crate::tagmatch::{Envelope, PostedKey};
+
+/// Memory that the device owns on behalf of a request.
+#[derive(Debug, Default)]
+pub(crate) enum Owned {
+    /// None: it was lent.
+    #[default]
+    Nothing,
+    /// Data of a send, held so that it stays where it is.
+    Send(#[allow(dead_code)] Bytes),
+    /// Target of a receive, or an unexpected message.
+    Recv(Vec<u8>),
+}
+
+/// What a request is to the device.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// A send whose request is finished when its data has left.
+    Send,
+    /// An eager synchronous send: finished when its data has left and the receiver has matched it.
+    SyncSend { sent: bool, acked: bool },
+    /// A send that was announced: `lmt` knows how far it is.
+    RndvSend,
+    /// A send that waits for room at its receiver, which knows nothing of it yet.
+    Waiting { mode: Mode },
+    /// A send to this process that waits for its receive.
+    SelfSend,
+    /// A receive that is posted, or that gets its data eagerly.
+    Recv,
+    /// A receive that has matched an announced message: `lmt` knows how far it is.
+    RndvRecv,
+    /// The memory of a cookie that is still arriving.
+    Cookie,
+    /// A packet with a cookie, whose memory goes back to the pool when it has left.
+    SentCookie,
+    /// The memory of an unexpected message that is still arriving, and the receive that has matched it
+    /// meanwhile.
+    Arriving { then: Option<ReqId> },
+}
+
+/// What a receive has matched: its status, but for what its outcome says. In words as they are stored and read again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Matched {
+    source_tag: u64,
+    len: usize,
+}
+
+impl Matched {
+    #[inline]
+    pub(crate) fn new(env: Envelope, len: usize) -> Matched {
+        let (source, tag) = (env.source.cast_unsigned(), env.tag.cast_unsigned());
+        Matched { source_tag: u64::from(source) | u64::from(tag) << 32, len }
+    }
+
+    #[inline]
+    pub(crate) fn status(self) -> Status {
+        let (source, tag) = (self.source_tag as u32, (self.source_tag >> 32) as u32);
+        Status { source: source.cast_signed(), tag: tag.cast_signed(), len: self.len, cancelled: false }
+    }
+}
+
+/// The device's part of a request.
+#[derive(Debug)]
+pub(crate) struct MpiReq {
+    pub role: Role,
+    pub matched: Matched,
+    /// Length of the message as it was sent, if that is more than was received; 0 if it is not.
+    pub truncated_from: u64,
+    pub posted: Option<PostedKey>,
+    pub owned: Owned,
+    /// Whether its handle was dropped: nobody will ask for the result.
+    pub forgotten: bool,
+    /// Sends: the envelope, for a cancel request.
+    pub env: Envelope,
+    /// Whether a cancel request is under way to the receiver.
+    pub cancelling: bool,
+    /// When the request was made.
+    pub since: Time,
+}
+
+impl Default for MpiReq {
+    fn default() -> MpiReq {
+        MpiReq::new(Role::Recv, Envelope::new(0, 0, 0))
+    }
+}
+
+impl MpiReq {
+    /// Makes this the part of a receive that is posted, piece by piece where they lie.
+    #[inline]
+    pub(crate) fn renew_recv(&mut self, env: Envelope, posted: PostedKey, since: Time) {
+        self.role = Role::Recv;
+        self.matched = Matched::default();
+        self.truncated_from = 0;
+        self.posted = Some(posted);
+        self.owned = Owned::Nothing;
+        self.forgotten = false;
+        self.env = env;
+        self.cancelling = false;
+        self.since = since;
+    }
+
+    /// Whether it holds nothing that must be dropped, and has nothing to say but its status.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.truncated_from == 0 && matches!(self.owned, Owned::Nothing)
+    }
+
+    pub(crate) fn new(role: Role, env: Envelope) -> MpiReq {
+        MpiReq {
+            role,
+            matched: Matched::default(),
+            truncated_from: 0,
+            posted: None,
+            owned: Owned::Nothing,
+            forgotten: false,
+            env,
+            cancelling: false,
+            since: Time::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each receive makes one. What is larger is moved by a call, which is felt in the message rate.
+    #[test]
+    fn the_device_s_part_of_a_request_is_moved_in_registers() {
+        assert!(size_of::<Option<MpiReq>>() <= 128, "{}", size_of::<Option<MpiReq>>());
+    }
+}

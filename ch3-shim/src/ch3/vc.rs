@@ -1,0 +1,164 @@
+//! The device's part of a VC, and how a VC is made: at its first use, by a netmod that is chosen from the peer's card, or by the one that the
+//! peer has come by.
+
+use std::sync::Arc;
+
+use netmod_core::{Card, Netmod as _, PeerName, VcError, VcErrorKind, VcId};
+
+use super::{Cards, Ch3, DevIo, Route, Space, Terms, WORLD, failure, flow};
+use crate::netset::NetSet;
+use crate::tagmatch::Envelope;
+
+/// The device's part of a VC.
+#[derive(Debug)]
+pub(crate) struct VcSide {
+    /// The peer's rank in its group.
+    pub rank: u32,
+    /// The contexts of that group, by which it is known.
+    pub space: Space,
+    /// Longest message that is sent eagerly.
+    pub eager_max: u32,
+    /// How much may be sent either way.
+    pub flow: flow::Flow,
+    /// How often its connection was lost with messages under way.
+    pub losses: u32,
+    /// How many times a close of this side has come to its end.
+    pub closes: u32,
+    /// Why it has the netmod it has, and the peer's host.
+    pub route: Arc<Route>,
+}
+
+impl VcSide {
+    /// The envelope of a packet of this VC, with the context of this process that it means. Its source is what
+    /// the connection says, whatever the packet says, and its context is one of the group at the other end:
+    /// `None` if the packet says otherwise.
+    #[inline]
+    pub(super) fn own_envelope(&self, env: Envelope) -> Option<Envelope> {
+        if self.rank as i32 != env.source || env.tag < 0 {
+            return None;
+        }
+        let context = self.space.of_wire(env.context)?;
+        Some(Envelope { context, ..env })
+    }
+}
+
+/// Name under which a rank's card is published.
+pub(crate) fn card_key(rank: u32) -> String {
+    format!("netmod-card-{rank}")
+}
+
+impl Ch3 {
+    /// The VC of a rank of a group, made if this is its first use.
+    #[inline]
+    pub(crate) fn vc_of(&mut self, io: &mut DevIo<'_>, group: u32, rank: u32) -> Result<VcId, VcError> {
+        match self.groups.get(group).and_then(|g| g.vcs.get(rank)) {
+            Some(vc) => Ok(vc),
+            None => self.make_vc(io, group, rank, None),
+        }
+    }
+
+    /// Makes the VC of a rank: by a netmod chosen from its card, or by the one it has come by.
+    #[cold]
+    pub(super) fn make_vc(
+        &mut self,
+        io: &mut DevIo<'_>,
+        group: u32,
+        rank: u32,
+        by: Option<u8>,
+    ) -> Result<VcId, VcError> {
+        let Some((id, space)) = self.groups.get(group).map(|g| (g.id, g.space)) else {
+            return Err(VcError::new(VcErrorKind::Closed, None, "its group was disconnected"));
+        };
+        let peer = PeerName { group: id, rank };
+        let (netmod, choice, card) = match by {
+            None if let Some(cause) = self.failures.cause(&peer) => return Err(cause.clone()),
+            Some(n) => (n, "the peer connected by it".to_string(), None),
+            None => {
+                let card = self.fetch_card(peer)?;
+                let (n, why) = io.netmod.choose(&card).map_err(|r| NetSet::no_netmod(peer, &r))?;
+                (n, why, Some(card))
+            }
+        };
+        let vc = io.core.vcs.insert(netmod_core::Vc::new(peer, netmod));
+        if let Err(e) = io.netmod.vc_init(io.core, vc, peer, card.as_ref()) {
+            io.core.vcs.remove(vc);
+            return Err(e);
+        }
+        tracing::debug!(target: "netmod::vc", group, peer = rank, %choice, "new VC");
+        let host = card.as_ref().and_then(failure::host_of);
+        self.add_vc(vc, (group, rank), space, choice, host);
+        Ok(vc)
+    }
+
+    /// The device's part of a new VC.
+    pub(super) fn add_vc(
+        &mut self,
+        vc: VcId,
+        (group, rank): (u32, u32),
+        space: Space,
+        choice: String,
+        host: Option<String>,
+    ) {
+        // Processes of other jobs may have been started with other settings.
+        let terms = if group == WORLD { self.terms } else { Terms::STRANGERS };
+        let eager_max = self.eager_max.min(terms.eager_max()) as u32;
+        let flow = flow::Flow::new(terms);
+        let route = self.names.shared(&choice, host);
+        let side = VcSide { rank, space, eager_max, flow, losses: 0, closes: 0, route };
+        self.vcs.set(vc, side);
+        if let Some(g) = self.groups.get_mut(group) {
+            g.vcs.set(rank, Some(vc));
+        }
+    }
+
+    /// The threshold between eager and rendezvous towards one rank of the job.
+    pub(crate) fn set_eager_max(
+        &mut self,
+        io: &mut DevIo<'_>,
+        rank: u32,
+        bytes: usize,
+    ) -> Result<(), VcError> {
+        let vc = self.vc_of(io, WORLD, rank)?;
+        if let Some(s) = self.vcs.get_mut(vc) {
+            s.eager_max = bytes.min(self.terms.eager_max()) as u32;
+        }
+        Ok(())
+    }
+
+    /// The business card of a process: the job's are with the process manager, those of a group that was
+    /// met have come with it.
+    pub(super) fn fetch_card(&mut self, peer: PeerName) -> Result<Card, VcError> {
+        let err = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
+        let group = self.groups.find(&peer.group).and_then(|n| self.groups.get(n));
+        match group.map(|g| &g.cards) {
+            Some(Cards::Launcher) => {}
+            Some(Cards::Given(cards)) if (peer.rank as usize) < cards.len() => {
+                return Card::parse(&cards[peer.rank as usize])
+                    .map_err(|e| err(format!("its business card is broken: {e}")));
+            }
+            _ => return Err(err("it can only connect by itself: its business card is not known".into())),
+        }
+        let key = card_key(peer.rank);
+        let bytes = self
+            .boot
+            .get(&key)
+            .map_err(|e| err(format!("its business card could not be fetched: {e}")))?
+            .ok_or_else(|| {
+                err(format!(
+                    "it has published no business card (no key {key}); did it start with this library?"
+                ))
+            })?;
+        Card::parse(&bytes).map_err(|e| err(format!("its business card is broken: {e}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each VC has one, used or not; a million of them are to be had.
+    #[test]
+    fn the_device_s_part_of_a_vc_is_small() {
+        assert!(size_of::<Option<VcSide>>() <= 88, "{}", size_of::<Option<VcSide>>());
+    }
+}
