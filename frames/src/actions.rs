@@ -266,7 +266,6 @@ impl<D: Device> FrameNetmod<D> {
             open
         });
         l.via = to;
-        l.refused_since = Time::NEVER;
         l.doubt = None;
         core.reset_receive(vc);
         if let Some(v) = core.vcs.get_mut(vc) {
@@ -333,7 +332,6 @@ impl<D: Device> FrameNetmod<D> {
         self.outbox.retain(|o| o.vc != Some(vc) || o.since != Time::NEVER);
         if let Some(l) = self.links.get_mut(vc) {
             l.queue.fail(core, error);
-            l.refused_since = Time::NEVER;
             l.ready = false;
             let open = l.open.take();
             if let (Some(stalled), Some(open)) = (l.stalled.take(), open)
@@ -400,8 +398,8 @@ impl<D: Device> FrameNetmod<D> {
         let waits = |l: &Link| {
             l.open.is_some_and(|o| self.ports.get(o.dest.port).is_some_and(|p| p.waits_for_peer(o.dest.addr)))
         };
-        let late =
-            |l: &Link| l.refused_since != Time::NEVER && self.now.since(l.refused_since) > limit && !waits(l);
+        let refused = |o: Open| o.refused_since != Time::NEVER && self.now.since(o.refused_since) > limit;
+        let late = |l: &Link| l.open.is_some_and(refused) && !waits(l);
         let found: Vec<_> = self.links.iter().filter(|(_, l)| late(l)).map(|(vc, l)| (vc, l.peer)).collect();
         for (vc, peer) in found {
             let Words { what, again, .. } = D::WORDS;

@@ -56,6 +56,8 @@ pub(crate) struct Open {
     pub(crate) doubts: bool,
     /// The peer has asked so.
     pub(crate) asked: bool,
+    /// Since when the device has refused what there is to send, or [`Time::NEVER`].
+    pub(crate) refused_since: Time,
 }
 
 /// Why a frame is not what the connection expects.
@@ -94,6 +96,7 @@ impl Open {
             next_in: 0,
             doubts: false,
             asked: false,
+            refused_since: Time::NEVER,
         }
     }
 
@@ -227,8 +230,6 @@ pub(crate) struct Link {
     pub(crate) in_flight: u32,
     /// One-sided transfers under way.
     pub(crate) transfers: u32,
-    /// Since when the device has refused what there is to send, or [`Time::NEVER`].
-    pub(crate) refused_since: Time,
 }
 
 impl Link {
@@ -251,7 +252,6 @@ impl Link {
             stalled: None,
             in_flight: 0,
             transfers: 0,
-            refused_since: Time::NEVER,
         }
     }
 

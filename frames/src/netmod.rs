@@ -520,10 +520,11 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         };
         let ending = if l.terminating { ", terminating" } else { "" };
         let held = if l.queue.is_held() { ", held" } else { "" };
-        let refused = if l.refused_since == Time::NEVER {
-            String::new()
-        } else {
-            format!(", refused by the device for {:.1} s", self.now.since(l.refused_since).as_secs_f64())
+        let refused = match l.open.map(|o| o.refused_since).filter(|since| *since != Time::NEVER) {
+            Some(since) => {
+                format!(", refused by the device for {:.1} s", self.now.since(since).as_secs_f64())
+            }
+            None => String::new(),
         };
         format!(
             "{state}{ending}, {} messages queued{held}, {} frames and {} transfers under way{refused}",

@@ -124,10 +124,8 @@ impl<D: Device> FrameNetmod<D> {
     fn refused(&mut self, vc: VcId) {
         self.stats.refused += 1;
         let now = self.now;
-        if let Some(l) = self.links.get_mut(vc)
-            && l.refused_since == Time::NEVER
-        {
-            l.refused_since = now;
+        if let Some(open) = self.links.get_mut(vc).and_then(|l| l.open.as_mut()) {
+            open.refused_since = open.refused_since.min(now);
         }
         self.wanting.add(vc);
     }
@@ -213,7 +211,9 @@ impl<D: Device> FrameNetmod<D> {
                 }
                 let owes = l.open.is_some_and(|o| o.owes_credit(self.window));
                 l.ready = self.ending == Ending::No && !owes;
-                l.refused_since = Time::NEVER;
+                if let Some(open) = &mut l.open {
+                    open.refused_since = Time::NEVER;
+                }
                 return;
             }
             if l.terminating && !self.manager.is_up(vc) {
@@ -279,7 +279,7 @@ impl<D: Device> FrameNetmod<D> {
             Ok(()) => {
                 open.data_sent(f.len);
                 l.in_flight += 1;
-                l.refused_since = Time::NEVER;
+                open.refused_since = Time::NEVER;
                 self.stats.sent += 1;
                 true
             }
