@@ -109,6 +109,37 @@ fn windows(dev: &mut Device, len: usize, strided: bool, rounds: usize) -> Alloca
     least(|| run(dev, rounds))
 }
 
+/// Windows of large messages from rank 0 to rank 1, which posts its receives when all have been announced.
+fn unexpected(dev: &mut Device, len: usize, rounds: usize) -> Allocations {
+    let (me, world) = (dev.rank() as i32, dev.world());
+    let buffers: Vec<Buffer> = (0..WINDOW).map(|_| Buffer::new(len, false)).collect();
+    let run = |dev: &mut Device| {
+        count_from_here();
+        let mut reqs = [RawReq::NULL; WINDOW];
+        for _ in 0..rounds {
+            let word = if me == 0 {
+                for (req, b) in reqs.iter_mut().zip(&buffers) {
+                    *req = dev.isend_raw(b.segment(), 1, 1, world, Mode::Standard).expect("isend");
+                }
+                dev.isend_raw(Segment::empty(), 1, 2, world, Mode::Standard).expect("isend")
+            } else {
+                dev.irecv_raw(Segment::empty(), 0, 2, world).expect("irecv")
+            };
+            dev.wait_raw(word).expect("the last word");
+            if me == 1 {
+                for (req, b) in reqs.iter_mut().zip(&buffers) {
+                    *req = dev.irecv_raw(b.segment(), 0, 1, world).expect("irecv");
+                }
+            }
+            dev.wait_all_raw(&mut reqs, None).expect("messages");
+        }
+        counted()
+    };
+    let least = least(|| run(dev));
+    assert!(me == 0 || dev.stats().unexpected >= (TIMES * rounds * WINDOW) as u64, "they were awaited");
+    least
+}
+
 /// The best of several measurements. Both ranks measure equally often.
 fn least(mut measure: impl FnMut() -> Allocations) -> Allocations {
     (0..TIMES).map(|_| measure()).min_by_key(|a| a.blocks).unwrap_or_default()
@@ -185,6 +216,14 @@ cases! {
     loopback_eager_64_kib: loopback(), 64 << 10, false, "auto";
     loopback_rendezvous_1_mib: loopback(), 1 << 20, false, "auto";
     loopback_rendezvous_1_mib_strided: loopback(), 1 << 20, true, "auto";
+}
+
+/// Who announces a message says no more of it than there is, as long as it moves by the network.
+#[test]
+fn announced_messages_that_nobody_awaits_take_no_memory_each() {
+    let tune = |cfg: &mut Config| (cfg.lmt, cfg.eager_max) = ("null", 32 << 10);
+    let of_ranks = run_job_with(&loopback(), 2, tune, |dev| unexpected(dev, 64 << 10, 8));
+    assert_eq!(of_ranks.iter().map(|a| a.blocks).collect::<Vec<_>>(), [0, 0]);
 }
 
 /// The counter itself: it sees an allocation, and its size.

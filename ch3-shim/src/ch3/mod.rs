@@ -36,7 +36,7 @@ pub use failure::Failure;
 pub(crate) use failure::{Failures, Hope};
 pub use flow::FlowReport;
 pub(crate) use group::{Cards, Group, Groups, INTERNAL, Space, WORLD};
-pub(crate) use lmt::{Announced, Lmt};
+pub(crate) use lmt::{Announced, Kept, Lmt};
 pub(crate) use meet::{Ports, ROOT};
 pub(crate) use names::{Names, Route};
 pub(crate) use pool::Pool;

@@ -4,7 +4,7 @@ use netmod_core::{OnDone, Outcome, PacketFault, ReqId, RxBytes, Segment, Time, V
 
 use super::credit::{self, ENTRY};
 use super::pool::segment_of;
-use super::{Announced, Ch3, DevIo, Lent, Matched, MpiReq, Owned, Role};
+use super::{Announced, Ch3, DevIo, Kept, Lent, Matched, MpiReq, Owned, Role};
 use crate::pkt::{Header, Mode, Packet, Plain, Short, ShortData};
 use crate::status::Status;
 use crate::tagmatch::{Envelope, Pattern};
@@ -35,7 +35,7 @@ pub(crate) enum Body {
     /// It is arriving into the memory of this request.
     Arriving(ReqId),
     /// A rendezvous: its data is still with the sender. How it may move.
-    Rts(Box<Announced>),
+    Rts(Kept),
     /// A send of this process, by its request.
     Local(ReqId),
 }
@@ -150,9 +150,9 @@ impl Ch3 {
                     r.vc = msg.vc;
                 }
             }
-            Body::Rts(announced) => {
+            Body::Rts(kept) => {
                 if let (Some(vc), Some(sreq)) = (msg.vc, msg.sreq) {
-                    self.start_rndv(io, vc, req, sreq, room as u64, *announced);
+                    self.start_rndv(io, vc, req, sreq, room as u64, kept.announced());
                 }
                 return;
             }
@@ -479,7 +479,7 @@ impl Ch3 {
             }
             None => {
                 let (vc, sreq) = (Some(vc), Some(sreq));
-                let body = Body::Rts(Box::new(announced));
+                let body = Body::Rts(announced.keep());
                 self.keep(env, Unexpected { vc, sreq, len: data_sz, body, epoch, since: Time::ZERO });
             }
         }
