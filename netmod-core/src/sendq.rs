@@ -1,6 +1,6 @@
 //! What waits to be sent: a VC's messages in order, and the VCs whose turn it is.
 //!
-//! For netmods that send a message at once if they can, and else let it wait (seed 2: the send queue of a VC). How bytes leave is the
+//! For netmods that send a message at once if they can, and else let it wait (in Nemesis the send queue of a VC). How bytes leave is the
 //! netmod's affair; which message is next, what of it has gone, and when its owner is asked for more is the same for all.
 
 use std::collections::VecDeque;

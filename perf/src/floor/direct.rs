@@ -200,7 +200,7 @@ impl<E: Endpoint> Raw<E> {
                         self.check(bytes)?;
                     }
                     self.posts(bytes, window.min(left))?;
-                    self.go(|f| f.send(ACK.min(LEAST)))?;
+                    self.go(|f| f.send(ACK))?;
                 }
             }
             self.until(E::is_sent)

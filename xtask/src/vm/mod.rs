@@ -46,6 +46,7 @@ const TESTS: &[(&str, &str, &str)] = &[
 /// Programs of the workspace that are brought along: package, and name.
 const BINARIES: &[(&str, &str)] =
     &[("netmod-pmi", "nmrun"), ("netmod-tests", "netmod-job"), ("netmod-perf", "netmod-perf")];
+
 /// What the command line asks for beside the usual options.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
