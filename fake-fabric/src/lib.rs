@@ -20,7 +20,6 @@ mod ffi;
 mod mem;
 mod model;
 mod request;
-mod rng;
 mod settings;
 
 pub use control::{Control, World, library_path};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use netmod_core::config::VerbsConfig;
 use netmod_core::{Config, PeerName, Time};
 use netmod_hca::{LinkLayer, Mtu};
-use netmod_schedules::rng::Rng;
+use netmod_schedules::rng::seeded;
 use netmod_schedules::{Plan, Run, Seen, World, asked, each};
 use netmod_verbs::{Setup, Verbs, VerbsNetmod};
 use only::{Only, Opened};
@@ -36,7 +36,7 @@ struct Setting {
 
 /// What a seed makes of it.
 fn of_seed(seed: u64) -> Setting {
-    let mut rng = Rng::new(seed ^ 0x5EED);
+    let mut rng = seeded(seed ^ 0x5EED);
     let mut cfg = Config::default().verbs;
     cfg.frame = rng.pick(&[1 << 10, 1500, 4 << 10, 8 << 10]);
     cfg.window = rng.pick(&[4 << 10, 8 << 10, 20_000, 64 << 10, 256 << 10]);
@@ -83,7 +83,7 @@ fn of_seed(seed: u64) -> Setting {
 /// The same over XRC.
 fn of_seed_with_xrc(seed: u64) -> Setting {
     let mut s = of_seed(seed);
-    let mut rng = Rng::new(seed ^ 0x3C3C);
+    let mut rng = seeded(seed ^ 0x3C3C);
     s.fabric.tgt_life = rng.pick(&[TgtLife::Handles, TgtLife::Domain]);
     s.plan.ranks = 2 + rng.below(4) as usize;
     let nodes = 1 + rng.below(3);

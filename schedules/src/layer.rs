@@ -8,7 +8,7 @@ use netmod_core::{
 };
 
 use crate::memory::{Area, Pieces};
-use crate::rng::{Rng, pattern};
+use crate::rng::{Rng, pattern, seeded, shape};
 
 /// First byte of the headers.
 const MESSAGE: u8 = 1;
@@ -77,7 +77,7 @@ impl Layer {
     pub fn new(me: usize, ranks: usize, seed: u64) -> Layer {
         Layer {
             me,
-            rng: Rng::new(seed),
+            rng: seeded(seed),
             ending: false,
             peers: (0..ranks).map(|_| Peer::default()).collect(),
             receiving: HashMap::new(),
@@ -97,7 +97,7 @@ impl Layer {
         let mut left = len;
         for i in (0..1 + self.rng.below(3)).rev() {
             let n = if i == 0 { left } else { self.rng.below(left as u64 + 1) as usize };
-            let (piece, gap) = self.rng.shape();
+            let (piece, gap) = shape(&mut self.rng);
             let pieces = Pieces::new(n, piece, gap);
             self.lent.push(pieces.area().clone());
             out.push_back(pieces);

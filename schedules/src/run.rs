@@ -15,7 +15,7 @@ use netmod_hello::JobKey;
 
 use crate::layer::{Layer, header, seed_of};
 use crate::memory::{Area, Pieces};
-use crate::rng::{Rng, pattern};
+use crate::rng::{Rng, pattern, seeded, shape};
 use crate::seen::Seen;
 use crate::transfers::Transfers;
 use crate::world::{Plan, World};
@@ -85,7 +85,7 @@ impl<W: World> Run<W> {
     fn new(mut world: W, plan: Plan, seed: u64) -> Run<W> {
         let n = plan.ranks;
         let name = |rank: usize| PeerName { group: GroupId([7; 16]), rank: rank as u32 };
-        let mut rng = Rng::new(seed ^ 0xABCD);
+        let mut rng = seeded(seed ^ 0xABCD);
         let mut ranks: Vec<Rank<W::Device>> = (0..n)
             .map(|me| {
                 let mut netmod = world.netmod(me, name(me), n as u32);
@@ -235,7 +235,7 @@ impl<W: World> Run<W> {
         let hdr = header(from, number, len);
         let data = pattern(seed_of(from, to, number), len);
         let way = self.rng.below(3);
-        let (piece, gap) = self.rng.shape();
+        let (piece, gap) = shape(&mut self.rng);
         let cut = if self.rng.once_in(2) { len } else { self.rng.below(len as u64 + 1) as usize };
         let rank = self.ranks[from].as_mut().expect("a rank that lives");
         let vc = rank.vc(to);

@@ -20,7 +20,6 @@ mod hca;
 mod mem;
 mod model;
 mod object;
-mod rng;
 mod settings;
 
 pub use fabric::{ContextId, Counts, DeviceId, Fabric, Leaks, Stats};

@@ -11,20 +11,8 @@ use netmod_hca::{
     Data, Hca, ModifyQp, Mr, Piece, Qp, QpInit, QpKind, RecvWr, SendFlags, SendOp, SendWr, Srq, SrqAttr,
     SrqNum, Status, To, ToRts, XrcdOpen,
 };
+use netmod_rng::Rng;
 use sim_hca::{DeviceSettings, Fabric, Faults, Settings, SimQp, SimSrq};
-
-/// Chance of the test's own (splitmix64).
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % n
-    }
-}
 
 /// Bytes of a place for a message.
 const PLACE: usize = 1500;
@@ -69,7 +57,7 @@ struct Receiver {
 }
 
 fn content(stream: usize, message: u32) -> Vec<u8> {
-    let mut rng = Rng(u64::from(message) << 8 | stream as u64);
+    let mut rng = Rng::new(u64::from(message) << 8 | stream as u64);
     let most = if rng.below(2) == 0 { 40 } else { PLACE as u64 + 1 };
     let len = rng.below(most);
     (0..len).map(|_| rng.below(256) as u8).collect()
@@ -90,7 +78,7 @@ struct World {
 }
 
 fn world(seed: u64) -> World {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let kind = [Kind::Rc, Kind::Shared, Kind::Xrc][rng.below(3) as usize];
     let faults = Faults {
         loss: [0.0, 0.02, 0.1][rng.below(3) as usize],

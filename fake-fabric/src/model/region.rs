@@ -68,8 +68,8 @@ impl State {
         let taken =
             |key: u64| self.regions.values().any(|region| region.domain == domain && region.key == key);
         let key = if mode & FI_MR_PROV_KEY != 0 {
-            let mut key = self.rng.clone().next() & most;
-            self.rng.next();
+            let mut key = self.rng.clone().word() & most;
+            self.rng.word();
             while taken(key) || key == NO_KEY {
                 key = key.wrapping_add(1) & most;
             }

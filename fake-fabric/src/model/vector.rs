@@ -57,7 +57,7 @@ impl State {
             self.violation(format!("fi_av_insert: {address:?} is no address of this provider"));
             return None;
         }
-        let noise = self.rng.next();
+        let noise = self.rng.word();
         let vector = self.vectors.get_mut(&vector)?;
         let number = if vector.table {
             (0..).find(|number| !vector.entries.contains_key(number))?

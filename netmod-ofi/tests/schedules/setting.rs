@@ -10,7 +10,7 @@ use netmod_core::Config;
 use netmod_core::config::OfiConfig;
 
 use netmod_schedules::Plan;
-use netmod_schedules::rng::Rng;
+use netmod_schedules::rng::{Rng, seeded};
 
 const BITS: [i32; 5] = [FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT];
 
@@ -29,7 +29,7 @@ pub struct Setting {
 
 /// What a seed makes of it.
 pub fn of_seed(seed: u64) -> Setting {
-    let mut rng = Rng::new(seed);
+    let mut rng = seeded(seed);
     let frame = rng.pick(&[1 << 10, 1 << 10, 1500, 4 << 10, 16 << 10]);
     let mut cfg = Config::default().ofi;
     cfg.frame = frame;

@@ -39,7 +39,7 @@ impl State {
             return Err(errno::ENOMEM);
         }
         self.contexts[context].registered = total;
-        let (id, random) = (self.new_id(), self.rng.next() as u8);
+        let (id, random) = (self.new_id(), self.rng.word() as u8);
         let device = &mut self.devices[self.contexts[context].device];
         let key = device.new_key(random);
         device.keys.insert(key, id);

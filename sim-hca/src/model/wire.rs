@@ -148,7 +148,7 @@ impl State {
         let spread = most.saturating_sub(least).as_nanos() as u64;
         let delay = least + Duration::from_nanos(self.rng.below(spread + 1));
         let flow = match packet.body {
-            Body::Datagram(_) => Flow::Alone(self.rng.next()),
+            Body::Datagram(_) => Flow::Alone(self.rng.word()),
             _ => Flow::Connected { from: id, to: packet.to, number: packet.number, answers },
         };
         let queue = self.wire.flows.entry(flow).or_default();
