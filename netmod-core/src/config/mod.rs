@@ -147,7 +147,7 @@ const TESTS: &str = "NETMOD_TEST_";
 
 config_table! {
     netmods: Vec<String> = vec!["shm".to_owned(), "tcp".to_owned()], "NETMOD", Kind::Names,
-        "netmods that may be used, the preferred one first";
+        "netmods that may be used, of shm, tcp, ofi and verbs, the preferred one first";
     eager_max: usize = 128 * K, "NETMOD_EAGER_MAX", Kind::Size { min: 0, max: G },
         "largest message, in bytes, that is sent without waiting for its receive";
     eager_window: usize = M, "NETMOD_EAGER_WINDOW", Kind::Size { min: 16 * K, max: G },
@@ -295,7 +295,7 @@ config_table! {
         rx_memory: usize = 4 * M, "NETMOD_VERBS_RX_MEMORY", Kind::Size { min: 64 * K, max: G },
             "bytes of receive buffers of a port: who sends while the windows of all that send fit into it never has to repeat a message";
         xrc: bool = false, "NETMOD_VERBS_XRC", Kind::Bool,
-            "one receiving queue pair for the processes of a node, by XRC, where both nodes' devices have it";
+            "one receiving queue pair for the processes of a node, by XRC, where both nodes' devices have it; proven on simulated devices only";
         register_max: usize = 0, "NETMOD_VERBS_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },
             "bytes that large messages may register at once; more moves window by window; 0: any";
         connect_timeout: Duration = CONNECT, "NETMOD_VERBS_CONNECT_TIMEOUT",
