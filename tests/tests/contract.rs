@@ -9,7 +9,7 @@ use netmod_core::card::NodeSection;
 use netmod_core::lifecycle::VcState;
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Engine, Event, Header, Io, Netmod, OnDone, Outcome, PacketFault,
-    PollOrder, ReqId, Request, RxBytes, SendBuf, Sent, Time, Upper, Vc, VcId,
+    PollOrder, ReqId, Request, RxBytes, Segment, SendBuf, Sent, Time, Upper, Vc, VcId,
 };
 use netmod_tests::conformance::{NetmodFactory, check, pattern};
 use netmod_tests::factory::{Loopback, Ofi, Shm, Tcp, bare_name};
@@ -487,58 +487,56 @@ fn cancel_send<F: NetmodFactory>(f: &F) {
     assert_eq!(pair.layers[0].sent, [first]);
 }
 
+/// Each message counts once, whichever way it is sent and whether or not it waits.
+fn counts<F: NetmodFactory>(f: &F) {
+    static DATA: [u8; 100] = [7; 100];
+    let mut pair = Pair::new(f, true);
+    let received: Vec<ReqId> =
+        [100, 300, 50, 100].iter().map(|len| pair.post(&[*len], 0, Last::Complete)).collect();
+    let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+    // The first ones wait for the connection.
+    let req = e.core.reqs.insert(Request::new(Some(vc), Segment::empty()));
+    let data = SendBuf::from_static(&DATA);
+    let sent = e.netmod.i_send_contig(&mut e.core, vc, req, &header(100), data).expect("send");
+    assert_eq!(sent, Sent::Queued);
+    pair.send(2, &[300]);
+    let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+    let data = SendBuf::from_static(&DATA[..50]);
+    e.netmod.i_start_contig_msg(&mut e.core, vc, &header(50), data).expect("send").expect("it waits");
+    let stats = |p: &Pair, rank: usize| p.engines[rank].core.vcs.get(p.vcs[rank]).expect("a VC").stats;
+    let s = stats(&pair, 0);
+    assert_eq!((s.tx_msgs, s.tx_bytes, s.tx_queued), (3, 3 * 32 + 450, 3));
+    pair.until("three are there", |p| p.layers[1].done.len() == 3);
+    let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+    let data = SendBuf::from_static(&DATA);
+    let waits = e.netmod.i_start_contig_msg(&mut e.core, vc, &header(100), data).expect("send").is_some();
+    let s = stats(&pair, 0);
+    assert_eq!((s.tx_msgs, s.tx_bytes, s.tx_queued), (4, 4 * 32 + 550, 3 + u64::from(waits)));
+    pair.until("all are there", |p| p.layers[1].done.len() == 4);
+    let s = stats(&pair, 1);
+    assert_eq!((s.rx_msgs, s.rx_bytes), (4, 4 * 32 + 550));
+    assert_eq!(pair.received(received[3]), DATA);
+}
+
+macro_rules! tests {
+    ($factory:expr; $($test:ident)*) => {
+        $(#[test]
+        fn $test() {
+            let factory = $factory;
+            if factory.is_available(stringify!($test)) {
+                super::$test(&factory);
+            }
+        })*
+    };
+}
+
 macro_rules! contract {
     ($($module:ident: $factory:expr;)*) => {
         $(mod $module {
             use super::*;
-            #[test]
-            fn receive_more() {
-                let factory = $factory;
-                if factory.is_available("receive_more") {
-                    super::receive_more(&factory);
-                }
-            }
-            #[test]
-            fn receive_excess() {
-                let factory = $factory;
-                if factory.is_available("receive_excess") {
-                    super::receive_excess(&factory);
-                }
-            }
-            #[test]
-            fn send_more() {
-                let factory = $factory;
-                if factory.is_available("send_more") {
-                    super::send_more(&factory);
-                }
-            }
-            #[test]
-            fn terminate_and_reuse() {
-                let factory = $factory;
-                if factory.is_available("terminate_and_reuse") {
-                    super::terminate_and_reuse(&factory);
-                }
-            }
-            #[test]
-            fn abort() {
-                let factory = $factory;
-                if factory.is_available("abort") {
-                    super::abort(&factory);
-                }
-            }
-            #[test]
-            fn revive() {
-                let factory = $factory;
-                if factory.is_available("revive") {
-                    super::revive(&factory);
-                }
-            }
-            #[test]
-            fn cancel_send() {
-                let factory = $factory;
-                if factory.is_available("cancel_send") {
-                    super::cancel_send(&factory);
-                }
+            tests! {
+                $factory;
+                receive_more receive_excess send_more terminate_and_reuse abort revive cancel_send counts
             }
         })*
     };
