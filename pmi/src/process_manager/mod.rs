@@ -7,19 +7,35 @@ mod tests;
 
 use crate::detect::{Detected, Settings, detect};
 use crate::pmix::PmixClient;
-use crate::{PmiClient, PmiError};
+use crate::{PmiClient, PmiError, sys};
 use pmi::Pmi;
 use singleton::Singleton;
-use std::io::{self, Write as _};
-use std::os::fd::RawFd;
+use std::io;
+use std::os::fd::{AsFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The launcher's line can have one user in a process.
 static CONNECTED: AtomicBool = AtomicBool::new(false);
 
 /// How long an aborting process waits to be ended by the launcher.
 const ABORT_WAIT: Duration = Duration::from_secs(2);
+
+/// How long it waits before that, until the launcher has read why.
+const READ_WAIT: Duration = Duration::from_secs(1);
+/// Between two looks whether it has.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Writes a text in one piece, and waits until a pipe that it goes by has been read, but no longer than `limit`: a launcher that is told to end
+/// the job (Hydra) does not look for what it has not read yet.
+fn last_words(out: &mut (impl io::Write + AsFd), text: &str, limit: Duration) -> io::Result<()> {
+    out.write_all(text.as_bytes())?;
+    let end = Instant::now() + limit;
+    while sys::holds_unread(out.as_fd())? && Instant::now() < end {
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
 
 /// What each kind of process manager does in its own way; see [`ProcessManager`].
 pub(crate) trait Backend: std::fmt::Debug + Send {
@@ -197,12 +213,12 @@ impl ProcessManager {
     /// would look like success, becomes 1. That of the launcher is up to it: Slurm's is 137.
     pub fn abort(&mut self, code: i32, message: &str) -> ! {
         let code = if code & 0xff == 0 { 1 } else { code };
-        // A closed stderr must not keep the job from ending.
-        let mut stderr = io::stderr();
         let (rank, job) = (self.rank(), self.job_id());
-        let _ = writeln!(stderr, "rank {rank} of {job} aborts the job with code {code}: {message}");
+        let why = format!("rank {rank} of {job} aborts the job with code {code}: {message}\n");
+        // A closed stderr must not keep the job from ending.
+        let _ = last_words(&mut io::stderr(), &why, READ_WAIT);
         if let Err(error) = self.backend.abort(code, message, ABORT_WAIT) {
-            let _ = writeln!(stderr, "rank {rank}: {error}");
+            let _ = last_words(&mut io::stderr(), &format!("rank {rank}: {error}\n"), READ_WAIT);
         }
         std::process::exit(code)
     }

@@ -4,7 +4,7 @@ use super::pmi::parse_ranks;
 use super::*;
 use crate::client::Version;
 use crate::codec::MAX_VALUE;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 
 fn is_send<T: Send>() {}
@@ -87,4 +87,32 @@ fn lists_of_failed_ranks_are_read() {
         assert_eq!(parse_ranks(bad, 4), None, "{bad}");
     }
     assert_eq!(ProcessManager::singleton().failed_ranks().unwrap(), []);
+}
+
+#[test]
+fn last_words_are_read_before_the_launcher_is_told() {
+    let (mut reader, mut writer) = io::pipe().expect("a pipe");
+    let begun = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            begun.store(true, Ordering::SeqCst);
+            let mut text = [0; 4];
+            io::Read::read_exact(&mut reader, &mut text).expect("a text");
+            assert_eq!(&text, b"why\n");
+        });
+        last_words(&mut writer, "why\n", Duration::from_secs(60)).expect("a reader");
+        assert!(begun.load(Ordering::SeqCst), "nobody has read it yet");
+    });
+}
+
+#[test]
+fn last_words_that_nobody_reads_end_nevertheless() {
+    let (reader, mut writer) = io::pipe().expect("a pipe");
+    last_words(&mut writer, "why\n", Duration::from_millis(2)).expect("room in the pipe");
+    drop(reader);
+    assert!(last_words(&mut writer, "why\n", Duration::from_secs(60)).is_err(), "nobody can read it");
+    // What is no pipe has nobody to be waited for.
+    let mut file = std::fs::File::options().write(true).open("/dev/null").expect("a file");
+    last_words(&mut file, "why\n", Duration::from_secs(60)).expect("a file takes everything");
 }

@@ -31,13 +31,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// # Errors
 /// `fd` is not open, or is not a socket.
 pub(crate) fn duplicate_inherited(fd: RawFd) -> io::Result<OwnedFd> {
-    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `stat` has the size and alignment fstat(2) writes to; any number may be passed as
-    // the descriptor, one that is not open gives EBADF.
-    check(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
-    // SAFETY: fstat succeeded, so it has filled the structure.
-    let mode = unsafe { stat.assume_init() }.st_mode;
-    if mode & libc::S_IFMT != libc::S_IFSOCK {
+    if kind(fd)? != libc::S_IFSOCK {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a socket"));
     }
     set_close_on_exec(fd)?;
@@ -45,6 +39,27 @@ pub(crate) fn duplicate_inherited(fd: RawFd) -> io::Result<OwnedFd> {
     let duplicate = check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) })?;
     // SAFETY: the call has just created this descriptor, nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(duplicate) })
+}
+
+/// What a descriptor is of, as fstat(2) says.
+fn kind(fd: RawFd) -> io::Result<libc::mode_t> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `stat` has the size and alignment fstat(2) writes to; any number may be passed as
+    // the descriptor, one that is not open gives EBADF.
+    check(unsafe { libc::fstat(fd, stat.as_mut_ptr()) })?;
+    // SAFETY: fstat succeeded, so it has filled the structure.
+    Ok(unsafe { stat.assume_init() }.st_mode & libc::S_IFMT)
+}
+
+/// Whether a pipe, of which this is either end, holds bytes that nobody has read. What is no pipe holds none.
+pub(crate) fn holds_unread(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    if kind(fd.as_raw_fd())? != libc::S_IFIFO {
+        return Ok(false);
+    }
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open for the duration of the borrow, and FIONREAD writes one int.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut bytes) })?;
+    Ok(bytes > 0)
 }
 
 /// Has a descriptor closed on exec.
