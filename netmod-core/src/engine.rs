@@ -116,6 +116,7 @@ impl Core {
     }
 
     /// For netmods: counts a message that could not be sent at once.
+    #[inline]
     pub fn count_queued(&mut self, vc: VcId) {
         if let Some(v) = self.vcs.get_mut(vc) {
             v.stats.tx_queued += 1;
