@@ -11,7 +11,7 @@ use crate::{libfabric, vm};
 /// Tests that cannot run append a line to the file that this variable names.
 const SKIP_LOG: &str = "NETMOD_TEST_SKIP_LOG";
 /// With this variable such a test fails instead.
-const NO_SKIP: &str = "NETMOD_TEST_NO_SKIP";
+pub(crate) const NO_SKIP: &str = "NETMOD_TEST_NO_SKIP";
 
 /// Runs a command, with its output where ours goes.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {

@@ -41,6 +41,7 @@ fn one_command_keeps_its_words() {
     let run = ["printf", "[%s]", "a b", "it's", "$HOME"].map(str::to_owned);
     assert_eq!(output(&script(&run)), ("[a b][it's][$HOME]".into(), Some(0)));
     assert_eq!(output(&script(&["echo a | tr a b; exit 5".to_owned()])), ("b\n".into(), Some(5)));
+    assert_eq!(output(&script(&[format!("echo ${NO_SKIP}")])), ("1\n".into(), Some(0)));
 }
 
 #[cfg(target_os = "linux")]
