@@ -372,12 +372,10 @@ impl<N: Netmod> Engine<N> {
     /// is gone are ignored; a VC whose peer breaks the protocol is aborted.
     #[inline]
     pub fn handle_pkt<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, mut bytes: RxBytes<'_>, now: Time) {
-        match self.core.vcs.get_mut(vc) {
-            Some(v) => v.stats.rx_bytes += bytes.len() as u64,
-            None => return,
-        }
+        let mut uncounted = bytes.len() as u64;
         while !bytes.is_empty() {
             let Some(v) = self.core.vcs.get_mut(vc) else { return };
+            v.stats.rx_bytes += core::mem::take(&mut uncounted);
             if v.recv_active().is_some() || v.discard > 0 {
                 bytes = self.feed_active(upper, vc, bytes, now);
                 continue;

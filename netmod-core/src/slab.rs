@@ -43,12 +43,6 @@ impl<K> Handle<K> {
         (self.word >> 32) as u32
     }
 
-    /// Whether it may be live: a slab gives out odd generations only.
-    #[inline]
-    const fn is_odd(self) -> bool {
-        self.word & 1 << 32 != 0
-    }
-
     /// The form that travels on the wire.
     #[inline]
     pub const fn to_wire(self) -> u64 {
@@ -103,14 +97,33 @@ impl<K> fmt::Display for Handle<K> {
 }
 
 const NO_FREE: u32 = u32::MAX;
+/// No handle of a place: its index is that of none.
+const NOBODY: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// Even: free. Odd: taken. So a free slot's generation never equals a live handle's.
-    generation: u32,
-    next_free: u32,
+    /// Taken: its handle, whose generation is odd. Free: an even generation, and in the index's stead that of the next free slot, or [`NO_FREE`].
+    /// No handle equals that by which this slot is looked up, whatever its generation: a slot does not come after itself.
+    word: u64,
     /// In a free slot: nothing, or what [`Slab::retire`] has left.
     value: Option<T>,
+}
+
+impl<T> Slot<T> {
+    /// Takes a free slot; returns its handle, and the next free slot.
+    #[inline]
+    fn take<K>(&mut self, index: u32) -> (Handle<K>, u32) {
+        let free = Handle::<K>::from_wire(self.word);
+        let handle = Handle::new(index, free.generation().wrapping_add(1));
+        self.word = handle.word;
+        (handle, free.index() as u32)
+    }
+
+    /// Frees a slot that is taken.
+    #[inline]
+    fn free<K>(&mut self, h: Handle<K>, next: u32) {
+        self.word = Handle::<K>::new(next, h.generation().wrapping_add(1)).word;
+    }
 }
 
 /// Slots from which on a table grows by an eighth and not to the double: the memory of large tables is moved
@@ -174,11 +187,11 @@ impl<T, K> Slab<T, K> {
         }
         let index = self.free;
         let slot = &mut self.slots[index as usize];
-        self.free = slot.next_free;
+        let (h, next) = slot.take(index);
+        self.free = next;
         self.len += 1;
-        slot.generation = slot.generation.wrapping_add(1);
         slot.value = Some(value);
-        Handle::new(index, slot.generation)
+        h
     }
 
     /// Takes a place and lets its new value be made there, which spares a large one the way through memory elsewhere:
@@ -196,27 +209,34 @@ impl<T, K> Slab<T, K> {
         }
         let index = self.free;
         let slot = &mut self.slots[index as usize];
-        self.free = slot.next_free;
+        let (h, next) = slot.take(index);
+        self.free = next;
         self.len += 1;
-        slot.generation = slot.generation.wrapping_add(1);
         if slot.value.is_none() {
             fill(&mut slot.value);
         }
-        (Handle::new(index, slot.generation), slot.value.get_or_insert_default())
+        (h, slot.value.get_or_insert_default())
     }
 
     /// Frees the place and leaves the value in it, for [`Slab::renew`]. The handle is dead from now on.
     #[inline]
     pub fn retire(&mut self, h: Handle<K>) {
-        if let Some(slot) = self.slots.get_mut(h.index())
-            && slot.generation == h.generation()
-            && h.is_odd()
-        {
-            slot.generation = slot.generation.wrapping_add(1);
-            slot.next_free = self.free;
-            self.free = h.index() as u32;
-            self.len -= 1;
+        self.retire_if(h, |_| true);
+    }
+
+    /// The same, if the value is so; whether it was.
+    #[inline]
+    pub fn retire_if(&mut self, h: Handle<K>, is_so: impl FnOnce(&T) -> bool) -> bool {
+        let Some(slot) = self.slots.get_mut(h.index()).filter(|slot| slot.word == h.word) else {
+            return false;
+        };
+        if !slot.value.as_ref().is_some_and(is_so) {
+            return false;
         }
+        slot.free(h, self.free);
+        self.free = h.index() as u32;
+        self.len -= 1;
+        true
     }
 
     /// One more free slot.
@@ -228,7 +248,7 @@ impl<T, K> Slab<T, K> {
         if self.slots.len() == self.slots.capacity() {
             make_room(&mut self.slots, index as usize + 1);
         }
-        self.slots.push(Slot { generation: 0, next_free: NO_FREE, value: None });
+        self.slots.push(Slot { word: NO_FREE.into(), value: None });
         self.free = index;
     }
 
@@ -236,32 +256,22 @@ impl<T, K> Slab<T, K> {
     #[inline]
     pub fn get(&self, h: Handle<K>) -> Option<&T> {
         let slot = self.slots.get(h.index())?;
-        if slot.generation != h.generation() || !h.is_odd() {
-            return None;
-        }
-        slot.value.as_ref()
+        if slot.word == h.word { slot.value.as_ref() } else { None }
     }
 
     /// The value, if the handle is live.
     #[inline]
     pub fn get_mut(&mut self, h: Handle<K>) -> Option<&mut T> {
         let slot = self.slots.get_mut(h.index())?;
-        if slot.generation != h.generation() || !h.is_odd() {
-            return None;
-        }
-        slot.value.as_mut()
+        if slot.word == h.word { slot.value.as_mut() } else { None }
     }
 
     /// Takes the value out; the handle is dead from now on.
     #[inline]
     pub fn remove(&mut self, h: Handle<K>) -> Option<T> {
-        let slot = self.slots.get_mut(h.index())?;
-        if slot.generation != h.generation() || !h.is_odd() {
-            return None;
-        }
+        let slot = self.slots.get_mut(h.index()).filter(|slot| slot.word == h.word)?;
         let value = slot.value.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.next_free = self.free;
+        slot.free(h, self.free);
         self.free = h.index() as u32;
         self.len -= 1;
         Some(value)
@@ -280,16 +290,16 @@ impl<T, K> Slab<T, K> {
     /// All live values, by index.
     pub fn iter(&self) -> impl Iterator<Item = (Handle<K>, &T)> {
         self.slots.iter().enumerate().filter_map(|(i, s)| {
-            let h = Handle::new(i as u32, s.generation);
-            s.value.as_ref().filter(|_| h.is_odd()).map(|v| (h, v))
+            let h = Handle::from_wire(s.word);
+            s.value.as_ref().filter(|_| h.index() == i).map(|v| (h, v))
         })
     }
 
     /// The same, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Handle<K>, &mut T)> {
         self.slots.iter_mut().enumerate().filter_map(|(i, s)| {
-            let h = Handle::new(i as u32, s.generation);
-            s.value.as_mut().filter(|_| h.is_odd()).map(|v| (h, v))
+            let h = Handle::from_wire(s.word);
+            s.value.as_mut().filter(|_| h.index() == i).map(|v| (h, v))
         })
     }
 }
@@ -299,8 +309,8 @@ impl<T, K> Slab<T, K> {
 /// The value belongs to one generation of the handle; asked with another it is not there.
 #[derive(Debug)]
 pub struct SideTable<T, K> {
-    /// An even generation: nothing, or what [`SideTable::retire`] has left.
-    slots: Vec<(u32, Option<T>)>,
+    /// By handle. [`NOBODY`]: nothing, or what [`SideTable::retire`] has left.
+    slots: Vec<(u64, Option<T>)>,
     _kind: PhantomData<fn() -> K>,
 }
 
@@ -323,7 +333,7 @@ impl<T, K> SideTable<T, K> {
             self.extend(h.index() + 1);
         }
         let slot = &mut self.slots[h.index()];
-        slot.0 = h.generation();
+        slot.0 = h.word;
         slot.1.replace(value)
     }
 
@@ -335,7 +345,7 @@ impl<T, K> SideTable<T, K> {
             self.extend(h.index() + 1);
         }
         let slot = &mut self.slots[h.index()];
-        slot.0 = h.generation();
+        slot.0 = h.word;
         slot.1 = Some(value);
     }
 
@@ -350,7 +360,7 @@ impl<T, K> SideTable<T, K> {
             self.extend(h.index() + 1);
         }
         let slot = &mut self.slots[h.index()];
-        slot.0 = h.generation();
+        slot.0 = h.word;
         if slot.1.is_none() {
             fill(&mut slot.1);
         }
@@ -360,10 +370,10 @@ impl<T, K> SideTable<T, K> {
     /// From now on the handle has no value. What it had stays where it is, for [`SideTable::renew`].
     #[inline]
     pub fn retire(&mut self, h: Handle<K>) {
-        if let Some((g, _)) = self.slots.get_mut(h.index())
-            && *g == h.generation()
+        if let Some((of, _)) = self.slots.get_mut(h.index())
+            && *of == h.word
         {
-            *g = 0;
+            *of = NOBODY;
         }
     }
 
@@ -373,14 +383,14 @@ impl<T, K> SideTable<T, K> {
         if len > self.slots.capacity() {
             make_room(&mut self.slots, len);
         }
-        self.slots.resize_with(len, || (0, None));
+        self.slots.resize_with(len, || (NOBODY, None));
     }
 
     /// The value of a handle.
     #[inline]
     pub fn get(&self, h: Handle<K>) -> Option<&T> {
         match self.slots.get(h.index()) {
-            Some((g, v)) if *g == h.generation() && h.is_odd() => v.as_ref(),
+            Some((of, v)) if *of == h.word => v.as_ref(),
             _ => None,
         }
     }
@@ -389,7 +399,7 @@ impl<T, K> SideTable<T, K> {
     #[inline]
     pub fn get_mut(&mut self, h: Handle<K>) -> Option<&mut T> {
         match self.slots.get_mut(h.index()) {
-            Some((g, v)) if *g == h.generation() && h.is_odd() => v.as_mut(),
+            Some((of, v)) if *of == h.word => v.as_mut(),
             _ => None,
         }
     }
@@ -398,7 +408,7 @@ impl<T, K> SideTable<T, K> {
     #[inline]
     pub fn remove(&mut self, h: Handle<K>) -> Option<T> {
         match self.slots.get_mut(h.index()) {
-            Some((g, v)) if *g == h.generation() && h.is_odd() => v.take(),
+            Some((of, v)) if *of == h.word => v.take(),
             _ => None,
         }
     }
@@ -408,7 +418,7 @@ impl<T, K> SideTable<T, K> {
     #[inline]
     pub fn remove_with<R>(&mut self, h: Handle<K>, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         match self.slots.get_mut(h.index()) {
-            Some((g, place)) if *g == h.generation() && h.is_odd() => {
+            Some((of, place)) if *of == h.word => {
                 let result = f(place.as_mut()?);
                 *place = None;
                 Some(result)
@@ -420,8 +430,8 @@ impl<T, K> SideTable<T, K> {
     /// Drops the value of a handle, if it has one.
     #[inline]
     pub fn clear(&mut self, h: Handle<K>) {
-        if let Some((g, v)) = self.slots.get_mut(h.index())
-            && *g == h.generation()
+        if let Some((of, v)) = self.slots.get_mut(h.index())
+            && *of == h.word
         {
             *v = None;
         }
@@ -429,10 +439,8 @@ impl<T, K> SideTable<T, K> {
 
     /// All values with their handles, by index.
     pub fn iter(&self) -> impl Iterator<Item = (Handle<K>, &T)> {
-        self.slots.iter().enumerate().filter_map(|(i, (g, v))| {
-            let h = Handle::new(i as u32, *g);
-            v.as_ref().filter(|_| h.is_odd()).map(|v| (h, v))
-        })
+        let values = self.slots.iter().filter(|(h, _)| *h != NOBODY);
+        values.filter_map(|(h, v)| v.as_ref().map(|v| (Handle::from_wire(*h), v)))
     }
 }
 

@@ -244,20 +244,22 @@ impl Ch3 {
     /// there is more to be said of it: that is [`Ch3::take_result`]'s to do.
     #[inline]
     pub(crate) fn take_plain(&mut self, core: &mut Core, req: ReqId) -> Option<Status> {
-        let status = self.side.get(req).map(|m| m.matched.status()).unwrap_or_default();
-        self.use_up_plain(core, req).then_some(status)
+        let status = match self.side.get(req) {
+            Some(m) if m.is_plain() => m.matched.status(),
+            Some(_) => return None,
+            None => Status::default(),
+        };
+        if !core.reqs.retire_if(req, netmod_core::Request::is_plainly_done) {
+            return None;
+        }
+        self.side.retire(req);
+        Some(status)
     }
 
     /// As [`Ch3::take_plain`], for those who do not ask for the status; whether it was so.
     #[inline]
     pub(crate) fn use_up_plain(&mut self, core: &mut Core, req: ReqId) -> bool {
-        let plain = core.reqs.get(req).is_some_and(netmod_core::Request::is_plainly_done)
-            && self.side.get(req).is_none_or(MpiReq::is_plain);
-        if plain {
-            core.reqs.retire(req);
-            self.side.retire(req);
-        }
-        plain
+        self.take_plain(core, req).is_some()
     }
 
     /// The result of a finished request, which is thereby used up: status, what the message was cut

@@ -19,11 +19,18 @@ struct Guard<'a> {
 impl Guard<'_> {
     #[inline]
     fn wait(mut self) -> Result<Status> {
-        let status = self.dev.wait_raw(self.req);
-        if self.dev.is_finished(self.req) {
-            self.req = RawReq::NULL;
+        match self.dev.wait_raw(self.req) {
+            Ok(status) => {
+                self.req = RawReq::NULL;
+                Ok(status)
+            }
+            Err(e) => {
+                if self.dev.is_finished(self.req) {
+                    self.req = RawReq::NULL;
+                }
+                Err(e)
+            }
         }
-        status
     }
 }
 

@@ -139,6 +139,15 @@ impl Vci {
     #[inline]
     pub fn wait_raw(&mut self, req: RawReq) -> Result<Status> {
         self.wait_until(Time::NEVER, |d| d.is_settled(req))?;
+        match self.ch3.take_plain(&mut self.engine.core, req.0) {
+            Some(status) => Ok(status),
+            None => self.take_settled(req),
+        }
+    }
+
+    /// The result of a request that is settled: it is used up if it is finished.
+    #[inline(never)]
+    fn take_settled(&mut self, req: RawReq) -> Result<Status> {
         if !self.is_finished(req)
             && let Some(e) = self.unsettle(req)
         {
@@ -153,15 +162,7 @@ impl Vci {
     /// As [`Vci::wait_raw`]; of a netmod.
     pub fn test_raw(&mut self, req: RawReq) -> Result<Option<Status>> {
         self.prod(|d| d.is_finished(req))?;
-        if !self.is_settled(req) {
-            return Ok(None);
-        }
-        if !self.is_finished(req)
-            && let Some(e) = self.unsettle(req)
-        {
-            return Err(e);
-        }
-        self.take(req).0.map(Some)
+        if self.is_settled(req) { self.take_settled(req).map(Some) } else { Ok(None) }
     }
 
     /// One step of progress for a test, unless it is not needed.
