@@ -8,7 +8,7 @@ use ch3_shim::{ANY_TAG, Device};
 use netmod_core::Arm;
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::NetmodFactory;
-use netmod_tests::factory::{Shm, Tcp};
+use netmod_tests::factory::{Ofi, Shm, Tcp};
 use netmod_tests::jobs::launch;
 use netmod_tests::jobs::pattern::{Random, seed};
 use netmod_tests::jobs::sys::readable;
@@ -92,6 +92,26 @@ fn eager_and_rendezvous() {
 #[test]
 fn eager_and_rendezvous_through_memory() {
     answers(&Shm, 300, 400_000, "100");
+}
+
+/// Over sockets, of which there are many, and one descriptor for them; by way of another provider, and by itself.
+fn over_libfabric(test: &str, rounds: u64, longest: usize, spin: &'static str) {
+    for provider in ["tcp", "net"] {
+        let f = Ofi { provider, library: "", max_bytes: 0, many: 0 };
+        if f.is_available(test) {
+            answers(&f, rounds, longest, spin);
+        }
+    }
+}
+
+#[test]
+fn small_messages_over_libfabric() {
+    over_libfabric("small_messages_over_libfabric", 2000, 64, "0");
+}
+
+#[test]
+fn eager_and_rendezvous_over_libfabric() {
+    over_libfabric("eager_and_rendezvous_over_libfabric", 200, 400_000, "100");
 }
 
 /// A descriptor for each device, made once, and gone with it.
