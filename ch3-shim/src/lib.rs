@@ -56,6 +56,7 @@ mod status;
 mod sys;
 pub mod tagmatch;
 mod turns;
+mod warn;
 pub mod wrapped;
 
 pub use bootstrap::Bootstrap;

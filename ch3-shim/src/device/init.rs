@@ -72,7 +72,7 @@ fn warn(what: &dyn std::fmt::Display) {
     if tracing::dispatcher::has_been_set() {
         tracing::warn!("{what}");
     } else {
-        eprintln!("netmod: warning: {what}");
+        crate::warn::to_stderr(what);
     }
 }
 
