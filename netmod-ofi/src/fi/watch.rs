@@ -1,7 +1,7 @@
 //! One descriptor for a completion queue whose provider names several, which come and go (`FI_WAIT_POLLFD`, `fi_cq(3)`).
 //!
 //! A provider over sockets that is to give one descriptor looks at its sockets by `epoll(7)` all the time, and each message then pays, where it leaves and where
-//! it arrives, for a waiter that mostly is not there: with tcp;ofi_rxm a fifth of the latency of a short one. Asked for several descriptors it uses `poll(2)`, which
+//! it arrives, for a waiter that mostly is not there. Asked for several descriptors it uses `poll(2)`, which
 //! is less as long as they are few. So they are put into an epoll instance of our own, but only while somebody may wait, and somewhat longer.
 
 #![allow(unsafe_code)]
