@@ -194,16 +194,6 @@ pub struct fi_cq_attr {
     pub wait_set: *mut fid_wait,
 }
 
-/// What to wait on, with `FI_WAIT_POLLFD`; `fi_poll(3)`.
-#[repr(C)]
-#[derive(Debug)]
-#[allow(missing_docs)]
-pub struct fi_wait_pollfd {
-    pub change_index: u64,
-    pub nfds: usize,
-    pub fd: *mut libc::pollfd,
-}
-
 /// A completion with `FI_CQ_FORMAT_MSG`; `fi_cq(3)`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -142,8 +142,6 @@ pub const FI_WAIT_NONE: i32 = 0;
 pub const FI_WAIT_UNSPEC: i32 = 1;
 /// A descriptor.
 pub const FI_WAIT_FD: i32 = 3;
-/// Descriptors that come and go.
-pub const FI_WAIT_POLLFD: i32 = 6;
 
 /// `fi_control`: the object to wait on.
 pub const FI_GETWAIT: i32 = 5;
@@ -185,8 +183,6 @@ pub const FI_CLASS_NIC: usize = 20;
 pub const FI_EAGAIN: i32 = libc::EAGAIN;
 /// An error entry waits in the completion queue.
 pub const FI_EAVAIL: i32 = 259;
-/// There is no room for what is asked for.
-pub const FI_ETOOSMALL: i32 = 257;
 /// A message was longer than its buffer.
 pub const FI_ETRUNC: i32 = 265;
 /// There is nothing that fits.

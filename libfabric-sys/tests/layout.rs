@@ -32,7 +32,6 @@ fn layouts() -> Vec<Layout> {
         fi_link_attr { address, mtu, speed, state, network_type }
         fi_av_attr { type_, rx_ctx_bits, count, ep_per_node, name, map_addr, flags }
         fi_cq_attr { size, flags, format, wait_obj, signaling_vector, wait_cond, wait_set }
-        fi_wait_pollfd { change_index, nfds, fd }
         fi_cq_msg_entry { op_context, flags, len }
         fi_cq_data_entry { op_context, flags, len, buf, data }
         fi_cq_err_entry { op_context, flags, len, buf, data, tag, olen, err, prov_errno, err_data, err_data_size, src_addr }
@@ -128,7 +127,6 @@ fn constants() -> Vec<(&'static str, i64)> {
         FI_WAIT_NONE,
         FI_WAIT_UNSPEC,
         FI_WAIT_FD,
-        FI_WAIT_POLLFD,
         FI_GETWAIT,
         FI_ENABLE,
         FI_OPT_ENDPOINT,
@@ -147,7 +145,6 @@ fn constants() -> Vec<(&'static str, i64)> {
         FI_CLASS_NIC,
         FI_EAGAIN,
         FI_EAVAIL,
-        FI_ETOOSMALL,
         FI_ETRUNC,
         FI_ENODATA,
         FI_ENOSYS,

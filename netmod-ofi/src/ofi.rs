@@ -16,9 +16,6 @@ use crate::choose::{contexts, survey};
 use crate::fi::info::Offer;
 use crate::fi::port::{Port, Share, Sizes};
 
-/// Processes of a job that is small: looking at so many sockets one after the other takes less time than to be told of those where something came.
-const FEW: u32 = 16;
-
 /// The domains that are open, as the card has them; their positions are those of the ports.
 #[derive(Debug)]
 pub struct Ofi {
@@ -54,7 +51,7 @@ impl Device for Ofi {
     }
 
     /// Loads libfabric, chooses, and opens. Engines of the same process may share what they open.
-    fn open(cfg: &OfiConfig, me: PeerName, size: u32) -> Result<Opened<Ofi>, String> {
+    fn open(cfg: &OfiConfig, me: PeerName) -> Result<Opened<Ofi>, String> {
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
         let library = Library::load(path).map_err(|e| e.to_string())?;
         let (offers, host) = survey(&library, cfg).into_chosen()?;
@@ -62,7 +59,7 @@ impl Device for Ofi {
         let (mut shares, mut notes) = (Vec::new(), Vec::new());
         let mut first = None;
         for offer in &offers {
-            let opened = open_port(library, offer, cfg, (me.rank, size)).and_then(|(port, share)| {
+            let opened = open_port(library, offer, cfg, me.rank).and_then(|(port, share)| {
                 let address = port.endpoint().address()?;
                 Ok((port, address, share))
             });
@@ -149,11 +146,10 @@ fn open_port(
     library: Library,
     offer: &Offer,
     cfg: &OfiConfig,
-    (process, size): (u32, u32),
+    process: u32,
 ) -> Result<(Port, String), String> {
-    let few = size <= FEW;
     let sizes = Sizes { frame: cfg.frame, rx_memory: cfg.rx_memory };
-    let open = |contexts| Port::of(library, offer, sizes, Share { contexts, process, few });
+    let open = |contexts| Port::of(library, offer, sizes, Share { contexts, process });
     let shared = match contexts(cfg, offer.facts()) {
         Ok(contexts) => open(contexts).map_err(|why| Some(format!("a scalable one cannot be opened: {why}"))),
         Err(why) => Err(why),

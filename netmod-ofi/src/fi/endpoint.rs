@@ -13,8 +13,7 @@ use libfabric_sys::consts::*;
 use libfabric_sys::fid::{fid, fid_cq, fid_ep};
 use libfabric_sys::{Library, call};
 
-use super::shared::{self, Domain, Lane, Wait, Wish};
-use super::watch::Watch;
+use super::shared::{self, Domain, Lane, Wish};
 use super::{Refused, check};
 
 /// What of a provider's attributes matters to who uses the endpoint.
@@ -50,8 +49,6 @@ pub(crate) struct Endpoint {
     rx: *mut fid_ep,
     cq: *mut fid_cq,
     fd: Option<RawFd>,
-    /// Whose descriptor that is, where the provider has several.
-    watch: Option<Watch>,
     traits: Traits,
     /// Number of the lane.
     number: usize,
@@ -92,20 +89,8 @@ impl Endpoint {
     pub(crate) unsafe fn open(lib: Library, info: *const fi_info, wish: &Wish) -> Result<Endpoint, String> {
         // SAFETY: by contract.
         let (domain, number, lane) = unsafe { shared::join(lib, info, wish)? };
-        let Lane { tx, rx, cq, wait } = lane;
-        let traits = domain.traits().clone();
-        let mut this = Endpoint { lib, tx, rx, cq, fd: None, watch: None, traits, number, domain };
-        match wait {
-            Wait::Nothing => {}
-            Wait::Fd(fd) => this.fd = Some(fd),
-            Wait::Several => {
-                // SAFETY: the queue is live.
-                let watch = unsafe { Watch::of(cq) }.map_err(|e| format!("fi_control(FI_GETWAIT): {e}"))?;
-                this.fd = Some(watch.fd());
-                this.watch = Some(watch);
-            }
-        }
-        Ok(this)
+        let Lane { tx, rx, cq, fd } = lane;
+        Ok(Endpoint { lib, tx, rx, cq, fd, traits: domain.traits().clone(), number, domain })
     }
 
     /// What matters of the provider's attributes.
@@ -296,10 +281,7 @@ impl Endpoint {
     /// # Errors
     /// That the next entry is one with an error: see [`Endpoint::error`].
     #[inline]
-    pub(crate) fn poll(&mut self, entries: &mut [fi_cq_data_entry]) -> Result<usize, ErrorWaits> {
-        if let Some(watch) = &mut self.watch {
-            watch.looked();
-        }
+    pub(crate) fn poll(&self, entries: &mut [fi_cq_data_entry]) -> Result<usize, ErrorWaits> {
         // SAFETY: the queue is live, its format is that of the entries, and so many are writable.
         let n = unsafe { call::fi_cq_read(self.cq, entries.as_mut_ptr().cast(), entries.len()) };
         match usize::try_from(n) {
@@ -343,24 +325,13 @@ impl Endpoint {
     }
 
     /// Whether one may block on [`Endpoint::wait_fd`] now. Without a descriptor, nothing speaks against a nap.
-    pub(crate) fn may_wait(&mut self) -> bool {
+    pub(crate) fn may_wait(&self) -> bool {
         if self.fd.is_none() {
             return true;
         }
         let mut it: *mut fid = self.cq.cast();
         // SAFETY: the fabric and the queue are live.
-        if unsafe { fi_trywait(self.domain.fabric, &raw mut it, 1) } != 0 {
-            return false;
-        }
-        let Some(watch) = &mut self.watch else { return true };
-        // SAFETY: the queue is live.
-        match unsafe { watch.arm(self.cq) } {
-            Ok(()) => true,
-            Err(why) => {
-                tracing::warn!(%why, "the provider's descriptors cannot be waited for");
-                false
-            }
-        }
+        unsafe { fi_trywait(self.domain.fabric, &raw mut it, 1) == 0 }
     }
 }
 

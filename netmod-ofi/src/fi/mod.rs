@@ -11,7 +11,6 @@ pub(crate) mod region;
 pub(crate) mod shared;
 #[cfg(test)]
 mod shared_tests;
-mod watch;
 
 use libfabric_sys::Library;
 use netmod_frames::device::Refused;

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code)]
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::ptr::{self, null_mut};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::RawFd;
@@ -21,7 +21,6 @@ use libfabric_sys::fid::{fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric};
 use parking_lot::{Mutex, MutexGuard, ReentrantMutex};
 
 use super::endpoint::Traits;
-use super::watch::Watch;
 use super::{Refused, check};
 
 /// Longest address of an endpoint.
@@ -43,8 +42,6 @@ pub(crate) struct Wish {
     pub(crate) contexts: usize,
     /// Which process this is, where several are played in one: engines of the same one share an endpoint.
     pub(crate) process: u32,
-    /// There are few peers.
-    pub(crate) few: bool,
 }
 
 /// What sends and receives: a pair of contexts, or a plain endpoint in the place of both; and the queue of its completions.
@@ -54,19 +51,10 @@ pub(super) struct Lane {
     pub(super) rx: *mut fid_ep,
     pub(super) cq: *mut fid_cq,
     /// What to wait on, if the provider has something.
-    pub(super) wait: Wait,
+    pub(super) fd: Option<RawFd>,
 }
 
-/// What to wait on.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Wait {
-    Nothing,
-    Fd(RawFd),
-    /// Several descriptors, for [`super::watch::Watch`].
-    Several,
-}
-
-const NO_LANE: Lane = Lane { tx: null_mut(), rx: null_mut(), cq: null_mut(), wait: Wait::Nothing };
+const NO_LANE: Lane = Lane { tx: null_mut(), rx: null_mut(), cq: null_mut(), fd: None };
 
 /// What changes after opening.
 #[derive(Debug, Default)]
@@ -176,9 +164,9 @@ impl Domain {
             let rc = fi_av_open(self.domain, &raw mut attr, &raw mut self.av, null_mut());
             self.check("fi_av_open", rc)?;
             if self.scalable {
-                self.open_scalable(wish)?;
+                self.open_scalable(wish.contexts)?;
             } else {
-                self.open_plain(wish)?;
+                self.open_plain()?;
             }
             self.check("fi_enable", fi_enable(self.ep.cast()))?;
             if self.traits.multi_recv {
@@ -196,12 +184,12 @@ impl Domain {
     }
 
     /// Adds a lane with a queue: with a descriptor to wait on, or without, where the provider has none.
-    unsafe fn open_queue(&mut self, wish: &Wish) -> Result<usize, Refused> {
+    unsafe fn open_queue(&mut self) -> Result<usize, Refused> {
         let mut attr = fi_cq_attr {
             size: self.traits.tx + self.traits.rx,
             flags: 0,
             format: FI_CQ_FORMAT_DATA,
-            wait_obj: if wish.few && self.is_over_sockets() { FI_WAIT_POLLFD } else { FI_WAIT_FD },
+            wait_obj: FI_WAIT_FD,
             signaling_vector: 0,
             wait_cond: 0,
             wait_set: null_mut(),
@@ -209,25 +197,11 @@ impl Domain {
         let mut lane = NO_LANE;
         // SAFETY: the domain is live, as are the attributes during the calls; the descriptor is an int.
         unsafe {
-            let mut opened = fi_cq_open(self.domain, &raw mut attr, &raw mut lane.cq, null_mut()) == 0;
-            if attr.wait_obj == FI_WAIT_POLLFD {
-                if opened && Watch::of(lane.cq).is_ok() {
-                    lane.wait = Wait::Several;
-                } else {
-                    if opened {
-                        self.close("completion queue", lane.cq.cast());
-                    }
-                    attr.wait_obj = FI_WAIT_FD;
-                    opened = fi_cq_open(self.domain, &raw mut attr, &raw mut lane.cq, null_mut()) == 0;
-                }
-            }
-            if opened && attr.wait_obj == FI_WAIT_FD {
+            if fi_cq_open(self.domain, &raw mut attr, &raw mut lane.cq, null_mut()) == 0 {
                 let mut fd: c_int = -1;
                 let rc = fi_control(lane.cq.cast(), FI_GETWAIT, (&raw mut fd).cast());
-                if rc == 0 && fd >= 0 {
-                    lane.wait = Wait::Fd(fd);
-                }
-            } else if !opened {
+                lane.fd = (rc == 0 && fd >= 0).then_some(fd);
+            } else {
                 lane.cq = null_mut();
                 attr.wait_obj = FI_WAIT_NONE;
                 let rc = fi_cq_open(self.domain, &raw mut attr, &raw mut lane.cq, null_mut());
@@ -238,10 +212,10 @@ impl Domain {
         Ok(self.lanes.len() - 1)
     }
 
-    unsafe fn open_plain(&mut self, wish: &Wish) -> Result<(), Refused> {
+    unsafe fn open_plain(&mut self) -> Result<(), Refused> {
         // SAFETY: the domain, the info, the vector and the queue are live.
         unsafe {
-            let lane = self.open_queue(wish)?;
+            let lane = self.open_queue()?;
             let rc = fi_endpoint(self.domain, self.info, &raw mut self.ep, null_mut());
             self.check("fi_endpoint", rc)?;
             let ep = self.ep;
@@ -253,8 +227,7 @@ impl Domain {
         }
     }
 
-    unsafe fn open_scalable(&mut self, wish: &Wish) -> Result<(), Refused> {
-        let contexts = wish.contexts;
+    unsafe fn open_scalable(&mut self, contexts: usize) -> Result<(), Refused> {
         // SAFETY: the domain, the info, the vector and the queues are live; the info is this value's own.
         unsafe {
             (*(*self.info).ep_attr).tx_ctx_cnt = contexts;
@@ -264,7 +237,7 @@ impl Domain {
             let ep = self.ep;
             self.check("fi_scalable_ep_bind", fi_bind(ep.cast(), self.av.cast(), 0))?;
             for index in 0..contexts {
-                let at = self.open_queue(wish)?;
+                let at = self.open_queue()?;
                 let (cq, number) = (self.lanes[at].cq, index as c_int);
                 let tx = &raw mut self.lanes[at].tx;
                 let rc = fi_tx_context(ep, number, (*self.info).tx_attr, tx, null_mut());
@@ -280,16 +253,6 @@ impl Domain {
             }
             Ok(())
         }
-    }
-
-    /// Whether the provider is tcp, or one over that: it has a descriptor for each peer.
-    fn is_over_sockets(&self) -> bool {
-        // SAFETY: the info is live, and the name a C string of its own, if there is one.
-        let name = unsafe {
-            let name = (*(*self.info).fabric_attr).prov_name;
-            if name.is_null() { return false } else { CStr::from_ptr(name) }
-        };
-        name.to_bytes().starts_with(b"tcp")
     }
 
     /// A lane that nobody has had, and its number, if there is one.

@@ -52,7 +52,7 @@ impl Place {
     }
 
     fn port(&self, contexts: usize, process: u32) -> Result<Port, String> {
-        Port::of(self.library, &self.offer, SIZES, Share { contexts, process, few: true })
+        Port::of(self.library, &self.offer, SIZES, Share { contexts, process })
     }
 
     /// Endpoints that were made and are not closed.
@@ -387,7 +387,7 @@ fn threads_share_an_endpoint() {
             let (library, barrier, addresses) = (place.library, &barrier, &addresses);
             let offer = place.offer.duplicate().expect("memory");
             s.spawn(move || {
-                let share = Share { contexts: ENGINES, process: (engine / ENGINES) as u32, few: true };
+                let share = Share { contexts: ENGINES, process: (engine / ENGINES) as u32 };
                 let mut port = Port::of(library, &offer, SIZES, share).expect("a context");
                 addresses.lock().push(at(&port));
                 barrier.wait();

@@ -53,8 +53,6 @@ pub(crate) struct Share {
     pub(crate) contexts: usize,
     /// Only ports of the same process do.
     pub(crate) process: u32,
-    /// There are few peers.
-    pub(crate) few: bool,
 }
 
 /// What an operation under way is.
@@ -126,8 +124,8 @@ impl Port {
     /// # Safety
     /// The info is the library's, and live.
     unsafe fn open(lib: Library, info: *const fi_info, sizes: Sizes, share: Share) -> Result<Port, String> {
-        let Share { contexts, process, few } = share;
-        let wish = Wish { min_multi_recv: sizes.frame, contexts, process, few };
+        let Share { contexts, process } = share;
+        let wish = Wish { min_multi_recv: sizes.frame, contexts, process };
         // SAFETY: by contract.
         let endpoint = unsafe { Endpoint::open(lib, info, &wish)? };
         let traits = endpoint.traits();
