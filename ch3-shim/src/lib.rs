@@ -56,7 +56,6 @@ mod status;
 mod sys;
 pub mod tagmatch;
 mod turns;
-mod warn;
 pub mod wrapped;
 
 pub use bootstrap::Bootstrap;

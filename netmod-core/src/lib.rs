@@ -22,6 +22,7 @@ pub mod rma;
 pub mod segment;
 pub mod sendq;
 pub mod slab;
+pub mod tell;
 pub mod time;
 pub mod vc;
 pub mod words;

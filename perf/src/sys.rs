@@ -140,7 +140,8 @@ impl Traffic {
             self.reqs.push(req);
         }
         for _ in 0..sends {
-            // SAFETY: as above; it is only read.
+            // SAFETY: the memory is `len` bytes of ours, which nobody writes to, and which are not freed, before all requests are finished: see
+            // `lent` above.
             let seg = unsafe { Segment::contig(send, len) };
             let req = dev.isend_raw(seg, peer, tag, comm, Mode::Standard)?;
             self.reqs.push(req);

@@ -125,7 +125,8 @@ fn story(rows: &[Row], failed: &[String], args: &TourArgs) -> String {
          \x20 ratio   here by floor, median of the rounds' ratios. For latency and matching 1.00 is perfect\n\
          \x20         and less is better; for bandwidth 1.00 is perfect and more is better; the message\n\
          \x20         rate of tcp is above its floor because small messages share system calls\n\
-         \x20 A busy machine changes both columns alike; differences of a few per cent mean nothing.\n\n",
+         \x20 Differences of a few per cent mean nothing. On a busy machine both columns are worse, and the ratio of what needs two\n\
+         \x20 cores, too, where its floor needs one (bandwidth over shm): look with uptime, and measure again.\n\n",
     );
     for f in failed {
         text.push_str(&format!("{f}\n\n"));

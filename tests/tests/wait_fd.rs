@@ -12,6 +12,7 @@ use netmod_tests::factory::{Ofi, Shm, Tcp};
 use netmod_tests::jobs::launch;
 use netmod_tests::jobs::pattern::{Random, seed};
 use netmod_tests::jobs::sys::readable;
+use netmod_tests::libfabric::again_with;
 
 /// Far longer than any message takes: a wait that ends by time has missed one.
 const MISSED: Duration = Duration::from_secs(20);
@@ -94,7 +95,7 @@ fn eager_and_rendezvous_through_memory() {
     answers(&Shm, 300, 400_000, "100");
 }
 
-/// Over sockets, of which there are many, and one descriptor for them; by way of another provider, and by itself.
+/// Over sockets of a provider's; by way of another provider, and by itself.
 fn over_libfabric(test: &str, rounds: u64, longest: usize, spin: &'static str) {
     for provider in ["tcp", "net"] {
         let f = Ofi { provider, library: "", max_bytes: 0, many: 0 };
@@ -107,6 +108,12 @@ fn over_libfabric(test: &str, rounds: u64, longest: usize, spin: &'static str) {
 #[test]
 fn small_messages_over_libfabric() {
     over_libfabric("small_messages_over_libfabric", 2000, 64, "0");
+}
+
+/// With the setting of ofi_rxm that ARCHITECTURE recommends.
+#[test]
+fn small_messages_over_libfabric_by_poll() {
+    again_with("small_messages_over_libfabric", &[("FI_OFI_RXM_DEF_TCP_WAIT_OBJ", "pollfd")]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn warn(what: &dyn std::fmt::Display) {
     if tracing::dispatcher::has_been_set() {
         tracing::warn!("{what}");
     } else {
-        crate::warn::to_stderr(what);
+        netmod_core::tell::on_stderr(&format_args!("warning: {what}"));
     }
 }
 

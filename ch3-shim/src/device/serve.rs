@@ -101,7 +101,7 @@ fn warn(what: &str) {
     if tracing::dispatcher::has_been_set() {
         tracing::warn!(target: "netmod::status", "{what}");
     } else {
-        crate::warn::to_stderr(&what);
+        netmod_core::tell::on_stderr(&format_args!("warning: {what}"));
     }
 }
 

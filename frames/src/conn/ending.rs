@@ -126,7 +126,6 @@ impl Machine {
         self.give_up(vc);
         self.unbind(vc);
         let Some(link) = self.links.remove(vc) else { return };
-        self.forget_void(link.void);
         if self.by_peer.get(&link.peer) == Some(&vc) {
             self.by_peer.remove(&link.peer);
         }

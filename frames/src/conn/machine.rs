@@ -158,8 +158,6 @@ pub(super) struct Machine {
     pub(super) by_peer: HashMap<PeerName, VcId>,
     pub(super) strangers: Vec<Option<Stranger>>,
     pub(super) by_slot: HashMap<Slot, StrangerId>,
-    /// Dials that were given up, each VC's last one.
-    pub(super) void: HashMap<Slot, VcId>,
     pub(super) steps: VecDeque<Step>,
     /// The number of the last dial.
     pub(super) dials: u64,
@@ -188,7 +186,6 @@ impl Machine {
             by_peer: HashMap::new(),
             strangers: Vec::new(),
             by_slot: HashMap::new(),
-            void: HashMap::new(),
             steps: VecDeque::new(),
             dials: 0,
             finalized: false,
@@ -396,7 +393,7 @@ impl Machine {
             Phase::Dialing if mutated(Mutant::SilentLoser) => {}
             Phase::Dialing => {
                 self.steps.push_back(Step::Goodbye { vc, slot });
-                self.dial_is_void(vc, slot);
+                link.void = slot;
             }
             Phase::Promised if mutated(Mutant::SilentWithdrawal) => {}
             Phase::Promised | Phase::Up | Phase::Parting => self.control(vc, Kind::Reset),

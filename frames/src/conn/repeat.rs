@@ -116,27 +116,12 @@ impl Machine {
         link.and_then(|l| l.theirs.as_ref()).is_some_and(|theirs| theirs.slot == stranger.slot)
     }
 
-    /// A dial is given up with GOODBYE.
-    pub(super) fn dial_is_void(&mut self, vc: VcId, slot: Slot) {
-        let link = link_of!(self, vc);
-        let earlier = core::mem::replace(&mut link.void, slot);
-        self.void.remove(&earlier);
-        self.void.insert(slot, vc);
-    }
-
-    /// The VC goes.
-    pub(super) fn forget_void(&mut self, slot: Slot) {
-        if slot != slots::NONE {
-            self.void.remove(&slot);
-        }
-    }
-
     /// Somebody accepts a dial that is not under way: it has not heard that it was given up.
     pub(super) fn answered_late(&mut self, slot: Slot) {
-        if let Some(vc) = self.void.get(&slot).copied()
-            && self.params.repeat != Duration::MAX
-            && !mutated(Mutant::VoidInSilence)
-        {
+        if slot == slots::NONE || self.params.repeat == Duration::MAX || mutated(Mutant::VoidInSilence) {
+            return;
+        }
+        if let Some((vc, _)) = self.links.iter().find(|(_, l)| l.void == slot) {
             self.steps.push_back(Step::Goodbye { vc, slot });
         }
     }

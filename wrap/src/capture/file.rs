@@ -129,7 +129,7 @@ impl CaptureFile {
         if tracing::dispatcher::has_been_set() {
             tracing::error!(target: "netmod::capture", "{text}");
         } else {
-            eprintln!("netmod: {text}");
+            netmod_core::tell::on_stderr(&text);
         }
     }
 }

@@ -51,7 +51,6 @@ impl Clone for Side {
         machine.by_peer = m.by_peer.clone();
         machine.strangers = m.strangers.clone();
         machine.by_slot = m.by_slot.clone();
-        machine.void = m.void.clone();
         machine.dials = m.dials;
         machine.finalized = m.finalized;
         Side { machine, ..*self }
