@@ -227,6 +227,10 @@ impl Netmod for NetSet {
         "set"
     }
 
+    fn opened(&self) -> String {
+        self.netmods().map(|m| format!("{}: {}", m.name(), m.opened())).collect::<Vec<_>>().join("; ")
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         self.netmods().try_for_each(|m| m.business_card(card))
     }

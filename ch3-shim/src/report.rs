@@ -26,6 +26,8 @@ pub struct StatusReport {
     pub activity: String,
     /// The netmods, in order of preference.
     pub netmods: Vec<String>,
+    /// What each of them has opened, or why nothing.
+    pub opened: Vec<String>,
     /// Settings that are not the default: name, value, origin.
     pub settings: Vec<(String, String, String)>,
     /// VCs by the state of their close protocol; `down` are those that failed.
@@ -158,6 +160,9 @@ impl StatusReport {
             clean(&self.activity),
             clean(&self.netmods.join(", "))
         );
+        for (netmod, opened) in self.netmods.iter().zip(&self.opened) {
+            let _ = writeln!(out, "  {}: {}", clean(netmod), clean(opened));
+        }
         for (what, n) in &self.waits {
             let _ = writeln!(out, "  {n} requests wait for {}", clean(what));
         }

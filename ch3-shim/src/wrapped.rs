@@ -84,6 +84,10 @@ impl Netmod for AnyNetmod {
         each!(self, n => n.name())
     }
 
+    fn opened(&self) -> String {
+        each!(self, n => n.opened())
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> std::result::Result<(), CardError> {
         each!(self, n => n.business_card(card))
     }

@@ -110,7 +110,7 @@ impl<D: Device> FrameNetmod<D> {
         let mut nonce = [0; 8];
         let random = getrandom::fill(&mut nonce).map_err(|e| format!("no random numbers: {e}"));
         let incarnation = u64::from_le_bytes(nonce);
-        let opened = random.and_then(|()| D::open(cfg, me));
+        let opened = random.and_then(|()| D::open(cfg, me, size));
         let (own, ports, life) = match opened {
             Ok(Opened { device, ports, life }) => (Ok(device), ports, life),
             Err(why) => (Err(why), Vec::new(), None),
@@ -171,11 +171,6 @@ impl<D: Device> FrameNetmod<D> {
         self.own.as_ref().err().map(String::as_str)
     }
 
-    /// Which domains are open, in words.
-    pub fn opened(&self) -> String {
-        self.own.as_ref().map_or_else(Clone::clone, D::describe)
-    }
-
     fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
         let wrong = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
         let own = self.own.as_ref().map_err(|why| wrong(why.clone()))?;
@@ -222,6 +217,10 @@ impl<D: Device> FrameNetmod<D> {
 impl<D: Device> Netmod for FrameNetmod<D> {
     fn name(&self) -> &'static str {
         D::NAME
+    }
+
+    fn opened(&self) -> String {
+        self.own.as_ref().map_or_else(Clone::clone, D::describe)
     }
 
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {

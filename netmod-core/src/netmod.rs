@@ -145,6 +145,9 @@ pub trait Netmod: Send {
     /// Its name, as in `NETMOD=tcp`.
     fn name(&self) -> &'static str;
 
+    /// What it has opened, or why nothing, for people.
+    fn opened(&self) -> String;
+
     /// Writes its section of the process's business card.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use netmod_frames::wire::UNIT;
 use crate::NAME;
 use crate::card::{CardDomain, FrameLimits, OwnCard, PeerCard, pair};
 use crate::choose::{contexts, survey};
+use crate::fi::environment;
 use crate::fi::info::Offer;
 use crate::fi::port::{Port, Share, Sizes};
 
@@ -51,7 +52,8 @@ impl Device for Ofi {
     }
 
     /// Loads libfabric, chooses, and opens. Engines of the same process may share what they open.
-    fn open(cfg: &OfiConfig, me: PeerName) -> Result<Opened<Ofi>, String> {
+    fn open(cfg: &OfiConfig, me: PeerName, size: u32) -> Result<Opened<Ofi>, String> {
+        environment::prepare(size);
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
         let library = Library::load(path).map_err(|e| e.to_string())?;
         let (offers, host) = survey(&library, cfg).into_chosen()?;
@@ -66,7 +68,7 @@ impl Device for Ofi {
             match opened {
                 Ok((port, address, share)) => {
                     domains.push(CardDomain::new(offer.facts(), &address, port.endpoint().context()));
-                    shares.push(share);
+                    shares.push(share + &environment::waits_by(&offer.provider).unwrap_or_default());
                     ports.push(port);
                     first.get_or_insert(offer);
                 }

@@ -239,6 +239,10 @@ impl Netmod for ShmNetmod {
         NAME
     }
 
+    fn opened(&self) -> String {
+        self.segment.as_ref().map_or_else(Clone::clone, Segment::describe)
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         let place = match &self.segment {
             Ok(s) => Place::Slot { nonce: *s.nonce(), slot: s.me() as u32, token: *s.token() },

@@ -236,6 +236,11 @@ impl Netmod for TcpNetmod {
         NAME
     }
 
+    fn opened(&self) -> String {
+        let addresses: Vec<String> = self.own.addresses().map(|a| a.to_string()).collect();
+        format!("port {} of {}", self.port(), addresses.join(", "))
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         address::emit(self.own.published(), self.port(), card)
     }

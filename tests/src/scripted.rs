@@ -373,6 +373,10 @@ impl Netmod for Scripted {
         NAME
     }
 
+    fn opened(&self) -> String {
+        "what the test says".into()
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         card.section(NAME, 1, &[])
     }

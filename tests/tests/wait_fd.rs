@@ -110,7 +110,7 @@ fn small_messages_over_libfabric() {
     over_libfabric("small_messages_over_libfabric", 2000, 64, "0");
 }
 
-/// With the setting of ofi_rxm that ARCHITECTURE recommends.
+/// By what ofi_rxm waits in a small job.
 #[test]
 fn small_messages_over_libfabric_by_poll() {
     again_with("small_messages_over_libfabric", &[("FI_OFI_RXM_DEF_TCP_WAIT_OBJ", "pollfd")]);

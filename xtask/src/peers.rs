@@ -33,7 +33,18 @@ struct Peer {
     only: fn(&str) -> (&'static [&'static str], &'static [Variable]),
 }
 
-const PEERS: [Peer; 2] = [
+const PEERS: [Peer; 3] = [
+    // Of no distribution: an MPICH configured with --with-device=ch3:nemesis:tcp, under names of its own.
+    Peer {
+        name: "nemesis",
+        compiler: "mpicc.nemesis",
+        launcher: "mpiexec.nemesis",
+        args: &["-bind-to", "core", "-n", "2"],
+        only: |netmod| match netmod {
+            "tcp" => (&[], &[("MPIR_CVAR_NOLOCAL", "1")]),
+            _ => (&[], &[]),
+        },
+    },
     Peer {
         name: "MPICH",
         compiler: "mpicc.mpich",

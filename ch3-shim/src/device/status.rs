@@ -43,6 +43,7 @@ impl Vci {
             age: self.now.since(self.made).as_secs_f64(),
             activity: self.activity().into(),
             netmods: self.netmods().iter().map(|n| (*n).to_owned()).collect(),
+            opened: self.engine.netmod.netmods().map(Netmod::opened).collect(),
             posted: self.ch3.posted.len(),
             unexpected: self.ch3.unexpected.len(),
             unexpected_bytes: self.ch3.stats.unexpected_bytes,

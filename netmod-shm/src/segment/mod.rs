@@ -226,6 +226,16 @@ impl Segment {
         Ok(Segment { map, file, path, me: me_at, token, nonce })
     }
 
+    /// What it is, for people.
+    pub(crate) fn describe(&self) -> String {
+        format!(
+            "slot {} of {} of a segment of {} KiB",
+            self.me,
+            self.ranks(),
+            self.map.layout().total() >> 10
+        )
+    }
+
     /// Number of this rank's slot.
     pub(crate) fn me(&self) -> usize {
         self.me

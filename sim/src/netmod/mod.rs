@@ -150,6 +150,10 @@ impl Netmod for SimNetmod {
         NAME
     }
 
+    fn opened(&self) -> String {
+        "a simulated network".into()
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         let mut body = BodyWriter::new();
         body.u32(self.me.rank);

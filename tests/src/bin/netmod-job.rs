@@ -6,18 +6,13 @@ use std::time::Duration;
 use ch3_shim::{Builder, Device, Multiple};
 use netmod_tests::jobs::kills::before_joining;
 use netmod_tests::jobs::threads::{SHARED_CASES, SharedCase};
-use netmod_tests::jobs::{Args, CASES, Case, End, LIMIT, Result, case};
+use netmod_tests::jobs::{Args, CASES, Case, End, LIMIT, Result, case, sys};
 
-/// Ends the process when the time is up, so that no launcher can leave it behind.
-fn watchdog(name: &'static str) -> Result<()> {
+/// Ends the process when the time is up, so that no launcher can leave it behind: by a signal, since ranks are to join with one thread, as
+/// other programs do.
+fn watchdog() -> Result<()> {
     let Ok(limit) = std::env::var(LIMIT) else { return Ok(()) };
-    let limit = limit.parse().map_err(|_| format!("{LIMIT}={limit} is not a number of seconds"))?;
-    let watch = move || {
-        std::thread::sleep(Duration::from_secs(limit));
-        eprintln!("netmod-job: {name}: still running after {limit} s ({LIMIT})");
-        std::process::exit(3);
-    };
-    std::thread::Builder::new().name("watchdog".into()).spawn(watch)?;
+    sys::end_after(limit.parse().map_err(|_| format!("{LIMIT}={limit} is not a number of seconds"))?);
     Ok(())
 }
 
@@ -31,7 +26,7 @@ fn log() -> Result<()> {
 }
 
 fn run(case: &'static Case, args: &Args) -> Result<()> {
-    watchdog(case.name)?;
+    watchdog()?;
     // Before anybody else knows this process.
     if let Some(rank) = std::env::var("PMI_RANK").ok().and_then(|r| r.parse().ok()) {
         before_joining(case.name, args, rank)?;
@@ -54,7 +49,7 @@ fn run(case: &'static Case, args: &Args) -> Result<()> {
 
 /// As [`run`], with a device that all threads use.
 fn run_shared(case: &'static SharedCase, args: &Args) -> Result<()> {
-    watchdog(case.name)?;
+    watchdog()?;
     let dev = Device::init_thread::<Multiple>()?;
     let rank = dev.rank();
     let end = (case.body)(&dev, args).map_err(|e| format!("rank {rank}: {e}"))?;

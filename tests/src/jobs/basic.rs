@@ -96,6 +96,10 @@ pub(super) fn choices(dev: &mut Device, _: &Args) -> Result<End> {
     exchange(dev, 1000, 0)?;
     let me = dev.rank();
     let mut text = String::new();
+    let status = dev.status();
+    for (netmod, opened) in status.netmods.iter().zip(&status.opened) {
+        text.push_str(&format!("rank {me}: has opened {netmod}: {opened}\n"));
+    }
     for vc in dev.report() {
         let netmod = vc.netmod.split(':').next().unwrap_or_default();
         text.push_str(&format!("rank {me}: with rank {} by {netmod}: {}\n", vc.rank, vc.choice));

@@ -101,7 +101,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "choices",
-        help: "every pair; each rank says which netmod it has for each other one, and why",
+        help: "every pair; each rank says what it has opened, which netmod it has for each other one, and why",
         body: basic::choices,
     },
     Case {

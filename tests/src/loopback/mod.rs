@@ -177,6 +177,10 @@ impl Netmod for LoopbackNetmod {
         NAME
     }
 
+    fn opened(&self) -> String {
+        "memory of this process".into()
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         let mut body = BodyWriter::new();
         body.u64(self.fabric.id()).u32(self.me.rank);

@@ -189,6 +189,10 @@ impl<N: Netmod> Netmod for Capture<N> {
         self.inner.name()
     }
 
+    fn opened(&self) -> String {
+        self.inner.opened()
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         self.inner.business_card(card)
     }

@@ -330,6 +330,10 @@ impl<N: Netmod> Netmod for Faulty<N> {
         self.inner.name()
     }
 
+    fn opened(&self) -> String {
+        self.inner.opened()
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         self.inner.business_card(card)
     }
