@@ -17,6 +17,7 @@ pub mod coop;
 mod mode;
 mod mutant;
 pub mod probe;
+pub mod rates;
 mod recv;
 mod send;
 mod table;

@@ -1,49 +1,71 @@
-//! What copying costs on this machine: one copy within the caches, and one by the kernel.
+//! What copying costs on this machine: one copy within the caches, one of as much as a message has, and one by the kernel.
 //!
-//! Both are measured once, when the choice between them first matters, in well under a millisecond. The best of a few
-//! tries counts, since a busy machine only ever makes them slower.
+//! Each is measured once, when the choice between them first matters. The best of a few parts counts, since a busy machine only ever makes
+//! them slower.
 
 #![allow(unsafe_code)]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use crate::choice::Rates;
+use crate::coop::RING;
+use crate::rates::Rates;
 
-/// Bytes of a copy: as many as a ring of the Cooperative mode holds, so that they stay in the caches as those do.
-const SAMPLE: usize = crate::coop::RING;
-/// Tries of each; the first one brings the memory.
-const TRIES: usize = 4;
+/// Parts into which what is copied is divided, of which each is timed. Where all of them together are more than the caches hold, each part has
+/// left them when its turn comes, as it has in a message of that length.
+const PARTS: usize = 4;
 
-/// Measures; `None` where the kernel does not let a process read even its own memory.
-pub fn rates() -> Option<Rates> {
-    let from = vec![1u8; SAMPLE];
-    let mut to = vec![0u8; SAMPLE];
-    let cached = best(|| {
-        timed(|| {
-            to.copy_from_slice(black_box(&from));
-            black_box(&mut to);
-            Some(())
-        })
-    })?;
-    let kernel = best(|| timed(|| read_self(&from, &mut to)))?;
-    Some(Rates { cached, kernel })
+/// Measures with so many bytes, a multiple of [`PARTS`]; `None` where the kernel does not let a process read even its own memory.
+pub fn rates(len: usize) -> Option<Rates> {
+    let from = vec![1u8; len];
+    // Written, so that its pages are there.
+    let mut to = vec![2u8; len];
+    let copied = best(len / PARTS, |part| timed(copy, &from, &mut to, part))?;
+    let kernel = best(len / PARTS, |part| timed(read_self, &from, &mut to, part))?;
+    let cached = match len {
+        ..=RING => copied,
+        _ => best(RING / PARTS, |part| timed(copy, &from[..RING], &mut to[..RING], part))?,
+    };
+    Some(Rates { cached, copied, kernel })
 }
 
-fn timed(copy: impl FnOnce() -> Option<()>) -> Option<Duration> {
+fn copy(from: &[u8], to: &mut [u8]) -> Option<()> {
+    to.copy_from_slice(black_box(from));
+    black_box(to);
+    Some(())
+}
+
+/// How long it takes to copy one of the parts.
+fn timed(
+    copy: impl FnOnce(&[u8], &mut [u8]) -> Option<()>,
+    from: &[u8],
+    to: &mut [u8],
+    part: usize,
+) -> Option<Duration> {
+    let len = from.len() / PARTS;
+    let at = part * len..(part + 1) * len;
     let start = Instant::now();
-    copy().map(|()| start.elapsed())
+    copy(&from[at.clone()], &mut to[at])?;
+    Some(start.elapsed())
 }
 
-/// MB/s of the best try, each of which tells how long a copy of the sample took.
-fn best(mut attempt: impl FnMut() -> Option<Duration>) -> Option<u32> {
+/// MB/s of the best of the parts, of `len` bytes each, in a second pass: what fits into the caches is there after the first.
+fn best(len: usize, mut time: impl FnMut(usize) -> Option<Duration>) -> Option<u32> {
     let mut least = Duration::MAX;
-    for _ in 0..TRIES {
-        least = least.min(attempt()?);
+    for pass in 0..2 {
+        for part in 0..PARTS {
+            let took = time(part)?;
+            if pass > 0 {
+                least = least.min(took);
+            }
+        }
     }
-    // Bytes in a microsecond.
-    let rate = SAMPLE as u128 * 1000 / least.as_nanos().max(1);
-    Some(u32::try_from(rate).unwrap_or(u32::MAX).max(1))
+    Some(rate(len, least))
+}
+
+/// Bytes in a microsecond.
+fn rate(bytes: usize, time: Duration) -> u32 {
+    u32::try_from(bytes as u128 * 1000 / time.as_nanos().max(1)).unwrap_or(u32::MAX).max(1)
 }
 
 /// Reads this process's memory as a peer would (`process_vm_readv(2)`).
@@ -69,12 +91,29 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_the_best_try() {
-        let mut micros = [200, 30, 90, 40].into_iter();
-        let rate = best(|| micros.next().map(Duration::from_micros));
-        assert_eq!((rate, micros.next()), (Some((SAMPLE / 30) as u32), None));
-        assert_eq!(best(|| None), None);
+    fn the_best_part_of_the_second_pass_counts() {
+        let mut micros = [1, 2, 3, 4, 200, 30, 90, 40].into_iter();
+        let mut parts = Vec::new();
+        let rate = best(3000, |part| {
+            parts.push(part);
+            micros.next().map(Duration::from_micros)
+        });
+        assert_eq!((rate, parts), (Some(3000 / 30), vec![0, 1, 2, 3, 0, 1, 2, 3]));
+        assert_eq!(best(3000, |_| None), None);
+    }
+
+    #[test]
+    fn a_part_is_copied_and_nothing_else() {
+        let (from, mut to) = (vec![1; 4000], vec![0; 4000]);
+        assert!(timed(copy, &from, &mut to, 2).is_some());
+        assert!(to[2000..3000].iter().all(|b| *b == 1));
+        assert_eq!(to.iter().filter(|b| **b == 1).count(), 1000);
+    }
+
+    #[test]
+    fn rates_are_bytes_in_a_microsecond() {
+        assert_eq!(rate(262_144, Duration::from_micros(30)), 262_144 / 30);
         // A clock that stands still, or is very coarse.
-        assert!(best(|| Some(Duration::ZERO)).is_some_and(|r| r > 1_000_000));
+        assert!(rate(1, Duration::ZERO) == 1000 && rate(1, Duration::MAX) == 1);
     }
 }

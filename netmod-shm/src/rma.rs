@@ -6,8 +6,11 @@
 //! from this process's memory, which the kernel's rules let it reach anyway.
 //!
 //! Whether the kernel permits it is tried out for each peer: its token is read at the address that its slot names. That
-//! also tells that the number of the process means the same one here, and is tried again before each part, so that
-//! another process that has got the number since is never touched.
+//! also tells that the number of the process means the same one here. It is read again before each part that is written, and by the same call
+//! with each part that is read: another process that has got the number since is never written to, and what was read from it is
+//! never taken for the peer's.
+
+use std::io;
 
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
 use netmod_core::{Core, Event, IoVec, Rma, VcError, VcErrorKind, VcId};
@@ -145,14 +148,37 @@ pub(crate) fn permitted(segment: &Segment, slot: usize) -> Result<u32, String> {
     let local = IoVec { base: found.as_mut_ptr(), len: found.len() };
     match sys::attach(Attach::Read, pid, at, local) {
         Ok(n) if n == found.len() && found == token => Ok(pid),
-        Ok(_) => {
-            Err(format!("process {pid} is another one here; are the ranks in different PID namespaces?"))
-        }
-        Err(e) => Err(format!(
-            "cross-memory attach to process {pid}: {e}; do the ranks have one user, and does the container or \
-             kernel.yama.ptrace_scope forbid it?"
-        )),
+        Ok(_) => Err(another(pid)),
+        Err(e) => Err(forbidden(pid, &e)),
     }
+}
+
+fn another(pid: u32) -> String {
+    format!("process {pid} is another one here; are the ranks in different PID namespaces?")
+}
+
+fn forbidden(pid: u32, e: &io::Error) -> String {
+    format!(
+        "cross-memory attach to process {pid}: {e}; do the ranks have one user, and does the container or \
+         kernel.yama.ptrace_scope forbid it?"
+    )
+}
+
+/// Reads memory of the process of a slot, and by the same call who that is; returns how many bytes.
+fn read(segment: &Segment, slot: usize, at: u64, local: IoVec) -> Result<usize, String> {
+    let (token, token_at, pid) = segment.probe(slot);
+    let mut found = [0; 16];
+    match sys::read_both(pid, (token_at, &mut found), (at, local)) {
+        Ok(moved) if found == token => Ok(moved),
+        Ok(_) => Err(another(pid)),
+        Err(e) => Err(forbidden(pid, &e)),
+    }
+}
+
+/// Writes memory of the process of a slot, having looked who that is; returns how many bytes.
+fn write(segment: &Segment, slot: usize, at: u64, local: IoVec) -> Result<usize, String> {
+    let pid = permitted(segment, slot)?;
+    sys::attach(Attach::Write, pid, at, local).map_err(|e| forbidden(pid, &e))
 }
 
 impl ShmNetmod {
@@ -287,16 +313,14 @@ impl ShmNetmod {
         let n = most.min(t.local.len - t.done);
         let mut moved = 0;
         if n > 0 {
-            let pid = permitted(segment, t.slot).map_err(lost)?;
             let local = IoVec { base: t.local.base.wrapping_add(t.done), len: n };
             let at = t.key.at + t.at + t.done as u64;
-            let writes = t.how == Attach::Write;
-            if writes && !region::enter(word, number) {
-                return Err(ended("before it"));
-            }
-            let result = sys::attach(t.how, pid, at, local);
-            let still = if writes { region::leave(word, number) } else { region::is_live(word, number) };
-            moved = result.map_err(|e| lost(format!("cross-memory attach: {e}")))?;
+            let (result, still) = match t.how {
+                Attach::Read => (read(segment, t.slot, at, local), region::is_live(word, number)),
+                Attach::Write if !region::enter(word, number) => return Err(ended("before it")),
+                Attach::Write => (write(segment, t.slot, at, local), region::leave(word, number)),
+            };
+            moved = result.map_err(lost)?;
             if moved == 0 || !still {
                 return Err(ended("within it"));
             }

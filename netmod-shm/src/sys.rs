@@ -139,6 +139,24 @@ pub(crate) fn attach(how: Attach, pid: u32, at: u64, local: IoVec) -> io::Result
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
+/// Reads two pieces of the memory of process `pid` by one call, so that both are of the same process: 16 bytes, and then those of `local`;
+/// returns how many of these.
+///
+/// # Errors
+/// That of the system, as with [`attach`].
+pub(crate) fn read_both(pid: u32, first: (u64, &mut [u8; 16]), second: (u64, IoVec)) -> io::Result<usize> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let local = second.1;
+    let ours = [(first.1.as_mut_ptr(), 16), (local.base, local.len)];
+    let theirs = [(first.0, 16), (second.0, local.len)];
+    let ours = ours.map(|(base, iov_len)| libc::iovec { iov_base: base.cast(), iov_len });
+    let theirs = theirs.map(|(at, iov_len)| libc::iovec { iov_base: at as *mut libc::c_void, iov_len });
+    // SAFETY: the first piece is borrowed mutably; `local` is lent for writing, as for `attach`.
+    let n = unsafe { libc::process_vm_readv(pid, ours.as_ptr(), 2, theirs.as_ptr(), 2, 0) };
+    let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+    Ok(n.saturating_sub(16))
+}
+
 /// Where the pipe that wakes a process is found by others: `/proc/<pid>/fd/<fd>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PipeName {

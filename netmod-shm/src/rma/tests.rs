@@ -173,6 +173,33 @@ fn a_region_is_taken_back_from_its_writer() {
         assert!(!crate::region::is_live(word, number) && !crate::region::enter(word, number));
     }
 }
+
+/// Another process has the peer's number by the time that a transfer moves: nothing of it counts, and nothing is written.
+#[test]
+fn who_the_peer_is_is_known_with_each_part() {
+    let mut p = Pair::new("parts");
+    let (mut theirs, mut mine) = (vec![1u8; 100], vec![2u8; 100]);
+    let (_, read) = p.register(1, &mut theirs, Access::RemoteRead);
+    let (_, written) = p.register(1, &mut theirs, Access::RemoteWrite);
+    let (local, _) = p.register(0, &mut mine, Access::Local);
+    let elsewhere = [0u8; 16];
+    for (at, why) in [(elsewhere.as_ptr() as u64, "another one here"), (16, "cross-memory attach to process")]
+    {
+        for gets in [true, false] {
+            if gets {
+                p.get(local, &read, 0, 100).expect("started");
+            } else {
+                p.put(local, &written, 0, 100).expect("started");
+            }
+            let segment = p.nets[1].segment.as_ref().expect("a segment");
+            segment.slot(segment.me()).probe_at.store(at, std::sync::atomic::Ordering::Relaxed);
+            let e = p.end().1.expect_err("it is not the peer");
+            assert!(e.kind() == VcErrorKind::Lost && e.to_string().contains(why), "{e}");
+        }
+    }
+    assert_eq!(theirs, [1; 100]);
+}
+
 /// A slot that names an address where its token is not: another process has that number here.
 #[test]
 fn where_the_token_is_not_found_nothing_is_touched() {

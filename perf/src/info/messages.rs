@@ -1,7 +1,8 @@
 //! Which messages of a netmod go eagerly, and in which mode the others move, as the device chooses it.
 
 use netmod_core::Config;
-use netmod_lmt::choice::{self, Rates, Side, Wish};
+use netmod_lmt::choice::{self, Side, Wish};
+use netmod_lmt::rates::{LENGTHS, Measured, Rates};
 use netmod_lmt::{Mode, Modes, coop, probe};
 use serde::Serialize;
 
@@ -36,9 +37,10 @@ pub(super) fn table(cfg: &Config) -> (Vec<Line>, Option<String>) {
     if netmod_shm::attach_here().is_ok() {
         near = near.with(Mode::Put).with(Mode::Get);
     }
-    let rates = if choice::asks_for_rates(near, wish) { probe::rates() } else { None };
-    let mut lines = of_netmod(cfg, netmod_shm::NAME, near, wish, rates);
-    lines.extend(of_netmod(cfg, netmod_tcp::NAME, far, wish, rates));
+    let mut measured = Measured::default();
+    let mut rates = |bytes| measured.at(bytes, |len| probe::rates(len).unwrap_or(Rates::ASSUMED));
+    let mut lines = of_netmod(cfg, netmod_shm::NAME, near, wish, &mut rates);
+    lines.extend(of_netmod(cfg, netmod_tcp::NAME, far, wish, &mut rates));
     (lines, warning)
 }
 
@@ -47,10 +49,10 @@ fn of_netmod(
     netmod: &'static str,
     modes: Modes,
     wish: Wish,
-    rates: Option<Rates>,
+    rates: &mut impl FnMut(u64) -> Rates,
 ) -> Vec<Line> {
     let mut lines = Vec::new();
-    let first = cfg.eager_max as u64 + 1;
+    let (first, min) = (cfg.eager_max as u64 + 1, cfg.lmt_min as u64);
     if cfg.eager_max > 0 {
         lines.push(Line {
             netmod,
@@ -60,39 +62,47 @@ fn of_netmod(
             why: "at once, as long as the receiver has room (NETMOD_EAGER_MAX)".into(),
         });
     }
-    let used = rates.unwrap_or(Rates::ASSUMED);
-    let side =
-        |contiguous, crowded| Side { modes, wish, min: cfg.lmt_min as u64, contiguous, crowded, rates: used };
-    let usual = side(true, false);
-    let mut starts = vec![first];
-    if side(true, false).min > first && choice::grant(usual, first) != choice::grant(usual, usual.min) {
-        starts.push(usual.min);
-    }
-    for (i, from) in starts.iter().enumerate() {
-        let sizes = match starts.get(i + 1) {
-            Some(next) => format!("{from} to {} bytes", next - 1),
-            None => format!("{from} bytes and more"),
+    let by_rates = choice::asks_for_rates(modes, wish);
+    let mut choices = |from: u64| {
+        let rates = if by_rates && from >= min { rates(from) } else { Rates::ASSUMED };
+        let explain = |contiguous, crowded| {
+            choice::explain(Side { modes, wish, min, contiguous, crowded, rates }, from)
         };
         let cases = [
-            ("in one piece", usual),
-            ("in pieces", side(false, false)),
-            ("in one piece, more ranks than cores", side(true, true)),
-            ("in pieces, more ranks than cores", side(false, true)),
+            ("in one piece", explain(true, false)),
+            ("in pieces", explain(false, false)),
+            ("in one piece, more ranks than cores", explain(true, true)),
+            ("in pieces, more ranks than cores", explain(false, true)),
         ];
-        let chosen = cases.map(|(data, side)| (data, choice::explain(side, *from)));
-        let same = chosen.iter().all(|(_, c)| c.0 == chosen[0].1.0);
-        for (data, (mode, why)) in chosen.into_iter().take(if same { 1 } else { 4 }) {
-            let why = if choice::asks_for_rates(modes, wish) && mode != Mode::Null {
-                let (cached, kernel) = (f64::from(used.cached), f64::from(used.kernel));
+        (cases, rates)
+    };
+    let mut starts: Vec<u64> = LENGTHS.into_iter().map(|l| l as u64).chain([first, min]).collect();
+    starts.sort_unstable();
+    let mut ranges: Vec<(u64, _)> = Vec::new();
+    for from in starts.into_iter().filter(|from| *from >= first) {
+        let now = choices(from);
+        let modes = |cases: &[(_, (Mode, _)); 4]| cases.map(|(_, (mode, _))| mode);
+        if ranges.last().is_none_or(|(_, (before, _))| modes(before) != modes(&now.0)) {
+            ranges.push((from, now));
+        }
+    }
+    for (i, (from, (cases, rates))) in ranges.iter().enumerate() {
+        let sizes = match ranges.get(i + 1) {
+            Some((next, _)) => format!("{from} to {} bytes", next - 1),
+            None => format!("{from} bytes and more"),
+        };
+        let same = cases.iter().all(|(_, c)| c.0 == cases[0].1.0);
+        for (data, (mode, why)) in cases.iter().take(if same { 1 } else { 4 }) {
+            let why = if by_rates && *mode != Mode::Null {
+                let rates = [rates.cached, rates.copied, rates.kernel].map(|r| grouped(r.into()));
+                let [cached, copied, kernel] = &rates;
                 format!(
-                    "{why} (a copy in a cache {} MB/s, by the kernel {} MB/s)",
-                    grouped(cached),
-                    grouped(kernel)
+                    "{why} (copies in a cache {cached} MB/s, of so much {copied}, by the kernel {kernel})"
                 )
             } else {
-                why.to_owned()
+                (*why).to_owned()
             };
-            let data = if same { "" } else { data };
+            let data = if same { "" } else { *data };
             lines.push(Line { netmod, sizes: sizes.clone(), data, mode: mode.name(), why });
         }
     }
@@ -105,8 +115,29 @@ mod tests {
 
     fn modes(cfg: &Config, modes: Modes, rates: Rates) -> Vec<(String, &'static str, &'static str)> {
         let wish = Wish::of_name(cfg.lmt).expect("a mode");
-        let lines = of_netmod(cfg, "shm", modes, wish, Some(rates));
+        let lines = of_netmod(cfg, "shm", modes, wish, &mut |_| rates);
         lines.into_iter().map(|l| (l.sizes, l.data, l.mode)).collect()
+    }
+
+    #[test]
+    fn each_length_has_its_rates() {
+        let wish = Wish::of_name("auto").expect("a mode");
+        let all = Modes::NULL.with(Mode::Coop).with(Mode::Get);
+        let mut asked = Vec::new();
+        let lines = of_netmod(&Config::default(), "shm", all, wish, &mut |bytes| {
+            asked.push(bytes);
+            let long = bytes >= 4 << 20;
+            Rates {
+                cached: 50_000,
+                copied: if long { 10_000 } else { 50_000 },
+                kernel: if long { 4_000 } else { 25_000 },
+            }
+        });
+        let one_piece = lines.iter().filter(|l| l.data.is_empty() || l.data == "in one piece");
+        let found: Vec<_> = one_piece.map(|l| (&*l.sizes, l.mode)).collect();
+        let get = ("131073 to 4194303 bytes", "get");
+        assert_eq!(found, [("1 to 131072 bytes", "eager"), get, ("4194304 bytes and more", "coop")]);
+        assert_eq!(asked[1..], LENGTHS.map(|l| l as u64));
     }
 
     #[test]
@@ -115,9 +146,9 @@ mod tests {
         let line = |sizes: &str, data, mode| (sizes.to_owned(), data, mode);
         let eager = line("1 to 131072 bytes", "", "eager");
         let cfg = Config::default();
-        let fast = Rates { cached: 50_000, kernel: 2_000 };
+        let fast = Rates { cached: 50_000, copied: 50_000, kernel: 2_000 };
         assert_eq!(modes(&cfg, all, fast), [eager.clone(), line("131073 bytes and more", "", "coop")]);
-        let slow = Rates { cached: 27_000, kernel: 10_000 };
+        let slow = Rates { cached: 27_000, copied: 27_000, kernel: 10_000 };
         let lines = modes(&cfg, all, slow);
         assert_eq!(lines.len(), 5, "{lines:?}");
         assert_eq!(lines[1], line("131073 bytes and more", "in one piece", "get"));

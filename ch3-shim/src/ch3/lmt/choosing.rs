@@ -1,7 +1,9 @@
 //! What the choice of a mode goes by on a VC: what this side can take part in, its data, and what copies cost here.
 
 use netmod_core::{Netmod, ReqId, VcId};
-use netmod_lmt::choice::{self, Rates, Side, Wish};
+use netmod_lmt::choice::{self, Side, Wish};
+use netmod_lmt::probe;
+use netmod_lmt::rates::Rates;
 use netmod_lmt::{Mode, Modes};
 
 use crate::ch3::{Ch3, DevIo};
@@ -40,24 +42,28 @@ impl Ch3 {
         modes
     }
 
-    /// What this side decides by about the message of a request.
-    pub(super) fn lmt_side(&mut self, io: &DevIo<'_>, req: ReqId, modes: Modes) -> Side {
+    /// What this side decides by about the message of a request, of `bytes`.
+    pub(super) fn lmt_side(&mut self, io: &DevIo<'_>, req: ReqId, modes: Modes, bytes: u64) -> Side {
         let contiguous = io.core.reqs.get(req).is_some_and(|r| r.seg.as_contig().is_some());
         let (wish, min, crowded) = (self.lmt.wish, self.lmt.min, self.lmt.crowded);
-        let rates = if choice::asks_for_rates(modes, wish) { self.copy_rates() } else { Rates::ASSUMED };
+        let rates = if choice::asks_for_rates(modes, wish) && bytes >= min {
+            self.lmt.rates.at(bytes, measure)
+        } else {
+            Rates::ASSUMED
+        };
         Side { modes, wish, min, contiguous, crowded, rates }
     }
+}
 
-    /// What copies cost here: measured when it first matters.
-    fn copy_rates(&mut self) -> Rates {
-        *self.lmt.rates.get_or_insert_with(|| {
-            let rates = netmod_lmt::probe::rates().unwrap_or(Rates::ASSUMED);
-            tracing::debug!(
-                rates.cached,
-                rates.kernel,
-                "MB/s of copies, for the choice of large messages' modes"
-            );
-            rates
-        })
-    }
+/// What copies of `len` bytes cost here.
+fn measure(len: usize) -> Rates {
+    let rates = probe::rates(len).unwrap_or(Rates::ASSUMED);
+    tracing::debug!(
+        len,
+        rates.cached,
+        rates.copied,
+        rates.kernel,
+        "MB/s of copies, for the choice of large messages' modes"
+    );
+    rates
 }

@@ -12,9 +12,10 @@ use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{
     Config, Netmod, OnDone, Outcome, PacketFault, ReqId, SendBuf, Sent, SideTable, VcError, VcErrorKind, VcId,
 };
-use netmod_lmt::choice::{self, Rates, Wish};
+use netmod_lmt::choice::{self, Wish};
 use netmod_lmt::cookie::{Cookie, Keyed, Offer, Place, RingName};
 use netmod_lmt::coop::{InLane, OutLane};
+use netmod_lmt::rates::Measured;
 use netmod_lmt::{Action, Actions, Ending, Event, Fault, Mode, Modes, RecvLmt, SendLmt, SendPhase, Window};
 
 use super::pool::segment_of;
@@ -100,8 +101,8 @@ pub(crate) struct Lmt {
     min: u64,
     /// Whether the node has more ranks than cores.
     crowded: bool,
-    /// What copies cost here, once that has mattered.
-    rates: Option<Rates>,
+    /// What copies cost here, as far as that has mattered.
+    rates: Measured,
     /// Where this process's shared memory is, if it has any and may use it.
     place: Option<Place>,
     transfers: SideTable<Transfer, ReqKind>,
@@ -140,7 +141,7 @@ impl Lmt {
             wish,
             min: cfg.lmt_min as u64,
             crowded,
-            rates: None,
+            rates: Measured::default(),
             place,
             transfers: SideTable::new(),
             onesided: SideTable::new(),
@@ -184,7 +185,7 @@ impl Ch3 {
     /// Sends the RTS of a message.
     pub(super) fn lmt_initiate(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, total: u64, sync: bool) {
         let modes = self.lmt_modes(io, vc, Part::Sender(total));
-        let side = self.lmt_side(io, req, modes);
+        let side = self.lmt_side(io, req, modes, total);
         let offered = choice::offer(side, total);
         let get = offered.has(Mode::Get).then(|| self.first_window(io, vc, req));
         let (machine, acts) = SendLmt::start(total, get);
@@ -265,7 +266,7 @@ impl Ch3 {
             r.vc = Some(vc);
         }
         let Announced { modes, first } = announced;
-        let side = self.lmt_side(io, req, modes);
+        let side = self.lmt_side(io, req, modes, room);
         let mut mode = choice::grant(side, room);
         if mode == Mode::Coop && !self.has_ring(vc) {
             mode = Mode::Null;
