@@ -14,6 +14,8 @@ pub struct Block {
     layout: Layout,
     /// Bytes of a buffer.
     each: usize,
+    /// Number of buffers: not divided for anew whenever one is used.
+    count: usize,
 }
 
 // SAFETY: the block is plain memory that the value owns.
@@ -31,7 +33,7 @@ impl Block {
         // SAFETY: the layout is not empty.
         let base = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
-        Ok(Block { base, layout, each })
+        Ok(Block { base, layout, each, count })
     }
 
     /// First byte.
@@ -51,7 +53,7 @@ impl Block {
 
     /// Number of buffers.
     pub fn count(&self) -> usize {
-        self.layout.size() / self.each
+        self.count
     }
 
     /// First byte of a buffer.

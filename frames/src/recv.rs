@@ -35,8 +35,14 @@ impl<D: Device> FrameNetmod<D> {
             }
             let n = self.ports[port].poll(room);
             for i in 0..n {
-                if let Some(done) = self.ports[port].completion(i) {
-                    self.take(core, port, done, events);
+                match self.ports[port].completion(i) {
+                    Some(Done::Frame { buffer, at, len }) if self.backlog.is_empty() => {
+                        if !self.frame(core, port, buffer, at, len, events) {
+                            self.backlog.push_back((port, Done::Frame { buffer, at, len }));
+                        }
+                    }
+                    Some(done) => self.take(core, port, done, events),
+                    None => {}
                 }
             }
             while let Some(done) = self.ports[port].next_other() {
