@@ -231,6 +231,10 @@ impl Netmod for NetSet {
         self.netmods().map(|m| format!("{}: {}", m.name(), m.opened())).collect::<Vec<_>>().join("; ")
     }
 
+    fn threads(&self) -> usize {
+        self.netmods().map(Netmod::threads).sum()
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         self.netmods().try_for_each(|m| m.business_card(card))
     }

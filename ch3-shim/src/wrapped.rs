@@ -88,6 +88,10 @@ impl Netmod for AnyNetmod {
         each!(self, n => n.opened())
     }
 
+    fn threads(&self) -> usize {
+        each!(self, n => n.threads())
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> std::result::Result<(), CardError> {
         each!(self, n => n.business_card(card))
     }

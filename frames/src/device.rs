@@ -142,6 +142,11 @@ pub trait Device: Debug + Send + Sized {
 
     /// What is open, for people.
     fn describe(&self) -> String;
+
+    /// Threads of the library's that make progress, and need a core while anything moves.
+    fn threads(&self) -> usize {
+        0
+    }
 }
 
 /// Why a call did nothing.

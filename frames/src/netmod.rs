@@ -223,6 +223,10 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         self.own.as_ref().map_or_else(Clone::clone, D::describe)
     }
 
+    fn threads(&self) -> usize {
+        self.own.as_ref().map_or(0, D::threads)
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         match &self.own {
             Ok(own) => own.emit(card),

@@ -35,14 +35,14 @@ impl<D: Device> FrameNetmod<D> {
             }
             let n = self.ports[port].poll(room);
             for i in 0..n {
-                match self.ports[port].completion(i) {
-                    Some(Done::Frame { buffer, at, len }) if self.backlog.is_empty() => {
-                        if !self.frame(core, port, buffer, at, len, events) {
-                            self.backlog.push_back((port, Done::Frame { buffer, at, len }));
-                        }
-                    }
-                    Some(done) => self.take(core, port, done, events),
-                    None => {}
+                let Some(done) = self.ports[port].completion(i) else { continue };
+                // What comes most does not go by way of what else may.
+                let Done::Frame { buffer, at, len } = done else {
+                    self.take(core, port, done, events);
+                    continue;
+                };
+                if !self.backlog.is_empty() || !self.frame(core, port, buffer, at, len, events) {
+                    self.backlog.push_back((port, done));
                 }
             }
             while let Some(done) = self.ports[port].next_other() {

@@ -148,6 +148,11 @@ pub trait Netmod: Send {
     /// What it has opened, or why nothing, for people.
     fn opened(&self) -> String;
 
+    /// Threads of libraries that make its progress, and need a core while anything moves.
+    fn threads(&self) -> usize {
+        0
+    }
+
     /// Writes its section of the process's business card.
     ///
     /// # Errors

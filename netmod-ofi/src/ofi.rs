@@ -12,7 +12,7 @@ use netmod_frames::wire::UNIT;
 
 use crate::NAME;
 use crate::card::{CardDomain, FrameLimits, OwnCard, PeerCard, pair};
-use crate::choose::{contexts, survey};
+use crate::choose::{contexts, has_thread, survey};
 use crate::fi::environment;
 use crate::fi::info::Offer;
 use crate::fi::port::{Port, Share, Sizes};
@@ -131,6 +131,11 @@ impl Device for Ofi {
     fn name_of(&self, port: usize) -> String {
         let domain = self.card.domains.get(port).map_or("?", |d| &*d.name);
         format!("{} {domain}", self.card.provider)
+    }
+
+    /// Each domain has one of its own.
+    fn threads(&self) -> usize {
+        if has_thread(&self.card.provider) { self.card.domains.len() } else { 0 }
     }
 
     fn describe(&self) -> String {

@@ -2,6 +2,7 @@
 
 use libfabric_sys::consts::{FI_ORDER_SAS, FI_RMA};
 use libfabric_sys::{API, Library, OLDEST};
+use netmod_core::Netmod as _;
 use netmod_core::config::OfiConfig;
 use netmod_ofi::OfiNetmod;
 use netmod_ofi::choose::{Survey, Verdict, survey};
@@ -42,6 +43,24 @@ fn one_provider_is_chosen_and_every_offer_has_a_reason() {
         let second = offer.duplicate().expect("memory");
         assert!(second.facts() == offer.facts() && second.info() != offer.info());
     }
+}
+
+/// Where ranks and such threads are more than cores, ranks soon give theirs up.
+#[test]
+fn threads_that_need_a_core_are_known() {
+    if first_or_skip("threads of providers").is_none() {
+        return;
+    }
+    let threads = |provider: &str| {
+        let cfg = OfiConfig { provider: provider.into(), domain: "lo".into(), ..OfiConfig::default() };
+        let before = std::fs::read_dir("/proc/self/task").expect("threads").count();
+        let netmod = OfiNetmod::new(&cfg, bare_name(0), 1);
+        assert_eq!(netmod.failure(), None);
+        let made = std::fs::read_dir("/proc/self/task").expect("threads").count() > before;
+        (netmod.threads(), made)
+    };
+    assert_eq!(threads("sockets"), (1, true));
+    assert_eq!(threads("tcp").0, 0);
 }
 
 #[test]

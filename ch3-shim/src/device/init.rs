@@ -206,12 +206,11 @@ impl Builder {
         }
         let wrapped = mods.into_iter().map(|m| wrap(m, &self.cfg, me));
         let netmod = NetSet::new(wrapped.collect::<Result<_>>()?);
-        let pollers = pollers(self.boot.local_size(), self.engines);
-        let mut spin = self.cfg.spin.polls(pollers, 1);
+        let mut cores = 1;
         let mut card = CardWriter::new();
         match NodeSection::of_this_process() {
             Ok(node) => {
-                spin = self.cfg.spin.polls(pollers, node.cores as usize);
+                cores = node.cores as usize;
                 node.emit(&mut card).map_err(|e| Error::Config(e.to_string()))?;
             }
             Err(e) => tracing::warn!(%e, "the business card does not say which node this is"),
@@ -219,7 +218,10 @@ impl Builder {
         netmod.business_card(&mut card).map_err(|e| Error::Config(format!("business card: {e}")))?;
         let card = card.finish();
         self.boot.put(&card_key(rank), &card).map_err(Error::Launcher)?;
-        Ok(Opened { builder: self, netmod, spin, card })
+        let process = Pollers { engines: self.engines.into(), threads: netmod.threads() };
+        let own = std::thread::available_parallelism().map_or(cores, usize::from);
+        let crowded = process.are_crowded(self.boot.local_size() as usize, cores, own);
+        Ok(Opened { builder: self, netmod, crowded, card })
     }
 
     /// Opens the netmod of a name. None if the default names it and it was left out of this build.
@@ -280,7 +282,7 @@ impl Builder {
     }
 
     /// The netmods are open, and the barrier has been entered: waits for all processes.
-    fn join(mut self, mut netmod: NetSet, spin: u32, card: Vec<u8>) -> Result<Vci> {
+    fn join(mut self, mut netmod: NetSet, crowded: bool, card: Vec<u8>) -> Result<Vci> {
         let (rank, size) = (self.boot.rank(), self.boot.size());
         let me = self.name();
         while !self.boot.barrier_poll().map_err(Error::Launcher)? {
@@ -288,6 +290,7 @@ impl Builder {
             let nap = std::time::Duration::from_millis(if fds.is_empty() { 1 } else { 1000 });
             crate::sys::wait_readable(&fds, nap).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
         }
+        let spin = self.cfg.spin.polls(crowded);
         let patience = self.cfg.spin.patience(spin);
         let key = self.boot.get(KEY).map_err(Error::Launcher)?;
         let (key, terms, engines) = key.and_then(|k| job_key(&k)).ok_or_else(|| {
@@ -306,8 +309,7 @@ impl Builder {
         netmod.set_job_key(key)?;
         let groups = Groups::new(Group::world(me.group, rank, size));
         let simulated = self.clock.is_some();
-        let cores = NodeSection::of_this_process().map_or(1, |node| node.cores as usize);
-        let (near, crowded) = (netmod.has_memory(), pollers(self.boot.local_size(), self.engines) > cores);
+        let near = netmod.has_memory();
         let tick_mask = if self.clock.is_some() { 0 } else { 63 };
         let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);
         let clock_now = clock.now();
@@ -373,7 +375,7 @@ fn job_key(bytes: &[u8]) -> Option<([u8; KEY_LEN], Terms, u8)> {
 pub(super) struct Opened {
     builder: Builder,
     netmod: NetSet,
-    spin: u32,
+    crowded: bool,
     card: Vec<u8>,
 }
 
@@ -385,13 +387,26 @@ impl Opened {
 
     /// Waits until the barrier has ended, then joins the job.
     pub(super) fn join(self) -> Result<Vci> {
-        self.builder.join(self.netmod, self.spin, self.card)
+        self.builder.join(self.netmod, self.crowded, self.card)
     }
 }
 
-/// Threads of the node that may poll at the same time: of each engine one, in each process.
-fn pollers(ranks_on_node: u32, engines: u8) -> usize {
-    ranks_on_node as usize * usize::from(engines)
+/// What of a process may want a core at the same time.
+#[derive(Clone, Copy, Debug)]
+struct Pollers {
+    /// Each of them has a thread that polls.
+    engines: usize,
+    /// Threads by which the libraries of its netmods make progress ([`Netmod::threads`]).
+    threads: usize,
+}
+
+impl Pollers {
+    /// Whether who polls in vain takes a core from somebody who has work: on a node with so many such processes and `cores`, of which this process
+    /// may use `own`. A library's thread cannot go to where its process may not.
+    fn are_crowded(self, processes: usize, cores: usize, own: usize) -> bool {
+        let each = self.engines + self.threads;
+        processes * each > cores || self.threads > 0 && each > own
+    }
 }
 
 #[cfg(test)]

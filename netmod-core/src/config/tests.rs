@@ -184,12 +184,12 @@ fn texts() {
 fn spin() {
     accepts("NETMOD_SPIN", &[("AUTO", "auto"), ("0", "0"), ("1000000000", "1000000000")]);
     refuses("NETMOD_SPIN", &["", "-1", "always", "1000000001", "4294967296"]);
-    assert_eq!(Spin::Auto.polls(2, 2), SPIN_MANY);
-    assert_eq!(Spin::Auto.polls(3, 2), SPIN_FEW);
+    assert_eq!(Spin::Auto.polls(false), SPIN_MANY);
+    assert_eq!(Spin::Auto.polls(true), SPIN_FEW);
     assert!(Spin::Auto.patience(SPIN_MANY) > SPIN_MANY);
     assert_eq!(Spin::Auto.patience(SPIN_FEW), 0, "who shares a core gives it up");
     assert_eq!(Spin::Polls(SPIN_MANY).patience(SPIN_MANY), 0, "a number is what it says");
-    assert_eq!(Spin::Polls(7).polls(3, 2), 7);
+    assert_eq!(Spin::Polls(7).polls(true), 7);
 }
 
 #[test]

@@ -291,12 +291,12 @@ pub enum Spin {
 }
 
 impl Spin {
-    /// The number of polls on a node with that many ranks of the job and cores.
-    pub fn polls(self, ranks_on_node: usize, cores: usize) -> u32 {
+    /// The number of polls. `crowded`: more want to poll than there are cores.
+    pub fn polls(self, crowded: bool) -> u32 {
         match self {
             Spin::Polls(n) => n,
-            Spin::Auto if ranks_on_node <= cores => SPIN_MANY,
-            Spin::Auto => SPIN_FEW,
+            Spin::Auto if crowded => SPIN_FEW,
+            Spin::Auto => SPIN_MANY,
         }
     }
 

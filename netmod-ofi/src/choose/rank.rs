@@ -23,6 +23,9 @@ const KNOWN: &[(&str, u32, &str)] = &[
     ("sm2", 110, "this host only, where the netmod shm is better"),
     ("shm", 100, "this host only, where the netmod shm is better"),
 ];
+/// Those of them whose progress is made by a thread of their own, which polls for some milliseconds before it waits. Others say that they make progress by themselves (`FI_PROGRESS_AUTO`), and do not,
+/// or have a thread that does nothing most of the time.
+const WITH_THREADS: [&str; 1] = ["sockets"];
 /// Of one that is not known: they are written for hardware.
 const UNKNOWN: u32 = 700;
 /// What an offer without RMA loses.
@@ -34,6 +37,11 @@ pub fn rank(facts: &Facts) -> (u32, String) {
     let (score, why) =
         known.map_or((UNKNOWN, "not known here, taken for hardware"), |(_, score, why)| (*score, *why));
     if facts.has_rma() { (score, why.to_owned()) } else { (score - NO_RMA, format!("{why}; messages only")) }
+}
+
+/// Whether a provider has a thread for each domain that needs a core while anything moves.
+pub fn has_thread(provider: &str) -> bool {
+    provider.split(';').any(|layer| WITH_THREADS.contains(&layer))
 }
 
 /// Why a provider is not one for use by itself.

@@ -5,7 +5,7 @@ use std::path::Path;
 use ch3_shim::{Comm, Device};
 use libfabric_sys::Library;
 use netmod_ofi::address::show;
-use netmod_ofi::choose::survey;
+use netmod_ofi::choose::{has_thread, survey};
 
 use super::direct::{Endpoint, Raw, Remote};
 use super::{TAG, spins};
@@ -19,7 +19,7 @@ const GREETING: usize = 1026;
 pub(crate) type RawFabric = Raw<Fabric>;
 
 impl RawFabric {
-    /// Ranks 0 and 1 both call this. Returns which domain it is, too. `crowded`: ranks share cores.
+    /// Ranks 0 and 1 both call this. Returns which domain it is, too. `crowded`: ranks share cores; a provider's thread shares one, too.
     pub(crate) fn connect(dev: &mut Device, comm: Comm, crowded: bool) -> Result<(RawFabric, String)> {
         let cfg = &dev.config().ofi;
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
@@ -46,7 +46,8 @@ impl RawFabric {
         }
         let len = usize::from(u16::from_le_bytes([answer[0], answer[1]])).min(GREETING - 2);
         fabric.set_peer(&answer[2..2 + len]).during("make the peer's address known to libfabric")?;
-        Ok((Raw::new(fabric, lead, spins(crowded)), title))
+        let shared = crowded || has_thread(&fabric.offer().provider);
+        Ok((Raw::new(fabric, lead, spins(shared)), title))
     }
 
     /// The provider's name.

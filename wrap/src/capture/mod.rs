@@ -193,6 +193,10 @@ impl<N: Netmod> Netmod for Capture<N> {
         self.inner.opened()
     }
 
+    fn threads(&self) -> usize {
+        self.inner.threads()
+    }
+
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         self.inner.business_card(card)
     }
