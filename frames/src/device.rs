@@ -113,11 +113,11 @@ pub trait Device: Debug + Send + Sized {
     /// One of its endpoints.
     type Port: Port;
 
-    /// Chooses and opens. `me` names the process, and the job, of `size` processes, of which some may share what they open.
+    /// Chooses and opens. `me` names the process, and the job whose processes may share what they open.
     ///
     /// # Errors
     /// Why nothing was opened, for people.
-    fn open(cfg: &Self::Config, me: PeerName, size: u32) -> Result<Opened<Self>, String>;
+    fn open(cfg: &Self::Config, me: PeerName) -> Result<Opened<Self>, String>;
 
     /// What of the configuration governs connections.
     fn settings(cfg: &Self::Config) -> Settings;

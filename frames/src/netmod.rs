@@ -110,7 +110,7 @@ impl<D: Device> FrameNetmod<D> {
         let mut nonce = [0; 8];
         let random = getrandom::fill(&mut nonce).map_err(|e| format!("no random numbers: {e}"));
         let incarnation = u64::from_le_bytes(nonce);
-        let opened = random.and_then(|()| D::open(cfg, me, size));
+        let opened = random.and_then(|()| D::open(cfg, me));
         let (own, ports, life) = match opened {
             Ok(Opened { device, ports, life }) => (Ok(device), ports, life),
             Err(why) => (Err(why), Vec::new(), None),

@@ -13,7 +13,6 @@ use netmod_frames::wire::UNIT;
 use crate::NAME;
 use crate::card::{CardDomain, FrameLimits, OwnCard, PeerCard, pair};
 use crate::choose::{contexts, has_thread, survey};
-use crate::fi::environment;
 use crate::fi::info::Offer;
 use crate::fi::port::{Port, Share, Sizes};
 
@@ -52,8 +51,7 @@ impl Device for Ofi {
     }
 
     /// Loads libfabric, chooses, and opens. Engines of the same process may share what they open.
-    fn open(cfg: &OfiConfig, me: PeerName, size: u32) -> Result<Opened<Ofi>, String> {
-        environment::prepare(size);
+    fn open(cfg: &OfiConfig, me: PeerName) -> Result<Opened<Ofi>, String> {
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
         let library = Library::load(path).map_err(|e| e.to_string())?;
         let (offers, host) = survey(&library, cfg).into_chosen()?;
@@ -68,7 +66,7 @@ impl Device for Ofi {
             match opened {
                 Ok((port, address, share)) => {
                     domains.push(CardDomain::new(offer.facts(), &address, port.endpoint().context()));
-                    shares.push(share + &environment::waits_by(&offer.provider).unwrap_or_default());
+                    shares.push(share);
                     ports.push(port);
                     first.get_or_insert(offer);
                 }

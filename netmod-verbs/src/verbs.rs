@@ -101,7 +101,7 @@ impl<H: Hca> Device for Verbs<H> {
         }
     }
 
-    fn open(setup: &Setup<H>, me: PeerName, _size: u32) -> Result<Opened<Verbs<H>>, String> {
+    fn open(setup: &Setup<H>, me: PeerName) -> Result<Opened<Verbs<H>>, String> {
         let (all, mut notes) = survey(setup)?;
         notes.extend(all.iter().filter_map(|j| Some(format!("{}: {}", j.name(), j.gid.as_ref().err()?))));
         let host = Found::here().map(|f| f.host).unwrap_or_else(|e| {

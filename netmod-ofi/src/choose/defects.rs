@@ -101,6 +101,14 @@ pub const DEFECTS: &[Defect] = &[
         remedy: NO_TRUNCATION,
     },
     Defect {
+        provider: "tcp;ofi_rxm",
+        gone: None,
+        what: "with FI_OFI_RXM_DEF_TCP_WAIT_OBJ=pollfd, which makes short messages faster, who waits on the queue's descriptor is not always woken",
+        remedy: Remedy::Avoided(
+            "with that setting one does not wait on it, but looks again each millisecond",
+        ),
+    },
+    Defect {
         provider: "net",
         gone: None,
         what: "a message that is longer than its receive buffer ends the connection",
@@ -144,6 +152,14 @@ pub const DEFECTS: &[Defect] = &[
     },
 ];
 
+/// By what ofi_rxm's queue over the provider tcp waits (`fi_info -e`).
+const RXM_WAITS_BY: &str = "FI_OFI_RXM_DEF_TCP_WAIT_OBJ";
+
+/// Whether the descriptor of a provider's queue tells of everything that comes. `variable`: what the environment says.
+pub fn wakes(provider: &str, variable: impl FnOnce(&str) -> Option<String>) -> bool {
+    provider != "tcp;ofi_rxm" || variable(RXM_WAITS_BY).is_none_or(|by| by != "pollfd")
+}
+
 /// Those of a provider in a version of libfabric.
 pub fn of(provider: &str, library: u32) -> impl Iterator<Item = &'static Defect> {
     DEFECTS.iter().filter(move |d| d.provider == provider && d.gone.is_none_or(|gone| library < gone))
@@ -152,6 +168,14 @@ pub fn of(provider: &str, library: u32) -> impl Iterator<Item = &'static Defect>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_descriptor_that_does_not_wake_is_known() {
+        let set = |to: &'static str| move |name: &str| (name == RXM_WAITS_BY).then(|| to.to_owned());
+        assert!(!wakes("tcp;ofi_rxm", set("pollfd")));
+        assert!(wakes("tcp;ofi_rxm", set("fd")) && wakes("tcp;ofi_rxm", |_| None));
+        assert!(wakes("net", set("pollfd")) && wakes("verbs;ofi_rxm", set("pollfd")));
+    }
 
     #[test]
     fn defects_are_those_of_the_version() {

@@ -21,7 +21,7 @@ use netmod_core::config::OfiConfig;
 use netmod_matching::Host;
 use netmod_nics::Found;
 
-pub use defects::{DEFECTS, Defect, Remedy};
+pub use defects::{DEFECTS, Defect, Remedy, wakes};
 pub use judge::{Judged, judge};
 pub use rank::has_thread;
 

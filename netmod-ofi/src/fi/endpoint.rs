@@ -13,8 +13,10 @@ use libfabric_sys::consts::*;
 use libfabric_sys::fid::{fid, fid_cq, fid_ep};
 use libfabric_sys::{Library, call};
 
+use super::info::text;
 use super::shared::{self, Domain, Lane, Wish};
 use super::{Refused, check};
+use crate::choose::wakes;
 
 /// What of a provider's attributes matters to who uses the endpoint.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub(crate) struct Traits {
     pub(crate) rma: bool,
     /// Whether receive contexts of peers' scalable endpoints can be addressed.
     pub(crate) names_contexts: bool,
+    /// Whether the descriptor of its queue tells of everything that comes.
+    pub(crate) wakes: bool,
 }
 
 /// A lane of a domain: what one engine sends and receives by. One thread at a time uses it.
@@ -343,6 +347,8 @@ impl Traits {
         let (domain, tx, rx, ep, caps) = unsafe {
             (&*(*info).domain_attr, &*(*info).tx_attr, &*(*info).rx_attr, &*(*info).ep_attr, (*info).caps)
         };
+        // SAFETY: as above; a name is a C string, or null.
+        let provider = unsafe { text((*(*info).fabric_attr).prov_name) };
         let mr_mode = match domain.mr_mode {
             FI_MR_BASIC => FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
             FI_MR_SCALABLE => 0,
@@ -358,6 +364,7 @@ impl Traits {
             multi_recv: caps & FI_MULTI_RECV != 0,
             rma: caps & FI_RMA != 0,
             names_contexts: caps & FI_NAMED_RX_CTX != 0 && domain.max_ep_rx_ctx > 1,
+            wakes: wakes(&provider, |name| std::env::var(name).ok()),
         }
     }
 

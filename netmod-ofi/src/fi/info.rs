@@ -345,7 +345,7 @@ pub fn getinfo(library: &Library, request: &Request<'_>) -> Result<Vec<Offer>, I
 
 /// # Safety
 /// A C string, or null.
-unsafe fn text(at: *const c_char) -> String {
+pub(super) unsafe fn text(at: *const c_char) -> String {
     if at.is_null() {
         return String::new();
     }

@@ -4,7 +4,6 @@
 //! ([`netmod_core::buf`]): it stays lent until the operation's completion has been seen.
 
 pub(crate) mod endpoint;
-pub(crate) mod environment;
 pub mod info;
 pub(crate) mod ops;
 pub(crate) mod port;

@@ -183,7 +183,7 @@ impl Domain {
         }
     }
 
-    /// Adds a lane with a queue: with a descriptor to wait on, or without, where the provider has none.
+    /// Adds a lane with a queue: with a descriptor to wait on, or without, where the provider has none that is of use.
     unsafe fn open_queue(&mut self) -> Result<usize, Refused> {
         let mut attr = fi_cq_attr {
             size: self.traits.tx + self.traits.rx,
@@ -197,7 +197,8 @@ impl Domain {
         let mut lane = NO_LANE;
         // SAFETY: the domain is live, as are the attributes during the calls; the descriptor is an int.
         unsafe {
-            if fi_cq_open(self.domain, &raw mut attr, &raw mut lane.cq, null_mut()) == 0 {
+            if self.traits.wakes && fi_cq_open(self.domain, &raw mut attr, &raw mut lane.cq, null_mut()) == 0
+            {
                 let mut fd: c_int = -1;
                 let rc = fi_control(lane.cq.cast(), FI_GETWAIT, (&raw mut fd).cast());
                 lane.fd = (rc == 0 && fd >= 0).then_some(fd);

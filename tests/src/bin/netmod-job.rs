@@ -6,13 +6,18 @@ use std::time::Duration;
 use ch3_shim::{Builder, Device, Multiple};
 use netmod_tests::jobs::kills::before_joining;
 use netmod_tests::jobs::threads::{SHARED_CASES, SharedCase};
-use netmod_tests::jobs::{Args, CASES, Case, End, LIMIT, Result, case, sys};
+use netmod_tests::jobs::{Args, CASES, Case, End, LIMIT, Result, case};
 
-/// Ends the process when the time is up, so that no launcher can leave it behind: by a signal, since ranks are to join with one thread, as
-/// other programs do.
-fn watchdog() -> Result<()> {
+/// Ends the process when the time is up, so that no launcher can leave it behind.
+fn watchdog(name: &'static str) -> Result<()> {
     let Ok(limit) = std::env::var(LIMIT) else { return Ok(()) };
-    sys::end_after(limit.parse().map_err(|_| format!("{LIMIT}={limit} is not a number of seconds"))?);
+    let limit = limit.parse().map_err(|_| format!("{LIMIT}={limit} is not a number of seconds"))?;
+    let watch = move || {
+        std::thread::sleep(Duration::from_secs(limit));
+        eprintln!("netmod-job: {name}: still running after {limit} s ({LIMIT})");
+        std::process::exit(3);
+    };
+    std::thread::Builder::new().name("watchdog".into()).spawn(watch)?;
     Ok(())
 }
 
@@ -26,7 +31,7 @@ fn log() -> Result<()> {
 }
 
 fn run(case: &'static Case, args: &Args) -> Result<()> {
-    watchdog()?;
+    watchdog(case.name)?;
     // Before anybody else knows this process.
     if let Some(rank) = std::env::var("PMI_RANK").ok().and_then(|r| r.parse().ok()) {
         before_joining(case.name, args, rank)?;
@@ -49,7 +54,7 @@ fn run(case: &'static Case, args: &Args) -> Result<()> {
 
 /// As [`run`], with a device that all threads use.
 fn run_shared(case: &'static SharedCase, args: &Args) -> Result<()> {
-    watchdog()?;
+    watchdog(case.name)?;
     let dev = Device::init_thread::<Multiple>()?;
     let rank = dev.rank();
     let end = (case.body)(&dev, args).map_err(|e| format!("rank {rank}: {e}"))?;

@@ -14,12 +14,6 @@ pub fn kill_self() -> ! {
     std::process::abort()
 }
 
-/// Ends this process with SIGALRM after so many seconds.
-pub fn end_after(seconds: u32) {
-    // SAFETY: no memory is involved, and nobody handles the signal.
-    unsafe { libc::alarm(seconds) };
-}
-
 /// Sends a signal to this process.
 ///
 /// # Errors
