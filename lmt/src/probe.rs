@@ -15,7 +15,7 @@ use crate::rates::Rates;
 /// left them when its turn comes, as it has in a message of that length.
 const PARTS: usize = 4;
 
-/// Measures with so many bytes, a multiple of [`PARTS`]; `None` where the kernel does not let a process read even its own memory.
+/// Measures with so many bytes, a multiple of four; `None` where the kernel does not let a process read even its own memory.
 pub fn rates(len: usize) -> Option<Rates> {
     let from = vec![1u8; len];
     // Written, so that its pages are there.
