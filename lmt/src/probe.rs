@@ -1,6 +1,6 @@
 //! What copying costs on this machine: one copy within the caches, one of as much as a message has, and one by the kernel.
 //!
-//! Each is measured once, when the choice between them first matters. The best of a few parts counts, since a busy machine only ever makes
+//! Each is measured once, when the choice between them first matters. The best of a few tries counts, since a busy machine only ever makes
 //! them slower.
 
 #![allow(unsafe_code)]
@@ -11,20 +11,19 @@ use std::time::{Duration, Instant};
 use crate::coop::RING;
 use crate::rates::Rates;
 
-/// Parts into which what is copied is divided, of which each is timed. Where all of them together are more than the caches hold, each part has
-/// left them when its turn comes, as it has in a message of that length.
-const PARTS: usize = 4;
+/// How often each is copied: the first time brings the memory, and the caches settle during the next ones.
+const TRIES: usize = 4;
 
-/// Measures with so many bytes, a multiple of four; `None` where the kernel does not let a process read even its own memory.
+/// Measures with so many bytes; `None` where the kernel does not let a process read even its own memory.
 pub fn rates(len: usize) -> Option<Rates> {
     let from = vec![1u8; len];
     // Written, so that its pages are there.
     let mut to = vec![2u8; len];
-    let copied = best(len / PARTS, |part| timed(copy, &from, &mut to, part))?;
-    let kernel = best(len / PARTS, |part| timed(read_self, &from, &mut to, part))?;
+    let copied = best(len, || timed(copy, &from, &mut to))?;
+    let kernel = best(len, || timed(read_self, &from, &mut to))?;
     let cached = match len {
         ..=RING => copied,
-        _ => best(RING / PARTS, |part| timed(copy, &from[..RING], &mut to[..RING], part))?,
+        _ => best(RING, || timed(copy, &from[..RING], &mut to[..RING]))?,
     };
     Some(Rates { cached, copied, kernel })
 }
@@ -35,30 +34,18 @@ fn copy(from: &[u8], to: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// How long it takes to copy one of the parts.
-fn timed(
-    copy: impl FnOnce(&[u8], &mut [u8]) -> Option<()>,
-    from: &[u8],
-    to: &mut [u8],
-    part: usize,
-) -> Option<Duration> {
-    let len = from.len() / PARTS;
-    let at = part * len..(part + 1) * len;
+/// How long it takes to copy.
+fn timed(copy: impl FnOnce(&[u8], &mut [u8]) -> Option<()>, from: &[u8], to: &mut [u8]) -> Option<Duration> {
     let start = Instant::now();
-    copy(&from[at.clone()], &mut to[at])?;
+    copy(from, to)?;
     Some(start.elapsed())
 }
 
-/// MB/s of the best of the parts, of `len` bytes each, in a second pass: what fits into the caches is there after the first.
-fn best(len: usize, mut time: impl FnMut(usize) -> Option<Duration>) -> Option<u32> {
+/// MB/s of the best try, each of which tells how long `len` bytes took.
+fn best(len: usize, mut attempt: impl FnMut() -> Option<Duration>) -> Option<u32> {
     let mut least = Duration::MAX;
-    for pass in 0..2 {
-        for part in 0..PARTS {
-            let took = time(part)?;
-            if pass > 0 {
-                least = least.min(took);
-            }
-        }
+    for _ in 0..TRIES {
+        least = least.min(attempt()?);
     }
     Some(rate(len, least))
 }
@@ -91,23 +78,11 @@ mod tests {
     }
 
     #[test]
-    fn the_best_part_of_the_second_pass_counts() {
-        let mut micros = [1, 2, 3, 4, 200, 30, 90, 40].into_iter();
-        let mut parts = Vec::new();
-        let rate = best(3000, |part| {
-            parts.push(part);
-            micros.next().map(Duration::from_micros)
-        });
-        assert_eq!((rate, parts), (Some(3000 / 30), vec![0, 1, 2, 3, 0, 1, 2, 3]));
-        assert_eq!(best(3000, |_| None), None);
-    }
-
-    #[test]
-    fn a_part_is_copied_and_nothing_else() {
-        let (from, mut to) = (vec![1; 4000], vec![0; 4000]);
-        assert!(timed(copy, &from, &mut to, 2).is_some());
-        assert!(to[2000..3000].iter().all(|b| *b == 1));
-        assert_eq!(to.iter().filter(|b| **b == 1).count(), 1000);
+    fn rates_are_of_the_best_try() {
+        let mut micros = [200, 30, 90, 40].into_iter();
+        let rate = best(3000, || micros.next().map(Duration::from_micros));
+        assert_eq!((rate, micros.next()), (Some(3000 / 30), None));
+        assert_eq!(best(3000, || None), None);
     }
 
     #[test]

@@ -5,6 +5,12 @@ use crate::coop::RING;
 /// Lengths at which copies are measured, each four times the one before: a ring's, and up to far more than a core's own caches hold.
 pub const LENGTHS: [usize; 4] = [RING, RING << 2, RING << 4, RING << 6];
 
+/// From which length of a message on each of [`LENGTHS`] counts for it, in bytes: from half as much, so that none is more than twice as long or as short.
+pub const FROM: [u64; LENGTHS.len()] = {
+    let [a, b, c, d] = LENGTHS;
+    [a as u64 / 2, b as u64 / 2, c as u64 / 2, d as u64 / 2]
+};
+
 /// What copies cost for messages of about one length, in MB/s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
@@ -21,9 +27,9 @@ impl Rates {
     pub const ASSUMED: Rates = Rates { cached: 90_000, copied: 60_000, kernel: 12_000 };
 }
 
-/// The place among [`LENGTHS`] of the longest that a message of `bytes` has; the first, if it is shorter.
-pub fn nearest(bytes: u64) -> usize {
-    LENGTHS.iter().rposition(|len| *len as u64 <= bytes).unwrap_or(0)
+/// The place among [`LENGTHS`] of what counts for a message of `bytes`.
+fn nearest(bytes: u64) -> usize {
+    FROM.iter().rposition(|from| *from <= bytes).unwrap_or(0)
 }
 
 /// What was measured so far: each length when a message has it for the first time.
@@ -48,7 +54,7 @@ mod tests {
     #[test]
     fn each_length_is_measured_once() {
         let (mut measured, mut asked) = (Measured::default(), Vec::new());
-        let second = LENGTHS[1] as u64;
+        let second = LENGTHS[1] as u64 / 2;
         for bytes in [0, 1, RING as u64, second - 1, second, u64::MAX, 1 << 30, 5] {
             let rates = measured.at(bytes, |len| {
                 asked.push(len);

@@ -2,7 +2,7 @@
 
 use netmod_core::Config;
 use netmod_lmt::choice::{self, Side, Wish};
-use netmod_lmt::rates::{LENGTHS, Measured, Rates};
+use netmod_lmt::rates::{FROM, Measured, Rates};
 use netmod_lmt::{Mode, Modes, coop, probe};
 use serde::Serialize;
 
@@ -76,7 +76,7 @@ fn of_netmod(
         ];
         (cases, rates)
     };
-    let mut starts: Vec<u64> = LENGTHS.into_iter().map(|l| l as u64).chain([first, min]).collect();
+    let mut starts: Vec<u64> = FROM.into_iter().chain([first, min]).collect();
     starts.sort_unstable();
     let mut ranges: Vec<(u64, _)> = Vec::new();
     for from in starts.into_iter().filter(|from| *from >= first) {
@@ -123,10 +123,10 @@ mod tests {
     fn each_length_has_its_rates() {
         let wish = Wish::of_name("auto").expect("a mode");
         let all = Modes::NULL.with(Mode::Coop).with(Mode::Get);
-        let mut asked = Vec::new();
+        let (mut asked, first) = (Vec::new(), Config::default().eager_max as u64 + 1);
         let lines = of_netmod(&Config::default(), "shm", all, wish, &mut |bytes| {
             asked.push(bytes);
-            let long = bytes >= 4 << 20;
+            let long = bytes >= 2 << 20;
             Rates {
                 cached: 50_000,
                 copied: if long { 10_000 } else { 50_000 },
@@ -135,9 +135,9 @@ mod tests {
         });
         let one_piece = lines.iter().filter(|l| l.data.is_empty() || l.data == "in one piece");
         let found: Vec<_> = one_piece.map(|l| (&*l.sizes, l.mode)).collect();
-        let get = ("131073 to 4194303 bytes", "get");
-        assert_eq!(found, [("1 to 131072 bytes", "eager"), get, ("4194304 bytes and more", "coop")]);
-        assert_eq!(asked[1..], LENGTHS.map(|l| l as u64));
+        let get = ("131073 to 2097151 bytes", "get");
+        assert_eq!(found, [("1 to 131072 bytes", "eager"), get, ("2097152 bytes and more", "coop")]);
+        assert_eq!(asked, [first, FROM[1], FROM[2], FROM[3]]);
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         let cfg = Config::default();
         let fast = Rates { cached: 50_000, copied: 50_000, kernel: 2_000 };
         assert_eq!(modes(&cfg, all, fast), [eager.clone(), line("131073 bytes and more", "", "coop")]);
-        let slow = Rates { cached: 27_000, copied: 27_000, kernel: 10_000 };
+        let slow = Rates { cached: 27_000, copied: 27_000, kernel: 11_000 };
         let lines = modes(&cfg, all, slow);
         assert_eq!(lines.len(), 5, "{lines:?}");
         assert_eq!(lines[1], line("131073 bytes and more", "in one piece", "get"));
