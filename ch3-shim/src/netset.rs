@@ -432,7 +432,7 @@ impl Netmod for NetSet {
         each!(&mut self.mods[self.polled], n => n.release(buf))
     }
 
-    /// Only a set of one netmod has one descriptor; see [`NetSet::wait_fds`].
+    /// Only a set of one netmod has one descriptor; see [`NetSet::netmods`].
     fn wait_fd(&self) -> Option<RawFd> {
         match &self.mods[..] {
             [m] => each!(m, n => n.wait_fd()),
@@ -487,12 +487,6 @@ impl Netmod for NetSet {
 }
 
 impl NetSet {
-    /// Appends the descriptors of all netmods, to wait on any of them. `None` if one has no descriptor, so
-    /// that waiting must poll.
-    pub fn wait_fds(&self, out: &mut Vec<RawFd>) -> Option<()> {
-        self.netmods().try_for_each(|m| m.wait_fd().map(|fd| out.push(fd)))
-    }
-
     /// One-sided transfers of the netmod that carries a VC.
     pub fn rma_of(&mut self, core: &Core, vc: VcId) -> Option<&mut dyn Rma> {
         each!(self.of(core, vc), n => n.rma())

@@ -16,6 +16,7 @@ pub mod error;
 pub mod event;
 pub mod lifecycle;
 pub mod netmod;
+pub mod pollers;
 pub mod ranks;
 pub mod request;
 pub mod rma;
@@ -37,6 +38,7 @@ pub use netmod::{
     Arm, Finalize, GroupId, HDR_LEN, Header, MetGroup, NETMOD_FRAME, Netmod, Ordering, PeerName, PollOrder,
     Sent, port_group,
 };
+pub use pollers::Pollers;
 pub use ranks::RankTable;
 pub use request::{OnDone, Outcome, Request};
 pub use rma::{Rma, RmaUse};

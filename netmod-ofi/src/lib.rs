@@ -12,7 +12,7 @@ mod ofi;
 
 use netmod_frames::FrameNetmod;
 
-pub use ofi::Ofi;
+pub use ofi::{Ofi, Setup};
 
 /// The libfabric netmod of one process.
 pub type OfiNetmod = FrameNetmod<Ofi>;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use libfabric_sys::Library;
 use netmod_core::config::OfiConfig;
-use netmod_core::{Card, CardError, CardWriter, PeerName};
+use netmod_core::{Card, CardError, CardWriter, PeerName, Pollers};
 use netmod_frames::conn::LocalTerms;
 use netmod_frames::device::{Device, Opened, Settings, Way, Words};
 use netmod_frames::life::Life;
@@ -14,7 +14,34 @@ use crate::NAME;
 use crate::card::{CardDomain, FrameLimits, OwnCard, PeerCard, pair};
 use crate::choose::{contexts, has_thread, survey};
 use crate::fi::info::Offer;
-use crate::fi::port::{Port, Share, Sizes};
+use crate::fi::port::{Options, Port, Share};
+
+/// What the netmod is opened by.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// What the user wants.
+    pub config: OfiConfig,
+    /// Who shares the node's cores: it decides how a wait blocks, where the user leaves that open.
+    pub pollers: Pollers,
+}
+
+impl Setup {
+    /// As the configuration has it, for a process that knows nothing of its node.
+    pub fn new(config: &OfiConfig) -> Setup {
+        Setup { config: config.clone(), pollers: Pollers::UNKNOWN }
+    }
+
+    /// Whether a wait is to have a descriptor, beside so many threads of the provider's. Providers look after one with each message, so that
+    /// it costs up to a third of a short one's time; without one, who waits looks again and again, which takes from nobody but itself where each has
+    /// a core.
+    fn wants_descriptor(&self, threads: usize) -> bool {
+        match self.config.wait {
+            "fd" => true,
+            "none" => false,
+            _ => self.pollers.are_crowded(threads),
+        }
+    }
+}
 
 /// The domains that are open, as the card has them; their positions are those of the ports.
 #[derive(Debug)]
@@ -36,10 +63,11 @@ impl Device for Ofi {
         address: "NETMOD_OFI_PROVIDER chooses another provider",
         again: "FI_EAGAIN",
     };
-    type Config = OfiConfig;
+    type Config = Setup;
     type Port = Port;
 
-    fn settings(cfg: &OfiConfig) -> Settings {
+    fn settings(setup: &Setup) -> Settings {
+        let cfg = &setup.config;
         Settings {
             frame: cfg.frame,
             window: cfg.window,
@@ -51,15 +79,19 @@ impl Device for Ofi {
     }
 
     /// Loads libfabric, chooses, and opens. Engines of the same process may share what they open.
-    fn open(cfg: &OfiConfig, me: PeerName) -> Result<Opened<Ofi>, String> {
+    fn open(setup: &Setup, me: PeerName) -> Result<Opened<Ofi>, String> {
+        let cfg = &setup.config;
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
         let library = Library::load(path).map_err(|e| e.to_string())?;
         let (offers, host) = survey(&library, cfg).into_chosen()?;
         let (mut ports, mut domains) = (Vec::new(), Vec::new());
         let (mut shares, mut notes) = (Vec::new(), Vec::new());
+        let threads = offers.iter().filter(|o| has_thread(&o.provider)).count();
+        let descriptor = setup.wants_descriptor(threads);
+        let options = Options { frame: cfg.frame, rx_memory: cfg.rx_memory, descriptor };
         let mut first = None;
         for offer in &offers {
-            let opened = open_port(library, offer, cfg, me.rank).and_then(|(port, share)| {
+            let opened = open_port(library, offer, cfg, options, me.rank).and_then(|(port, share)| {
                 let address = port.endpoint().address()?;
                 Ok((port, address, share))
             });
@@ -76,6 +108,14 @@ impl Device for Ofi {
         let Some(first) = first else { return Err(notes.join("; ")) };
         for note in &notes {
             tracing::warn!(note, "a domain of libfabric's cannot be opened");
+        }
+        let blind = ports.iter().any(|p| p.endpoint().wait_fd().is_none());
+        if blind && cfg.wait == "fd" {
+            let why = "no descriptor to wait on: the provider has none that tells of everything; who waits looks again";
+            notes.push(why.into());
+            tracing::warn!("{} has {why}", first.provider);
+        } else if blind {
+            notes.push("who waits looks again, without a descriptor (NETMOD_OFI_WAIT)".into());
         }
         let units = u32::try_from(cfg.window / UNIT).unwrap_or(u32::MAX);
         let limits = FrameLimits { frame: cfg.frame as u32, window: units };
@@ -151,10 +191,10 @@ fn open_port(
     library: Library,
     offer: &Offer,
     cfg: &OfiConfig,
+    options: Options,
     process: u32,
 ) -> Result<(Port, String), String> {
-    let sizes = Sizes { frame: cfg.frame, rx_memory: cfg.rx_memory };
-    let open = |contexts| Port::of(library, offer, sizes, Share { contexts, process });
+    let open = |contexts| Port::of(library, offer, options, Share { contexts, process });
     let shared = match contexts(cfg, offer.facts()) {
         Ok(contexts) => open(contexts).map_err(|why| Some(format!("a scalable one cannot be opened: {why}"))),
         Err(why) => Err(why),

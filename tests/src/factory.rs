@@ -7,7 +7,7 @@ use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::pkt::Packet;
 use ch3_shim::{Bootstrap, Builder, Device};
 use netmod_core::{Config, GroupId, Header, Netmod, PeerName};
-use netmod_ofi::OfiNetmod;
+use netmod_ofi::{OfiNetmod, Setup};
 use netmod_shm::ShmNetmod;
 use netmod_tcp::{JobKey, TcpNetmod};
 use netmod_wrap::{Capture, CaptureFile, FaultPlan, Faulty};
@@ -174,7 +174,7 @@ impl NetmodFactory for Ofi {
         let why = match found.iter().find(|(k, _)| *k == key) {
             Some((_, why)) => why.clone(),
             None => {
-                let why = OfiNetmod::new(&cfg, bare_name(0), 1).failure().map(str::to_owned);
+                let why = OfiNetmod::new(&Setup::new(&cfg), bare_name(0), 1).failure().map(str::to_owned);
                 found.push((key, why.clone()));
                 why
             }
@@ -206,7 +206,7 @@ impl NetmodFactory for Ofi {
     }
 
     fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
-        let mut ofi = OfiNetmod::new(&self.config().ofi, bare_name(rank), ranks);
+        let mut ofi = OfiNetmod::new(&Setup::new(&self.config().ofi), bare_name(rank), ranks);
         assert_eq!(ofi.failure(), None, "a libfabric netmod");
         ofi.authenticate_with(JobKey([9; 32]));
         NetSet::new(vec![AnyNetmod::Ofi(Box::new(ofi))])

@@ -9,7 +9,7 @@ use libfabric_sys::consts::{
     FI_MR_VIRT_ADDR,
 };
 use netmod_core::Config;
-use netmod_ofi::OfiNetmod;
+use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tcp::JobKey;
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
 
@@ -71,7 +71,7 @@ impl NetmodFactory for Fake {
     fn netmod(&self, job: &Job, rank: u32, ranks: u32) -> NetSet {
         let mut cfg = self.config().ofi;
         cfg.domain = job.domain();
-        let mut ofi = OfiNetmod::new(&cfg, bare_name(rank), ranks);
+        let mut ofi = OfiNetmod::new(&Setup::new(&cfg), bare_name(rank), ranks);
         assert_eq!(ofi.failure(), None, "a libfabric netmod");
         ofi.authenticate_with(JobKey([9; 32]));
         NetSet::new(vec![AnyNetmod::Ofi(Box::new(ofi))])

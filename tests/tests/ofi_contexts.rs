@@ -8,7 +8,7 @@ use ch3_shim::{Builder, Device, Multiple};
 use fake_fabric::{Again, Control, Progress, Settings, World};
 use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
 use netmod_core::{Config, Netmod};
-use netmod_ofi::OfiNetmod;
+use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::board::Board;
 use netmod_tests::factory::{NetmodFactory, Ofi, bare_name};
 use netmod_tests::jobs::launch::{self, run};
@@ -134,7 +134,7 @@ fn what_is_open_and_why() {
         let world = fake(settings);
         let mut cfg = config(Some(&world));
         tune(&mut cfg);
-        let netmods = [0, 1].map(|_| OfiNetmod::new(&cfg.ofi, bare_name(0), 1));
+        let netmods = [0, 1].map(|_| OfiNetmod::new(&Setup::new(&cfg.ofi), bare_name(0), 1));
         let texts = netmods.each_ref().map(|n| n.opened().replace(world.name(), "W"));
         drop(netmods);
         assert!(world.violations().is_empty() && world.close().is_none());

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use ch3_shim::Builder;
-use netmod_ofi::OfiNetmod;
+use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::board::Board;
 use netmod_tests::census::{Allowance, Census};
 use netmod_tests::conformance::{check, pattern, recv, send, settle};
@@ -70,7 +70,7 @@ fn cycle(provider: &'static str, n: u64) {
     });
     let moved: u64 = ranks.into_iter().map(|r| r.join().expect("a rank")).sum();
     assert_eq!(moved, 2, "{provider}: messages that were moved by {mode}");
-    let unused = OfiNetmod::new(&factory.config().ofi, bare_name(0), 1);
+    let unused = OfiNetmod::new(&Setup::new(&factory.config().ofi), bare_name(0), 1);
     assert_eq!(unused.failure(), None);
 }
 

@@ -4,9 +4,9 @@ use libfabric_sys::consts::{FI_ORDER_SAS, FI_RMA};
 use libfabric_sys::{API, Library, OLDEST};
 use netmod_core::Netmod as _;
 use netmod_core::config::OfiConfig;
-use netmod_ofi::OfiNetmod;
 use netmod_ofi::choose::{Survey, Verdict, survey};
 use netmod_ofi::fi::info::Offer;
+use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::factory::bare_name;
 use netmod_tests::libfabric::{again_with, first_or_skip, second_or_skip};
 
@@ -54,7 +54,7 @@ fn threads_that_need_a_core_are_known() {
     let threads = |provider: &str| {
         let cfg = OfiConfig { provider: provider.into(), domain: "lo".into(), ..OfiConfig::default() };
         let before = std::fs::read_dir("/proc/self/task").expect("threads").count();
-        let netmod = OfiNetmod::new(&cfg, bare_name(0), 1);
+        let netmod = OfiNetmod::new(&Setup::new(&cfg), bare_name(0), 1);
         assert_eq!(netmod.failure(), None);
         let made = std::fs::read_dir("/proc/self/task").expect("threads").count() > before;
         (netmod.threads(), made)
@@ -107,7 +107,7 @@ fn a_library_that_is_too_old_is_refused() {
     };
     let path = fake_fabric::library_path();
     let cfg = OfiConfig { library: path.display().to_string(), ..OfiConfig::default() };
-    let netmod = OfiNetmod::new(&cfg, bare_name(0), 1);
+    let netmod = OfiNetmod::new(&Setup::new(&cfg), bare_name(0), 1);
     // No world of the provider has been made.
     let why = netmod.failure().expect("there is nothing to use");
     let loaded = Library::load(Some(&path));

@@ -4,10 +4,13 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::time::Duration;
 
-use ch3_shim::{ANY_TAG, Device};
+use ch3_shim::pkt::{Packet, ShortData};
+use ch3_shim::tagmatch::Envelope;
+use ch3_shim::{ANY_TAG, Device, VirtualClock};
+use fake_fabric::{Control, World, library_path};
 use netmod_core::config::OfiConfig;
-use netmod_core::{Arm, Netmod as _};
-use netmod_ofi::OfiNetmod;
+use netmod_core::{Arm, Netmod as _, Pollers};
+use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::NetmodFactory;
 use netmod_tests::factory::{Ofi, Shm, Tcp, bare_name};
@@ -15,6 +18,7 @@ use netmod_tests::jobs::launch;
 use netmod_tests::jobs::pattern::{Random, seed};
 use netmod_tests::jobs::sys::readable;
 use netmod_tests::libfabric::{again_with, first_or_skip};
+use netmod_tests::scripted::Script;
 
 /// Far longer than any message takes: a wait that ends by time has missed one.
 const MISSED: Duration = Duration::from_secs(20);
@@ -42,7 +46,11 @@ fn receive(dev: &mut Device, len: usize, source: i32) -> u32 {
 
 /// Two ranks answer each other, each at a random moment of the other's way from test to wait.
 fn answers<F: NetmodFactory>(f: &F, rounds: u64, longest: usize, spin: &'static str) {
-    let tune = move |cfg: &mut netmod_core::Config| cfg.set("NETMOD_SPIN", spin).expect("a spin");
+    let tune = move |cfg: &mut netmod_core::Config| {
+        cfg.set("NETMOD_SPIN", spin).expect("a spin");
+        // Where each rank has a core there would be none.
+        cfg.set("NETMOD_OFI_WAIT", "fd").expect("a way to wait");
+    };
     let waits = run_job_with(f, 2, tune, move |dev| {
         let peer = 1 - dev.rank() as i32;
         let world = dev.world();
@@ -122,11 +130,61 @@ fn a_descriptor_that_does_not_wake_is_not_used() {
     }
     let set = std::env::var_os(SETTING).is_some();
     let cfg = OfiConfig { provider: "tcp;ofi_rxm".into(), domain: "lo".into(), ..OfiConfig::default() };
-    let netmod = OfiNetmod::new(&cfg, bare_name(0), 1);
+    let netmod = OfiNetmod::new(&Setup::new(&cfg), bare_name(0), 1);
     assert_eq!((netmod.failure(), netmod.wait_fd().is_none()), (None, set));
     if !set {
         again_with("a_descriptor_that_does_not_wake_is_not_used", &[(SETTING, "pollfd")]);
     }
+}
+
+/// A netmod without a descriptor is looked after in naps: longer and longer ones, up to a millisecond, and short again after something
+/// has come.
+#[test]
+fn naps_grow_until_something_comes() {
+    const FIRST: Duration = Duration::from_micros(4);
+    let (script, mut dev) = Script::device_at(2, false, Some(VirtualClock::new()));
+    let nap = |dev: &mut Device| {
+        assert!(!dev.progress().expect("progress"));
+        assert_eq!(dev.arm(), Arm::Armed);
+        let until = dev.deadline().expect("a nap ends");
+        until.since(dev.now())
+    };
+    let naps: Vec<Duration> = (0..300).map(|_| nap(&mut dev)).collect();
+    let expected = (1..=300).map(|i| (FIRST * i).min(Duration::from_millis(1)));
+    assert_eq!(naps, expected.collect::<Vec<_>>());
+    let data = ShortData::new(b"abc").expect("short");
+    script.send(1, &Packet::EagerShort { env: Envelope::new(0, 1, 5), ready: false, data }.emit());
+    assert!(dev.progress().expect("progress"));
+    while dev.progress().expect("progress") {}
+    assert_eq!(nap(&mut dev), FIRST);
+}
+
+/// A descriptor costs each message: there is one where cores are shared, and where the user wants it.
+#[test]
+fn a_descriptor_of_libfabric_only_where_cores_are_shared() {
+    let (_, control) = Control::load(&library_path());
+    let world = World::new(&control, fake_fabric::Settings::default());
+    let here = |processes| Pollers { processes, engines: 2, cores: 4, own: 4 };
+    for (wait, pollers, expected) in [
+        ("auto", here(2), false),
+        ("auto", here(3), true),
+        ("auto", Pollers::UNKNOWN, true),
+        ("none", here(3), false),
+        ("fd", here(2), true),
+    ] {
+        let config = OfiConfig {
+            library: library_path().display().to_string(),
+            provider: "fake".into(),
+            domain: world.name().to_owned(),
+            wait,
+            ..OfiConfig::default()
+        };
+        let netmod = OfiNetmod::new(&Setup { config, pollers }, bare_name(0), 1);
+        assert_eq!(netmod.failure(), None);
+        assert_eq!(netmod.wait_fd().is_some(), expected, "{wait} {pollers:?}");
+        assert_eq!(netmod.opened().contains("NETMOD_OFI_WAIT"), !expected, "{}", netmod.opened());
+    }
+    assert!(world.close().is_none());
 }
 
 #[test]

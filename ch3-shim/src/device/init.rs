@@ -2,7 +2,7 @@
 
 use netmod_core::card::NodeSection;
 use netmod_core::config::Origin;
-use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Netmod, PeerName, SideTable};
+use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Netmod, PeerName, Pollers, SideTable};
 
 use super::Vci;
 use super::failure::Asking;
@@ -197,35 +197,37 @@ impl Builder {
             let engines = [self.engines];
             self.boot.put(KEY, &[&key[..], &terms[..], &engines[..]].concat()).map_err(Error::Launcher)?;
         }
+        let node = NodeSection::of_this_process();
+        let cores = node.as_ref().map_or(1, |node| node.cores as usize);
+        let pollers = Pollers {
+            processes: self.boot.local_size() as usize,
+            engines: self.engines.into(),
+            cores,
+            own: std::thread::available_parallelism().map_or(cores, usize::from),
+        };
         let mut mods: Vec<AnyNetmod> = self.extra.drain(..).map(AnyNetmod::Other).collect();
         for name in &self.cfg.netmods {
-            mods.extend(self.built_in(name, me, size)?);
+            mods.extend(self.built_in(name, me, size, pollers)?);
         }
         if mods.is_empty() {
             return Err(Error::Config("NETMOD allows no netmod; try NETMOD=tcp".into()));
         }
         let wrapped = mods.into_iter().map(|m| wrap(m, &self.cfg, me));
         let netmod = NetSet::new(wrapped.collect::<Result<_>>()?);
-        let mut cores = 1;
         let mut card = CardWriter::new();
-        match NodeSection::of_this_process() {
-            Ok(node) => {
-                cores = node.cores as usize;
-                node.emit(&mut card).map_err(|e| Error::Config(e.to_string()))?;
-            }
+        match node {
+            Ok(node) => node.emit(&mut card).map_err(|e| Error::Config(e.to_string()))?,
             Err(e) => tracing::warn!(%e, "the business card does not say which node this is"),
         }
         netmod.business_card(&mut card).map_err(|e| Error::Config(format!("business card: {e}")))?;
         let card = card.finish();
         self.boot.put(&card_key(rank), &card).map_err(Error::Launcher)?;
-        let process = Pollers { engines: self.engines.into(), threads: netmod.threads() };
-        let own = std::thread::available_parallelism().map_or(cores, usize::from);
-        let crowded = process.are_crowded(self.boot.local_size() as usize, cores, own);
+        let crowded = pollers.are_crowded(netmod.threads());
         Ok(Opened { builder: self, netmod, crowded, card })
     }
 
     /// Opens the netmod of a name. None if the default names it and it was left out of this build.
-    fn built_in(&self, name: &str, me: PeerName, size: u32) -> Result<Option<AnyNetmod>> {
+    fn built_in(&self, name: &str, me: PeerName, size: u32, pollers: Pollers) -> Result<Option<AnyNetmod>> {
         match name {
             #[cfg(feature = "shm")]
             netmod_shm::NAME => {
@@ -246,7 +248,11 @@ impl Builder {
             }
             #[cfg(feature = "ofi")]
             netmod_ofi::NAME => {
-                let ofi = netmod_ofi::OfiNetmod::new(&self.cfg.ofi, me, size);
+                let ofi = netmod_ofi::OfiNetmod::new(
+                    &netmod_ofi::Setup { config: self.cfg.ofi.clone(), pollers },
+                    me,
+                    size,
+                );
                 self.opened(name, me, ofi.failure())?;
                 Ok(Some(AnyNetmod::Ofi(Box::new(ofi))))
             }
@@ -351,6 +357,7 @@ impl Builder {
             spin,
             patience,
             unseen: 0,
+            naps: 0,
             leaving: Leaving::No,
             leaving_goes_on: false,
             leave_error: None,
@@ -390,25 +397,3 @@ impl Opened {
         self.builder.join(self.netmod, self.crowded, self.card)
     }
 }
-
-/// What of a process may want a core at the same time.
-#[derive(Clone, Copy, Debug)]
-struct Pollers {
-    /// Each of them has a thread that polls.
-    engines: usize,
-    /// Threads by which the libraries of its netmods make progress ([`Netmod::threads`]).
-    threads: usize,
-}
-
-impl Pollers {
-    /// Whether who polls in vain takes a core from somebody who has work: on a node with so many such processes and `cores`, of which this process
-    /// may use `own`. A library's thread cannot go to where its process may not.
-    fn are_crowded(self, processes: usize, cores: usize, own: usize) -> bool {
-        let each = self.engines + self.threads;
-        processes * each > cores || self.threads > 0 && each > own
-    }
-}
-
-#[cfg(test)]
-#[path = "init_tests.rs"]
-mod tests;

@@ -102,6 +102,8 @@ pub struct Vci {
     /// Polls that find nothing, and are not in vain, while memory moves; and how many there were.
     patience: u32,
     unseen: u32,
+    /// Times in a row that a wait has lain down in vain.
+    naps: u32,
     leaving: Leaving,
     /// The last step of finalize moved something, so that the next one is due at once.
     leaving_goes_on: bool,
@@ -301,7 +303,11 @@ impl Vci {
             self.look_for_due_failures();
         }
         let copied = self.ch3.is_copying() && self.ch3.copy(&mut self.engine.io(self.now));
-        Ok(p.events > 0 || copied)
+        let busy = p.events > 0 || copied;
+        if busy {
+            (self.unseen, self.naps) = (0, 0);
+        }
+        Ok(busy)
     }
 
     #[cold]

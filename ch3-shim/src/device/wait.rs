@@ -10,7 +10,10 @@ use crate::error::{Error, Result};
 use crate::sys::{self, WaitSet};
 
 /// Longest time blocked at once when a netmod has no descriptor to wait on.
-const NO_FD_NAP: Duration = Duration::from_millis(1);
+const LONGEST_BLIND: Duration = Duration::from_millis(1);
+/// By how much each nap in a row is longer then than the one before: so who has waited long is late by some hundredths of that, and
+/// costs its core as little.
+const BLIND_STEP: Duration = Duration::from_micros(4);
 /// Longest time blocked at once in any case.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
@@ -54,11 +57,7 @@ impl Vci {
     /// not see moving, a poll that finds nothing is not in vain, within limits: to be woken takes longer than the device's next step.
     #[inline]
     pub(super) fn poll_to_wait(&mut self, order: PollOrder) -> Result<bool> {
-        if self.poll(order)? {
-            self.unseen = 0;
-            return Ok(true);
-        }
-        Ok(self.ch3.is_moving() && self.has_patience())
+        Ok(self.poll(order)? || self.ch3.is_moving() && self.has_patience())
     }
 
     #[inline(never)]
@@ -74,7 +73,8 @@ impl Vci {
     }
 
     /// A descriptor that is readable when the device should be polled, for event loops that wait for
-    /// other things too. It contains all netmods' descriptors and the process manager's. A loop that wants
+    /// other things too. It contains all netmods' descriptors and the process manager's; of a netmod that has none
+    /// [`Vci::deadline`] takes care, within a millisecond (libfabric's has one for certain with `NETMOD_OFI_WAIT=fd`). A loop that wants
     /// to own it takes a copy ([`BorrowedFd::try_clone_to_owned`]), as `examples/tokio.rs` shows.
     ///
     /// The loop, for ever or until a request is finished:
@@ -111,10 +111,10 @@ impl Vci {
 
     /// The descriptors of all netmods that have one, the process manager's, and those by which somebody asks for
     /// the device's state.
-    pub(super) fn descriptors(&self) -> Vec<RawFd> {
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let asked = self.status_server.iter().flat_map(|s| s.fds());
         let nets = self.engine.netmod.netmods().filter_map(|m| m.wait_fd());
-        nets.chain(self.ch3.boot.fd()).chain(asked).collect()
+        nets.chain(self.ch3.boot.fd()).chain(asked)
     }
 
     /// Prepares for waiting on [`Vci::wait_fd`]: sends that were staged go out.
@@ -131,7 +131,11 @@ impl Vci {
         if !self.ch3.lie_down() {
             return Arm::Busy;
         }
-        self.engine.netmod.arm(&mut self.engine.core)
+        let armed = self.engine.netmod.arm(&mut self.engine.core);
+        if armed == Arm::Armed {
+            self.naps = self.naps.saturating_add(1);
+        }
+        armed
     }
 
     /// When the device wants to be polled at the latest although its descriptor is not readable; on the
@@ -139,7 +143,8 @@ impl Vci {
     pub fn deadline(&self) -> Option<Time> {
         let nets = &self.engine.netmod;
         // A netmod without a descriptor must be asked again and again.
-        let blind = nets.netmods().any(|m| m.wait_fd().is_none()).then(|| self.now + NO_FD_NAP);
+        let blind = nets.netmods().any(|m| m.wait_fd().is_none());
+        let blind = blind.then(|| self.now + (BLIND_STEP * self.naps).min(LONGEST_BLIND));
         let failures = Some(self.failure_deadline()).filter(|t| *t != Time::NEVER);
         let answers = self.status_server.as_ref().and_then(|s| s.deadline(self.now));
         nets.deadline().into_iter().chain(blind).chain(failures).chain(answers).min()
@@ -154,28 +159,16 @@ impl Vci {
     /// Blocks until something may have happened.
     #[cold]
     pub(super) fn block(&mut self, deadline: Time) -> Result<()> {
-        self.tick();
-        if !self.ch3.lie_down() || self.engine.netmod.arm(&mut self.engine.core) == Arm::Busy {
+        if self.arm() == Arm::Busy {
             return Ok(());
         }
-        if self.failure_deadline() <= self.now {
-            self.look_for_failures();
-            return Ok(());
-        }
-        let until = deadline.min(self.engine.netmod.deadline().unwrap_or(Time::NEVER));
-        let until = until.min(self.failure_deadline());
-        let mut nap = until.since(self.now).min(LONGEST_NAP);
-        self.fds.clear();
-        if self.engine.netmod.wait_fds(&mut self.fds).is_none() {
-            nap = nap.min(NO_FD_NAP);
-            self.fds.clear();
-        }
-        self.fds.extend(self.ch3.boot.fd());
-        if let Some(server) = &self.status_server {
-            self.fds.extend(server.fds());
-            nap = nap.min(server.deadline(self.now).unwrap_or(Time::NEVER).since(self.now));
-        }
-        sys::wait_readable(&self.fds, nap).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
+        let until = deadline.min(self.deadline().unwrap_or(Time::NEVER));
+        let mut fds = std::mem::take(&mut self.fds);
+        fds.extend(self.descriptors());
+        let waited = sys::wait_readable(&fds, until.since(self.now).min(LONGEST_NAP));
+        fds.clear();
+        self.fds = fds;
+        waited.map_err(|e| Error::Launcher(format!("poll: {e}")))?;
         self.tick();
         if self.status_server.is_some() {
             self.blocked = true;

@@ -267,6 +267,8 @@ config_table! {
             "bytes of libfabric messages that a peer may have under way to this process";
         rx_memory: usize = 4 * M, "NETMOD_OFI_RX_MEMORY", Kind::Size { min: 64 * K, max: G },
             "bytes of receive buffers of a domain";
+        wait: &'static str = "auto", "NETMOD_OFI_WAIT", Kind::Choice(&["auto", "fd", "none"]),
+            "what a blocked wait waits on: fd, a descriptor of libfabric's, which costs each message; none, where it looks again after short naps; auto: none if the node has a core for each that polls";
         register_max: usize = 0, "NETMOD_OFI_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },
             "bytes that large messages may register at once; more moves window by window; 0: any";
         connect_timeout: Duration = CONNECT, "NETMOD_OFI_CONNECT_TIMEOUT",

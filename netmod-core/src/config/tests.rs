@@ -93,6 +93,7 @@ fn defaults() {
         ("NETMOD_OFI_FRAME", "16K"),
         ("NETMOD_OFI_WINDOW", "256K"),
         ("NETMOD_OFI_RX_MEMORY", "4M"),
+        ("NETMOD_OFI_WAIT", "auto"),
         ("NETMOD_OFI_REGISTER_MAX", "0"),
         ("NETMOD_OFI_CONNECT_TIMEOUT", "30s"),
         ("NETMOD_OFI_DETECT", "15s"),

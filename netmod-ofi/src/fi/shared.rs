@@ -40,6 +40,8 @@ pub(crate) struct Wish {
     pub(crate) min_multi_recv: usize,
     /// Pairs of contexts of a scalable endpoint; with 1 the endpoint is a plain one.
     pub(crate) contexts: usize,
+    /// Completion queues with a descriptor to wait on, where the provider has one that is of use.
+    pub(crate) descriptor: bool,
     /// Which process this is, where several are played in one: engines of the same one share an endpoint.
     pub(crate) process: u32,
 }
@@ -164,9 +166,9 @@ impl Domain {
             let rc = fi_av_open(self.domain, &raw mut attr, &raw mut self.av, null_mut());
             self.check("fi_av_open", rc)?;
             if self.scalable {
-                self.open_scalable(wish.contexts)?;
+                self.open_scalable(wish)?;
             } else {
-                self.open_plain()?;
+                self.open_plain(wish)?;
             }
             self.check("fi_enable", fi_enable(self.ep.cast()))?;
             if self.traits.multi_recv {
@@ -183,8 +185,8 @@ impl Domain {
         }
     }
 
-    /// Adds a lane with a queue: with a descriptor to wait on, or without, where the provider has none that is of use.
-    unsafe fn open_queue(&mut self) -> Result<usize, Refused> {
+    /// Adds a lane with a queue: with a descriptor to wait on, or without, where none is wanted or the provider has none that is of use.
+    unsafe fn open_queue(&mut self, descriptor: bool) -> Result<usize, Refused> {
         let mut attr = fi_cq_attr {
             size: self.traits.tx + self.traits.rx,
             flags: 0,
@@ -197,8 +199,8 @@ impl Domain {
         let mut lane = NO_LANE;
         // SAFETY: the domain is live, as are the attributes during the calls; the descriptor is an int.
         unsafe {
-            if self.traits.wakes && fi_cq_open(self.domain, &raw mut attr, &raw mut lane.cq, null_mut()) == 0
-            {
+            let descriptor = descriptor && self.traits.wakes;
+            if descriptor && fi_cq_open(self.domain, &raw mut attr, &raw mut lane.cq, null_mut()) == 0 {
                 let mut fd: c_int = -1;
                 let rc = fi_control(lane.cq.cast(), FI_GETWAIT, (&raw mut fd).cast());
                 lane.fd = (rc == 0 && fd >= 0).then_some(fd);
@@ -213,10 +215,10 @@ impl Domain {
         Ok(self.lanes.len() - 1)
     }
 
-    unsafe fn open_plain(&mut self) -> Result<(), Refused> {
+    unsafe fn open_plain(&mut self, wish: &Wish) -> Result<(), Refused> {
         // SAFETY: the domain, the info, the vector and the queue are live.
         unsafe {
-            let lane = self.open_queue()?;
+            let lane = self.open_queue(wish.descriptor)?;
             let rc = fi_endpoint(self.domain, self.info, &raw mut self.ep, null_mut());
             self.check("fi_endpoint", rc)?;
             let ep = self.ep;
@@ -228,9 +230,10 @@ impl Domain {
         }
     }
 
-    unsafe fn open_scalable(&mut self, contexts: usize) -> Result<(), Refused> {
+    unsafe fn open_scalable(&mut self, wish: &Wish) -> Result<(), Refused> {
         // SAFETY: the domain, the info, the vector and the queues are live; the info is this value's own.
         unsafe {
+            let contexts = wish.contexts;
             (*(*self.info).ep_attr).tx_ctx_cnt = contexts;
             (*(*self.info).ep_attr).rx_ctx_cnt = contexts;
             let rc = fi_scalable_ep(self.domain, self.info, &raw mut self.ep, null_mut());
@@ -238,7 +241,7 @@ impl Domain {
             let ep = self.ep;
             self.check("fi_scalable_ep_bind", fi_bind(ep.cast(), self.av.cast(), 0))?;
             for index in 0..contexts {
-                let at = self.open_queue()?;
+                let at = self.open_queue(wish.descriptor)?;
                 let (cq, number) = (self.lanes[at].cq, index as c_int);
                 let tx = &raw mut self.lanes[at].tx;
                 let rc = fi_tx_context(ep, number, (*self.info).tx_attr, tx, null_mut());

@@ -17,10 +17,10 @@ use crate::fi::info::{MrMode, Offer, Request, getinfo};
 use netmod_frames::device::{Done, Lent, Port as _};
 use netmod_frames::wire::FRAME_HEADER;
 
-use crate::fi::port::{Port, Share, Sizes};
+use crate::fi::port::{Options, Port, Share};
 use crate::fi::region::{self, Registration};
 
-const SIZES: Sizes = Sizes { frame: 1024, rx_memory: 64 << 10 };
+const OPTIONS: Options = Options { frame: 1024, rx_memory: 64 << 10, descriptor: true };
 
 fn many(contexts: usize) -> Settings {
     Settings::default().max_ep_tx_ctx(contexts).max_ep_rx_ctx(contexts)
@@ -52,7 +52,7 @@ impl Place {
     }
 
     fn port(&self, contexts: usize, process: u32) -> Result<Port, String> {
-        Port::of(self.library, &self.offer, SIZES, Share { contexts, process })
+        Port::of(self.library, &self.offer, OPTIONS, Share { contexts, process })
     }
 
     /// Endpoints that were made and are not closed.
@@ -388,7 +388,7 @@ fn threads_share_an_endpoint() {
             let offer = place.offer.duplicate().expect("memory");
             s.spawn(move || {
                 let share = Share { contexts: ENGINES, process: (engine / ENGINES) as u32 };
-                let mut port = Port::of(library, &offer, SIZES, share).expect("a context");
+                let mut port = Port::of(library, &offer, OPTIONS, share).expect("a context");
                 addresses.lock().push(at(&port));
                 barrier.wait();
                 let all = addresses.lock().clone();

@@ -3,7 +3,7 @@
 use fake_fabric::{Control, Node, Progress, Settings, ToTheDead, World, library_path};
 use netmod_core::config::OfiConfig;
 use netmod_core::{PeerName, Time};
-use netmod_ofi::{Ofi, OfiNetmod};
+use netmod_ofi::{Ofi, OfiNetmod, Setup};
 use netmod_schedules::{Run, Seen};
 
 use crate::setting::Setting;
@@ -19,7 +19,7 @@ impl netmod_schedules::World for Fake {
     const EARLY_HURTS: bool = false;
 
     fn netmod(&mut self, _rank: usize, me: PeerName, ranks: u32) -> OfiNetmod {
-        OfiNetmod::new(&self.cfg, me, ranks)
+        OfiNetmod::new(&Setup::new(&self.cfg), me, ranks)
     }
 
     fn kill(&mut self, rank: usize) {

@@ -133,7 +133,7 @@ impl Engine {
         })?;
         let words = Arc::new(Words::new());
         vci.engine.core.keep_words(Arc::clone(&words));
-        let mut fds = vci.descriptors();
+        let mut fds: Vec<RawFd> = vci.descriptors().collect();
         fds.push(event.as_raw_fd());
         let spin = vci.spin;
         Ok(Engine {

@@ -37,13 +37,15 @@ const BATCH: usize = 32;
 /// How often closing looks for the completions of what was cancelled.
 const REAP: usize = 10_000;
 
-/// How large a port's buffers are.
+/// How a port is opened.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct Options {
     /// Longest frame in bytes.
     pub(crate) frame: usize,
     /// Bytes of receive buffers.
     pub(crate) rx_memory: usize,
+    /// Whether there is to be a descriptor to wait on.
+    pub(crate) descriptor: bool,
 }
 
 /// With whom a port shares its endpoint.
@@ -123,20 +125,26 @@ impl Port {
     ///
     /// # Safety
     /// The info is the library's, and live.
-    unsafe fn open(lib: Library, info: *const fi_info, sizes: Sizes, share: Share) -> Result<Port, String> {
+    unsafe fn open(
+        lib: Library,
+        info: *const fi_info,
+        options: Options,
+        share: Share,
+    ) -> Result<Port, String> {
         let Share { contexts, process } = share;
-        let wish = Wish { min_multi_recv: sizes.frame, contexts, process };
+        let Options { frame, rx_memory, descriptor } = options;
+        let wish = Wish { min_multi_recv: frame, contexts, descriptor, process };
         // SAFETY: by contract.
         let endpoint = unsafe { Endpoint::open(lib, info, &wish)? };
         let traits = endpoint.traits();
         let (rx_each, rx_count) = if traits.multi_recv {
             let count = RX_BUFFERS.min(traits.rx).max(2);
-            ((sizes.rx_memory / count).max(4 * sizes.frame), count)
+            ((rx_memory / count).max(4 * frame), count)
         } else {
-            (sizes.frame, (sizes.rx_memory / sizes.frame).clamp(2, traits.rx.max(2)))
+            (frame, (rx_memory / frame).clamp(2, traits.rx.max(2)))
         };
         let rx = Block::new(rx_each, rx_count)?;
-        let tx = Block::new(sizes.frame, TX_BUFFERS)?;
+        let tx = Block::new(frame, TX_BUFFERS)?;
         const EMPTY: fi_cq_data_entry =
             fi_cq_data_entry { op_context: null_mut(), flags: 0, len: 0, buf: null_mut(), data: 0 };
         let mut port = Port {
@@ -179,9 +187,9 @@ impl Port {
     ///
     /// # Errors
     /// Which call failed and why; nothing stays open.
-    pub(crate) fn of(lib: Library, offer: &Offer, sizes: Sizes, share: Share) -> Result<Port, String> {
+    pub(crate) fn of(lib: Library, offer: &Offer, options: Options, share: Share) -> Result<Port, String> {
         // SAFETY: the offer's info is the library's, and lives as long as the offer.
-        unsafe { Port::open(lib, offer.info(), sizes, share) }
+        unsafe { Port::open(lib, offer.info(), options, share) }
     }
 
     /// What of the provider's attributes matters.
