@@ -47,6 +47,10 @@ pub(crate) trait Endpoint {
     fn write(&mut self, len: usize, to: Remote) -> std::result::Result<bool, String>;
     /// Makes progress; whether something has completed.
     fn poll(&mut self) -> std::result::Result<bool, String>;
+    /// Lets others have the processor after many polls in vain.
+    fn rest(&self) {
+        std::thread::yield_now();
+    }
 }
 
 /// An endpoint of ranks 0 and 1 each.
@@ -83,7 +87,7 @@ impl<E: Endpoint> Raw<E> {
             }
             vain += 1;
             if vain.is_multiple_of(self.spins) {
-                std::thread::yield_now();
+                self.endpoint.rest();
                 if since.get_or_insert_with(Instant::now).elapsed() > LOST {
                     return Err(format!("nothing has completed for {} s", LOST.as_secs()));
                 }
@@ -236,7 +240,7 @@ impl<E: Endpoint> Raw<E> {
         all().during(format!("send messages both ways over {}", E::LIBRARY))
     }
 
-    /// `count` transfers by rank 0, which reads or writes; rank 1 makes progress meanwhile.
+    /// `count` transfers from rank 0 to rank 1, as messages go: rank 0 writes, or rank 1 reads. The other one makes progress meanwhile.
     pub(crate) fn one_sided(&mut self, direct: Direct, bytes: usize, count: usize) -> Result<()> {
         let mut all = || {
             self.prepare(bytes)?;
@@ -244,17 +248,21 @@ impl<E: Endpoint> Raw<E> {
                 return Err(why);
             }
             let Some([sends, receives]) = self.remote else { return Err("the peer has no memory".into()) };
+            // The peer's memory is ready when it says so, and is let go when this side says so. That everything is there the peer says, too: what
+            // is written may have left this process and still be on its way.
+            let acts = self.lead == (direct == Direct::Write);
             let before = self.endpoint.received();
-            // The peer's memory is ready when it says so, and is let go when this side says so.
-            self.endpoint.post(ACK)?;
-            if !self.lead {
+            if !acts {
+                self.endpoint.post(ACK)?;
                 self.go(|f| f.send(ACK))?;
                 self.until(|f| f.received() > before && f.is_sent())?;
                 if direct == Direct::Write {
                     self.check(bytes)?;
                 }
-                return Ok(());
+                self.go(|f| f.send(ACK))?;
+                return self.until(E::is_sent);
             }
+            self.endpoint.post(ACK)?;
             self.until(|f| f.received() > before)?;
             for _ in 0..count {
                 self.go(|f| match direct {
@@ -266,8 +274,9 @@ impl<E: Endpoint> Raw<E> {
             if direct == Direct::Read {
                 self.check(bytes)?;
             }
+            self.endpoint.post(ACK)?;
             self.go(|f| f.send(ACK))?;
-            self.until(E::is_sent)
+            self.until(|f| f.received() > before + 1 && f.is_sent())
         };
         all().during(format!("read or write over {}", E::LIBRARY))
     }

@@ -28,7 +28,10 @@ impl RawFabric {
         let offer = chosen.into_iter().next().ok_or_else(|| Failure::new("no provider was chosen"))?;
         let at = show(offer.format, &offer.address);
         let title = format!("{} on {} ({at})", offer.provider, offer.domain);
-        let mut fabric = Fabric::open(library, offer).during(format!("open {title} for the floor"))?;
+        // A thread that yields to the provider's gets the processor back at once, and keeps it for milliseconds.
+        let threads = has_thread(&offer.provider);
+        let mut fabric =
+            Fabric::open(library, offer, threads).during(format!("open {title} for the floor"))?;
 
         let mine = fabric.address().during("find the address of the floor's endpoint")?;
         let mut greeting = [0; GREETING];
@@ -46,8 +49,7 @@ impl RawFabric {
         }
         let len = usize::from(u16::from_le_bytes([answer[0], answer[1]])).min(GREETING - 2);
         fabric.set_peer(&answer[2..2 + len]).during("make the peer's address known to libfabric")?;
-        let shared = crowded || has_thread(&fabric.offer().provider);
-        Ok((Raw::new(fabric, lead, spins(shared)), title))
+        Ok((Raw::new(fabric, lead, spins(crowded || threads)), title))
     }
 
     /// The provider's name.
@@ -114,5 +116,9 @@ impl Endpoint for Fabric {
     #[inline]
     fn poll(&mut self) -> std::result::Result<bool, String> {
         Fabric::poll(self)
+    }
+
+    fn rest(&self) {
+        Fabric::rest(self);
     }
 }

@@ -5,8 +5,9 @@
 
 #![allow(unsafe_code)]
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::ptr::{null, null_mut};
+use std::os::fd::RawFd;
 
 use libfabric_sys::Library;
 use libfabric_sys::attr::{fi_addr_t, fi_av_attr, fi_context2, fi_cq_attr, fi_cq_err_entry, fi_cq_msg_entry};
@@ -22,6 +23,8 @@ use super::buffers::{Buffers, Remote};
 const DEPTH: usize = 64;
 /// Completions that are taken at once.
 const BATCH: usize = 16;
+/// Longest wait for the queue at once, in milliseconds.
+const REST: c_int = 10;
 /// Longest address of an endpoint.
 const ADDRESS: usize = 1024;
 /// Keys of the buffers, where this side chooses them.
@@ -71,6 +74,8 @@ pub(crate) struct Fabric {
     fabric: *mut fid_fabric,
     domain: *mut fid_domain,
     cq: *mut fid_cq,
+    /// What to wait on for the queue, if that was wanted and there is something.
+    fd: Option<RawFd>,
     av: *mut fid_av,
     ep: *mut fid_ep,
     peer: fi_addr_t,
@@ -86,11 +91,11 @@ fn checked(lib: &Library, call: &str, rc: i64) -> Result<(), String> {
 }
 
 impl Fabric {
-    /// Opens an endpoint of an offer.
+    /// Opens an endpoint of an offer. `blocks`: it rests by waiting for its queue, not by yielding.
     ///
     /// # Errors
     /// Which call failed, and why.
-    pub(crate) fn open(lib: Library, offer: Offer) -> Result<Fabric, String> {
+    pub(crate) fn open(lib: Library, offer: Offer, blocks: bool) -> Result<Fabric, String> {
         let depth = DEPTH.min(offer.tx_size).min(offer.rx_size).max(1);
         let mut this = Fabric {
             lib,
@@ -98,6 +103,7 @@ impl Fabric {
             fabric: null_mut(),
             domain: null_mut(),
             cq: null_mut(),
+            fd: None,
             av: null_mut(),
             ep: null_mut(),
             peer: FI_ADDR_UNSPEC,
@@ -112,7 +118,7 @@ impl Fabric {
             size: 4 * depth,
             flags: 0,
             format: FI_CQ_FORMAT_MSG,
-            wait_obj: FI_WAIT_NONE,
+            wait_obj: if blocks { FI_WAIT_FD } else { FI_WAIT_NONE },
             signaling_vector: 0,
             wait_cond: 0,
             wait_set: null_mut(),
@@ -124,6 +130,14 @@ impl Fabric {
             check("fi_fabric", rc)?;
             check("fi_domain", fi_domain(this.fabric, info, &raw mut this.domain, null_mut()))?;
             check("fi_cq_open", fi_cq_open(this.domain, &raw mut cq, &raw mut this.cq, null_mut()))?;
+            if blocks {
+                let mut fd: c_int = -1;
+                check(
+                    "fi_control(FI_GETWAIT)",
+                    fi_control(this.cq.cast(), FI_GETWAIT, (&raw mut fd).cast()),
+                )?;
+                this.fd = Some(fd);
+            }
             let mut av = fi_av_attr {
                 type_: (*(*info).domain_attr).av_type,
                 rx_ctx_bits: 0,
@@ -379,6 +393,20 @@ impl Fabric {
             }
         }
         Ok(n > 0)
+    }
+
+    /// Lets others have the processor, until something happens where that can be waited for.
+    pub(crate) fn rest(&self) {
+        let Some(fd) = self.fd else { return std::thread::yield_now() };
+        let mut queue: *mut fid = self.cq.cast();
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: the fabric and the queue are live; the entry is ours, and its descriptor open as long as the queue is.
+        unsafe {
+            if fi_trywait(self.fabric, &raw mut queue, 1) == 0 {
+                // However it ends, the queue is looked at next.
+                libc::poll(&raw mut poll, 1, REST);
+            }
+        }
     }
 
     #[cold]
