@@ -1,6 +1,6 @@
 //! Sending: at once if possible, else through the VC's queue.
 
-use netmod_core::{Core, Header, ReqId, SendBuf, VcError, VcId};
+use netmod_core::{Core, HDR_LEN, Header, ReqId, SendBuf, VcError, VcId};
 
 use crate::conn::{self, ConnId};
 use crate::link::{Failure, LinkEvent, Phase};
@@ -15,8 +15,10 @@ const BURST: u16 = 8;
 /// After so many bursts in a row the next message is taken for the first of another one.
 const BURSTS: u8 = 4;
 
-/// Bytes written to one VC in one flush, after which others get their turn.
-const FLUSH_BOUND: usize = 4 << 20;
+/// Most bytes written to one VC at once, after which others get their turn. A system call holds the socket's lock, which acknowledgements
+/// need to get in, and what lies in its buffers for long has left the caches when the peer reads it: 4 MiB in one call take longer than in
+/// eight.
+const FLUSH_BOUND: usize = (512 << 10) + HDR_LEN;
 
 impl TcpNetmod {
     /// Whether the VC takes messages.
@@ -73,6 +75,9 @@ impl TcpNetmod {
             return Ok(Some(0));
         }
         let total = hdr.len() + data.len();
+        if total > FLUSH_BOUND {
+            return Ok(Some(0));
+        }
         let keeps = v.session != 0;
         if keeps && v.txq.as_ref().is_some_and(|q| !q.is_open(total.min(LOG_MAX))) {
             return Ok(Some(0));
@@ -195,7 +200,7 @@ impl TcpNetmod {
 
     /// Writes as much of a VC's queue as the kernel takes.
     pub(crate) fn flush_vc(&mut self, core: &mut Core, vc: VcId) {
-        let mut total = 0;
+        let mut left = FLUSH_BOUND;
         self.pay(vc, OWED_WAITING);
         if self.vcs.get(vc).is_some_and(|v| v.sealed) {
             self.flush_sealed(core, vc);
@@ -215,18 +220,19 @@ impl TcpNetmod {
                 q.written(core, vc, 0);
                 if q.len() == before { break } else { continue }
             }
-            if total >= FLUSH_BOUND {
+            if left == 0 {
                 if !v.dirty {
                     v.dirty = true;
                     self.dirty.push(vc);
                 }
                 return;
             }
+            let (n, bytes) = (sys::cut(&mut iov[..n], left), bytes.min(left));
             self.stats.tx_calls += 1;
             match sys::send_iov(v.fd, &iov[..n]) {
                 Ok(Some(sent)) => {
                     q.written(core, vc, sent);
-                    total += sent;
+                    left -= sent;
                     if sent < bytes {
                         return self.block(vc);
                     }

@@ -66,6 +66,19 @@ pub(crate) fn send_iov(fd: RawFd, iov: &[IoVec]) -> Moved {
     moved(unsafe { libc::sendmsg(fd, &msg, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) })
 }
 
+/// Shortens a list to its first `most` bytes; how many pieces it then has.
+pub(crate) fn cut(iov: &mut [IoVec], most: usize) -> usize {
+    let mut left = most;
+    for (i, piece) in iov.iter_mut().enumerate() {
+        if piece.len >= left {
+            piece.len = left;
+            return i + 1;
+        }
+        left -= piece.len;
+    }
+    iov.len()
+}
+
 /// Copies pieces that were lent under the contract of `netmod_core::buf`, or are ours.
 pub(crate) fn copy_iov(iov: &[IoVec], out: &mut Vec<u8>) {
     for piece in iov.iter().filter(|p| p.len > 0) {
@@ -501,5 +514,19 @@ mod tests {
         assert!(out[0].writable);
         ep.remove(b.as_raw_fd()).unwrap();
         assert_eq!(ep.ready(&mut out).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_list_is_cut_within_a_piece_and_between_two() {
+        let cut_at = |most| {
+            let mut iov = [3, 0, 5].map(|len| IoVec { len, ..IoVec::EMPTY });
+            let n = cut(&mut iov, most);
+            iov[..n].iter().map(|p| p.len).collect::<Vec<_>>()
+        };
+        assert_eq!(cut_at(1), [1]);
+        assert_eq!(cut_at(3), [3]);
+        assert_eq!(cut_at(4), [3, 0, 1]);
+        assert_eq!(cut_at(8), [3, 0, 5]);
+        assert_eq!(cut_at(9), [3, 0, 5]);
     }
 }
