@@ -27,10 +27,10 @@ use crate::wire::UNIT;
 
 /// How often an idle process looks although nothing was heard of: devices work only when they are called.
 const LOOK: Duration = Duration::from_millis(100);
-/// First pause after which a frame of a handshake that may be lost is said again. Who computes answers late, and what is said meanwhile is said in vain.
-const REPEAT: Duration = Duration::from_millis(100);
 /// The same while something is under way.
 const LOOK_BUSY: Duration = Duration::from_millis(1);
+/// First pause after which a frame of a handshake that may be lost is said again. Who computes answers late, and what is said meanwhile is said in vain.
+const REPEAT: Duration = Duration::from_millis(100);
 
 /// What the netmod has seen, beside what each VC counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -488,7 +488,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
             return None;
         }
         let busy = |p: &D::Port| p.sends_under_way() + p.transfers_under_way() > 0 || p.is_unsettled();
-        let busy = self.ports.iter().any(busy);
+        let busy = self.transfers.has_waiting() || self.ports.iter().any(busy);
         let mut at = self.now + if busy { LOOK_BUSY } else { LOOK };
         at = at.min(self.manager.deadline().unwrap_or(Time::NEVER));
         at = at.min(self.life.as_ref().and_then(Life::deadline).unwrap_or(Time::NEVER));

@@ -18,6 +18,8 @@ use crate::netmod::FrameNetmod;
 const KEY: usize = 8 + 8 + 8 + 1 + 1;
 /// Most bytes that one operation moves.
 const PART: usize = 1 << 20;
+/// Transfers that are tried again in one poll: who has thousands under way must not try them all for each that ends.
+const TRIES: usize = 16;
 /// How often an owner that takes memory back looks whether the device is through with it before it sleeps in between, for how
 /// long, and how often in all. That is about two seconds.
 const EAGER_LOOKS: u32 = 1000;
@@ -79,6 +81,8 @@ struct Transfer {
     remote: u64,
     key: u64,
     under_way: u32,
+    /// It is among those that wait for the device.
+    waits: bool,
     failed: Option<VcError>,
 }
 
@@ -206,6 +210,7 @@ impl<D: Device> FrameNetmod<D> {
             remote,
             key: key.key,
             under_way: 0,
+            waits: false,
             failed: None,
         };
         self.transfers.running.insert(number, transfer);
@@ -246,7 +251,7 @@ impl<D: Device> FrameNetmod<D> {
                 }
                 Err(Refused::Again) => {
                     self.stats.refused += 1;
-                    if !self.transfers.waiting.contains(&number) {
+                    if !std::mem::replace(&mut t.waits, true) {
                         self.transfers.waiting.push_back(number);
                     }
                     return;
@@ -263,8 +268,11 @@ impl<D: Device> FrameNetmod<D> {
     /// Tries again what the device has not taken.
     #[cold]
     pub(crate) fn start_waiting(&mut self) {
-        for _ in 0..self.transfers.waiting.len() {
+        for _ in 0..self.transfers.waiting.len().min(TRIES) {
             let Some(number) = self.transfers.waiting.pop_front() else { return };
+            if let Some(t) = self.transfers.running.get_mut(&number) {
+                t.waits = false;
+            }
             self.go_on(number);
         }
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use ch3_shim::pkt::{Packet, ShortData};
 use ch3_shim::tagmatch::Envelope;
-use ch3_shim::{ANY_TAG, Device, VirtualClock};
-use fake_fabric::{Control, World, library_path};
+use ch3_shim::{ANY_TAG, Builder, Device, VirtualClock};
+use fake_fabric::{Again, Control, World, library_path};
 use netmod_core::config::OfiConfig;
-use netmod_core::{Arm, Netmod as _, Pollers};
+use netmod_core::{Arm, Config, Netmod as _, Pollers};
 use netmod_ofi::{OfiNetmod, Setup};
-use netmod_tests::board::run_job_with;
+use netmod_tests::board::{Board, run_job_with};
 use netmod_tests::conformance::NetmodFactory;
 use netmod_tests::factory::{Ofi, Shm, Tcp, bare_name};
 use netmod_tests::jobs::launch;
@@ -19,6 +19,7 @@ use netmod_tests::jobs::pattern::{Random, seed};
 use netmod_tests::jobs::sys::readable;
 use netmod_tests::libfabric::{again_with, first_or_skip};
 use netmod_tests::scripted::Script;
+use netmod_tests::watchdog::Watchdog;
 
 /// Far longer than any message takes: a wait that ends by time has missed one.
 const MISSED: Duration = Duration::from_secs(20);
@@ -46,7 +47,7 @@ fn receive(dev: &mut Device, len: usize, source: i32) -> u32 {
 
 /// Two ranks answer each other, each at a random moment of the other's way from test to wait.
 fn answers<F: NetmodFactory>(f: &F, rounds: u64, longest: usize, spin: &'static str) {
-    let tune = move |cfg: &mut netmod_core::Config| {
+    let tune = move |cfg: &mut Config| {
         cfg.set("NETMOD_SPIN", spin).expect("a spin");
         // Where each rank has a core there would be none.
         cfg.set("NETMOD_OFI_WAIT", "fd").expect("a way to wait");
@@ -185,6 +186,58 @@ fn a_descriptor_of_libfabric_only_where_cores_are_shared() {
         assert_eq!(netmod.opened().contains("NETMOD_OFI_WAIT"), !expected, "{}", netmod.opened());
     }
     assert!(world.close().is_none());
+}
+
+/// Of a transfer that the provider will not take no event tells: who waits for it looks again soon.
+#[test]
+fn a_transfer_that_is_refused_is_tried_again_soon() {
+    const SOON: Duration = Duration::from_millis(1);
+    let _watchdog = Watchdog::new();
+    let refuses = Again { read: 0.97, ..Again::default() };
+    let world =
+        World::new(&Control::load(&library_path()).1, fake_fabric::Settings::default().again(refuses));
+    let mut board = Board::new(2);
+    std::thread::scope(|s| {
+        for rank in 0..2 {
+            let mut cfg = Config::default();
+            (cfg.lmt, cfg.lmt_min, cfg.eager_max) = ("get", 1, 0);
+            cfg.netmods = vec!["ofi".into()];
+            cfg.ofi.library = library_path().display().to_string();
+            (cfg.ofi.provider, cfg.ofi.domain) = ("fake".into(), world.name().to_owned());
+            cfg.ofi.wait = "fd";
+            let builder = Builder::new(cfg, Box::new(board.place(rank)));
+            s.spawn(move || {
+                let mut dev = builder.build().expect("a device");
+                let world = dev.world();
+                // What is announced before there is a connection is not read, but sent.
+                dev.barrier(world).expect("barrier");
+                if rank == 0 {
+                    let large = dev.isend(vec![7; 50_000], 1, 1, world).expect("isend");
+                    dev.send(&[], 1, 2, world).expect("send");
+                    dev.wait(large).expect("wait");
+                } else {
+                    // What was announced before this has arrived is read at once.
+                    dev.recv(&mut [], 0, 2, world).expect("recv");
+                    let mut req = dev.irecv(vec![0; 50_000], 0, 1, world).expect("irecv");
+                    let mut waits = 0;
+                    loop {
+                        req = match dev.test(req).expect("test") {
+                            Ok(_) => break,
+                            Err(req) => req,
+                        };
+                        if dev.arm() == Arm::Armed {
+                            waits += 1;
+                            let until = dev.deadline().expect("somebody looks again");
+                            assert!(until.since(dev.now()) <= SOON, "{:?}", dev.report());
+                        }
+                    }
+                    assert!(waits > 0, "nothing was refused");
+                }
+                dev.finalize().expect("finalize");
+            });
+        }
+    });
+    assert_eq!(world.violations(), [""; 0]);
 }
 
 #[test]
