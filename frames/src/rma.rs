@@ -17,7 +17,7 @@ use crate::netmod::FrameNetmod;
 /// Bytes of a [`RemoteKey`].
 const KEY: usize = 8 + 8 + 8 + 1 + 1;
 /// Most bytes that one operation moves.
-const PART: usize = 1 << 20;
+const PART: usize = 16 << 20;
 /// Transfers that are tried again in one poll: who has thousands under way must not try them all for each that ends.
 const TRIES: usize = 16;
 /// How often an owner that takes memory back looks whether the device is through with it before it sleeps in between, for how
