@@ -186,7 +186,7 @@ impl TcpNetmod {
             iov[pieces] = self.arena.free(if large { TAIL } else { usize::MAX });
             pieces += 1;
         }
-        let pieces = sys::cut(&mut iov[..pieces], DIRECT);
+        let (pieces, _) = sys::first(&mut iov[..pieces], DIRECT);
         match sys::recv_iov(c.fd(), &iov[..pieces]) {
             Ok(Some(n)) if n > 0 => {
                 c.rx += n as u64;

@@ -26,19 +26,6 @@ pub(crate) struct Altered {
     pub(crate) records: u32,
 }
 
-/// The pieces of `iov` that hold its first `max` bytes; their number and bytes.
-fn first(iov: &mut [IoVec], max: usize) -> (usize, usize) {
-    let mut bytes = 0;
-    for (i, piece) in iov.iter_mut().enumerate() {
-        piece.len = piece.len.min(max - bytes);
-        bytes += piece.len;
-        if bytes == max {
-            return (i + 1, bytes);
-        }
-    }
-    (iov.len(), bytes)
-}
-
 impl TcpNetmod {
     /// A connection is adopted: its bytes are checked from now on.
     pub(crate) fn seal(&mut self, vc: VcId, id: ConnId) {
@@ -87,7 +74,7 @@ impl TcpNetmod {
             let Some(q) = v.txq.as_mut().filter(|q| q.is_sendable()) else { return };
             let mut iov = [IoVec::EMPTY; MAX_IOV];
             let (n, _) = q.gather(core, &mut iov);
-            let (n, bytes) = first(&mut iov[..n], RECORD_MAX);
+            let (n, bytes) = sys::first(&mut iov[..n], RECORD_MAX);
             if bytes == 0 {
                 // Nothing but empty or cancelled messages, or the window is closed until an acknowledgement comes.
                 let before = q.len();
@@ -203,31 +190,5 @@ impl TcpNetmod {
              switch in between broken?"
         );
         self.vc_abort(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_pieces_of_a_list() {
-        let mut bytes = [0u8; 100];
-        let mut list = |lens: &[usize]| -> Vec<IoVec> {
-            lens.iter().map(|len| IoVec { base: bytes.as_mut_ptr(), len: *len }).collect()
-        };
-        for (lens, max, expected) in [
-            (&[10, 20, 30][..], 60, (3, 60)),
-            (&[10, 20, 30], 100, (3, 60)),
-            (&[10, 20, 30], 30, (2, 30)),
-            (&[10, 20, 30], 25, (2, 25)),
-            (&[10], 3, (1, 3)),
-            (&[], 3, (0, 0)),
-        ] {
-            let mut iov = list(lens);
-            let (n, bytes) = first(&mut iov, max);
-            assert_eq!((n, bytes), expected);
-            assert_eq!(iov[..n].iter().map(|p| p.len).sum::<usize>(), bytes);
-        }
     }
 }

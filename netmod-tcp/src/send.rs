@@ -227,7 +227,7 @@ impl TcpNetmod {
                 }
                 return;
             }
-            let (n, bytes) = (sys::cut(&mut iov[..n], left), bytes.min(left));
+            let (n, bytes) = sys::first(&mut iov[..n], left);
             self.stats.tx_calls += 1;
             match sys::send_iov(v.fd, &iov[..n]) {
                 Ok(Some(sent)) => {

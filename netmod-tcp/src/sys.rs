@@ -66,17 +66,17 @@ pub(crate) fn send_iov(fd: RawFd, iov: &[IoVec]) -> Moved {
     moved(unsafe { libc::sendmsg(fd, &msg, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) })
 }
 
-/// Shortens a list to its first `most` bytes; how many pieces it then has.
-pub(crate) fn cut(iov: &mut [IoVec], most: usize) -> usize {
-    let mut left = most;
+/// The pieces of `iov` that hold its first `max` bytes; their number and bytes.
+pub(crate) fn first(iov: &mut [IoVec], max: usize) -> (usize, usize) {
+    let mut bytes = 0;
     for (i, piece) in iov.iter_mut().enumerate() {
-        if piece.len >= left {
-            piece.len = left;
-            return i + 1;
+        piece.len = piece.len.min(max - bytes);
+        bytes += piece.len;
+        if bytes == max {
+            return (i + 1, bytes);
         }
-        left -= piece.len;
     }
-    iov.len()
+    (iov.len(), bytes)
 }
 
 /// Copies pieces that were lent under the contract of `netmod_core::buf`, or are ours.
@@ -517,16 +517,17 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_cut_within_a_piece_and_between_two() {
-        let cut_at = |most| {
+    fn the_first_bytes_may_end_within_a_piece_or_between_two() {
+        let of_first = |max| {
             let mut iov = [3, 0, 5].map(|len| IoVec { len, ..IoVec::EMPTY });
-            let n = cut(&mut iov, most);
-            iov[..n].iter().map(|p| p.len).collect::<Vec<_>>()
+            let (n, bytes) = first(&mut iov, max);
+            (iov[..n].iter().map(|p| p.len).collect::<Vec<_>>(), bytes)
         };
-        assert_eq!(cut_at(1), [1]);
-        assert_eq!(cut_at(3), [3]);
-        assert_eq!(cut_at(4), [3, 0, 1]);
-        assert_eq!(cut_at(8), [3, 0, 5]);
-        assert_eq!(cut_at(9), [3, 0, 5]);
+        assert_eq!(of_first(1), (vec![1], 1));
+        assert_eq!(of_first(3), (vec![3], 3));
+        assert_eq!(of_first(4), (vec![3, 0, 1], 4));
+        assert_eq!(of_first(8), (vec![3, 0, 5], 8));
+        assert_eq!(of_first(9), (vec![3, 0, 5], 8));
+        assert_eq!(first(&mut [], 3), (0, 0));
     }
 }
