@@ -26,6 +26,8 @@ const KNOWN: &[(&str, u32, &str)] = &[
 /// Those of them whose progress is made by a thread of their own, which polls for some milliseconds before it waits. Others say that they make progress by themselves (`FI_PROGRESS_AUTO`), and do not,
 /// or have a thread that does nothing most of the time.
 const WITH_THREADS: [&str; 1] = ["sockets"];
+/// Those that move data by the kernel's sockets.
+const OVER_SOCKETS: [&str; 4] = ["tcp", "net", "sockets", "udp"];
 /// Of one that is not known: they are written for hardware.
 const UNKNOWN: u32 = 700;
 /// What an offer without RMA loses.
@@ -42,6 +44,11 @@ pub fn rank(facts: &Facts) -> (u32, String) {
 /// Whether a provider has a thread for each domain that needs a core while anything moves.
 pub fn has_thread(provider: &str) -> bool {
     provider.split(';').any(|layer| WITH_THREADS.contains(&layer))
+}
+
+/// Whether a provider moves data by the kernel's sockets.
+pub fn over_sockets(provider: &str) -> bool {
+    provider.split(';').any(|layer| OVER_SOCKETS.contains(&layer))
 }
 
 /// Why a provider is not one for use by itself.

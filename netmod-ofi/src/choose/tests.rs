@@ -289,3 +289,13 @@ fn endpoints_are_shared_where_that_is_wanted_and_can_be() {
     assert!(said(4, &unable).contains("plain endpoints: shm has no scalable"));
     assert!(!said(1, &able).contains("endpoint"));
 }
+
+#[test]
+fn who_is_over_sockets() {
+    for provider in ["tcp", "net", "sockets", "tcp;ofi_rxm", "net;ofi_rxm", "udp;ofi_rxd"] {
+        assert!(over_sockets(provider), "{provider}");
+    }
+    for provider in ["shm", "verbs;ofi_rxm", "efa", "opx", "a new one"] {
+        assert!(!over_sockets(provider), "{provider}");
+    }
+}

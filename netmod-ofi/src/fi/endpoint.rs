@@ -16,7 +16,11 @@ use libfabric_sys::{Library, call};
 use super::info::text;
 use super::shared::{self, Domain, Lane, Wish};
 use super::{Refused, check};
-use crate::choose::wakes;
+use crate::choose::{over_sockets, wakes};
+
+/// Most bytes that one transfer moves over sockets. Such providers hand all of one to the kernel in a call, which holds the socket's lock, and
+/// fills its buffers with what has left the caches when the peer reads it: longer ones are slower.
+const PART: usize = 1 << 20;
 
 /// What of a provider's attributes matters to who uses the endpoint.
 #[derive(Clone, Debug)]
@@ -27,7 +31,7 @@ pub(crate) struct Traits {
     pub(crate) mr_key_size: usize,
     /// Longest injected message.
     pub(crate) inject: usize,
-    /// Longest transfer.
+    /// Longest transfer, or the longest that is of use.
     pub(crate) max_msg: usize,
     /// Sends and transfers under way at once.
     pub(crate) tx: usize,
@@ -358,7 +362,7 @@ impl Traits {
             mr_mode,
             mr_key_size: domain.mr_key_size,
             inject: tx.inject_size,
-            max_msg: ep.max_msg_size,
+            max_msg: ep.max_msg_size.min(if over_sockets(&provider) { PART } else { usize::MAX }),
             tx: tx.size.max(1),
             rx: rx.size.max(1),
             multi_recv: caps & FI_MULTI_RECV != 0,

@@ -11,10 +11,6 @@ use netmod_frames::device::{self, Done, Lent, Oddities, Refused, Remote};
 use super::{BATCH, Port, TX_BUFFERS, What};
 use crate::fi::region::{self, Registration};
 
-/// Most bytes that one operation moves. Providers over sockets hand all of one to the kernel in a call, which holds the socket's lock, and
-/// fills its buffers with what has left the caches when the peer reads it: in parts 4 MiB take two thirds of the time.
-const PART: usize = 1 << 20;
-
 impl Port {
     /// A key that nobody can guess, and that no live registration has, as long as the provider's keys are; it is set aside.
     fn fresh_key(&mut self) -> Result<u64, Refused> {
@@ -214,7 +210,7 @@ impl device::Port for Port {
     }
 
     fn max_transfer(&self) -> usize {
-        self.traits().max_msg.min(PART)
+        self.traits().max_msg
     }
 
     fn register(&mut self, mem: IoVec, access: Access) -> Result<Option<Registration>, Refused> {
