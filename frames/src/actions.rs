@@ -313,6 +313,15 @@ impl<D: Device> FrameNetmod<D> {
         self.manage(core, |m, env| m.abort(vc, error, env));
     }
 
+    /// The peer has died: nothing is said to it, and nothing waits for it.
+    pub(crate) fn bury(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        if let Some(l) = self.links.get_mut(vc) {
+            l.gone = true;
+        }
+        self.outbox.retain(|o| o.vc != Some(vc));
+        self.fail(core, vc, error);
+    }
+
     /// The manager says that the VC has failed.
     fn down(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         let Some(l) = self.links.get_mut(vc) else { return };
@@ -334,10 +343,14 @@ impl<D: Device> FrameNetmod<D> {
             l.queue.fail(core, error);
             l.ready = false;
             let open = l.open.take();
-            if let (Some(stalled), Some(open)) = (l.stalled.take(), open)
+            let stalled = l.stalled.take();
+            if let Some(open) = open
                 && let Some(port) = self.ports.get_mut(open.dest.port)
             {
-                port.give_back(stalled.buffer);
+                stalled.into_iter().for_each(|stalled| port.give_back(stalled.buffer));
+                if l.gone {
+                    port.bury_end(open.dest.addr);
+                }
             }
         }
         self.fail_transfers(vc, error);
@@ -449,12 +462,8 @@ impl<D: Device> FrameNetmod<D> {
             let Some(peer) = self.links.get(vc).map(|l| l.peer) else { continue };
             self.say_again(core, vc, verdict);
             if verdict == Verdict::Dead && !events.concern(vc) && self.backlog.is_empty() {
-                if let Some(l) = self.links.get_mut(vc) {
-                    l.gone = true;
-                }
-                self.outbox.retain(|o| o.vc != Some(vc));
                 let text = "the process has ended, as its host says; has it failed?";
-                self.fail(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
+                self.bury(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
             }
         }
     }

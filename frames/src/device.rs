@@ -301,6 +301,10 @@ pub trait Port: Debug + Send {
     /// Nothing more is sent to an end. What is on its way may still arrive; then the end is closed.
     fn close_end(&mut self, _end: u64) {}
 
+    /// The process at an end's other side has died. The end is closed, and what is under way to it fails as soon as the device can make it:
+    /// nobody waits until the device has noticed by itself that nobody answers.
+    fn bury_end(&mut self, _end: u64) {}
+
     /// Whether it is the peer that an end waits for before it takes frames, and not the device: that may take as long as the peer computes.
     fn waits_for_peer(&self, _to: u64) -> bool {
         false

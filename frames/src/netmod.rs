@@ -299,7 +299,11 @@ impl<D: Device> Netmod for FrameNetmod<D> {
     }
 
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
-        self.fail(core, vc, error);
+        if error.kind() == VcErrorKind::Dead {
+            self.bury(core, vc, error);
+        } else {
+            self.fail(core, vc, error);
+        }
     }
 
     fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {

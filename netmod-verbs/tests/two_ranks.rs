@@ -3,7 +3,7 @@
 mod world;
 
 use netmod_core::rma::Access;
-use netmod_core::{Netmod as _, Rma as _};
+use netmod_core::{Netmod as _, Rma as _, VcError, VcErrorKind};
 use sim_hca::Leaks;
 use world::{Setting, World, pattern};
 
@@ -106,6 +106,50 @@ fn a_dead_peer_is_noticed_when_something_is_sent() {
     let down = w.ranks[0].layer.downs[0].1.to_string();
     assert!(down.contains("does not answer"), "{down}");
     w.end();
+}
+
+/// A device tries for long to reach who does not answer, and no time passes here while memory is taken back.
+#[test]
+fn memory_is_given_back_at_once_when_a_peer_is_known_to_be_dead() {
+    for (xrc, access) in [
+        (false, Access::RemoteRead),
+        (false, Access::RemoteWrite),
+        (true, Access::RemoteRead),
+        (true, Access::RemoteWrite),
+    ] {
+        let mut setting = Setting::new(3, 1);
+        setting.cfg.xrc = xrc;
+        let mut w = World::new(&setting);
+        for (from, to) in [(0, 1), (1, 0), (0, 2)] {
+            w.send(from, to, 8);
+        }
+        w.until("connected", World::all_came);
+        let len = 300_000;
+        let (there, here) = (w.area(pattern(1, len)), w.area(pattern(2, len)));
+        let r = &mut w.ranks[1];
+        let vc = r.vcs[0].expect("its VC");
+        let (_, key) = r.engine.netmod.register(&mut r.engine.core, vc, there.iov(), access).expect("memory");
+        w.kill(1);
+        let r = &mut w.ranks[0];
+        let (vc, e) = (r.vcs[1].expect("its VC"), &mut r.engine);
+        let (local, _) = e.netmod.register(&mut e.core, vc, here.iov(), Access::Local).expect("memory");
+        if access == Access::RemoteRead {
+            e.netmod.get(&mut e.core, vc, local, 0, &key, 0, len, 77).expect("a get");
+        } else {
+            e.netmod.put(&mut e.core, vc, local, 0, &key, 0, len, 77).expect("a put");
+        }
+        e.netmod.vc_abort(&mut e.core, vc, VcError::new(VcErrorKind::Dead, None, "it was killed"));
+        e.netmod.deregister(&mut e.core, local).expect("an end of the registration");
+        w.until("the transfer has ended", |w| w.ranks[0].layer.ended.contains_key(&77));
+        assert_eq!(w.ranks[0].layer.ended[&77].as_ref().map_err(VcError::kind), Err(VcErrorKind::Dead));
+        let downs: Vec<usize> = w.ranks[0].layer.downs.iter().map(|(peer, _)| *peer).collect();
+        assert_eq!(downs, [1], "the connection with rank 2 is as it was");
+        for (from, to) in [(0, 2), (2, 0)] {
+            w.send(from, to, 100_000);
+        }
+        w.until("it came", |w| w.came_between(&[0, 2]));
+        w.end();
+    }
 }
 
 #[test]

@@ -35,12 +35,6 @@ fn rest(w: &mut World) {
     w.until("all rest", |w| w.now >= rest);
 }
 
-/// Whether all has come that these have sent each other.
-fn came_between(w: &World, all: &[usize]) -> bool {
-    let came = |from: usize, to: usize| w.ranks[to].layer.got[from] == w.ranks[from].sent[to];
-    all.iter().all(|a| all.iter().all(|b| came(*a, *b)))
-}
-
 /// Nobody of these has lost anybody else of these.
 fn nobody_is_lost(w: &World, all: &[usize]) {
     for rank in all {
@@ -65,7 +59,7 @@ fn a_receiver_outlives_the_process_that_made_it() {
             }
         }
         let left = [0, 1, 2, 4, 5];
-        w.until("what was sent has come", |w| came_between(w, &left));
+        w.until("what was sent has come", |w| w.came_between(&left));
         nobody_is_lost(&w, &left);
         assert_eq!(w.fabric.leaks().qps, before - of.qps, "{life:?}: no lane was made anew");
         w.end();
@@ -95,7 +89,7 @@ fn a_death_costs_those_nothing_who_share_a_lane_with_the_dead() {
                 }
                 w.poll();
             }
-            w.until("what was sent has come", |w| came_between(w, &left));
+            w.until("what was sent has come", |w| w.came_between(&left));
             w.until("the dead one is lost", |w| (0..3).all(|r| !w.ranks[r].layer.downs.is_empty()));
             nobody_is_lost(&w, &left);
             for rank in 0..3 {

@@ -39,6 +39,8 @@ pub(super) struct End {
     pub(super) broken: Option<Box<str>>,
     /// It is closed as soon as nothing is under way that matters.
     pub(super) closing: bool,
+    /// The process at its other side has died.
+    buried: bool,
     /// Requests that its lane, or the one before, has under way.
     pub(super) under_way: u32,
     /// Requests that somebody waits for, under way or yet to be posted again.
@@ -171,6 +173,7 @@ impl<H: Hca> Ends<H> {
             used: false,
             broken: None,
             closing: false,
+            buried: false,
             under_way: 0,
             lasting: 0,
             part,
@@ -229,6 +232,23 @@ impl<H: Hca> Ends<H> {
             self.restless.push(id);
         }
         self.sweep(id);
+    }
+
+    /// Closes an end whose peer has died. A lane that leads to dead peers only is given up: a device tries for a second or more to
+    /// reach them, and uses the memory of transfers as long.
+    pub(super) fn bury(&mut self, number: u64) {
+        let Some(end) = get(&mut self.all, number) else { return };
+        end.buried = true;
+        let at = end.lane;
+        self.close(number);
+        let Some(at) = at.filter(|at| !self.all.iter().flatten().any(|e| e.lane == Some(*at) && !e.buried))
+        else {
+            return;
+        };
+        self.retire(at);
+        if let Some(lane) = self.lane(at).filter(|lane| !lane.draining && lane.under_way() > 0) {
+            lane.flush();
+        }
     }
 
     /// Closes an end that is closing, and quiet.

@@ -126,6 +126,10 @@ impl<H: Hca> device::Port for Port<H> {
         self.ends.close(end);
     }
 
+    fn bury_end(&mut self, end: u64) {
+        self.ends.bury(end);
+    }
+
     #[inline]
     fn share(&self) -> u32 {
         (TX_BUFFERS / 5) as u32

@@ -307,8 +307,14 @@ impl World {
 
     /// Whether all that was sent has come.
     pub fn all_came(&self) -> bool {
+        let all: Vec<usize> = (0..self.ranks.len()).collect();
+        self.came_between(&all)
+    }
+
+    /// What these have sent each other has come.
+    pub fn came_between(&self, ranks: &[usize]) -> bool {
         let came = |from: usize, to: usize| self.ranks[to].layer.got[from] == self.ranks[from].sent[to];
-        (0..self.ranks.len()).all(|from| (0..self.ranks.len()).all(|to| came(from, to)))
+        ranks.iter().all(|from| ranks.iter().all(|to| came(*from, *to)))
     }
 
     /// What a rank has open.
