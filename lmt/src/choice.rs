@@ -18,6 +18,8 @@ const CROSSING: u64 = 3;
 /// The kernel must be faster by the `LEAD`th part: a message that is longer than what was measured leaves more of the caches, and makes its copy slower, which
 /// both sides of a ring share.
 const LEAD: u64 = 8;
+/// What a get takes that both sides copy, of what it takes alone: numerator and denominator. Measured: 1/2 at 1 MiB and at 64 MiB, 1/3 at 2 MiB.
+const JOINT: (u64, u64) = (5, 8);
 /// Nanoseconds to wake the other side and to be woken by it, once for each filling of the ring, when the two do not
 /// run at the same time. Measured with 4 ranks on 2 cores.
 const TURN: u64 = 40_000;
@@ -56,6 +58,8 @@ pub struct Side {
     pub contiguous: bool,
     /// Whether the node has more ranks than cores, so that the two sides may have to take turns.
     pub crowded: bool,
+    /// Whether a get of this message is copied by both sides, see [`RmaUse::joint`](netmod_core::RmaUse::joint).
+    pub joint: bool,
     /// What copies of about the message's length cost.
     pub rates: Rates,
 }
@@ -74,12 +78,19 @@ impl Side {
     /// Nanoseconds of one copy by the kernel, beside which data in pieces is packed or unpacked.
     fn by_kernel(&self, bytes: u64) -> u64 {
         let copy = nanoseconds(bytes, self.rates.kernel);
-        if self.contiguous {
+        if self.contiguous && self.is_joint() {
+            copy / JOINT.1 * JOINT.0
+        } else if self.contiguous {
             copy
         } else {
             let packed = nanoseconds(bytes, self.rates.cached);
             copy.saturating_add(packed).saturating_add(bytes.div_ceil(RING as u64) * WINDOW)
         }
+    }
+
+    /// Whether both sides copy by the kernel, at the same time.
+    fn is_joint(&self) -> bool {
+        self.joint && !self.crowded && self.modes.has(Mode::Get)
     }
 
     /// Whether one copy by the kernel is better than two through a ring, where both are possible.
@@ -142,6 +153,8 @@ pub fn explain(side: Side, bytes: u64) -> (Mode, &'static str) {
             (true, Some(mode)) if side.prefers_kernel(bytes) => {
                 let why = if side.crowded {
                     "ranks share cores: one copy by the kernel is faster than two by turns"
+                } else if side.contiguous && side.is_joint() {
+                    "one copy by the kernel, of which each side does a part, is faster here than two through a cache"
                 } else {
                     "one copy by the kernel is faster here than two through a cache"
                 };
@@ -166,7 +179,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn side(modes: Modes, wish: Wish) -> Side {
-        Side { modes, wish, min: 100, contiguous: true, crowded: false, rates: Rates::ASSUMED }
+        Side { modes, wish, min: 100, contiguous: true, crowded: false, joint: false, rates: Rates::ASSUMED }
     }
 
     #[test]
@@ -233,6 +246,29 @@ mod tests {
         assert_eq!(grant(at(11_000, 10_500), 64 * MIB), Mode::Coop);
         // Nor is it exposed for a get.
         assert_eq!(offer(at(11_000, 10_500), 64 * MIB), Modes::NULL.with(Mode::Coop));
+    }
+
+    /// The same machine, when the owner of the memory copies its part.
+    #[test]
+    fn two_that_copy_by_the_kernel_are_faster_than_one() {
+        let at = |copied, kernel, joint| Side {
+            rates: Rates { cached: 49_000, copied, kernel },
+            joint,
+            ..side(BOTH, Wish::Auto)
+        };
+        for (copied, kernel, bytes) in [(14_000, 12_000, 4 * MIB), (14_000, 11_500, 16 * MIB)] {
+            assert_eq!(grant(at(copied, kernel, false), bytes), Mode::Coop);
+            let (mode, why) = explain(at(copied, kernel, true), bytes);
+            assert!(mode == Mode::Get && why.contains("each side"), "{mode}: {why}");
+        }
+        // Not with data in pieces, nor if there is a core for one of them alone.
+        let pieces = Side { contiguous: false, ..at(14_000, 12_000, true) };
+        assert_eq!(grant(pieces, 4 * MIB), Mode::Coop);
+        let crowded = Side { crowded: true, ..at(14_000, 4_000, true) };
+        assert_eq!(grant(crowded, MIB), Mode::Coop);
+        // Where a ring's copies are much faster, it stays that.
+        let near = Side { rates: Rates::ASSUMED, joint: true, ..side(BOTH, Wish::Auto) };
+        assert_eq!(grant(near, MIB), Mode::Coop);
     }
 
     #[test]

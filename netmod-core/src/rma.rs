@@ -96,11 +96,14 @@ pub struct RmaUse {
     pub is_got_from: bool,
     /// Shorter messages, in bytes, are as fast without.
     pub worth: usize,
+    /// From so many bytes on a get is copied by both sides at once, if the owner of the memory polls; `usize::MAX`: never.
+    pub joint: usize,
 }
 
 impl RmaUse {
     /// Everything, for messages of any length.
-    pub const ALL: RmaUse = RmaUse { puts: true, gets: true, is_put_to: true, is_got_from: true, worth: 0 };
+    pub const ALL: RmaUse =
+        RmaUse { puts: true, gets: true, is_put_to: true, is_got_from: true, worth: 0, joint: usize::MAX };
 }
 
 /// Put and get on registered memory. What of it a netmod has on a VC says [`crate::Netmod::can_rma`].
@@ -126,7 +129,7 @@ pub trait Rma {
 
     /// Ends a registration. When this returns, nobody reaches the memory by it any more: neither the peer, nor an
     /// operation of this side, which ends with an error. Its event still comes. For a part of a put of the
-    /// peer's that is just being written it waits.
+    /// peer's that is just being written, or of a get that the peer helps with, it waits.
     ///
     /// # Errors
     /// If the handle is not live.

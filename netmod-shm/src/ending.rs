@@ -57,6 +57,7 @@ impl ShmNetmod {
         }
         self.ending = Ending::Over;
         let Ok(segment) = &self.segment else { return };
+        self.transfers.running.iter_mut().for_each(|t| t.leave(segment));
         segment.leave();
         for slot in 0..self.lanes.len() {
             if self.lanes[slot].tx.is_some() || self.lanes[slot].rx.is_some() {

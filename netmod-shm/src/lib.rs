@@ -6,7 +6,7 @@
 //! - [`ring`]: one direction between two ranks, with its memory layout and protocol;
 //! - [`bell`]: how a rank learns which peers have something for it, and is woken;
 //! - `lane`: both directions between two ranks, and the streams in them;
-//! - `rma`: one-sided transfers by cross-memory attach; `region`: how their memory is taken back;
+//! - `rma`: one-sided transfers by cross-memory attach; `joint`: gets that both sides copy; `region`: how their memory is taken back;
 //! - `survey`: what can be told without a job;
 //! - `link`, `send`, `recv`, `watch`, `helper`, `ending`, [`ShmNetmod`]: VCs over lanes, under the contract of
 //!   [`netmod_core::Netmod`].
@@ -16,6 +16,9 @@ mod bell;
 mod card;
 mod ending;
 mod helper;
+mod joint;
+#[cfg(test)]
+mod joint_model;
 mod lane;
 mod link;
 mod netmod;
@@ -33,13 +36,13 @@ mod sys;
 mod tests;
 mod watch;
 
-/// What `region` is made of; loom's in its model.
+/// What `region` and `joint` are made of; loom's in their models.
 mod sync {
     pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
 }
 
 pub use netmod::{ShmNetmod, ShmStats};
-pub use survey::{attach_here, segment_bytes};
+pub use survey::{attach_here, joint_from, segment_bytes};
 
 /// The netmod's name, and that of its section of the business card.
 pub const NAME: &str = "shm";

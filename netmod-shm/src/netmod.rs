@@ -10,8 +10,8 @@ use netmod_core::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Event, Events, Finalize, Header, Message,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, Request, Rma, RmaUse, RxBuf, Segment as Memory, SendBuf,
-    Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId,
+    Netmod, Ordering, PeerName, PollOrder, Pollers, ReqId, Request, Rma, RmaUse, RxBuf, Segment as Memory,
+    SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId,
 };
 
 use crate::NAME;
@@ -23,6 +23,7 @@ use crate::ring::Kind;
 use crate::rma::Transfers;
 use crate::segment::Segment;
 use crate::segment::raw::OwnBells;
+use crate::survey::joint_from;
 use crate::sys::Pipe;
 
 /// How long `finalize` waits for peers to read what is queued.
@@ -41,6 +42,8 @@ pub struct ShmStats {
     pub full: u64,
     /// Peers that could not prove to be of the job.
     pub strangers: u64,
+    /// Parts of gets that were written for their readers.
+    pub helped: u64,
 }
 
 /// How far `finalize` has come.
@@ -91,10 +94,19 @@ pub struct ShmNetmod {
 
 impl ShmNetmod {
     /// Joins the segment of `me`'s job, of `size` ranks, on this node, or makes it for `local_ranks` ranks. Both the
-    /// number of ranks and the `node` are the launcher's word; `NETMOD_SHM_RANKS` overrules both.
+    /// number of ranks and the `node` are the launcher's word; `NETMOD_SHM_RANKS` overrules both. `pollers` say whether each
+    /// has a core.
     ///
     /// Where that is not possible the netmod reaches nobody, and says why.
-    pub fn new(cfg: &ShmConfig, me: PeerName, size: u32, local_ranks: u32, node: Option<u32>) -> ShmNetmod {
+    pub fn new(
+        cfg: &ShmConfig,
+        me: PeerName,
+        size: u32,
+        local_ranks: u32,
+        node: Option<u32>,
+        pollers: Pollers,
+    ) -> ShmNetmod {
+        let joint = joint_from(cfg, pollers.are_crowded(0));
         let (ranks, node) = match u32::try_from(cfg.ranks).unwrap_or(u32::MAX) {
             0 => (local_ranks, node),
             ranks => (ranks, None),
@@ -139,7 +151,7 @@ impl ShmNetmod {
             watched: Vec::with_capacity(16),
             dirty: Vec::with_capacity(n),
             wanting: Turns::default(),
-            transfers: Transfers::new(cfg.register_max),
+            transfers: Transfers::new(cfg.register_max, joint),
             pending: VecDeque::with_capacity(64),
             armed: false,
             now: Time::ZERO,
@@ -469,6 +481,9 @@ impl Netmod for ShmNetmod {
         if !self.transfers.running.is_empty() && self.transfer() {
             events.note_progress();
         }
+        if self.is_wanted() && self.help() {
+            events.note_progress();
+        }
         if now >= self.next_check {
             self.check_peers();
         }
@@ -511,7 +526,8 @@ impl Netmod for ShmNetmod {
     }
 
     fn can_rma(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
-        self.transfer_peer(vc).map(|_| RmaUse::ALL).map_err(|e| e.to_string().into())
+        let joint = self.transfers.joint;
+        self.transfer_peer(vc).map(|_| RmaUse { joint, ..RmaUse::ALL }).map_err(|e| e.to_string().into())
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {

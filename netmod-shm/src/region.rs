@@ -10,7 +10,7 @@ use super::sync::{AtomicU64, Ordering};
 /// A peer is writing.
 const BUSY: u64 = 1 << 63;
 /// The owner is taking the region back.
-const ENDING: u64 = 1 << 62;
+pub(crate) const ENDING: u64 = 1 << 62;
 
 /// Registers a region: `number` is not 0, less than 2^62, and was never used in this place.
 pub(crate) fn open(word: &AtomicU64, number: u64) {
@@ -20,6 +20,12 @@ pub(crate) fn open(word: &AtomicU64, number: u64) {
 /// Whether the region is registered.
 pub(crate) fn is_live(word: &AtomicU64, number: u64) -> bool {
     word.load(Ordering::Acquire) & !BUSY == number
+}
+
+/// The number of what is registered, if that is not being taken back, and nobody is within.
+pub(crate) fn live(word: &AtomicU64) -> Option<u64> {
+    let number = word.load(Ordering::Acquire);
+    (number != 0 && number & (BUSY | ENDING) == 0).then_some(number)
 }
 
 /// A writer begins a part. False if the region has ended, or somebody else is within.

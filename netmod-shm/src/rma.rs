@@ -10,7 +10,10 @@
 //! with each part that is read: another process that has got the number since is never written to, and what was read from it is
 //! never taken for the peer's.
 
+mod both;
+
 use std::io;
+use std::sync::atomic::AtomicU64;
 
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
 use netmod_core::{Core, Event, IoVec, Rma, VcError, VcErrorKind, VcId};
@@ -98,6 +101,20 @@ pub(crate) struct Transfer {
     at: u64,
     done: usize,
     op: u64,
+    /// The owner of the memory was asked to copy its part, or is not to be.
+    asked: bool,
+    joint: Option<both::Share>,
+}
+
+/// What has become of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Some bytes were moved, and there are more.
+    Moved,
+    /// The rest is the other side's.
+    Waits,
+    /// All is there.
+    Ended,
 }
 
 /// What a netmod has registered, and what is under way.
@@ -106,18 +123,23 @@ pub(crate) struct Transfers {
     regions: Vec<Region>,
     /// Places in the table that are taken.
     places: u64,
+    /// Those of them that peers may read, and those whose readers are being helped.
+    read: u64,
+    helped: u64,
     numbers: u64,
     /// Most bytes that are registered at once; 0: any.
     most: usize,
     pub(crate) running: Vec<Transfer>,
+    /// From so many bytes on a get is copied by both sides.
+    pub(crate) joint: usize,
 }
 
 const _: () = assert!(REGIONS == u64::BITS as usize);
 
 impl Transfers {
-    /// `most`: bytes that are registered at once; 0: any.
-    pub(crate) fn new(most: usize) -> Transfers {
-        Transfers { most, ..Transfers::default() }
+    /// `most`: bytes that are registered at once; 0: any. `joint`: from so many bytes on a get is copied by both sides.
+    pub(crate) fn new(most: usize, joint: usize) -> Transfers {
+        Transfers { most, joint, ..Transfers::default() }
     }
 
     fn region(&self, id: RegionId) -> Option<Region> {
@@ -214,9 +236,8 @@ impl ShmNetmod {
         }
     }
 
-    /// Takes a region back that a peer may be writing into just now.
-    fn take_back(segment: &Segment, place: usize, writer: usize) {
-        let Some(word) = segment.region(segment.me(), place) else { return };
+    /// Takes memory back that a peer may be writing into just now.
+    fn take_back(segment: &Segment, word: &AtomicU64, writer: usize) {
         region::end(word);
         let mut looks = 0;
         // The kernel ends a dead process's call before its lock.
@@ -269,7 +290,9 @@ impl ShmNetmod {
         }
         let local = IoVec { base: ours.mem.base.wrapping_add(at), len };
         let at = remote_at as u64;
-        self.transfers.running.push(Transfer { vc, slot, how, region, local, key, at, done: 0, op });
+        let asked = how == Attach::Write || len < self.transfers.joint;
+        let t = Transfer { vc, slot, how, region, local, key, at, done: 0, op, asked, joint: None };
+        self.transfers.running.push(t);
         Ok(())
     }
 
@@ -280,20 +303,24 @@ impl ShmNetmod {
         let mut i = 0;
         while i < self.transfers.running.len() && budget > 0 {
             let before = self.transfers.running[i].done;
-            let result = self.step_transfer(i, budget);
+            let step = self.step_transfer(i, budget);
             budget = budget.saturating_sub(self.transfers.running[i].done - before);
-            let t = &self.transfers.running[i];
-            if result.is_ok() && t.done < t.local.len {
-                i += 1;
-                continue;
+            match step {
+                Ok(Step::Moved) => {}
+                Ok(Step::Waits) => i += 1,
+                ended => {
+                    if let Ok(segment) = &self.segment {
+                        self.transfers.running[i].leave(segment);
+                    }
+                    let t = self.transfers.running.remove(i);
+                    self.pending.push_back(Event::RmaDone { vc: t.vc, op: t.op, result: ended.map(|_| ()) });
+                }
             }
-            let t = self.transfers.running.remove(i);
-            self.pending.push_back(Event::RmaDone { vc: t.vc, op: t.op, result });
         }
         budget < PART
     }
 
-    fn step_transfer(&mut self, i: usize, most: usize) -> Result<(), VcError> {
+    fn step_transfer(&mut self, i: usize, most: usize) -> Result<Step, VcError> {
         let t = &self.transfers.running[i];
         let link = self.links.get(t.vc);
         let lost = |text: String| VcError::new(VcErrorKind::Lost, link.map(|l| l.peer), text);
@@ -303,15 +330,20 @@ impl ShmNetmod {
             Some(_) => {}
         }
         let segment = self.segment.as_ref().map_err(|e| lost(e.clone()))?;
-        let word = segment.region(t.slot, t.key.place as usize);
-        let number = t.key.number;
-        let ended = |when: &str| lost(format!("the peer's region of a transfer has ended {when}"));
-        let Some(word) = word.filter(|w| region::is_live(w, number)) else { return Err(ended("before it")) };
         if self.transfers.region(t.region).is_none() {
             return Err(lost("this side's region of a transfer has ended".into()));
         }
-        let n = most.min(t.local.len - t.done);
-        let mut moved = 0;
+        let number = t.key.number;
+        let ended = |when: &str| lost(format!("the peer's region of a transfer has ended {when}"));
+        let word = segment.region(t.slot, t.key.place as usize);
+        let Some(word) = word.filter(|w| region::is_live(w, number)) else { return Err(ended("before it")) };
+        let upto = match both::upto(&mut self.transfers, i, segment).map_err(|text| lost(text.into()))? {
+            Some(upto) => upto,
+            None if self.transfers.running[i].joint.is_some() => return Ok(Step::Waits),
+            None => return Ok(Step::Ended),
+        };
+        let t = &mut self.transfers.running[i];
+        let n = most.min(upto - t.done);
         if n > 0 {
             let local = IoVec { base: t.local.base.wrapping_add(t.done), len: n };
             let at = t.key.at + t.at + t.done as u64;
@@ -320,19 +352,28 @@ impl ShmNetmod {
                 Attach::Write if !region::enter(word, number) => return Err(ended("before it")),
                 Attach::Write => (write(segment, t.slot, at, local), region::leave(word, number)),
             };
-            moved = result.map_err(lost)?;
+            let moved = result.map_err(lost)?;
             if moved == 0 || !still {
                 return Err(ended("within it"));
             }
+            t.done += moved;
+            if t.done < t.local.len {
+                return Ok(Step::Moved);
+            }
         }
-        self.transfers.running[i].done += moved;
-        Ok(())
+        Ok(Step::Ended)
     }
 
     /// What people should know of transfers with a VC's peer.
     pub(crate) fn describe_transfers(&self, slot: usize) -> String {
         match self.segment.as_ref().map(|s| permitted(s, slot)) {
-            Ok(Ok(_)) => "cross-memory attach permitted".into(),
+            Ok(Ok(_)) => match self.transfers.joint {
+                usize::MAX => "cross-memory attach permitted".into(),
+                from => format!(
+                    "cross-memory attach permitted, gets from {} KiB on by both sides at once",
+                    from >> 10
+                ),
+            },
             Ok(Err(why)) => format!("no cross-memory attach ({why})"),
             Err(why) => why.clone(),
         }
@@ -373,6 +414,7 @@ impl Rma for ShmNetmod {
         };
         if place.is_some() {
             transfers.places |= 1 << free;
+            transfers.read |= u64::from(access == READ) << free;
             if let Some(word) = segment.region(segment.me(), free) {
                 region::open(word, number);
             }
@@ -387,10 +429,17 @@ impl Rma for ShmNetmod {
             return Err(VcError::new(VcErrorKind::Aborted, None, "the region is not registered"));
         };
         let found = self.transfers.regions.swap_remove(i);
-        if let (Ok(segment), Some((place, writer))) = (&self.segment, found.place) {
-            ShmNetmod::take_back(segment, place, writer);
-            self.transfers.places &= !(1 << place);
+        let Ok(segment) = &self.segment else { return Ok(()) };
+        if let Some((place, writer)) = found.place {
+            if let Some(word) = segment.region(segment.me(), place) {
+                ShmNetmod::take_back(segment, word, writer);
+            }
+            let transfers = &mut self.transfers;
+            for places in [&mut transfers.places, &mut transfers.read, &mut transfers.helped] {
+                *places &= !(1 << place);
+            }
         }
+        self.transfers.running.iter_mut().filter(|t| t.region == region).for_each(|t| t.leave(segment));
         Ok(())
     }
 

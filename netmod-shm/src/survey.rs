@@ -1,12 +1,24 @@
 //! What can be told of shared memory on a machine without a job: for programs that look at the machine.
 
 use netmod_core::IoVec;
+use netmod_core::config::ShmConfig;
 
+use crate::joint;
 use crate::segment::layout::{Layout, MAX_RANKS};
 use crate::sys::{self, Attach};
 
 /// The capability that goes past Yama, as a bit of `CapEff` in `/proc/self/status` (`capabilities(7)`).
 const CAP_SYS_PTRACE: u64 = 1 << 19;
+
+/// From how many bytes on a get is copied by both sides, if ranks share cores (`crowded`) or do not; `usize::MAX`: never.
+pub fn joint_from(cfg: &ShmConfig, crowded: bool) -> usize {
+    let joint = match cfg.joint {
+        "on" => true,
+        "off" => false,
+        _ => !crowded,
+    };
+    if joint { joint::WORTH } else { usize::MAX }
+}
 
 /// Bytes of the memory that so many ranks of a node share, from the start of the job on; `None` if they are too few or
 /// too many to share any.
@@ -60,6 +72,16 @@ mod tests {
             assert!(yama(scope, "").is_err(), "{scope}");
             assert_eq!(yama(scope, root).is_ok(), scope != "3\n", "{scope}");
         }
+    }
+
+    #[test]
+    fn both_sides_copy_where_each_has_a_core() {
+        let from = |joint, crowded| {
+            let cfg = ShmConfig { joint, ..ShmConfig::default() };
+            joint_from(&cfg, crowded)
+        };
+        assert_eq!((from("auto", false), from("auto", true)), (joint::WORTH, usize::MAX));
+        assert_eq!((from("on", true), from("off", false)), (joint::WORTH, usize::MAX));
     }
 
     #[test]

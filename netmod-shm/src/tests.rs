@@ -2,8 +2,8 @@
 
 use netmod_core::config::ShmConfig;
 use netmod_core::{
-    Card, CardWriter, Config, Core, Event, Events, GroupId, Netmod, PeerName, PollOrder, SendBuf, Time, Vc,
-    VcErrorKind, VcId,
+    Card, CardWriter, Config, Core, Event, Events, GroupId, Netmod, PeerName, PollOrder, Pollers, SendBuf,
+    Time, Vc, VcErrorKind, VcId,
 };
 
 use crate::ShmNetmod;
@@ -30,7 +30,7 @@ impl Pair {
         std::fs::create_dir(&folder).expect("a folder");
         let cfg = ShmConfig { dir: folder.clone(), ..Config::default().shm };
         let name = |rank| PeerName { group: GroupId([3; 16]), rank };
-        let mut nets = [0, 1].map(|rank| ShmNetmod::new(&cfg, name(rank), 2, 2, None));
+        let mut nets = [0, 1].map(|rank| ShmNetmod::new(&cfg, name(rank), 2, 2, None, Pollers::UNKNOWN));
         let cards: Vec<Card> = nets
             .iter_mut()
             .map(|n| {
@@ -114,7 +114,7 @@ fn half_a_message_of_a_dead_peer_is_followed_by_its_loss() {
     // As a process ends that is killed: nothing is said.
     nets[1].ending = Ending::Over;
     let nobody = PeerName { group: GroupId([4; 16]), rank: 0 };
-    nets[1] = ShmNetmod::new(&ShmConfig::default(), nobody, 1, 1, None);
+    nets[1] = ShmNetmod::new(&ShmConfig::default(), nobody, 1, 1, None, Pollers::UNKNOWN);
     assert!(!nets[0].segment.as_ref().expect("a segment").lives(slot));
     let (mut found, mut bytes) = polls(&mut p);
     let before = bytes.len();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::pkt::Packet;
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::{Config, GroupId, Header, Netmod, PeerName};
+use netmod_core::{Config, GroupId, Header, Netmod, PeerName, Pollers};
 use netmod_ofi::{OfiNetmod, Setup};
 use netmod_shm::ShmNetmod;
 use netmod_tcp::{JobKey, TcpNetmod};
@@ -235,9 +235,9 @@ impl Drop for ShmJob {
 
 impl ShmJob {
     fn netmod(&self, rank: u32) -> ShmNetmod {
-        let mut cfg = Config::default().shm;
+        let mut cfg = Shm.config().shm;
         cfg.dir = self.folder.to_string_lossy().into_owned();
-        ShmNetmod::new(&cfg, bare_name(rank), self.ranks, self.ranks, None)
+        ShmNetmod::new(&cfg, bare_name(rank), self.ranks, self.ranks, None, Pollers::UNKNOWN)
     }
 
     /// Files in the job's folder: none, once all ranks have started.
@@ -263,6 +263,8 @@ impl NetmodFactory for Shm {
     fn config(&self) -> Config {
         let mut cfg = Config::default();
         cfg.netmods = vec!["shm".into()];
+        // However many cores there are.
+        cfg.shm.joint = "on";
         cfg
     }
 

@@ -12,6 +12,8 @@ fn nmrun(ranks: u32, netmod: &str, mode: &str) -> Command {
     let mut c = Command::new(launch::workspace_program(JOB, "netmod-pmi", "nmrun"));
     c.args(["-n", &ranks.to_string(), JOB]);
     c.envs([("NETMOD", netmod), ("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), ("NETMOD_EAGER_MAX", "0")]);
+    // However many cores there are.
+    c.env("NETMOD_SHM_JOINT", "on");
     c
 }
 

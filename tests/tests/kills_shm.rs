@@ -88,19 +88,22 @@ fn at_any_moment_of_random_traffic() {
 }
 
 /// What concerns large messages: announced and not received, in their middle, and at any moment. With so little memory
-/// to be registered at once the middle has many windows.
+/// to be registered at once the middle has many windows; with more, a get is copied by both sides.
 #[test]
 fn in_large_messages_of_each_mode() {
     let folder = Folder::new();
     let (runs, first) = (number("NETMOD_TEST_KILLS", 2), number("NETMOD_TEST_KILLS_SEED", 1));
-    for mode in ["put", "get", "coop", "auto"] {
-        let settings = [("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), ("NETMOD_SHM_REGISTER_MAX", "1M")];
+    let little = ("NETMOD_SHM_REGISTER_MAX", "1M");
+    let joint = ("NETMOD_SHM_JOINT", "on");
+    for (mode, more) in [("put", little), ("get", little), ("get", joint), ("coop", little), ("auto", little)]
+    {
+        let settings = [("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), more];
         for stage in ["3", "10"] {
             folder.survived_with(3, &["kill", stage, "1", "5"], &settings);
         }
         for seed in first..first + runs {
             let ranks = [2, 3, 4][(seed % 3) as usize];
-            println!("random kill: mode {mode}, seed {seed}, {ranks} ranks");
+            println!("random kill: {settings:?}, seed {seed}, {ranks} ranks");
             folder.survived_with(ranks, &["mortal", &seed.to_string()], &settings);
         }
     }

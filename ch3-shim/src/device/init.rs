@@ -232,7 +232,7 @@ impl Builder {
             #[cfg(feature = "shm")]
             netmod_shm::NAME => {
                 let (local, node) = (self.boot.local_size(), self.boot.node());
-                let shm = netmod_shm::ShmNetmod::new(&self.cfg.shm, me, size, local, node);
+                let shm = netmod_shm::ShmNetmod::new(&self.cfg.shm, me, size, local, node, pollers);
                 // Once for the node, by who knows to be its first rank.
                 if let Some(why) = shm.failure()
                     && self.boot.local_rank().unwrap_or(me.rank) == 0

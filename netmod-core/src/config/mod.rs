@@ -194,6 +194,8 @@ config_table! {
             "folder, on a file system in memory, where the ranks of a node find their shared memory";
         ranks: usize = 0, "NETMOD_SHM_RANKS", Kind::Count { min: 0, max: 448 },
             "ranks that share memory in one folder, on whatever nodes the launcher sees them; 0: those of a node, as it says";
+        joint: &'static str = "auto", "NETMOD_SHM_JOINT", Kind::Choice(&["auto", "on", "off"]),
+            "whether a long message that its receiver reads is copied by both sides: on; off, by the receiver alone; auto: on if the node has a core for each that polls";
         register_max: usize = 0, "NETMOD_SHM_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },
             "bytes that large messages may register at once for transfers between processes; more moves window by window; 0: any";
     }

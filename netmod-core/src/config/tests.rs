@@ -63,6 +63,7 @@ fn defaults() {
         ("NETMOD_STATUS_SIGNAL", "none"),
         ("NETMOD_SHM_DIR", "/dev/shm"),
         ("NETMOD_SHM_RANKS", "0"),
+        ("NETMOD_SHM_JOINT", "auto"),
         ("NETMOD_SHM_REGISTER_MAX", "0"),
         ("NETMOD_TCP_INTERFACE", ""),
         ("NETMOD_TCP_SPEED", ""),

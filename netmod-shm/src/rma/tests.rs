@@ -6,13 +6,13 @@ use super::*;
 use crate::tests::Pair;
 
 impl Pair {
-    fn register(&mut self, i: usize, mem: &mut [u8], access: Access) -> (RegionId, RemoteKey) {
+    pub(super) fn register(&mut self, i: usize, mem: &mut [u8], access: Access) -> (RegionId, RemoteKey) {
         let mem = IoVec { base: mem.as_mut_ptr(), len: mem.len() };
         self.nets[i].register(&mut self.cores[i], self.vcs[i], mem, access).expect("a region")
     }
 
     /// Polls rank 0 until an operation has ended.
-    fn end(&mut self) -> (u64, Result<(), VcError>) {
+    pub(super) fn end(&mut self) -> (u64, Result<(), VcError>) {
         let mut events = Events::default();
         loop {
             self.nets[0]
@@ -26,7 +26,13 @@ impl Pair {
         }
     }
 
-    fn get(&mut self, local: RegionId, key: &RemoteKey, at: usize, len: usize) -> Result<(), VcError> {
+    pub(super) fn get(
+        &mut self,
+        local: RegionId,
+        key: &RemoteKey,
+        at: usize,
+        len: usize,
+    ) -> Result<(), VcError> {
         self.nets[0].get(&mut self.cores[0], self.vcs[0], local, 0, key, at, len, 7)
     }
 

@@ -12,6 +12,10 @@ pub(crate) const HEADER: usize = 4096;
 pub(crate) const REGIONS: usize = 64;
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = 256;
+/// Bytes of a line of joint gets.
+pub(crate) const JOINT: usize = 64;
+/// Lines of joint gets of a rank: which there are, and one for each region.
+pub(crate) const JOINTS: usize = 1 + REGIONS;
 const PAGE: usize = 4096;
 /// A ring that does well with messages of any length.
 const GOOD_RING: usize = 64 << 10;
@@ -24,6 +28,8 @@ pub(crate) struct Layout {
     pub(crate) pairs_at: usize,
     /// A table of [`REGIONS`] words for each rank.
     pub(crate) regions_at: usize,
+    /// [`JOINTS`] lines for each rank.
+    pub(crate) joints_at: usize,
     /// Memory for rings.
     pub(crate) pool_at: usize,
     pub(crate) pool_len: usize,
@@ -36,10 +42,11 @@ impl Layout {
         let n = ranks as usize;
         let pairs_at = HEADER + n * SLOT;
         let regions_at = pairs_at + n * n * 8;
-        let pool_at = (regions_at + n * REGIONS * 8).next_multiple_of(PAGE);
+        let joints_at = (regions_at + n * REGIONS * 8).next_multiple_of(JOINT);
+        let pool_at = (joints_at + n * JOINTS * JOINT).next_multiple_of(PAGE);
         let most = n * (n - 1) * MAX_RING;
         let pool_len = most.min(n * RANK_BYTES - pool_at);
-        Layout { ranks, pairs_at, regions_at, pool_at, pool_len }
+        Layout { ranks, pairs_at, regions_at, joints_at, pool_at, pool_len }
     }
 
     /// Bytes of the whole segment.

@@ -8,6 +8,7 @@
 //! | a slot for each rank: who it is, its doorbells | 256 each |
 //! | for each ordered pair of ranks, where its ring is | 8 each |
 //! | for each rank, the regions of its memory that peers may read or write | 512 each |
+//! | for each rank, which of these are read by both sides, and how far | 4160 each |
 //! | the pool of rings | the rest |
 //!
 //! All of it together is at most 2 MiB for each rank of the node ([`layout`]); for two ranks it is 0.5 MiB. A pair gets
@@ -45,12 +46,13 @@ use hmac::{Hmac, KeyInit, Mac};
 use netmod_core::PeerName;
 use sha2::Sha256;
 
+use crate::joint::Joint;
 use crate::sys::{self, PipeName};
 use layout::{Layout, MAX_RANKS};
 use raw::{Map, OwnBells, RawRing, SleepWord};
 
 /// `nmshm` and the version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"nmshm\0\0\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"nmshm\0\0\x02");
 /// States of a segment: memory is being allocated; it is there; it cannot be had.
 const READY: u32 = 1;
 const FAILED: u32 = 2;
@@ -293,6 +295,21 @@ impl Segment {
     /// The `i`-th word of a rank's regions, if there are so many; see `region`.
     pub(crate) fn region(&self, slot: usize, i: usize) -> Option<&AtomicU64> {
         (slot < self.ranks() && i < layout::REGIONS).then(|| self.map.region(slot, i))
+    }
+
+    /// Bits of this rank's regions that a reader wants to be helped with.
+    pub(crate) fn wanted(&self) -> &AtomicU64 {
+        self.map.wanted(self.me)
+    }
+
+    /// Tells a rank that the reader of a region wants to be helped.
+    pub(crate) fn want(&self, slot: usize, i: usize) {
+        self.map.wanted(slot).fetch_or(1 << i, AcqRel);
+    }
+
+    /// The joint get of a rank's `i`-th region, if there are so many; see `joint`.
+    pub(crate) fn joint(&self, slot: usize, i: usize) -> Option<&Joint> {
+        (slot < self.ranks() && i < layout::REGIONS).then(|| self.map.joint(slot, i))
     }
 
     /// Whether a slot is that of a process with this token.

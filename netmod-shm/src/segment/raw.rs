@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use memmap2::{MmapOptions, MmapRaw};
 use netmod_core::{Header, Request, RxBuf};
 
-use super::layout::{HEADER, Layout, REGIONS, SLOT};
+use super::layout::{HEADER, JOINT, JOINTS, Layout, REGIONS, SLOT};
 use crate::bell::BellMem;
+use crate::joint::Joint;
 use crate::ring::{CONTROL, Geometry, INLINE, LINE, RingMem};
 
 /// The first bytes of a segment.
@@ -66,6 +67,7 @@ pub(crate) struct Slot {
 }
 
 const _: () = assert!(size_of::<Slot>() == SLOT && size_of::<HeaderWords>() <= HEADER);
+const _: () = assert!(size_of::<Joint>() == JOINT && align_of::<Joint>() == JOINT);
 const _: () = assert!(std::mem::offset_of!(Slot, sleeps) == 128 && std::mem::offset_of!(Slot, bits) == 192);
 
 /// The mapping of a segment.
@@ -127,6 +129,26 @@ impl Map {
         assert!(slot < self.layout.ranks as usize && i < REGIONS);
         // SAFETY: a table of `ranks * REGIONS` words, aligned, within the mapping.
         unsafe { &*self.at(self.layout.regions_at + (slot * REGIONS + i) * 8).cast() }
+    }
+
+    /// Bits of a rank's regions that a reader wants to be helped with.
+    ///
+    /// # Panics
+    /// If there is no such rank.
+    pub(crate) fn wanted(&self, slot: usize) -> &AtomicU64 {
+        assert!(slot < self.layout.ranks as usize);
+        // SAFETY: the first of a rank's lines, aligned, within the mapping; an atomic.
+        unsafe { &*self.at(self.layout.joints_at + slot * JOINTS * JOINT).cast() }
+    }
+
+    /// The joint get of a rank's region.
+    ///
+    /// # Panics
+    /// If there is no such region.
+    pub(crate) fn joint(&self, slot: usize, i: usize) -> &Joint {
+        assert!(slot < self.layout.ranks as usize && i < REGIONS);
+        // SAFETY: one of the other lines of a rank, aligned to a line, within the mapping; all atomics.
+        unsafe { &*self.at(self.layout.joints_at + (slot * JOINTS + 1 + i) * JOINT).cast() }
     }
 
     /// The doorbells of a slot, to be looked at often.

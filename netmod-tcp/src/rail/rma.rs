@@ -28,7 +28,7 @@ impl TcpNetmod {
             self.events.push_back(Event::NeedCard { vc });
         }
         let puts = self.rails_up(vc) >= 2;
-        Ok(RmaUse { puts, gets: false, is_put_to: true, is_got_from: false, worth: WORTH })
+        Ok(RmaUse { puts, gets: false, is_got_from: false, worth: WORTH, ..RmaUse::ALL })
     }
 
     fn refuse(&self, vc: VcId, kind: VcErrorKind, text: &str) -> VcError {

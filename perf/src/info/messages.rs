@@ -39,8 +39,9 @@ pub(super) fn table(cfg: &Config) -> (Vec<Line>, Option<String>) {
     }
     let mut measured = Measured::default();
     let mut rates = |bytes| measured.at(bytes, |len| probe::rates(len).unwrap_or(Rates::ASSUMED));
-    let mut lines = of_netmod(cfg, netmod_shm::NAME, near, wish, &mut rates);
-    lines.extend(of_netmod(cfg, netmod_tcp::NAME, far, wish, &mut rates));
+    let joint = |crowded| netmod_shm::joint_from(&cfg.shm, crowded) as u64;
+    let mut lines = of_netmod(cfg, netmod_shm::NAME, near, wish, &mut rates, joint);
+    lines.extend(of_netmod(cfg, netmod_tcp::NAME, far, wish, &mut rates, |_| u64::MAX));
     (lines, warning)
 }
 
@@ -50,6 +51,7 @@ fn of_netmod(
     modes: Modes,
     wish: Wish,
     rates: &mut impl FnMut(u64) -> Rates,
+    joint_from: impl Fn(bool) -> u64,
 ) -> Vec<Line> {
     let mut lines = Vec::new();
     let (first, min) = (cfg.eager_max as u64 + 1, cfg.lmt_min as u64);
@@ -66,7 +68,8 @@ fn of_netmod(
     let mut choices = |from: u64| {
         let rates = if by_rates && from >= min { rates(from) } else { Rates::ASSUMED };
         let explain = |contiguous, crowded| {
-            choice::explain(Side { modes, wish, min, contiguous, crowded, rates }, from)
+            let joint = joint_from(crowded) <= from;
+            choice::explain(Side { modes, wish, min, contiguous, crowded, joint, rates }, from)
         };
         let cases = [
             ("in one piece", explain(true, false)),
@@ -76,13 +79,15 @@ fn of_netmod(
         ];
         (cases, rates)
     };
-    let mut starts: Vec<u64> = FROM.into_iter().chain([first, min]).collect();
+    let mut starts: Vec<u64> = FROM.into_iter().chain([first, min, joint_from(false)]).collect();
     starts.sort_unstable();
     let mut ranges: Vec<(u64, _)> = Vec::new();
-    for from in starts.into_iter().filter(|from| *from >= first) {
+    for from in starts.into_iter().filter(|from| (first..u64::MAX).contains(from)) {
         let now = choices(from);
-        let modes = |cases: &[(_, (Mode, _)); 4]| cases.map(|(_, (mode, _))| mode);
-        if ranges.last().is_none_or(|(_, (before, _))| modes(before) != modes(&now.0)) {
+        let shown = |cases: &[(_, (Mode, &'static str)); 4]| {
+            cases.map(|(_, (mode, why))| (mode, if mode == Mode::Null { "" } else { why }))
+        };
+        if ranges.last().is_none_or(|(_, (before, _))| shown(before) != shown(&now.0)) {
             ranges.push((from, now));
         }
     }
@@ -115,7 +120,7 @@ mod tests {
 
     fn modes(cfg: &Config, modes: Modes, rates: Rates) -> Vec<(String, &'static str, &'static str)> {
         let wish = Wish::of_name(cfg.lmt).expect("a mode");
-        let lines = of_netmod(cfg, "shm", modes, wish, &mut |_| rates);
+        let lines = of_netmod(cfg, "shm", modes, wish, &mut |_| rates, |_| u64::MAX);
         lines.into_iter().map(|l| (l.sizes, l.data, l.mode)).collect()
     }
 
@@ -124,7 +129,7 @@ mod tests {
         let wish = Wish::of_name("auto").expect("a mode");
         let all = Modes::NULL.with(Mode::Coop).with(Mode::Get);
         let (mut asked, first) = (Vec::new(), Config::default().eager_max as u64 + 1);
-        let lines = of_netmod(&Config::default(), "shm", all, wish, &mut |bytes| {
+        let mut rates = |bytes| {
             asked.push(bytes);
             let long = bytes >= 2 << 20;
             Rates {
@@ -132,12 +137,26 @@ mod tests {
                 copied: if long { 10_000 } else { 50_000 },
                 kernel: if long { 4_000 } else { 25_000 },
             }
-        });
+        };
+        let lines = of_netmod(&Config::default(), "shm", all, wish, &mut rates, |_| u64::MAX);
         let one_piece = lines.iter().filter(|l| l.data.is_empty() || l.data == "in one piece");
         let found: Vec<_> = one_piece.map(|l| (&*l.sizes, l.mode)).collect();
         let get = ("131073 to 2097151 bytes", "get");
         assert_eq!(found, [("1 to 131072 bytes", "eager"), get, ("2097152 bytes and more", "coop")]);
         assert_eq!(asked, [first, FROM[1], FROM[2], FROM[3]]);
+    }
+
+    #[test]
+    fn gets_that_both_sides_copy_have_a_line() {
+        let both = Modes::NULL.with(Mode::Coop).with(Mode::Get);
+        let slow = Rates { cached: 27_000, copied: 27_000, kernel: 11_000 };
+        let joint_from = |crowded| if crowded { u64::MAX } else { 1 << 20 };
+        let lines = of_netmod(&Config::default(), "shm", both, Wish::Auto, &mut |_| slow, joint_from);
+        let gets: Vec<&Line> = lines.iter().filter(|l| l.data == "in one piece").collect();
+        let [alone, joint] = gets[..] else { panic!("{lines:?}") };
+        assert_eq!((&*alone.sizes, alone.mode), ("131073 to 1048575 bytes", "get"));
+        assert_eq!((&*joint.sizes, joint.mode), ("1048576 bytes and more", "get"));
+        assert!(!alone.why.contains("each side") && joint.why.contains("each side"), "{lines:?}");
     }
 
     #[test]

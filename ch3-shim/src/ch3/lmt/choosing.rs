@@ -43,15 +43,22 @@ impl Ch3 {
     }
 
     /// What this side decides by about the message of a request, of `bytes`.
-    pub(super) fn lmt_side(&mut self, io: &DevIo<'_>, req: ReqId, modes: Modes, bytes: u64) -> Side {
+    pub(super) fn lmt_side(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        req: ReqId,
+        modes: Modes,
+        bytes: u64,
+    ) -> Side {
         let contiguous = io.core.reqs.get(req).is_some_and(|r| r.seg.as_contig().is_some());
         let (wish, min, crowded) = (self.lmt.wish, self.lmt.min, self.lmt.crowded);
-        let rates = if choice::asks_for_rates(modes, wish) && bytes >= min {
-            self.lmt.rates.at(bytes, measure)
-        } else {
-            Rates::ASSUMED
-        };
-        Side { modes, wish, min, contiguous, crowded, rates }
+        let (mut rates, mut joint) = (Rates::ASSUMED, false);
+        if choice::asks_for_rates(modes, wish) && bytes >= min {
+            rates = self.lmt.rates.at(bytes, measure);
+            joint = io.netmod.can_rma(io.core, vc).is_ok_and(|rma| rma.joint as u64 <= bytes);
+        }
+        Side { modes, wish, min, contiguous, crowded, joint, rates }
     }
 }
 

@@ -185,7 +185,7 @@ impl Ch3 {
     /// Sends the RTS of a message.
     pub(super) fn lmt_initiate(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, total: u64, sync: bool) {
         let modes = self.lmt_modes(io, vc, Part::Sender(total));
-        let side = self.lmt_side(io, req, modes, total);
+        let side = self.lmt_side(io, vc, req, modes, total);
         let offered = choice::offer(side, total);
         let get = offered.has(Mode::Get).then(|| self.first_window(io, vc, req));
         let (machine, acts) = SendLmt::start(total, get);
@@ -266,7 +266,7 @@ impl Ch3 {
             r.vc = Some(vc);
         }
         let Announced { modes, first } = announced;
-        let side = self.lmt_side(io, req, modes, room);
+        let side = self.lmt_side(io, vc, req, modes, room);
         let mut mode = choice::grant(side, room);
         if mode == Mode::Coop && !self.has_ring(vc) {
             mode = Mode::Null;
