@@ -109,6 +109,12 @@ pub fn asks_for_rates(modes: Modes, wish: Wish) -> bool {
     wish == Wish::Auto && modes.has(Mode::Coop) && (modes.has(Mode::Get) || modes.has(Mode::Put))
 }
 
+/// Whether a message that could go eagerly, which is two copies and no wait, is better announced: one copy by the kernel is so much faster.
+pub fn is_got(side: Side, bytes: u64) -> bool {
+    let can = side.modes.has(Mode::Get) && asks_for_rates(side.modes, side.wish);
+    can && bytes >= side.min && side.contiguous && !side.crowded && side.prefers_kernel(bytes)
+}
+
 /// What a sender offers for a message of `bytes`.
 pub fn offer(side: Side, bytes: u64) -> Modes {
     match side.wish {
@@ -269,6 +275,24 @@ mod tests {
         // Where a ring's copies are much faster, it stays that.
         let near = Side { rates: Rates::ASSUMED, joint: true, ..side(BOTH, Wish::Auto) };
         assert_eq!(grant(near, MIB), Mode::Coop);
+    }
+
+    #[test]
+    fn what_is_got_sooner_does_not_go_eagerly() {
+        let (near, far) = (Rates::ASSUMED, Rates { cached: 49_000, copied: 49_000, kernel: 29_000 });
+        let at = |rates| Side { rates, ..side(BOTH, Wish::Auto) };
+        assert!(is_got(at(far), 64 << 10) && !is_got(at(near), 64 << 10));
+        let others = [
+            Side { contiguous: false, ..at(far) },
+            Side { crowded: true, ..at(far) },
+            Side { min: 100_000, ..at(far) },
+            Side { modes: Modes::NULL.with(Mode::Coop).with(Mode::Put), ..at(far) },
+            Side { modes: Modes::NULL.with(Mode::Get), ..at(far) },
+            Side { wish: Wish::Only(Mode::Get), ..at(far) },
+        ];
+        for other in others {
+            assert!(!is_got(other, 64 << 10), "{other:?}");
+        }
     }
 
     #[test]

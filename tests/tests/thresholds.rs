@@ -1,8 +1,10 @@
 //! The threshold between eager and rendezvous is each VC's own.
 
 use ch3_shim::Mode;
-use netmod_tests::board::run_job;
-use netmod_tests::factory::Tcp;
+use netmod_core::Config;
+use netmod_tests::board::{run_job, run_job_with};
+use netmod_tests::conformance::{check, other, pattern};
+use netmod_tests::factory::{Shm, Tcp};
 
 /// What a header costs.
 const HDR: u64 = 32;
@@ -28,4 +30,41 @@ fn one_peer_gets_rendezvous_and_the_other_eager() {
         // RTS and data on the one way, a single message on the other.
         assert_eq!(sent, [(1, 100, 2, 2 * HDR + 1000), (2, 128 << 10, 1, HDR + 1000)]);
     });
+}
+
+/// Both ranks exchange messages that may go eagerly. For each rank: the threshold of its VC, and how many messages it has got from the peer's memory.
+fn over_shared_memory(lens: [usize; 4], tune: impl Fn(&mut Config)) -> Vec<(usize, u64)> {
+    run_job_with(&Shm, 2, tune, move |dev| {
+        let (peer, world) = (other(dev), dev.world());
+        for len in lens {
+            let recv = dev.irecv(vec![0; len], peer, 1, world).expect("irecv");
+            let send = dev.isend(pattern(7, len), peer, 1, world).expect("isend");
+            let got = dev.wait(recv).expect("a receive");
+            assert_eq!(got.status.len, len);
+            check(7, &got.buffer);
+            dev.wait(send).expect("a send");
+        }
+        (dev.report()[0].eager_max, dev.stats().one_sided)
+    })
+}
+
+/// Within a node the machine says from where on a get is faster than a copy through a ring; a user's word goes before.
+#[test]
+fn what_is_got_sooner_is_got_if_nobody_has_said_otherwise() {
+    let (most, from) = (Config::default().eager_max, Config::default().lmt_min);
+    let lens = [from - 1, from, 100_000, most];
+    let told = over_shared_memory(lens, |_| {});
+    for (sender, receiver) in [(0, 1), (1, 0)] {
+        let (eager, got) = (told[sender].0, told[receiver].1);
+        assert!((eager, got) == (most, 0) || (eager, got) == (from - 1, 3), "{told:?}");
+    }
+    for (mode, eager_max) in [("auto", Some("128K")), ("null", None), ("coop", None)] {
+        let told = over_shared_memory(lens, |cfg| {
+            cfg.lmt = mode;
+            if let Some(bytes) = eager_max {
+                cfg.set("NETMOD_EAGER_MAX", bytes).expect("a size");
+            }
+        });
+        assert_eq!(told, [(most, 0); 2], "{mode} {eager_max:?}");
+    }
 }

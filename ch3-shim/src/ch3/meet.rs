@@ -136,7 +136,7 @@ impl Ch3 {
             io.core.vcs.remove(vc);
             return Err(e);
         }
-        self.add_vc(vc, (group, ROOT), space, choice, super::failure::host_of(card));
+        self.add_vc(vc, false, (group, ROOT), space, choice, super::failure::host_of(card));
         Ok(vc)
     }
 

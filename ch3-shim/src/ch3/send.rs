@@ -72,7 +72,7 @@ impl Ch3 {
         }
         let len = seg.len();
         let eager_max = self.vcs.get(vc).map_or(self.eager_max, |s| s.eager_max as usize);
-        if len > eager_max {
+        if len > eager_max && !self.is_eager(io, vc, len, contig.is_some()) {
             return Ok(self.send_announced(io, vc, seg.into(), env, mode, false));
         }
         if mode == Mode::Sync {

@@ -16,8 +16,9 @@ pub(crate) struct VcSide {
     pub rank: u32,
     /// The contexts of that group, by which it is known.
     pub space: Space,
-    /// Longest message that is sent eagerly.
+    /// Longest message that is sent eagerly without a question, and longest that may be.
     pub eager_max: u32,
+    pub eager_most: u32,
     /// How much may be sent either way.
     pub flow: flow::Flow,
     /// How often its connection was lost with messages under way.
@@ -86,14 +87,16 @@ impl Ch3 {
         }
         tracing::debug!(target: "netmod::vc", group, peer = rank, %choice, "new VC");
         let host = card.as_ref().and_then(failure::host_of);
-        self.add_vc(vc, (group, rank), space, choice, host);
+        let near = io.netmod.shares_memory(io.core, vc);
+        self.add_vc(vc, near, (group, rank), space, choice, host);
         Ok(vc)
     }
 
-    /// The device's part of a new VC.
+    /// The device's part of a new VC. `near`: its netmod shares memory with the peer.
     pub(super) fn add_vc(
         &mut self,
         vc: VcId,
+        near: bool,
         (group, rank): (u32, u32),
         space: Space,
         choice: String,
@@ -101,10 +104,12 @@ impl Ch3 {
     ) {
         // Processes of other jobs may have been started with other settings.
         let terms = if group == WORLD { self.terms } else { Terms::STRANGERS };
-        let eager_max = self.eager_max.min(terms.eager_max()) as u32;
+        let eager_most = self.eager_max.min(terms.eager_max()) as u32;
+        let got_from = if near { self.lmt.got_from } else { usize::MAX };
+        let eager_max = eager_most.min(u32::try_from(got_from.saturating_sub(1)).unwrap_or(u32::MAX));
         let flow = flow::Flow::new(terms);
         let route = self.names.shared(&choice, host);
-        let side = VcSide { rank, space, eager_max, flow, losses: 0, closes: 0, route };
+        let side = VcSide { rank, space, eager_max, eager_most, flow, losses: 0, closes: 0, route };
         self.vcs.set(vc, side);
         if let Some(g) = self.groups.get_mut(group) {
             g.vcs.set(rank, Some(vc));
@@ -120,7 +125,8 @@ impl Ch3 {
     ) -> Result<(), VcError> {
         let vc = self.vc_of(io, WORLD, rank)?;
         if let Some(s) = self.vcs.get_mut(vc) {
-            s.eager_max = bytes.min(self.terms.eager_max()) as u32;
+            s.eager_most = bytes.min(self.terms.eager_max()) as u32;
+            s.eager_max = s.eager_most;
         }
         Ok(())
     }

@@ -149,14 +149,14 @@ config_table! {
     netmods: Vec<String> = vec!["shm".to_owned(), "tcp".to_owned()], "NETMOD", Kind::Names,
         "netmods that may be used, of shm, tcp, ofi and verbs, the preferred one first";
     eager_max: usize = 128 * K, "NETMOD_EAGER_MAX", Kind::Size { min: 0, max: G },
-        "largest message, in bytes, that is sent without waiting for its receive";
+        "largest message, in bytes, that is sent without waiting for its receive; if it is not set, within a node less where a get is faster";
     eager_window: usize = M, "NETMOD_EAGER_WINDOW", Kind::Size { min: 16 * K, max: G },
         "bytes of eager messages, with 256 for each, that a peer may send before any are received; rank 0's value holds";
     rts_max: usize = 1024, "NETMOD_RTS_MAX", Kind::Count { min: 1, max: 1 << 20 },
         "messages that a peer may announce before any are received; rank 0's value holds";
     lmt: &'static str = "auto", "NETMOD_LMT", Kind::Choice(&["null", "put", "get", "coop", "auto"]),
         "how large messages move: null by the network, put or get from memory to memory where that is possible, coop through shared memory within a node, auto as is best";
-    lmt_min: usize = 64 * K, "NETMOD_LMT_MIN", Kind::Size { min: 0, max: G },
+    lmt_min: usize = 48 * K, "NETMOD_LMT_MIN", Kind::Size { min: 0, max: G },
         "smallest message, in bytes, for which auto takes another mode than null";
     unexpected_max: usize = 256 * M, "NETMOD_UNEXPECTED_MAX", Kind::Size { min: M, max: 1024 * G },
         "bytes that messages without a receive may take in all; rank 0's value holds";
@@ -382,6 +382,12 @@ impl Config {
     /// Where the value of a variable comes from; None if there is no such variable.
     pub fn origin(&self, name: &str) -> Option<Origin> {
         find(name).map(|i| self.origins[i])
+    }
+
+    /// Whether nobody has said which messages go eagerly, so that it may go by what copies cost.
+    pub fn leaves_eager_open(&self) -> bool {
+        self.origin("NETMOD_EAGER_MAX") == Some(Origin::Default)
+            && self.eager_max == Config::default().eager_max
     }
 
     fn assign(&mut self, i: usize, text: &str, origin: Origin) -> Result<(), ConfigError> {

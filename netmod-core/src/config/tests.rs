@@ -47,7 +47,7 @@ fn defaults() {
         ("NETMOD_EAGER_WINDOW", "1M"),
         ("NETMOD_RTS_MAX", "1024"),
         ("NETMOD_LMT", "auto"),
-        ("NETMOD_LMT_MIN", "64K"),
+        ("NETMOD_LMT_MIN", "48K"),
         ("NETMOD_UNEXPECTED_MAX", "256M"),
         ("NETMOD_CLOSE_TIMEOUT", "30s"),
         ("NETMOD_FAILURE_CHECK", "1s"),
@@ -222,6 +222,11 @@ fn origins_and_precedence() {
     assert_eq!(config.origin("NETMOD_LOG"), Some(Origin::Program));
     assert_eq!(config.origin("NETMOD"), Some(Origin::Default));
     assert_eq!(config.origin("NETMOD_X"), None);
+    assert!(config.leaves_eager_open());
+    config.eager_max += 1;
+    assert!(!config.leaves_eager_open());
+    config.set("NETMOD_EAGER_MAX", "128K").unwrap();
+    assert!(!config.leaves_eager_open(), "somebody has said so");
     assert!(Origin::Default < Origin::Env && Origin::Env < Origin::Program);
     let entry = config.entries().find(|e| e.name == "NETMOD_LOG").unwrap();
     assert_eq!((entry.value.as_str(), entry.default.as_str()), ("error", "warn"));

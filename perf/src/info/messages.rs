@@ -45,6 +45,9 @@ pub(super) fn table(cfg: &Config) -> (Vec<Line>, Option<String>) {
     (lines, warning)
 }
 
+/// Why a message goes at once.
+const EAGER: &str = "at once, as long as the receiver has room (NETMOD_EAGER_MAX)";
+
 fn of_netmod(
     cfg: &Config,
     netmod: &'static str,
@@ -53,23 +56,18 @@ fn of_netmod(
     rates: &mut impl FnMut(u64) -> Rates,
     joint_from: impl Fn(bool) -> u64,
 ) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let (first, min) = (cfg.eager_max as u64 + 1, cfg.lmt_min as u64);
-    if cfg.eager_max > 0 {
-        lines.push(Line {
-            netmod,
-            sizes: format!("1 to {} bytes", cfg.eager_max),
-            data: "",
-            mode: "eager",
-            why: "at once, as long as the receiver has room (NETMOD_EAGER_MAX)".into(),
-        });
-    }
+    let (most, min) = (cfg.eager_max as u64, cfg.lmt_min as u64);
     let by_rates = choice::asks_for_rates(modes, wish);
     let mut choices = |from: u64| {
         let rates = if by_rates && from >= min { rates(from) } else { Rates::ASSUMED };
         let explain = |contiguous, crowded| {
             let joint = joint_from(crowded) <= from;
-            choice::explain(Side { modes, wish, min, contiguous, crowded, joint, rates }, from)
+            let side = Side { modes, wish, min, contiguous, crowded, joint, rates };
+            if from <= most && !(cfg.leaves_eager_open() && choice::is_got(side, from)) {
+                return ("eager", EAGER);
+            }
+            let (mode, why) = choice::explain(side, from);
+            (mode.name(), why)
         };
         let cases = [
             ("in one piece", explain(true, false)),
@@ -79,18 +77,19 @@ fn of_netmod(
         ];
         (cases, rates)
     };
-    let mut starts: Vec<u64> = FROM.into_iter().chain([first, min, joint_from(false)]).collect();
+    let mut starts: Vec<u64> = FROM.into_iter().chain([1, most + 1, min, joint_from(false)]).collect();
     starts.sort_unstable();
     let mut ranges: Vec<(u64, _)> = Vec::new();
-    for from in starts.into_iter().filter(|from| (first..u64::MAX).contains(from)) {
+    for from in starts.into_iter().filter(|from| (1..u64::MAX).contains(from)) {
         let now = choices(from);
-        let shown = |cases: &[(_, (Mode, &'static str)); 4]| {
-            cases.map(|(_, (mode, why))| (mode, if mode == Mode::Null { "" } else { why }))
+        let shown = |cases: &[(_, (&'static str, &'static str)); 4]| {
+            cases.map(|(_, (mode, why))| (mode, if mode == Mode::Null.name() { "" } else { why }))
         };
         if ranges.last().is_none_or(|(_, (before, _))| shown(before) != shown(&now.0)) {
             ranges.push((from, now));
         }
     }
+    let mut lines = Vec::new();
     for (i, (from, (cases, rates))) in ranges.iter().enumerate() {
         let sizes = match ranges.get(i + 1) {
             Some((next, _)) => format!("{from} to {} bytes", next - 1),
@@ -98,7 +97,7 @@ fn of_netmod(
         };
         let same = cases.iter().all(|(_, c)| c.0 == cases[0].1.0);
         for (data, (mode, why)) in cases.iter().take(if same { 1 } else { 4 }) {
-            let why = if by_rates && *mode != Mode::Null {
+            let why = if by_rates && ![Mode::Null.name(), "eager"].contains(mode) {
                 let rates = [rates.cached, rates.copied, rates.kernel].map(|r| grouped(r.into()));
                 let [cached, copied, kernel] = &rates;
                 format!(
@@ -108,7 +107,7 @@ fn of_netmod(
                 (*why).to_owned()
             };
             let data = if same { "" } else { *data };
-            lines.push(Line { netmod, sizes: sizes.clone(), data, mode: mode.name(), why });
+            lines.push(Line { netmod, sizes: sizes.clone(), data, mode, why });
         }
     }
     lines
@@ -128,7 +127,7 @@ mod tests {
     fn each_length_has_its_rates() {
         let wish = Wish::of_name("auto").expect("a mode");
         let all = Modes::NULL.with(Mode::Coop).with(Mode::Get);
-        let (mut asked, first) = (Vec::new(), Config::default().eager_max as u64 + 1);
+        let (mut asked, cfg) = (Vec::new(), Config::default());
         let mut rates = |bytes| {
             asked.push(bytes);
             let long = bytes >= 2 << 20;
@@ -138,12 +137,14 @@ mod tests {
                 kernel: if long { 4_000 } else { 25_000 },
             }
         };
-        let lines = of_netmod(&Config::default(), "shm", all, wish, &mut rates, |_| u64::MAX);
+        let lines = of_netmod(&cfg, "shm", all, wish, &mut rates, |_| u64::MAX);
         let one_piece = lines.iter().filter(|l| l.data.is_empty() || l.data == "in one piece");
         let found: Vec<_> = one_piece.map(|l| (&*l.sizes, l.mode)).collect();
-        let get = ("131073 to 2097151 bytes", "get");
-        assert_eq!(found, [("1 to 131072 bytes", "eager"), get, ("2097152 bytes and more", "coop")]);
-        assert_eq!(asked, [first, FROM[1], FROM[2], FROM[3]]);
+        let (sooner, get) = (("49152 to 131072 bytes", "get"), ("131073 to 2097151 bytes", "get"));
+        let coop = ("2097152 bytes and more", "coop");
+        assert_eq!(found, [("1 to 49151 bytes", "eager"), sooner, get, coop]);
+        asked.dedup();
+        assert_eq!(asked, [cfg.lmt_min as u64, FROM[0], cfg.eager_max as u64 + 1, FROM[1], FROM[2], FROM[3]]);
     }
 
     #[test]
@@ -153,7 +154,8 @@ mod tests {
         let joint_from = |crowded| if crowded { u64::MAX } else { 1 << 20 };
         let lines = of_netmod(&Config::default(), "shm", both, Wish::Auto, &mut |_| slow, joint_from);
         let gets: Vec<&Line> = lines.iter().filter(|l| l.data == "in one piece").collect();
-        let [alone, joint] = gets[..] else { panic!("{lines:?}") };
+        let [sooner, alone, joint] = gets[..] else { panic!("{lines:?}") };
+        assert_eq!((&*sooner.sizes, sooner.mode), ("49152 to 131072 bytes", "get"));
         assert_eq!((&*alone.sizes, alone.mode), ("131073 to 1048575 bytes", "get"));
         assert_eq!((&*joint.sizes, joint.mode), ("1048576 bytes and more", "get"));
         assert!(!alone.why.contains("each side") && joint.why.contains("each side"), "{lines:?}");
@@ -169,9 +171,17 @@ mod tests {
         assert_eq!(modes(&cfg, all, fast), [eager.clone(), line("131073 bytes and more", "", "coop")]);
         let slow = Rates { cached: 27_000, copied: 27_000, kernel: 11_000 };
         let lines = modes(&cfg, all, slow);
-        assert_eq!(lines.len(), 5, "{lines:?}");
-        assert_eq!(lines[1], line("131073 bytes and more", "in one piece", "get"));
-        assert_eq!(lines[2], line("131073 bytes and more", "in pieces", "coop"));
+        assert_eq!(lines.len(), 9, "{lines:?}");
+        assert_eq!(lines[0], line("1 to 49151 bytes", "", "eager"));
+        assert_eq!(lines[1], line("49152 to 131072 bytes", "in one piece", "get"));
+        assert_eq!(lines[2], line("49152 to 131072 bytes", "in pieces", "eager"));
+        assert_eq!(lines[5], line("131073 bytes and more", "in one piece", "get"));
+        assert_eq!(lines[6], line("131073 bytes and more", "in pieces", "coop"));
+        // What a user says of the threshold holds.
+        let mut said = Config::default();
+        said.set("NETMOD_EAGER_MAX", "128K").expect("a size");
+        let lines = modes(&said, all, slow);
+        assert_eq!((lines.len(), &lines[0]), (5, &eager), "{lines:?}");
         let mut late = Config::default();
         late.lmt_min = 1 << 20;
         let lines = modes(&late, all, fast);

@@ -1,9 +1,11 @@
 //! The end of connections: by agreement, many times over, with messages in flight, and by death.
 
 use ch3_shim::{Error, Mode};
+use netmod_core::Config;
 
 use super::{
-    NetmodFactory, await_go, check, doing, go, other, pattern, recv, run_devices, run_job, send, settle,
+    NetmodFactory, await_go, check, doing, go, other, pattern, recv, run_devices, run_job, run_job_with,
+    send, settle,
 };
 
 /// Used, closed and used again.
@@ -71,7 +73,12 @@ pub fn several_peers<F: NetmodFactory>(f: &F) {
 
 /// Messages that nobody receives do not hinder the end.
 pub fn finalize_with_unexpected_messages<F: NetmodFactory>(f: &F) {
-    run_job(f, 2, |dev| {
+    // Left open, the threshold may be lower where a get is faster.
+    let tune = |cfg: &mut Config| {
+        let most = cfg.eager_max.to_string();
+        cfg.set("NETMOD_EAGER_MAX", &most).expect("it is in force");
+    };
+    run_job_with(f, 2, tune, |dev| {
         let peer = other(dev);
         for len in [0, 16, 1000, dev.config().eager_max] {
             send(dev, pattern(1, len), peer, 1);

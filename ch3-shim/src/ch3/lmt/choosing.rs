@@ -43,7 +43,7 @@ impl Ch3 {
     }
 
     /// What this side decides by about the message of a request, of `bytes`.
-    pub(super) fn lmt_side(
+    pub(super) fn lmt_side_of(
         &mut self,
         io: &mut DevIo<'_>,
         vc: VcId,
@@ -52,6 +52,10 @@ impl Ch3 {
         bytes: u64,
     ) -> Side {
         let contiguous = io.core.reqs.get(req).is_some_and(|r| r.seg.as_contig().is_some());
+        self.lmt_side(io, vc, contiguous, modes, bytes)
+    }
+
+    fn lmt_side(&mut self, io: &mut DevIo<'_>, vc: VcId, contiguous: bool, modes: Modes, bytes: u64) -> Side {
         let (wish, min, crowded) = (self.lmt.wish, self.lmt.min, self.lmt.crowded);
         let (mut rates, mut joint) = (Rates::ASSUMED, false);
         if choice::asks_for_rates(modes, wish) && bytes >= min {
@@ -59,6 +63,33 @@ impl Ch3 {
             joint = io.netmod.can_rma(io.core, vc).is_ok_and(|rma| rma.joint as u64 <= bytes);
         }
         Side { modes, wish, min, contiguous, crowded, joint, rates }
+    }
+
+    /// Whether a message that is longer than what always goes eagerly on a VC does so all the same, because a get would not be faster.
+    #[cold]
+    pub(in crate::ch3) fn is_eager(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        len: usize,
+        contiguous: bool,
+    ) -> bool {
+        let most = self.vcs.get(vc).map_or(0, |s| s.eager_most);
+        if len > most as usize {
+            return false;
+        }
+        let bytes = len as u64;
+        let modes = self.lmt_modes(io, vc, Part::Sender(bytes));
+        let side = self.lmt_side(io, vc, contiguous, modes, bytes);
+        let got = choice::is_got(side, bytes);
+        if contiguous
+            && !got
+            && let Some(s) = self.vcs.get_mut(vc)
+        {
+            // It will not be for others either.
+            s.eager_max = most;
+        }
+        !got
     }
 }
 

@@ -101,6 +101,8 @@ pub(crate) struct Lmt {
     min: u64,
     /// Whether the node has more ranks than cores.
     crowded: bool,
+    /// From how many bytes on a message within the node is got rather than sent eagerly, where that is faster.
+    pub(super) got_from: usize,
     /// What copies cost here, as far as that has mattered.
     rates: Measured,
     /// Where this process's shared memory is, if it has any and may use it.
@@ -137,10 +139,13 @@ impl Lmt {
             place.inspect_err(|error| tracing::warn!(%error, "no Cooperative mode")).ok()
         });
         let place = place.flatten();
+        // What a user says of NETMOD_EAGER_MAX holds.
+        let by_rates = cfg.leaves_eager_open() && wish == Wish::Auto && place.is_some() && !crowded;
         Lmt {
             wish,
             min: cfg.lmt_min as u64,
             crowded,
+            got_from: if by_rates { cfg.lmt_min } else { usize::MAX },
             rates: Measured::default(),
             place,
             transfers: SideTable::new(),
@@ -185,7 +190,7 @@ impl Ch3 {
     /// Sends the RTS of a message.
     pub(super) fn lmt_initiate(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, total: u64, sync: bool) {
         let modes = self.lmt_modes(io, vc, Part::Sender(total));
-        let side = self.lmt_side(io, vc, req, modes, total);
+        let side = self.lmt_side_of(io, vc, req, modes, total);
         let offered = choice::offer(side, total);
         let get = offered.has(Mode::Get).then(|| self.first_window(io, vc, req));
         let (machine, acts) = SendLmt::start(total, get);
@@ -266,7 +271,7 @@ impl Ch3 {
             r.vc = Some(vc);
         }
         let Announced { modes, first } = announced;
-        let side = self.lmt_side(io, vc, req, modes, room);
+        let side = self.lmt_side_of(io, vc, req, modes, room);
         let mut mode = choice::grant(side, room);
         if mode == Mode::Coop && !self.has_ring(vc) {
             mode = Mode::Null;
