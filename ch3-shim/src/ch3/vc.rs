@@ -16,15 +16,16 @@ pub(crate) struct VcSide {
     pub rank: u32,
     /// The contexts of that group, by which it is known.
     pub space: Space,
-    /// Longest message that is sent eagerly without a question, and longest that may be.
+    /// Longest message that is sent eagerly.
     pub eager_max: u32,
-    pub eager_most: u32,
+    /// Whether longer ones may be, as `is_eager` says.
+    pub eager_open: bool,
     /// How much may be sent either way.
     pub flow: flow::Flow,
     /// How often its connection was lost with messages under way.
     pub losses: u32,
-    /// How many times a close of this side has come to its end.
-    pub closes: u32,
+    /// How many times a close of this side has come to its end, modulo 2^16.
+    pub closes: u16,
     /// Why it has the netmod it has, and the peer's host.
     pub route: Arc<Route>,
 }
@@ -104,12 +105,12 @@ impl Ch3 {
     ) {
         // Processes of other jobs may have been started with other settings.
         let terms = if group == WORLD { self.terms } else { Terms::STRANGERS };
-        let eager_most = self.eager_max.min(terms.eager_max()) as u32;
-        let got_from = if near { self.lmt.got_from } else { usize::MAX };
-        let eager_max = eager_most.min(u32::try_from(got_from.saturating_sub(1)).unwrap_or(u32::MAX));
+        let most = self.eager_max.min(terms.eager_max());
+        let eager_open = near && self.lmt.got_from <= most;
+        let eager_max = if eager_open { self.lmt.got_from.saturating_sub(1) } else { most } as u32;
         let flow = flow::Flow::new(terms);
         let route = self.names.shared(&choice, host);
-        let side = VcSide { rank, space, eager_max, eager_most, flow, losses: 0, closes: 0, route };
+        let side = VcSide { rank, space, eager_max, eager_open, flow, losses: 0, closes: 0, route };
         self.vcs.set(vc, side);
         if let Some(g) = self.groups.get_mut(group) {
             g.vcs.set(rank, Some(vc));
@@ -125,8 +126,8 @@ impl Ch3 {
     ) -> Result<(), VcError> {
         let vc = self.vc_of(io, WORLD, rank)?;
         if let Some(s) = self.vcs.get_mut(vc) {
-            s.eager_most = bytes.min(self.terms.eager_max()) as u32;
-            s.eager_max = s.eager_most;
+            s.eager_max = bytes.min(self.terms.eager_max()) as u32;
+            s.eager_open = false;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ pub struct Disconnecting {
     vc: Option<VcId>,
     /// How many closes had ended before. A peer that is quick has made the VC active again before this
     /// side looks, so that it is not enough to look for a VC at rest.
-    before: Option<u32>,
+    before: Option<u16>,
     deadline: Time,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Step {
 }
 
 impl Vci {
-    fn closes(&self, vc: VcId) -> Option<u32> {
+    fn closes(&self, vc: VcId) -> Option<u16> {
         self.ch3.vcs.get(vc).map(|s| s.closes)
     }
 

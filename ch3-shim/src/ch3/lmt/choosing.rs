@@ -74,8 +74,8 @@ impl Ch3 {
         len: usize,
         contiguous: bool,
     ) -> bool {
-        let most = self.vcs.get(vc).map_or(0, |s| s.eager_most);
-        if len > most as usize {
+        let most = self.eager_max.min(self.terms.eager_max());
+        if len > most || !self.vcs.get(vc).is_some_and(|s| s.eager_open) {
             return false;
         }
         let bytes = len as u64;
@@ -87,7 +87,7 @@ impl Ch3 {
             && let Some(s) = self.vcs.get_mut(vc)
         {
             // It will not be for others either.
-            s.eager_max = most;
+            (s.eager_max, s.eager_open) = (most as u32, false);
         }
         !got
     }
