@@ -61,6 +61,14 @@ impl<'d> Pair<'d> {
         To { peer: self.peer, tag: TAG, comm: self.comm }
     }
 
+    /// Returns when the other rank is here, too. What a library says has left may still lie in this process, and be lost if its endpoint is
+    /// closed (libfabric's sockets): nobody closes one before the other has all.
+    pub(crate) fn meet(&mut self) -> Result<()> {
+        let mut theirs = [0];
+        self.dev.sendrecv(&[0], self.peer, CONTROL, &mut theirs, self.peer, CONTROL, self.comm)?;
+        Ok(())
+    }
+
     /// A number that rank 0 decides.
     fn agree(&mut self, mine: u64) -> Result<u64> {
         let mut word = mine.to_le_bytes();

@@ -100,7 +100,10 @@ fn between(
     if dev.rank() > 1 {
         return Ok(Vec::new());
     }
-    work(&mut Pair::new(dev, crowded)?)
+    let mut pair = Pair::new(dev, crowded)?;
+    let rows = work(&mut pair)?;
+    pair.meet()?;
+    Ok(rows)
 }
 
 /// Adds what `fi_pingpong` says of the same providers, where it is installed. It is the system's, as its libfabric is.

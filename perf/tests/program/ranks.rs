@@ -89,6 +89,21 @@ fn libfabric_called_directly_is_the_floor_of_its_netmod() {
     assert!(!ended.ok && ended.err.contains("no provider nonsense"), "{}", ended.err);
 }
 
+/// The provider sockets loses what it has not sent yet when its endpoint is closed, although it has said that it has left.
+#[test]
+fn no_endpoint_is_closed_before_the_peer_has_all() {
+    let test = "no_endpoint_is_closed_before_the_peer_has_all";
+    let probe = json(perf("info --json"));
+    if !probe.iter().any(|o| o["info"] == "offer" && o["provider"] == "sockets") {
+        return skipped(test, "libfabric has no provider sockets here");
+    }
+    for _ in 0..20 {
+        let line =
+            "bw --netmod ofi --provider sockets --bytes 4M --lmt get --rounds 2 --iters 1 --window 4 --json";
+        assert_eq!(json(perf(line)).len(), 1);
+    }
+}
+
 #[test]
 fn threads_are_compared_with_one_thread_and_one_engine() {
     let rows = json(perf("rate --netmod tcp --threads 3 --engines 2 --window 8 --rounds 2 --iters 6 --json"));
