@@ -21,7 +21,7 @@ const PART: usize = 16 << 20;
 /// Transfers that are tried again in one poll: who has thousands under way must not try them all for each that ends.
 const TRIES: usize = 16;
 /// How often an owner that takes memory back looks whether the device is through with it before it sleeps in between, for how
-/// long, and how often in all. That is about five seconds: a device may try for more than two to reach a peer that has died.
+/// long, and how often in all. That is about five seconds, several times what a device goes on trying to reach a peer that does not answer.
 const EAGER_LOOKS: u32 = 1000;
 const NAP: Duration = Duration::from_millis(1);
 const LOOKS: u32 = 6000;
