@@ -171,7 +171,7 @@ fn run(direct: bool, mut cut: impl FnMut(&[u8], &mut dyn FnMut(&[u8]))) -> Seen 
     let late = parse(&script.received(PEER));
     let kept: Vec<_> = late
         .iter()
-        .filter(|(p, _)| !matches!(p, Packet::Rts { env, .. } if env.tag == 51))
+        .filter(|(p, _)| !matches!(p, Packet::Rts { env, .. } if env.tag() == 51))
         .cloned()
         .collect();
     reply.extend(answers(&kept));

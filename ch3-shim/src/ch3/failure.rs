@@ -119,8 +119,8 @@ impl Ch3 {
         if self.failures.is_empty() {
             return None;
         }
-        let group = self.groups.of_context(pattern.context)?.id;
-        let rank = u32::try_from(pattern.source).ok()?;
+        let group = self.groups.of_context(pattern.context())?.id;
+        let rank = u32::try_from(pattern.source()).ok()?;
         self.failures.cause(&PeerName { group, rank }).cloned()
     }
 
@@ -162,8 +162,8 @@ impl Ch3 {
     /// that no message has matched.
     pub(crate) fn hope(&self, req: ReqId) -> Hope {
         match self.side.get(req) {
-            Some(MpiReq { role: Role::Recv, posted: Some(_), env, .. }) if env.source == ANY_SOURCE => {
-                self.hope_of_any(env.context)
+            Some(MpiReq { role: Role::Recv, posted: Some(_), env, .. }) if env.source() == ANY_SOURCE => {
+                self.hope_of_any(env.context())
             }
             _ => Hope::Waits,
         }
@@ -317,7 +317,7 @@ impl Ch3 {
         }
         let group = self.groups.find(&peer.group).and_then(|n| self.groups.get(n));
         let Some(space) = group.map(|g| g.space) else { return };
-        let its_own = |p: &Pattern, _: &_| p.source == peer.rank as i32 && space.owns(p.context);
+        let its_own = |p: &Pattern, _: &_| p.source() == peer.rank as i32 && space.owns(p.context());
         for req in self.posted.drain_matching(its_own) {
             self.finish(io.core, req, Outcome::Failed(error.clone()));
         }

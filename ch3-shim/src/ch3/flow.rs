@@ -236,7 +236,7 @@ impl Ch3 {
     /// Whether a posted receive may be for a message of this VC.
     fn is_awaited(&self, vc: VcId) -> bool {
         let Some((rank, space)) = self.vcs.get(vc).map(|s| (s.rank as i32, s.space)) else { return false };
-        self.posted.any(|p| (p.source == rank || p.source == ANY_SOURCE) && space.owns(p.context))
+        self.posted.any(|p| (p.source() == rank || p.source() == ANY_SOURCE) && space.owns(p.context()))
     }
 
     /// Whether a peer waits for slots.
@@ -252,7 +252,8 @@ impl Ch3 {
     pub(crate) fn relieve_for(&mut self, io: &mut DevIo<'_>, pattern: &Pattern) {
         let sources = self.vcs.iter().filter(|(_, s)| s.flow.inc.is_wanting());
         let fitting = sources.filter(|(_, s)| {
-            (pattern.source == s.rank as i32 || pattern.source == ANY_SOURCE) && s.space.owns(pattern.context)
+            (pattern.source() == s.rank as i32 || pattern.source() == ANY_SOURCE)
+                && s.space.owns(pattern.context())
         });
         for vc in fitting.map(|(vc, _)| vc).collect::<Vec<_>>() {
             self.relieve(io, vc);

@@ -150,10 +150,10 @@ impl Ch3 {
         }
         io.netmod.part_group(&group.id);
         self.forget_failures(&group.id);
-        for req in self.posted.drain_matching(|p, _| group.space.owns(p.context)) {
+        for req in self.posted.drain_matching(|p, _| group.space.owns(p.context())) {
             self.finish(io.core, req, Outcome::Failed(error.clone()));
         }
-        for (_, msg) in self.unexpected.drain_matching(|env, _| group.space.owns(env.context)) {
+        for (_, msg) in self.unexpected.drain_matching(|env, _| group.space.owns(env.context())) {
             self.discharge(io, &msg);
             if let Body::Whole(buf) = msg.body {
                 self.pool.give(buf);

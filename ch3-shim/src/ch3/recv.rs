@@ -90,7 +90,7 @@ impl Ch3 {
         let (req, r) = io.core.reqs.renew();
         r.renew(None, seg.into());
         let posted = self.posted.post(pattern, req);
-        let env = Envelope::new(pattern.context, pattern.source, pattern.tag);
+        let env = pattern.to_envelope();
         self.side.renew(req).renew_recv(env, posted, self.now);
         if self.has_wanting() {
             self.relieve_for(io, &pattern);
@@ -108,7 +108,7 @@ impl Ch3 {
         env: Envelope,
         msg: Unexpected,
     ) -> ReqId {
-        let asked = Envelope::new(pattern.context, pattern.source, pattern.tag);
+        let asked = pattern.to_envelope();
         let req = self.new_req(io.core, None, seg, MpiReq::new(Role::Recv, asked));
         self.deliver(io, req, env, msg);
         req
@@ -224,7 +224,9 @@ impl Ch3 {
         PacketFault::Violation {
             what: format!(
                 "a message with source {}, tag {} and context {:#x} on the connection of rank {rank} of group {group}",
-                env.source, env.tag, env.context
+                env.source(),
+                env.tag(),
+                env.context()
             ),
         }
     }
@@ -233,8 +235,8 @@ impl Ch3 {
     fn ready_without_receive(&mut self, env: &Envelope) {
         self.stats.ready_unmatched += 1;
         tracing::warn!(
-            source = env.source,
-            tag = env.tag,
+            source = env.source(),
+            tag = env.tag(),
             "a ready send found no posted receive; delivered as a standard one"
         );
     }
@@ -470,7 +472,7 @@ impl Ch3 {
             Some(s) if s.flow.inc.admit_slot().is_ok() => s.flow.inc.epoch,
             _ => return Err(self.overdrawn(vc, "an announced message")),
         };
-        tracing::trace!(target: "netmod::message", peer = env.source, tag = env.tag, bytes = data_sz, "RTS came");
+        tracing::trace!(target: "netmod::message", peer = env.source(), tag = env.tag(), bytes = data_sz, "RTS came");
         match self.posted.take_match(&env) {
             Some(req) => {
                 let room = self.fit(io, req, env, data_sz);

@@ -55,14 +55,13 @@ pub(crate) struct Matched {
 impl Matched {
     #[inline]
     pub(crate) fn new(env: Envelope, len: usize) -> Matched {
-        let (source, tag) = (env.source.cast_unsigned(), env.tag.cast_unsigned());
-        Matched { source_tag: u64::from(source) | u64::from(tag) << 32, len }
+        Matched { source_tag: env.source_tag(), len }
     }
 
     #[inline]
     pub(crate) fn status(self) -> Status {
-        let (source, tag) = (self.source_tag as u32, (self.source_tag >> 32) as u32);
-        Status { source: source.cast_signed(), tag: tag.cast_signed(), len: self.len, cancelled: false }
+        let env = Envelope::of_words(0, self.source_tag);
+        Status { source: env.source(), tag: env.tag(), len: self.len, cancelled: false }
     }
 }
 

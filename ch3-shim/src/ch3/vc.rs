@@ -36,11 +36,11 @@ impl VcSide {
     /// `None` if the packet says otherwise.
     #[inline]
     pub(super) fn own_envelope(&self, env: Envelope) -> Option<Envelope> {
-        if self.rank as i32 != env.source || env.tag < 0 {
+        if self.rank as i32 != env.source() || env.tag() < 0 {
             return None;
         }
-        let context = self.space.of_wire(env.context)?;
-        Some(Envelope { context, ..env })
+        let context = self.space.of_wire(env.context())?;
+        Some(Envelope::of_words(context, env.source_tag()))
     }
 }
 

@@ -107,10 +107,10 @@ impl Vci {
         if self.ch3.failures.is_empty() {
             return Ok(());
         }
-        if pattern.source != ANY_SOURCE {
+        if pattern.source() != ANY_SOURCE {
             return self.ch3.source_lost(pattern).map_or(Ok(()), |cause| Err(cause.into()));
         }
-        match self.ch3.hope_of_any(pattern.context) {
+        match self.ch3.hope_of_any(pattern.context()) {
             Hope::Waits => Ok(()),
             Hope::Pending(e) => Err(e),
             Hope::None(e) => Err(e.into()),

@@ -28,7 +28,7 @@ pub struct Message {
 impl Message {
     /// Its envelope and length.
     pub fn status(&self) -> Status {
-        status_of(&self.env, self.body.as_ref())
+        status_of(self.env, self.body.as_ref())
     }
 }
 
@@ -40,9 +40,9 @@ pub(super) struct Seen {
     wants: u64,
 }
 
-fn status_of(env: &Envelope, msg: Option<&Unexpected>) -> Status {
+fn status_of(env: Envelope, msg: Option<&Unexpected>) -> Status {
     let len = msg.map_or(0, |m| usize::try_from(m.len).unwrap_or(usize::MAX));
-    Status { source: env.source, tag: env.tag, len, cancelled: false }
+    Status { source: env.source(), tag: env.tag(), len, cancelled: false }
 }
 
 fn nobody() -> Envelope {
@@ -61,7 +61,7 @@ impl Vci {
     /// [`crate::Error::PendingFailed`], if a process has failed and that was not acknowledged.
     pub fn iprobe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Status>> {
         if source == PROC_NULL {
-            return Ok(Some(status_of(&nobody(), None)));
+            return Ok(Some(status_of(nobody(), None)));
         }
         let pattern = self.incoming(source, tag, comm)?;
         if let Some(s) = self.look(&pattern) {

@@ -90,15 +90,15 @@ impl Vci {
         for (id, r, mpi) in under_way.into_iter().take(LISTED) {
             let (kind, wait) = waits_for(mpi, self.ch3.lmt.is_offered(id)).unwrap_or_default();
             let peer = r.vc.and_then(|vc| self.engine.core.vcs.get(vc)).map(|v| v.peer.rank);
-            let asked = mpi.filter(|_| kind == "receive").map(|m| m.env.source);
+            let asked = mpi.filter(|_| kind == "receive").map(|m| m.env.source());
             let asked = asked.filter(|s| *s != ANY_SOURCE).and_then(|s| u32::try_from(s).ok());
             report.requests.push(RequestStatus {
                 id: id.to_string(),
                 kind: kind.into(),
                 waits_for: wait.into(),
                 peer: peer.or(asked),
-                tag: mpi.map(|m| m.env.tag).filter(|t| *t != ANY_TAG),
-                context: mpi.map_or(0, |m| m.env.context),
+                tag: mpi.map(|m| m.env.tag()).filter(|t| *t != ANY_TAG),
+                context: mpi.map_or(0, |m| m.env.context()),
                 moved: r.seg.pos() as u64,
                 bytes: r.seg.total() as u64,
                 age: mpi.map_or(0.0, |m| self.now.since(m.since).as_secs_f64()),
@@ -110,9 +110,9 @@ impl Vci {
     fn report_unexpected(&self, report: &mut StatusReport) {
         for (_, env, u) in self.ch3.unexpected.iter().take(LISTED) {
             report.unexpected_list.push(UnexpectedStatus {
-                source: env.source,
-                tag: env.tag,
-                context: env.context,
+                source: env.source(),
+                tag: env.tag(),
+                context: env.context(),
                 bytes: u.len,
                 body: match u.body {
                     Body::Inline(_) | Body::Whole(_) => "here",

@@ -184,8 +184,7 @@ fn pair(low: u32, high: u32) -> u64 {
 
 #[inline]
 fn with_env(kind: u8, flags: u8, aux: u16, env: Envelope, c: u64, d: u64) -> Header {
-    let matched = pair(env.source.cast_unsigned(), env.tag.cast_unsigned());
-    words(prefix(kind, flags, aux, env.context), matched, c, d)
+    words(prefix(kind, flags, aux, env.context()), env.source_tag(), c, d)
 }
 
 #[inline]
@@ -248,9 +247,7 @@ impl Fields {
 
     #[inline]
     fn env(&self) -> Envelope {
-        let source = (self.b as u32).cast_signed();
-        let tag = ((self.b >> 32) as u32).cast_signed();
-        Envelope::new(self.context, source, tag)
+        Envelope::of_words(self.context, self.b)
     }
 
     /// Why this is no [`Short`], although its type says so.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const ENV: Envelope = Envelope { context: 0x0403_0201, source: 0x1413_1211, tag: -2 };
+const ENV: Envelope = Envelope::new(0x0403_0201, 0x1413_1211, -2);
 
 fn short(data: &[u8]) -> ShortData {
     ShortData::new(data).expect("at most 16 bytes")

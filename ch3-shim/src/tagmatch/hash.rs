@@ -2,38 +2,26 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// The three words of an envelope or pattern as a table compares them: context and source in one
+/// The three words of an envelope or pattern as a table compares them: source and tag in one
 /// word, so that equality costs two comparisons without a branch between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    pub(super) context_source: u64,
-    pub(super) tag: u32,
+    pub(super) source_tag: u64,
+    pub(super) context: u32,
 }
 
 impl Key {
-    #[inline]
-    pub(super) fn new(context: u32, source: i32, tag: i32) -> Key {
-        Key {
-            context_source: u64::from(context) << 32 | u64::from(source.cast_unsigned()),
-            tag: tag.cast_unsigned(),
-        }
-    }
-
-    pub(super) fn context(self) -> u32 {
-        (self.context_source >> 32) as u32
-    }
-
     pub(super) fn source(self) -> i32 {
-        (self.context_source as u32).cast_signed()
+        (self.source_tag as u32).cast_signed()
     }
 
     pub(super) fn tag(self) -> i32 {
-        self.tag.cast_signed()
+        ((self.source_tag >> 32) as u32).cast_signed()
     }
 
     #[inline]
     pub(super) fn same(self, other: Key) -> bool {
-        (self.context_source ^ other.context_source) | u64::from(self.tag ^ other.tag) == 0
+        (self.source_tag ^ other.source_tag) | u64::from(self.context ^ other.context) == 0
     }
 }
 
@@ -62,8 +50,8 @@ impl Seed {
     #[inline]
     pub(super) fn hash(&self, key: Key) -> u64 {
         let [s0, s1, s2] = self.0;
-        let left = u128::from(key.context_source ^ s0);
-        let right = u128::from((u64::from(key.tag) << 32) ^ s1);
+        let left = u128::from(key.source_tag ^ s0);
+        let right = u128::from((u64::from(key.context) << 32) ^ s1);
         let product = left * right;
         ((product >> 64) as u64 ^ product as u64).wrapping_mul(s2)
     }

@@ -6,6 +6,10 @@ use super::*;
 
 const SEED: [u64; 3] = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 0x5555_1234];
 
+fn key(context: u32, source: i32, tag: i32) -> Key {
+    Key { source_tag: u64::from(source.cast_unsigned()) | u64::from(tag.cast_unsigned()) << 32, context }
+}
+
 /// How many entries a probe for `key` looks at.
 fn probe_len(index: &Index, key: Key) -> usize {
     let mask = index.entries.len() - 1;
@@ -37,7 +41,7 @@ fn against_a_map_under_churn() {
 
 /// The table never has more than so many entries.
 fn churn(load: Load, most: usize) {
-    let keys: Vec<Key> = (0..600).map(|i| Key::new(i % 3, i as i32 / 7, i as i32)).collect();
+    let keys: Vec<Key> = (0..600).map(|i| key(i % 3, i as i32 / 7, i as i32)).collect();
     let mut index = Index::new(Seed::from_words(SEED), load);
     let mut model: HashMap<u32, ()> = HashMap::new();
     let mut random = 1u64;
@@ -77,7 +81,7 @@ fn churn(load: Load, most: usize) {
 
 #[test]
 fn node_numbers_may_outgrow_the_bits_they_have() {
-    let keys: Vec<Key> = (0..100).map(|i| Key::new(0, 0, i)).collect();
+    let keys: Vec<Key> = (0..100).map(|i| key(0, 0, i)).collect();
     let mut index = Index::new(Seed::from_words(SEED), Load::Dense);
     let stride = 7_919u32;
     let key_of = |node: u32| keys[(node / stride) as usize];
@@ -108,15 +112,15 @@ fn node_numbers_may_outgrow_the_bits_they_have() {
 #[test]
 fn regular_and_hostile_keys_spread() {
     const N: i32 = 20_000;
-    let strided = |bits: u32| (0..N).map(move |i| Key::new(5, 1, i.wrapping_shl(bits))).collect();
+    let strided = |bits: u32| (0..N).map(move |i| key(5, 1, i.wrapping_shl(bits))).collect();
     let mut sets: Vec<(String, Vec<Key>)> =
         (0..17).map(|bits| (format!("tags << {bits}"), strided(bits))).collect();
-    sets.push(("sources".into(), (0..N).map(|i| Key::new(5, i, 3)).collect()));
-    sets.push(("contexts".into(), (0..N as u32).map(|i| Key::new(i, 2, 3)).collect()));
-    sets.push(("grid".into(), (0..N).map(|i| Key::new(5, i / 141, i % 141)).collect()));
-    sets.push(("equal sums".into(), (0..N).map(|i| Key::new(5, i, -i)).collect()));
-    sets.push(("equal words".into(), (0..N).map(|i| Key::new(i as u32, i, i)).collect()));
-    sets.push(("negative".into(), (0..N).map(|i| Key::new(5, -1, i32::MIN + i)).collect()));
+    sets.push(("sources".into(), (0..N).map(|i| key(5, i, 3)).collect()));
+    sets.push(("contexts".into(), (0..N as u32).map(|i| key(i, 2, 3)).collect()));
+    sets.push(("grid".into(), (0..N).map(|i| key(5, i / 141, i % 141)).collect()));
+    sets.push(("equal sums".into(), (0..N).map(|i| key(5, i, -i)).collect()));
+    sets.push(("equal words".into(), (0..N).map(|i| key(i as u32, i, i)).collect()));
+    sets.push(("negative".into(), (0..N).map(|i| key(5, -1, i32::MIN + i)).collect()));
     let mut random = 7u64;
     for _ in 0..8 {
         let words = [(); 3].map(|()| {
@@ -143,7 +147,7 @@ fn regular_and_hostile_keys_spread() {
 fn collisions_do_not_carry_over_to_another_seed() {
     let known = Seed::from_words(SEED);
     let colliding: Vec<Key> =
-        (0..2_000_000).map(|tag| Key::new(1, 1, tag)).filter(|key| known.hash(*key) >> 54 == 0).collect();
+        (0..2_000_000).map(|tag| key(1, 1, tag)).filter(|key| known.hash(*key) >> 54 == 0).collect();
     assert!(colliding.len() > 1_000, "{} keys collide", colliding.len());
     let mean = |seed| {
         let mut index = Index::new(seed, Load::Dense);
@@ -159,7 +163,7 @@ fn collisions_do_not_carry_over_to_another_seed() {
 
 #[test]
 fn random_seeds_differ() {
-    let key = Key::new(1, 2, 3);
+    let key = key(1, 2, 3);
     let hashes: std::collections::HashSet<u64> = (0..100).map(|_| Seed::random().hash(key)).collect();
     assert_eq!(hashes.len(), 100);
 }
@@ -168,7 +172,7 @@ fn random_seeds_differ() {
 #[test]
 fn a_sparse_table_is_no_fuller_than_allowed_and_no_larger_than_needed() {
     for n in [10, 1_000, 10_000, 100_000] {
-        let keys: Vec<Key> = (0..n).map(|i| Key::new(0, 1, i)).collect();
+        let keys: Vec<Key> = (0..n).map(|i| key(0, 1, i)).collect();
         let key_of = |node: u32| keys[node as usize];
         let mut index = Index::new(Seed::from_words(SEED), Load::Sparse);
         for node in 0..n as u32 {

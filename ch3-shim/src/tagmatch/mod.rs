@@ -41,11 +41,13 @@
 //! allocate, but for the diagnostics (`iter`, `drain_matching`).
 
 pub mod bench;
+mod envelope;
 mod hash;
 mod index;
 mod posted;
 mod unexpected;
 
+pub use envelope::{Envelope, Pattern};
 pub use posted::{PostedKey, PostedQueue};
 pub use unexpected::{UnexpectedKey, UnexpectedQueue};
 
@@ -57,71 +59,6 @@ pub const ANY_SOURCE: i32 = -2;
 
 /// The tag of a [`Pattern`] that matches every tag (the value of `MPI_ANY_TAG` in the MPICH ABI).
 pub const ANY_TAG: i32 = -1;
-
-/// What a message says about itself. All values are literal: a peer that sends [`ANY_TAG`] as a
-/// tag is matched by wildcard receives only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Envelope {
-    /// Context id of the communicator.
-    pub context: u32,
-    /// Rank of the sender in the communicator.
-    pub source: i32,
-    /// The message's tag.
-    pub tag: i32,
-}
-
-impl Envelope {
-    /// An envelope of these three words.
-    #[inline]
-    pub fn new(context: u32, source: i32, tag: i32) -> Envelope {
-        Envelope { context, source, tag }
-    }
-}
-
-/// What a receive or a probe asks for: an envelope, of which source and tag may be wild.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pattern {
-    /// Context id of the communicator; never wild.
-    pub context: u32,
-    /// Rank of the sender, or [`ANY_SOURCE`].
-    pub source: i32,
-    /// The tag, or [`ANY_TAG`].
-    pub tag: i32,
-}
-
-impl Pattern {
-    /// A pattern of these three words.
-    #[inline]
-    pub fn new(context: u32, source: i32, tag: i32) -> Pattern {
-        Pattern { context, source, tag }
-    }
-
-    /// Whether a message with this envelope may go to a receive with this pattern.
-    #[inline]
-    pub fn matches(&self, envelope: &Envelope) -> bool {
-        self.context == envelope.context
-            && (self.source == ANY_SOURCE || self.source == envelope.source)
-            && (self.tag == ANY_TAG || self.tag == envelope.tag)
-    }
-
-    /// The key in the table of the pattern's class: wild words are zero.
-    #[inline]
-    fn key(&self) -> Key {
-        let source = if self.source == ANY_SOURCE { 0 } else { self.source };
-        let tag = if self.tag == ANY_TAG { 0 } else { self.tag };
-        Key::new(self.context, source, tag)
-    }
-
-    #[inline]
-    fn class(&self) -> Class {
-        match (self.source == ANY_SOURCE, self.tag == ANY_TAG) {
-            (false, false) => Class::Exact,
-            (false, true) => Class::AnyTag,
-            (true, false) => Class::AnySource,
-            (true, true) => Class::AnyBoth,
-        }
-    }
-}
 
 /// Which words of a pattern are wild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,13 +78,14 @@ impl Class {
     /// are zero.
     #[inline]
     fn key_of(self, envelope: &Envelope) -> Key {
-        let Envelope { context, source, tag } = *envelope;
-        match self {
-            Class::Exact => Key::new(context, source, tag),
-            Class::AnyTag => Key::new(context, source, 0),
-            Class::AnySource => Key::new(context, 0, tag),
-            Class::AnyBoth => Key::new(context, 0, 0),
-        }
+        const SOURCE: u64 = u32::MAX as u64;
+        let kept = match self {
+            Class::Exact => u64::MAX,
+            Class::AnyTag => SOURCE,
+            Class::AnySource => !SOURCE,
+            Class::AnyBoth => 0,
+        };
+        Key { source_tag: envelope.source_tag() & kept, context: envelope.context() }
     }
 
     /// The pattern that has `key` in this class.
@@ -158,7 +96,7 @@ impl Class {
             Class::AnySource => (ANY_SOURCE, key.tag()),
             Class::AnyBoth => (ANY_SOURCE, ANY_TAG),
         };
-        Pattern::new(key.context(), source, tag)
+        Pattern::new(key.context, source, tag)
     }
 }
 

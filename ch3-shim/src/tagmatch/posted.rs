@@ -14,8 +14,8 @@ const FREE: u64 = u64::MAX;
 #[repr(C, align(32))]
 struct Node<T> {
     // Not a `Key`, whose padding would be in the place of `tail`.
-    context_source: u64,
-    tag: u32,
+    source_tag: u64,
+    context: u32,
     /// In the first receive of its pattern: the last one. In a free node: the next free one.
     tail: u32,
     seq: u64,
@@ -25,7 +25,7 @@ struct Node<T> {
 impl<T> Node<T> {
     #[inline]
     fn key(&self) -> Key {
-        Key { context_source: self.context_source, tag: self.tag }
+        Key { source_tag: self.source_tag, context: self.context }
     }
 }
 
@@ -263,8 +263,8 @@ impl<T: Copy> PostedQueue<T> {
     /// A node that is first and last of its pattern.
     #[inline]
     fn allocate(&mut self, key: Key, seq: u64, item: T) -> u32 {
-        let Key { context_source, tag } = key;
-        let mut new = Node { context_source, tag, tail: self.free, seq, item };
+        let Key { source_tag, context } = key;
+        let mut new = Node { source_tag, context, tail: self.free, seq, item };
         if let Some(place) = self.nodes.get_mut(self.free as usize) {
             let node = self.free;
             self.free = place.tail;

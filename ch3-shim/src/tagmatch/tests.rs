@@ -165,7 +165,7 @@ fn stale_keys_name_nothing() {
     assert_eq!(unexpected.remove(old), None);
     assert_eq!(unexpected.get_mut(old), None);
     *unexpected.get_mut(new).expect("waits") += 1;
-    assert_eq!(unexpected.get(new), Some((&envelope, &3)));
+    assert_eq!(unexpected.get(new), Some((envelope, &3)));
 }
 
 #[test]

@@ -11,7 +11,8 @@ const NIL: u32 = u32::MAX;
 #[repr(align(32))]
 enum Node<T> {
     Free { next: u32 },
-    Used { envelope: Envelope, seq: u64, item: T },
+    // Not an `Envelope`, whose padding would leave no place for what tells the two apart.
+    Used { source_tag: u64, context: u32, seq: u64, item: T },
 }
 
 impl<T> Node<T> {
@@ -19,8 +20,10 @@ impl<T> Node<T> {
     #[inline]
     fn key(&self, class: Class) -> Key {
         match self {
-            Node::Used { envelope, .. } => class.key_of(envelope),
-            Node::Free { .. } => Key::new(0, 0, 0),
+            Node::Used { source_tag, context, .. } => {
+                class.key_of(&Envelope::of_words(*context, *source_tag))
+            }
+            Node::Free { .. } => Key { source_tag: 0, context: 0 },
         }
     }
 }
@@ -173,7 +176,7 @@ impl<T> UnexpectedQueue<T> {
         let seq = self.next_seq;
         self.next_seq += 1;
         self.len += 1;
-        let used = Node::Used { envelope, seq, item };
+        let used = Node::Used { source_tag: envelope.source_tag(), context: envelope.context(), seq, item };
         let node = match self.nodes.get_mut(self.free as usize) {
             Some(place) => {
                 let node = self.free;
@@ -209,10 +212,12 @@ impl<T> UnexpectedQueue<T> {
 
     /// The message that [`UnexpectedQueue::take_match`] would take, left where it is (a probe).
     #[inline]
-    pub fn peek_match(&mut self, pattern: &Pattern) -> Option<(&Envelope, &T)> {
+    pub fn peek_match(&mut self, pattern: &Pattern) -> Option<(Envelope, &T)> {
         let key = self.find_match(pattern)?;
         match &self.nodes[key.node as usize] {
-            Node::Used { envelope, item, .. } => Some((envelope, item)),
+            Node::Used { source_tag, context, item, .. } => {
+                Some((Envelope::of_words(*context, *source_tag), item))
+            }
             Node::Free { .. } => None,
         }
     }
@@ -249,9 +254,11 @@ impl<T> UnexpectedQueue<T> {
     }
 
     /// The message of `key`, unless it has been taken.
-    pub fn get(&self, key: UnexpectedKey) -> Option<(&Envelope, &T)> {
+    pub fn get(&self, key: UnexpectedKey) -> Option<(Envelope, &T)> {
         match self.nodes.get(key.node as usize)? {
-            Node::Used { envelope, seq, item } if *seq == key.seq => Some((envelope, item)),
+            Node::Used { source_tag, context, seq, item } if *seq == key.seq => {
+                Some((Envelope::of_words(*context, *source_tag), item))
+            }
             _ => None,
         }
     }
@@ -272,10 +279,11 @@ impl<T> UnexpectedQueue<T> {
     }
 
     /// All messages in arrival order, for diagnostics. Sorts: O(n log n).
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (UnexpectedKey, &Envelope, &T)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (UnexpectedKey, Envelope, &T)> {
         let mut all = Vec::with_capacity(self.len);
         for (node, place) in (0..).zip(&self.nodes) {
-            if let Node::Used { envelope, seq, item } = place {
+            if let Node::Used { source_tag, context, seq, item } = place {
+                let envelope = Envelope::of_words(*context, *source_tag);
                 all.push((UnexpectedKey { node, seq: *seq }, envelope, item));
             }
         }
@@ -285,9 +293,9 @@ impl<T> UnexpectedQueue<T> {
 
     /// Removes the messages of which `pred` says so, and returns them in arrival order. For the
     /// failure of a peer or the end of a communicator: O(n log n).
-    pub fn drain_matching(&mut self, mut pred: impl FnMut(&Envelope, &T) -> bool) -> Vec<(Envelope, T)> {
+    pub fn drain_matching(&mut self, mut pred: impl FnMut(Envelope, &T) -> bool) -> Vec<(Envelope, T)> {
         let doomed: Vec<UnexpectedKey> =
-            self.iter().filter(|(_, envelope, item)| pred(envelope, item)).map(|(key, ..)| key).collect();
+            self.iter().filter(|(_, envelope, item)| pred(*envelope, item)).map(|(key, ..)| key).collect();
         let take = |key: UnexpectedKey| self.take(key.node, None);
         doomed.into_iter().filter_map(take).collect()
     }
@@ -322,10 +330,8 @@ impl<T> UnexpectedQueue<T> {
             }
         }
         let freed = Node::Free { next: self.free };
-        let Node::Used { envelope, item, .. } = std::mem::replace(&mut self.nodes[node as usize], freed)
-        else {
-            return None;
-        };
+        let used = std::mem::replace(&mut self.nodes[node as usize], freed);
+        let Node::Used { source_tag, context, item, .. } = used else { return None };
         self.free = node;
         self.len -= 1;
         if self.len == 0 {
@@ -335,7 +341,7 @@ impl<T> UnexpectedQueue<T> {
                 lists.wanted = false;
             }
         }
-        Some((envelope, item))
+        Some((Envelope::of_words(context, source_tag), item))
     }
 
     /// Puts all messages into the lists of a class.

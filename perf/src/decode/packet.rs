@@ -24,7 +24,7 @@ fn req(word: u64) -> Value {
 }
 
 fn envelope(env: &Envelope) -> Vec<(&'static str, Value)> {
-    vec![("context", json!(env.context)), ("source", json!(env.source)), ("tag", json!(env.tag))]
+    vec![("context", json!(env.context())), ("source", json!(env.source())), ("tag", json!(env.tag()))]
 }
 
 fn mode(mode: Mode) -> Value {

@@ -161,7 +161,7 @@ impl Gather {
         match *p {
             Packet::Rts { env, sreq, data_sz, .. } => {
                 let wait = if sent { Wait::Cts } else { Wait::Match };
-                self.begin(nanos, r, wait, sreq, Some(env.tag), Some(data_sz));
+                self.begin(nanos, r, wait, sreq, Some(env.tag()), Some(data_sz));
             }
             Packet::Cts { sreq, rreq, data_sz, cookie_len } => {
                 let rts = self.end(r, if sent { Wait::Match } else { Wait::Cts }, sreq);
@@ -172,11 +172,11 @@ impl Gather {
             }
             Packet::RndvData { rreq, .. } if !sent => _ = self.end(r, Wait::Data, rreq),
             Packet::Eager { env, mode: Mode::Sync, len, sreq, .. } if sent => {
-                self.begin(nanos, r, Wait::SyncAck, sreq, Some(env.tag), Some(len.into()));
+                self.begin(nanos, r, Wait::SyncAck, sreq, Some(env.tag()), Some(len.into()));
             }
             Packet::EagerSyncAck { sreq } if !sent => _ = self.end(r, Wait::SyncAck, sreq),
             Packet::CancelReq { env, sreq } if sent => {
-                self.begin(nanos, r, Wait::CancelResp, sreq, Some(env.tag), None);
+                self.begin(nanos, r, Wait::CancelResp, sreq, Some(env.tag()), None);
             }
             Packet::CancelResp { sreq, ack } => {
                 if sent && ack {

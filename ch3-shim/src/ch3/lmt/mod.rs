@@ -210,7 +210,7 @@ impl Ch3 {
         let (vc, offered, sync) = (t.vc, t.offered, t.sync);
         let data_sz = io.core.reqs.get(req).map_or(0, |r| r.seg.total()) as u64;
         let peer = self.vcs.get(vc).map(|s| s.rank);
-        tracing::trace!(target: "netmod::message", %req, peer, tag = env.tag, bytes = data_sz, "RTS sent");
+        tracing::trace!(target: "netmod::message", %req, peer, tag = env.tag(), bytes = data_sz, "RTS sent");
         let rts = |cookie_len| Packet::Rts { env, sreq: req.to_wire(), data_sz, cookie_len, sync };
         if offered == Modes::NULL {
             return self.send_control(io, vc, rts(CookieLen::NONE));
@@ -342,7 +342,7 @@ impl Ch3 {
         if let Some(r) = io.core.reqs.get_mut(req) {
             r.seg.truncate(usize::try_from(total).unwrap_or(usize::MAX));
         }
-        let tag = self.side.get(req).map(|m| m.env.tag);
+        let tag = self.side.get(req).map(|m| m.env.tag());
         tracing::trace!(target: "netmod::message", %req, tag, bytes = total, %mode, "CTS came");
         self.lmt_do(io, req, acts, false);
         Ok(())

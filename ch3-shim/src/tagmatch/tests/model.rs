@@ -93,10 +93,10 @@ impl Pair {
                 let expected = self.first_unexpected(&pattern);
                 let expected = expected.map(|at| self.unexpected_model[at]);
                 let seen = self.unexpected.peek_match(&pattern);
-                assert_eq!(seen.map(|(envelope, item)| (*envelope, **item)), expected);
+                assert_eq!(seen.map(|(envelope, item)| (envelope, **item)), expected);
                 let key = self.unexpected.find_match(&pattern);
                 let seen = key.and_then(|key| self.unexpected.get(key));
-                assert_eq!(seen.map(|(envelope, item)| (*envelope, **item)), expected);
+                assert_eq!(seen.map(|(envelope, item)| (envelope, **item)), expected);
             }
             Op::Remove(nth) => {
                 let Some(at) = self.unexpected_keys.len().checked_sub(nth + 1) else {
@@ -116,14 +116,14 @@ impl Pair {
     /// Takes everything of one context out of both queues.
     pub(super) fn drain(&mut self, context: u32) {
         let (out, kept): (Vec<_>, Vec<_>) =
-            self.posted_model.drain(..).partition(|(pattern, _)| pattern.context == context);
+            self.posted_model.drain(..).partition(|(pattern, _)| pattern.context() == context);
         self.posted_model = kept;
-        let drained = self.posted.drain_matching(|p, _| p.context == context);
+        let drained = self.posted.drain_matching(|p, _| p.context() == context);
         let expected: Vec<u64> = out.iter().map(|(_, item)| *item).collect();
         assert_eq!(drained, expected);
 
         let (out, kept): (Vec<_>, Vec<_>) =
-            self.unexpected_model.drain(..).partition(|(envelope, _)| envelope.context == context);
+            self.unexpected_model.drain(..).partition(|(envelope, _)| envelope.context() == context);
         self.unexpected_model = kept;
         let drained = self.unexpected.drain_matching(|e, _| e.context == context);
         let drained: Vec<_> = drained.into_iter().map(|(e, item)| (e, *item)).collect();
@@ -136,7 +136,7 @@ impl Pair {
     pub(super) fn check_all(&self) {
         let posted: Vec<_> = self.posted.iter().map(|(_, p, i)| (p, i)).collect();
         assert_eq!(posted, self.posted_model);
-        let unexpected: Vec<_> = self.unexpected.iter().map(|(_, e, i)| (*e, **i)).collect();
+        let unexpected: Vec<_> = self.unexpected.iter().map(|(_, e, i)| (e, **i)).collect();
         assert_eq!(unexpected, self.unexpected_model);
     }
 
