@@ -207,6 +207,14 @@ impl Core {
         }
     }
 
+    /// For upper layers: `n` messages came in what a handler has used beside the one it was called for.
+    #[inline]
+    pub fn count_received(&mut self, vc: VcId, n: u64) {
+        if let Some(v) = self.vcs.get_mut(vc) {
+            v.stats.rx_msgs += n;
+        }
+    }
+
     /// For netmods: a new connection begins on the VC (`false`), or it has ended (`true`): returns the
     /// receive that was cut off, which the upper layer fails when it learns of it.
     pub fn reset_receive(&mut self, vc: VcId) -> Option<ReqId> {
@@ -254,7 +262,8 @@ pub trait Upper<N> {
     /// A header arrived on a VC, with what had arrived of its payload (and of later messages).
     ///
     /// Returns how many bytes of `rest` it used. If the payload is longer than `rest`, the handler
-    /// uses all of `rest` and makes a receive active for what is to come.
+    /// uses all of `rest` and makes a receive active for what is to come. It may also use later messages that are there as
+    /// a whole, none of them a control frame of a netmod ([`NETMOD_FRAME`]), and says so by [`Core::count_received`].
     ///
     /// # Errors
     /// By severity, see [`PacketFault`].

@@ -272,7 +272,7 @@ impl Upper<NetSet> for Ch3 {
         rest: RxBytes<'_>,
     ) -> Result<usize, PacketFault> {
         if let Some(short) = Short::of(hdr) {
-            return self.eager_short(io, vc, short, hdr).map(|()| 0);
+            return self.eager_short(io, vc, short, hdr, rest);
         }
         if let Some(plain) = Plain::of(hdr) {
             return self.eager_plain(io, vc, plain, rest);

@@ -5,9 +5,12 @@ use netmod_core::{OnDone, Outcome, PacketFault, ReqId, RxBytes, Segment, Time, V
 use super::credit::{self, ENTRY};
 use super::pool::segment_of;
 use super::{Announced, Ch3, DevIo, Kept, Lent, Matched, MpiReq, Owned, Role};
-use crate::pkt::{Header, Mode, Packet, Plain, Short, ShortData};
+use crate::pkt::{HDR_LEN, Header, Mode, Packet, Plain, Short, ShortData};
 use crate::status::Status;
 use crate::tagmatch::{Envelope, Pattern};
+
+/// Most messages that are taken together behind one with the same envelope: credit that is due for them waits so long.
+const ROW: usize = 63;
 
 /// A message without a receive.
 #[derive(Debug)]
@@ -241,6 +244,8 @@ impl Ch3 {
         );
     }
 
+    /// An eager short message, and further ones behind it with the same envelope whose receives wait; returns how many bytes
+    /// of `rest` they took. A row of messages then costs one look at the VC, and one at the index of receives.
     #[inline]
     pub(super) fn eager_short(
         &mut self,
@@ -248,22 +253,35 @@ impl Ch3 {
         vc: VcId,
         short: Short,
         hdr: &Header,
-    ) -> Result<(), PacketFault> {
+        rest: RxBytes<'_>,
+    ) -> Result<usize, PacketFault> {
         let env = short.env;
-        // One look at the VC for both the envelope and what the message is charged.
         let Some((side, env)) = self.vcs.get_mut(vc).and_then(|s| s.own_envelope(env).map(|env| (s, env)))
         else {
             return Err(self.bad_envelope(vc, &env));
         };
-        if let Some(req) = self.posted.take_match(&env) {
-            let due = side.flow.inc.pass(ENTRY);
-            self.receive_short(io, req, env, short.data(hdr));
-            if due {
-                self.credit_due(io, vc);
-            }
-            return Ok(());
+        let Some(req) = self.posted.take_match(&env) else {
+            return self.short_unexpected(vc, env, short.ready, short.to_data(hdr)).map(|()| 0);
+        };
+        let mut due = side.flow.inc.pass(ENTRY);
+        self.receive_short(io, req, env, short.data(hdr));
+        let mut more = 0;
+        while more < ROW
+            && let Some(next) = rest.skip(more * HDR_LEN).first::<HDR_LEN>()
+            && short.is_alike(hdr, &next)
+            && let Some(req) = self.posted.take_again(&env)
+        {
+            self.receive_short(io, req, env, short.data(&next));
+            more += 1;
         }
-        self.short_unexpected(vc, env, short.ready, short.to_data(hdr))
+        if more > 0 {
+            io.core.count_received(vc, more as u64);
+            due = self.vcs.get_mut(vc).is_some_and(|s| s.flow.inc.pass(more as u32 * ENTRY));
+        }
+        if due {
+            self.credit_due(io, vc);
+        }
+        Ok(more * HDR_LEN)
     }
 
     /// An eager short message without a receive.

@@ -182,34 +182,65 @@ impl Vci {
     /// The first failure among them; all are finished and used up all the same, but for receives from any
     /// source that failed with [`Error::PendingFailed`], which stay posted and keep their handles.
     pub fn wait_all_raw(&mut self, reqs: &mut [RawReq], mut out: Option<&mut Vec<Status>>) -> Result<()> {
-        let mut first = 0;
+        let (mut first, mut failed) = (0, None);
         self.wait_until(Time::NEVER, |d| {
-            while first < reqs.len() && (reqs[first].is_over() || d.is_finished(reqs[first])) {
+            // Each as soon as it is finished, while the next is under way.
+            while let Some(r) = reqs.get_mut(first)
+                && d.use_up(r, &mut out, &mut failed)
+            {
                 first += 1;
             }
             // What is settled without being finished may not stay so: a peer may connect again.
             first == reqs.len() || (d.ch3.failures.alarm() && reqs[first..].iter().all(|r| d.is_settled(*r)))
         })?;
-        let all_finished = first == reqs.len();
-        let mut failed = None;
-        for r in reqs {
-            if out.is_none() && (r.is_over() || self.ch3.use_up_plain(&mut self.engine.core, r.0)) {
-                *r = RawReq::NULL;
+        for r in &mut reqs[first..] {
+            let pending = if self.is_finished(*r) { None } else { self.unsettle(*r) };
+            let Some(e) = pending else {
+                self.use_up_other(r, &mut out, &mut failed);
                 continue;
-            }
-            let pending = if all_finished || self.is_finished(*r) { None } else { self.unsettle(*r) };
-            let result = match pending {
-                Some(e) => Err(e),
-                None => self.take(std::mem::replace(r, RawReq::NULL)).0,
             };
             if let Some(out) = &mut out {
-                out.push(result.as_ref().copied().unwrap_or_default());
+                out.push(Status::default());
             }
-            if let Err(e) = result {
-                failed.get_or_insert(e);
-            }
+            failed.get_or_insert(e);
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Uses a request up and sets it to [`RawReq::NULL`] if it is finished; whether it was. Its status is put behind the others, its
+    /// failure kept if it is the first.
+    #[inline]
+    fn use_up(
+        &mut self,
+        r: &mut RawReq,
+        out: &mut Option<&mut Vec<Status>>,
+        failed: &mut Option<Error>,
+    ) -> bool {
+        if out.is_none() && (r.is_over() || self.ch3.use_up_plain(&mut self.engine.core, r.0)) {
+            *r = RawReq::NULL;
+            return true;
+        }
+        let finished = self.is_finished(*r);
+        if finished {
+            self.use_up_other(r, out, failed);
+        }
+        finished
+    }
+
+    #[inline(never)]
+    fn use_up_other(
+        &mut self,
+        r: &mut RawReq,
+        out: &mut Option<&mut Vec<Status>>,
+        failed: &mut Option<Error>,
+    ) {
+        let result = self.take(std::mem::replace(r, RawReq::NULL)).0;
+        if let Some(out) = out {
+            out.push(result.as_ref().copied().unwrap_or_default());
+        }
+        if let Err(e) = result {
+            failed.get_or_insert(e);
+        }
     }
 
     /// Waits until one of the requests is finished; uses that up and sets it to [`RawReq::NULL`]. `None` if

@@ -21,7 +21,11 @@ impl Vci {
     /// Makes progress until `done` says so or the deadline has passed. Sends that were staged have been
     /// handed to the network when it returns.
     #[inline]
-    pub(super) fn wait_until(&mut self, deadline: Time, mut done: impl FnMut(&Vci) -> bool) -> Result<()> {
+    pub(super) fn wait_until(
+        &mut self,
+        deadline: Time,
+        mut done: impl FnMut(&mut Vci) -> bool,
+    ) -> Result<()> {
         if self.ch3.failures.alarm() {
             self.take_what_is_there()?;
         }

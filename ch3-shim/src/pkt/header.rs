@@ -87,12 +87,18 @@ impl Short {
     pub(crate) fn of(header: &Header) -> Option<Short> {
         let fields = Fields::new(header);
         let (len, ready) = (usize::from(fields.aux), fields.flags == READY);
-        // Little-endian: what is behind the first `len` bytes are the upper bits.
-        let data = u128::from(fields.c) | u128::from(fields.d) << 64;
-        let behind = data.checked_shr(8 * u32::from(fields.aux)).unwrap_or(0);
-        let good =
-            fields.kind == EAGER_SHORT && (fields.flags == 0 || ready) && len <= MAX_SHORT && behind == 0;
+        let good = fields.kind == EAGER_SHORT
+            && (fields.flags == 0 || ready)
+            && len <= MAX_SHORT
+            && fields.ends_at(len);
         good.then(|| Short { env: fields.env(), ready, len })
+    }
+
+    /// Whether `next` differs from `header`, of which this was made, in nothing but its payload, and is as it must be.
+    #[inline(always)]
+    pub(crate) fn is_alike(&self, header: &Header, next: &Header) -> bool {
+        let (one, other) = (Fields::new(header), Fields::new(next));
+        one.a == other.a && one.b == other.b && other.ends_at(self.len)
     }
 
     /// A copy of the payload, from the header it was made of.
@@ -214,6 +220,8 @@ fn zero(packet: &'static str, value: u64, first: u8, end: u8) -> Result<(), PktE
 
 /// A header, taken apart but not yet judged.
 struct Fields {
+    /// Bytes 0..8, and what they are.
+    a: u64,
     kind: u8,
     flags: u8,
     aux: u16,
@@ -235,6 +243,7 @@ impl Fields {
         };
         let a = word(0);
         Fields {
+            a,
             kind: a as u8,
             flags: (a >> 8) as u8,
             aux: (a >> 16) as u16,
@@ -242,6 +251,16 @@ impl Fields {
             b: word(8),
             c: word(16),
             d: word(24),
+        }
+    }
+
+    /// Whether the data of an eager short message is zero behind its first `len` bytes: little-endian, these are the upper bits.
+    #[inline(always)]
+    fn ends_at(&self, len: usize) -> bool {
+        let behind = |word: u64, len: usize| word.checked_shr(8 * len as u32).unwrap_or(0);
+        match len.checked_sub(8) {
+            None => behind(self.c, len) | self.d == 0,
+            Some(rest) => behind(self.d, rest) == 0,
         }
     }
 

@@ -86,12 +86,23 @@ impl Index {
         self.entries.len()
     }
 
-    /// The node of a key, if it is at the place of the key that was asked for last.
+    /// The place and the node of a key, if it is that which was asked for last.
     #[inline(always)]
-    fn again(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32> {
+    pub(super) fn again(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<(usize, u32)> {
         let entry = *self.entries.get(self.last)?;
         let node = entry & self.node_mask;
-        (entry < GAP && key_of(node).same(key)).then_some(node)
+        (entry < GAP && key_of(node).same(key)).then_some((self.last, node))
+    }
+
+    /// Gives the key that was asked for last another node, if it has this one; whether it has.
+    #[inline(always)]
+    pub(super) fn replace_last(&mut self, old: u32, node: u32) -> bool {
+        let Some(entry) = self.entries.get_mut(self.last) else { return false };
+        let has = *entry < GAP && *entry & self.node_mask == old && node <= self.node_mask;
+        if has {
+            *entry = *entry & !self.node_mask | node;
+        }
+        has
     }
 
     /// Says that the key at this place will probably be asked for again.
@@ -106,8 +117,9 @@ impl Index {
         if self.live == 0 {
             return None;
         }
-        if let Some(node) = self.again(key, &key_of) {
-            return Some((self.last, node));
+        let again = self.again(key, &key_of);
+        if again.is_some() {
+            return again;
         }
         let hash = self.seed.hash(key);
         let entries = self.entries.as_slice();
@@ -132,9 +144,30 @@ impl Index {
     /// The node of a key; if there is none, `node` becomes it.
     #[inline(always)]
     pub(super) fn find_or_insert(&mut self, key: Key, node: u32, key_of: impl Fn(u32) -> Key) -> Option<u32> {
-        if let Some(there) = self.again(key, &key_of) {
+        if let Some((_, there)) = self.again(key, &key_of) {
             return Some(there);
         }
+        self.seat(key, node, key_of)
+    }
+
+    /// `node` becomes the node of a key; returns the one that was.
+    #[inline(always)]
+    pub(super) fn replace_or_insert(
+        &mut self,
+        key: Key,
+        node: u32,
+        key_of: impl Fn(u32) -> Key,
+    ) -> Option<u32> {
+        let there = self.seat(key, node, key_of)?;
+        let entry = &mut self.entries[self.last];
+        *entry = *entry & !self.node_mask | node;
+        Some(there)
+    }
+
+    /// The node of a key, or none if `node` has become it. That is what was asked for last, and there is room for `node` in its
+    /// place.
+    #[inline(always)]
+    fn seat(&mut self, key: Key, node: u32, key_of: impl Fn(u32) -> Key) -> Option<u32> {
         if self.used >= self.limit || node > self.node_mask {
             self.make_room(node, &key_of);
         }

@@ -11,12 +11,14 @@
 //! Neither queue is ever searched. A pattern is of one of four classes: exact, any tag, any
 //! source, any of both. Its class and its words that are not wild make a hash key.
 //!
-//! *Posted side.* Receives are in a slab; one index for each class leads from a key to the first
-//! of the receives posted with that very pattern, which form a FIFO. A message looks into one
+//! *Posted side.* Receives are in a slab; one index for each class leads from a key to the last
+//! of the receives posted with that very pattern. They form a ring, so that the last leads to the first, and one is taken from the FIFO
+//! without a change of the index. A message looks into one
 //! index if no receive with a wildcard is posted, and else into at most four (an empty one costs a
-//! comparison) and takes the least of the sequence numbers found. A FIFO of several receives is
-//! doubly linked, so that a cancellation needs no walk; its links are apart from the receives,
-//! so that patterns that are unique, the common case, never touch them.
+//! comparison) and takes the least of the sequence numbers found. So that a cancellation needs no walk, each of several
+//! receives also knows the one before it; that is apart from the receives,
+//! so that patterns that are unique, the common case, never touch it. A row of receives with one pattern, and of messages with
+//! one envelope, is posted and taken without a hash: the queue remembers the last of each.
 //!
 //! *Unexpected side.* Messages are in a slab as well, and in one list per class: the messages of
 //! an exact envelope, of a (context, source), of a (context, tag), of a context. All lists are

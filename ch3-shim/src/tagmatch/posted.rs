@@ -1,5 +1,7 @@
 //! The queue of posted receives.
 
+use std::num::NonZeroU64;
+
 use super::hash::{Key, Seed};
 use super::index::{Index, Load, MAX_NODES};
 use super::{Class, Envelope, Pattern};
@@ -7,18 +9,18 @@ use super::{Class, Envelope, Pattern};
 /// End of the free list.
 const NIL: u32 = u32::MAX;
 /// Sequence number of a free node. No receive ever gets it.
-const FREE: u64 = u64::MAX;
+const FREE: NonZeroU64 = NonZeroU64::MAX;
 
 /// A posted receive. 32 bytes, and never in two cache lines, if `T` is a handle.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
 struct Node<T> {
-    // Not a `Key`, whose padding would be in the place of `tail`.
+    // Not a `Key`, whose padding would be in the place of `next`.
     source_tag: u64,
     context: u32,
-    /// In the first receive of its pattern: the last one. In a free node: the next free one.
-    tail: u32,
-    seq: u64,
+    /// The next receive of its pattern, and after the last one the first. In a free node: the next free one.
+    next: u32,
+    seq: NonZeroU64,
     item: T,
 }
 
@@ -29,21 +31,31 @@ impl<T> Node<T> {
     }
 }
 
-/// Neighbours among the receives of one pattern. The first one's `prev` and the last one's
-/// `next` mean nothing.
-#[derive(Clone, Copy, Debug, Default)]
-struct Link {
-    prev: u32,
-    next: u32,
-}
-
 /// Names a posted receive, for [`PostedQueue::cancel`]. A key outlives its receive harmlessly:
 /// sequence numbers are never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PostedKey {
-    node: u32,
-    class: Class,
-    seq: u64,
+    seq: NonZeroU64,
+    /// The node in the lower half, the class in the upper one. Two words are passed in registers; pieces would be put together in
+    /// memory, and read again before they are there.
+    place: u64,
+}
+
+impl PostedKey {
+    #[inline]
+    fn new(node: u32, class: Class, seq: NonZeroU64) -> PostedKey {
+        PostedKey { seq, place: u64::from(node) | (class as u64) << 32 }
+    }
+
+    #[inline]
+    fn node(self) -> u32 {
+        self.place as u32
+    }
+
+    #[inline]
+    fn class(self) -> Class {
+        Class::ALL[(self.place >> 32) as usize & 3]
+    }
 }
 
 /// Receives that wait for a message. See the [module](super) for how it is laid out.
@@ -51,16 +63,27 @@ pub struct PostedKey {
 /// `T` is what the device gets back when a receive is matched, typically a request handle.
 #[derive(Debug)]
 pub struct PostedQueue<T> {
-    /// By [`Class`]: from key to the first receive.
+    /// By [`Class`]: from key to the last receive, which leads to the first.
     indices: [Index; 4],
     nodes: Vec<Node<T>>,
-    /// By node; only kept up for patterns that were posted more than once.
-    links: Vec<Link>,
+    /// By node, the one before it among the receives of its pattern; the first one's means nothing. Only kept up for
+    /// patterns that were posted more than once.
+    before: Vec<u32>,
     free: u32,
     len: usize,
-    next_seq: u64,
+    next_seq: NonZeroU64,
     /// How many patterns with a wildcard are posted.
     wild: usize,
+    /// The pattern that was posted last, and where.
+    last: Last,
+}
+
+/// What was posted last. Whoever expects a row of messages posts one pattern again and again.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    pattern: Pattern,
+    class: Class,
+    node: u32,
 }
 
 impl<T: Copy> Default for PostedQueue<T> {
@@ -85,11 +108,12 @@ impl<T: Copy> PostedQueue<T> {
         PostedQueue {
             indices: Class::ALL.map(|_| Index::new(seed, Load::Sparse)),
             nodes: Vec::new(),
-            links: Vec::new(),
+            before: Vec::new(),
             free: NIL,
             len: 0,
-            next_seq: 0,
+            next_seq: NonZeroU64::MIN,
             wild: 0,
+            last: Last { pattern: Pattern::new(0, 0, 0), class: Class::Exact, node: NIL },
         }
     }
 
@@ -105,10 +129,10 @@ impl<T: Copy> PostedQueue<T> {
         self.len == 0
     }
 
-    /// Index entries, nodes and links allocated: what the memory of the queue is proportional to.
+    /// Index entries, nodes and what is kept beside them: what the memory of the queue is proportional to.
     pub fn capacity(&self) -> usize {
         let indices: usize = self.indices.iter().map(Index::capacity).sum();
-        indices + self.nodes.capacity() + self.links.capacity()
+        indices + self.nodes.capacity() + self.before.capacity()
     }
 
     /// Appends a receive.
@@ -118,22 +142,40 @@ impl<T: Copy> PostedQueue<T> {
     /// If 2³¹ receives are posted already, which takes 64 GiB.
     #[inline]
     pub fn post(&mut self, pattern: Pattern, item: T) -> PostedKey {
-        let class = pattern.class();
-        let key = pattern.key();
         let seq = self.next_seq;
-        self.next_seq = seq + 1;
+        self.next_seq = seq.saturating_add(1);
         self.len += 1;
-        let node = self.allocate(key, seq, item);
+        let Last { pattern: same, class, node: tail } = self.last;
+        // Still posted, it is the last of its pattern.
+        if pattern == same && self.nodes.get(tail as usize).is_some_and(|n| n.seq.checked_add(1) == Some(seq))
+        {
+            let node = self.allocate(self.nodes[tail as usize].key(), seq, item);
+            if self.indices[class as usize].replace_last(tail, node) {
+                self.append(tail, node);
+                self.last.node = node;
+                return PostedKey::new(node, class, seq);
+            }
+            return self.enter(pattern, node, seq);
+        }
+        let node = self.allocate(pattern.key(), seq, item);
+        self.enter(pattern, node, seq)
+    }
+
+    /// Makes a node known that holds a receive.
+    #[inline(never)]
+    fn enter(&mut self, pattern: Pattern, node: u32, seq: NonZeroU64) -> PostedKey {
+        let class = pattern.class();
+        self.last = Last { pattern, class, node };
         let nodes = self.nodes.as_slice();
         let key_of = |node: u32| nodes[node as usize].key();
-        let head = self.indices[class as usize].find_or_insert(key, node, key_of);
+        let tail = self.indices[class as usize].replace_or_insert(pattern.key(), node, key_of);
         if class != Class::Exact {
-            self.wild += usize::from(head.is_none());
+            self.wild += usize::from(tail.is_none());
         }
-        if let Some(head) = head {
-            self.append(head, node);
+        if let Some(tail) = tail {
+            self.append(tail, node);
         }
-        PostedKey { node, class, seq }
+        PostedKey::new(node, class, seq)
     }
 
     /// Removes the receive that takes a message with this envelope: of those that match, the
@@ -143,41 +185,55 @@ impl<T: Copy> PostedQueue<T> {
         if self.wild != 0 {
             return self.take_match_of_all(envelope);
         }
-        let (at, node) = self.find(Class::Exact, Class::Exact.key_of(envelope))?;
+        let (at, tail) = self.find(Class::Exact, Class::Exact.key_of(envelope))?;
         self.indices[Class::Exact as usize].remember(at);
-        Some(self.take_first(Class::Exact, at, node))
+        Some(self.take_first(Class::Exact, at, tail))
+    }
+
+    /// As [`PostedQueue::take_match`], for a further message with the envelope of the one that was last asked for. `None` also says
+    /// that there is no short way to its receive.
+    #[inline(always)]
+    pub(crate) fn take_again(&mut self, envelope: &Envelope) -> Option<T> {
+        let index = &self.indices[Class::Exact as usize];
+        if self.wild != 0 || self.len == 0 {
+            return None;
+        }
+        let (at, tail) =
+            index.again(Class::Exact.key_of(envelope), |node| self.nodes[node as usize].key())?;
+        Some(self.take_first(Class::Exact, at, tail))
     }
 
     #[inline(never)]
     fn take_match_of_all(&mut self, envelope: &Envelope) -> Option<T> {
-        let (class, at, node) = self.first_of_all(envelope)?;
-        Some(self.take_first(class, at, node))
+        let (class, at, tail) = self.first_of_all(envelope)?;
+        Some(self.take_first(class, at, tail))
     }
 
     /// What [`PostedQueue::take_match`] would take, without taking it.
     pub fn peek_match(&self, envelope: &Envelope) -> Option<T> {
-        let (_, _, node) = self.first_of_all(envelope)?;
-        Some(self.nodes[node as usize].item)
+        let (_, _, tail) = self.first_of_all(envelope)?;
+        Some(self.nodes[self.nodes[tail as usize].next as usize].item)
     }
 
     /// Removes a receive that has not been matched yet; `None` if it has, or was cancelled.
     pub fn cancel(&mut self, key: PostedKey) -> Option<T> {
-        let PostedKey { node, class, seq } = key;
+        let (node, class) = (key.node(), key.class());
         let doomed = self.nodes.get(node as usize)?;
-        if doomed.seq != seq || seq == FREE {
+        if doomed.seq != key.seq || doomed.seq == FREE {
             return None;
         }
-        let (at, head) = self.find(class, doomed.key())?;
-        if head == node {
-            return Some(self.take_first(class, at, node));
+        let next = doomed.next;
+        let (at, tail) = self.find(class, doomed.key())?;
+        if self.nodes[tail as usize].next == node {
+            return Some(self.take_first(class, at, tail));
         }
-        let Link { prev, next } = self.links[node as usize];
-        let tail = &mut self.nodes[head as usize].tail;
-        if *tail == node {
-            *tail = prev;
+        let before = self.before[node as usize];
+        self.nodes[before as usize].next = next;
+        if tail == node {
+            let nodes = self.nodes.as_slice();
+            self.indices[class as usize].replace(at, before, |node| nodes[node as usize].key());
         } else {
-            self.links[prev as usize].next = next;
-            self.links[next as usize].prev = prev;
+            self.before[next as usize] = before;
         }
         Some(self.release(node))
     }
@@ -186,17 +242,16 @@ impl<T: Copy> PostedQueue<T> {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (PostedKey, Pattern, T)> + use<T> {
         let mut all = Vec::with_capacity(self.len);
         for class in Class::ALL {
-            for head in self.indices[class as usize].nodes() {
-                let mut node = head;
-                let tail = self.nodes[head as usize].tail;
+            for tail in self.indices[class as usize].nodes() {
+                let mut node = tail;
                 loop {
+                    node = self.nodes[node as usize].next;
                     let Node { seq, item, .. } = self.nodes[node as usize];
                     let pattern = class.pattern(self.nodes[node as usize].key());
-                    all.push((PostedKey { node, class, seq }, pattern, item));
+                    all.push((PostedKey::new(node, class, seq), pattern, item));
                     if node == tail {
                         break;
                     }
-                    node = self.links[node as usize].next;
                 }
             }
         }
@@ -207,8 +262,8 @@ impl<T: Copy> PostedQueue<T> {
     /// Whether there is a receive of whose pattern `pred` says so. Looks at each pattern once.
     pub fn any(&self, mut pred: impl FnMut(&Pattern) -> bool) -> bool {
         Class::ALL.into_iter().any(|class| {
-            let mut heads = self.indices[class as usize].nodes();
-            heads.any(|head| pred(&class.pattern(self.nodes[head as usize].key())))
+            let mut tails = self.indices[class as usize].nodes();
+            tails.any(|tail| pred(&class.pattern(self.nodes[tail as usize].key())))
         })
     }
 
@@ -224,58 +279,55 @@ impl<T: Copy> PostedQueue<T> {
         self.indices[class as usize].find(key, |node| self.nodes[node as usize].key())
     }
 
-    /// Of the up to four first receives that match, the one with the least sequence number.
+    /// Of the patterns of the up to four first receives that match, that of the one with the least sequence number: its class, its
+    /// place in the index, and its last receive.
     #[inline]
     fn first_of_all(&self, envelope: &Envelope) -> Option<(Class, usize, u32)> {
-        let seq_of = |node: u32| self.nodes[node as usize].seq;
+        let seq_of = |tail: u32| self.nodes[self.nodes[tail as usize].next as usize].seq;
         let mut first = None;
         let mut least = FREE;
         for class in Class::ALL {
-            if let Some((at, node)) = self.find(class, class.key_of(envelope))
-                && seq_of(node) < least
+            if let Some((at, tail)) = self.find(class, class.key_of(envelope))
+                && seq_of(tail) < least
             {
-                least = seq_of(node);
-                first = Some((class, at, node));
+                least = seq_of(tail);
+                first = Some((class, at, tail));
             }
         }
         first
     }
 
-    /// Takes the first receive of its pattern, which is `node` and has place `at` in the index.
+    /// Takes the first receive of the pattern that has place `at` in the index, and `tail` as its last one.
     #[inline(always)]
-    fn take_first(&mut self, class: Class, at: usize, node: u32) -> T {
-        let index = &mut self.indices[class as usize];
-        let tail = self.nodes[node as usize].tail;
-        if tail == node {
-            index.remove(at);
+    fn take_first(&mut self, class: Class, at: usize, tail: u32) -> T {
+        let head = self.nodes[tail as usize].next;
+        if head == tail {
+            self.indices[class as usize].remove(at);
             if class != Class::Exact {
                 self.wild -= 1;
             }
         } else {
-            let next = self.links[node as usize].next;
-            self.nodes[next as usize].tail = tail;
-            let nodes = self.nodes.as_slice();
-            index.replace(at, next, |node| nodes[node as usize].key());
+            self.nodes[tail as usize].next = self.nodes[head as usize].next;
         }
-        self.release(node)
+        self.release(head)
     }
 
     /// A node that is first and last of its pattern.
     #[inline]
-    fn allocate(&mut self, key: Key, seq: u64, item: T) -> u32 {
+    fn allocate(&mut self, key: Key, seq: NonZeroU64, item: T) -> u32 {
         let Key { source_tag, context } = key;
-        let mut new = Node { source_tag, context, tail: self.free, seq, item };
+        let mut new = Node { source_tag, context, next: self.free, seq, item };
         if let Some(place) = self.nodes.get_mut(self.free as usize) {
             let node = self.free;
-            self.free = place.tail;
-            new.tail = node;
+            self.free = place.next;
+            new.next = node;
             *place = new;
             return node;
         }
         assert!(self.nodes.len() < MAX_NODES, "too many receives are posted");
-        new.tail = self.nodes.len() as u32;
+        new.next = self.nodes.len() as u32;
         self.nodes.push(new);
-        new.tail
+        new.next
     }
 
     #[inline(always)]
@@ -283,18 +335,25 @@ impl<T: Copy> PostedQueue<T> {
         self.len -= 1;
         let place = &mut self.nodes[node as usize];
         place.seq = FREE;
-        place.tail = self.free;
+        place.next = self.free;
         self.free = node;
         place.item
     }
 
     /// Puts a receive behind those of the same pattern.
-    fn append(&mut self, head: u32, node: u32) {
-        if self.links.len() < self.nodes.len() {
-            self.links.resize(self.nodes.len(), Link::default());
+    #[inline(always)]
+    fn append(&mut self, tail: u32, node: u32) {
+        if node as usize >= self.before.len() {
+            self.grow_before();
         }
-        let tail = std::mem::replace(&mut self.nodes[head as usize].tail, node);
-        self.links[tail as usize].next = node;
-        self.links[node as usize].prev = tail;
+        let head = std::mem::replace(&mut self.nodes[tail as usize].next, node);
+        self.nodes[node as usize].next = head;
+        self.before[node as usize] = tail;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow_before(&mut self) {
+        self.before.resize(self.nodes.len(), NIL);
     }
 }

@@ -8,6 +8,7 @@ use super::super::*;
 pub(super) enum Op {
     Post(Pattern),
     TakePosted(Envelope),
+    TakeAgain(Envelope),
     Cancel(usize),
     Push(Envelope),
     TakeUnexpected(Pattern),
@@ -20,6 +21,8 @@ pub(super) struct Pair {
     posted: PostedQueue<u64>,
     posted_model: Vec<(Pattern, u64)>,
     posted_keys: Vec<(PostedKey, u64)>,
+    /// How often there was a short way to a receive.
+    pub(super) again: u64,
     unexpected: UnexpectedQueue<Box<u64>>,
     unexpected_model: Vec<(Envelope, u64)>,
     unexpected_keys: Vec<(UnexpectedKey, u64)>,
@@ -32,6 +35,7 @@ impl Pair {
             posted: PostedQueue::new(),
             posted_model: Vec::new(),
             posted_keys: Vec::new(),
+            again: 0,
             unexpected: UnexpectedQueue::new(),
             unexpected_model: Vec::new(),
             unexpected_keys: Vec::new(),
@@ -67,6 +71,13 @@ impl Pair {
                 let expected = at.map(|at| self.posted_model.remove(at).1);
                 assert_eq!(self.posted.peek_match(&envelope), expected);
                 assert_eq!(self.posted.take_match(&envelope), expected);
+            }
+            Op::TakeAgain(envelope) => {
+                let Some(taken) = self.posted.take_again(&envelope) else { return };
+                let matching = |(pattern, _): &(Pattern, u64)| pattern.matches(&envelope);
+                let at = self.posted_model.iter().position(matching).expect("there is one");
+                assert_eq!(self.posted_model.remove(at).1, taken);
+                self.again += 1;
             }
             Op::Cancel(nth) => {
                 let Some(at) = self.posted_keys.len().checked_sub(nth + 1) else {
