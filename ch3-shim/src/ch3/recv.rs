@@ -260,18 +260,20 @@ impl Ch3 {
         else {
             return Err(self.bad_envelope(vc, &env));
         };
-        let Some(req) = self.posted.take_match(&env) else {
+        let Some(mut req) = self.posted.take_match(&env) else {
             return self.short_unexpected(vc, env, short.ready, short.to_data(hdr)).map(|()| 0);
         };
         let mut due = side.flow.inc.pass(ENTRY);
-        self.receive_short(io, req, env, short.data(hdr));
+        let mut bytes = *hdr;
         let mut more = 0;
-        while more < ROW
-            && let Some(next) = rest.skip(more * HDR_LEN).first::<HDR_LEN>()
-            && short.is_alike(hdr, &next)
-            && let Some(req) = self.posted.take_again(&env)
-        {
-            self.receive_short(io, req, env, short.data(&next));
+        loop {
+            self.receive_short(io, req, env, short.data(&bytes));
+            let Some(next) = rest.skip(more * HDR_LEN).first::<HDR_LEN>() else { break };
+            if more == ROW || !short.is_alike(hdr, &next) {
+                break;
+            }
+            let Some(again) = self.posted.take_again(&env) else { break };
+            (req, bytes) = (again, next);
             more += 1;
         }
         if more > 0 {
