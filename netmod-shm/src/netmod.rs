@@ -401,7 +401,7 @@ impl Netmod for ShmNetmod {
         Ok(Sent::Queued)
     }
 
-    #[inline]
+    #[inline(always)]
     fn i_start_contig_msg(
         &mut self,
         core: &mut Core,

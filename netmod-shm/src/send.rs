@@ -35,15 +35,15 @@ impl ShmNetmod {
         };
         core.count_send(vc, data.len());
         let lane = &mut self.lanes[slot];
-        let sent = lane.send(hdr, data.bytes(), self.epoch);
+        let gone = match lane.send(hdr, data.bytes(), self.epoch) {
+            Ok(gone) => gone,
+            Err(broken) => return Err(self.broken(core, slot, broken)),
+        };
         if !lane.dirty {
             lane.dirty = true;
             self.dirty.push(slot);
         }
-        match sent {
-            Ok(gone) => Ok(gone),
-            Err(broken) => Err(self.broken(core, slot, broken)),
-        }
+        Ok(gone)
     }
 
     /// As [`ShmNetmod::send`], for the segment of a request that need not be asked for more; all or nothing.

@@ -41,8 +41,9 @@ pub(crate) struct Producer<M> {
     /// All bytes of the bulk area ever used, and of them those that were given back; modulo 2^32.
     bulk_total: u32,
     bulk_freed: u32,
-    /// Small messages that go together.
+    /// Small messages that go together, and the most bytes of them.
     batch: Option<Batch>,
+    longest_batch: u32,
     /// Something was published since [`Producer::needs_bell`].
     fresh: bool,
 }
@@ -63,6 +64,7 @@ impl<M: RingMem> Producer<M> {
             bulk_total: 0,
             bulk_freed: 0,
             batch: None,
+            longest_batch: BATCH.min(geometry.piece),
             fresh: false,
         }
     }
@@ -176,7 +178,7 @@ impl<M: RingMem> Producer<M> {
     /// Longest batch of small messages.
     #[inline]
     pub(crate) fn batch(&self) -> usize {
-        BATCH.min(self.geometry.piece) as usize
+        self.longest_batch as usize
     }
 
     /// Room for `len` bytes, at most [`Producer::batch`], in the bulk area: behind what is in the present batch, or in a
@@ -185,7 +187,7 @@ impl<M: RingMem> Producer<M> {
     #[inline]
     pub(crate) fn append(&mut self, len: usize) -> Result<Option<u32>, Broken> {
         debug_assert!(len <= self.batch());
-        let most = self.batch() as u32;
+        let most = self.longest_batch;
         if let Some(batch) = &mut self.batch
             && batch.len + len as u32 <= most
         {
