@@ -229,7 +229,15 @@ impl NetSet {
 
     #[inline(always)]
     fn of(&mut self, core: &Core, vc: VcId) -> &mut AnyNetmod {
-        let i = core.vcs.get(vc).map_or(0, |v| usize::from(v.netmod));
+        match core.vcs.get(vc) {
+            Some(v) if v.netmod != 0 => self.later(usize::from(v.netmod)),
+            // The first one is looked at in each poll, whether it is used or not.
+            _ => &mut self.mods[0],
+        }
+    }
+
+    #[cold]
+    fn later(&mut self, i: usize) -> &mut AnyNetmod {
         let i = i.min(self.mods.len() - 1);
         self.turns.looked_at(i, true);
         &mut self.mods[i]

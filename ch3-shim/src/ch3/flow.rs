@@ -64,6 +64,7 @@ impl Ch3 {
 
     /// Sends a message that is too long to go eagerly, or for which the peer's window has no room (`eager`):
     /// announces it, or lets it wait.
+    #[cold]
     #[inline(never)]
     pub(super) fn send_announced(
         &mut self,

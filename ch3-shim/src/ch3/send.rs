@@ -96,6 +96,7 @@ impl Ch3 {
     }
 
     /// Eager data that lies in more than one piece.
+    #[inline(never)]
     fn send_noncontig(
         &mut self,
         io: &mut DevIo<'_>,
@@ -192,6 +193,8 @@ impl Ch3 {
 
     /// A send to this process. A standard one that is short enough is copied, as an eager one would be,
     /// unless there are too many copies already.
+    #[cold]
+    #[inline(never)]
     fn self_send(&mut self, io: &mut DevIo<'_>, mut seg: Segment, env: Envelope, mode: Mode) -> ReqId {
         if let Some(rreq) = self.posted.take_match(&env) {
             let len = seg.remaining() as u64;
