@@ -147,28 +147,20 @@ impl<T: Copy> PostedQueue<T> {
         self.len += 1;
         let Last { pattern: same, class, node: tail } = self.last;
         // Still posted, it is the last of its pattern.
-        if pattern == same && self.nodes.get(tail as usize).is_some_and(|n| n.seq.checked_add(1) == Some(seq))
-        {
-            let node = self.allocate(self.nodes[tail as usize].key(), seq, item);
-            if self.indices[class as usize].replace_last(tail, node) {
-                self.append(tail, node);
-                self.last.node = node;
-                return PostedKey::new(node, class, seq);
-            }
-            return self.enter(pattern, node, seq);
+        let row = pattern == same
+            && self.nodes.get(tail as usize).is_some_and(|n| n.seq.checked_add(1) == Some(seq));
+        let key = if row { self.nodes[tail as usize].key() } else { pattern.key() };
+        let node = self.allocate(key, seq, item);
+        if row && self.indices[class as usize].replace_last(tail, node) {
+            self.append(tail, node);
+            self.last.node = node;
+            return PostedKey::new(node, class, seq);
         }
-        let node = self.allocate(pattern.key(), seq, item);
-        self.enter(pattern, node, seq)
-    }
-
-    /// Makes a node known that holds a receive.
-    #[inline(never)]
-    fn enter(&mut self, pattern: Pattern, node: u32, seq: NonZeroU64) -> PostedKey {
         let class = pattern.class();
         self.last = Last { pattern, class, node };
         let nodes = self.nodes.as_slice();
         let key_of = |node: u32| nodes[node as usize].key();
-        let tail = self.indices[class as usize].replace_or_insert(pattern.key(), node, key_of);
+        let tail = self.indices[class as usize].replace_or_insert(key, node, key_of);
         if class != Class::Exact {
             self.wild += usize::from(tail.is_none());
         }
