@@ -104,9 +104,9 @@ impl Lane {
         // The first message since the last poll goes at once, small ones behind it go together.
         let first = std::mem::replace(&mut self.sent_in, epoch) != epoch;
         if total <= SMALL && !first && total <= tx.batch() {
-            let Some(at) = tx.append(total)? else { return Ok(0) };
+            let Some((at, full)) = tx.append(total, hdr.len())? else { return Ok(0) };
             tx.mem.write_message(at, hdr, data);
-            if tx.is_batch_full(hdr.len()) {
+            if full {
                 tx.publish();
                 fetch_next(tx, tx.batch());
             }

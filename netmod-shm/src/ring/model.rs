@@ -159,7 +159,7 @@ impl Sender {
 
     /// Adds to a batch; false if there is no room.
     fn add(&mut self, value: u32) -> bool {
-        let Some(at) = self.ring.append(4).expect("a sound peer") else { return false };
+        let Some((at, _)) = self.ring.append(4, 4).expect("a sound peer") else { return false };
         self.shared.bulk[at as usize / 4].with_mut(|p| {
             // SAFETY: as for a cell.
             unsafe { *p = value };

@@ -182,10 +182,10 @@ impl<M: RingMem> Producer<M> {
     }
 
     /// Room for `len` bytes, at most [`Producer::batch`], in the bulk area: behind what is in the present batch, or in a
-    /// new one. The consumer learns of it by [`Producer::publish`], at the latest with whatever else is written to the ring.
-    /// `None` if the ring is full.
+    /// new one; and whether the batch then has no room for `next` more. The consumer learns of it by [`Producer::publish`], at the
+    /// latest with whatever else is written to the ring. `None` if the ring is full.
     #[inline]
-    pub(crate) fn append(&mut self, len: usize) -> Result<Option<u32>, Broken> {
+    pub(crate) fn append(&mut self, len: usize, next: usize) -> Result<Option<(u32, bool)>, Broken> {
         debug_assert!(len <= self.batch());
         let most = self.longest_batch;
         if let Some(batch) = &mut self.batch
@@ -193,17 +193,11 @@ impl<M: RingMem> Producer<M> {
         {
             let at = batch.at + batch.len;
             batch.len += len as u32;
-            return Ok(Some(at));
+            return Ok(Some((at, batch.len + next as u32 > most)));
         }
         let Some(Place::Bulk(at)) = self.reserve_bulk(most as usize)? else { return Ok(None) };
         self.batch = Some(Batch { at, len: len as u32 });
-        Ok(Some(at))
-    }
-
-    /// Whether no further message of `len` bytes fits into the present batch.
-    #[inline]
-    pub(crate) fn is_batch_full(&self, len: usize) -> bool {
-        self.batch.is_some_and(|b| b.len as usize + len > self.batch())
+        Ok(Some((at, (len + next) as u32 > most)))
     }
 
     /// Publishes the present batch.

@@ -129,12 +129,12 @@ fn a_batch_is_seen_when_it_is_published_or_something_follows_it() {
     let (mut p, mut c) = pair(&mem, g);
     let most = p.batch();
     for what_follows in 0..4 {
-        let first = p.append(32).unwrap().expect("room");
+        let (first, full) = p.append(32, 32).unwrap().expect("room");
+        assert!(!full);
         for i in 1..most / 32 {
-            assert!(!p.is_batch_full(32));
-            assert_eq!(p.append(32).unwrap(), Some(first + 32 * i as u32));
+            let full = i + 1 == most / 32;
+            assert_eq!(p.append(32, 32).unwrap(), Some((first + 32 * i as u32, full)));
         }
-        assert!(p.is_batch_full(32));
         assert_eq!(c.peek(), Ok(None));
         let after = match what_follows {
             0 => {
@@ -144,7 +144,7 @@ fn a_batch_is_seen_when_it_is_published_or_something_follows_it() {
             1 => p.reserve().unwrap(),
             2 => p.reserve_bulk(100).unwrap(),
             // A new batch.
-            _ => p.append(8).unwrap().map(|_| Place::Bulk(0)),
+            _ => p.append(8, 8).unwrap().map(|_| Place::Bulk(0)),
         };
         let cell = c.peek().unwrap().expect("the batch");
         assert_eq!((cell.kind, cell.len, cell.at), (Kind::Bulk, most as u32, first));
