@@ -12,37 +12,20 @@ use super::{ANY_SOURCE, ANY_TAG, Class};
 /// tag is matched by wildcard receives only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Envelope {
-    pub(super) source_tag: u64,
-    pub(super) context: u32,
-}
-
-/// What a receive or a probe asks for: an envelope, of which source and tag may be wild.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Pattern {
     source_tag: u64,
     context: u32,
 }
 
-#[inline]
-const fn join(source: i32, tag: i32) -> u64 {
-    source.cast_unsigned() as u64 | (tag.cast_unsigned() as u64) << 32
-}
-
-#[inline]
-const fn source_of(source_tag: u64) -> i32 {
-    (source_tag as u32).cast_signed()
-}
-
-#[inline]
-const fn tag_of(source_tag: u64) -> i32 {
-    ((source_tag >> 32) as u32).cast_signed()
-}
+/// What a receive or a probe asks for: an envelope, of which source and tag may be wild.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Pattern(Envelope);
 
 impl Envelope {
     /// An envelope of a communicator's context id, the sender's rank in it, and a tag.
     #[inline]
     pub const fn new(context: u32, source: i32, tag: i32) -> Envelope {
-        Envelope { source_tag: join(source, tag), context }
+        let source_tag = source.cast_unsigned() as u64 | (tag.cast_unsigned() as u64) << 32;
+        Envelope { source_tag, context }
     }
 
     /// The same of source and tag in one word, see [`Envelope::source_tag`].
@@ -60,13 +43,13 @@ impl Envelope {
     /// Rank of the sender in the communicator.
     #[inline]
     pub const fn source(&self) -> i32 {
-        source_of(self.source_tag)
+        (self.source_tag as u32).cast_signed()
     }
 
     /// The message's tag.
     #[inline]
     pub const fn tag(&self) -> i32 {
-        tag_of(self.source_tag)
+        ((self.source_tag >> 32) as u32).cast_signed()
     }
 
     /// The source in the lower half, the tag in the upper one.
@@ -80,37 +63,37 @@ impl Pattern {
     /// A pattern of a communicator's context id, the rank of the sender or [`ANY_SOURCE`], and a tag or [`ANY_TAG`].
     #[inline]
     pub const fn new(context: u32, source: i32, tag: i32) -> Pattern {
-        Pattern { source_tag: join(source, tag), context }
+        Pattern(Envelope::new(context, source, tag))
     }
 
     /// Context id of the communicator; never wild.
     #[inline]
     pub const fn context(&self) -> u32 {
-        self.context
+        self.0.context()
     }
 
     /// Rank of the sender, or [`ANY_SOURCE`].
     #[inline]
     pub const fn source(&self) -> i32 {
-        source_of(self.source_tag)
+        self.0.source()
     }
 
     /// The tag, or [`ANY_TAG`].
     #[inline]
     pub const fn tag(&self) -> i32 {
-        tag_of(self.source_tag)
+        self.0.tag()
     }
 
     /// The three words, wild ones as they are: what is asked for, in the form of what comes.
     #[inline]
     pub(crate) const fn to_envelope(self) -> Envelope {
-        Envelope { source_tag: self.source_tag, context: self.context }
+        self.0
     }
 
     /// Whether a message with this envelope may go to a receive with this pattern.
     #[inline]
     pub fn matches(&self, envelope: &Envelope) -> bool {
-        self.context == envelope.context
+        self.context() == envelope.context()
             && (self.source() == ANY_SOURCE || self.source() == envelope.source())
             && (self.tag() == ANY_TAG || self.tag() == envelope.tag())
     }
@@ -118,7 +101,7 @@ impl Pattern {
     /// The key in the table of the pattern's class: wild words are zero.
     #[inline]
     pub(super) fn key(&self) -> Key {
-        self.class().key_of(&self.to_envelope())
+        self.class().key_of(&self.0)
     }
 
     #[inline]
@@ -132,22 +115,25 @@ impl Pattern {
     }
 }
 
-fn show(f: &mut std::fmt::Formatter<'_>, name: &str, source_tag: u64, context: u32) -> std::fmt::Result {
-    f.debug_struct(name)
-        .field("context", &context)
-        .field("source", &source_of(source_tag))
-        .field("tag", &tag_of(source_tag))
-        .finish()
+impl Envelope {
+    fn show(&self, name: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct(name);
+        shown
+            .field("context", &self.context())
+            .field("source", &self.source())
+            .field("tag", &self.tag())
+            .finish()
+    }
 }
 
 impl std::fmt::Debug for Envelope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        show(f, "Envelope", self.source_tag, self.context)
+        self.show("Envelope", f)
     }
 }
 
 impl std::fmt::Debug for Pattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        show(f, "Pattern", self.source_tag, self.context)
+        self.0.show("Pattern", f)
     }
 }

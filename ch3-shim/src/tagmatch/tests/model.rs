@@ -136,7 +136,7 @@ impl Pair {
         let (out, kept): (Vec<_>, Vec<_>) =
             self.unexpected_model.drain(..).partition(|(envelope, _)| envelope.context() == context);
         self.unexpected_model = kept;
-        let drained = self.unexpected.drain_matching(|e, _| e.context == context);
+        let drained = self.unexpected.drain_matching(|e, _| e.context() == context);
         let drained: Vec<_> = drained.into_iter().map(|(e, item)| (e, *item)).collect();
         assert_eq!(drained, out);
         self.posted_keys.drain(..self.posted_keys.len() / 2);
