@@ -7,12 +7,13 @@ use std::collections::VecDeque;
 
 use netmod_core::{Header, VcId};
 
-use crate::ring::{Broken, Consumer, INLINE, Kind, Place, Producer};
+use crate::ring::{Broken, Consumer, Geometry, INLINE, Kind, MIN_RING, Place, Producer};
 use crate::segment::raw::RawRing;
 use crate::sys::Waker;
 
-/// Longest message that waits for company.
+/// Longest message that waits for company. In the smallest ring, too, several fit into a batch.
 const SMALL: usize = 128;
+const _: () = assert!(2 * SMALL <= Geometry::of(MIN_RING).piece as usize);
 /// Length of the first piece of a longer message; each further one is twice as long as the one before. A consumer that
 /// reads one piece while the next is written overlaps with the producer, but its processor fetches ahead of what it
 /// reads, and takes lines away that are being written: up to here one piece takes less time than two.
@@ -103,7 +104,7 @@ impl Lane {
         let total = hdr.len() + data.len();
         // The first message since the last poll goes at once, small ones behind it go together.
         let first = std::mem::replace(&mut self.sent_in, epoch) != epoch;
-        if total <= SMALL && !first && total <= tx.batch() {
+        if total <= SMALL && !first {
             let Some((at, full)) = tx.append(total, hdr.len())? else { return Ok(0) };
             tx.mem.write_message(at, hdr, data);
             if full {

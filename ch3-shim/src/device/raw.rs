@@ -185,11 +185,9 @@ impl Vci {
         let (mut first, mut failed) = (0, None);
         self.wait_until(Time::NEVER, |d| {
             // Each as soon as it is finished, while the next is under way.
-            while let Some(r) = reqs.get_mut(first)
-                && d.use_up(r, &mut out, &mut failed)
-            {
-                first += 1;
-            }
+            let rest = &mut reqs[first..];
+            let left = rest.iter_mut().position(|r| !d.use_up(r, &mut out, &mut failed));
+            first += left.unwrap_or(rest.len());
             // What is settled without being finished may not stay so: a peer may connect again.
             first == reqs.len() || (d.ch3.failures.alarm() && reqs[first..].iter().all(|r| d.is_settled(*r)))
         })?;

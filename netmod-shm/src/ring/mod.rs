@@ -156,11 +156,18 @@ pub(crate) struct Geometry {
 
 impl Geometry {
     /// Of a ring of so many bytes: a power of two between [`MIN_RING`] and [`MAX_RING`].
-    pub(crate) fn of(bytes: usize) -> Geometry {
-        debug_assert!(bytes.is_power_of_two() && (MIN_RING..=MAX_RING).contains(&bytes));
-        let cells = (bytes / 256).clamp(16, 256);
+    pub(crate) const fn of(bytes: usize) -> Geometry {
+        debug_assert!(bytes.is_power_of_two() && bytes >= MIN_RING && bytes <= MAX_RING);
+        let cells = match bytes / 256 {
+            ..16 => 16,
+            cells @ 16..256 => cells,
+            _ => 256,
+        };
         let bulk = bytes - CONTROL - cells * LINE;
-        let piece = (bulk / 8 / LINE * LINE).min(MAX_PIECE);
+        let piece = match bulk / 8 / LINE * LINE {
+            long if long > MAX_PIECE => MAX_PIECE,
+            piece => piece,
+        };
         Geometry { cells: cells as u32, bulk: bulk as u32, piece: piece as u32 }
     }
 
