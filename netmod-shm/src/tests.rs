@@ -7,6 +7,7 @@ use netmod_core::{
 };
 
 use crate::ShmNetmod;
+use crate::lane::first_piece;
 use crate::netmod::{CHECK, Ending};
 use crate::ring::RingMem;
 
@@ -100,6 +101,35 @@ fn nonsense_in_a_ring_takes_the_vc_down_once_and_for_good() {
     send(&mut p, &[8; 100]);
     let (found, bytes) = polls(&mut p);
     assert!(found.is_empty() && bytes.is_empty(), "{found:?} {bytes:?}");
+}
+
+/// The first long message since a poll is written so that its reader can begin early; one behind it is not.
+#[test]
+fn a_long_message_that_may_be_waited_for_begins_with_a_short_piece() {
+    let mut p = Pair::new("pieces");
+    send(&mut p, &[7; 10]);
+    polls(&mut p);
+    let data: &'static [u8] = (0..8 << 10).map(|i| (i % 251) as u8).collect::<Vec<u8>>().leak();
+    for _ in 0..2 {
+        let (net, core) = (&mut p.nets[1], &mut p.cores[1]);
+        let sent = net.i_start_contig_msg(core, p.vcs[1], &[1; 32], SendBuf::from_static(data));
+        assert_eq!(sent.expect("a send"), None, "there is room");
+    }
+    let mut events = Events::default();
+    p.nets[0].poll(&mut p.cores[0], PollOrder::InFirst, Time::ZERO, &mut events).expect("a poll");
+    let (mut lens, mut bytes) = (Vec::new(), Vec::new());
+    while let Some(Event::Rx { buf, .. }) = events.pop() {
+        lens.push(buf.bytes().len());
+        buf.bytes().append_to(&mut bytes);
+        p.nets[0].release(buf);
+    }
+    let first = first_piece();
+    let rest = (first < data.len()).then_some(data.len() - first);
+    assert_eq!(
+        lens,
+        [Some(32), Some(first), rest, Some(32), Some(data.len())].into_iter().flatten().collect::<Vec<_>>()
+    );
+    assert_eq!(bytes, [&[1; 32][..], data, &[1; 32], data].concat());
 }
 
 /// A message that its sender has not finished is no message: the VC goes down with the half of it.
