@@ -18,9 +18,9 @@ const _: () = assert!(2 * SMALL <= Geometry::of(MIN_RING).piece as usize);
 /// reads one piece while the next is written overlaps with the producer, but its processor fetches ahead of what it
 /// reads, and takes lines away that are being written: up to here one piece takes less time than two.
 const FIRST_PIECE: usize = 8 << 10;
-/// The same for a message that somebody may be waiting for, the first since a poll, where lines take long from core to core: 130 ns
-/// on a Xeon, where two pieces take a tenth less time than one, and 57 ns on an EPYC, where they take more.
-const FIRST_OF_SLOW: usize = 4 << 10;
+/// The same for a message that somebody may be waiting for, the first since a poll, where two pieces take less time than one after all:
+/// measured on an Intel Xeon; on an AMD EPYC they took more. Behind the first of a burst they cost bandwidth on the Xeon, too.
+const FIRST_AWAITED: usize = 4 << 10;
 
 /// Length of the first piece of the first message since a poll.
 #[inline]
@@ -30,7 +30,7 @@ pub(crate) fn first_piece() -> usize {
     if std::arch::is_x86_feature_detected!("sse4a") {
         return FIRST_PIECE;
     }
-    FIRST_OF_SLOW
+    FIRST_AWAITED
 }
 
 /// Longest message after which the lines of the next are fetched: as many as a processor fetches at once. After a longer one

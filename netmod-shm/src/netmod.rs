@@ -401,6 +401,7 @@ impl Netmod for ShmNetmod {
         Ok(Sent::Queued)
     }
 
+    // A further call on the way of a small message is felt in the message rate.
     #[inline(always)]
     fn i_start_contig_msg(
         &mut self,

@@ -187,7 +187,7 @@ impl<T: Copy> PostedQueue<T> {
     #[inline(always)]
     pub(crate) fn take_again(&mut self, envelope: &Envelope) -> Option<T> {
         let index = &self.indices[Class::Exact as usize];
-        if self.wild != 0 || self.len == 0 {
+        if self.wild != 0 {
             return None;
         }
         let (at, tail) =
