@@ -372,6 +372,11 @@ pub trait Port: Debug + Send {
     /// Closes the endpoint for good: the device lets go of all memory, and nothing is sent or received any more.
     fn shut(&mut self);
 
+    /// The port is about to be closed: ends what it does with memory, as far as it can before registrations are closed.
+    fn quiesce(&mut self) {
+        self.shut();
+    }
+
     /// Frames on their way out.
     fn sends_under_way(&self) -> usize;
 

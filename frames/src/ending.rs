@@ -88,7 +88,7 @@ impl<D: Device> FrameNetmod<D> {
         self.life = None;
         if self.transfers.are_running() {
             // The device ends what it does with memory before that is taken from it.
-            self.ports.iter_mut().for_each(Port::shut);
+            self.ports.iter_mut().for_each(Port::quiesce);
         }
         self.transfers.close_all(&self.ports);
         self.ports.clear();

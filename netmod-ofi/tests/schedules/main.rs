@@ -16,7 +16,7 @@ use setting::{Setting, mr_mode, of_seed};
 /// Seeds without a wish.
 const SEEDS: u64 = 400;
 /// Seeds that have found mistakes which are rare.
-const RARE: [u64; 9] = [2026, 3423, 3619, 4097, 4266, 4666, 8651, 9280, 9537];
+const RARE: [u64; 12] = [497, 824, 2615, 2026, 3423, 3619, 4097, 4266, 4666, 8651, 9280, 9537];
 /// Processes that die, in schedules that are made for that.
 const DEATHS: u64 = 60;
 /// Schedules in which much fails.

@@ -174,6 +174,10 @@ impl device::Port for Port {
         self.endpoint.shut();
     }
 
+    fn quiesce(&mut self) {
+        self.give_up();
+    }
+
     fn sends_under_way(&self) -> usize {
         self.tx.count() - self.tx_free.len()
     }

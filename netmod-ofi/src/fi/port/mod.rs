@@ -309,16 +309,15 @@ fn failure(refused: Refused) -> String {
     }
 }
 
-impl Drop for Port {
-    /// Cancels what is under way and waits for it, then closes registrations and endpoint in the order that the provider wants. What
-    /// other engines share stays; but nothing of it has memory of this port's any more.
-    fn drop(&mut self) {
+impl Port {
+    /// Cancels what is under way, and waits for it; what does not end goes with the endpoint, unless the provider wants registrations to be closed first.
+    pub(super) fn give_up(&mut self) {
         for (op, what) in self.ops.iter() {
             self.endpoint.cancel(matches!(what, What::Recv { .. }), self.ops.context(op));
         }
         for looks in 0..REAP {
             if self.ops.under_way() == 0 {
-                break;
+                return;
             }
             self.unposted = 0;
             for i in 0..self.poll(BATCH) {
@@ -329,9 +328,17 @@ impl Drop for Port {
                 std::thread::yield_now();
             }
         }
-        if self.ops.under_way() > 0 && !self.traits().wants(FI_MR_ENDPOINT) {
+        if !self.traits().wants(FI_MR_ENDPOINT) {
             self.endpoint.shut();
         }
+    }
+}
+
+impl Drop for Port {
+    /// Closes registrations and endpoint in the order that the provider wants, when nothing is under way any more. What other engines share stays; but
+    /// nothing of it has memory of this port's any more.
+    fn drop(&mut self) {
+        self.give_up();
         for registered in [&mut self.tx_registered, &mut self.rx_registered] {
             if let Some(Err(why)) = registered.as_mut().map(|r| r.close(&self.endpoint)) {
                 tracing::warn!(?why, "libfabric does not close a registration");
