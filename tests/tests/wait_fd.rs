@@ -160,6 +160,52 @@ fn naps_grow_until_something_comes() {
     assert_eq!(nap(&mut dev), FIRST);
 }
 
+/// A peer's device reads memory of this process only while that is polled, where it has no thread: however long that takes, naps stay short.
+#[test]
+fn naps_are_short_while_memory_is_moved() {
+    const SHORT: Duration = Duration::from_micros(20);
+    let _watchdog = Watchdog::new();
+    let world = World::new(&Control::load(&library_path()).1, fake_fabric::Settings::default());
+    let mut board = Board::new(2);
+    let announced = &std::sync::Barrier::new(2);
+    std::thread::scope(|s| {
+        for rank in 0..2 {
+            let mut cfg = Config::default();
+            (cfg.lmt, cfg.lmt_min, cfg.eager_max) = ("get", 1, 0);
+            cfg.netmods = vec!["ofi".into()];
+            cfg.ofi.library = library_path().display().to_string();
+            (cfg.ofi.provider, cfg.ofi.domain) = ("fake".into(), world.name().to_owned());
+            cfg.ofi.wait = "none";
+            let builder = Builder::new(cfg, Box::new(board.place(rank)));
+            s.spawn(move || {
+                let mut dev = builder.build().expect("a device");
+                let world = dev.world();
+                dev.barrier(world).expect("barrier");
+                if rank == 1 {
+                    announced.wait();
+                    dev.recv(&mut vec![0; 50_000], 0, 1, world).expect("recv");
+                } else {
+                    while dev.progress().expect("progress") {}
+                    let nap = |dev: &mut Device| {
+                        dev.progress().expect("progress");
+                        assert_eq!(dev.arm(), Arm::Armed);
+                        dev.deadline().expect("a nap ends").since(dev.now())
+                    };
+                    let idle: Vec<Duration> = (0..100).map(|_| nap(&mut dev)).collect();
+                    let large = dev.isend(vec![7; 50_000], 1, 1, world).expect("isend");
+                    let naps: Vec<Duration> = (0..100).map(|_| nap(&mut dev)).collect();
+                    announced.wait();
+                    dev.wait(large).expect("wait");
+                    assert!(idle.iter().any(|n| *n > SHORT), "{idle:?}");
+                    assert!(naps.iter().all(|n| *n <= SHORT), "{naps:?}");
+                }
+                dev.finalize().expect("finalize");
+            });
+        }
+    });
+    assert_eq!(world.violations(), [""; 0]);
+}
+
 /// A descriptor costs each message: there is one where cores are shared, and where the user wants it.
 #[test]
 fn a_descriptor_of_libfabric_only_where_cores_are_shared() {

@@ -14,6 +14,8 @@ const LONGEST_BLIND: Duration = Duration::from_millis(1);
 /// By how much each nap in a row is longer then than the one before: so who has waited long is late by some hundredths of that, and
 /// costs its core as little.
 const BLIND_STEP: Duration = Duration::from_micros(4);
+/// Longest time blocked at once then while memory is moved that nobody sees moving: what a device cannot take, since nobody looks, is sent again.
+const LONGEST_BLIND_MOVING: Duration = Duration::from_micros(20);
 /// Longest time blocked at once in any case.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 
@@ -148,7 +150,8 @@ impl Vci {
         let nets = &self.engine.netmod;
         // A netmod without a descriptor must be asked again and again.
         let blind = nets.netmods().any(|m| m.wait_fd().is_none());
-        let blind = blind.then(|| self.now + (BLIND_STEP * self.naps).min(LONGEST_BLIND));
+        let longest = if self.ch3.is_moving() { LONGEST_BLIND_MOVING } else { LONGEST_BLIND };
+        let blind = blind.then(|| self.now + (BLIND_STEP * self.naps).min(longest));
         let failures = Some(self.failure_deadline()).filter(|t| *t != Time::NEVER);
         let answers = self.status_server.as_ref().and_then(|s| s.deadline(self.now));
         nets.deadline().into_iter().chain(blind).chain(failures).chain(answers).min()
