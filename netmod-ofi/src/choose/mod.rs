@@ -23,7 +23,7 @@ use netmod_nics::Found;
 
 pub use defects::{DEFECTS, Defect, Remedy, wakes};
 pub use judge::{Judged, judge};
-pub use rank::{has_thread, over_sockets};
+pub use rank::{has_thread, wants_parts};
 
 use crate::address::{format_name, show};
 use crate::fi::info::{Facts, InfoError, MrMode, Offer, Request, getinfo};

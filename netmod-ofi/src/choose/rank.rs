@@ -26,8 +26,10 @@ const KNOWN: &[(&str, u32, &str)] = &[
 /// Those of them whose progress is made by a thread of their own, which polls for some milliseconds before it waits. Others say that they make progress by themselves (`FI_PROGRESS_AUTO`), and do not,
 /// or have a thread that does nothing most of the time.
 const WITH_THREADS: [&str; 1] = ["sockets"];
-/// Those that move data by the kernel's sockets.
-const OVER_SOCKETS: [&str; 4] = ["tcp", "net", "sockets", "udp"];
+/// Those that move data by the kernel's TCP.
+const OVER_TCP: [&str; 3] = ["tcp", "net", "sockets"];
+/// What the names of congestion controls begin with that send at a pace of theirs (`tcp(7)`).
+const PACED: &str = "bbr";
 /// Of one that is not known: they are written for hardware.
 const UNKNOWN: u32 = 700;
 /// What an offer without RMA loses.
@@ -46,9 +48,13 @@ pub fn has_thread(provider: &str) -> bool {
     provider.split(';').any(|layer| WITH_THREADS.contains(&layer))
 }
 
-/// Whether a provider moves data by the kernel's sockets.
-pub fn over_sockets(provider: &str) -> bool {
-    provider.split(';').any(|layer| OVER_SOCKETS.contains(&layer))
+/// Whether a provider's transfers are better cut in parts. `congestion`: what `/proc/sys/net/ipv4/tcp_congestion_control` says, which is that of all
+/// connections of a provider over TCP.
+///
+/// Such a provider hands each transfer to the kernel in one call, which fills the socket's buffers. Where TCP sends at a pace of its own, what they hold has left the
+/// caches when it goes out; elsewhere it goes out at once.
+pub fn wants_parts(provider: &str, congestion: &str) -> bool {
+    congestion.trim_start().starts_with(PACED) && provider.split(';').any(|layer| OVER_TCP.contains(&layer))
 }
 
 /// Why a provider is not one for use by itself.

@@ -291,11 +291,14 @@ fn endpoints_are_shared_where_that_is_wanted_and_can_be() {
 }
 
 #[test]
-fn who_is_over_sockets() {
-    for provider in ["tcp", "net", "sockets", "tcp;ofi_rxm", "net;ofi_rxm", "udp;ofi_rxd"] {
-        assert!(over_sockets(provider), "{provider}");
+fn transfers_are_cut_where_tcp_paces_itself() {
+    for provider in ["net", "tcp;ofi_rxm", "sockets"] {
+        assert!(wants_parts(provider, "bbr\n") && wants_parts(provider, "bbr2"), "{provider}");
+        for congestion in ["cubic\n", "reno", "dctcp", ""] {
+            assert!(!wants_parts(provider, congestion), "{provider} {congestion}");
+        }
     }
-    for provider in ["shm", "verbs;ofi_rxm", "efa", "opx", "a new one"] {
-        assert!(!over_sockets(provider), "{provider}");
+    for provider in ["udp;ofi_rxd", "shm", "verbs;ofi_rxm", "efa", "psm3"] {
+        assert!(!wants_parts(provider, "bbr"), "{provider}");
     }
 }

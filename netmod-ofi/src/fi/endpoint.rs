@@ -16,11 +16,12 @@ use libfabric_sys::{Library, call};
 use super::info::text;
 use super::shared::{self, Domain, Lane, Wish};
 use super::{Refused, check};
-use crate::choose::{over_sockets, wakes};
+use crate::choose::{wakes, wants_parts};
 
-/// Most bytes that one transfer moves over sockets. Such providers hand all of one to the kernel in a call, which holds the socket's lock, and
-/// fills its buffers with what has left the caches when the peer reads it: longer ones are slower.
+/// Most bytes that one transfer moves where such parts are of use: see [`wants_parts`].
 const PART: usize = 1 << 20;
+/// Where the kernel says which congestion control connections have (`tcp(7)`).
+const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 /// What of a provider's attributes matters to who uses the endpoint.
 #[derive(Clone, Debug)]
@@ -358,11 +359,14 @@ impl Traits {
             FI_MR_SCALABLE => 0,
             mode => mode,
         };
+        // A system without that file has no TCP that would matter.
+        let congestion = std::fs::read_to_string(CONGESTION).unwrap_or_default();
+        let longest = if wants_parts(&provider, &congestion) { PART } else { usize::MAX };
         Traits {
             mr_mode,
             mr_key_size: domain.mr_key_size,
             inject: tx.inject_size,
-            max_msg: ep.max_msg_size.min(if over_sockets(&provider) { PART } else { usize::MAX }),
+            max_msg: ep.max_msg_size.min(longest),
             tx: tx.size.max(1),
             rx: rx.size.max(1),
             multi_recv: caps & FI_MULTI_RECV != 0,
