@@ -18,6 +18,7 @@ mod netmod;
 mod recv;
 mod rma;
 mod send;
+mod stage;
 mod sys;
 pub mod wire;
 

@@ -22,7 +22,7 @@ pub(crate) fn copy_message(m: &mut Message, core: &mut Core, out: &mut [u8]) -> 
     (n + of_data, end)
 }
 
-/// A frame in a buffer that the device would not take yet.
+/// A frame in a buffer that has not gone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stalled {
     pub(crate) buffer: u32,
@@ -225,7 +225,10 @@ pub(crate) struct Link {
     pub(crate) terminating: bool,
     pub(crate) down: Option<VcError>,
     pub(crate) queue: SendQueue,
+    /// A frame that the device would not take yet, or, if the VC is ready, one that is being filled.
     pub(crate) stalled: Option<Stalled>,
+    /// In which poll, or after which, something was sent last.
+    pub(crate) sent_in: u32,
     /// Frames in the port's buffers that have not left.
     pub(crate) in_flight: u32,
     /// One-sided transfers under way.
@@ -250,6 +253,7 @@ impl Link {
             down: None,
             queue: SendQueue::default(),
             stalled: None,
+            sent_in: 0,
             in_flight: 0,
             transfers: 0,
         }

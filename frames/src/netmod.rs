@@ -85,6 +85,10 @@ pub struct FrameNetmod<D: Device> {
     pub(crate) doubts: Vec<Doubt>,
     /// VCs that a poll must see to.
     pub(crate) wanting: Turns,
+    /// VCs with a frame that is being filled.
+    pub(crate) staged: Turns,
+    /// Polls, modulo their number's size; no VC has sent anything before the first one.
+    pub(crate) polls: u32,
     pub(crate) transfers: Transfers<<D::Port as Port>::Registration>,
     /// Events that arose outside `poll`.
     pub(crate) pending: VecDeque<Event>,
@@ -136,6 +140,8 @@ impl<D: Device> FrameNetmod<D> {
             unsaid: Vec::new(),
             doubts: Vec::new(),
             wanting: Turns::default(),
+            staged: Turns::default(),
+            polls: 1,
             transfers: Transfers::new(settings.register_max, D::WORDS.settings),
             pending: VecDeque::with_capacity(64),
             waiter,
@@ -441,7 +447,11 @@ impl<D: Device> Netmod for FrameNetmod<D> {
     }
 
     #[inline]
-    fn flush(&mut self, _core: &mut Core) {}
+    fn flush(&mut self, core: &mut Core) {
+        if !self.staged.is_empty() {
+            self.flush_staged(core);
+        }
+    }
 
     #[inline]
     fn poll(
@@ -452,6 +462,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         events: &mut Events,
     ) -> Result<(), DeviceError> {
         self.now = now;
+        self.polls = self.polls.wrapping_add(1);
         if order == PollOrder::OutFirst {
             self.push_out(core);
         }
@@ -478,7 +489,8 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         self.waiter.as_ref().map(Waiter::fd)
     }
 
-    fn arm(&mut self, _core: &mut Core) -> Arm {
+    fn arm(&mut self, core: &mut Core) -> Arm {
+        self.flush(core);
         let idle = self.pending.is_empty()
             && self.backlog.is_empty()
             && self.outbox.is_empty()

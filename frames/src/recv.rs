@@ -293,7 +293,13 @@ impl<D: Device> FrameNetmod<D> {
             }
         }
         match header.kind {
-            Kind::Fin => self.manage(core, |m, env| m.on_fin(vc, env)),
+            Kind::Fin => {
+                // What was taken to be sent goes before the answer.
+                if self.links.get(vc).is_some_and(|l| l.stalled.is_some()) {
+                    self.pump(core, vc);
+                }
+                self.manage(core, |m, env| m.on_fin(vc, env));
+            }
             Kind::FinAck => self.manage(core, |m, env| m.on_fin_ack(vc, env)),
             Kind::Reset => self.manage(core, |m, env| m.on_reset(vc, env)),
             Kind::Data | Kind::Credit | Kind::Dial | Kind::Answer => {}

@@ -5,8 +5,8 @@ use netmod_core::{Core, Event, Header, Message, SendBuf, Time, VcError, VcErrorK
 use crate::device::{Device, Port, Refused, Way};
 use crate::doubt::CREDIT_MAX;
 use crate::ending::Ending;
-use crate::link::{OVERHEAD, Stalled, copy_message};
-use crate::netmod::FrameNetmod;
+use crate::link::{Link, OVERHEAD, Stalled, copy_message};
+use crate::netmod::{FrameNetmod, FrameStats};
 use crate::wire::FRAME_HEADER;
 
 impl<D: Device> FrameNetmod<D> {
@@ -21,7 +21,7 @@ impl<D: Device> FrameNetmod<D> {
         Err(VcError::new(VcErrorKind::Aborted, None, text))
     }
 
-    /// Sends a message of one frame at once, if nothing is before it and all allow it.
+    /// Sends a message of one frame at once, if nothing is before it and all allow it, or stages it behind another one since the last poll.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -35,45 +35,56 @@ impl<D: Device> FrameNetmod<D> {
             core.count_send(vc, data.len());
             return Ok(false);
         };
-        let len = OVERHEAD + data.len();
-        let sent = match &mut l.open {
-            Some(open) if len <= open.room() => {
-                let port = &mut self.ports[open.dest.port];
-                if l.in_flight < port.share()
-                    && let Some(buffer) = port.take_buffer()
-                {
-                    let frame = port.buffer(buffer);
-                    frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
-                    frame[FRAME_HEADER..OVERHEAD].copy_from_slice(hdr);
-                    frame[OVERHEAD..len].copy_from_slice(data.bytes());
-                    let short = len <= port.inject_max();
-                    let sent = if short {
-                        port.inject_buffer(buffer, len, open.dest.addr)
-                    } else {
-                        port.send(buffer, len, open.dest.addr, vc)
-                    };
-                    if short || sent.is_err() {
-                        port.give_back(buffer);
-                    }
-                    if sent.is_ok() {
-                        open.data_sent(len);
-                        let counted = if short { &mut self.stats.injected } else { &mut self.stats.sent };
-                        *counted += 1;
-                        l.in_flight += u32::from(!short);
-                    }
-                    sent
-                } else {
-                    Err(Refused::Again)
-                }
-            }
-            _ => Err(Refused::Again),
-        };
+        if l.sent_in == self.polls {
+            return self.send_more(core, vc, hdr, data);
+        }
+        l.sent_in = self.polls;
+        let sent = Self::send_alone(l, &mut self.ports, &mut self.stats, vc, hdr, data);
         core.count_send(vc, data.len());
         match sent {
             Ok(()) => Ok(true),
             Err(Refused::Again) => Ok(false),
             Err(Refused::Failed(why)) => Err(self.broken(core, vc, &why)),
         }
+    }
+
+    /// Sends a message in a frame of its own.
+    #[inline]
+    pub(crate) fn send_alone(
+        l: &mut Link,
+        ports: &mut [D::Port],
+        stats: &mut FrameStats,
+        vc: VcId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<(), Refused> {
+        let len = OVERHEAD + data.len();
+        let Some(open) = l.open.as_mut().filter(|open| len <= open.room()) else {
+            return Err(Refused::Again);
+        };
+        let port = &mut ports[open.dest.port];
+        if l.in_flight >= port.share() {
+            return Err(Refused::Again);
+        }
+        let Some(buffer) = port.take_buffer() else { return Err(Refused::Again) };
+        let frame = port.buffer(buffer);
+        frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
+        frame[FRAME_HEADER..OVERHEAD].copy_from_slice(hdr);
+        frame[OVERHEAD..len].copy_from_slice(data.bytes());
+        let short = len <= port.inject_max();
+        let sent = if short {
+            port.inject_buffer(buffer, len, open.dest.addr)
+        } else {
+            port.send(buffer, len, open.dest.addr, vc)
+        };
+        if short || sent.is_err() {
+            port.give_back(buffer);
+        }
+        sent?;
+        open.data_sent(len);
+        l.in_flight += u32::from(!short);
+        *(if short { &mut stats.injected } else { &mut stats.sent }) += 1;
+        Ok(())
     }
 
     /// The device will not send to the peer.
@@ -99,6 +110,9 @@ impl<D: Device> FrameNetmod<D> {
     /// Sends what waits for the device.
     #[inline]
     pub(crate) fn push_out(&mut self, core: &mut Core) {
+        if !self.staged.is_empty() {
+            self.flush_staged(core);
+        }
         if !self.outbox.is_empty() {
             self.push_outbox(core);
         }
@@ -171,11 +185,12 @@ impl<D: Device> FrameNetmod<D> {
     pub(crate) fn pump(&mut self, core: &mut Core, vc: VcId) {
         loop {
             let Some(l) = self.links.get_mut(vc) else { return };
+            // Until nothing is found to wait any more.
+            l.ready = false;
             if l.down.is_some() {
                 return;
             }
             let Some(open) = l.open else {
-                l.ready = false;
                 if !l.queue.is_empty() {
                     return self.dial(core, vc);
                 }

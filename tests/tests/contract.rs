@@ -13,6 +13,7 @@ use netmod_core::{
 };
 use netmod_tests::conformance::{NetmodFactory, check, pattern};
 use netmod_tests::factory::{Loopback, Ofi, Shm, Tcp, bare_name};
+use netmod_tests::jobs::pattern::Random;
 use netmod_tests::loopback::{Cut, Options};
 use netmod_tests::sys::Area;
 
@@ -346,6 +347,53 @@ fn send_more<F: NetmodFactory>(f: &F) {
     assert!(reqs.iter().all(|r| pair.engines[0].core.is_finished(*r)));
 }
 
+/// Messages of all lengths in bursts, some of them flushed, some not, and some the last ones before the VC terminates: all come, in order.
+fn bursts<F: NetmodFactory>(f: &F) {
+    let mut pair = Pair::new(f, true);
+    let mut random = Random::new(7);
+    let mut sent = 0;
+    for burst in 0..60 {
+        let mut receives = Vec::new();
+        for _ in 0..1 + random.below(40) {
+            let longest = [8, 100, 2000, 20_000, 100_000][random.below(5)];
+            let (seed, len) = (sent, random.below(longest));
+            sent += 1;
+            receives.push((pair.post(&[len], 0, Last::Complete), seed, len));
+            let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
+            let data = SendBuf::from_static(Vec::leak(pattern(seed, len)));
+            let later = e.netmod.i_start_contig_msg(&mut e.core, vc, &header(len), data).expect("send");
+            later.into_iter().for_each(|req| e.core.detach(req));
+            if random.below(8) == 0 {
+                e.netmod.flush(&mut e.core);
+            }
+        }
+        if burst % 10 == 9 {
+            let (now, vc) = (pair.now(), pair.vcs[0]);
+            let e = &mut pair.engines[0];
+            e.netmod.vc_terminate(&mut e.core, vc, now);
+        }
+        pair.until("the burst is there", |p| p.layers[1].done.len() as u64 == sent);
+        for (req, seed, len) in receives {
+            let got = pair.received(req);
+            assert_eq!(got.len(), len, "message {seed}");
+            check(seed, &got);
+        }
+        if burst % 10 == 9 {
+            let (now, vc) = (pair.now(), pair.vcs[1]);
+            let e = &mut pair.engines[1];
+            e.netmod.vc_terminate(&mut e.core, vc, now);
+            let n = burst / 10 + 1;
+            pair.until("both have terminated", |p| p.layers.iter().all(|l| l.terminated == n));
+        }
+    }
+    assert!(
+        pair.layers.iter().all(|l| l.down.is_empty()),
+        "{:?} {:?}",
+        pair.layers[0].down,
+        pair.layers[1].down
+    );
+}
+
 /// Terminating lets everything out first; afterwards the VC can be used again. With the VCs made without
 /// cards, the first send asks for one.
 fn terminate_and_reuse<F: NetmodFactory>(f: &F) {
@@ -536,7 +584,7 @@ macro_rules! contract {
             use super::*;
             tests! {
                 $factory;
-                receive_more receive_excess send_more terminate_and_reuse abort revive cancel_send counts
+                receive_more receive_excess send_more bursts terminate_and_reuse abort revive cancel_send counts
             }
         })*
     };
