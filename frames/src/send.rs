@@ -40,7 +40,19 @@ impl<D: Device> FrameNetmod<D> {
         }
         l.sent_in = self.polls;
         let sent = Self::send_alone(l, &mut self.ports, &mut self.stats, vc, hdr, data);
-        core.count_send(vc, data.len());
+        self.counted(core, vc, data.len(), sent)
+    }
+
+    /// Counts a message that the device was given, or would not take: whether it has gone.
+    #[inline]
+    pub(crate) fn counted(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        len: usize,
+        sent: Result<(), Refused>,
+    ) -> Result<bool, VcError> {
+        core.count_send(vc, len);
         match sent {
             Ok(()) => Ok(true),
             Err(Refused::Again) => Ok(false),

@@ -6,7 +6,7 @@
 
 use netmod_core::{Core, HDR_LEN, Header, SendBuf, VcError, VcId};
 
-use crate::device::{Device, Port, Refused};
+use crate::device::{Device, Port};
 use crate::link::Stalled;
 use crate::netmod::FrameNetmod;
 use crate::wire::FRAME_HEADER;
@@ -37,7 +37,6 @@ impl<D: Device> FrameNetmod<D> {
             core.count_send(vc, data.len());
             return Ok(false);
         };
-
         if let Some((port, room)) = l.open.map(|o| (o.dest.port, o.room()))
             && FRAME_HEADER + len <= STAGE.min(room)
             && l.in_flight < self.ports[port].share()
@@ -45,17 +44,13 @@ impl<D: Device> FrameNetmod<D> {
         {
             l.stalled = Some(Stalled { buffer, len: FRAME_HEADER });
             self.staged.add(vc);
-            self.append(vc, len, hdr, data);
+            let taken = self.append(vc, len, hdr, data);
+            debug_assert!(taken, "there is room for it");
             core.count_send(vc, data.len());
             return Ok(true);
         }
         let sent = Self::send_alone(l, &mut self.ports, &mut self.stats, vc, hdr, data);
-        core.count_send(vc, data.len());
-        match sent {
-            Ok(()) => Ok(true),
-            Err(Refused::Again) => Ok(false),
-            Err(Refused::Failed(why)) => Err(self.broken(core, vc, &why)),
-        }
+        self.counted(core, vc, data.len(), sent)
     }
 
     /// Adds a message to the frame that is being filled, if there is one and it has room.
