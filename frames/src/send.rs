@@ -1,6 +1,6 @@
 //! Sending: at once if possible, else through the VC's queue.
 
-use netmod_core::{Core, Event, Header, Message, SendBuf, Time, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, Header, Message, Netmod as _, SendBuf, Time, VcError, VcErrorKind, VcId};
 
 use crate::device::{Device, Port, Refused, Way};
 use crate::doubt::CREDIT_MAX;
@@ -122,9 +122,7 @@ impl<D: Device> FrameNetmod<D> {
     /// Sends what waits for the device.
     #[inline]
     pub(crate) fn push_out(&mut self, core: &mut Core) {
-        if !self.staged.is_empty() {
-            self.flush_staged(core);
-        }
+        self.flush(core);
         if !self.outbox.is_empty() {
             self.push_outbox(core);
         }
