@@ -1,4 +1,4 @@
-//! What a ring moves between two processes beside one memcpy, by its size and the size of its chunks.
+//! What a ring moves between two processes beside one memcpy, by its memory, what is in it at once and the size of its chunks.
 //!
 //! `cargo run --release -p netmod-lmt --example ring`. The sizes in `coop::ring` come from this.
 
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use netmod_core::Segment;
 use netmod_lmt::cookie::RingName;
-use netmod_lmt::coop::{Consumer, Producer};
+use netmod_lmt::coop::{Consumer, Producer, Sizes};
 
 /// Bytes that are moved for one number.
 const VOLUME: usize = 256 << 20;
@@ -21,11 +21,11 @@ fn segment(buf: &mut [u8]) -> Segment {
 }
 
 /// The sender: puts messages of `size` bytes into the ring.
-fn send(name: &str, ring: usize, chunk: usize, size: usize) {
+fn send(name: &str, sizes: Sizes, size: usize) {
     let bytes: Vec<u8> =
         (0..16).map(|i| u8::from_str_radix(&name[2 * i..2 * i + 2], 16).expect("hexadecimal")).collect();
     let name = RingName(bytes.try_into().expect("16 bytes"));
-    let mut end = Producer::with_sizes(name, ring, chunk).expect("the ring");
+    let mut end = Producer::with_sizes(name, sizes).expect("the ring");
     let mut data = vec![1; size];
     for _ in 0..VOLUME / size + 2 {
         let mut seg = segment(&mut data);
@@ -38,10 +38,11 @@ fn send(name: &str, ring: usize, chunk: usize, size: usize) {
 }
 
 /// The receiver: GB/s from the second message on.
-fn receive(ring: usize, chunk: usize, size: usize) -> f64 {
-    let mut end = Consumer::with_sizes(ring, chunk).expect("a ring");
+fn receive(sizes: Sizes, size: usize) -> f64 {
+    let mut end = Consumer::with_sizes(sizes).expect("a ring");
     let hex: String = end.name().0.iter().map(|b| format!("{b:02x}")).collect();
-    let args = [hex, ring.to_string(), chunk.to_string(), size.to_string()];
+    let Sizes { memory, window, chunk } = sizes;
+    let args = [hex, memory.to_string(), window.to_string(), chunk.to_string(), size.to_string()];
     let mut child = Command::new(std::env::current_exe().expect("a program"))
         .args(args)
         .stdin(Stdio::null())
@@ -84,19 +85,21 @@ fn median(mut f: impl FnMut() -> f64) -> f64 {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [name, ring, chunk, size] = &args[..] {
+    if let [name, memory, window, chunk, size] = &args[..] {
         let number = |s: &String| s.parse().expect("a number");
-        return send(name, number(ring), number(chunk), number(size));
+        let sizes = Sizes { memory: number(memory), window: number(window), chunk: number(chunk) };
+        return send(name, sizes, number(size));
     }
     let mut out = std::io::stdout().lock();
     for size in [64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20] {
         let floor = median(|| memcpy(size));
         writeln!(out, "{} KiB: memcpy {floor:.1} GB/s", size >> 10).expect("stdout");
-        for ring in [64 << 10, 256 << 10, 1 << 20] {
-            write!(out, "  ring {:>5} KiB:", ring >> 10).expect("stdout");
+        for (memory, window) in [(64, 64), (256, 256), (1024, 256), (1024, 1024), (2048, 256), (2048, 512)] {
+            write!(out, "  ring {memory:>5} KiB, {window:>4} at once:").expect("stdout");
+            let (memory, window) = (memory << 10, window << 10);
             for chunk in [8 << 10, 16 << 10, 32 << 10, 64 << 10] {
-                if chunk * 2 <= ring {
-                    let share = median(|| receive(ring, chunk, size)) / floor;
+                if chunk * 2 <= window {
+                    let share = median(|| receive(Sizes { memory, window, chunk }, size)) / floor;
                     write!(out, "  {:>3} KiB {share:.2}", chunk >> 10).expect("stdout");
                 }
             }

@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use netmod_core::{Header, VcId};
+use netmod_core::stores::Processor;
+use netmod_core::{Header, Stores, VcId};
 
 use crate::ring::{Broken, Consumer, Geometry, INLINE, Kind, MIN_RING, Place, Producer};
 use crate::segment::raw::RawRing;
@@ -19,18 +20,13 @@ const _: () = assert!(2 * SMALL <= Geometry::of(MIN_RING).piece as usize);
 /// reads, and takes lines away that are being written: up to here one piece takes less time than two.
 const FIRST_PIECE: usize = 8 << 10;
 /// The same for a message that somebody may be waiting for, the first since a poll, where two pieces take less time than one after all:
-/// measured on an Intel Xeon; on an AMD EPYC they took more. Behind the first of a burst they cost bandwidth on the Xeon, too.
+/// measured on an Intel Xeon and an AMD Zen 4; on a later one they took more. Behind the first of a burst they cost bandwidth on the Xeon, too.
 const FIRST_AWAITED: usize = 4 << 10;
 
 /// Length of the first piece of the first message since a poll.
 #[inline]
 pub(crate) fn first_piece() -> usize {
-    // An instruction set of AMD's processors alone, which is known without asking.
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("sse4a") {
-        return FIRST_PIECE;
-    }
-    FIRST_AWAITED
+    if Processor::here() == Processor::Zen5 { FIRST_PIECE } else { FIRST_AWAITED }
 }
 
 /// Longest message after which the lines of the next are fetched: as many as a processor fetches at once. After a longer one
@@ -81,6 +77,8 @@ pub(crate) struct Lane {
     pub(crate) lent: u32,
     /// The poll in which the last message was sent.
     sent_in: u32,
+    /// How long pieces are best stored for this rank.
+    pub(crate) stores: Stores,
     pub(crate) wake: Wake,
 }
 
@@ -144,14 +142,14 @@ impl Lane {
         let first = data.len().min(piece);
         let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(first)? else { return Ok(0) };
         tx.mem.write_head(tx.next_cell(), hdr);
-        tx.mem.write_bulk(at, &data[..first]);
+        tx.mem.write_piece(at, &data[..first], &mut self.stores);
         tx.commit(place, Kind::Headed, first);
         let mut gone = first;
         while gone < data.len() {
             piece = (2 * piece).min(tx.piece());
             let n = piece.min(data.len() - gone);
             let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(n)? else { break };
-            tx.mem.write_bulk(at, &data[gone..gone + n]);
+            tx.mem.write_piece(at, &data[gone..gone + n], &mut self.stores);
             tx.commit(place, Kind::Bulk, n);
             gone += n;
         }

@@ -31,12 +31,12 @@ pub(crate) fn write(m: &mut Message, core: &mut Core, lane: &mut Lane) -> Result
         match &mut m.data {
             Data::None => {}
             Data::Contig(buf) => {
-                tx.mem.write_bulk(at, &buf.bytes()[..room]);
+                tx.mem.write_piece(at, &buf.bytes()[..room], &mut lane.stores);
                 *buf = buf.skip(room);
             }
             Data::Segment => {
                 if let Some(r) = core.reqs.get_mut(m.req()) {
-                    tx.mem.pack_bulk(at, room, r);
+                    tx.mem.pack_piece(at, room, r, &mut lane.stores);
                 }
             }
         }

@@ -93,7 +93,7 @@ impl ShmNetmod {
                     rx.advance(cell);
                     lane.lent += 1;
                     if quota == u32::MAX {
-                        quota = rx.mem.geometry().bulk / 4;
+                        quota = rx.mem.geometry().window / 4;
                     }
                     quota = quota.saturating_sub(cell.len);
                     if quota == 0 {

@@ -58,7 +58,8 @@ impl ShmNetmod {
         let Some(slot) = self.links.get(vc).and_then(|l| if l.ready { l.slot } else { None }) else {
             return Ok(false);
         };
-        let Some(tx) = &mut self.lanes[slot].tx else { return Ok(false) };
+        let lane = &mut self.lanes[slot];
+        let Some(tx) = &mut lane.tx else { return Ok(false) };
         let Some(r) = core.reqs.get_mut(req).filter(|r| r.on_done == OnDone::Complete) else {
             return Ok(false);
         };
@@ -69,7 +70,7 @@ impl ShmNetmod {
         let reserved = tx.reserve_bulk(len);
         if let Ok(Some(place @ crate::ring::Place::Bulk(at))) = reserved {
             tx.mem.write_head(tx.next_cell(), hdr);
-            tx.mem.pack_bulk(at, len, r);
+            tx.mem.pack_piece(at, len, r, &mut lane.stores);
             tx.commit(place, Kind::Headed, len);
             self.touch(slot);
             return Ok(true);

@@ -210,7 +210,7 @@ fn a_sender_gives_up_who_garbles_its_ring() {
     let send = isend(&mut dev, 1);
     script.play(&mut dev);
     let (sreq, _) = announced(&script, 1);
-    let ring = Consumer::create().expect("a ring");
+    let ring = Consumer::create(false).expect("a ring");
     script.send(1, &with(cts(sreq, TOTAL), &Cookie::GrantCoop(ring.name())));
     script.play(&mut dev);
     garble(ring.name());

@@ -106,15 +106,20 @@ impl<K: Copy + PartialEq> OutLane<K> {
 }
 
 impl<K: Copy + PartialEq> InLane<K> {
-    /// The name of the ring, which is made if there is none.
+    /// The name of the ring, which is made if there is none; see [`Consumer::create`].
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn open(&mut self) -> Result<RingName, RingError> {
+    pub fn open(&mut self, long: bool) -> Result<RingName, RingError> {
         match &self.ring {
             Some(ring) => Ok(ring.name()),
-            None => Ok(self.ring.insert(Consumer::create()?).name()),
+            None => Ok(self.ring.insert(Consumer::create(long)?).name()),
         }
+    }
+
+    /// The name of the ring, if there is one.
+    pub fn name(&self) -> Option<RingName> {
+        self.ring.as_ref().map(Consumer::name)
     }
 
     /// Whether there is a ring.

@@ -21,7 +21,7 @@ mod tests;
 
 pub use gate::Corrupt;
 pub use lane::{InLane, OutLane};
-pub use ring::{CHUNK, Consumer, Producer, RING};
+pub use ring::{CHUNK, Consumer, LONG, Producer, RING, Sizes};
 pub use sys::place_here;
 
 /// Why there is no ring, or no longer.

@@ -5,15 +5,19 @@
 use std::fs::File;
 use std::ptr::NonNull;
 
-use netmod_core::{RxBytes, Segment};
+use netmod_core::stores::Processor;
+use netmod_core::{RxBytes, Segment, Stores};
 
 use super::RingError;
 use super::gate::{Corrupt, Gate, Putter, Taker};
 use super::sys::{self, Mapping};
 use crate::cookie::RingName;
 
-/// Bytes of a ring. With its two sides' working sets it fits the caches that cores do not share; see the example `ring`.
+/// Bytes in a ring at once, at most. With its two sides' working sets they fit the caches that cores do not share; see the example `ring`.
 pub const RING: usize = 256 << 10;
+/// Bytes of memory of a long ring, more than a core's own caches hold: until a byte's place is written again, the receiver's
+/// have lost it, and it need not be taken away from there (see [`netmod_core::stores`]).
+pub const LONG: usize = 2 << 20;
 /// Bytes after which the other side is told. Smaller ones cost more synchronization, larger ones less overlap.
 pub const CHUNK: usize = 64 << 10;
 
@@ -26,6 +30,24 @@ const HEADER: usize = 4096;
 /// Where the number of the ring is, at the header's end.
 const NUMBER_AT: usize = HEADER - 8;
 const _: () = assert!(size_of::<Gate>() <= NUMBER_AT);
+
+/// Sizes of a ring, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Of its memory.
+    pub memory: usize,
+    /// That are in it at once, at most: no more than its memory.
+    pub window: usize,
+    /// After which the other side is told.
+    pub chunk: usize,
+}
+
+impl Default for Sizes {
+    /// Those of a ring that is not long.
+    fn default() -> Sizes {
+        Sizes { memory: RING, window: RING, chunk: CHUNK }
+    }
+}
 
 /// The memory of a ring.
 #[derive(Debug)]
@@ -57,6 +79,7 @@ pub struct Producer {
     memory: Memory,
     putter: Putter,
     chunk: usize,
+    stores: Stores,
 }
 
 /// The receiver's end of a ring.
@@ -83,22 +106,24 @@ fn random_number() -> Result<[u8; 8], RingError> {
 }
 
 impl Consumer {
-    /// Makes a ring.
+    /// Makes a ring; a long one if that is of use on this machine and `long` says that there is memory for it.
     ///
     /// # Errors
     /// If the file cannot be made, or there is no memory for it.
-    pub fn create() -> Result<Consumer, RingError> {
-        Consumer::with_sizes(RING, CHUNK)
+    pub fn create(long: bool) -> Result<Consumer, RingError> {
+        let memory = if long && Processor::here() == Processor::Zen4 { LONG } else { RING };
+        Consumer::with_sizes(Sizes { memory, ..Sizes::default() })
     }
 
     /// The same with other sizes, to measure them.
     ///
     /// # Errors
     /// As [`Consumer::create`].
-    pub fn with_sizes(ring: usize, chunk: usize) -> Result<Consumer, RingError> {
-        let (map, file, name) = sys::create(random_number()?, NUMBER_AT as u64, HEADER + ring)?;
-        let memory = Memory { map, size: ring };
-        Ok(Consumer { memory, taker: Taker::new(ring as u64), name, file: Some(file), chunk })
+    pub fn with_sizes(sizes: Sizes) -> Result<Consumer, RingError> {
+        let Sizes { memory, window, chunk } = sizes;
+        let (map, file, name) = sys::create(random_number()?, NUMBER_AT as u64, HEADER + memory)?;
+        let memory = Memory { map, size: memory };
+        Ok(Consumer { memory, taker: Taker::new(window as u64), name, file: Some(file), chunk })
     }
 
     /// By which the peer finds it.
@@ -169,17 +194,23 @@ impl Producer {
     /// # Errors
     /// If it is not there, or not what a peer makes.
     pub fn open(name: RingName) -> Result<Producer, RingError> {
-        Producer::with_sizes(name, RING, CHUNK)
+        Producer::map(name, &[HEADER + RING, HEADER + LONG], Sizes::default())
     }
 
     /// The same with other sizes, to measure them.
     ///
     /// # Errors
     /// As [`Producer::open`].
-    pub fn with_sizes(name: RingName, ring: usize, chunk: usize) -> Result<Producer, RingError> {
-        let map = sys::open(name, NUMBER_AT as u64, HEADER + ring)?;
-        let memory = Memory { map, size: ring };
-        Ok(Producer { memory, putter: Putter::new(ring as u64), chunk })
+    pub fn with_sizes(name: RingName, sizes: Sizes) -> Result<Producer, RingError> {
+        Producer::map(name, &[HEADER + sizes.memory], sizes)
+    }
+
+    /// Maps a ring whose file has one of these lengths.
+    fn map(name: RingName, lens: &[usize], sizes: Sizes) -> Result<Producer, RingError> {
+        let map = sys::open(name, NUMBER_AT as u64, lens)?;
+        let size = map.len() - HEADER;
+        let putter = Putter::new(sizes.window as u64);
+        Ok(Producer { memory: Memory { map, size }, putter, chunk: sizes.chunk, stores: Stores::default() })
     }
 
     /// Copies at most `max` bytes of the segment into the ring, as far as there is room; returns how many.
@@ -197,8 +228,10 @@ impl Producer {
             }
             let n = usize::try_from(room).unwrap_or(usize::MAX).min(want);
             let (base, n) = self.memory.piece(self.putter.at(), n);
-            // SAFETY: the piece is within the mapping; it is the ring's and no part of a request's memory.
-            let n = unsafe { seg.pack_raw(base.as_ptr(), n) };
+            let n = self.stores.copy(n, |way| {
+                // SAFETY: the piece is within the mapping; it is the ring's and no part of a request's memory.
+                unsafe { seg.pack_raw(base.as_ptr(), n, way) }
+            });
             self.putter.put(self.memory.gate(), n as u64);
             done += n;
         }

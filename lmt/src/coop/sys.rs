@@ -134,8 +134,8 @@ pub(super) fn create(
     Ok((map, file, name))
 }
 
-/// Maps the file of a peer on this node, which is `len` bytes long and has the number of its name at `number_at`.
-pub(super) fn open(name: RingName, number_at: u64, len: usize) -> Result<Mapping, RingError> {
+/// Maps the file of a peer on this node, which has one of these lengths, and the number of its name at `number_at`.
+pub(super) fn open(name: RingName, number_at: u64, lens: &[usize]) -> Result<Mapping, RingError> {
     let path = path_of(name);
     let failed = |what| {
         let path = path.display().to_string();
@@ -150,10 +150,10 @@ pub(super) fn open(name: RingName, number_at: u64, len: usize) -> Result<Mapping
         if !meta.is_file() || meta.uid() != user || meta.mode() & 0o077 != 0 {
             return Err(foreign("it is not a file of this user alone"));
         }
-        if meta.len() != len as u64 {
+        let Some(len) = lens.iter().copied().find(|len| *len as u64 == meta.len()) else {
             return Err(foreign("it has another length"));
-        }
-        Ok((meta.dev(), meta.ino()))
+        };
+        Ok((meta.dev(), meta.ino(), len))
     };
     let first = check(std::fs::metadata(&path).map_err(failed("look at"))?)?;
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
@@ -164,5 +164,5 @@ pub(super) fn open(name: RingName, number_at: u64, len: usize) -> Result<Mapping
     if check(file.metadata().map_err(failed("look at"))?)? != first || number != name.0[8..] {
         return Err(foreign("it has not the ring's number"));
     }
-    Mapping::of(&file, len).map_err(failed("map"))
+    Mapping::of(&file, first.2).map_err(failed("map"))
 }

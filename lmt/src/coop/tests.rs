@@ -13,13 +13,16 @@ fn segment(buf: &mut [u8]) -> Segment {
     unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) }
 }
 
+/// Of a ring that shows where it wraps.
+const SMALL: Sizes = Sizes { memory: 8192, window: 8192, chunk: 4096 };
+
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 31) ^ (i >> 8) ^ seed) as u8).collect()
 }
 
 fn lanes() -> (OutLane<u32>, InLane<u32>) {
     let (mut out, mut inc) = (OutLane::default(), InLane::default());
-    out.attach(inc.open().expect("a ring")).expect("the same ring");
+    out.attach(inc.open(true).expect("a ring")).expect("the same ring");
     (out, inc)
 }
 
@@ -85,7 +88,7 @@ fn a_message_that_nobody_wants_falls_and_the_next_one_is_whole() {
 #[test]
 fn positions_that_cannot_be_are_found() {
     let size = RING as u64;
-    let mut ring = Consumer::create().expect("a ring");
+    let mut ring = Consumer::create(false).expect("a ring");
     ring.forge(size + 1, 0);
     assert_eq!(ring.discard(1), Err(Corrupt { theirs: size + 1, ours: 0, size }));
     ring.forge(u64::MAX, 0);
@@ -95,7 +98,7 @@ fn positions_that_cannot_be_are_found() {
     ring.forge(9, 10);
     assert_eq!(ring.discard(1), Err(Corrupt { theirs: 9, ours: 10, size }));
 
-    let ring = Consumer::create().expect("a ring");
+    let ring = Consumer::create(false).expect("a ring");
     let mut end = Producer::open(ring.name()).expect("the same ring");
     let mut data = vec![1; RING];
     assert_eq!(end.fill(&mut segment(&mut data), RING), Ok(RING));
@@ -107,11 +110,35 @@ fn positions_that_cannot_be_are_found() {
     assert!(end.fill(&mut segment(&mut data), 1).is_err());
 }
 
+/// A ring with more memory than may be in it at once: no more is, and what goes round it many times comes out as it went in.
+#[test]
+fn a_long_ring_is_written_round_and_round() {
+    let sizes = Sizes { memory: 5 * 4096, ..SMALL };
+    let mut inc = Consumer::with_sizes(sizes).expect("a ring");
+    let mut out = Producer::with_sizes(inc.name(), sizes).expect("the same ring");
+    let mut data = pattern(1 << 20, 3);
+    let mut there = vec![0; data.len()];
+    let want = data.clone();
+    let (mut from, mut to) = (segment(&mut data), segment(&mut there));
+    let mut rng = 1u64;
+    let mut most = 0;
+    while !to.is_done() {
+        rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let n = (rng >> 33) as usize % 6000;
+        out.fill(&mut from, n).expect("honest");
+        most = most.max(from.pos() - to.pos());
+        inc.drain(&mut to, (rng >> 50) as usize % 6000).expect("honest");
+    }
+    assert!(most > 4096 && most <= SMALL.window, "{most}");
+    assert!(there == want);
+    assert!(Producer::open(inc.name()).is_err());
+}
+
 /// The file of a ring has no name, so that nothing is left of it when its processes end.
 #[test]
 fn a_ring_is_found_by_its_descriptor_until_it_is_used() {
     use std::os::unix::fs::MetadataExt;
-    let mut ring = Consumer::create().expect("a ring");
+    let mut ring = Consumer::create(false).expect("a ring");
     let meta = std::fs::metadata(path_of(ring.name())).expect("its file");
     assert_eq!((meta.nlink(), meta.mode() & 0o777), (0, 0o600));
     let mut end = Producer::open(ring.name()).expect("the same ring");
@@ -126,26 +153,26 @@ fn a_ring_is_found_by_its_descriptor_until_it_is_used() {
 
 #[test]
 fn what_is_no_ring_is_not_mapped() {
-    let ring = Consumer::with_sizes(8192, 4096).expect("a ring");
+    let ring = Consumer::with_sizes(SMALL).expect("a ring");
     let error = Producer::open(ring.name()).expect_err("of another length").to_string();
     assert!(error.contains("another length"), "{error}");
     let mut name = ring.name();
     name.0[15] ^= 1;
-    let error = Producer::with_sizes(name, 8192, 4096).expect_err("another ring").to_string();
+    let error = Producer::with_sizes(name, SMALL).expect_err("another ring").to_string();
     assert!(error.contains("the ring's number"), "{error}");
     let mut name = ring.name();
     name.0[..4].copy_from_slice(&u32::MAX.to_le_bytes());
-    let error = Producer::with_sizes(name, 8192, 4096).expect_err("no process").to_string();
+    let error = Producer::with_sizes(name, SMALL).expect_err("no process").to_string();
     assert!(error.contains("is the peer alive"), "{error}");
     let path = path_of(ring.name());
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("chmod");
-    let error = Producer::with_sizes(ring.name(), 8192, 4096).expect_err("of everybody").to_string();
+    let error = Producer::with_sizes(ring.name(), SMALL).expect_err("of everybody").to_string();
     assert!(error.contains("this user alone"), "{error}");
     // Nothing is opened that is no file: a pipe would do something.
     let (reader, _writer) = std::io::pipe().expect("a pipe");
     let mut name = ring.name();
     name.0[4..8].copy_from_slice(&(std::os::fd::AsRawFd::as_raw_fd(&reader) as u32).to_le_bytes());
-    let error = Producer::with_sizes(name, 8192, 4096).expect_err("a pipe").to_string();
+    let error = Producer::with_sizes(name, SMALL).expect_err("a pipe").to_string();
     assert!(error.contains("not a file"), "{error}");
 }
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use super::layout::Visit;
 use super::{Datatype, Layout, List, Run, Segment};
 use crate::buf::{IoVec, RxBytes};
+use crate::stores::{Way, store};
 
-mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -99,15 +99,22 @@ impl Segment {
         n
     }
 
-    /// As [`Segment::pack`], into memory that other processes can see, and that is therefore never a slice.
+    /// As [`Segment::pack`], into memory that other processes can see, and that is therefore never a slice; data in one piece goes
+    /// the given way.
     ///
     /// # Safety
     /// `room` bytes at `dst` are writable and no part of the segment.
     #[inline]
-    pub unsafe fn pack_raw(&mut self, dst: *mut u8, room: usize) -> usize {
+    pub unsafe fn pack_raw(&mut self, dst: *mut u8, room: usize, way: Way) -> usize {
         let n = room.min(self.remaining());
-        // SAFETY: `n` is at most what remains, and `dst` has room for it by this function's contract.
-        unsafe { self.copy_out(dst, n) };
+        if way == Way::Past && matches!(self.layout, Layout::Contig) {
+            // SAFETY: `pos + n <= end` bytes at `base` are lent; `dst` by this function's contract.
+            unsafe { store(self.base.wrapping_add(self.pos), dst, n, way) };
+            self.pos += n;
+        } else {
+            // SAFETY: `n` is at most what remains, and `dst` has room for it by this function's contract.
+            unsafe { self.copy_out(dst, n) };
+        }
         n
     }
 
@@ -143,7 +150,7 @@ impl Segment {
         }
         let n = src.len().min(self.remaining());
         // SAFETY: as for `unpack`: `pos + n <= end` bytes at `base` are lent.
-        unsafe { stream::copy(src.as_ptr(), self.base.wrapping_add(self.pos), n) };
+        unsafe { store(src.as_ptr(), self.base.wrapping_add(self.pos), n, Way::Past) };
         self.pos += n;
         n
     }

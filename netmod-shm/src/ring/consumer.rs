@@ -77,7 +77,7 @@ impl<M: RingMem> Consumer<M> {
     /// Whether so much is consumed and not given back that the producer may come to wait for it.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.pos.wrapping_sub(self.given) >= self.geometry.cells / 4 || self.owed >= self.geometry.bulk / 4
+        self.pos.wrapping_sub(self.given) >= self.geometry.cells / 4 || self.owed >= self.geometry.window / 4
     }
 
     /// Gives back all that was consumed; whether the producer waits for it and must be told.

@@ -27,7 +27,8 @@
 //! unchanged, and two headers share a line.
 //!
 //! The consumer gives cells back by the tail, a quarter of the ring at a time; what part of the bulk area goes with a cell
-//! the producer remembers. A piece takes at most an eighth of the bulk area, so that a producer never waits for
+//! the producer remembers. However long the bulk area is, no more of it is in use at once than a *window*, so that what is written over was
+//! read long ago. A piece takes at most an eighth of the window, so that a producer never waits for
 //! what the consumer has consumed and not yet given back.
 //!
 //! *Doorbells.* A producer that has published looks, behind a full fence, whether its ring is watched; if not, it
@@ -41,6 +42,8 @@
 //!
 //! Each side keeps its own counters in its own memory. What it reads of the other's is checked: a tail that is not between
 //! the tail before and the head, a piece that does not lie in the ring, is [`Broken`].
+
+use netmod_core::stores::Processor;
 
 mod consumer;
 #[cfg(test)]
@@ -58,11 +61,28 @@ pub(crate) const LINE: usize = 64;
 pub(crate) const INLINE: usize = LINE - 8;
 /// Bytes of the control block.
 pub(crate) const CONTROL: usize = 4 * LINE;
-/// Least and most bytes of a ring.
+/// Least and most bytes of a ring; every multiple of the least one is possible.
 pub(crate) const MIN_RING: usize = 4 << 10;
-pub(crate) const MAX_RING: usize = 256 << 10;
+pub(crate) const MAX_RING: usize = 2 << 20;
+/// The longest ring that, with what both sides copy, lies in the caches of one core.
+pub(crate) const CACHED_RING: usize = 256 << 10;
+/// Bytes of the bulk area that are in use at once, whatever its length.
+const WINDOW: usize = CACHED_RING - CONTROL - MAX_CELLS * LINE;
+/// Most cells of a ring.
+const MAX_CELLS: usize = 256;
 /// Longest piece in the bulk area, whatever its size.
 const MAX_PIECE: usize = 16 << 10;
+
+/// Bytes of the ring to make where there is memory for any.
+///
+/// What the producer writes over must be taken away from the consumer's caches if it is still there. Where that is what takes
+/// longest (see [`netmod_core::stores`]), a ring longer than those caches spares it.
+pub(crate) fn good_ring() -> usize {
+    match Processor::here() {
+        Processor::Zen4 => MAX_RING,
+        Processor::Zen5 | Processor::Other => CACHED_RING,
+    }
+}
 
 /// The peer wrote what no correct peer writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,25 +170,28 @@ pub(crate) struct Geometry {
     pub(crate) cells: u32,
     /// Bytes of the bulk area, a multiple of a line.
     pub(crate) bulk: u32,
+    /// Bytes of the bulk area in use at once, at most.
+    pub(crate) window: u32,
     /// Longest piece in the bulk area.
     pub(crate) piece: u32,
 }
 
 impl Geometry {
-    /// Of a ring of so many bytes: a power of two between [`MIN_RING`] and [`MAX_RING`].
+    /// Of a ring of so many bytes: a multiple of [`MIN_RING`], at most [`MAX_RING`].
     pub(crate) const fn of(bytes: usize) -> Geometry {
-        debug_assert!(bytes.is_power_of_two() && bytes >= MIN_RING && bytes <= MAX_RING);
-        let cells = match bytes / 256 {
+        debug_assert!(bytes.is_multiple_of(MIN_RING) && bytes >= MIN_RING && bytes <= MAX_RING);
+        let cells = match 1 << (bytes / 256).ilog2() {
             ..16 => 16,
-            cells @ 16..256 => cells,
-            _ => 256,
+            cells if cells < MAX_CELLS => cells,
+            _ => MAX_CELLS,
         };
         let bulk = bytes - CONTROL - cells * LINE;
-        let piece = match bulk / 8 / LINE * LINE {
+        let window = if bulk < WINDOW { bulk } else { WINDOW };
+        let piece = match window / 8 / LINE * LINE {
             long if long > MAX_PIECE => MAX_PIECE,
             piece => piece,
         };
-        Geometry { cells: cells as u32, bulk: bulk as u32, piece: piece as u32 }
+        Geometry { cells: cells as u32, bulk: bulk as u32, window: window as u32, piece: piece as u32 }
     }
 
     /// Bytes of the whole ring.

@@ -143,7 +143,7 @@ impl BellMem for Bells {
 }
 
 fn geometry() -> Geometry {
-    Geometry { cells: CELLS as u32, bulk: 64, piece: 64 }
+    Geometry { cells: CELLS as u32, bulk: 64, window: 64, piece: 64 }
 }
 
 /// The producer's rank.

@@ -134,6 +134,9 @@ impl<M: RingMem> Producer<M> {
     #[inline]
     fn find(&self, len: u32) -> Option<u32> {
         let (head, tail, size) = (self.bulk_head, self.bulk_tail, self.geometry.bulk);
+        if self.bulk_used + len > self.geometry.window {
+            return None;
+        }
         if head >= tail && (self.bulk_used == 0 || head > tail) {
             // Free: from the head to the end, and from the start to the tail.
             if len <= size - head {

@@ -60,13 +60,12 @@ fn pair(mem: &Mem, g: Geometry) -> (Producer<&Mem>, Consumer<&Mem>) {
 
 #[test]
 fn the_parts_of_a_ring_fill_it() {
-    for shift in 12..=18 {
-        let bytes = 1usize << shift;
+    for bytes in (MIN_RING..=MAX_RING).step_by(MIN_RING) {
         let g = Geometry::of(bytes);
         assert!(g.cells.is_power_of_two());
         assert_eq!(g.bulk_start() + g.bulk as usize, bytes);
         assert_eq!(g.bulk as usize % LINE, 0);
-        assert!(g.piece as usize >= LINE && g.piece <= g.bulk / 8);
+        assert!(g.window <= g.bulk && g.piece as usize >= LINE && g.piece <= g.window / 8);
     }
 }
 
@@ -74,7 +73,7 @@ fn the_parts_of_a_ring_fill_it() {
 /// that is due was given back.
 #[test]
 fn pieces_never_overlap_and_room_never_ends() {
-    for bytes in [MIN_RING, 16 << 10, MAX_RING] {
+    for bytes in [MIN_RING, 16 << 10, CACHED_RING, CACHED_RING + MIN_RING, MAX_RING] {
         let g = Geometry::of(bytes);
         let mem = mem(g);
         let (mut p, mut c) = pair(&mem, g);
@@ -98,6 +97,8 @@ fn pieces_never_overlap_and_room_never_ends() {
                     if let Place::Bulk(at) = place {
                         let end = at + len as u32;
                         assert!(end <= g.bulk);
+                        let all: u32 = used.iter().map(|(_, a, b)| b - a).sum();
+                        assert!(all + len as u32 <= g.window, "{all} and {len} of {}", g.window);
                         assert!(used.iter().all(|(_, a, b)| end <= *a || *b <= at), "{at} {end} {used:?}");
                         used.push_back((written, at, end));
                     }

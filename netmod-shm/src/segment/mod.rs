@@ -47,6 +47,7 @@ use netmod_core::PeerName;
 use sha2::Sha256;
 
 use crate::joint::Joint;
+use crate::ring::good_ring;
 use crate::sys::{self, PipeName};
 use layout::{Layout, MAX_RANKS};
 use raw::{Map, OwnBells, RawRing, SleepWord};
@@ -398,14 +399,14 @@ impl Segment {
         let mut word = pool.load(Relaxed);
         loop {
             let (used, nth) = ((word & ((1 << POOL_BITS) - 1)) as usize, (word >> POOL_BITS) as u32);
-            let Some(bytes) = layout.ring_bytes(nth, used) else {
+            let Some(bytes) = layout.ring_bytes(nth, used, good_ring()) else {
                 return Err("the pool of rings has been used up, which correct ranks cannot do".into());
             };
             let next = u64::from(nth + 1) << POOL_BITS | (used + bytes) as u64;
             match pool.compare_exchange_weak(word, next, AcqRel, Relaxed) {
                 Ok(_) => {
                     let ring = self.map.ring(used, bytes).ok_or("a ring does not lie in the pool")?;
-                    let described = (used as u64) << 8 | u64::from(bytes.ilog2());
+                    let described = (used as u64) << 32 | bytes as u64;
                     self.map.pair(self.me, to).store(described, Release);
                     return Ok(ring);
                 }
@@ -423,8 +424,8 @@ impl Segment {
         if word == 0 {
             return Ok(None);
         }
-        let bytes = 1usize.checked_shl((word & 0xff) as u32).unwrap_or(0);
-        let at = usize::try_from(word >> 8).unwrap_or(usize::MAX);
+        let bytes = (word & 0xffff_ffff) as usize;
+        let at = usize::try_from(word >> 32).unwrap_or(usize::MAX);
         match self.map.ring(at, bytes) {
             Some(ring) => Ok(Some(ring)),
             None => Err(format!("the ring of slot {from} does not lie in the pool")),

@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use memmap2::{MmapOptions, MmapRaw};
-use netmod_core::{Header, Request, RxBuf};
+use netmod_core::stores::store;
+use netmod_core::{Header, Request, RxBuf, Stores};
 
 use super::layout::{HEADER, JOINT, JOINTS, Layout, REGIONS, SLOT};
 use crate::bell::BellMem;
@@ -177,7 +178,7 @@ impl Map {
     /// The ring of `bytes` bytes at `at` in the pool. `None` if it does not lie there.
     pub(crate) fn ring(self: &Arc<Map>, at: usize, bytes: usize) -> Option<RawRing> {
         let fits = at.is_multiple_of(LINE)
-            && bytes.is_power_of_two()
+            && bytes.is_multiple_of(crate::ring::MIN_RING)
             && (crate::ring::MIN_RING..=crate::ring::MAX_RING).contains(&bytes)
             && at.checked_add(bytes).is_some_and(|end| end <= self.layout.pool_len);
         if !fits {
@@ -398,14 +399,29 @@ impl RawRing {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.bulk.as_ptr().add(at as usize), bytes.len()) };
     }
 
-    /// Writes up to `room` of the next bytes of a request's data into the bulk area; returns how many.
+    /// Writes a piece of bytes into the bulk area, the way that is found to be better.
     ///
     /// # Panics
     /// If they do not fit there.
-    pub(crate) fn pack_bulk(&self, at: u32, room: usize, req: &mut Request) -> usize {
+    #[inline]
+    pub(crate) fn write_piece(&self, at: u32, bytes: &[u8], stores: &mut Stores) {
+        assert!(at as usize + bytes.len() <= self.geometry.bulk as usize);
+        stores.copy(bytes.len(), |way| {
+            // SAFETY: within the bulk area, as asserted; for the slice see `write_inline`.
+            unsafe { store(bytes.as_ptr(), self.bulk.as_ptr().add(at as usize), bytes.len(), way) };
+        });
+    }
+
+    /// Writes up to `room` of the next bytes of a request's data into the bulk area, the way that is found to be better; returns how many.
+    ///
+    /// # Panics
+    /// If they do not fit there.
+    pub(crate) fn pack_piece(&self, at: u32, room: usize, req: &mut Request, stores: &mut Stores) -> usize {
         assert!(at as usize + room <= self.geometry.bulk as usize);
-        // SAFETY: within the bulk area, as asserted, which is no memory of a request's.
-        unsafe { req.seg.pack_raw(self.bulk.as_ptr().add(at as usize), room) }
+        stores.copy(room, |way| {
+            // SAFETY: within the bulk area, as asserted, which is no memory of a request's.
+            unsafe { req.seg.pack_raw(self.bulk.as_ptr().add(at as usize), room, way) }
+        })
     }
 
     /// Lends the first bytes of a cell to the engine.

@@ -127,7 +127,9 @@ fn rings_are_given_out_once_and_checked_when_they_are_found() {
     let other = b.make_ring(a.me()).unwrap();
     assert_eq!(b.find_ring(a.me()).unwrap().unwrap().geometry(), ring.geometry());
     assert_eq!(ring.geometry(), other.geometry());
-    for nonsense in [1, 255, 64, 11, 19, 1 << 60 | 16, (1 << 30) << 8 | 16, 3 << 8 | 16, u64::MAX] {
+    for nonsense in
+        [1, 255, 4095, 4097, 4 << 20, 1 << 60 | 4096, (1 << 30) << 32 | 4096, 3 << 32 | 4096, u64::MAX]
+    {
         b.map.pair(a.me(), b.me()).store(nonsense, Release);
         assert!(b.find_ring(a.me()).is_err(), "{nonsense:#x}");
     }

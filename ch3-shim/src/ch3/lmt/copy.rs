@@ -11,9 +11,10 @@ use crate::pkt::Packet;
 
 /// Most bytes that one poll copies each way of a VC: as much as a ring holds.
 const PER_POLL: usize = RING;
-/// Most rings that a process makes, one for each peer that sends it large messages; 16 MiB in all. Further peers send
-/// in the Null mode.
+/// Most rings that a process makes, one for each peer that sends it large messages, and how many of them may be long; 30 MiB in all. Further
+/// peers send in the Null mode.
 const MAX_RINGS: usize = 64;
+const LONG_RINGS: usize = 8;
 
 impl Ch3 {
     /// Whether there is a ring for messages of the peer, made if need be.
@@ -21,13 +22,15 @@ impl Ch3 {
         if self.lmt.lanes.get(vc).is_none() {
             self.lmt.lanes.set(vc, Box::default());
         }
-        if !self.lmt.lanes.get(vc).is_some_and(|l| l.inc.is_open())
-            && self.lmt.lanes.iter().filter(|(_, l)| l.inc.is_open()).count() >= MAX_RINGS
-        {
+        if self.lmt.lanes.get(vc).is_some_and(|l| l.inc.is_open()) {
+            return true;
+        }
+        let rings = self.lmt.lanes.iter().filter(|(_, l)| l.inc.is_open()).count();
+        if rings >= MAX_RINGS {
             return false;
         }
         let Some(lanes) = self.lmt.lanes.get_mut(vc) else { return false };
-        match lanes.inc.open() {
+        match lanes.inc.open(rings < LONG_RINGS) {
             Ok(_) => true,
             Err(error) => {
                 // The file system is full, or the like: not a matter of this message alone.
@@ -39,7 +42,7 @@ impl Ch3 {
     }
 
     pub(super) fn ring_name(&mut self, vc: VcId) -> Option<RingName> {
-        self.lmt.lanes.get_mut(vc)?.inc.open().ok()
+        self.lmt.lanes.get_mut(vc)?.inc.name()
     }
 
     /// Maps the ring that CTS names.

@@ -1,0 +1,114 @@
+use super::*;
+
+/// Copies of `n` bytes, of which each takes what the function says of way and number; returns the ways.
+fn ways(stores: &mut Stores, count: usize, n: usize, cost: impl Fn(Way, usize) -> u64) -> Vec<Way> {
+    (0..count)
+        .map(|i| {
+            if let Stage::Pause(left @ 1..) = &mut stores.stage {
+                *left -= 1;
+                return stores.way;
+            }
+            let way = stores.tried();
+            stores.took(n, cost(way, i) * n as u64 / LINE);
+            way
+        })
+        .collect()
+}
+
+fn share(ways: &[Way], way: Way) -> f64 {
+    ways.iter().filter(|w| **w == way).count() as f64 / ways.len() as f64
+}
+
+/// Nanoseconds a line between cores that share an L3 cache, and cores that do not; with stores past the caches 4.
+fn costs(cached: u64) -> impl Fn(Way, usize) -> u64 {
+    move |way, _| if way == Way::Cached { cached } else { 4 }
+}
+
+#[test]
+fn lines_that_are_near_never_go_past_the_caches() {
+    let ways = ways(&mut Stores::default(), 100_000, 8 << 10, costs(4));
+    assert_eq!(share(&ways, Way::Cached), 1.0);
+}
+
+/// Stores are slow, but those past the caches are not faster by what the reader pays: the data comes from memory.
+#[test]
+fn cold_data_goes_by_way_of_the_caches() {
+    let mut stores = Stores::default();
+    let ways = ways(&mut stores, 100_000, 8 << 10, |way, _| if way == Way::Cached { 14 } else { 10 });
+    assert_eq!(stores.way, Way::Cached);
+    assert!(share(&ways, Way::Past) < 0.07, "{}", share(&ways, Way::Past));
+}
+
+#[test]
+fn lines_that_are_far_go_past_the_caches_soon_and_nearly_always() {
+    let mut stores = Stores::default();
+    let first = ways(&mut stores, 100, 16 << 10, costs(25));
+    assert_eq!(stores.way, Way::Past);
+    assert_eq!(first[99], Way::Past);
+    let later = ways(&mut stores, 100_000, 16 << 10, costs(25));
+    assert!(share(&later, Way::Past) > 0.99, "{}", share(&later, Way::Past));
+}
+
+/// A process that is moved to another core: what was learnt is learnt anew, within as many copies as a long pause has.
+#[test]
+fn what_changes_is_noticed() {
+    let mut stores = Stores::default();
+    for round in 0..10 {
+        ways(&mut stores, 2 * MOST_PAUSE as usize, 8 << 10, costs(25));
+        assert_eq!(stores.way, Way::Past, "{round}");
+        ways(&mut stores, 2 * MOST_PAUSE as usize, 8 << 10, costs(4));
+        assert_eq!(stores.way, Way::Cached, "{round}");
+    }
+}
+
+/// Some copies take long because the process did not run meanwhile.
+#[test]
+fn interruptions_say_nothing() {
+    let mut stores = Stores::default();
+    let ways = ways(&mut stores, 100_000, 8 << 10, |way, i| match (i % 3, way) {
+        (0, _) => 4,
+        (_, Way::Cached) => 10_000,
+        (_, Way::Past) => 4,
+    });
+    assert_eq!(share(&ways, Way::Cached), 1.0);
+}
+
+/// The first stores by way of the caches behind others are fast, since nobody has the lines.
+#[test]
+fn a_trial_that_deceives_is_made_less_and_less_often() {
+    let mut stores = Stores::default();
+    let mut past = 0;
+    let mut since = 0;
+    for _ in 0..100_000 {
+        let fast = since < 8;
+        let way = ways(&mut stores, 1, 8 << 10, costs(if fast { 3 } else { 15 }))[0];
+        since = if way == Way::Past { 0 } else { since + 1 };
+        past += usize::from(way == Way::Past);
+    }
+    assert!(past > 90_000, "{past}");
+}
+
+#[test]
+fn short_copies_take_the_way_of_any_program() {
+    let mut stores = Stores { way: Way::Past, ..Stores::default() };
+    assert_eq!(stores.copy(LEAST - 1, |way| way), Way::Cached);
+    let learnt = if Processor::here() == Processor::Other { Way::Cached } else { Way::Past };
+    assert_eq!(stores.copy(LEAST, |way| way), learnt);
+}
+
+/// Every length and place, either way: the same bytes, and none beside them.
+#[test]
+fn both_ways_copy_the_same() {
+    let from: Vec<u8> = (0..600).map(|i| (i * 7 + i / 256) as u8).collect();
+    for way in [Way::Cached, Way::Past] {
+        for at in 0..70 {
+            for n in [0, 1, 15, 16, 63, 64, 65, 127, 128, 300, 400] {
+                let mut to = vec![0xee; 600];
+                // SAFETY: both vectors have more bytes than that.
+                unsafe { store(from.as_ptr().add(at / 3), to.as_mut_ptr().add(at), n, way) };
+                assert_eq!(to[at..at + n], from[at / 3..at / 3 + n]);
+                assert!(to[..at].iter().chain(&to[at + n..]).all(|b| *b == 0xee));
+            }
+        }
+    }
+}
