@@ -31,7 +31,9 @@ pub(crate) fn first_piece() -> usize {
 
 /// Longest message after which the lines of the next are fetched: as many as a processor fetches at once. After a longer one
 /// they would be taken from the consumer while it reads, and a long copy gets lines to overwrite without their content.
-const AHEAD: usize = 1 << 10;
+const FETCHED_AHEAD: usize = 1 << 10;
+/// The same where they are taken by stores, which go on while this processor waits for an answer.
+const CLAIMED_AHEAD: usize = 8 << 10;
 
 /// How the rank of a lane is woken.
 #[derive(Debug, Default)]
@@ -122,7 +124,7 @@ impl Lane {
             tx.mem.write_message(at, hdr, data);
             if full {
                 tx.publish();
-                fetch_next(tx, tx.batch());
+                claim_bulk(tx, tx.batch());
             }
         } else if total <= INLINE {
             let Some(place @ Place::Cell(cell)) = tx.reserve()? else { return Ok(0) };
@@ -153,19 +155,18 @@ impl Lane {
             tx.commit(place, Kind::Bulk, n);
             gone += n;
         }
-        fetch_next(tx, data.len());
+        claim_bulk(tx, data.len());
         Ok(hdr.len() + gone)
     }
 }
 
-/// Fetches the lines to which the next message will be written, if it is as long as the last: the consumer has them, and
-/// they take their time to come back.
+/// Takes the lines to which the next message will be written, if it is as long as the last.
 #[inline]
-fn fetch_next(tx: &Producer<RawRing>, len: usize) {
-    if len > AHEAD {
-        return;
-    }
-    if let Some(at) = tx.next_bulk(len) {
-        tx.mem.prefetch_bulk_to_write(at, len);
+fn claim_bulk(tx: &Producer<RawRing>, len: usize) {
+    let most = if Processor::here() == Processor::Other { FETCHED_AHEAD } else { CLAIMED_AHEAD };
+    if len <= most
+        && let Some(at) = tx.next_bulk(len)
+    {
+        tx.mem.claim_bulk(at, len);
     }
 }

@@ -153,7 +153,7 @@ impl<M: RingMem> Producer<M> {
         self.head & self.mask
     }
 
-    /// Where the next piece of `len` bytes will probably be written, if that is free now.
+    /// Where the next piece of `len` bytes will probably be written, if that is known to be free.
     #[inline]
     pub(crate) fn next_bulk(&self, len: usize) -> Option<u32> {
         self.find(len as u32)

@@ -104,6 +104,14 @@ fn pieces_never_overlap_and_room_never_ends() {
                     }
                     p.commit(place, kind, len);
                     written += 1;
+                    // Where the next piece is expected is nobody's.
+                    let next = random(p.piece()) as u32;
+                    if let Some(at) = p.next_bulk(next as usize) {
+                        assert!(
+                            used.iter().all(|(_, a, b)| at + next <= *a || *b <= at),
+                            "{at} {next} {used:?}"
+                        );
+                    }
                 }
                 None => {
                     // Everything is consumed, and what is not due is kept back.

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use memmap2::{MmapOptions, MmapRaw};
-use netmod_core::stores::store;
+use netmod_core::stores::{Processor, store};
 use netmod_core::{Header, Request, RxBuf, Stores};
 
 use super::layout::{HEADER, JOINT, JOINTS, Layout, REGIONS, SLOT};
@@ -370,12 +370,23 @@ impl RawRing {
         }
     }
 
-    /// Says that bytes of the bulk area will soon be written, if they are there. Changes nothing.
+    /// Takes the lines of bytes of the bulk area that are free, because they will soon be written: on AMD's processors by writing to them, since
+    /// `prefetchw` does nothing there for a line that two processors have.
+    ///
+    /// # Panics
+    /// If there are none such.
     #[inline]
-    pub(crate) fn prefetch_bulk_to_write(&self, at: u32, len: usize) {
-        let end = (at as usize + len).min(self.geometry.bulk as usize);
-        for at in (at as usize..end).step_by(LINE) {
-            fetch_to_write(self.bulk.as_ptr().wrapping_add(at));
+    pub(crate) fn claim_bulk(&self, at: u32, len: usize) {
+        assert!(at as usize + len <= self.geometry.bulk as usize && at.is_multiple_of(LINE as u32));
+        let stores = Processor::here() != Processor::Other;
+        for at in (at as usize..at as usize + len).step_by(LINE) {
+            let line = self.bulk.as_ptr().wrapping_add(at);
+            if stores {
+                // SAFETY: the first word of a line of the bulk area, aligned, as asserted; an atomic.
+                unsafe { &*line.cast::<AtomicU64>() }.store(0, Relaxed);
+            } else {
+                fetch_to_write(line);
+            }
         }
     }
 
