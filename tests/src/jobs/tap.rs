@@ -246,15 +246,53 @@ pub struct Proxy {
     flips: Flips,
 }
 
-/// Which bits are flipped: by number of the bit, of those from clients and of those to them.
-type Flips = [Arc<Mutex<Vec<u64>>>; 2];
+/// Which bits proxies flip. They are counted over all connections of all proxies that share this.
+#[derive(Clone, Debug, Default)]
+pub struct Flips(Arc<[Mutex<Vec<u64>>; 2]>);
+
+impl Flips {
+    /// Flips a bit of those that are carried from now on: towards the listener behind the proxy, or away from it.
+    pub fn flip(&self, towards: bool, bit: u64) {
+        self.lock(towards).push(bit);
+    }
+
+    /// How many bits are still to be flipped.
+    pub fn left(&self) -> usize {
+        self.lock(false).len() + self.lock(true).len()
+    }
+
+    fn lock(&self, towards: bool) -> MutexGuard<'_, Vec<u64>> {
+        self.0[usize::from(towards)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Flips what is due of the next bytes in one direction.
+    fn distort(&self, towards: bool, piece: &mut [u8]) {
+        self.lock(towards).retain_mut(|bit| {
+            match piece.get_mut(usize::try_from(*bit / 8).unwrap_or(usize::MAX)) {
+                Some(byte) => {
+                    *byte ^= 1 << (*bit % 8);
+                    false
+                }
+                None => {
+                    *bit -= 8 * piece.len() as u64;
+                    true
+                }
+            }
+        });
+    }
+}
 
 impl Proxy {
     /// In front of `home`.
     pub fn new(home: SocketAddr) -> Proxy {
+        Proxy::flipping(home, Flips::default())
+    }
+
+    /// In front of `home`, one that flips bits.
+    pub fn flipping(home: SocketAddr, flips: Flips) -> Proxy {
         let server = Server::new();
         let left = Arc::new(AtomicUsize::new(usize::MAX));
-        let proxy = Proxy { addr: server.addr, heard: Arc::default(), left, flips: Flips::default() };
+        let proxy = Proxy { addr: server.addr, heard: Arc::default(), left, flips };
         let this = proxy.clone();
         server.serve(move |client| this.pass(client, home));
         proxy
@@ -270,32 +308,6 @@ impl Proxy {
         self.left.store(bytes, Ordering::SeqCst);
     }
 
-    /// Flips a bit of those that connections carry from now on: towards the listener behind the proxy, or
-    /// away from it. They are counted over all connections.
-    pub fn flip(&self, towards: bool, bit: u64) {
-        self.flips[usize::from(towards)].lock().unwrap_or_else(PoisonError::into_inner).push(bit);
-    }
-
-    /// How many bits are still to be flipped.
-    pub fn unflipped(&self) -> usize {
-        self.flips.iter().map(|f| f.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
-    }
-
-    /// Flips what is due of the next bytes in one direction.
-    fn distort(&self, towards: bool, piece: &mut [u8]) {
-        let mut flips = self.flips[usize::from(towards)].lock().unwrap_or_else(PoisonError::into_inner);
-        flips.retain_mut(|bit| match piece.get_mut(usize::try_from(*bit / 8).unwrap_or(usize::MAX)) {
-            Some(byte) => {
-                *byte ^= 1 << (*bit % 8);
-                false
-            }
-            None => {
-                *bit -= 8 * piece.len() as u64;
-                true
-            }
-        });
-    }
-
     fn pass(&self, mut client: TcpStream, home: SocketAddr) {
         let Ok(mut server) = TcpStream::connect(home) else { return };
         let (Ok(mut from), Ok(mut to)) = (server.try_clone(), client.try_clone()) else { return };
@@ -307,7 +319,7 @@ impl Proxy {
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
             while let Ok(n @ 1..) = from.read(&mut piece) {
-                this.distort(false, &mut piece[..n]);
+                this.flips.distort(false, &mut piece[..n]);
                 if to.write_all(&piece[..n]).is_err() {
                     break;
                 }
@@ -331,7 +343,7 @@ impl Proxy {
             if left != usize::MAX {
                 self.left.fetch_sub(n, Ordering::SeqCst);
             }
-            self.distort(true, &mut piece[..n]);
+            self.flips.distort(true, &mut piece[..n]);
             if server.write_all(&piece[..n]).is_err() {
                 return;
             }
