@@ -8,7 +8,7 @@ use crate::jobs::run;
 
 /// A program or a file of the system, the Debian package that has it, and what is not tested without it.
 pub(crate) struct Need {
-    program: &'static str,
+    pub(crate) program: &'static str,
     package: &'static str,
     without: &'static str,
 }
