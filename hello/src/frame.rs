@@ -19,7 +19,7 @@
 //! | 1 HELLO | version min u16, version max u16, purpose u32 (0: the VC, 1: connect to root, 2: a rail of the VC), capabilities u64, initiator's group 16 and rank u32, responder's group 16 and rank u32, port tag or number of the rail u64, incarnation u64, number of the dial u64, session u64 (0: a fresh one), position u64, terms, nonce 32 |
 //! | 2 CHALLENGE | version u16, zero 6, capabilities u64, incarnation u64, nonce 32, MAC 32 |
 //! | 3 PROOF | MAC 32 |
-//! | 4 ACCEPT | position u64, terms, MAC 32 |
+//! | 4 ACCEPT | number of the responder's last dial u64, position u64, terms, MAC 32 |
 //! | 5 REJECT | reason u8, proved u8 (0 or 1), zero 6, terms (zero if not proved), MAC 32 (zero if not proved) |
 //! | 6 READY | MAC 32 |
 //! | 7 GOODBYE | |
@@ -42,7 +42,7 @@ pub const READY_LEN: usize = HEADER_LEN + MAC_LEN;
 /// Bodies without their terms.
 const HELLO_FIXED: usize = 128;
 const CHALLENGE_BODY: usize = 88;
-const ACCEPT_FIXED: usize = 8 + MAC_LEN;
+const ACCEPT_FIXED: usize = 16 + MAC_LEN;
 const REJECT_FIXED: usize = 8 + MAC_LEN;
 pub(crate) const MAC_LEN: usize = 32;
 

@@ -49,6 +49,8 @@ pub enum InitiatorStep {
         caps: u64,
         /// The peer's incarnation.
         incarnation: u64,
+        /// The number of the peer's last dial: that one, and those before it, have been given up. 0 if it says nothing of them.
+        dials: u64,
         /// The session: the one that was asked for, or a fresh one.
         session: u64,
         /// Bytes of the session that the peer has read.
@@ -197,11 +199,12 @@ impl Initiator {
         self.state = State::Accepted;
         let resumed = self.params.session;
         let mut body = frame.body();
-        let position = body.u64();
+        let (dials, position) = (body.u64(), body.u64());
         Ok(InitiatorStep::Accepted {
             version: self.version,
             caps: self.caps,
             incarnation: self.incarnation,
+            dials,
             session: if resumed == 0 { self.fresh } else { resumed },
             position,
             terms: body.terms(MAC_LEN),

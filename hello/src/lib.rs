@@ -8,7 +8,7 @@
 //!    HELLO   versions, caps, me, you, session, terms, nonce_i  →
 //!          ←  CHALLENGE  version, caps, nonce_r, HMAC(key, "netmod responder" ‖ transcript)
 //!    PROOF   HMAC(key, "netmod initiator" ‖ transcript)   →
-//!          ←  ACCEPT terms, or REJECT reason, terms
+//!          ←  ACCEPT last dial, terms, or REJECT reason, terms
 //!    READY   →
 //! ```
 //!
@@ -29,7 +29,7 @@
 //! after the handshake that began it; to resume it, each side says how much of it it has read (HELLO and
 //! ACCEPT), and the other goes on from there. An *incarnation* is a random number that a process makes once,
 //! so that one that has taken a dead one's name is told from it. Of two dials of one incarnation the number tells
-//! which it has given up.
+//! which it has given up; and ACCEPT says up to which number its sender has given up all of its own.
 //!
 //! HELLO, ACCEPT and REJECT carry what a netmod adds ([`Terms`]): its addresses, interfaces, limits. The initiator's are
 //! proved with PROOF, the responder's with ACCEPT or REJECT. Where a network has no connections, a responder knows by

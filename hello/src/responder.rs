@@ -260,12 +260,14 @@ impl Responder {
     }
 
     /// ACCEPT, once the initiator has proved itself; then READY is awaited. `None` at any other time.
-    /// `position` is how many bytes of the session have been read here, `terms` what the netmod adds.
-    pub fn accept(&mut self, position: u64, terms: &Terms) -> Option<Frame> {
+    /// `dials` is the number of this process's last dial: of the two processes' dials, this one survives. `position` is how many
+    /// bytes of the session have been read here, `terms` what the netmod adds.
+    pub fn accept(&mut self, dials: u64, position: u64, terms: &Terms) -> Option<Frame> {
         let key = self.undecided()?;
         self.state = State::Accepted;
         let terms = terms.as_bytes();
-        let accept = Frame::new(FrameType::Accept, terms.len()).put(&position.to_le_bytes()).put(terms);
+        let accept = Frame::new(FrameType::Accept, terms.len());
+        let accept = accept.put(&dials.to_le_bytes()).put(&position.to_le_bytes()).put(terms);
         Some(self.transcript.seal(&key, Label::Accept, accept))
     }
 

@@ -242,7 +242,7 @@ impl TcpNetmod {
             // Judged when it came.
             let agreed = proposed.take();
             let pairs = agreed.as_deref().copied().unwrap_or_default();
-            let frame = r.accept(v.position(hail.session), &pairs.terms());
+            let frame = r.accept(self.stats.dialled, v.position(hail.session), &pairs.terms());
             v.agree(&pairs);
             if let Some(frame) = frame {
                 self.pin(id);
@@ -383,7 +383,11 @@ impl TcpNetmod {
                 self.write_out(id, proof.as_bytes());
                 Some(used)
             }
-            Ok((used, InitiatorStep::Accepted { caps, incarnation, session, position, .. }, pairs)) => {
+            Ok((
+                used,
+                InitiatorStep::Accepted { caps, incarnation, dials, session, position, .. },
+                pairs,
+            )) => {
                 let session = if caps & RESUME == 0 { 0 } else { session };
                 if let Some(c) = self.conns.get_mut(id) {
                     c.sealed = caps & CHECKSUM != 0;
@@ -392,7 +396,7 @@ impl TcpNetmod {
                 if let Some(v) = self.vcs.get_mut(vc) {
                     v.agree(&pairs);
                 }
-                self.link_event(core, vc, LinkEvent::Accepted { conn, session, incarnation });
+                self.link_event(core, vc, LinkEvent::Accepted { conn, session, incarnation, dials });
                 Some(used)
             }
             Ok((_, InitiatorStep::Rejected { reason, proved, .. }, pairs)) => {

@@ -148,12 +148,12 @@ impl Manager {
     /// The terms of this side's part of an open connection, `local`, as bytes: what its peer needs to answer if it does not know the connection.
     pub fn introduction(&self, vc: VcId, local: &LocalTerms) -> Option<Terms> {
         let link = self.machine.links.get(vc)?;
-        terms::emit(local, link.slot, 0).ok()
+        terms::emit(local, link.slot).ok()
     }
 
     /// Who has introduced itself so: what it calls its connection, and where it is. It is a claim.
     pub fn introduced(bytes: &[u8]) -> Option<PeerTerms> {
-        terms::parse(bytes).map(|(terms, _)| terms)
+        terms::parse(bytes)
     }
 
     /// A frame has come for `slot`, and [`Manager::lookup`] knows no such connection.
@@ -332,9 +332,9 @@ impl Manager {
             Ok((_, InitiatorStep::Prove(frame))) => {
                 return self.shake(To::Vc(vc), Kind::Dial, slot, frame.as_bytes());
             }
-            Ok((_, InitiatorStep::Accepted { incarnation, terms, .. })) => {
+            Ok((_, InitiatorStep::Accepted { incarnation, dials, terms, .. })) => {
                 match terms::parse(terms.as_bytes()) {
-                    Some((theirs, dials)) => {
+                    Some(theirs) => {
                         return self.machine.accepted(vc, theirs, incarnation, dials, env);
                     }
                     None => (Failure::Protocol("its terms cannot be read".into()), true),
@@ -405,7 +405,7 @@ impl Manager {
         let link = self.machine.links.get(vc).ok_or(Failure::None)?;
         let local = link.terms.as_deref().ok_or(Failure::None)?;
         let key = self.id.key_towards(&link.peer.group).ok_or(Failure::NoKey)?;
-        let terms = terms::emit(local, slot, dial).map_err(|e| Failure::Protocol(e.to_string()))?;
+        let terms = terms::emit(local, slot).map_err(|e| Failure::Protocol(e.to_string()))?;
         let mut nonce = [0; NONCE_LEN];
         (env.random)(&mut nonce).map_err(|e| Failure::Sending(format!("no random numbers: {e}")))?;
         let params = InitiatorParams {
@@ -431,10 +431,10 @@ impl Manager {
             return;
         };
         let (slot, vc, peer) = (*slot, *vc, *peer);
-        match terms::emit(local, own, dials) {
+        match terms::emit(local, own) {
             Ok(terms) => {
                 let Some((responder, said)) = self.responders.get_mut(&id) else { return };
-                if let Some(frame) = responder.accept(0, &terms) {
+                if let Some(frame) = responder.accept(dials, 0, &terms) {
                     said.answered(frame.as_bytes());
                     let (to, bytes) = (To::Stranger(id), frame.as_bytes().into());
                     env.out.push(Action::Shake { to, kind: Kind::Answer, slot, bytes });
@@ -450,7 +450,7 @@ impl Manager {
 
 /// What a HELLO claims; `None` if there is no such connection, or no address to answer to.
 fn stranger(claim: &Claim, slot: Slot, port: u8) -> Option<Stranger> {
-    let (terms, _) = terms::parse(claim.terms.as_bytes())?;
+    let terms = terms::parse(claim.terms.as_bytes())?;
     let is_stream = matches!(claim.purpose, Purpose::Vc | Purpose::Root { .. }) && claim.session == 0;
     (is_stream && terms.slot == slot).then_some(Stranger {
         slot,

@@ -46,7 +46,7 @@ fn a_million_altered_frames_are_refused() {
     waiting.on_bytes(x.hello.as_bytes(), &JOB).unwrap();
     let mut accepted = waiting.clone();
     accepted.on_bytes(x.proof.as_bytes(), &JOB).unwrap();
-    assert_eq!(accepted.accept(0, &decided()), Some(x.accept.clone()));
+    assert_eq!(accepted.accept(9, 0, &decided()), Some(x.accept.clone()));
 
     let mut stepped = 0u32;
     for round in 0..260_000u32 {
@@ -104,7 +104,7 @@ fn every_single_bit_of_every_authenticated_frame_counts() {
         assert!(r.clone().on_bytes(&bytes, &JOB).is_err());
     }
     r.on_bytes(x.proof.as_bytes(), &JOB).unwrap();
-    assert!(r.accept(0, &decided()).is_some());
+    assert!(r.accept(0, 0, &decided()).is_some());
     for bytes in flips(&x.ready) {
         let through = matches!(r.clone().on_bytes(&bytes, &JOB), Ok((_, ResponderStep::Ready)));
         assert!(!through);

@@ -121,12 +121,13 @@ pub(super) fn exchange() -> Exchange {
     };
     assert_eq!(proved, Proved { claim: claim(), version: 1, caps: 0b0110, fresh: SESSION });
     assert_eq!(r.sender(), Sender::Peer);
-    let accept = r.accept(0, &decided()).unwrap();
+    let accept = r.accept(9, 0, &decided()).unwrap();
     let (_, step) = i.on_bytes(accept.as_bytes()).unwrap();
     let want = InitiatorStep::Accepted {
         version: 1,
         caps: 0b0110,
         incarnation: THEIRS,
+        dials: 9,
         session: SESSION,
         position: 0,
         terms: decided(),
@@ -149,7 +150,7 @@ fn feed_responder(pieces: &[&[u8]]) -> (Vec<ResponderStep>, usize) {
             taken += used;
             rest = &rest[used..];
             if let ResponderStep::Proved(_) = step {
-                assert!(r.accept(0, &decided()).is_some());
+                assert!(r.accept(9, 0, &decided()).is_some());
             }
             if step != ResponderStep::NeedMore {
                 steps.push(step);
@@ -242,7 +243,8 @@ fn the_bytes_are_these() {
     assert_eq!(hex(&x.challenge.as_bytes()[..64]), challenge);
     assert_eq!(hex(&x.challenge.as_bytes()[64..]), GOLDEN[0]);
     assert_eq!(hex(x.proof.as_bytes()), "934e4d5403002000".to_owned() + GOLDEN[1]);
-    let accept = "934e4d5404007800".to_owned()
+    let accept = "934e4d5404008000".to_owned()
+        + "0900000000000000"
         + &"00".repeat(8)
         + "2827262524232221"
         + "0100000000000000"
@@ -260,8 +262,8 @@ fn the_bytes_are_these() {
 const GOLDEN: [&str; 4] = [
     "15c59df5a1e931aae6f27c731e0e3857dac7cb1f59bc4f5d38c1f662c427e1e9",
     "d94916eb753b1ea4d03ed7db1a1b5c7e31121b50882dd3c9a1d2cfe7043e2f5c",
-    "d034c872f3a871335fe44bff0c814e30ce09fbcc5f5a9f7368eef09c19523040",
-    "282e9ef1d7043756bbfd0f4a1cd37ee5776232126677c13a97b1578a3a829c04",
+    "5c0e2b4b0ab634d3a3e8b13725ba9453b774df35b4ab4a6be70fcde87ad3e3e3",
+    "68276bae713dcabb8fb594c2ccbc9917d871ce2fcafa2d34396e74a06d26a350",
 ];
 
 /// The name of the session that begins with that exchange, from the same source.
@@ -302,10 +304,12 @@ fn a_session_is_resumed_by_name_and_position() {
         panic!("not proved")
     };
     assert_eq!((proved.claim.session, proved.claim.position), (0xfeed, 1 << 33));
-    let accept = r.accept(77, &decided()).unwrap();
+    let accept = r.accept(78, 77, &decided()).unwrap();
     let (_, step) = i.on_bytes(accept.as_bytes()).unwrap();
-    let InitiatorStep::Accepted { session, position, incarnation, .. } = step else { panic!("{step:?}") };
-    assert_eq!((session, position, incarnation), (0xfeed, 77, THEIRS));
+    let InitiatorStep::Accepted { session, dials, position, incarnation, .. } = step else {
+        panic!("{step:?}")
+    };
+    assert_eq!((session, dials, position, incarnation), (0xfeed, 78, 77, THEIRS));
 
     let params = InitiatorParams { session: 0, position: 1, ..dial() };
     let error = responder().on_bytes(Initiator::new(params, [1; 32]).1.as_bytes(), &JOB).unwrap_err();
@@ -325,11 +329,11 @@ fn a_goodbye_is_heard_at_every_stage() {
         let (used, step) = undecided.on_bytes(goodbye.as_bytes(), &JOB).unwrap();
         assert_eq!((used, step), (8, ResponderStep::Goodbye));
         assert!(
-            undecided.accept(0, &decided()).is_none()
+            undecided.accept(0, 0, &decided()).is_none()
                 && undecided.reject(RejectReason::Busy, &decided()).is_none()
         );
         if accept {
-            assert!(r.accept(0, &decided()).is_some());
+            assert!(r.accept(0, 0, &decided()).is_some());
             assert_eq!(r.on_bytes(goodbye.as_bytes(), &JOB).unwrap().1, ResponderStep::Goodbye);
         }
     }

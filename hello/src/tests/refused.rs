@@ -207,7 +207,7 @@ fn a_proved_reject_is_authentic_and_a_forged_one_is_not() {
     r.on_bytes(x.hello.as_bytes(), &JOB).unwrap();
     r.on_bytes(x.proof.as_bytes(), &JOB).unwrap();
     let reject = r.reject(RejectReason::Closing, &decided()).unwrap();
-    assert!(r.accept(0, &decided()).is_none());
+    assert!(r.accept(0, 0, &decided()).is_none());
     let (mut i, _) = initiator();
     i.on_bytes(x.challenge.as_bytes()).unwrap();
     let mut forged = reject.as_bytes().to_vec();

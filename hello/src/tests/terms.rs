@@ -36,9 +36,9 @@ fn terms_of_every_length_arrive_both_ways() {
         let (said, answered) = (terms(len, 1), terms(MAX_TERMS - len, 2));
         let (mut i, mut r) = up_to_proof(&said);
         let (mut j, mut s) = (i.clone(), r.clone());
-        let accept = r.accept(9, &answered).unwrap();
+        let accept = r.accept(8, 9, &answered).unwrap();
         let (used, step) = i.on_bytes(accept.as_bytes()).unwrap();
-        let InitiatorStep::Accepted { terms, position: 9, .. } = step else { panic!("{step:?}") };
+        let InitiatorStep::Accepted { terms, dials: 8, position: 9, .. } = step else { panic!("{step:?}") };
         assert_eq!((used, &terms), (accept.as_bytes().len(), &answered));
         let ready = i.ready().unwrap();
         assert_eq!(r.on_bytes(ready.as_bytes(), &JOB).unwrap().1, ResponderStep::Ready);
@@ -68,7 +68,7 @@ fn an_announced_length_costs_nothing_before_it_was_found_possible() {
         (FrameType::Hello, 128, 528),
         (FrameType::Challenge, 88, 88),
         (FrameType::Proof, 32, 32),
-        (FrameType::Accept, 40, 440),
+        (FrameType::Accept, 48, 448),
         (FrameType::Reject, 40, 440),
         (FrameType::Ready, 32, 32),
         (FrameType::Goodbye, 0, 0),
@@ -184,7 +184,7 @@ fn what_is_claimed_is_known_before_it_is_proved() {
     r.on_bytes(&[*last], &JOB).unwrap();
     assert_eq!((r.claimed(), r.sender()), (Some(&claim()), Sender::Stranger));
     // Nothing but a PROOF makes more of it.
-    assert!(r.accept(0, &decided()).is_none() && r.reject(RejectReason::Busy, &decided()).is_none());
+    assert!(r.accept(0, 0, &decided()).is_none() && r.reject(RejectReason::Busy, &decided()).is_none());
     r.on_bytes(exchange().proof.as_bytes(), &JOB).unwrap();
     assert_eq!((r.claimed(), r.sender()), (Some(&claim()), Sender::Peer));
 }
@@ -206,7 +206,7 @@ fn a_refused_hello_has_claimed_something_and_nonsense_has_not() {
         assert_eq!((r.claimed(), r.sender()), (Some(&want), Sender::Stranger));
         // It stays a stranger whatever comes.
         assert_eq!(r.on_bytes(exchange().proof.as_bytes(), &JOB), Ok((0, ResponderStep::NeedMore)));
-        assert!(r.accept(0, &decided()).is_none());
+        assert!(r.accept(0, 0, &decided()).is_none());
     }
     let mut unknown_purpose = initiator().1.as_bytes().to_vec();
     unknown_purpose[HEADER_LEN + 4] = 3;

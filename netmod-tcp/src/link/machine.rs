@@ -54,7 +54,7 @@ pub struct Link {
     pub(super) session: u64,
     /// The peer's incarnation, once known.
     pub(super) peer: u64,
-    /// The last of its dials that was promised.
+    /// The number of its last dial that is settled: that one was promised, or given up, and those before it were given up.
     pub(super) dial: u64,
     pub(super) last: Failure,
     pub(super) random: u32,
@@ -159,8 +159,8 @@ impl Link {
                 }
             }
             LinkEvent::Incoming { conn, hail } => self.incoming(conn, hail, now, cfg, &mut acts),
-            LinkEvent::Accepted { conn, session, incarnation } => {
-                self.accepted(conn, session, incarnation, &mut acts);
+            LinkEvent::Accepted { conn, session, incarnation, dials } => {
+                self.accepted(conn, session, incarnation, dials, &mut acts);
             }
             LinkEvent::Rejected { conn, reason } => self.rejected(conn, reason, now, cfg, &mut acts),
             LinkEvent::Ready { conn } => self.ready(conn, now, cfg, &mut acts),
@@ -316,10 +316,11 @@ impl Link {
         timeout.saturating_sub(left).saturating_add(late)
     }
 
-    fn accepted(&mut self, conn: ConnKey, session: u64, incarnation: u64, acts: &mut Actions) {
+    fn accepted(&mut self, conn: ConnKey, session: u64, incarnation: u64, dials: u64, acts: &mut Actions) {
         if self.phase == Phase::Dialing && self.conn == conn {
             self.session = session;
             self.peer = incarnation;
+            self.dial = if mutated(Mutant::ForgetDials) { 0 } else { dials };
             acts.push(LinkAction::SendReady(conn));
             self.adopt(acts);
         } else if self.conn != conn {

@@ -33,7 +33,8 @@
 //! learning of it. It is *provisional* until READY: a dial of this side's asks for it, and falls back to a fresh one
 //! if the peer does not know it. A link whose own fresh dial is under way does not say that it does not know a
 //! session: the ACCEPT that begins it may be on its way. Of several dials of one incarnation the later one counts,
-//! and a promise to an earlier one is void.
+//! and a promise to an earlier one is void. ACCEPT says the number of its sender's last dial: where dials have crossed, the
+//! one that was given up may be heard of when the connection that it was given up for is in use, and is no sign that this is lost.
 //!
 //! A process that has taken a dead one's name is told by its incarnation: it takes what is left of the old one
 //! down, and a link that has failed is revived by it.

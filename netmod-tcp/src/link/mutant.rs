@@ -36,6 +36,8 @@ pub(super) enum Mutant {
     RefuseUnsure,
     /// A dial that was given up is taken for the peer's latest one.
     StaleDial,
+    /// A responder does not say which of its dials it has given up.
+    ForgetDials,
     /// A fresh dial is accepted though a session is to be resumed.
     FreshForLost,
     /// A lost connection takes the VC down though its session could go on.
@@ -53,7 +55,7 @@ pub(super) enum Mutant {
 #[cfg(test)]
 impl Mutant {
     /// Those that exploration finds; pauses are a matter of time, which it does not have.
-    pub(super) const IN_THE_PROTOCOL: [Mutant; 21] = [
+    pub(super) const IN_THE_PROTOCOL: [Mutant; 22] = [
         Mutant::SilentLoser,
         Mutant::AcceptBeforeResolved,
         Mutant::AdoptOnPromise,
@@ -70,6 +72,7 @@ impl Mutant {
         Mutant::InsistOnPromised,
         Mutant::RefuseUnsure,
         Mutant::StaleDial,
+        Mutant::ForgetDials,
         Mutant::FreshForLost,
         Mutant::LostIsDown,
         Mutant::DialAsleep,

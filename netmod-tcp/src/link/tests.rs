@@ -258,7 +258,7 @@ fn stale_keys_change_nothing() {
             (LinkEvent::Dialing { conn: stale }, vec![LinkAction::Abandon(stale)]),
             (LinkEvent::DialFailed { conn: stale, failure, permanent: true }, vec![]),
             (
-                LinkEvent::Accepted { conn: stale, session: 0, incarnation: 7 },
+                LinkEvent::Accepted { conn: stale, session: 0, incarnation: 7, dials: 0 },
                 vec![LinkAction::Abandon(stale)],
             ),
             (LinkEvent::Rejected { conn: stale, reason: RejectReason::Finalized }, vec![]),
@@ -317,7 +317,7 @@ fn in_session() -> Link {
     for event in [
         LinkEvent::WantSend,
         LinkEvent::Dialing { conn },
-        LinkEvent::Accepted { conn, session: 77, incarnation: 7 },
+        LinkEvent::Accepted { conn, session: 77, incarnation: 7, dials: 0 },
     ] {
         let _ = link.on(event, Time::ZERO, &CFG);
     }

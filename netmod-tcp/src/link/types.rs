@@ -197,6 +197,8 @@ pub enum LinkEvent {
         session: u64,
         /// The peer's incarnation.
         incarnation: u64,
+        /// The number of its last dial: up to that one it has given all of them up.
+        dials: u64,
     },
     /// The peer's REJECT on a dial.
     Rejected {

@@ -86,9 +86,9 @@ fn the_bytes_are_these() {
     let reject = r.clone().reject(RejectReason::OtherPair, &decided).unwrap();
     let head = "934e4d5405007800".to_owned() + "0a01000000000000";
     assert_eq!(hex(&reject.as_bytes()[..HEADER_LEN + 8 + PAIRS_LEN]), head + &terms);
-    let accept = r.accept(0, &decided).unwrap();
-    let head = "934e4d5404007800".to_owned() + &"00".repeat(8);
-    assert_eq!(hex(&accept.as_bytes()[..HEADER_LEN + 8 + PAIRS_LEN]), head + &terms);
+    let accept = r.accept(0, 0, &decided).unwrap();
+    let head = "934e4d5404008000".to_owned() + &"00".repeat(16);
+    assert_eq!(hex(&accept.as_bytes()[..HEADER_LEN + 16 + PAIRS_LEN]), head + &terms);
     let stranger = reject_stranger(RejectReason::WrongPeer, PAIRS_LEN);
     let want = "934e4d54050078001200000000000000".to_owned() + &"00".repeat(112);
     assert_eq!(hex(stranger.as_bytes()), want);
@@ -134,6 +134,7 @@ fn answers_say_pairs_as_far_as_they_are_proved() {
         version: 1,
         caps: 0,
         incarnation: 1,
+        dials: 0,
         session: 1,
         position: 0,
         terms,

@@ -78,7 +78,7 @@ impl TcpNetmod {
         self.pin(id);
         let Some(c) = self.conns.get_mut(id) else { return };
         if let Stage::Proved(responder, _) = &mut c.stage
-            && let Some(frame) = responder.accept(0, &Pairs::default().terms())
+            && let Some(frame) = responder.accept(0, 0, &Pairs::default().terms())
         {
             self.write_out(id, frame.as_bytes());
         }

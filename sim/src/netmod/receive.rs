@@ -126,7 +126,8 @@ impl SimNetmod {
         };
         match word {
             Word::Accept => {
-                self.link_event(core, vc, LinkEvent::Accepted { conn: c, session: 0, incarnation: 1 })
+                let accepted = LinkEvent::Accepted { conn: c, session: 0, incarnation: 1, dials: 0 };
+                self.link_event(core, vc, accepted)
             }
             Word::Reject(reason) => self.link_event(core, vc, LinkEvent::Rejected { conn: c, reason }),
             Word::Ready => self.link_event(core, vc, LinkEvent::Ready { conn: c }),

@@ -248,10 +248,16 @@ impl Model {
         let before = w.sides[x].link.phase();
         let withdrawn = matches!(event, LinkEvent::Lost { failure: Failure::Withdrawn, .. });
         let parting = before == Phase::Parting && !withdrawn;
+        let held = w.sides[x].link.up();
         let acts = w.sides[x].link.on(event, Time::ZERO, &self.cfg);
         w.sides[x].link.forget_random();
         if parting && acts.into_iter().any(|a| matches!(a, LinkAction::Down(_))) {
             return wrong(format!("{x} is down though it had said goodbye"));
+        }
+        let peer = &w.sides[1 - x].link;
+        let holds = matches!(peer.phase(), Phase::Up | Phase::Promised) && peer.conn() == held;
+        if holds && acts.into_iter().any(|a| a == LinkAction::Suspend(Failure::Replaced)) {
+            return wrong(format!("{x} gives up a connection for a dial that its peer has given up for it"));
         }
         let after = w.sides[x].link.phase();
         if before != after {
@@ -306,7 +312,8 @@ impl Model {
                 LinkAction::SendAccept(c) => {
                     let position = w.sides[x].position(w.conns[c.0 as usize].session);
                     let incarnation = w.sides[x].incarnation;
-                    send(w, x, c, Msg::Accept { position, incarnation })?;
+                    let dials = w.conns.iter().rposition(|c| c.dialer == x).map_or(0, |c| c as u8 + 1);
+                    send(w, x, c, Msg::Accept { position, incarnation, dials })?;
                 }
                 LinkAction::SendReady(c) => send(w, x, c, Msg::Ready)?,
                 LinkAction::SendReject(c, reason) => {

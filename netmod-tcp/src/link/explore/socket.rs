@@ -14,6 +14,7 @@ pub(super) enum Msg {
     Accept {
         position: u8,
         incarnation: u8,
+        dials: u8,
     },
     Reject(RejectReason),
     Ready,

@@ -42,11 +42,12 @@ impl Model {
         }
         match m {
             Msg::Hello { .. } => wrong("a second hello"),
-            Msg::Accept { position, incarnation } => {
+            Msg::Accept { position, incarnation, dials } => {
                 conn.told[x] = position;
                 let fresh = if self.resume { c as u64 + 1 } else { 0 };
                 let session = if conn.session == 0 { fresh } else { conn.session.into() };
-                self.on(w, x, LinkEvent::Accepted { conn: key, session, incarnation: incarnation.into() })
+                let (incarnation, dials) = (incarnation.into(), dials.into());
+                self.on(w, x, LinkEvent::Accepted { conn: key, session, incarnation, dials })
             }
             Msg::Ready => {
                 conn.accepted = true;
