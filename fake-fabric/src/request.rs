@@ -43,6 +43,8 @@ pub struct Stats {
     pub sends: u64,
     /// Of these, injected.
     pub injects: u64,
+    /// Bytes of them.
+    pub bytes: u64,
     /// Receives that were accepted.
     pub receives: u64,
     /// Reads that were accepted.

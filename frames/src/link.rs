@@ -1,13 +1,17 @@
 //! The netmod's part of a VC: its connection, its windows, and what waits to be sent.
 
-use netmod_core::{Core, HDR_LEN, Message, PeerName, SendQueue, Time, VcError, VcErrorKind, VcId};
+use netmod_core::{
+    Core, HDR_LEN, Header, Message, PeerName, RxBytes, SendQueue, Time, VcError, VcErrorKind, VcId,
+};
 
 use crate::book::Dest;
 use crate::conn::To;
 use crate::device::Way;
 use crate::doubt::Asking;
 use crate::ends::Ends;
-use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot, UNIT, units};
+use crate::wire::{
+    FRAME_HEADER, FrameHeader, Kind, SHORT_BODY, Slot, UNIT, first_word, lengthen, shorten, units,
+};
 
 /// Copies as much of a message as a frame has room for, whose header is not cut; how much, and whether that was the rest.
 pub(crate) fn copy_message(m: &mut Message, core: &mut Core, out: &mut [u8]) -> (usize, bool) {
@@ -52,6 +56,9 @@ pub(crate) struct Open {
     /// Numbers of the next DATA frame out and in.
     next_out: u32,
     next_in: u32,
+    /// First words of the last headers that went, and came, alone in a frame.
+    lone_out: u64,
+    lone_in: u64,
     /// Frames may be lost: the peer is to be asked how many it has sent.
     pub(crate) doubts: bool,
     /// The peer has asked so.
@@ -69,6 +76,8 @@ pub(crate) enum Wrong {
     Returned,
     /// The peer has sent more than its window.
     Window,
+    /// A frame is not of the length that its kind has.
+    Length,
 }
 
 /// What a frame takes at least of the window of a receiver whose frames fill a buffer each, whatever their length: that buffer. `frame` is its longest
@@ -94,6 +103,8 @@ impl Open {
             told: 0,
             next_out: 0,
             next_in: 0,
+            lone_out: 0,
+            lone_in: 0,
             doubts: false,
             asked: false,
             refused_since: Time::NEVER,
@@ -126,6 +137,24 @@ impl Open {
         self.other(Kind::Data, self.next_out)
     }
 
+    /// The body of a SHORT frame that says this header, if one can.
+    #[inline]
+    pub(crate) fn shorten(&self, hdr: &Header) -> Option<[u8; SHORT_BODY]> {
+        shorten(hdr, self.lone_out)
+    }
+
+    /// The header of the next SHORT frame.
+    #[inline]
+    pub(crate) fn short_header(&self) -> FrameHeader {
+        self.other(Kind::Short, self.next_out)
+    }
+
+    /// A header has gone alone in a frame.
+    #[inline]
+    pub(crate) fn lone_sent(&mut self, hdr: &Header) {
+        self.lone_out = first_word(hdr);
+    }
+
     /// The header of another frame.
     #[inline]
     pub(crate) fn other(&self, kind: Kind, seq: u32) -> FrameHeader {
@@ -137,7 +166,7 @@ impl Open {
         FrameHeader { ask: self.doubts, ..self.other(Kind::Credit, self.next_out) }
     }
 
-    /// A DATA frame of so many bytes has gone.
+    /// A DATA or SHORT frame of so many bytes has gone.
     #[inline]
     pub(crate) fn data_sent(&mut self, bytes: usize) {
         self.sent = self.sent.wrapping_add(units(bytes).max(self.cost_out));
@@ -178,7 +207,7 @@ impl Open {
         Ok(more > 0)
     }
 
-    /// A DATA frame of so many bytes has come, and is handled before the next poll. `window` is this side's, in units.
+    /// A DATA or SHORT frame of so many bytes has come, and is handled before the next poll. `window` is this side's, in units.
     ///
     /// # Errors
     /// If it is not the next one, or more than the window allows.
@@ -190,6 +219,24 @@ impl Open {
         self.next_in = seq.wrapping_add(1);
         self.taken = self.taken.wrapping_add(units(bytes).max(self.cost_in));
         if self.taken.wrapping_sub(self.told) > window { Err(Wrong::Window) } else { Ok(()) }
+    }
+
+    /// Looks at what a DATA or SHORT frame carries: the header that it stands for, if that is not in it.
+    ///
+    /// # Errors
+    /// If a SHORT frame has another length than such a frame has.
+    #[inline]
+    pub(crate) fn read(&mut self, kind: Kind, body: RxBytes<'_>) -> Result<Option<Header>, Wrong> {
+        if kind == Kind::Short {
+            let said = body.first().filter(|_| body.len() == SHORT_BODY).ok_or(Wrong::Length)?;
+            return Ok(Some(lengthen(&said, self.lone_in)));
+        }
+        if body.len() == HDR_LEN
+            && let Some(hdr) = body.first()
+        {
+            self.lone_in = first_word(&hdr);
+        }
+        Ok(None)
     }
 
     /// Whether a CREDIT is due: the peer should be told what this side has taken, for lack of a DATA frame that says it, or how many frames

@@ -152,3 +152,37 @@ fn where_frames_fill_buffers_short_ones_take_as_much() {
         }
     }
 }
+
+/// Of headers that go alone, cut or not, and of bodies of the same length that are none, both sides remember the same.
+#[test]
+fn what_goes_without_saying_is_known_to_both_sides() {
+    let mut random = netmod_rng::Rng::new(5);
+    let (mut a, mut b) = (open(1024), open(1024));
+    let mut shorts = 0;
+    for _ in 0..10_000 {
+        let mut hdr = [0; HDR_LEN];
+        hdr[0] = random.below(3) as u8;
+        hdr[7] = random.below(2) as u8;
+        (hdr[8], hdr[23]) = (random.below(256) as u8, random.below(256) as u8);
+        hdr[31] = u8::from(random.once_in(8));
+        // What waited for the device is sent as it was filled.
+        let said = if random.once_in(4) { None } else { a.shorten(&hdr) };
+        a.lone_sent(&hdr);
+        match said {
+            Some(said) => {
+                shorts += 1;
+                assert_eq!(b.read(Kind::Short, RxBytes::from_slice(&said)), Ok(Some(hdr)));
+            }
+            None => assert_eq!(b.read(Kind::Data, RxBytes::from_slice(&hdr)), Ok(None)),
+        }
+        if random.once_in(4) {
+            // Not of that length: nobody remembers it.
+            let other = vec![9; random.pick(&[0, 16, 31, 33, 64])];
+            assert_eq!(b.read(Kind::Data, RxBytes::from_slice(&other)), Ok(None));
+        }
+    }
+    assert!((500..5000).contains(&shorts), "{shorts}");
+    for len in (0..=64).filter(|len| *len != SHORT_BODY) {
+        assert_eq!(b.read(Kind::Short, RxBytes::from_slice(&[1; 64][..len])), Err(Wrong::Length));
+    }
+}

@@ -167,7 +167,7 @@ impl<D: Device> FrameNetmod<D> {
             self.ports[port].release(buffer);
             return true;
         };
-        if header.kind != Kind::Data {
+        if !matches!(header.kind, Kind::Data | Kind::Short) {
             return self.other_frame(core, port, (buffer, at, len), header, events);
         }
         let found = self.manager.lookup(header.slot);
@@ -188,18 +188,23 @@ impl<D: Device> FrameNetmod<D> {
         let right = open
             .on_data(header.seq, len as usize, self.window)
             .and_then(|()| open.on_returned(header.returned));
-        let (credit, made_room) = match right {
-            Ok(room) => (open.owes_credit(self.window), room),
+        let right = right.and_then(|room| Ok((room, open.read(header.kind, bytes.skip(FRAME_HEADER))?)));
+        let (credit, made_room, stands_for) = match right {
+            Ok((room, hdr)) => (open.owes_credit(self.window), room, hdr),
             Err(wrong) => {
                 self.ports[port].release(buffer);
                 self.wrong(core, vc, wrong);
                 return true;
             }
         };
+        let (p, token) = (&mut self.ports[port], token(port, buffer));
         let body = len - FRAME_HEADER as u32;
-        if body > 0 {
-            let lent = self.ports[port].lend(buffer, at + FRAME_HEADER as u32, body, token(port, buffer));
-            events.push_rx(vc, lent);
+        if let Some(hdr) = stands_for {
+            // It is as long as the frame.
+            p.rewrite(buffer, at, &hdr);
+            events.push_rx(vc, p.lend(buffer, at, len, token));
+        } else if body > 0 {
+            events.push_rx(vc, p.lend(buffer, at + FRAME_HEADER as u32, body, token));
         } else {
             self.ports[port].release(buffer);
         }
@@ -235,6 +240,10 @@ impl<D: Device> FrameNetmod<D> {
             Wrong::Window => (
                 VcErrorKind::Protocol,
                 "protocol violation: it has sent more than its window allows; do both run the same version?".into(),
+            ),
+            Wrong::Length => (
+                VcErrorKind::Protocol,
+                "protocol violation: a SHORT frame of another length than it has; do both run the same version?".into(),
             ),
         };
         self.fail(core, vc, VcError::new(kind, peer, text));
@@ -302,7 +311,7 @@ impl<D: Device> FrameNetmod<D> {
             }
             Kind::FinAck => self.manage(core, |m, env| m.on_fin_ack(vc, env)),
             Kind::Reset => self.manage(core, |m, env| m.on_reset(vc, env)),
-            Kind::Data | Kind::Credit | Kind::Dial | Kind::Answer => {}
+            Kind::Data | Kind::Short | Kind::Credit | Kind::Dial | Kind::Answer => {}
         }
         self.report_pending(events);
         true

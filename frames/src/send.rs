@@ -7,7 +7,7 @@ use crate::doubt::CREDIT_MAX;
 use crate::ending::Ending;
 use crate::link::{Link, OVERHEAD, Stalled, copy_message};
 use crate::netmod::{FrameNetmod, FrameStats};
-use crate::wire::FRAME_HEADER;
+use crate::wire::{FRAME_HEADER, SHORT_BODY};
 
 impl<D: Device> FrameNetmod<D> {
     #[cold]
@@ -70,7 +70,9 @@ impl<D: Device> FrameNetmod<D> {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<(), Refused> {
-        let len = OVERHEAD + data.len();
+        let alone = data.is_empty();
+        let said = l.open.as_ref().filter(|_| alone).and_then(|open| open.shorten(hdr));
+        let len = if said.is_some() { FRAME_HEADER + SHORT_BODY } else { OVERHEAD + data.len() };
         let Some(open) = l.open.as_mut().filter(|open| len <= open.room()) else {
             return Err(Refused::Again);
         };
@@ -80,22 +82,30 @@ impl<D: Device> FrameNetmod<D> {
         }
         let Some(buffer) = port.take_buffer() else { return Err(Refused::Again) };
         let frame = port.buffer(buffer);
-        frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
-        frame[FRAME_HEADER..OVERHEAD].copy_from_slice(hdr);
-        frame[OVERHEAD..len].copy_from_slice(data.bytes());
-        let short = len <= port.inject_max();
-        let sent = if short {
+        if let Some(said) = said {
+            frame[..FRAME_HEADER].copy_from_slice(&open.short_header().to_bytes());
+            frame[FRAME_HEADER..len].copy_from_slice(&said);
+        } else {
+            frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
+            frame[FRAME_HEADER..OVERHEAD].copy_from_slice(hdr);
+            frame[OVERHEAD..len].copy_from_slice(data.bytes());
+        }
+        let inject = len <= port.inject_max();
+        let sent = if inject {
             port.inject_buffer(buffer, len, open.dest.addr)
         } else {
             port.send(buffer, len, open.dest.addr, vc)
         };
-        if short || sent.is_err() {
+        if inject || sent.is_err() {
             port.give_back(buffer);
         }
         sent?;
         open.data_sent(len);
-        l.in_flight += u32::from(!short);
-        *(if short { &mut stats.injected } else { &mut stats.sent }) += 1;
+        if alone {
+            open.lone_sent(hdr);
+        }
+        l.in_flight += u32::from(!inject);
+        *(if inject { &mut stats.injected } else { &mut stats.sent }) += 1;
         Ok(())
     }
 
@@ -299,10 +309,15 @@ impl<D: Device> FrameNetmod<D> {
         let Some(open) = &mut l.open else { return false };
         let port = &mut self.ports[open.dest.port];
         // The count of what was taken may have grown since the frame was filled.
-        port.buffer(f.buffer)[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
+        let frame = port.buffer(f.buffer);
+        frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
+        let alone: Option<Header> = frame[FRAME_HEADER..f.len].try_into().ok();
         match port.send(f.buffer, f.len, open.dest.addr, vc) {
             Ok(()) => {
                 open.data_sent(f.len);
+                if let Some(hdr) = alone {
+                    open.lone_sent(&hdr);
+                }
                 l.in_flight += 1;
                 open.refused_since = Time::NEVER;
                 self.stats.sent += 1;

@@ -1,8 +1,8 @@
-//! Bursts of small messages over libfabric: the first one leaves at once, the others go together.
+//! Small messages over libfabric: of a burst the first one leaves at once, the others go together; of two that are alike, the second one is cut short.
 
 use std::sync::Barrier;
 
-use ch3_shim::{Builder, Mode, RawReq};
+use ch3_shim::{Builder, Device, Mode, RawReq};
 use fake_fabric::{Control, Settings, World, library_path};
 use netmod_core::Config;
 use netmod_tests::board::Board;
@@ -12,14 +12,11 @@ use netmod_tests::watchdog::Watchdog;
 /// Messages of a burst: with their headers they have room in one frame.
 const MANY: u8 = 100;
 
-/// Who computes after one send has sent it; of many the others leave with the end of the call that waits for them, in one frame. After a poll the next one
-/// leaves at once again.
-#[test]
-fn of_a_burst_the_first_message_leaves_at_once_and_the_others_together() {
+/// Two processes over the fake provider, each of which does its part.
+fn two(part: impl Fn(&mut Device, &World) + Sync) {
     let _watchdog = Watchdog::new();
     let fabric = World::new(&Control::load(&library_path()).1, Settings::default());
     let mut board = Board::new(2);
-    let (quiet, sent) = (&Barrier::new(2), &Barrier::new(2));
     std::thread::scope(|s| {
         for rank in 0..2 {
             let mut cfg = Config::default();
@@ -27,45 +24,95 @@ fn of_a_burst_the_first_message_leaves_at_once_and_the_others_together() {
             cfg.ofi.library = library_path().display().to_string();
             (cfg.ofi.provider, cfg.ofi.domain) = ("fake".into(), fabric.name().to_owned());
             let builder = Builder::new(cfg, Box::new(board.place(rank)));
-            let fabric = &fabric;
+            let (fabric, part) = (&fabric, &part);
             s.spawn(move || {
                 let mut dev = builder.build().expect("a device");
                 let world = dev.world();
                 dev.barrier(world).expect("barrier");
                 while dev.progress().expect("progress") {}
-                quiet.wait();
-                if rank == 1 {
-                    // While this process does not call its device, all that leaves is the other one's.
-                    sent.wait();
-                    for n in 0..MANY {
-                        let mut data = [0; 8];
-                        dev.recv(&mut data, 0, 1, world).expect("recv");
-                        assert_eq!(data, [n; 8]);
-                    }
-                    return dev.finalize().expect("finalize");
-                }
-                let before = fabric.stats().sends;
-                let left = || fabric.stats().sends - before;
-                let areas: Vec<Area> = (0..MANY).map(|n| Area::new(vec![n; 8])).collect();
-                let mut frames = Vec::new();
-                let mut reqs: Vec<RawReq> = Vec::new();
-                let (last, others) = areas.split_last().expect("many");
-                for area in others {
-                    reqs.push(dev.isend_raw(area.contig(), 1, 1, world, Mode::Standard).expect("isend"));
-                    frames.push(left());
-                }
-                dev.wait_all_raw(&mut reqs, None).expect("wait");
-                let waited = left();
-                dev.progress().expect("progress");
-                let polled = left();
-                let req = dev.isend_raw(last.contig(), 1, 1, world, Mode::Standard).expect("isend");
-                let alone = left();
-                dev.wait_raw(req).expect("wait");
-                sent.wait();
+                part(&mut dev, fabric);
                 dev.finalize().expect("finalize");
-                assert_eq!((frames, waited, alone), (vec![1; others.len()], 2, polled + 1));
             });
         }
     });
     assert_eq!(fabric.violations(), [""; 0]);
+}
+
+/// Who computes after one send has sent it; of many the others leave with the end of the call that waits for them, in one frame. After a poll the next one
+/// leaves at once again.
+#[test]
+fn of_a_burst_the_first_message_leaves_at_once_and_the_others_together() {
+    let (quiet, sent) = (&Barrier::new(2), &Barrier::new(2));
+    two(|dev, fabric| {
+        let world = dev.world();
+        quiet.wait();
+        if dev.rank() == 1 {
+            // While this process does not call its device, all that leaves is the other one's.
+            sent.wait();
+            for n in 0..MANY {
+                let mut data = [0; 8];
+                dev.recv(&mut data, 0, 1, world).expect("recv");
+                assert_eq!(data, [n; 8]);
+            }
+            return;
+        }
+        let before = fabric.stats().sends;
+        let left = || fabric.stats().sends - before;
+        let areas: Vec<Area> = (0..MANY).map(|n| Area::new(vec![n; 8])).collect();
+        let mut frames = Vec::new();
+        let mut reqs: Vec<RawReq> = Vec::new();
+        let (last, others) = areas.split_last().expect("many");
+        for area in others {
+            reqs.push(dev.isend_raw(area.contig(), 1, 1, world, Mode::Standard).expect("isend"));
+            frames.push(left());
+        }
+        dev.wait_all_raw(&mut reqs, None).expect("wait");
+        let waited = left();
+        dev.progress().expect("progress");
+        let polled = left();
+        let req = dev.isend_raw(last.contig(), 1, 1, world, Mode::Standard).expect("isend");
+        let alone = left();
+        dev.wait_raw(req).expect("wait");
+        sent.wait();
+        assert_eq!((frames, waited, alone), (vec![1; others.len()], 2, polled + 1));
+    });
+}
+
+/// What is like the last message that went alone, but for up to eight bytes of content, rank and tag, takes 32 bytes of the device, headers included.
+#[test]
+fn a_message_like_the_last_takes_a_short_frame() {
+    let (quiet, sent) = (&Barrier::new(2), &Barrier::new(2));
+    // Tag, bytes, and the length of the frame.
+    let messages = [
+        (1, 8, 48),
+        (1, 8, 32),
+        (2, 8, 32),
+        (2, 4, 48),
+        (1, 4, 32),
+        (1, 16, 48),
+        (1, 16, 48),
+        (1, 17, 65),
+        (1, 16, 48),
+    ];
+    two(|dev, fabric| {
+        let world = dev.world();
+        quiet.wait();
+        if dev.rank() == 1 {
+            sent.wait();
+            for (n, (tag, bytes, _)) in messages.into_iter().enumerate() {
+                let mut data = vec![0; bytes];
+                dev.recv(&mut data, 0, tag, world).expect("recv");
+                assert_eq!(data, vec![n as u8 + 1; bytes]);
+            }
+            return;
+        }
+        for (n, (tag, bytes, frame)) in messages.into_iter().enumerate() {
+            while dev.progress().expect("progress") {}
+            let before = fabric.stats();
+            dev.send(&vec![n as u8 + 1; bytes], 1, tag, world).expect("send");
+            let after = fabric.stats();
+            assert_eq!((after.sends, after.bytes), (before.sends + 1, before.bytes + frame), "message {n}");
+        }
+        sent.wait();
+    });
 }

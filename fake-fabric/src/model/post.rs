@@ -266,6 +266,7 @@ impl State {
         let silent = posting.inject;
         self.stats.sends += 1;
         self.stats.injects += u64::from(inject);
+        self.stats.bytes += data.len() as u64;
         let op = (!silent).then(|| self.begin(face, posting, Operation::Send, regions, wanted, inject));
         if let Some(op) = op.and_then(|op| self.ops.get_mut(&op)) {
             op.peer = to.port;

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use libfabric_sys::consts::{FI_MR_LOCAL, FI_MR_PROV_KEY, FI_REMOTE_READ, FI_REMOTE_WRITE};
 use netmod_core::rma::Access;
-use netmod_core::{IoVec, RxBuf, RxBytes, VcId};
+use netmod_core::{Header, IoVec, RxBuf, RxBytes, VcId};
 use netmod_frames::device::{self, Done, Lent, Oddities, Refused, Remote};
 
 use super::{BATCH, Port, TX_BUFFERS, What};
@@ -146,6 +146,16 @@ impl device::Port for Port {
         unsafe {
             let first = self.rx.at(buffer as usize).add(at);
             RxBytes::from_raw(NonNull::new_unchecked(first), len)
+        }
+    }
+
+    #[inline]
+    fn rewrite(&mut self, buffer: u32, at: u32, hdr: &Header) {
+        assert!(at as usize + hdr.len() <= self.rx.each());
+        // SAFETY: within the buffer; the provider is through with these bytes, and nothing of the frame is lent.
+        unsafe {
+            let first = self.rx.at(buffer as usize).add(at as usize);
+            core::ptr::copy_nonoverlapping(hdr.as_ptr(), first, hdr.len());
         }
     }
 
