@@ -23,7 +23,7 @@
 //! | 8 SHORT | 16 bytes, which stand for a DATA frame with a message's header alone, of 32 bytes: the first 8 are those of the last such frame of the connection, or zero, the last 8 are zero, and these are what is between them |
 //!
 //! SHORT is what a message of a few bytes to somebody who was sent another one like it usually is. Devices have steps in their latency: libfabric's
-//! shm takes a tenth longer for a frame of 40 to 56 bytes than for one of 32.
+//! shm takes a tenth to a fifth longer for a frame of 40 to 56 bytes than for one of 32.
 //!
 //! Slots and tokens are made by each side for itself, and told in the terms of the handshake. A frame for a slot
 //! that has another token is of an earlier connection, or of a stranger, and is dropped.
