@@ -266,7 +266,7 @@ impl<D: Device> FrameNetmod<D> {
             open
         });
         l.via = to;
-        l.doubt = None;
+        (l.doubt, l.unread) = (None, false);
         core.reset_receive(vc);
         if let Some(v) = core.vcs.get_mut(vc) {
             v.stats.connects += 1;
@@ -285,6 +285,7 @@ impl<D: Device> FrameNetmod<D> {
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
         let open = l.open.take();
+        l.unread = open.is_some_and(|open| !open.is_idle());
         if let (Some(stalled), Some(open)) = (l.stalled.take(), open)
             && let Some(port) = self.ports.get_mut(open.dest.port)
         {

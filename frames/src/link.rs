@@ -257,6 +257,8 @@ pub(crate) struct Link {
     pub(crate) gone: bool,
     /// When a frame of a connection with it came last.
     pub(crate) heard: Time,
+    /// The last connection has ended with frames of which the peer had not said that it has taken them.
+    pub(crate) unread: bool,
     /// Frames of the connection may be lost.
     pub(crate) doubt: Option<Box<Asking>>,
     /// Where dials go, once there was one.
@@ -289,6 +291,7 @@ impl Link {
             way: None,
             gone: false,
             heard: Time::ZERO,
+            unread: false,
             doubt: None,
             dial: None,
             ends: Ends::default(),

@@ -142,7 +142,8 @@ impl<D: Device> FrameNetmod<D> {
         if l.down.is_some() {
             return;
         }
-        if l.open.is_some() {
+        // It may have been FIN_ACK, by whose count the peer would have told that something is missing.
+        if l.open.is_some() || l.unread {
             self.broken(core, vc, why);
         } else {
             self.manage(core, |m, env| m.dial_failed(vc, why, env));

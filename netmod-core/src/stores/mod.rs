@@ -155,7 +155,8 @@ pub enum Processor {
     /// AMD's, up to family 19h (Zen 4): to take a line away from another core's caches takes four times as long as to fetch it from
     /// one that both share.
     Zen4,
-    /// AMD's, later than that: between cores of one L3 cache lines go as fast as in one core. Further away is as before.
+    /// AMD's, later than that: between cores of one L3 cache lines go as fast as in one core. Further away is as before. An EPYC has shown this whose
+    /// family was not noted.
     Zen5,
     /// Any other: nothing of the kind was found, or looked for.
     Other,
