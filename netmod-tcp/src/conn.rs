@@ -7,6 +7,7 @@ use netmod_core::{PeerName, Time, VcId};
 use netmod_hello::{Initiator, Responder};
 use socket2::Socket;
 
+use crate::calls::Calls;
 use crate::link::{ConnKey, Hail};
 use crate::pairs::Pairs;
 use crate::rail::{RailEnd, RailIn};
@@ -78,6 +79,8 @@ pub(crate) struct Conn {
     pub(crate) out: Vec<u8>,
     /// A large receive was under way at the last read: read headers with little behind them.
     pub(crate) bulk: bool,
+    /// How much a call reads into a receive.
+    pub(crate) calls: Calls,
     /// The last plain read filled all the room it was given.
     pub(crate) filled: bool,
     /// Bytes of the session that were read, and how many are to be reported to `TcpNetmod::owes`.
@@ -112,6 +115,7 @@ impl Conn {
             deaf: false,
             out: Vec::new(),
             bulk: false,
+            calls: Calls::default(),
             filled: false,
             dial: 0,
             pair: (0, 0),

@@ -8,6 +8,7 @@
 mod accept;
 mod address;
 mod alive;
+mod calls;
 mod checkpoint;
 mod conn;
 mod control;

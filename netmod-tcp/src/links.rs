@@ -3,6 +3,7 @@
 use netmod_core::{Core, DeviceError, Event, Events, Time, VcError, VcErrorKind, VcId};
 use netmod_hello::{Initiator, RejectReason};
 
+use crate::calls::Calls;
 use crate::conn::{self, ConnId, Stage};
 use crate::control::Control;
 use crate::link::{ConnKey, DownCause, Failure, LinkAction, LinkEvent, Phase};
@@ -80,7 +81,8 @@ impl TcpNetmod {
         let Some(c) = self.conns.get_mut(id) else { return };
         c.stage = Stage::Open { parting: false };
         c.vc = Some(vc);
-        let fd = c.fd();
+        c.calls = Calls::of(&c.socket);
+        let (fd, calls) = (c.fd(), c.calls);
         let clear = c.out.is_empty();
         if let Some(v) = core.vcs.get_mut(vc) {
             v.stats.connects += 1;
@@ -102,6 +104,7 @@ impl TcpNetmod {
         }
         if let Some(v) = self.vcs.get_mut(vc) {
             v.fd = fd;
+            v.calls = calls;
             v.blocked = !clear;
             v.cause = None;
             v.forget_dials();

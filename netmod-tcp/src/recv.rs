@@ -18,8 +18,6 @@ const EVENTS_EACH: usize = 4;
 const LARGE: usize = 32 << 10;
 /// Bytes read behind a large receive, or in place of a header before one.
 const TAIL: usize = 4096;
-/// Most bytes that one call reads into a receive: while it holds the socket's lock, nothing more gets in.
-const DIRECT: usize = 128 << 10;
 
 impl TcpNetmod {
     /// Looks for incoming bytes: on the hot connections, and now and then on all.
@@ -186,7 +184,7 @@ impl TcpNetmod {
             iov[pieces] = self.arena.free(if large { TAIL } else { usize::MAX });
             pieces += 1;
         }
-        let (pieces, _) = sys::first(&mut iov[..pieces], DIRECT);
+        let (pieces, _) = sys::first(&mut iov[..pieces], c.calls.read());
         match sys::recv_iov(c.fd(), &iov[..pieces]) {
             Ok(Some(n)) if n > 0 => {
                 c.rx += n as u64;

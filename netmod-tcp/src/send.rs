@@ -1,6 +1,6 @@
 //! Sending: at once if possible, else through the VC's queue.
 
-use netmod_core::{Core, HDR_LEN, Header, ReqId, SendBuf, VcError, VcId};
+use netmod_core::{Core, Header, ReqId, SendBuf, VcError, VcId};
 
 use crate::conn::{self, ConnId};
 use crate::link::{Failure, LinkEvent, Phase};
@@ -14,11 +14,6 @@ use crate::vc::finalized;
 const BURST: u16 = 8;
 /// After so many bursts in a row the next message is taken for the first of another one.
 const BURSTS: u8 = 4;
-
-/// Most bytes written to one VC at once, after which others get their turn. A system call holds the socket's lock, which acknowledgements
-/// need to get in, and what lies in its buffers for long has left the caches when the peer reads it: 4 MiB in one call take longer than in
-/// eight.
-const FLUSH_BOUND: usize = (512 << 10) + HDR_LEN;
 
 impl TcpNetmod {
     /// Whether the VC takes messages.
@@ -75,7 +70,7 @@ impl TcpNetmod {
             return Ok(Some(0));
         }
         let total = hdr.len() + data.len();
-        if total > FLUSH_BOUND {
+        if total > v.calls.write() {
             return Ok(Some(0));
         }
         let keeps = v.session != 0;
@@ -200,7 +195,7 @@ impl TcpNetmod {
 
     /// Writes as much of a VC's queue as the kernel takes.
     pub(crate) fn flush_vc(&mut self, core: &mut Core, vc: VcId) {
-        let mut left = FLUSH_BOUND;
+        let mut left = self.vcs.get(vc).map_or(0, |v| v.calls.write());
         self.pay(vc, OWED_WAITING);
         if self.vcs.get(vc).is_some_and(|v| v.sealed) {
             self.flush_sealed(core, vc);

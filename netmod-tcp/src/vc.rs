@@ -9,6 +9,7 @@ use std::os::fd::RawFd;
 use netmod_core::lifecycle::VcState;
 use netmod_core::{Core, PeerName, VcError, VcErrorKind, VcId};
 
+use crate::calls::Calls;
 use crate::checkpoint::Checkpoint;
 use crate::ending::Ending;
 use crate::link::{Link, LinkEvent, Pending};
@@ -35,6 +36,8 @@ pub(crate) struct TcpVc {
     pub(crate) bursts: u8,
     /// The kernel took less than it was given; epoll will say when it takes more.
     pub(crate) blocked: bool,
+    /// How much a call writes, and a poll.
+    pub(crate) calls: Calls,
     /// Its connection carries records.
     pub(crate) sealed: bool,
     /// It is in the list of VCs to be flushed.
@@ -96,6 +99,7 @@ impl TcpVc {
             sends: 0,
             bursts: 0,
             blocked: false,
+            calls: Calls::default(),
             sealed: false,
             altered: Altered::default(),
             dirty: false,

@@ -28,8 +28,6 @@ const KNOWN: &[(&str, u32, &str)] = &[
 const WITH_THREADS: [&str; 1] = ["sockets"];
 /// Those that move data by the kernel's TCP.
 const OVER_TCP: [&str; 3] = ["tcp", "net", "sockets"];
-/// What the names of congestion controls begin with that send at a pace of theirs (`tcp(7)`).
-const PACED: &str = "bbr";
 /// Of one that is not known: they are written for hardware.
 const UNKNOWN: u32 = 700;
 /// What an offer without RMA loses.
@@ -54,7 +52,7 @@ pub fn has_thread(provider: &str) -> bool {
 /// Such a provider hands each transfer to the kernel in one call, which fills the socket's buffers. Where TCP sends at a pace of its own, what they hold has left the
 /// caches when it goes out; elsewhere it goes out at once.
 pub fn wants_parts(provider: &str, congestion: &str) -> bool {
-    congestion.trim_start().starts_with(PACED) && provider.split(';').any(|layer| OVER_TCP.contains(&layer))
+    netmod_nics::is_paced(congestion) && provider.split(';').any(|layer| OVER_TCP.contains(&layer))
 }
 
 /// Why a provider is not one for use by itself.
