@@ -46,7 +46,7 @@ impl fmt::Display for Left {
 
 impl std::error::Error for Left {}
 
-/// "socket:[123]" is a socket, whatever its number.
+/// `socket:[123]` is a socket, whatever its number.
 fn kind(of: &str) -> String {
     of.split_once(":[").map_or(of, |(kind, _)| kind).to_owned()
 }

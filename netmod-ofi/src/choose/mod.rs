@@ -1,7 +1,7 @@
 //! Which of libfabric's providers and domains are taken, and why; and why the others are not.
 //!
 //! [`survey`] asks for everything first and for less afterwards, so that each provider is heard with the most that it can do. What
-//! comes of that is judged by [`judge`], which is pure.
+//! comes of that is judged by [`judge()`], which is pure.
 
 mod defects;
 mod judge;

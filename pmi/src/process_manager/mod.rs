@@ -93,7 +93,7 @@ impl ProcessManager {
 
     /// Connects to what started this process; without a launcher it is a job of one process.
     ///
-    /// See [`detect`](crate::detect::detect) for how the launcher is found.
+    /// See [`detect`](crate::detect) for how the launcher is found.
     ///
     /// # Errors
     /// The environment contradicts itself or describes a launcher that cannot be spoken to; the

@@ -88,7 +88,11 @@ impl Machine {
         }
         for (package, test, name) in TESTS {
             let what = format!("test {test} of {package}");
-            files.program(&built(&["test", "--no-run", "-p", package, "--test", test], &what)?, name)?;
+            let program = built(&["test", "--no-run", "-p", package, "--test", test], &what)?;
+            for commands in STEPS.iter().filter_map(|(_, c)| c.strip_prefix(name)) {
+                names_tests(&program, commands)?;
+            }
+            files.program(&program, name)?;
         }
         for (package, name) in BINARIES {
             files.program(&built(&["build", "-p", package, "--bin", name], name)?, name)?;
@@ -216,6 +220,17 @@ fn built(job: &[&str], what: &str) -> Result<PathBuf, String> {
     }
     let text = String::from_utf8_lossy(&done.stdout);
     text.lines().rev().find_map(executable).ok_or_else(|| format!("cargo names no program of {what}"))
+}
+
+/// Whether what a program of tests is asked to run is there: one that finds nothing to run says that all is well.
+fn names_tests(program: &Path, asked: &str) -> Result<(), String> {
+    let done = Command::new(program).args(asked.split_whitespace()).arg("--list").output();
+    let done = done.map_err(|e| format!("cannot run {}: {e}", program.display()))?;
+    let listed = String::from_utf8_lossy(&done.stdout);
+    if done.status.success() && listed.lines().any(|l| l.ends_with(": test")) {
+        return Ok(());
+    }
+    Err(format!("{} has no test for a step's `{}`; was one renamed?", program.display(), asked.trim()))
 }
 
 /// The program that a message of cargo's names.

@@ -67,6 +67,15 @@ fn cargo_names_the_program() {
     assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":null}"#), None);
 }
 
+#[test]
+fn a_step_that_names_no_test_is_found() {
+    let here = std::env::current_exe().expect("this program");
+    assert_eq!(names_tests(&here, " --include-ignored -q a_step_that_names_no_test"), Ok(()));
+    let said = names_tests(&here, " -q by_magic").expect_err("no such test");
+    assert!(said.contains("`-q by_magic`; was one renamed"), "{said}");
+    assert!(names_tests(Path::new("/nonexistent"), "").expect_err("no such program").contains("cannot run"));
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn what_killed_runs_have_left_is_removed() {
