@@ -56,7 +56,7 @@ pub(crate) struct Open {
     /// Numbers of the next DATA frame out and in.
     next_out: u32,
     next_in: u32,
-    /// First words of the last headers that went, and came, alone in a frame.
+    /// First words of the last bodies as long as a header that went, and came. Nearly all are headers; of others both sides take the same.
     lone_out: u64,
     lone_in: u64,
     /// Frames may be lost: the peer is to be asked how many it has sent.

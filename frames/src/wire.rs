@@ -20,7 +20,7 @@
 //! | 5 FIN | none: no DATA follows |
 //! | 6 FIN_ACK | none: answer to FIN; nothing at all follows |
 //! | 7 RESET | none: the connection is gone |
-//! | 8 SHORT | 16 bytes, which stand for a DATA frame with a message's header alone, of 32 bytes: the first 8 are those of the last such frame of the connection, or zero, the last 8 are zero, and these are what is between them |
+//! | 8 SHORT | 16 bytes, which stand for a DATA frame with a message's header alone, of 32 bytes: the first 8 are those of the last DATA body of 32 bytes, whatever it was, that the connection has had in this direction, or zero, the last 8 are zero, and these are what is between them |
 //!
 //! SHORT is what a message of a few bytes to somebody who was sent another one like it usually is. Devices have steps in their latency: libfabric's
 //! shm takes a tenth to a fifth longer for a frame of 40 to 56 bytes than for one of 32.

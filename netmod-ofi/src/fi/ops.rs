@@ -1,7 +1,7 @@
 //! Storage that operations lend to the provider until their completion (`FI_CONTEXT`, `FI_CONTEXT2`), and what each is.
 //!
 //! Storage never moves and is never freed before the endpoint, so a completion that comes late, twice, or with a pointer
-//! that nobody gave touches nothing: [`Ops::end`] finds no operation for it.
+//! that nobody gave touches nothing: [`Ops::find`] finds no operation for it.
 
 #![allow(unsafe_code)]
 
