@@ -6,8 +6,9 @@ use netmod_core::{Core, Event, Events, VcError, VcErrorKind, VcId};
 use crate::netmod::ShmNetmod;
 use crate::ring::{Cell, Consumer, Kind};
 use crate::segment::raw::RawRing;
+use crate::watch::PATIENCE;
 
-/// Looks at a ring where something has just come, in one poll.
+/// Looks in one poll at the only ring that is watched, if something came there in the last two.
 const LOOKS: u32 = 16;
 /// Most bytes of a message's data that are fetched before its header is looked at.
 const FETCHED: usize = 1 << 10;
@@ -17,44 +18,47 @@ impl ShmNetmod {
     #[inline]
     pub(crate) fn receive(&mut self, core: &mut Core, events: &mut Events) {
         self.answer_bells(core);
-        let n = self.watched.len();
-        if n == 1 {
-            self.linger();
+        match self.watched[..] {
+            [] => {}
+            [only] => {
+                let looks = if self.lanes[only].idle <= 1 { LOOKS } else { 1 };
+                self.look(core, only, looks, events);
+            }
+            _ => self.look_at_all(core, events),
         }
+    }
+
+    #[inline(never)]
+    fn look_at_all(&mut self, core: &mut Core, events: &mut Events) {
+        let n = self.watched.len();
         for i in 0..n {
             // Another one first each time; the list may shrink meanwhile.
-            let at = if n == 1 { 0 } else { (i + self.epoch as usize) % n };
-            let Some(slot) = self.watched.get(at).copied() else { continue };
-            let before = events.len();
-            self.receive_lane(core, slot, events);
-            let lane = &mut self.lanes[slot];
-            lane.idle = if events.len() > before { 0 } else { lane.idle + 1 };
-        }
-        if n > 0 {
-            self.forget_idle();
-        }
-    }
-
-    /// Looks a few times more at the only ring that is watched, if something came there in the last poll: an answer that is on its
-    /// way is then seen as soon as it is there. Whoever polls in vain spends longer between two looks, and comes out of each loop on
-    /// the way by a branch that could not be foretold.
-    #[inline]
-    fn linger(&self) {
-        let lane = &self.lanes[self.watched[0]];
-        if lane.idle > 1 {
-            return;
-        }
-        let Some(rx) = &lane.rx else { return };
-        for _ in 0..LOOKS {
-            if rx.is_ready() {
-                return;
+            if let Some(slot) = self.watched.get((i + self.epoch as usize) % n).copied() {
+                self.look(core, slot, 1, events);
             }
-            std::hint::spin_loop();
         }
     }
 
-    #[inline]
-    fn receive_lane(&mut self, core: &mut Core, slot: usize, events: &mut Events) {
+    /// Looks at a watched ring, which is watched no longer if it has been empty for long.
+    #[inline(always)]
+    fn look(&mut self, core: &mut Core, slot: usize, looks: u32, events: &mut Events) {
+        let before = events.len();
+        self.receive_lane(core, slot, looks, events);
+        let lane = &mut self.lanes[slot];
+        if events.len() > before {
+            lane.idle = 0;
+        } else {
+            lane.idle += 1;
+            if lane.idle > PATIENCE {
+                self.forget(slot);
+            }
+        }
+    }
+
+    /// Looks so many times before a ring is taken for empty: an answer that is on its way is then seen as soon as it is there. Whoever
+    /// polls in vain spends longer between two looks, and comes out of each loop on the way by a branch that could not be foretold.
+    #[inline(always)]
+    fn receive_lane(&mut self, core: &mut Core, slot: usize, mut looks: u32, events: &mut Events) {
         let mut quota = u32::MAX;
         loop {
             let lane = &mut self.lanes[slot];
@@ -62,6 +66,11 @@ impl ShmNetmod {
             let cell = match rx.peek() {
                 Ok(Some(cell)) => cell,
                 Ok(None) => {
+                    looks -= 1;
+                    if looks > 0 {
+                        std::hint::spin_loop();
+                        continue;
+                    }
                     if lane.gone {
                         self.emptied(core, slot, events);
                     }
@@ -76,6 +85,7 @@ impl ShmNetmod {
             if events.room() == 0 {
                 return;
             }
+            looks = 1;
             match (cell.kind, lane.vc) {
                 (Kind::Inline, Some(vc)) if lane.reading => {
                     events.push_rx(vc, rx.mem.lend_inline(cell.number, cell.len as usize, slot as u64));

@@ -33,9 +33,11 @@ impl ShmNetmod {
             core.count_send(vc, data.len());
             return Ok(0);
         };
-        core.count_send(vc, data.len());
         let lane = &mut self.lanes[slot];
-        let gone = match lane.send(hdr, data.bytes(), self.epoch) {
+        let sent = lane.send(hdr, data.bytes(), self.epoch);
+        // The message goes first: somebody waits for it.
+        core.count_send(vc, data.len());
+        let gone = match sent {
             Ok(gone) => gone,
             Err(broken) => return Err(self.broken(core, slot, broken)),
         };

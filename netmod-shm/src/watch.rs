@@ -12,7 +12,7 @@ use crate::sys::{self, Waker};
 /// Most rings that are looked at in each poll.
 const MOST: usize = 8;
 /// Looks in vain after which a ring is looked at no more until its producer rings.
-const PATIENCE: u32 = 4096;
+pub(crate) const PATIENCE: u32 = 4096;
 /// How long a rank sleeps at once that nobody can wake.
 const NAP: std::time::Duration = std::time::Duration::from_millis(1);
 
@@ -122,9 +122,11 @@ impl ShmNetmod {
         lane.rx = None;
     }
 
-    #[inline]
-    pub(crate) fn forget_idle(&mut self) {
-        if let Some(i) = self.watched.iter().position(|s| self.lanes[*s].idle > PATIENCE) {
+    /// Stops to look at the ring of a slot, unless something is there.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn forget(&mut self, slot: usize) {
+        if let Some(i) = self.watched.iter().position(|s| *s == slot) {
             self.unwatch(i);
         }
     }

@@ -163,8 +163,13 @@ impl<M: RingMem> Producer<M> {
     #[inline]
     pub(crate) fn commit(&mut self, place: Place, kind: Kind, len: usize) {
         let cell = self.head & self.mask;
+        self.head = self.head.wrapping_add(1);
         if let Place::Bulk(at) = place {
             self.mem.set_bulk_at(cell, at);
+        }
+        self.mem.set_control(cell, control_word(self.head, kind, len));
+        self.fresh = true;
+        if let Place::Bulk(at) = place {
             let long = len.next_multiple_of(LINE) as u32;
             // What is left at the end before a piece that begins at the start is used up with it.
             let gap = if at == self.bulk_head { 0 } else { self.geometry.bulk - self.bulk_head };
@@ -173,9 +178,6 @@ impl<M: RingMem> Producer<M> {
             self.bulk_head = at + long;
         }
         self.ends[cell as usize] = (self.bulk_head, self.bulk_total);
-        self.head = self.head.wrapping_add(1);
-        self.mem.set_control(cell, control_word(self.head, kind, len));
-        self.fresh = true;
     }
 
     /// Longest batch of small messages.
