@@ -52,6 +52,12 @@ impl Envelope {
         ((self.source_tag >> 32) as u32).cast_signed()
     }
 
+    /// The key of the receives that ask for just this.
+    #[inline]
+    pub(super) fn key(&self) -> Key {
+        Class::Exact.key_of(self)
+    }
+
     /// The source in the lower half, the tag in the upper one.
     #[inline]
     pub(crate) const fn source_tag(&self) -> u64 {

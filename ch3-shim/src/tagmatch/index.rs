@@ -94,21 +94,10 @@ impl Index {
         (entry < GAP && key_of(node).same(key)).then_some((self.last, node))
     }
 
-    /// Gives the key that was asked for last another node, if it has this one; whether it has.
-    #[inline(always)]
-    pub(super) fn replace_last(&mut self, old: u32, node: u32) -> bool {
-        let Some(entry) = self.entries.get_mut(self.last) else { return false };
-        let has = *entry < GAP && *entry & self.node_mask == old && node <= self.node_mask;
-        if has {
-            *entry = *entry & !self.node_mask | node;
-        }
-        has
-    }
-
-    /// Says that the key at this place will probably be asked for again.
+    /// Whether no key is in it.
     #[inline]
-    pub(super) fn remember(&mut self, at: usize) {
-        self.last = at;
+    pub(super) fn is_empty(&self) -> bool {
+        self.live == 0
     }
 
     /// The place and the node of a key. The place is good until the next insertion.

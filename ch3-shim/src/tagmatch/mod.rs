@@ -17,8 +17,9 @@
 //! index if no receive with a wildcard is posted, and else into at most four (an empty one costs a
 //! comparison) and takes the least of the sequence numbers found. So that a cancellation needs no walk, each of several
 //! receives also knows the one before it; that is apart from the receives,
-//! so that patterns that are unique, the common case, never touch it. A row of receives with one pattern, and of messages with
-//! one envelope, is posted and taken without a hash: the queue remembers the last of each.
+//! so that patterns that are unique, the common case, never touch it. One pattern without wildcards is kept apart from the index, so that
+//! a row of receives with it, or one that is posted again whenever it was taken, costs no hash: that which was posted when nothing else was,
+//! or, if it waits long, the next that is posted twice.
 //!
 //! *Unexpected side.* Messages are in a slab as well, and in one list per class: the messages of
 //! an exact envelope, of a (context, source), of a (context, tag), of a context. All lists are

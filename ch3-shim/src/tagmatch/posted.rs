@@ -74,16 +74,32 @@ pub struct PostedQueue<T> {
     next_seq: NonZeroU64,
     /// How many patterns with a wildcard are posted.
     wild: usize,
-    /// The pattern that was posted last, and where.
-    last: Last,
+    row: Row,
+    /// The pattern that was posted last of those that are not the row's.
+    last: Option<Pattern>,
 }
 
-/// What was posted last. Whoever expects a row of messages posts one pattern again and again.
+/// The receives of one pattern without wildcards, which is in no index. Whoever expects a row of messages posts one pattern again and
+/// again: such receives are posted and taken without a hash.
 #[derive(Clone, Copy, Debug)]
-struct Last {
-    pattern: Pattern,
-    class: Class,
-    node: u32,
+struct Row {
+    source_tag: u64,
+    /// Wider than a context, so that no pattern is like that of a row which has none yet.
+    context: u64,
+    /// Its last receive, or [`NIL`].
+    tail: u32,
+}
+
+/// The place of the row, where others have one in an index.
+const ROW: usize = usize::MAX;
+
+impl Row {
+    const NONE: Row = Row { source_tag: 0, context: u64::MAX, tail: NIL };
+
+    #[inline]
+    fn is_of(&self, key: Key) -> bool {
+        (self.source_tag ^ key.source_tag) | (self.context ^ u64::from(key.context)) == 0
+    }
 }
 
 impl<T: Copy> Default for PostedQueue<T> {
@@ -113,7 +129,8 @@ impl<T: Copy> PostedQueue<T> {
             len: 0,
             next_seq: NonZeroU64::MIN,
             wild: 0,
-            last: Last { pattern: Pattern::new(0, 0, 0), class: Class::Exact, node: NIL },
+            row: Row::NONE,
+            last: None,
         }
     }
 
@@ -145,19 +162,32 @@ impl<T: Copy> PostedQueue<T> {
         let seq = self.next_seq;
         self.next_seq = seq.saturating_add(1);
         self.len += 1;
-        let Last { pattern: same, class, node: tail } = self.last;
-        // Still posted, it is the last of its pattern.
-        let row = pattern == same
-            && self.nodes.get(tail as usize).is_some_and(|n| n.seq.checked_add(1) == Some(seq));
-        let key = if row { self.nodes[tail as usize].key() } else { pattern.key() };
+        // If this is true, no word of the pattern is wild.
+        let key = pattern.to_envelope().key();
+        if !self.row.is_of(key) {
+            return self.post_beside(pattern, seq, item);
+        }
         let node = self.allocate(key, seq, item);
-        if row && self.indices[class as usize].replace_last(tail, node) {
+        let tail = std::mem::replace(&mut self.row.tail, node);
+        if tail != NIL {
             self.append(tail, node);
-            self.last.node = node;
+        }
+        PostedKey::new(node, Class::Exact, seq)
+    }
+
+    /// Posts what is not of the row's pattern.
+    #[inline]
+    fn post_beside(&mut self, pattern: Pattern, seq: NonZeroU64, item: T) -> PostedKey {
+        let (class, key) = (pattern.class(), pattern.key());
+        let node = self.allocate(key, seq, item);
+        let again = self.last.replace(pattern) == Some(pattern);
+        if class == Class::Exact
+            && (again || self.row.tail == NIL)
+            && self.indices[Class::Exact as usize].is_empty()
+        {
+            self.begin_row(key, node);
             return PostedKey::new(node, class, seq);
         }
-        let class = pattern.class();
-        self.last = Last { pattern, class, node };
         let nodes = self.nodes.as_slice();
         let key_of = |node: u32| nodes[node as usize].key();
         let tail = self.indices[class as usize].replace_or_insert(key, node, key_of);
@@ -170,6 +200,19 @@ impl<T: Copy> PostedQueue<T> {
         PostedKey::new(node, class, seq)
     }
 
+    /// The row is of another pattern from now on, which is in no index. What is posted of the present one, and waits while the other comes again
+    /// and again, goes to an index.
+    #[inline(never)]
+    fn begin_row(&mut self, key: Key, node: u32) {
+        let Row { tail, .. } = self.row;
+        if tail != NIL {
+            let nodes = self.nodes.as_slice();
+            let key_of = |node: u32| nodes[node as usize].key();
+            self.indices[Class::Exact as usize].replace_or_insert(key_of(tail), tail, key_of);
+        }
+        self.row = Row { source_tag: key.source_tag, context: u64::from(key.context), tail: node };
+    }
+
     /// Removes the receive that takes a message with this envelope: of those that match, the
     /// one posted first.
     #[inline(always)]
@@ -177,8 +220,7 @@ impl<T: Copy> PostedQueue<T> {
         if self.wild != 0 {
             return self.take_match_of_all(envelope);
         }
-        let (at, tail) = self.find(Class::Exact, Class::Exact.key_of(envelope))?;
-        self.indices[Class::Exact as usize].remember(at);
+        let (at, tail) = self.find(Class::Exact, envelope.key())?;
         Some(self.take_first(Class::Exact, at, tail))
     }
 
@@ -186,13 +228,9 @@ impl<T: Copy> PostedQueue<T> {
     /// that there is no short way to its receive.
     #[inline(always)]
     pub(crate) fn take_again(&mut self, envelope: &Envelope) -> Option<T> {
-        let index = &self.indices[Class::Exact as usize];
-        if self.wild != 0 {
-            return None;
-        }
-        let (at, tail) =
-            index.again(Class::Exact.key_of(envelope), |node| self.nodes[node as usize].key())?;
-        Some(self.take_first(Class::Exact, at, tail))
+        let tail = self.row.tail;
+        let has = self.wild == 0 && self.row.is_of(envelope.key()) && tail != NIL;
+        has.then(|| self.take_first(Class::Exact, ROW, tail))
     }
 
     #[inline(never)]
@@ -221,11 +259,13 @@ impl<T: Copy> PostedQueue<T> {
         }
         let before = self.before[node as usize];
         self.nodes[before as usize].next = next;
-        if tail == node {
+        if tail != node {
+            self.before[next as usize] = before;
+        } else if at == ROW {
+            self.row.tail = before;
+        } else {
             let nodes = self.nodes.as_slice();
             self.indices[class as usize].replace(at, before, |node| nodes[node as usize].key());
-        } else {
-            self.before[next as usize] = before;
         }
         Some(self.release(node))
     }
@@ -234,7 +274,7 @@ impl<T: Copy> PostedQueue<T> {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (PostedKey, Pattern, T)> + use<T> {
         let mut all = Vec::with_capacity(self.len);
         for class in Class::ALL {
-            for tail in self.indices[class as usize].nodes() {
+            for tail in self.tails(class) {
                 let mut node = tail;
                 loop {
                     node = self.nodes[node as usize].next;
@@ -253,10 +293,9 @@ impl<T: Copy> PostedQueue<T> {
 
     /// Whether there is a receive of whose pattern `pred` says so. Looks at each pattern once.
     pub fn any(&self, mut pred: impl FnMut(&Pattern) -> bool) -> bool {
-        Class::ALL.into_iter().any(|class| {
-            let mut tails = self.indices[class as usize].nodes();
-            tails.any(|tail| pred(&class.pattern(self.nodes[tail as usize].key())))
-        })
+        Class::ALL
+            .into_iter()
+            .any(|class| self.tails(class).any(|tail| pred(&class.pattern(self.nodes[tail as usize].key()))))
     }
 
     /// Removes the receives of which `pred` says so, and returns them in posting order. For the
@@ -266,13 +305,29 @@ impl<T: Copy> PostedQueue<T> {
         doomed.filter_map(|(key, ..)| self.cancel(key)).collect()
     }
 
-    #[inline]
+    /// The pattern of the receives that are in no index.
+    #[cfg(test)]
+    pub(super) fn row_pattern(&self) -> Option<Pattern> {
+        (self.row.tail != NIL).then(|| Class::Exact.pattern(self.nodes[self.row.tail as usize].key()))
+    }
+
+    /// The last receives of the patterns of a class.
+    fn tails(&self, class: Class) -> impl Iterator<Item = u32> {
+        let row = (class == Class::Exact && self.row.tail != NIL).then_some(self.row.tail);
+        self.indices[class as usize].nodes().chain(row)
+    }
+
+    /// The place and the last receive of a pattern.
+    #[inline(always)]
     fn find(&self, class: Class, key: Key) -> Option<(usize, u32)> {
+        if class == Class::Exact && self.row.is_of(key) {
+            return (self.row.tail != NIL).then_some((ROW, self.row.tail));
+        }
         self.indices[class as usize].find(key, |node| self.nodes[node as usize].key())
     }
 
     /// Of the patterns of the up to four first receives that match, that of the one with the least sequence number: its class, its
-    /// place in the index, and its last receive.
+    /// place, and its last receive.
     #[inline]
     fn first_of_all(&self, envelope: &Envelope) -> Option<(Class, usize, u32)> {
         let seq_of = |tail: u32| self.nodes[self.nodes[tail as usize].next as usize].seq;
@@ -289,17 +344,19 @@ impl<T: Copy> PostedQueue<T> {
         first
     }
 
-    /// Takes the first receive of the pattern that has place `at` in the index, and `tail` as its last one.
+    /// Takes the first receive of the pattern that has place `at`, and `tail` as its last one.
     #[inline(always)]
     fn take_first(&mut self, class: Class, at: usize, tail: u32) -> T {
         let head = self.nodes[tail as usize].next;
-        if head == tail {
+        if head != tail {
+            self.nodes[tail as usize].next = self.nodes[head as usize].next;
+        } else if at == ROW {
+            self.row.tail = NIL;
+        } else {
             self.indices[class as usize].remove(at);
             if class != Class::Exact {
                 self.wild -= 1;
             }
-        } else {
-            self.nodes[tail as usize].next = self.nodes[head as usize].next;
         }
         self.release(head)
     }

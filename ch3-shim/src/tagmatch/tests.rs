@@ -132,6 +132,25 @@ fn the_first_posted_wins_across_classes() {
     assert_eq!(queue.len(), 1);
 }
 
+/// Of two patterns, one waits: it may not keep the other from the short way for ever.
+#[test]
+fn what_is_posted_again_and_again_is_in_no_index() {
+    let mut queue = PostedQueue::new();
+    let (waits, comes) = (Pattern::new(1, 2, 3), Pattern::new(1, 2, 4));
+    queue.post(waits, 0);
+    assert_eq!(queue.row_pattern(), Some(waits));
+    for n in 1..5 {
+        queue.post(comes, n);
+        assert_eq!(queue.row_pattern(), Some(if n == 1 { waits } else { comes }));
+        assert_eq!(queue.take_match(&comes.to_envelope()), Some(n));
+    }
+    assert_eq!(queue.take_match(&waits.to_envelope()), Some(0));
+    assert_eq!(queue.row_pattern(), None);
+    let alone = Pattern::new(1, 2, 5);
+    queue.post(alone, 5);
+    assert_eq!(queue.row_pattern(), Some(alone));
+}
+
 #[test]
 fn wild_values_in_an_envelope_are_literal() {
     let mut posted = PostedQueue::new();
