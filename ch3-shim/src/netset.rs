@@ -416,6 +416,9 @@ impl Netmod for NetSet {
 
     #[inline]
     fn flush(&mut self, core: &mut Core) {
+        if let [only] = &mut self.mods[..] {
+            return each!(only, n => n.flush(core));
+        }
         for m in &mut self.mods {
             each!(m, n => n.flush(core));
         }

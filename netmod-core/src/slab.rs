@@ -105,7 +105,7 @@ struct Slot<T> {
     /// Taken: its handle, whose generation is odd. Free: an even generation, and in the index's stead that of the next free slot, or [`NO_FREE`].
     /// No handle equals that by which this slot is looked up, whatever its generation: a slot does not come after itself.
     word: u64,
-    /// In a free slot: nothing, or what [`Slab::retire`] has left.
+    /// In a free slot: nothing, or what [`Slab::retire_if`] has left.
     value: Option<T>,
 }
 
@@ -195,7 +195,7 @@ impl<T, K> Slab<T, K> {
     }
 
     /// Takes a place and lets its new value be made there, which spares a large one the way through memory elsewhere:
-    /// it is `T::default()`, or what [`Slab::retire`] has left.
+    /// it is `T::default()`, or what [`Slab::retire_if`] has left.
     ///
     /// # Panics
     /// As [`Slab::insert`].
@@ -218,13 +218,8 @@ impl<T, K> Slab<T, K> {
         (h, slot.value.get_or_insert_default())
     }
 
-    /// Frees the place and leaves the value in it, for [`Slab::renew`]. The handle is dead from now on.
-    #[inline]
-    pub fn retire(&mut self, h: Handle<K>) {
-        self.retire_if(h, |_| true);
-    }
-
-    /// The same, if the value is so; whether it was.
+    /// If the value is so, frees the place and leaves the value in it, for [`Slab::renew`]: the handle is dead from now on. Whether
+    /// it was.
     #[inline]
     pub fn retire_if(&mut self, h: Handle<K>, is_so: impl FnOnce(&T) -> bool) -> bool {
         let Some(slot) = self.slots.get_mut(h.index()).filter(|slot| slot.word == h.word) else {
@@ -309,7 +304,7 @@ impl<T, K> Slab<T, K> {
 /// The value belongs to one generation of the handle; asked with another it is not there.
 #[derive(Debug)]
 pub struct SideTable<T, K> {
-    /// By handle. [`NOBODY`]: nothing, or what [`SideTable::retire`] has left.
+    /// By handle. [`NOBODY`]: nothing, or what [`SideTable::retire_if`] has left.
     slots: Vec<(u64, Option<T>)>,
     _kind: PhantomData<fn() -> K>,
 }
@@ -350,7 +345,7 @@ impl<T, K> SideTable<T, K> {
     }
 
     /// Lets the value of a handle be made in its place, which spares a large one the way through memory elsewhere: it
-    /// is `T::default()`, or what [`SideTable::retire`] or an earlier generation has left.
+    /// is `T::default()`, or what [`SideTable::retire_if`] or an earlier generation has left.
     #[inline]
     pub fn renew(&mut self, h: Handle<K>) -> &mut T
     where
@@ -367,14 +362,16 @@ impl<T, K> SideTable<T, K> {
         slot.1.get_or_insert_default()
     }
 
-    /// From now on the handle has no value. What it had stays where it is, for [`SideTable::renew`].
+    /// If the value is so, the handle has none from now on, and what it had stays where it is, for [`SideTable::renew`]; whether it
+    /// was, or `None` if there is none.
     #[inline]
-    pub fn retire(&mut self, h: Handle<K>) {
-        if let Some((of, _)) = self.slots.get_mut(h.index())
-            && *of == h.word
-        {
+    pub fn retire_if(&mut self, h: Handle<K>, is_so: impl FnOnce(&T) -> bool) -> Option<bool> {
+        let (of, value) = self.slots.get_mut(h.index()).filter(|(of, _)| *of == h.word)?;
+        let so = is_so(value.as_ref()?);
+        if so {
             *of = NOBODY;
         }
+        Some(so)
     }
 
     #[cold]
@@ -484,13 +481,15 @@ mod tests {
         assert_eq!(std::mem::replace(value, 5), 0);
         assert_eq!(std::mem::replace(t.renew(a), 6), 0);
         assert_eq!((s.get(a), t.get(a), s.len()), (Some(&5), Some(&6), 1));
-        s.retire(a);
-        t.retire(a);
+        assert!(!s.retire_if(a, |n| *n != 5) && s.retire_if(a, |n| *n == 5));
+        assert_eq!((t.retire_if(a, |n| *n != 6), t.get(a)), (Some(false), Some(&6)));
+        assert_eq!((t.retire_if(a, |n| *n == 6), t.get(a)), (Some(true), None));
+        assert_eq!(t.retire_if(a, |_| true), None);
         // The second is the free place's own number, which a peer may make up.
         for h in [a, ReqId::from_wire(a.to_wire() + (1 << 32)), ReqId::from_wire(0)] {
             assert!(s.get(h).is_none() && s.get_mut(h).is_none() && s.remove(h).is_none());
             assert!(t.get(h).is_none() && t.get_mut(h).is_none() && t.remove(h).is_none());
-            s.retire(h);
+            assert!(!s.retire_if(h, |_| true));
         }
         assert_eq!((s.iter().count(), t.iter().count(), s.len()), (0, 0, 0));
         let (b, value) = s.renew();

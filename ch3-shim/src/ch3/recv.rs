@@ -260,20 +260,38 @@ impl Ch3 {
         else {
             return Err(self.bad_envelope(vc, &env));
         };
-        let Some(mut req) = self.posted.take_match(&env) else {
+        let Some(req) = self.posted.take_match(&env) else {
             return self.short_unexpected(vc, env, short.ready, short.to_data(hdr)).map(|()| 0);
         };
-        let mut due = side.flow.inc.pass(ENTRY);
-        let mut bytes = *hdr;
+        let due = side.flow.inc.pass(ENTRY);
+        self.receive_short(io, req, env, short.data(hdr));
+        if rest.len() >= HDR_LEN {
+            return Ok(self.short_row(io, vc, (short, hdr), env, rest, due));
+        }
+        if due {
+            self.credit_due(io, vc);
+        }
+        Ok(0)
+    }
+
+    /// The messages behind an eager short one that are like it; how many bytes they are.
+    #[inline(never)]
+    fn short_row(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        (short, hdr): (Short, &Header),
+        env: Envelope,
+        rest: RxBytes<'_>,
+        mut due: bool,
+    ) -> usize {
         let mut more = 0;
-        loop {
-            self.receive_short(io, req, env, short.data(&bytes));
-            let Some(next) = rest.skip(more * HDR_LEN).first::<HDR_LEN>() else { break };
-            if more == ROW || !short.is_alike(hdr, &next) {
-                break;
-            }
-            let Some(again) = self.posted.take_again(&env) else { break };
-            (req, bytes) = (again, next);
+        while more < ROW
+            && let Some(next) = rest.skip(more * HDR_LEN).first::<HDR_LEN>()
+            && short.is_alike(hdr, &next)
+            && let Some(req) = self.posted.take_again(&env)
+        {
+            self.receive_short(io, req, env, short.data(&next));
             more += 1;
         }
         if more > 0 {
@@ -283,7 +301,7 @@ impl Ch3 {
         if due {
             self.credit_due(io, vc);
         }
-        Ok(more * HDR_LEN)
+        more * HDR_LEN
     }
 
     /// An eager short message without a receive.
@@ -315,7 +333,7 @@ impl Ch3 {
     }
 
     /// A receive has matched a message that is all here.
-    #[inline]
+    #[inline(always)]
     fn receive_short(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, bytes: &[u8]) {
         let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.side.get_mut(req)) else { return };
         let room = bytes.len().min(r.seg.total());

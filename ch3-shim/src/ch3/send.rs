@@ -7,7 +7,7 @@ use netmod_core::{
 
 use super::credit::{self, ENTRY};
 use super::recv::{Body, Unexpected};
-use super::{Ch3, DevIo, Lent, MpiReq, Owned, Role, WORLD};
+use super::{Ch3, DevIo, Lent, Matched, MpiReq, Owned, Role, WORLD};
 use crate::pkt::{self, MAX_SHORT, Mode};
 use crate::status::Status;
 use crate::tagmatch::Envelope;
@@ -247,16 +247,15 @@ impl Ch3 {
     /// there is more to be said of it: that is [`Ch3::take_result`]'s to do.
     #[inline]
     pub(crate) fn take_plain(&mut self, core: &mut Core, req: ReqId) -> Option<Status> {
-        let status = match self.side.get(req) {
-            Some(m) if m.is_plain() => m.matched.status(),
-            Some(_) => return None,
-            None => Status::default(),
+        let mut matched = Matched::default();
+        let is_plain = |m: &MpiReq| {
+            matched = m.matched;
+            m.is_plain()
         };
-        if !core.reqs.retire_if(req, netmod_core::Request::is_plainly_done) {
-            return None;
-        }
-        self.side.retire(req);
-        Some(status)
+        let plain = core
+            .reqs
+            .retire_if(req, |r| r.is_plainly_done() && self.side.retire_if(req, is_plain) != Some(false));
+        plain.then(|| matched.status())
     }
 
     /// As [`Ch3::take_plain`], for those who do not ask for the status; whether it was so.

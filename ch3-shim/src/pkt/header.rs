@@ -88,7 +88,7 @@ impl Short {
         let fields = Fields::new(header);
         let (len, ready) = (usize::from(fields.aux), fields.flags == READY);
         let good = fields.kind == EAGER_SHORT
-            && (fields.flags == 0 || ready)
+            && fields.flags & !READY == 0
             && len <= MAX_SHORT
             && fields.ends_at(len);
         good.then(|| Short { env: fields.env(), ready, len })
@@ -218,6 +218,18 @@ fn zero(packet: &'static str, value: u64, first: u8, end: u8) -> Result<(), PktE
     if value == 0 { Ok(()) } else { Err(PktError::Reserved { packet, first, end }) }
 }
 
+/// The bits of the two words of an eager short message that are behind its data, by the length of that.
+const BEHIND: [[u64; 2]; MAX_SHORT + 1] = {
+    let mut behind = [[0; 2]; MAX_SHORT + 1];
+    let mut len = 0;
+    while len < MAX_SHORT {
+        behind[len] =
+            if len < 8 { [u64::MAX << (8 * len), u64::MAX] } else { [0, u64::MAX << (8 * (len - 8))] };
+        len += 1;
+    }
+    behind
+};
+
 /// A header, taken apart but not yet judged.
 struct Fields {
     /// Bytes 0..8, and what they are.
@@ -257,11 +269,8 @@ impl Fields {
     /// Whether the data of an eager short message is zero behind its first `len` bytes: little-endian, these are the upper bits.
     #[inline(always)]
     fn ends_at(&self, len: usize) -> bool {
-        let behind = |word: u64, len: usize| word.checked_shr(8 * len as u32).unwrap_or(0);
-        match len.checked_sub(8) {
-            None => behind(self.c, len) | self.d == 0,
-            Some(rest) => behind(self.d, rest) == 0,
-        }
+        let [c, d] = BEHIND[len.min(MAX_SHORT)];
+        self.c & c | self.d & d == 0
     }
 
     #[inline]
