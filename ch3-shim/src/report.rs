@@ -75,6 +75,20 @@ pub struct VcStatus {
     pub messages: [u64; 2],
     /// Bytes sent and received.
     pub bytes: [u64; 2],
+    /// What large messages from it have taken lately, of lengths of which two ways were tried.
+    #[serde(default)]
+    pub large: Vec<LargeStatus>,
+}
+
+/// What large messages of about one length have taken by either way within a node, see [`netmod_lmt::trials`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LargeStatus {
+    /// Their length.
+    pub len: u64,
+    /// MB/s through a ring (the Cooperative mode).
+    pub ring: u64,
+    /// MB/s by the kernel (Get).
+    pub kernel: u64,
 }
 
 /// An unexpected message.
@@ -204,6 +218,13 @@ impl StatusReport {
                 v.credit,
                 clean(&v.choice)
             );
+            for LargeStatus { len, ring, kernel } in &v.large {
+                let len = len >> 10;
+                let _ = writeln!(
+                    out,
+                    "      from it, about {len} KiB at a time: {ring} MB/s through a ring, {kernel} by the kernel"
+                );
+            }
         }
         for (name, value, origin) in &self.settings {
             let _ = writeln!(out, "  {}={} ({})", clean(name), clean(value), clean(origin));

@@ -10,7 +10,7 @@
 
 use crate::coop::RING;
 use crate::mode::{Mode, Modes};
-use crate::rates::Rates;
+use crate::rates::{FROM, Rates};
 
 /// How many times as long as a copy in its own caches a core needs for a part of a ring that another core has just
 /// touched. Measured: 2 between cores that share an L3 cache, 4 between cores further apart.
@@ -25,6 +25,11 @@ const JOINT: (u64, u64) = (5, 8);
 const TURN: u64 = 40_000;
 /// Nanoseconds of the calls and packets by which a window of data that is not in one piece moves by Put or Get.
 const WINDOW: u64 = 3_000;
+/// From how many bytes on it is tried which of two ways is faster: what is shorter would pay too much for being exposed to
+/// a get that may not come.
+const TRIED: u64 = FROM[1];
+/// A way that takes so many times as long as the other one by the model is not tried.
+const HOPELESS: u64 = 4;
 
 /// What the program wants (`NETMOD_LMT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +105,14 @@ impl Side {
     }
 }
 
+/// Whether it is left to [`Trials`](crate::trials::Trials) if a message goes through a ring or is got, as long as the model finds neither hopeless.
+pub fn is_tried(side: Side, bytes: u64) -> bool {
+    let can = side.modes.has(Mode::Get) && asks_for_rates(side.modes, side.wish);
+    let (ring, kernel) = (side.by_ring(bytes), side.by_kernel(bytes));
+    let close = ring.max(kernel) / HOPELESS <= ring.min(kernel);
+    can && bytes >= side.min.max(TRIED) && side.contiguous && !side.crowded && close
+}
+
 fn nanoseconds(bytes: u64, rate: u32) -> u64 {
     bytes.saturating_mul(1000) / u64::from(rate.max(1))
 }
@@ -125,7 +138,7 @@ pub fn offer(side: Side, bytes: u64) -> Modes {
             Modes::NULL.with(Mode::Coop)
         }
         // To expose data for a get costs something before anybody has asked for it.
-        Wish::Auto if side.modes.has(Mode::Coop) && !side.prefers_kernel(bytes) => {
+        Wish::Auto if side.modes.has(Mode::Coop) && !side.prefers_kernel(bytes) && !is_tried(side, bytes) => {
             side.modes.without(Mode::Get)
         }
         // To expose data in pieces costs a copy, too.
@@ -250,8 +263,10 @@ mod tests {
         assert_eq!(grant(at(30_000, 21_000), MIB), Mode::Get);
         assert_eq!(grant(at(14_000, 12_000), 4 * MIB), Mode::Coop);
         assert_eq!(grant(at(11_000, 10_500), 64 * MIB), Mode::Coop);
-        // Nor is it exposed for a get.
-        assert_eq!(offer(at(11_000, 10_500), 64 * MIB), Modes::NULL.with(Mode::Coop));
+        // Nor is what is not tried exposed for a get.
+        assert_eq!(offer(at(49_000, 10_500), 256 << 10), Modes::NULL.with(Mode::Coop));
+        assert_eq!(offer(at(49_000, 5_000), 64 * MIB), BOTH);
+        assert_eq!(offer(at(49_000, 4_000), 64 * MIB), Modes::NULL.with(Mode::Coop));
     }
 
     /// The same machine, when the owner of the memory copies its part.
@@ -275,6 +290,26 @@ mod tests {
         // Where a ring's copies are much faster, it stays that.
         let near = Side { rates: Rates::ASSUMED, joint: true, ..side(BOTH, Wish::Auto) };
         assert_eq!(grant(near, MIB), Mode::Coop);
+    }
+
+    #[test]
+    fn ways_that_may_both_be_the_faster_are_tried() {
+        let tried = side(BOTH, Wish::Auto);
+        assert!(is_tried(tried, MIB) && !is_tried(tried, 500_000));
+        let others = [
+            Side { contiguous: false, ..tried },
+            Side { crowded: true, ..tried },
+            Side { min: 2 * MIB, ..tried },
+            Side { modes: Modes::NULL.with(Mode::Coop).with(Mode::Put), ..tried },
+            Side { modes: Modes::NULL.with(Mode::Get), ..tried },
+            Side { wish: Wish::Only(Mode::Get), ..tried },
+            // Hopeless, the one way or the other.
+            Side { rates: Rates { kernel: 5_000, ..Rates::ASSUMED }, ..tried },
+            Side { rates: Rates { cached: 10_000, copied: 10_000, kernel: 90_000 }, ..tried },
+        ];
+        for other in others {
+            assert!(!is_tried(other, MIB), "{other:?}");
+        }
     }
 
     #[test]

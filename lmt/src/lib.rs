@@ -4,7 +4,8 @@
 //! The two sides are [`SendLmt`] and [`RecvLmt`]: pure state machines that are told what happened
 //! ([`Event`]) and say what to do ([`Action`]). They know neither the layout of packets nor the network; whoever
 //! drives them carries the actions out. [`cookie`] has the bytes that the sides tell each other, [`coop`]
-//! the ring of the Cooperative mode, [`choice`] which mode is taken, and [`probe`] what copies cost.
+//! the ring of the Cooperative mode, [`choice`] which mode is taken, [`probe`] what copies cost, and [`trials`] what messages have
+//! really taken.
 //!
 //! Source: the LMT interface of MPICH's Nemesis. Its hooks are events here: `initiate_lmt` is
 //! [`SendLmt::start`], `start_recv` [`RecvLmt::start`], `start_send` [`Event::Cts`], `handle_cookie`
@@ -21,6 +22,7 @@ pub mod rates;
 mod recv;
 mod send;
 mod table;
+pub mod trials;
 mod window;
 
 pub use mode::{Mode, Modes};

@@ -28,7 +28,7 @@ impl Rates {
 }
 
 /// The place among [`LENGTHS`] of what counts for a message of `bytes`.
-fn nearest(bytes: u64) -> usize {
+pub(crate) fn nearest(bytes: u64) -> usize {
     FROM.iter().rposition(|from| *from <= bytes).unwrap_or(0)
 }
 

@@ -314,7 +314,6 @@ impl Builder {
         self.agree(terms, size);
         netmod.set_job_key(key)?;
         let groups = Groups::new(Group::world(me.group, rank, size));
-        let simulated = self.clock.is_some();
         let near = netmod.has_memory();
         let tick_mask = if self.clock.is_some() { 0 } else { 63 };
         let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);
@@ -331,7 +330,7 @@ impl Builder {
                 unexpected: UnexpectedQueue::new(),
                 side: SideTable::new(),
                 vcs: SideTable::new(),
-                lmt: Lmt::new(&self.cfg, near, crowded, simulated),
+                lmt: Lmt::new(&self.cfg, near, crowded, clock.clone()),
                 names: Names::default(),
                 close_ops: 0,
                 pool: Pool::new(POOL_BYTES),

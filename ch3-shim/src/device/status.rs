@@ -153,6 +153,7 @@ impl Vci {
                 stalled: flow.waiting_sends,
                 messages: [v.stats.tx_msgs, v.stats.rx_msgs],
                 bytes: [v.stats.tx_bytes, v.stats.rx_bytes],
+                large: self.ch3.lmt.report(vc),
             });
         }
     }

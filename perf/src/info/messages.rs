@@ -48,6 +48,9 @@ pub(super) fn table(cfg: &Config) -> (Vec<Line>, Option<String>) {
 /// Why a message goes at once.
 const EAGER: &str = "at once, as long as the receiver has room (NETMOD_EAGER_MAX)";
 
+/// What is added where the model has only the first word.
+const TRIED: &str = ", as long as trials do not say otherwise of data in one piece";
+
 fn of_netmod(
     cfg: &Config,
     netmod: &'static str,
@@ -64,10 +67,10 @@ fn of_netmod(
             let joint = joint_from(crowded) <= from;
             let side = Side { modes, wish, min, contiguous, crowded, joint, rates };
             if from <= most && !(cfg.leaves_eager_open() && choice::is_got(side, from)) {
-                return ("eager", EAGER);
+                return ("eager", EAGER, false);
             }
             let (mode, why) = choice::explain(side, from);
-            (mode.name(), why)
+            (mode.name(), why, choice::is_tried(side, from))
         };
         let cases = [
             ("in one piece", explain(true, false)),
@@ -82,8 +85,10 @@ fn of_netmod(
     let mut ranges: Vec<(u64, _)> = Vec::new();
     for from in starts.into_iter().filter(|from| (1..u64::MAX).contains(from)) {
         let now = choices(from);
-        let shown = |cases: &[(_, (&'static str, &'static str)); 4]| {
-            cases.map(|(_, (mode, why))| (mode, if mode == Mode::Null.name() { "" } else { why }))
+        let shown = |cases: &[(_, (&'static str, &'static str, bool)); 4]| {
+            cases.map(|(_, (mode, why, tried))| {
+                (mode, if mode == Mode::Null.name() { "" } else { why }, tried)
+            })
         };
         if ranges.last().is_none_or(|(_, (before, _))| shown(before) != shown(&now.0)) {
             ranges.push((from, now));
@@ -96,12 +101,13 @@ fn of_netmod(
             None => format!("{from} bytes and more"),
         };
         let same = cases.iter().all(|(_, c)| c.0 == cases[0].1.0);
-        for (data, (mode, why)) in cases.iter().take(if same { 1 } else { 4 }) {
+        for (data, (mode, why, tried)) in cases.iter().take(if same { 1 } else { 4 }) {
             let why = if by_rates && ![Mode::Null.name(), "eager"].contains(mode) {
                 let rates = [rates.cached, rates.copied, rates.kernel].map(|r| grouped(r.into()));
                 let [cached, copied, kernel] = &rates;
+                let until = if *tried { TRIED } else { "" };
                 format!(
-                    "{why} (copies in a cache {cached} MB/s, of so much {copied}, by the kernel {kernel})"
+                    "{why}{until} (copies in a cache {cached} MB/s, of so much {copied}, by the kernel {kernel})"
                 )
             } else {
                 (*why).to_owned()
@@ -140,9 +146,17 @@ mod tests {
         let lines = of_netmod(&cfg, "shm", all, wish, &mut rates, |_| u64::MAX);
         let one_piece = lines.iter().filter(|l| l.data.is_empty() || l.data == "in one piece");
         let found: Vec<_> = one_piece.map(|l| (&*l.sizes, l.mode)).collect();
-        let (sooner, get) = (("49152 to 131072 bytes", "get"), ("131073 to 2097151 bytes", "get"));
+        let gets = [
+            ("49152 to 131072 bytes", "get"),
+            ("131073 to 524287 bytes", "get"),
+            ("524288 to 2097151 bytes", "get"),
+        ];
         let coop = ("2097152 bytes and more", "coop");
-        assert_eq!(found, [("1 to 49151 bytes", "eager"), sooner, get, coop]);
+        assert_eq!(found, [&[("1 to 49151 bytes", "eager")][..], &gets[..], &[coop][..]].concat());
+        // From where both are tried on the model has not the last word.
+        let tried: Vec<_> =
+            lines.iter().filter(|l| l.why.contains(TRIED)).map(|l| (&*l.sizes, l.data)).collect();
+        assert_eq!(tried, [(gets[2].0, "in one piece"), (coop.0, "")]);
         asked.dedup();
         assert_eq!(asked, [cfg.lmt_min as u64, FROM[0], cfg.eager_max as u64 + 1, FROM[1], FROM[2], FROM[3]]);
     }
@@ -154,9 +168,10 @@ mod tests {
         let joint_from = |crowded| if crowded { u64::MAX } else { 1 << 20 };
         let lines = of_netmod(&Config::default(), "shm", both, Wish::Auto, &mut |_| slow, joint_from);
         let gets: Vec<&Line> = lines.iter().filter(|l| l.data == "in one piece").collect();
-        let [sooner, alone, joint] = gets[..] else { panic!("{lines:?}") };
+        let [sooner, short, alone, joint] = gets[..] else { panic!("{lines:?}") };
         assert_eq!((&*sooner.sizes, sooner.mode), ("49152 to 131072 bytes", "get"));
-        assert_eq!((&*alone.sizes, alone.mode), ("131073 to 1048575 bytes", "get"));
+        assert_eq!((&*short.sizes, short.mode), ("131073 to 524287 bytes", "get"));
+        assert_eq!((&*alone.sizes, alone.mode), ("524288 to 1048575 bytes", "get"));
         assert_eq!((&*joint.sizes, joint.mode), ("1048576 bytes and more", "get"));
         assert!(!alone.why.contains("each side") && joint.why.contains("each side"), "{lines:?}");
     }
@@ -171,17 +186,18 @@ mod tests {
         assert_eq!(modes(&cfg, all, fast), [eager.clone(), line("131073 bytes and more", "", "coop")]);
         let slow = Rates { cached: 27_000, copied: 27_000, kernel: 11_000 };
         let lines = modes(&cfg, all, slow);
-        assert_eq!(lines.len(), 9, "{lines:?}");
+        assert_eq!(lines.len(), 13, "{lines:?}");
         assert_eq!(lines[0], line("1 to 49151 bytes", "", "eager"));
         assert_eq!(lines[1], line("49152 to 131072 bytes", "in one piece", "get"));
         assert_eq!(lines[2], line("49152 to 131072 bytes", "in pieces", "eager"));
-        assert_eq!(lines[5], line("131073 bytes and more", "in one piece", "get"));
-        assert_eq!(lines[6], line("131073 bytes and more", "in pieces", "coop"));
+        assert_eq!(lines[5], line("131073 to 524287 bytes", "in one piece", "get"));
+        assert_eq!(lines[6], line("131073 to 524287 bytes", "in pieces", "coop"));
+        assert_eq!(lines[9], line("524288 bytes and more", "in one piece", "get"));
         // What a user says of the threshold holds.
         let mut said = Config::default();
         said.set("NETMOD_EAGER_MAX", "128K").expect("a size");
         let lines = modes(&said, all, slow);
-        assert_eq!((lines.len(), &lines[0]), (5, &eager), "{lines:?}");
+        assert_eq!((lines.len(), &lines[0]), (9, &eager), "{lines:?}");
         let mut late = Config::default();
         late.lmt_min = 1 << 20;
         let lines = modes(&late, all, fast);

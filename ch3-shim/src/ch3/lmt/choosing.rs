@@ -4,9 +4,12 @@ use netmod_core::{Netmod, ReqId, VcId};
 use netmod_lmt::choice::{self, Side, Wish};
 use netmod_lmt::probe;
 use netmod_lmt::rates::Rates;
+use netmod_lmt::trials::Way;
 use netmod_lmt::{Mode, Modes};
 
+use super::{Lmt, Machine};
 use crate::ch3::{Ch3, DevIo};
+use crate::report::LargeStatus;
 
 /// The part that this side has in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +93,48 @@ impl Ch3 {
             (s.eager_max, s.eager_open) = (most as u32, false);
         }
         !got
+    }
+}
+
+impl Ch3 {
+    /// The mode of a message that could go through a ring or be got, by what those before it have taken; the other argument is the model's.
+    pub(super) fn tried_mode(&mut self, vc: VcId, model: Mode, bytes: u64) -> Mode {
+        let Some(way) = Way::of(model) else { return model };
+        if self.lmt.trials.get(vc).is_none() {
+            self.lmt.trials.set(vc, Box::default());
+        }
+        match self.lmt.trials.get_mut(vc).map(|trials| trials.choose(bytes, way)) {
+            Some(Way::Ring) => Mode::Coop,
+            Some(Way::Kernel) => Mode::Get,
+            None => model,
+        }
+    }
+
+    /// The data of a message begins to move.
+    pub(super) fn lmt_timed(&mut self, vc: VcId, way: Option<Way>) {
+        if let Some(way) = way
+            && let Some(trials) = self.lmt.trials.get_mut(vc)
+        {
+            trials.begin(way, self.lmt.clock.now().0);
+        }
+    }
+
+    /// A message has come by the way that is timed, or does not any more.
+    pub(super) fn lmt_took(&mut self, req: ReqId, whole: bool) {
+        let Some(t) = self.lmt.transfers.get_mut(req) else { return };
+        let (Some(way), Machine::Recv(m)) = (t.timed.take(), &t.machine) else { return };
+        let moved = whole.then(|| m.total());
+        if let Some(trials) = self.lmt.trials.get_mut(t.vc) {
+            trials.end(way, moved, self.lmt.clock.now().0);
+        }
+    }
+}
+
+impl Lmt {
+    /// What messages of a VC's peer have taken, of lengths of which both ways were tried.
+    pub(crate) fn report(&self, vc: VcId) -> Vec<LargeStatus> {
+        let status = |(len, ring, kernel)| LargeStatus { len: len as u64, ring, kernel };
+        self.trials.get(vc).map_or_else(Vec::new, |trials| trials.rates().map(status).collect())
     }
 }
 

@@ -16,10 +16,12 @@ use netmod_lmt::choice::{self, Wish};
 use netmod_lmt::cookie::{Cookie, Keyed, Offer, Place, RingName};
 use netmod_lmt::coop::{InLane, OutLane};
 use netmod_lmt::rates::Measured;
+use netmod_lmt::trials::{Trials, Way};
 use netmod_lmt::{Action, Actions, Ending, Event, Fault, Mode, Modes, RecvLmt, SendLmt, SendPhase, Window};
 
 use super::pool::segment_of;
 use super::{Ch3, DevIo, MpiReq, Owned, Role};
+use crate::clock::Clock;
 use crate::pkt::{CookieLen, Packet};
 use crate::status::Status;
 use crate::tagmatch::Envelope;
@@ -49,6 +51,8 @@ struct Transfer {
     ring: Option<RingName>,
     /// Senders: whether the send is synchronous.
     sync: bool,
+    /// Receivers: the way that is timed.
+    timed: Option<Way>,
 }
 
 /// What RTS says of how its message may move.
@@ -105,6 +109,9 @@ pub(crate) struct Lmt {
     pub(super) got_from: usize,
     /// What copies cost here, as far as that has mattered.
     rates: Measured,
+    /// What messages of peers have taken.
+    trials: SideTable<Box<Trials>, VcKind>,
+    clock: Clock,
     /// Where this process's shared memory is, if it has any and may use it.
     place: Option<Place>,
     transfers: SideTable<Transfer, ReqKind>,
@@ -127,14 +134,14 @@ pub(crate) struct Lmt {
 
 impl Lmt {
     /// As the configuration has it. `near`: a netmod shares memory with peers; `crowded`: the node has more ranks than
-    /// cores; `simulated`: the peers are not processes, and have no shared memory.
-    pub(crate) fn new(cfg: &Config, near: bool, crowded: bool, simulated: bool) -> Lmt {
+    /// cores. With a simulation's clock the peers are not processes, and have no shared memory.
+    pub(crate) fn new(cfg: &Config, near: bool, crowded: bool, clock: Clock) -> Lmt {
         let wish = Wish::of_name(cfg.lmt).unwrap_or(Wish::Only(Mode::Null));
         let rings = match wish {
             Wish::Auto => near,
             Wish::Only(mode) => mode == Mode::Coop,
         };
-        let place = (rings && !simulated).then(|| {
+        let place = (rings && matches!(clock, Clock::Machine(_))).then(|| {
             let place = netmod_lmt::coop::place_here();
             place.inspect_err(|error| tracing::warn!(%error, "no Cooperative mode")).ok()
         });
@@ -147,6 +154,8 @@ impl Lmt {
             crowded,
             got_from: if by_rates { cfg.lmt_min } else { usize::MAX },
             rates: Measured::default(),
+            trials: SideTable::new(),
+            clock,
             place,
             transfers: SideTable::new(),
             onesided: SideTable::new(),
@@ -194,7 +203,15 @@ impl Ch3 {
         let offered = choice::offer(side, total);
         let get = offered.has(Mode::Get).then(|| self.first_window(io, vc, req));
         let (machine, acts) = SendLmt::start(total, get);
-        let t = Transfer { machine: Machine::Send(machine), vc, theirs: 0, offered, ring: None, sync };
+        let t = Transfer {
+            machine: Machine::Send(machine),
+            vc,
+            theirs: 0,
+            offered,
+            ring: None,
+            sync,
+            timed: None,
+        };
         self.lmt.transfers.set(req, t);
         self.lmt_do(io, req, acts, false);
     }
@@ -272,10 +289,15 @@ impl Ch3 {
         }
         let Announced { modes, first } = announced;
         let side = self.lmt_side_of(io, vc, req, modes, room);
+        let tried = choice::is_tried(side, room);
         let mut mode = choice::grant(side, room);
+        if tried {
+            mode = self.tried_mode(vc, mode, room);
+        }
         if mode == Mode::Coop && !self.has_ring(vc) {
             mode = Mode::Null;
         }
+        let timed = Way::of(mode).filter(|_| tried);
         if let Some(m) = self.side.get(req) {
             let Status { source: peer, tag, .. } = m.matched.status();
             tracing::trace!(target: "netmod::message", %req, peer, tag, bytes = room, %mode, "CTS sent");
@@ -284,8 +306,9 @@ impl Ch3 {
         let first = first.filter(|_| mode == Mode::Get).map(|keyed| self.learn_key(req, keyed));
         let (machine, acts) = RecvLmt::start(room, mode, window, first);
         let machine = Machine::Recv(machine);
-        let t = Transfer { machine, vc, theirs: sreq, offered: modes, ring: None, sync: false };
+        let t = Transfer { machine, vc, theirs: sreq, offered: modes, ring: None, sync: false, timed };
         self.lmt.transfers.set(req, t);
+        self.lmt_timed(vc, timed);
         self.lmt_do(io, req, acts, false);
     }
 
@@ -448,6 +471,7 @@ impl Ch3 {
                 self.lmt_act(io, req, act, false);
             }
         }
+        self.lmt_took(req, false);
         self.lmt.transfers.clear(req);
         self.forget_onesided(req);
         sever
@@ -461,6 +485,7 @@ impl Ch3 {
         }
         self.lmt.copying.retain(|v| *v != vc);
         self.lmt.lanes.remove(vc);
+        self.lmt.trials.remove(vc);
     }
 
     /// Tells a machine and does what it asks for.
@@ -494,6 +519,7 @@ impl Ch3 {
                 let Machine::Recv(m) = machine else { return };
                 if mode == Mode::Null {
                     self.forget_onesided(req);
+                    self.lmt_took(req, false);
                 }
                 let cts = |cookie_len| Packet::Cts { sreq, rreq, data_sz: m.total(), cookie_len };
                 let grant = match mode {
@@ -561,6 +587,7 @@ impl Ch3 {
         if outcome == Outcome::Done && self.side.get(req).is_some_and(|m| matches!(m.role, Role::RndvRecv)) {
             self.trace_received(req);
         }
+        self.lmt_took(req, outcome == Outcome::Done);
         self.lmt.transfers.clear(req);
         self.forget_onesided(req);
         self.finish(io.core, req, outcome);
