@@ -13,8 +13,10 @@ use crate::rates::{LENGTHS, nearest};
 
 /// Messages by the model's way before the other one is tried for the first time.
 const FIRST: u32 = 128;
-/// Messages of a trial that count; before them one is taken that may find memory for the first time.
-const TRIES: u32 = 4;
+/// Bytes of a trial that do not count: as much memory as a long ring has, which may be in no cache.
+const WARM: u64 = 2 << 20;
+/// Messages that are timed together, of a trial too: some end in pairs.
+const BATCH: u32 = 8;
 /// Most messages that a trial takes, if it has not come to a result by then.
 const LONGEST: u32 = 1024;
 /// For each message of a trial at least so many that are none follow it, and at most.
@@ -22,12 +24,11 @@ const PAUSE: u64 = 16;
 const MOST_PAUSE: u64 = 512;
 /// What trials may cost, as a part of all.
 const COST: u64 = 50;
-/// How many of the last messages say what a way takes.
-const MEMORY: u64 = 8;
-/// A message counts for at most so many times what those before it have taken: it may have waited for a process that did something else.
+/// A batch counts for at most so many times what those before it have taken: one of its messages may have waited for a process that
+/// did something else.
 const OUTLIER: u64 = 2;
-/// The other way must be faster by this part of what it takes.
-const LEAD: u64 = 8;
+/// The way that is not taken must be faster by this part of what it takes.
+const LEAD: u64 = 16;
 
 /// A way for data to a process of the same node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,18 +57,29 @@ impl Way {
     }
 }
 
-/// What a way has taken lately: bytes and nanoseconds, older ones counting less.
+/// What a way has taken lately.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
+    /// Bytes and nanoseconds, those of older batches counting less.
     bytes: u64,
     time: u64,
+    /// The same of the present batch, and its messages.
+    batch: (u64, u64, u32),
 }
 
 impl Taken {
-    fn add(&mut self, bytes: u64, time: u64) {
+    /// A message has taken so long; whether a batch ends with it.
+    fn add(&mut self, bytes: u64, time: u64) -> bool {
+        let (of, took, messages) = self.batch;
+        self.batch = (of.saturating_add(bytes), took.saturating_add(time), messages + 1);
+        if self.batch.2 < BATCH {
+            return false;
+        }
+        let (bytes, time, _) = std::mem::take(&mut self.batch);
         let most = self.time_of(bytes).map_or(u64::MAX, |usual| usual.saturating_mul(OUTLIER));
-        self.bytes = (self.bytes - self.bytes / MEMORY).saturating_add(bytes);
-        self.time = (self.time - self.time / MEMORY).saturating_add(time.min(most).max(1));
+        self.bytes = (self.bytes - self.bytes / 4).saturating_add(bytes);
+        self.time = (self.time - self.time / 4).saturating_add(time.min(most).max(1));
+        true
     }
 
     /// Nanoseconds of so many bytes.
@@ -83,8 +95,8 @@ impl Taken {
 enum Stage {
     /// So many more before a trial.
     Pause(u64),
-    /// A way is tried: messages that were sent for it, and those that have counted.
-    Trial { way: Way, sent: u32, counted: u32 },
+    /// A way is tried: messages that were sent for it, and bytes that have come.
+    Trial { way: Way, sent: u32, come: u64 },
 }
 
 /// Messages of about one length.
@@ -92,16 +104,19 @@ enum Stage {
 struct Length {
     ring: Taken,
     kernel: Taken,
+    /// The way that was taken last, trials apart.
+    present: Option<Way>,
     stage: Stage,
 }
 
-impl Length {
-    const NEW: Length = Length {
-        ring: Taken { bytes: 0, time: 0 },
-        kernel: Taken { bytes: 0, time: 0 },
-        stage: Stage::Pause(FIRST as u64),
-    };
+impl Default for Length {
+    fn default() -> Length {
+        let (ring, kernel) = Default::default();
+        Length { ring, kernel, present: None, stage: Stage::Pause(u64::from(FIRST)) }
+    }
+}
 
+impl Length {
     fn of(&mut self, way: Way) -> &mut Taken {
         match way {
             Way::Ring => &mut self.ring,
@@ -114,15 +129,17 @@ impl Length {
         (self.ring.time_of(1 << 20), self.kernel.time_of(1 << 20))
     }
 
-    /// The faster way, or the model's, as long as only one was taken. What there is to gain must be worth the change.
-    fn best(&self, model: Way) -> Way {
-        let (Some(ring), Some(kernel)) = self.times() else { return model };
+    /// The faster way, or the model's as long as only one was taken. What there is to gain must be worth a change.
+    fn best(&mut self, model: Way) -> Way {
         let faster = |a: u64, b: u64| a.saturating_add(a / LEAD) < b;
-        match model {
-            Way::Ring if faster(kernel, ring) => Way::Kernel,
-            Way::Kernel if faster(ring, kernel) => Way::Ring,
-            model => model,
-        }
+        let best = match (self.times(), self.present.unwrap_or(model)) {
+            ((Some(ring), Some(kernel)), Way::Ring) if faster(kernel, ring) => Way::Kernel,
+            ((Some(ring), Some(kernel)), Way::Kernel) if faster(ring, kernel) => Way::Ring,
+            ((Some(_), Some(_)), present) => present,
+            _ => model,
+        };
+        self.present = Some(best);
+        best
     }
 
     fn choose(&mut self, model: Way) -> Way {
@@ -135,7 +152,7 @@ impl Length {
                 }
                 let way = best.other();
                 *self.of(way) = Taken::default();
-                self.stage = Stage::Trial { way, sent: 1, counted: 0 };
+                self.stage = Stage::Trial { way, sent: 1, come: 0 };
                 way
             }
             Stage::Pause(left) => {
@@ -155,21 +172,21 @@ impl Length {
 
     /// A message of the way has taken so long.
     fn took(&mut self, way: Way, bytes: u64, time: u64) {
-        if let Stage::Trial { way: tried, sent, counted } = &mut self.stage
-            && *tried == way
-        {
-            *counted += 1;
-            if *counted == 1 {
+        let Stage::Trial { way: tried, sent, come } = &mut self.stage else {
+            self.of(way).add(bytes, time);
+            return;
+        };
+        let before = *come;
+        if *tried == way {
+            *come = before.saturating_add(bytes);
+            if before < WARM {
                 return;
             }
-            let (sent, ended) = (u64::from(*sent), *counted > TRIES);
-            self.of(way).add(bytes, time);
-            if ended {
-                self.stage = Stage::Pause(sent.saturating_mul(self.pause()));
-            }
-            return;
         }
-        self.of(way).add(bytes, time);
+        let (in_trial, sent) = (*tried == way, u64::from(*sent));
+        if self.of(way).add(bytes, time) && in_trial {
+            self.stage = Stage::Pause(sent.saturating_mul(self.pause()));
+        }
     }
 
     /// Messages for each one of a trial, by what the slower way costs.
@@ -181,21 +198,16 @@ impl Length {
 }
 
 /// What a receiver knows of the messages of one peer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Trials {
     lengths: [Length; LENGTHS.len()],
+    /// Messages under way, by way.
     ring: u32,
     kernel: u32,
     /// Since when what ends next has been under way alone, in nanoseconds.
     since: u64,
     /// Whether both ways have been under way since.
     mixed: bool,
-}
-
-impl Default for Trials {
-    fn default() -> Trials {
-        Trials { lengths: [Length::NEW; LENGTHS.len()], ring: 0, kernel: 0, since: 0, mixed: false }
-    }
 }
 
 impl Trials {

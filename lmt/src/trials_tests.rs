@@ -62,7 +62,7 @@ fn the_model_is_right_until_both_ways_were_tried() {
             let first = world.run(FIRST as usize, of(slow.0, slow.1));
             assert_eq!(if model == Way::Ring { first.1 } else { first.0 }, 0);
             // The trial, which the other way wins.
-            world.run(4 * window + 8, of(slow.0, slow.1));
+            world.run(2 * window + 16, of(slow.0, slow.1));
             let then = world.run(500, of(slow.0, slow.1));
             assert_eq!(then, if model == Way::Ring { (0, 500) } else { (500, 0) }, "{model:?}, {window}");
         }
@@ -100,7 +100,7 @@ fn a_way_that_becomes_slow_is_left_soon_and_taken_again_when_it_is_fast() {
         let mut world = World::new(Way::Ring, window);
         world.run(1_000, of(1_000, 1_500));
         // The ring is four times as slow from now on.
-        world.run(2 * window + 16, of(4_000, 1_500));
+        world.run(2 * window + 48, of(4_000, 1_500));
         let (ring, _) = world.run(1_000, of(4_000, 1_500));
         assert!(ring <= 2 * window + 20, "{ring} of 1,000 through a slow ring, window {window}");
         // And fast again: a trial finds out.
@@ -131,37 +131,67 @@ fn what_came_beside_another_way_or_not_at_all_says_nothing() {
     let mut trials = Trials::default();
     let taken = |trials: &Trials| {
         let l = trials.lengths[nearest(MIB)];
-        (l.ring.time_of(MIB), l.kernel.time_of(MIB))
+        [l.ring.batch, l.kernel.batch].map(|(_, time, messages)| (time, messages))
     };
     trials.begin(Way::Ring, 0);
     trials.end(Way::Ring, None, 70);
-    assert_eq!(taken(&trials), (None, None));
+    assert_eq!(taken(&trials), [(0, 0), (0, 0)]);
     trials.begin(Way::Ring, 100);
     trials.begin(Way::Kernel, 150);
     trials.begin(Way::Kernel, 160);
     trials.end(Way::Ring, Some(MIB), 1_000);
     // The first that ends alone has moved beside it; the time since then counts.
     trials.end(Way::Kernel, Some(MIB), 1_300);
-    assert_eq!(taken(&trials), (None, Some(300)));
+    assert_eq!(taken(&trials), [(0, 0), (300, 1)]);
     trials.end(Way::Kernel, None, 1_400);
     // Nothing is under way: the time until the next one begins is nobody's.
     trials.begin(Way::Ring, 9_000);
     trials.end(Way::Ring, Some(MIB), 9_500);
-    assert_eq!(taken(&trials), (Some(500), Some(300)));
+    assert_eq!(taken(&trials), [(500, 1), (300, 1)]);
+}
+
+/// So many messages of a length by a way, in pairs that end at the same time.
+fn pairs(trials: &mut Trials, way: Way, len: usize, pair: u64) {
+    let mut now = 0;
+    for _ in 0..BATCH / 2 {
+        trials.begin(way, now);
+        trials.begin(way, now);
+        now += pair;
+        trials.end(way, Some(len as u64), now);
+        trials.end(way, Some(len as u64), now);
+    }
 }
 
 #[test]
 fn lengths_are_apart_and_shown_when_both_ways_were_taken() {
     let mut trials = Trials::default();
-    for (way, len, time) in [(Way::Ring, LENGTHS[1], 50_000), (Way::Kernel, LENGTHS[2], 100_000)] {
-        trials.begin(way, 0);
-        trials.end(way, Some(len as u64), time);
-    }
+    pairs(&mut trials, Way::Ring, LENGTHS[1], 100_000);
+    pairs(&mut trials, Way::Kernel, LENGTHS[2], 100_000);
     assert_eq!(trials.rates().count(), 0);
-    trials.begin(Way::Kernel, 0);
-    trials.end(Way::Kernel, Some(LENGTHS[1] as u64), 100_000);
+    for _ in 0..10 {
+        pairs(&mut trials, Way::Kernel, LENGTHS[1], 200_000);
+    }
     let (len, ring, kernel) = trials.rates().next().expect("one length");
-    assert_eq!((len, ring / 100, kernel / 100), (LENGTHS[1], 209, 104));
+    assert_eq!((len, ring, kernel), (LENGTHS[1], 20_971, 10_485));
+}
+
+/// The first messages by a way that was not used for long find its memory in no cache.
+#[test]
+fn what_is_cold_does_not_count() {
+    let mut world = World::new(Way::Kernel, 1);
+    world.run(FIRST as usize, of(1_000, 2_000));
+    let mut cold = WARM / MIB;
+    world.run(BATCH as usize + 2, |way| match way {
+        Way::Ring if cold > 0 => {
+            cold -= 1;
+            50_000
+        }
+        Way::Ring => 1_000,
+        Way::Kernel => 2_000,
+    });
+    let [ring, kernel] =
+        [Way::Ring, Way::Kernel].map(|way| world.trials.lengths[nearest(MIB)].of(way).time_of(MIB));
+    assert_eq!((ring, kernel), (Some(1_000), Some(2_000)));
 }
 
 /// Whatever the times are, nothing overflows, and no way is lost for ever.
