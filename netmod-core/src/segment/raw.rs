@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::layout::Visit;
 use super::{Datatype, Layout, List, Run, Segment};
 use crate::buf::{IoVec, RxBytes};
-use crate::stores::{Way, store};
+use crate::stores::{Way, load, store};
 
 #[cfg(test)]
 mod tests;
@@ -211,7 +211,7 @@ impl Segment {
     }
 }
 
-/// As `ptr::copy_nonoverlapping`; up to 16 bytes without a call.
+/// As [`load`]; up to 16 bytes without a call.
 ///
 /// # Safety
 /// As for that: `n` bytes readable at `src`, writable at `dst`, not overlapping.
@@ -234,7 +234,7 @@ unsafe fn copy_short(src: *const u8, dst: *mut u8, n: usize) {
             8..=16 => two::<8>(src, dst, n),
             4..=7 => two::<4>(src, dst, n),
             0 => {}
-            _ => ptr::copy_nonoverlapping(src, dst, n),
+            _ => load(src, dst, n),
         }
     }
 }

@@ -1,17 +1,21 @@
-//! How bytes are stored where another core will read them: by way of the caches, or past them.
+//! How bytes are stored where another core will read them, by way of the caches or past them, and how they are read there ([`load`]).
 //!
 //! A store needs the line that it writes to. If the core that read it last still has it, it must be taken away from there
 //! first: on AMD's processors up to Zen 4 that takes 15 ns for each line between cores of one L3 cache, and more than 20 between those of two, however many
-//! lines are asked for at once; from the L3 cache, or from memory, it takes 3 to 4. Stores past the caches take nothing from
+//! lines are asked for at once; from the L3 cache, or from memory, it takes 2 to 4, but more than 5 if it was only read there, which the
+//! reader can avoid. Stores past the caches take nothing from
 //! anybody, but whoever reads has to go to memory, for about 5 ns a line. So they are the better way
 //! as soon as they save the writer more than that. Which cores the two are, and whether the reader's caches hold the memory, changes while a process
 //! runs: it is tried out, a few copies in a hundred at most.
 
 #![allow(unsafe_code)]
 
+mod load;
 mod past;
 #[cfg(test)]
 mod tests;
+
+pub use load::{fetch_all_to_write, fetch_to_write, load};
 
 use std::sync::LazyLock;
 use std::time::Instant;

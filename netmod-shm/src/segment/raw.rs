@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use memmap2::{MmapOptions, MmapRaw};
-use netmod_core::stores::{Processor, store};
+use netmod_core::stores::{Processor, fetch_all_to_write, fetch_to_write, store};
 use netmod_core::{Header, Request, RxBuf, Stores};
 
 use super::layout::{HEADER, JOINT, JOINTS, Layout, REGIONS, SLOT};
@@ -393,9 +393,14 @@ impl RawRing {
     /// Says that bytes of the bulk area will soon be read, if they are there. Changes nothing.
     #[inline]
     pub(crate) fn prefetch_bulk(&self, at: u32, len: usize) {
-        let end = (at as usize + len).min(self.geometry.bulk as usize);
-        for at in (at as usize..end).step_by(LINE) {
-            fetch_to_read(self.bulk.as_ptr().wrapping_add(at));
+        let (at, bulk) = (at as usize, self.geometry.bulk as usize);
+        let (first, len) = (self.bulk.as_ptr().wrapping_add(at), len.min(bulk.saturating_sub(at)));
+        // As `netmod_core::stores::load` will.
+        if Processor::here() == Processor::Zen4 {
+            return fetch_all_to_write(first, len);
+        }
+        for at in (0..len).step_by(LINE) {
+            fetch_to_read(first.wrapping_add(at));
         }
     }
 
@@ -463,20 +468,6 @@ impl RawRing {
         // SAFETY: within the bulk area, as asserted; for the rest see `lend_inline`.
         unsafe { RxBuf::new(self.bulk.add(at as usize), len, token) }
     }
-}
-
-/// Asks for the cache line of an address, to be written.
-#[inline(always)]
-fn fetch_to_write(line: *const u8) {
-    // By name, because the compiler's intrinsic makes it a fetch for reading where the target need not know it;
-    // processors that do not know it ignore it (AMD64 Architecture Programmer's Manual, volume 3, PREFETCHW).
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: has no effect but on caches, whatever the address.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
 }
 
 /// Asks for the cache line of an address, to be read.
