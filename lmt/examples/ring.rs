@@ -94,7 +94,7 @@ fn main() {
     for size in [64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20] {
         let floor = median(|| memcpy(size));
         writeln!(out, "{} KiB: memcpy {floor:.1} GB/s", size >> 10).expect("stdout");
-        for (memory, window) in [(64, 64), (256, 256), (1024, 256), (1024, 1024), (2048, 256), (2048, 512)] {
+        for (memory, window) in [(64, 64), (256, 256), (1024, 256), (2048, 256), (2048, 512), (2048, 1024)] {
             write!(out, "  ring {memory:>5} KiB, {window:>4} at once:").expect("stdout");
             let (memory, window) = (memory << 10, window << 10);
             for chunk in [8 << 10, 16 << 10, 32 << 10, 64 << 10] {

@@ -13,11 +13,13 @@ use super::gate::{Corrupt, Gate, Putter, Taker};
 use super::sys::{self, Mapping};
 use crate::cookie::RingName;
 
-/// Bytes in a ring at once, at most. With its two sides' working sets they fit the caches that cores do not share; see the example `ring`.
+/// Bytes of a ring. With its two sides' working sets they fit the caches that cores do not share; see the example `ring`.
 pub const RING: usize = 256 << 10;
 /// Bytes of memory of a long ring, more than a core's own caches hold: until a byte's place is written again, the receiver's
 /// have lost it, and it need not be taken away from there (see [`netmod_core::stores`]).
 pub const LONG: usize = 2 << 20;
+/// Bytes that are in a long ring at once, at most: so much slack lets neither side wait for the other.
+const LONG_WINDOW: usize = 1 << 20;
 /// Bytes after which the other side is told. Smaller ones cost more synchronization, larger ones less overlap.
 pub const CHUNK: usize = 64 << 10;
 
@@ -42,11 +44,11 @@ pub struct Sizes {
     pub chunk: usize,
 }
 
-impl Default for Sizes {
-    /// Those of a ring that is not long.
-    fn default() -> Sizes {
-        Sizes { memory: RING, window: RING, chunk: CHUNK }
-    }
+impl Sizes {
+    /// Of a ring that is not long.
+    pub const SHORT: Sizes = Sizes { memory: RING, window: RING, chunk: CHUNK };
+    /// Of one that is.
+    pub const LONG: Sizes = Sizes { memory: LONG, window: LONG_WINDOW, chunk: CHUNK };
 }
 
 /// The memory of a ring.
@@ -111,8 +113,8 @@ impl Consumer {
     /// # Errors
     /// If the file cannot be made, or there is no memory for it.
     pub fn create(long: bool) -> Result<Consumer, RingError> {
-        let memory = if long && Processor::here() == Processor::Zen4 { LONG } else { RING };
-        Consumer::with_sizes(Sizes { memory, ..Sizes::default() })
+        let long = long && Processor::here() == Processor::Zen4;
+        Consumer::with_sizes(if long { Sizes::LONG } else { Sizes::SHORT })
     }
 
     /// The same with other sizes, to measure them.
@@ -194,7 +196,7 @@ impl Producer {
     /// # Errors
     /// If it is not there, or not what a peer makes.
     pub fn open(name: RingName) -> Result<Producer, RingError> {
-        Producer::map(name, &[HEADER + RING, HEADER + LONG], Sizes::default())
+        Producer::map(name, &[Sizes::SHORT, Sizes::LONG])
     }
 
     /// The same with other sizes, to measure them.
@@ -202,15 +204,18 @@ impl Producer {
     /// # Errors
     /// As [`Producer::open`].
     pub fn with_sizes(name: RingName, sizes: Sizes) -> Result<Producer, RingError> {
-        Producer::map(name, &[HEADER + sizes.memory], sizes)
+        Producer::map(name, &[sizes])
     }
 
-    /// Maps a ring whose file has one of these lengths.
-    fn map(name: RingName, lens: &[usize], sizes: Sizes) -> Result<Producer, RingError> {
-        let map = sys::open(name, NUMBER_AT as u64, lens)?;
+    /// Maps a ring that has one of these sizes, as the length of its file tells.
+    fn map(name: RingName, all: &[Sizes]) -> Result<Producer, RingError> {
+        let lens: Vec<usize> = all.iter().map(|sizes| HEADER + sizes.memory).collect();
+        let map = sys::open(name, NUMBER_AT as u64, &lens)?;
         let size = map.len() - HEADER;
-        let putter = Putter::new(sizes.window as u64);
-        Ok(Producer { memory: Memory { map, size }, putter, chunk: sizes.chunk, stores: Stores::default() })
+        let Sizes { window, chunk, .. } =
+            all.iter().copied().find(|sizes| sizes.memory == size).unwrap_or(Sizes::SHORT);
+        let putter = Putter::new(window as u64);
+        Ok(Producer { memory: Memory { map, size }, putter, chunk, stores: Stores::default() })
     }
 
     /// Copies at most `max` bytes of the segment into the ring, as far as there is room; returns how many.

@@ -134,6 +134,25 @@ fn a_long_ring_is_written_round_and_round() {
     assert!(Producer::open(inc.name()).is_err());
 }
 
+/// Both sides know by the length of a ring how much may be in it at once.
+#[test]
+fn rings_of_both_lengths_are_filled_as_far_as_both_sides_mean() {
+    for sizes in [Sizes::SHORT, Sizes::LONG] {
+        let mut inc = Consumer::with_sizes(sizes).expect("a ring");
+        let mut out = Producer::open(inc.name()).expect("the same ring");
+        let mut data = pattern(2 * sizes.window + 5, 7);
+        let mut there = vec![0; data.len()];
+        let want = data.clone();
+        let (mut from, mut to) = (segment(&mut data), segment(&mut there));
+        for left in [sizes.window, sizes.window, 5] {
+            assert_eq!(out.fill(&mut from, usize::MAX), Ok(left));
+            assert_eq!(out.fill(&mut from, usize::MAX), Ok(0));
+            assert_eq!(inc.drain(&mut to, usize::MAX), Ok(left));
+        }
+        assert!(there == want);
+    }
+}
+
 /// The file of a ring has no name, so that nothing is left of it when its processes end.
 #[test]
 fn a_ring_is_found_by_its_descriptor_until_it_is_used() {

@@ -2,8 +2,12 @@
 
 use super::Processor;
 
-/// Bytes that are fetched while those before them are copied: about as many lines as a core waits for at once.
+/// Bytes that are fetched while those before them are copied.
 const AHEAD: usize = 512;
+/// The same in copies from so many bytes on, of which the writer is far ahead: there it is of use to fetch more, and what is
+/// written to as well.
+const FAR_AHEAD: usize = 1024;
+const LONG: usize = 32 << 10;
 /// Bytes of a line.
 const LINE: usize = 64;
 
@@ -19,24 +23,33 @@ pub unsafe fn load(src: *const u8, dst: *mut u8, n: usize) {
     unsafe {
         if n <= AHEAD || Processor::here() != Processor::Zen4 {
             src.copy_to_nonoverlapping(dst, n);
+        } else if n < LONG {
+            load_taken::<AHEAD, false>(src, dst, n);
         } else {
-            load_taken(src, dst, n);
+            load_taken::<FAR_AHEAD, true>(src, dst, n);
         }
     }
 }
 
+/// The same, `STEP` bytes at a time; `BOTH`: what is written to is fetched, too.
+///
 /// # Safety
 /// As for [`load`].
 #[inline(never)]
-pub(super) unsafe fn load_taken(src: *const u8, dst: *mut u8, n: usize) {
-    fetch_all_to_write(src, AHEAD.min(n));
+pub(super) unsafe fn load_taken<const STEP: usize, const BOTH: bool>(src: *const u8, dst: *mut u8, n: usize) {
+    fetch_all_to_write(src, STEP.min(n));
     let mut at = 0;
     while at < n {
-        let step = AHEAD.min(n - at);
-        fetch_all_to_write(src.wrapping_add(at + step), AHEAD.min(n - at - step));
+        let step = STEP.min(n - at);
+        let (next, len) = (at + step, STEP.min(n - at - step));
+        fetch_all_to_write(src.wrapping_add(next), len);
+        if BOTH {
+            // The copy's own fetches wait behind those.
+            fetch_all_to_write(dst.wrapping_add(next), len);
+        }
         // SAFETY: `at + step <= n`.
         unsafe { src.add(at).copy_to_nonoverlapping(dst.add(at), step) };
-        at += step;
+        at = next;
     }
 }
 

@@ -2,15 +2,15 @@
 
 use netmod_core::{Netmod, ReqId, VcError, VcErrorKind, VcId};
 use netmod_lmt::cookie::{Cookie, RingName};
-use netmod_lmt::coop::{Corrupt, RING};
+use netmod_lmt::coop::{Corrupt, LONG};
 use netmod_lmt::{Event, Fault};
 
 use super::Lanes;
 use crate::ch3::{Ch3, DevIo};
 use crate::pkt::Packet;
 
-/// Most bytes that one poll copies each way of a VC: as much as a ring holds.
-const PER_POLL: usize = RING;
+/// Most bytes that one poll copies each way of a VC, about as many as a get moves in one.
+const PER_POLL: usize = 1 << 20;
 /// Most rings that a process makes, one for each peer that sends it large messages, and how many of them may be long; 30 MiB in all. Further
 /// peers send in the Null mode.
 const MAX_RINGS: usize = 64;
@@ -183,7 +183,7 @@ impl Ch3 {
 
     /// What is left in a ring whose VC has gone.
     pub(super) fn copy_in_rest(&mut self, io: &mut DevIo<'_>, vc: VcId) {
-        if let Err(error) = self.copy_in(io, vc, RING) {
+        if let Err(error) = self.copy_in(io, vc, LONG) {
             tracing::debug!(%error, "the ring of a lost connection");
         }
     }
