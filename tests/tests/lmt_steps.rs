@@ -14,8 +14,10 @@ use netmod_tests::conformance::{check, pattern};
 use netmod_tests::factory::{Lmt, Shm};
 
 const MODES: [&str; 4] = ["null", "put", "get", "coop"];
-/// Of the message. With the memory that may be registered it moves in eight windows.
-const BYTES: usize = 1 << 20;
+/// Of the message. It goes through the longest ring in several polls.
+const BYTES: usize = 3 << 20;
+/// Windows in which it moves with the memory that may be registered.
+const WINDOWS: u64 = 24;
 const POISON: u8 = 0xDB;
 /// Polls after which everything must be over, by far.
 const MOST: usize = 20_000;
@@ -208,7 +210,7 @@ fn abandon(case: Case, lived: &Cell<u32>) -> bool {
     for from in [0, 1] {
         let before = rekeys(&both);
         transfer(&mut both, from, BYTES);
-        let windows = if matches!(case.mode, "put" | "get") { 7 } else { 0 };
+        let windows = if matches!(case.mode, "put" | "get") { WINDOWS - 1 } else { 0 };
         assert_eq!(rekeys(&both) - before, windows, "{case:?}: something is still registered");
     }
     finalize(both);
