@@ -4,11 +4,13 @@
 //! each other in a ring, and the two directions begin and end theirs on their own.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use netmod_core::stores::Processor;
 use netmod_core::{Header, Stores, VcId};
 
-use crate::ring::{Broken, Consumer, Geometry, INLINE, Kind, MIN_RING, Place, Producer};
+use crate::quiet::Quiet;
+use crate::ring::{Broken, Consumer, Geometry, INLINE, Kind, MIN_RING, Place, Producer, SHUTTLE, Shuttle};
 use crate::segment::raw::RawRing;
 use crate::sys::Waker;
 
@@ -51,6 +53,7 @@ pub(crate) enum Wake {
 pub(crate) struct Lane {
     pub(crate) tx: Option<Producer<RawRing>>,
     pub(crate) rx: Option<Consumer<RawRing>>,
+    pub(crate) shuttle: Shuttle,
     /// The VC of the rank, if it has one.
     pub(crate) vc: Option<VcId>,
     /// Events for which there was no room in the ring, in order; no bytes go before them.
@@ -79,6 +82,7 @@ pub(crate) struct Lane {
     pub(crate) lent: u32,
     /// The poll in which the last message was sent.
     sent_in: u32,
+    pub(crate) quiet: Quiet,
     /// How long pieces are best stored for this rank.
     pub(crate) stores: Stores,
     pub(crate) wake: Wake,
@@ -128,8 +132,18 @@ impl Lane {
             }
         } else if total <= INLINE {
             let Some(place @ Place::Cell(cell)) = tx.reserve()? else { return Ok(0) };
-            tx.mem.write_inline(cell, hdr, data);
-            tx.commit(place, Kind::Inline, total);
+            // What came with the shuttle may still be on loan.
+            if self.lent == 0 && tx.may_shuttle(&self.shuttle) {
+                tx.mem.write_inline(SHUTTLE, hdr, data);
+                tx.commit_to(&mut self.shuttle, place, total);
+                if let Some(rx) = &self.rx {
+                    let messages = tx.written().wrapping_add(rx.consumed());
+                    self.quiet.sent(rx.is_alternating(), messages, Instant::now);
+                }
+            } else {
+                tx.mem.write_inline(cell, hdr, data);
+                tx.commit(place, Kind::Inline, total);
+            }
         } else {
             return self.send_long(hdr, data, if first { first_piece() } else { FIRST_PIECE });
         }

@@ -21,7 +21,9 @@ impl ShmNetmod {
         match self.watched[..] {
             [] => {}
             [only] => {
-                let looks = if self.lanes[only].idle <= 1 { LOOKS } else { 1 };
+                let lane = &mut self.lanes[only];
+                lane.quiet.wait();
+                let looks = if lane.idle <= 1 { LOOKS } else { 1 };
                 self.look(core, only, looks, events);
             }
             _ => self.look_at_all(core, events),
@@ -63,7 +65,7 @@ impl ShmNetmod {
         loop {
             let lane = &mut self.lanes[slot];
             let Some(rx) = &mut lane.rx else { return self.lost_without_a_ring(core, slot, events) };
-            let cell = match rx.peek() {
+            let cell = match rx.peek(&lane.shuttle) {
                 Ok(Some(cell)) => cell,
                 Ok(None) => {
                     looks -= 1;
@@ -89,8 +91,12 @@ impl ShmNetmod {
             match (cell.kind, lane.vc) {
                 (Kind::Inline, Some(vc)) if lane.reading => {
                     events.push_rx(vc, rx.mem.lend_inline(cell.number, cell.len as usize, slot as u64));
-                    rx.advance(cell);
+                    rx.advance(cell, &mut lane.shuttle);
                     lane.lent += 1;
+                    if rx.is_alternating() {
+                        // Somebody waits for it, and hardly anything is behind it.
+                        return;
+                    }
                 }
                 (Kind::Headed | Kind::Bulk, Some(vc)) if lane.reading => {
                     let len = cell.len as usize;
@@ -100,7 +106,7 @@ impl ShmNetmod {
                         lane.lent += 1;
                     }
                     events.push_rx(vc, rx.mem.lend_bulk(cell.at, len, slot as u64));
-                    rx.advance(cell);
+                    rx.advance(cell, &mut lane.shuttle);
                     lane.lent += 1;
                     if quota == u32::MAX {
                         quota = rx.mem.geometry().window / 4;
@@ -181,7 +187,7 @@ impl ShmNetmod {
     fn consume(&mut self, slot: usize, cell: Cell) {
         let lane = &mut self.lanes[slot];
         let Some(rx) = &mut lane.rx else { return };
-        rx.advance(cell);
+        rx.advance(cell, &mut lane.shuttle);
         if lane.lent == 0 && rx.is_due() {
             self.give_back(slot);
         }
@@ -220,12 +226,8 @@ impl ShmNetmod {
         if self.lanes[slot].writing {
             return;
         }
-        if self.lanes[slot].tx.is_none() {
-            let Ok(ring) = self.segment.as_ref().map_err(Clone::clone).and_then(|s| s.make_ring(slot)) else {
-                return;
-            };
-            let geometry = ring.geometry();
-            self.lanes[slot].tx = Some(crate::ring::Producer::new(ring, geometry));
+        if self.make_ring(slot).is_err() {
+            return;
         }
         let lane = &mut self.lanes[slot];
         // A peer that has broken its ring learns nothing.
@@ -300,6 +302,7 @@ impl ShmNetmod {
             Ok(Some(ring)) => {
                 let geometry = ring.geometry();
                 self.lanes[slot].rx = Some(Consumer::<RawRing>::new(ring, geometry));
+                self.link_shuttle(slot);
             }
             Ok(None) => {}
             Err(why) => {

@@ -2,9 +2,11 @@
 
 use netmod_core::{Core, Event, Header, Message, OnDone, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId};
 
+use crate::lane::Lane;
 use crate::link;
 use crate::netmod::{CHECK, Ending, ShmNetmod};
-use crate::ring::{Broken, Kind, Producer};
+use crate::quiet::Quiet;
+use crate::ring::{Broken, Kind, Producer, Shuttle};
 
 impl ShmNetmod {
     #[cold]
@@ -168,17 +170,9 @@ impl ShmNetmod {
             self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, Some(peer), text));
             return false;
         }
-        if self.lanes[slot].tx.is_none() {
-            match self.segment.as_ref().map_err(Clone::clone).and_then(|s| s.make_ring(slot)) {
-                Ok(ring) => {
-                    let geometry = ring.geometry();
-                    self.lanes[slot].tx = Some(Producer::new(ring, geometry));
-                }
-                Err(why) => {
-                    self.fail(core, vc, VcError::new(VcErrorKind::Resource, Some(peer), why));
-                    return false;
-                }
-            }
+        if let Err(why) = self.make_ring(slot) {
+            self.fail(core, vc, VcError::new(VcErrorKind::Resource, Some(peer), why));
+            return false;
         }
         if let Err(broken) = self.lanes[slot].event(Kind::Open) {
             self.broken(core, slot, broken);
@@ -188,6 +182,30 @@ impl ShmNetmod {
         self.touch(slot);
         self.came_up(core, vc);
         true
+    }
+
+    /// Makes the ring to a slot, unless it was made.
+    pub(crate) fn make_ring(&mut self, slot: usize) -> Result<(), String> {
+        let lane = &mut self.lanes[slot];
+        if lane.tx.is_none() {
+            let ring = self.segment.as_ref().map_err(Clone::clone)?.make_ring(slot)?;
+            let geometry = ring.geometry();
+            lane.tx = Some(Producer::new(ring, geometry));
+            self.link_shuttle(slot);
+        }
+        Ok(())
+    }
+
+    /// As soon as both rings are there, their ranks have a shuttle.
+    pub(crate) fn link_shuttle(&mut self, slot: usize) {
+        let Lane { tx: Some(tx), rx: Some(rx), shuttle, quiet, .. } = &mut self.lanes[slot] else { return };
+        let lower = self.segment.as_ref().is_ok_and(|s| s.me() < slot);
+        if lower {
+            rx.mem.share_shuttle(&tx.mem)
+        } else {
+            tx.mem.share_shuttle(&rx.mem)
+        }
+        (*shuttle, *quiet) = (Shuttle::new(lower), Quiet::new(lower));
     }
 
     /// Reports a connection, unless it is known.

@@ -2,8 +2,8 @@
 
 use netmod_core::config::ShmConfig;
 use netmod_core::{
-    Card, CardWriter, Config, Core, Event, Events, GroupId, Netmod, PeerName, PollOrder, Pollers, SendBuf,
-    Time, Vc, VcErrorKind, VcId,
+    Arm, Card, CardWriter, Config, Core, Event, Events, GroupId, Netmod, PeerName, PollOrder, Pollers, RxBuf,
+    SendBuf, Time, Vc, VcErrorKind, VcId,
 };
 
 use crate::ShmNetmod;
@@ -160,4 +160,83 @@ fn half_a_message_of_a_dead_peer_is_followed_by_its_loss() {
     assert_eq!(bytes.len(), before);
     let [Event::Up { .. }, Event::Down { error, .. }] = &found[..] else { panic!("{found:?}") };
     assert_eq!(error.kind(), VcErrorKind::Lost);
+}
+
+/// One rank sends a header and `data`, the other polls: where in its memory it has come, and the last buffer of it.
+fn one_way(p: &mut Pair, from: usize, data: &'static [u8]) -> (usize, RxBuf) {
+    let (net, core) = (&mut p.nets[from], &mut p.cores[from]);
+    let sent =
+        net.i_start_contig_msg(core, p.vcs[from], &[1; 32], SendBuf::from_static(data)).expect("a send");
+    if let Some(req) = sent {
+        core.detach(req);
+    }
+    let mut events = Events::default();
+    net.poll(core, PollOrder::OutFirst, Time::ZERO, &mut events).expect("a poll");
+    let (net, core) = (&mut p.nets[1 - from], &mut p.cores[1 - from]);
+    let (mut bytes, mut last) = (Vec::new(), None);
+    for _ in 0..5 {
+        net.poll(core, PollOrder::InFirst, Time::ZERO, &mut events).expect("a poll");
+        while let Some(event) = events.pop() {
+            let Event::Rx { buf, .. } = event else { continue };
+            buf.bytes().append_to(&mut bytes);
+            if let Some(before) = last.replace(buf) {
+                net.release(before);
+            }
+        }
+    }
+    assert_eq!(bytes, [&[1; 32][..], data].concat());
+    let last = last.expect("a message");
+    (last.bytes().as_ptr().addr(), last)
+}
+
+/// Ranks that take turns write over what they have read, but not over what is still on loan.
+#[test]
+fn answers_are_written_over_questions_that_were_read() {
+    let mut p = Pair::new("shuttle");
+    let turn = |p: &mut Pair, from: usize, value: u8| {
+        let (place, buf) = one_way(p, from, vec![value; 16].leak());
+        p.nets[1 - from].release(buf);
+        place
+    };
+    // Each makes its ring.
+    turn(&mut p, 0, 0);
+    turn(&mut p, 1, 1);
+    // The lines of the messages to either rank are one line, as the two ranks have mapped it.
+    let (at_higher, at_lower) = (turn(&mut p, 0, 2), turn(&mut p, 1, 3));
+    assert_eq!((turn(&mut p, 0, 4), turn(&mut p, 1, 5)), (at_higher, at_lower));
+    let (place, on_loan) = one_way(&mut p, 0, &[6; 16]);
+    assert_eq!(place, at_higher);
+    assert_ne!(turn(&mut p, 1, 7), at_lower, "what it would be written over is on loan");
+    assert_ne!(turn(&mut p, 0, 8), at_higher, "the other has it");
+    let mut bytes = Vec::new();
+    on_loan.bytes().append_to(&mut bytes);
+    assert_eq!(bytes, [&[1; 32][..], &[6; 16]].concat());
+    p.nets[1].release(on_loan);
+    assert_eq!(turn(&mut p, 1, 9), at_lower);
+    assert_eq!(turn(&mut p, 0, 10), at_higher);
+    // What does not fit into a line goes by the ring, and changes nothing.
+    let (_, buf) = one_way(&mut p, 1, &[11; 25]);
+    p.nets[0].release(buf);
+    assert_eq!(turn(&mut p, 1, 12), at_lower);
+}
+
+/// A message that came with the shuttle for a VC that sleeps is rung for, as any.
+#[test]
+fn the_shuttle_wakes_its_rank() {
+    let mut p = Pair::new("asleep");
+    for from in [0, 1, 0, 1] {
+        let (_, buf) = one_way(&mut p, from, &[3; 8]);
+        p.nets[1 - from].release(buf);
+    }
+    assert_eq!(p.nets[1].arm(&mut p.cores[1]), Arm::Armed);
+    let rings = p.nets[0].stats().rings;
+    let (_, buf) = one_way(&mut p, 0, &[4; 8]);
+    p.nets[1].release(buf);
+    assert_eq!(p.nets[0].stats().rings, rings + 1);
+    // And what is there already keeps a rank from sleeping.
+    let (net, core) = (&mut p.nets[1], &mut p.cores[1]);
+    let sent = net.i_start_contig_msg(core, p.vcs[1], &[1; 32], SendBuf::from_static(&[5; 8]));
+    assert_eq!(sent.expect("a send"), None);
+    net.flush(core);
+    assert_eq!(p.nets[0].arm(&mut p.cores[0]), Arm::Busy);
 }

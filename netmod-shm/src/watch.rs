@@ -6,6 +6,7 @@ use crate::bell;
 use crate::helper::Helper;
 use crate::lane::Wake;
 use crate::netmod::{CHECK, ShmNetmod};
+use crate::ring::Shuttle;
 use crate::segment::Segment;
 use crate::sys::{self, Waker};
 
@@ -105,7 +106,7 @@ impl ShmNetmod {
         let slot = self.watched.swap_remove(i);
         let lane = &mut self.lanes[slot];
         lane.watched = false;
-        if lane.rx.as_ref().is_some_and(|rx| rx.unwatch()) {
+        if lane.rx.as_ref().is_some_and(|rx| rx.unwatch(&lane.shuttle)) {
             self.look_at(slot);
         }
     }
@@ -120,6 +121,7 @@ impl ShmNetmod {
         lane.gone = true;
         lane.condemned = true;
         lane.rx = None;
+        lane.shuttle = Shuttle::none();
     }
 
     /// Stops to look at the ring of a slot, unless something is there.

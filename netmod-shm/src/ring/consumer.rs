@@ -1,6 +1,6 @@
 //! The consumer's end of a ring.
 
-use super::{Broken, Geometry, INLINE, Kind, LINE, RingMem};
+use super::{Broken, Geometry, INLINE, KINDS, Kind, LINE, RingMem, SHUTTLE, Shuttle};
 
 /// A cell that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,40 +26,53 @@ pub(crate) struct Consumer<M> {
     pub(super) given: u32,
     /// Bytes of the bulk area consumed and not given back.
     owed: u32,
+    /// Cells in a row that came with the shuttle, up to 2.
+    carried: u8,
 }
 
 impl<M: RingMem> Consumer<M> {
     /// Of a ring from which nothing has been taken.
     pub(crate) fn new(mem: M, geometry: Geometry) -> Consumer<M> {
-        Consumer { mem, geometry, mask: geometry.cells - 1, pos: 0, given: 0, owed: 0 }
+        Consumer { mem, geometry, mask: geometry.cells - 1, pos: 0, given: 0, owed: 0, carried: 0 }
     }
 
-    /// Whether the next cell was written.
-    #[inline]
-    pub(crate) fn is_ready(&self) -> bool {
-        (self.mem.control(self.pos & self.mask) >> 32) as u32 == self.pos.wrapping_add(1)
-    }
-
-    /// The next cell, if it was written. It stays the next until [`Consumer::advance`].
-    #[inline]
-    pub(crate) fn peek(&self) -> Result<Option<Cell>, Broken> {
+    /// The next cell, if it was written, in the ring or with the shuttle. It stays the next until [`Consumer::advance`].
+    #[inline(always)]
+    pub(crate) fn peek(&self, shuttle: &Shuttle) -> Result<Option<Cell>, Broken> {
         let cell = self.pos & self.mask;
         let word = self.mem.control(cell);
-        if (word >> 32) as u32 != self.pos.wrapping_add(1) {
-            return Ok(None);
+        if self.is_next(word) {
+            return self.decode(cell, word).map(Some);
         }
-        let (kind, len) = (Kind::of(word as u8), (word >> 8) as u32 & 0xff_ffff);
+        if !shuttle.is_here() {
+            let word = self.mem.control(SHUTTLE);
+            if self.is_next(word) && shuttle.has_brought(word) {
+                return self.decode(SHUTTLE, word).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline(always)]
+    fn is_next(&self, word: u64) -> bool {
+        (word >> 32) as u32 == self.pos.wrapping_add(1)
+    }
+
+    /// What the control word of a cell says.
+    #[inline(always)]
+    fn decode(&self, cell: u32, word: u64) -> Result<Cell, Broken> {
+        let (kind, len) = (Kind::of(word as u8 & KINDS), (word >> 8) as u32 & 0xff_ffff);
         match kind {
             Some(Kind::Inline) if len as usize <= INLINE => {
-                Ok(Some(Cell { kind: Kind::Inline, len, at: 0, number: cell }))
+                Ok(Cell { kind: Kind::Inline, len, at: 0, number: cell })
             }
             Some(kind @ (Kind::Bulk | Kind::Headed)) => {
                 let at = self.mem.bulk_at(cell);
                 let fits = len <= self.geometry.bulk && at <= self.geometry.bulk - len;
-                if fits { Ok(Some(Cell { kind, len, at, number: cell })) } else { Err(OUTSIDE) }
+                if fits { Ok(Cell { kind, len, at, number: cell }) } else { Err(OUTSIDE) }
             }
             Some(kind @ (Kind::Open | Kind::Fin | Kind::Reset)) => {
-                Ok(Some(Cell { kind, len: 0, at: 0, number: cell }))
+                Ok(Cell { kind, len: 0, at: 0, number: cell })
             }
             _ => Err(Broken("a cell of a ring is of no known kind, or too long")),
         }
@@ -67,11 +80,29 @@ impl<M: RingMem> Consumer<M> {
 
     /// Consumes the cell that was peeked at. Its memory stays untouched until it is given back.
     #[inline]
-    pub(crate) fn advance(&mut self, cell: Cell) {
+    pub(crate) fn advance(&mut self, cell: Cell, shuttle: &mut Shuttle) {
+        self.carried = if cell.number == SHUTTLE {
+            shuttle.take();
+            2.min(self.carried + 1)
+        } else {
+            0
+        };
         self.pos = self.pos.wrapping_add(1);
         if matches!(cell.kind, Kind::Bulk | Kind::Headed) {
             self.owed += cell.len.next_multiple_of(LINE as u32);
         }
+    }
+
+    /// Cells consumed.
+    #[inline]
+    pub(crate) fn consumed(&self) -> u32 {
+        self.pos
+    }
+
+    /// Whether the last two cells came with the shuttle: the ranks take turns.
+    #[inline]
+    pub(crate) fn is_alternating(&self) -> bool {
+        self.carried > 1
     }
 
     /// Whether so much is consumed and not given back that the producer may come to wait for it.
@@ -102,10 +133,11 @@ impl<M: RingMem> Consumer<M> {
 
     /// From now on the producer rings. True if something is there already, of which it may not tell.
     #[must_use]
-    pub(crate) fn unwatch(&self) -> bool {
+    pub(crate) fn unwatch(&self, shuttle: &Shuttle) -> bool {
         self.mem.set_watched(false);
         self.mem.fence();
-        self.is_ready()
+        // What was written wrongly is there, too.
+        self.peek(shuttle) != Ok(None)
     }
 }
 

@@ -8,10 +8,11 @@
 //! |---|---|---|
 //! | tail: cells that the consumer has given back; watched: it looks at this ring in each poll | line 0 | consumer |
 //! | wants space: the producer waits for cells | line 2 | producer |
+//! | shuttle: see [`Shuttle`]; in use in the ring from the lower slot to the higher one | line 4 | both, in turn |
 //! | cells | 64 each | producer |
 //! | bulk | the rest | producer |
 //!
-//! The two lines of the control block are two apart because processors fetch lines in pairs. A cell is a
+//! The lines of the control block are two apart because processors fetch lines in pairs. A cell is a
 //! control word of 8 bytes and 56 bytes of content. The control word has the cell's *sequence number*, so that
 //! a consumer that looks at the next cell sees in the same line whether it was written, and what: a header with up to
 //! 24 bytes of payload costs the transfer of one line, and no counter of the producer's is read. What is longer lies
@@ -31,6 +32,9 @@
 //! read long ago. A piece takes at most an eighth of the window, so that a producer never waits for
 //! what the consumer has consumed and not yet given back.
 //!
+//! A message that fits into a cell and is the first since a poll may be an answer, or be answered. If the [`Shuttle`] is there it goes
+//! with it, and its cell in the ring stays as it was.
+//!
 //! *Doorbells.* A producer that has published looks, behind a full fence, whether its ring is watched; if not, it
 //! rings ([`crate::bell`]). A consumer that stops watching says so, and looks once more behind a full fence. So one of the
 //! two sees the other (Dekker's argument), and a consumer looks at no ring in vain for long. The fence is
@@ -49,18 +53,22 @@ mod consumer;
 #[cfg(test)]
 mod model;
 mod producer;
+mod shuttle;
+#[cfg(test)]
+mod shuttle_model;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use consumer::{Cell, Consumer};
 pub(crate) use producer::{Place, Producer};
+pub(crate) use shuttle::{SHUTTLE, Shuttle};
 
 /// Bytes of a cell, and of a cache line.
 pub(crate) const LINE: usize = 64;
 /// Bytes of content in a cell.
 pub(crate) const INLINE: usize = LINE - 8;
 /// Bytes of the control block.
-pub(crate) const CONTROL: usize = 4 * LINE;
+pub(crate) const CONTROL: usize = 6 * LINE;
 /// Least and most bytes of a ring; every multiple of the least one is possible.
 pub(crate) const MIN_RING: usize = 4 << 10;
 pub(crate) const MAX_RING: usize = 2 << 20;
@@ -130,14 +138,17 @@ impl Kind {
     }
 }
 
-/// A control word: sequence number (32 bits), length (24 bits), kind (8 bits).
+/// Bits of a control word that say the kind.
+const KINDS: u8 = 0x3f;
+
+/// A control word: sequence number (32 bits), length (24 bits), who has written it (2 bits, of the shuttle only), kind (6 bits).
 #[inline]
 fn control_word(seq: u32, kind: Kind, len: usize) -> u64 {
     u64::from(seq) << 32 | (len as u64 & 0xff_ffff) << 8 | u64::from(kind.byte())
 }
 
 /// What the two sides share, with the orderings that the protocol needs. The ring's memory implements it, and loom's
-/// atomics do.
+/// atomics do. The shuttle is the cell [`SHUTTLE`].
 pub(crate) trait RingMem {
     /// Acquire.
     fn control(&self, cell: u32) -> u64;

@@ -14,12 +14,12 @@ use loom::sync::Notify;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
-use super::{Consumer, Geometry, Kind, Place, Producer, RingMem};
+use super::{Consumer, Geometry, Kind, Place, Producer, RingMem, SHUTTLE, Shuttle};
 use crate::bell::{self, BellMem};
 
 /// What is left out of the memory's promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Weak {
+pub(super) enum Weak {
     Nothing,
     /// Control words are written relaxed.
     Publish,
@@ -39,10 +39,17 @@ enum Weak {
 
 const CELLS: usize = 2;
 
-struct Shared {
+/// A cell, or the shuttle.
+#[derive(Default)]
+struct Line {
+    control: AtomicU64,
+    content: UnsafeCell<u32>,
+}
+
+pub(super) struct Shared {
     weak: Weak,
-    control: [AtomicU64; CELLS],
-    content: [UnsafeCell<u32>; CELLS],
+    cells: [Line; CELLS],
+    shuttle: Rc<Line>,
     /// Of the bulk area: room for a batch of two.
     bulk: [UnsafeCell<u32>; 2],
     tail: AtomicU32,
@@ -66,11 +73,20 @@ impl Bells {
 }
 
 impl Shared {
-    fn new(weak: Weak) -> Rc<Shared> {
+    pub(super) fn new(weak: Weak) -> Rc<Shared> {
+        Shared::with(weak, Rc::default())
+    }
+
+    /// Another ring, of the way back.
+    pub(super) fn back(&self) -> Rc<Shared> {
+        Shared::with(self.weak, Rc::clone(&self.shuttle))
+    }
+
+    fn with(weak: Weak, shuttle: Rc<Line>) -> Rc<Shared> {
         Rc::new(Shared {
             weak,
-            control: Default::default(),
-            content: std::array::from_fn(|_| UnsafeCell::new(0)),
+            cells: Default::default(),
+            shuttle,
             bulk: std::array::from_fn(|_| UnsafeCell::new(0)),
             tail: AtomicU32::new(0),
             watched: AtomicBool::new(false),
@@ -78,14 +94,23 @@ impl Shared {
             bells: [Bells::new(weak), Bells::new(weak)],
         })
     }
+
+    fn line(&self, cell: u32) -> &Line {
+        if cell == SHUTTLE { &self.shuttle } else { &self.cells[cell as usize] }
+    }
+
+    /// What a cell or the shuttle has beside its control word.
+    pub(super) fn content(&self, cell: u32) -> &UnsafeCell<u32> {
+        &self.line(cell).content
+    }
 }
 
 impl RingMem for Rc<Shared> {
     fn control(&self, cell: u32) -> u64 {
-        self.control[cell as usize].load(if self.weak == Weak::Look { Relaxed } else { Acquire })
+        self.line(cell).control.load(if self.weak == Weak::Look { Relaxed } else { Acquire })
     }
     fn set_control(&self, cell: u32, word: u64) {
-        self.control[cell as usize].store(word, if self.weak == Weak::Publish { Relaxed } else { Release });
+        self.line(cell).control.store(word, if self.weak == Weak::Publish { Relaxed } else { Release });
     }
     fn bulk_at(&self, _: u32) -> u32 {
         0
@@ -142,7 +167,7 @@ impl BellMem for Bells {
     }
 }
 
-fn geometry() -> Geometry {
+pub(super) fn geometry() -> Geometry {
     Geometry { cells: CELLS as u32, bulk: 64, window: 64, piece: 64 }
 }
 
@@ -170,7 +195,7 @@ impl Sender {
     /// Writes a cell; false if there is no room.
     fn put(&mut self, value: u32) -> bool {
         let Some(Place::Cell(cell)) = self.ring.reserve().expect("a sound peer") else { return false };
-        self.shared.content[cell as usize].with_mut(|p| {
+        self.shared.content(cell).with_mut(|p| {
             // SAFETY: the cell was reserved, so the consumer does not touch it; loom checks that.
             unsafe { *p = value };
         });
@@ -221,10 +246,10 @@ impl Receiver {
 
     /// Takes what is there: consecutive numbers from 1 on.
     fn take(&mut self) {
-        while let Some(cell) = self.ring.peek().expect("a sound peer") {
+        while let Some(cell) = self.ring.peek(&Shuttle::none()).expect("a sound peer") {
             let found = match cell.kind {
                 Kind::Bulk => &self.shared.bulk[..cell.len as usize / 4],
-                _ => std::slice::from_ref(&self.shared.content[cell.number as usize]),
+                _ => std::slice::from_ref(self.shared.content(cell.number)),
             };
             for place in found {
                 // SAFETY: the cell was written and is not given back; loom checks that.
@@ -232,7 +257,7 @@ impl Receiver {
                 assert_eq!(value, self.got + 1, "out of order");
                 self.got = value;
             }
-            self.ring.advance(cell);
+            self.ring.advance(cell, &mut Shuttle::none());
             if self.ring.give_back() && bell::ring(&self.shared.bells[1], 0) {
                 self.shared.bells[1].pipe.notify();
             }
@@ -250,7 +275,7 @@ impl Receiver {
                     self.ring.mem.set_watched(false);
                     false
                 }
-                _ => self.ring.unwatch(),
+                _ => self.ring.unwatch(&Shuttle::none()),
             };
             if there || self.got == total {
                 continue;

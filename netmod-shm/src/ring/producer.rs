@@ -1,6 +1,6 @@
 //! The producer's end of a ring.
 
-use super::{Broken, Geometry, Kind, LINE, RingMem, control_word};
+use super::{Broken, Geometry, Kind, LINE, RingMem, SHUTTLE, Shuttle, control_word};
 
 /// Where the content of a cell that was reserved is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,9 @@ pub(crate) enum Place {
 
 /// Bytes of the bulk area that small messages fill together.
 const BATCH: u32 = 512;
+/// Of so many cells in a row, at least the last that fill the ring once are written there: numbers come round, and a cell that was left out for
+/// that long would be taken for a new one.
+const REFRESH: u32 = 1 << 20;
 
 /// A piece of the bulk area that is being filled, and that the consumer does not know of yet.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +80,12 @@ impl<M: RingMem> Producer<M> {
     /// Cells that were written and not yet given back, as far as is known.
     pub(crate) fn in_flight(&self) -> u32 {
         self.head.wrapping_sub(self.tail)
+    }
+
+    /// Cells written.
+    #[inline]
+    pub(crate) fn written(&self) -> u32 {
+        self.head
     }
 
     #[inline]
@@ -162,12 +171,34 @@ impl<M: RingMem> Producer<M> {
     /// What was reserved has been written, `len` bytes of it: publishes it.
     #[inline]
     pub(crate) fn commit(&mut self, place: Place, kind: Kind, len: usize) {
-        let cell = self.head & self.mask;
-        self.head = self.head.wrapping_add(1);
+        let cell = self.next_cell();
         if let Place::Bulk(at) = place {
             self.mem.set_bulk_at(cell, at);
         }
-        self.mem.set_control(cell, control_word(self.head, kind, len));
+        self.mem.set_control(cell, control_word(self.head.wrapping_add(1), kind, len));
+        self.account(place, len);
+    }
+
+    /// Whether the next cell may go with the shuttle, and its place in the ring stay as it was.
+    #[inline]
+    pub(crate) fn may_shuttle(&self, shuttle: &Shuttle) -> bool {
+        shuttle.is_here() && self.head % REFRESH < REFRESH - self.geometry.cells
+    }
+
+    /// As [`Producer::commit`], of a cell whose content was written to the shuttle.
+    #[inline]
+    pub(crate) fn commit_to(&mut self, shuttle: &mut Shuttle, place: Place, len: usize) {
+        debug_assert!(self.may_shuttle(shuttle));
+        let word = shuttle.send(control_word(self.head.wrapping_add(1), Kind::Inline, len));
+        self.mem.set_control(SHUTTLE, word);
+        self.account(place, len);
+    }
+
+    /// A cell was published.
+    #[inline]
+    fn account(&mut self, place: Place, len: usize) {
+        let cell = self.next_cell();
+        self.head = self.head.wrapping_add(1);
         self.fresh = true;
         if let Place::Bulk(at) = place {
             let long = len.next_multiple_of(LINE) as u32;

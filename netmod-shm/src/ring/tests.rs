@@ -9,6 +9,7 @@ use super::*;
 #[derive(Default)]
 struct Mem {
     control: RefCell<Vec<u64>>,
+    shuttle: Plain<u64>,
     at: RefCell<Vec<u32>>,
     tail: Plain<u32>,
     watched: Plain<bool>,
@@ -17,10 +18,13 @@ struct Mem {
 
 impl RingMem for &Mem {
     fn control(&self, cell: u32) -> u64 {
-        self.control.borrow()[cell as usize]
+        if cell == SHUTTLE { self.shuttle.get() } else { self.control.borrow()[cell as usize] }
     }
     fn set_control(&self, cell: u32, word: u64) {
-        self.control.borrow_mut()[cell as usize] = word;
+        match cell {
+            SHUTTLE => self.shuttle.set(word),
+            _ => self.control.borrow_mut()[cell as usize] = word,
+        }
     }
     fn bulk_at(&self, cell: u32) -> u32 {
         self.at.borrow()[cell as usize]
@@ -115,8 +119,8 @@ fn pieces_never_overlap_and_room_never_ends() {
                 }
                 None => {
                     // Everything is consumed, and what is not due is kept back.
-                    while let Some(cell) = c.peek().unwrap() {
-                        c.advance(cell);
+                    while let Some(cell) = c.peek(&Shuttle::none()).unwrap() {
+                        c.advance(cell, &mut Shuttle::none());
                         if c.is_due() {
                             c.give_back();
                             given = c.given;
@@ -144,7 +148,7 @@ fn a_batch_is_seen_when_it_is_published_or_something_follows_it() {
             let full = i + 1 == most / 32;
             assert_eq!(p.append(32, 32).unwrap(), Some((first + 32 * i as u32, full)));
         }
-        assert_eq!(c.peek(), Ok(None));
+        assert_eq!(c.peek(&Shuttle::none()), Ok(None));
         let after = match what_follows {
             0 => {
                 p.publish();
@@ -155,17 +159,17 @@ fn a_batch_is_seen_when_it_is_published_or_something_follows_it() {
             // A new batch.
             _ => p.append(8, 8).unwrap().map(|_| Place::Bulk(0)),
         };
-        let cell = c.peek().unwrap().expect("the batch");
+        let cell = c.peek(&Shuttle::none()).unwrap().expect("the batch");
         assert_eq!((cell.kind, cell.len, cell.at), (Kind::Bulk, most as u32, first));
-        c.advance(cell);
-        assert_eq!(c.peek(), Ok(None));
+        c.advance(cell, &mut Shuttle::none());
+        assert_eq!(c.peek(&Shuttle::none()), Ok(None));
         match after {
             Some(_) if what_follows == 3 => p.publish(),
             Some(place) => p.commit(place, Kind::Fin, 100),
             None => continue,
         }
-        let cell = c.peek().unwrap().expect("what follows");
-        c.advance(cell);
+        let cell = c.peek(&Shuttle::none()).unwrap().expect("what follows");
+        c.advance(cell, &mut Shuttle::none());
     }
 }
 
@@ -176,11 +180,11 @@ fn old_cells_are_not_seen_again() {
     let mem = mem(g);
     let (mut p, mut c) = pair(&mem, g);
     for _ in 0..10 * g.cells {
-        assert_eq!(c.peek(), Ok(None));
+        assert_eq!(c.peek(&Shuttle::none()), Ok(None));
         let place = p.reserve().unwrap().unwrap();
         p.commit(place, Kind::Open, 0);
-        let cell = c.peek().unwrap().expect("a cell");
-        c.advance(cell);
+        let cell = c.peek(&Shuttle::none()).unwrap().expect("a cell");
+        c.advance(cell, &mut Shuttle::none());
         c.give_back();
     }
 }
@@ -199,7 +203,7 @@ fn the_bell_is_needed_once_and_only_if_nobody_watches() {
     let place = p.reserve().unwrap().unwrap();
     p.commit(place, Kind::Fin, 0);
     assert!(!p.needs_bell());
-    assert!(c.unwatch(), "something is there");
+    assert!(c.unwatch(&Shuttle::none()), "something is there");
 }
 
 #[test]
@@ -211,13 +215,13 @@ fn nonsense_of_a_peer_is_noticed() {
     p.commit(place, Kind::Bulk, 100);
     for at in [g.bulk - 99, g.bulk, u32::MAX] {
         mem.at.borrow_mut()[0] = at;
-        assert!(c.peek().is_err(), "a piece at {at}");
+        assert!(c.peek(&Shuttle::none()).is_err(), "a piece at {at}");
     }
     mem.at.borrow_mut()[0] = g.bulk - 100;
-    assert!(c.peek().is_ok());
+    assert!(c.peek(&Shuttle::none()).is_ok());
     for (kind, len) in [(0, 1), (7, 0), (255, 0), (1, INLINE as u64 + 1), (2, 0xff_ffff), (6, 0xff_ffff)] {
         mem.control.borrow_mut()[0] = 1 << 32 | len << 8 | kind;
-        assert!(c.peek().is_err(), "kind {kind}, {len} bytes");
+        assert!(c.peek(&Shuttle::none()).is_err(), "kind {kind}, {len} bytes");
     }
     for tail in [2, 1 << 31, u32::MAX] {
         mem.tail.set(tail);
@@ -227,4 +231,102 @@ fn nonsense_of_a_peer_is_noticed() {
     assert_eq!(p.refresh(), Ok(()));
     mem.tail.set(0);
     assert!(p.refresh().is_err(), "a tail that goes back");
+}
+
+/// Who has the shuttle, and that cells stay in order whichever way they go.
+#[test]
+fn the_shuttle_goes_back_and_forth() {
+    let g = Geometry::of(MIN_RING);
+    let (up, down) = (mem(g), mem(g));
+    let (mut to_higher, mut at_higher) = pair(&up, g);
+    // The line is in the ring of the lower rank; here each ring has one, and what is written to it is carried over.
+    let (mut lower, mut higher) = (Shuttle::new(true), Shuttle::new(false));
+    assert!(lower.is_here() && !higher.is_here());
+
+    let place = to_higher.reserve().unwrap().unwrap();
+    to_higher.commit_to(&mut lower, place, 20);
+    let place = to_higher.reserve().unwrap().unwrap();
+    to_higher.commit(place, Kind::Inline, 30);
+    assert!(!lower.is_here() && !higher.is_here(), "under way");
+    for (number, len) in [(SHUTTLE, 20), (1, 30)] {
+        let cell = at_higher.peek(&higher).unwrap().expect("a cell");
+        assert_eq!((cell.number, cell.len, cell.kind), (number, len, Kind::Inline));
+        at_higher.advance(cell, &mut higher);
+        assert!(higher.is_here());
+        assert!(!at_higher.is_alternating());
+    }
+    assert_eq!(at_higher.peek(&higher), Ok(None));
+
+    // Its own word is not taken for an answer, though the numbers are the same.
+    let mut at_lower = Consumer::new(&down, g);
+    down.shuttle.set(up.shuttle.get());
+    assert_eq!(at_lower.peek(&lower), Ok(None));
+    assert!(!at_lower.unwatch(&lower));
+    let mut to_lower = Producer::new(&down, g);
+    let place = to_lower.reserve().unwrap().unwrap();
+    to_lower.commit_to(&mut higher, place, 40);
+    assert!(to_lower.needs_bell(), "as any cell");
+    assert!(at_lower.unwatch(&lower), "something is there");
+    let cell = at_lower.peek(&lower).unwrap().expect("a cell");
+    assert_eq!((cell.number, cell.len), (SHUTTLE, 40));
+    at_lower.advance(cell, &mut lower);
+    assert!(lower.is_here() && !higher.is_here());
+
+    // What comes with it twice in a row is waited for.
+    let place = to_higher.reserve().unwrap().unwrap();
+    to_higher.commit_to(&mut lower, place, 50);
+    let cell = at_higher.peek(&higher).unwrap().expect("a cell");
+    at_higher.advance(cell, &mut higher);
+    assert!(!at_higher.is_alternating(), "one came by the ring before");
+    down.shuttle.set(0);
+    let place = to_lower.reserve().unwrap().unwrap();
+    to_lower.commit_to(&mut higher, place, 50);
+    let cell = at_lower.peek(&lower).unwrap().expect("a cell");
+    at_lower.advance(cell, &mut lower);
+    assert!(at_lower.is_alternating());
+}
+
+/// Numbers come round after 2^32 cells: no place in the ring is left out for that long.
+#[test]
+fn places_are_left_out_for_some_time_only() {
+    const LONG: u32 = 1 << 21;
+    let g = Geometry::of(MIN_RING);
+    let mem = mem(g);
+    let (mut p, mut c) = pair(&mem, g);
+    let (mut lower, mut higher) = (Shuttle::new(true), Shuttle::new(false));
+    let mut carried = 0;
+    for sent in 1..=3 * LONG {
+        let place = p.reserve().unwrap().expect("room");
+        match p.may_shuttle(&lower) {
+            true => p.commit_to(&mut lower, place, 8),
+            false => p.commit(place, Kind::Inline, 8),
+        }
+        let cell = c.peek(&higher).unwrap().expect("a cell");
+        c.advance(cell, &mut higher);
+        c.give_back();
+        carried += u32::from(cell.number == SHUTTLE);
+        if sent % LONG == 0 {
+            let written = |word: &u64| sent - ((word >> 32) as u32) < LONG;
+            assert!(mem.control.borrow().iter().all(written), "a place is as it was {LONG} cells ago");
+        }
+        // It was answered.
+        (lower, higher) = (Shuttle::new(true), Shuttle::new(false));
+    }
+    assert!(carried > 3 * LONG - LONG / 100, "{carried} with the shuttle");
+}
+
+/// Without a shuttle nothing that stands in its line is taken for a cell.
+#[test]
+fn nothing_comes_with_no_shuttle() {
+    let g = Geometry::of(MIN_RING);
+    let mem = mem(g);
+    let c = Consumer::new(&mem, g);
+    for writer in [0, 0x40, 0x80] {
+        mem.shuttle.set(1 << 32 | 8 << 8 | writer | 1);
+        assert_eq!(c.peek(&Shuttle::none()), Ok(None));
+        assert_eq!(c.peek(&Shuttle::new(true)), Ok(None), "it is here");
+    }
+    assert!(c.peek(&Shuttle::new(false)).is_ok_and(|c| c.is_none()), "by the higher rank itself");
+    mem.shuttle.set(1 << 32 | (INLINE as u64 + 1) << 8 | 0x40 | 1);
+    assert!(c.peek(&Shuttle::new(false)).is_err(), "longer than a line");
 }

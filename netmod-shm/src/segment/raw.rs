@@ -19,7 +19,7 @@ use netmod_core::{Header, Request, RxBuf, Stores};
 use super::layout::{HEADER, JOINT, JOINTS, Layout, REGIONS, SLOT};
 use crate::bell::BellMem;
 use crate::joint::Joint;
-use crate::ring::{CONTROL, Geometry, INLINE, LINE, RingMem};
+use crate::ring::{CONTROL, Geometry, INLINE, LINE, RingMem, SHUTTLE};
 
 /// The first bytes of a segment.
 #[repr(C)]
@@ -187,7 +187,9 @@ impl Map {
         let base = NonNull::new(self.at(self.layout.pool_at + at))?;
         let geometry = Geometry::of(bytes);
         let bulk = base.as_ptr().wrapping_add(geometry.bulk_start());
-        Some(RawRing { base, bulk: NonNull::new(bulk)?, geometry, _map: Arc::clone(self) })
+        let shuttle = base.as_ptr().wrapping_add(SHUTTLE_AT);
+        let (bulk, shuttle) = (NonNull::new(bulk)?, NonNull::new(shuttle)?);
+        Some(RawRing { base, bulk, shuttle, geometry, _map: Arc::clone(self) })
     }
 }
 
@@ -294,6 +296,10 @@ impl BellMem for OwnBells {
 /// Where in a cell the header of a message is that goes on in the bulk area: behind the words that say what and where.
 const HEAD_AT: usize = 16;
 
+/// Where in a ring's control block the shuttle is.
+const SHUTTLE_AT: usize = 4 * LINE;
+const _: () = assert!(SHUTTLE_AT + LINE <= CONTROL);
+
 /// The memory of one ring.
 #[derive(Debug)]
 pub(crate) struct RawRing {
@@ -301,6 +307,8 @@ pub(crate) struct RawRing {
     base: NonNull<u8>,
     /// The bulk area.
     bulk: NonNull<u8>,
+    /// The shuttle's line: this ring's, or that of another one of the same mapping.
+    shuttle: NonNull<u8>,
     geometry: Geometry,
     _map: Arc<Map>,
 }
@@ -313,6 +321,15 @@ impl RawRing {
         self.geometry
     }
 
+    /// From now on this ring's shuttle is that of another one.
+    ///
+    /// # Panics
+    /// If it is in another mapping.
+    pub(crate) fn share_shuttle(&mut self, other: &RawRing) {
+        assert!(Arc::ptr_eq(&self._map, &other._map));
+        self.shuttle = other.shuttle;
+    }
+
     /// The control word of the ring at this offset of its control block.
     #[inline]
     fn word(&self, offset: usize) -> &AtomicU32 {
@@ -321,9 +338,12 @@ impl RawRing {
         unsafe { &*self.base.as_ptr().add(offset).cast() }
     }
 
-    /// First byte of a cell.
+    /// First byte of a cell, or of the shuttle.
     #[inline]
     fn cell(&self, cell: u32) -> *mut u8 {
+        if cell == SHUTTLE {
+            return self.shuttle.as_ptr();
+        }
         let cell = cell & (self.geometry.cells - 1);
         self.base.as_ptr().wrapping_add(CONTROL + cell as usize * LINE)
     }

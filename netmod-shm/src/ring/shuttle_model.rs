@@ -1,0 +1,117 @@
+//! Model check of the shuttle: all interleavings of two ranks that write to each other, by loom. What the one writes over before the
+//! other has read it, or reads before it was written, is reported as a race.
+
+#![allow(unsafe_code)]
+
+use std::rc::Rc;
+
+use super::model::{Shared, Weak, geometry};
+use super::{Consumer, Kind, Place, Producer, SHUTTLE, Shuttle};
+
+/// One of the two ranks.
+struct Rank {
+    producer: Producer<Rc<Shared>>,
+    consumer: Consumer<Rc<Shared>>,
+    shuttle: Shuttle,
+    sent: u32,
+    got: u32,
+    /// Cells that came with the shuttle.
+    carried: u32,
+}
+
+impl Rank {
+    /// The two ranks, of which the first has the lower slot, with the rings from each to the other.
+    fn pair(weak: Weak) -> [Rank; 2] {
+        let up = Shared::new(weak);
+        let down = up.back();
+        let rank = |out: &Rc<Shared>, back: &Rc<Shared>, lower| Rank {
+            producer: Producer::new(Rc::clone(out), geometry()),
+            consumer: Consumer::new(Rc::clone(back), geometry()),
+            shuttle: Shuttle::new(lower),
+            sent: 0,
+            got: 0,
+            carried: 0,
+        };
+        [rank(&up, &down, true), rank(&down, &up, false)]
+    }
+
+    /// Writes the next number, with the shuttle if it is here.
+    fn put(&mut self) {
+        self.sent += 1;
+        let Ok(Some(cell @ Place::Cell(number))) = self.producer.reserve() else { panic!("no room") };
+        let shuttled = self.producer.may_shuttle(&self.shuttle);
+        self.producer.mem.content(if shuttled { SHUTTLE } else { number }).with_mut(|p| {
+            // SAFETY: the cell was reserved, or the shuttle is here, so that the other does not touch it; loom checks that.
+            unsafe { *p = self.sent };
+        });
+        match shuttled {
+            true => self.producer.commit_to(&mut self.shuttle, cell, 4),
+            false => self.producer.commit(cell, Kind::Inline, 4),
+        }
+    }
+
+    /// Waits for the next number.
+    fn take(&mut self) {
+        let cell = loop {
+            match self.consumer.peek(&self.shuttle).expect("a sound peer") {
+                Some(cell) => break cell,
+                None => loom::thread::yield_now(),
+            }
+        };
+        // SAFETY: the cell was written and not consumed; loom checks that.
+        let value = self.consumer.mem.content(cell.number).with(|p| unsafe { *p });
+        self.got += 1;
+        assert_eq!(value, self.got, "out of order");
+        self.carried += u32::from(cell.number == SHUTTLE);
+        self.consumer.advance(cell, &mut self.shuttle);
+    }
+}
+
+/// Each rank does what its string says: `p`uts or `t`akes. Returns how many cells of each came with the shuttle, at least.
+fn exchange(weak: Weak, lower: &'static str, higher: &'static str, carried: [u32; 2]) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let run = |rank: &mut Rank, steps: &str| {
+            for step in steps.bytes() {
+                if step == b'p' { rank.put() } else { rank.take() }
+            }
+        };
+        let [mut a, mut b] = Rank::pair(weak);
+        let thread = loom::thread::spawn(move || {
+            run(&mut b, higher);
+            assert!(b.carried >= carried[1], "{} of the lower rank's cells", b.carried);
+        });
+        run(&mut a, lower);
+        assert!(a.carried >= carried[0], "{} of the higher rank's cells", a.carried);
+        thread.join().expect("the higher rank");
+    });
+}
+
+#[test]
+fn questions_and_answers_go_with_the_shuttle() {
+    exchange(Weak::Nothing, "ptpt", "tptp", [2, 2]);
+}
+
+#[test]
+fn whoever_asks_first_gets_it_in_the_end() {
+    exchange(Weak::Nothing, "tptp", "ptpt", [1, 2]);
+}
+
+#[test]
+fn what_goes_with_the_shuttle_and_what_goes_by_the_ring_stays_in_order() {
+    exchange(Weak::Nothing, "pptt", "pptt", [0, 1]);
+    exchange(Weak::Nothing, "pptt", "tptp", [1, 1]);
+}
+
+#[test]
+#[should_panic]
+fn the_model_finds_a_relaxed_publication_with_the_shuttle() {
+    exchange(Weak::Publish, "ptpt", "tptp", [2, 2]);
+}
+
+#[test]
+#[should_panic]
+fn the_model_finds_a_relaxed_look_at_the_shuttle() {
+    exchange(Weak::Look, "ptpt", "tptp", [2, 2]);
+}
