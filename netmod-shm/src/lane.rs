@@ -31,6 +31,11 @@ pub(crate) fn first_piece() -> usize {
     if Processor::here() == Processor::Zen5 { FIRST_PIECE } else { FIRST_AWAITED }
 }
 
+/// Longest message that goes with the shuttle, if it is whole in its first piece. With longer ones, whose lines take longer, nothing was won between
+/// cores of one L3 cache, and something lost between others (Zen 4).
+const SHUTTLED: usize = 256;
+const _: () = assert!(SHUTTLED <= Geometry::of(MIN_RING).piece as usize && SHUTTLED <= FIRST_AWAITED);
+
 /// Longest message after which the lines of the next are fetched: as many as a processor fetches at once. After a longer one
 /// they would be taken from the consumer while it reads, and a long copy gets lines to overwrite without their content.
 const FETCHED_AHEAD: usize = 1 << 10;
@@ -119,47 +124,42 @@ impl Lane {
     /// Writes a message, as much of it as there is room for; returns how many of its bytes, header included.
     #[inline]
     pub(crate) fn send(&mut self, hdr: &Header, data: &[u8], epoch: u32) -> Result<usize, Broken> {
-        let Some(tx) = &mut self.tx else { return Ok(0) };
         let total = hdr.len() + data.len();
         // The first message since the last poll goes at once, small ones behind it go together.
         let first = std::mem::replace(&mut self.sent_in, epoch) != epoch;
-        if total <= SMALL && !first {
+        if total > SMALL || first && total > INLINE {
+            return self.send_long(hdr, data, first);
+        }
+        let Some(tx) = &mut self.tx else { return Ok(0) };
+        if first {
+            let Some(place) = tx.reserve()? else { return Ok(0) };
+            let cell = cell_of(tx, &self.shuttle, self.lent);
+            tx.mem.write_inline(cell, hdr, data);
+            self.publish(cell, place, Kind::Inline, total);
+        } else {
             let Some((at, full)) = tx.append(total, hdr.len())? else { return Ok(0) };
             tx.mem.write_message(at, hdr, data);
             if full {
                 tx.publish();
                 claim_bulk(tx, tx.batch());
             }
-        } else if total <= INLINE {
-            let Some(place @ Place::Cell(cell)) = tx.reserve()? else { return Ok(0) };
-            // What came with the shuttle may still be on loan.
-            if self.lent == 0 && tx.may_shuttle(&self.shuttle) {
-                tx.mem.write_inline(SHUTTLE, hdr, data);
-                tx.commit_to(&mut self.shuttle, place, total);
-                if let Some(rx) = &self.rx {
-                    let messages = tx.written().wrapping_add(rx.consumed());
-                    self.quiet.sent(rx.is_alternating(), messages, Instant::now);
-                }
-            } else {
-                tx.mem.write_inline(cell, hdr, data);
-                tx.commit(place, Kind::Inline, total);
-            }
-        } else {
-            return self.send_long(hdr, data, if first { first_piece() } else { FIRST_PIECE });
         }
         Ok(total)
     }
 
     /// Piece by piece, so that the consumer reads one while the next is written.
     #[inline(never)]
-    fn send_long(&mut self, hdr: &Header, data: &[u8], first_piece: usize) -> Result<usize, Broken> {
+    fn send_long(&mut self, hdr: &Header, data: &[u8], awaited: bool) -> Result<usize, Broken> {
         let Some(tx) = &mut self.tx else { return Ok(0) };
-        let mut piece = first_piece.min(tx.piece());
+        let mut piece = if awaited { first_piece() } else { FIRST_PIECE }.min(tx.piece());
         let first = data.len().min(piece);
         let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(first)? else { return Ok(0) };
-        tx.mem.write_head(tx.next_cell(), hdr);
+        let shuttled = awaited && data.len() <= SHUTTLED;
+        let cell = if shuttled { cell_of(tx, &self.shuttle, self.lent) } else { tx.next_cell() };
+        tx.mem.write_head(cell, hdr);
         tx.mem.write_piece(at, &data[..first], &mut self.stores);
-        tx.commit(place, Kind::Headed, first);
+        self.publish(cell, place, Kind::Headed, first);
+        let Some(tx) = &mut self.tx else { return Ok(0) };
         let mut gone = first;
         while gone < data.len() {
             piece = (2 * piece).min(tx.piece());
@@ -172,6 +172,26 @@ impl Lane {
         claim_bulk(tx, data.len());
         Ok(hdr.len() + gone)
     }
+
+    /// Publishes what was written to a cell: its place in the ring, or the shuttle.
+    #[inline(always)]
+    fn publish(&mut self, cell: u32, place: Place, kind: Kind, len: usize) {
+        let Some(tx) = &mut self.tx else { return };
+        if cell != SHUTTLE {
+            return tx.commit(place, kind, len);
+        }
+        tx.commit_to(&mut self.shuttle, place, kind, len);
+        if let Some(rx) = &self.rx {
+            let messages = tx.written().wrapping_add(rx.consumed());
+            self.quiet.sent(rx.is_alternating(), messages, Instant::now);
+        }
+    }
+}
+
+/// Where a message goes that may be an answer, or be answered. What came with the shuttle may still be on loan.
+#[inline(always)]
+fn cell_of(tx: &Producer<RawRing>, shuttle: &Shuttle, lent: u32) -> u32 {
+    if lent == 0 && tx.may_shuttle(shuttle) { SHUTTLE } else { tx.next_cell() }
 }
 
 /// Takes the lines to which the next message will be written, if it is as long as the last.

@@ -18,7 +18,7 @@ const BATCH: u32 = 32;
 /// Batches with each number in a trial, one in each pass over all of them. What lengthens one of them is no matter.
 const PASSES: u32 = 4;
 /// Batches from one trial to the next of the same rank; a power of two.
-const PERIOD: u32 = 2048;
+const PERIOD: u32 = 4096;
 /// Batches of a trial.
 const TRIAL: u32 = PASSES * NUMBERS as u32;
 

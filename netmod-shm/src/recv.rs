@@ -108,6 +108,9 @@ impl ShmNetmod {
                     events.push_rx(vc, rx.mem.lend_bulk(cell.at, len, slot as u64));
                     rx.advance(cell, &mut lane.shuttle);
                     lane.lent += 1;
+                    if rx.is_alternating() {
+                        return;
+                    }
                     if quota == u32::MAX {
                         quota = rx.mem.geometry().window / 4;
                     }

@@ -214,10 +214,13 @@ fn answers_are_written_over_questions_that_were_read() {
     p.nets[1].release(on_loan);
     assert_eq!(turn(&mut p, 1, 9), at_lower);
     assert_eq!(turn(&mut p, 0, 10), at_higher);
-    // What does not fit into a line goes by the ring, and changes nothing.
-    let (_, buf) = one_way(&mut p, 1, &[11; 25]);
-    p.nets[0].release(buf);
-    assert_eq!(turn(&mut p, 1, 12), at_lower);
+    // Of what does not fit into a line the header goes with it, unless that is long.
+    for (from, data) in [(1, &[11; 25][..]), (1, &[12; 25]), (0, &[13; 1000])] {
+        let (_, buf) = one_way(&mut p, from, data);
+        p.nets[1 - from].release(buf);
+    }
+    assert_eq!(turn(&mut p, 0, 14), at_higher);
+    assert_eq!(turn(&mut p, 1, 15), at_lower);
 }
 
 /// A message that came with the shuttle for a VC that sleeps is rung for, as any.

@@ -185,11 +185,14 @@ impl<M: RingMem> Producer<M> {
         shuttle.is_here() && self.head % REFRESH < REFRESH - self.geometry.cells
     }
 
-    /// As [`Producer::commit`], of a cell whose content was written to the shuttle.
+    /// As [`Producer::commit`], of a cell that goes with the shuttle.
     #[inline]
-    pub(crate) fn commit_to(&mut self, shuttle: &mut Shuttle, place: Place, len: usize) {
+    pub(crate) fn commit_to(&mut self, shuttle: &mut Shuttle, place: Place, kind: Kind, len: usize) {
         debug_assert!(self.may_shuttle(shuttle));
-        let word = shuttle.send(control_word(self.head.wrapping_add(1), Kind::Inline, len));
+        if let Place::Bulk(at) = place {
+            self.mem.set_bulk_at(SHUTTLE, at);
+        }
+        let word = shuttle.send(control_word(self.head.wrapping_add(1), kind, len));
         self.mem.set_control(SHUTTLE, word);
         self.account(place, len);
     }

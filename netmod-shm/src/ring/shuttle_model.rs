@@ -45,7 +45,7 @@ impl Rank {
             unsafe { *p = self.sent };
         });
         match shuttled {
-            true => self.producer.commit_to(&mut self.shuttle, cell, 4),
+            true => self.producer.commit_to(&mut self.shuttle, cell, Kind::Inline, 4),
             false => self.producer.commit(cell, Kind::Inline, 4),
         }
     }

@@ -244,7 +244,7 @@ fn the_shuttle_goes_back_and_forth() {
     assert!(lower.is_here() && !higher.is_here());
 
     let place = to_higher.reserve().unwrap().unwrap();
-    to_higher.commit_to(&mut lower, place, 20);
+    to_higher.commit_to(&mut lower, place, Kind::Inline, 20);
     let place = to_higher.reserve().unwrap().unwrap();
     to_higher.commit(place, Kind::Inline, 30);
     assert!(!lower.is_here() && !higher.is_here(), "under way");
@@ -264,7 +264,7 @@ fn the_shuttle_goes_back_and_forth() {
     assert!(!at_lower.unwatch(&lower));
     let mut to_lower = Producer::new(&down, g);
     let place = to_lower.reserve().unwrap().unwrap();
-    to_lower.commit_to(&mut higher, place, 40);
+    to_lower.commit_to(&mut higher, place, Kind::Inline, 40);
     assert!(to_lower.needs_bell(), "as any cell");
     assert!(at_lower.unwatch(&lower), "something is there");
     let cell = at_lower.peek(&lower).unwrap().expect("a cell");
@@ -274,13 +274,13 @@ fn the_shuttle_goes_back_and_forth() {
 
     // What comes with it twice in a row is waited for.
     let place = to_higher.reserve().unwrap().unwrap();
-    to_higher.commit_to(&mut lower, place, 50);
+    to_higher.commit_to(&mut lower, place, Kind::Inline, 50);
     let cell = at_higher.peek(&higher).unwrap().expect("a cell");
     at_higher.advance(cell, &mut higher);
     assert!(!at_higher.is_alternating(), "one came by the ring before");
     down.shuttle.set(0);
     let place = to_lower.reserve().unwrap().unwrap();
-    to_lower.commit_to(&mut higher, place, 50);
+    to_lower.commit_to(&mut higher, place, Kind::Inline, 50);
     let cell = at_lower.peek(&lower).unwrap().expect("a cell");
     at_lower.advance(cell, &mut lower);
     assert!(at_lower.is_alternating());
@@ -298,7 +298,7 @@ fn places_are_left_out_for_some_time_only() {
     for sent in 1..=3 * LONG {
         let place = p.reserve().unwrap().expect("room");
         match p.may_shuttle(&lower) {
-            true => p.commit_to(&mut lower, place, 8),
+            true => p.commit_to(&mut lower, place, Kind::Inline, 8),
             false => p.commit(place, Kind::Inline, 8),
         }
         let cell = c.peek(&higher).unwrap().expect("a cell");
