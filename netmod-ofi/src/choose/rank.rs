@@ -50,9 +50,11 @@ pub fn has_thread(provider: &str) -> bool {
 /// connections of a provider over TCP.
 ///
 /// Such a provider hands each transfer to the kernel in one call, which fills the socket's buffers. Where TCP sends at a pace of its own, what they hold has left the
-/// caches when it goes out; elsewhere it goes out at once.
+/// caches when it goes out; elsewhere it goes out at once. A provider with a thread tells of each part's end by waking somebody, who takes the thread's core:
+/// there that costs more than it gains.
 pub fn wants_parts(provider: &str, congestion: &str) -> bool {
-    netmod_nics::is_paced(congestion) && provider.split(';').any(|layer| OVER_TCP.contains(&layer))
+    let over_tcp = provider.split(';').any(|layer| OVER_TCP.contains(&layer));
+    over_tcp && !has_thread(provider) && netmod_nics::is_paced(congestion)
 }
 
 /// Why a provider is not one for use by itself.

@@ -292,13 +292,13 @@ fn endpoints_are_shared_where_that_is_wanted_and_can_be() {
 
 #[test]
 fn transfers_are_cut_where_tcp_paces_itself() {
-    for provider in ["net", "tcp;ofi_rxm", "sockets"] {
+    for provider in ["net", "tcp", "tcp;ofi_rxm"] {
         assert!(wants_parts(provider, "bbr\n") && wants_parts(provider, "bbr2"), "{provider}");
         for congestion in ["cubic\n", "reno", "dctcp", ""] {
             assert!(!wants_parts(provider, congestion), "{provider} {congestion}");
         }
     }
-    for provider in ["udp;ofi_rxd", "shm", "verbs;ofi_rxm", "efa", "psm3"] {
+    for provider in ["sockets", "udp;ofi_rxd", "shm", "verbs;ofi_rxm", "efa", "psm3"] {
         assert!(!wants_parts(provider, "bbr"), "{provider}");
     }
 }
