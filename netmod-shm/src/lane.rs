@@ -58,6 +58,7 @@ pub(crate) enum Wake {
 pub(crate) struct Lane {
     pub(crate) tx: Option<Producer<RawRing>>,
     pub(crate) rx: Option<Consumer<RawRing>>,
+    /// Whether this rank has the line that both write to.
     pub(crate) shuttle: Shuttle,
     /// The VC of the rank, if it has one.
     pub(crate) vc: Option<VcId>,
@@ -87,6 +88,7 @@ pub(crate) struct Lane {
     pub(crate) lent: u32,
     /// The poll in which the last message was sent.
     sent_in: u32,
+    /// How long an answer of this rank's is not looked for.
     pub(crate) quiet: Quiet,
     /// How long pieces are best stored for this rank.
     pub(crate) stores: Stores,

@@ -9,7 +9,7 @@
 //! How long a turn takes is what both ranks do in it. So one of them tries while the other keeps what it has; both know whose
 //! trial it is, since both count the same messages.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Numbers of pauses, from none on.
 const NUMBERS: usize = 15;
@@ -34,8 +34,8 @@ pub(crate) struct Quiet {
     before: u32,
     /// When the present batch of a trial began, unless it was broken.
     began: Option<Instant>,
-    /// How long the two shortest batches of a trial took, by the number of pauses.
-    took: [[Duration; 2]; NUMBERS],
+    /// How long the two shortest batches of a trial took, by the number of pauses, in nanoseconds.
+    took: [[u32; 2]; NUMBERS],
 }
 
 impl Default for Quiet {
@@ -80,7 +80,7 @@ impl Quiet {
     #[inline(never)]
     fn next(&mut self, batch: u32, now: Instant) {
         if let Some(began) = self.began.replace(now) {
-            let took = now.saturating_duration_since(began);
+            let took = u32::try_from(now.saturating_duration_since(began).as_nanos()).unwrap_or(u32::MAX);
             let [least, second] = &mut self.took[self.pauses];
             (*least, *second) = if took < *least { (took, *least) } else { (*least, took.min(*second)) };
         }
@@ -93,16 +93,16 @@ impl Quiet {
 
     /// The number with which turns were shortest, together with its neighbours: an answer does not always take as long.
     fn best(&self) -> Option<usize> {
-        if self.took.iter().any(|t| t[1] == Duration::MAX) {
+        if self.took.iter().any(|t| t[1] == u32::MAX) {
             return None;
         }
-        let at = |n: usize| self.took[n.min(NUMBERS - 1)][1];
+        let at = |n: usize| u64::from(self.took[n.min(NUMBERS - 1)][1]);
         (0..NUMBERS).min_by_key(|n| at(n.saturating_sub(1)) + at(*n) + at(n + 1))
     }
 }
 
 /// Fewer than two batches were whole.
-const UNKNOWN: [Duration; 2] = [Duration::MAX; 2];
+const UNKNOWN: [u32; 2] = [u32::MAX; 2];
 
 /// Does nothing for so many halves of what the processor calls a pause, each 10 to 70 ns.
 #[inline]
@@ -117,6 +117,8 @@ fn idle(halves: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Two ranks that take turns.
