@@ -34,9 +34,9 @@ impl Default for Shuttle {
 }
 
 impl Shuttle {
-    /// Where there is none: it is never here, and never comes.
+    /// Where there is none: it is never here, and never comes, whatever a peer writes.
     pub(crate) fn none() -> Shuttle {
-        Shuttle { is_here: false, ours: 0, theirs: WRITER }
+        Shuttle { is_here: false, ours: 0, theirs: u64::MAX }
     }
 
     /// Of two ranks that have not used it: of the one with the `lower` slot, or of the other.

@@ -321,7 +321,7 @@ fn nothing_comes_with_no_shuttle() {
     let g = Geometry::of(MIN_RING);
     let mem = mem(g);
     let c = Consumer::new(&mem, g);
-    for writer in [0, 0x40, 0x80] {
+    for writer in [0, 0x40, 0x80, 0xc0] {
         mem.shuttle.set(1 << 32 | 8 << 8 | writer | 1);
         assert_eq!(c.peek(&Shuttle::none()), Ok(None));
         assert_eq!(c.peek(&Shuttle::new(true)), Ok(None), "it is here");
