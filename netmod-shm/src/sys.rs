@@ -78,6 +78,9 @@ fn byte_lock(rank: u32) -> libc::flock {
 }
 
 /// Locks a rank's byte until the file is closed, by whatever end of the process.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if somebody else has it.
 pub(crate) fn lock_rank(file: &File, rank: u32) -> io::Result<()> {
     let lock = byte_lock(rank);
     // SAFETY: a live descriptor and a struct that outlives the call, which only reads it.

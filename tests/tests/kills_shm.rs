@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use netmod_tests::jobs::launch::{self, run};
+use netmod_tests::jobs::launch::{self, Outcome, run};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 
@@ -32,14 +32,21 @@ impl Folder {
     /// The same with settings.
     #[track_caller]
     fn survived_with(&self, ranks: u32, case: &[&str], settings: &[(&str, &str)]) {
+        let done = self.killed(ranks, case, settings);
+        assert_eq!(done.ok_ranks(case[0]), ranks as usize - 1, "{case:?} {settings:?}: {done}");
+    }
+
+    /// Runs a case in which one rank is killed; nothing is left behind.
+    #[track_caller]
+    fn killed(&self, ranks: u32, case: &[&str], settings: &[(&str, &str)]) -> Outcome {
         let mut c = Command::new(launch::workspace_program(JOB, "netmod-pmi", "nmrun"));
         c.args(["-n", &ranks.to_string(), "--no-kill", JOB]).args(case);
         c.envs(settings.iter().copied());
         let done = run(c.env("NETMOD", "shm").env("NETMOD_SHM_DIR", &self.0));
-        assert_eq!(done.ok_ranks(case[0]), ranks as usize - 1, "{case:?} {settings:?}: {done}");
         done.expect_code(128 + 9);
         let left: Vec<_> = std::fs::read_dir(&self.0).expect("the folder").flatten().collect();
         assert!(left.is_empty(), "{case:?} has left {left:?}");
+        done
     }
 }
 
@@ -66,6 +73,18 @@ fn during_init() {
         folder.survived(4, &["kill", "1", "2", &seed.to_string()]);
     }
     folder.survived(3, &["kill", "0", "1", "1"]);
+}
+
+/// Rank 0 may not yet have told the job's key: then all say so, and the last one removes the name.
+#[test]
+fn rank_0_during_init() {
+    let folder = Folder::new();
+    for seed in 1..=8u32 {
+        let done = folder.killed(3, &["kill", "1", "0", &seed.to_string()], &[]);
+        let no_key = done.output.matches("has published no job key").count();
+        let survived = done.ok_ranks("kill");
+        assert!(matches!((survived, no_key), (2, 0) | (0, 2)), "seed {seed}: {done}");
+    }
 }
 
 fn number(name: &str, default: u64) -> u64 {

@@ -299,9 +299,14 @@ impl Builder {
         let spin = self.cfg.spin.polls(crowded);
         let patience = self.cfg.spin.patience(spin);
         let key = self.boot.get(KEY).map_err(Error::Launcher)?;
-        let (key, terms, engines) = key.and_then(|k| job_key(&k)).ok_or_else(|| {
+        let Some(key) = key else {
+            return Err(Error::Launcher(format!(
+                "rank 0 has published no job key ({KEY}), without which no job starts; did it die, or is it another program?"
+            )));
+        };
+        let (key, terms, engines) = job_key(&key).ok_or_else(|| {
             Error::Launcher(format!(
-                "rank 0 has published no job key ({KEY}) that this version understands; do all processes run \
+                "rank 0 has published a job key ({KEY}) that this version does not understand; do all processes run \
                  the same program?"
             ))
         })?;

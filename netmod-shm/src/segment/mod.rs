@@ -21,9 +21,11 @@
 //! share nothing, unless `NETMOD_SHM_RANKS` says that those in one folder belong together. A rank that finds no such file makes one without a name (`O_TMPFILE`, mode
 //! 0600), prepares its header, holds a lock on it, and gives it the name; only one rank can do that. It then allocates all
 //! of the memory, so that a small `/dev/shm` is an error here and never a signal later, and says in the header how that
-//! went. The others wait for this word. All ranks of a job have done this when the barrier that follows
+//! went. The others wait for this word; it holds a second lock until it has given it, so that when it dies before
+//! that, one of them does the rest. All ranks of a job have done this when the barrier that follows
 //! ends; the first to know that removes the name. From then on nothing is left when the last process ends, however
-//! it ends. A file whose makers died before that has no lock: whoever makes a segment next removes it.
+//! it ends. If the job does not start, the last process to give up removes it. A file whose makers died before that has no
+//! lock: whoever makes a segment next removes it.
 //!
 //! A rank's card has the segment's nonce and the token of its slot. So who has the same boot id but another
 //! `/dev/shm` is told apart, and a slot that is somebody else's is not taken for the peer's.
@@ -55,12 +57,16 @@ use raw::{Map, OwnBells, RawRing, SleepWord};
 /// `nmshm` and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"nmshm\0\0\x03");
 /// States of a segment: memory is being allocated; it is there; it cannot be had.
+const MAKING: u32 = 0;
 const READY: u32 = 1;
 const FAILED: u32 = 2;
 /// States of a slot: given out; its owner has proved to be of the job; its owner has left.
 const CLAIMED: u32 = 1;
 const PROVEN: u32 = 2;
 const LEFT: u32 = 3;
+
+/// Whose lock the one has that allocates the memory: no rank's.
+const MAKER: u32 = MAX_RANKS;
 
 /// How long a rank waits for the one that makes the segment.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -164,8 +170,7 @@ impl Segment {
             };
             // With the name, and before the word is given: only the header is there for sure.
             let header = Map::new_header(&file).map_err(|e| cannot("map", e))?;
-            let failed = sys::allocate(&file, layout.total() as u64).err();
-            settle(header.words(), failed.map(|e| e.raw_os_error().unwrap_or(libc::EIO)));
+            allocate(&file, &layout, header.words());
             return Segment::enter(file, path, me, until);
         }
     }
@@ -199,10 +204,17 @@ impl Segment {
                 _ if Instant::now() >= until => {
                     return Err(format!("the rank that made {shown} has not finished it in {PATIENCE:?}"));
                 }
-                _ => {
-                    std::thread::sleep(nap);
-                    nap = (nap * 2).min(LONGEST_NAP);
-                }
+                _ => match sys::lock_rank(&file, MAKER) {
+                    // Whoever had it is dead; it may have given the word before it died.
+                    Ok(()) if words.state.load(Acquire) == MAKING => allocate(&file, &layout, words),
+                    Err(e) if e.kind() != io::ErrorKind::WouldBlock => {
+                        return Err(format!("cannot lock a byte of {shown}: {e}"));
+                    }
+                    _ => {
+                        std::thread::sleep(nap);
+                        nap = (nap * 2).min(LONGEST_NAP);
+                    }
+                },
             }
         }
         let map = Arc::new(Map::new(&file, layout).map_err(|e| format!("cannot map {shown}: {e}"))?);
@@ -433,6 +445,16 @@ impl Segment {
     }
 }
 
+impl Drop for Segment {
+    /// Who gives up before the job has started leaves the name to those who still may come; the last one takes it along.
+    fn drop(&mut self) {
+        // This gives up the shared lock that the file had.
+        if self.file.try_lock().is_ok() {
+            self.remove_name();
+        }
+    }
+}
+
 /// Opens the file of this name, if it is in use, with a shared lock on it; removes it if it is not.
 fn find(path: &Path) -> io::Result<Found> {
     let file = match sys::open_existing(path) {
@@ -460,7 +482,7 @@ fn find(path: &Path) -> io::Result<Found> {
     }
 }
 
-/// Makes a segment whose memory is not allocated yet, with a shared lock on it and a name.
+/// Makes a segment whose memory is not allocated yet, with a shared lock on it, the maker's, and a name.
 fn make(folder: &Path, path: &Path, layout: &Layout) -> io::Result<File> {
     let file = sys::create_unnamed(folder)?;
     sys::allocate(&file, layout::HEADER as u64)?;
@@ -475,8 +497,15 @@ fn make(folder: &Path, path: &Path, layout: &Layout) -> io::Result<File> {
         Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
         Err(TryLockError::Error(e)) => return Err(e),
     }
+    sys::lock_rank(&file, MAKER)?;
     sys::name(&file, path)?;
     Ok(file)
+}
+
+/// Allocates all of the memory, some of which may be there, and says how that went.
+fn allocate(file: &File, layout: &Layout, words: &raw::HeaderWords) {
+    let failed = sys::allocate(file, layout.total() as u64).err();
+    settle(words, failed.map(|e| e.raw_os_error().unwrap_or(libc::EIO)));
 }
 
 /// Says whether memory could be had.

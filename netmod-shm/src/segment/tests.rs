@@ -76,22 +76,30 @@ fn a_rank_too_many_is_told_so() {
     assert!(Segment::join(&f.0, me(2, 0), None, MAX_RANKS + 1).is_err());
 }
 
-/// A process that is gone has no lock, and what it left in the folder is removed by the next job.
+/// A process that is gone has no lock, and the last one to leave in good order removes the name.
 #[test]
-fn what_the_dead_leave_is_noticed_and_removed() {
+fn a_rank_that_is_gone_is_noticed_and_the_last_one_removes_the_name() {
     let f = Folder::new();
     let (a, b) = (join(&f, 1, 0), join(&f, 1, 1));
     assert!(a.lives(b.me()) && b.lives(a.me()));
     let at = b.me();
     drop(b);
     assert!(!a.lives(at));
+    assert_eq!(f.files(), 1, "others may still come");
     drop(a);
-    assert_eq!(f.files(), 1, "nobody removed the name");
-    // The same job again gets a new segment, another job removes what is left.
+    assert_eq!(f.files(), 0, "no job has started, and all have left");
+}
+
+#[test]
+fn what_the_dead_leave_is_removed_by_the_next() {
+    let f = Folder::new();
+    let dies = |job| drop(make(&f.0, &f.0.join(name_of(&me(job, 0), None)), &Layout::of(3)).unwrap());
+    dies(1);
+    dies(2);
+    assert_eq!(f.files(), 2, "nobody could remove the names");
+    // The same job again gets a new segment, and another job's goes.
     let again = join(&f, 1, 0);
     assert_eq!(again.me(), 0);
-    drop(again);
-    let _other = join(&f, 2, 0);
     assert_eq!(f.files(), 1);
 }
 
@@ -133,6 +141,30 @@ fn rings_are_given_out_once_and_checked_when_they_are_found() {
         b.map.pair(a.me(), b.me()).store(nonsense, Release);
         assert!(b.find_ring(a.me()).is_err(), "{nonsense:#x}");
     }
+}
+
+/// A rank that dies after it has given the name, and before the memory is there: somebody who waits for it does the rest.
+#[test]
+fn what_a_dead_maker_has_begun_is_finished() {
+    let f = Folder::new();
+    let path = f.0.join(name_of(&me(1, 0), None));
+    let maker = make(&f.0, &path, &Layout::of(3)).unwrap();
+    let waits = || match find(&path).unwrap() {
+        Found::Joined(file) => file,
+        _ => panic!("nobody has made it"),
+    };
+    let (b, c) = (waits(), waits());
+    let soon = || Instant::now() + Duration::from_millis(40);
+    let e = Segment::enter(waits(), path.clone(), me(1, 1), soon()).unwrap_err();
+    assert!(e.contains("has not finished it"), "{e}");
+    drop(maker);
+    let b = Segment::enter(b, path.clone(), me(1, 1), soon()).unwrap();
+    let c = Segment::enter(c, path.clone(), me(1, 2), soon()).unwrap();
+    assert_eq!((b.me(), c.me()), (0, 1));
+    let allocated = b.file.metadata().unwrap().len();
+    assert_eq!(allocated, Layout::of(3).total() as u64);
+    b.make_ring(c.me()).unwrap();
+    assert!(c.find_ring(b.me()).unwrap().is_some());
 }
 
 /// A file system without room: an error, with what can be done about it.
