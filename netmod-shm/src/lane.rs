@@ -10,7 +10,9 @@ use netmod_core::stores::Processor;
 use netmod_core::{Header, Stores, VcId};
 
 use crate::quiet::Quiet;
-use crate::ring::{Broken, Consumer, Geometry, INLINE, Kind, MIN_RING, Place, Producer, SHUTTLE, Shuttle};
+use crate::ring::{
+    Broken, Consumer, Geometry, INLINE, Kind, MAX_HOLD, MIN_RING, Place, Producer, RingMem, SHUTTLE, Shuttle,
+};
 use crate::segment::raw::RawRing;
 use crate::sys::Waker;
 
@@ -31,10 +33,12 @@ pub(crate) fn first_piece() -> usize {
     if Processor::here() == Processor::Zen5 { FIRST_PIECE } else { FIRST_AWAITED }
 }
 
-/// Longest message that goes with the shuttle, if it is whole in its first piece. With longer ones, whose lines take longer, nothing was won between
-/// cores of one L3 cache, and something lost between others (Zen 4).
-const SHUTTLED: usize = 256;
-const _: () = assert!(SHUTTLED <= Geometry::of(MIN_RING).piece as usize && SHUTTLED <= FIRST_AWAITED);
+/// Longest message that goes with the shuttle, if its hold is so long: in one piece. That takes less time than two with messages that are longer
+/// than [`FIRST_AWAITED`], too, since all their lines are the sender's already (Zen 4; 16 KiB take as long either way).
+#[inline]
+fn longest_held() -> usize {
+    if Processor::here() == Processor::Zen4 { MAX_HOLD } else { first_piece() }
+}
 
 /// Longest message after which the lines of the next are fetched: as many as a processor fetches at once. After a longer one
 /// they would be taken from the consumer while it reads, and a long copy gets lines to overwrite without their content.
@@ -149,19 +153,24 @@ impl Lane {
         Ok(total)
     }
 
-    /// Piece by piece, so that the consumer reads one while the next is written.
+    /// With the shuttle, or piece by piece, so that the consumer reads one while the next is written.
     #[inline(never)]
     fn send_long(&mut self, hdr: &Header, data: &[u8], awaited: bool) -> Result<usize, Broken> {
         let Some(tx) = &mut self.tx else { return Ok(0) };
+        let fits = data.len() <= longest_held().min(tx.mem.hold() as usize);
+        if awaited && fits && cell_of(tx, &self.shuttle, self.lent) == SHUTTLE {
+            let Some(place) = tx.reserve()? else { return Ok(0) };
+            tx.mem.write_head(SHUTTLE, hdr);
+            tx.mem.write_hold(data);
+            self.publish(SHUTTLE, place, Kind::Headed, data.len());
+            return Ok(hdr.len() + data.len());
+        }
         let mut piece = if awaited { first_piece() } else { FIRST_PIECE }.min(tx.piece());
         let first = data.len().min(piece);
         let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(first)? else { return Ok(0) };
-        let shuttled = awaited && data.len() <= SHUTTLED;
-        let cell = if shuttled { cell_of(tx, &self.shuttle, self.lent) } else { tx.next_cell() };
-        tx.mem.write_head(cell, hdr);
+        tx.mem.write_head(tx.next_cell(), hdr);
         tx.mem.write_piece(at, &data[..first], &mut self.stores);
-        self.publish(cell, place, Kind::Headed, first);
-        let Some(tx) = &mut self.tx else { return Ok(0) };
+        tx.commit(place, Kind::Headed, first);
         let mut gone = first;
         while gone < data.len() {
             piece = (2 * piece).min(tx.piece());

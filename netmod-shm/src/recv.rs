@@ -4,7 +4,7 @@ use netmod_core::lifecycle::VcState;
 use netmod_core::{Core, Event, Events, VcError, VcErrorKind, VcId};
 
 use crate::netmod::ShmNetmod;
-use crate::ring::{Cell, Consumer, Kind};
+use crate::ring::{Cell, Consumer, Kind, SHUTTLE};
 use crate::segment::raw::RawRing;
 use crate::watch::PATIENCE;
 
@@ -100,12 +100,20 @@ impl ShmNetmod {
                 }
                 (Kind::Headed | Kind::Bulk, Some(vc)) if lane.reading => {
                     let len = cell.len as usize;
-                    rx.mem.prefetch_bulk(cell.at, len.min(FETCHED));
+                    if cell.number == SHUTTLE {
+                        rx.mem.fetch_hold(len);
+                    } else {
+                        rx.mem.prefetch_bulk(cell.at, len.min(FETCHED));
+                    }
                     if cell.kind == Kind::Headed {
                         events.push_rx(vc, rx.mem.lend_head(cell.number, slot as u64));
                         lane.lent += 1;
                     }
-                    events.push_rx(vc, rx.mem.lend_bulk(cell.at, len, slot as u64));
+                    if cell.number == SHUTTLE {
+                        events.push_rx(vc, rx.mem.lend_hold(len, slot as u64));
+                    } else {
+                        events.push_rx(vc, rx.mem.lend_bulk(cell.at, len, slot as u64));
+                    }
                     rx.advance(cell, &mut lane.shuttle);
                     lane.lent += 1;
                     if rx.is_alternating() {

@@ -214,13 +214,26 @@ fn answers_are_written_over_questions_that_were_read() {
     p.nets[1].release(on_loan);
     assert_eq!(turn(&mut p, 1, 9), at_lower);
     assert_eq!(turn(&mut p, 0, 10), at_higher);
-    // Of what does not fit into a line the header goes with it, unless that is long.
-    for (from, data) in [(1, &[11; 25][..]), (1, &[12; 25]), (0, &[13; 1000])] {
-        let (_, buf) = one_way(&mut p, from, data);
+    // What does not fit into a line lies in the hold, which is as much theirs in turn.
+    let long = |p: &mut Pair, from: usize, data: &'static [u8]| {
+        let (place, buf) = one_way(p, from, data);
         p.nets[1 - from].release(buf);
-    }
-    assert_eq!(turn(&mut p, 0, 14), at_higher);
-    assert_eq!(turn(&mut p, 1, 15), at_lower);
+        place
+    };
+    let (at_lower, at_higher) = (long(&mut p, 1, &[11; 25]), long(&mut p, 0, &[12; 25]));
+    assert_eq!(long(&mut p, 1, &[13; 3000]), at_lower);
+    assert_eq!(long(&mut p, 0, &[14; 1000]), at_higher);
+    let (place, on_loan) = one_way(&mut p, 1, &[15; 1000]);
+    assert_eq!(place, at_lower);
+    assert_ne!(long(&mut p, 0, &[16; 1000]), at_higher, "what it would be written over is on loan");
+    let mut bytes = Vec::new();
+    on_loan.bytes().append_to(&mut bytes);
+    assert_eq!(bytes, [15; 1000]);
+    p.nets[0].release(on_loan);
+    assert_eq!(long(&mut p, 0, &[17; 1000]), at_higher);
+    // What is longer than that goes by the ring, and the shuttle stays where it is.
+    assert_ne!(long(&mut p, 1, &[18; 20_000]), at_lower);
+    assert_eq!(long(&mut p, 1, &[19; 1000]), at_lower);
 }
 
 /// A message that came with the shuttle for a VC that sleeps is rung for, as any.

@@ -66,6 +66,11 @@ impl<M: RingMem> Consumer<M> {
             Some(Kind::Inline) if len as usize <= INLINE => {
                 Ok(Cell { kind: Kind::Inline, len, at: 0, number: cell })
             }
+            // What goes with the shuttle and is too long for its line is in the hold.
+            Some(kind @ (Kind::Bulk | Kind::Headed)) if cell == SHUTTLE => {
+                let fits = kind == Kind::Headed && len <= self.mem.hold();
+                if fits { Ok(Cell { kind, len, at: 0, number: cell }) } else { Err(OUTSIDE) }
+            }
             Some(kind @ (Kind::Bulk | Kind::Headed)) => {
                 let at = self.mem.bulk_at(cell);
                 let fits = len <= self.geometry.bulk && at <= self.geometry.bulk - len;
@@ -88,7 +93,7 @@ impl<M: RingMem> Consumer<M> {
             0
         };
         self.pos = self.pos.wrapping_add(1);
-        if matches!(cell.kind, Kind::Bulk | Kind::Headed) {
+        if cell.number != SHUTTLE && matches!(cell.kind, Kind::Bulk | Kind::Headed) {
             self.owed += cell.len.next_multiple_of(LINE as u32);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! A ring is a control block, an array of *cells* of one cache line each, and a *bulk* area.
+//! A ring is a control block, an array of *cells* of one cache line each, a *bulk* area, and a *hold*.
 //!
 //! | part | bytes | written by |
 //! |---|---|---|
@@ -11,6 +11,7 @@
 //! | shuttle: see [`Shuttle`]; in use in the ring from the lower slot to the higher one | line 4 | both, in turn |
 //! | cells | 64 each | producer |
 //! | bulk | the rest | producer |
+//! | hold: what goes with the shuttle and is too long for its line | a sixteenth of the ring, up to 16 KiB | both, in turn |
 //!
 //! The lines of the control block are two apart because processors fetch lines in pairs. A cell is a
 //! control word of 8 bytes and 56 bytes of content. The control word has the cell's *sequence number*, so that
@@ -32,8 +33,8 @@
 //! read long ago. A piece takes at most an eighth of the window, so that a producer never waits for
 //! what the consumer has consumed and not yet given back.
 //!
-//! A message that fits into a cell and is the first since a poll may be an answer, or be answered. If the [`Shuttle`] is there it goes
-//! with it, and its cell in the ring stays as it was.
+//! A message that fits into a cell or the hold and is the first since a poll may be an answer, or be answered. If the [`Shuttle`] is
+//! there it goes with it, and its cell in the ring stays as it was.
 //!
 //! *Doorbells.* A producer that has published looks, behind a full fence, whether its ring is watched; if not, it
 //! rings ([`crate::bell`]). A consumer that stops watching says so, and looks once more behind a full fence. So one of the
@@ -75,9 +76,11 @@ pub(crate) const MAX_RING: usize = 2 << 20;
 /// The longest ring that, with what both sides copy, lies in the caches of one core.
 pub(crate) const CACHED_RING: usize = 256 << 10;
 /// Bytes of the bulk area that are in use at once, whatever its length.
-const WINDOW: usize = CACHED_RING - CONTROL - MAX_CELLS * LINE;
+const WINDOW: usize = CACHED_RING - CONTROL - MAX_CELLS * LINE - MAX_HOLD;
 /// Most cells of a ring.
 const MAX_CELLS: usize = 256;
+/// Most bytes of a hold; a ring has a sixteenth of its length.
+pub(crate) const MAX_HOLD: usize = 16 << 10;
 /// Longest piece in the bulk area, whatever its size.
 const MAX_PIECE: usize = 16 << 10;
 
@@ -158,6 +161,8 @@ pub(crate) trait RingMem {
     fn bulk_at(&self, cell: u32) -> u32;
     /// Before [`RingMem::set_control`].
     fn set_bulk_at(&self, cell: u32, at: u32);
+    /// Bytes of the hold that goes with the shuttle.
+    fn hold(&self) -> u32;
     /// Acquire.
     fn tail(&self) -> u32;
     /// Release.
@@ -185,6 +190,8 @@ pub(crate) struct Geometry {
     pub(crate) window: u32,
     /// Longest piece in the bulk area.
     pub(crate) piece: u32,
+    /// Bytes of the hold.
+    pub(crate) hold: u32,
 }
 
 impl Geometry {
@@ -196,17 +203,29 @@ impl Geometry {
             cells if cells < MAX_CELLS => cells,
             _ => MAX_CELLS,
         };
-        let bulk = bytes - CONTROL - cells * LINE;
+        let hold = if bytes / 16 < MAX_HOLD { bytes / 16 } else { MAX_HOLD };
+        let bulk = bytes - CONTROL - cells * LINE - hold;
         let window = if bulk < WINDOW { bulk } else { WINDOW };
         let piece = match window / 8 / LINE * LINE {
             long if long > MAX_PIECE => MAX_PIECE,
             piece => piece,
         };
-        Geometry { cells: cells as u32, bulk: bulk as u32, window: window as u32, piece: piece as u32 }
+        Geometry {
+            cells: cells as u32,
+            bulk: bulk as u32,
+            window: window as u32,
+            piece: piece as u32,
+            hold: hold as u32,
+        }
     }
 
     /// Bytes of the whole ring.
     pub(crate) fn bytes(&self) -> usize {
+        self.hold_start() + self.hold as usize
+    }
+
+    /// Where the bulk area ends and the hold begins.
+    pub(crate) fn hold_start(&self) -> usize {
         self.bulk_start() + self.bulk as usize
     }
 

@@ -116,6 +116,9 @@ impl RingMem for Rc<Shared> {
         0
     }
     fn set_bulk_at(&self, _: u32, _: u32) {}
+    fn hold(&self) -> u32 {
+        0
+    }
     fn tail(&self) -> u32 {
         self.tail.load(Acquire)
     }
@@ -168,7 +171,7 @@ impl BellMem for Bells {
 }
 
 pub(super) fn geometry() -> Geometry {
-    Geometry { cells: CELLS as u32, bulk: 64, window: 64, piece: 64 }
+    Geometry { cells: CELLS as u32, bulk: 64, window: 64, piece: 64, hold: 0 }
 }
 
 /// The producer's rank.

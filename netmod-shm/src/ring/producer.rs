@@ -188,10 +188,7 @@ impl<M: RingMem> Producer<M> {
     /// As [`Producer::commit`], of a cell that goes with the shuttle.
     #[inline]
     pub(crate) fn commit_to(&mut self, shuttle: &mut Shuttle, place: Place, kind: Kind, len: usize) {
-        debug_assert!(self.may_shuttle(shuttle));
-        if let Place::Bulk(at) = place {
-            self.mem.set_bulk_at(SHUTTLE, at);
-        }
+        debug_assert!(self.may_shuttle(shuttle) && matches!(place, Place::Cell(_)));
         let word = shuttle.send(control_word(self.head.wrapping_add(1), kind, len));
         self.mem.set_control(SHUTTLE, word);
         self.account(place, len);

@@ -2,14 +2,15 @@
 //!
 //! A question in a cell of one ring and its answer in a cell of the other are two lines, which are not touched again before
 //! the rings have come round; by then each is a line that another processor has read last, and to store to it
-//! costs a transfer of its own. If the answer is written over the question, there is one line, and what moves it is the message.
+//! costs a transfer of its own. If the answer is written over the question, there is one line, and what moves it is the message. What is
+//! too long for a line lies in the *hold*, some more lines of which the same is true: they belong to whoever has the shuttle.
 //!
 //! At any time one of the two ranks *has* the shuttle, in the beginning the one with the lower slot. Who has it may write
 //! its next cell there instead of into its ring, and has it no longer; who consumes that cell has it from then on. The
 //! place in the ring is left out, but counted: cells are consumed in the order of their numbers, wherever they are. A place is not
 //! left out for so long that its number comes round ([`Producer::may_shuttle`](super::Producer::may_shuttle)).
 //! The shuttle's word says, beside what any control word does, which of the two has written it, so that nobody takes its
-//! own for the other's. It lies in the ring from the lower slot to the higher one.
+//! own for the other's. It lies in the ring from the lower slot to the higher one, and so does the hold.
 
 /// What [`RingMem`](super::RingMem) calls the shuttle's line.
 pub(crate) const SHUTTLE: u32 = u32::MAX;

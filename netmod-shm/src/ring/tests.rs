@@ -16,6 +16,9 @@ struct Mem {
     wants: Plain<bool>,
 }
 
+/// Bytes of the hold, whatever the ring.
+const HOLD: u32 = 256;
+
 impl RingMem for &Mem {
     fn control(&self, cell: u32) -> u64 {
         if cell == SHUTTLE { self.shuttle.get() } else { self.control.borrow()[cell as usize] }
@@ -31,6 +34,9 @@ impl RingMem for &Mem {
     }
     fn set_bulk_at(&self, cell: u32, at: u32) {
         self.at.borrow_mut()[cell as usize] = at;
+    }
+    fn hold(&self) -> u32 {
+        HOLD
     }
     fn tail(&self) -> u32 {
         self.tail.get()
@@ -67,8 +73,12 @@ fn the_parts_of_a_ring_fill_it() {
     for bytes in (MIN_RING..=MAX_RING).step_by(MIN_RING) {
         let g = Geometry::of(bytes);
         assert!(g.cells.is_power_of_two());
-        assert_eq!(g.bulk_start() + g.bulk as usize, bytes);
-        assert_eq!(g.bulk as usize % LINE, 0);
+        assert_eq!(
+            (g.bulk_start() + g.bulk as usize, g.hold_start() + g.hold as usize),
+            (g.hold_start(), bytes)
+        );
+        assert_eq!((g.bulk as usize % LINE, g.hold as usize % LINE), (0, 0));
+        assert!(g.hold as usize >= LINE && g.hold as usize <= MAX_HOLD);
         assert!(g.window <= g.bulk && g.piece as usize >= LINE && g.piece <= g.window / 8);
     }
 }
@@ -284,6 +294,39 @@ fn the_shuttle_goes_back_and_forth() {
     let cell = at_lower.peek(&lower).unwrap().expect("a cell");
     at_lower.advance(cell, &mut lower);
     assert!(at_lower.is_alternating());
+}
+
+/// What the shuttle has in its hold takes no room in the ring.
+#[test]
+fn what_is_in_the_hold_is_given_back_with_the_shuttle() {
+    let g = Geometry::of(16 << 10);
+    let mem = mem(g);
+    let (mut p, mut c) = pair(&mem, g);
+    let messages = g.window / 4 / HOLD + 1;
+    assert!(messages < g.cells / 4);
+    for _ in 0..messages {
+        let (mut lower, mut higher) = (Shuttle::new(true), Shuttle::new(false));
+        let place = p.reserve().unwrap().unwrap();
+        p.commit_to(&mut lower, place, Kind::Headed, HOLD as usize);
+        let cell = c.peek(&higher).unwrap().expect("a cell");
+        assert_eq!((cell.kind, cell.len, cell.number), (Kind::Headed, HOLD, SHUTTLE));
+        c.advance(cell, &mut higher);
+        assert!(!c.is_due(), "a quarter of the window");
+    }
+    // More than there is, or a piece that lies in a ring.
+    for (len, kind) in [(HOLD + 1, Kind::Headed), (0xff_ffff, Kind::Headed), (8, Kind::Bulk)] {
+        mem.shuttle.set(control_word(messages + 1, kind, len as usize) | 0x40);
+        assert!(c.peek(&Shuttle::new(false)).is_err(), "{len} bytes, {kind:?}");
+    }
+    mem.shuttle.set(control_word(messages + 1, Kind::Headed, HOLD as usize) | 0x40);
+    assert!(c.peek(&Shuttle::new(false)).is_ok_and(|c| c.is_some()));
+    // All of the window is free.
+    let mut room = 0;
+    while let Some(place) = p.reserve_bulk(g.piece as usize).unwrap() {
+        p.commit(place, Kind::Bulk, g.piece as usize);
+        room += g.piece;
+    }
+    assert!(room > g.window - g.piece, "{room} of {}", g.window);
 }
 
 /// Numbers come round after 2^32 cells: no place in the ring is left out for that long.

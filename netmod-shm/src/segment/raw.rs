@@ -188,8 +188,9 @@ impl Map {
         let geometry = Geometry::of(bytes);
         let bulk = base.as_ptr().wrapping_add(geometry.bulk_start());
         let shuttle = base.as_ptr().wrapping_add(SHUTTLE_AT);
+        let hold = NonNull::new(base.as_ptr().wrapping_add(geometry.hold_start()))?;
         let (bulk, shuttle) = (NonNull::new(bulk)?, NonNull::new(shuttle)?);
-        Some(RawRing { base, bulk, shuttle, geometry, _map: Arc::clone(self) })
+        Some(RawRing { base, bulk, shuttle, hold, hold_len: geometry.hold, geometry, _map: Arc::clone(self) })
     }
 }
 
@@ -309,6 +310,9 @@ pub(crate) struct RawRing {
     bulk: NonNull<u8>,
     /// The shuttle's line: this ring's, or that of another one of the same mapping.
     shuttle: NonNull<u8>,
+    /// The hold of that ring, of `hold_len` bytes.
+    hold: NonNull<u8>,
+    hold_len: u32,
     geometry: Geometry,
     _map: Arc<Map>,
 }
@@ -327,7 +331,7 @@ impl RawRing {
     /// If it is in another mapping.
     pub(crate) fn share_shuttle(&mut self, other: &RawRing) {
         assert!(Arc::ptr_eq(&self._map, &other._map));
-        self.shuttle = other.shuttle;
+        (self.shuttle, self.hold, self.hold_len) = (other.shuttle, other.hold, other.hold_len);
     }
 
     /// The control word of the ring at this offset of its control block.
@@ -422,6 +426,34 @@ impl RawRing {
         for at in (0..len).step_by(LINE) {
             fetch_to_read(first.wrapping_add(at));
         }
+    }
+
+    /// Takes the lines of the first `len` bytes of the hold. Changes nothing.
+    #[inline]
+    pub(crate) fn fetch_hold(&self, len: usize) {
+        fetch_all_to_write(self.hold.as_ptr(), len.min(self.hold_len as usize));
+    }
+
+    /// Writes bytes into the hold.
+    ///
+    /// # Panics
+    /// If they do not fit there.
+    #[inline]
+    pub(crate) fn write_hold(&self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.hold_len as usize);
+        // SAFETY: within the hold, as asserted; for the slice see `write_inline`.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.hold.as_ptr(), bytes.len()) };
+    }
+
+    /// Lends the first bytes of the hold to the engine.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline]
+    pub(crate) fn lend_hold(&self, len: usize, token: u64) -> RxBuf {
+        assert!(len <= self.hold_len as usize);
+        // SAFETY: within the hold, as asserted; for the rest see `lend_inline`.
+        unsafe { RxBuf::new(self.hold, len, token) }
     }
 
     /// Writes bytes into the bulk area.
@@ -523,6 +555,10 @@ impl RingMem for RawRing {
     fn set_bulk_at(&self, cell: u32, at: u32) {
         // SAFETY: as above.
         unsafe { &*self.cell(cell).add(8).cast::<AtomicU32>() }.store(at, Relaxed);
+    }
+    #[inline]
+    fn hold(&self) -> u32 {
+        self.hold_len
     }
     fn tail(&self) -> u32 {
         self.word(0).load(Acquire)
