@@ -244,6 +244,13 @@ impl NetSet {
     }
 }
 
+#[inline(never)]
+fn flush_each(mods: &mut [AnyNetmod], core: &mut Core) {
+    for m in mods {
+        each!(m, n => n.flush(core));
+    }
+}
+
 impl Netmod for NetSet {
     fn name(&self) -> &'static str {
         "set"
@@ -416,11 +423,9 @@ impl Netmod for NetSet {
 
     #[inline]
     fn flush(&mut self, core: &mut Core) {
-        if let [only] = &mut self.mods[..] {
-            return each!(only, n => n.flush(core));
-        }
-        for m in &mut self.mods {
-            each!(m, n => n.flush(core));
+        match &mut self.mods[..] {
+            [only] => each!(only, n => n.flush(core)),
+            all => flush_each(all, core),
         }
     }
 

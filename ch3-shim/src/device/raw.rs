@@ -138,8 +138,12 @@ impl Vci {
     /// which is then not used up and stays posted.
     #[inline]
     pub fn wait_raw(&mut self, req: RawReq) -> Result<Status> {
-        self.wait_until(Time::NEVER, |d| d.is_settled(req))?;
-        match self.ch3.take_plain(&mut self.engine.core, req.0) {
+        let mut plain = None;
+        self.wait_until(Time::NEVER, |d| {
+            plain = d.ch3.take_plain(&mut d.engine.core, req.0);
+            plain.is_some() || d.is_settled(req)
+        })?;
+        match plain {
             Some(status) => Ok(status),
             None => self.take_settled(req),
         }
