@@ -194,7 +194,7 @@ impl Lane {
         tx.commit_to(&mut self.shuttle, place, kind, len);
         if let Some(rx) = &self.rx {
             let messages = tx.written().wrapping_add(rx.consumed());
-            self.quiet.sent(rx.is_alternating(), messages, Instant::now);
+            self.quiet.sent(rx.is_alternating(), len, messages, Instant::now);
         }
     }
 }
