@@ -304,7 +304,7 @@ const _: () = assert!(SHUTTLE_AT + LINE <= CONTROL);
 /// The memory of one ring.
 #[derive(Debug)]
 pub(crate) struct RawRing {
-    /// `geometry.bulk_start() + geometry.bulk` bytes, aligned to a line, of which the mapping below is kept.
+    /// `geometry.bytes()` bytes, aligned to a line, of which the mapping below is kept.
     base: NonNull<u8>,
     /// The bulk area.
     bulk: NonNull<u8>,
