@@ -104,12 +104,14 @@ impl Quiet {
         }
     }
 
-    /// Waits until the answer to what was sent may be there, if ranks take turns.
+    /// Waits until the answer to what was sent may be there, if ranks take turns; whether they do.
     #[inline]
-    pub(crate) fn wait(&mut self) {
-        if std::mem::take(&mut self.awaited) {
+    pub(crate) fn wait(&mut self) -> bool {
+        let awaited = std::mem::take(&mut self.awaited);
+        if awaited {
             idle(self.pauses);
         }
+        awaited
     }
 
     /// Batch number `n` begins.
@@ -380,8 +382,8 @@ mod tests {
         let mut quiet = Quiet::new(true);
         quiet.sent(true, 8, 1, Instant::now);
         assert!(quiet.awaited);
-        quiet.wait();
-        assert!(!quiet.awaited);
+        assert!(quiet.wait());
+        assert!(!quiet.wait());
         quiet.sent(true, 8, 3, Instant::now);
         quiet.sent(false, 8, 5, Instant::now);
         assert!(!quiet.awaited, "ranks that do not take turns are not waited for");

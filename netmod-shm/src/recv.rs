@@ -22,7 +22,11 @@ impl ShmNetmod {
             [] => {}
             [only] => {
                 let lane = &mut self.lanes[only];
-                lane.quiet.wait();
+                if lane.quiet.wait()
+                    && let Some(rx) = &lane.rx
+                {
+                    rx.mem.fetch_shuttle();
+                }
                 let looks = if lane.idle <= 1 { LOOKS } else { 1 };
                 self.look(core, only, looks, events);
             }

@@ -428,6 +428,12 @@ impl RawRing {
         }
     }
 
+    /// Takes the shuttle's line: who looks whether it has come will write to it. Changes nothing.
+    #[inline]
+    pub(crate) fn fetch_shuttle(&self) {
+        fetch_to_write(self.shuttle.as_ptr());
+    }
+
     /// Takes the lines of the first `len` bytes of the hold. Changes nothing.
     #[inline]
     pub(crate) fn fetch_hold(&self, len: usize) {
