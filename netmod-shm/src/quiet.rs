@@ -93,8 +93,7 @@ impl Quiet {
     #[inline]
     pub(crate) fn sent(&mut self, in_turn: bool, len: usize, messages: u32, clock: impl FnOnce() -> Instant) {
         self.awaited = in_turn;
-        let class =
-            if len <= CLASSES[0] { 0 } else { CLASSES.iter().filter(|longest| len > **longest).count() };
+        let class = CLASSES.iter().filter(|longest| len > **longest).count();
         if !in_turn || class != self.class {
             // A batch is of turns in a row, all of one class.
             (self.class, self.pauses, self.began) = (class, self.found[class].kept, None);

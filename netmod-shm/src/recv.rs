@@ -104,20 +104,18 @@ impl ShmNetmod {
                 }
                 (Kind::Headed | Kind::Bulk, Some(vc)) if lane.reading => {
                     let len = cell.len as usize;
-                    if cell.number == SHUTTLE {
+                    let content = if cell.number == SHUTTLE {
                         rx.mem.fetch_hold(len);
+                        rx.mem.lend_hold(len, slot as u64)
                     } else {
                         rx.mem.prefetch_bulk(cell.at, len.min(FETCHED));
-                    }
+                        rx.mem.lend_bulk(cell.at, len, slot as u64)
+                    };
                     if cell.kind == Kind::Headed {
                         events.push_rx(vc, rx.mem.lend_head(cell.number, slot as u64));
                         lane.lent += 1;
                     }
-                    if cell.number == SHUTTLE {
-                        events.push_rx(vc, rx.mem.lend_hold(len, slot as u64));
-                    } else {
-                        events.push_rx(vc, rx.mem.lend_bulk(cell.at, len, slot as u64));
-                    }
+                    events.push_rx(vc, content);
                     rx.advance(cell, &mut lane.shuttle);
                     lane.lent += 1;
                     if rx.is_alternating() {
