@@ -254,7 +254,7 @@ impl<D: Device> FrameNetmod<D> {
                 return self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, who, text));
             }
         };
-        let frame = (peer.frame as usize).min(self.settings.frame);
+        let frame = (peer.frame as usize).min(self.settings.frame).min(self.ports[dest.port].frame_max());
         let Some(l) = self.links.get_mut(vc) else { return };
         // Somebody has come to a VC that was down: another process of that name, or one that had ended the connection.
         (l.down, l.gone) = (None, false);

@@ -324,6 +324,11 @@ pub trait Port: Debug + Send {
     /// Longest frame that can be injected.
     fn inject_max(&self) -> usize;
 
+    /// Longest frame that costs the device nothing but its bytes; of longer messages more frames are made.
+    fn frame_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// Sends a short frame at once.
     ///
     /// # Errors

@@ -90,22 +90,13 @@ impl<D: Device> FrameNetmod<D> {
             frame[FRAME_HEADER..OVERHEAD].copy_from_slice(hdr);
             frame[OVERHEAD..len].copy_from_slice(data.bytes());
         }
-        let inject = len <= port.inject_max();
-        let sent = if inject {
-            port.inject_buffer(buffer, len, open.dest.addr)
-        } else {
-            port.send(buffer, len, open.dest.addr, vc)
-        };
-        if inject || sent.is_err() {
-            port.give_back(buffer);
-        }
-        sent?;
+        let injected = give(port, buffer, len, open.dest.addr, vc).inspect_err(|_| port.give_back(buffer))?;
         open.data_sent(len);
         if alone {
             open.lone_sent(hdr);
         }
-        l.in_flight += u32::from(!inject);
-        *(if inject { &mut stats.injected } else { &mut stats.sent }) += 1;
+        l.in_flight += u32::from(!injected);
+        *(if injected { &mut stats.injected } else { &mut stats.sent }) += 1;
         Ok(())
     }
 
@@ -312,15 +303,15 @@ impl<D: Device> FrameNetmod<D> {
         let frame = port.buffer(f.buffer);
         frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
         let alone: Option<Header> = frame[FRAME_HEADER..f.len].try_into().ok();
-        match port.send(f.buffer, f.len, open.dest.addr, vc) {
-            Ok(()) => {
+        match give(port, f.buffer, f.len, open.dest.addr, vc) {
+            Ok(injected) => {
                 open.data_sent(f.len);
                 if let Some(hdr) = alone {
                     open.lone_sent(&hdr);
                 }
-                l.in_flight += 1;
+                l.in_flight += u32::from(!injected);
                 open.refused_since = Time::NEVER;
-                self.stats.sent += 1;
+                *(if injected { &mut self.stats.injected } else { &mut self.stats.sent }) += 1;
                 true
             }
             Err(Refused::Again) => {
@@ -372,4 +363,18 @@ impl<D: Device> FrameNetmod<D> {
             Err(Refused::Failed(why)) => drop(self.broken(core, vc, &why)),
         }
     }
+}
+
+/// Gives a frame to the device: injected if that can be, which needs the buffer no longer, and of which nobody says that it has left. Whether it was.
+///
+/// # Errors
+/// If the device does not take it; the buffer stays the caller's.
+#[inline]
+fn give<P: Port>(port: &mut P, buffer: u32, len: usize, to: u64, vc: VcId) -> Result<bool, Refused> {
+    if len > port.inject_max() {
+        return port.send(buffer, len, to, vc).map(|()| false);
+    }
+    port.inject_buffer(buffer, len, to)?;
+    port.give_back(buffer);
+    Ok(true)
 }

@@ -263,9 +263,9 @@ config_table! {
             "transmit and receive contexts that the engines of a process share in a scalable endpoint, where the provider has them";
         disable_sep: bool = false, "NETMOD_OFI_DISABLE_SEP", Kind::Bool,
             "use plain endpoints although the provider has scalable ones";
-        frame: usize = 16 * K, "NETMOD_OFI_FRAME", Kind::Size { min: K, max: M },
+        frame: usize = 65 * K, "NETMOD_OFI_FRAME", Kind::Size { min: K, max: M },
             "largest libfabric message in bytes; more than that is sent in several";
-        window: usize = 256 * K, "NETMOD_OFI_WINDOW", Kind::Size { min: 4 * K, max: 4 * M },
+        window: usize = 512 * K, "NETMOD_OFI_WINDOW", Kind::Size { min: 4 * K, max: 4 * M },
             "bytes of libfabric messages that a peer may have under way to this process";
         rx_memory: usize = 4 * M, "NETMOD_OFI_RX_MEMORY", Kind::Size { min: 64 * K, max: G },
             "bytes of receive buffers of a domain";

@@ -103,6 +103,12 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         provider: "tcp;ofi_rxm",
         gone: None,
+        what: "messages that are longer than its own buffers (FI_OFI_RXM_BUFFER_SIZE, 16 KiB) are lost in receive buffers that take several",
+        remedy: Remedy::Avoided("frames are no longer than that, whatever NETMOD_OFI_FRAME says"),
+    },
+    Defect {
+        provider: "tcp;ofi_rxm",
+        gone: None,
         what: "with FI_OFI_RXM_DEF_TCP_WAIT_OBJ=pollfd, which makes short messages faster, who waits on the queue's descriptor is not always woken",
         remedy: Remedy::Avoided(
             "with that setting one does not wait on it, but looks again each millisecond",

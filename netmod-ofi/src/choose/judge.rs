@@ -15,6 +15,9 @@ use super::{HONOURED_MODES, Verdict, contexts};
 use crate::address::{ip, show};
 use crate::fi::info::{Facts, MrMode};
 
+/// Bytes that a message must be able to have: handshakes fit in, and so do the shortest frames that can be set.
+const LEAST_MSG: usize = 1 << 10;
+
 /// What became of an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
@@ -158,10 +161,10 @@ fn unusable(
     if (facts.tx_order & facts.rx_order) & FI_ORDER_SAS == 0 {
         return Some("it does not keep messages in order (FI_ORDER_SAS)".into());
     }
-    if facts.max_msg < cfg.frame {
+    if facts.max_msg < LEAST_MSG {
         return Some(format!(
-            "its messages have at most {} bytes, and NETMOD_OFI_FRAME is {}",
-            facts.max_msg, cfg.frame
+            "its messages have at most {} bytes, and {LEAST_MSG} are needed",
+            facts.max_msg
         ));
     }
     if facts.nic.as_ref().and_then(|n| n.up) == Some(false) || c.nic.is_some_and(|n| !n.up || !n.carrier) {

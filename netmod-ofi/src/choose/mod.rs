@@ -5,6 +5,7 @@
 
 mod defects;
 mod judge;
+mod lengths;
 mod names;
 mod rank;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use netmod_nics::Found;
 
 pub use defects::{DEFECTS, Defect, Remedy, wakes};
 pub use judge::{Judged, judge};
+pub use lengths::easy_max;
 pub use rank::{has_thread, wants_parts};
 
 use crate::address::{format_name, show};

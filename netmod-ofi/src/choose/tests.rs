@@ -209,11 +209,13 @@ fn what_the_netmod_cannot_do_is_refused() {
     refuse(Facts { mr_mode: FI_MR_MMU_NOTIFY | FI_MR_LOCAL, ..good.clone() }, "mr_mode 0x80");
     refuse(Facts { tx_order: 0, ..good.clone() }, "FI_ORDER_SAS");
     refuse(Facts { rx_order: 0, ..good.clone() }, "FI_ORDER_SAS");
-    refuse(Facts { max_msg: 1000, ..good.clone() }, "NETMOD_OFI_FRAME");
+    refuse(Facts { max_msg: 1000, ..good.clone() }, "at most 1000 bytes");
     refuse(Facts { caps: FI_RMA, ..good.clone() }, "no messages");
     refuse(Facts { provider: "ofi_hook_noop;tcp".into(), ..good.clone() }, "watches");
     let fine = [
         Facts { mode: HONOURED_MODES, mr_mode: MrMode::HONOURED, ..good.clone() },
+        // Frames are as long as its messages may be.
+        Facts { max_msg: 1024, ..good.clone() },
         Facts { mr_mode: FI_MR_BASIC, ..good.clone() },
         Facts { mr_mode: FI_MR_SCALABLE, ..good.clone() },
         // Registration is of no matter where nothing is registered.

@@ -16,7 +16,7 @@ use libfabric_sys::{Library, call};
 use super::info::text;
 use super::shared::{self, Domain, Lane, Wish};
 use super::{Refused, check};
-use crate::choose::{wakes, wants_parts};
+use crate::choose::{easy_max, wakes, wants_parts};
 
 /// Most bytes that one transfer moves where such parts are of use: see [`wants_parts`].
 const PART: usize = 1 << 20;
@@ -32,6 +32,8 @@ pub(crate) struct Traits {
     pub(crate) mr_key_size: usize,
     /// Longest injected message.
     pub(crate) inject: usize,
+    /// Longest message that can be sent, and is not fetched from its sender's memory.
+    pub(crate) easy: usize,
     /// Longest transfer, or the longest that is of use.
     pub(crate) max_msg: usize,
     /// Sends and transfers under way at once.
@@ -366,6 +368,7 @@ impl Traits {
             mr_mode,
             mr_key_size: domain.mr_key_size,
             inject: tx.inject_size,
+            easy: easy_max(&provider, tx.inject_size, |name| std::env::var(name).ok()).min(ep.max_msg_size),
             max_msg: ep.max_msg_size.min(longest),
             tx: tx.size.max(1),
             rx: rx.size.max(1),

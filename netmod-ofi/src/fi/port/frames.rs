@@ -65,6 +65,10 @@ impl device::Port for Port {
         self.endpoint.traits().inject
     }
 
+    fn frame_max(&self) -> usize {
+        self.endpoint.traits().easy
+    }
+
     #[inline]
     fn inject(&mut self, frame: &[u8], to: u64) -> Result<(), Refused> {
         self.endpoint.inject(frame, to)
