@@ -310,7 +310,7 @@ impl OfiCard {
 }
 
 /// Smallest frame that is of use, in bytes.
-const MIN_FRAME: u32 = 256;
+pub(crate) const MIN_FRAME: u32 = 256;
 
 /// The interfaces of the domains that have an IP address, as both sides pair them.
 fn record(host: &Host, domains: &[CardDomain]) -> Host {
