@@ -22,6 +22,8 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
+use crate::apart;
+
 /// One piece of memory, laid out as POSIX `struct iovec` (`readv(2)`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -331,6 +333,12 @@ impl RxBuf {
     pub fn bytes(&self) -> RxBytes<'_> {
         // SAFETY: `new`'s contract covers the time until `release` consumes `self`.
         unsafe { RxBytes::from_raw(self.ptr, self.len) }
+    }
+
+    /// The same, read word by word where it was just written ([`apart`]).
+    #[inline]
+    pub(crate) fn by_words(self) -> RxBuf {
+        RxBuf { len: apart(self.len as u64) as usize, ..self }
     }
 
     /// What the netmod recognises the buffer by.

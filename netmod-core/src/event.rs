@@ -171,7 +171,7 @@ impl Events {
             return None;
         }
         let place = &mut self.places[self.head];
-        let buf = place.buf.take()?;
+        let buf = place.buf.take()?.by_words();
         let vc = place.vc;
         self.passed();
         Some((vc, buf))

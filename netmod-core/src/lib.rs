@@ -8,6 +8,7 @@
 //! Source of the interface: the Nemesis network module API of MPICH; see `ARCHITECTURE.md` for
 //! where and why this departs from it.
 
+pub mod apart;
 pub mod buf;
 pub mod card;
 pub mod config;
@@ -29,6 +30,7 @@ pub mod time;
 pub mod vc;
 pub mod words;
 
+pub use apart::apart;
 pub use buf::{IoVec, RecvBuf, RxBuf, RxBytes, SendBuf};
 pub use card::{Card, CardError, CardWriter};
 pub use config::Config;

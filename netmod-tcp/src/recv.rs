@@ -151,7 +151,7 @@ impl TcpNetmod {
                 c.rx += n as u64;
                 let owes = c.rx >= c.owe_at;
                 self.stats.rx_calls += 1;
-                events.push(Event::Rx { vc, buf: self.arena.lend(n) });
+                events.push_rx(vc, self.arena.lend(n));
                 if owes {
                     self.owes(vc, id);
                 }
@@ -205,7 +205,7 @@ impl TcpNetmod {
                     self.owes(vc, id);
                 }
                 if n > direct {
-                    events.push(Event::Rx { vc, buf: self.arena.lend(n - direct) });
+                    events.push_rx(vc, self.arena.lend(n - direct));
                 }
                 true
             }

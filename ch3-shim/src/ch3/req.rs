@@ -1,7 +1,7 @@
 //! The device's part of a request: what it is for, what it has matched, what memory it owns.
 
 use bytes::Bytes;
-use netmod_core::{ReqId, Time};
+use netmod_core::{ReqId, Time, apart};
 
 use crate::pkt::Mode;
 use crate::status::Status;
@@ -56,6 +56,12 @@ impl Matched {
     #[inline]
     pub(crate) fn new(env: Envelope, len: usize) -> Matched {
         Matched { source_tag: env.source_tag(), len }
+    }
+
+    /// The same, read word by word where it was just written ([`apart`]).
+    #[inline]
+    pub(crate) fn by_words(self) -> Matched {
+        Matched { source_tag: apart(self.source_tag), ..self }
     }
 
     #[inline]

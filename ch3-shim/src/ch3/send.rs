@@ -243,25 +243,21 @@ impl Ch3 {
         }
     }
 
-    /// The status of a request that has succeeded and owns nothing; it is used up. `None`, and nothing has happened, if
-    /// there is more to be said of it: that is [`Ch3::take_result`]'s to do.
+    /// Uses up a request that has succeeded and owns nothing, and says what it had matched; whether it was such a one. If not, nothing has happened, and there
+    /// is more to be said of it: that is [`Ch3::take_result`]'s to do.
     #[inline]
-    pub(crate) fn take_plain(&mut self, core: &mut Core, req: ReqId) -> Option<Status> {
-        let mut matched = Matched::default();
+    pub(crate) fn take_plain(&mut self, core: &mut Core, req: ReqId, matched: &mut Matched) -> bool {
         let is_plain = |m: &MpiReq| {
-            matched = m.matched;
+            *matched = m.matched.by_words();
             m.is_plain()
         };
-        let plain = core
-            .reqs
-            .retire_if(req, |r| r.is_plainly_done() && self.side.retire_if(req, is_plain) != Some(false));
-        plain.then(|| matched.status())
+        core.reqs.retire_if(req, |r| r.is_plainly_done() && self.side.retire_if(req, is_plain) != Some(false))
     }
 
-    /// As [`Ch3::take_plain`], for those who do not ask for the status; whether it was so.
+    /// As [`Ch3::take_plain`], for those who do not ask for the status.
     #[inline]
     pub(crate) fn use_up_plain(&mut self, core: &mut Core, req: ReqId) -> bool {
-        self.take_plain(core, req).is_some()
+        self.take_plain(core, req, &mut Matched::default())
     }
 
     /// The result of a finished request, which is thereby used up: status, what the message was cut

@@ -7,7 +7,7 @@
 use netmod_core::{Outcome, ReqId, Segment};
 
 use super::{Comm, PROC_NULL, Vci};
-use crate::ch3::{DONE, Lent, Owned};
+use crate::ch3::{DONE, Lent, Matched, Owned};
 use crate::error::{Error, Result};
 use crate::pkt::Mode;
 use crate::status::Status;
@@ -113,10 +113,11 @@ impl Vci {
         if let Some(status) = req.over() {
             return (Ok(status), Owned::Nothing);
         }
-        match self.ch3.take_plain(&mut self.engine.core, req.0) {
-            Some(status) => (Ok(status), Owned::Nothing),
-            None => self.take_other(req),
+        let mut matched = Matched::default();
+        if self.ch3.take_plain(&mut self.engine.core, req.0, &mut matched) {
+            return (Ok(matched.status()), Owned::Nothing);
         }
+        self.take_other(req)
     }
 
     #[inline(never)]
@@ -138,15 +139,12 @@ impl Vci {
     /// which is then not used up and stays posted.
     #[inline]
     pub fn wait_raw(&mut self, req: RawReq) -> Result<Status> {
-        let mut plain = None;
+        let (mut plain, mut matched) = (false, Matched::default());
         self.wait_until(Time::NEVER, |d| {
-            plain = d.ch3.take_plain(&mut d.engine.core, req.0);
-            plain.is_some() || d.is_settled(req)
+            plain = d.ch3.take_plain(&mut d.engine.core, req.0, &mut matched);
+            plain || d.is_settled(req)
         })?;
-        match plain {
-            Some(status) => Ok(status),
-            None => self.take_settled(req),
-        }
+        if plain { Ok(matched.by_words().status()) } else { self.take_settled(req) }
     }
 
     /// The result of a request that is settled: it is used up if it is finished.

@@ -31,31 +31,26 @@ impl Vci {
         if self.ch3.failures.alarm() {
             self.take_what_is_there()?;
         }
-        if done(self) {
-            self.flush();
-            return Ok(());
-        }
         let mut idle = 0;
-        let mut order = PollOrder::OutFirst;
+        let (mut order, mut busy) = (PollOrder::OutFirst, true);
         loop {
-            let busy = self.poll_to_wait(order)?;
-            order = PollOrder::InFirst;
+            // Asked in one place, so that it is no call.
             if done(self) {
                 self.flush();
                 return Ok(());
             }
-            if busy {
-                idle = 0;
-            } else {
-                idle += 1;
-                if idle >= self.spin {
+            if order == PollOrder::InFirst {
+                idle = if busy { 0 } else { idle + 1 };
+                if idle >= self.spin && !busy {
                     self.block(deadline)?;
                 }
+                if self.now >= deadline {
+                    self.tick();
+                    return Ok(());
+                }
             }
-            if self.now >= deadline {
-                self.tick();
-                return Ok(());
-            }
+            busy = self.poll_to_wait(order)?;
+            order = PollOrder::InFirst;
         }
     }
 
