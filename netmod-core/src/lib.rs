@@ -18,6 +18,7 @@ pub mod event;
 pub mod lifecycle;
 pub mod netmod;
 pub mod pollers;
+pub mod quiet;
 pub mod ranks;
 pub mod request;
 pub mod rma;
@@ -42,6 +43,7 @@ pub use netmod::{
     Sent, port_group,
 };
 pub use pollers::Pollers;
+pub use quiet::Quiet;
 pub use ranks::RankTable;
 pub use request::{OnDone, Outcome, Request};
 pub use rma::{Rma, RmaUse};

@@ -6,10 +6,10 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use netmod_core::quiet::Classes;
 use netmod_core::stores::Processor;
-use netmod_core::{Header, Stores, VcId};
+use netmod_core::{Header, Quiet, Stores, VcId};
 
-use crate::quiet::Quiet;
 use crate::ring::{
     Broken, Consumer, Geometry, INLINE, Kind, MAX_HOLD, MIN_RING, Place, Producer, RingMem, SHUTTLE, Shuttle,
 };
@@ -45,6 +45,9 @@ fn longest_held() -> usize {
 const FETCHED_AHEAD: usize = 1 << 10;
 /// The same where they are taken by stores, which go on while this processor waits for an answer.
 const CLAIMED_AHEAD: usize = 8 << 10;
+
+/// Lengths of messages that are answered about as soon as each other.
+pub(crate) const CLASSES: Classes = [INLINE, 512, 2 << 10, 8 << 10];
 
 /// How the rank of a lane is woken.
 #[derive(Debug, Default)]

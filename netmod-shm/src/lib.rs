@@ -22,7 +22,6 @@ mod joint_model;
 mod lane;
 mod link;
 mod netmod;
-mod quiet;
 mod recv;
 mod region;
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Sending: at once if possible, else through the VC's queue.
 
-use netmod_core::{Core, Event, Header, Message, OnDone, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId};
+use netmod_core::{
+    Core, Event, Header, Message, OnDone, Quiet, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId,
+};
 
-use crate::lane::Lane;
+use crate::lane::{CLASSES, Lane};
 use crate::link;
 use crate::netmod::{CHECK, Ending, ShmNetmod};
-use crate::quiet::Quiet;
 use crate::ring::{Broken, Kind, Producer, Shuttle};
 
 impl ShmNetmod {
@@ -205,7 +206,7 @@ impl ShmNetmod {
         } else {
             tx.mem.share_shuttle(&rx.mem)
         }
-        (*shuttle, *quiet) = (Shuttle::new(lower), Quiet::new(lower));
+        (*shuttle, *quiet) = (Shuttle::new(lower), Quiet::new(lower, CLASSES, 1));
     }
 
     /// Reports a connection, unless it is known.

@@ -1,8 +1,8 @@
-//! How long a rank that has sent the shuttle off leaves its line alone, where ranks take turns.
+//! How long a rank that has sent something leaves the lines alone to which the answer will be written, where ranks take turns.
 //!
 //! A line that one core writes and another one reads and writes then, and so on, goes from the one to the other as a whole: one
 //! transfer a turn. If the rank that waits looks at it meanwhile, both have it, and the answer has to wait until it
-//! was taken away again: two more. The first look should come just when the answer has. When that is depends on both ranks and on how far
+//! was taken away again: two more. Where looking takes a lock that writing the answer needs, too, it is worse. The first look should come just when the answer has. When that is depends on both ranks and on how far
 //! their cores are apart, so it is tried out: each number of pauses in some batches of turns, and the one with which turns were
 //! shortest is kept until the next trial. Pauses are counted, not timed, because a loop whose end can be foretold ends sooner.
 //!
@@ -12,8 +12,6 @@
 //! the other one has found something, or a processor was moved. What it has found is true of messages of one length, or nearly.
 
 use std::time::Instant;
-
-use crate::ring::INLINE;
 
 /// Numbers of pauses, from none on.
 const NUMBERS: usize = 15;
@@ -32,12 +30,15 @@ const SOON: u32 = 8;
 const LATE: u32 = 64;
 /// Measured batches in a row that all took longer, or all shorter, by more than an eighth: something has changed.
 const CHANGED: i32 = SLOT as i32 / SAMPLED as i32;
-/// Longest messages of each class but the last one.
-const CLASSES: [usize; 4] = [INLINE, 512, 2 << 10, 8 << 10];
+/// Longest messages of each class but the last one, for [`Quiet`].
+pub type Classes = [usize; 4];
 
-/// What the turns so far have shown.
+/// What the turns of two ranks so far have shown one of them.
 #[derive(Debug)]
-pub(crate) struct Quiet {
+pub struct Quiet {
+    classes: Classes,
+    /// How many halves of what the processor calls a pause are one of the pauses here.
+    stretch: usize,
     /// A message was sent in turn, and nobody has waited for its answer yet.
     awaited: bool,
     /// Whether the slots with odd numbers are this rank's, or those with even ones.
@@ -51,7 +52,7 @@ pub(crate) struct Quiet {
     began: Option<Instant>,
     /// How long the two shortest batches of a trial took, by the number of pauses, in nanoseconds.
     took: [[u32; 2]; NUMBERS],
-    found: [Found; CLASSES.len() + 1],
+    found: [Found; 5],
 }
 
 /// What is known of messages of one class.
@@ -68,16 +69,21 @@ struct Found {
 }
 
 impl Default for Quiet {
+    /// Of a rank that takes no turns yet.
     fn default() -> Quiet {
-        Quiet::new(true)
+        Quiet::new(true, [0; 4], 1)
     }
 }
 
 impl Quiet {
-    /// Of the rank that tries first, or of the other one.
-    pub(crate) fn new(first: bool) -> Quiet {
+    /// Of the rank that tries first, or of the other one. `classes` are lengths of messages that are answered about as soon as each other, in
+    /// bytes; both ranks must have the same. Up to 14 pauses are tried, each as long as `stretch` halves of what the processor calls a pause, which is 10
+    /// to 70 ns.
+    pub fn new(first: bool, classes: Classes, stretch: usize) -> Quiet {
         let found = Found { kept: 0, tried: None, patience: SOON, usual: None, changed: 0 };
         Quiet {
+            classes,
+            stretch,
             awaited: false,
             odd: !first,
             class: 0,
@@ -85,15 +91,15 @@ impl Quiet {
             trying: None,
             began: None,
             took: [UNKNOWN; NUMBERS],
-            found: [found; CLASSES.len() + 1],
+            found: [found; 5],
         }
     }
 
-    /// A message of `len` bytes has gone with the shuttle: one of many in `turn`, or not. `messages` is how many have gone either way.
+    /// A message of `len` bytes has gone: one of many in turn, or not. `messages` is how many have gone either way, this one among them.
     #[inline]
-    pub(crate) fn sent(&mut self, in_turn: bool, len: usize, messages: u32, clock: impl FnOnce() -> Instant) {
+    pub fn sent(&mut self, in_turn: bool, len: usize, messages: u32, clock: impl FnOnce() -> Instant) {
         self.awaited = in_turn;
-        let class = CLASSES.iter().filter(|longest| len > **longest).count();
+        let class = self.classes.iter().filter(|longest| len > **longest).count();
         if !in_turn || class != self.class {
             // A batch is of turns in a row, all of one class.
             (self.class, self.pauses, self.began) = (class, self.found[class].kept, None);
@@ -105,10 +111,10 @@ impl Quiet {
 
     /// Waits until the answer to what was sent may be there, if ranks take turns; whether they do.
     #[inline]
-    pub(crate) fn wait(&mut self) -> bool {
+    pub fn wait(&mut self) -> bool {
         let awaited = std::mem::take(&mut self.awaited);
         if awaited {
-            idle(self.pauses);
+            idle(self.pauses * self.stretch);
         }
         awaited
     }
@@ -210,6 +216,8 @@ mod tests {
 
     use super::*;
 
+    const CLASSES: Classes = [56, 512, 2 << 10, 8 << 10];
+
     /// Two ranks that take turns.
     struct Pair {
         ranks: [Quiet; 2],
@@ -222,7 +230,11 @@ mod tests {
 
     impl Pair {
         fn new() -> Pair {
-            Pair { ranks: [Quiet::new(true), Quiet::new(false)], messages: 0, now: Instant::now() }
+            Pair {
+                ranks: [true, false].map(|first| Quiet::new(first, CLASSES, 1)),
+                messages: 0,
+                now: Instant::now(),
+            }
         }
 
         /// So many turns with messages of `len` bytes, of which each rank's half takes what `took` says of it and its pauses, in nanoseconds.
@@ -378,7 +390,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_waited_for_once() {
-        let mut quiet = Quiet::new(true);
+        let mut quiet = Quiet::new(true, CLASSES, 1);
         quiet.sent(true, 8, 1, Instant::now);
         assert!(quiet.awaited);
         assert!(quiet.wait());
