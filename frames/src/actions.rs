@@ -16,6 +16,7 @@ use crate::ending::Ending;
 use crate::life::{Life, Verdict};
 use crate::link::{Link, Open, cost};
 use crate::netmod::{FrameNetmod, Out};
+use crate::turn::Turn;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 
 impl<D: Device> FrameNetmod<D> {
@@ -254,6 +255,8 @@ impl<D: Device> FrameNetmod<D> {
                 return self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, who, text));
             }
         };
+        let first = self.links.get(vc).is_some_and(|l| self.manager.identity().me() < l.peer);
+        let turn = self.ports[dest.port].looks_disturb().then(|| Box::new(Turn::new(first)));
         let frame = (peer.frame as usize).min(self.settings.frame).min(self.ports[dest.port].frame_max());
         let Some(l) = self.links.get_mut(vc) else { return };
         // Somebody has come to a VC that was down: another process of that name, or one that had ended the connection.
@@ -265,7 +268,7 @@ impl<D: Device> FrameNetmod<D> {
         } else {
             open
         });
-        l.via = to;
+        (l.via, l.turn) = (to, turn);
         (l.doubt, l.unread) = (None, false);
         core.reset_receive(vc);
         if let Some(v) = core.vcs.get_mut(vc) {
@@ -284,6 +287,7 @@ impl<D: Device> FrameNetmod<D> {
         }
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
+        (l.turn, self.awaited) = (None, None);
         let open = l.open.take();
         l.unread = open.is_some_and(|open| !open.is_idle());
         if let (Some(stalled), Some(open)) = (l.stalled.take(), open)

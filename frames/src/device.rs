@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::os::fd::RawFd;
 
 use netmod_core::rma::Access;
-use netmod_core::{Card, CardError, CardWriter, Header, IoVec, PeerName, RxBuf, RxBytes, Time, VcId};
+use netmod_core::{Card, CardError, CardWriter, IoVec, PeerName, RxBuf, RxBytes, Time, VcId};
 
 use crate::conn::LocalTerms;
 use crate::life::Life;
@@ -329,6 +329,11 @@ pub trait Port: Debug + Send {
         usize::MAX
     }
 
+    /// Whether looks for frames disturb who sends them, because both use the same lines of memory.
+    fn looks_disturb(&self) -> bool {
+        false
+    }
+
     /// Sends a short frame at once.
     ///
     /// # Errors
@@ -368,8 +373,8 @@ pub trait Port: Debug + Send {
     /// A frame that was reported, to be looked at.
     fn frame(&self, buffer: u32, at: u32, len: u32) -> RxBytes<'_>;
 
-    /// Puts a message's header in the place of a frame that was reported, which is as long. Nothing of it is lent.
-    fn rewrite(&mut self, buffer: u32, at: u32, hdr: &Header);
+    /// Puts something in the place of the header of a frame that was reported. Nothing of it is lent.
+    fn rewrite(&mut self, buffer: u32, at: u32, head: &[u8; FRAME_HEADER]);
 
     /// A part of a frame that was reported, to be lent to the engine, which gives it back by [`Port::release`].
     fn lend(&self, buffer: u32, at: u32, len: u32, token: u64) -> RxBuf;

@@ -20,6 +20,7 @@ mod rma;
 mod send;
 mod stage;
 mod sys;
+mod turn;
 pub mod wire;
 
 pub use netmod::{FrameNetmod, FrameStats};

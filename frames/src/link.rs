@@ -9,9 +9,8 @@ use crate::conn::To;
 use crate::device::Way;
 use crate::doubt::Asking;
 use crate::ends::Ends;
-use crate::wire::{
-    FRAME_HEADER, FrameHeader, Kind, SHORT_BODY, Slot, UNIT, first_word, lengthen, shorten, units,
-};
+use crate::turn::{Counts, Turn};
+use crate::wire::{FRAME_HEADER, FrameHeader, Kind, SHORT_BODY, SHORT_FRAME, Slot, UNIT, halves, units};
 
 /// Copies as much of a message as a frame has room for, whose header is not cut; how much, and whether that was the rest.
 pub(crate) fn copy_message(m: &mut Message, core: &mut Core, out: &mut [u8]) -> (usize, bool) {
@@ -56,9 +55,9 @@ pub(crate) struct Open {
     /// Numbers of the next DATA frame out and in.
     next_out: u32,
     next_in: u32,
-    /// First words of the last bodies as long as a header that went, and came. Nearly all are headers; of others both sides take the same.
-    lone_out: u64,
-    lone_in: u64,
+    /// First halves of the last bodies as long as a header that went, and came. Nearly all are headers; of others both sides take the same.
+    lone_out: [u64; 2],
+    lone_in: [u8; FRAME_HEADER],
     /// Frames may be lost: the peer is to be asked how many it has sent.
     pub(crate) doubts: bool,
     /// The peer has asked so.
@@ -103,8 +102,8 @@ impl Open {
             told: 0,
             next_out: 0,
             next_in: 0,
-            lone_out: 0,
-            lone_in: 0,
+            lone_out: [0; 2],
+            lone_in: [0; FRAME_HEADER],
             doubts: false,
             asked: false,
             refused_since: Time::NEVER,
@@ -139,20 +138,25 @@ impl Open {
 
     /// The body of a SHORT frame that says this header, if one can.
     #[inline]
-    pub(crate) fn shorten(&self, hdr: &Header) -> Option<[u8; SHORT_BODY]> {
-        shorten(hdr, self.lone_out)
+    pub(crate) fn shorten(&self, hdr: &Header) -> Option<[u64; 2]> {
+        let [first, second] = halves(hdr);
+        (first == self.lone_out).then_some(second)
     }
 
-    /// The header of the next SHORT frame.
+    /// The next SHORT frame, with this body.
     #[inline]
-    pub(crate) fn short_header(&self) -> FrameHeader {
-        self.other(Kind::Short, self.next_out)
+    pub(crate) fn short_frame(&self, said: [u64; 2]) -> [u8; SHORT_FRAME] {
+        let mut frame = [0; SHORT_FRAME];
+        let (words, _) = frame.as_chunks_mut::<8>();
+        (words[2], words[3]) = (said[0].to_le_bytes(), said[1].to_le_bytes());
+        frame[..FRAME_HEADER].copy_from_slice(&self.other(Kind::Short, self.next_out).to_bytes());
+        frame
     }
 
     /// A header has gone alone in a frame.
     #[inline]
     pub(crate) fn lone_sent(&mut self, hdr: &Header) {
-        self.lone_out = first_word(hdr);
+        [self.lone_out, _] = halves(hdr);
     }
 
     /// The header of another frame.
@@ -188,6 +192,12 @@ impl Open {
         if frames == self.next_in { Ok(()) } else { Err(Wrong::Gap) }
     }
 
+    /// How many DATA and SHORT frames there were, where so many have come in all.
+    #[inline]
+    pub(crate) fn counts(&self, all: u32) -> Counts {
+        Counts { all, came: self.next_in, gone: self.next_out }
+    }
+
     /// How many DATA frames have gone.
     pub(crate) fn data_frames(&self) -> u32 {
         self.next_out
@@ -221,20 +231,23 @@ impl Open {
         if self.taken.wrapping_sub(self.told) > window { Err(Wrong::Window) } else { Ok(()) }
     }
 
-    /// Looks at what a DATA or SHORT frame carries: the header that it stands for, if that is not in it.
+    /// Looks at what a DATA or SHORT frame carries: what goes without saying in it, and belongs in the place of its header.
     ///
     /// # Errors
     /// If a SHORT frame has another length than such a frame has.
     #[inline]
-    pub(crate) fn read(&mut self, kind: Kind, body: RxBytes<'_>) -> Result<Option<Header>, Wrong> {
+    pub(crate) fn read(
+        &mut self,
+        kind: Kind,
+        body: RxBytes<'_>,
+    ) -> Result<Option<&[u8; FRAME_HEADER]>, Wrong> {
         if kind == Kind::Short {
-            let said = body.first().filter(|_| body.len() == SHORT_BODY).ok_or(Wrong::Length)?;
-            return Ok(Some(lengthen(&said, self.lone_in)));
+            return if body.len() == SHORT_BODY { Ok(Some(&self.lone_in)) } else { Err(Wrong::Length) };
         }
         if body.len() == HDR_LEN
-            && let Some(hdr) = body.first()
+            && let Some(half) = body.first()
         {
-            self.lone_in = first_word(&hdr);
+            self.lone_in = half;
         }
         Ok(None)
     }
@@ -282,6 +295,8 @@ pub(crate) struct Link {
     pub(crate) in_flight: u32,
     /// One-sided transfers under way.
     pub(crate) transfers: u32,
+    /// Of the connection that is open, if looks for frames disturb who sends them.
+    pub(crate) turn: Option<Box<Turn>>,
 }
 
 impl Link {
@@ -306,6 +321,7 @@ impl Link {
             sent_in: 0,
             in_flight: 0,
             transfers: 0,
+            turn: None,
         }
     }
 

@@ -87,6 +87,10 @@ pub struct FrameNetmod<D: Device> {
     pub(crate) wanting: Turns,
     /// VCs with a frame that is being filled.
     pub(crate) staged: Turns,
+    /// How many DATA and SHORT frames have come, modulo 2^32.
+    pub(crate) taken: u32,
+    /// Whose answer is not looked for before it may be there.
+    pub(crate) awaited: Option<VcId>,
     /// Polls, modulo their number's size; no VC has sent anything before the first one.
     pub(crate) polls: u32,
     pub(crate) transfers: Transfers<<D::Port as Port>::Registration>,
@@ -141,6 +145,8 @@ impl<D: Device> FrameNetmod<D> {
             doubts: Vec::new(),
             wanting: Turns::default(),
             staged: Turns::default(),
+            taken: 0,
+            awaited: None,
             polls: 1,
             transfers: Transfers::new(settings.register_max, D::WORDS.settings),
             pending: VecDeque::with_capacity(64),

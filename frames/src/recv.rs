@@ -9,6 +9,9 @@ use crate::link::Wrong;
 use crate::netmod::FrameNetmod;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 
+/// Looks for an answer in one poll, at a device's only port, where ranks take turns.
+const LOOKS: u32 = 8;
+
 /// What a lent buffer is recognised by.
 #[inline]
 fn token(port: usize, buffer: u32) -> u64 {
@@ -28,21 +31,31 @@ impl<D: Device> FrameNetmod<D> {
         if !self.backlog.is_empty() && !self.work_off(core, events) {
             return;
         }
+        let mut looks = 1;
+        if let Some(vc) = self.awaited.take() {
+            self.wait_for_answer(vc);
+            looks = if self.ports.len() == 1 { LOOKS } else { 1 };
+        }
         for port in 0..self.ports.len() {
             let room = events.room();
             if room == 0 {
                 return;
             }
-            let n = self.ports[port].poll(room);
+            let mut n = self.ports[port].poll(room);
+            while n == 0 && looks > 1 {
+                n = self.ports[port].poll(room);
+                looks -= 1;
+            }
             for i in 0..n {
-                let Some(done) = self.ports[port].completion(i) else { continue };
-                // What comes most does not go by way of what else may.
-                let Done::Frame { buffer, at, len } = done else {
-                    self.take(core, port, done, events);
-                    continue;
-                };
-                if !self.backlog.is_empty() || !self.frame(core, port, buffer, at, len, events) {
-                    self.backlog.push_back((port, done));
+                // What comes most does not go by way of what else may, and is read where it was written.
+                match self.ports[port].completion(i) {
+                    Some(Done::Frame { buffer, at, len })
+                        if !self.backlog.is_empty() || !self.frame(core, port, buffer, at, len, events) =>
+                    {
+                        self.backlog.push_back((port, Done::Frame { buffer, at, len }));
+                    }
+                    Some(Done::Frame { .. }) | None => {}
+                    Some(other) => self.take(core, port, other, events),
                 }
             }
             while let Some(done) = self.ports[port].next_other() {
@@ -51,6 +64,13 @@ impl<D: Device> FrameNetmod<D> {
             if !self.backlog.is_empty() {
                 return;
             }
+        }
+    }
+
+    #[inline(never)]
+    fn wait_for_answer(&mut self, vc: VcId) {
+        if let Some(turn) = self.links.get_mut(vc).and_then(|l| l.turn.as_mut()) {
+            turn.wait();
         }
     }
 
@@ -102,7 +122,7 @@ impl<D: Device> FrameNetmod<D> {
     fn handle(&mut self, core: &mut Core, port: usize, done: Done, events: &mut Events) -> Result<(), Done> {
         match done {
             Done::Frame { buffer, at, len } => {
-                if !self.frame(core, port, buffer, at, len, events) {
+                if !self.later_frame(core, port, (buffer, at, len), events) {
                     return Err(done);
                 }
             }
@@ -150,8 +170,20 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
+    /// As [`FrameNetmod::frame`], for what does not come most.
+    #[inline(never)]
+    fn later_frame(
+        &mut self,
+        core: &mut Core,
+        port: usize,
+        (buffer, at, len): (u32, u32, u32),
+        events: &mut Events,
+    ) -> bool {
+        self.frame(core, port, buffer, at, len, events)
+    }
+
     /// A frame. False if it must wait until the engine has handled what is in the batch.
-    #[inline]
+    #[inline(always)]
     fn frame(
         &mut self,
         core: &mut Core,
@@ -190,25 +222,26 @@ impl<D: Device> FrameNetmod<D> {
             .on_data(header.seq, len as usize, self.window)
             .and_then(|()| open.on_returned(header.returned));
         let right = right.and_then(|room| Ok((room, open.read(header.kind, bytes.skip(FRAME_HEADER))?)));
-        let (credit, made_room, stands_for) = match right {
-            Ok((room, hdr)) => (open.owes_credit(self.window), room, hdr),
+        let (made_room, unsaid) = match right {
+            Ok(right) => right,
             Err(wrong) => {
                 self.ports[port].release(buffer);
                 self.wrong(core, vc, wrong);
                 return true;
             }
         };
+        self.taken = self.taken.wrapping_add(1);
         let (p, token) = (&mut self.ports[port], token(port, buffer));
         let body = len - FRAME_HEADER as u32;
-        if let Some(hdr) = stands_for {
-            // It is as long as the frame.
-            p.rewrite(buffer, at, &hdr);
+        if let Some(unsaid) = unsaid {
+            p.rewrite(buffer, at, unsaid);
             events.push_rx(vc, p.lend(buffer, at, len, token));
         } else if body > 0 {
             events.push_rx(vc, p.lend(buffer, at + FRAME_HEADER as u32, body, token));
         } else {
-            self.ports[port].release(buffer);
+            p.release(buffer);
         }
+        let credit = open.owes_credit(self.window);
         if credit {
             self.send_credit(core, vc);
         }

@@ -7,7 +7,7 @@ use crate::doubt::CREDIT_MAX;
 use crate::ending::Ending;
 use crate::link::{Link, OVERHEAD, Stalled, copy_message};
 use crate::netmod::{FrameNetmod, FrameStats};
-use crate::wire::{FRAME_HEADER, SHORT_BODY};
+use crate::wire::{FRAME_HEADER, SHORT_FRAME, put_header};
 
 impl<D: Device> FrameNetmod<D> {
     #[cold]
@@ -40,6 +40,9 @@ impl<D: Device> FrameNetmod<D> {
         }
         l.sent_in = self.polls;
         let sent = Self::send_alone(l, &mut self.ports, &mut self.stats, vc, hdr, data);
+        if let (Some(turn), Some(open), true) = (&mut l.turn, &l.open, sent.is_ok()) {
+            self.awaited = turn.sent(data.len(), open.counts(self.taken)).then_some(vc);
+        }
         self.counted(core, vc, data.len(), sent)
     }
 
@@ -61,7 +64,7 @@ impl<D: Device> FrameNetmod<D> {
     }
 
     /// Sends a message in a frame of its own.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_alone(
         l: &mut Link,
         ports: &mut [D::Port],
@@ -70,26 +73,31 @@ impl<D: Device> FrameNetmod<D> {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<(), Refused> {
-        let alone = data.is_empty();
-        let said = l.open.as_ref().filter(|_| alone).and_then(|open| open.shorten(hdr));
-        let len = if said.is_some() { FRAME_HEADER + SHORT_BODY } else { OVERHEAD + data.len() };
-        let Some(open) = l.open.as_mut().filter(|open| len <= open.room()) else {
-            return Err(Refused::Again);
-        };
+        let Some(open) = &mut l.open else { return Err(Refused::Again) };
         let port = &mut ports[open.dest.port];
-        if l.in_flight >= port.share() {
+        let alone = data.is_empty();
+        if alone
+            && SHORT_FRAME <= port.inject_max()
+            && let Some(said) = open.shorten(hdr)
+        {
+            if SHORT_FRAME > open.room() {
+                return Err(Refused::Again);
+            }
+            // What goes without saying stays the same.
+            port.inject(&open.short_frame(said), open.dest.addr)?;
+            open.data_sent(SHORT_FRAME);
+            stats.injected += 1;
+            return Ok(());
+        }
+        let len = OVERHEAD + data.len();
+        if len > open.room() || l.in_flight >= port.share() {
             return Err(Refused::Again);
         }
         let Some(buffer) = port.take_buffer() else { return Err(Refused::Again) };
         let frame = port.buffer(buffer);
-        if let Some(said) = said {
-            frame[..FRAME_HEADER].copy_from_slice(&open.short_header().to_bytes());
-            frame[FRAME_HEADER..len].copy_from_slice(&said);
-        } else {
-            frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
-            frame[FRAME_HEADER..OVERHEAD].copy_from_slice(hdr);
-            frame[OVERHEAD..len].copy_from_slice(data.bytes());
-        }
+        frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
+        put_header(hdr, &mut frame[FRAME_HEADER..OVERHEAD]);
+        frame[OVERHEAD..len].copy_from_slice(data.bytes());
         let injected = give(port, buffer, len, open.dest.addr, vc).inspect_err(|_| port.give_back(buffer))?;
         open.data_sent(len);
         if alone {
@@ -369,7 +377,7 @@ impl<D: Device> FrameNetmod<D> {
 ///
 /// # Errors
 /// If the device does not take it; the buffer stays the caller's.
-#[inline]
+#[inline(always)]
 fn give<P: Port>(port: &mut P, buffer: u32, len: usize, to: u64, vc: VcId) -> Result<bool, Refused> {
     if len > port.inject_max() {
         return port.send(buffer, len, to, vc).map(|()| false);

@@ -25,7 +25,7 @@ use crate::words::Address;
 /// Version of the section.
 pub const VERSION: u16 = 1;
 /// Version of the frames; who speaks another is not understood.
-pub const PROTOCOL: u16 = 2;
+pub const PROTOCOL: u16 = 3;
 /// Most ports of a card.
 pub const MAX_PORTS: usize = 16;
 /// Smallest frame that is of use, in bytes.

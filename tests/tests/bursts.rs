@@ -78,7 +78,7 @@ fn of_a_burst_the_first_message_leaves_at_once_and_the_others_together() {
     });
 }
 
-/// What is like the last message that went alone, but for up to eight bytes of content, rank and tag, takes 32 bytes of the device, headers included.
+/// What is like the last message of up to 16 bytes, but for these, takes 32 bytes of the device, headers included.
 #[test]
 fn a_message_like_the_last_takes_a_short_frame() {
     let (quiet, sent) = (&Barrier::new(2), &Barrier::new(2));
@@ -86,13 +86,14 @@ fn a_message_like_the_last_takes_a_short_frame() {
     let messages = [
         (1, 8, 48),
         (1, 8, 32),
+        (2, 8, 48),
         (2, 8, 32),
         (2, 4, 48),
-        (1, 4, 32),
-        (1, 16, 48),
-        (1, 16, 48),
-        (1, 17, 65),
-        (1, 16, 48),
+        (2, 4, 32),
+        (2, 16, 48),
+        (2, 16, 32),
+        (2, 17, 65),
+        (2, 16, 32),
     ];
     two(|dev, fabric| {
         let world = dev.world();

@@ -44,7 +44,7 @@ pub use place::Here;
 /// Version of the section.
 pub const VERSION: u16 = 1;
 /// Version of the frames; who speaks another is not understood.
-pub const PROTOCOL: u16 = 1;
+pub const PROTOCOL: u16 = 2;
 /// Most domains of a card.
 pub const MAX_DOMAINS: usize = 16;
 /// Longest name of a provider, fabric or domain in bytes.

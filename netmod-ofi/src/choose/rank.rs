@@ -57,6 +57,12 @@ pub fn wants_parts(provider: &str, congestion: &str) -> bool {
     over_tcp && !has_thread(provider) && netmod_nics::is_paced(congestion)
 }
 
+/// Whether a provider's sender writes to the very memory in which its receiver looks, so that looks for what has not come yet make it come later: under the
+/// lock of a region that both have mapped.
+pub fn shares_lines(provider: &str) -> bool {
+    provider == "shm"
+}
+
 /// Why a provider is not one for use by itself.
 pub fn helper(provider: &str) -> Option<&'static str> {
     let layers = || provider.split(';');
@@ -89,6 +95,13 @@ mod tests {
         assert!(KNOWN.is_sorted_by(|a, b| a.1 > b.1));
         for (name, ..) in KNOWN {
             assert!(score(name, 0) < score(name, FI_RMA), "{name}");
+        }
+    }
+
+    #[test]
+    fn looks_disturb_where_both_sides_use_the_same_memory() {
+        for (name, ..) in KNOWN {
+            assert_eq!(shares_lines(name), *name == "shm", "{name}");
         }
     }
 

@@ -16,7 +16,7 @@ use libfabric_sys::{Library, call};
 use super::info::text;
 use super::shared::{self, Domain, Lane, Wish};
 use super::{Refused, check};
-use crate::choose::{easy_max, wakes, wants_parts};
+use crate::choose::{easy_max, shares_lines, wakes, wants_parts};
 
 /// Most bytes that one transfer moves where such parts are of use: see [`wants_parts`].
 const PART: usize = 1 << 20;
@@ -40,6 +40,8 @@ pub(crate) struct Traits {
     pub(crate) tx: usize,
     /// Receives posted at once.
     pub(crate) rx: usize,
+    /// Whether who sends writes to the memory in which who receives looks.
+    pub(crate) shares_lines: bool,
     /// Whether a receive buffer takes several messages.
     pub(crate) multi_recv: bool,
     /// Whether there are one-sided transfers.
@@ -372,6 +374,7 @@ impl Traits {
             max_msg: ep.max_msg_size.min(longest),
             tx: tx.size.max(1),
             rx: rx.size.max(1),
+            shares_lines: shares_lines(&provider),
             multi_recv: caps & FI_MULTI_RECV != 0,
             rma: caps & FI_RMA != 0,
             names_contexts: caps & FI_NAMED_RX_CTX != 0 && domain.max_ep_rx_ctx > 1,

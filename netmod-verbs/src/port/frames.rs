@@ -4,7 +4,7 @@ use core::ptr::NonNull;
 use std::os::fd::{AsRawFd, RawFd};
 
 use netmod_core::rma::Access;
-use netmod_core::{Header, IoVec, RxBuf, RxBytes, Time, VcId};
+use netmod_core::{IoVec, RxBuf, RxBytes, Time, VcId};
 use netmod_frames::device::{self, Done, Lent, NewEnd, Oddities, Refused, Remote, Word};
 use netmod_frames::wire::{FRAME_HEADER, FrameHeader, Kind};
 use netmod_hca::{self as hca, Channel as _, Cq as _, Hca, Mr as _, SendOp, Sge, Srq as _};
@@ -214,10 +214,10 @@ impl<H: Hca> device::Port for Port<H> {
     }
 
     #[inline]
-    fn rewrite(&mut self, buffer: u32, at: u32, hdr: &Header) {
-        let first = self.first(buffer, at, hdr.len() as u32);
+    fn rewrite(&mut self, buffer: u32, at: u32, head: &[u8; FRAME_HEADER]) {
+        let first = self.first(buffer, at, head.len() as u32);
         // SAFETY: so many bytes of the buffer, by the check there; the device is through with them, and nothing of the frame is lent.
-        unsafe { core::ptr::copy_nonoverlapping(hdr.as_ptr(), first.as_ptr(), hdr.len()) };
+        unsafe { core::ptr::copy_nonoverlapping(head.as_ptr(), first.as_ptr(), head.len()) };
     }
 
     #[inline]

@@ -5,8 +5,9 @@ use std::os::fd::RawFd;
 
 use libfabric_sys::consts::{FI_MR_LOCAL, FI_MR_PROV_KEY, FI_REMOTE_READ, FI_REMOTE_WRITE};
 use netmod_core::rma::Access;
-use netmod_core::{Header, IoVec, RxBuf, RxBytes, VcId};
+use netmod_core::{IoVec, RxBuf, RxBytes, VcId};
 use netmod_frames::device::{self, Done, Lent, Oddities, Refused, Remote};
+use netmod_frames::wire::FRAME_HEADER;
 
 use super::{BATCH, Port, TX_BUFFERS, What};
 use crate::fi::region::{self, Registration};
@@ -67,6 +68,10 @@ impl device::Port for Port {
 
     fn frame_max(&self) -> usize {
         self.endpoint.traits().easy
+    }
+
+    fn looks_disturb(&self) -> bool {
+        self.endpoint.traits().shares_lines
     }
 
     #[inline]
@@ -130,7 +135,7 @@ impl device::Port for Port {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn completion(&mut self, i: usize) -> Option<Done> {
         let entry = self.entries[i];
         self.completed(&entry)
@@ -154,12 +159,12 @@ impl device::Port for Port {
     }
 
     #[inline]
-    fn rewrite(&mut self, buffer: u32, at: u32, hdr: &Header) {
-        assert!(at as usize + hdr.len() <= self.rx.each());
+    fn rewrite(&mut self, buffer: u32, at: u32, head: &[u8; FRAME_HEADER]) {
+        assert!(at as usize + head.len() <= self.rx.each());
         // SAFETY: within the buffer; the provider is through with these bytes, and nothing of the frame is lent.
         unsafe {
             let first = self.rx.at(buffer as usize).add(at as usize);
-            core::ptr::copy_nonoverlapping(hdr.as_ptr(), first, hdr.len());
+            core::ptr::copy_nonoverlapping(head.as_ptr(), first, head.len());
         }
     }
 

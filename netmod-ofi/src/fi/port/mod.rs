@@ -253,7 +253,7 @@ impl Port {
         started
     }
 
-    #[inline]
+    #[inline(always)]
     fn completed(&mut self, entry: &fi_cq_data_entry) -> Option<Done> {
         let Some(op) = self.ops.find(entry.op_context) else {
             self.oddities.unknown += 1;
@@ -274,7 +274,7 @@ impl Port {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn received(&mut self, op: OpIndex, buffer: u32, entry: &fi_cq_data_entry) -> Option<Done> {
         let multi = self.endpoint.traits().multi_recv;
         let each = self.rx.each();
