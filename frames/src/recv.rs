@@ -241,8 +241,7 @@ impl<D: Device> FrameNetmod<D> {
         } else {
             p.release(buffer);
         }
-        let credit = open.owes_credit(self.window);
-        if credit {
+        if open.owes_credit(self.window) {
             self.send_credit(core, vc);
         }
         if made_room && self.links.get(vc).is_some_and(|l| !l.ready) {
