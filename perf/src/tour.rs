@@ -126,7 +126,9 @@ fn story(rows: &[Row], failed: &[String], args: &TourArgs) -> String {
          \x20         and less is better; for bandwidth 1.00 is perfect and more is better; the message\n\
          \x20         rate of tcp is above its floor because small messages share system calls\n\
          \x20 Differences of a few per cent mean nothing. On a busy machine both columns are worse, and the ratio of what needs two\n\
-         \x20 cores, too, where its floor needs one (bandwidth over shm): look with uptime, and measure again.\n\n",
+         \x20 cores, too, where its floor needs one (bandwidth over shm): look with uptime, and measure again. So they are\n\
+         \x20 between cores that share no cache, where a virtual machine may have been put: then 8 bytes over shm have a floor\n\
+         \x20 of 0.1 us and more.\n\n",
     );
     for f in failed {
         text.push_str(&format!("{f}\n\n"));
