@@ -373,9 +373,6 @@ pub trait Port: Debug + Send {
     /// A frame that was reported, to be looked at.
     fn frame(&self, buffer: u32, at: u32, len: u32) -> RxBytes<'_>;
 
-    /// Puts something in the place of the header of a frame that was reported. Nothing of it is lent.
-    fn rewrite(&mut self, buffer: u32, at: u32, head: &[u8; FRAME_HEADER]);
-
     /// A part of a frame that was reported, to be lent to the engine, which gives it back by [`Port::release`].
     fn lend(&self, buffer: u32, at: u32, len: u32, token: u64) -> RxBuf;
 

@@ -1,5 +1,6 @@
 //! The netmod's part of a VC: its connection, its windows, and what waits to be sent.
 
+use netmod_core::apart::halves;
 use netmod_core::{
     Core, HDR_LEN, Header, Message, PeerName, RxBytes, SendQueue, Time, VcError, VcErrorKind, VcId,
 };
@@ -10,7 +11,18 @@ use crate::device::Way;
 use crate::doubt::Asking;
 use crate::ends::Ends;
 use crate::turn::{Counts, Turn};
-use crate::wire::{FRAME_HEADER, FrameHeader, Kind, SHORT_BODY, SHORT_FRAME, Slot, UNIT, halves, units};
+use crate::wire::{FRAME_HEADER, FrameHeader, Kind, SHORT_BODY, SHORT_FRAME, Slot, UNIT, units};
+
+/// A half of a message's header, in words.
+pub(crate) type Half = [u64; 2];
+
+/// The first words of what a frame carries.
+#[inline(always)]
+fn half(bytes: RxBytes<'_>) -> Option<Half> {
+    let bytes = bytes.first::<16>()?;
+    let (words, _) = bytes.as_chunks();
+    Some([u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])])
+}
 
 /// Copies as much of a message as a frame has room for, whose header is not cut; how much, and whether that was the rest.
 pub(crate) fn copy_message(m: &mut Message, core: &mut Core, out: &mut [u8]) -> (usize, bool) {
@@ -56,8 +68,8 @@ pub(crate) struct Open {
     next_out: u32,
     next_in: u32,
     /// First halves of the last bodies as long as a header that went, and came. Nearly all are headers; of others both sides take the same.
-    lone_out: [u64; 2],
-    lone_in: [u8; FRAME_HEADER],
+    lone_out: Half,
+    lone_in: Half,
     /// Frames may be lost: the peer is to be asked how many it has sent.
     pub(crate) doubts: bool,
     /// The peer has asked so.
@@ -103,7 +115,7 @@ impl Open {
             next_out: 0,
             next_in: 0,
             lone_out: [0; 2],
-            lone_in: [0; FRAME_HEADER],
+            lone_in: [0; 2],
             doubts: false,
             asked: false,
             refused_since: Time::NEVER,
@@ -138,14 +150,14 @@ impl Open {
 
     /// The body of a SHORT frame that says this header, if one can.
     #[inline]
-    pub(crate) fn shorten(&self, hdr: &Header) -> Option<[u64; 2]> {
+    pub(crate) fn shorten(&self, hdr: &Header) -> Option<Half> {
         let [first, second] = halves(hdr);
         (first == self.lone_out).then_some(second)
     }
 
     /// The next SHORT frame, with this body.
     #[inline]
-    pub(crate) fn short_frame(&self, said: [u64; 2]) -> [u8; SHORT_FRAME] {
+    pub(crate) fn short_frame(&self, said: Half) -> [u8; SHORT_FRAME] {
         let mut frame = [0; SHORT_FRAME];
         let (words, _) = frame.as_chunks_mut::<8>();
         (words[2], words[3]) = (said[0].to_le_bytes(), said[1].to_le_bytes());
@@ -231,25 +243,28 @@ impl Open {
         if self.taken.wrapping_sub(self.told) > window { Err(Wrong::Window) } else { Ok(()) }
     }
 
-    /// Looks at what a DATA or SHORT frame carries: what goes without saying in it, and belongs in the place of its header.
+    /// Looks at what a DATA or SHORT frame carries: the second half of it, if it is as long as a header, whose first half is [`Open::lone_in`] then.
     ///
     /// # Errors
     /// If a SHORT frame has another length than such a frame has.
     #[inline]
-    pub(crate) fn read(
-        &mut self,
-        kind: Kind,
-        body: RxBytes<'_>,
-    ) -> Result<Option<&[u8; FRAME_HEADER]>, Wrong> {
+    pub(crate) fn read(&mut self, kind: Kind, body: RxBytes<'_>) -> Result<Option<Half>, Wrong> {
         if kind == Kind::Short {
-            return if body.len() == SHORT_BODY { Ok(Some(&self.lone_in)) } else { Err(Wrong::Length) };
+            return if body.len() == SHORT_BODY { Ok(half(body)) } else { Err(Wrong::Length) };
         }
         if body.len() == HDR_LEN
-            && let Some(half) = body.first()
+            && let Some(first) = half(body)
         {
-            self.lone_in = half;
+            self.lone_in = first;
+            return Ok(half(body.skip(HDR_LEN / 2)));
         }
         Ok(None)
+    }
+
+    /// The first half of the last body as long as a header.
+    #[inline]
+    pub(crate) fn lone_in(&self) -> Half {
+        self.lone_in
     }
 
     /// Whether a CREDIT is due: the peer should be told what this side has taken, for lack of a DATA frame that says it, or how many frames

@@ -226,6 +226,9 @@ impl<D: Device> FrameNetmod<D> {
     }
 }
 
+/// One poll in so many does all it has to do although it has found something.
+const PUT_OFF: u32 = 8;
+
 impl<D: Device> Netmod for FrameNetmod<D> {
     fn name(&self) -> &'static str {
         D::NAME
@@ -408,7 +411,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         Ok(Sent::Queued)
     }
 
-    #[inline]
+    #[inline(always)]
     fn i_start_contig_msg(
         &mut self,
         core: &mut Core,
@@ -473,6 +476,11 @@ impl<D: Device> Netmod for FrameNetmod<D> {
             self.push_out(core);
         }
         self.receive(core, events);
+        if !events.is_empty() && !self.polls.is_multiple_of(PUT_OFF) {
+            // What is staged goes before what is sent after this poll.
+            self.flush(core);
+            return Ok(());
+        }
         if order == PollOrder::InFirst {
             self.push_out(core);
         }
@@ -564,6 +572,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
 fn concerns(ev: &Event, vc: VcId) -> bool {
     match ev {
         Event::Rx { vc: v, .. }
+        | Event::Header { vc: v, .. }
         | Event::RecvDone { vc: v }
         | Event::Up { vc: v }
         | Event::Terminated { vc: v }

@@ -222,7 +222,7 @@ impl<D: Device> FrameNetmod<D> {
             .on_data(header.seq, len as usize, self.window)
             .and_then(|()| open.on_returned(header.returned));
         let right = right.and_then(|room| Ok((room, open.read(header.kind, bytes.skip(FRAME_HEADER))?)));
-        let (made_room, unsaid) = match right {
+        let (made_room, alone) = match right {
             Ok(right) => right,
             Err(wrong) => {
                 self.ports[port].release(buffer);
@@ -231,15 +231,15 @@ impl<D: Device> FrameNetmod<D> {
             }
         };
         self.taken = self.taken.wrapping_add(1);
-        let (p, token) = (&mut self.ports[port], token(port, buffer));
         let body = len - FRAME_HEADER as u32;
-        if let Some(unsaid) = unsaid {
-            p.rewrite(buffer, at, unsaid);
-            events.push_rx(vc, p.lend(buffer, at, len, token));
+        if let Some(alone) = alone {
+            events.push_header(vc, [open.lone_in(), alone]);
+            self.ports[port].release(buffer);
         } else if body > 0 {
-            events.push_rx(vc, p.lend(buffer, at + FRAME_HEADER as u32, body, token));
+            let buf = self.ports[port].lend(buffer, at + FRAME_HEADER as u32, body, token(port, buffer));
+            events.push_rx(vc, buf);
         } else {
-            p.release(buffer);
+            self.ports[port].release(buffer);
         }
         if open.owes_credit(self.window) {
             self.send_credit(core, vc);

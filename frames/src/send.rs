@@ -22,7 +22,7 @@ impl<D: Device> FrameNetmod<D> {
     }
 
     /// Sends a message of one frame at once, if nothing is before it and all allow it, or stages it behind another one since the last poll.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(
         &mut self,
         core: &mut Core,

@@ -45,7 +45,7 @@ impl Turn {
     }
 
     /// A message with so many bytes of data has gone in a frame of its own. Whether its answer is worth waiting for.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sent(&mut self, len: usize, counts: Counts) -> bool {
         let in_turn = counts == self.before.a_turn_later();
         self.before = counts;

@@ -325,15 +325,16 @@ impl<N: Netmod> Engine<N> {
     ) -> Result<Progress, DeviceError> {
         self.netmod.poll(&mut self.core, order, now, &mut self.events)?;
         let mut n = usize::from(self.events.take_progress());
-        loop {
-            while let Some((vc, buf)) = self.events.pop_rx() {
-                n += 1;
+        while !self.events.is_empty() {
+            n += 1;
+            if let Some((vc, buf)) = self.events.pop_rx() {
                 self.handle_pkt(upper, vc, buf.bytes(), now);
                 self.netmod.release(buf);
+            } else if let Some((vc, hdr)) = self.events.pop_header() {
+                self.handle_header(upper, vc, &hdr, now);
+            } else if let Some(other) = self.events.pop() {
+                self.handle_event(upper, other, now);
             }
-            let Some(other) = self.events.pop() else { break };
-            n += 1;
-            self.handle_event(upper, other, now);
         }
         if !self.core.sent.is_empty() {
             n += self.handle_sent(upper, now);
@@ -377,6 +378,50 @@ impl<N: Netmod> Engine<N> {
         n
     }
 
+    /// Handles as many bytes as a header has, as [`Engine::handle_pkt`] does, with one look at the VC if they are a message.
+    #[inline(always)]
+    fn handle_header<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, hdr: &Header, now: Time) {
+        let Some(v) = self.core.vcs.get_mut(vc).filter(|v| v.is_between() && hdr[0] != NETMOD_FRAME) else {
+            return self.handle_pkt(upper, vc, RxBytes::from_slice(hdr), now);
+        };
+        v.stats.rx_bytes += HDR_LEN as u64;
+        v.stats.rx_msgs += 1;
+        if let Err(fault) = upper.packet(&mut self.io(now), vc, hdr, RxBytes::from_slice(&[])) {
+            self.faulty(vc, fault);
+        }
+    }
+
+    /// A frame of the netmod's own, which is no message; whether the VC goes on.
+    #[inline(never)]
+    fn handle_control(&mut self, vc: VcId, hdr: &Header) -> bool {
+        match self.netmod.control_frame(&mut self.core, vc, hdr) {
+            Ok(()) => true,
+            Err(what) => {
+                self.violation(vc, &what);
+                false
+            }
+        }
+    }
+
+    /// What is wrong with a packet; whether the VC goes on.
+    #[cold]
+    #[inline(never)]
+    fn faulty(&mut self, vc: VcId, fault: PacketFault) -> bool {
+        match fault {
+            PacketFault::Drop { what, payload } => {
+                self.core.count_fault(vc, &what);
+                if let Some(v) = self.core.vcs.get_mut(vc) {
+                    v.discard += payload;
+                }
+                true
+            }
+            PacketFault::Violation { what } => {
+                self.violation(vc, &what);
+                false
+            }
+        }
+    }
+
     /// Handles bytes that arrived on a VC: any number of packets, cut anywhere. Bytes of a VC that
     /// is gone are ignored; a VC whose peer breaks the protocol is aborted.
     #[inline]
@@ -406,27 +451,20 @@ impl<N: Netmod> Engine<N> {
                 v.pending_len = 0;
                 hdr = *v.pending_pkt();
             }
-            v.stats.rx_msgs += 1;
             if hdr[0] == NETMOD_FRAME {
-                v.stats.rx_msgs -= 1;
-                if let Err(what) = self.netmod.control_frame(&mut self.core, vc, &hdr) {
-                    self.violation(vc, &what);
+                if !self.handle_control(vc, &hdr) {
                     return;
                 }
                 continue;
             }
+            v.stats.rx_msgs += 1;
             let mut io = Io { core: &mut self.core, netmod: &mut self.netmod, now };
             match upper.packet(&mut io, vc, &hdr, bytes) {
                 Ok(used) => bytes = bytes.skip(used),
-                Err(PacketFault::Drop { what, payload }) => {
-                    self.core.count_fault(vc, &what);
-                    if let Some(v) = self.core.vcs.get_mut(vc) {
-                        v.discard += payload;
+                Err(fault) => {
+                    if !self.faulty(vc, fault) {
+                        return;
                     }
-                }
-                Err(PacketFault::Violation { what }) => {
-                    self.violation(vc, &what);
-                    return;
                 }
             }
         }

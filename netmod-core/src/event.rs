@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use crate::apart::{Halves, halves, whole};
 use crate::buf::RxBuf;
 use crate::error::VcError;
-use crate::netmod::PeerName;
+use crate::netmod::{Header, PeerName};
 use crate::slab::VcId;
 
 /// One thing that happened. The engine handles events of one VC in the order they were pushed.
@@ -16,6 +17,14 @@ pub enum Event {
         vc: VcId,
         /// The bytes, on loan.
         buf: RxBuf,
+    },
+    /// As many bytes as a header has arrived, and most likely one, of a message that has nothing behind it. The same as [`Event::Rx`] with these bytes, but nothing
+    /// is on loan.
+    Header {
+        /// On which VC.
+        vc: VcId,
+        /// The bytes.
+        hdr: Header,
     },
     /// The active receive of the VC was filled directly ([`crate::Core::recv_advance`]).
     RecvDone {
@@ -73,14 +82,27 @@ pub enum Event {
     },
 }
 
-/// A place in a batch: received bytes, or the turn of the next event of another kind.
+/// A place in a batch: received bytes, a header, or the turn of the next event of another kind.
 ///
 /// The bytes of small messages come by the million: their places are written and read part by part, never as a
 /// value of many forms that is put together elsewhere first.
 #[derive(Debug)]
 struct Place {
+    /// [`NOBODY`] if it is the turn of another event.
     vc: VcId,
+    /// If there is none, `hdr` means something.
     buf: Option<RxBuf>,
+    hdr: Halves,
+}
+
+impl Place {
+    const EMPTY: Place = Place { vc: NOBODY, buf: None, hdr: [[0; 2]; 2] };
+
+    /// Whether it is the turn of another event.
+    #[inline]
+    fn is_others(&self) -> bool {
+        self.vc == NOBODY
+    }
 }
 
 /// A bounded batch of events.
@@ -104,7 +126,7 @@ impl Events {
     /// A batch of at most `limit` events, give or take those that cannot wait.
     pub fn with_limit(limit: usize) -> Events {
         let mut places = Vec::new();
-        places.resize_with(limit + limit / 2, || Place { vc: NOBODY, buf: None });
+        places.resize_with(limit + limit / 2, || Place::EMPTY);
         let others = VecDeque::with_capacity(limit + limit / 2);
         Events { places, head: 0, tail: 0, others, limit, held: Vec::new(), moved: false }
     }
@@ -114,6 +136,9 @@ impl Events {
     pub fn push(&mut self, ev: Event) {
         match ev {
             Event::Rx { vc, buf } => self.push_rx(vc, buf),
+            Event::Header { vc, hdr } => {
+                self.push_header(vc, halves(&hdr));
+            }
             other => {
                 let place = self.next_place();
                 (place.vc, place.buf) = (NOBODY, None);
@@ -130,6 +155,13 @@ impl Events {
         place.buf = Some(buf);
     }
 
+    /// Adds [`Event::Header`], by its halves in words.
+    #[inline]
+    pub fn push_header(&mut self, vc: VcId, halves: Halves) {
+        let place = self.next_place();
+        (place.vc, place.buf, place.hdr) = (vc, None, halves);
+    }
+
     #[inline]
     fn next_place(&mut self) -> &mut Place {
         if self.tail == self.places.len() {
@@ -142,7 +174,7 @@ impl Events {
     #[cold]
     fn grow(&mut self) {
         // Once the batch has been handled, its places are used from the first again.
-        self.places.push(Place { vc: NOBODY, buf: None });
+        self.places.push(Place::EMPTY);
     }
 
     /// Something moved that is no event: a part of a message that went straight to its place. Whoever waits
@@ -177,6 +209,21 @@ impl Events {
         Some((vc, buf))
     }
 
+    /// Takes the first event, if it is [`Event::Header`].
+    #[inline]
+    pub fn pop_header(&mut self) -> Option<(VcId, Header)> {
+        if self.head == self.tail {
+            return None;
+        }
+        let place = &self.places[self.head];
+        if place.is_others() || place.buf.is_some() {
+            return None;
+        }
+        let found = (place.vc, whole(&place.hdr));
+        self.passed();
+        Some(found)
+    }
+
     /// Takes the first event.
     #[inline]
     pub fn pop(&mut self) -> Option<Event> {
@@ -185,6 +232,9 @@ impl Events {
         }
         if let Some((vc, buf)) = self.pop_rx() {
             return Some(Event::Rx { vc, buf });
+        }
+        if let Some((vc, hdr)) = self.pop_header() {
+            return Some(Event::Header { vc, hdr });
         }
         self.passed();
         self.others.pop_front()
@@ -204,7 +254,7 @@ impl Events {
 
     /// Says of the events from the `from`-th on which netmod of a set they came by.
     pub fn tag_netmod(&mut self, from: usize, number: u8) {
-        let others = self.waiting().iter().skip(from).filter(|p| p.buf.is_none()).count();
+        let others = self.waiting().iter().skip(from).filter(|p| p.is_others()).count();
         for ev in self.others.iter_mut().rev().take(others) {
             if let Event::NewPeer { netmod, .. } | Event::PortPeer { netmod, .. } = ev {
                 *netmod = number;
@@ -216,7 +266,7 @@ impl Events {
     /// not the last word.
     pub fn concern(&self, vc: VcId) -> bool {
         self.held.contains(&vc)
-            || self.waiting().iter().any(|p| p.vc == vc && p.buf.is_some())
+            || vc != NOBODY && self.waiting().iter().any(|p| p.vc == vc)
             || self.others.iter().any(|ev| matches!(ev, Event::RecvDone { vc: v } if *v == vc))
     }
 
@@ -231,10 +281,11 @@ impl Events {
     /// The events from the `from`-th on, in order.
     pub fn iter_from(&self, from: usize) -> impl Iterator<Item = Seen<'_>> {
         let waiting = self.waiting();
-        let before = waiting.iter().take(from).filter(|p| p.buf.is_none()).count();
+        let before = waiting.iter().take(from).filter(|p| p.is_others()).count();
         let mut others = self.others.iter().skip(before);
         waiting.iter().skip(from).filter_map(move |p| match &p.buf {
             Some(buf) => Some(Seen::Rx(p.vc, buf)),
+            None if !p.is_others() => Some(Seen::Header(p.vc, whole(&p.hdr))),
             None => others.next().map(Seen::Other),
         })
     }
@@ -263,6 +314,8 @@ impl Events {
 pub enum Seen<'e> {
     /// [`Event::Rx`].
     Rx(VcId, &'e RxBuf),
+    /// [`Event::Header`].
+    Header(VcId, Header),
     /// Another one.
     Other(&'e Event),
 }
@@ -270,5 +323,44 @@ pub enum Seen<'e> {
 impl Default for Events {
     fn default() -> Self {
         Events::with_limit(64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Headers and other events come out as they went in, and are shown so.
+    #[test]
+    fn headers_keep_their_place() {
+        let vc = |n: u64| VcId::from_wire(1 << 32 | n);
+        let hdr: Header = core::array::from_fn(|i| i as u8);
+        let mut events = Events::with_limit(8);
+        for whole in [true, false] {
+            events.push_header(vc(1), halves(&hdr));
+            events.push(Event::Up { vc: vc(2) });
+            events.push(Event::Header { vc: vc(3), hdr });
+            events.push(Event::Terminated { vc: vc(4) });
+            assert_eq!((events.len(), events.is_empty()), (4, false));
+            assert_eq!([1, 2, 3, 4].map(|n| events.concern(vc(n))), [true, false, true, false]);
+            let seen: Vec<String> = events.iter_from(1).map(|ev| format!("{ev:?}")).collect();
+            assert_eq!(seen.len(), 3, "{seen:?}");
+            for (shown, form) in seen.iter().zip(["Other(Up", "Header(", "Other(Terminated"]) {
+                assert!(shown.starts_with(form), "{shown}");
+            }
+            assert!(events.pop_rx().is_none(), "a header lends nothing");
+            if whole {
+                assert!(
+                    matches!(events.pop(), Some(Event::Header { vc: v, hdr: h }) if (v, h) == (vc(1), hdr))
+                );
+            } else {
+                assert_eq!(events.pop_header(), Some((vc(1), hdr)));
+            }
+            assert!(events.pop_header().is_none(), "another event is first");
+            assert!(matches!(events.pop(), Some(Event::Up { vc: v }) if v == vc(2)));
+            assert_eq!(events.pop_header(), Some((vc(3), hdr)));
+            assert!(matches!(events.pop(), Some(Event::Terminated { vc: v }) if v == vc(4)));
+            assert!(events.pop().is_none() && events.pop_header().is_none() && events.is_empty());
+        }
     }
 }

@@ -263,7 +263,7 @@ impl Ch3 {
 }
 
 impl Upper<NetSet> for Ch3 {
-    #[inline]
+    #[inline(always)]
     fn packet(
         &mut self,
         io: &mut DevIo<'_>,
@@ -334,7 +334,7 @@ impl Upper<NetSet> for Ch3 {
             }
             Event::PortPeer { peer, port, netmod } => self.port_peer(io, peer, port, netmod),
             // Handled by the engine.
-            Event::Rx { .. } | Event::RecvDone { .. } => {}
+            Event::Rx { .. } | Event::Header { .. } | Event::RecvDone { .. } => {}
             Event::RmaDone { vc, op, result } => self.rma_done(io, vc, ReqId::from_wire(op), result),
         }
     }

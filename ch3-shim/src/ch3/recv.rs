@@ -246,7 +246,7 @@ impl Ch3 {
 
     /// An eager short message, and further ones behind it with the same envelope whose receives wait; returns how many bytes
     /// of `rest` they took. A row of messages then costs one look at the VC, and one at the index of receives.
-    #[inline]
+    #[inline(always)]
     pub(super) fn eager_short(
         &mut self,
         io: &mut DevIo<'_>,

@@ -214,13 +214,6 @@ impl<H: Hca> device::Port for Port<H> {
     }
 
     #[inline]
-    fn rewrite(&mut self, buffer: u32, at: u32, head: &[u8; FRAME_HEADER]) {
-        let first = self.first(buffer, at, head.len() as u32);
-        // SAFETY: so many bytes of the buffer, by the check there; the device is through with them, and nothing of the frame is lent.
-        unsafe { core::ptr::copy_nonoverlapping(head.as_ptr(), first.as_ptr(), head.len()) };
-    }
-
-    #[inline]
     fn lend(&self, buffer: u32, at: u32, len: u32, token: u64) -> RxBuf {
         let first = self.first(buffer, at, len);
         // SAFETY: as for `frame`; a buffer of which something is lent is not posted, and the port outlives what it has lent: the engine

@@ -19,8 +19,8 @@ use std::os::fd::RawFd;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RmaUse, RxBuf, Seen, SendBuf, Sent, SideTable, Time,
-    VcError, VcId, port_group,
+    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RmaUse, RxBuf, RxBytes, Seen, SendBuf, Sent,
+    SideTable, Time, VcError, VcId, port_group,
 };
 
 pub use file::{CaptureFile, Clock};
@@ -132,23 +132,32 @@ impl<N: Netmod> Capture<N> {
         result
     }
 
+    /// Bytes have come.
+    fn came(&mut self, vc: VcId, bytes: RxBytes<'_>) {
+        let Some(l) = self.lanes.get_mut(vc) else { return };
+        let (file, peer) = (&mut self.file, l.peer);
+        l.framer.feed(bytes, file.snap(), self.payload_len, |found| match found {
+            Found::Frame(f) => {
+                file.add(What::Received, peer, vc, f.payload_len, [&f.header, &f.payload]);
+            }
+            Found::Nonsense(header) => {
+                let text = format!("these bytes are no header: {header:02x?}");
+                file.add(What::Lost, peer, vc, 0, [text.as_bytes(), &[]]);
+            }
+        });
+    }
+
     /// Writes down what a poll has found.
     fn note(&mut self, events: &Events, from: usize) {
         for ev in events.iter_from(from) {
             let other = match ev {
                 Seen::Other(other) => other,
                 Seen::Rx(vc, buf) => {
-                    let Some(l) = self.lanes.get_mut(vc) else { continue };
-                    let (file, peer) = (&mut self.file, l.peer);
-                    l.framer.feed(buf.bytes(), file.snap(), self.payload_len, |found| match found {
-                        Found::Frame(f) => {
-                            file.add(What::Received, peer, vc, f.payload_len, [&f.header, &f.payload]);
-                        }
-                        Found::Nonsense(header) => {
-                            let text = format!("these bytes are no header: {header:02x?}");
-                            file.add(What::Lost, peer, vc, 0, [text.as_bytes(), &[]]);
-                        }
-                    });
+                    self.came(vc, buf.bytes());
+                    continue;
+                }
+                Seen::Header(vc, hdr) => {
+                    self.came(vc, RxBytes::from_slice(&hdr));
                     continue;
                 }
             };
@@ -170,6 +179,7 @@ impl<N: Netmod> Capture<N> {
                 }
                 // Bytes are not among the others.
                 Event::Rx { .. }
+                | Event::Header { .. }
                 | Event::RecvDone { .. }
                 | Event::NeedCard { .. }
                 | Event::RmaDone { .. } => {}

@@ -207,6 +207,15 @@ impl<N: Netmod> Faulty<N> {
         }
     }
 
+    /// Bytes that have come, flipped or not.
+    fn hold_back(&mut self, vc: VcId, mut bytes: Vec<u8>) -> Received {
+        if let Some(l) = self.lanes.get_mut(vc) {
+            l.flip(&self.plan, &mut bytes, &mut self.stats);
+        }
+        self.held += bytes.len();
+        Received::Bytes { bytes, gone: 0 }
+    }
+
     /// Takes what the netmod has found.
     fn take(&mut self, core: &mut Core, events: &mut Events) {
         while let Some(ev) = self.incoming.pop() {
@@ -215,12 +224,9 @@ impl<N: Netmod> Faulty<N> {
                     let mut bytes = Vec::with_capacity(buf.bytes().len());
                     buf.bytes().append_to(&mut bytes);
                     self.inner.release(buf);
-                    if let Some(l) = self.lanes.get_mut(vc) {
-                        l.flip(&self.plan, &mut bytes, &mut self.stats);
-                    }
-                    self.held += bytes.len();
-                    (vc, Received::Bytes { bytes, gone: 0 })
+                    (vc, self.hold_back(vc, bytes))
                 }
+                Event::Header { vc, hdr } => (vc, self.hold_back(vc, hdr.to_vec())),
                 Event::NewPeer { peer, .. } | Event::PortPeer { peer, .. } => {
                     if self.strangers.chance(self.plan.refuse) {
                         self.stats.refused += 1;

@@ -7,7 +7,6 @@ use libfabric_sys::consts::{FI_MR_LOCAL, FI_MR_PROV_KEY, FI_REMOTE_READ, FI_REMO
 use netmod_core::rma::Access;
 use netmod_core::{IoVec, RxBuf, RxBytes, VcId};
 use netmod_frames::device::{self, Done, Lent, Oddities, Refused, Remote};
-use netmod_frames::wire::FRAME_HEADER;
 
 use super::{BATCH, Port, TX_BUFFERS, What};
 use crate::fi::region::{self, Registration};
@@ -117,10 +116,8 @@ impl device::Port for Port {
 
     #[inline]
     fn poll(&mut self, most: usize) -> usize {
-        if self.unposted > 0
-            && let Err(why) = self.post()
-        {
-            tracing::warn!(why, "a receive buffer cannot be posted");
+        if self.unposted > 0 {
+            self.post_again();
         }
         if self.stock.is_some() {
             self.take_stock();
@@ -159,16 +156,6 @@ impl device::Port for Port {
     }
 
     #[inline]
-    fn rewrite(&mut self, buffer: u32, at: u32, head: &[u8; FRAME_HEADER]) {
-        assert!(at as usize + head.len() <= self.rx.each());
-        // SAFETY: within the buffer; the provider is through with these bytes, and nothing of the frame is lent.
-        unsafe {
-            let first = self.rx.at(buffer as usize).add(at as usize);
-            core::ptr::copy_nonoverlapping(head.as_ptr(), first, head.len());
-        }
-    }
-
-    #[inline]
     fn lend(&self, buffer: u32, at: u32, len: u32, token: u64) -> RxBuf {
         let (at, len) = (at as usize, len as usize);
         debug_assert!(at + len <= self.rx.each());
@@ -177,15 +164,12 @@ impl device::Port for Port {
         unsafe { RxBuf::new(NonNull::new_unchecked(self.rx.at(buffer as usize).add(at)), len, token) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn release(&mut self, buffer: u32) {
         let Some(state) = self.receives.get_mut(buffer as usize) else { return };
         state.lent = state.lent.saturating_sub(1);
-        if state.lent == 0
-            && !state.posted
-            && let Err(why) = self.post()
-        {
-            tracing::warn!(why, "a receive buffer cannot be posted");
+        if state.lent == 0 && !state.posted {
+            self.post_again();
         }
     }
 

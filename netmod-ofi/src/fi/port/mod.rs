@@ -236,6 +236,15 @@ impl Port {
         Ok(())
     }
 
+    /// As [`Port::post`], once the port is open.
+    #[cold]
+    #[inline(never)]
+    fn post_again(&mut self) {
+        if let Err(why) = self.post() {
+            tracing::warn!(why, "a receive buffer cannot be posted");
+        }
+    }
+
     fn transfer(
         &mut self,
         number: u64,
