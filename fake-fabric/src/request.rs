@@ -57,6 +57,8 @@ pub struct Stats {
     pub lost: u64,
     /// Calls that were answered by `-FI_EAGAIN`, other than reads of queues.
     pub again: u64,
+    /// Receives for several messages that were refused, since too many messages wait.
+    pub no_room: u64,
     /// Operations that failed by chance or by order.
     pub failed: u64,
     /// Entries without error that were read.

@@ -137,6 +137,9 @@ settings! {
     rx_size: usize = 256,
     /// Messages that wait at a receive context without a buffer; a sender gets `-FI_EAGAIN` beyond.
     unexpected_max: usize = 4096,
+    /// With so many messages that wait at a receive context without a buffer none can be posted that takes several (`-FI_ENOMEM`): shm of 1.17
+    /// keeps both in the same places. 0: with any number one can.
+    unexpected_full: usize = 0,
     /// Longest message, read or write.
     max_msg_size: usize = 1 << 30,
     /// Pieces of local memory in an operation.

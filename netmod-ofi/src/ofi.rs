@@ -47,6 +47,8 @@ impl Setup {
 #[derive(Debug)]
 pub struct Ofi {
     card: OwnCard,
+    /// Of each port, the longest frame that it takes, in bytes.
+    frames: Vec<u32>,
     /// Of each port, what of its endpoint it has, for people.
     shares: Vec<String>,
     /// What became of domains that could not be opened.
@@ -84,7 +86,7 @@ impl Device for Ofi {
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
         let library = Library::load(path).map_err(|e| e.to_string())?;
         let (offers, host) = survey(&library, cfg).into_chosen()?;
-        let (mut ports, mut domains) = (Vec::new(), Vec::new());
+        let (mut ports, mut domains, mut frames) = (Vec::new(), Vec::new(), Vec::new());
         let (mut shares, mut notes) = (Vec::new(), Vec::new());
         let threads = offers.iter().filter(|o| has_thread(&o.provider)).count();
         let descriptor = setup.wants_descriptor(threads);
@@ -99,6 +101,7 @@ impl Device for Ofi {
                 Ok((port, address, share)) => {
                     domains.push(CardDomain::new(offer.facts(), &address, port.endpoint().context()));
                     shares.push(share);
+                    frames.push(port.longest_frame() as u32);
                     ports.push(port);
                     first.get_or_insert(offer);
                 }
@@ -118,7 +121,8 @@ impl Device for Ofi {
             notes.push("who waits looks again, without a descriptor (NETMOD_OFI_WAIT)".into());
         }
         let units = u32::try_from(cfg.window / UNIT).unwrap_or(u32::MAX);
-        let limits = FrameLimits { frame: cfg.frame as u32, window: units };
+        let longest = frames.iter().max().copied().unwrap_or_default();
+        let limits = FrameLimits { frame: longest, window: units };
         let addresses: Vec<_> = host.nics.iter().flat_map(|n| n.addresses.iter().map(|a| a.ip)).collect();
         let life = match Life::listen(&addresses, cfg.detect) {
             Ok(life) => Some(life),
@@ -132,7 +136,7 @@ impl Device for Ofi {
         };
         let lifeline = life.as_ref().map(Life::endpoints).unwrap_or_default();
         let card = OwnCard::new(library.version(), first.facts(), limits, &host, &lifeline, domains);
-        Ok(Opened { device: Ofi { card, shares, notes }, ports, life })
+        Ok(Opened { device: Ofi { card, frames, shares, notes }, ports, life })
     }
 
     fn emit(&self, card: &mut CardWriter) -> Result<(), CardError> {
@@ -159,7 +163,7 @@ impl Device for Ofi {
             port,
             peer_port,
             window: u16::try_from(self.card.window).unwrap_or(u16::MAX),
-            frame: self.card.frame,
+            frame: *self.frames.get(usize::from(port))?,
             context: domain.context,
             end: [].into(),
             address: domain.address.clone(),

@@ -20,7 +20,7 @@ fn terminate(pair: &mut Pair, rank: usize) {
 fn a_message_that_is_lost_with_the_answer_to_fin_is_told() {
     let mut lost = 0;
     for seed in 0..64 {
-        let mut pair = Pair::new(Settings { seed, inject_size: 64, ..Settings::default() });
+        let mut pair = Pair::new(Settings { seed, inject_size: 64, ..Settings::default() }, |_| ());
         pair.send(0, &[]);
         pair.run(Duration::from_millis(100));
         assert_eq!(pair.ranks[1].layer.got, 1, "seed {seed}");

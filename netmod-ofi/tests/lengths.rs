@@ -16,7 +16,7 @@ static DATA: [u8; HEADERS * HDR_LEN] = [1; HEADERS * HDR_LEN];
 
 /// Injections and messages that a long one takes over a provider that injects so many bytes.
 fn frames(inject_size: usize) -> (u64, u64) {
-    let mut pair = Pair::new(Settings { inject_size, ..Settings::default() });
+    let mut pair = Pair::new(Settings { inject_size, ..Settings::default() }, |_| ());
     pair.send(0, &[]);
     pair.run(Duration::from_millis(100));
     let before = pair.world.stats();

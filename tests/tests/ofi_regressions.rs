@@ -149,3 +149,38 @@ fn two_sided_traffic_does_not_deadlock_over_the_others() {
         send_first("two_sided_traffic_does_not_deadlock_over_the_others", provider, many);
     }
 }
+
+/// Nobody looks while more messages come than the provider has places for: shm of 1.17 then has none left for receive buffers that take several
+/// (1024 for both), and never again.
+#[test]
+fn who_looks_late_is_not_deaf_for_ever() {
+    const SENDERS: u64 = 6;
+    const EACH: u64 = 500;
+    for provider in ["shm", "tcp", "sockets"] {
+        let factory = over(provider);
+        if !factory.is_available("who_looks_late_is_not_deaf_for_ever") {
+            continue;
+        }
+        let little = |cfg: &mut Config| cfg.ofi.rx_memory = Some(256 << 10);
+        run_job_with(&factory, 1 + SENDERS as u32, little, move |dev| {
+            let (me, world) = (dev.rank() as u64, dev.world());
+            let seed = |from: u64, n: u64| from << 32 | n;
+            dev.barrier(world).expect("all are connected");
+            if me > 0 {
+                // One at a time, so that each is a message of the provider's.
+                for n in 0..EACH {
+                    dev.send(&pattern(seed(me, n), 1000), 0, 1, world).expect("send");
+                }
+                return;
+            }
+            thread::sleep(Duration::from_millis(200));
+            for n in 0..EACH {
+                for from in 1..=SENDERS {
+                    let mut got = vec![0; 1000];
+                    dev.recv(&mut got, from as i32, 1, world).expect("receive");
+                    check(seed(from, n), &got);
+                }
+            }
+        });
+    }
+}

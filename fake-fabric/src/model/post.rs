@@ -6,7 +6,7 @@ use super::region::Remote;
 use super::vector::Destination;
 use super::{Face, Id, Op, State};
 use crate::errno::{
-    FI_EAGAIN, FI_EBADFLAGS, FI_ECANCELED, FI_EINVAL, FI_EIO, FI_EMSGSIZE, FI_ENOENT, FI_ENOTCONN,
+    FI_EAGAIN, FI_EBADFLAGS, FI_ECANCELED, FI_EINVAL, FI_EIO, FI_EMSGSIZE, FI_ENOENT, FI_ENOMEM, FI_ENOTCONN,
     FI_EOPBADSTATE,
 };
 use crate::mem::{Lent, gather};
@@ -322,6 +322,11 @@ impl State {
             self.wrong(FI_EINVAL, format!("{}: FI_MULTI_RECV takes one buffer", posting.call))?;
         }
         let regions = self.sound(face, &posting, Operation::Recv, true, false)?;
+        let (most, rx) = (self.settings.unexpected_full, &self.ports[face.port].rx[lane]);
+        if multi && most > 0 && rx.posted.is_empty() && rx.coming >= most {
+            self.stats.no_room += 1;
+            return Err(FI_ENOMEM);
+        }
         self.again(self.settings.again.recv, full)?;
         let op = self.begin(face, posting, Operation::Recv, regions, true, false);
         self.stats.receives += 1;

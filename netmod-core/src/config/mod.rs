@@ -267,8 +267,8 @@ config_table! {
             "largest libfabric message in bytes; more than that is sent in several";
         window: usize = 512 * K, "NETMOD_OFI_WINDOW", Kind::Size { min: 4 * K, max: 4 * M },
             "bytes of libfabric messages that a peer may have under way to this process";
-        rx_memory: usize = 4 * M, "NETMOD_OFI_RX_MEMORY", Kind::Size { min: 64 * K, max: G },
-            "bytes of receive buffers of a domain";
+        rx_memory: Option<usize> = None, "NETMOD_OFI_RX_MEMORY", Kind::AutoSize { min: 64 * K, max: G },
+            "bytes of receive buffers of a domain; auto: 256K over shm, which must stay in a core's cache, 4M elsewhere";
         wait: &'static str = "auto", "NETMOD_OFI_WAIT", Kind::Choice(&["auto", "fd", "none"]),
             "what a blocked wait waits on: fd, a descriptor of libfabric's, which costs each message; none, where it looks again after short naps; auto: none if the node has a core for each that polls";
         register_max: usize = 0, "NETMOD_OFI_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },

@@ -93,7 +93,7 @@ fn defaults() {
         ("NETMOD_OFI_DISABLE_SEP", "no"),
         ("NETMOD_OFI_FRAME", "65K"),
         ("NETMOD_OFI_WINDOW", "512K"),
-        ("NETMOD_OFI_RX_MEMORY", "4M"),
+        ("NETMOD_OFI_RX_MEMORY", "auto"),
         ("NETMOD_OFI_WAIT", "auto"),
         ("NETMOD_OFI_REGISTER_MAX", "0"),
         ("NETMOD_OFI_CONNECT_TIMEOUT", "30s"),
@@ -146,6 +146,15 @@ fn sizes() {
 fn counts() {
     accepts("NETMOD_TCP_HELLO_MAX", &[("1", "1"), ("0065536", "65536")]);
     refuses("NETMOD_TCP_HELLO_MAX", &["0", "65537", "1K", "", "many", "-5", "0x10", "99999999999999999999"]);
+}
+
+#[test]
+fn sizes_that_may_be_left_open() {
+    accepts("NETMOD_OFI_RX_MEMORY", &[("AUTO", "auto"), ("64K", "64K"), ("1048576", "1M")]);
+    refuses("NETMOD_OFI_RX_MEMORY", &["", "0", "65535", "2G", "auto1", "-1"]);
+    let (config, _) = lookup(&[("NETMOD_OFI_RX_MEMORY", "1M")]).unwrap();
+    assert_eq!((config.ofi.rx_memory, Config::default().ofi.rx_memory), (Some(1 << 20), None));
+    assert_eq!(Kind::AutoSize { min: 1, max: 2 }.to_string().split(' ').next(), Some("auto"));
 }
 
 #[test]

@@ -23,6 +23,13 @@ pub enum Kind {
         /// Largest.
         max: usize,
     },
+    /// `auto` or a number of bytes.
+    AutoSize {
+        /// Smallest.
+        min: usize,
+        /// Largest.
+        max: usize,
+    },
     /// A whole number with one of the suffixes us, ms, s.
     Duration {
         /// Shortest.
@@ -57,6 +64,7 @@ impl fmt::Display for Kind {
             Kind::Size { min, max } => {
                 write!(f, "a size from {} to {}, such as 4096, 64K or 1M", size(min), size(max))
             }
+            Kind::AutoSize { min, max } => write!(f, "auto or {}", Kind::Size { min, max }),
             Kind::Duration { min, max } => {
                 write!(f, "a time from {} to {}, such as 50ms or 10s", time(min), time(max))
             }
@@ -158,6 +166,23 @@ impl Setting for usize {
             Kind::Size { .. } => size(*self),
             _ => self.to_string(),
         }
+    }
+}
+
+/// `None`: as is best.
+impl Setting for Option<usize> {
+    fn parse(kind: Kind, text: &str) -> Option<Option<usize>> {
+        let Kind::AutoSize { min, max } = kind else {
+            return None;
+        };
+        if text.eq_ignore_ascii_case("auto") {
+            return Some(None);
+        }
+        usize::parse(Kind::Size { min, max }, text).map(Some)
+    }
+
+    fn show(&self, _: Kind) -> String {
+        self.map_or_else(|| "auto".to_owned(), size)
     }
 }
 

@@ -32,6 +32,7 @@ const OWN_POLLS: Remedy =
 const OPENED_ONCE: Remedy =
     Remedy::Avoided("an engine opens an endpoint for each domain when it starts, and no more after that");
 
+const V1_19: u32 = version(1, 19);
 const V2_6: u32 = version(2, 6);
 
 /// Those that were observed with 1.17, 2.4 and 2.6. What was not there in 2.6 is taken to be in all versions before that.
@@ -85,6 +86,12 @@ pub const DEFECTS: &[Defect] = &[
         gone: None,
         what: "a peer that has ended is never reported, and sends to it fail with FI_EAGAIN for ever",
         remedy: OWN_LIVENESS,
+    },
+    Defect {
+        provider: "shm",
+        gone: Some(V1_19),
+        what: "1024 messages that wait for a receive buffer leave no room for buffers that take several: -FI_ENOMEM for ever",
+        remedy: Remedy::Avoided("a buffer for one of them is posted, for which there is room"),
     },
     Defect {
         provider: "sockets",

@@ -16,12 +16,22 @@ use libfabric_sys::{Library, call};
 use super::info::text;
 use super::shared::{self, Domain, Lane, Wish};
 use super::{Refused, check};
+use crate::card::MIN_FRAME;
 use crate::choose::{easy_max, shares_lines, wakes, wants_parts};
 
 /// Most bytes that one transfer moves where such parts are of use: see [`wants_parts`].
 const PART: usize = 1 << 20;
 /// Where the kernel says which congestion control connections have (`tcp(7)`).
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+/// How many messages a posted receive buffer takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// The next one.
+    One,
+    /// As many as there is room for.
+    Several,
+}
 
 /// What of a provider's attributes matters to who uses the endpoint.
 #[derive(Clone, Debug)]
@@ -50,6 +60,13 @@ pub(crate) struct Traits {
     pub(crate) names_contexts: bool,
     /// Whether the descriptor of its queue tells of everything that comes.
     pub(crate) wakes: bool,
+}
+
+impl Traits {
+    /// Longest frame that is sent and taken, where it may have `most` bytes.
+    pub(crate) fn frame(&self, most: usize) -> usize {
+        most.min(self.easy.max(MIN_FRAME as usize))
+    }
 }
 
 /// A lane of a domain: what one engine sends and receives by. One thread at a time uses it.
@@ -194,7 +211,7 @@ impl Endpoint {
         if rc == 0 { Ok(()) } else { check(&self.lib, "fi_send", rc as i64) }
     }
 
-    /// Posts a receive buffer: for several messages, if the provider can do that, else for one.
+    /// Posts a receive buffer: for several messages, if the provider can do that, and has room for one that does, else for one.
     ///
     /// # Safety
     /// The memory is used by nobody else, and the context is lent, until the completion that says that the buffer is free; the
@@ -205,7 +222,7 @@ impl Endpoint {
         len: usize,
         desc: *mut c_void,
         context: *mut c_void,
-    ) -> Result<(), Refused> {
+    ) -> Result<Takes, Refused> {
         self.is_open()?;
         let iov = libc::iovec { iov_base: at.cast(), iov_len: len };
         let mut desc = desc;
@@ -217,10 +234,16 @@ impl Endpoint {
             context,
             data: 0,
         };
-        let flags = if self.traits.multi_recv { FI_MULTI_RECV } else { 0 };
         // SAFETY: by contract; the receive context is live. One piece: the provider keeps no array of them.
-        let rc = unsafe { fi_recvmsg(self.rx, &raw const msg, flags) };
-        check(&self.lib, "fi_recvmsg", rc as i64)
+        let post = |flags| unsafe { fi_recvmsg(self.rx, &raw const msg, flags) };
+        if self.traits.multi_recv {
+            let rc = post(FI_MULTI_RECV);
+            // Where messages that wait for a buffer have taken all the provider's room for receives, a buffer for the first of them alone needs none.
+            if rc as i64 != -i64::from(libc::ENOMEM) {
+                return check(&self.lib, "fi_recvmsg", rc as i64).map(|()| Takes::Several);
+            }
+        }
+        check(&self.lib, "fi_recvmsg", post(0) as i64).map(|()| Takes::One)
     }
 
     /// Starts to read from a peer's memory.

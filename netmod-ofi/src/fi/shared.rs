@@ -36,8 +36,8 @@ static ALONE: ReentrantMutex<()> = ReentrantMutex::new(());
 /// What opening asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
-    /// Room that a buffer for several messages must have to take another one.
-    pub(crate) min_multi_recv: usize,
+    /// Longest frame, as far as the provider is fit for it: as long as a buffer for several messages has room for such a one, it takes another one.
+    pub(crate) frame: usize,
     /// Pairs of contexts of a scalable endpoint; with 1 the endpoint is a plain one.
     pub(crate) contexts: usize,
     /// Completion queues with a descriptor to wait on, where the provider has one that is of use.
@@ -173,7 +173,8 @@ impl Domain {
             self.check("fi_enable", fi_enable(self.ep.cast()))?;
             if self.traits.multi_recv {
                 // Not before: the provider shm of 1.17 makes what this changes when it is enabled, and crashes.
-                let value: *const usize = &raw const wish.min_multi_recv;
+                let least = self.traits.frame(wish.frame);
+                let value: *const usize = &raw const least;
                 for lane in &self.lanes {
                     let value = value.cast();
                     let rc =

@@ -20,7 +20,7 @@ use netmod_frames::wire::FRAME_HEADER;
 use crate::fi::port::{Options, Port, Share};
 use crate::fi::region::{self, Registration};
 
-const OPTIONS: Options = Options { frame: 1024, rx_memory: 64 << 10, descriptor: true };
+const OPTIONS: Options = Options { frame: 1024, rx_memory: Some(64 << 10), descriptor: true };
 
 fn many(contexts: usize) -> Settings {
     Settings::default().max_ep_tx_ctx(contexts).max_ep_rx_ctx(contexts)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fake_fabric::{Control, Settings, World, library_path};
+use netmod_core::config::OfiConfig;
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Engine, Event, GroupId, Header, Io, Netmod, PacketFault, PeerName,
     PollOrder, ReqId, RxBytes, SendBuf, Time, Upper, Vc, VcId,
@@ -61,12 +62,13 @@ fn name(rank: usize) -> PeerName {
 }
 
 impl Pair {
-    /// Over a provider with these settings.
-    pub fn new(settings: Settings) -> Pair {
+    /// Over a provider with these settings, with a configuration of which something may be changed.
+    pub fn new(settings: Settings, tune: impl FnOnce(&mut OfiConfig)) -> Pair {
         let world = World::new(&Control::load(&library_path()).1, settings);
         let mut cfg = netmod_core::Config::default().ofi;
         cfg.library = library_path().display().to_string();
         (cfg.provider, cfg.domain) = ("fake".into(), world.name().into());
+        tune(&mut cfg);
         let mut netmods: Vec<OfiNetmod> = (0..2)
             .map(|me| {
                 let mut netmod = OfiNetmod::new(&Setup::new(&cfg), name(me), 2);

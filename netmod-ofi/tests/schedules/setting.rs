@@ -34,7 +34,7 @@ pub fn of_seed(seed: u64) -> Setting {
     let mut cfg = Config::default().ofi;
     cfg.frame = frame;
     cfg.window = rng.pick(&[4 << 10, 8 << 10, 20_000, 64 << 10, 256 << 10]);
-    cfg.rx_memory = rng.pick(&[64 << 10, 64 << 10, 256 << 10]);
+    cfg.rx_memory = Some(rng.pick(&[64 << 10, 64 << 10, 256 << 10]));
     cfg.register_max = rng.pick(&[0, 0, 0, 16 << 10]);
     cfg.connect_timeout = Duration::from_secs(20);
     cfg.detect = Duration::from_secs(1);
@@ -73,6 +73,7 @@ pub fn of_seed(seed: u64) -> Setting {
         tx_size: rng.pick(&[2, 8, 64, 256]),
         rx_size: rng.pick(&[2, 8, 64, 256]),
         unexpected_max: rng.pick(&[4, 64, 4096]),
+        unexpected_full: [0, 1, 8][(seed % 3) as usize],
         max_msg_size: rng.pick(&[16 << 10, 20_000, 1 << 30]),
         iov_limit: rng.pick(&[1, 2, 4]),
         address: rng.pick(&[

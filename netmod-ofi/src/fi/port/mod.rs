@@ -17,7 +17,7 @@ use netmod_frames::device::{Done, Oddities, Port as _, Refused};
 use netmod_frames::memory::Block;
 use netmod_frames::wire::FRAME_HEADER;
 
-use super::endpoint::{Endpoint, Traits};
+use super::endpoint::{Endpoint, Takes, Traits};
 use super::info::Offer;
 use super::ops::{OpIndex, Ops};
 use super::region::Registration;
@@ -30,6 +30,11 @@ mod frames;
 const TX_BUFFERS: usize = 128;
 /// Receive buffers that take several frames.
 const RX_BUFFERS: usize = 4;
+/// Bytes of receive buffers.
+const RX_MEMORY: usize = 4 << 20;
+/// The same where the sender's core and the receiver's do all the copying: buffers are taken in turn, so that each message goes to what was
+/// used longest ago. That had better be in the second cache still, which has 512 KiB or more.
+const RX_MEMORY_COPIED: usize = 256 << 10;
 /// One-sided transfers under way at once.
 const TRANSFERS: usize = 256;
 /// Completions that are taken in one call.
@@ -42,8 +47,8 @@ const REAP: usize = 10_000;
 pub(crate) struct Options {
     /// Longest frame in bytes.
     pub(crate) frame: usize,
-    /// Bytes of receive buffers.
-    pub(crate) rx_memory: usize,
+    /// Bytes of receive buffers; `None`: as the provider is best with.
+    pub(crate) rx_memory: Option<usize>,
     /// Whether there is to be a descriptor to wait on.
     pub(crate) descriptor: bool,
 }
@@ -73,6 +78,8 @@ enum What {
 struct Receive {
     /// The provider has it.
     posted: bool,
+    /// If so, that is for one message, even if the provider has buffers that take several.
+    alone: bool,
     /// Frames in it that are lent, or wait to be.
     lent: u32,
     /// It was cancelled to see whether the provider has it still.
@@ -91,6 +98,8 @@ pub struct Port {
     rx_registered: Option<Registration>,
     /// Receive buffers that the provider would not take yet.
     unposted: usize,
+    /// That it would not was said, and it has taken none since.
+    deaf: bool,
     entries: Box<[fi_cq_data_entry; BATCH]>,
     /// One-sided transfers under way.
     transfers: usize,
@@ -133,10 +142,12 @@ impl Port {
     ) -> Result<Port, String> {
         let Share { contexts, process } = share;
         let Options { frame, rx_memory, descriptor } = options;
-        let wish = Wish { min_multi_recv: frame, contexts, descriptor, process };
+        let wish = Wish { frame, contexts, descriptor, process };
         // SAFETY: by contract.
         let endpoint = unsafe { Endpoint::open(lib, info, &wish)? };
         let traits = endpoint.traits();
+        let frame = traits.frame(frame);
+        let rx_memory = rx_memory.unwrap_or(if traits.shares_lines { RX_MEMORY_COPIED } else { RX_MEMORY });
         let (rx_each, rx_count) = if traits.multi_recv {
             let count = RX_BUFFERS.min(traits.rx).max(2);
             ((rx_memory / count).max(4 * frame), count)
@@ -155,6 +166,7 @@ impl Port {
             tx_registered: None,
             receives: vec![Receive::default(); rx_count],
             unposted: rx_count,
+            deaf: false,
             rx,
             rx_registered: None,
             entries: Box::new([EMPTY; BATCH]),
@@ -192,6 +204,11 @@ impl Port {
         unsafe { Port::open(lib, offer.info(), options, share) }
     }
 
+    /// Longest frame that is taken.
+    pub(crate) fn longest_frame(&self) -> usize {
+        self.tx.each()
+    }
+
     /// What of the provider's attributes matters.
     pub(crate) fn traits(&self) -> &Traits {
         self.endpoint.traits()
@@ -220,8 +237,9 @@ impl Port {
             let (at, len, context) = (self.rx.at(i), self.rx.each(), self.ops.context(op));
             // SAFETY: nothing in the buffer is lent, so it is the provider's until its completion; the context is the operation's.
             match unsafe { self.endpoint.recv(at, len, desc, context) } {
-                Ok(()) => {
-                    self.receives[i].posted = true;
+                Ok(takes) => {
+                    (self.receives[i].posted, self.receives[i].alone) = (true, takes == Takes::One);
+                    self.deaf = false;
                     self.unposted -= 1;
                 }
                 Err(refused) => {
@@ -240,8 +258,10 @@ impl Port {
     #[cold]
     #[inline(never)]
     fn post_again(&mut self) {
-        if let Err(why) = self.post() {
-            tracing::warn!(why, "a receive buffer cannot be posted");
+        if let Err(why) = self.post()
+            && !std::mem::replace(&mut self.deaf, true)
+        {
+            tracing::warn!(why, "a receive buffer cannot be posted; that is tried again in each poll");
         }
     }
 
@@ -285,7 +305,7 @@ impl Port {
 
     #[inline(always)]
     fn received(&mut self, op: OpIndex, buffer: u32, entry: &fi_cq_data_entry) -> Option<Done> {
-        let multi = self.endpoint.traits().multi_recv;
+        let multi = self.endpoint.traits().multi_recv && !self.receives[buffer as usize].alone;
         let each = self.rx.each();
         let base = self.rx.at(buffer as usize) as usize;
         let at = if multi { (entry.buf as usize).wrapping_sub(base) } else { 0 };
