@@ -52,7 +52,7 @@ impl<D: Device> FrameNetmod<D> {
                     Some(Done::Frame { buffer, at, len })
                         if !self.backlog.is_empty() || !self.frame(core, port, buffer, at, len, events) =>
                     {
-                        self.backlog.push_back((port, Done::Frame { buffer, at, len }));
+                        self.keep(port, Done::Frame { buffer, at, len });
                     }
                     Some(Done::Frame { .. }) | None => {}
                     Some(other) => self.take(core, port, other, events),
@@ -67,6 +67,13 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
+    /// For later, behind what was kept before.
+    #[cold]
+    #[inline(never)]
+    fn keep(&mut self, port: usize, done: Done) {
+        self.backlog.push_back((port, done));
+    }
+
     #[inline(never)]
     fn wait_for_answer(&mut self, vc: VcId) {
         if let Some(turn) = self.links.get_mut(vc).and_then(|l| l.turn.as_mut()) {
@@ -78,9 +85,9 @@ impl<D: Device> FrameNetmod<D> {
     #[inline]
     fn take(&mut self, core: &mut Core, port: usize, done: Done, events: &mut Events) {
         if !self.backlog.is_empty() {
-            self.backlog.push_back((port, done));
+            self.keep(port, done);
         } else if let Err(done) = self.handle(core, port, done, events) {
-            self.backlog.push_back((port, done));
+            self.keep(port, done);
         }
     }
 
@@ -208,9 +215,9 @@ impl<D: Device> FrameNetmod<D> {
         let open = found.and_then(|vc| {
             let l = self.links.get_mut(vc)?;
             l.heard = now;
-            Some((vc, l.open.as_mut()?))
+            Some((vc, l.open.as_mut()?, !l.ready))
         });
-        let Some((vc, open)) = open else {
+        let Some((vc, open, waits)) = open else {
             self.ports[port].release(buffer);
             self.stray(core, header.slot);
             return true;
@@ -244,7 +251,7 @@ impl<D: Device> FrameNetmod<D> {
         if open.owes_credit(self.window) {
             self.send_credit(core, vc);
         }
-        if made_room && self.links.get(vc).is_some_and(|l| !l.ready) {
+        if made_room && waits {
             self.pump(core, vc);
         }
         true

@@ -98,7 +98,13 @@ impl<D: Device> FrameNetmod<D> {
         frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
         put_header(hdr, &mut frame[FRAME_HEADER..OVERHEAD]);
         frame[OVERHEAD..len].copy_from_slice(data.bytes());
-        let injected = give(port, buffer, len, open.dest.addr, vc).inspect_err(|_| port.give_back(buffer))?;
+        let injected = match give(port, buffer, len, open.dest.addr, vc) {
+            Ok(injected) => injected,
+            Err(refused) => {
+                port.give_back(buffer);
+                return Err(refused);
+            }
+        };
         open.data_sent(len);
         if alone {
             open.lone_sent(hdr);
