@@ -264,7 +264,7 @@ impl Ch3 {
             return self.short_unexpected(vc, env, short.ready, short.to_data(hdr)).map(|()| 0);
         };
         let due = side.flow.inc.pass(ENTRY);
-        self.receive_short(io, req, env, short.data(hdr));
+        self.receive_whole(io, req, env, RxBytes::from_slice(short.data(hdr)));
         if rest.len() >= HDR_LEN {
             return Ok(self.short_row(io, vc, (short, hdr), env, rest, due));
         }
@@ -291,7 +291,7 @@ impl Ch3 {
             && short.is_alike(hdr, &next)
             && let Some(req) = self.posted.take_again(&env)
         {
-            self.receive_short(io, req, env, short.data(&next));
+            self.receive_whole(io, req, env, RxBytes::from_slice(short.data(&next)));
             more += 1;
         }
         if more > 0 {
@@ -334,10 +334,10 @@ impl Ch3 {
 
     /// A receive has matched a message that is all here.
     #[inline(always)]
-    fn receive_short(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, bytes: &[u8]) {
+    fn receive_whole(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, bytes: RxBytes<'_>) {
         let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.side.get_mut(req)) else { return };
         let room = bytes.len().min(r.seg.total());
-        r.seg.unpack(RxBytes::from_slice(&bytes[..room]));
+        r.seg.unpack(bytes.take(room));
         m.posted = None;
         m.matched = Matched::new(env, room);
         if room < bytes.len() {
@@ -369,9 +369,13 @@ impl Ch3 {
             && let Some(req) = self.posted.take_match(&env)
         {
             let due = side.flow.inc.pass(charge);
-            let room = self.fit(io, req, env, u64::from(len));
             let here = rest.take(len as usize);
-            self.receive(io, vc, req, len as usize - room, here);
+            if here.len() == len as usize {
+                self.receive_whole(io, req, env, here);
+            } else {
+                let room = self.fit(io, req, env, u64::from(len));
+                self.receive(io, vc, req, len as usize - room, here);
+            }
             if due {
                 self.credit_due(io, vc);
             }
