@@ -476,7 +476,8 @@ impl<D: Device> Netmod for FrameNetmod<D> {
             self.push_out(core);
         }
         self.receive(core, events);
-        if !events.is_empty() && !self.polls.is_multiple_of(PUT_OFF) {
+        let later = !events.is_empty() && self.pending.is_empty() && !self.polls.is_multiple_of(PUT_OFF);
+        if later {
             // What is staged goes before what is sent after this poll.
             self.flush(core);
             return Ok(());
