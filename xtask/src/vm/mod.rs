@@ -219,7 +219,10 @@ fn built(job: &[&str], what: &str) -> Result<PathBuf, String> {
         return Err(format!("{what} does not build"));
     }
     let text = String::from_utf8_lossy(&done.stdout);
-    text.lines().rev().find_map(executable).ok_or_else(|| format!("cargo names no program of {what}"))
+    // The programs of the package are built with a test of it, and named in any order.
+    let target = job.last().copied().unwrap_or_default();
+    let found = text.lines().find_map(|message| executable(message, target));
+    found.ok_or_else(|| format!("cargo names no program of {what}"))
 }
 
 /// Whether what a program of tests is asked to run is there: one that finds nothing to run says that all is well.
@@ -233,8 +236,11 @@ fn names_tests(program: &Path, asked: &str) -> Result<(), String> {
     Err(format!("{} has no test for a step's `{}`; was one renamed?", program.display(), asked.trim()))
 }
 
-/// The program that a message of cargo's names.
-fn executable(message: &str) -> Option<PathBuf> {
+/// The program that a message of cargo's names, if it is of this target.
+fn executable(message: &str, target: &str) -> Option<PathBuf> {
+    if !message.contains(&format!("\"name\":\"{target}\"")) {
+        return None;
+    }
     let (_, rest) = message.split_once("\"executable\":\"")?;
     rest.split('"').next().map(PathBuf::from)
 }

@@ -63,8 +63,9 @@ fn all_steps_run_and_one_that_fails_fails_the_job() {
 #[test]
 fn cargo_names_the_program() {
     let message = r#"{"reason":"compiler-artifact","target":{"name":"real"},"executable":"/t/debug/deps/real-1f","fresh":true}"#;
-    assert_eq!(executable(message), Some("/t/debug/deps/real-1f".into()));
-    assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":null}"#), None);
+    assert_eq!(executable(message, "real"), Some("/t/debug/deps/real-1f".into()));
+    assert_eq!(executable(message, "other"), None);
+    assert_eq!(executable(r#"{"reason":"compiler-artifact","executable":null}"#, "real"), None);
 }
 
 #[test]
