@@ -226,7 +226,7 @@ impl<D: Device> FrameNetmod<D> {
     }
 }
 
-/// One poll in so many does all it has to do although it has found something.
+/// Of polls that have found something one in so many does all it has to do, or one in which there is something to tell or to answer.
 const PUT_OFF: u32 = 8;
 
 impl<D: Device> Netmod for FrameNetmod<D> {
@@ -476,7 +476,8 @@ impl<D: Device> Netmod for FrameNetmod<D> {
             self.push_out(core);
         }
         self.receive(core, events);
-        let later = !events.is_empty() && self.pending.is_empty() && !self.polls.is_multiple_of(PUT_OFF);
+        let no_word = self.pending.is_empty() && self.actions.is_empty();
+        let later = !events.is_empty() && no_word && !self.polls.is_multiple_of(PUT_OFF);
         if later {
             // What is staged goes before what is sent after this poll.
             self.flush(core);
