@@ -394,8 +394,6 @@ impl Netmod for NetSet {
         match self.of(core, vc) {
             #[cfg(feature = "shm")]
             AnyNetmod::Shm(n) => n.i_start_contig_msg(core, vc, hdr, data),
-            #[cfg(feature = "ofi")]
-            AnyNetmod::Ofi(n) => n.i_start_contig_msg(core, vc, hdr, data),
             other => other.start(core, vc, hdr, data),
         }
     }

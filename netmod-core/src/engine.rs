@@ -325,16 +325,20 @@ impl<N: Netmod> Engine<N> {
     ) -> Result<Progress, DeviceError> {
         self.netmod.poll(&mut self.core, order, now, &mut self.events)?;
         let mut n = usize::from(self.events.take_progress());
-        while !self.events.is_empty() {
-            n += 1;
-            if let Some((vc, buf)) = self.events.pop_rx() {
+        loop {
+            while let Some((vc, buf)) = self.events.pop_rx() {
+                n += 1;
                 self.handle_pkt(upper, vc, buf.bytes(), now);
                 self.netmod.release(buf);
-            } else if let Some((vc, hdr)) = self.events.pop_header() {
-                self.handle_header(upper, vc, &hdr, now);
-            } else if let Some(other) = self.events.pop() {
-                self.handle_event(upper, other, now);
             }
+            if let Some((vc, hdr)) = self.events.pop_header() {
+                n += 1;
+                self.handle_header(upper, vc, &hdr, now);
+                continue;
+            }
+            let Some(other) = self.events.pop() else { break };
+            n += 1;
+            self.handle_event(upper, other, now);
         }
         if !self.core.sent.is_empty() {
             n += self.handle_sent(upper, now);
@@ -379,7 +383,8 @@ impl<N: Netmod> Engine<N> {
     }
 
     /// Handles as many bytes as a header has, as [`Engine::handle_pkt`] does, with one look at the VC if they are a message.
-    #[inline(always)]
+    // Out of line, so that what is lent, as over shared memory, is handled in line.
+    #[inline(never)]
     fn handle_header<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, hdr: &Header, now: Time) {
         let Some(v) = self.core.vcs.get_mut(vc).filter(|v| v.is_between() && hdr[0] != NETMOD_FRAME) else {
             return self.handle_pkt(upper, vc, RxBytes::from_slice(hdr), now);
