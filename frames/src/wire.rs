@@ -193,7 +193,7 @@ mod tests {
         let mut copy = [0; 33];
         put_header(&hdr, &mut copy[..32]);
         assert_eq!((&copy[..32], copy[32]), (&hdr[..], 0));
-        // The known half takes the place of the frame's header.
+        // Its body is the other half.
         assert_eq!((FRAME_HEADER, SHORT_FRAME), (hdr.len() / 2, hdr.len()));
     }
 
