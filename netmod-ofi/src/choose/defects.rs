@@ -35,6 +35,8 @@ const OPENED_ONCE: Remedy =
 const V1_19: u32 = version(1, 19);
 const V2_6: u32 = version(2, 6);
 
+const FULL: &str = "1024 messages that wait for a receive buffer leave no room for buffers that take several: -FI_ENOMEM for ever";
+
 /// Those that were observed with 1.17, 2.4 and 2.6. What was not there in 2.6 is taken to be in all versions before that.
 pub const DEFECTS: &[Defect] = &[
     Defect {
@@ -90,7 +92,14 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         provider: "shm",
         gone: Some(V1_19),
-        what: "1024 messages that wait for a receive buffer leave no room for buffers that take several: -FI_ENOMEM for ever",
+        what: FULL,
+        remedy: Remedy::Avoided("a buffer takes one message, for which there is room"),
+    },
+    // By its source; it is that of shm.
+    Defect {
+        provider: "sm2",
+        gone: Some(V1_19),
+        what: FULL,
         remedy: Remedy::Avoided("a buffer for one of them is posted, for which there is room"),
     },
     Defect {

@@ -63,6 +63,14 @@ pub fn shares_lines(provider: &str) -> bool {
     provider == "shm"
 }
 
+/// Whether receive buffers had better take one message each, though the provider has such as take several.
+///
+/// Where the two cores do all the work, what a receiver does before it has a message is on the message's way. shm (`smr_ep.c` of 1.17) makes a receive of its own for the
+/// part of a larger buffer that a message fills, twice copying what a receive consists of. Posting another buffer takes longer, but can be done when the answer has gone.
+pub fn wants_whole_buffers(provider: &str) -> bool {
+    shares_lines(provider)
+}
+
 /// Why a provider is not one for use by itself.
 pub fn helper(provider: &str) -> Option<&'static str> {
     let layers = || provider.split(';');
@@ -102,6 +110,7 @@ mod tests {
     fn looks_disturb_where_both_sides_use_the_same_memory() {
         for (name, ..) in KNOWN {
             assert_eq!(shares_lines(name), *name == "shm", "{name}");
+            assert_eq!(wants_whole_buffers(name), *name == "shm", "{name}");
         }
     }
 

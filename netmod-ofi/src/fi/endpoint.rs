@@ -17,7 +17,7 @@ use super::info::text;
 use super::shared::{self, Domain, Lane, Wish};
 use super::{Refused, check};
 use crate::card::MIN_FRAME;
-use crate::choose::{easy_max, shares_lines, wakes, wants_parts};
+use crate::choose::{easy_max, shares_lines, wakes, wants_parts, wants_whole_buffers};
 
 /// Most bytes that one transfer moves where such parts are of use: see [`wants_parts`].
 const PART: usize = 1 << 20;
@@ -52,7 +52,7 @@ pub(crate) struct Traits {
     pub(crate) rx: usize,
     /// Whether who sends writes to the memory in which who receives looks.
     pub(crate) shares_lines: bool,
-    /// Whether a receive buffer takes several messages.
+    /// Whether receive buffers take several messages.
     pub(crate) multi_recv: bool,
     /// Whether there are one-sided transfers.
     pub(crate) rma: bool,
@@ -398,7 +398,7 @@ impl Traits {
             tx: tx.size.max(1),
             rx: rx.size.max(1),
             shares_lines: shares_lines(&provider),
-            multi_recv: caps & FI_MULTI_RECV != 0,
+            multi_recv: caps & FI_MULTI_RECV != 0 && !wants_whole_buffers(&provider),
             rma: caps & FI_RMA != 0,
             names_contexts: caps & FI_NAMED_RX_CTX != 0 && domain.max_ep_rx_ctx > 1,
             wakes: wakes(&provider, |name| std::env::var(name).ok()),

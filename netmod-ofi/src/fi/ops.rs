@@ -13,23 +13,52 @@ use libfabric_sys::attr::fi_context2;
 /// Place of an operation under way.
 pub(crate) type OpIndex = u32;
 
+/// Storage for so many operations.
+pub(crate) struct Contexts(Box<[UnsafeCell<fi_context2>]>);
+
+// SAFETY: the storage is only ever written by the provider, in calls that the owner of this value makes.
+unsafe impl Send for Contexts {}
+
+impl Contexts {
+    pub(crate) fn new(most: usize) -> Contexts {
+        Contexts((0..most).map(|_| UnsafeCell::new(fi_context2::ZERO)).collect())
+    }
+
+    /// What to give to libfabric as the context of an operation.
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> *mut c_void {
+        self.0[index].get().cast()
+    }
+
+    /// Which operation has this context, if it is one of these.
+    #[inline]
+    pub(crate) fn find(&self, context: *mut c_void) -> Option<usize> {
+        let at = (context as usize).checked_sub(self.0.as_ptr() as usize)?;
+        let size = size_of::<fi_context2>();
+        let index = at / size;
+        (at.is_multiple_of(size) && index < self.0.len()).then_some(index)
+    }
+}
+
+impl core::fmt::Debug for Contexts {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Contexts({})", self.0.len())
+    }
+}
+
 /// Operations under way; `T` says what one is.
 pub(crate) struct Ops<T> {
-    storage: Box<[UnsafeCell<fi_context2>]>,
+    contexts: Contexts,
     what: Vec<Option<T>>,
     free: Vec<OpIndex>,
 }
 
-// SAFETY: the storage is only ever written by the provider, in calls that the owner of this value makes.
-unsafe impl<T: Send> Send for Ops<T> {}
-
 impl<T> Ops<T> {
     /// Room for so many at once.
     pub(crate) fn new(most: usize) -> Ops<T> {
-        let storage = (0..most).map(|_| UnsafeCell::new(fi_context2::ZERO)).collect();
         let mut what = Vec::new();
         what.resize_with(most, || None);
-        Ops { storage, what, free: (0..most as OpIndex).rev().collect() }
+        Ops { contexts: Contexts::new(most), what, free: (0..most as OpIndex).rev().collect() }
     }
 
     /// Begins an operation; `None` if there are too many.
@@ -43,7 +72,7 @@ impl<T> Ops<T> {
     /// What to give to libfabric as the context of the operation.
     #[inline]
     pub(crate) fn context(&self, index: OpIndex) -> *mut c_void {
-        self.storage[index as usize].get().cast()
+        self.contexts.at(index as usize)
     }
 
     /// The operation was not started, or has ended.
@@ -57,19 +86,9 @@ impl<T> Ops<T> {
     /// The operation of a completion's context, if it is under way.
     #[inline]
     pub(crate) fn find(&self, context: *mut c_void) -> Option<OpIndex> {
-        let at = (context as usize).checked_sub(self.storage.as_ptr() as usize)?;
-        let size = size_of::<fi_context2>();
-        let index = at / size;
-        if !at.is_multiple_of(size) || self.what.get(index)?.is_none() {
-            return None;
-        }
+        let index = self.contexts.find(context)?;
+        self.what.get(index)?.as_ref()?;
         OpIndex::try_from(index).ok()
-    }
-
-    /// What an operation under way is.
-    #[inline]
-    pub(crate) fn get(&self, index: OpIndex) -> Option<&T> {
-        self.what.get(index as usize)?.as_ref()
     }
 
     /// Those under way.
@@ -102,7 +121,7 @@ mod tests {
             let context = ops.context(i);
             assert_eq!(ops.find(context), Some(i));
             assert_eq!(ops.find(context.wrapping_byte_add(1)), None);
-            assert_eq!(ops.get(i), Some(&w));
+            assert!(ops.iter().any(|it| it == (i, &w)));
         }
         let first = ops.context(0);
         assert_eq!(ops.find(core::ptr::null_mut()), None);

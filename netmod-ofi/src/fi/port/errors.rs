@@ -8,7 +8,7 @@ use libfabric_sys::consts::{FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI
 use netmod_frames::device::{Done, Port as _, Word};
 use netmod_frames::wire::{FRAME_HEADER, FrameHeader, Kind};
 
-use super::{OpIndex, Port, What};
+use super::{Port, What};
 use crate::fi::endpoint::Failed;
 
 /// Error entries that are taken in one poll: a broken provider has them without end.
@@ -22,18 +22,34 @@ impl Port {
     pub(super) fn errors(&mut self) {
         for _ in 0..ERRORS {
             let Some(failed) = self.endpoint.error() else { return };
-            let op = self.ops.find(failed.context);
-            match op.and_then(|op| Some((op, *self.ops.get(op)?))) {
-                Some((op, what)) => self.failed(op, what, failed),
-                None => self.nameless(&failed),
+            if let Some(buffer) = self.receives.find(failed.context) {
+                self.receive_failed(buffer, &failed);
+            } else if let Some(what) = self.ops.find(failed.context).and_then(|op| self.ops.end(op)) {
+                self.failed(what, failed);
+            } else {
+                self.nameless(&failed);
             }
         }
     }
 
-    fn failed(&mut self, op: OpIndex, what: What, failed: Failed) {
+    fn receive_failed(&mut self, buffer: u32, failed: &Failed) {
+        if !failed.cancelled {
+            self.oddities.receives += 1;
+            tracing::warn!(why = failed.text, truncated = failed.truncated, "a receive failed");
+            // No peer sends what is longer than a frame.
+            if !failed.truncated {
+                self.failures.push_back(Done::Doubt { transfers: false });
+            }
+        }
+        let multi = self.endpoint.traits().multi_recv;
+        if failed.cancelled || !multi || failed.flags & FI_MULTI_RECV != 0 {
+            self.receives.retire(buffer);
+        }
+    }
+
+    fn failed(&mut self, what: What, failed: Failed) {
         match what {
             What::Send { buffer, vc, to } => {
-                self.ops.end(op);
                 self.tx_free.push(buffer);
                 let done = match self.last_word(buffer) {
                     Some(frame) => Done::WordFailed { vc, word: Box::new(Word { to, frame }) },
@@ -41,22 +57,7 @@ impl Port {
                 };
                 self.failures.push_back(done);
             }
-            What::Recv { buffer } => {
-                if !failed.cancelled {
-                    self.oddities.receives += 1;
-                    tracing::warn!(why = failed.text, truncated = failed.truncated, "a receive failed");
-                    // No peer sends what is longer than a frame.
-                    if !failed.truncated {
-                        self.failures.push_back(Done::Doubt { transfers: false });
-                    }
-                }
-                let multi = self.endpoint.traits().multi_recv;
-                if failed.cancelled || !multi || failed.flags & FI_MULTI_RECV != 0 {
-                    self.retire(op, buffer);
-                }
-            }
             What::Transfer { number } => {
-                self.ops.end(op);
                 self.transfers -= 1;
                 self.failures.push_back(Done::Transfer { number, result: Err(failed.text) });
             }
@@ -90,11 +91,9 @@ impl Port {
     }
 
     fn begin_stock(&mut self) {
-        for (op, what) in self.ops.iter() {
-            if let What::Recv { buffer } = what {
-                self.receives[*buffer as usize].counted = true;
-                self.endpoint.cancel(true, self.ops.context(op));
-            }
+        self.receives.count();
+        for buffer in self.receives.under_way() {
+            self.endpoint.cancel(true, self.receives.context(buffer));
         }
         self.stock = Some((std::mem::take(&mut self.nameless), STOCK));
     }
@@ -102,11 +101,7 @@ impl Port {
     #[cold]
     pub(super) fn take_stock(&mut self) {
         let Some((failed, polls)) = self.stock else { return };
-        let missing = self.ops.iter().filter_map(|(op, what)| match what {
-            What::Recv { buffer } if self.receives[*buffer as usize].counted => Some((op, *buffer)),
-            _ => None,
-        });
-        let missing: Vec<_> = missing.collect();
+        let missing = self.receives.missing();
         if polls > 0 && !missing.is_empty() {
             self.stock = Some((failed, polls - 1));
             return;
@@ -121,8 +116,8 @@ impl Port {
             );
             return;
         }
-        for (op, buffer) in missing {
-            self.retire(op, buffer);
+        for buffer in missing {
+            self.receives.retire(buffer);
         }
         if self.nameless > 0 {
             self.begin_stock();

@@ -8,7 +8,7 @@ use netmod_core::rma::Access;
 use netmod_core::{IoVec, RxBuf, RxBytes, VcId};
 use netmod_frames::device::{self, Done, Lent, Oddities, Refused, Remote};
 
-use super::{BATCH, Port, TX_BUFFERS, What};
+use super::{Port, TX_BUFFERS, What};
 use crate::fi::region::{self, Registration};
 
 impl Port {
@@ -116,20 +116,13 @@ impl device::Port for Port {
 
     #[inline]
     fn poll(&mut self, most: usize) -> usize {
-        if self.unposted > 0 {
+        if self.receives.has_idle() {
             self.post_again();
         }
         if self.stock.is_some() {
             self.take_stock();
         }
-        let n = most.clamp(1, BATCH);
-        match self.endpoint.poll(&mut self.entries[..n]) {
-            Ok(n) => n,
-            Err(_) => {
-                self.errors();
-                0
-            }
-        }
+        self.look(most)
     }
 
     #[inline(always)]
@@ -166,11 +159,8 @@ impl device::Port for Port {
 
     #[inline(always)]
     fn release(&mut self, buffer: u32) {
-        let Some(state) = self.receives.get_mut(buffer as usize) else { return };
-        state.lent = state.lent.saturating_sub(1);
-        if state.lent == 0 && !state.posted {
-            self.post_again();
-        }
+        // The next poll posts it, when who has waited for what was in it has had its answer.
+        self.receives.release(buffer);
     }
 
     fn shut(&mut self) {
@@ -198,6 +188,9 @@ impl device::Port for Port {
     }
 
     fn may_wait(&mut self) -> bool {
+        if self.receives.has_idle() {
+            self.post_again();
+        }
         self.endpoint.may_wait()
     }
 

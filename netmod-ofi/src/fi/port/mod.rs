@@ -17,14 +17,16 @@ use netmod_frames::device::{Done, Oddities, Port as _, Refused};
 use netmod_frames::memory::Block;
 use netmod_frames::wire::FRAME_HEADER;
 
-use super::endpoint::{Endpoint, Takes, Traits};
+use super::endpoint::{Endpoint, Traits};
 use super::info::Offer;
-use super::ops::{OpIndex, Ops};
+use super::ops::Ops;
 use super::region::Registration;
 use super::shared::Wish;
+use receives::Receives;
 
 mod errors;
 mod frames;
+mod receives;
 
 /// Buffers for frames that go out.
 const TX_BUFFERS: usize = 128;
@@ -62,28 +64,13 @@ pub(crate) struct Share {
     pub(crate) process: u32,
 }
 
-/// What an operation under way is.
+/// What an operation under way is that is no receive.
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// A frame in a buffer of the port's.
     Send { buffer: u32, vc: VcId, to: u64 },
-    /// A posted receive buffer.
-    Recv { buffer: u32 },
     /// A one-sided transfer: the caller's number.
     Transfer { number: u64 },
-}
-
-/// A receive buffer.
-#[derive(Clone, Copy, Debug, Default)]
-struct Receive {
-    /// The provider has it.
-    posted: bool,
-    /// If so, that is for one message, even if the provider has buffers that take several.
-    alone: bool,
-    /// Frames in it that are lent, or wait to be.
-    lent: u32,
-    /// It was cancelled to see whether the provider has it still.
-    counted: bool,
 }
 
 /// See the module.
@@ -94,11 +81,9 @@ pub struct Port {
     tx_free: Vec<u32>,
     tx_registered: Option<Registration>,
     rx: Block,
-    receives: Vec<Receive>,
+    receives: Receives,
     rx_registered: Option<Registration>,
-    /// Receive buffers that the provider would not take yet.
-    unposted: usize,
-    /// That it would not was said, and it has taken none since.
+    /// That the provider would not take a receive buffer was said, and it has taken none since.
     deaf: bool,
     entries: Box<[fi_cq_data_entry; BATCH]>,
     /// One-sided transfers under way.
@@ -160,12 +145,11 @@ impl Port {
             fi_cq_data_entry { op_context: null_mut(), flags: 0, len: 0, buf: null_mut(), data: 0 };
         let mut port = Port {
             endpoint,
-            ops: Ops::new(TX_BUFFERS + rx_count + TRANSFERS),
+            ops: Ops::new(TX_BUFFERS + TRANSFERS),
             tx_free: (0..TX_BUFFERS as u32).rev().collect(),
             tx,
             tx_registered: None,
-            receives: vec![Receive::default(); rx_count],
-            unposted: rx_count,
+            receives: Receives::new(rx_count),
             deaf: false,
             rx,
             rx_registered: None,
@@ -219,36 +203,23 @@ impl Port {
         &self.endpoint
     }
 
-    /// Posts what is not.
+    /// Posts what is idle.
     ///
     /// # Errors
     /// If the provider will not have a buffer, ever.
     fn post(&mut self) -> Result<(), String> {
-        for i in 0..self.receives.len() {
-            if self.unposted == 0 {
-                break;
-            }
-            let state = self.receives[i];
-            if state.posted || state.lent > 0 {
-                continue;
-            }
-            let Some(op) = self.ops.begin(What::Recv { buffer: i as u32 }) else { break };
-            let desc = self.rx_registered.as_ref().map_or(null_mut(), Registration::desc);
-            let (at, len, context) = (self.rx.at(i), self.rx.each(), self.ops.context(op));
-            // SAFETY: nothing in the buffer is lent, so it is the provider's until its completion; the context is the operation's.
+        let desc = self.rx_registered.as_ref().map_or(null_mut(), Registration::desc);
+        while let Some(buffer) = self.receives.idle() {
+            let (at, len, context) =
+                (self.rx.at(buffer as usize), self.rx.each(), self.receives.context(buffer));
+            // SAFETY: nothing in the buffer is lent, so it is the provider's until its completion; so is its context.
             match unsafe { self.endpoint.recv(at, len, desc, context) } {
                 Ok(takes) => {
-                    (self.receives[i].posted, self.receives[i].alone) = (true, takes == Takes::One);
+                    self.receives.posted(takes);
                     self.deaf = false;
-                    self.unposted -= 1;
                 }
-                Err(refused) => {
-                    self.ops.end(op);
-                    match refused {
-                        Refused::Again => break,
-                        Refused::Failed(why) => return Err(why),
-                    }
-                }
+                Err(Refused::Again) => break,
+                Err(Refused::Failed(why)) => return Err(why),
             }
         }
         Ok(())
@@ -284,19 +255,25 @@ impl Port {
 
     #[inline(always)]
     fn completed(&mut self, entry: &fi_cq_data_entry) -> Option<Done> {
+        match self.receives.find(entry.op_context) {
+            Some(buffer) => self.received(buffer, entry),
+            None => self.ended(entry),
+        }
+    }
+
+    /// An operation that is no receive has completed.
+    #[inline]
+    fn ended(&mut self, entry: &fi_cq_data_entry) -> Option<Done> {
         let Some(op) = self.ops.find(entry.op_context) else {
             self.oddities.unknown += 1;
             return None;
         };
-        match *self.ops.get(op)? {
+        match self.ops.end(op)? {
             What::Send { buffer, vc, .. } => {
-                self.ops.end(op);
                 self.tx_free.push(buffer);
                 Some(Done::Sent { vc })
             }
-            What::Recv { buffer } => self.received(op, buffer, entry),
             What::Transfer { number } => {
-                self.ops.end(op);
                 self.transfers -= 1;
                 Some(Done::Transfer { number, result: Ok(()) })
             }
@@ -304,30 +281,20 @@ impl Port {
     }
 
     #[inline(always)]
-    fn received(&mut self, op: OpIndex, buffer: u32, entry: &fi_cq_data_entry) -> Option<Done> {
-        let multi = self.endpoint.traits().multi_recv && !self.receives[buffer as usize].alone;
-        let each = self.rx.each();
-        let base = self.rx.at(buffer as usize) as usize;
-        let at = if multi { (entry.buf as usize).wrapping_sub(base) } else { 0 };
-        let inside = at.checked_add(entry.len).is_some_and(|end| end <= each);
+    fn received(&mut self, buffer: u32, entry: &fi_cq_data_entry) -> Option<Done> {
+        let mut at = 0;
+        let mut is_last = true;
+        if self.endpoint.traits().multi_recv && !self.receives.is_alone(buffer) {
+            at = (entry.buf as usize).wrapping_sub(self.rx.at(buffer as usize) as usize);
+            is_last = entry.flags & FI_MULTI_RECV != 0;
+        }
+        let inside = at.checked_add(entry.len).is_some_and(|end| end <= self.rx.each());
         let is_frame = inside && entry.len >= FRAME_HEADER;
-        if is_frame {
-            self.receives[buffer as usize].lent += 1;
-        } else if entry.len > 0 {
+        if !is_frame && entry.len > 0 {
             self.oddities.no_frames += 1;
         }
-        if !multi || entry.flags & FI_MULTI_RECV != 0 {
-            self.retire(op, buffer);
-        }
+        self.receives.came(buffer, is_frame, is_last);
         is_frame.then_some(Done::Frame { buffer, at: at as u32, len: entry.len as u32 })
-    }
-
-    /// The provider has no more use for a receive buffer.
-    fn retire(&mut self, op: OpIndex, buffer: u32) {
-        self.ops.end(op);
-        let state = &mut self.receives[buffer as usize];
-        (state.posted, state.counted) = (false, false);
-        self.unposted += 1;
     }
 }
 
@@ -339,17 +306,36 @@ fn failure(refused: Refused) -> String {
 }
 
 impl Port {
+    /// Whether the provider has anything of this port's.
+    fn is_under_way(&self) -> bool {
+        self.ops.under_way() > 0 || self.receives.under_way().next().is_some()
+    }
+
+    /// Takes completions.
+    #[inline]
+    fn look(&mut self, most: usize) -> usize {
+        match self.endpoint.poll(&mut self.entries[..most.clamp(1, BATCH)]) {
+            Ok(n) => n,
+            Err(_) => {
+                self.errors();
+                0
+            }
+        }
+    }
+
     /// Cancels what is under way, and waits for it; what does not end goes with the endpoint, unless the provider wants registrations to be closed first.
     pub(super) fn give_up(&mut self) {
-        for (op, what) in self.ops.iter() {
-            self.endpoint.cancel(matches!(what, What::Recv { .. }), self.ops.context(op));
+        for (op, _) in self.ops.iter() {
+            self.endpoint.cancel(false, self.ops.context(op));
+        }
+        for buffer in self.receives.under_way() {
+            self.endpoint.cancel(true, self.receives.context(buffer));
         }
         for looks in 0..REAP {
-            if self.ops.under_way() == 0 {
+            if !self.is_under_way() {
                 return;
             }
-            self.unposted = 0;
-            for i in 0..self.poll(BATCH) {
+            for i in 0..self.look(BATCH) {
                 let _ = self.completion(i);
             }
             self.failures.clear();
@@ -373,7 +359,7 @@ impl Drop for Port {
                 tracing::warn!(?why, "libfabric does not close a registration");
             }
         }
-        if self.ops.under_way() > 0 {
+        if self.is_under_way() {
             self.endpoint.shut();
         }
     }
