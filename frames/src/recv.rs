@@ -186,10 +186,10 @@ impl<D: Device> FrameNetmod<D> {
         (buffer, at, len): (u32, u32, u32),
         events: &mut Events,
     ) -> bool {
-        self.frame(core, port, buffer, at, len, events)
+        events.room() > 0 && self.frame(core, port, buffer, at, len, events)
     }
 
-    /// A frame. False if it must wait until the engine has handled what is in the batch.
+    /// A frame, for which the batch has room. False if it must wait until the engine has handled what is in the batch.
     #[inline(always)]
     fn frame(
         &mut self,
@@ -200,31 +200,29 @@ impl<D: Device> FrameNetmod<D> {
         len: u32,
         events: &mut Events,
     ) -> bool {
-        let bytes = self.ports[port].frame(buffer, at, len);
+        let Some(p) = self.ports.get_mut(port) else { return true };
+        let bytes = p.frame(buffer, at, len);
         let header = bytes.first::<FRAME_HEADER>().and_then(|b| FrameHeader::parse(&b));
         let Some(header) = header else {
             self.stats.astray += 1;
-            self.ports[port].release(buffer);
+            p.release(buffer);
             return true;
         };
         if !matches!(header.kind, Kind::Data | Kind::Short) {
             return self.other_frame(core, port, (buffer, at, len), header, events);
         }
-        let found = self.manager.lookup(header.slot);
-        let now = self.now;
-        let open = found.and_then(|vc| {
-            let l = self.links.get_mut(vc)?;
-            l.heard = now;
-            Some((vc, l.open.as_mut()?, !l.ready))
-        });
-        let Some((vc, open, waits)) = open else {
-            self.ports[port].release(buffer);
+        let link = self.manager.lookup(header.slot).and_then(|vc| Some((vc, self.links.get_mut(vc)?)));
+        let Some((vc, l)) = link else {
+            p.release(buffer);
             self.stray(core, header.slot);
             return true;
         };
-        if events.room() == 0 {
-            return false;
-        }
+        l.heard = self.now;
+        let Some(open) = &mut l.open else {
+            p.release(buffer);
+            self.stray(core, header.slot);
+            return true;
+        };
         let right = open
             .on_data(header.seq, len as usize, self.window)
             .and_then(|()| open.on_returned(header.returned));
@@ -232,7 +230,7 @@ impl<D: Device> FrameNetmod<D> {
         let (made_room, alone) = match right {
             Ok(right) => right,
             Err(wrong) => {
-                self.ports[port].release(buffer);
+                p.release(buffer);
                 self.wrong(core, vc, wrong);
                 return true;
             }
@@ -241,14 +239,14 @@ impl<D: Device> FrameNetmod<D> {
         let body = len - FRAME_HEADER as u32;
         if let Some(alone) = alone {
             events.push_header(vc, [open.lone_in(), alone]);
-            self.ports[port].release(buffer);
+            p.release(buffer);
         } else if body > 0 {
-            let buf = self.ports[port].lend(buffer, at + FRAME_HEADER as u32, body, token(port, buffer));
-            events.push_rx(vc, buf);
+            events.push_rx(vc, p.lend(buffer, at + FRAME_HEADER as u32, body, token(port, buffer)));
         } else {
-            self.ports[port].release(buffer);
+            p.release(buffer);
         }
-        if open.owes_credit(self.window) {
+        let (owes_credit, waits) = (open.owes_credit(self.window), !l.ready);
+        if owes_credit {
             self.send_credit(core, vc);
         }
         if made_room && waits {

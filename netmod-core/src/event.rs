@@ -203,6 +203,8 @@ impl Events {
             return None;
         }
         let place = &mut self.places[self.head];
+        // Nothing is written before it is known what it is.
+        place.buf.as_ref()?;
         let buf = place.buf.take()?.by_words();
         let vc = place.vc;
         self.passed();
