@@ -160,19 +160,23 @@ impl PartialEq for VcError {
 impl Eq for VcError {}
 impl std::error::Error for VcError {}
 
-/// A netmod that cannot go on, or could not start.
+/// A netmod that cannot go on, or could not start. As wide as a pointer: each poll may say it, and hardly one ever does.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("netmod {netmod}: {text}")]
-pub struct DeviceError {
+#[error("netmod {}: {}", .0.netmod, .0.text)]
+pub struct DeviceError(Box<Trouble>);
+
+/// What a [`DeviceError`] says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Trouble {
     /// Name of the netmod.
-    pub netmod: &'static str,
+    netmod: &'static str,
     /// Object, cause and way out.
-    pub text: String,
+    text: String,
 }
 
 impl DeviceError {
     /// `text` says object, cause and way out.
     pub fn new(netmod: &'static str, text: impl Into<String>) -> DeviceError {
-        DeviceError { netmod, text: text.into() }
+        DeviceError(Box::new(Trouble { netmod, text: text.into() }))
     }
 }

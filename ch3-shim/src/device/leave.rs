@@ -191,7 +191,7 @@ impl Vci {
             Ok(true) => Step::Busy,
             Ok(false) => Step::Idle(until),
             Err(e) => {
-                self.part(Some(e));
+                self.part(Some(e.into()));
                 Step::Busy
             }
         }

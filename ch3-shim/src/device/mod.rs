@@ -24,7 +24,7 @@ mod wait;
 
 use std::os::fd::RawFd;
 
-use netmod_core::{Config, Engine, PollOrder, Time, VcStats};
+use netmod_core::{Config, DeviceError, Engine, PollOrder, Time, VcStats};
 
 use crate::ch3::{Ch3, DeviceStats, FlowReport, Group, WORLD};
 use crate::clock::Clock;
@@ -286,11 +286,11 @@ impl Vci {
     /// If a netmod fails as a whole.
     #[inline]
     pub fn progress(&mut self) -> Result<bool> {
-        self.poll(PollOrder::InFirst)
+        Ok(self.poll(PollOrder::InFirst)?)
     }
 
     #[inline]
-    fn poll(&mut self, order: PollOrder) -> Result<bool> {
+    fn poll(&mut self, order: PollOrder) -> std::result::Result<bool, DeviceError> {
         self.polls = self.polls.wrapping_add(1);
         // One poll in many also does what is due by the clock. A program that only calls progress learns of
         // failures in this way.

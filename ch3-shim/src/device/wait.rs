@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-use netmod_core::{Arm, Netmod, PollOrder, Time};
+use netmod_core::{Arm, DeviceError, Netmod, PollOrder, Time};
 
 use super::Vci;
 use crate::error::{Error, Result};
@@ -57,7 +57,7 @@ impl Vci {
     /// As [`Vci::poll`], for those who block when it was in vain so many times; whether it was not. While memory moves that this process does
     /// not see moving, a poll that finds nothing is not in vain, within limits: to be woken takes longer than the device's next step.
     #[inline]
-    pub(super) fn poll_to_wait(&mut self, order: PollOrder) -> Result<bool> {
+    pub(super) fn poll_to_wait(&mut self, order: PollOrder) -> std::result::Result<bool, DeviceError> {
         Ok(self.poll(order)? || self.ch3.is_moving() && self.has_patience())
     }
 

@@ -54,7 +54,7 @@ impl Work for Vci {
 
     #[inline]
     fn poll(&mut self) -> Result<bool> {
-        self.poll_to_wait(PollOrder::InFirst)
+        Ok(self.poll_to_wait(PollOrder::InFirst)?)
     }
 
     fn arm(&mut self) -> Option<Nap> {
