@@ -19,8 +19,8 @@ use super::{Refused, check};
 use crate::card::MIN_FRAME;
 use crate::choose::{easy_max, shares_lines, wakes, wants_parts, wants_whole_buffers};
 
-/// Most bytes that one transfer moves where such parts are of use: see [`wants_parts`].
-const PART: usize = 1 << 20;
+/// Most bytes that one transfer moves where such parts are of use: see [`wants_parts`]. A part stays in a second cache of 1 MiB, beside what else is there.
+const PART: usize = 768 << 10;
 /// Where the kernel says which congestion control connections have (`tcp(7)`).
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
