@@ -253,6 +253,23 @@ fn a_failed_process_can_be_used_again() {
     assert!(matches!(dev.reconnect(3), Err(Error::Rank { .. })));
 }
 
+/// A program may learn of a failure by a send that the netmod refuses, before the failure itself has been handled.
+#[test]
+fn a_failure_that_nobody_has_seen_yet_can_be_mended() {
+    let (script, mut dev) = Script::device(3, true);
+    let world = dev.world();
+    dev.send(&[1], 1, 1, world).expect("send");
+    script.die(1);
+    dev.reconnect(1).expect("reconnect");
+    script.received(1);
+    assert_eq!(dev.failed(), []);
+    dev.send(&[1], 1, 2, world).expect("send");
+    let sent = parse(&script.received(1));
+    assert!(matches!(sent[..], [(Packet::EagerShort { .. }, _)]), "{sent:?}");
+    script.play(&mut dev);
+    assert_eq!(dev.failed(), [], "it fails once only");
+}
+
 #[test]
 fn a_new_incarnation_connects_by_itself() {
     let (script, mut dev) = Script::device(3, true);

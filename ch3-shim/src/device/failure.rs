@@ -46,12 +46,14 @@ impl Vci {
 
     /// Lets a failed process be used again: the failure is forgotten, its business card is fetched again, and
     /// the next message makes a new connection. Requests that have failed stay failed. A process that connects
-    /// by itself needs no call. Does nothing if the process has not failed.
+    /// by itself needs no call. Makes progress first, so that a failure counts of which a refused send is all that
+    /// is known yet; does nothing else if the process has not failed.
     ///
     /// # Errors
-    /// A bad rank; no usable business card.
+    /// A bad rank; no usable business card; a netmod that cannot go on.
     pub fn reconnect(&mut self, rank: u32) -> Result<()> {
         let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
+        self.take_what_is_there()?;
         let now = self.now;
         self.ch3.reconnect(&mut self.engine.io(now), rank).map_err(|e| self.explain(e))
     }
