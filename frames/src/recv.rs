@@ -200,7 +200,7 @@ impl<D: Device> FrameNetmod<D> {
         len: u32,
         events: &mut Events,
     ) -> bool {
-        let Some(p) = self.ports.get_mut(port) else { return true };
+        let p = &mut self.ports[port];
         let bytes = p.frame(buffer, at, len);
         let header = bytes.first::<FRAME_HEADER>().and_then(|b| FrameHeader::parse(&b));
         let Some(header) = header else {
@@ -211,14 +211,13 @@ impl<D: Device> FrameNetmod<D> {
         if !matches!(header.kind, Kind::Data | Kind::Short) {
             return self.other_frame(core, port, (buffer, at, len), header, events);
         }
-        let link = self.manager.lookup(header.slot).and_then(|vc| Some((vc, self.links.get_mut(vc)?)));
-        let Some((vc, l)) = link else {
-            p.release(buffer);
-            self.stray(core, header.slot);
-            return true;
-        };
-        l.heard = self.now;
-        let Some(open) = &mut l.open else {
+        let now = self.now;
+        let open = self.manager.lookup(header.slot).and_then(|vc| {
+            let l = self.links.get_mut(vc)?;
+            l.heard = now;
+            Some((vc, l.open.as_mut()?, !l.ready))
+        });
+        let Some((vc, open, waits)) = open else {
             p.release(buffer);
             self.stray(core, header.slot);
             return true;
@@ -245,8 +244,7 @@ impl<D: Device> FrameNetmod<D> {
         } else {
             p.release(buffer);
         }
-        let (owes_credit, waits) = (open.owes_credit(self.window), !l.ready);
-        if owes_credit {
+        if open.owes_credit(self.window) {
             self.send_credit(core, vc);
         }
         if made_room && waits {
