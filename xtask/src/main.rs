@@ -1,5 +1,7 @@
 //! The project's jobs, as `cargo xtask JOB`.
 
+mod compare;
+mod figures;
 mod install;
 mod jobs;
 mod libfabric;
@@ -10,6 +12,7 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
+       cargo xtask compare REV [--rounds N] [--json]
        cargo xtask vm-test [--no-install] [--keep] [--file PATH]... [--run COMMAND...]
 
 jobs
@@ -20,11 +23,13 @@ jobs
   libfabric  fetches the second libfabric of the tests, and prints the variable that names it
   vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
   peers      netmod-perf beside the MPIs that are installed, in one run (some minutes)
+  compare    netmod-perf of a revision of git's and of this tree, in turn (some minutes); fails if this tree is slower
 
 options
   --no-skip      what cannot run is a failure (as in CI)
   --no-install   installs nothing; what is missing is skipped and named
-  --rounds N     rounds of peers [default: 5]
+  --rounds N     rounds of peers and compare [default: 5]
+  --json         compare prints one JSON object a line
   --file PATH    brings a program along into the virtual machine
   --keep         leaves a shell of the virtual machine on this terminal when all is done
   --run COMMAND  runs this there instead of the tests, with all words that follow; its status is that of the job
@@ -39,7 +44,8 @@ pub(crate) struct Options {
 }
 
 fn main() -> ExitCode {
-    let mut job = None;
+    let mut job: Option<String> = None;
+    let (mut rev, mut json) = (None, false);
     let mut options = Options::default();
     let mut asked = vm::Asked::default();
     let mut args = std::env::args().skip(1);
@@ -67,6 +73,7 @@ fn main() -> ExitCode {
                     return ExitCode::from(2);
                 }
             }
+            "--json" => json = true,
             "--no-skip" => options.no_skip = true,
             "--no-install" => options.no_install = true,
             "-h" | "--help" => {
@@ -74,6 +81,9 @@ fn main() -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             name if job.is_none() && !name.starts_with('-') => job = Some(name.to_owned()),
+            name if job.as_deref() == Some("compare") && rev.is_none() && !name.starts_with('-') => {
+                rev = Some(name.to_owned());
+            }
             other => {
                 eprint!("xtask: {other} is not known here\n\n{HELP}");
                 return ExitCode::from(2);
@@ -90,6 +100,10 @@ fn main() -> ExitCode {
         Some("vm-test") => match vm::job(options, &asked) {
             Ok(status) => return ExitCode::from(status),
             Err(why) => Err(why),
+        },
+        Some("compare") => match &rev {
+            Some(rev) => compare::compare(&compare::Asked { rev, rounds: options.rounds, json }),
+            None => Err("compare wants a revision, such as HEAD~1".into()),
         },
         Some("peers") => peers::peers(options.rounds),
         Some(other) => {

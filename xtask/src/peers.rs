@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::figures::{Figures, build_folder, measure, median, output, strange, unit};
 use crate::install::has;
 use crate::jobs::{cargo, run};
 
@@ -68,13 +69,10 @@ const PEERS: [Peer; 3] = [
     },
 ];
 
-/// Results by test and size.
-type Figures = BTreeMap<(String, usize), f64>;
-
 /// Measures and prints.
 pub(crate) fn peers(rounds: Option<usize>) -> Result<(), String> {
     run(cargo().args(["build", "--release", "--quiet", "-p", "netmod-perf"]))?;
-    let folder = folder()?;
+    let folder = build_folder()?;
     let perf = folder.join("release").join("netmod-perf");
     let programs = PEERS
         .iter()
@@ -86,9 +84,11 @@ pub(crate) fn peers(rounds: Option<usize>) -> Result<(), String> {
         return Err(format!("no other MPI is installed: none of {} is there", wanted.join(", ")));
     }
     for (netmod, most) in NETMODS {
+        let large = if most > 4 << 20 { "64K,1M,4M,64M" } else { "64K,1M,4M" };
+        let tests = [("lat", "8,1K,8K"), ("rate", "8"), ("bw", large)];
         let (mut ours, mut theirs) = (Vec::new(), vec![Vec::new(); programs.len()]);
         for _ in 0..rounds.unwrap_or(ROUNDS) {
-            ours.push(measure_ours(&perf, netmod, most)?);
+            ours.push(measure(&perf, netmod, &tests)?);
             for ((peer, program), all) in programs.iter().zip(&mut theirs) {
                 all.push(peer.measure(program, netmod, most)?);
             }
@@ -97,16 +97,6 @@ pub(crate) fn peers(rounds: Option<usize>) -> Result<(), String> {
         print!("{}", table(netmod, &names, &ours, &theirs));
     }
     Ok(())
-}
-
-/// Where cargo puts what it builds: this program is in its folder `debug`.
-fn folder() -> Result<PathBuf, String> {
-    let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
-    let found = me.ancestors().find(|a| a.ends_with("debug") || a.ends_with("release"));
-    found
-        .and_then(Path::parent)
-        .map(Path::to_path_buf)
-        .ok_or_else(|| format!("{} is not where cargo builds", me.display()))
 }
 
 impl Peer {
@@ -131,54 +121,12 @@ impl Peer {
     }
 }
 
-fn measure_ours(perf: &Path, netmod: &str, most: usize) -> Result<Figures, String> {
-    let mut all = Figures::new();
-    let large = if most > 4 << 20 { "64K,1M,4M,64M" } else { "64K,1M,4M" };
-    for (test, bytes) in [("lat", "8,1K,8K"), ("rate", "8"), ("bw", large)] {
-        let args = [test, "--netmod", netmod, "--bytes", bytes, "--rounds", "5", "--json"];
-        for line in output(Command::new(perf).args(args))?.lines() {
-            let (key, value) = our_line(test, line).ok_or_else(|| strange("netmod-perf", line))?;
-            all.insert(key, value);
-        }
-    }
-    Ok(all)
-}
-
-/// What a program prints that must succeed.
-fn output(command: &mut Command) -> Result<String, String> {
-    let shown = format!("{command:?}").replace('"', "");
-    let done = command.output().map_err(|e| format!("cannot start {shown}: {e}"))?;
-    if !done.status.success() {
-        let why = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-        return Err(format!("{shown}: {}: {why}", done.status));
-    }
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
-}
-
-fn strange(who: &str, line: &str) -> String {
-    format!("{who} says {line:?}, which is not a result")
-}
-
 /// "lat 8 0.123"
 fn peer_line(line: &str) -> Option<((String, usize), f64)> {
     let mut words = line.split_whitespace();
     let key = (words.next()?.to_owned(), words.next()?.parse().ok()?);
     let value = words.next()?.parse().ok()?;
     words.next().is_none().then_some((key, value))
-}
-
-/// The fields `bytes` and `value` of an object without objects in it.
-fn our_line(test: &str, line: &str) -> Option<((String, usize), f64)> {
-    let field = |name: &str| {
-        let (_, rest) = line.split_once(&format!("\"{name}\":"))?;
-        rest.split([',', '}']).next()
-    };
-    Some(((test.to_owned(), field("bytes")?.parse().ok()?), field("value")?.parse().ok()?))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// A line for each test: the medians, and the median of ours by theirs in each round.
@@ -189,11 +137,7 @@ fn table(netmod: &str, names: &[&str], ours: &[Figures], theirs: &[Vec<Figures>]
     }
     text.push('\n');
     for key in ours.first().into_iter().flat_map(BTreeMap::keys) {
-        let unit = match key.0.as_str() {
-            "lat" => "us",
-            "bw" => "MB/s",
-            _ => "msg/s",
-        };
+        let unit = unit(&key.0);
         let show = |v: f64| if unit == "us" { format!("{v:.2}") } else { format!("{v:.0}") };
         let of = |all: &[Figures]| all.iter().filter_map(|f| f.get(key).copied()).collect::<Vec<_>>();
         let mine = of(ours);
@@ -219,8 +163,6 @@ mod tests {
         assert_eq!(peer_line("rate 8 2.5e+07"), Some((("rate".into(), 8), 2.5e7)));
         assert_eq!(peer_line("lat 8 0.25 us"), None);
         assert_eq!(peer_line("warning: slow"), None);
-        let line = "{\"test\":\"bw\",\"bytes\":65536,\"value\":123.5,\"unit\":\"MB/s\"}";
-        assert_eq!(our_line("bw", line), Some((("bw".into(), 65536), 123.5)));
     }
 
     #[test]
