@@ -111,6 +111,9 @@ impl RmaUse {
 /// A registration lives from [`Rma::register`] to [`Rma::deregister`]; it is never cached beyond.
 /// Ends are reported as [`crate::Event::RmaDone`]; after the event (also a failed one) the netmod touches
 /// the memory no more.
+///
+/// A netmod that ends, by [`crate::Netmod::finalize`] or a drop, deregisters all that is registered, and waits for it as
+/// [`Rma::deregister`] does: the memory is freed right behind that.
 pub trait Rma {
     /// Its limits on this VC.
     fn limits(&self, core: &Core, vc: VcId) -> RmaLimits;

@@ -50,14 +50,16 @@ impl ShmNetmod {
         self.links.iter().any(|(_, l)| !l.queue.is_empty()) || self.lanes.iter().any(|l| l.owes() && !l.gone)
     }
 
-    /// Nobody reads or writes on this side any more; peers are told.
+    /// Nobody reads or writes on this side any more; peers are told. All registered memory is its owners' again.
     pub(crate) fn leave(&mut self) {
+        if let Ok(segment) = &self.segment {
+            self.transfers.close_all(segment);
+        }
         if self.ending == Ending::Over {
             return;
         }
         self.ending = Ending::Over;
         let Ok(segment) = &self.segment else { return };
-        self.transfers.running.iter_mut().for_each(|t| t.leave(segment));
         segment.leave();
         for slot in 0..self.lanes.len() {
             if self.lanes[slot].tx.is_some() || self.lanes[slot].rx.is_some() {

@@ -146,6 +146,28 @@ impl Transfers {
         self.regions.iter().find(|r| r.number == id.0).copied()
     }
 
+    /// Takes a region's memory back; its place is free then. Waits for a peer that is writing into it.
+    fn close(&mut self, segment: &Segment, region: &Region) {
+        let Some((place, writer)) = region.place else { return };
+        if let Some(word) = segment.region(segment.me(), place) {
+            ShmNetmod::take_back(segment, word, writer);
+        }
+        for places in [&mut self.places, &mut self.read, &mut self.helped] {
+            *places &= !(1 << place);
+        }
+    }
+
+    /// Takes back all memory that peers can reach: whatever is registered, and what transfers of this side move with their
+    /// help. Waits for peers that are writing into it. Its owners may free it then.
+    pub(crate) fn close_all(&mut self, segment: &Segment) {
+        self.running.iter_mut().for_each(|t| t.leave(segment));
+        let regions = std::mem::take(&mut self.regions);
+        // First nobody begins anything any more, so that one wait for all is not as long as one for each.
+        let words = regions.iter().filter_map(|r| segment.region(segment.me(), r.place?.0));
+        words.for_each(region::end);
+        regions.iter().for_each(|r| self.close(segment, r));
+    }
+
     /// Whether `len` bytes more may be registered.
     fn admit(&self, len: usize, local: bool) -> Result<(), String> {
         let used: usize = self.regions.iter().filter(|r| r.place.is_none() == local).map(|r| r.mem.len).sum();
@@ -430,15 +452,7 @@ impl Rma for ShmNetmod {
         };
         let found = self.transfers.regions.swap_remove(i);
         let Ok(segment) = &self.segment else { return Ok(()) };
-        if let Some((place, writer)) = found.place {
-            if let Some(word) = segment.region(segment.me(), place) {
-                ShmNetmod::take_back(segment, word, writer);
-            }
-            let transfers = &mut self.transfers;
-            for places in [&mut transfers.places, &mut transfers.read, &mut transfers.helped] {
-                *places &= !(1 << place);
-            }
-        }
+        self.transfers.close(segment, &found);
         self.transfers.running.iter_mut().filter(|t| t.region == region).for_each(|t| t.leave(segment));
         Ok(())
     }

@@ -88,6 +88,7 @@ pub struct VcReport {
 /// One thread uses it at a time. It is had through a [`Device`].
 #[derive(Debug)]
 pub struct Vci {
+    /// Dropped before the queues: netmods take back the memory that peers reach, which the queues own.
     engine: Engine<NetSet>,
     ch3: Ch3,
     cfg: Config,

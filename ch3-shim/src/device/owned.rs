@@ -108,9 +108,10 @@ impl Vci {
         comm: Comm,
         mode: Mode,
     ) -> Result<Request> {
-        // SAFETY: the bytes are immutable and kept by the device until the request is used up; if the
-        // request is never asked for they are kept as long as the device, and if the send was over at
-        // once nothing needs them any more.
+        // SAFETY: the bytes are immutable and kept by the device until the request is used up, or, if
+        // nobody asks for it, until the device ends; if the send was over at once nothing needs them any
+        // more. However the device ends, its netmods come first: they deregister what peers read
+        // (`Rma`), and only then are the queues dropped, which own the bytes.
         let seg = unsafe { Segment::contig(data.as_ptr().cast_mut(), data.len()) };
         let raw = self.isend_raw(seg, dest, tag, comm, mode)?;
         self.ch3.own(&self.engine.core, raw.0, Owned::Send(data));
@@ -123,7 +124,9 @@ impl Vci {
     /// A bad rank or tag; a peer whose connection is down.
     pub fn irecv(&mut self, mut buf: Vec<u8>, source: i32, tag: i32, comm: Comm) -> Result<Request> {
         // SAFETY: the heap memory of a Vec stays where it is when the Vec moves; the device keeps the
-        // Vec, and nobody touches it, until the request is used up.
+        // Vec, and nobody touches it, until the request is used up or the device ends. In every ending
+        // the netmods come before the queues, which own the Vec: they deregister what peers write to, and
+        // wait for who is writing.
         let seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
         let raw = self.irecv_raw(seg, source, tag, comm)?;
         self.ch3.own(&self.engine.core, raw.0, Owned::Recv(buf));
