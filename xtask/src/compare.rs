@@ -67,8 +67,8 @@ impl Cell {
 
     /// Returns true if the cell is slower than [`LIMIT`] permits; so is one without figures.
     fn slower(&self, test: &str) -> bool {
-        // Not `>`: a ratio that is not a number is no success.
-        !(self.ratio(test) <= LIMIT)
+        // A ratio that is not a number is no success.
+        self.ratio(test).partial_cmp(&LIMIT).is_none_or(std::cmp::Ordering::is_gt)
     }
 }
 
