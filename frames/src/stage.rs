@@ -44,6 +44,7 @@ impl<D: Device> FrameNetmod<D> {
         {
             l.stalled = Some(Stalled { buffer, len: FRAME_HEADER });
             self.staged.add(vc);
+            core.note_staged();
             let taken = self.append(vc, len, hdr, data);
             debug_assert!(taken, "there is room for it");
             core.count_send(vc, data.len());

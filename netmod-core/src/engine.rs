@@ -35,15 +35,35 @@ pub struct Core {
     sent: VecDeque<(VcId, ReqId)>,
     /// Where other threads see which requests are finished, if there are any.
     words: Option<Arc<Words>>,
+    /// See [`Core::is_staged`].
+    staged: bool,
 }
 
 impl Core {
     /// Nothing yet, with room for `requests` of them without allocating.
     pub fn new(requests: usize) -> Core {
-        let mut core =
-            Core { vcs: Slab::new(), reqs: Slab::new(), sent: VecDeque::with_capacity(64), words: None };
+        let mut core = Core { sent: VecDeque::with_capacity(64), ..Core::default() };
         core.reqs.reserve(requests);
         core
+    }
+
+    /// For netmods: something that was taken has not left, and waits for the next poll or flush.
+    #[inline]
+    pub fn note_staged(&mut self) {
+        self.staged = true;
+    }
+
+    /// Returns true if something that a netmod has taken may wait for the next poll or flush. Who makes no further
+    /// call for a while must see to it that there is one.
+    #[inline]
+    pub fn is_staged(&self) -> bool {
+        self.staged
+    }
+
+    /// Everything is about to be flushed. A netmod that keeps something back all the same notes it again.
+    #[inline]
+    pub fn clear_staged(&mut self) {
+        self.staged = false;
     }
 
     /// Whether the request is finished; one that is not in the slab is.
@@ -121,6 +141,7 @@ impl Core {
         if let Some(v) = self.vcs.get_mut(vc) {
             v.stats.tx_queued += 1;
         }
+        self.staged = true;
     }
 
     /// For netmods: the last byte of a queued send has left. True if the queue may go on; false

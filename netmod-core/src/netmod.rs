@@ -322,7 +322,9 @@ pub trait Netmod: Send {
     /// Hands everything that was taken and can go now to the network. Cheap when nothing waits.
     ///
     /// Messages for which a send has said that they are done may be staged until the next poll or flush; so the layer
-    /// above calls this before it tells its caller that a send is finished.
+    /// above calls this before it tells its caller that a send is finished. A netmod that stages something says so by
+    /// [`Core::note_staged`] (or [`Core::count_queued`]), and says it again here if something is kept back that a later
+    /// flush may send. Any thread may call this while no other uses the netmod.
     fn flush(&mut self, core: &mut Core);
 
     /// Makes progress: a bounded amount of work.

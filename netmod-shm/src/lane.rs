@@ -130,6 +130,12 @@ impl Lane {
         !self.owed.is_empty()
     }
 
+    /// Returns true if nothing was sent since the last poll.
+    #[inline]
+    pub(crate) fn is_first(&self, epoch: u32) -> bool {
+        self.sent_in != epoch
+    }
+
     /// Writes a message, as much of it as there is room for; returns how many of its bytes, header included.
     #[inline]
     pub(crate) fn send(&mut self, hdr: &Header, data: &[u8], epoch: u32) -> Result<usize, Broken> {
@@ -151,6 +157,8 @@ impl Lane {
             if full {
                 tx.publish();
                 claim_bulk(tx, tx.batch());
+            } else {
+                tx.show();
             }
         }
         Ok(total)

@@ -450,10 +450,12 @@ impl Netmod for ShmNetmod {
         Err(format!("netmod shm has no control frame {:#04x}", hdr[1]))
     }
 
+    /// What waits for room is tried again, too.
     #[inline]
-    fn flush(&mut self, _core: &mut Core) {
-        if !self.dirty.is_empty() {
-            self.settle();
+    fn flush(&mut self, core: &mut Core) {
+        self.push_out(core);
+        if !self.wanting.is_empty() {
+            core.note_staged();
         }
     }
 
@@ -472,8 +474,8 @@ impl Netmod for ShmNetmod {
         }
         if order == PollOrder::OutFirst {
             self.push_out(core);
-        } else {
-            self.flush(core);
+        } else if !self.dirty.is_empty() {
+            self.settle();
         }
         self.receive(core, events);
         if order == PollOrder::InFirst {
@@ -490,6 +492,9 @@ impl Netmod for ShmNetmod {
         }
         if !self.pending.is_empty() {
             self.report_pending(events);
+        }
+        if !(self.dirty.is_empty() && self.wanting.is_empty()) {
+            core.note_staged();
         }
         Ok(())
     }

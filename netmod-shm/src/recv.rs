@@ -4,7 +4,7 @@ use netmod_core::lifecycle::VcState;
 use netmod_core::{Core, Event, Events, VcError, VcErrorKind, VcId};
 
 use crate::netmod::ShmNetmod;
-use crate::ring::{Cell, Consumer, Kind, SHUTTLE};
+use crate::ring::{Broken, Cell, Consumer, Kind, SHUTTLE};
 use crate::segment::raw::RawRing;
 use crate::watch::PATIENCE;
 
@@ -77,16 +77,15 @@ impl ShmNetmod {
                         std::hint::spin_loop();
                         continue;
                     }
-                    if lane.gone {
+                    if self.receive_open(core, slot, events) {
+                        return;
+                    }
+                    if self.lanes[slot].gone {
                         self.emptied(core, slot, events);
                     }
                     return;
                 }
-                Err(broken) => {
-                    self.broken(core, slot, broken);
-                    self.abandon(slot);
-                    return;
-                }
+                Err(broken) => return self.nonsense(core, slot, broken),
             };
             if events.room() == 0 {
                 return;
@@ -104,6 +103,11 @@ impl ShmNetmod {
                 }
                 (Kind::Headed | Kind::Bulk, Some(vc)) if lane.reading => {
                     let len = cell.len as usize;
+                    if len == 0 && cell.kind == Kind::Bulk {
+                        // All of it was taken while the piece was open.
+                        rx.advance(cell, &mut lane.shuttle);
+                        continue;
+                    }
                     let content = if cell.number == SHUTTLE {
                         rx.mem.fetch_hold(len);
                         rx.mem.lend_hold(len, slot as u64)
@@ -137,6 +141,31 @@ impl ShmNetmod {
                 }
             }
         }
+    }
+
+    /// Lends what is written of the piece that the producer is still filling. True if there was something, or nonsense.
+    #[inline]
+    fn receive_open(&mut self, core: &mut Core, slot: usize, events: &mut Events) -> bool {
+        let lane = &mut self.lanes[slot];
+        let (Some(rx), Some(vc), true) = (&mut lane.rx, lane.vc, lane.reading) else { return false };
+        match rx.peek_open() {
+            Ok(None) => return false,
+            Ok(Some(_)) if events.room() == 0 => {}
+            Ok(Some(part)) => {
+                events.push_rx(vc, rx.mem.lend_bulk(part.at, part.len as usize, slot as u64));
+                rx.take_open(part);
+                lane.lent += 1;
+            }
+            Err(broken) => self.nonsense(core, slot, broken),
+        }
+        true
+    }
+
+    /// The peer has written what no correct peer writes: nothing of its ring is read any more.
+    #[cold]
+    fn nonsense(&mut self, core: &mut Core, slot: usize, broken: Broken) {
+        self.broken(core, slot, broken);
+        self.abandon(slot);
     }
 
     /// Reports what arose outside the way of bytes.

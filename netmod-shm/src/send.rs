@@ -37,6 +37,7 @@ impl ShmNetmod {
             return Ok(0);
         };
         let lane = &mut self.lanes[slot];
+        let first = lane.is_first(self.epoch);
         let sent = lane.send(hdr, data.bytes(), self.epoch);
         // The message goes first: somebody waits for it.
         core.count_send(vc, data.len());
@@ -44,11 +45,25 @@ impl ShmNetmod {
             Ok(gone) => gone,
             Err(broken) => return Err(self.broken(core, slot, broken)),
         };
-        if !lane.dirty {
-            lane.dirty = true;
-            self.dirty.push(slot);
+        if first && !lane.dirty {
+            // Its bell does not wait for the next poll. A fence is paid once between two polls, here or there.
+            if lane.tx.as_mut().is_some_and(Producer::needs_bell) {
+                self.ring_bell(slot);
+            }
+        } else {
+            core.note_staged();
+            self.touch(slot);
         }
         Ok(gone)
+    }
+
+    /// Rings without waiting for the next poll.
+    #[cold]
+    #[inline(never)]
+    fn ring_early(&mut self, slot: usize) {
+        if self.lanes[slot].tx.as_mut().is_some_and(Producer::needs_bell) {
+            self.ring_bell(slot);
+        }
     }
 
     /// As [`ShmNetmod::send`], for the segment of a request that need not be asked for more; all or nothing.
@@ -96,13 +111,17 @@ impl ShmNetmod {
         error
     }
 
-    /// The consumer of a slot's ring may have to be told of something.
+    /// The consumer of a slot's ring may have to be told of something: at once if it is seen not to look, else
+    /// behind the next fence.
     #[inline]
     pub(crate) fn touch(&mut self, slot: usize) {
         let lane = &mut self.lanes[slot];
         if !lane.dirty {
             lane.dirty = true;
             self.dirty.push(slot);
+        }
+        if lane.tx.as_ref().is_some_and(Producer::seems_unwatched) {
+            self.ring_early(slot);
         }
     }
 

@@ -256,3 +256,42 @@ fn the_shuttle_wakes_its_rank() {
     net.flush(core);
     assert_eq!(p.nets[0].arm(&mut p.cores[0]), Arm::Busy);
 }
+
+/// What is sent behind the first message since a poll arrives although its sender makes no further call.
+#[test]
+fn gathered_messages_arrive_without_a_further_call_of_the_sender() {
+    let mut p = Pair::new("gathered");
+    send(&mut p, &[1; 8]);
+    polls(&mut p);
+    let (net, core) = (&mut p.nets[1], &mut p.cores[1]);
+    for value in [&[2; 8], &[3; 8], &[4; 8]] {
+        let sent = net.i_start_contig_msg(core, p.vcs[1], &[1; 32], SendBuf::from_static(value));
+        assert_eq!(sent.expect("a send"), None);
+    }
+    let (_, bytes) = polls(&mut p);
+    let expected: Vec<u8> = [2, 3, 4].iter().flat_map(|v| [&[1; 32][..], &[*v; 8]].concat()).collect();
+    assert_eq!(bytes, expected);
+    // The piece goes on where it was, and is closed by whatever follows.
+    let (net, core) = (&mut p.nets[1], &mut p.cores[1]);
+    let sent = net.i_start_contig_msg(core, p.vcs[1], &[1; 32], SendBuf::from_static(&[5; 8]));
+    assert_eq!(sent.expect("a send"), None);
+    send(&mut p, &[6; 100]);
+    let (_, bytes) = polls(&mut p);
+    assert_eq!(bytes, [&[1; 32][..], &[5; 8], &[1; 32], &[6; 100]].concat());
+}
+
+/// A rank that sleeps is woken by the first message for it, not by its sender's next call.
+#[test]
+fn a_sleeping_rank_is_rung_for_at_once() {
+    let mut p = Pair::new("rung");
+    send(&mut p, &[1; 8]);
+    polls(&mut p);
+    assert_eq!(p.nets[0].arm(&mut p.cores[0]), Arm::Armed);
+    let (net, core) = (&mut p.nets[1], &mut p.cores[1]);
+    let (rings, wakes) = (net.stats().rings, net.stats().wakes);
+    let sent = net.i_start_contig_msg(core, p.vcs[1], &[1; 32], SendBuf::from_static(&[2; 8]));
+    assert_eq!(sent.expect("a send"), None);
+    assert_eq!((net.stats().rings, net.stats().wakes), (rings + 1, wakes + 1));
+    let (_, bytes) = polls(&mut p);
+    assert_eq!(bytes, [&[1; 32][..], &[2; 8]].concat());
+}

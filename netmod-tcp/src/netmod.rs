@@ -485,6 +485,9 @@ impl Netmod for TcpNetmod {
     fn flush(&mut self, core: &mut Core) {
         if !self.dirty.is_empty() {
             self.flush_dirty(core);
+            if !self.dirty.is_empty() {
+                core.note_staged();
+            }
         }
     }
 
@@ -524,6 +527,9 @@ impl Netmod for TcpNetmod {
         } else if !(self.owing.is_empty() && self.lending.is_empty()) {
             self.idle_polls = self.idle_polls.saturating_add(1);
             self.idle(core);
+        }
+        if !self.dirty.is_empty() {
+            core.note_staged();
         }
         Ok(())
     }

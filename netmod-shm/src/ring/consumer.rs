@@ -26,6 +26,9 @@ pub(crate) struct Consumer<M> {
     pub(super) given: u32,
     /// Bytes of the bulk area consumed and not given back.
     owed: u32,
+    /// Bytes of the open piece that were consumed before its cell was published, and where it begins.
+    taken: u32,
+    open_at: u32,
     /// Cells in a row that came with the shuttle, up to 2.
     carried: u8,
 }
@@ -33,7 +36,8 @@ pub(crate) struct Consumer<M> {
 impl<M: RingMem> Consumer<M> {
     /// Of a ring from which nothing has been taken.
     pub(crate) fn new(mem: M, geometry: Geometry) -> Consumer<M> {
-        Consumer { mem, geometry, mask: geometry.cells - 1, pos: 0, given: 0, owed: 0, carried: 0 }
+        let mask = geometry.cells - 1;
+        Consumer { mem, geometry, mask, pos: 0, given: 0, owed: 0, taken: 0, open_at: 0, carried: 0 }
     }
 
     /// The next cell, if it was written, in the ring or with the shuttle. It stays the next until [`Consumer::advance`].
@@ -42,15 +46,52 @@ impl<M: RingMem> Consumer<M> {
         let cell = self.pos & self.mask;
         let word = self.mem.control(cell);
         if self.is_next(word) {
-            return self.decode(cell, word).map(Some);
+            return self.rest_of(cell, word);
         }
         if !shuttle.is_here() {
             let word = self.mem.control(SHUTTLE);
             if self.is_next(word) && shuttle.has_brought(word) {
-                return self.decode(SHUTTLE, word).map(Some);
+                return self.rest_of(SHUTTLE, word);
             }
         }
         Ok(None)
+    }
+
+    /// What the control word of the next cell says, without the part that was taken while the piece was open.
+    #[inline(always)]
+    fn rest_of(&self, cell: u32, word: u64) -> Result<Option<Cell>, Broken> {
+        let cell = self.decode(cell, word)?;
+        if self.taken == 0 { Ok(Some(cell)) } else { self.without_taken(cell) }
+    }
+
+    #[cold]
+    fn without_taken(&self, cell: Cell) -> Result<Option<Cell>, Broken> {
+        let same = cell.kind == Kind::Bulk && cell.number != SHUTTLE && cell.at == self.open_at;
+        if !same || cell.len < self.taken {
+            return Err(Broken("a piece of a ring is not what was read of it while it was open"));
+        }
+        Ok(Some(Cell { at: cell.at + self.taken, len: cell.len - self.taken, ..cell }))
+    }
+
+    /// What is written of the open piece and was not taken yet. Only if [`Consumer::peek`] finds nothing.
+    pub(crate) fn peek_open(&self) -> Result<Option<Cell>, Broken> {
+        let word = self.mem.level();
+        let (at, len) = ((word >> 16 & 0xffff) as u32 * LINE as u32, word as u32 & 0xffff);
+        if !self.is_next(word) || len <= self.taken {
+            return Ok(None);
+        }
+        let fits = len <= self.geometry.bulk && at <= self.geometry.bulk - len;
+        if !fits || self.taken > 0 && at != self.open_at {
+            return Err(OUTSIDE);
+        }
+        let number = self.pos & self.mask;
+        Ok(Some(Cell { kind: Kind::Bulk, len: len - self.taken, at: at + self.taken, number }))
+    }
+
+    /// Consumes what [`Consumer::peek_open`] has found. The cell that will publish the piece stays the next one.
+    pub(crate) fn take_open(&mut self, part: Cell) {
+        self.open_at = part.at - self.taken;
+        self.taken += part.len;
     }
 
     #[inline(always)]
@@ -94,7 +135,7 @@ impl<M: RingMem> Consumer<M> {
         };
         self.pos = self.pos.wrapping_add(1);
         if cell.number != SHUTTLE && matches!(cell.kind, Kind::Bulk | Kind::Headed) {
-            self.owed += cell.len.next_multiple_of(LINE as u32);
+            self.owed += (cell.len + std::mem::take(&mut self.taken)).next_multiple_of(LINE as u32);
         }
     }
 
@@ -142,7 +183,7 @@ impl<M: RingMem> Consumer<M> {
         self.mem.set_watched(false);
         self.mem.fence();
         // What was written wrongly is there, too.
-        self.peek(shuttle) != Ok(None)
+        self.peek(shuttle) != Ok(None) || self.peek_open() != Ok(None)
     }
 }
 

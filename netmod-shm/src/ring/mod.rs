@@ -7,7 +7,7 @@
 //! | part | bytes | written by |
 //! |---|---|---|
 //! | tail: cells that the consumer has given back; watched: it looks at this ring in each poll | line 0 | consumer |
-//! | wants space: the producer waits for cells | line 2 | producer |
+//! | wants space: the producer waits for cells; level: how far the open piece is filled | line 2 | producer |
 //! | shuttle: see [`Shuttle`]; in use in the ring from the lower slot to the higher one | line 4 | both, in turn |
 //! | cells | 64 each | producer |
 //! | bulk | the rest | producer |
@@ -27,6 +27,11 @@
 //! the content. Small messages that are sent one after another go together: they are written behind each other into one
 //! piece of the bulk area, and published by one cell. While it is being filled, the line that the consumer looks at stays
 //! unchanged, and two headers share a line.
+//!
+//! The piece that is being filled is *open*. Its *level* says for which cell it is, where it lies and how many bytes of it are
+//! written; the producer stores it (release) behind each message. So a consumer that finds no cell reads what is there
+//! (acquire) without waiting for the producer's next call. It takes the rest when the cell is published. Level and cells are in
+//! different lines, and the consumer looks at the level last, so that a busy producer keeps that line.
 //!
 //! The consumer gives cells back by the tail, a quarter of the ring at a time; what part of the bulk area goes with a cell
 //! the producer remembers. However long the bulk area is, no more of it is in use at once than a *window*, so that what is written over was
@@ -150,6 +155,14 @@ fn control_word(seq: u32, kind: Kind, len: usize) -> u64 {
     u64::from(seq) << 32 | (len as u64 & 0xff_ffff) << 8 | u64::from(kind.byte())
 }
 
+/// A level: sequence number of the cell that will publish the piece (32 bits), its first line in the bulk area (16 bits), bytes
+/// written (16 bits).
+#[inline]
+fn level_word(seq: u32, at: u32, len: u32) -> u64 {
+    debug_assert!(at.is_multiple_of(LINE as u32) && at / (LINE as u32) < 1 << 16 && len < 1 << 16);
+    u64::from(seq) << 32 | u64::from(at / LINE as u32) << 16 | u64::from(len)
+}
+
 /// What the two sides share, with the orderings that the protocol needs. The ring's memory implements it, and loom's
 /// atomics do. The shuttle is the cell [`SHUTTLE`].
 pub(crate) trait RingMem {
@@ -167,6 +180,10 @@ pub(crate) trait RingMem {
     fn tail(&self) -> u32;
     /// Release.
     fn set_tail(&self, tail: u32);
+    /// What [`level_word`] has made of the open piece, or 0. Acquire.
+    fn level(&self) -> u64;
+    /// Release.
+    fn set_level(&self, word: u64);
     /// Relaxed.
     fn watched(&self) -> bool;
     /// Relaxed.

@@ -25,6 +25,10 @@ pub(super) enum Weak {
     Publish,
     /// Control words are read relaxed.
     Look,
+    /// The level of the open piece is written relaxed.
+    Show,
+    /// The level of the open piece is read relaxed.
+    LookOpen,
     /// Cells are given back relaxed.
     GiveBack,
     /// No full fences.
@@ -53,6 +57,7 @@ pub(super) struct Shared {
     /// Of the bulk area: room for a batch of two.
     bulk: [UnsafeCell<u32>; 2],
     tail: AtomicU32,
+    level: AtomicU64,
     watched: AtomicBool,
     wants_space: AtomicBool,
     /// Doorbells of the consumer, and of the producer.
@@ -89,6 +94,7 @@ impl Shared {
             shuttle,
             bulk: std::array::from_fn(|_| UnsafeCell::new(0)),
             tail: AtomicU32::new(0),
+            level: AtomicU64::new(0),
             watched: AtomicBool::new(false),
             wants_space: AtomicBool::new(false),
             bells: [Bells::new(weak), Bells::new(weak)],
@@ -124,6 +130,12 @@ impl RingMem for Rc<Shared> {
     }
     fn set_tail(&self, tail: u32) {
         self.tail.store(tail, if self.weak == Weak::GiveBack { Relaxed } else { Release });
+    }
+    fn level(&self) -> u64 {
+        self.level.load(if self.weak == Weak::LookOpen { Relaxed } else { Acquire })
+    }
+    fn set_level(&self, word: u64) {
+        self.level.store(word, if self.weak == Weak::Show { Relaxed } else { Release });
     }
     fn watched(&self) -> bool {
         self.watched.load(Relaxed)
@@ -192,6 +204,7 @@ impl Sender {
             // SAFETY: as for a cell.
             unsafe { *p = value };
         });
+        self.ring.show();
         true
     }
 
@@ -249,9 +262,12 @@ impl Receiver {
 
     /// Takes what is there: consecutive numbers from 1 on.
     fn take(&mut self) {
-        while let Some(cell) = self.ring.peek(&Shuttle::none()).expect("a sound peer") {
+        loop {
+            let cell = self.ring.peek(&Shuttle::none()).expect("a sound peer");
+            let open = cell.is_none();
+            let Some(cell) = cell.or_else(|| self.ring.peek_open().expect("a sound peer")) else { return };
             let found = match cell.kind {
-                Kind::Bulk => &self.shared.bulk[..cell.len as usize / 4],
+                Kind::Bulk => &self.shared.bulk[cell.at as usize / 4..][..cell.len as usize / 4],
                 _ => std::slice::from_ref(self.shared.content(cell.number)),
             };
             for place in found {
@@ -259,6 +275,10 @@ impl Receiver {
                 let value = place.with(|p| unsafe { *p });
                 assert_eq!(value, self.got + 1, "out of order");
                 self.got = value;
+            }
+            if open {
+                self.ring.take_open(cell);
+                continue;
             }
             self.ring.advance(cell, &mut Shuttle::none());
             if self.ring.give_back() && bell::ring(&self.shared.bells[1], 0) {
@@ -336,6 +356,48 @@ fn a_full_ring_goes_on_when_there_is_room() {
 #[test]
 fn batches_are_published_whole() {
     messages(Weak::Nothing, 2, 2);
+}
+
+/// Two messages are added to an open piece, which the sender closes only if it goes on with a third; it rings no bell.
+fn open_piece(weak: Weak, goes_on: bool) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let shared = Shared::new(weak);
+        let mut receiver = Receiver::new(&shared);
+        let mut sender = Sender::new(&shared);
+        let thread = loom::thread::spawn(move || {
+            assert!(sender.add(1) && sender.add(2));
+            assert!(!goes_on || sender.put(3));
+        });
+        while receiver.got < 2 + u32::from(goes_on) {
+            receiver.take();
+            loom::thread::yield_now();
+        }
+        thread.join().expect("the sender");
+    });
+}
+
+#[test]
+fn what_lies_in_an_open_piece_arrives_without_a_further_call() {
+    open_piece(Weak::Nothing, false);
+}
+
+#[test]
+fn an_open_piece_is_read_once_whoever_is_faster() {
+    open_piece(Weak::Nothing, true);
+}
+
+#[test]
+#[should_panic]
+fn the_model_finds_a_level_that_is_shown_relaxed() {
+    open_piece(Weak::Show, false);
+}
+
+#[test]
+#[should_panic]
+fn the_model_finds_a_relaxed_look_at_the_level() {
+    open_piece(Weak::LookOpen, false);
 }
 
 macro_rules! found {

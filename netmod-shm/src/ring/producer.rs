@@ -1,6 +1,6 @@
 //! The producer's end of a ring.
 
-use super::{Broken, Geometry, Kind, LINE, RingMem, SHUTTLE, Shuttle, control_word};
+use super::{Broken, Geometry, Kind, LINE, RingMem, SHUTTLE, Shuttle, control_word, level_word};
 
 /// Where the content of a cell that was reserved is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ const BATCH: u32 = 512;
 /// that long would be taken for a new one.
 const REFRESH: u32 = 1 << 20;
 
-/// A piece of the bulk area that is being filled, and that the consumer does not know of yet.
+/// A piece of the bulk area that is being filled: the open piece.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     at: u32,
@@ -218,8 +218,8 @@ impl<M: RingMem> Producer<M> {
     }
 
     /// Room for `len` bytes, at most [`Producer::batch`], in the bulk area: behind what is in the present batch, or in a
-    /// new one; and whether the batch then has no room for `next` more. The consumer learns of it by [`Producer::publish`], at the
-    /// latest with whatever else is written to the ring. `None` if the ring is full.
+    /// new one; and whether the batch then has no room for `next` more. When they are written, [`Producer::show`] or
+    /// [`Producer::publish`] makes them known. `None` if the ring is full.
     #[inline]
     pub(crate) fn append(&mut self, len: usize, next: usize) -> Result<Option<(u32, bool)>, Broken> {
         debug_assert!(len <= self.batch());
@@ -236,12 +236,28 @@ impl<M: RingMem> Producer<M> {
         Ok(Some((at, (len + next) as u32 > most)))
     }
 
-    /// Publishes the present batch.
+    /// Lets the consumer see what is written of the present batch, which goes on.
+    #[inline]
+    pub(crate) fn show(&mut self) {
+        if let Some(Batch { at, len }) = self.batch {
+            self.mem.set_level(level_word(self.head.wrapping_add(1), at, len));
+        }
+    }
+
+    /// Publishes the present batch by a cell.
     #[inline]
     pub(crate) fn publish(&mut self) {
         if let Some(Batch { at, len }) = self.batch.take() {
             self.commit(Place::Bulk(at), Kind::Bulk, len as usize);
+            // The numbers of cells come round: a level that was left would be taken for a new one.
+            self.mem.set_level(0);
         }
+    }
+
+    /// Returns true if the consumer seems not to look at this ring. Without a fence: it may have begun or stopped to.
+    #[inline]
+    pub(crate) fn seems_unwatched(&self) -> bool {
+        !self.mem.watched()
     }
 
     /// Publishes the present batch; whether the consumer does not look at this ring, so that it must be told.

@@ -12,6 +12,7 @@ struct Mem {
     shuttle: Plain<u64>,
     at: RefCell<Vec<u32>>,
     tail: Plain<u32>,
+    level: Plain<u64>,
     watched: Plain<bool>,
     wants: Plain<bool>,
 }
@@ -43,6 +44,12 @@ impl RingMem for &Mem {
     }
     fn set_tail(&self, tail: u32) {
         self.tail.set(tail);
+    }
+    fn level(&self) -> u64 {
+        self.level.get()
+    }
+    fn set_level(&self, word: u64) {
+        self.level.set(word);
     }
     fn watched(&self) -> bool {
         self.watched.get()
@@ -180,6 +187,75 @@ fn a_batch_is_seen_when_it_is_published_or_something_follows_it() {
         }
         let cell = c.peek(&Shuttle::none()).unwrap().expect("what follows");
         c.advance(cell, &mut Shuttle::none());
+    }
+}
+
+/// What is shown of an open piece is read at once, each byte once, whatever follows.
+#[test]
+fn an_open_piece_is_read_while_it_is_filled() {
+    let g = Geometry::of(16 << 10);
+    let mem = mem(g);
+    let (mut p, mut c) = pair(&mem, g);
+    for round in 0..3 * g.cells {
+        let (shown, taken) = (1 + round as usize % 4, round as usize % 3);
+        let mut read = 0;
+        let (first, _) = p.append(32, 32).unwrap().expect("room");
+        assert_eq!(c.peek_open(), Ok(None), "not yet written");
+        p.show();
+        for i in 1..=shown {
+            if i <= taken {
+                let part = c.peek_open().unwrap().expect("what is shown");
+                assert_eq!((part.kind, part.at), (Kind::Bulk, first + read));
+                c.take_open(part);
+                read += part.len;
+                assert_eq!(read, 32 * i as u32);
+            }
+            p.append(32, 32).unwrap().expect("room");
+            p.show();
+        }
+        assert_eq!(c.peek(&Shuttle::none()), Ok(None));
+        p.publish();
+        let cell = c.peek(&Shuttle::none()).unwrap().expect("the piece");
+        assert_eq!((cell.at, cell.len), (first + read, 32 * (shown as u32 + 1) - read));
+        c.advance(cell, &mut Shuttle::none());
+        assert_eq!((c.peek_open(), c.peek(&Shuttle::none())), (Ok(None), Ok(None)));
+        c.give_back();
+        p.refresh().unwrap();
+        assert_eq!(p.in_flight(), 0);
+    }
+}
+
+/// A level that lies outside of the ring, or differs from the cell that follows it, is the peer's fault; no level is read twice.
+#[test]
+fn nonsense_in_a_level_is_found() {
+    let g = Geometry::of(MIN_RING);
+    let lines = g.bulk / LINE as u32;
+    for (at, len) in [(lines, 1), (lines - 1, 65), (0xffff, 0xffff), (0, g.bulk + 1)] {
+        let mem = mem(g);
+        let (_, c) = pair(&mem, g);
+        mem.level.set(1 << 32 | u64::from(at) << 16 | u64::from(len));
+        assert!(c.peek_open().is_err(), "{at} {len}");
+    }
+    // Read as 64 bytes at line 1; then the level moves, or a cell of another place, length or kind follows.
+    let moved = mem(g);
+    let (_, mut c) = pair(&moved, g);
+    moved.level.set(1 << 32 | 1 << 16 | 64);
+    let part = c.peek_open().unwrap().expect("a part");
+    c.take_open(part);
+    assert_eq!(c.peek_open(), Ok(None));
+    moved.level.set(1 << 32 | 2 << 16 | 128);
+    assert!(c.peek_open().is_err());
+    for (kind, at, len) in
+        [(Kind::Bulk, 128, 64), (Kind::Bulk, 64, 63), (Kind::Headed, 64, 64), (Kind::Fin, 64, 64)]
+    {
+        let mem = mem(g);
+        let (_, mut c) = pair(&mem, g);
+        mem.level.set(1 << 32 | 1 << 16 | 64);
+        let part = c.peek_open().unwrap().expect("a part");
+        c.take_open(part);
+        (&mem).set_bulk_at(0, at);
+        (&mem).set_control(0, control_word(1, kind, len));
+        assert!(c.peek(&Shuttle::none()).is_err(), "{kind:?} {at} {len}");
     }
 }
 

@@ -370,6 +370,9 @@ impl Netmod for SimNetmod {
         if !self.events.is_empty() || !self.dirty.is_empty() || !self.wanting.is_empty() {
             self.remind();
         }
+        if !self.dirty.is_empty() {
+            core.note_staged();
+        }
         Ok(())
     }
 

@@ -19,6 +19,8 @@ const HEAD_AT: usize = 16;
 /// Where in a ring's control block the shuttle is.
 const SHUTTLE_AT: usize = 4 * LINE;
 const _: () = assert!(SHUTTLE_AT + LINE <= CONTROL);
+/// Where in it the level of the open piece is: in the producer's line.
+const LEVEL_AT: usize = 2 * LINE + 8;
 
 /// The memory of one ring.
 #[derive(Debug)]
@@ -301,6 +303,16 @@ impl RingMem for RawRing {
     }
     fn set_tail(&self, tail: u32) {
         self.word(0).store(tail, Release);
+    }
+    #[inline]
+    fn level(&self) -> u64 {
+        // SAFETY: eight bytes of the control block, aligned; an atomic.
+        unsafe { &*self.base.as_ptr().add(LEVEL_AT).cast::<AtomicU64>() }.load(Acquire)
+    }
+    #[inline]
+    fn set_level(&self, word: u64) {
+        // SAFETY: as above.
+        unsafe { &*self.base.as_ptr().add(LEVEL_AT).cast::<AtomicU64>() }.store(word, Release);
     }
     #[inline]
     fn watched(&self) -> bool {
