@@ -22,6 +22,11 @@ pub trait Bootstrap: Send {
     fn node(&self) -> Option<u32> {
         None
     }
+    /// The number, as [`Bootstrap::node`] has it, of the node of a rank of the job.
+    fn node_of(&self, rank: u32) -> Option<u32> {
+        let _ = rank;
+        None
+    }
     /// How many ranks before this one are on its node. None if the process manager does not tell.
     fn local_rank(&self) -> Option<u32> {
         None
@@ -100,6 +105,9 @@ impl Bootstrap for ProcessManager {
     }
     fn node(&self) -> Option<u32> {
         self.own_node()
+    }
+    fn node_of(&self, rank: u32) -> Option<u32> {
+        ProcessManager::node_of(self, rank)
     }
     fn local_rank(&self) -> Option<u32> {
         ProcessManager::local_rank(self)

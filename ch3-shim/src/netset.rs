@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::os::fd::RawFd;
 
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Events, Finalize, GroupId, Header, MetGroup, Netmod,
-    Ordering, PeerName, PollOrder, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, Time, VcError, VcErrorKind,
-    VcId,
+    Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Events, Finalize, GroupId, Header, MetGroup,
+    Netmod, Ordering, PeerName, PollOrder, Pollers, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, Time, VcError,
+    VcErrorKind, VcId,
 };
 
 use crate::turns::Turns;
@@ -183,6 +183,17 @@ impl NetSet {
             }
         }
         Ok(())
+    }
+
+    /// Tells the built-in netmods who shares this process's cores, once that is known.
+    pub(crate) fn set_pollers(&mut self, cfg: &Config, pollers: Pollers) {
+        for m in &mut self.mods {
+            match m.base_mut() {
+                #[cfg(feature = "shm")]
+                AnyNetmod::Shm(n) => n.set_pollers(&cfg.shm, pollers),
+                _ => {}
+            }
+        }
     }
 
     /// The first netmod that reaches a process with this card, and the reasons against those before it.

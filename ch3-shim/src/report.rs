@@ -28,6 +28,9 @@ pub struct StatusReport {
     pub netmods: Vec<String>,
     /// What each of them has opened, or why nothing.
     pub opened: Vec<String>,
+    /// Who shares this process's cores, and what that means for waits.
+    #[serde(default)]
+    pub cores: String,
     /// Settings that are not the default: name, value, origin.
     pub settings: Vec<(String, String, String)>,
     /// VCs by the state of their close protocol; `down` are those that failed.
@@ -177,6 +180,7 @@ impl StatusReport {
         for (netmod, opened) in self.netmods.iter().zip(&self.opened) {
             let _ = writeln!(out, "  {}: {}", clean(netmod), clean(opened));
         }
+        let _ = writeln!(out, "  cores: {}", clean(&self.cores));
         for (what, n) in &self.waits {
             let _ = writeln!(out, "  {n} requests wait for {}", clean(what));
         }

@@ -1,27 +1,24 @@
 //! Who polls on a node, and whether there is a core for each.
 
-/// What of a node's processes may want a core at the same time.
+/// What of a node's processes may want the same cores at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pollers {
-    /// Processes of the job on this node.
+    /// Processes of the job that may use these cores, this one included.
     pub processes: usize,
     /// Engines of each; every one has a thread that polls.
     pub engines: usize,
-    /// The node's cores.
-    pub cores: usize,
-    /// Those that this process may use (`sched_getaffinity(2)`).
-    pub own: usize,
+    /// Thousandths of a core that these processes have together.
+    pub millicores: usize,
 }
 
 impl Pollers {
     /// Of a process that knows nothing of its node: it takes the cores to be shared.
-    pub const UNKNOWN: Pollers = Pollers { processes: 2, engines: 1, cores: 1, own: 1 };
+    pub const UNKNOWN: Pollers = Pollers { processes: 2, engines: 1, millicores: 1000 };
 
-    /// Whether who polls in vain takes a core from somebody who has work. `threads`: those by which the libraries of a process's netmods make
+    /// Returns true if spinning would oversubscribe the cores. `threads`: those by which the libraries of a process's netmods make
     /// progress ([`Netmod::threads`](crate::Netmod::threads)). Such a thread cannot go to where its process may not.
     pub fn are_crowded(self, threads: usize) -> bool {
-        let each = self.engines + threads;
-        self.processes * each > self.cores || threads > 0 && each > self.own
+        self.processes * (self.engines + threads) * 1000 > self.millicores
     }
 }
 
@@ -32,27 +29,23 @@ mod tests {
     /// Threads that poll in vain take the cores from those that have work: engines count like processes, as do threads of libraries.
     #[test]
     fn more_than_cores_are_crowded() {
-        let crowded = |processes, engines, threads, own| {
-            Pollers { processes, engines, cores: 4, own }.are_crowded(threads)
-        };
-        for (processes, engines, threads, expected) in [
-            (4, 1, 0, false),
-            (1, 4, 0, false),
-            (2, 2, 0, false),
-            (2, 3, 0, true),
-            (1, 5, 0, true),
-            (2, 1, 1, false),
-            (3, 1, 1, true),
-            (1, 1, 4, true),
+        for (processes, engines, threads, millicores, expected) in [
+            (4, 1, 0, 4000, false),
+            (1, 4, 0, 4000, false),
+            (2, 2, 0, 4000, false),
+            (2, 3, 0, 4000, true),
+            (1, 5, 0, 4000, true),
+            (2, 1, 1, 4000, false),
+            (3, 1, 1, 4000, true),
+            (1, 1, 4, 4000, true),
+            (1, 1, 0, 1000, false),
+            (1, 1, 1, 1000, true),
+            (2, 1, 0, 1999, true),
+            (1, 1, 0, 500, true),
         ] {
-            assert_eq!(
-                crowded(processes, engines, threads, 4),
-                expected,
-                "{processes} x ({engines} + {threads})"
-            );
+            let pollers = Pollers { processes, engines, millicores };
+            assert_eq!(pollers.are_crowded(threads), expected, "{pollers:?} + {threads}");
         }
-        // A launcher binds each process to a core: only who has a thread beside itself there shares it.
-        assert!(!crowded(4, 1, 0, 1) && crowded(2, 1, 1, 1));
         assert!(Pollers::UNKNOWN.are_crowded(0));
     }
 }

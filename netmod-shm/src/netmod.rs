@@ -174,6 +174,11 @@ impl ShmNetmod {
         }
     }
 
+    /// Who shares this process's cores, where more is known of that than there was for [`ShmNetmod::new`].
+    pub fn set_pollers(&mut self, cfg: &ShmConfig, pollers: Pollers) {
+        self.transfers.joint = joint_from(cfg, pollers.are_crowded(0));
+    }
+
     /// What the netmod has seen.
     pub fn stats(&self) -> ShmStats {
         self.stats

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use ch3_shim::bootstrap::process_manager;
 use ch3_shim::{Bootstrap, Builder, Device};
 use netmod_core::Config;
-use netmod_core::card::NodeSection;
 use netmod_pmi::{Launcher, ProcessManager};
 
 use crate::cli::JobArgs;
@@ -209,8 +208,9 @@ impl<'a> From<&'a JobArgs> for Choice<'a> {
 /// A variable or option with a bad value; a launcher or network that does not work.
 pub(crate) fn join(choice: Choice<'_>) -> Result<Joined> {
     let (cfg, pm) = prepare(choice)?;
-    let crowded = take_core(&pm);
-    Ok(Joined { dev: Builder::new(cfg, Box::new(pm)).build()?, crowded })
+    take_core(&pm);
+    let dev: Device = Builder::new(cfg, Box::new(pm)).build()?;
+    Ok(Joined { crowded: dev.shares_cores(), dev })
 }
 
 /// As [`join`], for a process of several threads, which has all cores that it may use.
@@ -243,23 +243,16 @@ fn prepare(choice: Choice<'_>) -> Result<(Config, ProcessManager)> {
     Ok((cfg, pm))
 }
 
-/// Gives each rank a core of its own, if there are enough and nobody has bound it before. Whether there
-/// are too few.
-fn take_core(pm: &ProcessManager) -> bool {
+/// Gives each rank a core of its own, if there are enough and nobody has bound it before.
+fn take_core(pm: &ProcessManager) {
     let local = std::env::var("MPI_LOCALRANKID").ok().and_then(|v| v.parse().ok());
     let local = local.unwrap_or(pm.rank() as usize);
     let ranks = Bootstrap::local_size(pm) as usize;
-    let online = NodeSection::of_this_process().map_or(1, |n| n.cores as usize);
-    let outcome = sys::allowed_cores().and_then(|cores| {
-        // One core of many is what a launcher that binds ranks leaves to each.
-        let bound = cores.len() == 1 && online >= ranks;
-        if ranks > cores.len() {
-            return Ok(!bound);
-        }
-        cores.get(local).map_or(Ok(()), |core| sys::pin(*core)).map(|()| false)
+    let bound = sys::allowed_cores().and_then(|cores| match cores.get(local) {
+        Some(core) if ranks <= cores.len() => sys::pin(*core),
+        _ => Ok(()),
     });
-    outcome.unwrap_or_else(|e| {
+    if let Err(e) = bound {
         tracing::warn!("cannot bind this process to a core, so figures will vary more: {e}");
-        ranks > online
-    })
+    }
 }

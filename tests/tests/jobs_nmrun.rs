@@ -42,6 +42,34 @@ fn ok_alone(ranks: u32, options: &[&str], case: &[&str]) -> [Outcome; 2] {
     })
 }
 
+/// A job that a scheduler has confined to one core shares it, though the machine has more; ranks that are bound to a core each do not.
+#[test]
+fn ranks_know_whether_they_share_cores() {
+    let Some(taskset) =
+        launch::launcher_or_skip("ranks_know_whether_they_share_cores", "taskset", "util-linux")
+    else {
+        return;
+    };
+    for netmods in EACH_NETMOD {
+        let nmrun = nmrun(2, &[]);
+        let mut confined = Command::new(&taskset);
+        confined.args(["-c", "0"]).arg(nmrun.get_program()).args(nmrun.get_args());
+        run(confined.args(["cores", "1"]).env("NETMOD", netmods)).expect_ok("cores", 2);
+        if launch::cores() < 2 {
+            launch::skip("SKIPPED: ranks_know_whether_they_share_cores: bound ranks need two cores");
+            continue;
+        }
+        let mut bound = Command::new(nmrun.get_program());
+        bound.args(["-n", "2", "sh", "-c", "exec taskset -c $PMI_RANK \"$0\" cores 0", JOB]);
+        run(bound.env("NETMOD", netmods)).expect_ok("cores", 2);
+        // Ranks that their launcher has let go where they like, and of which each but one has bound itself.
+        let mut odd = Command::new(nmrun.get_program());
+        let script = "[ $PMI_RANK = 0 ] && set -- taskset -c 0; exec \"$@\" \"$0\" cores $(($PMI_RANK == 0))";
+        odd.args(["-n", "2", "sh", "-c", script, JOB]);
+        run(odd.env("NETMOD", netmods)).expect_ok("cores", 2);
+    }
+}
+
 #[test]
 fn ranks_fork() {
     ok(2, "forks", &["2"]);

@@ -227,7 +227,7 @@ fn naps_are_short_while_memory_is_moved() {
 fn a_descriptor_of_libfabric_only_where_cores_are_shared() {
     let (_, control) = Control::load(&library_path());
     let world = World::new(&control, fake_fabric::Settings::default());
-    let here = |processes| Pollers { processes, engines: 2, cores: 4, own: 4 };
+    let here = |processes| Pollers { processes, engines: 2, millicores: 4000 };
     for (wait, pollers, expected) in [
         ("auto", here(2), false),
         ("auto", here(3), true),

@@ -9,6 +9,7 @@ use super::failure::Asking;
 use super::leave::Leaving;
 use super::multiple::Party;
 use super::serve::Server;
+use super::sharing::Sharing;
 use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{
     Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Lmt, Names, Pool, Ports, Terms, card_key,
@@ -198,13 +199,8 @@ impl Builder {
             self.boot.put(KEY, &[&key[..], &terms[..], &engines[..]].concat()).map_err(Error::Launcher)?;
         }
         let node = NodeSection::of_this_process();
-        let cores = node.as_ref().map_or(1, |node| node.cores as usize);
-        let pollers = Pollers {
-            processes: self.boot.local_size() as usize,
-            engines: self.engines.into(),
-            cores,
-            own: std::thread::available_parallelism().map_or(cores, usize::from),
-        };
+        let sharing = Sharing::of_this_process(self.boot.local_size(), self.engines);
+        let pollers = sharing.at_first();
         let mut mods: Vec<AnyNetmod> = self.extra.drain(..).map(AnyNetmod::Other).collect();
         for name in &self.cfg.netmods {
             mods.extend(self.built_in(name, me, size, pollers)?);
@@ -219,11 +215,11 @@ impl Builder {
             Ok(node) => node.emit(&mut card).map_err(|e| Error::Config(e.to_string()))?,
             Err(e) => tracing::warn!(%e, "the business card does not say which node this is"),
         }
+        sharing.emit(&mut card)?;
         netmod.business_card(&mut card).map_err(|e| Error::Config(format!("business card: {e}")))?;
         let card = card.finish();
         self.boot.put(&card_key(rank), &card).map_err(Error::Launcher)?;
-        let crowded = pollers.are_crowded(netmod.threads());
-        Ok(Opened { builder: self, netmod, crowded, card })
+        Ok(Opened { builder: self, netmod, sharing, card })
     }
 
     /// Opens the netmod of a name. None if the default names it and it was left out of this build.
@@ -288,7 +284,7 @@ impl Builder {
     }
 
     /// The netmods are open, and the barrier has been entered: waits for all processes.
-    fn join(mut self, mut netmod: NetSet, crowded: bool, card: Vec<u8>) -> Result<Vci> {
+    fn join(mut self, mut netmod: NetSet, sharing: &Sharing, card: Vec<u8>) -> Result<Vci> {
         let (rank, size) = (self.boot.rank(), self.boot.size());
         let me = self.name();
         while !self.boot.barrier_poll().map_err(Error::Launcher)? {
@@ -296,6 +292,10 @@ impl Builder {
             let nap = std::time::Duration::from_millis(if fds.is_empty() { 1 } else { 1000 });
             crate::sys::wait_readable(&fds, nap).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
         }
+        let threads = netmod.threads();
+        let pollers = sharing.as_cards_say(self.boot.as_mut(), threads)?;
+        let crowded = pollers.are_crowded(threads);
+        netmod.set_pollers(&self.cfg, pollers);
         let spin = self.cfg.spin.polls(crowded);
         let patience = self.cfg.spin.patience(spin);
         let key = self.boot.get(KEY).map_err(Error::Launcher)?;
@@ -359,6 +359,8 @@ impl Builder {
             polls: 0,
             tick_mask,
             spin,
+            pollers,
+            threads,
             patience,
             unseen: 0,
             naps: 0,
@@ -386,7 +388,7 @@ fn job_key(bytes: &[u8]) -> Option<([u8; KEY_LEN], Terms, u8)> {
 pub(super) struct Opened {
     builder: Builder,
     netmod: NetSet,
-    crowded: bool,
+    sharing: Sharing,
     card: Vec<u8>,
 }
 
@@ -398,6 +400,6 @@ impl Opened {
 
     /// Waits until the barrier has ended, then joins the job.
     pub(super) fn join(self) -> Result<Vci> {
-        self.builder.join(self.netmod, self.crowded, self.card)
+        self.builder.join(self.netmod, &self.sharing, self.card)
     }
 }

@@ -19,12 +19,13 @@ mod probe;
 mod raw;
 mod scope;
 mod serve;
+mod sharing;
 mod status;
 mod wait;
 
 use std::os::fd::RawFd;
 
-use netmod_core::{Config, DeviceError, Engine, PollOrder, Time, VcStats};
+use netmod_core::{Config, DeviceError, Engine, PollOrder, Pollers, Time, VcStats};
 
 use crate::ch3::{Ch3, DeviceStats, FlowReport, Group, WORLD};
 use crate::clock::Clock;
@@ -100,6 +101,9 @@ pub struct Vci {
     tick_mask: u32,
     /// Polls in vain before a wait blocks.
     spin: u32,
+    /// Who shares this process's cores, and how many threads its libraries have.
+    pollers: Pollers,
+    threads: usize,
     /// Polls that find nothing, and are not in vain, while memory moves; and how many there were.
     patience: u32,
     unseen: u32,
@@ -172,6 +176,12 @@ impl Vci {
     /// The configuration in force.
     pub fn config(&self) -> &Config {
         &self.cfg
+    }
+
+    /// Returns true if more threads of the job's processes on this node want to poll than the cores that they
+    /// share, as far as this process can use them.
+    pub fn shares_cores(&self) -> bool {
+        self.pollers.are_crowded(self.threads)
     }
 
     /// Counts of the device.

@@ -44,6 +44,7 @@ impl Vci {
             activity: self.activity().into(),
             netmods: self.netmods().iter().map(|n| (*n).to_owned()).collect(),
             opened: self.engine.netmod.netmods().map(Netmod::opened).collect(),
+            cores: super::sharing::explain(self.pollers, self.threads),
             posted: self.ch3.posted.len(),
             unexpected: self.ch3.unexpected.len(),
             unexpected_bytes: self.ch3.stats.unexpected_bytes,

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 
 use super::{BodyReader, BodyWriter, CardError, CardWriter, Section};
+use crate::cpus::CpuSet;
 
 #[cfg(test)]
 mod tests;
@@ -75,7 +76,7 @@ impl NodeSection {
         // Without /sys, the processors that this process may use are the best guess.
         let cores = read(ONLINE)
             .ok()
-            .and_then(|list| count_list(&list))
+            .and_then(|list| u32::try_from(CpuSet::parse(&list)?.len()).ok())
             .or_else(|| std::thread::available_parallelism().ok()?.get().try_into().ok())
             .unwrap_or(1);
         Ok(NodeSection { hostname, boot_id, pid: std::process::id(), cores })
@@ -150,13 +151,4 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
         *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
     }
     Some(out)
-}
-
-/// How many numbers a list of ranges such as `0-3,8` has (`Documentation/admin-guide/cputopology`).
-fn count_list(list: &str) -> Option<u32> {
-    list.split(',').try_fold(0u32, |sum, range| {
-        let (a, b) = range.split_once('-').unwrap_or((range, range));
-        let (a, b): (u32, u32) = (a.trim().parse().ok()?, b.trim().parse().ok()?);
-        sum.checked_add(b.checked_sub(a)?.checked_add(1)?)
-    })
 }

@@ -167,7 +167,7 @@ config_table! {
         Kind::Duration { min: Duration::ZERO, max: HOUR },
         "how often a wait asks the process manager for failed ranks; 0: never";
     spin: Spin = Spin::Auto, "NETMOD_SPIN", Kind::Spin,
-        "polls in vain before a wait blocks; auto: few if more would poll than the node has cores";
+        "polls in vain before a wait blocks; auto: few if more would poll than the cores that they may use";
     pmi: &'static str = "auto", "NETMOD_PMI", Kind::Choice(&["auto", "1", "2", "pmix"]),
         "protocol to speak with the launcher; auto: what its environment offers";
     pmix_library: String = "libpmix.so.2".to_owned(), "NETMOD_PMIX_LIBRARY", Kind::Text { max: 4095 },

@@ -162,6 +162,11 @@ pub const CASES: &[Case] = &[
         help: "[BYTES=65536] [ROUNDS=2]: all-to-all; rank 0 says what it took of memory and processors",
         body: waiting::crush,
     },
+    Case {
+        name: "cores",
+        help: "SHARED: whether ranks share cores is found out; 1: they do",
+        body: waiting::cores,
+    },
     Case { name: "crowd", help: "[BARRIERS=20]: all-to-all and barriers", body: basic::crowd },
     Case {
         name: "late",

@@ -35,6 +35,18 @@ pub(super) fn idle(dev: &mut Device, args: &Args) -> Result<End> {
     Ok(End::Finalize)
 }
 
+/// Each rank knows whether others may use its cores, and the status report says so.
+pub(super) fn cores(dev: &mut Device, args: &Args) -> Result<End> {
+    let expected = args.get(0, 0) == 1;
+    let said = dev.status().cores;
+    if dev.shares_cores() != expected || said.contains("too few") != expected {
+        return Err(format!("cores are shared: {}, instead of {expected}: {said}", dev.shares_cores()).into());
+    }
+    let world = dev.world();
+    dev.barrier(world)?;
+    Ok(End::Finalize)
+}
+
 /// Bytes of the segment of shared memory that this process has mapped: the file's length and what is allocated of it; zeros
 /// if there is none.
 fn segment(dev: &Device) -> Result<[u64; 2]> {

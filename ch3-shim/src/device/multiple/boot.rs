@@ -67,6 +67,10 @@ impl Bootstrap for EngineBoot {
         self.party.lock().boot.node()
     }
 
+    fn node_of(&self, rank: u32) -> Option<u32> {
+        self.party.lock().boot.node_of(rank)
+    }
+
     fn local_rank(&self) -> Option<u32> {
         self.party.lock().boot.local_rank()
     }
