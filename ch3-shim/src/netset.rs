@@ -315,6 +315,10 @@ impl Netmod for NetSet {
         each!(self.of(core, vc), n => n.vc_abort(core, vc, error))
     }
 
+    fn watch_peer(&mut self, core: &mut Core, vc: VcId, now: Time) -> bool {
+        each!(self.of(core, vc), n => n.watch_peer(core, vc, now))
+    }
+
     fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
         each!(self.of(core, vc), n => n.vc_revive(core, vc, card))
     }

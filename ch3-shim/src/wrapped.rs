@@ -130,6 +130,10 @@ impl Netmod for AnyNetmod {
         each!(self, n => n.vc_abort(core, vc, error))
     }
 
+    fn watch_peer(&mut self, core: &mut Core, vc: VcId, now: Time) -> bool {
+        each!(self, n => n.watch_peer(core, vc, now))
+    }
+
     fn vc_revive(
         &mut self,
         core: &mut Core,

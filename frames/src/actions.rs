@@ -448,6 +448,19 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
+    /// Asks after the peer of a VC without a connection, for as long as this is repeated.
+    #[cold]
+    pub(crate) fn ask_after(&mut self, vc: VcId) {
+        let Some(l) = self.links.get_mut(vc).filter(|l| l.open.is_none() && l.down.is_none()) else { return };
+        l.wanted_until = self.now + WANTED;
+        if self.life.as_ref().is_some_and(|life| !life.is_watching(vc)) {
+            self.watch(vc);
+        }
+        if let Some(life) = &mut self.life {
+            life.owes(vc, true);
+        }
+    }
+
     /// What is known of peers without asking.
     #[cold]
     fn tell_life(&mut self) {
@@ -464,7 +477,15 @@ impl<D: Device> FrameNetmod<D> {
         let Some(life) = &mut self.life else { return };
         life.poll(self.now, &mut self.verdicts);
         for (vc, verdict) in std::mem::take(&mut self.verdicts) {
-            let Some(peer) = self.links.get(vc).map(|l| l.peer) else { continue };
+            let Some(l) = self.links.get(vc) else { continue };
+            let peer = l.peer;
+            if l.open.is_none() && self.now > l.wanted_until {
+                // Nobody waits for it any more.
+                if let Some(life) = &mut self.life {
+                    life.unwatch(vc);
+                }
+                continue;
+            }
             self.say_again(core, vc, verdict);
             if verdict == Verdict::Dead && !events.concern(vc) && self.backlog.is_empty() {
                 let text = "the process has ended, as its host says; has it failed?";
@@ -484,6 +505,8 @@ fn vc_of(to: To) -> Option<VcId> {
 
 /// How often is looked whether a VC has waited for the device for too long.
 const CHECK: Duration = Duration::from_secs(1);
+/// How long a peer without a connection is asked after since somebody has last waited for it: many are waited for in turn.
+const WANTED: Duration = Duration::from_secs(120);
 /// After so long a handshake's frame to somebody who is forgotten is given up, if the device will not take it.
 const STALE: Duration = Duration::from_secs(2);
 /// The VC of frames that are of none.

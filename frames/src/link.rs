@@ -283,6 +283,8 @@ pub(crate) struct Link {
     pub(crate) way: Option<Way>,
     /// The process has ended: nothing is sent to it.
     pub(crate) gone: bool,
+    /// Until when somebody waits for it, connection or not.
+    pub(crate) wanted_until: Time,
     /// When a frame of a connection with it came last.
     pub(crate) heard: Time,
     /// The last connection has ended with frames of which the peer had not said that it has taken them.
@@ -320,6 +322,7 @@ impl Link {
             peer,
             way: None,
             gone: false,
+            wanted_until: Time::ZERO,
             heard: Time::ZERO,
             unread: false,
             doubt: None,

@@ -321,6 +321,12 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         }
     }
 
+    fn watch_peer(&mut self, _core: &mut Core, vc: VcId, now: Time) -> bool {
+        self.now = now;
+        self.ask_after(vc);
+        true
+    }
+
     fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
         let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return Ok(()) };
         if let Some(card) = card {

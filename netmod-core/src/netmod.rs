@@ -199,6 +199,13 @@ pub trait Netmod: Send {
     /// [`crate::Event::Down`] follows.
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError);
 
+    /// Watches the process of a VC that may have no connection, because something waits for it: if the process has ended,
+    /// [`crate::Event::Down`] follows. Nothing is sent on the VC, and a process that computes is not taken for dead. The caller
+    /// repeats the call about once a second for as long as it waits.
+    ///
+    /// Returns false if the netmod watches as many processes as it may: the caller asks again later.
+    fn watch_peer(&mut self, core: &mut Core, vc: VcId, now: Time) -> bool;
+
     /// Makes a VC that was reported down usable again, as after [`Netmod::vc_init`]: for the same process, or for
     /// a new incarnation of it. Nothing of the earlier connection is continued. A card replaces what was known of
     /// the peer; `None` keeps that. On a VC that is not down, only the card is taken.

@@ -345,6 +345,11 @@ impl Netmod for ShmNetmod {
         self.fail(core, vc, error);
     }
 
+    fn watch_peer(&mut self, core: &mut Core, vc: VcId, _now: Time) -> bool {
+        self.ask_after(core, vc);
+        true
+    }
+
     fn vc_revive(&mut self, _core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
         let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return Ok(()) };
         if let Some(card) = card {

@@ -1,6 +1,6 @@
 //! Which rings are looked at, doorbells, sleep, and whether peers live.
 
-use netmod_core::{Arm, Core, Time};
+use netmod_core::{Arm, Core, Event, Time, VcError, VcErrorKind, VcId};
 
 use crate::bell;
 use crate::helper::Helper;
@@ -195,6 +195,32 @@ impl ShmNetmod {
             Ok(s) if self.armed && self.helper.is_none() && s.is_unwakeable() => self.now + NAP,
             _ => Time::NEVER,
         }
+    }
+
+    /// Asks the kernel whether the peer of a VC lives that has no stream yet. What one that has ended had written is read first:
+    /// the VC fails at the next call.
+    #[cold]
+    pub(crate) fn ask_after(&mut self, core: &mut Core, vc: VcId) {
+        let Some(l) = self.links.get_mut(vc).filter(|l| !l.up && l.down.is_none() && l.queue.is_empty())
+        else {
+            return;
+        };
+        let Some(slot) = l.slot else {
+            if !std::mem::replace(&mut l.asked, true) {
+                self.pending.push_back(Event::NeedCard { vc });
+            }
+            return;
+        };
+        let peer = l.peer;
+        let ended = self.segment.as_ref().is_ok_and(|s| s.has_left(slot) || !s.lives(slot));
+        if !ended {
+            return;
+        }
+        if std::mem::replace(&mut self.lanes[slot].gone, true) {
+            let text = "the process has ended; has it failed?";
+            return self.fail(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
+        }
+        self.look_at(slot);
     }
 
     /// Asks the kernel whether the peers live with whom something is under way.

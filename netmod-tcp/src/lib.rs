@@ -35,6 +35,7 @@ mod stats;
 mod sys;
 mod txq;
 mod vc;
+mod watch;
 mod way;
 
 pub use control::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};

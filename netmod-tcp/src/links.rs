@@ -280,6 +280,7 @@ impl TcpNetmod {
         self.expire_dials(core, now);
         self.expire_lingering(now);
         self.accept_after_pause(now);
+        self.look_after_watched(core, now);
         if self.own.look_at != Time::NEVER {
             self.look_at_interfaces(core, now);
         }

@@ -29,6 +29,7 @@ use crate::stats::TcpStats;
 use crate::sys::{Epoll, Interest, RxArena};
 use crate::txq::Data;
 use crate::vc::{Fresh, TcpVc};
+use crate::watch::Watching;
 use crate::way::Ways;
 
 /// The key of the listener in epoll; no connection has it.
@@ -78,6 +79,7 @@ pub struct TcpNetmod {
     pub(crate) idle_polls: u32,
     /// Connections with checked bytes that had no room in the last poll.
     pub(crate) unread: Vec<ConnId>,
+    pub(crate) watching: Watching,
     pub(crate) next_timer: Time,
     /// When the open connections are looked at, or `NEVER`.
     pub(crate) next_pulse: Time,
@@ -158,6 +160,7 @@ impl TcpNetmod {
             rails,
             idle_polls: 0,
             unread: Vec::new(),
+            watching: Watching::default(),
             next_timer: Time::NEVER,
             next_pulse: Time::NEVER,
             events: VecDeque::new(),
@@ -345,6 +348,10 @@ impl Netmod for TcpNetmod {
             self.close(conn::id(c));
         }
         self.vc_failed(core, vc, error);
+    }
+
+    fn watch_peer(&mut self, core: &mut Core, vc: VcId, now: Time) -> bool {
+        self.ask_after(core, vc, now)
     }
 
     fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {

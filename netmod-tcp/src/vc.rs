@@ -154,6 +154,11 @@ impl TcpVc {
         ways.paired.between(&agreed).chain(others).nth(at).map(|w| (w, ways.port))
     }
 
+    /// The way to ask after the peer by at the n-th attempt, in turn.
+    pub(crate) fn way_by(&self, attempt: usize) -> Option<(Way, u16)> {
+        self.way_of(attempt as u32).map(|(way, port)| (way.clone(), port))
+    }
+
     fn agreed(&self) -> Pairs {
         self.decided.as_deref().copied().unwrap_or_default()
     }

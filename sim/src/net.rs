@@ -195,6 +195,12 @@ impl Net {
     }
 
     /// When what would arrive at `at` does, given the partitions; `None` if never.
+    /// Returns true if the host of a rank, as far as `by` can ask it, says that the rank's process has ended.
+    pub(crate) fn has_ended(&mut self, by: u32, rank: u32) -> bool {
+        let now = self.now();
+        self.hosts[rank as usize].life != Life::Up && self.passes(by, rank, now).is_some_and(|at| at <= now)
+    }
+
     fn passes(&mut self, a: u32, b: u32, mut at: Time) -> Option<Time> {
         for i in 0..self.partitions.len() {
             let p = &self.partitions[i];

@@ -38,6 +38,8 @@ struct Peer {
     vc: Option<VcId>,
     announced: bool,
     down: bool,
+    /// It has ended without a word, which shows when it is watched.
+    ended: bool,
 }
 
 #[derive(Debug)]
@@ -54,6 +56,9 @@ struct Stage {
     _watchdog: Watchdog,
     /// What the device has registered.
     regions: Regions,
+    /// Ranks that the device has had watched, and how many more it may.
+    watched: Vec<u32>,
+    watch_room: Option<usize>,
     /// Polls of the device, and what is sent when it blocks.
     polls: u64,
     at_nap: Option<(u32, Vec<u8>)>,
@@ -104,6 +109,8 @@ impl Script {
             no_last_word: false,
             _watchdog: Watchdog::new(),
             regions: Regions::default(),
+            watched: Vec::new(),
+            watch_room: None,
             polls: 0,
             at_nap: None,
         };
@@ -157,6 +164,19 @@ impl Script {
     /// A peer dies when all it sent was delivered.
     pub fn die(&self, rank: u32) {
         self.lock().peers[rank as usize].acts.push_back(Act::Die);
+    }
+
+    /// A peer ends without a word: only who watches it learns of that.
+    pub fn end(&self, rank: u32) {
+        self.lock().peers[rank as usize].ended = true;
+    }
+
+    /// Takes the ranks that the device has had watched since the last time, in order. From now on it may have `room` more
+    /// watched, if that is bounded.
+    pub fn watched(&self, room: Option<usize>) -> Vec<u32> {
+        let mut stage = self.lock();
+        stage.watch_room = room;
+        std::mem::take(&mut stage.watched)
     }
 
     /// A peer connects, after all it has done before; one that has died does so in a new incarnation.
@@ -428,6 +448,22 @@ impl Netmod for Scripted {
         if !down {
             self.pending.push_back(Event::Down { vc, error });
         }
+    }
+
+    fn watch_peer(&mut self, _: &mut Core, vc: VcId, _: Time) -> bool {
+        let Some(&name) = self.vcs.get(vc) else { return true };
+        let mut stage = self.script.lock();
+        if stage.watch_room == Some(0) {
+            return false;
+        }
+        stage.watch_room = stage.watch_room.map(|n| n - 1);
+        stage.watched.push(name.rank);
+        let peer = &mut stage.peers[name.rank as usize];
+        if peer.ended && !std::mem::replace(&mut peer.down, true) {
+            let error = VcError::new(VcErrorKind::Lost, Some(name), "the script lets it die");
+            self.pending.push_back(Event::Down { vc, error });
+        }
+        true
     }
 
     fn vc_revive(&mut self, _: &mut Core, vc: VcId, _: Option<&Card>) -> Result<(), VcError> {

@@ -35,6 +35,17 @@ impl Drop for PortFile {
 
 /// Starts a case under `nmrun`; of no ranks, as a singleton.
 fn start(ranks: u32, file: &Path, limit: Duration, args: &[&str]) -> JoinHandle<Outcome> {
+    start_with(ranks, file, limit, args, &[])
+}
+
+/// The same with settings.
+fn start_with(
+    ranks: u32,
+    file: &Path,
+    limit: Duration,
+    args: &[&str],
+    settings: &[(&str, &str)],
+) -> JoinHandle<Outcome> {
     static NMRUN: OnceLock<PathBuf> = OnceLock::new();
     let mut c = match ranks {
         0 => Command::new(JOB),
@@ -45,7 +56,7 @@ fn start(ranks: u32, file: &Path, limit: Duration, args: &[&str]) -> JoinHandle<
             c
         }
     };
-    c.args(args).env(PORT_FILE, file);
+    c.args(args).env(PORT_FILE, file).envs(settings.iter().copied());
     // Two jobs at once take as long as two, and longer on a machine that is busy.
     std::thread::spawn(move || run_within(&mut c, limit))
 }
@@ -88,4 +99,20 @@ fn a_job_that_dies_is_parted_from() {
     widow.expect_ok("widow", 3);
     assert_eq!(widow.output.matches("a receive from the dead job: rank 0").count(), 3, "{widow}");
     assert_eq!(widow.output.matches("parting from the dead job: ").count(), 3, "{widow}");
+}
+
+/// A job is met, and ends before its first message: whoever waits for one is told.
+#[test]
+fn a_job_that_ends_before_its_first_message_is_noticed() {
+    for (hosts, guests) in [(3, 2), (1, 0)] {
+        let file = PortFile::new();
+        let quick = [("NETMOD_TCP_DETECT", "2s"), ("NETMOD_TCP_CONNECT_TIMEOUT", "4s")];
+        let host = start_with(hosts, &file.0, 2 * JOB_LIMIT, &["stood-up"], &quick);
+        let dead = end(start(guests, &file.0, 2 * JOB_LIMIT, &["quitter"]));
+        assert!(!dead.status.success() && dead.ok_ranks("quitter") == 0, "{dead}");
+        let host = end(host);
+        host.expect_ok("stood-up", hosts);
+        assert!(host.output.contains("has ended, as its host says"), "{host}");
+        assert_eq!(host.output.matches("nobody: ").count(), 2 * hosts as usize, "{host}");
+    }
 }

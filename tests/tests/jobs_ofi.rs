@@ -124,6 +124,23 @@ fn short_of_registered_memory() {
     }
 }
 
+/// One rank is killed before its first message, and nobody but the netmod can tell.
+#[test]
+fn a_rank_is_killed_before_its_first_message() {
+    for provider in ["tcp", "net"] {
+        let there = Ofi { provider, library: "", max_bytes: 0, many: 0 };
+        if !there.is_available("a_rank_is_killed_before_its_first_message") {
+            continue;
+        }
+        let mut c = nmrun(provider, 4, &["--no-kill"]);
+        c.args(["unmet", "1", "1"]);
+        c.envs([("NETMOD_FAILURE_CHECK", "0s"), ("NETMOD_OFI_DETECT", "500ms")]);
+        let done = run_alone(&mut c);
+        assert_eq!(done.ok_ranks("unmet"), 3, "{provider}: {done}");
+        done.expect_code(128 + 9);
+    }
+}
+
 /// One rank is killed; the launcher is not asked, so the others find out by the dead one's kernel.
 #[test]
 fn a_rank_is_killed() {

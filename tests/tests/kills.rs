@@ -59,6 +59,17 @@ fn idle() {
     stage(2, &[1, 2, 3]);
 }
 
+/// Nobody but the netmod can tell: there is no connection, and the process manager is not asked.
+#[test]
+fn before_the_first_message_if_nobody_else_tells() {
+    for seed in [1, 2] {
+        let mut job = nmrun(5, &[]);
+        job.env("NETMOD_FAILURE_CHECK", "0s").env("NETMOD_TCP_DETECT", "2s");
+        let done = run(job.args(["unmet", "1", &seed.to_string()]));
+        survived(&done, "unmet", 5, seed);
+    }
+}
+
 #[test]
 fn in_the_middle_of_a_rendezvous() {
     stage(3, &[1, 2, 3]);

@@ -56,6 +56,13 @@ impl Drop for Folder {
     }
 }
 
+/// Nobody but the netmod can tell: nothing was written, and the process manager is not asked.
+#[test]
+fn before_the_first_message_if_nobody_else_tells() {
+    let folder = Folder::new();
+    folder.survived_with(5, &["unmet", "1", "1"], &[("NETMOD_FAILURE_CHECK", "0s")]);
+}
+
 #[test]
 fn at_each_stage() {
     let folder = Folder::new();

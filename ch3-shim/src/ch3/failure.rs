@@ -257,7 +257,11 @@ impl Ch3 {
         let error = self.explained(error);
         tracing::debug!(target: "netmod::vc", %error, "VC down");
         self.failures.doomed.retain(|(_, v)| *v != vc);
-        self.own_event(io, vc, VcEvent::Lost, Some(&error));
+        let at_rest = io.core.vcs.get(vc).is_some_and(|v| v.state == VcState::Inactive);
+        if !(at_rest && self.finalizing) {
+            // Who has left while all finalize, and had nothing with this process, has not failed.
+            self.own_event(io, vc, VcEvent::Lost, Some(&error));
+        }
         // Both had closed, and at most the last word was lost: the VC is as good as new.
         if io.core.vcs.get(vc).is_some_and(|v| v.state == VcState::Inactive)
             && let Err(error) = io.netmod.vc_revive(io.core, vc, None)

@@ -29,6 +29,11 @@ impl Asking {
     pub(super) fn new() -> Asking {
         Asking { next: Time::ZERO, mute: false }
     }
+
+    /// Returns true if the process manager tells nothing.
+    pub(super) fn is_mute(&self) -> bool {
+        self.mute
+    }
 }
 
 impl Vci {
@@ -128,6 +133,7 @@ impl Vci {
     /// When a wait has to look at failures although nothing arrives.
     pub(super) fn failure_deadline(&self) -> Time {
         let ask = if self.asking.mute { Time::NEVER } else { self.asking.next };
+        let ask = ask.min(self.watch_deadline());
         self.ch3.failures.deadline().map_or(ask, |at| at.min(ask))
     }
 
@@ -139,6 +145,7 @@ impl Vci {
         if self.ch3.failures.deadline().is_some_and(|at| at <= now) {
             self.ch3.bury(&mut self.engine.io(now));
         }
+        self.watch_awaited();
         if self.asking.mute || now < self.asking.next {
             return;
         }

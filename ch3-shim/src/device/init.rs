@@ -10,6 +10,7 @@ use super::leave::Leaving;
 use super::multiple::Party;
 use super::serve::Server;
 use super::sharing::Sharing;
+use super::watch::Watching;
 use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{
     Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Lmt, Names, Pool, Ports, Terms, card_key,
@@ -368,6 +369,7 @@ impl Builder {
             leaving_goes_on: false,
             leave_error: None,
             asking: Asking::new(),
+            watching: Watching::new(),
             fds: Vec::with_capacity(4),
             wait_set: None,
             status_server,

@@ -2,7 +2,7 @@
 //!
 //! `levels` says which threads may use it; this file is its one engine with the queues. `init` builds it
 //! from the environment, `wait` drives it, `leave` ends it or one of its connections, `failure` is about
-//! peers that failed; `status` and `serve` tell what it is doing; `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones,
+//! peers that failed, `watch` about those whose end nobody else would tell; `status` and `serve` tell what it is doing; `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones,
 //! `probe` looks at messages before they are received, `dynamic` meets other jobs.
 
 mod blocking;
@@ -22,6 +22,7 @@ mod serve;
 mod sharing;
 mod status;
 mod wait;
+mod watch;
 
 use std::os::fd::RawFd;
 
@@ -115,6 +116,7 @@ pub struct Vci {
     /// What went wrong first on the way out.
     leave_error: Option<Error>,
     asking: failure::Asking,
+    watching: watch::Watching,
     /// What a blocked wait waits on; kept for its memory.
     fds: Vec<RawFd>,
     /// The descriptor for event loops, once it was asked for.

@@ -65,6 +65,7 @@ impl Vci {
         }
         let pattern = self.incoming(source, tag, comm)?;
         if let Some(s) = self.look(&pattern) {
+            self.watching.found();
             self.flush();
             return Ok(Some(s));
         }
@@ -121,7 +122,10 @@ impl Vci {
             self.ch3.relieve_for(&mut self.engine.io(now), pattern);
         }
         let found = self.look(pattern);
-        if found.is_none() {
+        if found.is_some() {
+            self.watching.found();
+        } else {
+            self.watching.seeks(*pattern);
             self.check_source(pattern)?;
         }
         Ok(found)
@@ -142,6 +146,7 @@ impl Vci {
 
     fn take_unexpected(&mut self, pattern: &Pattern) -> Option<Message> {
         let (env, body) = self.ch3.unexpected.take_match(pattern)?;
+        self.watching.found();
         Some(Message { env, losses: self.ch3.losses(body.vc), body: Some(body) })
     }
 

@@ -131,6 +131,11 @@ impl Life {
         self.probes.retain(|p| p.vc != vc);
     }
 
+    /// Returns true if the peer of the VC is watched.
+    pub fn is_watching(&self, vc: VcId) -> bool {
+        self.peers.get(vc).is_some()
+    }
+
     /// Something has come from the peer.
     #[inline]
     pub fn heard(&mut self, vc: VcId, now: Time) {

@@ -248,6 +248,17 @@ impl Netmod for SimNetmod {
         self.remind();
     }
 
+    fn watch_peer(&mut self, core: &mut Core, vc: VcId, now: Time) -> bool {
+        self.now = now;
+        let idle = |v: &&SimVc| v.link.phase() == Phase::Idle;
+        let Some(peer) = self.vcs.get(vc).filter(idle).map(|v| v.peer) else { return true };
+        if self.net().has_ended(self.me.rank, peer.rank) {
+            let text = "the process has ended, as its host says; has it failed?";
+            self.vc_abort(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
+        }
+        true
+    }
+
     fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
         let Some(peer) = self.vcs.get(vc).map(|v| v.peer) else { return Ok(()) };
         if let Some(card) = card {

@@ -246,6 +246,31 @@ pub(super) fn kill(dev: &mut Device, args: &Args) -> Result<End> {
     Ok(End::Finalize)
 }
 
+/// A rank is killed that nobody has ever exchanged a message with, while the others wait for it in different ways.
+pub(super) fn unmet(dev: &mut Device, args: &Args) -> Result<End> {
+    let (victim, random) = (args.rank(0, 1, dev)?, mix(args.get(1, 1)));
+    let (me, world) = (dev.rank() as i32, dev.world());
+    if me == victim {
+        kill_after(random % 1_500_000)?;
+        std::thread::sleep(Duration::from_secs(60));
+        return Err("the victim lives".into());
+    }
+    match me % 4 {
+        0 => names(dev.recv(&mut [0], victim, 1, world), victim, "a receive")?,
+        1 => names(dev.probe(victim, 1, world), victim, "a probe")?,
+        2 => pends(dev.recv(&mut [0], ANY_SOURCE, 1, world), victim, "a receive from any source")?,
+        _ => loop {
+            match dev.iprobe(victim, 1, world) {
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                other => break names(other, victim, "a probe in a loop")?,
+            }
+        },
+    }
+    dev.ack_failures();
+    println!("rank {me}: survived rank {victim}");
+    Ok(End::Finalize)
+}
+
 /// Random traffic with one peer: one message each way at a time, each of a length and mode of its own.
 struct Lane {
     peer: i32,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ch3_shim::{Device, InterComm, PortName};
+use ch3_shim::{ANY_SOURCE, Device, InterComm, PortName};
 
 use super::pattern::{bytes, seed};
 use super::{Args, End, Result};
@@ -214,4 +214,30 @@ pub fn heir(dev: &mut Device, _args: &Args) -> Result<End> {
     exchange(dev, &inter, 2, 100)?;
     dev.disconnect_comm(inter)?;
     Ok(End::Finalize)
+}
+
+/// Accepts a `quitter`, of which no process ever sends a message, and waits for one.
+pub fn stood_up(dev: &mut Device, _args: &Args) -> Result<End> {
+    let port = if dev.rank() == 0 { Some(publish(dev)?) } else { None };
+    let world = dev.world();
+    let inter = dev.accept(port.as_ref(), world, 0, LIMIT)?;
+    let (comm, last) = (inter.comm(), inter.remote_size() as i32 - 1);
+    let text = match dev.rank() % 3 {
+        0 => says_who(dev.recv(&mut [0; 8], last, 7, comm), "a receive from nobody")?,
+        1 => says_who(dev.probe(last, 7, comm), "a probe for nobody")?,
+        _ => says_who(dev.recv(&mut [0; 8], ANY_SOURCE, 7, comm), "a receive from nobody")?,
+    };
+    println!("rank {}: {text}", dev.rank());
+    let text = says_who(dev.disconnect_comm(inter), "parting from nobody")?;
+    println!("rank {}: {text}", dev.rank());
+    Ok(End::Finalize)
+}
+
+/// Connects to a job that is `stood_up`, and ends without a word.
+pub fn quitter(dev: &mut Device, _args: &Args) -> Result<End> {
+    let port = if dev.rank() == 0 { Some(find()?) } else { None };
+    let world = dev.world();
+    let _inter = dev.connect(port.as_ref(), world, 0, LIMIT)?;
+    dev.barrier(world)?;
+    super::sys::kill_self()
 }

@@ -232,6 +232,16 @@ pub const CASES: &[Case] = &[
     Case { name: "victim", help: "another job, which dies when it is connected", body: meeting::victim },
     Case { name: "heir", help: "another job, which comes after a `victim`", body: meeting::heir },
     Case {
+        name: "stood-up",
+        help: "accepts a `quitter`, and waits for its first message",
+        body: meeting::stood_up,
+    },
+    Case {
+        name: "quitter",
+        help: "another job, which ends when it is connected, without a message",
+        body: meeting::quitter,
+    },
+    Case {
         name: "hang",
         help: "rank 0 leaves the others waiting until the file NETMOD_TEST_GO exists",
         body: hanging::hang,
@@ -245,6 +255,11 @@ pub const CASES: &[Case] = &[
         name: "kill",
         help: "[STAGE=2] [RANK=1] [SEED=1]: a rank is killed at a stage; the others go on",
         body: kills::kill,
+    },
+    Case {
+        name: "unmet",
+        help: "[RANK=1] [SEED=1]: a rank is killed before its first message; the others go on",
+        body: kills::unmet,
     },
     Case {
         name: "mortal",

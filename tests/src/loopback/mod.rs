@@ -275,6 +275,11 @@ impl Netmod for LoopbackNetmod {
         self.fail(core, vc, error);
     }
 
+    fn watch_peer(&mut self, _core: &mut Core, _vc: VcId, _now: Time) -> bool {
+        // All its processes are in this one.
+        true
+    }
+
     fn vc_revive(&mut self, _core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
         let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return Ok(()) };
         if let Some(card) = card {

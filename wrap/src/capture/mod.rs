@@ -250,6 +250,10 @@ impl<N: Netmod> Netmod for Capture<N> {
         self.inner.vc_abort(core, vc, error);
     }
 
+    fn watch_peer(&mut self, core: &mut Core, vc: VcId, now: Time) -> bool {
+        self.inner.watch_peer(core, vc, now)
+    }
+
     fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
         self.event_of(What::Revive, vc, "");
         self.inner.vc_revive(core, vc, card)
