@@ -45,6 +45,7 @@
 
 pub mod bootstrap;
 mod ch3;
+mod choice;
 mod clock;
 mod device;
 mod error;

@@ -5,10 +5,11 @@ use std::os::fd::RawFd;
 
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, Pollers, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, Time, VcError,
-    VcErrorKind, VcId,
+    Netmod, Ordering, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, Time,
+    VcError, VcErrorKind, VcId,
 };
 
+use crate::choice::{self, Choice, Offer, Offered};
 use crate::turns::Turns;
 use crate::wrapped::Wrapper;
 
@@ -57,6 +58,17 @@ impl std::fmt::Debug for AnyNetmod {
 }
 
 impl AnyNetmod {
+    /// Why it has opened nothing and so reaches nobody. Shared memory says that in its own section of the card.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        match self.base() {
+            #[cfg(feature = "ofi")]
+            AnyNetmod::Ofi(n) => n.failure(),
+            #[cfg(feature = "verbs")]
+            AnyNetmod::Verbs(n) => n.failure(),
+            _ => None,
+        }
+    }
+
     /// [`Netmod::i_start_contig_msg`] of any of them, out of the way of the fastest.
     #[inline(never)]
     fn start(
@@ -79,7 +91,25 @@ fn is_memory(netmod: &AnyNetmod) -> bool {
     }
 }
 
-/// The netmods of a device, in order of preference.
+/// The netmod that was chosen for a VC.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    /// Which of the set.
+    pub netmod: u8,
+    /// Why, and why not those before it.
+    pub why: String,
+    /// The peer's netmods in order of preference.
+    pub order: String,
+}
+
+/// A netmod that was wanted and could not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub name: String,
+    pub why: String,
+}
+
+/// The netmods of a device, in order of preference; none if no netmod could start.
 ///
 /// A batch of events belongs to one netmod, so that receive buffers find their way back to it.
 #[derive(Debug)]
@@ -88,6 +118,8 @@ pub struct NetSet {
     /// The netmod polled last: its are the buffers on loan.
     polled: usize,
     turns: Turns,
+    /// What the card says of them, with those that could not start.
+    offer: Offer,
 }
 
 impl NetSet {
@@ -96,9 +128,31 @@ impl NetSet {
     /// # Panics
     /// With none, or more than 255.
     pub fn new(mods: Vec<AnyNetmod>) -> NetSet {
-        assert!(!mods.is_empty() && mods.len() < 256, "a device has 1 to 255 netmods");
+        assert!(!mods.is_empty(), "a device has at least one netmod");
+        NetSet::with_missing(mods.into_iter().map(Ok).collect())
+    }
+
+    /// The netmods that a device was to have, in order of preference.
+    ///
+    /// # Panics
+    /// With more than 255.
+    pub(crate) fn with_missing(wanted: Vec<Result<AnyNetmod, Missing>>) -> NetSet {
+        assert!(wanted.len() <= choice::MAX_NETMODS, "a device has at most 255 netmods");
+        let offered = |netmod: &Result<AnyNetmod, Missing>| match netmod {
+            Ok(m) => {
+                Offered { name: each!(m, n => n.name()).to_owned(), failure: m.failure().map(str::to_owned) }
+            }
+            Err(missing) => Offered { name: missing.name.clone(), failure: Some(missing.why.clone()) },
+        };
+        let offer = Offer::new(wanted.iter().map(offered).collect());
+        let mods: Vec<AnyNetmod> = wanted.into_iter().filter_map(Result::ok).collect();
         let turns = Turns::new(mods.len());
-        NetSet { mods, polled: 0, turns }
+        NetSet { mods, polled: 0, turns, offer }
+    }
+
+    /// What the card says of the netmods.
+    pub(crate) fn offer(&self) -> &Offer {
+        &self.offer
     }
 
     /// Takes the set apart, to put its netmods into wrappers, say.
@@ -196,20 +250,28 @@ impl NetSet {
         }
     }
 
-    /// The first netmod that reaches a process with this card, and the reasons against those before it.
+    /// Chooses the netmod of the VC with a process, as that process does from the card of this one. `me` is the name by which
+    /// the peer knows this process.
     ///
     /// # Errors
-    /// All reasons, if none does.
-    pub fn choose(&mut self, card: &Card) -> Result<(u8, String), String> {
-        let mut reasons = String::new();
-        for (i, m) in self.mods.iter_mut().enumerate() {
-            let name = each!(m, n => n.name());
-            match each!(m, n => n.reachable(card)) {
-                Ok(()) => return Ok((i as u8, format!("{reasons}{name}: chosen"))),
-                Err(why) => reasons.push_str(&format!("{name}: {why}; ")),
-            }
-        }
-        Err(reasons)
+    /// Why no netmod that both have reaches.
+    pub(crate) fn choose(&mut self, me: PeerName, peer: PeerName, card: &Card) -> Result<Chosen, VcError> {
+        let wrong = |why: String| VcError::new(VcErrorKind::Card, Some(peer), why);
+        let theirs = Offer::of(card).map_err(wrong)?;
+        let mods = &mut self.mods;
+        let reaches = |name: &str| match mods.iter_mut().find(|m| each!(m, n => n.name()) == name) {
+            Some(m) => each!(m, n => n.reachable(card)),
+            None => Err("could not start".into()),
+        };
+        let Choice { netmod, why } =
+            choice::choose((me, &self.offer), (peer, &theirs), reaches).map_err(wrong)?;
+        let index = self.mods.iter().position(|m| each!(m, n => n.name()) == netmod).unwrap_or(0);
+        Ok(Chosen { netmod: index as u8, why, order: theirs.order() })
+    }
+
+    /// The name of a netmod.
+    pub(crate) fn name_of(&self, netmod: u8) -> &'static str {
+        self.mods.get(usize::from(netmod)).map_or("?", |m| each!(m, n => n.name()))
     }
 
     /// Whether one of them is within the node: it and its peers share memory.
@@ -280,7 +342,14 @@ impl Netmod for NetSet {
     }
 
     fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        self.choose(card).map(|_| ())
+        let reasons: Vec<String> = self
+            .mods
+            .iter_mut()
+            .map_while(|m| {
+                Some(format!("{}: {}", each!(m, n => n.name()), each!(m, n => n.reachable(card)).err()?))
+            })
+            .collect();
+        if reasons.len() < self.mods.len() { Ok(()) } else { Err(reasons.join("; ")) }
     }
 
     fn vc_init(
@@ -297,9 +366,9 @@ impl Netmod for NetSet {
         each!(self.of(core, vc), n => n.set_card(core, vc, card))
     }
 
-    fn refuse_peer(&mut self, peer: PeerName) {
+    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
         for m in &mut self.mods {
-            each!(m, n => n.refuse_peer(peer));
+            each!(m, n => n.refuse_peer(peer, why));
         }
     }
 
@@ -540,14 +609,5 @@ impl NetSet {
     /// One-sided transfers of the netmod that carries a VC.
     pub fn rma_of(&mut self, core: &Core, vc: VcId) -> Option<&mut dyn Rma> {
         each!(self.of(core, vc), n => n.rma())
-    }
-
-    /// The error of a VC for which there is no netmod.
-    pub(crate) fn no_netmod(peer: PeerName, reasons: &str) -> VcError {
-        VcError::new(
-            VcErrorKind::Card,
-            Some(peer),
-            format!("no netmod reaches it ({reasons}); do both sides allow the same ones in NETMOD?"),
-        )
     }
 }

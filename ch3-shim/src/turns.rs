@@ -18,7 +18,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Of so many.
+    /// Of so many; there may be none.
     pub(crate) fn new(netmods: usize) -> Turns {
         Turns { turn: 0, quiet: vec![0; netmods] }
     }
@@ -27,7 +27,8 @@ impl Turns {
     #[inline]
     pub(crate) fn begin(&mut self) -> usize {
         self.turn = self.turn.wrapping_add(1);
-        if self.turn.is_multiple_of(SELDOM) { (self.turn / SELDOM) as usize % self.quiet.len() } else { 0 }
+        let first = || (self.turn / SELDOM) as usize % self.quiet.len().max(1);
+        if self.turn.is_multiple_of(SELDOM) { first() } else { 0 }
     }
 
     /// Who comes at a place of this poll's order.

@@ -4,7 +4,8 @@ use std::os::fd::RawFd;
 
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, Time, VcError, VcId,
+    Netmod, Ordering, PeerName, PollOrder, Refusal, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, Time, VcError,
+    VcId,
 };
 use netmod_wrap::{Capture, CaptureFile, FaultPlan, Faulty};
 
@@ -114,8 +115,8 @@ impl Netmod for AnyNetmod {
         each!(self, n => n.set_card(core, vc, card))
     }
 
-    fn refuse_peer(&mut self, peer: PeerName) {
-        each!(self, n => n.refuse_peer(peer))
+    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
+        each!(self, n => n.refuse_peer(peer, why))
     }
 
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Event, Events, Finalize, GroupId, Header,
-    Message, MetGroup, Netmod, Ordering, PeerName, PollOrder, ReqId, Request, Rma, RmaUse, RxBuf, Segment,
-    SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId, port_group,
+    Message, MetGroup, Netmod, Ordering, PeerName, PollOrder, Refusal, ReqId, Request, Rma, RmaUse, RxBuf,
+    Segment, SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId, port_group,
 };
 use netmod_hello::{Identity, JobKey, Purpose};
 
@@ -276,8 +276,8 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         }
     }
 
-    fn refuse_peer(&mut self, peer: PeerName) {
-        self.manage_later(|m, env| m.refuse(&peer, env));
+    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
+        self.manage_later(|m, env| m.refuse(&peer, why, env));
     }
 
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {

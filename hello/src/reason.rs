@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use netmod_core::Refusal;
+
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])* $name:ident = $code:literal, $transient:literal, $text:literal;)*) => {
         /// Why a dial was refused.
@@ -64,6 +66,8 @@ reasons! {
     OtherPair = 10, true, "another pair of interfaces was decided";
     /// A rail came for a VC that is not connected, or is not to have any.
     NoRails = 11, true, "its VC is not connected, or takes no rails";
+    /// The responder has its VC with this process at another netmod: the two have not chosen alike.
+    OtherNetmod = 12, false, "it has its end of the connection with another netmod";
     /// No version of the protocol is known to both.
     Version = 16, false, "it speaks other versions of the protocol";
     /// The responder knows no job or group of that id.
@@ -74,6 +78,15 @@ reasons! {
     BadRank = 19, false, "the dialling rank is not in its group";
     /// Nobody accepts on that port tag.
     NoSuchPort = 20, false, "nobody accepts on that port";
+}
+
+impl From<Refusal> for RejectReason {
+    fn from(why: Refusal) -> RejectReason {
+        match why {
+            Refusal::NotWanted => RejectReason::Finalized,
+            Refusal::OtherNetmod => RejectReason::OtherNetmod,
+        }
+    }
 }
 
 impl RejectReason {

@@ -36,6 +36,8 @@ pub enum VcErrorKind {
     Closed,
     /// The peer would not have us.
     Refused,
+    /// The two ends have chosen different netmods for the connection.
+    Mismatch,
     /// The peer sent what no correct peer sends.
     Protocol,
     /// This process lacks a resource (descriptors, memory, ports).
@@ -56,7 +58,7 @@ impl VcErrorKind {
         match self {
             VcErrorKind::Unreachable => "a connection that could not be made in time",
             VcErrorKind::Lost => "the connection",
-            VcErrorKind::Closed | VcErrorKind::Refused => "the peer's own word",
+            VcErrorKind::Closed | VcErrorKind::Refused | VcErrorKind::Mismatch => "the peer's own word",
             VcErrorKind::Protocol => "a violation of the protocol",
             VcErrorKind::Dead => "the process manager",
             VcErrorKind::Card => "the business card",

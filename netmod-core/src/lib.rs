@@ -42,7 +42,7 @@ pub use error::{DeviceError, PacketFault, VcError, VcErrorKind};
 pub use event::{Event, Events, Seen};
 pub use netmod::{
     Arm, Finalize, GroupId, HDR_LEN, Header, MetGroup, NETMOD_FRAME, Netmod, Ordering, PeerName, PollOrder,
-    Sent, port_group,
+    Refusal, Sent, port_group,
 };
 pub use pollers::Pollers;
 pub use quiet::Quiet;

@@ -88,6 +88,15 @@ pub fn port_group(port: u64) -> GroupId {
     GroupId(id)
 }
 
+/// Why a peer that has connected gets no VC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// This process has finalized, or has no use for that peer.
+    NotWanted,
+    /// This process has its VC with that peer at another netmod: the two ends have not chosen alike.
+    OtherNetmod,
+}
+
 /// What became of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
@@ -184,8 +193,8 @@ pub trait Netmod: Send {
     /// The card that [`crate::Event::NeedCard`] asked for, or why there is none.
     fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>);
 
-    /// The peer of a [`crate::Event::NewPeer`] is not wanted.
-    fn refuse_peer(&mut self, peer: PeerName);
+    /// Turns away the peer of a [`crate::Event::NewPeer`] or [`crate::Event::PortPeer`], which learns why.
+    fn refuse_peer(&mut self, peer: PeerName, why: Refusal);
 
     /// Forgets a VC, which the core still knows; whatever is left of its connection is closed at once.
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId);

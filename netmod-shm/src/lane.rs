@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use netmod_core::quiet::Classes;
 use netmod_core::stores::Processor;
-use netmod_core::{Header, Quiet, Stores, VcId};
+use netmod_core::{Header, Quiet, Refusal, Stores, VcId};
 
 use crate::ring::{
     Broken, Consumer, Geometry, INLINE, Kind, MAX_HOLD, MIN_RING, Place, Producer, RingMem, SHUTTLE, Shuttle,
@@ -79,8 +79,8 @@ pub(crate) struct Lane {
     pub(crate) discarding: bool,
     /// `NewPeer` was reported.
     pub(crate) announced: bool,
-    /// The peer is not wanted: its next stream is refused.
-    pub(crate) refuse: bool,
+    /// Why the peer's next stream is refused, if it is.
+    pub(crate) refuse: Option<Refusal>,
     /// The peer's process has ended, or has said that it leaves.
     pub(crate) gone: bool,
     /// The peer has written nonsense into its ring, of which nothing is read any more.

@@ -10,8 +10,8 @@ use netmod_core::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Event, Events, Finalize, Header, Message,
-    Netmod, Ordering, PeerName, PollOrder, Pollers, ReqId, Request, Rma, RmaUse, RxBuf, Segment as Memory,
-    SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId,
+    Netmod, Ordering, PeerName, PollOrder, Pollers, Refusal, ReqId, Request, Rma, RmaUse, RxBuf,
+    Segment as Memory, SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId,
 };
 
 use crate::NAME;
@@ -307,11 +307,11 @@ impl Netmod for ShmNetmod {
         }
     }
 
-    fn refuse_peer(&mut self, peer: PeerName) {
+    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
         for slot in 0..self.lanes.len() {
             if self.lanes[slot].announced && self.proven(slot) == Some(peer) {
                 self.lanes[slot].announced = false;
-                self.lanes[slot].refuse = true;
+                self.lanes[slot].refuse = Some(why);
                 self.look_at(slot);
             }
         }

@@ -1,7 +1,7 @@
 //! Receiving: streams are taken up, lent to the engine where they lie, and seen to their end.
 
 use netmod_core::lifecycle::VcState;
-use netmod_core::{Core, Event, Events, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, Events, Refusal, VcError, VcErrorKind, VcId};
 
 use crate::netmod::ShmNetmod;
 use crate::ring::{Broken, Cell, Consumer, Kind, SHUTTLE};
@@ -188,7 +188,7 @@ impl ShmNetmod {
                 let Some(vc) = vc else { return self.stranger(slot, cell, events) };
                 let Some(l) = self.links.get(vc) else { return false };
                 if l.down.is_some() {
-                    self.refuse(slot);
+                    self.refuse(slot, Refusal::NotWanted);
                 } else if l.terminating || busy {
                     // A new stream is taken up when all of the one before it is over.
                     return false;
@@ -204,7 +204,7 @@ impl ShmNetmod {
                     return true;
                 }
             }
-            Kind::Fin | Kind::Reset => {
+            Kind::Fin | Kind::Reset | Kind::Elsewhere => {
                 if busy {
                     return false;
                 }
@@ -214,6 +214,11 @@ impl ShmNetmod {
                 self.consume(slot, cell);
                 match vc {
                     Some(vc) if ours && cell.kind == Kind::Fin => self.peer_left(core, vc, slot),
+                    Some(vc) if ours && cell.kind == Kind::Elsewhere => {
+                        let peer = self.links.get(vc).map(|l| l.peer);
+                        let text = "it has its end of the connection with another netmod; have all ranks the same NETMOD?";
+                        self.fail(core, vc, VcError::new(VcErrorKind::Mismatch, peer, text));
+                    }
                     Some(vc) if ours => {
                         self.lost(core, vc, "the peer has given up the connection; has it failed?")
                     }
@@ -237,7 +242,8 @@ impl ShmNetmod {
 
     /// A stream of a peer without a VC. False if it waits for one.
     fn stranger(&mut self, slot: usize, cell: Cell, events: &mut Events) -> bool {
-        if !std::mem::take(&mut self.lanes[slot].refuse) {
+        let refused = self.lanes[slot].refuse.take();
+        if refused.is_none() {
             match self.proven(slot) {
                 Some(peer) => {
                     // A VC that was made without a card.
@@ -257,13 +263,13 @@ impl ShmNetmod {
                 }
             }
         }
-        self.refuse(slot);
+        self.refuse(slot, refused.unwrap_or(Refusal::NotWanted));
         self.consume(slot, cell);
         true
     }
 
     /// The stream that begins is not wanted; its sender is told by a stream that is given up.
-    fn refuse(&mut self, slot: usize) {
+    fn refuse(&mut self, slot: usize, why: Refusal) {
         self.lanes[slot].discarding = true;
         if self.lanes[slot].writing {
             return;
@@ -271,9 +277,13 @@ impl ShmNetmod {
         if self.make_ring(slot).is_err() {
             return;
         }
+        let end = match why {
+            Refusal::NotWanted => Kind::Reset,
+            Refusal::OtherNetmod => Kind::Elsewhere,
+        };
         let lane = &mut self.lanes[slot];
         // A peer that has broken its ring learns nothing.
-        let _ = lane.event(Kind::Open).and_then(|()| lane.event(Kind::Reset));
+        let _ = lane.event(Kind::Open).and_then(|()| lane.event(end));
         self.touch(slot);
     }
 

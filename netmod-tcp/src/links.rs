@@ -318,6 +318,7 @@ fn kind_of(last: Failure, otherwise: VcErrorKind) -> VcErrorKind {
         Failure::Errno(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRNOTAVAIL) => {
             VcErrorKind::Resource
         }
+        Failure::Rejected(RejectReason::OtherNetmod) => VcErrorKind::Mismatch,
         Failure::Rejected(_) => VcErrorKind::Refused,
         Failure::WrongKey => VcErrorKind::Refused,
         Failure::Protocol => VcErrorKind::Protocol,
@@ -354,6 +355,7 @@ fn hint(last: Failure) -> String {
         Failure::Rejected(RejectReason::Version) => {
             "do both sides run the same version of this library?".into()
         }
+        Failure::Rejected(RejectReason::OtherNetmod) => "have all ranks the same NETMOD?".into(),
         Failure::Rejected(RejectReason::NoSuchPort) => {
             "was the port closed, or is its name from an earlier job?".into()
         }

@@ -9,8 +9,8 @@ use netmod_core::config::TcpConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, SideTable, Slab, Time,
-    VcError, VcErrorKind, VcId, port_group,
+    Netmod, Ordering, PeerName, PollOrder, Refusal, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, SideTable,
+    Slab, Time, VcError, VcErrorKind, VcId, port_group,
 };
 use netmod_hello::{Identity, JobKey};
 
@@ -290,10 +290,10 @@ impl Netmod for TcpNetmod {
         }
     }
 
-    fn refuse_peer(&mut self, peer: PeerName) {
+    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
         while let Some(i) = self.unclaimed.iter().position(|(p, _)| *p == peer) {
             let (_, conn) = self.unclaimed.swap_remove(i);
-            self.reject(conn, netmod_hello::RejectReason::Finalized);
+            self.reject(conn, why.into());
         }
     }
 

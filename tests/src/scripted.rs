@@ -9,8 +9,8 @@ use ch3_shim::{Bootstrap, Builder, Device, VirtualClock};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Event, Events, Finalize, Header, Netmod,
-    Ordering, PeerName, PollOrder, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind,
-    VcId,
+    Ordering, PeerName, PollOrder, Refusal, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError,
+    VcErrorKind, VcId,
 };
 
 use crate::remote::{Regions, Remote};
@@ -423,7 +423,7 @@ impl Netmod for Scripted {
 
     fn set_card(&mut self, _: &mut Core, _: VcId, _: Result<&Card, VcError>) {}
 
-    fn refuse_peer(&mut self, peer: PeerName) {
+    fn refuse_peer(&mut self, peer: PeerName, _: Refusal) {
         self.script.lock().peers[peer.rank as usize].down = true;
     }
 

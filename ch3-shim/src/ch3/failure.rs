@@ -6,7 +6,7 @@ use std::time::Duration;
 use netmod_core::lifecycle::{VcEvent, VcState};
 use netmod_core::{Card, GroupId, Netmod, Outcome, PeerName, ReqId, Time, VcError, VcErrorKind, VcId};
 
-use super::{Ch3, DevIo, Group, MpiReq, Role, Unexpected};
+use super::{Ch3, DevIo, Group, MpiReq, Role, Route, Unexpected};
 use crate::error::Error;
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
 
@@ -254,7 +254,10 @@ impl Ch3 {
 
     /// The netmod reports a VC as lost.
     pub(super) fn vc_down(&mut self, io: &mut DevIo<'_>, vc: VcId, error: VcError) {
-        let error = self.explained(error);
+        let mut error = self.explained(error);
+        if error.kind() == VcErrorKind::Mismatch {
+            error = self.with_orders(io, vc, error);
+        }
         tracing::debug!(target: "netmod::vc", %error, "VC down");
         self.failures.doomed.retain(|(_, v)| *v != vc);
         let at_rest = io.core.vcs.get(vc).is_some_and(|v| v.state == VcState::Inactive);
@@ -401,7 +404,8 @@ impl Ch3 {
         let card = self.fetch_card(peer)?;
         io.netmod.vc_revive(io.core, vc, Some(&card))?;
         if let Some(s) = self.vcs.get_mut(vc) {
-            s.route = self.names.shared(&s.route.choice, host_of(&card));
+            let host = host_of(&card).map(Into::into);
+            s.route = self.names.shared(Route { host, ..Route::clone(&s.route) });
         }
         self.revive(io, vc);
         Ok(())

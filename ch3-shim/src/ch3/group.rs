@@ -7,7 +7,7 @@
 //! VC that a packet comes by says which group that is. So two jobs need not agree on numbers, and a packet
 //! can name no context but those of its own group.
 
-use netmod_core::{GroupId, RankTable};
+use netmod_core::{GroupId, PeerName, RankTable};
 
 /// Bit of a context that keeps the device's own messages (barriers and the like) apart from the program's.
 pub(crate) const INTERNAL: u32 = 1 << 31;
@@ -66,6 +66,8 @@ pub(crate) struct Group {
     /// The rank by which its processes know this one: its rank in the group if it is a member, otherwise its
     /// rank in the group at this end.
     pub me: u32,
+    /// The group of that rank.
+    own: GroupId,
     /// Its contexts.
     pub space: Space,
     /// The VC of each rank, made on first use.
@@ -92,11 +94,17 @@ pub(crate) enum Cards {
 impl Group {
     /// The job, of which this process is rank `me`.
     pub(crate) fn world(id: GroupId, me: u32, size: u32) -> Group {
-        Group::new(id, me, size, Space::WORLD, Cards::Launcher)
+        Group::new(id, PeerName { group: id, rank: me }, size, Space::WORLD, Cards::Launcher)
     }
 
-    fn new(id: GroupId, me: u32, size: u32, space: Space, cards: Cards) -> Group {
-        Group { id, size, me, space, vcs: RankTable::new(size), cards, contexts: 1, calls: 0 }
+    fn new(id: GroupId, me: PeerName, size: u32, space: Space, cards: Cards) -> Group {
+        let PeerName { group: own, rank: me } = me;
+        Group { id, size, me, own, space, vcs: RankTable::new(size), cards, contexts: 1, calls: 0 }
+    }
+
+    /// The name by which its processes know this one.
+    pub(crate) fn own_name(&self) -> PeerName {
+        PeerName { group: self.own, rank: self.me }
     }
 
     /// The first context of the group.
@@ -131,9 +139,9 @@ impl Groups {
         Groups { world, met: Vec::new(), next_space: 0 }
     }
 
-    /// Adds a group that is met; this process is rank `me` of the group at its own end. The group's number,
-    /// or `None` if there are too many.
-    pub(crate) fn meet(&mut self, id: GroupId, me: u32, size: u32, cards: Cards) -> Option<u32> {
+    /// Adds a group that is met, whose processes know this one as `me`. The group's number, or `None` if there are
+    /// too many.
+    pub(crate) fn meet(&mut self, id: GroupId, me: PeerName, size: u32, cards: Cards) -> Option<u32> {
         let taken = |n: u32| self.met.iter().flatten().any(|g| g.space == Space::met(n));
         let space = (0..SPACES).map(|i| (self.next_space + i) % SPACES).find(|n| !taken(*n))?;
         self.next_space = (space + 1) % SPACES;

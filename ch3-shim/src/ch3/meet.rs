@@ -4,13 +4,13 @@ use std::collections::{HashMap, VecDeque};
 
 use netmod_core::lifecycle::{VcEvent, VcState};
 use netmod_core::{
-    Card, DeviceError, MetGroup, Netmod, Outcome, PeerName, Vc, VcError, VcErrorKind, VcId, port_group,
+    Card, DeviceError, MetGroup, Netmod, Outcome, PeerName, Refusal, Vc, VcError, VcErrorKind, VcId,
+    port_group,
 };
 
 use super::group::Cards;
 use super::recv::Body;
-use super::{Ch3, DevIo};
-use crate::netset::NetSet;
+use super::{Ch3, DevIo, Route};
 
 /// Guests that may wait at a port; more are refused, and try again.
 pub(crate) const MAX_GUESTS: usize = 64;
@@ -63,7 +63,9 @@ impl Ch3 {
     pub(super) fn port_peer(&mut self, io: &mut DevIo<'_>, peer: PeerName, tag: u64, netmod: u8) {
         self.forget_lost_guests(io, tag);
         let room = self.ports.get(&tag).filter(|p| p.guests.len() < MAX_GUESTS && !self.finalizing);
-        let Some(key) = room.map(|p| p.key) else { return io.netmod.refuse_peer(peer) };
+        let Some(key) = room.map(|p| p.key) else {
+            return io.netmod.refuse_peer(peer, Refusal::NotWanted);
+        };
         let me = PeerName { group: port_group(tag), rank: ROOT };
         let met = MetGroup { id: peer.group, size: 1, me, key };
         let known = self.groups.find(&peer.group).is_some() || peer.rank != ROOT;
@@ -75,7 +77,7 @@ impl Ch3 {
                 }
             }
             other => {
-                io.netmod.refuse_peer(peer);
+                io.netmod.refuse_peer(peer, Refusal::NotWanted);
                 if let Some(guest) = other {
                     self.part(io, guest);
                 }
@@ -111,7 +113,7 @@ impl Ch3 {
             return Err(DeviceError::new("device", "the group is known already; was it met twice?"));
         }
         io.netmod.meet_group(met)?;
-        let number = self.groups.meet(met.id, met.me.rank, met.size, cards);
+        let number = self.groups.meet(met.id, met.me, met.size, cards);
         number.ok_or_else(|| {
             io.netmod.part_group(&met.id);
             DeviceError::new("device", "too many groups are connected; disconnect some")
@@ -127,16 +129,17 @@ impl Ch3 {
         tag: u64,
     ) -> Result<VcId, VcError> {
         let peer = PeerName { group: port_group(tag), rank: ROOT };
-        let (netmod, choice) = io.netmod.choose(card).map_err(|r| NetSet::no_netmod(peer, &r))?;
-        let Some(space) = self.groups.get(group).map(|g| g.space) else {
+        let Some((me, space)) = self.groups.get(group).map(|g| (g.own_name(), g.space)) else {
             return Err(VcError::new(VcErrorKind::Closed, Some(peer), "its group was disconnected"));
         };
-        let vc = io.core.vcs.insert(Vc::new(peer, netmod));
+        // The other side takes the netmod by which this one comes.
+        let chosen = io.netmod.choose(me, peer, card)?;
+        let vc = io.core.vcs.insert(Vc::new(peer, chosen.netmod));
         if let Err(e) = io.netmod.connect_to_root(io.core, vc, card, tag) {
             io.core.vcs.remove(vc);
             return Err(e);
         }
-        self.add_vc(vc, false, (group, ROOT), space, choice, super::failure::host_of(card));
+        self.add_vc(vc, false, (group, ROOT), space, Route::of(chosen, card));
         Ok(vc)
     }
 

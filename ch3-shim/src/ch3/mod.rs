@@ -323,15 +323,7 @@ impl Upper<NetSet> for Ch3 {
                     Err(e) => io.netmod.set_card(io.core, vc, Err(e)),
                 }
             }
-            Event::NewPeer { peer, netmod } => {
-                let group = self.groups.find(&peer.group).filter(|n| {
-                    let new = |g: &Group| peer.rank < g.size && g.vcs.get(peer.rank).is_none();
-                    !self.finalizing && self.groups.get(*n).is_some_and(new)
-                });
-                if group.is_none_or(|n| self.make_vc(io, n, peer.rank, Some(netmod)).is_err()) {
-                    io.netmod.refuse_peer(peer);
-                }
-            }
+            Event::NewPeer { peer, netmod } => self.new_peer(io, peer, netmod),
             Event::PortPeer { peer, port, netmod } => self.port_peer(io, peer, port, netmod),
             // Handled by the engine.
             Event::Rx { .. } | Event::Header { .. } | Event::RecvDone { .. } => {}

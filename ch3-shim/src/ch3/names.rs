@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The way to a peer.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Route {
     /// Why its VC has the netmod it has.
     pub choice: Box<str>,
+    /// The peer's netmods in its order of preference, if its card was needed.
+    pub order: Option<Box<str>>,
     /// The peer's host, if its card was needed.
     pub host: Option<Box<str>>,
 }
@@ -18,8 +20,7 @@ pub(crate) struct Names(HashSet<Arc<Route>>);
 
 impl Names {
     /// The one copy of a route.
-    pub(crate) fn shared(&mut self, choice: &str, host: Option<String>) -> Arc<Route> {
-        let route = Route { choice: choice.into(), host: host.map(Into::into) };
+    pub(crate) fn shared(&mut self, route: Route) -> Arc<Route> {
         if let Some(known) = self.0.get(&route) {
             return known.clone();
         }
@@ -39,7 +40,12 @@ mod tests {
     #[test]
     fn equal_routes_are_held_once_and_unused_ones_not_for_ever() {
         let mut names = Names::default();
-        let mut to = |host: &str| names.shared("tcp", Some(host.into()));
+        let route = |choice: &str, host: Option<&str>| Route {
+            choice: choice.into(),
+            host: host.map(Into::into),
+            order: None,
+        };
+        let mut to = |host: &str| names.shared(route("tcp", Some(host)));
         let a = to("node1");
         assert!(Arc::ptr_eq(&a, &to("node1")));
         assert!(!Arc::ptr_eq(&a, &to("node2")));
@@ -47,8 +53,8 @@ mod tests {
             to(&format!("left{i}"));
         }
         assert!(Arc::ptr_eq(&a, &to("node1")));
-        assert!(!Arc::ptr_eq(&a, &names.shared("tcp", None)));
-        assert!(!Arc::ptr_eq(&a, &names.shared("shm", Some("node1".into()))));
+        assert!(!Arc::ptr_eq(&a, &names.shared(route("tcp", None))));
+        assert!(!Arc::ptr_eq(&a, &names.shared(route("shm", Some("node1")))));
         assert!(names.0.len() < 100, "{}", names.0.len());
     }
 }

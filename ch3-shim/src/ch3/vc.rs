@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use netmod_core::{Card, Netmod as _, PeerName, VcError, VcErrorKind, VcId};
+use netmod_core::{Card, Netmod as _, PeerName, Refusal, VcError, VcErrorKind, VcId};
 
 use super::{Cards, Ch3, DevIo, Route, Space, Terms, WORLD, failure, flow};
-use crate::netset::NetSet;
+use crate::netset::Chosen;
 use crate::tagmatch::Envelope;
 
 /// The device's part of a VC.
@@ -44,6 +44,17 @@ impl VcSide {
     }
 }
 
+impl Route {
+    /// The way to a process with this card.
+    pub(super) fn of(chosen: Chosen, card: &Card) -> Route {
+        Route {
+            choice: chosen.why.into(),
+            order: Some(chosen.order.into()),
+            host: failure::host_of(card).map(Into::into),
+        }
+    }
+}
+
 /// Name under which a rank's card is published.
 pub(crate) fn card_key(rank: u32) -> String {
     format!("netmod-card-{rank}")
@@ -68,17 +79,17 @@ impl Ch3 {
         rank: u32,
         by: Option<u8>,
     ) -> Result<VcId, VcError> {
-        let Some((id, space)) = self.groups.get(group).map(|g| (g.id, g.space)) else {
+        let Some((id, me, space)) = self.groups.get(group).map(|g| (g.id, g.own_name(), g.space)) else {
             return Err(VcError::new(VcErrorKind::Closed, None, "its group was disconnected"));
         };
         let peer = PeerName { group: id, rank };
-        let (netmod, choice, card) = match by {
+        let (netmod, route, card) = match by {
             None if let Some(cause) = self.failures.cause(&peer) => return Err(cause.clone()),
-            Some(n) => (n, "the peer connected by it".to_string(), None),
+            Some(n) => (n, Route { choice: "the peer connected by it".into(), ..Route::default() }, None),
             None => {
                 let card = self.fetch_card(peer)?;
-                let (n, why) = io.netmod.choose(&card).map_err(|r| NetSet::no_netmod(peer, &r))?;
-                (n, why, Some(card))
+                let chosen = io.netmod.choose(me, peer, &card)?;
+                (chosen.netmod, Route::of(chosen, &card), Some(card))
             }
         };
         let vc = io.core.vcs.insert(netmod_core::Vc::new(peer, netmod));
@@ -86,11 +97,45 @@ impl Ch3 {
             io.core.vcs.remove(vc);
             return Err(e);
         }
-        tracing::debug!(target: "netmod::vc", group, peer = rank, %choice, "new VC");
-        let host = card.as_ref().and_then(failure::host_of);
+        tracing::debug!(target: "netmod::vc", group, peer = rank, choice = %route.choice, "new VC");
         let near = io.netmod.shares_memory(io.core, vc);
-        self.add_vc(vc, near, (group, rank), space, choice, host);
+        self.add_vc(vc, near, (group, rank), space, route);
         Ok(vc)
+    }
+
+    /// A peer has connected by a netmod: it gets its VC there, unless it is not wanted or its VC is at another netmod.
+    #[cold]
+    pub(super) fn new_peer(&mut self, io: &mut DevIo<'_>, peer: PeerName, netmod: u8) {
+        let group = self.groups.find(&peer.group).filter(|_| !self.finalizing);
+        let known = group.and_then(|n| Some((n, self.groups.get(n)?))).filter(|(_, g)| peer.rank < g.size);
+        match known.map(|(n, g)| (n, g.vcs.get(peer.rank))) {
+            Some((n, None)) if self.make_vc(io, n, peer.rank, Some(netmod)).is_ok() => {}
+            Some((_, Some(vc))) if io.core.vcs.get(vc).is_some_and(|v| v.netmod != netmod) => {
+                io.netmod.refuse_peer(peer, Refusal::OtherNetmod);
+                let (here, there) = (io.core.vcs.get(vc).map_or(0, |v| v.netmod), io.netmod.name_of(netmod));
+                let text = format!("it connects by {there}, and this process by {}", io.netmod.name_of(here));
+                // What this side has sent, or will send, the peer refuses likewise.
+                io.netmod.vc_abort(io.core, vc, VcError::new(VcErrorKind::Mismatch, Some(peer), text));
+            }
+            _ => io.netmod.refuse_peer(peer, Refusal::NotWanted),
+        }
+    }
+
+    /// The error of a VC for which the two ends have chosen different netmods, with both orders and the way out.
+    pub(super) fn with_orders(&self, io: &DevIo<'_>, vc: VcId, error: VcError) -> VcError {
+        let route = self.vcs.get(vc).map(|s| s.route.clone()).unwrap_or_default();
+        let text = format!(
+            "the two ends of the connection chose different netmods ({error}): here {}; NETMOD is {} here and {} there; \
+             leave out the netmod by which only one of them reaches the other",
+            route.choice,
+            io.netmod.offer().order(),
+            route.order.as_deref().unwrap_or("not known"),
+        );
+        let full = VcError::new(VcErrorKind::Mismatch, error.peer(), text);
+        match &route.host {
+            Some(host) => full.on_host(&**host),
+            None => full,
+        }
     }
 
     /// The device's part of a new VC. `near`: its netmod shares memory with the peer.
@@ -100,8 +145,7 @@ impl Ch3 {
         near: bool,
         (group, rank): (u32, u32),
         space: Space,
-        choice: String,
-        host: Option<String>,
+        route: Route,
     ) {
         // Processes of other jobs may have been started with other settings.
         let terms = if group == WORLD { self.terms } else { Terms::STRANGERS };
@@ -109,7 +153,7 @@ impl Ch3 {
         let eager_open = near && self.lmt.got_from <= most;
         let eager_max = if eager_open { self.lmt.got_from.saturating_sub(1) } else { most } as u32;
         let flow = flow::Flow::new(terms);
-        let route = self.names.shared(&choice, host);
+        let route = self.names.shared(route);
         let side = VcSide { rank, space, eager_max, eager_open, flow, losses: 0, closes: 0, route };
         self.vcs.set(vc, side);
         if let Some(g) = self.groups.get_mut(group) {

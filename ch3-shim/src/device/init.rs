@@ -217,6 +217,7 @@ impl Builder {
             Err(e) => tracing::warn!(%e, "the business card does not say which node this is"),
         }
         sharing.emit(&mut card)?;
+        netmod.offer().emit(&mut card).map_err(|e| Error::Config(e.to_string()))?;
         netmod.business_card(&mut card).map_err(|e| Error::Config(format!("business card: {e}")))?;
         let card = card.finish();
         self.boot.put(&card_key(rank), &card).map_err(Error::Launcher)?;

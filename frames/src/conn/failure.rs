@@ -70,6 +70,7 @@ impl Failure {
             Failure::Rejected(RejectReason::NoSuchPort) => {
                 "was the port closed, or is its name from an earlier job?"
             }
+            Failure::Rejected(RejectReason::OtherNetmod) => "have all ranks the same NETMOD?",
             Failure::Rejected(RejectReason::Finalized) => "do all processes finalize together?",
             Failure::WrongKey => {
                 "is the business card, or the port name, from an earlier job whose address another has now?"
@@ -85,6 +86,7 @@ impl Failure {
     /// The error of a VC whose connection could not be made.
     pub(super) fn error(&self, peer: PeerName, dials: u16, tried: Duration, words: &Words) -> VcError {
         let kind = match self {
+            Failure::Rejected(RejectReason::OtherNetmod) => VcErrorKind::Mismatch,
             Failure::Rejected(reason) if !reason.is_transient() => VcErrorKind::Refused,
             Failure::NoKey => VcErrorKind::Unsupported,
             _ => VcErrorKind::Unreachable,
@@ -109,6 +111,11 @@ mod tests {
             (Failure::Rejected(RejectReason::Busy), VcErrorKind::Unreachable, ["too many", "NETMOD_LOG"]),
             (Failure::Rejected(RejectReason::NoSuchPort), VcErrorKind::Refused, ["port", "earlier job"]),
             (Failure::Rejected(RejectReason::Version), VcErrorKind::Refused, ["versions", "same version"]),
+            (
+                Failure::Rejected(RejectReason::OtherNetmod),
+                VcErrorKind::Mismatch,
+                ["another netmod", "NETMOD?"],
+            ),
             (Failure::Rejected(RejectReason::Finalized), VcErrorKind::Refused, ["finalized", "together"]),
             (Failure::WrongKey, VcErrorKind::Unreachable, ["key", "earlier job"]),
             (Failure::NoKey, VcErrorKind::Unsupported, ["no key", "process manager"]),

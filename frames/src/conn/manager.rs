@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use netmod_core::{PeerName, Time, VcError, VcErrorKind, VcId};
+use netmod_core::{PeerName, Refusal, Time, VcError, VcErrorKind, VcId};
 use netmod_hello::{
     Claim, FrameType, HelloError, Identity, Initiator, InitiatorParams, InitiatorStep, NONCE_LEN, Purpose,
-    RejectReason, Responder, ResponderParams, ResponderStep, Terms, Versions, reject_stranger,
+    Responder, ResponderParams, ResponderStep, Terms, Versions, reject_stranger,
 };
 
 use super::failure::Failure;
@@ -84,8 +84,8 @@ impl Manager {
     }
 
     /// `refuse_peer`: the peer that waits gets no VC.
-    pub fn refuse(&mut self, peer: &PeerName, env: &mut Env<'_>) {
-        self.machine.refuse(peer, RejectReason::Finalized);
+    pub fn refuse(&mut self, peer: &PeerName, why: Refusal, env: &mut Env<'_>) {
+        self.machine.refuse(peer, why.into());
         self.carry_out(env);
     }
 

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use netmod_core::{GroupId, PeerName, Slab, Time, Vc, VcError, VcErrorKind, VcId};
+use netmod_core::{GroupId, PeerName, Refusal, Slab, Time, Vc, VcError, VcErrorKind, VcId};
 use netmod_hello::{FrameType, Identity, JobKey, Purpose, RejectReason};
 
 use super::*;
@@ -340,7 +340,7 @@ fn a_peer_without_a_vc_waits_for_one() {
     let a = w.vc(0, 1);
     w.connect(0, a);
     w.settle();
-    w.run(1, |m, env| m.refuse(&name(0), env));
+    w.run(1, |m, env| m.refuse(&name(0), Refusal::NotWanted, env));
     w.settle();
     let log = w.log(0);
     assert!(log[0].contains("down Refused rank 1: ") && log[0].contains("it has finalized"), "{log:?}");

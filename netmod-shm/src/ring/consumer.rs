@@ -117,7 +117,7 @@ impl<M: RingMem> Consumer<M> {
                 let fits = len <= self.geometry.bulk && at <= self.geometry.bulk - len;
                 if fits { Ok(Cell { kind, len, at, number: cell }) } else { Err(OUTSIDE) }
             }
-            Some(kind @ (Kind::Open | Kind::Fin | Kind::Reset)) => {
+            Some(kind @ (Kind::Open | Kind::Fin | Kind::Reset | Kind::Elsewhere)) => {
                 Ok(Cell { kind, len: 0, at: 0, number: cell })
             }
             _ => Err(Broken("a cell of a ring is of no known kind, or too long")),

@@ -119,6 +119,8 @@ pub(crate) enum Kind {
     Fin,
     /// The stream is given up.
     Reset,
+    /// The same, because this side has its VC with the peer at another netmod.
+    Elsewhere,
 }
 
 impl Kind {
@@ -130,6 +132,7 @@ impl Kind {
             4 => Kind::Fin,
             5 => Kind::Reset,
             6 => Kind::Headed,
+            7 => Kind::Elsewhere,
             _ => return None,
         })
     }
@@ -142,6 +145,7 @@ impl Kind {
             Kind::Fin => 4,
             Kind::Reset => 5,
             Kind::Headed => 6,
+            Kind::Elsewhere => 7,
         }
     }
 }

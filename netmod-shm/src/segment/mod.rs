@@ -54,8 +54,8 @@ use crate::sys::{self, PipeName};
 use layout::{Layout, MAX_RANKS};
 use raw::{Map, OwnBells, RawRing, SleepWord};
 
-/// `nmshm` and the version of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"nmshm\0\0\x05");
+/// `nmshm` and the version of the layout and of what rings carry.
+const MAGIC: u64 = u64::from_le_bytes(*b"nmshm\0\0\x06");
 /// States of a segment: memory is being allocated; it is there; it cannot be had.
 const MAKING: u32 = 0;
 const READY: u32 = 1;

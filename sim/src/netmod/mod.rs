@@ -16,9 +16,8 @@ use netmod_core::lifecycle::VcState;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, Header, Netmod, Ordering,
-    PeerName, PollOrder, ReqId, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId,
+    PeerName, PollOrder, Refusal, ReqId, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId,
 };
-use netmod_hello::RejectReason;
 use netmod_tcp::Control;
 use netmod_tcp::link::{Link, LinkConfig, LinkEvent, Pending, Phase};
 
@@ -215,10 +214,10 @@ impl Netmod for SimNetmod {
         }
     }
 
-    fn refuse_peer(&mut self, peer: PeerName) {
+    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
         while let Some(i) = self.unclaimed.iter().position(|(r, _)| *r == peer.rank) {
             let (_, conn) = self.unclaimed.swap_remove(i);
-            self.reject(conn, RejectReason::Finalized);
+            self.reject(conn, why.into());
         }
     }
 

@@ -19,7 +19,7 @@ use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Event, Events, Finalize, Header, Message,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, Request, RxBuf, Segment, SendBuf, SendQueue, Sent,
+    Netmod, Ordering, PeerName, PollOrder, Refusal, ReqId, Request, RxBuf, Segment, SendBuf, SendQueue, Sent,
     SideTable, Time, VcError, VcErrorKind, VcId,
 };
 
@@ -241,7 +241,7 @@ impl Netmod for LoopbackNetmod {
         }
     }
 
-    fn refuse_peer(&mut self, peer: PeerName) {
+    fn refuse_peer(&mut self, peer: PeerName, _: Refusal) {
         if let Some(announced) = self.announced.get_mut(peer.rank as usize) {
             *announced = false;
             self.fabric.lane(peer.rank, self.me.rank).streams.clear();

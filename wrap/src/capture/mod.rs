@@ -19,7 +19,7 @@ use std::os::fd::RawFd;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, Rma, RmaUse, RxBuf, RxBytes, Seen, SendBuf, Sent,
+    Netmod, Ordering, PeerName, PollOrder, Refusal, ReqId, Rma, RmaUse, RxBuf, RxBytes, Seen, SendBuf, Sent,
     SideTable, Time, VcError, VcId, port_group,
 };
 
@@ -231,8 +231,8 @@ impl<N: Netmod> Netmod for Capture<N> {
         self.inner.set_card(core, vc, card);
     }
 
-    fn refuse_peer(&mut self, peer: PeerName) {
-        self.inner.refuse_peer(peer);
+    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
+        self.inner.refuse_peer(peer, why);
     }
 
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {

@@ -15,8 +15,8 @@ use std::os::fd::RawFd;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, ReqId, Request, Rma, RmaUse, RxBuf, Segment, SendBuf, Sent,
-    SideTable, Time, VcError, VcErrorKind, VcId, port_group,
+    Netmod, Ordering, PeerName, PollOrder, Refusal, ReqId, Request, Rma, RmaUse, RxBuf, Segment, SendBuf,
+    Sent, SideTable, Time, VcError, VcErrorKind, VcId, port_group,
 };
 
 use crate::plan::FaultPlan;
@@ -231,7 +231,7 @@ impl<N: Netmod> Faulty<N> {
                     if self.strangers.chance(self.plan.refuse) {
                         self.stats.refused += 1;
                         tracing::debug!(target: "netmod::faults", peer = peer.rank, "peer refused");
-                        self.inner.refuse_peer(peer);
+                        self.inner.refuse_peer(peer, Refusal::NotWanted);
                     } else {
                         events.push(ev);
                     }
@@ -368,8 +368,8 @@ impl<N: Netmod> Netmod for Faulty<N> {
         self.inner.set_card(core, vc, card);
     }
 
-    fn refuse_peer(&mut self, peer: PeerName) {
-        self.inner.refuse_peer(peer);
+    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
+        self.inner.refuse_peer(peer, why);
     }
 
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {

@@ -1,5 +1,7 @@
 use super::*;
 
+const ME: PeerName = PeerName { group: GroupId([9; 16]), rank: 0 };
+
 #[test]
 fn a_context_belongs_to_one_group() {
     let spaces = [Space::WORLD, Space::met(0), Space::met(1), Space::met(SPACES - 1)];
@@ -25,7 +27,7 @@ fn a_context_belongs_to_one_group() {
 
 #[test]
 fn contexts_run_out_in_order() {
-    let mut g = Group::new(GroupId::default(), 0, 1, Space::met(2), Cards::Unknown);
+    let mut g = Group::new(GroupId::default(), ME, 1, Space::met(2), Cards::Unknown);
     let mut last = g.space.of_wire(0).unwrap();
     for _ in 1..1 << MET_BITS {
         let c = g.new_context().expect("there are 2^16");
@@ -50,21 +52,23 @@ fn groups_are_found_by_number_id_and_context() {
 #[test]
 fn a_group_that_is_met_takes_a_free_place_and_contexts_that_rested() {
     let mut groups = Groups::new(Group::world(GroupId([1; 16]), 0, 1));
-    let a = groups.meet(GroupId([2; 16]), 0, 3, Cards::Unknown).expect("a group");
-    let b = groups.meet(GroupId([3; 16]), 0, 4, Cards::Unknown).expect("a group");
+    let a = groups.meet(GroupId([2; 16]), ME, 3, Cards::Unknown).expect("a group");
+    let b = groups.meet(GroupId([3; 16]), ME, 4, Cards::Unknown).expect("a group");
     assert_eq!((a, b), (1, 2));
+    assert_eq!(groups.get(a).map(Group::own_name), Some(ME));
+    assert_eq!(groups.world.own_name(), PeerName { group: GroupId([1; 16]), rank: 0 });
     let old = groups.get(a).unwrap().space;
     assert_eq!(groups.part(a).map(|g| g.size), Some(3));
     assert!(groups.part(a).is_none() && groups.part(WORLD).is_none() && groups.get(a).is_none());
-    let c = groups.meet(GroupId([4; 16]), 0, 5, Cards::Unknown).expect("a group");
+    let c = groups.meet(GroupId([4; 16]), ME, 5, Cards::Unknown).expect("a group");
     assert_eq!(c, a, "a free place");
     assert!(!groups.get(c).unwrap().space.owns(old.of_wire(0).unwrap()), "a stale communicator is told");
     for i in 2..SPACES {
-        assert!(groups.meet(GroupId([5; 16]), 0, 1, Cards::Unknown).is_some(), "{i}");
+        assert!(groups.meet(GroupId([5; 16]), ME, 1, Cards::Unknown).is_some(), "{i}");
     }
-    assert!(groups.meet(GroupId([6; 16]), 0, 1, Cards::Unknown).is_none(), "there are 2^14");
+    assert!(groups.meet(GroupId([6; 16]), ME, 1, Cards::Unknown).is_none(), "there are 2^14");
     let last = groups.get(b).unwrap().space;
     groups.part(b);
-    let d = groups.meet(GroupId([6; 16]), 0, 1, Cards::Unknown).expect("the one that was freed");
+    let d = groups.meet(GroupId([6; 16]), ME, 1, Cards::Unknown).expect("the one that was freed");
     assert_eq!((d, groups.get(d).unwrap().space), (b, last));
 }

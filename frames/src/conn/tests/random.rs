@@ -30,7 +30,7 @@ fn act(w: &mut World, vcs: &mut Vcs, rng: &mut Rng, incarnation: &mut u64) {
             vcs[at][other] = None;
         }
         (8, None) => vcs[at][other] = Some(w.vc(at, other as u32)),
-        (9, None) => w.run(at, |m, env| m.refuse(&name(other as u32), env)),
+        (9, None) => w.run(at, |m, env| m.refuse(&name(other as u32), netmod_core::Refusal::NotWanted, env)),
         (10, _) if rng.below(20) == 0 => w.wires[at][other].clear(),
         (11, _) if rng.below(60) == 0 => {
             *incarnation += 1;
