@@ -1,12 +1,11 @@
 //! The netmods of a device as one netmod: each VC goes to the one that was chosen for it.
 
-use std::borrow::Cow;
 use std::os::fd::RawFd;
 
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, Time,
-    VcError, VcErrorKind, VcId,
+    Arm, Card, CardError, CardWriter, Checkpoint, Config, Core, DeviceError, Diagnose, DynamicProcesses,
+    Events, Finalize, GroupId, Header, MetGroup, Module, Netmod, PeerName, PollOrder, Pollers, Refusal,
+    ReqId, RxBuf, SendBuf, Time, VcError, VcErrorKind, VcId, VcLife, forward,
 };
 
 use crate::choice::{self, Choice, Offer, Offered};
@@ -218,27 +217,6 @@ impl NetSet {
         }
     }
 
-    /// Gives the built-in netmods the key that peers must know.
-    ///
-    /// # Errors
-    /// If one cannot start to accept peers.
-    pub(crate) fn set_job_key(&mut self, key: [u8; 32]) -> Result<(), DeviceError> {
-        for m in &mut self.mods {
-            match m.base_mut() {
-                #[cfg(feature = "shm")]
-                AnyNetmod::Shm(n) => n.authenticate_with(key),
-                #[cfg(feature = "tcp")]
-                AnyNetmod::Tcp(n) => n.authenticate_with(netmod_hello::JobKey(key))?,
-                #[cfg(feature = "ofi")]
-                AnyNetmod::Ofi(n) => n.authenticate_with(netmod_hello::JobKey(key)),
-                #[cfg(feature = "verbs")]
-                AnyNetmod::Verbs(n) => n.authenticate_with(netmod_hello::JobKey(key)),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
     /// Tells the built-in netmods who shares this process's cores, once that is known.
     pub(crate) fn set_pollers(&mut self, cfg: &Config, pollers: Pollers) {
         for m in &mut self.mods {
@@ -324,83 +302,25 @@ fn flush_each(mods: &mut [AnyNetmod], core: &mut Core) {
     }
 }
 
-impl Netmod for NetSet {
-    fn name(&self) -> &'static str {
-        "set"
-    }
+/// Finds the netmod of a VC, for [`netmod_core::forward`].
+macro_rules! of_vc {
+    ($set:expr, [$core:ident, $vc:ident], $n:ident => $body:expr) => {
+        each!($set.of($core, $vc), $n => $body)
+    };
+}
 
-    fn opened(&self) -> String {
-        self.netmods().map(|m| format!("{}: {}", m.name(), m.opened())).collect::<Vec<_>>().join("; ")
-    }
-
-    fn threads(&self) -> usize {
-        self.netmods().map(Netmod::threads).sum()
-    }
-
-    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
-        self.netmods().try_for_each(|m| m.business_card(card))
-    }
-
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        let reasons: Vec<String> = self
-            .mods
-            .iter_mut()
-            .map_while(|m| {
-                Some(format!("{}: {}", each!(m, n => n.name()), each!(m, n => n.reachable(card)).err()?))
-            })
-            .collect();
-        if reasons.len() < self.mods.len() { Ok(()) } else { Err(reasons.join("; ")) }
-    }
-
-    fn vc_init(
-        &mut self,
-        core: &mut Core,
-        vc: VcId,
-        peer: PeerName,
-        card: Option<&Card>,
-    ) -> Result<(), VcError> {
-        each!(self.of(core, vc), n => n.vc_init(core, vc, peer, card))
-    }
-
-    fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
-        each!(self.of(core, vc), n => n.set_card(core, vc, card))
-    }
+impl VcLife for NetSet {
+    forward!(of_vc: vc_init, set_card, vc_destroy, vc_terminate, vc_abort, watch_peer, vc_revive);
 
     fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
         for m in &mut self.mods {
             each!(m, n => n.refuse_peer(peer, why));
         }
     }
+}
 
-    fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
-        each!(self.of(core, vc), n => n.vc_destroy(core, vc))
-    }
-
-    fn vc_terminate(&mut self, core: &mut Core, vc: VcId, now: Time) {
-        each!(self.of(core, vc), n => n.vc_terminate(core, vc, now))
-    }
-
-    fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
-        each!(self.of(core, vc), n => n.vc_abort(core, vc, error))
-    }
-
-    fn watch_peer(&mut self, core: &mut Core, vc: VcId, now: Time) -> bool {
-        each!(self.of(core, vc), n => n.watch_peer(core, vc, now))
-    }
-
-    fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
-        each!(self.of(core, vc), n => n.vc_revive(core, vc, card))
-    }
-
-    fn connect_to_root(
-        &mut self,
-        core: &mut Core,
-        vc: VcId,
-        card: &Card,
-        port_tag: u64,
-    ) -> Result<(), VcError> {
-        each!(self.of(core, vc), n => n.connect_to_root(core, vc, card, port_tag))
-    }
+impl DynamicProcesses for NetSet {
+    forward!(of_vc: connect_to_root);
 
     fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError> {
         self.any(|m| each!(m, n => n.open_port(port, key)))
@@ -421,10 +341,16 @@ impl Netmod for NetSet {
             each!(m, n => n.part_group(id));
         }
     }
+}
+
+impl Checkpoint for NetSet {
+    fn can_ckpt(&self) -> Result<(), DeviceError> {
+        self.netmods().try_for_each(Checkpoint::can_ckpt)
+    }
 
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
         // Before any of them has let go of something.
-        self.mods.iter().try_for_each(|m| each!(m.base(), n => n.can_ckpt()))?;
+        self.can_ckpt()?;
         let mut all = Finalize::Done;
         for i in 0..self.mods.len() {
             match each!(&mut self.mods[i], n => n.ckpt_shutdown(core, now)) {
@@ -445,26 +371,10 @@ impl Netmod for NetSet {
     fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
         self.mods.iter_mut().try_for_each(|m| each!(m, n => n.ckpt_restart(core, now)))
     }
+}
 
-    fn ordering(&self) -> Ordering {
-        if self.netmods().all(|m| m.ordering() == Ordering::Ordered) {
-            Ordering::Ordered
-        } else {
-            Ordering::Unordered
-        }
-    }
-
-    #[inline]
-    fn i_send_contig(
-        &mut self,
-        core: &mut Core,
-        vc: VcId,
-        req: ReqId,
-        hdr: &Header,
-        data: SendBuf,
-    ) -> Result<Sent, VcError> {
-        each!(self.of(core, vc), n => n.i_send_contig(core, vc, req, hdr, data))
-    }
+impl Netmod for NetSet {
+    forward!(of_vc: i_send_contig, send_noncontig, send_resume, cancel_send, control_frame);
 
     // Within a node a further call on the way of a small message is felt in the message rate.
     #[inline(always)]
@@ -480,29 +390,6 @@ impl Netmod for NetSet {
             AnyNetmod::Shm(n) => n.i_start_contig_msg(core, vc, hdr, data),
             other => other.start(core, vc, hdr, data),
         }
-    }
-
-    #[inline]
-    fn send_noncontig(
-        &mut self,
-        core: &mut Core,
-        vc: VcId,
-        req: ReqId,
-        hdr: &Header,
-    ) -> Result<Sent, VcError> {
-        each!(self.of(core, vc), n => n.send_noncontig(core, vc, req, hdr))
-    }
-
-    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
-        each!(self.of(core, vc), n => n.send_resume(core, vc, req, more))
-    }
-
-    fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
-        each!(self.of(core, vc), n => n.cancel_send(core, vc, req))
-    }
-
-    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String> {
-        each!(self.of(core, vc), n => n.control_frame(core, vc, hdr))
     }
 
     #[inline]
@@ -574,17 +461,36 @@ impl Netmod for NetSet {
     fn deadline(&self) -> Option<Time> {
         self.netmods().filter_map(|m| m.deadline()).min()
     }
+}
 
-    fn rma(&mut self) -> Option<&mut dyn Rma> {
-        None
+impl Module for NetSet {
+    forward!(of_vc: rma);
+
+    fn name(&self) -> &'static str {
+        "set"
     }
 
-    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
-        each!(self.of(core, vc), n => n.can_rma(core, vc))
+    fn threads(&self) -> usize {
+        self.netmods().map(Module::threads).sum()
     }
 
-    fn break_connection(&mut self, core: &mut Core, vc: VcId) -> bool {
-        each!(self.of(core, vc), n => n.break_connection(core, vc))
+    fn authenticate(&mut self, job_key: [u8; 32]) -> Result<(), DeviceError> {
+        self.mods.iter_mut().try_for_each(|m| each!(m, n => n.authenticate(job_key)))
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        self.netmods().try_for_each(|m| m.business_card(card))
+    }
+
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
+        let reasons: Vec<String> = self
+            .mods
+            .iter_mut()
+            .map_while(|m| {
+                Some(format!("{}: {}", each!(m, n => n.name()), each!(m, n => n.reachable(card)).err()?))
+            })
+            .collect();
+        if reasons.len() < self.mods.len() { Ok(()) } else { Err(reasons.join("; ")) }
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
@@ -596,18 +502,19 @@ impl Netmod for NetSet {
         }
         all
     }
+}
+
+impl Diagnose for NetSet {
+    forward!(of_vc: break_connection);
+
+    fn opened(&self) -> String {
+        self.netmods().map(|m| format!("{}: {}", m.name(), m.opened())).collect::<Vec<_>>().join("; ")
+    }
 
     fn describe(&self, core: &Core, vc: VcId) -> String {
         match core.vcs.get(vc).and_then(|v| self.netmods().nth(usize::from(v.netmod))) {
             Some(m) => format!("{}: {}", m.name(), m.describe(core, vc)),
             None => "no such VC".into(),
         }
-    }
-}
-
-impl NetSet {
-    /// One-sided transfers of the netmod that carries a VC.
-    pub fn rma_of(&mut self, core: &Core, vc: VcId) -> Option<&mut dyn Rma> {
-        each!(self.of(core, vc), n => n.rma())
     }
 }

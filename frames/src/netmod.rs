@@ -1,15 +1,15 @@
 //! The netmod as a whole: its state, and the `Netmod` trait.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Event, Events, Finalize, GroupId, Header,
-    Message, MetGroup, Netmod, Ordering, PeerName, PollOrder, Refusal, ReqId, Request, Rma, RmaUse, RxBuf,
-    Segment, SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId, port_group,
+    Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, DynamicProcesses, Event,
+    Events, Finalize, GroupId, Header, Message, MetGroup, Module, Netmod, PeerName, PollOrder, Refusal,
+    ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId,
+    VcLife, port_group,
 };
 use netmod_hello::{Identity, JobKey, Purpose};
 
@@ -164,11 +164,6 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// The key that peers must know.
-    pub fn authenticate_with(&mut self, key: JobKey) {
-        self.manager.identity_mut().set_job_key(key);
-    }
-
     /// What the netmod has seen.
     pub fn stats(&self) -> FrameStats {
         let odd = self.ports.iter().map(|p| {
@@ -229,31 +224,7 @@ impl<D: Device> FrameNetmod<D> {
 /// Of polls that have found something one in so many does all it has to do, or one in which there is something to tell or to answer.
 const PUT_OFF: u32 = 8;
 
-impl<D: Device> Netmod for FrameNetmod<D> {
-    fn name(&self) -> &'static str {
-        D::NAME
-    }
-
-    fn opened(&self) -> String {
-        self.own.as_ref().map_or_else(Clone::clone, D::describe)
-    }
-
-    fn threads(&self) -> usize {
-        self.own.as_ref().map_or(0, D::threads)
-    }
-
-    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
-        match &self.own {
-            Ok(own) => own.emit(card),
-            // Who has no section cannot be reached by this netmod.
-            Err(_) => Ok(()),
-        }
-    }
-
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        self.own.as_ref().map_err(Clone::clone)?.way_to(card).map(|_| ())
-    }
-
+impl<D: Device> VcLife for FrameNetmod<D> {
     fn vc_init(
         &mut self,
         core: &mut Core,
@@ -340,7 +311,9 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         }
         Ok(())
     }
+}
 
+impl<D: Device> DynamicProcesses for FrameNetmod<D> {
     fn connect_to_root(
         &mut self,
         core: &mut Core,
@@ -373,7 +346,9 @@ impl<D: Device> Netmod for FrameNetmod<D> {
     fn part_group(&mut self, id: &GroupId) {
         self.manager.identity_mut().part(id);
     }
+}
 
+impl<D: Device> Checkpoint for FrameNetmod<D> {
     /// A device's state is in no image of this process.
     fn can_ckpt(&self) -> Result<(), DeviceError> {
         let text = format!(
@@ -396,11 +371,9 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         self.suspended = false;
         Ok(())
     }
+}
 
-    fn ordering(&self) -> Ordering {
-        Ordering::Ordered
-    }
-
+impl<D: Device> Netmod for FrameNetmod<D> {
     #[inline]
     fn i_send_contig(
         &mut self,
@@ -535,18 +508,47 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         }
         Some(at)
     }
+}
 
-    fn rma(&mut self) -> Option<&mut dyn Rma> {
+impl<D: Device> Module for FrameNetmod<D> {
+    fn name(&self) -> &'static str {
+        D::NAME
+    }
+
+    fn threads(&self) -> usize {
+        self.own.as_ref().map_or(0, D::threads)
+    }
+
+    fn authenticate(&mut self, job_key: [u8; 32]) -> Result<(), DeviceError> {
+        self.manager.identity_mut().set_job_key(JobKey(job_key));
+        Ok(())
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        match &self.own {
+            Ok(own) => own.emit(card),
+            // Who has no section cannot be reached by this netmod.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
+        self.own.as_ref().map_err(Clone::clone)?.way_to(card).map(|_| ())
+    }
+
+    fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {
         let any = self.ports.iter().any(Port::has_rma);
         any.then_some(self as &mut dyn Rma)
     }
 
-    fn can_rma(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
-        self.transfer_way(vc).map(|_| RmaUse::ALL).map_err(|e| e.to_string().into())
-    }
-
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
         self.end(core, now)
+    }
+}
+
+impl<D: Device> Diagnose for FrameNetmod<D> {
+    fn opened(&self) -> String {
+        self.own.as_ref().map_or_else(Clone::clone, D::describe)
     }
 
     fn describe(&self, _core: &Core, vc: VcId) -> String {
@@ -573,6 +575,10 @@ impl<D: Device> Netmod for FrameNetmod<D> {
             l.in_flight,
             l.transfers
         )
+    }
+
+    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
+        false
     }
 }
 

@@ -4,11 +4,12 @@
 //! registered, it is not. Transfers longer than the device or [`PART`] allows are cut; parts that the device will not
 //! take yet wait.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
-use netmod_core::{Core, Event, IoVec, Rma, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, IoVec, Rma, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
 use crate::device::{Device, Lent, Port, Refused, Remote};
@@ -379,6 +380,10 @@ impl<D: Device> FrameNetmod<D> {
 }
 
 impl<D: Device> Rma for FrameNetmod<D> {
+    fn usable(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
+        self.transfer_way(vc).map(|_| RmaUse::ALL).map_err(|e| e.to_string().into())
+    }
+
     fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
         let most = isize::MAX as usize;
         let max_registered = if self.transfers.most > 0 { self.transfers.most } else { most };

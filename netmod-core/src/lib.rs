@@ -2,7 +2,7 @@
 //!
 //! This crate defines what a network module ("netmod", in the sense of MPICH's Nemesis) is and
 //! what the layer above it may expect: virtual connections ([`Vc`]) and their lifecycle, requests,
-//! buffers and segments, the [`Netmod`] and [`Rma`] traits, and the [`Engine`] that drives a netmod
+//! buffers and segments, the [`Netmod`] trait with those it is built on, [`Rma`], and the [`Engine`] that drives a netmod
 //! and reassembles packets. It knows no network and no MPI.
 //!
 //! Source of the interface: the Nemesis network module API of MPICH; see `ARCHITECTURE.md` for
@@ -41,8 +41,9 @@ pub use engine::{Core, DataAvail, Engine, Io, Progress, RecvTarget, Upper};
 pub use error::{DeviceError, PacketFault, VcError, VcErrorKind};
 pub use event::{Event, Events, Seen};
 pub use netmod::{
-    Arm, Finalize, GroupId, HDR_LEN, Header, MetGroup, NETMOD_FRAME, Netmod, Ordering, PeerName, PollOrder,
-    Refusal, Sent, port_group,
+    Arm, Checkpoint, Diagnose, DynamicProcesses, Finalize, GroupId, HDR_LEN, Header, MetGroup, Module,
+    NETMOD_FRAME, Netmod, NoCheckpoint, NoDynamicProcesses, PeerName, PollOrder, Refusal, Sent, VcLife,
+    port_group,
 };
 pub use pollers::Pollers;
 pub use quiet::Quiet;

@@ -1,6 +1,7 @@
 //! One-sided transfers, offered by netmods that have them; large-message transfer is built on this.
 
 use core::fmt;
+use std::borrow::Cow;
 
 use crate::buf::IoVec;
 use crate::engine::Core;
@@ -106,15 +107,22 @@ impl RmaUse {
         RmaUse { puts: true, gets: true, is_put_to: true, is_got_from: true, worth: 0, joint: usize::MAX };
 }
 
-/// Put and get on registered memory. What of it a netmod has on a VC says [`crate::Netmod::can_rma`].
+/// Put and get on registered memory. A netmod that has it says so by [`crate::Module::rma`].
 ///
 /// A registration lives from [`Rma::register`] to [`Rma::deregister`]; it is never cached beyond.
 /// Ends are reported as [`crate::Event::RmaDone`]; after the event (also a failed one) the netmod touches
 /// the memory no more.
 ///
-/// A netmod that ends, by [`crate::Netmod::finalize`] or a drop, deregisters all that is registered, and waits for it as
+/// A netmod that ends, by [`crate::Module::finalize`] or a drop, deregisters all that is registered, and waits for it as
 /// [`Rma::deregister`] does: the memory is freed right behind that.
 pub trait Rma {
+    /// Says what of it there is on a VC. Asked before each large message, so that a netmod which has to
+    /// prepare for transfers can begin to.
+    ///
+    /// # Errors
+    /// Why there is none, as one line that a person understands.
+    fn usable(&mut self, core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>>;
+
     /// Its limits on this VC.
     fn limits(&self, core: &Core, vc: VcId) -> RmaLimits;
 

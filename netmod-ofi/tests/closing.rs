@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fake_fabric::{Operation, Settings};
-use netmod_core::Netmod;
+use netmod_core::VcLife;
 use netmod_frames::wire::{FRAME_HEADER, SHORT_BODY};
 
 use pair::{Pair, Rank};

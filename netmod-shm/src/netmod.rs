@@ -1,6 +1,5 @@
 //! The netmod as a whole: its state, and the `Netmod` trait.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -9,9 +8,10 @@ use std::time::Duration;
 use netmod_core::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Event, Events, Finalize, Header, Message,
-    Netmod, Ordering, PeerName, PollOrder, Pollers, Refusal, ReqId, Request, Rma, RmaUse, RxBuf,
-    Segment as Memory, SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId,
+    Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, Event, Events, Finalize,
+    Header, Message, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Pollers, Refusal, ReqId,
+    Request, Rma, RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind,
+    VcId, VcLife,
 };
 
 use crate::NAME;
@@ -162,18 +162,6 @@ impl ShmNetmod {
         }
     }
 
-    /// The key that peers must know. All ranks of the job have made their netmods by now.
-    pub fn authenticate_with(&mut self, key: [u8; 32]) {
-        self.key = Some(key);
-        if let Ok(segment) = &self.segment {
-            segment.prove(&key, self.me.rank);
-            segment.remove_name();
-            if segment.has_other_namespaces() {
-                segment.set_unwakeable(segment.me());
-            }
-        }
-    }
-
     /// Who shares this process's cores, where more is known of that than there was for [`ShmNetmod::new`].
     pub fn set_pollers(&mut self, cfg: &ShmConfig, pollers: Pollers) {
         self.transfers.joint = joint_from(cfg, pollers.are_crowded(0));
@@ -251,27 +239,7 @@ impl ShmNetmod {
     }
 }
 
-impl Netmod for ShmNetmod {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn opened(&self) -> String {
-        self.segment.as_ref().map_or_else(Clone::clone, Segment::describe)
-    }
-
-    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
-        let place = match &self.segment {
-            Ok(s) => Place::Slot { nonce: *s.nonce(), slot: s.me() as u32, token: *s.token() },
-            Err(why) => Place::Nowhere(why.clone()),
-        };
-        place.emit(card)
-    }
-
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        self.slot_of(card).map(|_| ())
-    }
-
+impl VcLife for ShmNetmod {
     fn vc_init(
         &mut self,
         _core: &mut Core,
@@ -360,12 +328,13 @@ impl Netmod for ShmNetmod {
         }
         Ok(())
     }
+}
 
-    fn connect_to_root(&mut self, _: &mut Core, _: VcId, _: &Card, _: u64) -> Result<(), VcError> {
-        let text = "netmod shm cannot connect to processes of other jobs; allow tcp in NETMOD";
-        Err(VcError::new(VcErrorKind::Unsupported, None, text))
-    }
+impl NoDynamicProcesses for ShmNetmod {
+    const INSTEAD: &'static str = "allow tcp in NETMOD";
+}
 
+impl Checkpoint for ShmNetmod {
     /// Memory that others write is in no image of this process.
     fn can_ckpt(&self) -> Result<(), DeviceError> {
         let text = "ranks that share memory cannot be checkpointed; set NETMOD=tcp for jobs with checkpoints";
@@ -389,11 +358,9 @@ impl Netmod for ShmNetmod {
         self.suspended = false;
         Ok(())
     }
+}
 
-    fn ordering(&self) -> Ordering {
-        Ordering::Ordered
-    }
-
+impl Netmod for ShmNetmod {
     #[inline]
     fn i_send_contig(
         &mut self,
@@ -536,14 +503,43 @@ impl Netmod for ShmNetmod {
         let at = self.next_check.min(parting).min(self.nap_end());
         (at != Time::NEVER).then_some(at)
     }
+}
 
-    fn rma(&mut self) -> Option<&mut dyn Rma> {
-        self.segment.is_ok().then_some(self as &mut dyn Rma)
+impl Module for ShmNetmod {
+    fn name(&self) -> &'static str {
+        NAME
     }
 
-    fn can_rma(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
-        let joint = self.transfers.joint;
-        self.transfer_peer(vc).map(|_| RmaUse { joint, ..RmaUse::ALL }).map_err(|e| e.to_string().into())
+    fn threads(&self) -> usize {
+        0
+    }
+
+    fn authenticate(&mut self, job_key: [u8; 32]) -> Result<(), DeviceError> {
+        self.key = Some(job_key);
+        if let Ok(segment) = &self.segment {
+            segment.prove(&job_key, self.me.rank);
+            segment.remove_name();
+            if segment.has_other_namespaces() {
+                segment.set_unwakeable(segment.me());
+            }
+        }
+        Ok(())
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        let place = match &self.segment {
+            Ok(s) => Place::Slot { nonce: *s.nonce(), slot: s.me() as u32, token: *s.token() },
+            Err(why) => Place::Nowhere(why.clone()),
+        };
+        place.emit(card)
+    }
+
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
+        self.slot_of(card).map(|_| ())
+    }
+
+    fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {
+        self.segment.is_ok().then_some(self as &mut dyn Rma)
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
@@ -573,6 +569,12 @@ impl Netmod for ShmNetmod {
         }
         Finalize::Done
     }
+}
+
+impl Diagnose for ShmNetmod {
+    fn opened(&self) -> String {
+        self.segment.as_ref().map_or_else(Clone::clone, Segment::describe)
+    }
 
     fn describe(&self, _core: &Core, vc: VcId) -> String {
         let Some(l) = self.links.get(vc) else { return "not in charge".into() };
@@ -589,5 +591,9 @@ impl Netmod for ShmNetmod {
         });
         let held = if l.queue.is_held() { ", held" } else { "" };
         format!("{state}{ring}, {} messages queued{held}{transfers}", l.queue.len())
+    }
+
+    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
+        false
     }
 }

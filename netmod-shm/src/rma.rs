@@ -12,11 +12,12 @@
 
 mod both;
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::atomic::AtomicU64;
 
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
-use netmod_core::{Core, Event, IoVec, Rma, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, IoVec, Rma, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::link::Link;
 use crate::netmod::ShmNetmod;
@@ -403,6 +404,11 @@ impl ShmNetmod {
 }
 
 impl Rma for ShmNetmod {
+    fn usable(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
+        let joint = self.transfers.joint;
+        self.transfer_peer(vc).map(|_| RmaUse { joint, ..RmaUse::ALL }).map_err(|e| e.to_string().into())
+    }
+
     fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
         let most = isize::MAX as usize;
         let max_registered = if self.transfers.most > 0 { self.transfers.most } else { most };

@@ -2,8 +2,8 @@
 
 use netmod_core::config::ShmConfig;
 use netmod_core::{
-    Arm, Card, CardWriter, Config, Core, Event, Events, GroupId, Netmod, PeerName, PollOrder, Pollers, RxBuf,
-    SendBuf, Time, Vc, VcErrorKind, VcId,
+    Arm, Card, CardWriter, Config, Core, Event, Events, GroupId, Module, Netmod, PeerName, PollOrder,
+    Pollers, RxBuf, SendBuf, Time, Vc, VcErrorKind, VcId, VcLife,
 };
 
 use crate::ShmNetmod;
@@ -35,7 +35,7 @@ impl Pair {
         let cards: Vec<Card> = nets
             .iter_mut()
             .map(|n| {
-                n.authenticate_with([1; 32]);
+                n.authenticate([1; 32]).expect("a job key is taken");
                 let mut w = CardWriter::new();
                 n.business_card(&mut w).expect("a section");
                 Card::parse(&w.finish()).expect("a card")

@@ -41,7 +41,7 @@ fn connection(c: &Conn, said_by_us: bool) -> u64 {
 }
 
 impl TcpNetmod {
-    /// See [`netmod_core::Netmod::ckpt_shutdown`].
+    /// See [`netmod_core::Checkpoint::ckpt_shutdown`].
     pub(crate) fn quiesce(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
         self.now = now;
         let (until, port) = match self.checkpoint {
@@ -131,7 +131,7 @@ impl TcpNetmod {
         }
     }
 
-    /// See [`netmod_core::Netmod::ckpt_restart`].
+    /// See [`netmod_core::Checkpoint::ckpt_restart`].
     pub(crate) fn restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
         self.now = now;
         let Checkpoint::Asleep { port } = self.checkpoint else {

@@ -2,7 +2,7 @@
 
 mod frame;
 
-use netmod_core::{Core, Header, Netmod, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Header, VcError, VcErrorKind, VcId, VcLife};
 
 use crate::conn;
 use crate::link::{Failure, LinkEvent};

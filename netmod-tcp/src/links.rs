@@ -94,7 +94,7 @@ impl TcpNetmod {
                 let text =
                     format!("protocol violation by the peer: {what}; do both sides run the same version?");
                 let error = VcError::new(VcErrorKind::Protocol, peer, text);
-                return netmod_core::Netmod::vc_abort(self, core, vc, error);
+                return netmod_core::VcLife::vc_abort(self, core, vc, error);
             }
         };
         self.seal(vc, id);

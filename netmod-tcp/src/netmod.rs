@@ -1,6 +1,5 @@
 //! The netmod as a whole: its state, and the `Netmod` trait.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
@@ -8,9 +7,9 @@ use std::os::fd::{AsRawFd, RawFd};
 use netmod_core::config::TcpConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, Refusal, ReqId, Rma, RmaUse, RxBuf, SendBuf, Sent, SideTable,
-    Slab, Time, VcError, VcErrorKind, VcId, port_group,
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize,
+    GroupId, Header, MetGroup, Module, Netmod, PeerName, PollOrder, Refusal, ReqId, Rma, RxBuf, SendBuf,
+    Sent, SideTable, Slab, Time, VcError, VcErrorKind, VcId, VcLife, port_group,
 };
 use netmod_hello::{Identity, JobKey};
 
@@ -106,7 +105,7 @@ impl std::fmt::Debug for TcpNetmod {
 }
 
 impl TcpNetmod {
-    /// Opens the listener. Nobody is accepted before [`TcpNetmod::authenticate_with`].
+    /// Opens the listener. Nobody is accepted before [`Module::authenticate`].
     ///
     /// `group_size` is the number of processes of `me`'s group.
     ///
@@ -173,15 +172,6 @@ impl TcpNetmod {
         })
     }
 
-    /// The key that peers must know; from now on connections are accepted.
-    ///
-    /// # Errors
-    /// If the listener cannot be watched.
-    pub fn authenticate_with(&mut self, key: JobKey) -> Result<(), DeviceError> {
-        self.id.set_job_key(key);
-        self.watch_listener()
-    }
-
     pub(crate) fn watch_listener(&self) -> Result<(), DeviceError> {
         let Some(l) = &self.listener else { return Ok(()) };
         self.epoll
@@ -234,25 +224,7 @@ impl TcpNetmod {
     }
 }
 
-impl Netmod for TcpNetmod {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn opened(&self) -> String {
-        let addresses: Vec<String> = self.own.addresses().map(|a| a.to_string()).collect();
-        format!("port {} of {}", self.port(), addresses.join(", "))
-    }
-
-    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
-        address::emit(self.own.published(), self.port(), card)
-    }
-
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        let (peer, _) = address::parse(card)?;
-        self.own.ways_to(&peer, true).map(drop)
-    }
-
+impl VcLife for TcpNetmod {
     fn vc_init(
         &mut self,
         core: &mut Core,
@@ -367,7 +339,9 @@ impl Netmod for TcpNetmod {
         }
         Ok(())
     }
+}
 
+impl DynamicProcesses for TcpNetmod {
     fn connect_to_root(
         &mut self,
         core: &mut Core,
@@ -402,6 +376,12 @@ impl Netmod for TcpNetmod {
             self.reject(conn, netmod_hello::RejectReason::Finalized);
         }
     }
+}
+
+impl netmod_core::Checkpoint for TcpNetmod {
+    fn can_ckpt(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
 
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
         self.quiesce(core, now)
@@ -410,11 +390,9 @@ impl Netmod for TcpNetmod {
     fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
         self.restart(core, now)
     }
+}
 
-    fn ordering(&self) -> Ordering {
-        Ordering::Ordered
-    }
-
+impl Netmod for TcpNetmod {
     #[inline]
     fn i_send_contig(
         &mut self,
@@ -571,13 +549,44 @@ impl Netmod for TcpNetmod {
     fn deadline(&self) -> Option<Time> {
         (self.next_timer != Time::NEVER).then_some(self.next_timer)
     }
+}
 
-    fn rma(&mut self) -> Option<&mut dyn Rma> {
+impl Module for TcpNetmod {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn threads(&self) -> usize {
+        0
+    }
+
+    fn authenticate(&mut self, job_key: [u8; 32]) -> Result<(), DeviceError> {
+        self.id.set_job_key(JobKey(job_key));
+        self.watch_listener()
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        address::emit(self.own.published(), self.port(), card)
+    }
+
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
+        let (peer, _) = address::parse(card)?;
+        self.own.ways_to(&peer, true).map(drop)
+    }
+
+    fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {
         Some(self)
     }
 
-    fn can_rma(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
-        self.rail_use(vc)
+    fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
+        self.end(core, now)
+    }
+}
+
+impl Diagnose for TcpNetmod {
+    fn opened(&self) -> String {
+        let addresses: Vec<String> = self.own.addresses().map(|a| a.to_string()).collect();
+        format!("port {} of {}", self.port(), addresses.join(", "))
     }
 
     fn break_connection(&mut self, _core: &mut Core, vc: VcId) -> bool {
@@ -589,10 +598,6 @@ impl Netmod for TcpNetmod {
                 false
             }
         }
-    }
-
-    fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
-        self.end(core, now)
     }
 
     fn describe(&self, core: &Core, vc: VcId) -> String {

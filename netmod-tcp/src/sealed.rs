@@ -5,7 +5,7 @@
 //! not its session: what was checked counts as read, and the rest comes again. A place at which records
 //! keep being altered takes the VC down.
 
-use netmod_core::{Core, Event, Events, IoVec, Netmod, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, Events, IoVec, VcError, VcErrorKind, VcId, VcLife};
 
 use crate::conn::{self, ConnId};
 use crate::link::{Failure, LinkEvent};

@@ -360,7 +360,7 @@ impl TcpNetmod {
                     None,
                     "the receive buffer is too small for a handshake; raise NETMOD_TCP_RX_BUFFER",
                 );
-                netmod_core::Netmod::vc_abort(self, core, vc, e);
+                netmod_core::VcLife::vc_abort(self, core, vc, e);
             }
         }
     }

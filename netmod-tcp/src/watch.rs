@@ -195,7 +195,7 @@ impl TcpNetmod {
             return true;
         };
         let error = VcError::new(VcErrorKind::Lost, Some(peer), text).after(silent);
-        netmod_core::Netmod::vc_abort(self, core, p.vc, error);
+        netmod_core::VcLife::vc_abort(self, core, p.vc, error);
         false
     }
 }

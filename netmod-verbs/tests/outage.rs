@@ -5,7 +5,7 @@ mod world;
 
 use std::time::Duration;
 
-use netmod_core::{Netmod as _, Time};
+use netmod_core::{Time, VcLife};
 use sim_hca::Faults;
 use world::{Setting, World};
 

@@ -3,7 +3,7 @@
 mod world;
 
 use netmod_core::rma::Access;
-use netmod_core::{Netmod as _, Rma as _, VcError, VcErrorKind};
+use netmod_core::{Rma as _, VcError, VcErrorKind, VcLife};
 use sim_hca::Leaks;
 use world::{Setting, World, pattern};
 

@@ -4,8 +4,7 @@ mod world;
 
 use std::time::Duration;
 
-use netmod_core::Netmod as _;
-use netmod_core::config::VerbsConfig;
+use netmod_core::{Diagnose, VcLife, config::VerbsConfig};
 use sim_hca::TgtLife;
 use world::{Setting, World};
 

@@ -6,12 +6,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use netmod_core::{
-    Card, CardWriter, Core, Engine, GroupId, Netmod, OnDone, PeerName, PollOrder, ReqId, Request, Segment,
-    Sent, Time, Vc, VcError, VcErrorKind, VcId,
+    Card, CardWriter, Core, Diagnose, Engine, GroupId, Module, Netmod, OnDone, PeerName, PollOrder, ReqId,
+    Request, Segment, Sent, Time, Vc, VcError, VcErrorKind, VcId, VcLife,
 };
 use netmod_frames::FrameNetmod;
 use netmod_frames::device::Device;
-use netmod_hello::JobKey;
 
 use crate::layer::{Layer, header, seed_of};
 use crate::memory::{Area, Pieces};
@@ -90,7 +89,7 @@ impl<W: World> Run<W> {
             .map(|me| {
                 let mut netmod = world.netmod(me, name(me), n as u32);
                 assert_eq!(netmod.failure(), None, "{plan:?}");
-                netmod.authenticate_with(JobKey([9; 32]));
+                netmod.authenticate([9; 32]).expect("a job key is taken");
                 let layer = Layer::new(me, n, seed * 8 + me as u64);
                 Rank { engine: Engine::new(netmod, Core::new(16)), layer }
             })

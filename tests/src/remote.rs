@@ -1,10 +1,11 @@
 //! One-sided transfers of a scripted device: nothing is moved, it is about what is registered and when.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
-use netmod_core::{Core, Event, IoVec, Rma, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, IoVec, Rma, RmaUse, VcError, VcErrorKind, VcId};
 
 /// What is registered, and for what; shared with the test.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +51,10 @@ impl Remote {
 }
 
 impl Rma for Remote {
+    fn usable(&mut self, _: &Core, _: VcId) -> Result<RmaUse, Cow<'static, str>> {
+        Ok(RmaUse::ALL)
+    }
+
     fn limits(&self, _: &Core, _: VcId) -> RmaLimits {
         RmaLimits { max_op: 100_000, max_registered: 1 << 20, target_progress: false }
     }

@@ -8,9 +8,9 @@ use ch3_shim::pkt::Packet;
 use ch3_shim::{Bootstrap, Builder, Device, VirtualClock};
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Config, Core, DeviceError, Event, Events, Finalize, Header, Netmod,
-    Ordering, PeerName, PollOrder, Refusal, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError,
-    VcErrorKind, VcId,
+    Arm, Card, CardError, CardWriter, Checkpoint, Config, Core, DeviceError, Diagnose, Event, Events,
+    Finalize, Header, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Refusal, ReqId, Rma, RxBuf,
+    SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
 };
 
 use crate::remote::{Regions, Remote};
@@ -388,23 +388,7 @@ impl Scripted {
     }
 }
 
-impl Netmod for Scripted {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn opened(&self) -> String {
-        "what the test says".into()
-    }
-
-    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
-        card.section(NAME, 1, &[])
-    }
-
-    fn reachable(&mut self, _card: &Card) -> Result<(), String> {
-        Ok(())
-    }
-
+impl VcLife for Scripted {
     fn vc_init(
         &mut self,
         core: &mut Core,
@@ -472,9 +456,15 @@ impl Netmod for Scripted {
         }
         Ok(())
     }
+}
 
-    fn connect_to_root(&mut self, _: &mut Core, _: VcId, _: &Card, _: u64) -> Result<(), VcError> {
-        Err(VcError::new(VcErrorKind::Unsupported, None, "a script has no ports"))
+impl NoDynamicProcesses for Scripted {
+    const INSTEAD: &'static str = "a script has no ports";
+}
+
+impl Checkpoint for Scripted {
+    fn can_ckpt(&self) -> Result<(), DeviceError> {
+        Ok(())
     }
 
     fn ckpt_shutdown(&mut self, _: &mut Core, _: Time) -> Result<Finalize, DeviceError> {
@@ -484,11 +474,9 @@ impl Netmod for Scripted {
     fn ckpt_restart(&mut self, _: &mut Core, _: Time) -> Result<(), DeviceError> {
         Ok(())
     }
+}
 
-    fn ordering(&self) -> Ordering {
-        Ordering::Ordered
-    }
-
+impl Netmod for Scripted {
     fn i_send_contig(
         &mut self,
         _: &mut Core,
@@ -581,20 +569,48 @@ impl Netmod for Scripted {
     fn deadline(&self) -> Option<Time> {
         None
     }
+}
 
-    fn rma(&mut self) -> Option<&mut dyn Rma> {
-        Some(&mut self.remote)
+impl Module for Scripted {
+    fn name(&self) -> &'static str {
+        NAME
     }
 
-    fn can_rma(&mut self, _: &Core, _: VcId) -> Result<netmod_core::RmaUse, std::borrow::Cow<'static, str>> {
-        Ok(netmod_core::RmaUse::ALL)
+    fn threads(&self) -> usize {
+        0
+    }
+
+    fn authenticate(&mut self, _job_key: [u8; 32]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        card.section(NAME, 1, &[])
+    }
+
+    fn reachable(&mut self, _card: &Card) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {
+        Some(&mut self.remote)
     }
 
     fn finalize(&mut self, _: &mut Core, _: Time) -> Finalize {
         Finalize::Done
     }
+}
+
+impl Diagnose for Scripted {
+    fn opened(&self) -> String {
+        "what the test says".into()
+    }
 
     fn describe(&self, _: &Core, _: VcId) -> String {
         "a script".into()
+    }
+
+    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
+        false
     }
 }

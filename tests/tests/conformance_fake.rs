@@ -8,9 +8,8 @@ use libfabric_sys::consts::{
     FI_ASYNC_IOV, FI_CONTEXT, FI_CONTEXT2, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY,
     FI_MR_VIRT_ADDR,
 };
-use netmod_core::Config;
+use netmod_core::{Config, Module};
 use netmod_ofi::{OfiNetmod, Setup};
-use netmod_tcp::JobKey;
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
 
 /// Devices in a world of the fake provider.
@@ -73,7 +72,7 @@ impl NetmodFactory for Fake {
         cfg.domain = job.domain();
         let mut ofi = OfiNetmod::new(&Setup::new(&cfg), bare_name(rank), ranks);
         assert_eq!(ofi.failure(), None, "a libfabric netmod");
-        ofi.authenticate_with(JobKey([9; 32]));
+        ofi.authenticate([9; 32]).expect("a job key is taken");
         NetSet::new(vec![AnyNetmod::Ofi(Box::new(ofi))])
     }
 }

@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::{Config, Netmod, PeerName, Time};
+use netmod_core::{Config, Diagnose, Module, Netmod, PeerName, Time};
 use netmod_hca::{LinkLayer, Mtu};
-use netmod_tcp::JobKey;
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
 use netmod_verbs::{Setup, Source, VerbsNetmod};
 use sim_hca::{DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca};
@@ -64,7 +63,7 @@ impl Source<SimHca> for Only {
 }
 
 impl Sim {
-    fn verbs(&self, job: &Job, me: PeerName, size: u32, key: JobKey) -> Box<dyn Netmod> {
+    fn verbs(&self, job: &Job, me: PeerName, size: u32, key: [u8; 32]) -> Box<dyn Netmod> {
         let mut cfg = self.config().verbs;
         cfg.rx_memory = self.rx_memory;
         cfg.xrc = self.nodes.is_some();
@@ -73,7 +72,7 @@ impl Sim {
         let mut netmod = VerbsNetmod::<SimHca>::new(&Setup { cfg, source }, me, size);
         assert_eq!(netmod.failure(), None, "a netmod of verbs");
         assert_eq!(netmod.opened().ends_with("; XRC)"), self.nodes.is_some(), "{}", netmod.opened());
-        netmod.authenticate_with(key);
+        netmod.authenticate(key).expect("a job key is taken");
         Box::new(netmod)
     }
 }
@@ -113,12 +112,12 @@ impl NetmodFactory for Sim {
     fn device(&self, job: &Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
         let size = boot.size();
         let builder = Builder::new(cfg, boot);
-        let netmod = self.verbs(job, builder.name(), size, JobKey([9; 32]));
+        let netmod = self.verbs(job, builder.name(), size, [9; 32]);
         builder.netmod(netmod).build()
     }
 
     fn netmod(&self, job: &Job, rank: u32, ranks: u32) -> NetSet {
-        NetSet::new(vec![AnyNetmod::Other(self.verbs(job, bare_name(rank), ranks, JobKey([9; 32])))])
+        NetSet::new(vec![AnyNetmod::Other(self.verbs(job, bare_name(rank), ranks, [9; 32]))])
     }
 }
 

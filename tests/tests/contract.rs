@@ -8,8 +8,8 @@ use ch3_shim::netset::NetSet;
 use netmod_core::card::NodeSection;
 use netmod_core::lifecycle::VcState;
 use netmod_core::{
-    Card, CardWriter, Core, DataAvail, Engine, Event, Header, Io, Netmod, OnDone, Outcome, PacketFault,
-    PollOrder, ReqId, Request, RxBytes, Segment, SendBuf, Sent, Time, Upper, Vc, VcId,
+    Card, CardWriter, Core, DataAvail, Engine, Event, Header, Io, Module, Netmod, OnDone, Outcome,
+    PacketFault, PollOrder, ReqId, Request, RxBytes, Segment, SendBuf, Sent, Time, Upper, Vc, VcId, VcLife,
 };
 use netmod_tests::conformance::{NetmodFactory, check, pattern};
 use netmod_tests::factory::{Loopback, Ofi, Shm, Tcp, bare_name};

@@ -7,7 +7,7 @@ use std::thread;
 use ch3_shim::{Builder, Device, Multiple};
 use fake_fabric::{Again, Control, Progress, Settings, World};
 use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
-use netmod_core::{Config, Netmod};
+use netmod_core::{Config, Diagnose};
 use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::board::Board;
 use netmod_tests::factory::{NetmodFactory, Ofi, bare_name};

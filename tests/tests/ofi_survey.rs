@@ -2,7 +2,7 @@
 
 use libfabric_sys::consts::{FI_ORDER_SAS, FI_RMA};
 use libfabric_sys::{API, Library, OLDEST};
-use netmod_core::Netmod as _;
+use netmod_core::Module;
 use netmod_core::config::OfiConfig;
 use netmod_ofi::choose::{Survey, Verdict, survey};
 use netmod_ofi::fi::info::Offer;

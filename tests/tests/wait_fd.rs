@@ -10,7 +10,7 @@ use ch3_shim::tagmatch::Envelope;
 use ch3_shim::{ANY_TAG, Builder, Device, VirtualClock};
 use fake_fabric::{Again, Control, World, library_path};
 use netmod_core::config::OfiConfig;
-use netmod_core::{Arm, Config, Netmod as _, Pollers};
+use netmod_core::{Arm, Config, Diagnose, Netmod, Pollers};
 use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::board::{Board, run_job_with};
 use netmod_tests::conformance::NetmodFactory;

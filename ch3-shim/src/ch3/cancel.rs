@@ -1,6 +1,6 @@
 //! Cancelling: receives that have not matched, sends that have not left or have not matched.
 
-use netmod_core::{Netmod, Outcome, PacketFault, ReqId, VcId};
+use netmod_core::{Netmod, Outcome, PacketFault, ReqId, VcId, VcLife};
 
 use super::{Ch3, DevIo, MpiReq, Role};
 use crate::pkt::Packet;

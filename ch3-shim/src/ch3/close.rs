@@ -1,7 +1,7 @@
 //! The lifecycle of VCs: the table of `netmod_core::lifecycle`, carried out.
 
 use netmod_core::lifecycle::{Action, VcEvent, VcState, step};
-use netmod_core::{Netmod, PacketFault, VcError, VcErrorKind, VcId};
+use netmod_core::{PacketFault, VcError, VcErrorKind, VcId, VcLife};
 
 use super::{Ch3, DevIo};
 use crate::pkt::Packet;

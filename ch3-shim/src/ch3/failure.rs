@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use netmod_core::lifecycle::{VcEvent, VcState};
-use netmod_core::{Card, GroupId, Netmod, Outcome, PeerName, ReqId, Time, VcError, VcErrorKind, VcId};
+use netmod_core::{Card, GroupId, Outcome, PeerName, ReqId, Time, VcError, VcErrorKind, VcId, VcLife};
 
 use super::{Ch3, DevIo, Group, MpiReq, Role, Route, Unexpected};
 use crate::error::Error;

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use netmod_core::lifecycle::{VcEvent, VcState};
 use netmod_core::{
-    Card, DeviceError, MetGroup, Netmod, Outcome, PeerName, Refusal, Vc, VcError, VcErrorKind, VcId,
-    port_group,
+    Card, DeviceError, DynamicProcesses, MetGroup, Outcome, PeerName, Refusal, Vc, VcError, VcErrorKind,
+    VcId, VcLife, port_group,
 };
 
 use super::group::Cards;

@@ -23,7 +23,7 @@ mod vc;
 use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{
     Core, DataAvail, Event, Header, Io, Netmod, Outcome, PacketFault, ReqId, Request, Run, RxBytes, Segment,
-    SendBuf, SideTable, Time, Upper, VcId,
+    SendBuf, SideTable, Time, Upper, VcId, VcLife,
 };
 
 use crate::bootstrap::Bootstrap;

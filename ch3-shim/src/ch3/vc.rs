@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use netmod_core::{Card, Netmod as _, PeerName, Refusal, VcError, VcErrorKind, VcId};
+use netmod_core::{Card, PeerName, Refusal, VcError, VcErrorKind, VcId, VcLife};
 
 use super::{Cards, Ch3, DevIo, Route, Space, Terms, WORLD, failure, flow};
 use crate::netset::Chosen;

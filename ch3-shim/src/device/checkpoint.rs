@@ -1,6 +1,6 @@
 //! Checkpoints: the device lets go of the network, and goes on later.
 
-use netmod_core::{Finalize, Netmod, PollOrder};
+use netmod_core::{Checkpoint, Finalize, PollOrder};
 
 use super::Vci;
 use crate::error::{Error, Result};

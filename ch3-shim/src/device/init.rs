@@ -2,7 +2,7 @@
 
 use netmod_core::card::NodeSection;
 use netmod_core::config::Origin;
-use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Netmod, PeerName, Pollers, SideTable};
+use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Module, Netmod, PeerName, Pollers, SideTable};
 
 use super::Vci;
 use super::failure::Asking;
@@ -319,7 +319,7 @@ impl Builder {
             )));
         }
         self.agree(terms, size);
-        netmod.set_job_key(key)?;
+        netmod.authenticate(key)?;
         let groups = Groups::new(Group::world(me.group, rank, size));
         let near = netmod.has_memory();
         let tick_mask = if self.clock.is_some() { 0 } else { 63 };

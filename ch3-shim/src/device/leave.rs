@@ -1,7 +1,7 @@
 //! Leaving: one peer by agreement, or the whole job. Each is a state machine that a poll moves on; the
 //! blocking forms drive it.
 
-use netmod_core::{Finalize, Netmod, PollOrder, Time, VcId};
+use netmod_core::{Finalize, Module, PollOrder, Time, VcId};
 
 use super::Vci;
 use crate::ch3::{Failure, WORLD};

@@ -271,7 +271,7 @@ impl Vci {
                     choice: self.ch3.vcs.get(vc).map(|s| s.route.choice.to_string()).unwrap_or_default(),
                     eager_max: self.ch3.vcs.get(vc).map_or(self.ch3.eager_max, |s| s.eager_max as usize),
                     flow: self.ch3.flow_report(vc),
-                    netmod: netmod_core::Netmod::describe(&self.engine.netmod, &self.engine.core, vc),
+                    netmod: netmod_core::Diagnose::describe(&self.engine.netmod, &self.engine.core, vc),
                     stats: v.stats,
                 })
             })

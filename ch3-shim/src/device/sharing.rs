@@ -47,7 +47,7 @@ impl Sharing {
     }
 
     /// Who shares this process's cores, as the cards tell, which are published by now. `threads`:
-    /// [`Netmod::threads`](netmod_core::Netmod::threads).
+    /// [`Module::threads`](netmod_core::Module::threads).
     ///
     /// # Errors
     /// If the process manager does not give a card.

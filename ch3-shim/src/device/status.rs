@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use netmod_core::config::Origin;
-use netmod_core::{Netmod, ReqId, Request};
+use netmod_core::{Diagnose, ReqId, Request};
 
 use super::Vci;
 use super::leave::Leaving;
@@ -43,7 +43,7 @@ impl Vci {
             age: self.now.since(self.made).as_secs_f64(),
             activity: self.activity().into(),
             netmods: self.netmods().iter().map(|n| (*n).to_owned()).collect(),
-            opened: self.engine.netmod.netmods().map(Netmod::opened).collect(),
+            opened: self.engine.netmod.netmods().map(Diagnose::opened).collect(),
             cores: super::sharing::explain(self.pollers, self.threads),
             posted: self.ch3.posted.len(),
             unexpected: self.ch3.unexpected.len(),

@@ -2,13 +2,13 @@
 //!
 //! A connection tells of its peer's end, and the process manager of a rank's. A receive or probe may wait for a process of which
 //! neither tells: one of another job, or of a job whose launcher does not say, that has not sent anything yet. Its netmod is
-//! asked to watch it ([`netmod_core::Netmod::watch_peer`]), about once a second.
+//! asked to watch it ([`netmod_core::VcLife::watch_peer`]), about once a second.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Duration;
 
-use netmod_core::{Netmod, PeerName, Time};
+use netmod_core::{PeerName, Time, VcLife};
 
 use super::Vci;
 use crate::ch3::{Cards, WORLD};

@@ -5,10 +5,9 @@ use std::time::Duration;
 use fake_fabric::{Control, Settings, World, library_path};
 use netmod_core::config::OfiConfig;
 use netmod_core::{
-    Card, CardWriter, Core, DataAvail, Engine, Event, GroupId, Header, Io, Netmod, PacketFault, PeerName,
-    PollOrder, ReqId, RxBytes, SendBuf, Time, Upper, Vc, VcId,
+    Card, CardWriter, Core, DataAvail, Engine, Event, GroupId, Header, Io, Module, Netmod, PacketFault,
+    PeerName, PollOrder, ReqId, RxBytes, SendBuf, Time, Upper, Vc, VcId, VcLife,
 };
-use netmod_hello::JobKey;
 use netmod_ofi::{OfiNetmod, Setup};
 
 /// Takes headers, which are all that is sent here.
@@ -72,7 +71,7 @@ impl Pair {
         let mut netmods: Vec<OfiNetmod> = (0..2)
             .map(|me| {
                 let mut netmod = OfiNetmod::new(&Setup::new(&cfg), name(me), 2);
-                netmod.authenticate_with(JobKey([9; 32]));
+                netmod.authenticate([9; 32]).expect("a job key is taken");
                 netmod
             })
             .collect();

@@ -1,6 +1,6 @@
 //! Transfers between two netmods of this process: contents, bounds, ends of regions, and whether they are permitted.
 
-use netmod_core::{Events, Netmod, PollOrder, Time};
+use netmod_core::{Diagnose, Events, Netmod, PollOrder, Time};
 
 use super::*;
 use crate::tests::Pair;

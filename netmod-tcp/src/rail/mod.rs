@@ -209,7 +209,7 @@ impl TcpNetmod {
                 "protocol violation by the peer on {faults} rails, at last: {what}; do both sides run the same version?"
             );
             let error = VcError::new(VcErrorKind::Protocol, peer, text);
-            netmod_core::Netmod::vc_abort(self, core, vc, error);
+            netmod_core::VcLife::vc_abort(self, core, vc, error);
         }
     }
 

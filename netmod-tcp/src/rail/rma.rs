@@ -11,7 +11,7 @@ use super::WORTH;
 use super::regions::read_key;
 
 impl TcpNetmod {
-    /// See [`netmod_core::Netmod::can_rma`]. The rails are dialled when this is first asked; until two of them are there,
+    /// See [`Rma::usable`]. The rails are dialled when this is first asked; until two of them are there,
     /// messages go without, so that nothing ever depends on rails that cannot be made.
     ///
     /// # Errors
@@ -37,6 +37,10 @@ impl TcpNetmod {
 }
 
 impl Rma for TcpNetmod {
+    fn usable(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
+        self.rail_use(vc)
+    }
+
     fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
         let most = isize::MAX as usize;
         RmaLimits { max_op: most, max_registered: most, target_progress: true }

@@ -9,8 +9,9 @@ use netmod_core::card::NodeSection;
 use netmod_core::config::TcpConfig;
 use netmod_core::rma::{Access, RegionId, RemoteKey};
 use netmod_core::{
-    Card, CardWriter, Core, DataAvail, Engine, Event, GroupId, Header, Io, IoVec, Netmod as _, PacketFault,
-    PeerName, PollOrder, ReqId, Rma as _, RxBytes, SendBuf, Time, Upper, Vc, VcId,
+    Card, CardWriter, Core, DataAvail, Diagnose, Engine, Event, GroupId, Header, Io, IoVec, Module,
+    Netmod as _, PacketFault, PeerName, PollOrder, ReqId, Rma as _, RxBytes, SendBuf, Time, Upper, Vc, VcId,
+    VcLife,
 };
 use netmod_hello::{
     HEADER_LEN, Initiator, InitiatorParams, InitiatorStep, Purpose, RejectReason, Terms, Versions,
@@ -77,7 +78,7 @@ impl Two {
         tune(&mut cfg);
         let mut engines = [0, 1].map(|rank| {
             let mut tcp = TcpNetmod::new(cfg.clone(), name(rank), 2).expect("a netmod");
-            tcp.authenticate_with(KEY).expect("a listener");
+            tcp.authenticate(KEY.0).expect("a listener");
             Engine::new(tcp, Core::new(16))
         });
         let cards = [0, 1].map(|i: usize| {
@@ -135,7 +136,7 @@ impl Two {
     fn lay(&mut self) {
         for i in 0..2 {
             let e = &mut self.engines[i];
-            e.netmod.can_rma(&e.core, self.vcs[i]).expect("rails");
+            e.netmod.usable(&e.core, self.vcs[i]).expect("rails");
         }
         self.until("rails are there", |two| {
             [0, 1].iter().all(|&i| two.engines[i].netmod.rails_up(two.vcs[i]) == RAILS)
@@ -309,7 +310,7 @@ fn a_put_waits_for_rails() {
     let vc = two.vcs[0];
     assert!(two.engines[0].netmod.rails_up(vc) == 1, "{}", two.describe());
     let e = &mut two.engines[0];
-    assert!(!e.netmod.can_rma(&e.core, vc).expect("rails").puts, "there are no two of them");
+    assert!(!e.netmod.usable(&e.core, vc).expect("rails").puts, "there are no two of them");
 }
 
 #[test]

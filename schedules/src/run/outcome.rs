@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use netmod_core::{Finalize, Netmod, Outcome};
+use netmod_core::{Diagnose, Finalize, Module, Outcome};
 
 use super::{MINE, Rank, Run};
 use crate::seen::Seen;

@@ -15,8 +15,9 @@ use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::lifecycle::VcState;
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, Header, Netmod, Ordering,
-    PeerName, PollOrder, Refusal, ReqId, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId,
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, Event, Events, Finalize, Header, Module,
+    Netmod, NoCheckpoint, NoDynamicProcesses, PeerName, PollOrder, Refusal, ReqId, Rma, RxBuf, SendBuf, Sent,
+    SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
 };
 use netmod_tcp::Control;
 use netmod_tcp::link::{Link, LinkConfig, LinkEvent, Pending, Phase};
@@ -144,25 +145,7 @@ impl SimNetmod {
     }
 }
 
-impl Netmod for SimNetmod {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn opened(&self) -> String {
-        "a simulated network".into()
-    }
-
-    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
-        let mut body = BodyWriter::new();
-        body.u32(self.me.rank);
-        card.section(NAME, 1, body.as_bytes())
-    }
-
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        self.read_card(card).map(|_| ())
-    }
-
+impl VcLife for SimNetmod {
     fn vc_init(
         &mut self,
         core: &mut Core,
@@ -269,24 +252,17 @@ impl Netmod for SimNetmod {
         self.revive(core, vc);
         Ok(())
     }
+}
 
-    fn connect_to_root(&mut self, _: &mut Core, _: VcId, _: &Card, _: u64) -> Result<(), VcError> {
-        let text = "netmod sim cannot connect to processes of other jobs; simulate all in one job";
-        Err(VcError::new(VcErrorKind::Unsupported, None, text))
-    }
+impl NoDynamicProcesses for SimNetmod {
+    const INSTEAD: &'static str = "simulate all in one job";
+}
 
-    fn ckpt_shutdown(&mut self, _core: &mut Core, _now: Time) -> Result<Finalize, DeviceError> {
-        Err(DeviceError::new(NAME, "a simulated process cannot be checkpointed; begin again from its seed"))
-    }
+impl NoCheckpoint for SimNetmod {
+    const WHY: &'static str = "a simulated process cannot be checkpointed; begin again from its seed";
+}
 
-    fn ckpt_restart(&mut self, _core: &mut Core, _now: Time) -> Result<(), DeviceError> {
-        Err(DeviceError::new(NAME, "a simulated process cannot be restarted; begin again from its seed"))
-    }
-
-    fn ordering(&self) -> Ordering {
-        Ordering::Ordered
-    }
-
+impl Netmod for SimNetmod {
     fn i_send_contig(
         &mut self,
         core: &mut Core,
@@ -404,6 +380,34 @@ impl Netmod for SimNetmod {
     fn deadline(&self) -> Option<Time> {
         (self.next_timer != Time::NEVER).then_some(self.next_timer)
     }
+}
+
+impl Module for SimNetmod {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn threads(&self) -> usize {
+        0
+    }
+
+    fn authenticate(&mut self, _job_key: [u8; 32]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        let mut body = BodyWriter::new();
+        body.u32(self.me.rank);
+        card.section(NAME, 1, body.as_bytes())
+    }
+
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
+        self.read_card(card).map(|_| ())
+    }
+
+    fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {
+        None
+    }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
         self.now = now;
@@ -432,6 +436,12 @@ impl Netmod for SimNetmod {
         }
         Finalize::Done
     }
+}
+
+impl Diagnose for SimNetmod {
+    fn opened(&self) -> String {
+        "a simulated network".into()
+    }
 
     fn describe(&self, _core: &Core, vc: VcId) -> String {
         let Some(v) = self.vcs.get(vc) else { return "not in charge".into() };
@@ -443,6 +453,10 @@ impl Netmod for SimNetmod {
         };
         let waiting = v.queue.as_ref().map_or(0, |q| q.len());
         format!("{state}, {waiting} messages queued{}", if v.blocked { ", the lane is full" } else { "" })
+    }
+
+    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
+        false
     }
 }
 

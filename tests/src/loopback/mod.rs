@@ -18,9 +18,9 @@ use std::time::Duration;
 use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Event, Events, Finalize, Header, Message,
-    Netmod, Ordering, PeerName, PollOrder, Refusal, ReqId, Request, RxBuf, Segment, SendBuf, SendQueue, Sent,
-    SideTable, Time, VcError, VcErrorKind, VcId,
+    Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, Event, Events, Finalize,
+    Header, Message, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Refusal, ReqId, Request, Rma,
+    RxBuf, Segment, SendBuf, SendQueue, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
 };
 
 use crate::sys::Arena;
@@ -172,25 +172,7 @@ impl LoopbackNetmod {
     }
 }
 
-impl Netmod for LoopbackNetmod {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn opened(&self) -> String {
-        "memory of this process".into()
-    }
-
-    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
-        let mut body = BodyWriter::new();
-        body.u64(self.fabric.id()).u32(self.me.rank);
-        card.section(NAME, 1, body.as_bytes())
-    }
-
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        self.read_card(card).map(|_| ())
-    }
-
+impl VcLife for LoopbackNetmod {
     fn vc_init(
         &mut self,
         _core: &mut Core,
@@ -291,10 +273,15 @@ impl Netmod for LoopbackNetmod {
         }
         Ok(())
     }
+}
 
-    fn connect_to_root(&mut self, _: &mut Core, _: VcId, _: &Card, _: u64) -> Result<(), VcError> {
-        let text = "netmod loopback cannot connect to processes of other jobs; start all in one job";
-        Err(VcError::new(VcErrorKind::Unsupported, None, text))
+impl NoDynamicProcesses for LoopbackNetmod {
+    const INSTEAD: &'static str = "start all in one job";
+}
+
+impl Checkpoint for LoopbackNetmod {
+    fn can_ckpt(&self) -> Result<(), DeviceError> {
+        Ok(())
     }
 
     fn ckpt_shutdown(&mut self, core: &mut Core, _now: Time) -> Result<Finalize, DeviceError> {
@@ -305,11 +292,9 @@ impl Netmod for LoopbackNetmod {
     fn ckpt_restart(&mut self, _core: &mut Core, _now: Time) -> Result<(), DeviceError> {
         Ok(())
     }
+}
 
-    fn ordering(&self) -> Ordering {
-        Ordering::Ordered
-    }
-
+impl Netmod for LoopbackNetmod {
     fn i_send_contig(
         &mut self,
         core: &mut Core,
@@ -418,6 +403,34 @@ impl Netmod for LoopbackNetmod {
             Ending::No | Ending::Over => None,
         }
     }
+}
+
+impl Module for LoopbackNetmod {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn threads(&self) -> usize {
+        0
+    }
+
+    fn authenticate(&mut self, _job_key: [u8; 32]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        let mut body = BodyWriter::new();
+        body.u64(self.fabric.id()).u32(self.me.rank);
+        card.section(NAME, 1, body.as_bytes())
+    }
+
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
+        self.read_card(card).map(|_| ())
+    }
+
+    fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {
+        None
+    }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
         if self.ending == Ending::No {
@@ -442,6 +455,12 @@ impl Netmod for LoopbackNetmod {
         }
         Finalize::Done
     }
+}
+
+impl Diagnose for LoopbackNetmod {
+    fn opened(&self) -> String {
+        "memory of this process".into()
+    }
 
     fn describe(&self, _core: &Core, vc: VcId) -> String {
         let Some(l) = self.links.get(vc) else { return "not in charge".into() };
@@ -452,6 +471,10 @@ impl Netmod for LoopbackNetmod {
             None => "no connection".into(),
         };
         format!("{state}, {} messages queued{}", l.queue.len(), if l.queue.is_held() { ", held" } else { "" })
+    }
+
+    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
+        false
     }
 }
 

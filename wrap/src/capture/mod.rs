@@ -12,15 +12,13 @@ pub mod record;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::fmt;
-use std::os::fd::RawFd;
 
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, Refusal, ReqId, Rma, RmaUse, RxBuf, RxBytes, Seen, SendBuf, Sent,
-    SideTable, Time, VcError, VcId, port_group,
+    Arm, Card, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize, Header,
+    Module, Netmod, PeerName, PollOrder, ReqId, RxBytes, Seen, SendBuf, Sent, SideTable, Time, VcError, VcId,
+    VcLife, forward, port_group,
 };
 
 pub use file::{CaptureFile, Clock};
@@ -194,26 +192,16 @@ impl<N: Netmod> Capture<N> {
     }
 }
 
-impl<N: Netmod> Netmod for Capture<N> {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
+/// Finds what is wrapped, for [`netmod_core::forward`].
+macro_rules! inner {
+    ($wrapper:expr, [$($vc:ident),*], $n:ident => $body:expr) => {{
+        let Self { inner: $n, .. } = $wrapper;
+        $body
+    }};
+}
 
-    fn opened(&self) -> String {
-        self.inner.opened()
-    }
-
-    fn threads(&self) -> usize {
-        self.inner.threads()
-    }
-
-    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
-        self.inner.business_card(card)
-    }
-
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        self.inner.reachable(card)
-    }
+impl<N: Netmod> VcLife for Capture<N> {
+    forward!(inner: set_card, refuse_peer, watch_peer);
 
     fn vc_init(
         &mut self,
@@ -225,14 +213,6 @@ impl<N: Netmod> Netmod for Capture<N> {
         self.inner.vc_init(core, vc, peer, card)?;
         self.take_charge(core, vc, peer, "");
         Ok(())
-    }
-
-    fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
-        self.inner.set_card(core, vc, card);
-    }
-
-    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
-        self.inner.refuse_peer(peer, why);
     }
 
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
@@ -250,14 +230,14 @@ impl<N: Netmod> Netmod for Capture<N> {
         self.inner.vc_abort(core, vc, error);
     }
 
-    fn watch_peer(&mut self, core: &mut Core, vc: VcId, now: Time) -> bool {
-        self.inner.watch_peer(core, vc, now)
-    }
-
     fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
         self.event_of(What::Revive, vc, "");
         self.inner.vc_revive(core, vc, card)
     }
+}
+
+impl<N: Netmod> DynamicProcesses for Capture<N> {
+    forward!(inner: open_port, close_port, meet_group, part_group);
 
     fn connect_to_root(
         &mut self,
@@ -271,34 +251,14 @@ impl<N: Netmod> Netmod for Capture<N> {
         self.take_charge(core, vc, peer, &format!("with port {port_tag}"));
         Ok(())
     }
+}
 
-    fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError> {
-        self.inner.open_port(port, key)
-    }
+impl<N: Netmod> Checkpoint for Capture<N> {
+    forward!(inner: can_ckpt, ckpt_shutdown, ckpt_restart);
+}
 
-    fn close_port(&mut self, port: u64) {
-        self.inner.close_port(port);
-    }
-
-    fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError> {
-        self.inner.meet_group(met)
-    }
-
-    fn part_group(&mut self, id: &GroupId) {
-        self.inner.part_group(id);
-    }
-
-    fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
-        self.inner.ckpt_shutdown(core, now)
-    }
-
-    fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
-        self.inner.ckpt_restart(core, now)
-    }
-
-    fn ordering(&self) -> Ordering {
-        self.inner.ordering()
-    }
+impl<N: Netmod> Netmod for Capture<N> {
+    forward!(inner: send_resume, control_frame, flush, release, wait_fd, deadline);
 
     fn i_send_contig(
         &mut self,
@@ -337,24 +297,12 @@ impl<N: Netmod> Netmod for Capture<N> {
         self.sent(vc, hdr, len, result)
     }
 
-    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
-        self.inner.send_resume(core, vc, req, more);
-    }
-
     fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
         let taken = self.inner.cancel_send(core, vc, req);
         if taken {
             self.event_of(What::Cancelled, vc, &req.to_string());
         }
         taken
-    }
-
-    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String> {
-        self.inner.control_frame(core, vc, hdr)
-    }
-
-    fn flush(&mut self, core: &mut Core) {
-        self.inner.flush(core);
     }
 
     fn poll(
@@ -372,14 +320,6 @@ impl<N: Netmod> Netmod for Capture<N> {
         result
     }
 
-    fn release(&mut self, buf: RxBuf) {
-        self.inner.release(buf);
-    }
-
-    fn wait_fd(&self) -> Option<RawFd> {
-        self.inner.wait_fd()
-    }
-
     fn arm(&mut self, core: &mut Core) -> Arm {
         let armed = self.inner.arm(core);
         if armed == Arm::Armed {
@@ -387,22 +327,10 @@ impl<N: Netmod> Netmod for Capture<N> {
         }
         armed
     }
+}
 
-    fn deadline(&self) -> Option<Time> {
-        self.inner.deadline()
-    }
-
-    fn rma(&mut self) -> Option<&mut dyn Rma> {
-        self.inner.rma()
-    }
-
-    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
-        self.inner.can_rma(core, vc)
-    }
-
-    fn break_connection(&mut self, core: &mut Core, vc: VcId) -> bool {
-        self.inner.break_connection(core, vc)
-    }
+impl<N: Netmod> Module for Capture<N> {
+    forward!(inner: name, threads, authenticate, business_card, reachable, rma);
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
         if !std::mem::replace(&mut self.finalizing, true) {
@@ -414,6 +342,10 @@ impl<N: Netmod> Netmod for Capture<N> {
         }
         done
     }
+}
+
+impl<N: Netmod> Diagnose for Capture<N> {
+    forward!(inner: opened, break_connection);
 
     fn describe(&self, core: &Core, vc: VcId) -> String {
         let (written, lost) = self.file.counts();

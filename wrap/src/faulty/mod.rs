@@ -8,15 +8,13 @@
 mod lane;
 mod loan;
 
-use std::borrow::Cow;
 use std::fmt;
-use std::os::fd::RawFd;
 
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Event, Events, Finalize, GroupId, Header, MetGroup,
-    Netmod, Ordering, PeerName, PollOrder, Refusal, ReqId, Request, Rma, RmaUse, RxBuf, Segment, SendBuf,
-    Sent, SideTable, Time, VcError, VcErrorKind, VcId, port_group,
+    Arm, Card, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize, Header,
+    Module, Netmod, PeerName, PollOrder, Refusal, ReqId, Request, RxBuf, Segment, SendBuf, Sent, SideTable,
+    Time, VcError, VcErrorKind, VcId, VcLife, forward, port_group,
 };
 
 use crate::plan::FaultPlan;
@@ -331,26 +329,16 @@ impl<N: Netmod> Faulty<N> {
     }
 }
 
-impl<N: Netmod> Netmod for Faulty<N> {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
+/// Finds what is wrapped, for [`netmod_core::forward`].
+macro_rules! inner {
+    ($wrapper:expr, [$($vc:ident),*], $n:ident => $body:expr) => {{
+        let Self { inner: $n, .. } = $wrapper;
+        $body
+    }};
+}
 
-    fn opened(&self) -> String {
-        self.inner.opened()
-    }
-
-    fn threads(&self) -> usize {
-        self.inner.threads()
-    }
-
-    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
-        self.inner.business_card(card)
-    }
-
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        self.inner.reachable(card)
-    }
+impl<N: Netmod> VcLife for Faulty<N> {
+    forward!(inner: set_card, refuse_peer, vc_revive, watch_peer);
 
     fn vc_init(
         &mut self,
@@ -362,14 +350,6 @@ impl<N: Netmod> Netmod for Faulty<N> {
         self.inner.vc_init(core, vc, peer, card)?;
         self.take_charge(core, vc, peer);
         Ok(())
-    }
-
-    fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
-        self.inner.set_card(core, vc, card);
-    }
-
-    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
-        self.inner.refuse_peer(peer, why);
     }
 
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
@@ -392,14 +372,10 @@ impl<N: Netmod> Netmod for Faulty<N> {
         self.discard(vc);
         self.inner.vc_abort(core, vc, error);
     }
+}
 
-    fn watch_peer(&mut self, core: &mut Core, vc: VcId, now: Time) -> bool {
-        self.inner.watch_peer(core, vc, now)
-    }
-
-    fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
-        self.inner.vc_revive(core, vc, card)
-    }
+impl<N: Netmod> DynamicProcesses for Faulty<N> {
+    forward!(inner: open_port, close_port, meet_group, part_group);
 
     fn connect_to_root(
         &mut self,
@@ -412,36 +388,20 @@ impl<N: Netmod> Netmod for Faulty<N> {
         self.take_charge(core, vc, PeerName { group: port_group(port_tag), rank: 0 });
         Ok(())
     }
+}
 
-    fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError> {
-        self.inner.open_port(port, key)
-    }
-
-    fn close_port(&mut self, port: u64) {
-        self.inner.close_port(port)
-    }
-
-    fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError> {
-        self.inner.meet_group(met)
-    }
-
-    fn part_group(&mut self, id: &GroupId) {
-        self.inner.part_group(id)
-    }
+impl<N: Netmod> Checkpoint for Faulty<N> {
+    forward!(inner: can_ckpt, ckpt_restart);
 
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
         self.send_all_held(core, Time::NEVER);
         let inner = self.inner.ckpt_shutdown(core, now)?;
         Ok(if self.waiting.is_empty() { inner } else { Finalize::Pending })
     }
+}
 
-    fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
-        self.inner.ckpt_restart(core, now)
-    }
-
-    fn ordering(&self) -> Ordering {
-        self.inner.ordering()
-    }
+impl<N: Netmod> Netmod for Faulty<N> {
+    forward!(inner: control_frame, flush, wait_fd);
 
     fn i_send_contig(
         &mut self,
@@ -517,14 +477,6 @@ impl<N: Netmod> Netmod for Faulty<N> {
         self.inner.cancel_send(core, vc, req)
     }
 
-    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String> {
-        self.inner.control_frame(core, vc, hdr)
-    }
-
-    fn flush(&mut self, core: &mut Core) {
-        self.inner.flush(core);
-    }
-
     fn poll(
         &mut self,
         core: &mut Core,
@@ -547,10 +499,6 @@ impl<N: Netmod> Netmod for Faulty<N> {
         self.loans.give_back(buf);
     }
 
-    fn wait_fd(&self) -> Option<RawFd> {
-        self.inner.wait_fd()
-    }
-
     fn arm(&mut self, core: &mut Core) -> Arm {
         match self.inner.arm(core) {
             Arm::Armed if self.next_due().is_some_and(|due| due <= self.now) => Arm::Busy,
@@ -561,18 +509,10 @@ impl<N: Netmod> Netmod for Faulty<N> {
     fn deadline(&self) -> Option<Time> {
         self.inner.deadline().into_iter().chain(self.next_due()).min()
     }
+}
 
-    fn rma(&mut self) -> Option<&mut dyn Rma> {
-        self.inner.rma()
-    }
-
-    fn can_rma(&mut self, core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
-        self.inner.can_rma(core, vc)
-    }
-
-    fn break_connection(&mut self, core: &mut Core, vc: VcId) -> bool {
-        self.inner.break_connection(core, vc)
-    }
+impl<N: Netmod> Module for Faulty<N> {
+    forward!(inner: name, threads, authenticate, business_card, reachable, rma);
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
         self.now = now;
@@ -582,6 +522,10 @@ impl<N: Netmod> Netmod for Faulty<N> {
         }
         self.inner.finalize(core, now)
     }
+}
+
+impl<N: Netmod> Diagnose for Faulty<N> {
+    forward!(inner: opened, break_connection);
 
     fn describe(&self, core: &Core, vc: VcId) -> String {
         let inner = self.inner.describe(core, vc);

@@ -1,6 +1,6 @@
 //! Cookies: they may come in pieces, and belong to the packet before them.
 
-use netmod_core::{Netmod, OnDone, PacketFault, ReqId, RxBytes, VcError, VcErrorKind, VcId};
+use netmod_core::{OnDone, PacketFault, ReqId, RxBytes, VcError, VcErrorKind, VcId, VcLife};
 use netmod_lmt::Event;
 use netmod_lmt::cookie::Cookie;
 

@@ -1,6 +1,6 @@
 //! What the choice of a mode goes by on a VC: what this side can take part in, its data, and what copies cost here.
 
-use netmod_core::{Netmod, ReqId, VcId};
+use netmod_core::{Module, ReqId, VcId};
 use netmod_lmt::choice::{self, Side, Wish};
 use netmod_lmt::probe;
 use netmod_lmt::rates::Rates;
@@ -31,7 +31,10 @@ impl Ch3 {
             modes = modes.with(Mode::Coop);
         }
         let asked = matches!(self.lmt.wish, Wish::Auto | Wish::Only(Mode::Put | Mode::Get));
-        if asked && let Ok(rma) = io.netmod.can_rma(io.core, vc) {
+        if asked
+            && let Some(rma) = io.netmod.rma(io.core, vc)
+            && let Ok(rma) = rma.usable(io.core, vc)
+        {
             let (puts, gets) = match part {
                 Part::Sender(bytes) if self.lmt.wish == Wish::Auto && bytes < rma.worth as u64 => {
                     (false, false)
@@ -63,7 +66,8 @@ impl Ch3 {
         let (mut rates, mut joint) = (Rates::ASSUMED, false);
         if choice::asks_for_rates(modes, wish) && bytes >= min {
             rates = self.lmt.rates.at(bytes, measure);
-            joint = io.netmod.can_rma(io.core, vc).is_ok_and(|rma| rma.joint as u64 <= bytes);
+            let usable = io.netmod.rma(io.core, vc).map(|rma| rma.usable(io.core, vc));
+            joint = usable.is_some_and(|rma| rma.is_ok_and(|rma| rma.joint as u64 <= bytes));
         }
         Side { modes, wish, min, contiguous, crowded, joint, rates }
     }

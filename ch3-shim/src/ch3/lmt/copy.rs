@@ -1,6 +1,6 @@
 //! The Cooperative mode: copying into and out of rings, a bounded amount in each poll, and waking who sleeps.
 
-use netmod_core::{Netmod, ReqId, VcError, VcErrorKind, VcId};
+use netmod_core::{ReqId, VcError, VcErrorKind, VcId, VcLife};
 use netmod_lmt::cookie::{Cookie, RingName};
 use netmod_lmt::coop::{Corrupt, LONG};
 use netmod_lmt::{Event, Fault};

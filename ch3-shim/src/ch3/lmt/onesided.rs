@@ -5,7 +5,7 @@
 //! where there is none left, the machines take the Null mode.
 
 use netmod_core::rma::{Access, RegionId, RemoteKey};
-use netmod_core::{IoVec, ReqId, RxBytes, VcError, VcErrorKind, VcId};
+use netmod_core::{IoVec, Module, ReqId, RxBytes, VcError, VcErrorKind, VcId};
 use netmod_lmt::cookie::Keyed;
 use netmod_lmt::{Access as For, Event, Fault, Window};
 
@@ -133,7 +133,7 @@ impl Ch3 {
 
     /// Bytes of the windows in which a request's memory is exposed, at most.
     pub(super) fn first_window(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId) -> u64 {
-        let Some(rma) = io.netmod.rma_of(io.core, vc) else { return 0 };
+        let Some(rma) = io.netmod.rma(io.core, vc) else { return 0 };
         // Half of what may be registered is for peers, and two windows are registered at once.
         let most = rma.limits(io.core, vc).max_registered / 4;
         let contiguous = io.core.reqs.get(req).is_some_and(|r| r.seg.as_contig().is_some());
@@ -183,7 +183,7 @@ impl Ch3 {
         access: For,
     ) -> Result<(), VcError> {
         let no = |text: &str| VcError::new(VcErrorKind::Resource, None, text);
-        let Some(rma) = io.netmod.rma_of(io.core, vc) else { return Err(no("no one-sided transfers")) };
+        let Some(rma) = io.netmod.rma(io.core, vc) else { return Err(no("no one-sided transfers")) };
         let Some(r) = io.core.reqs.get_mut(req) else { return Err(no("the request is gone")) };
         let (at, len) = (window.at as usize, window.len as usize);
         r.seg.seek(0);
@@ -279,7 +279,7 @@ impl Ch3 {
         else {
             return no("nothing is to be moved");
         };
-        let Some(rma) = io.netmod.rma_of(io.core, vc) else { return no("no one-sided transfers") };
+        let Some(rma) = io.netmod.rma(io.core, vc) else { return no("no one-sided transfers") };
         let most = rma.limits(io.core, vc).max_op;
         let Some(r) = io.core.reqs.get_mut(req) else { return no("the request is gone") };
         let puts = self.lmt.transfers.get(req).is_some_and(|t| matches!(t.machine, Machine::Send(_)));
@@ -399,7 +399,7 @@ impl Ch3 {
 }
 
 fn deregister(io: &mut DevIo<'_>, vc: VcId, region: RegionId) {
-    let Some(rma) = io.netmod.rma_of(io.core, vc) else { return };
+    let Some(rma) = io.netmod.rma(io.core, vc) else { return };
     if let Err(error) = rma.deregister(io.core, region) {
         tracing::error!(%vc, %error, "a region of a large message");
     }

@@ -385,7 +385,7 @@ impl Vci {
                 "connect to port {tag:016x}: connected, but nobody has accepted for {waited:?}; does the other job call accept on it?"
             )
         } else {
-            let state = netmod_core::Netmod::describe(&self.engine.netmod, core, vc);
+            let state = netmod_core::Diagnose::describe(&self.engine.netmod, core, vc);
             format!(
                 "connect to port {tag:016x}: no connection within {waited:?} ({state}); does the job that opened it still run, and is the port still open?"
             )

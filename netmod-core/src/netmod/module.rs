@@ -1,0 +1,43 @@
+//! A netmod from its start to its end.
+
+use crate::card::{Card, CardError, CardWriter};
+use crate::engine::Core;
+use crate::error::DeviceError;
+use crate::netmod::Finalize;
+use crate::rma::Rma;
+use crate::slab::VcId;
+use crate::time::Time;
+
+/// What a netmod is to its process: its name, its card, its end. Its constructor opens it.
+pub trait Module: Send {
+    /// Its name, as in `NETMOD=tcp`.
+    fn name(&self) -> &'static str;
+
+    /// Number of threads of libraries that make its progress, and need a core while anything moves.
+    fn threads(&self) -> usize;
+
+    /// Takes the secret that all processes of the job share. From now on peers that know it may connect.
+    /// All of them have opened their netmods by then.
+    ///
+    /// # Errors
+    /// If the netmod cannot begin to accept peers.
+    fn authenticate(&mut self, job_key: [u8; 32]) -> Result<(), DeviceError>;
+
+    /// Writes its section of the process's business card.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError>;
+
+    /// Checks that a process with this card could be reached.
+    ///
+    /// # Errors
+    /// The reason why not, as one line that a person understands.
+    fn reachable(&mut self, card: &Card) -> Result<(), String>;
+
+    /// Its one-sided transfers, if it has them for this VC; `None` is the Null mode.
+    fn rma(&mut self, core: &Core, vc: VcId) -> Option<&mut dyn Rma>;
+
+    /// Closes everything. Called again, with polls between, until `Done`.
+    fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize;
+}
