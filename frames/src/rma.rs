@@ -5,11 +5,11 @@
 //! take yet wait.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
-use netmod_core::{Core, Event, IoVec, Rma, RmaUse, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, IoVec, Rma, RmaUse, Slab, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
 use crate::device::{Device, Lent, Port, Refused, Remote};
@@ -69,13 +69,22 @@ struct Region<R> {
     in_use: u32,
 }
 
+/// What a [`RegionId`] of this netmod is a handle of.
+#[derive(Debug)]
+enum RegionKind {}
+/// What the number of a device's operation is a handle of.
+#[derive(Debug)]
+enum TransferKind {}
+
+type Handle<K> = netmod_core::slab::Handle<K>;
+
 /// A put or get under way.
 #[derive(Debug)]
 struct Transfer {
     vc: VcId,
     op: u64,
     access: u8,
-    region: u64,
+    region: Handle<RegionKind>,
     dest: Dest,
     /// What has not been started.
     mem: IoVec,
@@ -90,11 +99,10 @@ struct Transfer {
 /// What a netmod has registered, and what is under way.
 #[derive(Debug)]
 pub(crate) struct Transfers<R> {
-    regions: BTreeMap<u64, Region<R>>,
-    running: BTreeMap<u64, Transfer>,
+    regions: Slab<Region<R>, RegionKind>,
+    running: Slab<Transfer, TransferKind>,
     /// Those that the device has not taken wholly.
-    waiting: VecDeque<u64>,
-    numbers: u64,
+    waiting: VecDeque<Handle<TransferKind>>,
     /// Most bytes that are registered at once; 0: any.
     most: usize,
     /// What the names of the device's settings begin with.
@@ -104,14 +112,7 @@ pub(crate) struct Transfers<R> {
 impl<R> Transfers<R> {
     /// `most`: bytes that are registered at once; 0: any.
     pub(crate) fn new(most: usize, settings: &'static str) -> Transfers<R> {
-        Transfers {
-            regions: BTreeMap::new(),
-            running: BTreeMap::new(),
-            waiting: VecDeque::new(),
-            numbers: 0,
-            most,
-            settings,
-        }
+        Transfers { regions: Slab::new(), running: Slab::new(), waiting: VecDeque::new(), most, settings }
     }
 
     /// Whether a transfer has not ended.
@@ -127,7 +128,8 @@ impl<R> Transfers<R> {
 
     /// Whether `len` bytes more may be registered.
     fn admit(&self, len: usize, local: bool) -> Result<(), String> {
-        let used: usize = self.regions.values().filter(|r| r.local == local).map(|r| r.mem.len).sum();
+        let used: usize =
+            self.regions.iter().map(|(_, r)| r).filter(|r| r.local == local).map(|r| r.mem.len).sum();
         if self.most > 0 && used.saturating_add(len) > self.most / 2 {
             let whom = if local { "local use" } else { "peers" };
             return Err(format!(
@@ -140,7 +142,7 @@ impl<R> Transfers<R> {
 
     /// The ports are about to be closed.
     pub(crate) fn close_all<P: Port<Registration = R>>(&mut self, ports: &[P]) {
-        for (_, mut region) in std::mem::take(&mut self.regions) {
+        for (_, region) in std::mem::take(&mut self.regions).iter_mut() {
             if let (Some(r), Some(port)) = (&mut region.registration, ports.get(region.port))
                 && let Err(why) = port.deregister(r)
             {
@@ -190,7 +192,8 @@ impl<D: Device> FrameNetmod<D> {
         if key.access != access || !inside || key.base.checked_add(key.len).is_none() {
             return wrong("a transfer beyond its region, or of another kind than that is for");
         }
-        let ours = self.transfers.regions.get(&region.0).filter(|r| r.local && r.port == dest.port);
+        let region = Handle::from_wire(region.0);
+        let ours = self.transfers.regions.get(region).filter(|r| r.local && r.port == dest.port);
         let Some(ours) = ours else {
             return wrong("the region of this side is not registered for its connection");
         };
@@ -199,13 +202,11 @@ impl<D: Device> FrameNetmod<D> {
         }
         let mem = IoVec { base: ours.mem.base.wrapping_add(at), len };
         let remote = key.base + remote_at as u64;
-        self.transfers.numbers += 1;
-        let number = self.transfers.numbers;
         let transfer = Transfer {
             vc,
             op,
             access,
-            region: region.0,
+            region,
             dest,
             mem,
             remote,
@@ -214,7 +215,7 @@ impl<D: Device> FrameNetmod<D> {
             waits: false,
             failed: None,
         };
-        self.transfers.running.insert(number, transfer);
+        let number = self.transfers.running.insert(transfer);
         if let Some(l) = self.links.get_mut(vc) {
             l.transfers += 1;
         }
@@ -223,25 +224,25 @@ impl<D: Device> FrameNetmod<D> {
     }
 
     /// Starts what is left of a transfer, as far as the device takes it.
-    fn go_on(&mut self, number: u64) {
+    fn go_on(&mut self, number: Handle<TransferKind>) {
         loop {
-            let Some(t) = self.transfers.running.get_mut(&number) else { return };
+            let Some(t) = self.transfers.running.get_mut(number) else { return };
             if t.mem.len == 0 || t.failed.is_some() {
                 return self.settle_transfer(number);
             }
             let Some(port) = self.ports.get_mut(t.dest.port) else { return };
             let part = t.mem.len.min(PART).min(port.max_transfer());
             let mem = IoVec { base: t.mem.base, len: part };
-            let Some(region) = self.transfers.regions.get_mut(&t.region) else {
+            let Some(region) = self.transfers.regions.get_mut(t.region) else {
                 let text = "this side's region of a transfer has ended";
                 t.failed = Some(VcError::new(VcErrorKind::Aborted, None, text));
                 continue;
             };
             let lent = Lent { mem, registration: region.registration.as_ref() };
             let started = if t.access == READ {
-                port.read(lent, t.dest.addr, t.remote, t.key, number)
+                port.read(lent, t.dest.addr, t.remote, t.key, number.to_wire())
             } else {
-                port.write(lent, t.dest.addr, t.remote, t.key, number)
+                port.write(lent, t.dest.addr, t.remote, t.key, number.to_wire())
             };
             match started {
                 Ok(()) => {
@@ -271,7 +272,7 @@ impl<D: Device> FrameNetmod<D> {
     pub(crate) fn start_waiting(&mut self) {
         for _ in 0..self.transfers.waiting.len().min(TRIES) {
             let Some(number) = self.transfers.waiting.pop_front() else { return };
-            if let Some(t) = self.transfers.running.get_mut(&number) {
+            if let Some(t) = self.transfers.running.get_mut(number) {
                 t.waits = false;
             }
             self.go_on(number);
@@ -280,9 +281,10 @@ impl<D: Device> FrameNetmod<D> {
 
     /// An operation of a transfer has ended.
     pub(crate) fn transfer_ended(&mut self, number: u64, result: Result<(), String>) {
-        let Some(t) = self.transfers.running.get_mut(&number) else { return };
+        let number = Handle::from_wire(number);
+        let Some(t) = self.transfers.running.get_mut(number) else { return };
         t.under_way = t.under_way.saturating_sub(1);
-        if let Some(region) = self.transfers.regions.get_mut(&t.region) {
+        if let Some(region) = self.transfers.regions.get_mut(t.region) {
             region.in_use = region.in_use.saturating_sub(1);
         }
         if let Err(why) = result
@@ -296,12 +298,12 @@ impl<D: Device> FrameNetmod<D> {
     }
 
     /// Reports a transfer of which nothing is under way, and nothing will be.
-    fn settle_transfer(&mut self, number: u64) {
-        let Some(t) = self.transfers.running.get(&number) else { return };
+    fn settle_transfer(&mut self, number: Handle<TransferKind>) {
+        let Some(t) = self.transfers.running.get(number) else { return };
         if t.under_way > 0 || (t.mem.len > 0 && t.failed.is_none()) {
             return;
         }
-        let Some(t) = self.transfers.running.remove(&number) else { return };
+        let Some(t) = self.transfers.running.remove(number) else { return };
         if let Some(l) = self.links.get_mut(t.vc) {
             l.transfers = l.transfers.saturating_sub(1);
         }
@@ -312,14 +314,14 @@ impl<D: Device> FrameNetmod<D> {
     /// The VC of transfers has failed: no part of them is started any more.
     pub(crate) fn fail_transfers(&mut self, vc: VcId, error: &VcError) {
         let mut over = Vec::new();
-        for (number, t) in &mut self.transfers.running {
+        for (number, t) in self.transfers.running.iter_mut() {
             if t.vc == vc {
                 t.failed.get_or_insert_with(|| error.clone());
-                over.push(*number);
+                over.push(number);
                 if t.under_way > 0
                     && let Some(port) = self.ports.get_mut(t.dest.port)
                 {
-                    port.cancel_transfer(*number);
+                    port.cancel_transfer(number.to_wire());
                 }
             }
         }
@@ -329,9 +331,13 @@ impl<D: Device> FrameNetmod<D> {
     }
 
     /// Waits until the device is through with a region's memory, closes its registration, and says whether all that was possible.
-    fn take_back(&mut self, region: &mut Region<<D::Port as Port>::Registration>, number: u64) -> bool {
+    fn take_back(
+        &mut self,
+        region: &mut Region<<D::Port as Port>::Registration>,
+        number: Handle<RegionKind>,
+    ) -> bool {
         for looks in 0..LOOKS {
-            let in_use = self.transfers.regions.get(&number).map_or(0, |r| r.in_use);
+            let in_use = self.transfers.regions.get(number).map_or(0, |r| r.in_use);
             if in_use == 0 {
                 let Some(registration) = &mut region.registration else { return true };
                 let Some(port) = self.ports.get(region.port) else { return true };
@@ -414,18 +420,16 @@ impl<D: Device> Rma for FrameNetmod<D> {
                 full(format!("{} bytes cannot be registered: {why}; see `ulimit -l`", mem.len))
             }
         })?;
-        self.transfers.numbers += 1;
-        let number = self.transfers.numbers;
         let Remote { key, base } = registration.as_ref().map(D::Port::remote).unwrap_or_default();
         let key = Key { key, base, len: mem.len as u64, port: dest.port as u8, access: bit };
         let region = Region { mem, port: dest.port, local, registration, in_use: 0 };
-        self.transfers.regions.insert(number, region);
-        Ok((RegionId(number), key.emit()))
+        let number = self.transfers.regions.insert(region);
+        Ok((RegionId(number.to_wire()), key.emit()))
     }
 
     fn deregister(&mut self, core: &mut Core, region: RegionId) -> Result<(), VcError> {
-        let number = region.0;
-        let Some(found) = self.transfers.regions.get_mut(&number) else {
+        let number = Handle::from_wire(region.0);
+        let Some(found) = self.transfers.regions.get_mut(number) else {
             return Err(VcError::new(VcErrorKind::Aborted, None, "the region is not registered"));
         };
         let mut taken = Region {
@@ -441,18 +445,18 @@ impl<D: Device> Rma for FrameNetmod<D> {
             for (n, t) in self.transfers.running.iter_mut().filter(|(_, t)| t.region == number) {
                 let text = "this side's region of a transfer has ended";
                 t.failed.get_or_insert_with(|| VcError::new(VcErrorKind::Aborted, None, text));
-                of.push(*n);
+                of.push(n);
             }
             if let Some(port) = self.ports.get_mut(taken.port) {
-                of.iter().for_each(|n| port.cancel_transfer(*n));
+                of.iter().for_each(|n| port.cancel_transfer(n.to_wire()));
             }
         }
         if !self.take_back(&mut taken, number) {
             self.shut_port(core, taken.port);
         }
-        self.transfers.regions.remove(&number);
-        let waits: Vec<u64> =
-            self.transfers.running.iter().filter(|(_, t)| t.region == number).map(|(n, _)| *n).collect();
+        self.transfers.regions.remove(number);
+        let of_region = self.transfers.running.iter().filter(|(_, t)| t.region == number);
+        let waits: Vec<_> = of_region.map(|(n, _)| n).collect();
         for n in waits {
             self.go_on(n);
         }

@@ -8,6 +8,7 @@ pub mod address;
 pub mod card;
 pub mod choose;
 pub mod fi;
+mod leftovers;
 mod ofi;
 
 use netmod_frames::FrameNetmod;

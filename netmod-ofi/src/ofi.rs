@@ -15,6 +15,7 @@ use crate::card::{CardDomain, FrameLimits, OwnCard, PeerCard, pair};
 use crate::choose::{contexts, has_thread, survey};
 use crate::fi::info::Offer;
 use crate::fi::port::{Options, Port, Share};
+use crate::leftovers::{self, Mark};
 
 /// What the netmod is opened by.
 #[derive(Clone, Debug)]
@@ -53,6 +54,8 @@ pub struct Ofi {
     shares: Vec<String>,
     /// What became of domains that could not be opened.
     notes: Vec<String>,
+    /// Of endpoints whose memory would be left over if this process were killed.
+    marks: Vec<Mark>,
 }
 
 impl Device for Ofi {
@@ -91,7 +94,7 @@ impl Device for Ofi {
         let threads = offers.iter().filter(|o| has_thread(&o.provider)).count();
         let descriptor = setup.wants_descriptor(threads);
         let options = Options { frame: cfg.frame, rx_memory: cfg.rx_memory, descriptor };
-        let mut first = None;
+        let (mut first, mut marks) = (None, Vec::new());
         for offer in &offers {
             let opened = open_port(library, offer, cfg, options, me.rank).and_then(|(port, share)| {
                 let address = port.endpoint().address()?;
@@ -99,6 +102,14 @@ impl Device for Ofi {
             });
             match opened {
                 Ok((port, address, share)) => {
+                    match Mark::new(Path::new(leftovers::FOLDER), &address) {
+                        Ok(mark) => marks.extend(mark),
+                        Err(e) => notes.push(format!(
+                            "{}: its shared memory stays in {} if this process is killed: {e}",
+                            offer.provider,
+                            leftovers::FOLDER
+                        )),
+                    }
                     domains.push(CardDomain::new(offer.facts(), &address, port.endpoint().context()));
                     shares.push(share);
                     frames.push(port.longest_frame() as u32);
@@ -108,6 +119,7 @@ impl Device for Ofi {
                 Err(why) => notes.push(format!("{} {}: {why}", offer.provider, offer.domain)),
             }
         }
+        sweep(&marks);
         let Some(first) = first else { return Err(notes.join("; ")) };
         for note in &notes {
             tracing::warn!(note, "a domain of libfabric's cannot be opened");
@@ -136,7 +148,7 @@ impl Device for Ofi {
         };
         let lifeline = life.as_ref().map(Life::endpoints).unwrap_or_default();
         let card = OwnCard::new(library.version(), first.facts(), limits, &host, &lifeline, domains);
-        Ok(Opened { device: Ofi { card, frames, shares, notes }, ports, life })
+        Ok(Opened { device: Ofi { card, frames, shares, notes, marks }, ports, life })
     }
 
     fn emit(&self, card: &mut CardWriter) -> Result<(), CardError> {
@@ -186,6 +198,21 @@ impl Device for Ofi {
         let notes =
             if self.notes.is_empty() { String::new() } else { format!("; {}", self.notes.join("; ")) };
         format!("{}{notes}", open.join(", "))
+    }
+}
+
+/// Removes what killed processes have left, if this one has memory of the same kind.
+fn sweep(marks: &[Mark]) {
+    let Some(mark) = marks.first() else { return };
+    let files = mark.sweep(Path::new(leftovers::FOLDER));
+    if files > 0 {
+        tracing::info!(files, "shared memory of killed processes was removed from {}", leftovers::FOLDER);
+    }
+}
+
+impl Drop for Ofi {
+    fn drop(&mut self) {
+        sweep(&self.marks);
     }
 }
 

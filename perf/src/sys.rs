@@ -131,10 +131,9 @@ impl Traffic {
         self.lent = true;
         self.reqs.clear();
         for _ in 0..recvs {
-            // SAFETY: the memory is `len` bytes of ours; while `lent` is set it is neither touched through
-            // a reference nor freed, and `lent` is only unset after all requests are finished. That
-            // several receives name it makes its content arbitrary, not its use invalid: the device
-            // and the kernel write through this one pointer, one message after another.
+            // SAFETY: `len` bytes of ours; while `lent` is set, which is until all requests are finished, nobody
+            // touches them through a reference or frees them. Several receives may name them: all writes go
+            // through this one pointer, one message after another, so only the content is arbitrary.
             let seg = unsafe { Segment::contig(recv, len) };
             let req = dev.irecv_raw(seg, peer, tag, comm)?;
             self.reqs.push(req);

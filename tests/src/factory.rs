@@ -43,6 +43,11 @@ pub trait NetmodFactory: Clone + Send + Sync + 'static {
     /// The configuration of the devices, before a case changes it.
     fn config(&self) -> Config;
 
+    /// The only mode in which large messages may move, if it demands one.
+    fn large_mode(&self) -> Option<&'static str> {
+        None
+    }
+
     /// A job of so many ranks.
     fn job(&self, ranks: u32) -> Self::Job;
 
@@ -565,6 +570,10 @@ impl<F: NetmodFactory> NetmodFactory for Lmt<F> {
         cfg.lmt_min = 1;
         cfg.eager_max = 24 << 10;
         cfg
+    }
+
+    fn large_mode(&self) -> Option<&'static str> {
+        Some(self.mode).filter(|mode| *mode != "auto")
     }
 
     fn job(&self, ranks: u32) -> F::Job {

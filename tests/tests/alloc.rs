@@ -7,7 +7,7 @@ use ch3_shim::{Device, Mode, RawReq};
 use netmod_core::{Config, Datatype, Segment};
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::{NetmodFactory, check, pattern};
-use netmod_tests::factory::{Loopback, Shm, Tcp};
+use netmod_tests::factory::{Loopback, Ofi, Shm, Tcp};
 use netmod_tests::loopback::Options;
 use netmod_tests::sys::{Allocations, Area, Counting, count_from_here, counted};
 
@@ -145,7 +145,26 @@ fn least(mut measure: impl FnMut() -> Allocations) -> Allocations {
     (0..TIMES).map(|_| measure()).min_by_key(|a| a.blocks).unwrap_or_default()
 }
 
+/// With the settings of the factory, which are the defaults.
 fn none<F: NetmodFactory>(f: &F, len: usize, strided: bool, lmt: &'static str) {
+    none_with(f, len, strided, lmt, |_| {});
+}
+
+/// With the defaults within a host, where lost connections are not resumed.
+fn none_without_sessions(len: usize, strided: bool) {
+    none_with(&Tcp, len, strided, "auto", |cfg| cfg.tcp.resume_local = false);
+}
+
+fn none_with<F: NetmodFactory>(
+    f: &F,
+    len: usize,
+    strided: bool,
+    lmt: &'static str,
+    settings: impl Fn(&mut Config) + Copy,
+) {
+    if !f.is_available("alloc") {
+        return;
+    }
     // So many messages are measured.
     let messages = match len {
         0..50_000 => 1024,
@@ -153,10 +172,8 @@ fn none<F: NetmodFactory>(f: &F, len: usize, strided: bool, lmt: &'static str) {
         _ => 128,
     };
     let name = f.name();
-    // The window of a session grows with what is on its way and shrinks when it is quiet: that is memory by
-    // design, and not what is looked for here.
     let tune = |cfg: &mut Config| {
-        cfg.tcp.resume_local = false;
+        settings(cfg);
         // Looks at the connections are among what is measured.
         cfg.tcp.detect = Duration::from_millis(400);
         cfg.lmt = lmt;
@@ -185,6 +202,11 @@ macro_rules! cases {
     };
 }
 
+/// A provider of libfabric's, whose own memory is not counted.
+fn ofi(provider: &'static str) -> Ofi {
+    Ofi { provider, library: "", max_bytes: 64 << 20, many: 2000 }
+}
+
 fn loopback() -> Loopback {
     Loopback { options: Options::default(), max_bytes: 64 << 20, eager_max: 128 << 10 }
 }
@@ -198,6 +220,16 @@ cases! {
     tcp_eager_64_kib_strided: Tcp, 64 << 10, true, "auto";
     tcp_rendezvous_1_mib: Tcp, 1 << 20, false, "auto";
     tcp_rendezvous_1_mib_strided: Tcp, 1 << 20, true, "auto";
+    ofi_tcp_eager_short: ofi("tcp"), 8, false, "auto";
+    ofi_tcp_eager_1_kib: ofi("tcp"), 1024, false, "auto";
+    ofi_tcp_eager_1_kib_strided: ofi("tcp"), 1024, true, "auto";
+    ofi_tcp_eager_64_kib: ofi("tcp"), 64 << 10, false, "auto";
+    ofi_tcp_rendezvous_1_mib: ofi("tcp"), 1 << 20, false, "auto";
+    ofi_tcp_put_64_kib: ofi("tcp"), 64 << 10, false, "put";
+    ofi_tcp_null_64_kib_strided: ofi("tcp"), 64 << 10, true, "null";
+    ofi_shm_eager_short: ofi("shm"), 8, false, "auto";
+    ofi_shm_eager_64_kib: ofi("shm"), 64 << 10, false, "auto";
+    ofi_shm_rendezvous_1_mib: ofi("shm"), 1 << 20, false, "auto";
     shm_eager_short: Shm, 8, false, "auto";
     shm_eager_1_kib: Shm, 1024, false, "auto";
     shm_eager_1_kib_strided: Shm, 1024, true, "auto";
@@ -216,6 +248,26 @@ cases! {
     loopback_eager_64_kib: loopback(), 64 << 10, false, "auto";
     loopback_rendezvous_1_mib: loopback(), 1 << 20, false, "auto";
     loopback_rendezvous_1_mib_strided: loopback(), 1 << 20, true, "auto";
+}
+
+macro_rules! without_sessions {
+    ($($name:ident: $len:expr, $strided:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            none_without_sessions($len, $strided);
+        })*
+    };
+}
+
+without_sessions! {
+    tcp_within_a_host_short: 8, false;
+    tcp_within_a_host_short_strided: 16, true;
+    tcp_within_a_host_1_kib: 1024, false;
+    tcp_within_a_host_1_kib_strided: 1024, true;
+    tcp_within_a_host_64_kib: 64 << 10, false;
+    tcp_within_a_host_64_kib_strided: 64 << 10, true;
+    tcp_within_a_host_1_mib: 1 << 20, false;
+    tcp_within_a_host_1_mib_strided: 1 << 20, true;
 }
 
 /// Who announces a message says no more of it than there is, as long as it moves by the network.

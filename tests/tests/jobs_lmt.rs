@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use netmod_tests::jobs::launch::{self, Outcome, run, run_alone};
+use netmod_tests::jobs::launch::{self, run, run_alone};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 
@@ -17,22 +17,16 @@ fn nmrun(ranks: u32, netmod: &str, mode: &str) -> Command {
     c
 }
 
-/// Messages that moved one-sided, and through rings, as a rank has said it.
-fn moved(done: &Outcome, rank: u32) -> (u64, u64) {
-    let line =
-        done.output.lines().find_map(|l| l.split_once(&format!("rank {rank}: ")).map(|(_, rest)| rest));
-    let line = line.filter(|l| l.contains("one-sided")).unwrap_or_else(|| panic!("{done}"));
-    let mut numbers = line.split(' ').filter_map(|word| word.parse().ok());
-    (numbers.next().expect("a number"), numbers.next().expect("another one"))
-}
-
 /// Runs all lengths in all layouts, and tells what each rank has moved how.
 fn span(netmod: &str, mode: &str, layouts: &[&str]) -> Vec<[(u64, u64); 2]> {
     let longest = std::env::var("NETMOD_TEST_LONGEST").unwrap_or_else(|_| (16 << 20).to_string());
     let each = layouts.iter().map(|layout| {
         let done = run_alone(nmrun(2, netmod, mode).args(["span", &longest, layout]));
         done.expect_ok("span", 2);
-        [moved(&done, 0), moved(&done, 1)]
+        [0, 1].map(|rank| {
+            let [one_sided, rings, _] = done.moved(rank);
+            (one_sided, rings)
+        })
     });
     each.collect()
 }
@@ -55,7 +49,7 @@ fn every_length_over_shared_memory() {
     }
 }
 
-/// TCP has no one-sided transfers; its processes may share rings.
+/// A single connection of TCP offers no one-sided transfers; its processes may share rings.
 #[test]
 fn every_length_over_tcp() {
     for (mode, rings) in [("null", false), ("coop", true), ("put", false)] {

@@ -88,7 +88,7 @@ fn every_length_in_each_mode() {
             let mut c = nmrun(provider, 2, &[]);
             c.args(["span", longest, layout]);
             c.envs([("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), ("NETMOD_EAGER_MAX", "0")]);
-            run_alone(&mut c).expect_ok("span", 2);
+            run_alone(&mut c).expect_moved_in(mode);
         }
     }
 }
@@ -103,7 +103,7 @@ fn with_a_second_library() {
             let mut c = nmrun(provider, 2, &[]);
             c.args(["span", "1048576", "3"]).envs(variables.clone());
             c.envs([("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), ("NETMOD_EAGER_MAX", "0")]);
-            run(&mut c).expect_ok("span", 2);
+            run(&mut c).expect_moved_in(mode);
         }
     }
 }
@@ -120,7 +120,11 @@ fn short_of_registered_memory() {
         let mut c = nmrun("tcp", 2, &[]);
         c.args(["span", "4194304", "3"]).env("NETMOD_OFI_REGISTER_MAX", "131072");
         c.envs([("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), ("NETMOD_EAGER_MAX", "0")]);
-        run_alone(&mut c).expect_ok("span", 2);
+        let done = run_alone(&mut c);
+        done.expect_moved_in(mode);
+        // Who registers for the other: the receiver of a put, the sender of a get.
+        let windows = [0, 1].map(|rank| done.moved(rank)[2] > 0);
+        assert_eq!(windows, [mode == "get", mode == "put"], "{mode}: {done}");
     }
 }
 
@@ -158,5 +162,38 @@ fn a_rank_is_killed() {
             assert_eq!(done.ok_ranks("kill"), left, "{provider} {stage}: {done}");
             done.expect_code(128 + 9);
         }
+    }
+}
+
+/// Files of libfabric's shm in `/dev/shm` whose process is no more.
+fn left_over() -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir("/dev/shm").expect("the folder of shared memory");
+    let dead = |name: &str| {
+        // Process, user, number.
+        let mut parts = name.split(':').map(str::parse::<u32>);
+        let (Some(Ok(process)), Some(Ok(_)), Some(Ok(_))) = (parts.next(), parts.next(), parts.next()) else {
+            return false;
+        };
+        !std::path::Path::new(&format!("/proc/{process}")).exists()
+    };
+    let entries = entries.map(|e| e.expect("an entry"));
+    entries.filter(|e| e.file_name().to_str().is_some_and(dead)).map(|e| e.path()).collect()
+}
+
+#[test]
+fn the_next_job_removes_what_killed_ranks_have_left() {
+    if providers("the_next_job_removes_what_killed_ranks_have_left").all(|p| p != "shm") {
+        return;
+    }
+    // Other jobs at the same time may remove it first.
+    let left = (0..10).find_map(|_| {
+        let done = run(nmrun("shm", 2, &[]).args(["kill", "2", "1", "1"]));
+        assert_ne!(done.ok_ranks("kill"), 2, "one was killed: {done}");
+        Some(left_over()).filter(|left| !left.is_empty())
+    });
+    let left = left.expect("a killed process leaves its file");
+    run(nmrun("shm", 2, &[]).arg("ring")).expect_ok("ring", 2);
+    for path in left {
+        assert!(!path.exists(), "{} is still there", path.display());
     }
 }

@@ -1,6 +1,6 @@
 //! Every size around every boundary arrives byte for byte.
 
-use ch3_shim::Device;
+use ch3_shim::{Device, DeviceStats};
 
 use super::{NetmodFactory, await_go, check, doing, go, other, pattern, recv, run_job, send};
 
@@ -46,14 +46,27 @@ fn exchange(dev: &mut Device, len: usize, expected: bool) {
     }
 }
 
-/// Receives that are posted when the message comes.
+/// Receives that are posted when the message comes. Large messages move in the mode that is demanded.
 pub fn expected<F: NetmodFactory>(f: &F) {
     let top = f.capabilities().max_bytes;
-    run_job(f, 2, move |dev| {
+    let stats = run_job(f, 2, move |dev| {
         for len in boundaries(dev, top) {
             exchange(dev, len, true);
         }
+        dev.stats()
     });
+    if let Some(mode) = f.large_mode() {
+        moved_in(mode, &stats);
+    }
+}
+
+/// Checks by what means the large messages of rank 0 to rank 1 have moved.
+fn moved_in(mode: &str, stats: &[DeviceStats]) {
+    let one_sided: Vec<bool> = stats.iter().map(|s| s.one_sided > 0).collect();
+    // Who puts is the sender, and who gets the receiver.
+    assert_eq!(one_sided, [mode == "put", mode == "get"], "{mode}: {stats:?}");
+    let through_rings = stats.iter().any(|s| s.through_rings > 0);
+    assert_eq!(through_rings, mode == "coop", "{mode}: {stats:?}");
 }
 
 /// Messages that come before their receive.

@@ -48,6 +48,32 @@ impl Outcome {
         assert_eq!(self.ok_ranks(case), ranks as usize, "{self}");
     }
 
+    /// Returns what a rank has said in the case `span`: the messages that moved one-sided, those that moved through
+    /// rings, and the windows that were registered beyond each message's first.
+    ///
+    /// # Panics
+    /// If it has not said it.
+    #[track_caller]
+    pub fn moved(&self, rank: u32) -> [u64; 3] {
+        let mut lines = self.output.lines();
+        let line = lines.find_map(|l| l.split_once(&format!("rank {rank}: ")).map(|(_, rest)| rest));
+        let line = line.filter(|l| l.contains("one-sided")).unwrap_or_else(|| panic!("{self}"));
+        let mut numbers = line.split(' ').filter_map(|word| word.parse().ok());
+        [(); 3].map(|()| numbers.next().unwrap_or_else(|| panic!("three numbers: {line}")))
+    }
+
+    /// Fails the test unless all ranks of the case `span` have succeeded, and the messages have moved in this mode.
+    ///
+    /// # Panics
+    /// If not.
+    #[track_caller]
+    pub fn expect_moved_in(&self, mode: &str) {
+        self.expect_ok("span", 2);
+        // Who puts is the sender, rank 0; who gets is the receiver.
+        let one_sided = [0, 1].map(|rank| self.moved(rank)[0] > 0);
+        assert_eq!(one_sided, [mode == "put", mode == "get"], "{mode}: {self}");
+    }
+
     /// Fails the test unless the launcher has exited with this code.
     ///
     /// # Panics

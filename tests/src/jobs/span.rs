@@ -111,7 +111,10 @@ pub(super) fn span(dev: &mut Device, args: &Args) -> Result<End> {
             tile.check(memory.segment(len))?;
         }
         let stats = dev.stats();
-        println!("rank {me}: {} one-sided, {} through rings", stats.one_sided, stats.through_rings);
+        println!(
+            "rank {me}: {} one-sided, {} through rings, {} in windows",
+            stats.one_sided, stats.through_rings, stats.rekeys
+        );
     }
     dev.barrier(world)?;
     Ok(End::Finalize)
