@@ -426,8 +426,8 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         }
     }
 
-    fn cancel_send(&mut self, _core: &mut Core, vc: VcId, req: ReqId) -> bool {
-        self.links.get_mut(vc).is_some_and(|l| l.queue.cancel(req))
+    fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
+        self.links.get_mut(vc).is_some_and(|l| l.queue.cancel(core, req))
     }
 
     fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), String> {

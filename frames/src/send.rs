@@ -130,7 +130,7 @@ impl<D: Device> FrameNetmod<D> {
         core.count_queued(vc);
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
-        l.queue.push(message);
+        l.queue.push(core, message);
         self.pump(core, vc);
     }
 

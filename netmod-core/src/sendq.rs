@@ -30,12 +30,16 @@ pub struct Message {
     /// What of its data has not gone.
     pub data: Data,
     req: ReqId,
+    /// Its place in the order of its queue.
+    place: u64,
+    /// It was taken back.
+    dead: bool,
 }
 
 impl Message {
     /// A message of which nothing has gone.
     pub fn new(hdr: Header, data: Data, req: ReqId) -> Message {
-        Message { hdr, head_gone: 0, data, req }
+        Message { hdr, head_gone: 0, data, req, place: 0, dead: false }
     }
 
     /// This message, without its first `n` bytes, which have gone; header and contiguous data.
@@ -100,23 +104,53 @@ impl Message {
     }
 }
 
+/// Messages that were taken back and are still in a queue: fewer than this, or than those that were not.
+const DEAD: usize = 32;
+
 /// A VC's messages that wait, the next one first.
+///
+/// A message is found by its place, which its request knows. One that is taken back stays where it is until it is at an end of the queue,
+/// or such messages are more than the others: so taking back takes logarithmic time and the memory stays bounded.
 #[derive(Debug, Default)]
 pub struct SendQueue {
+    /// Neither the first nor the last one was taken back.
     messages: VecDeque<Message>,
+    /// How many were taken back.
+    dead: usize,
+    /// The place of the next message.
+    next: u64,
     /// The first message's data has gone and its owner is being asked whether there is more.
     held: bool,
 }
 
 impl SendQueue {
     /// Adds a message.
-    pub fn push(&mut self, message: Message) {
+    pub fn push(&mut self, core: &mut Core, mut message: Message) {
+        message.place = self.next;
+        if let Some(r) = core.reqs.get_mut(message.req) {
+            r.place = self.next;
+        }
+        self.next += 1;
         self.messages.push_back(message);
     }
 
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.messages.len()
+        self.messages.len() - self.dead
+    }
+
+    /// Messages that it has memory for.
+    pub fn capacity(&self) -> usize {
+        self.messages.capacity()
+    }
+
+    /// Removes the first message, and those behind it that were taken back.
+    fn pop(&mut self) {
+        self.messages.pop_front();
+        while self.messages.front().is_some_and(|m| m.dead) {
+            self.messages.pop_front();
+            self.dead -= 1;
+        }
     }
 
     /// Whether none waits.
@@ -146,7 +180,7 @@ impl SendQueue {
     pub fn front_sent(&mut self, core: &mut Core, vc: VcId) -> bool {
         let Some(m) = self.messages.front_mut() else { return true };
         if core.send_finished(vc, m.req) {
-            self.messages.pop_front();
+            self.pop();
             return true;
         }
         m.data = Data::None;
@@ -162,25 +196,48 @@ impl SendQueue {
         if more {
             m.data = Data::Segment;
         } else {
-            self.messages.pop_front();
+            self.pop();
         }
         true
     }
 
     /// Takes a message out of which nothing has gone ([`crate::Netmod::cancel_send`]); whether that was possible.
-    pub fn cancel(&mut self, req: ReqId) -> bool {
-        let Some(at) = self.messages.iter().position(|m| m.req == req) else { return false };
-        let in_use = self.messages[at].started() || (at == 0 && self.held);
-        if !in_use {
-            self.messages.remove(at);
+    pub fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
+        let Some(place) = core.reqs.get(req).map(|r| r.place) else { return false };
+        let Ok(at) = self.messages.binary_search_by_key(&place, |m| m.place) else { return false };
+        let held = self.held && at == 0;
+        let m = &mut self.messages[at];
+        if m.req != req || m.dead || m.started() || held {
+            return false;
         }
-        !in_use
+        m.dead = true;
+        m.data = Data::None;
+        self.dead += 1;
+        self.tidy();
+        true
+    }
+
+    /// Removes what was taken back from the ends, or all of it if that is much.
+    fn tidy(&mut self) {
+        while self.messages.front().is_some_and(|m| m.dead) {
+            self.messages.pop_front();
+            self.dead -= 1;
+        }
+        while self.messages.back().is_some_and(|m| m.dead) {
+            self.messages.pop_back();
+            self.dead -= 1;
+        }
+        if self.dead >= DEAD && self.dead > self.messages.len() / 2 {
+            self.messages.retain(|m| !m.dead);
+            self.dead = 0;
+        }
     }
 
     /// None of them will ever go.
     pub fn fail(&mut self, core: &mut Core, error: &VcError) {
         self.held = false;
-        for m in self.messages.drain(..) {
+        self.dead = 0;
+        for m in self.messages.drain(..).filter(|m| !m.dead) {
             core.send_failed(m.req, error);
         }
     }

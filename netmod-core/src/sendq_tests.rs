@@ -53,8 +53,8 @@ fn messages_go_in_order_and_finish_their_requests() {
     let mut core = Core::new(1);
     let [a, b] = [(); 2].map(|()| request(&mut core, OnDone::Complete));
     let mut q = SendQueue::default();
-    q.push(message(a));
-    q.push(message(b));
+    q.push(&mut core, message(a));
+    q.push(&mut core, message(b));
     assert_eq!((q.len(), q.front().map(|m| m.req())), (2, Some(a)));
     assert!(q.front_sent(&mut core, vc(0)));
     assert_eq!(core.take(a), Some(Outcome::Done));
@@ -69,12 +69,12 @@ fn nothing_goes_while_an_owner_is_asked() {
     let [a, b] = [OnDone::Upper, OnDone::Complete].map(|on_done| request(&mut core, on_done));
     for more in [true, false] {
         let mut q = SendQueue::default();
-        q.push(message(a));
-        q.push(message(b));
+        q.push(&mut core, message(a));
+        q.push(&mut core, message(b));
         assert!(!q.front_sent(&mut core, vc(0)));
         assert_eq!(core.drain_sent().collect::<Vec<_>>(), [(vc(0), a)]);
         assert!(q.is_held() && q.is_within() && q.front().is_none());
-        assert!(!q.cancel(a), "its owner is being asked");
+        assert!(!q.cancel(&core, a), "its owner is being asked");
         assert!(!q.resume(b, false), "it was not asked");
         assert!(q.resume(a, more));
         assert!(!q.resume(a, more), "it has answered");
@@ -89,13 +89,48 @@ fn only_what_has_not_begun_is_taken_back() {
     let mut core = Core::new(1);
     let [a, b, c] = [(); 3].map(|()| request(&mut core, OnDone::Complete));
     let mut q = SendQueue::default();
-    q.push(message(a));
-    q.push(message(b));
+    q.push(&mut core, message(a));
+    q.push(&mut core, message(b));
     assert!(!q.is_within());
     q.front().expect("a message").head_sent(1);
     assert!(q.is_within());
-    assert!(!q.cancel(a) && q.cancel(b) && !q.cancel(b) && !q.cancel(c));
+    assert!(!q.cancel(&core, a) && q.cancel(&core, b) && !q.cancel(&core, b) && !q.cancel(&core, c));
     assert_eq!(q.len(), 1);
+}
+
+/// However many are taken back, and in whatever order, the queue holds those that were not, and little more.
+#[test]
+fn what_was_taken_back_takes_no_memory() {
+    let mut core = Core::new(1);
+    let mut q = SendQueue::default();
+    let first = request(&mut core, OnDone::Complete);
+    q.push(&mut core, message(first));
+    // The one before the last is taken back, so that it is at no end.
+    let mut last = request(&mut core, OnDone::Complete);
+    q.push(&mut core, message(last));
+    for _ in 0..10_000 {
+        let next = request(&mut core, OnDone::Complete);
+        q.push(&mut core, message(next));
+        assert!(q.cancel(&core, last));
+        core.reqs.remove(last);
+        last = next;
+    }
+    assert_eq!((q.len(), q.front().map(|m| m.req())), (2, Some(first)));
+    assert!(q.capacity() < 8 * DEAD, "{}", q.capacity());
+    assert!(q.front_sent(&mut core, vc(0)));
+    assert_eq!(q.front().map(|m| m.req()), Some(last));
+
+    for from_the_front in [true, false] {
+        let mut reqs: Vec<ReqId> = (0..1000).map(|_| request(&mut core, OnDone::Complete)).collect();
+        for req in &reqs {
+            q.push(&mut core, message(*req));
+        }
+        if !from_the_front {
+            reqs.reverse();
+        }
+        assert!(reqs.iter().all(|r| q.cancel(&core, *r) && !q.cancel(&core, *r)));
+        assert_eq!((q.len(), q.front().map(|m| m.req())), (1, Some(last)));
+    }
 }
 
 #[test]
@@ -103,8 +138,8 @@ fn a_queue_that_fails_fails_its_requests() {
     let mut core = Core::new(1);
     let [a, b] = [OnDone::Upper, OnDone::Complete].map(|on_done| request(&mut core, on_done));
     let mut q = SendQueue::default();
-    q.push(message(a));
-    q.push(message(b));
+    q.push(&mut core, message(a));
+    q.push(&mut core, message(b));
     assert!(!q.front_sent(&mut core, vc(0)));
     let error = VcError::new(VcErrorKind::Lost, None, "gone");
     q.fail(&mut core, &error);

@@ -131,7 +131,7 @@ impl ShmNetmod {
         core.count_queued(vc);
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
-        l.queue.push(message);
+        l.queue.push(core, message);
         self.wanting.add(vc);
     }
 

@@ -52,6 +52,9 @@ impl Ch3 {
             Role::Waiting { .. } => {
                 self.finish(io.core, req, Outcome::Cancelled);
                 if let Some(vc) = vc {
+                    if let Some(s) = self.vcs.get_mut(vc) {
+                        s.flow.out.cancelled(|req| !io.core.is_finished(*req));
+                    }
                     // Others may have waited for this one alone.
                     self.send_waiting(io, vc);
                 }

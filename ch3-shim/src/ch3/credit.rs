@@ -107,7 +107,14 @@ struct Waiting<T> {
     kept: (u32, u32),
     /// With what each is charged if it goes eagerly; 0 for those that do not.
     queue: VecDeque<(T, u32)>,
+    /// How many of them were cancelled.
+    dead: usize,
+    /// The peer was told that messages wait, and has granted no slot since.
+    told: bool,
 }
+
+/// Cancelled messages that are kept in a queue: fewer than this, or than those that wait.
+const DEAD: usize = 32;
 
 impl<T> Outgoing<T> {
     pub(crate) fn new(terms: Terms) -> Outgoing<T> {
@@ -166,19 +173,34 @@ impl<T> Outgoing<T> {
         };
         let more = newer(bytes, &mut self.seen_bytes);
         let slots = slots.map_or(0, |s| newer(s, &mut self.seen_slots));
+        if slots > 0
+            && let Some(w) = &mut self.waiting
+        {
+            w.told = false;
+        }
         self.add(more, slots);
     }
 
-    /// Puts a message behind those that wait. True if it is the first: the peer should be told.
+    /// Puts a message behind those that wait. True if the peer should be told: it is the first since the peer has granted slots.
     pub(crate) fn wait(&mut self, message: T, charge: u32) -> bool {
-        let w =
-            self.waiting.get_or_insert_with(|| Box::new(Waiting { kept: (0, 0), queue: VecDeque::new() }));
+        let new = || Box::new(Waiting { kept: (0, 0), queue: VecDeque::new(), dead: 0, told: false });
+        let w = self.waiting.get_or_insert_with(new);
         let first = w.queue.is_empty();
         if first {
             w.kept = (std::mem::take(&mut self.left), std::mem::take(&mut self.slots));
         }
         w.queue.push_back((message, charge));
-        first
+        first && !std::mem::replace(&mut w.told, true)
+    }
+
+    /// One of the messages that wait was cancelled. Of those `live` says no.
+    pub(crate) fn cancelled(&mut self, live: impl Fn(&T) -> bool) {
+        let Some(w) = self.waiting.as_deref_mut() else { return };
+        w.dead += 1;
+        if w.dead >= DEAD && w.dead > w.queue.len() / 2 {
+            w.queue.retain(|(message, _)| live(message));
+            w.dead = 0;
+        }
     }
 
     /// The next message that can go now, and how. Those of which `live` says no are forgotten.
@@ -200,6 +222,7 @@ impl<T> Outgoing<T> {
                 break;
             }
             w.queue.pop_front();
+            w.dead = w.dead.saturating_sub(1);
         }
         if w.queue.is_empty() {
             let (bytes, slots) = std::mem::take(&mut w.kept);
@@ -255,6 +278,8 @@ struct Announced {
     told: u32,
     /// The peer has messages that wait for slots.
     wanting: bool,
+    /// The total of bytes that was told last by a Credit, which is never taken back.
+    said: u32,
 }
 
 impl Incoming {
@@ -364,7 +389,17 @@ impl Incoming {
             a.told = a.told.wrapping_add(more);
             slots = a.told;
         }
-        (self.settle_bytes(), slots, more > 0)
+        let bytes = self.settle_bytes();
+        if let Some(a) = &mut self.announced {
+            a.said = bytes;
+        }
+        (bytes, slots, more > 0)
+    }
+
+    /// A message was taken back that may have told the peer of the bytes that were given back. Returns true if a Credit must tell it.
+    pub(crate) fn must_say(&mut self) -> bool {
+        let bytes = self.bytes;
+        self.announced_mut().said != bytes
     }
 
     /// Gives back the bytes that are owed, with a message that goes to the peer anyway: their total.

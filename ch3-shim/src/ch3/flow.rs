@@ -164,7 +164,9 @@ impl Ch3 {
         if let Some(s) = self.vcs.get_mut(vc) {
             // A message that says nothing of its charge travelled in its header.
             s.flow.out.refund(if charge == 0 { ENTRY } else { charge });
-            self.tell(io, vc, false);
+            if s.flow.inc.must_say() {
+                self.tell(io, vc, false);
+            }
             self.send_waiting(io, vc);
         }
     }

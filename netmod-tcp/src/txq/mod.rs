@@ -75,6 +75,8 @@ struct Message {
     batch: bool,
     /// Whether its owner is asked for more at its end: nothing behind it may go before that.
     asks: bool,
+    /// Its place in the order of the queue; a message and what follows in its owner's memory have the same.
+    place: u64,
 }
 
 impl Message {
@@ -89,6 +91,7 @@ impl Message {
             dead: false,
             batch: false,
             asks: false,
+            place: 0,
         }
     }
 
@@ -127,6 +130,9 @@ pub(crate) struct TxQueue {
     /// The first message that has not wholly gone, and the bytes of it that have.
     cursor: usize,
     part: usize,
+    /// Messages behind the cursor that were taken back; the place of the next message.
+    dead: usize,
+    places: u64,
     /// Positions in the session's stream: what is acknowledged, what has gone.
     acked: u64,
     sent: u64,
@@ -141,6 +147,9 @@ pub(crate) struct TxQueue {
     /// Memory for copies.
     spare: Vec<Vec<u8>>,
 }
+
+/// Messages that were taken back and are still in the queue: fewer than this, or than those that were not.
+const DEAD: usize = 32;
 
 /// What a message of the queue is made of.
 #[derive(Clone, Copy)]
@@ -206,16 +215,25 @@ impl TxQueue {
         }
         let mut r = Request::new(Some(vc), Segment::empty());
         r.copied = true;
+        r.place = self.places;
         let req = core.reqs.insert(r);
-        self.messages.push_back(Message { req: Some(req), batch: true, ..Message::run(staged, false) });
+        self.append(Message { req: Some(req), batch: true, ..Message::run(staged, false) });
         req
+    }
+
+    /// Adds a message at the end.
+    #[inline]
+    fn append(&mut self, mut m: Message) {
+        m.place = self.places;
+        self.places += 1;
+        self.messages.push_back(m);
     }
 
     /// Adds a control frame.
     pub(crate) fn push_control(&mut self, frame: &Header) {
         self.make_room(frame.len());
         self.stage.extend_from_slice(frame);
-        self.messages.push_back(Message::run(frame.len(), false));
+        self.append(Message::run(frame.len(), false));
     }
 
     /// Starts the stage over when all of it is acknowledged, or moves it when that makes room and pays.
@@ -267,8 +285,11 @@ impl TxQueue {
                 }
             }
         }
-        m.asks = core.reqs.get(req).is_some_and(|r| r.on_done == OnDone::Upper);
-        self.messages.push_back(m);
+        if let Some(r) = core.reqs.get_mut(req) {
+            m.asks = r.on_done == OnDone::Upper;
+            r.place = self.places;
+        }
+        self.append(m);
         if gone > 0 {
             self.written(core, vc, gone);
         }
@@ -361,6 +382,7 @@ impl TxQueue {
             if m.dead {
                 self.next += m.staged;
                 self.cursor += 1;
+                self.dead = self.dead.saturating_sub(1);
                 continue;
             }
             let left = m.len() - self.part;
@@ -450,6 +472,7 @@ impl TxQueue {
             rest: Rest::Segment { from: seg.0 },
             req: Some(req),
             asks: true,
+            place: core.reqs.get(req).map_or(0, |r| r.place),
             ..Message::run(0, true)
         };
         self.messages.insert(h.at, m);
@@ -457,22 +480,51 @@ impl TxQueue {
 
     /// Takes a message back if no byte of it has gone.
     pub(crate) fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
-        for m in self.messages.range_mut(self.cursor..) {
-            if m.req == Some(req) {
-                // Of messages that share a request none can be told from the others.
-                let shared = core.reqs.get(req).is_some_and(Request::is_shared);
-                if m.started || m.dead || shared {
-                    return false;
-                }
-                m.dead = true;
-                m.rest = Rest::None;
-                m.rest_len = 0;
-                m.req = None;
-                m.asks = false;
-                return true;
-            }
+        // Of messages that share a request none can be told from the others.
+        let Some(place) = core.reqs.get(req).filter(|r| !r.is_shared()).map(|r| r.place) else {
+            return false;
+        };
+        let at = self.messages.partition_point(|m| m.place < place).max(self.cursor);
+        let Some(m) = self.messages.get_mut(at).filter(|m| m.req == Some(req) && !m.started && !m.dead)
+        else {
+            return false;
+        };
+        m.dead = true;
+        m.rest = Rest::None;
+        m.rest_len = 0;
+        m.req = None;
+        m.asks = false;
+        self.dead += 1;
+        while self.messages.len() > self.cursor
+            && let Some(m) = self.messages.pop_back_if(|m| m.dead)
+        {
+            self.stage.truncate(self.stage.len() - m.staged);
+            self.dead = self.dead.saturating_sub(1);
         }
-        false
+        if self.dead >= DEAD && self.dead > self.len() / 2 {
+            self.prune();
+        }
+        true
+    }
+
+    /// Removes what was taken back, from the stage too.
+    fn prune(&mut self) {
+        let (mut from, mut to, mut part) = (self.next, self.next, self.part);
+        for m in self.messages.range(self.cursor..) {
+            let staged = m.staged.saturating_sub(std::mem::take(&mut part));
+            if !m.dead {
+                self.stage.copy_within(from..from + staged, to);
+                to += staged;
+            }
+            from += staged;
+        }
+        self.stage.truncate(to);
+        let (mut i, cursor) = (0, self.cursor);
+        self.messages.retain(|m| {
+            i += 1;
+            i <= cursor || !m.dead
+        });
+        self.dead = 0;
     }
 
     /// Whether part of a message has gone and part has not: the stream cannot be continued on another

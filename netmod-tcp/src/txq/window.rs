@@ -79,7 +79,7 @@ impl TxQueue {
         match self.messages.back_mut() {
             Some(m) if m.is_run() => m.staged += len,
             _ => {
-                self.messages.push_back(Message::run(len, true));
+                self.append(Message::run(len, true));
                 self.cursor = self.messages.len();
             }
         }

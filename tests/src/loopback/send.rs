@@ -91,7 +91,7 @@ impl LoopbackNetmod {
     pub(super) fn enqueue(&mut self, core: &mut Core, vc: VcId, message: Message) {
         core.count_queued(vc);
         let Some(l) = self.links.get_mut(vc) else { return };
-        l.queue.push(message);
+        l.queue.push(core, message);
         if self.fabric.options.eager {
             self.pump(core, vc);
         }
