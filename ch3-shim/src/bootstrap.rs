@@ -5,6 +5,33 @@ use std::os::fd::RawFd;
 use netmod_core::Config;
 use netmod_pmi::{PmiError, ProcessManager, Settings};
 
+/// What became of a question to the process manager.
+#[derive(Debug)]
+pub enum Asked<T> {
+    /// It is answered.
+    Now(T),
+    /// Its answer comes by [`Bootstrap::answer`].
+    Later,
+}
+
+/// A later answer of the process manager.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// To [`Bootstrap::ask_value`]: the key and its value, or why it cannot be had.
+    Value(String, Result<Option<Vec<u8>>, String>),
+    /// To [`Bootstrap::ask_failed`].
+    Failed(Vec<u32>),
+}
+
+/// Why the process manager answers no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// It is gone, and the job is to end with it.
+    Gone(String),
+    /// It is gone, but the job is to go on; or it says what nobody understands.
+    Mute(String),
+}
+
 /// A process manager, as the device sees it: who am I, a key-value space, a barrier.
 ///
 /// Implemented by [`ProcessManager`] (the launchers, and the singleton); tests implement it in memory.
@@ -36,11 +63,20 @@ pub trait Bootstrap: Send {
     /// # Errors
     /// What the process manager says.
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String>;
-    /// A value published before the last barrier; may block for a round trip to the process manager.
+    /// A value published before the last barrier. It may wait for the process manager, so that only those ask who
+    /// are starting, or would wait for it anyhow.
     ///
     /// # Errors
     /// What the process manager says.
     fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String>;
+    /// Asks for a value published before the last barrier; never waits. What is asked during a barrier may be
+    /// answered after it.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, String> {
+        self.get(key).map(Asked::Now)
+    }
     /// Enters a barrier without waiting.
     ///
     /// # Errors
@@ -51,18 +87,24 @@ pub trait Bootstrap: Send {
     /// # Errors
     /// What the process manager says.
     fn barrier_poll(&mut self) -> Result<bool, String>;
-    /// A descriptor that becomes readable when a barrier may have ended.
+    /// A descriptor that becomes readable when a barrier may have ended, an answer may be there, or the process
+    /// manager is gone, until that was told.
     fn fd(&self) -> Option<RawFd>;
-    /// The ranks that the process manager knows to have failed, in ascending order, each once. None if it
-    /// ends the job on a failure, or does not tell.
-    ///
-    /// May block for a round trip to the process manager, so it is asked when something is amiss and not in
-    /// each poll. While a barrier is under way the answer may be that of the last question before it.
+    /// Asks for the ranks that the process manager knows to have failed, in ascending order, each once; never waits.
+    /// None of them if it ends the job on a failure, or does not tell.
     ///
     /// # Errors
     /// What the process manager says.
-    fn failed_ranks(&mut self) -> Result<Vec<u32>, String> {
-        Ok(Vec::new())
+    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
+        Ok(Asked::Now(Vec::new()))
+    }
+    /// The next answer to a question that was to be answered later; never waits. Notices, too, when the process
+    /// manager is gone.
+    ///
+    /// # Errors
+    /// No answer will come any more.
+    fn answer(&mut self) -> Result<Option<Answer>, Silence> {
+        Ok(None)
     }
     /// Prepares this process to go on when another one fails: no signal by which the launcher tells of it
     /// kills this process. The launcher must have been told not to end the job.
@@ -127,8 +169,24 @@ impl Bootstrap for ProcessManager {
     fn fd(&self) -> Option<RawFd> {
         ProcessManager::fd(self)
     }
-    fn failed_ranks(&mut self) -> Result<Vec<u32>, String> {
-        ProcessManager::failed_ranks(self).map_err(|e| e.to_string())
+    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, String> {
+        ProcessManager::ask_value(self, key).map_err(|e| e.to_string())?;
+        Ok(Asked::Later)
+    }
+    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
+        ProcessManager::ask_failed(self).map_err(|e| e.to_string())?;
+        Ok(Asked::Later)
+    }
+    fn answer(&mut self) -> Result<Option<Answer>, Silence> {
+        match ProcessManager::answer(self) {
+            Ok(None) => Ok(None),
+            Ok(Some(netmod_pmi::Answer::Failed(ranks))) => Ok(Some(Answer::Failed(ranks))),
+            Ok(Some(netmod_pmi::Answer::Value { key, value })) => {
+                Ok(Some(Answer::Value(key, value.map_err(|e| e.to_string()))))
+            }
+            Err(e) if e.is_lost() && !self.outlives_launcher() => Err(Silence::Gone(e.to_string())),
+            Err(e) => Err(Silence::Mute(e.to_string())),
+        }
     }
     fn survive_failures(&mut self) -> Result<(), String> {
         ProcessManager::survive_failures(self).map_err(|e| format!("survive_failures: {e}"))

@@ -59,7 +59,7 @@ pub mod tagmatch;
 mod turns;
 pub mod wrapped;
 
-pub use bootstrap::Bootstrap;
+pub use bootstrap::{Answer, Asked, Bootstrap, Silence};
 pub use ch3::{DeviceStats, Failure, FlowReport};
 pub use clock::VirtualClock;
 pub use device::{

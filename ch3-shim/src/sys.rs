@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Waits until one of the descriptors is readable or the time is over (`ppoll(2)`). A signal ends the
-/// wait early.
-pub(crate) fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<()> {
+/// Waits until one of the descriptors is readable or the time is over (`ppoll(2)`); returns true if the first is.
+/// A signal ends the wait early.
+pub(crate) fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<bool> {
     // As a rule a netmod's and the process manager's: a wait needs no memory then.
     let mut few = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 8];
     let mut many = Vec::new();
@@ -27,10 +27,10 @@ pub(crate) fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<()> 
     // SAFETY: `polled` is a live array of its length, `ts` a live struct; no signal mask is given.
     let n = unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &ts, std::ptr::null()) };
     if n >= 0 {
-        return Ok(());
+        return Ok(polled.first().is_some_and(|p| p.revents != 0));
     }
     match io::Error::last_os_error() {
-        e if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+        e if e.kind() == io::ErrorKind::Interrupted => Ok(false),
         e => Err(e),
     }
 }

@@ -162,16 +162,27 @@ impl PartialEq for VcError {
 impl Eq for VcError {}
 impl std::error::Error for VcError {}
 
-/// A netmod that cannot go on, or could not start. As wide as a pointer: each poll may say it, and hardly one ever does.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("netmod {}: {}", .0.netmod, .0.text)]
+/// A netmod that cannot go on, or could not start, or the loss of something without which no netmod can. As wide as a
+/// pointer: each poll may say it, and hardly one ever does.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceError(Box<Trouble>);
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.netmod {
+            Some(netmod) => write!(f, "netmod {netmod}: {}", self.0.text),
+            None => f.write_str(&self.0.text),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}
 
 /// What a [`DeviceError`] says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Trouble {
-    /// Name of the netmod.
-    netmod: &'static str,
+    /// Name of the netmod, if it is one's fault.
+    netmod: Option<&'static str>,
     /// Object, cause and way out.
     text: String,
 }
@@ -179,6 +190,11 @@ struct Trouble {
 impl DeviceError {
     /// `text` says object, cause and way out.
     pub fn new(netmod: &'static str, text: impl Into<String>) -> DeviceError {
-        DeviceError(Box::new(Trouble { netmod, text: text.into() }))
+        DeviceError(Box::new(Trouble { netmod: Some(netmod), text: text.into() }))
+    }
+
+    /// What is no netmod's fault, but ends them all. `text` says object, cause and way out.
+    pub fn of_all(text: impl Into<String>) -> DeviceError {
+        DeviceError(Box::new(Trouble { netmod: None, text: text.into() }))
     }
 }

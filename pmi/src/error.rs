@@ -67,6 +67,9 @@ pub enum PmiError {
         /// What libpmix says.
         why: String,
     },
+    /// The launcher's server, with which PMIx talks on this node, is gone.
+    #[error("PMIx has lost the connection to the launcher's server on this node; was it killed?")]
+    Lost,
     /// This process has connected to its launcher before.
     #[error("this process is already connected to its launcher; share the one ProcessManager")]
     AlreadyConnected,
@@ -90,7 +93,7 @@ pub enum PmiError {
     },
     /// The launcher closed the connection.
     #[error(
-        "the launcher closed the PMI connection while {doing}; the job has probably been ended, see the launcher's own output"
+        "the launcher has closed the PMI connection ({doing}); the job has probably been ended, see the launcher's own output"
     )]
     Closed {
         /// What was being done.
@@ -150,6 +153,13 @@ pub enum PmiError {
         /// What stands in its way.
         why: String,
     },
+}
+
+impl PmiError {
+    /// Returns true if the launcher is gone, rather than wrong.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, PmiError::Closed { .. } | PmiError::Io { .. } | PmiError::Lost)
+    }
 }
 
 impl From<PmiError> for io::Error {

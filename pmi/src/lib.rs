@@ -48,4 +48,4 @@ pub use detect::{Choice, Settings};
 pub use error::PmiError;
 pub use launch::{ExitReport, LaunchError, Launcher};
 pub use mapping::ProcessMapping;
-pub use process_manager::ProcessManager;
+pub use process_manager::{Answer, ProcessManager};

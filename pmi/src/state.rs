@@ -6,6 +6,8 @@ use crate::PmiError;
 pub(crate) enum State {
     Idle,
     InBarrier,
+    /// The barrier is over, which nobody has asked about yet.
+    BarrierOver,
     Finalized,
 }
 
@@ -13,14 +15,16 @@ impl State {
     pub(crate) fn check_idle(self, call: &'static str) -> Result<(), PmiError> {
         let why = match self {
             State::Idle => return Ok(()),
-            State::InBarrier => "a barrier has begun and is not over; poll it to its end",
+            State::InBarrier | State::BarrierOver => {
+                "a barrier has begun and is not over; poll it to its end"
+            }
             State::Finalized => "the process manager was finalized",
         };
         Err(PmiError::State { call, why: why.to_owned() })
     }
 
     pub(crate) fn check_in_barrier(self) -> Result<(), PmiError> {
-        if self == State::InBarrier {
+        if matches!(self, State::InBarrier | State::BarrierOver) {
             return Ok(());
         }
         Err(PmiError::State { call: "barrier_poll", why: "no barrier has begun".to_owned() })

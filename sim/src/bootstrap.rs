@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ch3_shim::Bootstrap;
+use ch3_shim::{Asked, Bootstrap};
 
 use crate::net::Net;
 
@@ -126,8 +126,8 @@ impl Bootstrap for Place {
         None
     }
 
-    fn failed_ranks(&mut self) -> Result<Vec<u32>, String> {
-        Ok(self.office().failed.clone())
+    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
+        Ok(Asked::Now(self.office().failed.clone()))
     }
 
     fn finalize(&mut self) -> Result<(), String> {

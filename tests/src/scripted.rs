@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ch3_shim::pkt::Packet;
-use ch3_shim::{Bootstrap, Builder, Device, VirtualClock};
+use ch3_shim::{Asked, Bootstrap, Builder, Device, VirtualClock};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Config, Core, DeviceError, Diagnose, Event, Events,
@@ -281,8 +281,8 @@ impl Bootstrap for Solo {
     fn barrier_poll(&mut self) -> Result<bool, String> {
         Ok(self.script.lock().barriers_end)
     }
-    fn failed_ranks(&mut self) -> Result<Vec<u32>, String> {
-        Ok(self.script.lock().told.clone())
+    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
+        Ok(Asked::Now(self.script.lock().told.clone()))
     }
     fn fd(&self) -> Option<RawFd> {
         None

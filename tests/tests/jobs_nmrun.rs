@@ -83,6 +83,45 @@ fn one_waits_for_the_dead_and_the_others_talk() {
     }
 }
 
+/// No message waits for the launcher: neither those of ranks that know each other nor, for it, the first one to a rank
+/// whose card is needed.
+#[test]
+fn a_stopped_launcher_stops_no_ring() {
+    for netmods in EACH_NETMOD {
+        let done =
+            run(nmrun(4, &[]).arg("stopped").env("NETMOD", netmods).env("NETMOD_FAILURE_CHECK", "10ms"));
+        done.expect_ok("stopped", 4);
+    }
+}
+
+/// A job whose launcher is killed, with a shell between it and the ranks: what the ranks have said when all have ended.
+fn orphans(options: &str, go_on: u32, netmods: &str) -> Outcome {
+    let nmrun = launch::workspace_program(JOB, "netmod-pmi", "nmrun");
+    // `cat` ends when nobody can write any more.
+    let script =
+        format!("{} -n 3 {options} sh -c '{JOB} orphaned {go_on}; true' 2>&1 | cat", nmrun.display());
+    run(Command::new("sh").args(["-c", &script]).env("NETMOD", netmods).env("NETMOD_FAILURE_CHECK", "100ms"))
+}
+
+#[test]
+fn ranks_end_with_a_launcher_that_is_killed() {
+    for netmods in EACH_NETMOD {
+        let done = orphans("", 0, netmods);
+        for rank in 0..3 {
+            let told = format!("rank {rank}: the process manager is gone, and rank {rank} ends");
+            assert!(done.output.contains(&told), "{done}");
+        }
+    }
+}
+
+#[test]
+fn ranks_that_are_told_to_go_on_do_so_without_a_launcher() {
+    let done = orphans("--no-kill", 1, "shm,tcp");
+    for rank in 0..3 {
+        assert!(done.output.contains(&format!("rank {rank} goes on")), "{done}");
+    }
+}
+
 #[test]
 fn ring() {
     for ranks in [1, 2, 3, 8] {

@@ -85,7 +85,7 @@ impl Failures {
     }
 
     /// When a VC is to be given up, if one is.
-    pub(crate) fn deadline(&self) -> Option<Time> {
+    fn deadline(&self) -> Option<Time> {
         self.doomed.iter().map(|(at, _)| *at).min()
     }
 }
@@ -214,17 +214,6 @@ impl Ch3 {
         }
     }
 
-    /// The same, for an error that is remembered: it is worth to ask for the card of a peer that has always
-    /// connected by itself.
-    fn explained(&mut self, error: VcError) -> VcError {
-        let error = self.with_host(error);
-        let (None, Some(peer)) = (error.host(), error.peer()) else { return error };
-        match self.fetch_card(peer).ok().as_ref().and_then(host_of) {
-            Some(host) => error.on_host(host),
-            None => error,
-        }
-    }
-
     /// How often the connection of a VC was lost with messages under way.
     pub(crate) fn losses(&self, vc: Option<VcId>) -> u32 {
         vc.and_then(|vc| self.vcs.get(vc)).map_or(0, |s| s.losses)
@@ -254,7 +243,7 @@ impl Ch3 {
 
     /// The netmod reports a VC as lost.
     pub(super) fn vc_down(&mut self, io: &mut DevIo<'_>, vc: VcId, error: VcError) {
-        let mut error = self.explained(error);
+        let mut error = self.with_host(error);
         if error.kind() == VcErrorKind::Mismatch {
             error = self.with_orders(io, vc, error);
         }
@@ -322,6 +311,7 @@ impl Ch3 {
         if self.failures.note(peer, error.clone()) {
             tracing::info!(%error, by = error.kind().found_by(), "process failed");
         }
+        self.fail_waiting(io, peer, error);
         let group = self.groups.find(&peer.group).and_then(|n| self.groups.get(n));
         let Some(space) = group.map(|g| g.space) else { return };
         let its_own = |p: &Pattern, _: &_| p.source() == peer.rank as i32 && space.owns(p.context());
@@ -343,16 +333,35 @@ impl Ch3 {
                 Some(vc) => self.failures.doomed.push((io.now + LAST_WORDS, vc)),
                 None => {
                     let peer = PeerName { group: world.id, rank };
-                    let error = self.explained(reported_dead(peer));
-                    self.process_failed(io, peer, &error);
+                    self.mourn(io, peer, io.now + LAST_WORDS);
                 }
             }
         }
     }
 
+    /// A rank without a VC has died, as the process manager says.
+    pub(super) fn died_alone(&mut self, io: &mut DevIo<'_>, peer: PeerName, host: Option<String>) {
+        let error = reported_dead(peer);
+        let error = match host {
+            Some(host) => error.on_host(host),
+            None => error,
+        };
+        match self.known_vc(super::WORLD, peer.rank) {
+            // It has connected meanwhile, or had.
+            Some(vc) => self.failures.doomed.push((io.now + LAST_WORDS, vc)),
+            None => self.process_failed(io, peer, &error),
+        }
+    }
+
+    /// When something is to be given up, if anything is.
+    pub(crate) fn burial(&self) -> Option<Time> {
+        self.failures.deadline().into_iter().chain(self.lookups.deadline()).min()
+    }
+
     /// Gives up the VCs of dead ranks whose time has come.
     pub(crate) fn bury(&mut self, io: &mut DevIo<'_>) {
         let now = io.now;
+        self.mourn_due(io);
         let due: Vec<VcId> =
             self.failures.doomed.extract_if(.., |(at, _)| *at <= now).map(|(_, vc)| vc).collect();
         for vc in due {
@@ -390,21 +399,28 @@ impl Ch3 {
         self.pardon(&peer);
     }
 
-    /// This side wants to use a failed process again, perhaps in a new incarnation, whose card is fetched.
-    pub(crate) fn reconnect(&mut self, io: &mut DevIo<'_>, rank: u32) -> Result<(), VcError> {
+    /// Returns true if a failed process has a VC, so that its card is needed before it can be used again. Without
+    /// one there is nothing to be reset: its failure is forgotten, and the next use makes a VC.
+    pub(crate) fn must_revive(&mut self, rank: u32) -> bool {
         let peer = PeerName { group: self.groups.world.id, rank };
         if self.failures.cause(&peer).is_none() {
-            return Ok(());
+            return false;
         }
-        // Without a VC there is nothing to be reset: the next use makes one.
-        let Some(vc) = self.groups.world.vcs.get(rank) else {
+        if self.groups.world.vcs.get(rank).is_none() {
             self.pardon(&peer);
+            return false;
+        }
+        true
+    }
+
+    /// This side wants to use a failed process again, perhaps in a new incarnation, which has this card.
+    pub(crate) fn reconnect(&mut self, io: &mut DevIo<'_>, rank: u32, card: &Card) -> Result<(), VcError> {
+        let Some(vc) = self.groups.world.vcs.get(rank).filter(|_| self.must_revive(rank)) else {
             return Ok(());
         };
-        let card = self.fetch_card(peer)?;
-        io.netmod.vc_revive(io.core, vc, Some(&card))?;
+        io.netmod.vc_revive(io.core, vc, Some(card))?;
         if let Some(s) = self.vcs.get_mut(vc) {
-            let host = host_of(&card).map(Into::into);
+            let host = host_of(card).map(Into::into);
             s.route = self.names.shared(Route { host, ..Route::clone(&s.route) });
         }
         self.revive(io, vc);

@@ -184,6 +184,13 @@ impl Ch3 {
         self.send_control(io, vc, Packet::Credit { want, bytes, slots });
     }
 
+    /// Tells the peer if sends wait for its room.
+    pub(super) fn tell_if_waiting(&mut self, io: &mut DevIo<'_>, vc: VcId) {
+        if self.vcs.get(vc).is_some_and(|s| s.flow.out.waiting() > 0) {
+            self.tell(io, vc, true);
+        }
+    }
+
     /// Half of what the peer was granted is owed to it.
     #[cold]
     #[inline(never)]
@@ -209,8 +216,8 @@ impl Ch3 {
         let more = s.flow.out.left().1 > had;
         if s.flow.out.waiting() > 0 {
             self.send_waiting(io, vc);
-            if more && self.vcs.get(vc).is_some_and(|s| s.flow.out.waiting() > 0) {
-                self.tell(io, vc, true);
+            if more {
+                self.tell_if_waiting(io, vc);
             }
         }
         if want {

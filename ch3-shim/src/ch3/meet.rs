@@ -71,7 +71,7 @@ impl Ch3 {
         let known = self.groups.find(&peer.group).is_some() || peer.rank != ROOT;
         let guest = if known { None } else { self.meet(io, &met, Cards::Unknown).ok() };
         match guest {
-            Some(guest) if self.make_vc(io, guest, ROOT, Some(netmod)).is_ok() => {
+            Some(guest) if self.make_vc_of_caller(io, guest, ROOT, netmod).is_ok() => {
                 if let Some(port) = self.ports.get_mut(&tag) {
                     port.guests.push_back(guest);
                 }

@@ -3,7 +3,7 @@
 //! One file a concern: `req` and `vc` the device's parts of requests and VCs, `recv` the packets that carry or announce
 //! data, `send` the other direction, `credit` and `flow` how much of it there may be, `close` the lifecycle of VCs, `failure` what
 //! fails with a process, `cancel`, `lmt` what becomes of announced messages, `group` who there is, `meet` the groups of other
-//! jobs, `pool` the memory of unexpected messages.
+//! jobs, `lookup` the business cards that a VC waits for, `pool` the memory of unexpected messages.
 
 mod cancel;
 mod close;
@@ -12,6 +12,7 @@ mod failure;
 mod flow;
 mod group;
 mod lmt;
+mod lookup;
 mod meet;
 mod names;
 mod pool;
@@ -23,7 +24,7 @@ mod vc;
 use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{
     Core, DataAvail, Event, Header, Io, Netmod, Outcome, PacketFault, ReqId, Request, Run, RxBytes, Segment,
-    SendBuf, SideTable, Time, Upper, VcId, VcLife,
+    SendBuf, SideTable, Time, Upper, VcId,
 };
 
 use crate::bootstrap::Bootstrap;
@@ -37,13 +38,14 @@ pub(crate) use failure::{Failures, Hope};
 pub use flow::FlowReport;
 pub(crate) use group::{Cards, Group, Groups, INTERNAL, Space, WORLD};
 pub(crate) use lmt::{Announced, Kept, Lmt};
+pub(crate) use lookup::{Found, Lookups};
 pub(crate) use meet::{Ports, ROOT};
 pub(crate) use names::{Names, Route};
 pub(crate) use pool::Pool;
 pub(crate) use recv::{Body, Unexpected};
 pub(crate) use req::{Matched, MpiReq, Owned, Role};
 pub(crate) use send::DONE;
-pub(crate) use vc::{VcSide, card_key};
+pub(crate) use vc::{VcSide, card_key, rank_of_key};
 
 /// What handlers get.
 pub(crate) type DevIo<'a> = Io<'a, NetSet>;
@@ -151,6 +153,8 @@ pub(crate) struct Ch3 {
     pub now: Time,
     /// Processes that failed.
     pub failures: Failures,
+    /// Business cards that the process manager was asked for.
+    pub lookups: Lookups,
     /// VCs that a peer has connected since this process began to close its own.
     pub latecomers: Vec<VcId>,
 }
@@ -316,13 +320,7 @@ impl Upper<NetSet> for Ch3 {
             Event::Up { vc } => self.connected(io, vc),
             Event::Terminated { vc } => self.vc_terminated(io, vc),
             Event::Down { vc, error } => self.vc_down(io, vc, error),
-            Event::NeedCard { vc } => {
-                let Some(peer) = io.core.vcs.get(vc).map(|v| v.peer) else { return };
-                match self.fetch_card(peer) {
-                    Ok(card) => io.netmod.set_card(io.core, vc, Ok(&card)),
-                    Err(e) => io.netmod.set_card(io.core, vc, Err(e)),
-                }
-            }
+            Event::NeedCard { vc } => self.card_for_netmod(io, vc),
             Event::NewPeer { peer, netmod } => self.new_peer(io, peer, netmod),
             Event::PortPeer { peer, port, netmod } => self.port_peer(io, peer, port, netmod),
             // Handled by the engine.

@@ -57,7 +57,13 @@ impl Ch3 {
         if group == WORLD && rank == self.groups.world.me {
             return Ok(self.self_send(io, seg.into(), env, mode));
         }
-        let vc = self.vc_of(io, group, rank)?;
+        let vc = match self.known_vc(group, rank) {
+            Some(vc) => vc,
+            None => match self.begin_vc(io, group, rank)? {
+                Some(vc) => vc,
+                None => return Ok(self.send_later(io, rank, seg.into(), env, mode)),
+            },
+        };
         self.use_vc(io, vc)?;
         let contig = seg.contig();
         if mode != Mode::Sync

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use netmod_core::{Card, PeerName, Refusal, VcError, VcErrorKind, VcId, VcLife};
 
-use super::{Cards, Ch3, DevIo, Route, Space, Terms, WORLD, failure, flow};
+use super::{Ch3, DevIo, Route, Space, Terms, WORLD, failure, flow};
 use crate::netset::Chosen;
 use crate::tagmatch::Envelope;
 
@@ -60,40 +60,34 @@ pub(crate) fn card_key(rank: u32) -> String {
     format!("netmod-card-{rank}")
 }
 
+/// The rank whose card has this name.
+pub(crate) fn rank_of_key(key: &str) -> Option<u32> {
+    key.strip_prefix("netmod-card-")?.parse().ok()
+}
+
 impl Ch3 {
-    /// The VC of a rank of a group, made if this is its first use.
+    /// The VC of a rank of a group, if it has been used.
     #[inline]
-    pub(crate) fn vc_of(&mut self, io: &mut DevIo<'_>, group: u32, rank: u32) -> Result<VcId, VcError> {
-        match self.groups.get(group).and_then(|g| g.vcs.get(rank)) {
-            Some(vc) => Ok(vc),
-            None => self.make_vc(io, group, rank, None),
-        }
+    pub(crate) fn known_vc(&self, group: u32, rank: u32) -> Option<VcId> {
+        self.groups.get(group).and_then(|g| g.vcs.get(rank))
     }
 
-    /// Makes the VC of a rank: by a netmod chosen from its card, or by the one it has come by.
+    /// Makes the VC of a rank by a netmod: that chosen from its card, or the one it has come by.
     #[cold]
     pub(super) fn make_vc(
         &mut self,
         io: &mut DevIo<'_>,
-        group: u32,
-        rank: u32,
-        by: Option<u8>,
+        (group, rank): (u32, u32),
+        netmod: u8,
+        route: Route,
+        card: Option<&Card>,
     ) -> Result<VcId, VcError> {
-        let Some((id, me, space)) = self.groups.get(group).map(|g| (g.id, g.own_name(), g.space)) else {
+        let Some((id, space)) = self.groups.get(group).map(|g| (g.id, g.space)) else {
             return Err(VcError::new(VcErrorKind::Closed, None, "its group was disconnected"));
         };
         let peer = PeerName { group: id, rank };
-        let (netmod, route, card) = match by {
-            None if let Some(cause) = self.failures.cause(&peer) => return Err(cause.clone()),
-            Some(n) => (n, Route { choice: "the peer connected by it".into(), ..Route::default() }, None),
-            None => {
-                let card = self.fetch_card(peer)?;
-                let chosen = io.netmod.choose(me, peer, &card)?;
-                (chosen.netmod, Route::of(chosen, &card), Some(card))
-            }
-        };
         let vc = io.core.vcs.insert(netmod_core::Vc::new(peer, netmod));
-        if let Err(e) = io.netmod.vc_init(io.core, vc, peer, card.as_ref()) {
+        if let Err(e) = io.netmod.vc_init(io.core, vc, peer, card) {
             io.core.vcs.remove(vc);
             return Err(e);
         }
@@ -103,13 +97,42 @@ impl Ch3 {
         Ok(vc)
     }
 
+    /// Makes the VC of a rank by the netmod that it has come by.
+    pub(super) fn make_vc_of_caller(
+        &mut self,
+        io: &mut DevIo<'_>,
+        group: u32,
+        rank: u32,
+        netmod: u8,
+    ) -> Result<VcId, VcError> {
+        let route = Route { choice: "the peer connected by it".into(), ..Route::default() };
+        self.make_vc(io, (group, rank), netmod, route, None)
+    }
+
+    /// Makes the VC of a rank by the netmod that is chosen from its card.
+    pub(super) fn make_vc_by_card(
+        &mut self,
+        io: &mut DevIo<'_>,
+        (group, rank): (u32, u32),
+        card: &Card,
+    ) -> Result<VcId, VcError> {
+        let Some((id, me)) = self.groups.get(group).map(|g| (g.id, g.own_name())) else {
+            return Err(VcError::new(VcErrorKind::Closed, None, "its group was disconnected"));
+        };
+        let chosen = io.netmod.choose(me, PeerName { group: id, rank }, card)?;
+        self.make_vc(io, (group, rank), chosen.netmod, Route::of(chosen, card), Some(card))
+    }
+
     /// A peer has connected by a netmod: it gets its VC there, unless it is not wanted or its VC is at another netmod.
     #[cold]
     pub(super) fn new_peer(&mut self, io: &mut DevIo<'_>, peer: PeerName, netmod: u8) {
         let group = self.groups.find(&peer.group).filter(|_| !self.finalizing);
         let known = group.and_then(|n| Some((n, self.groups.get(n)?))).filter(|(_, g)| peer.rank < g.size);
         match known.map(|(n, g)| (n, g.vcs.get(peer.rank))) {
-            Some((n, None)) if self.make_vc(io, n, peer.rank, Some(netmod)).is_ok() => {}
+            Some((n, None)) => match self.make_vc_of_caller(io, n, peer.rank, netmod) {
+                Ok(vc) => self.peer_came(io, vc, peer),
+                Err(_) => io.netmod.refuse_peer(peer, Refusal::NotWanted),
+            },
             Some((_, Some(vc))) if io.core.vcs.get(vc).is_some_and(|v| v.netmod != netmod) => {
                 io.netmod.refuse_peer(peer, Refusal::OtherNetmod);
                 let (here, there) = (io.core.vcs.get(vc).map_or(0, |v| v.netmod), io.netmod.name_of(netmod));
@@ -161,45 +184,20 @@ impl Ch3 {
         }
     }
 
-    /// The threshold between eager and rendezvous towards one rank of the job.
-    pub(crate) fn set_eager_max(
-        &mut self,
-        io: &mut DevIo<'_>,
-        rank: u32,
-        bytes: usize,
-    ) -> Result<(), VcError> {
-        let vc = self.vc_of(io, WORLD, rank)?;
+    /// The threshold between eager and rendezvous on one VC.
+    pub(crate) fn set_eager_max(&mut self, vc: VcId, bytes: usize) {
         if let Some(s) = self.vcs.get_mut(vc) {
             s.eager_max = bytes.min(self.terms.eager_max()) as u32;
             s.eager_open = false;
         }
-        Ok(())
     }
 
-    /// The business card of a process: the job's are with the process manager, those of a group that was
-    /// met have come with it.
-    pub(super) fn fetch_card(&mut self, peer: PeerName) -> Result<Card, VcError> {
-        let err = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
-        let group = self.groups.find(&peer.group).and_then(|n| self.groups.get(n));
-        match group.map(|g| &g.cards) {
-            Some(Cards::Launcher) => {}
-            Some(Cards::Given(cards)) if (peer.rank as usize) < cards.len() => {
-                return Card::parse(&cards[peer.rank as usize])
-                    .map_err(|e| err(format!("its business card is broken: {e}")));
-            }
-            _ => return Err(err("it can only connect by itself: its business card is not known".into())),
+    /// The VC of a rank of the job, made by its card if it has none.
+    pub(crate) fn vc_by_card(&mut self, io: &mut DevIo<'_>, rank: u32, card: &Card) -> Result<VcId, VcError> {
+        match self.known_vc(WORLD, rank) {
+            Some(vc) => Ok(vc),
+            None => self.make_vc_by_card(io, (WORLD, rank), card),
         }
-        let key = card_key(peer.rank);
-        let bytes = self
-            .boot
-            .get(&key)
-            .map_err(|e| err(format!("its business card could not be fetched: {e}")))?
-            .ok_or_else(|| {
-                err(format!(
-                    "it has published no business card (no key {key}); did it start with this library?"
-                ))
-            })?;
-        Card::parse(&bytes).map_err(|e| err(format!("its business card is broken: {e}")))
     }
 }
 

@@ -6,7 +6,7 @@
 //! the program has acknowledged the failure ([`Vci::ack_failures`]). This is ULFM's
 //! `MPI_ERR_PROC_FAILED_PENDING`. When no process is left that could send, such a receive fails for good.
 
-use netmod_core::{PollOrder, Time, VcError};
+use netmod_core::{PollOrder, VcError};
 
 use super::{RawReq, Vci};
 use crate::ch3::{Failure, Hope};
@@ -15,26 +15,6 @@ use crate::tagmatch::{ANY_SOURCE, Pattern};
 
 /// Polls that a wait makes at most, each of which finds something, before it ends because of a failure.
 const PATIENCE: u32 = 64;
-
-/// When the process manager is asked for failed ranks.
-#[derive(Debug)]
-pub(super) struct Asking {
-    next: Time,
-    /// It has said that it cannot answer.
-    mute: bool,
-}
-
-impl Asking {
-    /// Not before the first interval is over.
-    pub(super) fn new() -> Asking {
-        Asking { next: Time::ZERO, mute: false }
-    }
-
-    /// Returns true if the process manager tells nothing.
-    pub(super) fn is_mute(&self) -> bool {
-        self.mute
-    }
-}
 
 impl Vci {
     /// The processes that have failed, as far as this process knows: by a lost connection, or because the
@@ -59,8 +39,12 @@ impl Vci {
     pub fn reconnect(&mut self, rank: u32) -> Result<()> {
         let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
         self.take_what_is_there()?;
+        if !self.ch3.must_revive(rank) {
+            return Ok(());
+        }
+        let card = self.wait_for_card(rank)?;
         let now = self.now;
-        self.ch3.reconnect(&mut self.engine.io(now), rank).map_err(|e| self.explain(e))
+        self.ch3.reconnect(&mut self.engine.io(now), rank, &card).map_err(|e| self.explain(e))
     }
 
     /// Why the wait for a request that is not finished must end: it is a receive from any source, and there is
@@ -128,50 +112,5 @@ impl Vci {
     #[cold]
     pub(super) fn explain(&self, error: VcError) -> Error {
         Error::Peer(self.ch3.with_host(error))
-    }
-
-    /// When a wait has to look at failures although nothing arrives.
-    pub(super) fn failure_deadline(&self) -> Time {
-        let ask = if self.asking.mute { Time::NEVER } else { self.asking.next };
-        let ask = ask.min(self.watch_deadline());
-        self.ch3.failures.deadline().map_or(ask, |at| at.min(ask))
-    }
-
-    /// Looks at failures if it is time: asks the process manager, and gives up who it has called dead. Only
-    /// called when there is nothing else to do.
-    #[cold]
-    pub(super) fn look_for_failures(&mut self) {
-        let now = self.now;
-        if self.ch3.failures.deadline().is_some_and(|at| at <= now) {
-            self.ch3.bury(&mut self.engine.io(now));
-        }
-        self.watch_awaited();
-        if self.asking.mute || now < self.asking.next {
-            return;
-        }
-        // The first time it is not asked: nobody has waited for long.
-        let first = self.asking.next == Time::ZERO;
-        let interval = self.cfg.failure_check;
-        self.asking.next = now + interval;
-        if interval.is_zero() || self.size() == 1 {
-            self.asking.mute = true;
-        } else if !first {
-            self.ask_for_failures();
-        }
-    }
-
-    /// Asks the process manager who has failed.
-    pub(super) fn ask_for_failures(&mut self) {
-        if self.asking.mute || self.cfg.failure_check.is_zero() || self.size() == 1 {
-            return;
-        }
-        let now = self.now;
-        match self.ch3.boot.failed_ranks() {
-            Ok(ranks) => self.ch3.told_of_failed(&mut self.engine.io(now), &ranks),
-            Err(error) => {
-                self.asking.mute = true;
-                tracing::warn!(%error, "the process manager cannot be asked for failed ranks any more");
-            }
-        }
     }
 }

@@ -5,7 +5,7 @@ use netmod_core::config::Origin;
 use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Module, Netmod, PeerName, Pollers, SideTable};
 
 use super::Vci;
-use super::failure::Asking;
+use super::launcher::Asking;
 use super::leave::Leaving;
 use super::multiple::Party;
 use super::serve::Server;
@@ -13,7 +13,7 @@ use super::sharing::Sharing;
 use super::watch::Watching;
 use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{
-    Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Lmt, Names, Pool, Ports, Terms, card_key,
+    Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Lmt, Lookups, Names, Pool, Ports, Terms, card_key,
 };
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
@@ -353,6 +353,7 @@ impl Builder {
                 finalizing: false,
                 now: clock_now,
                 failures: Failures::default(),
+                lookups: Lookups::default(),
                 latecomers: Vec::new(),
             },
             cfg: self.cfg,

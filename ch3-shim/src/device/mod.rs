@@ -2,7 +2,8 @@
 //!
 //! `levels` says which threads may use it; this file is its one engine with the queues. `init` builds it
 //! from the environment, `wait` drives it, `leave` ends it or one of its connections, `failure` is about
-//! peers that failed, `watch` about those whose end nobody else would tell; `status` and `serve` tell what it is doing; `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones,
+//! peers that failed, `watch` about those whose end nobody else would tell, `launcher` about what the process manager is asked;
+//! `status` and `serve` tell what it is doing; `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones,
 //! `probe` looks at messages before they are received, `dynamic` meets other jobs.
 
 mod blocking;
@@ -11,6 +12,7 @@ mod dynamic;
 mod failure;
 mod forward;
 mod init;
+mod launcher;
 mod leave;
 mod levels;
 mod multiple;
@@ -115,7 +117,7 @@ pub struct Vci {
     leaving_goes_on: bool,
     /// What went wrong first on the way out.
     leave_error: Option<Error>,
-    asking: failure::Asking,
+    asking: launcher::Asking,
     watching: watch::Watching,
     /// What a blocked wait waits on; kept for its memory.
     fds: Vec<RawFd>,
@@ -278,21 +280,6 @@ impl Vci {
             .collect()
     }
 
-    /// Sets the threshold between eager and rendezvous for messages to one rank; for all others it is
-    /// `NETMOD_EAGER_MAX`. It is never more than half of `NETMOD_EAGER_WINDOW`; messages of at most 16 bytes
-    /// are always below it.
-    ///
-    /// # Errors
-    /// A bad rank; a peer without a usable business card.
-    pub fn set_eager_max(&mut self, rank: u32, bytes: usize) -> Result<()> {
-        let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
-        if rank != self.rank() {
-            let now = self.now;
-            self.ch3.set_eager_max(&mut self.engine.io(now), rank, bytes)?;
-        }
-        Ok(())
-    }
-
     /// Makes progress once, without waiting. Whether anything happened.
     ///
     /// # Errors
@@ -309,7 +296,7 @@ impl Vci {
         // failures in this way.
         let looks = self.polls & self.tick_mask == 0;
         if looks {
-            self.look_at_clock();
+            self.look_at_clock()?;
         }
         let p = self.engine.progress(&mut self.ch3, order, self.now)?;
         if looks && p.events == 0 {
@@ -325,11 +312,15 @@ impl Vci {
 
     #[cold]
     #[inline(never)]
-    fn look_at_clock(&mut self) {
+    fn look_at_clock(&mut self) -> std::result::Result<(), DeviceError> {
         self.tick();
         if self.status_server.is_some() {
             self.serve_status(false);
         }
+        if self.has_questions() {
+            self.hear_launcher();
+        }
+        self.check_launcher()
     }
 
     #[cold]

@@ -71,7 +71,7 @@ impl Vci {
         let now = self.now;
         match self.ch3.isend(&mut self.engine.io(now), seg, to, env, mode) {
             Ok(req) => Ok(RawReq(req)),
-            Err(e) => Err(self.explain(e)),
+            Err(e) => Err(self.blame(e)),
         }
     }
 
@@ -97,7 +97,7 @@ impl Vci {
         let now = self.now;
         match self.ch3.irecv(&mut self.engine.io(now), seg, pattern) {
             Ok(req) => Ok(RawReq(req)),
-            Err(e) => Err(self.explain(e)),
+            Err(e) => Err(self.blame(e)),
         }
     }
 
@@ -124,7 +124,7 @@ impl Vci {
     fn take_other(&mut self, req: RawReq) -> (Result<Status>, Owned) {
         let (outcome, status, cut, owned) = self.ch3.take_result(&mut self.engine.core, req.0);
         let result = match (outcome, cut) {
-            (Outcome::Failed(e), _) => Err(self.explain(e)),
+            (Outcome::Failed(e), _) => Err(self.blame(e)),
             (Outcome::Done, Some(sent)) => Err(Error::Truncated { status, sent }),
             (Outcome::Pending, _) => Err(Error::Usage("a request was used up before it was finished".into())),
             (Outcome::Done | Outcome::Cancelled, _) => Ok(status),

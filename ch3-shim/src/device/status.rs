@@ -21,7 +21,7 @@ fn waits_for(mpi: Option<&MpiReq>, offered: bool) -> Option<(&'static str, &'sta
         Role::SyncSend { .. } => ("send", "its receiver to match it (synchronous)"),
         Role::RndvSend if offered => ("send", "its receiver to match it (rendezvous)"),
         Role::RndvSend => ("send", "the network to take its data (rendezvous)"),
-        Role::Waiting { .. } => ("send", "room at its receiver"),
+        Role::Waiting { .. } => ("send", "room at its receiver, or its business card"),
         Role::SelfSend => ("send", "a receive of this process"),
         Role::Recv if mpi.posted.is_some() => ("receive", "a message that matches"),
         Role::Recv => ("receive", "the rest of its message"),

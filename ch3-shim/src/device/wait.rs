@@ -120,6 +120,15 @@ impl Vci {
 
     /// Prepares for waiting on [`Vci::wait_fd`]: sends that were staged go out.
     pub fn arm(&mut self) -> Arm {
+        // Its descriptor may be why a loop was woken.
+        if self.hear_launcher() {
+            return Arm::Busy;
+        }
+        self.prepare_to_sleep()
+    }
+
+    /// As [`Vci::arm`], for who looks at the process manager's descriptor after the sleep.
+    pub(super) fn prepare_to_sleep(&mut self) -> Arm {
         self.tick();
         if self.failure_deadline() <= self.now {
             self.look_for_failures();
@@ -161,17 +170,23 @@ impl Vci {
     /// Blocks until something may have happened.
     #[cold]
     pub(super) fn block(&mut self, deadline: Time) -> Result<()> {
-        if self.arm() == Arm::Busy {
+        self.check_launcher()?;
+        if self.prepare_to_sleep() == Arm::Busy {
             return Ok(());
         }
         let until = deadline.min(self.deadline().unwrap_or(Time::NEVER));
         let mut fds = std::mem::take(&mut self.fds);
-        fds.extend(self.descriptors());
+        let launcher = self.ch3.boot.fd();
+        fds.extend(launcher);
+        fds.extend(self.descriptors().filter(|fd| Some(*fd) != launcher));
         let waited = sys::wait_readable(&fds, until.since(self.now).min(LONGEST_NAP));
         fds.clear();
         self.fds = fds;
-        waited.map_err(|e| Error::Launcher(format!("poll: {e}")))?;
+        let first = waited.map_err(|e| Error::Launcher(format!("poll: {e}")))?;
         self.tick();
+        if first && launcher.is_some() && self.hear_launcher() {
+            self.check_launcher()?;
+        }
         if self.status_server.is_some() {
             self.blocked = true;
             self.serve_status(true);

@@ -73,8 +73,9 @@ impl Vci {
         let order = awaited.range(from).chain(awaited.range(..=last)).copied().take(BATCH);
         for (group, rank) in order {
             let mut io = self.engine.io(now);
-            // A process whose card is of no use is reported to whoever sends to it.
-            let Ok(vc) = self.ch3.vc_of(&mut io, group, rank) else { continue };
+            // A process whose card is of no use is reported to whoever sends to it; one whose card is not here is
+            // watched when that has come.
+            let Some(vc) = self.ch3.vc_to_watch(&mut io, group, rank) else { continue };
             if !io.netmod.watch_peer(io.core, vc, now) {
                 break;
             }

@@ -165,7 +165,7 @@ config_table! {
         "how long finalize waits for the peers to close";
     failure_check: Duration = FAILURE_CHECK, "NETMOD_FAILURE_CHECK",
         Kind::Duration { min: Duration::ZERO, max: HOUR },
-        "how often a wait asks the process manager for failed ranks; 0: never";
+        "how often a wait asks the process manager for failed ranks, and whether it is there; 0: never";
     spin: Spin = Spin::Auto, "NETMOD_SPIN", Kind::Spin,
         "polls in vain before a wait blocks; auto: few if more would poll than the cores that they may use";
     pmi: &'static str = "auto", "NETMOD_PMI", Kind::Choice(&["auto", "1", "2", "pmix"]),

@@ -43,6 +43,10 @@ impl Exchange {
 
     fn fail(&mut self, error: PmiError) -> PmiError {
         self.failed = Some(error.to_string());
+        // A connection at its end is readable for ever, and others wait for its descriptor.
+        if let Err(error) = sys::silence(&self.fd) {
+            tracing::warn!(%error, "the descriptor of a failed PMI connection stays readable");
+        }
         error
     }
 
@@ -117,13 +121,20 @@ impl Exchange {
         }
     }
 
+    /// Waits until something can be received, for as long as an answer may take.
+    pub(super) fn await_message(&mut self, doing: &'static str) -> Result<(), PmiError> {
+        let deadline = Instant::now() + self.timeout;
+        self.wait(doing, false, Some(deadline))
+    }
+
+    /// Waits until something can be received, without a limit.
+    pub(super) fn await_message_for_ever(&mut self, doing: &'static str) -> Result<(), PmiError> {
+        self.wait(doing, false, None)
+    }
+
     pub(super) fn receive(&mut self, doing: &'static str) -> Result<Vec<u8>, PmiError> {
         let deadline = Instant::now() + self.timeout;
         self.receive_until(doing, Some(deadline))
-    }
-
-    pub(super) fn receive_for_ever(&mut self, doing: &'static str) -> Result<Vec<u8>, PmiError> {
-        self.receive_until(doing, None)
     }
 
     fn receive_until(&mut self, doing: &'static str, deadline: Option<Instant>) -> Result<Vec<u8>, PmiError> {

@@ -1,6 +1,7 @@
 //! The client of PMI-1 and PMI-2: one connection to the launcher, one request at a time.
 
 mod exchange;
+mod questions;
 #[cfg(test)]
 mod tests;
 mod v1;
@@ -14,6 +15,9 @@ use crate::state::State;
 use crate::wire::{MAX_REQUEST, quote};
 use crate::{PmiError, sys};
 use exchange::Exchange;
+use questions::Questions;
+#[cfg(test)]
+pub(crate) use questions::parse_ranks;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -68,6 +72,7 @@ pub struct PmiClient {
     state: State,
     /// A barrier is over.
     fenced: bool,
+    questions: Questions,
 }
 
 impl PmiClient {
@@ -156,7 +161,18 @@ impl PmiClient {
             Version::V2 => v2::start(&mut exchange, rank, size, job)?,
         };
         let state = State::Idle;
-        Ok(PmiClient { exchange, version, rank, size, kvsname: name, appnum, maxes, state, fenced: false })
+        Ok(PmiClient {
+            exchange,
+            version,
+            rank,
+            size,
+            kvsname: name,
+            appnum,
+            maxes,
+            state,
+            fenced: false,
+            questions: Questions::default(),
+        })
     }
 
     /// The protocol spoken.
@@ -231,7 +247,7 @@ impl PmiClient {
     pub fn get_str(&mut self, key: &str) -> Result<Option<String>, PmiError> {
         self.state.check_idle("get")?;
         self.check_key(key, 0)?;
-        self.get(key)
+        self.ask_text(key)
     }
 
     /// Stores up to [`codec::MAX_VALUE`] bytes of any content under `key`; every rank, this
@@ -259,16 +275,7 @@ impl PmiClient {
     /// A part of the value is missing, cut or changed; the key is no key; the connection fails.
     pub fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
         self.state.check_idle("get")?;
-        self.check_key(key, codec::SUFFIX_ROOM)?;
-        let Some(head) = self.get(key)? else { return Ok(None) };
-        let corrupt = |why| PmiError::Corrupt { key: key.to_owned(), why };
-        let mut decoder = codec::Decoder::new(&head).map_err(corrupt)?;
-        while let Some(index) = decoder.wants() {
-            // A missing chunk is reported by `finish`, with its number.
-            let Some(chunk) = self.get(&codec::chunk_key(key, index))? else { break };
-            decoder.push(&chunk).map_err(corrupt)?;
-        }
-        decoder.finish().map(Some).map_err(corrupt)
+        self.wait_value(key)
     }
 
     /// What the launcher tells about the job under a name of its own, such as
@@ -279,11 +286,7 @@ impl PmiClient {
     pub fn attribute(&mut self, name: &str) -> Result<Option<String>, PmiError> {
         self.state.check_idle("asking about the job")?;
         self.check_key(name, 0)?;
-        match self.version {
-            Version::V1 => self.get(name),
-            // Values that somebody has put and those that the launcher has are apart.
-            Version::V2 => v2::attribute(&mut self.exchange, name),
-        }
+        self.ask_attribute(name)
     }
 
     fn put(&mut self, key: &str, value: &str) -> Result<(), PmiError> {
@@ -293,17 +296,9 @@ impl PmiClient {
             Version::V2 => (v2::put(key, value), "kvs-put-response"),
         };
         debug_assert!(request.len() <= MAX_REQUEST);
+        self.settle()?;
         let text = self.exchange.ask(DOING, &request, reply)?;
         self.exchange.accept(DOING, &text)
-    }
-
-    fn get(&mut self, key: &str) -> Result<Option<String>, PmiError> {
-        match self.version {
-            Version::V1 => v1::get(&mut self.exchange, &self.kvsname, key),
-            // Nothing can be there before the first fence, and Hydra 4 ends the job when asked.
-            Version::V2 if !self.fenced => Ok(None),
-            Version::V2 => v2::get(&mut self.exchange, &self.kvsname, key),
-        }
     }
 
     /// Bytes for a value beside a key of `key` bytes.
@@ -328,7 +323,7 @@ impl PmiClient {
 
     /// Whether a barrier has begun and is not over.
     pub fn in_barrier(&self) -> bool {
-        self.state == State::InBarrier
+        matches!(self.state, State::InBarrier | State::BarrierOver)
     }
 
     /// Enters a barrier without waiting for the others: then call
@@ -338,13 +333,8 @@ impl PmiClient {
     /// A barrier has begun already, or the connection fails.
     pub fn barrier_begin(&mut self) -> Result<(), PmiError> {
         self.state.check_idle("barrier_begin")?;
-        let request = match self.version {
-            Version::V1 => "cmd=barrier_in\n",
-            Version::V2 => "cmd=kvs-fence;",
-        };
-        self.exchange.send("entering a barrier", request)?;
         self.state = State::InBarrier;
-        Ok(())
+        self.ask_barrier()
     }
 
     /// Whether all ranks have entered the barrier; never waits. Once `true`, the barrier is
@@ -362,32 +352,39 @@ impl PmiClient {
     /// # Errors
     /// The connection fails.
     pub fn barrier(&mut self) -> Result<(), PmiError> {
-        if self.state != State::InBarrier {
+        if !self.in_barrier() {
             self.barrier_begin()?;
         }
         self.poll_barrier(true).map(drop)
     }
 
     pub(crate) fn poll_barrier(&mut self, wait: bool) -> Result<bool, PmiError> {
-        const DOING: &str = "waiting in a barrier";
         self.state.check_in_barrier()?;
-        let text = if wait {
-            self.exchange.receive_for_ever(DOING)?
-        } else {
-            match self.exchange.try_receive(DOING)? {
-                Some(text) => text,
-                None => return Ok(false),
+        loop {
+            self.drive()?;
+            if self.state == State::BarrierOver {
+                self.state = State::Idle;
+                return Ok(true);
             }
-        };
+            if !wait {
+                return Ok(false);
+            }
+            self.exchange.await_message_for_ever("waiting in a barrier")?;
+        }
+    }
+
+    /// Takes the message that ends the barrier.
+    fn leave_barrier(&mut self, text: &[u8]) -> Result<(), PmiError> {
+        const DOING: &str = "waiting in a barrier";
         let reply = match self.version {
             Version::V1 => "barrier_out",
             Version::V2 => "kvs-fence-response",
         };
-        self.exchange.expect(DOING, &text, reply)?;
-        self.exchange.accept_if_told(DOING, &text)?;
-        self.state = State::Idle;
+        self.exchange.expect(DOING, text, reply)?;
+        self.exchange.accept_if_told(DOING, text)?;
+        self.state = State::BarrierOver;
         self.fenced = true;
-        Ok(true)
+        Ok(())
     }
 
     /// Tells the launcher that this process is done with it; the process may then end at will.
@@ -401,6 +398,8 @@ impl PmiClient {
             return Ok(());
         }
         self.state.check_idle("finalize")?;
+        self.questions.drop_unsent();
+        self.settle()?;
         let (request, reply) = match self.version {
             Version::V1 => ("cmd=finalize\n", "finalize_ack"),
             Version::V2 => ("cmd=finalize;", "finalize-response"),

@@ -42,17 +42,21 @@ pub(super) fn put(job: &str, key: &str, value: &str) -> String {
     format!("cmd=put kvsname={job} key={key} value={value}\n")
 }
 
-pub(super) fn get(exchange: &mut Exchange, job: &str, key: &str) -> Result<Option<String>, PmiError> {
+pub(super) fn get(job: &str, key: &str) -> String {
+    format!("cmd=get kvsname={job} key={key}\n")
+}
+
+/// The value in the answer to [`get`].
+pub(super) fn value_of(exchange: &mut Exchange, text: &[u8]) -> Result<Option<String>, PmiError> {
     const DOING: &str = "looking a value up (get)";
-    let line = format!("cmd=get kvsname={job} key={key}\n");
-    let text = exchange.ask(DOING, &line, "get_result")?;
-    let reply = exchange.parse(DOING, &text)?;
+    exchange.expect(DOING, text, "get_result")?;
+    let reply = exchange.parse(DOING, text)?;
     // The miss of Hydra 4: `rc=-1 msg=key_K_not_found value=unknown`; of Slurm: `rc=1`; of
     // Hydra 5: some other number.
     match (reply.number::<i64>("rc"), reply.get("value")) {
         (Some(0), Some(value)) => Ok(Some(value.to_owned())),
-        (Some(0), None) => Err(exchange.malformed(DOING, &text, "there is no value")),
+        (Some(0), None) => Err(exchange.malformed(DOING, text, "there is no value")),
         (Some(_), _) => Ok(None),
-        (None, _) => Err(exchange.malformed(DOING, &text, "there is no rc=number")),
+        (None, _) => Err(exchange.malformed(DOING, text, "there is no rc=number")),
     }
 }

@@ -50,31 +50,39 @@ pub(super) fn put(key: &str, value: &str) -> String {
     format!("cmd=kvs-put;key={key};value={value};")
 }
 
-pub(super) fn get(exchange: &mut Exchange, job: &str, key: &str) -> Result<Option<String>, PmiError> {
-    let ask = format!("cmd=kvs-get;jobid={job};srcid=-1;key={key};");
-    lookup(exchange, "looking a value up (kvs-get)", &ask, "kvs-get-response")
+pub(super) fn get(job: &str, key: &str) -> String {
+    format!("cmd=kvs-get;jobid={job};srcid=-1;key={key};")
 }
 
-pub(super) fn attribute(exchange: &mut Exchange, name: &str) -> Result<Option<String>, PmiError> {
-    let ask = format!("cmd=info-getjobattr;key={name};");
-    lookup(exchange, "asking about the job (info-getjobattr)", &ask, "info-getjobattr-response")
+/// The value in the answer to [`get`].
+pub(super) fn value_of(exchange: &mut Exchange, text: &[u8]) -> Result<Option<String>, PmiError> {
+    lookup(exchange, "looking a value up (kvs-get)", text, "kvs-get-response")
+}
+
+pub(super) fn attribute(name: &str) -> String {
+    format!("cmd=info-getjobattr;key={name};")
+}
+
+/// The value in the answer to [`attribute`].
+pub(super) fn attribute_of(exchange: &mut Exchange, text: &[u8]) -> Result<Option<String>, PmiError> {
+    lookup(exchange, "asking about the job (info-getjobattr)", text, "info-getjobattr-response")
 }
 
 fn lookup(
     exchange: &mut Exchange,
     doing: &'static str,
-    ask: &str,
+    text: &[u8],
     reply: &str,
 ) -> Result<Option<String>, PmiError> {
-    let text = exchange.ask(doing, ask, reply)?;
-    let line = exchange.parse(doing, &text)?;
+    exchange.expect(doing, text, reply)?;
+    let line = exchange.parse(doing, text)?;
     // A miss is `found=FALSE rc=0` for Hydra 4 and Slurm; Hydra 5 says rc=1 and has no `found`.
     match (line.number::<i64>("rc"), line.get("found"), line.get("value")) {
         (Some(0), Some("TRUE") | None, Some(value)) => Ok(Some(value.to_owned())),
         (Some(0), Some("FALSE"), _) => Ok(None),
         (Some(rc), None, _) if rc != 0 => Ok(None),
-        (Some(rc), Some(_), _) if rc != 0 => Err(PmiError::Refused { doing, line: quote(&text) }),
-        (None, ..) => Err(exchange.malformed(doing, &text, "there is no rc=number")),
-        _ => Err(exchange.malformed(doing, &text, "it has neither a value nor found=FALSE")),
+        (Some(rc), Some(_), _) if rc != 0 => Err(PmiError::Refused { doing, line: quote(text) }),
+        (None, ..) => Err(exchange.malformed(doing, text, "there is no rc=number")),
+        _ => Err(exchange.malformed(doing, text, "it has neither a value nor found=FALSE")),
     }
 }

@@ -28,11 +28,15 @@ use std::time::Duration;
 /// Most ranks that can be started.
 pub const MAX_RANKS: u32 = 4096;
 
+/// Variable that tells a rank that its job goes on without the launcher.
+pub(crate) const NO_KILL: &str = "PMI_NO_KILL";
+
 /// What to start, and how.
 ///
 /// Each rank leads a process group of its own, which is killed with it, and dies when the
-/// thread that called [`run`](Self::run) does, even by SIGKILL. (A process that a rank itself
-/// has started may survive that, and only that.) Variables of an outer launcher (`PMI_*`,
+/// thread that called [`run`](Self::run) does, even by SIGKILL, unless the job goes on after failures
+/// ([`no_kill`](Self::no_kill)). A process that a rank itself has started may survive that, and notices it by the
+/// end of its PMI connection. Variables of an outer launcher (`PMI_*`,
 /// `PMIX_*`, ..) are not passed on.
 #[derive(Debug, Clone)]
 pub struct Launcher {
@@ -117,7 +121,7 @@ impl Launcher {
     }
 
     /// Whether the other ranks go on when one fails. Barriers then count those that are gone as
-    /// present, and the key `PMI_dead_processes` lists those that failed.
+    /// present, the key `PMI_dead_processes` lists those that failed, and ranks go on without the launcher, too.
     pub fn no_kill(mut self, no_kill: bool) -> Launcher {
         self.no_kill = no_kill;
         self

@@ -52,6 +52,10 @@ impl Rank {
         command.env("MPI_LOCALNRANKS", here.to_string());
         command.env("MPI_LOCALRANKID", (rank % per_node).to_string());
 
+        if launcher.no_kill {
+            command.env(super::NO_KILL, "1");
+        }
+
         let mut socket = None;
         if let Some(doorman) = doorman {
             command.env("PMI_PORT", doorman.address());
@@ -64,7 +68,7 @@ impl Rank {
             socket = Some((ours, theirs));
         }
         let keep = socket.as_ref().map(|(_, theirs)| theirs.as_raw_fd());
-        sys::prepare_child(&mut command, ChildSetup { keep, open_files });
+        sys::prepare_child(&mut command, ChildSetup { keep, die_with_parent: !launcher.no_kill, open_files });
 
         let feed = rank == 0 && launcher.stdin && io::stdin().is_terminal();
         command.stdin(match rank {

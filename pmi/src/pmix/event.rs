@@ -1,25 +1,32 @@
 //! What comes from libpmix's own thread: the end of a fence, and failures of processes.
 
-use super::ffi::Status;
+use super::ffi::{Datum, Status};
 use crate::sys::EventFd;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A non-blocking operation: finished on the thread of libpmix, asked about on ours.
+/// A non-blocking operation: finished on the thread of libpmix, asked about on ours. One at a time.
 #[derive(Debug)]
 pub(super) struct Operation {
     /// Readable from the end of the operation until it was [taken](Operation::take).
     ready: EventFd,
     status: AtomicI32,
     finished: AtomicBool,
+    /// What a lookup has found.
+    found: Mutex<Option<Datum>>,
 }
 
 impl Operation {
     pub(super) fn new() -> io::Result<Operation> {
         let ready = EventFd::new()?;
-        Ok(Operation { ready, status: AtomicI32::new(0), finished: AtomicBool::new(false) })
+        Ok(Operation {
+            ready,
+            status: AtomicI32::new(0),
+            finished: AtomicBool::new(false),
+            found: Mutex::new(None),
+        })
     }
 
     /// The operation has ended so.
@@ -27,6 +34,17 @@ impl Operation {
         self.status.store(status, Ordering::Relaxed);
         self.finished.store(true, Ordering::Release);
         self.ready.signal();
+    }
+
+    /// A lookup has ended so.
+    pub(super) fn finish_lookup(&self, status: Status, found: Option<Datum>) {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        self.finish(status);
+    }
+
+    /// What the lookup that has ended found.
+    pub(super) fn take_found(&self) -> Option<Datum> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// How the operation has ended, once, after which the next may begin; `None` if it has not.
@@ -38,6 +56,13 @@ impl Operation {
         // the next operation begins.
         self.ready.consume();
         Some(self.status.load(Ordering::Relaxed))
+    }
+
+    /// Makes the descriptor unreadable: nothing will end any more.
+    pub(super) fn hush(&self) {
+        if self.ready.is_ready() {
+            self.ready.consume();
+        }
     }
 
     /// Waits for the end of the operation.
@@ -61,10 +86,30 @@ pub(super) struct Peer {
 /// Processes of which a failure was told. There is one connection to PMIx in a process.
 static FAILED: Mutex<Vec<Peer>> = Mutex::new(Vec::new());
 
+/// Whose connections libpmix has lost: that of the server on this node, and perhaps those of other processes.
+static LOST: Mutex<Vec<Peer>> = Mutex::new(Vec::new());
+
+/// The operation whose descriptor this process waits for.
+static WAITING: OnceLock<Arc<Operation>> = OnceLock::new();
+
+/// Has the loss of the server wake who waits for this operation's descriptor.
+pub(super) fn wake_by(operation: &Arc<Operation>) {
+    // There is one connection to PMIx in a process.
+    WAITING.get_or_init(|| Arc::clone(operation));
+}
+
+/// Returns true if libpmix has lost its connection to the launcher's server, which is no process of the job.
+pub(super) fn server_is_lost(namespace: &str) -> bool {
+    LOST.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|peer| peer.namespace != namespace)
+}
+
+/// `PMIX_ERR_LOST_CONNECTION` of PMIx 4 and later, and what version 3 says.
+const LOST_CONNECTION: Status = -61;
+const LOST_CONNECTION_TO_SERVER: Status = -101;
+
 /// Whether an event says that the processes it concerns have failed. The end of a process alone
 /// (`PMIX_EVENT_PROC_TERMINATED`) does not.
 fn is_failure(status: Status) -> bool {
-    const LOST_CONNECTION: Status = -61;
     const LOST_PEER: Status = -102;
     const LOST_CLIENT: Status = -103;
     const PROC_ABORTED: Status = -7;
@@ -79,6 +124,7 @@ fn is_failure(status: Status) -> bool {
     matches!(
         status,
         LOST_CONNECTION
+            | LOST_CONNECTION_TO_SERVER
             | LOST_PEER
             | LOST_CLIENT
             | PROC_ABORTED
@@ -101,6 +147,14 @@ pub(super) fn happened(status: Status, source: Option<Peer>, mut affected: Vec<P
     }
     if affected.is_empty() {
         affected.extend(source);
+    }
+    if matches!(status, LOST_CONNECTION | LOST_CONNECTION_TO_SERVER) {
+        // The signal is given before anybody can see the loss, so that who sees it can take the signal away.
+        let mut lost = LOST.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.extend(affected.iter().cloned());
+        if let Some(waiting) = WAITING.get() {
+            waiting.ready.signal();
+        }
     }
     let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
     for peer in affected {
@@ -146,6 +200,20 @@ mod tests {
         assert_eq!(failed("job-a", 4), [0, 2]);
         assert_eq!(failed("job-b", 4), [0]);
         assert_eq!(failed("job", 4), []);
+    }
+
+    /// The connection to the server is none of the job's processes; one of a process of the job is no server.
+    #[test]
+    fn the_loss_of_the_server_is_told_from_that_of_a_process() {
+        assert!(!server_is_lost("job-c"));
+        happened(LOST_CONNECTION, Some(peer("job-c", 1)), Vec::new());
+        assert!(!server_is_lost("job-c"));
+        assert_eq!(failed("job-c", 4), [1]);
+        let operation = Arc::new(Operation::new().unwrap());
+        wake_by(&operation);
+        happened(LOST_CONNECTION, Some(peer("launcher@0", 0)), Vec::new());
+        assert!(server_is_lost("job-c") && operation.ready.is_ready());
+        assert_eq!(failed("job-c", 4), [1]);
     }
 
     #[test]

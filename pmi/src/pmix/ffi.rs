@@ -138,6 +138,15 @@ type Commit = unsafe extern "C" fn() -> Status;
 type FenceNb =
     unsafe extern "C" fn(*const Proc, usize, *const Info, usize, OpCallback, *mut c_void) -> Status;
 type Get = unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> Status;
+type ValueCallback = unsafe extern "C" fn(Status, *mut Value, *mut c_void);
+type GetNb = unsafe extern "C" fn(
+    *const Proc,
+    *const c_char,
+    *const Info,
+    usize,
+    ValueCallback,
+    *mut c_void,
+) -> Status;
 // It returns nothing in version 3 and a status since 4, which the callback has too.
 type RegisterHandler = unsafe extern "C" fn(
     *const Status,
@@ -169,6 +178,7 @@ pub(super) struct Library {
     commit: Commit,
     fence_nb: FenceNb,
     get: Get,
+    get_nb: GetNb,
     register_handler: RegisterHandler,
     error_string: ErrorString,
 }
@@ -199,6 +209,7 @@ impl Library {
                 commit: symbol(&library, c"PMIx_Commit")?,
                 fence_nb: symbol(&library, c"PMIx_Fence_nb")?,
                 get: symbol(&library, c"PMIx_Get")?,
+                get_nb: symbol(&library, c"PMIx_Get_nb")?,
                 register_handler: symbol(&library, c"PMIx_Register_event_handler")?,
                 error_string: symbol(&library, c"PMIx_Error_string")?,
             }
@@ -279,6 +290,32 @@ impl Library {
         }
         // SAFETY: the value was allocated by libpmix with malloc and is complete; nobody else has it.
         Ok(unsafe { take(value) })
+    }
+
+    /// Starts a lookup of a rank's key, as [`get`](Self::get) with the launcher's server, which ends in
+    /// [`Operation::finish_lookup`] on a thread of libpmix.
+    ///
+    /// # Errors
+    /// It does not start, and will not end.
+    pub(super) fn get_begin(
+        &self,
+        namespace: &str,
+        rank: u32,
+        key: &CStr,
+        operation: &Arc<Operation>,
+    ) -> Result<(), Status> {
+        let proc = proc_of(namespace, rank)?;
+        let how = flag(c"pmix.immediate");
+        let data = Arc::into_raw(Arc::clone(operation)).cast_mut().cast();
+        // SAFETY: libpmix copies process, key and attribute; the callback takes `data` back, once.
+        let status = unsafe { (self.get_nb)(&proc, key.as_ptr(), &how, 1, lookup_done, data) };
+        if status == SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: with any other status the callback will not be called, and the reference that
+        // was meant for it is still ours.
+        drop(unsafe { Arc::from_raw(data.cast_const().cast::<Operation>()) });
+        Err(status)
     }
 
     /// Has failures of processes noted down; see [`event`].
@@ -380,6 +417,25 @@ unsafe fn take(value: *mut Value) -> Datum {
     }
 }
 
+/// Copies a value that stays libpmix's; none if there is none.
+///
+/// # Safety
+/// `value` is null or a complete pmix_value_t that nobody changes meanwhile.
+unsafe fn copy_of(value: *const Value) -> Option<Datum> {
+    // SAFETY: the caller's promise; which member of the union is valid follows from the type.
+    unsafe {
+        let Value { kind, data } = *value.as_ref()?;
+        Some(match kind {
+            kind::BYTE_OBJECT if data.bytes.bytes.is_null() => Datum::Bytes(Vec::new()),
+            kind::BYTE_OBJECT => {
+                let ByteObject { bytes, size } = data.bytes;
+                Datum::Bytes(std::slice::from_raw_parts(bytes.cast::<u8>(), size).to_vec())
+            }
+            _ => number(kind, &data).map_or(Datum::Other(kind), Datum::Number),
+        })
+    }
+}
+
 /// A number of any type: launchers differ in which they use for the same key.
 ///
 /// # Safety
@@ -407,6 +463,14 @@ unsafe extern "C" fn fence_done(status: Status, data: *mut c_void) {
     // SAFETY: `data` is the reference that fence_begin made for this one call.
     let operation = unsafe { Arc::from_raw(data.cast_const().cast::<Operation>()) };
     operation.finish(status);
+}
+
+unsafe extern "C" fn lookup_done(status: Status, value: *mut Value, data: *mut c_void) {
+    // SAFETY: `data` is the reference that get_begin made for this one call; the value is libpmix's, which frees
+    // it after the call.
+    let (operation, found) =
+        unsafe { (Arc::from_raw(data.cast_const().cast::<Operation>()), copy_of(value)) };
+    operation.finish_lookup(status, found);
 }
 
 unsafe extern "C" fn on_registered(status: Status, _id: usize, _data: *mut c_void) {

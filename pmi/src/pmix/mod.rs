@@ -12,15 +12,17 @@
 
 mod event;
 mod ffi;
+mod questions;
 #[cfg(test)]
 mod tests;
 
 use crate::codec::MAX_VALUE;
 use crate::process_manager::Backend;
 use crate::state::State;
-use crate::{PmiError, wire::quote};
+use crate::{Answer, PmiError, wire::quote};
 use event::Operation;
 use ffi::{Datum, ERR_NOT_FOUND, Library, RANK_WILDCARD, Status};
+use questions::Questions;
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
@@ -43,7 +45,11 @@ pub(crate) struct PmixClient {
     nodes: OnceCell<Option<Vec<u32>>>,
     /// Keys that this process has put.
     own: HashSet<String>,
-    fence: Arc<Operation>,
+    /// The fence or the lookup that is under way.
+    operation: Arc<Operation>,
+    questions: Questions,
+    /// The launcher lets this job go on after failures.
+    recoverable: bool,
     state: State,
 }
 
@@ -71,8 +77,12 @@ impl PmixClient {
         let appnum = number(rank, c"pmix.appnum").ok().and_then(|n| i32::try_from(n).ok()).unwrap_or(-1);
         let local = number(RANK_WILDCARD, c"pmix.local.size").ok().and_then(|n| u32::try_from(n).ok());
         let local_ranks = local.unwrap_or(1).clamp(1, size);
+        let recoverable = number(RANK_WILDCARD, c"pmix.recover").is_ok_and(|yes| yes != 0);
+        let operation =
+            Operation::new().map_err(|source| PmiError::Io { doing: "making an eventfd", source })?;
+        let operation = Arc::new(operation);
+        event::wake_by(&operation);
         library.watch_failures();
-        let fence = Operation::new().map_err(|source| PmiError::Io { doing: "making an eventfd", source })?;
         Ok(PmixClient {
             library: Arc::new(library),
             namespace,
@@ -82,7 +92,9 @@ impl PmixClient {
             local_ranks,
             nodes: OnceCell::new(),
             own: HashSet::new(),
-            fence: Arc::new(fence),
+            operation,
+            questions: Questions::default(),
+            recoverable,
             state: State::Idle,
         })
     }
@@ -97,29 +109,6 @@ impl PmixClient {
             return Err(argument(crate::client::KEY_RULE.to_owned()));
         }
         ffi::key(text).ok_or_else(|| argument(format!("it is longer than {} characters", ffi::MAX_KEY)))
-    }
-
-    /// What a rank has put under a key.
-    fn lookup(&self, rank: u32, key: &CStr) -> Result<Option<Vec<u8>>, PmiError> {
-        const DOING: &str = "looking a value up (PMIx_Get)";
-        match self.library.get(&self.namespace, rank, key, false) {
-            Ok(Datum::Bytes(bytes)) => Ok(Some(bytes)),
-            Ok(other) => Err(PmiError::Corrupt {
-                key: key.to_string_lossy().into_owned(),
-                why: format!("it is {other:?}, no bytes"),
-            }),
-            Err(status) if is_miss(status) => Ok(None),
-            Err(status) => Err(self.error(DOING, status)),
-        }
-    }
-
-    fn fence_ended(&mut self, status: Status) -> Result<(), PmiError> {
-        self.state = State::Idle;
-        if status == ffi::SUCCESS {
-            Ok(())
-        } else {
-            Err(self.error("waiting in a barrier (PMIx_Fence_nb)", status))
-        }
     }
 
     /// Which node each rank is on, by the names of their hosts, numbered as they first occur.
@@ -204,52 +193,38 @@ impl Backend for PmixClient {
 
     fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
         self.state.check_idle("get")?;
-        let name = PmixClient::key(key)?;
-        for rank in owners(key, self.rank, self.size) {
-            if let Some(mut stored) = self.lookup(rank, &name)? {
-                if stored.first() != Some(&FORM) {
-                    let why = "it was not stored with put_bytes".to_owned();
-                    return Err(PmiError::Corrupt { key: key.to_owned(), why });
-                }
-                stored.remove(0);
-                return Ok(Some(stored));
-            }
-        }
-        Ok(None)
+        self.wait_value(key)
     }
 
     fn barrier_begin(&mut self) -> Result<(), PmiError> {
         const COMMIT: &str = "handing over what was stored (PMIx_Commit)";
         self.state.check_idle("barrier_begin")?;
         self.library.commit().map_err(|status| self.error(COMMIT, status))?;
-        self.library
-            .fence_begin(&self.namespace, &self.fence)
-            .map_err(|status| self.error("entering a barrier (PMIx_Fence_nb)", status))?;
         self.state = State::InBarrier;
-        Ok(())
+        self.ask_barrier()
     }
 
     fn barrier_poll(&mut self) -> Result<bool, PmiError> {
         self.state.check_in_barrier()?;
-        match self.fence.take() {
-            Some(status) => self.fence_ended(status).map(|()| true),
-            None => Ok(false),
+        self.drive()?;
+        let over = self.state == State::BarrierOver;
+        if over {
+            self.state = State::Idle;
         }
+        Ok(over)
     }
 
     fn barrier(&mut self) -> Result<(), PmiError> {
-        if self.state != State::InBarrier {
+        if !matches!(self.state, State::InBarrier | State::BarrierOver) {
             self.barrier_begin()?;
         }
-        while !self.barrier_poll()? {
-            let doing = "waiting in a barrier (PMIx_Fence_nb)";
-            self.fence.wait().map_err(|source| PmiError::Io { doing, source })?;
-        }
+        self.settle("waiting in a barrier (PMIx_Fence_nb)")?;
+        self.state = State::Idle;
         Ok(())
     }
 
     fn fd(&self) -> Option<RawFd> {
-        Some(self.fence.fd())
+        Some(self.operation.fd())
     }
 
     fn finalize(&mut self) -> Result<(), PmiError> {
@@ -281,6 +256,23 @@ impl Backend for PmixClient {
 
     fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError> {
         Ok(event::failed(&self.namespace, self.size))
+    }
+
+    fn ask_value(&mut self, key: &str) -> Result<(), PmiError> {
+        self.ask_for_value(key)
+    }
+
+    fn ask_failed(&mut self) -> Result<(), PmiError> {
+        self.ask_for_failed();
+        Ok(())
+    }
+
+    fn answer(&mut self) -> Result<Option<Answer>, PmiError> {
+        self.next_answer()
+    }
+
+    fn outlives_launcher(&self) -> bool {
+        self.recoverable
     }
 
     fn survive_failures(&self) -> io::Result<()> {

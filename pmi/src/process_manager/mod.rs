@@ -56,6 +56,10 @@ pub(crate) trait Backend: std::fmt::Debug + Send {
     /// Asks for the end of the job, and waits for it for at most `limit`.
     fn abort(&mut self, code: i32, message: &str, limit: Duration) -> Result<(), PmiError>;
     fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError>;
+    fn ask_value(&mut self, key: &str) -> Result<(), PmiError>;
+    fn ask_failed(&mut self) -> Result<(), PmiError>;
+    fn answer(&mut self) -> Result<Option<Answer>, PmiError>;
+    fn outlives_launcher(&self) -> bool;
     fn survive_failures(&self) -> io::Result<()>;
     fn process_mapping(&self) -> Option<&str> {
         None
@@ -71,6 +75,20 @@ pub(crate) trait Backend: std::fmt::Debug + Send {
         u32::try_from(before.count()).ok()
     }
     fn local_ranks(&self) -> u32;
+}
+
+/// The answer to a question that was asked without waiting.
+#[derive(Debug)]
+pub enum Answer {
+    /// To [`ProcessManager::ask_value`].
+    Value {
+        /// The key.
+        key: String,
+        /// As [`ProcessManager::get_bytes`] gives it.
+        value: Result<Option<Vec<u8>>, PmiError>,
+    },
+    /// To [`ProcessManager::ask_failed`]: the ranks, in ascending order.
+    Failed(Vec<u32>),
 }
 
 /// This process's place in its job: rank and size, the key-value space, barriers, the end.
@@ -192,8 +210,9 @@ impl ProcessManager {
         self.backend.barrier()
     }
 
-    /// The descriptor that becomes readable when a barrier may be over, for poll(2); `None` for
-    /// a singleton, whose barriers are over at once.
+    /// The descriptor that becomes readable when a barrier may be over, an answer may be there, or the launcher
+    /// is gone, for poll(2); not any more when that was told. `None` for a singleton, whose barriers are over at
+    /// once.
     pub fn fd(&self) -> Option<RawFd> {
         self.backend.fd()
     }
@@ -265,6 +284,38 @@ impl ProcessManager {
     /// The launcher fails or tells nonsense.
     pub fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError> {
         self.backend.failed_ranks()
+    }
+
+    /// Asks for what [`get_bytes`](Self::get_bytes) looks up, without waiting; the answer comes by
+    /// [`answer`](Self::answer). What is asked during a barrier is answered after it.
+    ///
+    /// # Errors
+    /// The key is no key; the launcher fails.
+    pub fn ask_value(&mut self, key: &str) -> Result<(), PmiError> {
+        self.backend.ask_value(key)
+    }
+
+    /// Asks for [`failed_ranks`](Self::failed_ranks), without waiting; the answer comes by [`answer`](Self::answer).
+    ///
+    /// # Errors
+    /// The launcher fails.
+    pub fn ask_failed(&mut self) -> Result<(), PmiError> {
+        self.backend.ask_failed()
+    }
+
+    /// The next answer, in the order of the questions; never waits. It is the call that notices that the
+    /// launcher is gone, also if nothing was asked.
+    ///
+    /// # Errors
+    /// The launcher fails; [`PmiError::is_lost`] tells whether it is gone.
+    pub fn answer(&mut self) -> Result<Option<Answer>, PmiError> {
+        self.backend.answer()
+    }
+
+    /// Returns true if this process is to go on when the launcher is gone: `nmrun --no-kill` was told so, or PMIx
+    /// says that the job is recoverable.
+    pub fn outlives_launcher(&self) -> bool {
+        self.backend.outlives_launcher()
     }
 
     /// How many ranks of the job are on this node, this one included; 1 if the launcher does

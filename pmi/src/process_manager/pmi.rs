@@ -1,7 +1,8 @@
 //! The process manager over PMI-1 or PMI-2: placement, failed ranks, abort.
 
 use super::Backend;
-use crate::{PmiClient, PmiError, ProcessMapping};
+use crate::launch::NO_KILL;
+use crate::{Answer, PmiClient, PmiError, ProcessMapping};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -86,17 +87,27 @@ impl Backend for Pmi {
     }
 
     fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError> {
-        const KEY: &str = "PMI_dead_processes";
         if self.client.in_barrier() {
             return Ok(self.failed.clone());
         }
-        if let Some(text) = self.client.attribute(KEY)? {
-            self.failed = parse_ranks(&text, self.client.size()).ok_or_else(|| PmiError::Corrupt {
-                key: KEY.to_owned(),
-                why: format!("\"{}\" is no list of ranks", crate::wire::quote(text.as_bytes())),
-            })?;
-        }
+        self.failed = self.client.wait_failed()?;
         Ok(self.failed.clone())
+    }
+
+    fn ask_value(&mut self, key: &str) -> Result<(), PmiError> {
+        self.client.ask_value(key)
+    }
+
+    fn ask_failed(&mut self) -> Result<(), PmiError> {
+        self.client.ask_failed()
+    }
+
+    fn answer(&mut self) -> Result<Option<Answer>, PmiError> {
+        self.client.answer()
+    }
+
+    fn outlives_launcher(&self) -> bool {
+        std::env::var_os(NO_KILL).is_some_and(|v| v == "1")
     }
 
     fn survive_failures(&self) -> io::Result<()> {
@@ -114,21 +125,4 @@ impl Backend for Pmi {
     fn local_ranks(&self) -> u32 {
         self.local_ranks
     }
-}
-
-/// Reads a list like `1,3-5`.
-pub(super) fn parse_ranks(text: &str, size: u32) -> Option<Vec<u32>> {
-    let mut ranks = Vec::new();
-    for part in text.split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        if first > last || last >= size {
-            return None;
-        }
-        ranks.extend(first..=last);
-        // A list cannot be longer than the job, however often it names a rank.
-        ranks.sort_unstable();
-        ranks.dedup();
-    }
-    Some(ranks)
 }

@@ -4,8 +4,8 @@ use super::Backend;
 use crate::client::{KEY_RULE, is_key};
 use crate::codec::MAX_VALUE;
 use crate::state::State;
-use crate::{PmiError, wire::quote};
-use std::collections::HashMap;
+use crate::{Answer, PmiError, wire::quote};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,13 +15,14 @@ pub(super) struct Singleton {
     name: String,
     kvs: HashMap<String, Vec<u8>>,
     state: State,
+    answers: VecDeque<Answer>,
 }
 
 impl Singleton {
     pub(super) fn new() -> Singleton {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!("singleton_{}_{}", std::process::id(), since_epoch.as_nanos());
-        Singleton { name, kvs: HashMap::new(), state: State::Idle }
+        Singleton { name, kvs: HashMap::new(), state: State::Idle, answers: VecDeque::new() }
     }
 }
 
@@ -103,6 +104,25 @@ impl Backend for Singleton {
 
     fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError> {
         Ok(Vec::new())
+    }
+
+    fn ask_value(&mut self, key: &str) -> Result<(), PmiError> {
+        let value = self.get_bytes(key)?;
+        self.answers.push_back(Answer::Value { key: key.to_owned(), value: Ok(value) });
+        Ok(())
+    }
+
+    fn ask_failed(&mut self) -> Result<(), PmiError> {
+        self.answers.push_back(Answer::Failed(Vec::new()));
+        Ok(())
+    }
+
+    fn answer(&mut self) -> Result<Option<Answer>, PmiError> {
+        Ok(self.answers.pop_front())
+    }
+
+    fn outlives_launcher(&self) -> bool {
+        true
     }
 
     fn survive_failures(&self) -> io::Result<()> {

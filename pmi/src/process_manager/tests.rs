@@ -1,8 +1,8 @@
 //! The singleton, and the facade over a client.
 
-use super::pmi::parse_ranks;
 use super::*;
 use crate::client::Version;
+use crate::client::parse_ranks;
 use crate::codec::MAX_VALUE;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;

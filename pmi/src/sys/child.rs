@@ -11,22 +11,25 @@ use std::process::Command;
 pub(crate) struct ChildSetup {
     /// A descriptor to keep open across exec.
     pub(crate) keep: Option<RawFd>,
+    /// The child dies when the thread that starts it does.
+    pub(crate) die_with_parent: bool,
     /// A soft limit of open files to go back to.
     pub(crate) open_files: Option<u64>,
 }
 
-/// Has the child lead a process group of its own, die when the starting thread does, and keep
-/// what `setup` says.
+/// Has the child lead a process group of its own, and be what `setup` says.
 pub(crate) fn prepare_child(command: &mut Command, setup: ChildSetup) {
     let parent = std::process::id();
     let hook = move || {
         // SAFETY: each of these is a plain system call on integers.
         unsafe {
             check(libc::setpgid(0, 0))?;
-            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong))?;
-            // The parent may have died before the line above took effect.
-            if libc::getppid() as u32 != parent {
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            if setup.die_with_parent {
+                check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong))?;
+                // The parent may have died before the line above took effect.
+                if libc::getppid() as u32 != parent {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
             }
         }
         if let Some(fd) = setup.keep {

@@ -37,9 +37,9 @@ impl EventFd {
         wait_fd(self.0.as_fd(), false, None).map(drop)
     }
 
-    #[cfg(test)]
+    /// Returns true if it is readable.
     pub(crate) fn is_ready(&self) -> bool {
-        wait_fd(self.0.as_fd(), false, Some(std::time::Instant::now())).unwrap()
+        wait_fd(self.0.as_fd(), false, Some(std::time::Instant::now())).unwrap_or(false)
     }
 
     pub(crate) fn fd(&self) -> RawFd {

@@ -62,6 +62,14 @@ pub(crate) fn holds_unread(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(bytes > 0)
 }
 
+/// Replaces what a descriptor is of by something that is never readable, under the same number.
+pub(crate) fn silence(fd: &OwnedFd) -> io::Result<()> {
+    let quiet = EventFd::new()?;
+    // SAFETY: both descriptors are open and owned by this process; dup3 closes the file of the second one, which
+    // stays open as a descriptor of the first one's file.
+    check(unsafe { libc::dup3(quiet.fd(), fd.as_raw_fd(), libc::O_CLOEXEC) }).map(drop)
+}
+
 /// Has a descriptor closed on exec.
 pub(crate) fn set_close_on_exec(fd: RawFd) -> io::Result<()> {
     // SAFETY: F_GETFD touches no memory; a descriptor that is not open gives EBADF.

@@ -15,6 +15,7 @@ pub mod kills;
 pub mod launch;
 pub mod matrix;
 pub mod meeting;
+mod orphans;
 pub mod outage;
 pub mod pattern;
 mod random;
@@ -185,6 +186,16 @@ pub const CASES: &[Case] = &[
         name: "widowed",
         help: "[RANK=1] [SECONDS=20]: a rank is killed; one that waits for it is told in time, the others talk and are not disturbed",
         body: failing::widowed,
+    },
+    Case {
+        name: "stopped",
+        help: "[ROUNDS=20]: 4 ranks: the launcher is stopped while a ring goes on",
+        body: orphans::stopped,
+    },
+    Case {
+        name: "orphaned",
+        help: "[GO_ON=0]: 3 ranks: the launcher is killed; the ranks end with it, or go on if they were told to",
+        body: orphans::orphaned,
     },
     Case { name: "forks", help: "[ROUNDS=6] [BYTES=1048576]: ranks fork in mid-traffic", body: forks::forks },
     Case {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ch3_shim::netset::NetSet;
-use ch3_shim::{Bootstrap, Builder, Device};
+use ch3_shim::{Answer, Asked, Bootstrap, Builder, Device, Silence};
 use netmod_core::card::{BodyReader, NodeSection};
 use netmod_core::{Card, CardWriter, Config, PeerName};
 
@@ -149,6 +149,15 @@ impl Bootstrap for Tapped {
     }
     fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
         self.boot.get(key)
+    }
+    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, String> {
+        self.boot.ask_value(key)
+    }
+    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
+        self.boot.ask_failed()
+    }
+    fn answer(&mut self) -> Result<Option<Answer>, Silence> {
+        self.boot.answer()
     }
     fn barrier_begin(&mut self) -> Result<(), String> {
         self.boot.barrier_begin()

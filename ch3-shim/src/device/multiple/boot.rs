@@ -1,12 +1,13 @@
 //! One process manager for several engines: each has keys of its own; what the process does once, such as
 //! a barrier, is done when all engines have asked for it.
 
+use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::bootstrap::Bootstrap;
+use crate::bootstrap::{Answer, Asked, Bootstrap, Silence};
 
 /// The process manager and how far its engines are.
 pub(in crate::device) struct Party {
@@ -18,15 +19,49 @@ pub(in crate::device) struct Party {
     left: u32,
     /// Engines that have finalized.
     finalized: u32,
+    /// Who has asked the questions that are not answered, in their order, which is that of the answers.
+    asked: VecDeque<u32>,
+    /// Answers that their engine has not taken.
+    answers: Vec<VecDeque<Answer>>,
+    /// Why no answer will come any more.
+    silence: Option<Silence>,
 }
 
 impl Party {
     /// The process manager's share of each engine.
     pub(in crate::device) fn of(boot: Box<dyn Bootstrap>, engines: u8) -> Vec<EngineBoot> {
         let engines = u32::from(engines);
-        let party = Party { boot, engines, entered: 0, left: 0, finalized: 0 };
+        let answers = (0..engines).map(|_| VecDeque::new()).collect();
+        let party = Party {
+            boot,
+            engines,
+            entered: 0,
+            left: 0,
+            finalized: 0,
+            asked: VecDeque::new(),
+            answers,
+            silence: None,
+        };
         let party = Arc::new(Mutex::new(party));
         (0..engines).map(|engine| EngineBoot { party: Arc::clone(&party), engine, entered: 0 }).collect()
+    }
+}
+
+impl Party {
+    /// Gives each answer that has come to the engine that has asked.
+    fn collect(&mut self) {
+        while self.silence.is_none() {
+            match self.boot.answer() {
+                Ok(None) => return,
+                Ok(Some(answer)) => {
+                    let engine = self.asked.pop_front().unwrap_or(0);
+                    if let Some(queue) = self.answers.get_mut(engine as usize) {
+                        queue.push_back(answer);
+                    }
+                }
+                Err(silence) => self.silence = Some(silence),
+            }
+        }
     }
 }
 
@@ -104,8 +139,37 @@ impl Bootstrap for EngineBoot {
         self.party.lock().boot.fd()
     }
 
-    fn failed_ranks(&mut self) -> Result<Vec<u32>, String> {
-        self.party.lock().boot.failed_ranks()
+    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, String> {
+        let key = self.key(key);
+        let mut p = self.party.lock();
+        let asked = p.boot.ask_value(&key)?;
+        if matches!(asked, Asked::Later) {
+            p.asked.push_back(self.engine);
+        }
+        Ok(asked)
+    }
+
+    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
+        let mut p = self.party.lock();
+        let asked = p.boot.ask_failed()?;
+        if matches!(asked, Asked::Later) {
+            p.asked.push_back(self.engine);
+        }
+        Ok(asked)
+    }
+
+    fn answer(&mut self) -> Result<Option<Answer>, Silence> {
+        let mut p = self.party.lock();
+        p.collect();
+        let next = p.answers.get_mut(self.engine as usize).and_then(VecDeque::pop_front);
+        match (next, &p.silence) {
+            (Some(Answer::Value(key, value)), _) => {
+                let own = key.strip_suffix(&self.key("")).unwrap_or(&key).to_owned();
+                Ok(Some(Answer::Value(own, value)))
+            }
+            (None, Some(silence)) => Err(silence.clone()),
+            (next, _) => Ok(next),
+        }
     }
 
     fn survive_failures(&mut self) -> Result<(), String> {

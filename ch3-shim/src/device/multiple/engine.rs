@@ -107,7 +107,7 @@ impl Sleeper for Descriptors {
                 (&all, nap.length.min(SIBLING_NAP))
             }
         };
-        wait_readable(fds, length).map_err(|e| Error::Launcher(format!("poll: {e}")))
+        wait_readable(fds, length).map(drop).map_err(|e| Error::Launcher(format!("poll: {e}")))
     }
 
     fn wake(&self) {

@@ -1,0 +1,323 @@
+//! Business cards of the job's processes: the process manager is asked when one is needed, and nobody waits for the
+//! answer but what needs the card.
+
+use std::collections::BTreeMap;
+
+use netmod_core::{Card, Outcome, PeerName, ReqId, Segment, Time, VcError, VcErrorKind, VcId, VcLife};
+
+use super::credit;
+use super::vc::card_key;
+use super::{Cards, Ch3, DevIo, MpiReq, Role, Route, WORLD, failure};
+use crate::bootstrap::Asked;
+use crate::pkt::Mode;
+use crate::tagmatch::Envelope;
+
+/// What waits for a card.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Sends to a process that has no VC yet, in their order.
+    sends: Vec<ReqId>,
+    /// The VC whose netmod has asked for it.
+    netmod: Option<VcId>,
+    /// The process has died without a VC: its failure is told with the name of its host, or without it from this
+    /// time on.
+    obituary: Option<Time>,
+    /// A VC is to be made with it, though nothing is sent.
+    vc: bool,
+    /// A call of the program takes it from `Lookups::kept`.
+    call: bool,
+}
+
+/// The cards that were asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Lookups {
+    /// By rank of the job.
+    asked: BTreeMap<u32, Waiting>,
+    /// Questions whose answers are still to come, of all kinds.
+    pub(crate) open: u32,
+    /// The card that a call of the program waits for.
+    kept: Option<(u32, Result<Card, VcError>)>,
+}
+
+impl Lookups {
+    /// When the death of a process is told although its card has not come, if that is so.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.asked.values().filter_map(|w| w.obituary).min()
+    }
+}
+
+/// A card, if it is here.
+pub(crate) enum Found {
+    Now(Card),
+    Later,
+}
+
+fn card_error(peer: PeerName, text: String) -> VcError {
+    VcError::new(VcErrorKind::Card, Some(peer), text)
+}
+
+fn parse(peer: PeerName, bytes: &[u8]) -> Result<Card, VcError> {
+    Card::parse(bytes).map_err(|e| card_error(peer, format!("its business card is broken: {e}")))
+}
+
+/// The card in an answer of the process manager.
+fn card_of(peer: PeerName, answer: Result<Option<Vec<u8>>, String>) -> Result<Card, VcError> {
+    let key = card_key(peer.rank);
+    let bytes = answer
+        .map_err(|e| card_error(peer, format!("its business card could not be fetched: {e}")))?
+        .ok_or_else(|| {
+            let text =
+                format!("it has published no business card (no key {key}); did it start with this library?");
+            card_error(peer, text)
+        })?;
+    parse(peer, &bytes)
+}
+
+impl Ch3 {
+    /// The business card of a process: those of a group that was met have come with it, the job's are with the
+    /// process manager, which is asked unless it has been.
+    pub(super) fn find_card(&mut self, peer: PeerName) -> Result<Found, VcError> {
+        let group = self.groups.find(&peer.group).and_then(|n| self.groups.get(n));
+        match group.map(|g| &g.cards) {
+            Some(Cards::Launcher) => {}
+            Some(Cards::Given(cards)) if (peer.rank as usize) < cards.len() => {
+                return parse(peer, &cards[peer.rank as usize]).map(Found::Now);
+            }
+            _ => {
+                let text = "it can only connect by itself: its business card is not known";
+                return Err(card_error(peer, text.into()));
+            }
+        }
+        if self.lookups.asked.contains_key(&peer.rank) {
+            return Ok(Found::Later);
+        }
+        match self.boot.ask_value(&card_key(peer.rank)) {
+            Ok(Asked::Later) => {
+                self.lookups.open += 1;
+                self.lookups.asked.insert(peer.rank, Waiting::default());
+                Ok(Found::Later)
+            }
+            Ok(Asked::Now(value)) => card_of(peer, Ok(value)).map(Found::Now),
+            Err(e) => card_of(peer, Err(e)).map(Found::Now),
+        }
+    }
+
+    /// The VC of a rank at its first use, or nothing if that has to wait for its card.
+    #[cold]
+    pub(super) fn begin_vc(
+        &mut self,
+        io: &mut DevIo<'_>,
+        group: u32,
+        rank: u32,
+    ) -> Result<Option<VcId>, VcError> {
+        let Some(id) = self.groups.get(group).map(|g| g.id) else {
+            return Err(VcError::new(VcErrorKind::Closed, None, "its group was disconnected"));
+        };
+        let peer = PeerName { group: id, rank };
+        if let Some(cause) = self.failures.cause(&peer) {
+            return Err(cause.clone());
+        }
+        match self.find_card(peer)? {
+            Found::Later => Ok(None),
+            Found::Now(card) => self.make_vc_by_card(io, (group, rank), &card).map(Some),
+        }
+    }
+
+    /// The VC of a rank for who wants to watch it; nothing if that has to wait for its card, or cannot be.
+    pub(crate) fn vc_to_watch(&mut self, io: &mut DevIo<'_>, group: u32, rank: u32) -> Option<VcId> {
+        if let Some(vc) = self.known_vc(group, rank) {
+            return Some(vc);
+        }
+        match self.begin_vc(io, group, rank) {
+            Ok(Some(vc)) => Some(vc),
+            Ok(None) => {
+                self.lookups.asked.entry(rank).or_default().vc = true;
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// A send to a rank whose card has been asked for: it waits for that.
+    #[cold]
+    pub(super) fn send_later(
+        &mut self,
+        io: &mut DevIo<'_>,
+        rank: u32,
+        seg: Segment,
+        env: Envelope,
+        mode: Mode,
+    ) -> ReqId {
+        let req = self.new_req(io.core, None, seg, MpiReq::new(Role::Waiting { mode }, env));
+        self.stats.sends_waited += 1;
+        self.lookups.asked.entry(rank).or_default().sends.push(req);
+        req
+    }
+
+    /// The card is wanted by the netmod of a VC.
+    pub(super) fn card_for_netmod(&mut self, io: &mut DevIo<'_>, vc: VcId) {
+        let Some(peer) = io.core.vcs.get(vc).map(|v| v.peer) else { return };
+        match self.find_card(peer) {
+            Ok(Found::Now(card)) => io.netmod.set_card(io.core, vc, Ok(&card)),
+            Ok(Found::Later) => self.lookups.asked.entry(peer.rank).or_default().netmod = Some(vc),
+            Err(e) => io.netmod.set_card(io.core, vc, Err(e)),
+        }
+    }
+
+    /// A rank of the job has connected by itself: what has waited for its card goes, and its host is asked for,
+    /// which a failure would name.
+    pub(super) fn peer_came(&mut self, io: &mut DevIo<'_>, vc: VcId, peer: PeerName) {
+        if peer.group != self.groups.world.id {
+            return;
+        }
+        let sends = self.lookups.asked.get_mut(&peer.rank).map(|w| std::mem::take(&mut w.sends));
+        self.send_by(io, vc, sends.unwrap_or_default());
+        match self.find_card(peer) {
+            Ok(Found::Now(card)) => self.name_host(vc, &card),
+            Ok(Found::Later) => {}
+            Err(error) => tracing::debug!(%error, "the host of a peer stays unknown"),
+        }
+    }
+
+    fn name_host(&mut self, vc: VcId, card: &Card) {
+        if let Some(s) = self.vcs.get_mut(vc)
+            && s.route.host.is_none()
+        {
+            let host = failure::host_of(card).map(Into::into);
+            s.route = self.names.shared(Route { host, ..Route::clone(&s.route) });
+        }
+    }
+
+    /// A rank of the job without a VC has died.
+    pub(super) fn mourn(&mut self, io: &mut DevIo<'_>, peer: PeerName, until: Time) {
+        match self.find_card(peer) {
+            Ok(Found::Later) => {
+                self.lookups.asked.entry(peer.rank).or_default().obituary = Some(until);
+            }
+            Ok(Found::Now(card)) => self.died_alone(io, peer, failure::host_of(&card)),
+            Err(_) => self.died_alone(io, peer, None),
+        }
+    }
+
+    /// Tells of the deaths whose time has come.
+    pub(super) fn mourn_due(&mut self, io: &mut DevIo<'_>) {
+        let now = io.now;
+        let due = self.lookups.asked.iter_mut();
+        let due: Vec<u32> = due
+            .filter(|(_, w)| w.obituary.is_some_and(|at| at <= now))
+            .map(|(rank, w)| {
+                w.obituary = None;
+                *rank
+            })
+            .collect();
+        for rank in due {
+            let peer = PeerName { group: self.groups.world.id, rank };
+            self.died_alone(io, peer, None);
+        }
+    }
+
+    /// Fails what waits for the card of a process that has failed.
+    pub(super) fn fail_waiting(&mut self, io: &mut DevIo<'_>, peer: PeerName, error: &VcError) {
+        if peer.group != self.groups.world.id {
+            return;
+        }
+        let Some(waiting) = self.lookups.asked.get_mut(&peer.rank) else { return };
+        for req in std::mem::take(&mut waiting.sends) {
+            self.fail_send(io, req, error);
+        }
+    }
+
+    fn fail_send(&mut self, io: &mut DevIo<'_>, req: ReqId, error: &VcError) {
+        if !io.core.is_finished(req) {
+            self.finish(io.core, req, Outcome::Failed(error.clone()));
+        }
+    }
+
+    /// Sends on a new VC what has waited for it, in its order.
+    fn send_by(&mut self, io: &mut DevIo<'_>, vc: VcId, sends: Vec<ReqId>) {
+        if sends.is_empty() {
+            return;
+        }
+        if let Err(e) = self.use_vc(io, vc) {
+            return sends.into_iter().for_each(|req| self.fail_send(io, req, &e));
+        }
+        for req in sends {
+            let Some(r) = io.core.reqs.get_mut(req) else { continue };
+            r.vc = Some(vc);
+            let len = r.seg.total();
+            if let Some(s) = self.vcs.get_mut(vc) {
+                let eager = len <= s.eager_max as usize;
+                s.flow.out.wait(req, if eager { credit::charge(len as u32) } else { 0 });
+            }
+        }
+        self.send_waiting(io, vc);
+        self.tell_if_waiting(io, vc);
+    }
+
+    /// The process manager's answer to the question for a card, or why there is none.
+    pub(crate) fn card_came(
+        &mut self,
+        io: &mut DevIo<'_>,
+        rank: u32,
+        answer: Result<Option<Vec<u8>>, String>,
+    ) {
+        let Some(waiting) = self.lookups.asked.remove(&rank) else { return };
+        let peer = PeerName { group: self.groups.world.id, rank };
+        let card = card_of(peer, answer);
+        if let Some(vc) = waiting.netmod {
+            io.netmod.set_card(io.core, vc, card.as_ref().map_err(VcError::clone));
+        }
+        if waiting.obituary.is_some() {
+            self.died_alone(io, peer, card.as_ref().ok().and_then(failure::host_of));
+        }
+        match (self.groups.world.vcs.get(rank), &card) {
+            (Some(vc), Ok(card)) => {
+                self.name_host(vc, card);
+                self.send_by(io, vc, waiting.sends);
+            }
+            (Some(vc), Err(_)) => self.send_by(io, vc, waiting.sends),
+            (None, card) if waiting.vc || !waiting.sends.is_empty() => {
+                let made = match (self.failures.cause(&peer), card) {
+                    (Some(cause), _) => Err(cause.clone()),
+                    (None, Err(e)) => Err(e.clone()),
+                    (None, Ok(card)) => self.make_vc_by_card(io, (WORLD, rank), card),
+                };
+                match made {
+                    Ok(vc) => self.send_by(io, vc, waiting.sends),
+                    Err(e) => {
+                        let e = self.with_host(e);
+                        waiting.sends.into_iter().for_each(|req| self.fail_send(io, req, &e));
+                    }
+                }
+            }
+            (None, _) => {}
+        }
+        if waiting.call {
+            self.lookups.kept = Some((rank, card));
+        }
+    }
+
+    /// The process manager answers no more: nothing that waits for a card gets one.
+    pub(crate) fn no_more_cards(&mut self, io: &mut DevIo<'_>, why: &str) {
+        self.lookups.open = 0;
+        let ranks: Vec<u32> = self.lookups.asked.keys().copied().collect();
+        for rank in ranks {
+            self.card_came(io, rank, Err(why.to_owned()));
+        }
+    }
+
+    /// Asks for a rank's card for a call of the program, which takes it from [`Ch3::take_card`].
+    pub(crate) fn card_for_call(&mut self, rank: u32) -> Result<Found, VcError> {
+        let peer = PeerName { group: self.groups.world.id, rank };
+        let found = self.find_card(peer)?;
+        if matches!(found, Found::Later) {
+            self.lookups.asked.entry(rank).or_default().call = true;
+        }
+        Ok(found)
+    }
+
+    /// The card that [`Ch3::card_for_call`] asked for.
+    pub(crate) fn take_card(&mut self, rank: u32) -> Option<Result<Card, VcError>> {
+        self.lookups.kept.take_if(|(of, _)| *of == rank).map(|(_, card)| card)
+    }
+}

@@ -1,0 +1,224 @@
+//! Questions to the process manager: who has failed, and the cards of peers. They are asked without waiting, and no
+//! message waits for an answer but those to the peer whose card it is.
+//!
+//! It is asked for failed ranks when a wait has nothing to do, once in `NETMOD_FAILURE_CHECK`. When it is gone, the
+//! process ends with it: each call that makes progress fails, unless the job was told to go on.
+
+use netmod_core::{Card, DeviceError, Time, VcError};
+
+use super::Vci;
+use crate::bootstrap::{Answer, Asked, Silence};
+use crate::ch3::{Found, WORLD, rank_of_key};
+use crate::error::{Error, Result};
+
+/// What the process manager was asked, and is to be asked.
+#[derive(Debug)]
+pub(super) struct Asking {
+    next: Time,
+    /// It is not asked for failed ranks.
+    mute: bool,
+    /// The question for failed ranks has not been answered.
+    open: bool,
+    /// It will not answer any more.
+    silent: bool,
+    /// It is gone, and this process ends with it.
+    gone: Option<DeviceError>,
+}
+
+impl Asking {
+    /// Not before the first interval is over.
+    pub(super) fn new() -> Asking {
+        Asking { next: Time::ZERO, mute: false, open: false, silent: false, gone: None }
+    }
+
+    /// Returns true if the process manager tells of no failed ranks.
+    pub(super) fn is_mute(&self) -> bool {
+        self.mute || self.silent
+    }
+}
+
+fn gone(rank: u32, why: &str) -> DeviceError {
+    let text = format!(
+        "the process manager is gone, and rank {rank} ends with it: {why}; a job that is to go on without its \
+         launcher is started by nmrun --no-kill, or as a recoverable one under PMIx"
+    );
+    DeviceError::of_all(text)
+}
+
+impl Vci {
+    /// When a wait has to look at failures although nothing arrives.
+    pub(super) fn failure_deadline(&self) -> Time {
+        let ask = if self.asking.silent { Time::NEVER } else { self.asking.next };
+        let ask = ask.min(self.watch_deadline());
+        self.ch3.burial().map_or(ask, |at| at.min(ask))
+    }
+
+    /// Looks at failures if it is time: asks the process manager, and gives up who it has called dead. Only
+    /// called when there is nothing else to do.
+    #[cold]
+    pub(super) fn look_for_failures(&mut self) {
+        let now = self.now;
+        if self.ch3.burial().is_some_and(|at| at <= now) {
+            self.ch3.bury(&mut self.engine.io(now));
+        }
+        self.watch_awaited();
+        if self.asking.silent || now < self.asking.next {
+            return;
+        }
+        // The first time it is not asked: nobody has waited for long.
+        let first = self.asking.next == Time::ZERO;
+        let interval = self.cfg.failure_check;
+        let alone = self.size() == 1 && self.ch3.boot.fd().is_none();
+        if interval.is_zero() || alone {
+            self.asking.next = Time::NEVER;
+            self.asking.mute = true;
+            return;
+        }
+        self.asking.next = now + interval;
+        if !first {
+            self.hear_launcher();
+            self.ask_for_failures();
+        }
+    }
+
+    /// Asks the process manager who has failed, unless it still owes the last answer.
+    pub(super) fn ask_for_failures(&mut self) {
+        let asking = &self.asking;
+        if asking.mute || asking.silent || asking.open || self.cfg.failure_check.is_zero() || self.size() == 1
+        {
+            return;
+        }
+        match self.ch3.boot.ask_failed() {
+            Ok(Asked::Now(ranks)) => self.told_of_failed(&ranks),
+            Ok(Asked::Later) => {
+                self.asking.open = true;
+                self.ch3.lookups.open += 1;
+            }
+            // What is wrong is told by `answer`, which comes next.
+            Err(error) => tracing::debug!(%error, "the process manager was not asked"),
+        }
+    }
+
+    fn told_of_failed(&mut self, ranks: &[u32]) {
+        let now = self.now;
+        self.ch3.told_of_failed(&mut self.engine.io(now), ranks);
+    }
+
+    /// Returns true if the process manager owes an answer.
+    #[inline]
+    pub(super) fn has_questions(&self) -> bool {
+        self.ch3.lookups.open > 0
+    }
+
+    /// Takes the answers that have come, and notices if the process manager is gone. Returns true if there
+    /// was anything.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn hear_launcher(&mut self) -> bool {
+        let mut heard = false;
+        while !self.asking.silent {
+            match self.ch3.boot.answer() {
+                Ok(None) => break,
+                Ok(Some(answer)) => {
+                    self.ch3.lookups.open = self.ch3.lookups.open.saturating_sub(1);
+                    self.take_answer(answer);
+                }
+                Err(silence) => self.fall_silent(silence),
+            }
+            heard = true;
+        }
+        heard
+    }
+
+    fn take_answer(&mut self, answer: Answer) {
+        let now = self.now;
+        match answer {
+            Answer::Failed(ranks) => {
+                self.asking.open = false;
+                self.told_of_failed(&ranks);
+            }
+            Answer::Value(key, value) => {
+                if let Some(rank) = rank_of_key(&key) {
+                    self.ch3.card_came(&mut self.engine.io(now), rank, value);
+                }
+            }
+        }
+    }
+
+    fn fall_silent(&mut self, silence: Silence) {
+        self.asking.silent = true;
+        let why = match silence {
+            Silence::Gone(why) => {
+                let error = gone(self.rank(), &why);
+                tracing::error!(%error, "this process ends");
+                self.asking.gone = Some(error);
+                why
+            }
+            Silence::Mute(why) => {
+                tracing::warn!(%why, "the process manager answers no more; this process goes on");
+                why
+            }
+        };
+        let now = self.now;
+        self.ch3.no_more_cards(&mut self.engine.io(now), &why);
+    }
+
+    /// Fails if the process manager is gone and this process ends with it.
+    #[inline]
+    pub(super) fn check_launcher(&self) -> std::result::Result<(), DeviceError> {
+        self.asking.gone.clone().map_or(Ok(()), Err)
+    }
+
+    /// The error of a message: that of the process manager if that is gone, of which a peer's end is a consequence.
+    #[cold]
+    pub(super) fn blame(&mut self, error: VcError) -> Error {
+        self.hear_launcher();
+        match self.check_launcher() {
+            Err(gone) => gone.into(),
+            Ok(()) => self.explain(error),
+        }
+    }
+
+    /// The card of a rank of the job; makes progress until it is here.
+    pub(super) fn wait_for_card(&mut self, rank: u32) -> Result<Card> {
+        match self.ch3.card_for_call(rank).map_err(|e| self.explain(e))? {
+            Found::Now(card) => Ok(card),
+            Found::Later => {
+                let mut card = None;
+                self.wait_until(Time::NEVER, |dev| {
+                    card = card.take().or_else(|| dev.ch3.take_card(rank));
+                    card.is_some()
+                })?;
+                match card {
+                    Some(Ok(card)) => Ok(card),
+                    Some(Err(e)) => Err(self.explain(e)),
+                    None => Err(Error::Launcher(format!("no card of rank {rank} has come"))),
+                }
+            }
+        }
+    }
+
+    /// Sets the threshold between eager and rendezvous for messages to one rank; for all others it is
+    /// `NETMOD_EAGER_MAX`. It is never more than half of `NETMOD_EAGER_WINDOW`; messages of at most 16 bytes
+    /// are always below it. The first call for a rank may have to wait for its business card, and makes progress
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// A bad rank; a peer without a usable business card.
+    pub fn set_eager_max(&mut self, rank: u32, bytes: usize) -> Result<()> {
+        let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
+        if rank == self.rank() {
+            return Ok(());
+        }
+        let vc = match self.ch3.known_vc(WORLD, rank) {
+            Some(vc) => vc,
+            None => {
+                let card = self.wait_for_card(rank)?;
+                let now = self.now;
+                self.ch3.vc_by_card(&mut self.engine.io(now), rank, &card)?
+            }
+        };
+        self.ch3.set_eager_max(vc, bytes);
+        Ok(())
+    }
+}
