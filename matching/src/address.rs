@@ -46,6 +46,29 @@ fn bits(ip: IpAddr) -> u128 {
     }
 }
 
+/// An address of 32 or 128 bits from its number; the inverse of [`bits`].
+fn address_of(bits: u128, v4: bool) -> IpAddr {
+    if v4 { Ipv4Addr::from_bits((bits >> 96) as u32).into() } else { Ipv6Addr::from_bits(bits).into() }
+}
+
+/// The network part of an address, of `prefix` bits; the address itself if that is all of it.
+pub fn masked(ip: IpAddr, prefix: u8) -> IpAddr {
+    let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
+    address_of(bits(ip) & mask, ip.is_ipv4())
+}
+
+/// The bits of an address behind its first `prefix` ones, as a number.
+pub(crate) fn host_bits(ip: IpAddr, prefix: u8) -> u128 {
+    let shift = 128 - u32::from(width(ip));
+    let host = bits(ip).checked_shl(u32::from(prefix)).unwrap_or(0) >> u32::from(prefix).min(127);
+    if prefix >= 128 { 0 } else { host >> shift }
+}
+
+/// The address of a network whose part behind the prefix is this number.
+pub(crate) fn with_host_bits(net: IpAddr, host: u128) -> IpAddr {
+    address_of(bits(net) | host << (128 - u32::from(width(net))), net.is_ipv4())
+}
+
 /// Whether `ip` begins with the first `prefix` bits of `net`. Never so for another family or an impossible prefix.
 pub fn in_subnet(ip: IpAddr, net: IpAddr, prefix: u8) -> bool {
     if ip.is_ipv4() != net.is_ipv4() || prefix > width(net) {

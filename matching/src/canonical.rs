@@ -3,12 +3,13 @@
 use core::fmt;
 
 use crate::address::{is_link_local, is_usable};
-use crate::graph::select;
-use crate::record::{Address, Host, Nic};
-use crate::weight::MAX_NICS;
+use crate::graph::by_promise;
+use crate::reach::{self, Reach};
+use crate::record::{Address, Cut, Host, Nic};
+use crate::wire;
 
 /// Most addresses of an interface that are considered.
-pub const MAX_ADDRESSES: usize = 8;
+pub const MAX_ADDRESSES: usize = 64;
 /// Longest name of an interface in bytes (Linux: `IFNAMSIZ` without its zero).
 pub const MAX_NAME: usize = 15;
 
@@ -16,8 +17,8 @@ pub const MAX_NAME: usize = 15;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Omission {
-    /// More than [`MAX_NICS`] interfaces; others promise more.
-    TooManyNics,
+    /// The record is full, and others promise more ([`wire::MAX_LEN`]).
+    NoRoom,
     /// More than [`MAX_ADDRESSES`] addresses.
     TooManyAddresses,
     /// No interface has such a name.
@@ -31,10 +32,11 @@ pub enum Omission {
 impl fmt::Display for Omission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Omission::TooManyNics => {
+            Omission::NoRoom => {
                 write!(
                     f,
-                    "beyond the {MAX_NICS} interfaces that a host publishes, those in use and faster ones first; choose others by name or subnet"
+                    "the {} KiB that a host publishes of itself are full; {GO_FIRST} go first; choose others by name or subnet",
+                    wire::MAX_LEN >> 10
                 )
             }
             Omission::TooManyAddresses => {
@@ -52,6 +54,10 @@ impl fmt::Display for Omission {
     }
 }
 
+/// Which interfaces a full record is without.
+pub(crate) const GO_FIRST: &str =
+    "those that are down, then bridges, tunnels and dummies that lead nowhere, then slow ones";
+
 /// Something that is not in the canonical record.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Omitted {
@@ -66,8 +72,8 @@ pub struct Omitted {
 /// A canonical record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Canonical {
-    /// At most [`MAX_NICS`] interfaces by name and number, each with at most [`MAX_ADDRESSES`] usable addresses in
-    /// ascending order.
+    /// Interfaces by name and number, each with at most [`MAX_ADDRESSES`] usable addresses in ascending order, and
+    /// what the routing tables say of those; as bytes, at most [`wire::MAX_LEN`].
     pub host: Host,
     /// Where each of them was in the record that this was made of.
     pub from: Vec<usize>,
@@ -95,24 +101,78 @@ impl Canonical {
             }
         }
         let (from, mut nics): (Vec<usize>, Vec<Nic>) = nics.into_iter().unzip();
-        let chosen = select(&nics);
+        let (mut chosen, room) = with_room(&nics);
+        chosen.sort_by(|a, b| nics[*a].cmp(&nics[*b]));
         let mut left = vec![true; nics.len()];
         for i in &chosen {
             left[*i] = false;
         }
         for (nic, _) in nics.iter().zip(&left).filter(|(_, left)| **left) {
-            omitted.push(Omitted { nic: nic.name.clone(), address: None, why: Omission::TooManyNics });
+            omitted.push(Omitted { nic: nic.name.clone(), address: None, why: Omission::NoRoom });
         }
         omitted.sort();
+        let nics: Vec<Nic> = chosen.iter().map(|i| core::mem::take(&mut nics[*i])).collect();
+        let (reach, lost) = reach_of(&nics, host.reach.as_deref(), room);
+        let too_many = |why| omitted.iter().filter(|o| o.why == why).count();
+        let more = |before: u16, n: usize| before.saturating_add(u16::try_from(n).unwrap_or(u16::MAX));
+        let cut = Cut {
+            nics: more(host.cut.nics, too_many(Omission::NoRoom)),
+            addresses: more(host.cut.addresses, too_many(Omission::TooManyAddresses)),
+            routes: more(host.cut.routes, lost),
+        };
         Canonical {
             from: chosen.iter().map(|i| from[*i]).collect(),
-            host: Host {
-                place: host.place,
-                nics: chosen.iter().map(|i| core::mem::take(&mut nics[*i])).collect(),
-            },
+            host: Host { place: host.place, nics, reach, cut },
             omitted,
         }
     }
+}
+
+/// The interfaces that a record has room for, and the bytes that are left then: those that promise most, up to the first
+/// one for which there is no room.
+fn with_room(nics: &[Nic]) -> (Vec<usize>, usize) {
+    let mut room = wire::MAX_LEN - wire::HEAD;
+    let mut order = by_promise(nics);
+    let full = order.iter().position(|i| match room.checked_sub(wire::nic_len(&nics[*i])) {
+        Some(left) => {
+            room = left;
+            false
+        }
+        None => true,
+    });
+    order.truncate(full.unwrap_or(order.len()));
+    (order, room)
+}
+
+/// What the tables say of the addresses of these interfaces, as far as there is room, and how many entries there is none for.
+/// Short prefixes, which stand for most, come first.
+fn reach_of(nics: &[Nic], said: Option<&[Reach]>, mut room: usize) -> (Option<Vec<Reach>>, usize) {
+    let Some(said) = said else { return (None, 0) };
+    let said = reach::canonical(said);
+    let (mut list, mut lost, mut seen) = (Vec::new(), 0, std::collections::HashSet::new());
+    for nic in nics {
+        for address in nic.addresses.iter().filter(|a| !is_link_local(a.ip)) {
+            // Who says that two interfaces are one has the entries at the first.
+            if seen.insert((nic.index, address.ip)) {
+                let (own, cut) = reach::of_address(&said, nic.index, address.ip);
+                list.extend(own);
+                lost += cut;
+            }
+        }
+    }
+    list.sort_unstable_by_key(|r: &Reach| (r.prefix, *r));
+    let full = list.iter().position(|r| match room.checked_sub(wire::reach_len(r)) {
+        Some(left) => {
+            room = left;
+            false
+        }
+        None => true,
+    });
+    let fitting = full.unwrap_or(list.len());
+    lost += list.len() - fitting;
+    list.truncate(fitting);
+    list.sort_unstable();
+    (Some(list), lost)
 }
 
 /// The interface's usable addresses in ascending order, and of very many some of each kind.

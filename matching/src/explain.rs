@@ -2,13 +2,15 @@
 
 use core::fmt;
 
-use crate::canonical::{Omission, Omitted};
+use crate::canonical::{GO_FIRST, MAX_ADDRESSES, Omission, Omitted};
 use crate::graph::{Endpoint, Verdict};
 use crate::ip::Basis;
 use crate::pairing::Pairing;
+use crate::reach::MAX_REACH;
 use crate::reason::{Reason, Whose};
-use crate::record::Nic;
+use crate::record::{Cut, Nic};
 use crate::weight::UNKNOWN_SPEED;
+use crate::wire::MAX_LEN;
 
 /// Columns of the text, if the format does not say (`{:80}`).
 const WIDTH: usize = 110;
@@ -61,6 +63,41 @@ pub struct Explanation {
     pub verdicts: Vec<VerdictLine>,
     /// What was left out of either record.
     pub omitted: Vec<(Whose, Omitted)>,
+    /// What either record had no room for, if anything.
+    pub cut: Vec<CutLine>,
+}
+
+/// What a host's record had no room for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CutLine {
+    /// Whose record.
+    pub whose: Whose,
+    /// How much.
+    pub cut: Cut,
+    /// The same in words.
+    pub text: String,
+}
+
+impl CutLine {
+    fn new(whose: Whose, cut: Cut) -> Option<CutLine> {
+        let parts = [(cut.nics, "interfaces"), (cut.addresses, "addresses"), (cut.routes, "routes")];
+        let said: Vec<String> = parts
+            .into_iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| format!("{n}{} {what}", if n == u16::MAX { " or more" } else { "" }))
+            .collect();
+        (!said.is_empty()).then(|| CutLine {
+            whose,
+            cut,
+            text: format!(
+                "{} had no room in what the host publishes of itself ({} KiB; {MAX_ADDRESSES} addresses of an interface, \
+                 {MAX_REACH} routes of an address): of interfaces, {GO_FIRST} go first, of routes those with long prefixes; \
+                 NETMOD_TCP_INTERFACE chooses interfaces",
+                said.join(", "),
+                MAX_LEN >> 10
+            ),
+        })
+    }
 }
 
 fn escaped(name: &str) -> String {
@@ -73,8 +110,8 @@ fn name(nics: &[Nic], at: usize) -> String {
 
 impl Explanation {
     /// Of a pairing of these two records.
-    pub(crate) fn new(pairing: &Pairing, records: [(&Vec<Nic>, &Vec<Omitted>); 2]) -> Explanation {
-        let [(own, own_omitted), (peer, peer_omitted)] = records;
+    pub(crate) fn new(pairing: &Pairing, records: [(&[Nic], &[Omitted], Cut); 2]) -> Explanation {
+        let [(own, own_omitted, own_cut), (peer, peer_omitted, peer_cut)] = records;
         let mut verdicts = Vec::new();
         // The best verdict over all partners that each could have.
         let mut own_best: Vec<Option<Best>> = vec![None; own.len()];
@@ -145,6 +182,10 @@ impl Explanation {
             unused,
             verdicts,
             omitted: [of(Whose::Own, own_omitted), of(Whose::Peer, peer_omitted)].concat(),
+            cut: [CutLine::new(Whose::Own, own_cut), CutLine::new(Whose::Peer, peer_cut)]
+                .into_iter()
+                .flatten()
+                .collect(),
         }
     }
 }
@@ -258,7 +299,8 @@ impl fmt::Display for Explanation {
             };
             [side(*whose), escaped(&o.nic), what]
         });
-        let rows: Vec<_> = rows.collect();
+        let cut = self.cut.iter().map(|c| [side(c.whose), "*".into(), c.text.clone()]);
+        let rows: Vec<_> = rows.chain(cut).collect();
         if !rows.is_empty() {
             table(f, width, ["left out", "interface", "why"], rows)?;
         }

@@ -8,7 +8,7 @@ use core::cmp::Reverse;
 use core::num::NonZeroU32;
 
 use crate::assign::{Weights, assign};
-use crate::weight::{Class, MAX_NICS, Weight, effective_speed};
+use crate::weight::{Class, MAX_ENDPOINTS, Packing, Weight, effective_speed};
 
 /// Something that can be paired with one of the peer's.
 pub trait Endpoint {
@@ -84,7 +84,7 @@ pub enum Verdict<R> {
     PeerUnusable(R),
     /// There is no way between them.
     Impossible(R),
-    /// One of them is beyond the [`MAX_NICS`] that are considered.
+    /// One of them is beyond the [`MAX_ENDPOINTS`] that are considered.
     Beyond,
 }
 
@@ -139,16 +139,21 @@ impl<W, R: Clone> Decided<W, R> {
     }
 }
 
-/// Positions of the endpoints that are considered, in canonical order: all, or of very many the [`MAX_NICS`] that promise most.
+/// Positions of the endpoints, those that promise most first: in use, of the first tier, fast.
+pub(crate) fn by_promise<E: Endpoint>(all: &[E]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by_cached_key(|i| {
+        let e = &all[*i];
+        (e.unusable().is_some(), e.second_tier().is_some(), Reverse(effective_speed(e.speed())), e.key())
+    });
+    order
+}
+
+/// Positions of the endpoints that are considered, in canonical order: all, or of very many the [`MAX_ENDPOINTS`] that
+/// promise most.
 pub fn select<E: Endpoint>(all: &[E]) -> Vec<usize> {
-    let mut chosen: Vec<usize> = (0..all.len()).collect();
-    if all.len() > MAX_NICS {
-        chosen.sort_by_cached_key(|i| {
-            let e = &all[*i];
-            (e.unusable().is_some(), e.second_tier().is_some(), Reverse(effective_speed(e.speed())), e.key())
-        });
-        chosen.truncate(MAX_NICS);
-    }
+    let mut chosen = if all.len() > MAX_ENDPOINTS { by_promise(all) } else { (0..all.len()).collect() };
+    chosen.truncate(MAX_ENDPOINTS);
     chosen.sort_by(|a, b| all[*a].key().cmp(&all[*b].key()));
     chosen
 }
@@ -174,21 +179,26 @@ where
     }
     let pairs = stages(&mut cells, columns.len(), rows.len(), limits);
 
-    let partner = |side: usize, i: usize| {
-        pairs.iter().find(|p| [p.0, p.1][side] == i).map(|p| if side == 0 { columns[p.1] } else { rows[p.0] })
-    };
+    let (mut of_row, mut of_column) = (vec![None; rows.len()], vec![None; columns.len()]);
+    for &(row, column) in &pairs {
+        of_row[row] = Some(column);
+        of_column[column] = Some(row);
+    }
     let mut joined = Vec::with_capacity(pairs.len());
     let mut verdicts = Vec::with_capacity(cells.len());
     for (at, cell) in cells.into_iter().enumerate() {
         let (row, column) = (at / columns.len(), at % columns.len());
         verdicts.push(match cell {
             Cell::No(verdict) => verdict,
-            Cell::Way { weight, edge, .. } if pairs.contains(&(row, column)) => {
+            Cell::Way { weight, edge, .. } if of_row[row] == Some(column) => {
                 joined.push(Joined { left: rows[row], right: columns[column], weight, way: edge.way });
                 Verdict::Paired
             }
             Cell::Way { refused: Some(verdict), .. } => verdict,
-            Cell::Way { .. } => Verdict::Lost { own: partner(0, row), peer: partner(1, column) },
+            Cell::Way { .. } => Verdict::Lost {
+                own: of_row[row].map(|column| columns[column]),
+                peer: of_column[column].map(|row| rows[row]),
+            },
         });
     }
     let positions = |chosen: &[usize], n: usize| {
@@ -267,7 +277,7 @@ fn stages<W, R: Clone>(
             continue;
         }
         let fastest = cells.iter().filter(|c| takes_part(c)).filter_map(Cell::speed).max().unwrap_or(0);
-        let mut weights = Weights::new(rows, columns);
+        let mut taking_part: Vec<(usize, Weight)> = Vec::new();
         for (at, cell) in cells.iter_mut().enumerate() {
             let part = takes_part(cell);
             let Cell::Way { weight, edge, known_speed, refused, .. } = cell else { continue };
@@ -284,7 +294,12 @@ fn stages<W, R: Clone>(
                 *refused = Some(Verdict::TooSlow { speed: *known_speed, fastest });
                 continue;
             }
-            weights.set(at / columns, at % columns, Some(weight.packed()));
+            taking_part.push((at, *weight));
+        }
+        let packing = Packing::new(rows.min(columns), taking_part.iter().map(|(_, weight)| *weight));
+        let mut weights = Weights::new(rows, columns);
+        for (at, weight) in taking_part {
+            weights.set(at / columns, at % columns, Some(packing.pack(weight)));
         }
         let pairs = assign(&weights);
         return match limits.max_rails {

@@ -1,14 +1,14 @@
 //! IP interfaces as endpoints: which are of use, and which ways there are between two of them.
 
 use core::net::IpAddr;
+use std::collections::HashSet;
 
 use crate::address::{is_link_local, is_private, same_subnet};
-use crate::answers::Answers;
 use crate::graph::{Edge, Endpoint};
 use crate::reason::{Reason, Whose};
 use crate::record::{Address, Host, Kind, Nic};
 use crate::route::{Answer, Query};
-use crate::rules::{Families, Rules};
+use crate::rules::{Families, Rules, Transport};
 use crate::weight::Class;
 
 /// From what the class of a pair is known.
@@ -85,31 +85,34 @@ impl Endpoint for Nic {
     }
 }
 
-/// A canonical record, and the answers of its side's routing tables.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct View<'a> {
-    pub(crate) host: &'a Host,
-    pub(crate) answers: &'a Answers,
+/// Two canonical records, the left one first.
+#[derive(Debug)]
+pub(crate) struct Both<'a> {
+    left: &'a Host,
+    right: &'a Host,
+    same_place: bool,
+    /// Addresses that both have.
+    shared: HashSet<IpAddr>,
 }
 
-impl View<'_> {
-    fn holds(&self, ip: IpAddr) -> bool {
-        self.host.nics.iter().any(|n| n.addresses.iter().any(|a| a.ip == ip))
+impl<'a> Both<'a> {
+    pub(crate) fn new(left: &'a Host, right: &'a Host) -> Both<'a> {
+        let of = |host: &Host| -> HashSet<IpAddr> {
+            host.nics.iter().flat_map(|n| n.addresses.iter().map(|a| a.ip)).collect()
+        };
+        let shared = of(left).intersection(&of(right)).copied().collect();
+        Both { left, right, same_place: left.place.is_same(&right.place), shared }
     }
 }
 
 /// The best way between an interface of the left and one of the right.
-pub(crate) fn edge(
-    left: &View<'_>,
-    right: &View<'_>,
-    rules: &Rules,
-    l: &Nic,
-    r: &Nic,
-) -> Result<Edge<Way, Reason>, Reason> {
-    if rules.require_equal_mtu && (l.mtu != r.mtu || l.mtu == 0) {
-        return Err(Reason::Mtu { own: l.mtu, peer: r.mtu });
+pub(crate) fn edge(both: &Both<'_>, rules: &Rules, l: &Nic, r: &Nic) -> Result<Edge<Way, Reason>, Reason> {
+    if rules.transport == Transport::Datagrams
+        && let (Some(own), Some(peer)) = (l.mtu(), r.mtu())
+        && own != peer
+    {
+        return Err(Reason::Mtu { own, peer });
     }
-    let same_place = left.host.place.is_same(&right.host.place);
     let mut proper: Option<(Class, Way)> = None;
     let mut link_local: Option<(Class, Way)> = None;
     let mut why = Reason::Families;
@@ -126,10 +129,10 @@ pub(crate) fn edge(
                 why = why.max(Reason::Scopes);
                 continue;
             }
-            let found = if same_place {
+            let found = if both.same_place {
                 Ok((Class::OnLink, Basis::SamePlace))
             } else {
-                class(left, right, (l, la), (r, ra))
+                class(both, (l, la), (r, ra))
             };
             match found {
                 Ok((class, basis)) => {
@@ -159,16 +162,15 @@ pub(crate) fn edge(
 
 /// The worse of both directions between two addresses of different places.
 fn class(
-    left: &View<'_>,
-    right: &View<'_>,
+    both: &Both<'_>,
     (l, la): (&Nic, &Address),
     (r, ra): (&Nic, &Address),
 ) -> Result<(Class, Basis), Reason> {
-    if let Some(ip) = [la.ip, ra.ip].into_iter().find(|ip| left.holds(*ip) && right.holds(*ip)) {
+    if let Some(ip) = [la.ip, ra.ip].into_iter().find(|ip| both.shared.contains(ip)) {
         return Err(Reason::SameAddress { ip });
     }
-    let there = left.answers.get(&Query { index: l.index, from: la.ip, to: ra.ip });
-    let back = right.answers.get(&Query { index: r.index, from: ra.ip, to: la.ip });
+    let there = both.left.answer(&Query { index: l.index, from: la.ip, to: ra.ip });
+    let back = both.right.answer(&Query { index: r.index, from: ra.ip, to: la.ip });
     if there == Answer::None {
         return Err(Reason::NoRoute { whose: Whose::Own, from: la.ip, to: ra.ip });
     }

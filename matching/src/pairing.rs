@@ -3,26 +3,23 @@
 use core::cmp::Ordering;
 use core::net::IpAddr;
 
-use crate::answers::Answers;
 use crate::canonical::{Canonical, Omitted};
 use crate::explain::Explanation;
 use crate::fnv::Fnv;
 use crate::graph::{Verdict, decide};
-use crate::ip::{Basis, View, edge};
+use crate::ip::{Basis, Both, edge};
 use crate::reason::{Reason, Whose};
-use crate::record::{Host, Nic};
+use crate::record::{Cut, Host, Nic};
 use crate::rules::Rules;
 use crate::weight::Weight;
 
-/// A process, its interfaces, and what its routing tables say of the way to the other process.
+/// A process and its interfaces.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
     /// The process's name, in bytes that order processes: the lesser name decides.
     pub name: &'a [u8],
     /// Its record, as published ([`Rules::publish`]).
     pub host: &'a Host,
-    /// The answers of its routing tables.
-    pub answers: &'a Answers,
 }
 
 /// Two interfaces that are to talk to each other.
@@ -71,6 +68,7 @@ struct Part {
     /// Interfaces of the canonical record.
     len: usize,
     omitted: Vec<Omitted>,
+    cut: Cut,
 }
 
 /// Who talks to whom, and why.
@@ -93,11 +91,7 @@ pub fn pair(own: &Side<'_>, peer: &Side<'_>, rules: &Rules) -> Pairing {
     let (a, b) = (Canonical::new(own.host), Canonical::new(peer.host));
     // If even the records are the same, so are the places or all addresses: either each interface is paired with
     // itself, or nothing is paired. Then it does not matter which side is on the left.
-    let order = own
-        .name
-        .cmp(peer.name)
-        .then_with(|| a.host.place.cmp(&b.host.place))
-        .then_with(|| a.host.nics.cmp(&b.host.nics));
+    let order = own.name.cmp(peer.name).then_with(|| a.host.cmp(&b.host));
     if order == Ordering::Greater {
         compute((peer, b), (own, a), rules).mirror()
     } else {
@@ -107,9 +101,8 @@ pub fn pair(own: &Side<'_>, peer: &Side<'_>, rules: &Rules) -> Pairing {
 
 /// With the left one as the own side.
 fn compute((own, a): (&Side<'_>, Canonical), (peer, b): (&Side<'_>, Canonical), rules: &Rules) -> Pairing {
-    let left = View { host: &a.host, answers: own.answers };
-    let right = View { host: &b.host, answers: peer.answers };
-    let decided = decide(&a.host.nics, &b.host.nics, &rules.limits, |l, r| edge(&left, &right, rules, l, r));
+    let both = Both::new(&a.host, &b.host);
+    let decided = decide(&a.host.nics, &b.host.nics, &rules.limits, |l, r| edge(&both, rules, l, r));
     let pairs = decided.pairs.iter().map(|j| Pair {
         own: a.from[j.left],
         peer: b.from[j.right],
@@ -147,7 +140,13 @@ impl Part {
             at[*from] = Some(i);
         }
         let len = canonical.from.len();
-        Part { nics: host.nics.clone(), canonical: at, len, omitted: canonical.omitted }
+        Part {
+            nics: host.nics.clone(),
+            canonical: at,
+            len,
+            omitted: canonical.omitted,
+            cut: canonical.host.cut,
+        }
     }
 }
 
@@ -170,11 +169,12 @@ impl Pairing {
 
     /// The interfaces of either side without a partner, by their positions in its record.
     pub fn unmatched(&self, whose: Whose) -> Vec<usize> {
-        let (part, paired): (_, Vec<usize>) = match whose {
-            Whose::Own => (&self.own, self.pairs.iter().map(|p| p.own).collect()),
-            Whose::Peer => (&self.peer, self.pairs.iter().map(|p| p.peer).collect()),
-        };
-        (0..part.nics.len()).filter(|i| !paired.contains(i)).collect()
+        let part = if whose == Whose::Own { &self.own } else { &self.peer };
+        let mut alone = vec![true; part.nics.len()];
+        for pair in &self.pairs {
+            alone[if whose == Whose::Own { pair.own } else { pair.peer }] = false;
+        }
+        (0..alone.len()).filter(|i| alone[*i]).collect()
     }
 
     /// The pairs, the best first; equally good ones in the order of [`Self::pairs`]. The same on both sides.
@@ -224,6 +224,7 @@ impl Pairing {
 
     /// Why each pair of interfaces is one or is not, as data and as a table for people.
     pub fn explain(&self) -> Explanation {
-        Explanation::new(self, [(&self.own.nics, &self.own.omitted), (&self.peer.nics, &self.peer.omitted)])
+        let [own, peer] = [&self.own, &self.peer];
+        Explanation::new(self, [(&own.nics, &own.omitted, own.cut), (&peer.nics, &peer.omitted, peer.cut)])
     }
 }

@@ -44,11 +44,11 @@ pub enum Reason {
     Scopes,
     /// Link-local addresses are all that they have in common.
     OnlyLinkLocal,
-    /// The rules want equal MTUs.
+    /// Their MTUs differ, and the transport's packets have to arrive whole.
     Mtu {
-        /// Bytes; 0 if unknown.
+        /// Bytes.
         own: u32,
-        /// Bytes; 0 if unknown.
+        /// Bytes.
         peer: u32,
     },
     /// Both hosts have the same address.
@@ -98,10 +98,10 @@ impl fmt::Display for Reason {
             Reason::FamilyNotAllowed => f.write_str("the addresses that they have in common are of a family that the rules leave out"),
             Reason::Scopes => f.write_str("one has only link-local addresses, and the other only ones that are not"),
             Reason::OnlyLinkLocal => f.write_str("they have only link-local addresses in common, which say nothing about what cable they are on"),
-            Reason::Mtu { own, peer } => {
-                let mtu = |m: &u32| if *m == 0 { "unknown".to_owned() } else { m.to_string() };
-                write!(f, "their MTUs are {} and {}, and the rules want equal ones", mtu(own), mtu(peer))
-            }
+            Reason::Mtu { own, peer } => write!(
+                f,
+                "their MTUs are {own} and {peer}, and packets of one would not pass the other; set both to the same"
+            ),
             Reason::SameAddress { ip } => {
                 write!(f, "both hosts have the same address {ip}: whoever sends to it reaches itself, and nobody else can")
             }

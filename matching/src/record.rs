@@ -2,6 +2,8 @@
 
 use core::net::IpAddr;
 
+use crate::reach::Reach;
+
 /// Where a process's interfaces are.
 ///
 /// The same addresses on both sides are the same interface if the places are the same, and an accident
@@ -92,6 +94,17 @@ pub struct Nic {
     pub carrier: bool,
 }
 
+/// Numbers of what a host's record had no room for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Cut {
+    /// Interfaces.
+    pub nics: u16,
+    /// Addresses of interfaces that are in the record.
+    pub addresses: u16,
+    /// Destinations of its routing tables.
+    pub routes: u16,
+}
+
 /// What a process says of all its interfaces.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Host {
@@ -99,4 +112,8 @@ pub struct Host {
     pub place: Place,
     /// The interfaces.
     pub nics: Vec<Nic>,
+    /// What the routing tables say; `None` if they could not be asked. See [`Host::ask`].
+    pub reach: Option<Vec<Reach>>,
+    /// What was cut off already.
+    pub cut: Cut,
 }

@@ -28,8 +28,22 @@ pub enum Answer {
     OnLink,
 }
 
+/// A destination that a routing table names.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Destination {
+    /// The number of the interface that the route is by; `None` if it may be by any, or forbids all.
+    pub by: Option<u32>,
+    /// The network.
+    pub net: IpAddr,
+    /// Bits of the network part.
+    pub prefix: u8,
+}
+
 /// Somebody who knows a host's routing tables.
 pub trait Routes {
     /// An answer to each query, in the same order.
     fn ask(&mut self, queries: &[Query]) -> Vec<Answer>;
+
+    /// The destinations that the tables name; `None` if they cannot be listed.
+    fn destinations(&mut self) -> Option<Vec<Destination>>;
 }

@@ -22,6 +22,16 @@ pub enum Families {
     V6,
 }
 
+/// What carries messages between two interfaces.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Transport {
+    /// Packets that arrive whole or not at all: a pair whose MTUs are known and differ is none.
+    #[default]
+    Datagrams,
+    /// A stream, cut into what either end takes: TCP agrees on a segment size for each connection.
+    Stream,
+}
+
 /// The choice.
 ///
 /// `filter` acts on a side's own record before the peer gets to see it. The rest is the deciding side's.
@@ -31,8 +41,8 @@ pub struct Rules {
     pub filter: Filter,
     /// Families of addresses that may be used.
     pub families: Families,
-    /// Whether only interfaces of the same, known MTU may be paired.
-    pub require_equal_mtu: bool,
+    /// What carries the messages.
+    pub transport: Transport,
     /// Limits of speed and number.
     pub limits: Limits,
 }
@@ -50,7 +60,7 @@ impl Rules {
     /// What a host publishes: the interfaces and addresses that the filter lets pass, in canonical form.
     pub fn publish(&self, host: &Host) -> Published {
         let mut omitted = Vec::new();
-        let mut passed = Host { place: host.place, nics: Vec::new() };
+        let mut passed = Host { nics: Vec::new(), ..host.clone() };
         for nic in &host.nics {
             let omit = |address: Option<Address>| Omitted {
                 nic: nic.name.clone(),
@@ -70,6 +80,11 @@ impl Rules {
         omitted.extend(canonical.omitted);
         omitted.sort();
         Published { host: canonical.host, omitted }
+    }
+
+    /// Those of TCP.
+    pub fn of_stream() -> Rules {
+        Rules { transport: Transport::Stream, ..Rules::default() }
     }
 
     /// With at most this many pairs; 0 for as many as possible.

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use crate::address::{in_subnet, is_usable};
 use crate::record::Host;
-use crate::route::{Answer, Query, Routes};
+use crate::route::{Answer, Destination, Query, Routes};
 
 /// Where a route leads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -83,6 +83,11 @@ impl Table {
 impl Routes for Table {
     fn ask(&mut self, queries: &[Query]) -> Vec<Answer> {
         queries.iter().map(|q| self.lookup(q)).collect()
+    }
+
+    fn destinations(&mut self) -> Option<Vec<Destination>> {
+        let of = |r: &Route| Destination { by: Some(r.index), net: r.net, prefix: r.prefix };
+        Some(self.routes.iter().map(of).collect())
     }
 }
 

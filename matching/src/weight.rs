@@ -5,8 +5,13 @@ use crate::route::Answer;
 /// Mb/s of an interface that does not tell.
 pub const UNKNOWN_SPEED: u32 = 1000;
 
-/// Most endpoints of a side that are considered, and so the most pairs: the packing of weights has room for that many.
-pub const MAX_NICS: usize = 32;
+/// Most endpoints of a side that are considered: for so many pairs each sum of weights is exact.
+///
+/// A host's record has no room for as many interfaces ([`crate::wire::MAX_LEN`]).
+pub const MAX_ENDPOINTS: usize = 2048;
+
+/// Mb/s beyond which speeds count as equal: no interface is as fast.
+const MAX_SPEED: u32 = 1 << 28;
 
 /// How packets get from one interface to the other, from worst to best. The worse direction counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -67,10 +72,54 @@ pub fn effective_speed(said: Option<u32>) -> u32 {
     said.filter(|s| *s > 0).unwrap_or(UNKNOWN_SPEED)
 }
 
-/// Bits that a sum of [`MAX_NICS`] flags needs.
-const FLAG_BITS: u32 = MAX_NICS.ilog2() + 1;
-/// Bits that a sum of [`MAX_NICS`] speeds needs.
-const SPEED_BITS: u32 = 32 + MAX_NICS.ilog2();
+/// How weights become the integers that the solver adds.
+///
+/// Sums over all pairs of a matching compare like the sums of the fields, one after the other: each field's unit is
+/// more than all later ones can add up to. The units follow from the weights and their number, so that the integers
+/// are as narrow as they can be. All matchings that are compared have as many pairs, so what all weights have in
+/// common is left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packing {
+    /// The lowest class, and the lowest speed.
+    class: u8,
+    speed: u32,
+    /// What speeds differ by, at least.
+    step: u32,
+    /// What one step of a class, one step of a speed and equal speeds are worth; an equal MTU is worth 1.
+    units: [u64; 3],
+}
+
+impl Packing {
+    /// For matchings of at most `pairs` of these weights.
+    pub fn new(pairs: usize, weights: impl Iterator<Item = Weight> + Clone) -> Packing {
+        let pairs = pairs.min(MAX_ENDPOINTS) as u64;
+        let class = weights.clone().map(|w| w.class.code()).min().unwrap_or(0);
+        let speeds = weights.map(|w| w.speed.min(MAX_SPEED));
+        let speed = speeds.clone().min().unwrap_or(0);
+        let step = speeds.clone().fold(0, |step, s| gcd(step, s - speed)).max(1);
+        let most = u64::from((speeds.max().unwrap_or(0) - speed) / step);
+        let same_speed = pairs + 1;
+        let per_step = same_speed * (pairs + 1);
+        // All speeds together, and one more.
+        let per_class = per_step * (pairs * most + 1);
+        Packing { class, speed, step, units: [per_class, per_step, same_speed] }
+    }
+
+    /// One of the weights as an integer.
+    pub fn pack(&self, weight: Weight) -> u64 {
+        let [per_class, per_step, same_speed] = self.units;
+        let class = u64::from(weight.class.code().saturating_sub(self.class));
+        let steps = u64::from(weight.speed.min(MAX_SPEED).saturating_sub(self.speed) / self.step);
+        class * per_class
+            + steps * per_step
+            + u64::from(weight.same_speed) * same_speed
+            + u64::from(weight.same_mtu)
+    }
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
 
 impl Weight {
     /// Of ends with these speeds (Mb/s) and MTUs (bytes).
@@ -83,38 +132,63 @@ impl Weight {
             same_mtu: mtus[0].is_some() && mtus[0] == mtus[1],
         }
     }
-
-    /// As an integer. Sums over up to [`MAX_NICS`] pairs compare like the sums of the fields, one after the other.
-    pub fn packed(self) -> u64 {
-        // The worst class is worth something, too, although any pair beats none already by being one.
-        let class = u64::from(self.class.code());
-        let fields = (class << SPEED_BITS) + u64::from(self.speed);
-        (((fields << FLAG_BITS) + u64::from(self.same_speed)) << FLAG_BITS) + u64::from(self.same_mtu)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// The fields of a sum, the most important first.
+    fn sums(list: &[Weight]) -> [u64; 4] {
+        let class = |w: &Weight| u64::from(w.class.code());
+        let flag = |f: fn(&Weight) -> bool| list.iter().filter(|w| f(w)).count() as u64;
+        let speed = list.iter().map(|w| u64::from(w.speed)).sum();
+        [list.iter().map(class).sum(), speed, flag(|w| w.same_speed), flag(|w| w.same_mtu)]
+    }
+
     #[test]
-    fn sums_never_carry_into_the_next_field() {
-        let n = MAX_NICS as u64;
-        let least = |class| Weight { class, speed: 0, same_speed: false, same_mtu: false };
-        let most = |class| Weight { class, speed: u32::MAX, same_speed: true, same_mtu: true };
-        // One pair of a better class outweighs anything that the others have.
-        let better = least(Class::Gateway).packed() + (n - 1) * least(Class::Default).packed();
-        assert!(better > n * most(Class::Default).packed());
-        // One Mb/s outweighs all flags.
-        let slow = Weight { speed: 9, ..most(Class::OnLink) };
-        let fast = Weight { speed: 10, ..least(Class::OnLink) };
-        let plain = Weight { speed: 9, ..least(Class::OnLink) };
-        assert!(fast.packed() + (n - 1) * plain.packed() > n * slow.packed());
-        // An equal speed outweighs all equal MTUs.
-        let speed = Weight { same_speed: true, ..least(Class::OnLink) };
-        let mtu = Weight { same_mtu: true, ..least(Class::OnLink) };
-        assert!(speed.packed() + (n - 1) * least(Class::OnLink).packed() > n * mtu.packed());
-        assert!(n * most(Class::OnLink).packed() < 1 << 62);
+    fn sums_of_packed_weights_compare_like_sums_of_their_fields() {
+        let mut state = 1u64;
+        let mut random = |n: u64| {
+            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+            (state >> 33) % n
+        };
+        for round in 0..2000 {
+            let n = 1 + random(if round % 100 == 0 { 300 } else { 6 }) as usize;
+            let fastest = [3, 10_000, u64::from(MAX_SPEED)][round % 3];
+            let mut list = || -> Vec<Weight> {
+                let class = |k| [Class::Default, Class::Gateway, Class::OnLink][k as usize];
+                let one = |_| Weight {
+                    class: class(random(3)),
+                    speed: 1 + random(fastest) as u32,
+                    same_speed: random(2) == 0,
+                    same_mtu: random(2) == 0,
+                };
+                (0..n).map(one).collect()
+            };
+            let (a, b) = (list(), list());
+            let packing = Packing::new(n, a.iter().chain(&b).copied());
+            let sum = |list: &[Weight]| list.iter().map(|w| u128::from(packing.pack(*w))).sum::<u128>();
+            assert_eq!(sum(&a).cmp(&sum(&b)), sums(&a).cmp(&sums(&b)), "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn the_largest_weight_fits_and_usual_ones_are_small() {
+        let weight = |class, speed| Weight { class, speed, same_speed: true, same_mtu: true };
+        let worst = [weight(Class::Default, 1), weight(Class::OnLink, u32::MAX), weight(Class::OnLink, 2)];
+        let packing = Packing::new(MAX_ENDPOINTS, worst.iter().copied());
+        let [class, step, flag] = packing.units.map(u128::from);
+        let most = 2 * class + step * u128::from(MAX_SPEED) + flag + 1;
+        assert!(u64::try_from(most).is_ok(), "{most:x}");
+        assert_eq!(
+            u128::from(packing.pack(worst[1])),
+            2 * class + step * u128::from(MAX_SPEED - 1) + flag + 1
+        );
+        // 300 interfaces of the usual speeds, of one class: what all have in common costs nothing.
+        let usual = [1000, 10_000, 25_000, 100_000].map(|s| weight(Class::OnLink, s));
+        let packing = Packing::new(300, usual.iter().copied());
+        assert!(packing.pack(usual[3]) < 1 << 24, "{}", packing.pack(usual[3]));
     }
 
     #[test]

@@ -7,27 +7,55 @@
 //! | 1 | version of this format, [`VERSION`] |
 //! | 16 | boot id |
 //! | 8 | number of the network namespace |
-//! | 1 | number of interfaces, at most [`MAX_NICS`] |
+//! | 1 | flags; bit 0: the routing tables were asked |
+//! | 2, 2, 2 | interfaces, addresses and destinations that were cut off; 65,535 stands for more, too |
+//! | 2 | number of interfaces |
 //!
-//! Each interface: length of its name (1, at most [`MAX_NAME`]), name (UTF-8), kind (1), flags (1; bit 0 up, 1 carrier,
+//! Each interface: length of its name (1, at most [`MAX_NAME`](crate::MAX_NAME)), name (UTF-8), kind (1), flags (1; bit 0 up, 1 carrier,
 //! 2 speed known), index (4), speed in Mb/s (4; 0 if unknown), MTU (4), number of addresses (1, at most
-//! [`MAX_ADDRESSES`]). Each address: family (1; 4 or 6), bits of the network part (1), address (4 or 16).
+//! [`MAX_ADDRESSES`]). Each address: family (1; 4 or 6), bits of the network part (1), address (4 or 16), number of
+//! destinations (1, at most [`MAX_REACH`]). Each destination: bits of its network part (1), the answer of the routing tables
+//! (1; 0 no way, 1 unknown, 2 default route, 3 gateway, 4 on-link), the bytes that the network part is in.
 //!
-//! Only canonical records ([`Canonical`]) are written and read, so that equal records are equal bytes.
+//! The whole has at most [`MAX_LEN`] bytes. Only canonical records ([`Canonical`]) are written and read, so that equal
+//! records are equal bytes.
 
 use core::fmt;
 use core::net::IpAddr;
+use std::collections::HashSet;
 
-use crate::canonical::{Canonical, MAX_ADDRESSES, MAX_NAME};
-use crate::record::{Address, Host, Kind, Nic, Place};
-use crate::weight::MAX_NICS;
+use crate::address::width;
+use crate::canonical::{Canonical, MAX_ADDRESSES};
+use crate::reach::{self, MAX_REACH, Reach};
+use crate::record::{Address, Cut, Host, Kind, Nic, Place};
+use crate::route::Answer;
 
 /// The version that is written, and the only one that is read.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
-/// Most bytes of a record.
-pub const MAX_LEN: usize = 26 + MAX_NICS * (1 + MAX_NAME + 15 + MAX_ADDRESSES * 18);
+/// Most bytes of a record: half a business card.
+pub const MAX_LEN: usize = 32 << 10;
 
+/// Bytes before the first interface.
+pub(crate) const HEAD: usize = 34;
+
+/// Bytes of an interface with its addresses, without what is said of destinations.
+pub(crate) fn nic_len(nic: &Nic) -> usize {
+    let address = |a: &Address| if a.ip.is_ipv4() { 7 } else { 19 };
+    16 + nic.name.len() + nic.addresses.iter().map(address).sum::<usize>()
+}
+
+/// Bytes of an entry of the routing tables.
+pub(crate) fn reach_len(reach: &Reach) -> usize {
+    2 + net_len(reach.prefix)
+}
+
+/// The bytes that a network part is in.
+fn net_len(prefix: u8) -> usize {
+    usize::from(prefix).div_ceil(8)
+}
+
+const ASKED: u8 = 1;
 const UP: u8 = 1;
 const CARRIER: u8 = 2;
 const SPEED: u8 = 4;
@@ -42,8 +70,8 @@ pub enum WireError {
     Truncated,
     /// Something follows its end.
     Trailing(usize),
-    /// More interfaces than [`MAX_NICS`].
-    TooManyNics(u8),
+    /// More bytes than [`MAX_LEN`].
+    TooLong(usize),
     /// A value that stands for nothing: what, and the value.
     Value(&'static str, u8),
     /// A name that is not UTF-8.
@@ -62,7 +90,7 @@ impl fmt::Display for WireError {
             ),
             WireError::Truncated => f.write_str("cut off; was the business card fetched whole?"),
             WireError::Trailing(n) => write!(f, "{n} bytes too many; was the business card altered?"),
-            WireError::TooManyNics(n) => write!(f, "{n} of them, more than the {MAX_NICS} that anyone publishes"),
+            WireError::TooLong(n) => write!(f, "{n} bytes, more than the {MAX_LEN} that anyone publishes"),
             WireError::Value(what, v) => write!(f, "{what} {v} does not exist; was the business card altered?"),
             WireError::Name => f.write_str("a name is not UTF-8; was the business card altered?"),
             WireError::NotCanonical => {
@@ -73,6 +101,9 @@ impl fmt::Display for WireError {
 }
 
 impl core::error::Error for WireError {}
+
+const ANSWERS: [Answer; 5] =
+    [Answer::None, Answer::Unknown, Answer::Default, Answer::Gateway, Answer::OnLink];
 
 const KINDS: [Kind; 12] = [
     Kind::Physical,
@@ -112,8 +143,13 @@ pub fn encode(host: &Host) -> Vec<u8> {
     let mut out = vec![VERSION];
     out.extend_from_slice(&host.place.boot);
     out.extend_from_slice(&host.place.netns.to_le_bytes());
-    // Canonical records are bounded far below 256 in each respect.
-    out.push(host.nics.len() as u8);
+    out.push(if host.reach.is_some() { ASKED } else { 0 });
+    for cut in [host.cut.nics, host.cut.addresses, host.cut.routes] {
+        out.extend_from_slice(&cut.to_le_bytes());
+    }
+    // Canonical records are bounded below what these numbers hold.
+    out.extend_from_slice(&(host.nics.len() as u16).to_le_bytes());
+    let mut said = HashSet::new();
     for nic in &host.nics {
         out.push(nic.name.len() as u8);
         out.extend_from_slice(nic.name.as_bytes());
@@ -125,19 +161,30 @@ pub fn encode(host: &Host) -> Vec<u8> {
         out.extend_from_slice(&nic.mtu.to_le_bytes());
         out.push(nic.addresses.len() as u8);
         for address in &nic.addresses {
-            match address.ip {
-                IpAddr::V4(v4) => {
-                    out.extend_from_slice(&[4, address.prefix]);
-                    out.extend_from_slice(&v4.octets());
-                }
-                IpAddr::V6(v6) => {
-                    out.extend_from_slice(&[6, address.prefix]);
-                    out.extend_from_slice(&v6.octets());
-                }
+            out.push(if address.ip.is_ipv4() { 4 } else { 6 });
+            out.push(address.prefix);
+            push_ip(&mut out, address.ip, usize::MAX);
+            // Of two interfaces that call themselves the same, the first one has the entries.
+            let first = said.insert((nic.index, address.ip));
+            let reach = host.reach.as_deref().filter(|_| first).unwrap_or_default();
+            let reach = reach::entries(reach, nic.index, address.ip);
+            out.push(reach.len() as u8);
+            for r in reach {
+                let answer = ANSWERS.iter().position(|a| *a == r.answer).unwrap_or_default();
+                out.extend_from_slice(&[r.prefix, answer as u8]);
+                push_ip(&mut out, r.net, net_len(r.prefix));
             }
         }
     }
     out
+}
+
+/// Appends an address, or its first bytes.
+fn push_ip(out: &mut Vec<u8>, ip: IpAddr, most: usize) {
+    match ip {
+        IpAddr::V4(v4) => out.extend(v4.octets().iter().take(most)),
+        IpAddr::V6(v6) => out.extend(v6.octets().iter().take(most)),
+    }
 }
 
 /// Reads a record.
@@ -150,20 +197,32 @@ pub fn parse(bytes: &[u8]) -> Result<Host, WireError> {
     if version != VERSION {
         return Err(WireError::Version(version));
     }
+    if bytes.len() > MAX_LEN {
+        return Err(WireError::TooLong(bytes.len()));
+    }
     let place = Place { boot: r.take()?, netns: u64::from_le_bytes(r.take()?) };
-    let [count] = r.take()?;
-    if usize::from(count) > MAX_NICS {
-        return Err(WireError::TooManyNics(count));
+    let [flags] = r.take()?;
+    if flags & !ASKED != 0 {
+        return Err(WireError::Value("set of flags", flags));
     }
-    let mut host = Host { place, nics: Vec::with_capacity(count.into()) };
+    let cut = Cut { nics: r.u16()?, addresses: r.u16()?, routes: r.u16()? };
+    let count = r.u16()?;
+    let mut reach = Vec::new();
+    let mut nics = Vec::new();
     for _ in 0..count {
-        host.nics.push(r.nic()?);
+        nics.push(r.nic(&mut reach)?);
     }
+    let asked = flags & ASKED != 0;
+    if !asked && !reach.is_empty() {
+        return Err(WireError::NotCanonical);
+    }
+    reach.sort_unstable();
+    let host = Host { place, nics, reach: asked.then_some(reach), cut };
     if !r.rest.is_empty() {
         return Err(WireError::Trailing(r.rest.len()));
     }
-    let canonical = Canonical::new(&host);
-    if canonical.host != host || !canonical.omitted.is_empty() {
+    // Each record has one form: whatever would be written otherwise was not written by us.
+    if encode(&host) != bytes {
         return Err(WireError::NotCanonical);
     }
     Ok(host)
@@ -180,11 +239,16 @@ impl<'a> Reader<'a> {
         Ok(*head)
     }
 
+    fn u16(&mut self) -> Result<u16, WireError> {
+        Ok(u16::from_le_bytes(self.take()?))
+    }
+
     fn u32(&mut self) -> Result<u32, WireError> {
         Ok(u32::from_le_bytes(self.take()?))
     }
 
-    fn nic(&mut self) -> Result<Nic, WireError> {
+    /// An interface; what is said of its addresses' destinations goes to `reach`.
+    fn nic(&mut self, reach: &mut Vec<Reach>) -> Result<Nic, WireError> {
         let [len] = self.take()?;
         let (name, rest) = self.rest.split_at_checked(len.into()).ok_or(WireError::Truncated)?;
         self.rest = rest;
@@ -214,6 +278,13 @@ impl<'a> Reader<'a> {
                 other => return Err(WireError::Value("family", other)),
             };
             addresses.push(Address { ip, prefix });
+            let [count] = self.take()?;
+            if usize::from(count) > MAX_REACH {
+                return Err(WireError::Value("number of destinations", count));
+            }
+            for _ in 0..count {
+                reach.push(self.reach(index, ip)?);
+            }
         }
         Ok(Nic {
             name,
@@ -225,6 +296,26 @@ impl<'a> Reader<'a> {
             up: flags & UP != 0,
             carrier: flags & CARRIER != 0,
         })
+    }
+}
+
+impl Reader<'_> {
+    /// What is said of a destination of packets from this address.
+    fn reach(&mut self, index: u32, from: IpAddr) -> Result<Reach, WireError> {
+        let [prefix, answer] = self.take()?;
+        if prefix > width(from) {
+            return Err(WireError::Value("length of a network part", prefix));
+        }
+        let answer = *ANSWERS.get(usize::from(answer)).ok_or(WireError::Value("answer", answer))?;
+        let (head, rest) = self.rest.split_at_checked(net_len(prefix)).ok_or(WireError::Truncated)?;
+        self.rest = rest;
+        let mut net = [0; 16];
+        net[..head.len()].copy_from_slice(head);
+        let net = match from {
+            IpAddr::V4(_) => IpAddr::from([net[0], net[1], net[2], net[3]]),
+            IpAddr::V6(_) => IpAddr::from(net),
+        };
+        Ok(Reach { index, from, net, prefix, answer })
     }
 }
 

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use netmod_matching::{
-    Address, Answer, Answers, Basis, Class, Families, Host, Kind, Nic, Pairing, Place, Query, Reason, Routes,
-    Rules, Side, Verdict, Whose, pair,
+    Address, Answer, Basis, Class, Destination, Families, Host, Kind, Nic, Pairing, Place, Query, Reach,
+    Reason, Routes, Rules, Side, Verdict, Whose, pair,
 };
 
 fn ip(text: &str) -> IpAddr {
@@ -30,24 +30,26 @@ fn nic(name: &str, index: u32, addresses: &[&str]) -> Nic {
 }
 
 fn host(boot: u8, nics: Vec<Nic>) -> Host {
-    Host { place: Place { boot: [boot; 16], netns: 1 }, nics }
+    Host { place: Place { boot: [boot; 16], netns: 1 }, nics, ..Host::default() }
 }
 
-/// Answers, by the last part of the source and the destination.
-fn answers(list: &[(u32, &str, &str, Answer)]) -> Answers {
-    list.iter()
-        .map(|(index, from, to, a)| (Query { index: *index, from: ip(from), to: ip(to) }, *a))
-        .collect()
+/// A host whose tables say this, by the source and the destination; and nothing of any other.
+fn with_tables(host: &Host, list: &[(u32, &str, &str, Answer)]) -> Host {
+    let reach = list.iter().map(|(index, from, to, answer)| {
+        let (from, net) = (ip(from), ip(to));
+        Reach { index: *index, from, net, prefix: if net.is_ipv4() { 32 } else { 128 }, answer: *answer }
+    });
+    Host { reach: Some(reach.collect()), ..host.clone() }
 }
 
 /// As the first one sees it, which decides.
-fn decide(a: &Host, x: &Answers, b: &Host, y: &Answers, rules: &Rules) -> Pairing {
-    pair(&Side { name: b"a", host: a, answers: x }, &Side { name: b"b", host: b, answers: y }, rules)
+fn decide(a: &Host, b: &Host, rules: &Rules) -> Pairing {
+    pair(&Side { name: b"a", host: a }, &Side { name: b"b", host: b }, rules)
 }
 
 /// Where nobody was asked.
 fn guess(a: Vec<Nic>, b: Vec<Nic>, rules: &Rules) -> Pairing {
-    decide(&host(1, a), &Answers::unknown(), &host(2, b), &Answers::unknown(), rules)
+    decide(&host(1, a), &host(2, b), rules)
 }
 
 #[test]
@@ -65,17 +67,18 @@ fn link_local_addresses_go_with_their_like_only() {
 fn the_best_addresses_of_two_interfaces_are_used() {
     let a = host(1, vec![nic("e0", 1, &["10.0.0.1/24", "10.1.0.1/24", "fd00::1/64"])]);
     let b = host(2, vec![nic("e0", 1, &["10.0.0.2/24", "10.1.0.2/24", "fd00::2/64"])]);
-    let told = |own: [&str; 3], peer: [&str; 3]| {
+    let told = |host: &Host, own: [&'static str; 3], peer: [&'static str; 3]| {
         let all = own.into_iter().zip(peer).zip([Answer::Gateway, Answer::OnLink, Answer::OnLink]);
-        answers(&all.map(|((from, to), answer)| (1, from, to, answer)).collect::<Vec<_>>())
+        with_tables(host, &all.map(|((from, to), answer)| (1, from, to, answer)).collect::<Vec<_>>())
     };
     let (own, peer) = (["10.0.0.1", "10.1.0.1", "fd00::1"], ["10.0.0.2", "10.1.0.2", "fd00::2"]);
-    let result = decide(&a, &told(own, peer), &b, &told(peer, own), &Rules::default());
+    let (a, b) = (told(&a, own, peer), told(&b, peer, own));
+    let result = decide(&a, &b, &Rules::default());
     let pair = result.pairs[0];
     assert_eq!((pair.own_address, pair.peer_address), (ip("10.1.0.1"), ip("10.1.0.2")));
     assert_eq!((pair.weight.class, pair.basis), (Class::OnLink, Basis::BothTables));
     let v6 = Rules { families: Families::V6, ..Rules::default() };
-    let result = decide(&a, &told(own, peer), &b, &told(peer, own), &v6);
+    let result = decide(&a, &b, &v6);
     assert_eq!(result.pairs[0].own_address, ip("fd00::1"));
 }
 
@@ -86,24 +89,26 @@ fn where_one_side_was_not_asked_the_other_counts() {
     for (answer, class) in
         [(Answer::OnLink, Some(Class::OnLink)), (Answer::Default, Some(Class::Default)), (Answer::None, None)]
     {
-        let x = answers(&[(1, "10.0.0.1", "10.0.0.2", answer)]);
-        let result = decide(&a, &x, &b, &Answers::unknown(), &Rules::default());
+        let a = with_tables(&a, &[(1, "10.0.0.1", "10.0.0.2", answer)]);
+        let result = decide(&a, &b, &Rules::default());
         assert_eq!(result.pairs.first().map(|p| p.weight.class), class);
         assert!(result.pairs.iter().all(|p| p.basis == Basis::OneTable));
-        let turned = decide(&b, &Answers::unknown(), &a, &x, &Rules::default());
+        let turned = decide(&b, &a, &Rules::default());
         assert_eq!(turned.pairs.first().map(|p| p.weight.class), class);
     }
 }
 
 #[test]
-fn an_equal_mtu_is_a_known_one() {
-    let with =
-        |mtu| vec![Nic { mtu, ..nic("e0", 1, &[if mtu == 0 { "10.0.0.1/24" } else { "10.0.0.2/24" }]) }];
-    let rules = Rules { require_equal_mtu: true, ..Rules::default() };
-    let unknown = guess(with(0), vec![Nic { mtu: 0, ..nic("e0", 1, &["10.0.0.3/24"]) }], &rules);
-    assert_eq!(unknown.verdict(0, 0), Verdict::Impossible(Reason::Mtu { own: 0, peer: 0 }));
-    let known = guess(with(1500), vec![nic("e0", 1, &["10.0.0.3/24"])], &rules);
-    assert_eq!(known.pairs.len(), 1);
+fn datagrams_need_equal_mtus_and_a_stream_does_not() {
+    let with = |mtu, last: u8| vec![Nic { mtu, ..nic("e0", 1, &[&format!("10.0.0.{last}/24")]) }];
+    let apart = guess(with(9000, 1), with(1500, 2), &Rules::default());
+    assert_eq!(apart.verdict(0, 0), Verdict::Impossible(Reason::Mtu { own: 9000, peer: 1500 }));
+    let why = &apart.explain().unused[0].why;
+    assert!(why.contains("their MTUs are 9000 and 1500"), "{why}");
+    assert_eq!(guess(with(9000, 1), with(9000, 2), &Rules::default()).pairs.len(), 1);
+    // An unknown one is not known to differ.
+    assert_eq!(guess(with(0, 1), with(1500, 2), &Rules::default()).pairs.len(), 1);
+    assert_eq!(guess(with(9000, 1), with(1500, 2), &Rules::of_stream()).pairs.len(), 1);
 }
 
 #[test]
@@ -140,10 +145,9 @@ fn reasons_say_whose_they_are_on_either_side() {
     let a =
         host(1, vec![nic("e0", 1, &["10.0.0.1/24"]), Nic { up: false, ..nic("e1", 2, &["10.0.1.1/24"]) }]);
     let b = host(2, vec![nic("e0", 1, &["10.0.0.2/24"])]);
-    let x = answers(&[(1, "10.0.0.1", "10.0.0.2", Answer::OnLink)]);
-    let y = answers(&[(1, "10.0.0.2", "10.0.0.1", Answer::None)]);
-    let (one, other) =
-        (Side { name: b"a", host: &a, answers: &x }, Side { name: b"b", host: &b, answers: &y });
+    let a = with_tables(&a, &[(1, "10.0.0.1", "10.0.0.2", Answer::OnLink)]);
+    let b = with_tables(&b, &[(1, "10.0.0.2", "10.0.0.1", Answer::None)]);
+    let (one, other) = (Side { name: b"a", host: &a }, Side { name: b"b", host: &b });
     let (here, there) = (pair(&one, &other, &Rules::default()), pair(&other, &one, &Rules::default()));
     let no_route =
         |whose| Verdict::Impossible(Reason::NoRoute { whose, from: ip("10.0.0.2"), to: ip("10.0.0.1") });
@@ -165,24 +169,17 @@ fn reasons_say_whose_they_are_on_either_side() {
 fn who_lost_to_whom_is_told_on_either_side() {
     let a = host(1, vec![nic("a0", 1, &["10.0.0.1/24"]), nic("a1", 2, &["10.0.0.2/24"])]);
     let b = host(2, vec![nic("b0", 1, &["10.0.0.3/24"])]);
-    let unknown = Answers::unknown();
-    let here = decide(&a, &unknown, &b, &unknown, &Rules::default());
+    let here = decide(&a, &b, &Rules::default());
     assert_eq!(here.verdict(1, 0), Verdict::Lost { own: None, peer: Some(0) });
     assert_eq!(
         here.explain().unused[0].why,
         "with b0: they could talk, but these pairs are better: a0 with b0"
     );
-    let there = pair(
-        &Side { name: b"b", host: &b, answers: &unknown },
-        &Side { name: b"a", host: &a, answers: &unknown },
-        &Rules::default(),
-    );
+    let there = pair(&Side { name: b"b", host: &b }, &Side { name: b"a", host: &a }, &Rules::default());
     assert_eq!(there.verdict(0, 1), Verdict::Lost { own: Some(0), peer: None });
     let rails = decide(
         &a,
-        &unknown,
         &host(2, vec![nic("b0", 1, &["10.0.0.3/24"]), nic("b1", 2, &["10.0.0.4/24"])]),
-        &unknown,
         &Rules::default().with_max_rails(1),
     );
     assert_eq!(rails.pairs.len(), 1);
@@ -210,18 +207,25 @@ fn docker0_with_link_local_addresses_is_told_of_by_the_address_that_both_have() 
 
 /// Notes what it is asked, and answers nothing.
 #[derive(Default)]
-struct Silent(Vec<Vec<Query>>);
+struct Silent {
+    known: Vec<Destination>,
+    asked: Vec<Vec<Query>>,
+}
 
 impl Routes for Silent {
     fn ask(&mut self, queries: &[Query]) -> Vec<Answer> {
-        self.0.push(queries.to_vec());
+        self.asked.push(queries.to_vec());
         Vec::new()
+    }
+
+    fn destinations(&mut self) -> Option<Vec<Destination>> {
+        Some(self.known.clone())
     }
 }
 
 #[test]
 fn only_what_makes_sense_is_asked_once_and_in_one_batch() {
-    let a = host(
+    let mut a = host(
         1,
         vec![
             nic("e0", 1, &["10.0.0.1/24", "10.0.0.1/24", "fe80::1/64", "172.17.0.1/16"]),
@@ -229,28 +233,29 @@ fn only_what_makes_sense_is_asked_once_and_in_one_batch() {
             Nic { kind: Kind::Loopback, ..nic("lo", 3, &["127.0.0.1/8"]) },
         ],
     );
-    let b = host(
-        2,
-        vec![
-            nic("e0", 7, &["10.0.0.2/24", "fd00::2/64", "fe80::2/64", "127.0.0.1/8"]),
-            nic("docker0", 8, &["172.17.0.1/16"]),
-            nic("also", 9, &["10.0.0.2/24"]),
-        ],
-    );
-    let mut routes = Silent::default();
-    let silence = Answers::ask(&a, &b, &mut routes);
+    let to = |by: u32, net: &str, prefix| Destination { by: Some(by), net: ip(net), prefix };
+    let known = vec![
+        to(1, "10.0.0.0", 24),
+        to(1, "10.0.0.0", 24),
+        to(1, "fe80::", 64),
+        to(2, "10.0.1.0", 24),
+        to(1, "fd00::", 64),
+        Destination { by: None, ..to(0, "10.9.0.0", 16) },
+    ];
+    let mut routes = Silent { known, ..Silent::default() };
+    a.ask(&mut routes);
     let asked = |from: &str, to: &str| Query { index: 1, from: ip(from), to: ip(to) };
-    let want =
-        vec![asked("10.0.0.1", "10.0.0.2"), asked("172.17.0.1", "10.0.0.2"), asked("fe80::1", "fe80::2")];
-    assert_eq!(routes.0.concat(), want);
-    assert_eq!(routes.0.len(), 1);
-    // Whoever says nothing leaves everything unknown.
-    assert_eq!(silence.count(), (3, 0));
-    assert_eq!(silence.get(&want[0]), Answer::Unknown);
-    // In one place nothing needs to be asked.
-    let mut routes = Silent::default();
-    assert_eq!(Answers::ask(&a, &host(1, b.nics), &mut routes), Answers::unknown());
-    assert!(routes.0.is_empty());
+    let mut got = routes.asked.concat();
+    got.sort();
+    got.dedup();
+    let want = ["10.0.0.1", "172.17.0.1"].map(|from| ["10.0.0.129", "10.9.128.1"].map(|to| asked(from, to)));
+    assert_eq!(got, want.concat());
+    assert_eq!(routes.asked.len(), 1);
+    // Whoever says nothing leaves everything unknown, and what no table names has no route.
+    let a = netmod_matching::Canonical::new(&a).host;
+    assert_eq!(a.answer(&asked("10.0.0.1", "10.0.0.9")), Answer::Unknown);
+    assert_eq!(a.answer(&asked("10.0.0.1", "10.7.0.9")), Answer::None);
+    assert_eq!(a.answer(&asked("fe80::1", "fe80::2")), Answer::OnLink);
 }
 
 #[test]

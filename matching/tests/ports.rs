@@ -1,7 +1,7 @@
 //! The pairing of endpoints that are no IP interfaces: ports of InfiniBand adapters, by subnet and partition key.
 
 use netmod_matching::graph::{Decided, Edge, Endpoint, Limits, Verdict, decide};
-use netmod_matching::{Class, MAX_NICS, Weight};
+use netmod_matching::{Class, MAX_ENDPOINTS, Packing, Weight};
 use std::num::NonZeroU32;
 
 #[derive(Clone, Debug)]
@@ -97,11 +97,14 @@ fn ports_are_paired_by_subnet_partition_and_rate() {
 
 #[test]
 fn of_more_than_are_considered_the_fastest_are() {
-    let many: Vec<Port> = (0..100).map(|i| port(&format!("p{i:03}"), 1, 0xFFFF, 1000 + i)).collect();
-    let decided = decide(&many, &many, &Limits::default(), edge);
-    assert_eq!(decided.pairs.len(), MAX_NICS);
-    assert!(decided.pairs.iter().all(|p| p.left == p.right && p.left >= 100 - MAX_NICS));
-    assert_eq!(decided.verdict(0, 99), Verdict::Beyond);
+    let many: Vec<Port> =
+        (0..MAX_ENDPOINTS as u32 + 9).map(|i| port(&format!("p{i:04}"), 1, 0xFFFF, 1000 + i)).collect();
+    // The one is as fast as the slowest that is considered.
+    let one = [port("one", 1, 0xFFFF, 1009)];
+    let decided = decide(&many, &one, &Limits::default(), edge);
+    assert_eq!(decided.pairs.len(), 1);
+    assert_eq!(decided.pairs[0].left, 9);
+    assert_eq!(decided.verdict(8, 0), Verdict::Beyond);
 }
 
 /// The best sum of exactly `k` pairs, by trying all.
@@ -135,22 +138,25 @@ fn the_best_few_rails_are_the_best_of_all_sets_of_as_many() {
             (0..1 + random(5)).map(|i| port(&format!("{i}"), random(2), 1, 1 + random(4) as u32)).collect()
         };
         let (a, b) = (side(&mut random), side(&mut random));
-        let weights: Vec<Vec<Option<u64>>> = a
+        let weights: Vec<Vec<Option<Weight>>> = a
             .iter()
             .map(|l| {
                 let weight = |e: Edge<(), Why>, r: &Port| {
-                    Weight::new(e.class, [l.speed(), r.speed()], [l.mtu(), r.mtu()]).packed()
+                    Weight::new(e.class, [l.speed(), r.speed()], [l.mtu(), r.mtu()])
                 };
                 b.iter().map(|r| edge(l, r).ok().map(|e| weight(e, r))).collect()
             })
             .collect();
+        let packing = Packing::new(5, weights.iter().flatten().flatten().copied());
+        let weights: Vec<Vec<Option<u64>>> =
+            weights.iter().map(|row| row.iter().map(|w| w.map(|w| packing.pack(w))).collect()).collect();
         let all = decide(&a, &b, &Limits::default(), edge);
         for rails in 1..=5 {
             let limits = Limits { max_rails: NonZeroU32::new(rails), ..Limits::default() };
             let decided = decide(&a, &b, &limits, edge);
             let k = all.pairs.len().min(rails as usize);
             assert_eq!(decided.pairs.len(), k);
-            let sum: u64 = decided.pairs.iter().map(|p| p.weight.packed()).sum();
+            let sum: u64 = decided.pairs.iter().map(|p| packing.pack(p.weight)).sum();
             assert_eq!(Some(sum), best(&weights, 0, 0, k), "{a:?} {b:?}");
         }
     }

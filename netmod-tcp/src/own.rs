@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use netmod_core::config::TcpConfig;
 use netmod_core::{DeviceError, Time};
-use netmod_matching::{Answer, Answers, Filter, Host, Kind, Limits, Place, Query, Routes, Rules, Side, pair};
+use netmod_matching::{Answer, Cut, Filter, Host, Kind, Limits, Place, Query, Routes, Rules, Side, pair};
 use netmod_nics::{Found, Lookups, Watch};
 
 use crate::NAME;
@@ -100,11 +100,26 @@ fn survey(
             }
         }
     }
+    let mut lookups = Lookups::here();
+    found.host.ask(&mut lookups);
+    for note in lookups.notes() {
+        tracing::debug!(note, "route lookups");
+    }
     let published = rules.publish(&found.host);
     for left_out in &published.omitted {
         tracing::debug!(?left_out, "interfaces that are not published");
     }
     let mut host = published.host;
+    if host.cut != Cut::default() {
+        let Cut { nics, addresses, routes } = host.cut;
+        tracing::warn!(
+            nics,
+            addresses,
+            routes,
+            "this host has more interfaces, addresses or routes than its card has room for; NETMOD_TCP_INTERFACE chooses, \
+             `netmod-perf pair` says which ones are left out"
+        );
+    }
     // What nobody can use is nobody's business, and cards are many.
     host.nics.retain(|n| !n.addresses.is_empty() && n.kind != Kind::Loopback);
     Ok((Published { host, loopback }, all))
@@ -117,7 +132,7 @@ impl Own {
     /// If they cannot be listed, or `NETMOD_TCP_INTERFACE` chooses none that is up.
     pub(crate) fn new(cfg: &TcpConfig) -> Result<Own, DeviceError> {
         let filter = cfg.interface.parse().map_err(|e| error(format!("NETMOD_TCP_INTERFACE: {e}")))?;
-        let rules = Rules { filter, ..Rules::default() }
+        let rules = Rules { filter, ..Rules::of_stream() }
             .with_max_rails(cfg.rails as u32)
             .with_speed_ratio(cfg.rail_ratio as u32);
         let families = [true, true];
@@ -259,7 +274,7 @@ impl Own {
         here.is_same(place) || unknown
     }
 
-    /// The ways to a peer that has published this, with what is known of the routes here. `decides`: this process
+    /// The ways to a peer that has published this. `decides`: this process
     /// has the lesser name.
     ///
     /// # Errors
@@ -289,21 +304,15 @@ impl Own {
 
     /// To another host.
     fn between(&mut self, peer: &Published, decides: bool) -> Result<Arc<Paired>, String> {
-        let lookups = self.lookups.get_or_insert_with(Lookups::here);
-        let answers = Answers::ask(&self.published.host, &peer.host, lookups);
-        for note in lookups.notes() {
-            tracing::debug!(note, "route lookups");
-        }
-        let unknown = Answers::unknown();
         let names: [&[u8]; 2] = if decides { [&[0], &[1]] } else { [&[1], &[0]] };
-        let here = Side { name: names[0], host: &self.published.host, answers: &answers };
-        let there = Side { name: names[1], host: &peer.host, answers: &unknown };
+        let here = Side { name: names[0], host: &self.published.host };
+        let there = Side { name: names[1], host: &peer.host };
         let beside = pair(&here, &there, &self.rules);
         // Where the pairs that are worth it fail, slower ones will do.
         let alone = pair(&here, &there, &Rules { limits: Limits::default(), ..self.rules.clone() });
-        let explanation = alone.explain();
         if alone.pairs.is_empty() {
-            let reasons: Vec<String> = explanation
+            let reasons: Vec<String> = alone
+                .explain()
                 .verdicts
                 .iter()
                 .take(REASONS)

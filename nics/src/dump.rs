@@ -34,6 +34,16 @@ impl<'a, C: Channel> Dumper<'a, C> {
         Dumper { channel, sequence: 0, buffer: vec![0; 32 << 10] }
     }
 
+    /// On a socket that others ask by, too, whose last request had this number.
+    pub(crate) fn after(channel: &'a mut C, sequence: u32) -> Dumper<'a, C> {
+        Dumper { sequence, ..Dumper::new(channel) }
+    }
+
+    /// The number of the last request.
+    pub(crate) fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
     /// All objects: `kind` and `fixed` are the request's, `build` appends its attributes, `answer` is the kind of messages
     /// that `parse` reads.
     ///

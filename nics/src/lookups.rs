@@ -3,8 +3,9 @@
 use std::io;
 use std::net::IpAddr;
 
-use netmod_matching::{Answer, Query, Routes};
+use netmod_matching::{Answer, Destination, Query, Routes};
 
+use crate::dump::Dumper;
 use crate::kernel::{Channel, Kernel};
 use crate::linux::Linux;
 use crate::routes::{self, Form, Verdict};
@@ -188,6 +189,43 @@ impl<C: Channel> Routes for Lookups<C> {
             }
         }
         verdicts.into_iter().map(|verdict| self.answer(verdict)).collect()
+    }
+
+    fn destinations(&mut self) -> Option<Vec<Destination>> {
+        let channel = self.channel.as_mut()?;
+        let mut dumper = Dumper::after(channel, self.sequence);
+        let mut list = |family: i32| {
+            let answer = libc::RTM_NEWROUTE;
+            dumper.dump(libc::RTM_GETROUTE, &routes::all(family), |_, _| {}, answer, routes::destinations)
+        };
+        let lists = list(libc::AF_INET).and_then(|v4| {
+            // A kernel without IPv6 has no such routes.
+            let refused =
+                |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP));
+            let v6 = match list(libc::AF_INET6) {
+                Err(e) if refused(&e) => None,
+                other => Some(other?),
+            };
+            Ok((v4, v6))
+        });
+        self.sequence = dumper.sequence();
+        match lists {
+            Ok((v4, v6)) => {
+                let lists: Vec<_> = std::iter::once(v4).chain(v6).collect();
+                let unreadable: usize = lists.iter().map(|l| l.unreadable).sum();
+                if unreadable > 0 {
+                    self.note(format!("netlink: {unreadable} routes could not be read and are missing"));
+                }
+                if lists.iter().any(|l| l.incomplete) {
+                    self.note("netlink: the list of routes kept changing while it was read".to_owned());
+                }
+                Some(lists.into_iter().flat_map(|l| l.items).flatten().collect())
+            }
+            Err(e) => {
+                self.note(format!("netlink: {e}; nothing is known of this host's routes"));
+                None
+            }
+        }
     }
 }
 

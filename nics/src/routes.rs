@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use netmod_matching::{Answer, Query};
+use netmod_matching::{Answer, Destination, Query};
 
 use crate::wire::{self, Message, attributes, number};
 
@@ -48,6 +48,48 @@ const HOP: usize = 8;
 
 /// `RTA_NH_ID` of `<linux/rtnetlink.h>`: the number of a next hop that is an object of its own.
 const NEXT_HOP: u16 = 30;
+
+/// The fixed part of a request for all routes of a family.
+pub(crate) fn all(family: i32) -> [u8; FIXED] {
+    let mut fixed = [0; FIXED];
+    fixed[0] = family as u8;
+    fixed
+}
+
+/// Reads a route of a list: the destination, once for each interface that it leads to. Nothing if it is none that a peer
+/// could be at.
+pub(crate) fn destinations(payload: &[u8]) -> Option<Vec<Destination>> {
+    let (fixed, rest) = payload.split_first_chunk::<FIXED>()?;
+    let (family, prefix, kind) = (i32::from(fixed[0]), fixed[1], fixed[7]);
+    let flags = number(&fixed[8..12])?;
+    if matches!(kind, libc::RTN_LOCAL | libc::RTN_BROADCAST | libc::RTN_ANYCAST | libc::RTN_MULTICAST)
+        || flags & libc::RTM_F_CLONED != 0
+    {
+        return Some(Vec::new());
+    }
+    // The route to everything has no destination.
+    let mut net = match family {
+        libc::AF_INET => IpAddr::from([0; 4]),
+        libc::AF_INET6 => IpAddr::from([0; 16]),
+        _ => return Some(Vec::new()),
+    };
+    let mut by = Vec::new();
+    for (attribute, value) in attributes(rest) {
+        match attribute {
+            libc::RTA_DST => net = wire::address(value).filter(|ip| ip.is_ipv4() == net.is_ipv4())?,
+            libc::RTA_OIF => by.push(number(value)?),
+            libc::RTA_MULTIPATH => by.extend(hops(value).map(|(interface, _)| interface)),
+            _ => {}
+        }
+    }
+    by.sort_unstable();
+    by.dedup();
+    // What forbids holds for all interfaces; of next hops that are numbered objects nobody knows whose they are.
+    if kind != libc::RTN_UNICAST || by.is_empty() {
+        return Some(vec![Destination { by: None, net, prefix }]);
+    }
+    Some(by.into_iter().map(|by| Destination { by: Some(by), net, prefix }).collect())
+}
 
 /// Appends a lookup.
 pub(crate) fn ask(out: &mut Vec<u8>, query: &Query, form: Form, sequence: u32) {
@@ -185,16 +227,20 @@ fn is_gateway(kind: u16) -> bool {
 }
 
 /// Of several next hops, whether the first one by an interface is a gateway; none if there is none by it.
-fn hop(mut hops: &[u8], interface: u32) -> Option<bool> {
-    while let Some((head, _)) = hops.split_first_chunk::<HOP>() {
+fn hop(list: &[u8], interface: u32) -> Option<bool> {
+    let (_, attrs) = hops(list).find(|(by, _)| *by == interface)?;
+    Some(attributes(attrs).any(|(kind, _)| is_gateway(kind)))
+}
+
+/// Several next hops: the interface and the attributes of each, up to the first one that is cut.
+fn hops(mut list: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    std::iter::from_fn(move || {
+        let (head, _) = list.split_first_chunk::<HOP>()?;
         let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
-        let this = hops.get(..len).filter(|this| this.len() >= HOP)?;
-        if number(&head[4..8]) == Some(interface) {
-            return Some(attributes(&this[HOP..]).any(|(kind, _)| is_gateway(kind)));
-        }
-        hops = hops.get(len.next_multiple_of(4)..).unwrap_or_default();
-    }
-    None
+        let this = list.get(..len).filter(|this| this.len() >= HOP)?;
+        list = list.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((number(&this[4..8])?, &this[HOP..]))
+    })
 }
 
 #[cfg(test)]

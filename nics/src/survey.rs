@@ -73,7 +73,7 @@ impl Found {
         let mut nics = assemble(links, kinds, &addresses, &mut notes);
         nics.sort_by_key(|nic| nic.index);
         speeds(kernel, &mut nics, &mut notes);
-        Ok(Found { host: Host { place, nics }, notes })
+        Ok(Found { host: Host { place, nics, ..Host::default() }, notes })
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use netmod_matching::{Address, Answer, Kind, Nic, Place, Query, Routes};
+use netmod_matching::{Address, Answer, Canonical, Kind, Nic, Place, Query, Routes};
 use netmod_nics::{Found, Kernel, Linux, Lookups, Plain, Socket, Watch};
 use netmod_tests::jobs::launch::{self, launcher_or_skip};
 use netmod_tests::jobs::sys::own_network;
@@ -94,12 +94,19 @@ impl Host {
                 to: to.parse().expect("an address"),
             })
             .collect();
-        let (answers, notes) = self.on(move || {
+        let (put, mut record) = (queries.clone(), found.host);
+        let (answers, record, notes) = self.on(move || {
             let mut lookups = Lookups::here();
-            (lookups.ask(&queries), lookups.notes().to_vec())
+            record.ask(&mut lookups);
+            (lookups.ask(&put), Canonical::new(&record).host, lookups.notes().to_vec())
         });
-        for (asked, answer) in asked.iter().zip(&answers) {
+        // What the record says is what the tables say, of all that a peer could ask.
+        let own = |ip| record.nics.iter().any(|n| n.addresses.iter().any(|a| a.ip == ip));
+        for ((asked, query), answer) in asked.iter().zip(&queries).zip(&answers) {
             assert_eq!(asked.3, *answer, "{asked:?}");
+            if !own(query.to) && query.from.is_ipv4() == query.to.is_ipv4() {
+                assert_eq!(record.answer(query), *answer, "{asked:?}: {:?}", record.reach);
+            }
         }
         assert_eq!(answers.len(), asked.len());
         assert_eq!(notes, [""; 0]);

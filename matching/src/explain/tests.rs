@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::record::{Address, Host, Kind};
-use crate::{Answers, Rules, Side, pair};
+use crate::{Rules, Side, pair};
 
 fn nic(name: &str, kind: Kind, ip: &str, prefix: u8) -> Nic {
     Nic {
@@ -19,8 +19,7 @@ fn nic(name: &str, kind: Kind, ip: &str, prefix: u8) -> Nic {
 
 fn explain(a: Vec<Nic>, b: Vec<Nic>) -> Explanation {
     let (a, b) = (Host { nics: a, ..Host::default() }, Host { nics: b, ..Host::default() });
-    let answers = Answers::unknown();
-    let side = |name, host| Side { name, host, answers: &answers };
+    let side = |name, host| Side { name, host };
     pair(&side(b"a", &a), &side(b"b", &b), &Rules::default()).explain()
 }
 

@@ -1,6 +1,7 @@
 //! The choice of interfaces: its syntax, what passes, what is told of the rest.
 
 use super::*;
+use crate::MAX_ADDRESSES;
 use crate::record::Kind;
 
 fn ip(text: &str) -> IpAddr {
@@ -87,7 +88,7 @@ fn what_is_not_published_is_told() {
         carrier: true,
         ..Nic::default()
     };
-    let many: Vec<String> = (1..=20).map(|i| format!("10.0.0.{i}")).collect();
+    let many: Vec<String> = (1..=100).map(|i| format!("10.0.0.{i}")).collect();
     let many: Vec<&str> =
         many.iter().map(String::as_str).chain(["fd00::1", "fe80::1", "127.0.0.1"]).collect();
     let host = Host {
@@ -107,13 +108,14 @@ fn what_is_not_published_is_told() {
     assert_eq!(out.nics[1].addresses.len(), 1);
     // Some of each kind are kept.
     let kept: Vec<IpAddr> = out.nics[0].addresses.iter().map(|a| a.ip).collect();
-    assert_eq!(kept.len(), 8);
+    assert_eq!(kept.len(), MAX_ADDRESSES);
+    assert_eq!(usize::from(out.cut.addresses), 102 - MAX_ADDRESSES);
     assert!(kept.contains(&ip("fd00::1")) && kept.contains(&ip("fe80::1")) && kept.contains(&ip("10.0.0.6")));
     let count = |why| omitted.iter().filter(|o| o.why == why).count();
     assert_eq!(count(Omission::Excluded), 2);
-    assert_eq!(count(Omission::TooManyAddresses), 22 - 8);
+    assert_eq!(count(Omission::TooManyAddresses), 102 - MAX_ADDRESSES);
     assert_eq!(count(Omission::Name), 1);
-    assert_eq!(omitted.len(), 2 + 14 + 1);
+    assert_eq!(omitted.len(), 2 + 102 - MAX_ADDRESSES + 1);
     // A published record is its own canonical form.
     assert_eq!(Canonical::new(&out).host, out);
 }
@@ -130,11 +132,22 @@ fn of_very_many_interfaces_those_in_use_and_fast_ones_are_published() {
         carrier: true,
         mtu: 1500,
     };
-    let host = Host { nics: (0..1000).map(nic).collect(), ..Host::default() };
+    let host = Host { nics: (0..3000).map(nic).collect(), ..Host::default() };
     let Published { host: out, omitted } = Rules::default().publish(&host);
     let mut got: Vec<u32> = out.nics.iter().map(|n| n.index).collect();
     got.sort_unstable();
-    let want: Vec<u32> = (0..1000).filter(|i| matches!(i % 4, 0 | 3)).rev().take(32).collect();
+    assert!(got.len() > 1000, "{}", got.len());
+    let want: Vec<u32> = (0..3000).filter(|i| matches!(i % 4, 0 | 3)).rev().take(got.len()).collect();
     assert_eq!(got, want.into_iter().rev().collect::<Vec<_>>());
-    assert_eq!(omitted.len(), 1000 - 32);
+    assert_eq!(omitted.len(), 3000 - got.len());
+    assert_eq!(usize::from(out.cut.nics), omitted.len());
+    // The peer is told, too.
+    let side = |host| crate::Side { name: b"x", host };
+    let seen = crate::wire::parse(&crate::wire::encode(&out)).unwrap();
+    let small = Host { nics: vec![nic(4)], ..Host::default() };
+    let why = crate::pair(&side(&small), &side(&seen), &Rules::default()).explain();
+    assert_eq!((why.cut.len(), why.cut[0].cut), (1, out.cut));
+    let text = why.to_string();
+    assert!(text.contains(&format!("{} interfaces had no room", omitted.len())), "{text}");
+    assert!(text.contains("those that are down"), "{text}");
 }

@@ -37,19 +37,29 @@ fn host() -> Host {
                 carrier: true,
             },
         ],
+        reach: Some(vec![
+            reach("10.1.0.1", "10.1.0.0", 24, Answer::OnLink),
+            reach("10.1.0.1", "0.0.0.0", 0, Answer::Default),
+            reach("10.1.0.1", "10.1.0.0", 20, Answer::None),
+        ]),
+        cut: Cut { nics: 0x0102, addresses: 3, routes: 4 },
     }
+}
+
+fn reach(from: &str, net: &str, prefix: u8, answer: Answer) -> Reach {
+    Reach { index: 2, from: from.parse().unwrap(), net: net.parse().unwrap(), prefix, answer }
 }
 
 #[test]
 fn golden_bytes() {
-    let mut want = vec![1];
+    let mut want = vec![2];
     want.extend([0xB0; 16]);
-    want.extend([1, 0, 0, 0xF0, 0, 0, 0, 0, 2]);
-    want.extend(
-        b"\x04eth0\x00\x07\x02\0\0\0\xA8\x61\0\0\x28\x23\0\0\x02\x04\x18\x0A\x01\0\x01\x06\x40\xFE\x80",
-    );
+    want.extend([1, 0, 0, 0xF0, 0, 0, 0, 0]);
+    want.extend([1, 2, 1, 3, 0, 4, 0, 2, 0]);
+    want.extend(b"\x04eth0\x00\x07\x02\0\0\0\xA8\x61\0\0\x28\x23\0\0\x02\x04\x18\x0A\x01\0\x01");
+    want.extend(b"\x03\x00\x02\x14\x00\x0A\x01\x00\x18\x04\x0A\x01\x00\x06\x40\xFE\x80");
     want.extend([0; 13]);
-    want.push(2);
+    want.extend([2, 0]);
     want.extend(b"\x03ib0\x08\x01\x02\x01\0\0\0\0\0\0\xF0\xFF\0\0\0");
     assert_eq!(encode(&host()), want);
     assert_eq!(parse(&want).unwrap(), Canonical::new(&host()).host);
@@ -75,40 +85,86 @@ fn what_nobody_would_write_is_refused() {
         bad[at] = value;
         parse(&bad)
     };
-    assert_eq!(set(0, 2), Err(WireError::Version(2)));
-    assert_eq!(set(25, 33), Err(WireError::TooManyNics(33)));
-    assert_eq!(set(27, 0xFF), Err(WireError::Name));
-    assert_eq!(set(27, 0x1B), Err(WireError::NotCanonical));
-    assert_eq!(set(31, 12), Err(WireError::Value("kind", 12)));
-    assert_eq!(set(32, 8), Err(WireError::Value("set of flags", 8)));
-    assert_eq!(set(45, 9), Err(WireError::Value("number of addresses", 9)));
-    assert_eq!(set(46, 5), Err(WireError::Value("family", 5)));
+    assert_eq!(set(0, 1), Err(WireError::Version(1)));
+    assert_eq!(set(25, 2), Err(WireError::Value("set of flags", 2)));
+    // Answers of tables that were not asked.
+    assert_eq!(set(25, 0), Err(WireError::NotCanonical));
+    assert_eq!(parse(&vec![2; MAX_LEN + 1]), Err(WireError::TooLong(MAX_LEN + 1)));
+    assert_eq!(set(32, 3), Err(WireError::Truncated));
+    assert_eq!(set(35, 0xFF), Err(WireError::Name));
+    assert_eq!(set(35, 0x1B), Err(WireError::NotCanonical));
+    assert_eq!(set(39, 12), Err(WireError::Value("kind", 12)));
+    assert_eq!(set(40, 8), Err(WireError::Value("set of flags", 8)));
+    assert_eq!(set(53, 65), Err(WireError::Value("number of addresses", 65)));
+    assert_eq!(set(54, 5), Err(WireError::Value("family", 5)));
     // An impossible prefix, and an address that no host can reach.
-    assert_eq!(set(47, 255), Err(WireError::NotCanonical));
-    assert_eq!(set(48, 127), Err(WireError::NotCanonical));
+    assert_eq!(set(55, 255), Err(WireError::NotCanonical));
+    assert_eq!(set(56, 127), Err(WireError::NotCanonical));
+    assert_eq!(set(60, 65), Err(WireError::Value("number of destinations", 65)));
+    assert_eq!(set(61, 33), Err(WireError::Value("length of a network part", 33)));
+    assert_eq!(set(62, 5), Err(WireError::Value("answer", 5)));
+    // Bits behind the prefix of 20, another order, and the same destination twice.
+    assert_eq!(set(67, 8), Err(WireError::NotCanonical));
+    assert_eq!(set(61, 30), Err(WireError::Value("answer", 24)));
+    assert_eq!(set(63, 24), Err(WireError::NotCanonical));
     // Another order of the interfaces.
-    assert_eq!(set(27, b'z'), Err(WireError::NotCanonical));
+    assert_eq!(set(35, b'z'), Err(WireError::NotCanonical));
     // A speed of an interface that does not know it.
-    assert_eq!(set(32, 3), Err(WireError::NotCanonical));
-    for text in
-        [WireError::Truncated, WireError::Version(9), WireError::TooManyNics(99), WireError::NotCanonical]
+    assert_eq!(set(40, 3), Err(WireError::NotCanonical));
+    for text in [WireError::Truncated, WireError::Version(9), WireError::TooLong(99), WireError::NotCanonical]
     {
         assert!(text.to_string().starts_with("interfaces that the peer published: "));
     }
 }
 
-#[test]
-fn the_largest_record_is_no_larger_than_said() {
+/// A host of so many interfaces with so many addresses each, from each of which so many networks are reached.
+fn large(nics: u32, addresses: u32, routes: u32) -> Host {
+    let from = |i: u32, a: u32| format!("fd00::{i:x}:{a:x}").parse::<IpAddr>().unwrap();
     let nic = |i: u32| Nic {
         name: format!("interface-{i:05}"),
         index: i,
-        addresses: (0..20).map(|a| address(&format!("fd00::{i}:{a}"), 64)).collect(),
+        addresses: (1..=addresses).map(|a| Address { ip: from(i, a), prefix: 64 }).collect(),
+        up: true,
+        carrier: true,
         ..Nic::default()
     };
-    let host = Host { nics: (0..100).map(nic).collect(), ..Host::default() };
-    let bytes = encode(&host);
-    assert_eq!(bytes.len(), MAX_LEN);
-    assert_eq!(encode(&parse(&bytes).unwrap()), bytes);
+    let mut said = Vec::new();
+    for i in 0..nics {
+        for a in 1..=addresses {
+            said.extend((0..routes).map(|r| Reach {
+                index: i,
+                from: from(i, a),
+                net: format!("fd00:{r:x}::").parse().unwrap(),
+                prefix: 32,
+                answer: Answer::Gateway,
+            }));
+        }
+    }
+    Host { nics: (0..nics).map(nic).collect(), reach: Some(said), ..Host::default() }
+}
+
+#[test]
+fn the_largest_record_is_no_larger_than_said_and_says_what_is_missing() {
+    for (nics, addresses, routes) in [(3000, 1, 1), (40, 100, 0), (10, 2, 400), (300, 2, 50), (2000, 0, 0)] {
+        let host = large(nics, addresses, routes);
+        let bytes = encode(&host);
+        assert!(bytes.len() <= MAX_LEN && bytes.len() > MAX_LEN / 8, "{}", bytes.len());
+        let read = parse(&bytes).unwrap();
+        assert_eq!(encode(&read), bytes);
+        let kept: usize = read.nics.iter().map(|n| n.addresses.len()).sum();
+        assert_eq!(read.nics.len() + usize::from(read.cut.nics), nics as usize);
+        if read.cut.nics == 0 {
+            assert_eq!(kept + usize::from(read.cut.addresses), (nics * addresses) as usize);
+            let routes = kept * routes as usize;
+            assert_eq!(read.reach.as_ref().unwrap().len() + usize::from(read.cut.routes), routes);
+        }
+    }
+}
+
+#[test]
+fn hundreds_of_interfaces_are_published_whole() {
+    let read = parse(&encode(&large(300, 2, 1))).unwrap();
+    assert_eq!((read.nics.len(), read.cut), (300, Cut::default()));
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub use pair::pair;
 pub use place::Here;
 
 /// Version of the section.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Version of the frames; who speaks another is not understood.
 pub const PROTOCOL: u16 = 2;
 /// Most domains of a card.
@@ -336,7 +336,7 @@ fn record(host: &Host, domains: &[CardDomain]) -> Host {
             },
         })
     });
-    Rules::default().publish(&Host { place: host.place, nics: nics.collect() }).host
+    Rules::default().publish(&Host { place: host.place, nics: nics.collect(), ..Host::default() }).host
 }
 
 /// The length of the prefix in a fabric's name such as `192.0.2.0/24`.

@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 
 use netmod_matching::graph::{Edge, Endpoint, Limits, Verdict, decide};
-use netmod_matching::{Answers, Class, Rules, Side, Weight, spread};
+use netmod_matching::{Class, Rules, Side, Transport, Weight, spread};
 
 use super::{CardDomain, OfiCard, OwnCard, PeerCard};
 use crate::address::{format_name, ip, show};
@@ -219,14 +219,21 @@ fn by_loopback(left: &OfiCard, right: &OfiCard) -> Vec<WayBetween> {
     ways
 }
 
+/// What a provider sends its messages by.
+///
+/// Others than those over TCP make packets of the size of their own interface, or trust that both ends have the same.
+fn transport(provider: &str) -> Transport {
+    match provider.split(';').next() {
+        Some("tcp" | "sockets" | "net") => Transport::Stream,
+        _ => Transport::Datagrams,
+    }
+}
+
 /// Pairs of domains with IP addresses, on different hosts: those of their interfaces.
 fn by_ip(left: &OfiCard, right: &OfiCard, refused: &mut Vec<String>) -> Vec<WayBetween> {
-    let unknown = Answers::unknown();
-    let sides = [
-        Side { name: &[0], host: &left.record, answers: &unknown },
-        Side { name: &[1], host: &right.record, answers: &unknown },
-    ];
-    let pairing = netmod_matching::pair(&sides[0], &sides[1], &Rules::default());
+    let sides = [Side { name: &[0], host: &left.record }, Side { name: &[1], host: &right.record }];
+    let rules = Rules { transport: transport(&left.provider), ..Rules::default() };
+    let pairing = netmod_matching::pair(&sides[0], &sides[1], &rules);
     let at = |card: &OfiCard, nic: usize| card.record.nics.get(nic).map(|n| n.index as usize);
     let ways: Vec<WayBetween> = pairing
         .pairs

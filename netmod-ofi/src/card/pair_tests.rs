@@ -143,7 +143,7 @@ fn any_two_cards_are_paired_alike_from_both_sides() {
         if random.below(3) == 0 {
             domains.extend(other_card(place, 9, &["shm", "x"]).domains);
         }
-        let host = Host { place, nics: known.nics };
+        let host = Host { place, nics: known.nics, ..Host::default() };
         card(&host, "tcp", domains)
     };
     let mut paired = 0;

@@ -27,7 +27,7 @@ pub(super) fn host(place: Place, addresses: &[&str]) -> Host {
         up: true,
         carrier: true,
     };
-    Host { place, nics: addresses.iter().enumerate().map(nic).collect() }
+    Host { place, nics: addresses.iter().enumerate().map(nic).collect(), ..Host::default() }
 }
 
 /// A domain with a socket address.
@@ -77,7 +77,7 @@ pub(super) fn ip_card(host: &Host, addresses: &[&str]) -> OfiCard {
 
 /// A process with domains of another form of addresses.
 pub(super) fn other_card(place: Place, format: u32, names: &[&str]) -> OfiCard {
-    let host = Host { place, nics: Vec::new() };
+    let host = Host { place, nics: Vec::new(), ..Host::default() };
     let domain = |(i, name): (usize, &&str)| CardDomain {
         name: (*name).into(),
         fabric: "a fabric".into(),

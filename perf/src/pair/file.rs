@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use netmod_matching::table::{Hop, Route, Table};
-use netmod_matching::{Address, Host, Kind, Nic, Place};
+use netmod_matching::{Address, Answer, Cut, Host, Kind, Nic, Place, Reach, Rules};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Failure, Result};
@@ -21,6 +21,9 @@ pub(crate) struct SideFile {
     /// Whether its routing tables were asked.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub(crate) asked: bool,
+    /// Numbers of interfaces, addresses and routes that it has no room to publish.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(crate) cut: [u16; 3],
     #[serde(default)]
     pub(crate) nics: Vec<NicFile>,
 }
@@ -51,6 +54,14 @@ pub(crate) struct NicFile {
     /// 10.1.0.254`, `100.64.0.0/10`, `default via 10.2.0.254 from 10.2.0.1`, `unreachable 10.3.0.0/16`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) routes: Vec<String>,
+    /// In place of routes, what the tables of a real host say of all destinations that they know: source, destination and
+    /// answer, such as `10.1.0.1 10.9.0.0/16 gateway`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reach: Option<Vec<String>>,
+}
+
+fn is_none(cut: &[u16; 3]) -> bool {
+    *cut == [0; 3]
 }
 
 fn yes() -> bool {
@@ -120,13 +131,18 @@ impl SideFile {
                 up: nic.up,
                 carrier: nic.carrier,
                 routes: Vec::new(),
+                reach: host.reach.as_ref().map(|all| {
+                    let own = all.iter().filter(|r| r.index == nic.index);
+                    own.filter(|r| nic.addresses.iter().any(|a| a.ip == r.from)).map(reach_text).collect()
+                }),
             })
         };
         let boot: String = host.place.boot.iter().map(|b| format!("{b:02x}")).collect();
         Ok(SideFile {
             place: Some(format!("{boot}:{}", host.place.netns)),
             interfaces: String::new(),
-            asked: true,
+            asked: host.reach.is_some(),
+            cut: [host.cut.nics, host.cut.addresses, host.cut.routes],
             nics: host.nics.iter().map(nic).collect::<Result<_>>()?,
         })
     }
@@ -152,7 +168,47 @@ impl SideFile {
         };
         let place = place(self.place.as_deref().unwrap_or(name))
             .map_err(|why| Failure::new(format!("{name}: place: {why}")))?;
-        Ok(Host { place, nics: self.nics.iter().enumerate().map(nic).collect::<Result<_>>()? })
+        let nics: Vec<Nic> = self.nics.iter().enumerate().map(nic).collect::<Result<_>>()?;
+        let [cut_nics, addresses, routes] = self.cut;
+        let cut = Cut { nics: cut_nics, addresses, routes };
+        Ok(Host { place, nics, cut, reach: None })
+    }
+
+    /// The record with what this side's routing tables say.
+    ///
+    /// # Errors
+    /// Which value is none.
+    pub(crate) fn asked(&self, name: &str) -> Result<Host> {
+        let mut host = self.host(name)?;
+        if !self.asked {
+            return Ok(host);
+        }
+        if self.nics.iter().all(|n| n.reach.is_none()) {
+            host.ask(&mut self.table(name, &host)?);
+            return Ok(host);
+        }
+        let mut all = Vec::new();
+        for (file, nic) in self.nics.iter().zip(&host.nics) {
+            for text in file.reach.iter().flatten() {
+                all.push(reach(nic.index, text).ok_or_else(|| {
+                    Failure::new(format!(
+                        "{name}: {}: reach: `{}` is not of the form `10.1.0.1 10.9.0.0/16 gateway`",
+                        nic.name.escape_debug(),
+                        text.escape_debug()
+                    ))
+                })?);
+            }
+        }
+        host.reach = Some(all);
+        Ok(host)
+    }
+
+    /// The record as its host publishes it.
+    ///
+    /// # Errors
+    /// Which value is none.
+    pub(crate) fn published(&self, name: &str) -> Result<Host> {
+        Ok(Rules::default().publish(&self.asked(name)?).host)
     }
 
     /// The routing table of this side, whose record is `host`.
@@ -175,6 +231,29 @@ impl SideFile {
         }
         Ok(table)
     }
+}
+
+/// The answers of routing tables, by name.
+const ANSWERS: [(Answer, &str); 5] = [
+    (Answer::None, "none"),
+    (Answer::Unknown, "unknown"),
+    (Answer::Default, "default"),
+    (Answer::Gateway, "gateway"),
+    (Answer::OnLink, "on-link"),
+];
+
+fn reach_text(r: &Reach) -> String {
+    let answer = ANSWERS.iter().find(|(a, _)| *a == r.answer).map_or("unknown", |(_, name)| name);
+    format!("{} {}/{} {answer}", r.from, r.net, r.prefix)
+}
+
+fn reach(index: u32, text: &str) -> Option<Reach> {
+    let mut words = text.split_whitespace();
+    let from = words.next()?.parse().ok()?;
+    let to = address(words.next()?).ok()?;
+    let name = words.next()?;
+    let (answer, _) = *ANSWERS.iter().find(|(_, n)| *n == name)?;
+    words.next().is_none().then_some(Reach { index, from, net: to.ip, prefix: to.prefix, answer })
 }
 
 /// An address with the bits of its network part. Whether they make sense is for the pairing to judge.

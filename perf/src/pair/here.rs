@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::Instant;
 
 use netmod_core::Config;
-use netmod_matching::{Answers, Filter, Host, Omitted, Place, Rules};
+use netmod_matching::{Filter, Host, Omitted, Place, Rules};
 use netmod_nics::{Found, Lookups};
 use serde_json::{Value, json};
 
@@ -13,7 +12,6 @@ use super::file::SideFile;
 use super::outcome::Outcome;
 use crate::cli::PairingArgs;
 use crate::error::{During, Failure, Result};
-use crate::report::amount;
 
 /// What is known of this host.
 struct Here {
@@ -25,13 +23,17 @@ struct Here {
 
 impl Here {
     fn look(filter: Filter) -> Result<Here> {
-        let found = Found::here().map_err(|e| Failure::new(e.to_string()))?;
+        let mut found = Found::here().map_err(|e| Failure::new(e.to_string()))?;
+        let mut lookups = Lookups::here();
+        found.host.ask(&mut lookups);
         let published = Rules { filter, ..Rules::default() }.publish(&found.host);
+        let mut notes = found.notes;
+        notes.extend_from_slice(lookups.notes());
         Ok(Here {
             all: found.host.nics.into_iter().map(|n| n.name).collect(),
             host: published.host,
             omitted: published.omitted,
-            notes: found.notes,
+            notes,
         })
     }
 }
@@ -57,7 +59,7 @@ pub(crate) fn run(args: &PairingArgs) -> Result<()> {
 }
 
 fn rules(args: &PairingArgs) -> Rules {
-    Rules::default()
+    Rules::of_stream()
         .with_speed_ratio(args.speed_ratio.unwrap_or(0))
         .with_max_rails(args.max_rails.unwrap_or(0))
 }
@@ -81,8 +83,7 @@ fn with_itself(args: &PairingArgs, mut here: Here) -> Result<()> {
                 .into(),
         );
     }
-    let unknown = Answers::unknown();
-    let outcome = Outcome::new([&here.host, &here.host], [&unknown, &unknown], &rules(args))?;
+    let outcome = Outcome::new(&here.host, &here.host, &rules(args))?;
     let all = here.all.clone();
     show(args, &here, &outcome, "this host with itself, as two processes on it pair", all, &[])
 }
@@ -91,18 +92,13 @@ fn with_peer(args: &PairingArgs, here: Here, path: &Path) -> Result<()> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).during(format!("read {name}"))?;
     let file: SideFile = toml::from_str(&text).during(format!("read the record {name}"))?;
-    let peer = Rules::default().publish(&file.host(&name)?).host;
-    let mut lookups = Lookups::here();
-    let begun = Instant::now();
-    let answers = Answers::ask(&here.host, &peer, &mut lookups);
-    let took = begun.elapsed();
-    let outcome = Outcome::new([&here.host, &peer], [&answers, &Answers::unknown()], &rules(args))?;
-    let (asked, known) = answers.count();
-    let mut notes = vec![format!(
-        "route lookups: {asked}, {known} of them answered, in {}; the peer's routing tables cannot be asked from here",
-        amount(took.as_secs_f64() * 1e6, "us")
-    )];
-    notes.extend_from_slice(lookups.notes());
+    let peer = file.published(&name)?;
+    let outcome = Outcome::new(&here.host, &peer, &rules(args))?;
+    let tables = |host: &Host| match &host.reach {
+        Some(reach) => format!("{} answers", reach.len()),
+        None => "not asked".to_owned(),
+    };
+    let notes = vec![format!("routing tables: here {}, the peer's {}", tables(&here.host), tables(&peer))];
     let all = file.nics.iter().map(|n| n.name.clone()).collect();
     show(args, &here, &outcome, &format!("this host with {name}"), all, &notes)
 }

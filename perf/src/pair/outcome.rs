@@ -1,6 +1,6 @@
 //! Two hosts as both sides pair them, and the result as JSON.
 
-use netmod_matching::{Answers, Host, Pairing, Rules, Side, Whose, pair, wire};
+use netmod_matching::{Host, Pairing, Rules, Side, Whose, pair, wire};
 use serde_json::{Value, json};
 
 use crate::error::{During, Result};
@@ -30,14 +30,17 @@ impl Outcome {
     ///
     /// # Errors
     /// If a record cannot be read.
-    pub(crate) fn new([a, b]: [&Host; 2], [from_a, from_b]: [&Answers; 2], rules: &Rules) -> Result<Outcome> {
-        fn side<'a>(name: &'a [u8], host: &'a Host, answers: &'a Answers) -> Side<'a> {
-            Side { name, host, answers }
-        }
+    pub(crate) fn new(a: &Host, b: &Host, rules: &Rules) -> Result<Outcome> {
         let (seen_a, seen_b) = (published(a)?, published(b)?);
-        let here = pair(&side(b"a", a, from_a), &side(b"b", &seen_b, from_b), rules);
-        let there = pair(&side(b"b", b, from_b), &side(b"a", &seen_a, from_a), rules);
-        Ok(Outcome { here, there, published: [a.clone(), b.clone()] })
+        Ok(Outcome::of_views([a, &seen_b], [b, &seen_a], rules))
+    }
+
+    /// What A makes of its own record and what it has seen of B, and B of its own and what it has seen of A.
+    pub(crate) fn of_views([a, seen_b]: [&Host; 2], [b, seen_a]: [&Host; 2], rules: &Rules) -> Outcome {
+        let side = |name, host| Side { name, host };
+        let here = pair(&side(b"a", a), &side(b"b", seen_b), rules);
+        let there = pair(&side(b"b", b), &side(b"a", seen_a), rules);
+        Outcome { here, there, published: [a.clone(), seen_b.clone()] }
     }
 
     /// Whether both sides came to the same result.

@@ -2,12 +2,12 @@
 //!
 //! The format is described beside the scenarios of the project, in `matching/tests/scenarios/README.md`.
 
-use netmod_matching::{Answers, Families, Filter, Host, Rules};
+use netmod_matching::{Families, Filter, Host, Rules, Transport};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::file::SideFile;
-use super::outcome::{Outcome, published};
+use super::outcome::Outcome;
 use crate::error::{During, Failure, Result};
 
 /// A file.
@@ -38,7 +38,7 @@ pub(crate) struct RulesFile {
     #[serde(default)]
     families: FamiliesFile,
     #[serde(default)]
-    equal_mtu: bool,
+    transport: TransportFile,
     #[serde(default)]
     speed_ratio: u32,
     #[serde(default)]
@@ -52,6 +52,14 @@ enum FamiliesFile {
     Both,
     Ipv4,
     Ipv6,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum TransportFile {
+    #[default]
+    Datagrams,
+    Stream,
 }
 
 impl Scenario {
@@ -70,7 +78,11 @@ impl Scenario {
             FamiliesFile::Ipv4 => Families::V4,
             FamiliesFile::Ipv6 => Families::V6,
         };
-        Rules { families, require_equal_mtu: r.equal_mtu, ..Rules::default() }
+        let transport = match r.transport {
+            TransportFile::Datagrams => Transport::Datagrams,
+            TransportFile::Stream => Transport::Stream,
+        };
+        Rules { families, transport, ..Rules::default() }
             .with_speed_ratio(r.speed_ratio)
             .with_max_rails(r.max_rails)
     }
@@ -82,22 +94,12 @@ impl Scenario {
     /// A value in the file that is none.
     pub(crate) fn run(&self) -> Result<Outcome> {
         let rules = self.rules();
-        let mut hosts = Vec::new();
-        let mut tables = Vec::new();
-        for (name, side) in [("a", &self.a), ("b", &self.b)] {
-            let host = side.host(name)?;
-            tables.push(side.table(name, &host)?);
+        let host = |name: &str, side: &SideFile| -> Result<Host> {
             let filter: Filter =
                 side.interfaces.parse().map_err(|e| Failure::new(format!("{name}: interfaces: {e}")))?;
-            hosts.push(Rules { filter, ..rules.clone() }.publish(&host).host);
-        }
-        let (published_a, published_b) = (published(&hosts[0])?, published(&hosts[1])?);
-        let mut ask = |side: usize, own: &Host, peer: &Host, asked: bool| {
-            if asked { Answers::ask(own, peer, &mut tables[side]) } else { Answers::unknown() }
+            Ok(Rules { filter, ..rules.clone() }.publish(&side.asked(name)?).host)
         };
-        let from_a = ask(0, &hosts[0], &published_b, self.a.asked);
-        let from_b = ask(1, &hosts[1], &published_a, self.b.asked);
-        Outcome::new([&hosts[0], &hosts[1]], [&from_a, &from_b], &rules)
+        Outcome::new(&host("a", &self.a)?, &host("b", &self.b)?, &rules)
     }
 
     /// As the command prints it; the unmatched are those of the file, published or not.

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use netmod_matching::{Host, Rules};
+
+use super::file::SideFile;
 use super::outcome::Outcome;
 use super::scenario::Scenario;
 
@@ -61,6 +64,57 @@ fn every_scenario_gives_the_expected_pairs() {
     for (name, scenario) in scenarios() {
         expect(&name, &scenario);
     }
+}
+
+/// What each side makes of what the other one publishes, from records as `--export` writes them.
+fn exported(side: &SideFile, name: &str, rules: &Rules) -> Host {
+    let host = rules.publish(&side.asked(name).unwrap()).host;
+    let text = toml::to_string(&SideFile::of(&host).unwrap()).unwrap();
+    let read = toml::from_str::<SideFile>(&text).unwrap().published(name).unwrap();
+    assert_eq!(read, host, "{text}");
+    read
+}
+
+#[test]
+fn exported_records_give_the_same_pairs_on_both_hosts() {
+    for (name, scenario) in scenarios().into_iter().filter(|(_, s)| s.a.interfaces.is_empty()) {
+        let rules = Rules::default();
+        let (a, b) = (exported(&scenario.a, "a", &rules), exported(&scenario.b, "b", &rules));
+        let outcome = Outcome::new(&a, &b, &rules).unwrap();
+        assert!(outcome.agreed(), "{name}");
+        // On B's host, B is this host, and the result is A's turned round.
+        let there = Outcome::new(&b, &a, &rules).unwrap();
+        let mut turned: Vec<[String; 2]> = there.pairs().into_iter().map(|[b, a]| [a, b]).collect();
+        let mut pairs = outcome.pairs();
+        turned.sort();
+        pairs.sort();
+        if name != "s06-two-in-one-subnet" {
+            assert_eq!(turned, pairs, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_computes_from_something_else_does_not_agree() {
+    let (_, scenario) =
+        scenarios().into_iter().find(|(name, _)| name == "s05-direct-slow-routed-isolated").unwrap();
+    let rules = Rules::default();
+    let (a, b) = (exported(&scenario.a, "a", &rules), exported(&scenario.b, "b", &rules));
+    assert!(Outcome::of_views([&a, &b], [&b, &a], &rules).agreed());
+    // Its fast interface is down by now, which it has told nobody.
+    let mut later = b.clone();
+    later.nics[0].up = false;
+    assert!(!Outcome::of_views([&a, &b], [&later, &a], &rules).agreed());
+    // It has lost the routes of the interface behind the router.
+    let mut later = b.clone();
+    later.reach.as_mut().unwrap().retain(|r| r.index != 3);
+    assert!(!Outcome::of_views([&a, &b], [&later, &a], &rules).agreed());
+    // It has never read what the other host's tables say.
+    let blind = Host { reach: None, ..a.clone() };
+    let mut slow = b;
+    slow.reach = None;
+    let outcome = Outcome::of_views([&a, &slow], [&slow, &blind], &rules);
+    assert!(!outcome.agreed(), "{:?}", outcome.pairs());
 }
 
 #[test]
@@ -152,6 +206,7 @@ fn what_is_wrong_with_a_file_is_told() {
         ("[a]\n[b]\ncolour = 1\n", "colour"),
         ("[a]\n[[a.nics]]\nname = 'e0'\naddresses = ['10.1.0.1']\n[b]\n", "`10.1.0.1` is no address"),
         ("[a]\n[[a.nics]]\nname = 'e0'\nroutes = ['10.0.0.0/8 over 1.2.3.4']\n[b]\n", "`over`"),
+        ("[a]\n[[a.nics]]\nname = 'e0'\nreach = ['10.0.0.1 10.0.0.0/8 maybe']\n[b]\n", "of the form"),
         ("[a]\n[[a.nics]]\nname = 'e0'\nroutes = ['default via nobody']\n[b]\n", "no address behind `via`"),
         ("[a]\nplace = 'a name that is longer'\n[b]\n", "1 to 16 bytes"),
         ("[a]\ninterfaces = '10.0.0.0/99'\n[b]\n", "10.0.0.0/99"),
