@@ -1,9 +1,10 @@
-//! System calls of waiting: on several descriptors, on several as one, and being woken.
+//! System calls of waiting: on several descriptors, on several as one, and being woken; and of the thread that sends what is staged.
 
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Waits until one of the descriptors is readable or the time is over (`ppoll(2)`); returns true if the first is.
@@ -113,4 +114,52 @@ impl AsRawFd for EventFd {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
+}
+
+/// Returns true if [`fence_threads`] works (`membarrier(2)`, Linux 4.14). Asked of the kernel once.
+pub(crate) fn can_fence_threads() -> bool {
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
+    *REGISTERED.get_or_init(|| membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
+}
+
+/// Puts a full fence into every running thread of the process.
+///
+/// # Panics
+/// If the kernel refuses what it has promised to [`can_fence_threads`].
+pub(crate) fn fence_threads() {
+    // A forked child registers again.
+    let fenced = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+        || membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+            && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    assert!(fenced, "membarrier: {}", io::Error::last_os_error());
+}
+
+fn membarrier(command: i32) -> bool {
+    // SAFETY: takes no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// The calling thread's short sleeps end when they should: the kernel does not round them up.
+pub(crate) fn wake_on_time() {
+    let nanoseconds: libc::c_ulong = 1000;
+    // It fails for no thread of its own process.
+    // SAFETY: takes no memory.
+    let _ = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds, 0, 0, 0) };
+}
+
+/// Calls `f` with all signals blocked in this thread, such as for threads that it starts.
+pub(crate) fn without_signals<R>(f: impl FnOnce() -> R) -> R {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the first call fills `all`, the second reads it and fills `before`; they fail only for bad arguments.
+    let blocked = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
+    };
+    let result = f();
+    if blocked {
+        // SAFETY: the call above has filled `before`.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    }
+    result
 }

@@ -9,6 +9,8 @@ use crate::world::{Fate, World, Wrong, wrong};
 
 /// Operations that are begun in one turn.
 const BURST: u64 = 6;
+/// Of so many turns, one in which the process computes after it has begun something: what is staged leaves by the helper.
+const COMPUTES: u64 = 8;
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug)]
@@ -140,6 +142,12 @@ impl Program {
         let mut moved = false;
         if matches!(self.stage, Stage::Working) {
             self.begin(world)?;
+            if let Some(dev) = &mut self.dev
+                && self.rng.one_in(COMPUTES)
+            {
+                dev.flush();
+                return Ok(true);
+            }
         }
         if let Some(dev) = &mut self.dev
             && !matches!(self.stage, Stage::Finalizing)

@@ -1,6 +1,7 @@
 //! Small messages over libfabric: of a burst the first one leaves at once, the others go together; of two that are alike, the second one is cut short.
 
 use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
 use ch3_shim::{Builder, Device, Mode, RawReq};
 use fake_fabric::{Control, Settings, World, library_path};
@@ -12,8 +13,12 @@ use netmod_tests::watchdog::Watchdog;
 /// Messages of a burst: with their headers they have room in one frame.
 const MANY: u8 = 100;
 
-/// Two processes over the fake provider, each of which does its part.
+/// Two processes over the fake provider, each of which does its part, with no helper that sends what is staged.
 fn two(part: impl Fn(&mut Device, &World) + Sync) {
+    two_with("off", part);
+}
+
+fn two_with(progress: &str, part: impl Fn(&mut Device, &World) + Sync) {
     let _watchdog = Watchdog::new();
     let fabric = World::new(&Control::load(&library_path()).1, Settings::default());
     let mut board = Board::new(2);
@@ -21,6 +26,7 @@ fn two(part: impl Fn(&mut Device, &World) + Sync) {
         for rank in 0..2 {
             let mut cfg = Config::default();
             cfg.netmods = vec!["ofi".into()];
+            cfg.set("NETMOD_PROGRESS", progress).expect("a setting");
             cfg.ofi.library = library_path().display().to_string();
             (cfg.ofi.provider, cfg.ofi.domain) = ("fake".into(), fabric.name().to_owned());
             let builder = Builder::new(cfg, Box::new(board.place(rank)));
@@ -75,6 +81,38 @@ fn of_a_burst_the_first_message_leaves_at_once_and_the_others_together() {
         dev.wait_raw(req).expect("wait");
         sent.wait();
         assert_eq!((frames, waited, alone), (vec![1; others.len()], 2, polled + 1));
+    });
+}
+
+/// Of a burst before which nobody waits the others leave, too, in one frame of the helper's.
+#[test]
+fn of_a_burst_without_a_further_call_the_others_leave_as_well() {
+    let (quiet, sent) = (&Barrier::new(2), &Barrier::new(2));
+    two_with("auto", |dev, fabric| {
+        let world = dev.world();
+        quiet.wait();
+        if dev.rank() == 1 {
+            sent.wait();
+            for n in 0..3 {
+                let mut data = [0; 8];
+                dev.recv(&mut data, 0, 1, world).expect("recv");
+                assert_eq!(data, [n; 8]);
+            }
+            return;
+        }
+        let before = fabric.stats().sends;
+        let areas: Vec<Area> = (0..3).map(|n| Area::new(vec![n; 8])).collect();
+        let mut reqs: Vec<RawReq> = areas
+            .iter()
+            .map(|area| dev.isend_raw(area.contig(), 1, 1, world, Mode::Standard).expect("isend"))
+            .collect();
+        let limit = Instant::now() + Duration::from_secs(30);
+        while fabric.stats().sends < before + 2 {
+            assert!(Instant::now() < limit, "what is staged does not leave");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        sent.wait();
+        dev.wait_all_raw(&mut reqs, None).expect("wait");
     });
 }
 

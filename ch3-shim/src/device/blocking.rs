@@ -97,11 +97,7 @@ impl Vci {
         recv_tag: i32,
         comm: Comm,
     ) -> Result<Status> {
-        self.scope(|s| {
-            let receive = s.irecv(buf, source, recv_tag, comm)?;
-            s.isend(data, dest, send_tag, comm)?;
-            s.wait(receive)
-        })
+        self.exchange(data, dest, send_tag, buf, source, recv_tag, comm)
     }
 
     /// Waits until all processes of the communicator are here (dissemination: log2 of their number

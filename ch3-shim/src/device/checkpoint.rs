@@ -33,7 +33,7 @@ impl Vci {
         loop {
             self.tick();
             let now = self.now;
-            let engine = &mut self.engine;
+            let engine = &mut *self.engine;
             if engine.netmod.ckpt_shutdown(&mut engine.core, now)? == Finalize::Done {
                 return Ok(());
             }
@@ -58,7 +58,7 @@ impl Vci {
     pub fn ckpt_restart(&mut self) -> Result<()> {
         self.tick();
         self.wait_set = None;
-        let (now, engine) = (self.now, &mut self.engine);
+        let (now, engine) = (self.now, &mut *self.engine);
         engine.netmod.ckpt_restart(&mut engine.core, now)?;
         Ok(())
     }

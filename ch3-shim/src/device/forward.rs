@@ -26,7 +26,9 @@ macro_rules! forward {
                 #[inline]
                 #[allow(clippy::too_many_arguments)]
                 pub fn $name $(<$($g),*>)? (&mut self, $($arg: $t),*) -> $ret {
-                    Vci::$name(self, $($arg),*)
+                    let result = Vci::$name(self, $($arg),*);
+                    self.end_call();
+                    result
                 }
             )*
         }
@@ -40,11 +42,14 @@ impl<L: Exclusive> Device<L> {
     /// As it says.
     #[inline]
     pub fn test<W: Waitable>(&mut self, req: W) -> Result<std::result::Result<Completion, W>> {
-        Vci::test(self, req)
+        let result = Vci::test(self, req);
+        self.end_call();
+        result
     }
 }
 
 forward! {
+    flush() -> ();
     dup(comm: Comm) -> Result<Comm>;
     set_eager_max(rank: u32, bytes: usize) -> Result<()>;
     accept(port: Option<&PortName>, comm: Comm, root: u32, timeout: Duration) -> Result<InterComm>;

@@ -18,6 +18,7 @@ use crate::ch3::{
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
 use crate::netset::{AnyNetmod, NetSet};
+use crate::progress::Guarded;
 use crate::tagmatch::{PostedQueue, UnexpectedQueue};
 use crate::wrapped::wrap;
 
@@ -285,6 +286,12 @@ impl Builder {
         Ok(())
     }
 
+    /// Returns true if no thread is to send what calls leave staged: it is switched off, or time is a simulation's, which
+    /// does so by itself.
+    pub(super) fn is_without_helper(&self) -> bool {
+        self.cfg.progress == "off" || self.clock.is_some()
+    }
+
     /// The netmods are open, and the barrier has been entered: waits for all processes.
     fn join(mut self, mut netmod: NetSet, sharing: &Sharing, card: Vec<u8>) -> Result<Vci> {
         let (rank, size) = (self.boot.rank(), self.boot.size());
@@ -323,11 +330,12 @@ impl Builder {
         let groups = Groups::new(Group::world(me.group, rank, size));
         let near = netmod.has_memory();
         let tick_mask = if self.clock.is_some() { 0 } else { 63 };
+        let alone = self.is_without_helper();
         let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);
         let clock_now = clock.now();
         let status_server = Server::new(&self.cfg, me);
         Ok(Vci {
-            engine: Engine::new(netmod, Core::new(REQUESTS)),
+            engine: Guarded::new(Engine::new(netmod, Core::new(REQUESTS)), alone),
             ch3: Ch3 {
                 boot: self.boot,
                 groups,

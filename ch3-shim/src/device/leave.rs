@@ -289,12 +289,17 @@ impl Vci {
         }
     }
 
+    fn finalize_netmods(&mut self) -> Finalize {
+        let engine = &mut *self.engine;
+        engine.netmod.finalize(&mut engine.core, self.now)
+    }
+
     fn parting_step(&mut self, limit: Time) -> Result<Step> {
-        let mut pending = self.engine.netmod.finalize(&mut self.engine.core, self.now) == Finalize::Pending;
+        let mut pending = self.finalize_netmods() == Finalize::Pending;
         let mut busy = false;
         if pending && self.now < limit {
             busy = self.poll(PollOrder::OutFirst).inspect_err(|_| self.leaving = Leaving::Done)?;
-            pending = self.engine.netmod.finalize(&mut self.engine.core, self.now) == Finalize::Pending;
+            pending = self.finalize_netmods() == Finalize::Pending;
         }
         if pending && self.now < limit {
             return Ok(if busy { Step::Busy } else { Step::Idle(limit) });

@@ -22,6 +22,7 @@ mod raw;
 mod scope;
 mod serve;
 mod sharing;
+mod staged;
 mod status;
 mod wait;
 mod watch;
@@ -34,6 +35,7 @@ use crate::ch3::{Ch3, DeviceStats, FlowReport, Group, WORLD};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::netset::NetSet;
+use crate::progress::Guarded;
 use crate::sys::WaitSet;
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 
@@ -93,7 +95,7 @@ pub struct VcReport {
 #[derive(Debug)]
 pub struct Vci {
     /// Dropped before the queues: netmods take back the memory that peers reach, which the queues own.
-    engine: Engine<NetSet>,
+    engine: Guarded<Engine<NetSet>>,
     ch3: Ch3,
     cfg: Config,
     clock: Clock,
@@ -196,13 +198,13 @@ impl Vci {
     /// Counts of the TCP netmod, if the device has it.
     #[cfg(feature = "tcp")]
     pub fn tcp_stats(&self) -> Option<netmod_tcp::TcpStats> {
-        self.engine.netmod.tcp_stats()
+        self.engine.look(|e| e.netmod.tcp_stats())
     }
 
     /// Connections of the TCP netmod that are open, in whatever stage, if the device has it.
     #[cfg(feature = "tcp")]
     pub fn tcp_connections(&self) -> Option<usize> {
-        self.engine.netmod.tcp_connections()
+        self.engine.look(|e| e.netmod.tcp_connections())
     }
 
     /// Breaks the connection with a rank of the job as a fault of the network would, for tests and drills. With
@@ -214,7 +216,10 @@ impl Vci {
     pub fn break_connection(&mut self, rank: u32, how: netmod_tcp::Break) -> Result<bool> {
         let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
         match self.ch3.groups.world.vcs.get(rank) {
-            Some(vc) => Ok(self.engine.netmod.sever(&self.engine.core, vc, how)?),
+            Some(vc) => {
+                let engine = &mut *self.engine;
+                Ok(engine.netmod.sever(&engine.core, vc, how)?)
+            }
             None => Ok(false),
         }
     }
@@ -228,19 +233,22 @@ impl Vci {
     pub fn break_rail(&mut self, rank: u32, rail: usize) -> Result<bool> {
         let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
         match self.ch3.groups.world.vcs.get(rank) {
-            Some(vc) => Ok(self.engine.netmod.sever_rail(&self.engine.core, vc, rail)?),
+            Some(vc) => {
+                let engine = &mut *self.engine;
+                Ok(engine.netmod.sever_rail(&engine.core, vc, rail)?)
+            }
             None => Ok(false),
         }
     }
 
     /// Requests that are not used up: under way, or finished and not yet waited for.
     pub fn live_requests(&self) -> usize {
-        self.engine.core.reqs.len()
+        self.engine.look(|e| e.core.reqs.len())
     }
 
     /// VCs that exist, with processes of this job and of others.
     pub fn live_vcs(&self) -> usize {
-        self.engine.core.vcs.len()
+        self.engine.look(|e| e.core.vcs.len())
     }
 
     /// Messages that wait for a receive.
@@ -255,29 +263,27 @@ impl Vci {
 
     /// The netmods in use, in order of preference.
     pub fn netmods(&self) -> Vec<&'static str> {
-        self.engine.netmod.netmods().map(|n| n.name()).collect()
+        self.engine.look(|e| e.netmod.netmods().map(|n| n.name()).collect())
     }
 
     /// What is known of the ways to the peers of the job that have been used.
     pub fn report(&self) -> Vec<VcReport> {
-        self.ch3
-            .groups
-            .world
-            .vcs
-            .iter()
-            .filter_map(|(rank, vc)| {
-                let v = self.engine.core.vcs.get(vc)?;
+        let vcs = self.ch3.groups.world.vcs.iter();
+        self.engine.look(|engine| {
+            vcs.filter_map(|(rank, vc)| {
+                let v = engine.core.vcs.get(vc)?;
                 Some(VcReport {
                     rank,
                     state: v.state.name(),
                     choice: self.ch3.vcs.get(vc).map(|s| s.route.choice.to_string()).unwrap_or_default(),
                     eager_max: self.ch3.vcs.get(vc).map_or(self.ch3.eager_max, |s| s.eager_max as usize),
                     flow: self.ch3.flow_report(vc),
-                    netmod: netmod_core::Diagnose::describe(&self.engine.netmod, &self.engine.core, vc),
+                    netmod: netmod_core::Diagnose::describe(&engine.netmod, &engine.core, vc),
                     stats: v.stats,
                 })
             })
             .collect()
+        })
     }
 
     /// Makes progress once, without waiting. Whether anything happened.
@@ -286,7 +292,13 @@ impl Vci {
     /// If a netmod fails as a whole.
     #[inline]
     pub fn progress(&mut self) -> Result<bool> {
-        Ok(self.poll(PollOrder::InFirst)?)
+        let busy = self.poll(PollOrder::InFirst)?;
+        // What this step has answered leaves with it.
+        if self.engine.core.is_staged() {
+            self.flush();
+        }
+        self.end_call();
+        Ok(busy)
     }
 
     #[inline]

@@ -50,7 +50,7 @@ impl RawReq {
 
 impl Vci {
     /// Starts to send the data of `seg` to rank `dest`. The message may be staged until the next call that waits, tests
-    /// or makes progress.
+    /// or makes progress; if none comes within a millisecond, a helper thread sends it (`NETMOD_PROGRESS`).
     ///
     /// # Errors
     /// A bad rank or tag; a peer that cannot be reached. Nothing was started then.
@@ -104,7 +104,7 @@ impl Vci {
     /// Whether a request is finished. Makes no progress, and does not use it up.
     #[inline]
     pub fn is_finished(&self, req: RawReq) -> bool {
-        self.engine.core.is_finished(req.0)
+        self.engine.look(|e| e.core.is_finished(req.0))
     }
 
     /// The result of a finished request, which is used up, with the memory that the device held for it.

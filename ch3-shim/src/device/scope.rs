@@ -54,6 +54,19 @@ impl<'env> Scope<'_, 'env> {
         comm: Comm,
         mode: Mode,
     ) -> Result<Scoped<'env>> {
+        let req = self.begin_send(data, dest, tag, comm, mode);
+        self.dev.end_call();
+        req
+    }
+
+    fn begin_send(
+        &mut self,
+        data: &'env [u8],
+        dest: i32,
+        tag: i32,
+        comm: Comm,
+        mode: Mode,
+    ) -> Result<Scoped<'env>> {
         // SAFETY: borrowed for `'env`, which outlives the scope, and the scope does not end (nor
         // unwind) before each of its requests is finished.
         let seg = unsafe { Segment::contig(data.as_ptr().cast_mut(), data.len()) };
@@ -66,7 +79,19 @@ impl<'env> Scope<'_, 'env> {
     /// # Errors
     /// A bad rank or tag; a peer whose connection is down.
     pub fn irecv(&mut self, buf: &'env mut [u8], source: i32, tag: i32, comm: Comm) -> Result<Scoped<'env>> {
-        // SAFETY: as in `isend_mode`, and borrowed exclusively.
+        let req = self.begin_receive(buf, source, tag, comm);
+        self.dev.end_call();
+        req
+    }
+
+    fn begin_receive(
+        &mut self,
+        buf: &'env mut [u8],
+        source: i32,
+        tag: i32,
+        comm: Comm,
+    ) -> Result<Scoped<'env>> {
+        // SAFETY: as in `begin_send`, and borrowed exclusively.
         let seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
         let raw = self.dev.irecv_raw(seg, source, tag, comm)?;
         Ok(self.keep(raw))
@@ -103,6 +128,7 @@ impl<'env> Scope<'_, 'env> {
             self.reqs[place] = RawReq::NULL;
             self.free.push(place);
         }
+        self.dev.end_call();
         status
     }
 
@@ -112,12 +138,14 @@ impl<'env> Scope<'_, 'env> {
     /// Of a netmod.
     pub fn is_finished(&mut self, req: &Scoped<'env>) -> Result<bool> {
         self.dev.prod(|d| d.is_finished(req.raw))?;
+        self.dev.end_call();
         Ok(self.dev.is_finished(req.raw))
     }
 
     /// Asks for a request to be cancelled; its status says whether it was.
     pub fn cancel(&mut self, req: &Scoped<'env>) {
         self.dev.cancel_raw(req.raw);
+        self.dev.end_call();
     }
 }
 
@@ -133,6 +161,25 @@ impl Drop for Scope<'_, '_> {
 }
 
 impl Vci {
+    /// Sends and receives at once: who waits for both needs no helper.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn exchange(
+        &mut self,
+        data: &[u8],
+        dest: i32,
+        send_tag: i32,
+        buf: &mut [u8],
+        source: i32,
+        recv_tag: i32,
+        comm: Comm,
+    ) -> Result<Status> {
+        self.scope(|s| {
+            let receive = s.begin_receive(buf, source, recv_tag, comm)?;
+            s.begin_send(data, dest, send_tag, comm, Mode::Standard)?;
+            s.wait(receive)
+        })
+    }
+
     /// Lends borrowed buffers to requests: all of them are finished when this returns. If `f` fails or
     /// panics, those that are under way are cancelled. A send that has partly left, or whose receiver must be
     /// asked, ends in order if its receiver makes progress within `NETMOD_CLOSE_TIMEOUT`; after that, and in a

@@ -28,6 +28,7 @@ impl Vci {
         deadline: Time,
         mut done: impl FnMut(&mut Vci) -> bool,
     ) -> Result<()> {
+        self.engine.stay();
         if self.ch3.failures.alarm() {
             self.take_what_is_there()?;
         }
@@ -65,12 +66,6 @@ impl Vci {
     fn has_patience(&mut self) -> bool {
         self.unseen = self.unseen.saturating_add(1);
         self.unseen <= self.patience
-    }
-
-    /// Hands what is staged to the network.
-    #[inline]
-    pub(super) fn flush(&mut self) {
-        self.engine.netmod.flush(&mut self.engine.core);
     }
 
     /// A descriptor that is readable when the device should be polled, for event loops that wait for
@@ -141,7 +136,9 @@ impl Vci {
         if !self.ch3.lie_down() {
             return Arm::Busy;
         }
-        let armed = self.engine.netmod.arm(&mut self.engine.core);
+        let engine = &mut *self.engine;
+        engine.core.clear_staged();
+        let armed = engine.netmod.arm(&mut engine.core);
         if armed == Arm::Armed {
             self.naps = self.naps.saturating_add(1);
         }

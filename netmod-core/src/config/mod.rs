@@ -168,6 +168,8 @@ config_table! {
         "how often a wait asks the process manager for failed ranks, and whether it is there; 0: never";
     spin: Spin = Spin::Auto, "NETMOD_SPIN", Kind::Spin,
         "polls in vain before a wait blocks; auto: few if more would poll than the cores that they may use";
+    progress: &'static str = "auto", "NETMOD_PROGRESS", Kind::Choice(&["auto", "off"]),
+        "auto: a thread that sleeps until then sends within a millisecond what is staged while the program makes no call; off: no thread, and it leaves with the next call";
     pmi: &'static str = "auto", "NETMOD_PMI", Kind::Choice(&["auto", "1", "2", "pmix"]),
         "protocol to speak with the launcher; auto: what its environment offers";
     pmix_library: String = "libpmix.so.2".to_owned(), "NETMOD_PMIX_LIBRARY", Kind::Text { max: 4095 },

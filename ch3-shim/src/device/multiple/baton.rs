@@ -29,6 +29,9 @@ pub(super) trait Work {
 
     /// Prepares for sleeping; `None` if there is something to be done at once.
     fn arm(&mut self) -> Option<Nap>;
+
+    /// Returns true if something stays staged.
+    fn is_staged(&self) -> bool;
 }
 
 /// Where a leader blocks.
@@ -44,6 +47,9 @@ pub(super) trait Sleeper {
 
     /// Takes the effect of [`Sleeper::wake`] back.
     fn calm(&self);
+
+    /// A use of the work ends that leaves something staged: somebody must see to it.
+    fn offer(&self);
 }
 
 /// Where a thread sleeps until it is called.
@@ -255,5 +261,8 @@ impl<W: Work, S: Sleeper> Baton<W, S> {
             }
         }
         g.settle();
+        if g.work.is_staged() {
+            self.sleeper.offer();
+        }
     }
 }

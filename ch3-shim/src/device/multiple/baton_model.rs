@@ -91,6 +91,8 @@ impl Sleeper for Fd {
     fn calm(&self) {
         self.change(|w| w.woken = false);
     }
+
+    fn offer(&self) {}
 }
 
 /// An engine: goals become met by what arrives, by an operation, or by a poll after one.
@@ -131,6 +133,11 @@ impl Work for Engine {
     fn arm(&mut self) -> Option<Nap> {
         self.met |= std::mem::take(&mut self.staged);
         (self.wanted == 0).then_some(Nap { until: Time::NEVER })
+    }
+
+    /// The model's threads come back for what they have staged.
+    fn is_staged(&self) -> bool {
+        false
     }
 }
 

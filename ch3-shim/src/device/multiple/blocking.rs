@@ -54,10 +54,8 @@ impl Device<Multiple> {
         let seg = unsafe { Segment::contig(data.as_ptr().cast_mut(), data.len()) };
         let send = |v: &mut Vci| -> Result<RawReq> {
             let req = v.isend_raw(seg, dest, tag, comm, mode)?;
-            // Whoever holds a request that is over does not come back to the engine.
-            if req.is_over() {
-                v.flush();
-            }
+            // Who holds a request that is over does not come back to the engine; who waits, soon, and needs no helper.
+            v.flush();
             Ok(req)
         };
         let req = self.store.engine(engine).baton.with(send)?;
@@ -68,7 +66,12 @@ impl Device<Multiple> {
         let engine = self.store.number(comm)?;
         // SAFETY: as in `lend_send`, and borrowed exclusively.
         let seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
-        let req = self.store.engine(engine).baton.with(|v| v.irecv_raw(seg, source, tag, comm))?;
+        let receive = |v: &mut Vci| -> Result<RawReq> {
+            let req = v.irecv_raw(seg, source, tag, comm)?;
+            v.flush();
+            Ok(req)
+        };
+        let req = self.store.engine(engine).baton.with(receive)?;
         Ok(Lent { shared: &self.store, engine, req })
     }
 

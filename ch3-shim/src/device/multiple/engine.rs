@@ -8,9 +8,11 @@ use netmod_core::{Arm, PollOrder, Time, Words};
 
 use super::Shared;
 use super::baton::{Baton, Sleeper, Work};
+use super::pushes::Pusher;
 use crate::device::probe::Seen;
 use crate::device::{RawReq, Vci};
 use crate::error::{Error, Result};
+use crate::progress::Staging;
 use crate::sys::{EventFd, wait_readable};
 
 /// Longest time blocked at once.
@@ -64,12 +66,18 @@ impl Work for Vci {
         let until = self.deadline().unwrap_or(Time::NEVER);
         Some(Nap { until, length: until.since(self.now).min(LONGEST_NAP) })
     }
+
+    #[inline]
+    fn is_staged(&self) -> bool {
+        self.engine.is_staged()
+    }
 }
 
 /// The descriptors of an engine, and one by which other threads wake the one that waits on them.
 pub(super) struct Descriptors {
     fds: Vec<RawFd>,
     event: EventFd,
+    pusher: Arc<Pusher>,
     /// The device, if it has further engines, and which of them is this.
     siblings: OnceLock<(Weak<Shared>, usize)>,
 }
@@ -117,6 +125,11 @@ impl Sleeper for Descriptors {
     fn calm(&self) {
         self.event.drain();
     }
+
+    #[inline]
+    fn offer(&self) {
+        self.pusher.offer();
+    }
 }
 
 /// An engine of a [`super::Multiple`] device.
@@ -127,17 +140,21 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(mut vci: Vci) -> Result<Engine> {
+    pub(super) fn new(mut vci: Vci, pusher: &Arc<Pusher>) -> Result<Engine> {
         let event = EventFd::new().map_err(|e| {
             Error::Usage(format!("no descriptor to wake threads by: {e}; is the limit too low (ulimit -n)?"))
         })?;
         let words = Arc::new(Words::new());
         vci.engine.core.keep_words(Arc::clone(&words));
+        vci.engine.keep_alone();
         let mut fds: Vec<RawFd> = vci.descriptors().collect();
         fds.push(event.as_raw_fd());
         let spin = vci.spin;
         Ok(Engine {
-            baton: Baton::new(vci, Descriptors { fds, event, siblings: OnceLock::new() }),
+            baton: Baton::new(
+                vci,
+                Descriptors { fds, event, pusher: Arc::clone(pusher), siblings: OnceLock::new() },
+            ),
             words,
             spin,
         })

@@ -1,8 +1,12 @@
 //! The level at which all threads use the device at once: its engines, and which of them a call uses.
 //!
 //! One file a concern: `baton` who makes progress, `engine` one engine of the device, `boot` what the engines
-//! share, `calls` and `blocking` the operations, `leave` the end.
+//! share, `calls` and `blocking` the operations, `pushes` the helper that sends what they leave staged and `alarm` when it
+//! does, `leave` the end.
 
+mod alarm;
+#[cfg(test)]
+mod alarm_model;
 mod baton;
 #[cfg(test)]
 mod baton_model;
@@ -11,6 +15,7 @@ mod boot;
 mod calls;
 mod engine;
 mod leave;
+mod pushes;
 mod sync;
 
 use std::sync::Arc;
@@ -22,10 +27,12 @@ use super::levels::sealed::Sealed;
 use super::{Builder, Comm, Device, Level, VcReport, Vci};
 use crate::ch3::{DeviceStats, INTERNAL, WORLD};
 use crate::error::{Error, Result};
+use crate::progress::HelperStats;
 
 pub(super) use boot::Party;
 pub use calls::{SharedMessage, SharedRequest};
 use engine::{Engine, Nap};
+use pushes::Pusher;
 
 /// Any number of threads use the device at once, through `&self` (`MPI_THREAD_MULTIPLE`).
 ///
@@ -75,7 +82,8 @@ pub enum Multiple {}
 
 /// What the threads share.
 pub struct Shared {
-    engines: Box<[Engine]>,
+    engines: Arc<[Engine]>,
+    pusher: Arc<Pusher>,
     cfg: Config,
     rank: u32,
     size: u32,
@@ -96,6 +104,7 @@ impl Sealed for Multiple {
     type Store = Arc<Shared>;
 
     fn build(builder: Builder) -> Result<Arc<Shared>> {
+        let pusher = Arc::new(Pusher::new(builder.is_without_helper()));
         let mut cfg = None;
         let mut opened = Vec::new();
         for b in builder.split()? {
@@ -110,15 +119,24 @@ impl Sealed for Multiple {
             let vci = o.join()?;
             (rank, size) = (vci.rank(), vci.size());
             cfg.get_or_insert_with(|| vci.config().clone());
-            engines.push(Engine::new(vci)?);
+            engines.push(Engine::new(vci, &pusher)?);
         }
         let Some(cfg) = cfg else { return Err(Error::Config("a device has at least one engine".into())) };
-        let shared = Shared { engines: engines.into(), cfg, rank, size, left: AtomicBool::new(false) };
+        let engines: Arc<[Engine]> = engines.into();
+        pusher.serve(&engines);
+        let shared = Shared { engines, pusher, cfg, rank, size, left: AtomicBool::new(false) };
         let shared = Arc::new(shared);
         if shared.engines.len() > 1 {
             shared.engines.iter().enumerate().for_each(|(i, e)| e.meet(&shared, i));
         }
         Ok(shared)
+    }
+}
+
+/// The helper ends before the engines do.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.pusher.stop();
     }
 }
 
@@ -205,6 +223,11 @@ impl Device<Multiple> {
         self.store.engines.iter().map(|e| e.baton.with(|v| v.stats())).collect()
     }
 
+    /// What the helper thread of the engines has done, see [`Vci::helper_stats`].
+    pub fn helper_stats(&self) -> HelperStats {
+        self.store.pusher.stats()
+    }
+
     /// Requests that are not used up, see [`Vci::live_requests`].
     pub fn live_requests(&self) -> usize {
         self.store.sum(|v| v.live_requests())
@@ -231,7 +254,7 @@ impl Device<Multiple> {
     /// If a netmod fails as a whole.
     pub fn progress(&self) -> Result<bool> {
         let mut any = false;
-        for e in &self.store.engines {
+        for e in self.store.engines.iter() {
             any |= e.baton.try_with(Vci::progress).unwrap_or(Ok(false))?;
         }
         Ok(any)

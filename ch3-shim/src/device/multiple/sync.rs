@@ -2,7 +2,7 @@
 
 pub(super) use parking_lot::MutexGuard;
 pub(super) use std::sync::Arc;
-pub(super) use std::sync::atomic::{AtomicBool, Ordering};
+pub(super) use std::sync::atomic::{AtomicBool, Ordering, fence};
 pub(super) use std::thread::{Thread, current, park};
 
 use std::sync::atomic::AtomicU32;

@@ -1,0 +1,41 @@
+//! What calls leave staged, and the helper that sends it.
+
+use netmod_core::{Engine, Netmod};
+
+use super::Vci;
+use crate::netset::NetSet;
+use crate::progress::{HelperStats, Staging};
+
+impl Staging for Engine<NetSet> {
+    #[inline]
+    fn is_staged(&self) -> bool {
+        self.core.is_staged()
+    }
+
+    #[inline]
+    fn push(&mut self) -> bool {
+        self.core.clear_staged();
+        self.netmod.flush(&mut self.core);
+        self.core.is_staged()
+    }
+}
+
+impl Vci {
+    /// Hands what is staged to the network. Makes no other progress.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.engine.push();
+    }
+
+    /// A call of the program's ends: what it leaves staged is the helper's to send, if no other call comes.
+    #[inline]
+    pub(super) fn end_call(&mut self) {
+        self.engine.end_call();
+    }
+
+    /// What the helper thread has done, which sends what calls have left staged (`NETMOD_PROGRESS`). All zero before it was
+    /// needed for the first time, and if there is none.
+    pub fn helper_stats(&self) -> HelperStats {
+        self.engine.counts()
+    }
+}
