@@ -31,8 +31,8 @@ pub struct Core {
     pub vcs: Slab<Vc, VcKind>,
     /// Requests.
     pub reqs: Slab<Request, ReqKind>,
-    /// Sends with [`OnDone::Upper`] whose data has left, in order.
-    sent: VecDeque<(VcId, ReqId)>,
+    /// Sends with [`OnDone::Upper`] (true) or [`OnDone::Tell`] whose data has left, in order.
+    sent: VecDeque<(VcId, ReqId, bool)>,
     /// Where other threads see which requests are finished, if there are any.
     words: Option<Arc<Words>>,
     /// See [`Core::is_staged`].
@@ -149,9 +149,10 @@ impl Core {
     #[inline]
     pub fn send_finished(&mut self, vc: VcId, req: ReqId) -> bool {
         match self.reqs.get_mut(req) {
-            Some(r) if r.on_done == OnDone::Upper && !r.is_finished() => {
-                self.sent.push_back((vc, req));
-                false
+            Some(r) if r.on_done != OnDone::Complete && !r.is_finished() => {
+                let waits = r.on_done == OnDone::Upper;
+                self.sent.push_back((vc, req, waits));
+                !waits
             }
             Some(_) => {
                 self.finish(req, Outcome::Done);
@@ -161,10 +162,10 @@ impl Core {
         }
     }
 
-    /// Takes the sends for which [`Core::send_finished`] said false, in order. The engine does this; so
+    /// Takes the sends of which the upper layer is to know, in order. The engine does this; so
     /// does a netmod's test that has no engine.
     pub fn drain_sent(&mut self) -> impl Iterator<Item = (VcId, ReqId)> + '_ {
-        self.sent.drain(..)
+        self.sent.drain(..).map(|(vc, req, _)| (vc, req))
     }
 
     /// For netmods: a queued send will never leave.
@@ -388,14 +389,19 @@ impl<N: Netmod> Engine<N> {
     #[inline(never)]
     fn handle_sent<U: Upper<N>>(&mut self, upper: &mut U, now: Time) -> usize {
         let mut n = 0;
-        while let Some((vc, req)) = self.core.sent.pop_front() {
+        while let Some((vc, req, waits)) = self.core.sent.pop_front() {
             n += 1;
             if self.core.is_finished(req) {
-                self.netmod.send_resume(&mut self.core, vc, req, false);
+                if waits {
+                    self.netmod.send_resume(&mut self.core, vc, req, false);
+                }
                 continue;
             }
             let answer = upper.on_data_avail(&mut self.io(now), vc, req);
-            self.netmod.send_resume(&mut self.core, vc, req, answer == DataAvail::More);
+            debug_assert!(waits || answer != DataAvail::More);
+            if waits {
+                self.netmod.send_resume(&mut self.core, vc, req, answer == DataAvail::More);
+            }
             if answer == DataAvail::Complete {
                 self.core.finish(req, Outcome::Done);
             }

@@ -9,8 +9,11 @@ use crate::slab::VcId;
 pub enum OnDone {
     /// It is finished (the NULL callback).
     Complete,
-    /// [`crate::Upper::on_data_avail`] is asked.
+    /// [`crate::Upper::on_data_avail`] is asked. A send keeps its place in the queue until it has answered.
     Upper,
+    /// Sends: [`crate::Upper::on_data_avail`] is told, and never answers [`crate::DataAvail::More`]. So the messages behind it need
+    /// not wait for the next poll.
+    Tell,
 }
 
 /// How a request stands.

@@ -85,6 +85,19 @@ fn nothing_goes_while_an_owner_is_asked() {
 }
 
 #[test]
+fn who_is_only_told_keeps_nobody_waiting() {
+    let mut core = Core::new(1);
+    let [a, b] = [OnDone::Tell, OnDone::Complete].map(|on_done| request(&mut core, on_done));
+    let mut q = SendQueue::default();
+    q.push(&mut core, message(a));
+    q.push(&mut core, message(b));
+    assert!(q.front_sent(&mut core, vc(0)) && !q.is_held());
+    assert_eq!(q.front().map(|m| m.req()), Some(b));
+    assert!(!core.is_finished(a), "its owner finishes it");
+    assert_eq!(core.drain_sent().collect::<Vec<_>>(), [(vc(0), a)]);
+}
+
+#[test]
 fn only_what_has_not_begun_is_taken_back() {
     let mut core = Core::new(1);
     let [a, b, c] = [(); 3].map(|()| request(&mut core, OnDone::Complete));

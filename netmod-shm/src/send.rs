@@ -80,7 +80,7 @@ impl ShmNetmod {
         };
         let lane = &mut self.lanes[slot];
         let Some(tx) = &mut lane.tx else { return Ok(false) };
-        let Some(r) = core.reqs.get_mut(req).filter(|r| r.on_done == OnDone::Complete) else {
+        let Some(r) = core.reqs.get_mut(req).filter(|r| r.on_done != OnDone::Upper) else {
             return Ok(false);
         };
         // Without data, there is nothing that could lie in more than one piece.

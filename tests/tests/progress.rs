@@ -128,7 +128,8 @@ fn answers_of_a_receive_leave_too() {
             let world = dev.world();
             meet(dev);
             if dev.rank() == 0 {
-                let sync = |tag| dev.isend_mode(vec![1; 8].into(), 1, tag, world, Mode::Sync).expect("issend");
+                let sync =
+                    |tag| dev.isend_mode(vec![1; 8].into(), 1, tag, world, Mode::Sync).expect("issend");
                 let reqs: Vec<Request> = (0..6).map(sync).collect();
                 assert!(hear(&posted, LIMIT));
                 dev.wait_all(reqs).expect("all have been received");

@@ -144,7 +144,7 @@ impl Ch3 {
         m.role = if sync { Role::SyncSend { sent: false, acked: false } } else { Role::Send };
         r.charge = credit::charge(len);
         if sync {
-            r.on_done = OnDone::Upper;
+            r.on_done = OnDone::Tell;
         }
         let sreq = if sync { req.to_wire() } else { 0 };
         let hdr = pkt::emit_eager(m.env, mode, len, sreq, s.flow.inc.settle_bytes());

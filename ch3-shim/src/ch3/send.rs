@@ -155,7 +155,7 @@ impl Ch3 {
             MpiReq::new(Role::SyncSend { sent: false, acked: false }, env),
         );
         if let Some(r) = io.core.reqs.get_mut(req) {
-            r.on_done = OnDone::Upper;
+            r.on_done = OnDone::Tell;
             r.charge = charge;
         }
         let hdr = pkt::emit_eager(env, Mode::Sync, len, req.to_wire(), self.credit_to_go(vc));

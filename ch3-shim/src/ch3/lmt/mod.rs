@@ -260,7 +260,7 @@ impl Ch3 {
                 match io.core.reqs.get_mut(req).filter(|r| !r.copied) {
                     None => self.pool.give(bytes),
                     Some(r) => {
-                        r.on_done = OnDone::Upper;
+                        r.on_done = OnDone::Tell;
                         let mut mpi = MpiReq::new(Role::SentCookie, Envelope::new(0, 0, 0));
                         mpi.owned = Owned::Recv(bytes);
                         self.side.set(req, mpi);
