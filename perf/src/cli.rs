@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Rate(RateArgs),
     /// Start all ranks, connect every pair, exchange, finalize
     Alltoall(AlltoallArgs),
+    /// A barrier of all ranks
+    Barrier(BarrierArgs),
     /// Many ranks flood one that is slow to receive
     Flood(FloodArgs),
     /// What a VC costs: memory unused and connected, and latency beside many connections
@@ -143,6 +145,22 @@ pub(crate) struct AlltoallArgs {
     /// Jobs to run one after another; the result is the median over them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
+}
+
+/// Options of `barrier`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct BarrierArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Ranks to start
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=1024))]
+    pub(crate) ranks: u32,
+    /// Rounds; the result is the median over them
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) rounds: u32,
+    /// Barriers in a round [default: as many as take 50 ms]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iters: Option<u32>,
 }
 
 /// Options of `flood`.

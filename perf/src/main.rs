@@ -1,6 +1,7 @@
 //! `netmod-perf`: benchmarks of the netmods, each beside its floor, and a look at the machine.
 
 mod alltoall;
+mod barrier;
 mod bw;
 mod cli;
 mod connect;
@@ -68,6 +69,19 @@ fn alltoall(args: &cli::AlltoallArgs) -> Result<()> {
     }
 }
 
+fn barrier(args: &cli::BarrierArgs) -> Result<()> {
+    match launch::role()? {
+        Role::Parent => {
+            let job = launch::run_job(args.ranks, args.job.netmod.as_deref())?;
+            print(&job.rows, args.job.json)
+        }
+        Role::Rank(mut sink) => match barrier::rank(args)? {
+            Some(row) if !sink.deliver(std::slice::from_ref(&row))? => print(&[row], args.job.json),
+            _ => Ok(()),
+        },
+    }
+}
+
 fn flood(args: &cli::FloodArgs) -> Result<()> {
     match launch::role()? {
         Role::Parent => {
@@ -124,6 +138,7 @@ fn run(cli: &Cli) -> Result<()> {
             }
         },
         Some(Command::Alltoall(args)) => alltoall(args),
+        Some(Command::Barrier(args)) => barrier(args),
         Some(Command::Flood(args)) => flood(args),
         Some(Command::Connect(args)) => connect::run(args),
         Some(Command::Match(args)) => only_here(|| tag_matching(args)),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// One result. What does not apply is left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
-    /// `lat`, `bw`, `bibw`, `rate`, `alltoall`, `flood`, `connect`, `match` or `pair`.
+    /// `lat`, `bw`, `bibw`, `rate`, `alltoall`, `barrier`, `flood`, `connect`, `match` or `pair`.
     pub(crate) test: String,
     /// The netmod that carried the messages.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,6 +201,7 @@ impl Row {
             "bibw" => "bandwidth, both ways at once",
             "rate" => "message rate",
             "match" => "tag matching",
+            "barrier" => "a barrier of all ranks",
             "alltoall" => "all to all, start to finalize",
             "flood" => "many to one that is slow",
             _ => "result",
@@ -221,6 +222,7 @@ impl Row {
         match (self.bytes, self.queue) {
             (_, Some(q)) => format!("{} receives", grouped(q as f64)),
             (Some(b), _) => size(b),
+            _ if self.test == "barrier" => format!("{} ranks", self.ranks.unwrap_or_default()),
             _ => String::new(),
         }
     }

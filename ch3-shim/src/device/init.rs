@@ -1,7 +1,7 @@
 //! Making a device: configuration, process manager, netmods, card, job key.
 
 use netmod_core::card::NodeSection;
-use netmod_core::config::Origin;
+use netmod_core::config::{Origin, Spin};
 use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Module, Netmod, PeerName, Pollers, SideTable};
 
 use super::Vci;
@@ -11,6 +11,7 @@ use super::multiple::Party;
 use super::serve::Server;
 use super::sharing::Sharing;
 use super::watch::Watching;
+use super::yielding::Yields;
 use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{
     Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Lmt, Lookups, Names, Pool, Ports, Terms, card_key,
@@ -307,6 +308,7 @@ impl Builder {
         netmod.set_pollers(&self.cfg, pollers);
         let spin = self.cfg.spin.polls(crowded);
         let patience = self.cfg.spin.patience(spin);
+        let yields = Yields::new(crowded && self.cfg.spin == Spin::Auto);
         let key = self.boot.get(KEY).map_err(Error::Launcher)?;
         let Some(key) = key else {
             return Err(Error::Launcher(format!(
@@ -370,6 +372,7 @@ impl Builder {
             polls: 0,
             tick_mask,
             spin,
+            yields,
             pollers,
             threads,
             patience,

@@ -125,12 +125,14 @@ impl Vci {
         loop {
             match self.leave_step()? {
                 Step::Done => return Ok(()),
-                Step::Busy => idle = 0,
+                Step::Busy => idle = self.idle_after(idle, true),
                 Step::Idle(until) => {
-                    idle += 1;
+                    idle = self.idle_after(idle, false);
                     // A close is answered at once as a rule; all other steps take their time.
-                    if idle >= self.spin || !matches!(self.leaving, Leaving::Closing { .. }) {
+                    if !matches!(self.leaving, Leaving::Closing { .. }) {
                         self.block(until)?;
+                    } else if idle >= self.spin {
+                        self.give_way(idle - self.spin, until)?;
                     }
                 }
             }

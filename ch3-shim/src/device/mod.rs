@@ -26,6 +26,7 @@ mod staged;
 mod status;
 mod wait;
 mod watch;
+mod yielding;
 
 use std::os::fd::RawFd;
 
@@ -50,6 +51,7 @@ pub use raw::RawReq;
 pub use scope::Scope;
 
 use leave::Leaving;
+use yielding::Yields;
 
 /// A rank that stands for nobody: messages to and from it are done at once and empty
 /// (`MPI_PROC_NULL`).
@@ -104,8 +106,9 @@ pub struct Vci {
     /// every 64th, or each one with a virtual clock.
     polls: u32,
     tick_mask: u32,
-    /// Polls in vain before a wait blocks.
+    /// Polls in vain before a wait yields its core, or blocks.
     spin: u32,
+    yields: Yields,
     /// Who shares this process's cores, and how many threads its libraries have.
     pollers: Pollers,
     threads: usize,

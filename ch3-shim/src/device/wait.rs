@@ -1,4 +1,4 @@
-//! Waiting: spin, then block; or let an event loop of the program's own block.
+//! Waiting: spin, then yield, then block; or let an event loop of the program's own block.
 
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::Duration;
@@ -41,9 +41,9 @@ impl Vci {
                 return Ok(());
             }
             if order == PollOrder::InFirst {
-                idle = if busy { 0 } else { idle + 1 };
+                idle = self.idle_after(idle, busy);
                 if idle >= self.spin && !busy {
-                    self.block(deadline)?;
+                    self.give_way(idle - self.spin, deadline)?;
                 }
                 if self.now >= deadline {
                     self.tick();
@@ -53,6 +53,34 @@ impl Vci {
             busy = self.poll_to_wait(order)?;
             order = PollOrder::InFirst;
         }
+    }
+
+    /// Empty polls since the last event, after one more poll.
+    #[inline]
+    pub(super) fn idle_after(&mut self, idle: u32, busy: bool) -> u32 {
+        if !busy {
+            return idle.saturating_add(1);
+        }
+        if idle >= self.spin {
+            self.yields.brought(idle - self.spin);
+        }
+        0
+    }
+
+    /// Lets others have the core: yields, or blocks after so many yields in a row as are worthwhile. `n` were made.
+    #[cold]
+    pub(super) fn give_way(&mut self, n: u32, deadline: Time) -> Result<()> {
+        if self.may_yield(n) {
+            std::thread::yield_now();
+            return Ok(());
+        }
+        self.block(deadline)
+    }
+
+    /// Returns true if the caller is to yield its core, after `n` yields in a row that brought nothing; false if it is to block.
+    pub(super) fn may_yield(&mut self, n: u32) -> bool {
+        self.tick();
+        self.yields.goes_on(n, self.now)
     }
 
     /// As [`Vci::poll`], for those who block when it was in vain so many times; whether it was not. While memory moves that this process does

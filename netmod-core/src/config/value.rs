@@ -299,9 +299,9 @@ impl Setting for Option<PortRange> {
 /// Polls in vain before blocking, with [`Spin::Auto`] and a core for each rank: long enough for an
 /// answer over any network.
 pub const SPIN_MANY: u32 = 10_000;
-/// Polls in vain before blocking, with [`Spin::Auto`] and ranks that share cores: whoever spins then
+/// Polls in vain before yielding or blocking, with [`Spin::Auto`] and ranks that share cores: whoever spins then
 /// takes the time of the one it waits for.
-pub const SPIN_FEW: u32 = 10;
+pub const SPIN_FEW: u32 = 2;
 
 /// So many times longer, while memory is moved that nobody sees moving.
 const PATIENCE: u32 = 64;

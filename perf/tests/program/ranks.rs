@@ -146,6 +146,21 @@ fn more_ranks_than_two_wait_for_the_pair() {
 }
 
 #[test]
+fn a_barrier_of_more_ranks_than_cores() {
+    for netmod in ["shm", "tcp"] {
+        let rows = json(perf(&format!("barrier --netmod {netmod} --ranks 5 --rounds 3 --iters 50 --json")));
+        assert_eq!(rows.len(), 1);
+        let row = &rows[0];
+        assert_eq!(
+            (&row["test"], &row["netmod"], &row["unit"]),
+            (&"barrier".into(), &netmod.into(), &"us".into())
+        );
+        assert_eq!((row["ranks"].as_u64(), row["rounds"].as_u64()), (Some(5), Some(3)));
+        positive(row, &["value", "best"]);
+    }
+}
+
+#[test]
 fn alltoall_tells_time_and_memory() {
     let rows = json(perf("alltoall --netmod tcp --ranks 6 --bytes 8 --json"));
     assert_eq!(rows.len(), 1);

@@ -27,6 +27,13 @@ pub(super) trait Work {
     /// One step of progress; whether anything happened.
     fn poll(&mut self) -> Result<bool, Self::Error>;
 
+    /// Returns true if the leader is to yield its core before it polls again, after `n` yields in a row; false if it is to
+    /// sleep.
+    fn may_yield(&mut self, n: u32) -> bool;
+
+    /// Something came after `n` yields in a row.
+    fn yields_brought(&mut self, n: u32);
+
     /// Prepares for sleeping; `None` if there is something to be done at once.
     fn arm(&mut self) -> Option<Nap>;
 
@@ -152,7 +159,7 @@ impl<W: Work, S: Sleeper> Baton<W, S> {
     }
 
     /// Waits for a goal, then uses the engine. `seen` may tell without the lock that the goal is met;
-    /// `spin` is how many polls in vain a leader makes before it blocks.
+    /// `spin` is how many polls in vain a leader makes before it yields its core, or blocks.
     pub(super) fn wait<R>(
         &self,
         goal: &W::Goal,
@@ -215,8 +222,13 @@ impl<W: Work, S: Sleeper> Baton<W, S> {
         let mut idle = 0;
         loop {
             match g.work.poll() {
-                Ok(true) => idle = 0,
-                Ok(false) => idle += 1,
+                Ok(true) => {
+                    if idle >= spin {
+                        g.work.yields_brought(idle - spin);
+                    }
+                    idle = 0;
+                }
+                Ok(false) => idle = idle.saturating_add(1),
                 Err(e) => return (g, Err(e)),
             }
             // A poll in which nothing arrived may have finished sends all the same; so may `arm`.
@@ -226,6 +238,10 @@ impl<W: Work, S: Sleeper> Baton<W, S> {
             }
             if idle < spin {
                 g = sync::let_others(&self.state, g);
+                continue;
+            }
+            if g.work.may_yield(idle - spin) {
+                g = sync::yield_core(&self.state, g);
                 continue;
             }
             let Some(nap) = g.work.arm() else { continue };

@@ -28,6 +28,12 @@ mod sync {
         mutex.try_lock().ok()
     }
 
+    pub(super) fn yield_core<'a, T>(mutex: &'a Mutex<T>, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        drop(guard);
+        loom::thread::yield_now();
+        lock(mutex)
+    }
+
     pub(super) fn let_others<'a, T>(mutex: &'a Mutex<T>, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         drop(guard);
         lock(mutex)
@@ -103,13 +109,15 @@ struct Engine {
     wanted: u32,
     /// Begun by an operation, finished by the next `arm`: a send that is staged.
     staged: u32,
+    /// Yields in a row before the leader sleeps.
+    yields: u32,
     /// Whether polls fail.
     broken: bool,
 }
 
 impl Engine {
     fn new(fd: &Fd) -> Engine {
-        Engine { fd: fd.clone(), met: 0, wanted: 0, staged: 0, broken: false }
+        Engine { fd: fd.clone(), met: 0, wanted: 0, staged: 0, yields: 0, broken: false }
     }
 }
 
@@ -129,6 +137,12 @@ impl Work for Engine {
         self.met |= arrived;
         Ok(arrived != 0)
     }
+
+    fn may_yield(&mut self, n: u32) -> bool {
+        n < self.yields
+    }
+
+    fn yields_brought(&mut self, _: u32) {}
 
     fn arm(&mut self) -> Option<Nap> {
         self.met |= std::mem::take(&mut self.staged);
@@ -170,6 +184,18 @@ fn the_duty_is_handed_over() {
     check(|baton, fd| {
         let waiters = [waiter(baton, 1), waiter(baton, 2)];
         fd.deliver(1);
+        fd.deliver(2);
+        waiters.into_iter().for_each(|w| w.join().expect("a waiter"));
+    });
+}
+
+/// A leader that yields leaves the engine to others meanwhile, and misses nothing of what they do.
+#[test]
+fn the_leader_yields() {
+    check(|baton, fd| {
+        baton.with(|e| e.yields = 1);
+        let waiters = [waiter(baton, 1), waiter(baton, 2)];
+        baton.with(|e| e.wanted |= 1);
         fd.deliver(2);
         waiters.into_iter().for_each(|w| w.join().expect("a waiter"));
     });

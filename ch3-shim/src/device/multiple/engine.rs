@@ -59,6 +59,14 @@ impl Work for Vci {
         Ok(self.poll_to_wait(PollOrder::InFirst)?)
     }
 
+    fn may_yield(&mut self, n: u32) -> bool {
+        Vci::may_yield(self, n)
+    }
+
+    fn yields_brought(&mut self, n: u32) {
+        self.yields.brought(n);
+    }
+
     fn arm(&mut self) -> Option<Nap> {
         if Vci::arm(self) == Arm::Busy {
             return None;

@@ -40,6 +40,12 @@ pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     mutex.lock.try_lock()
 }
 
+/// Yields the core, with the lock let go.
+pub(super) fn yield_core<'a, T>(_: &'a Mutex<T>, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    MutexGuard::unlocked(&mut guard, std::thread::yield_now);
+    guard
+}
+
 /// Lets those in who wait for the lock; costs a load if there are none.
 ///
 /// The lock is let go and not handed over: its new owner would have to be woken first, with nobody at work until
