@@ -7,9 +7,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Waits until one of the descriptors is readable or the time is over (`ppoll(2)`); returns true if the first is.
-/// A signal ends the wait early.
-pub(crate) fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<bool> {
+/// What has become readable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// One of the descriptors or more.
+    pub(crate) any: bool,
+    /// The first one.
+    pub(crate) first: bool,
+}
+
+/// Waits until one of the descriptors is readable or the time is over (`ppoll(2)`). A signal ends the wait early.
+pub(crate) fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<Ready> {
     // As a rule a netmod's and the process manager's: a wait needs no memory then.
     let mut few = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 8];
     let mut many = Vec::new();
@@ -28,10 +36,10 @@ pub(crate) fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<bool
     // SAFETY: `polled` is a live array of its length, `ts` a live struct; no signal mask is given.
     let n = unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &ts, std::ptr::null()) };
     if n >= 0 {
-        return Ok(polled.first().is_some_and(|p| p.revents != 0));
+        return Ok(Ready { any: n > 0, first: polled.first().is_some_and(|p| p.revents != 0) });
     }
     match io::Error::last_os_error() {
-        e if e.kind() == io::ErrorKind::Interrupted => Ok(false),
+        e if e.kind() == io::ErrorKind::Interrupted => Ok(Ready::default()),
         e => Err(e),
     }
 }

@@ -1,7 +1,8 @@
 //! A device whose peers are a script: what they send is given byte by byte, what they are sent is kept.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::RawFd;
+use std::io::{PipeReader, PipeWriter, Write as _};
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ch3_shim::pkt::Packet;
@@ -42,6 +43,18 @@ struct Peer {
     ended: bool,
 }
 
+/// What the netmod says of waiting that is not so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Misled {
+    /// Nothing.
+    #[default]
+    No,
+    /// Its descriptor is readable.
+    Readable,
+    /// There is something to be done.
+    Busy,
+}
+
 #[derive(Debug)]
 struct Stage {
     peers: Vec<Peer>,
@@ -62,6 +75,8 @@ struct Stage {
     /// Polls of the device, and what is sent when it blocks.
     polls: u64,
     at_nap: Option<(u32, Vec<u8>)>,
+    all_polls: u64,
+    misled: Misled,
 }
 
 /// The peers.
@@ -113,6 +128,8 @@ impl Script {
             watch_room: None,
             polls: 0,
             at_nap: None,
+            all_polls: 0,
+            misled: Misled::No,
         };
         let script = Script(Arc::new(Mutex::new(stage)));
         let mut cfg = Config::default();
@@ -127,7 +144,9 @@ impl Script {
             arena: Arena::new(1 << 20),
             pending: VecDeque::new(),
             remote: Remote::new(script.regions()),
+            readable: std::io::pipe().expect("a pipe"),
         };
+        (&netmod.readable.1).write_all(&[0]).expect("room in a pipe");
         let builder = builder.netmod(Box::new(netmod));
         let builder = match clock {
             Some(clock) => builder.clock(clock),
@@ -159,6 +178,16 @@ impl Script {
     /// Polls since [`Script::send_at_nap`], up to the nap.
     pub fn polls(&self) -> u64 {
         self.lock().polls
+    }
+
+    /// Polls in all.
+    pub fn all_polls(&self) -> u64 {
+        self.lock().all_polls
+    }
+
+    /// What the netmod says of waiting is misleading from now on.
+    pub fn mislead(&self, how: Misled) {
+        self.lock().misled = how;
     }
 
     /// A peer dies when all it sent was delivered.
@@ -304,6 +333,8 @@ struct Scripted {
     arena: Arena,
     pending: VecDeque<Event>,
     remote: Remote,
+    /// A pipe with something in it.
+    readable: (PipeReader, PipeWriter),
 }
 
 impl Scripted {
@@ -538,6 +569,7 @@ impl Netmod for Scripted {
         let n = {
             let mut stage = self.script.lock();
             stage.polls += u64::from(stage.at_nap.is_some());
+            stage.all_polls += 1;
             stage.peers.len()
         };
         if events.is_empty() {
@@ -551,10 +583,13 @@ impl Netmod for Scripted {
     }
 
     fn wait_fd(&self) -> Option<RawFd> {
-        None
+        (self.script.lock().misled == Misled::Readable).then(|| self.readable.0.as_raw_fd())
     }
 
     fn arm(&mut self, _: &mut Core) -> Arm {
+        if self.script.lock().misled == Misled::Busy {
+            return Arm::Busy;
+        }
         if self.pending.is_empty() && self.remote.ends.is_empty() && self.script.is_played() {
             let due = self.script.lock().at_nap.take();
             if let Some((rank, bytes)) = due {

@@ -11,7 +11,9 @@ use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{Bootstrap, Builder, Device};
 use netmod_core::{Config, Diagnose, Module, Netmod, PeerName, Time};
 use netmod_hca::{LinkLayer, Mtu};
+use netmod_tests::board::run_job_with;
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
+use netmod_tests::jobs::sys::thread_cpu_time;
 use netmod_verbs::{Setup, Source, VerbsNetmod};
 use sim_hca::{DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca};
 
@@ -153,6 +155,30 @@ fn shared(nodes: u32, sim: Sim) -> Sim {
 
 fn lmt(inner: Sim, mode: &'static str) -> Lmt<Sim> {
     Lmt { inner, mode }
+}
+
+/// A rank that waits sleeps until the device has something for it.
+#[test]
+fn an_idle_rank_sleeps() {
+    const WAIT: Duration = Duration::from_millis(2000);
+    let used = run_job_with(
+        &plain(),
+        2,
+        |_| {},
+        |dev| {
+            let world = dev.world();
+            dev.barrier(world).expect("barrier");
+            if dev.rank() == 0 {
+                std::thread::sleep(WAIT);
+                dev.send(&[1], 1, 0, world).expect("send");
+                return Duration::ZERO;
+            }
+            let before = thread_cpu_time().expect("the time used");
+            dev.recv(&mut [0], 0, 0, world).expect("recv");
+            thread_cpu_time().expect("the time used") - before
+        },
+    );
+    assert!(used[1] < WAIT / 100, "{:?} of {WAIT:?}", used[1]);
 }
 
 netmod_tests::conformance!(plain_null, lmt(plain(), "null"));

@@ -41,6 +41,34 @@ fn rings_and_exchanges_under_nmrun() {
     }
 }
 
+/// Over every provider of both libraries, waiting as `wait` says.
+fn idle_ranks_sleep(test: &'static str, wait: &str) {
+    for provider in providers(test) {
+        run(nmrun(provider, 2, &[]).arg("idle").env("NETMOD_OFI_WAIT", wait)).expect_ok("idle", 2);
+    }
+    let Some(variables) = second_or_skip("idle ranks with another version of libfabric") else { return };
+    for provider in ["tcp", "shm"] {
+        let mut c = nmrun(provider, 2, &[]);
+        c.arg("idle").env("NETMOD_OFI_WAIT", wait).envs(variables.clone());
+        run(&mut c).expect_ok("idle", 2);
+    }
+}
+
+#[test]
+fn idle_ranks_sleep_by_default() {
+    idle_ranks_sleep("idle_ranks_sleep_by_default", "auto");
+}
+
+#[test]
+fn idle_ranks_sleep_with_a_descriptor() {
+    idle_ranks_sleep("idle_ranks_sleep_with_a_descriptor", "fd");
+}
+
+#[test]
+fn idle_ranks_sleep_without_one() {
+    idle_ranks_sleep("idle_ranks_sleep_without_one", "none");
+}
+
 /// Each rank can say what it has opened.
 #[test]
 fn what_is_open_is_said() {

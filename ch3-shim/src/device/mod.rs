@@ -115,8 +115,13 @@ pub struct Vci {
     /// Polls that find nothing, and are not in vain, while memory moves; and how many there were.
     patience: u32,
     unseen: u32,
-    /// Times in a row that a wait has lain down in vain.
+    /// Sleeps in a row that brought nothing, and when the first one began.
     naps: u32,
+    idle_since: Time,
+    /// Times in a row that a sleep ended at once, or could not begin, and nothing had come; and the descriptors that are not
+    /// waited on because of that.
+    misled: u32,
+    unheeded: Vec<RawFd>,
     leaving: Leaving,
     /// The last step of finalize moved something, so that the next one is due at once.
     leaving_goes_on: bool,
@@ -320,7 +325,7 @@ impl Vci {
         let copied = self.ch3.is_copying() && self.ch3.copy(&mut self.engine.io(self.now));
         let busy = p.events > 0 || copied;
         if busy {
-            (self.unseen, self.naps) = (0, 0);
+            (self.unseen, self.naps, self.misled) = (0, 0, 0);
         }
         Ok(busy)
     }

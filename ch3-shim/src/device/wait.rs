@@ -9,11 +9,15 @@ use super::Vci;
 use crate::error::{Error, Result};
 use crate::sys::{self, WaitSet};
 
-/// Longest time blocked at once when a netmod has no descriptor to wait on.
-const LONGEST_BLIND: Duration = Duration::from_millis(1);
-/// By how much each nap in a row is longer then than the one before: so who has waited long is late by some hundredths of that, and
-/// costs its core as little.
-const BLIND_STEP: Duration = Duration::from_micros(4);
+/// Shortest and longest sleep of a wait for a netmod that has no descriptor to wait on.
+const SHORTEST_BLIND: Duration = Duration::from_micros(4);
+const LONGEST_BLIND: Duration = Duration::from_millis(16);
+/// Such a sleep takes one part in so many of the time that nothing has come so far. By as little the wait is late, and
+/// as little it costs its core.
+const BLIND_PART: u32 = 32;
+/// Sleeps in a row that ended at once although nothing came, or that a netmod did not allow, until what caused that is no longer
+/// heeded. A message that comes in many pieces causes some, too.
+const MISLED: u32 = 200;
 /// Longest time blocked at once then while memory is moved that nobody sees moving: what a device cannot take, since nobody looks, is sent again.
 const LONGEST_BLIND_MOVING: Duration = Duration::from_micros(20);
 /// Longest time blocked at once in any case.
@@ -98,7 +102,7 @@ impl Vci {
 
     /// A descriptor that is readable when the device should be polled, for event loops that wait for
     /// other things too. It contains all netmods' descriptors and the process manager's; of a netmod that has none
-    /// [`Vci::deadline`] takes care, within a millisecond (libfabric's has one for certain with `NETMOD_OFI_WAIT=fd`). A loop that wants
+    /// [`Vci::deadline`] takes care, by a small part of the time that nothing came (libfabric's has one for certain with `NETMOD_OFI_WAIT=fd`). A loop that wants
     /// to own it takes a copy ([`BorrowedFd::try_clone_to_owned`]), as `examples/tokio.rs` shows.
     ///
     /// The loop, for ever or until a request is finished:
@@ -167,10 +171,29 @@ impl Vci {
         let engine = &mut *self.engine;
         engine.core.clear_staged();
         let armed = engine.netmod.arm(&mut engine.core);
-        if armed == Arm::Armed {
-            self.naps = self.naps.saturating_add(1);
+        if armed == Arm::Busy {
+            self.misled = self.misled.saturating_add(1);
+            if !self.is_misled() {
+                return Arm::Busy;
+            }
         }
-        armed
+        if self.naps == 0 {
+            self.idle_since = self.now;
+        }
+        self.naps = self.naps.saturating_add(1);
+        Arm::Armed
+    }
+
+    /// Returns true if what says that something is to be done has said so in vain for long.
+    fn is_misled(&self) -> bool {
+        self.misled > MISLED
+    }
+
+    /// How long a wait sleeps at most that nobody wakes.
+    fn blind_sleep(&self) -> Duration {
+        let longest = if self.ch3.is_moving() { LONGEST_BLIND_MOVING } else { LONGEST_BLIND };
+        let waited = if self.naps == 0 { Duration::ZERO } else { self.now.since(self.idle_since) };
+        (waited / BLIND_PART).clamp(SHORTEST_BLIND, longest)
     }
 
     /// When the device wants to be polled at the latest although its descriptor is not readable; on the
@@ -178,9 +201,8 @@ impl Vci {
     pub fn deadline(&self) -> Option<Time> {
         let nets = &self.engine.netmod;
         // A netmod without a descriptor must be asked again and again.
-        let blind = nets.netmods().any(|m| m.wait_fd().is_none());
-        let longest = if self.ch3.is_moving() { LONGEST_BLIND_MOVING } else { LONGEST_BLIND };
-        let blind = blind.then(|| self.now + (BLIND_STEP * self.naps).min(longest));
+        let blind = self.is_misled() || nets.netmods().any(|m| m.wait_fd().is_none());
+        let blind = blind.then(|| self.now + self.blind_sleep());
         let failures = Some(self.failure_deadline()).filter(|t| *t != Time::NEVER);
         let answers = self.status_server.as_ref().and_then(|s| s.deadline(self.now));
         nets.deadline().into_iter().chain(blind).chain(failures).chain(answers).min()
@@ -204,10 +226,22 @@ impl Vci {
         let launcher = self.ch3.boot.fd();
         fds.extend(launcher);
         fds.extend(self.descriptors().filter(|fd| Some(*fd) != launcher));
+        if self.misled == 0 {
+            self.unheeded.clear();
+        }
+        fds.retain(|fd| !self.unheeded.contains(fd));
         let waited = sys::wait_readable(&fds, until.since(self.now).min(LONGEST_NAP));
+        if waited.as_ref().is_ok_and(|ready| ready.any) {
+            self.misled = self.misled.saturating_add(1);
+            if self.is_misled() {
+                // All but those that were readable now are still waited on, and the launcher's.
+                let readable = |fd: &RawFd| sys::wait_readable(&[*fd], Duration::ZERO).is_ok_and(|r| r.any);
+                self.unheeded.extend(fds.iter().filter(|fd| Some(**fd) != launcher && readable(fd)));
+            }
+        }
         fds.clear();
         self.fds = fds;
-        let first = waited.map_err(|e| Error::Launcher(format!("poll: {e}")))?;
+        let first = waited.map_err(|e| Error::Launcher(format!("poll: {e}")))?.first;
         self.tick();
         if first && launcher.is_some() && self.hear_launcher() {
             self.check_launcher()?;

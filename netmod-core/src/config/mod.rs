@@ -167,7 +167,7 @@ config_table! {
         Kind::Duration { min: Duration::ZERO, max: HOUR },
         "how often a wait asks the process manager for failed ranks, and whether it is there; 0: never";
     spin: Spin = Spin::Auto, "NETMOD_SPIN", Kind::Spin,
-        "polls in vain before a wait blocks; auto: few if more would poll than the cores that they may use";
+        "polls in vain before a wait blocks; auto: few, and then some yields, if more would poll than the cores that they may use";
     progress: &'static str = "auto", "NETMOD_PROGRESS", Kind::Choice(&["auto", "off"]),
         "auto: a thread that sleeps until then sends within a millisecond what is staged while the program makes no call; off: no thread, and it leaves with the next call";
     pmi: &'static str = "auto", "NETMOD_PMI", Kind::Choice(&["auto", "1", "2", "pmix"]),

@@ -33,6 +33,7 @@ const OPENED_ONCE: Remedy =
     Remedy::Avoided("an engine opens an endpoint for each domain when it starts, and no more after that");
 
 const V1_19: u32 = version(1, 19);
+const V2_0: u32 = version(2, 0);
 const V2_6: u32 = version(2, 6);
 
 const FULL: &str = "1024 messages that wait for a receive buffer leave no room for buffers that take several: -FI_ENOMEM for ever";
@@ -127,7 +128,7 @@ pub const DEFECTS: &[Defect] = &[
         gone: None,
         what: "with FI_OFI_RXM_DEF_TCP_WAIT_OBJ=pollfd, which makes short messages faster, who waits on the queue's descriptor is not always woken",
         remedy: Remedy::Avoided(
-            "with that setting one does not wait on it, but looks again each millisecond",
+            "with that setting one does not wait on it, but looks again after sleeps that grow",
         ),
     },
     Defect {
@@ -141,6 +142,12 @@ pub const DEFECTS: &[Defect] = &[
         gone: None,
         what: "transfers wait until the target polls, although progress is said to be automatic",
         remedy: OWN_POLLS,
+    },
+    Defect {
+        provider: "net",
+        gone: Some(V2_0),
+        what: "the descriptor of a queue stays readable while there is nothing, so that who waits on it uses a whole core",
+        remedy: Remedy::Avoided("one does not wait on it, but looks again after sleeps that grow"),
     },
     Defect {
         provider: "net",
@@ -177,9 +184,14 @@ pub const DEFECTS: &[Defect] = &[
 /// By what ofi_rxm's queue over the provider tcp waits (`fi_info -e`).
 const RXM_WAITS_BY: &str = "FI_OFI_RXM_DEF_TCP_WAIT_OBJ";
 
-/// Whether the descriptor of a provider's queue tells of everything that comes. `variable`: what the environment says.
-pub fn wakes(provider: &str, variable: impl FnOnce(&str) -> Option<String>) -> bool {
-    provider != "tcp;ofi_rxm" || variable(RXM_WAITS_BY).is_none_or(|by| by != "pollfd")
+/// Returns true if the descriptor of a provider's queue tells of everything that comes, and of nothing else. `library`: the version;
+/// `variable`: what the environment says.
+pub fn wakes(provider: &str, library: u32, variable: impl FnOnce(&str) -> Option<String>) -> bool {
+    match provider {
+        "tcp;ofi_rxm" => variable(RXM_WAITS_BY).is_none_or(|by| by != "pollfd"),
+        "net" => library >= V2_0,
+        _ => true,
+    }
 }
 
 /// Those of a provider in a version of libfabric.
@@ -192,11 +204,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_descriptor_that_does_not_wake_is_known() {
+    fn a_descriptor_that_does_not_tell_is_known() {
         let set = |to: &'static str| move |name: &str| (name == RXM_WAITS_BY).then(|| to.to_owned());
-        assert!(!wakes("tcp;ofi_rxm", set("pollfd")));
-        assert!(wakes("tcp;ofi_rxm", set("fd")) && wakes("tcp;ofi_rxm", |_| None));
-        assert!(wakes("net", set("pollfd")) && wakes("verbs;ofi_rxm", set("pollfd")));
+        let v1 = version(1, 17);
+        assert!(!wakes("tcp;ofi_rxm", v1, set("pollfd")));
+        assert!(wakes("tcp;ofi_rxm", v1, set("fd")) && wakes("tcp;ofi_rxm", v1, |_| None));
+        assert!(wakes("verbs;ofi_rxm", v1, set("pollfd")));
+        assert!(!wakes("net", v1, |_| None) && wakes("net", V2_0, set("pollfd")));
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(crate) struct Traits {
     pub(crate) rma: bool,
     /// Whether receive contexts of peers' scalable endpoints can be addressed.
     pub(crate) names_contexts: bool,
-    /// Whether the descriptor of its queue tells of everything that comes.
+    /// Returns true if the descriptor of its queue tells of everything that comes, and of nothing else.
     pub(crate) wakes: bool,
 }
 
@@ -374,7 +374,7 @@ impl Endpoint {
 impl Traits {
     /// # Safety
     /// The info is live and the library's.
-    pub(super) unsafe fn of(info: *const fi_info) -> Traits {
+    pub(super) unsafe fn of(info: *const fi_info, library: u32) -> Traits {
         // SAFETY: an info of the library's has all parts.
         let (domain, tx, rx, ep, caps) = unsafe {
             (&*(*info).domain_attr, &*(*info).tx_attr, &*(*info).rx_attr, &*(*info).ep_attr, (*info).caps)
@@ -401,7 +401,7 @@ impl Traits {
             multi_recv: caps & FI_MULTI_RECV != 0 && !wants_whole_buffers(&provider),
             rma: caps & FI_RMA != 0,
             names_contexts: caps & FI_NAMED_RX_CTX != 0 && domain.max_ep_rx_ctx > 1,
-            wakes: wakes(&provider, |name| std::env::var(name).ok()),
+            wakes: wakes(&provider, library, |name| std::env::var(name).ok()),
         }
     }
 

@@ -120,7 +120,7 @@ impl Domain {
             return Err("fi_dupinfo: out of memory".into());
         }
         // SAFETY: a copy made by the library has all parts.
-        let traits = unsafe { Traits::of(info) };
+        let traits = unsafe { Traits::of(info, lib.version()) };
         let scalable = wish.contexts > 1;
         let mut this = Domain {
             lib,

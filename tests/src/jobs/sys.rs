@@ -100,7 +100,19 @@ pub fn readable(fd: RawFd, within: Duration) -> io::Result<bool> {
 /// # Errors
 /// What the system says.
 pub fn cpu_time() -> io::Result<Duration> {
-    let u = usage()?;
+    cpu_time_of(libc::RUSAGE_SELF)
+}
+
+/// As [`cpu_time`], of the calling thread.
+///
+/// # Errors
+/// What the system says.
+pub fn thread_cpu_time() -> io::Result<Duration> {
+    cpu_time_of(libc::RUSAGE_THREAD)
+}
+
+fn cpu_time_of(whose: libc::c_int) -> io::Result<Duration> {
+    let u = usage(whose)?;
     let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
     Ok(time(u.ru_utime) + time(u.ru_stime))
 }
@@ -110,14 +122,14 @@ pub fn cpu_time() -> io::Result<Duration> {
 /// # Errors
 /// What the system says.
 pub fn switches() -> io::Result<[u64; 2]> {
-    let u = usage()?;
+    let u = usage(libc::RUSAGE_SELF)?;
     Ok([u.ru_nvcsw, u.ru_nivcsw].map(|n| u64::try_from(n).unwrap_or(0)))
 }
 
-fn usage() -> io::Result<libc::rusage> {
+fn usage(whose: libc::c_int) -> io::Result<libc::rusage> {
     let mut u = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call fills `u`, for which zeros are a valid value anyway.
-    let (done, u) = unsafe { (libc::getrusage(libc::RUSAGE_SELF, u.as_mut_ptr()), u.assume_init()) };
+    let (done, u) = unsafe { (libc::getrusage(whose, u.as_mut_ptr()), u.assume_init()) };
     if done == 0 { Ok(u) } else { Err(io::Error::last_os_error()) }
 }
 
