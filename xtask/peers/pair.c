@@ -1,7 +1,8 @@
-/* What another MPI gives between ranks 0 and 1: a line for each test, "lat 8 0.123".
+/* What another MPI gives between ranks 0 and 1, or in a barrier of all ranks: a line for each test, "lat 8 0.123".
  *
  * The tests are those of netmod-perf: lat is half of a round trip in microseconds; rate counts messages a second, bw
- * megabytes a second, in windows that end with a short acknowledgement. All messages of a window use one buffer. */
+ * megabytes a second, in windows that end with a short acknowledgement. All messages of a window use one buffer.
+ * barrier is what one takes, in microseconds. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,12 @@ static void windows(int bytes, long iters) {
     }
 }
 
+static void barriers(int ranks, long iters) {
+    (void)ranks;
+    for (long i = 0; i < iters; i++)
+        MPI_Barrier(MPI_COMM_WORLD);
+}
+
 static double once(void (*run)(int, long), int bytes, long iters) {
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
@@ -76,6 +83,8 @@ static void test(const char *name, void (*run)(int, long), int bytes, double pha
     double t = all[REPEATS / 2], value = t * 1e6 / 2;
     if (strcmp(name, "rate") == 0)
         value = WINDOW / t;
+    if (strcmp(name, "barrier") == 0)
+        value = t * 1e6;
     if (strcmp(name, "bw") == 0)
         value = (double)WINDOW * bytes / t / 1e6;
     if (rank == 0) {
@@ -84,12 +93,19 @@ static void test(const char *name, void (*run)(int, long), int bytes, double pha
     }
 }
 
-/* The argument, if there is one, is the longest message. */
+/* The argument, if there is one, is the longest message, or "barrier". */
 int main(int argc, char **argv) {
     int lat[] = {8, 1 << 10, 8 << 10}, bw[] = {64 << 10, 1 << 20, 4 << 20, 64 << 20};
     int most = argc > 1 ? atoi(argv[1]) : 64 << 20;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (argc > 1 && strcmp(argv[1], "barrier") == 0) {
+        int ranks;
+        MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+        test("barrier", barriers, ranks, 0.05);
+        MPI_Finalize();
+        return 0;
+    }
     if (posix_memalign((void **)&out, 4096, most) || posix_memalign((void **)&in, 4096, most))
         MPI_Abort(MPI_COMM_WORLD, 1);
     memset(out, 1, most);

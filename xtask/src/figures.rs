@@ -29,11 +29,23 @@ pub(crate) fn measure(perf: &Path, netmod: &str, tests: &[(&str, &str)]) -> Resu
     for (test, bytes) in tests {
         let args = [test, "--netmod", netmod, "--bytes", bytes, "--rounds", "5", "--json"];
         for line in output(Command::new(perf).args(args))?.lines() {
-            let (key, value) = our_line(test, line).ok_or_else(|| strange("netmod-perf", line))?;
+            let (key, value) = our_line(test, "bytes", line).ok_or_else(|| strange("netmod-perf", line))?;
             all.insert(key, value);
         }
     }
     Ok(all)
+}
+
+/// Runs netmod-perf's barrier with so many ranks.
+///
+/// # Errors
+/// As [`measure`].
+pub(crate) fn measure_barrier(perf: &Path, netmod: &str, ranks: &str) -> Result<Figures, String> {
+    let args = ["barrier", "--netmod", netmod, "--ranks", ranks, "--json"];
+    let text = output(Command::new(perf).args(args))?;
+    text.lines()
+        .map(|line| our_line("barrier", "ranks", line).ok_or_else(|| strange("netmod-perf", line)))
+        .collect()
 }
 
 /// Runs a program that must succeed, and returns what it prints.
@@ -55,13 +67,13 @@ pub(crate) fn strange(who: &str, line: &str) -> String {
     format!("{who} says {line:?}, which is not a result")
 }
 
-/// The fields `bytes` and `value` of an object without objects in it.
-fn our_line(test: &str, line: &str) -> Option<((String, usize), f64)> {
+/// The fields `size` (a name) and `value` of an object without objects in it.
+fn our_line(test: &str, size: &str, line: &str) -> Option<((String, usize), f64)> {
     let field = |name: &str| {
         let (_, rest) = line.split_once(&format!("\"{name}\":"))?;
         rest.split([',', '}']).next()
     };
-    Some(((test.to_owned(), field("bytes")?.parse().ok()?), field("value")?.parse().ok()?))
+    Some(((test.to_owned(), field(size)?.parse().ok()?), field("value")?.parse().ok()?))
 }
 
 /// Returns the upper median; NaN of nothing.
@@ -73,7 +85,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 /// Returns the unit of a test's figures.
 pub(crate) fn unit(test: &str) -> &'static str {
     match test {
-        "lat" => "us",
+        "lat" | "barrier" => "us",
         "bw" => "MB/s",
         _ => "msg/s",
     }
@@ -86,8 +98,9 @@ mod tests {
     #[test]
     fn results_are_understood() {
         let line = "{\"test\":\"bw\",\"bytes\":65536,\"value\":123.5,\"unit\":\"MB/s\"}";
-        assert_eq!(our_line("bw", line), Some((("bw".into(), 65536), 123.5)));
-        assert_eq!(our_line("bw", "warning: slow"), None);
+        assert_eq!(our_line("bw", "bytes", line), Some((("bw".into(), 65536), 123.5)));
+        assert_eq!(our_line("bw", "ranks", line), None);
+        assert_eq!(our_line("bw", "bytes", "warning: slow"), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::figures::{Figures, build_folder, measure, median, output, strange, unit};
+use crate::figures::{Figures, build_folder, measure, measure_barrier, median, output, strange, unit};
 use crate::install::has;
 use crate::jobs::{cargo, run};
 
@@ -20,6 +20,9 @@ const LIMIT: &str = "180";
 /// Netmods that are compared, each with what the others call the same, and the longest message, in bytes.
 const NETMODS: [(&str, usize); 2] = [("shm", 64 << 20), ("tcp", 4 << 20)];
 
+/// Ranks of the barrier: several for each core, so that it is one of who gives it up.
+const CROWD: &str = "8";
+
 /// Name and value.
 type Variable = (&'static str, &'static str);
 
@@ -30,6 +33,8 @@ struct Peer {
     launcher: &'static str,
     /// Arguments of the launcher: two ranks, each bound to a core.
     args: &'static [&'static str],
+    /// Arguments for [`CROWD`] ranks on as many cores as there are.
+    crowd: &'static [&'static str],
     /// Arguments, and variables, that leave it only one way.
     only: fn(&str) -> (&'static [&'static str], &'static [Variable]),
 }
@@ -41,6 +46,7 @@ const PEERS: [Peer; 3] = [
         compiler: "mpicc.nemesis",
         launcher: "mpiexec.nemesis",
         args: &["-bind-to", "core", "-n", "2"],
+        crowd: &["-n", CROWD],
         only: |netmod| match netmod {
             "tcp" => (&[], &[("MPIR_CVAR_NOLOCAL", "1")]),
             _ => (&[], &[]),
@@ -51,6 +57,7 @@ const PEERS: [Peer; 3] = [
         compiler: "mpicc.mpich",
         launcher: "mpiexec.hydra",
         args: &["-bind-to", "core", "-n", "2"],
+        crowd: &["-n", CROWD],
         // Debian's is built for UCX; where it is not, it ignores the variable, and chooses itself.
         only: |netmod| match netmod {
             "tcp" => (&[], &[("UCX_TLS", "tcp,self"), ("MPIR_CVAR_NOLOCAL", "1")]),
@@ -62,6 +69,7 @@ const PEERS: [Peer; 3] = [
         compiler: "mpicc.openmpi",
         launcher: "mpirun.openmpi",
         args: &["--allow-run-as-root", "--bind-to", "core", "-n", "2"],
+        crowd: &["--allow-run-as-root", "--oversubscribe", "-n", CROWD],
         only: |netmod| match netmod {
             "tcp" => (&["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"], &[]),
             _ => (&["--mca", "pml", "ob1", "--mca", "btl", "^tcp"], &[]),
@@ -83,6 +91,7 @@ pub(crate) fn peers(rounds: Option<usize>) -> Result<(), String> {
         let wanted: Vec<&str> = PEERS.iter().map(|p| p.compiler).collect();
         return Err(format!("no other MPI is installed: none of {} is there", wanted.join(", ")));
     }
+    let names: Vec<&str> = programs.iter().map(|(p, _)| p.name).collect();
     for (netmod, most) in NETMODS {
         let large = if most > 4 << 20 { "64K,1M,4M,64M" } else { "64K,1M,4M" };
         let tests = [("lat", "8,1K,8K"), ("rate", "8"), ("bw", large)];
@@ -93,9 +102,16 @@ pub(crate) fn peers(rounds: Option<usize>) -> Result<(), String> {
                 all.push(peer.measure(program, netmod, most)?);
             }
         }
-        let names: Vec<&str> = programs.iter().map(|(p, _)| p.name).collect();
         print!("{}", table(netmod, &names, &ours, &theirs));
     }
+    let (mut ours, mut theirs) = (Vec::new(), vec![Vec::new(); programs.len()]);
+    for _ in 0..rounds.unwrap_or(ROUNDS) {
+        ours.push(measure_barrier(&perf, "shm", CROWD)?);
+        for ((peer, program), all) in programs.iter().zip(&mut theirs) {
+            all.push(peer.measure_crowd(program)?);
+        }
+    }
+    print!("{}", table("shm, all ranks", &names, &ours, &theirs));
     Ok(())
 }
 
@@ -113,10 +129,25 @@ impl Peer {
 
     /// Runs the tests, with messages up to `most` bytes.
     fn measure(&self, program: &Path, netmod: &str, most: usize) -> Result<Figures, String> {
+        self.figures(self.args, netmod, program, &most.to_string())
+    }
+
+    /// Runs the barrier of more ranks than cores.
+    fn measure_crowd(&self, program: &Path) -> Result<Figures, String> {
+        self.figures(self.crowd, "shm", program, "barrier")
+    }
+
+    fn figures(
+        &self,
+        ranks: &[&str],
+        netmod: &str,
+        program: &Path,
+        argument: &str,
+    ) -> Result<Figures, String> {
         let (args, variables) = (self.only)(netmod);
         let mut command = Command::new(self.launcher);
-        command.args(self.args).args(args).envs(variables.iter().copied()).arg(program);
-        command.arg(most.to_string()).env("MPIEXEC_TIMEOUT", LIMIT);
+        command.args(ranks).args(args).envs(variables.iter().copied()).arg(program);
+        command.arg(argument).env("MPIEXEC_TIMEOUT", LIMIT);
         output(&mut command)?.lines().map(|l| peer_line(l).ok_or_else(|| strange(self.name, l))).collect()
     }
 }
@@ -149,7 +180,7 @@ fn table(netmod: &str, names: &[&str], ours: &[Figures], theirs: &[Vec<Figures>]
         }
         text.push('\n');
     }
-    text + "ratio: netmod by the other; less is better for lat, more for bw and rate\n"
+    text + "ratio: netmod by the other; less is better for lat and barrier, more for bw and rate\n"
 }
 
 #[cfg(test)]
@@ -196,6 +227,8 @@ mod tests {
                 assert_eq!(figures.len(), 6, "{figures:?}");
                 assert!(figures.values().all(|v| *v > 0.0), "{figures:?}");
             }
+            let barrier = peer.measure_crowd(&program).expect("it runs");
+            assert!(barrier.get(&("barrier".into(), 8)).is_some_and(|v| *v > 0.0), "{barrier:?}");
         }
         std::fs::remove_dir_all(&folder).expect("it can be removed");
     }
