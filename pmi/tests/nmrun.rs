@@ -223,6 +223,112 @@ fn much_labelled_output_arrives_whole() {
     }
 }
 
+/// `nmrun` whose labelled stdout nobody reads; gives it, its pipe, and the folder in which ranks leave their marks.
+fn unread(
+    options: &[&str],
+    script: &str,
+    scratch: &Scratch,
+) -> (std::process::Child, std::process::ChildStdout) {
+    let mut command = nmrun(options);
+    command.args(["sh", "-c", script]).env("PROBE_DIRECTORY", &scratch.0);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let stdout = child.stdout.take().unwrap();
+    (child, stdout)
+}
+
+/// Waits for a child without reading what it writes.
+fn ends(child: &mut std::process::Child) -> Option<i32> {
+    assert!(eventually(|| child.try_wait().unwrap().is_some()), "it does not end");
+    child.wait().unwrap().code()
+}
+
+/// Rank 0 writes without end; the others exchange values over PMI, and write a little.
+#[test]
+fn a_reader_that_does_not_read_stops_only_the_rank_that_writes() {
+    let scratch = Scratch::new("unread");
+    let probe = std::env::current_exe().unwrap();
+    let script = format!(
+        "export NETMOD_PMI_PROBE=exchange; \
+         [ $PMI_RANK = 0 ] && yes & \
+         {} --exact probe_entry --nocapture --test-threads=1 > /dev/null && echo x > $PROBE_DIRECTORY/$PMI_RANK; wait",
+        probe.display()
+    );
+    let (mut child, stdout) = unread(&["-n", "3", "--label"], &script, &scratch);
+    let done = |rank: u32| scratch.0.join(rank.to_string()).exists();
+    assert!(eventually(|| (0..3).all(done)), "PMI is not served");
+    // What the launcher holds is bounded, whatever the rank would write.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let held = status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
+    assert!(held.is_some_and(|kib: u64| kib < 64 * 1024), "{status}");
+    send("-TERM", child.id());
+    assert_eq!(ends(&mut child), Some(128 + 15));
+    drop(stdout);
+}
+
+#[test]
+fn the_time_limit_and_the_second_signal_hold_while_nobody_reads() {
+    let scratch = Scratch::new("unread-limit");
+    let script = "echo x > $PROBE_DIRECTORY/$PMI_RANK; exec yes";
+    let (mut child, stdout) = unread(&["-n", "2", "--label", "--timeout", "1"], script, &scratch);
+    assert_eq!(ends(&mut child), Some(124));
+    drop(stdout);
+
+    let scratch = Scratch::new("unread-second");
+    let script = "trap '' INT; echo x > $PROBE_DIRECTORY/$PMI_RANK; yes";
+    let (mut child, stdout) = unread(&["-n", "2", "--label"], script, &scratch);
+    assert!(eventually(|| (0..2).all(|rank| scratch.0.join(rank.to_string()).exists())));
+    send("-INT", child.id());
+    std::thread::sleep(Duration::from_millis(100));
+    send("-INT", child.id());
+    assert_eq!(ends(&mut child), Some(128 + 2));
+    drop(stdout);
+}
+
+/// The ranks have ended, but their output has not been read: the launcher waits for the reader, and a signal ends that.
+#[test]
+fn output_that_nobody_reads_does_not_keep_the_launcher_for_ever() {
+    let scratch = Scratch::new("unread-end");
+    let script =
+        "i=0; while [ $i -lt 30 ]; do printf '%4000d\\n' $i; i=$((i+1)); done; echo x > $PROBE_DIRECTORY/end";
+    let (mut child, stdout) = unread(&["--label"], script, &scratch);
+    assert!(eventually(|| scratch.0.join("end").exists()));
+    assert!(child.try_wait().unwrap().is_none(), "output is lost");
+    send("-TERM", child.id());
+    let code = ends(&mut child);
+    assert_eq!(code, Some(128 + 15));
+    drop(stdout);
+}
+
+#[test]
+fn what_cannot_be_written_is_a_failure_with_its_cause() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let child = nmrun(&["-n", "2", "--label", "sh", "-c", "echo x; sleep 0.2"])
+        .stdout(full())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let told = "nmrun: cannot write the output of the ranks to stdout: No space left on device";
+    assert!(said.contains(told), "{said}");
+    // Nobody can be told; the code says it.
+    let status = nmrun(&["--label", "sh", "-c", "echo x >&2"]).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    // A reader that goes, and a rank that does not mind.
+    let mut command =
+        nmrun(&["--label", "sh", "-c", "trap '' PIPE; sleep 0.2; echo x; sleep 0.2; echo y; exit 0"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(128 + 13), "{said}");
+    assert!(said.contains("Broken pipe"), "{said}");
+    // The help is output, too.
+    let status = nmrun(&["--help"]).stdout(full()).stderr(Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+}
+
 #[test]
 fn stdin_goes_to_rank_0_only() {
     let mut command = nmrun(&["-n", "3", "--label", "cat"]);

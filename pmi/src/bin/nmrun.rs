@@ -73,8 +73,21 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Prints the help, the version or what is wrong with the arguments.
+fn tell(told: &clap::Error) -> ExitCode {
+    if let Err(error) = told.print().and_then(|()| std::io::stdout().flush()) {
+        // With stderr closed there is nobody to tell.
+        let _ = writeln!(std::io::stderr(), "nmrun: cannot write to stdout: {error}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(u8::MAX))
+}
+
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) => return tell(&told),
+    };
     let mut launcher = Launcher::new(&cli.command[0])
         .args(&cli.command[1..])
         .ranks(cli.ranks)

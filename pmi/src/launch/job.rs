@@ -1,15 +1,19 @@
 //! The launcher's loop: one epoll set for PMI connections, ends of ranks, output and signals.
 
+mod streams;
+
 use super::connection::{Input, Outbox};
 use super::doorman::{Caller, Doorman};
-use super::output::Flow;
+use super::group::Grouping;
+use super::output::Target;
 use super::rank::Rank;
-use super::terminal::{Terminal, Watch};
+use super::writer::Writer;
 use super::{ExitReport, Failure, LaunchError, Launcher, RankExit};
 use crate::server::{Fault, Outcome, Server, Stage};
-use crate::sys::{self, Epoll, Interest, Ready, SignalPipe};
-use std::io::{self, Write as _};
+use crate::sys::{self, Epoll, EventFd, Interest, Ready, Sender, SignalPipe};
+use std::io;
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Between SIGTERM and SIGKILL when the launcher ends the job.
@@ -39,8 +43,7 @@ enum Token {
     Caller(u32),
     Listener,
     Signal,
-    Terminal,
-    StdinPipe,
+    Written,
 }
 
 impl Token {
@@ -53,8 +56,7 @@ impl Token {
             Token::Caller(number) => (4, number),
             Token::Listener => (5, 0),
             Token::Signal => (6, 0),
-            Token::Terminal => (7, 0),
-            Token::StdinPipe => (8, 0),
+            Token::Written => (7, 0),
         };
         sort << 32 | u64::from(index)
     }
@@ -70,8 +72,7 @@ impl Token {
             4 => Token::Caller(index),
             5 => Token::Listener,
             6 => Token::Signal,
-            7 => Token::Terminal,
-            8 => Token::StdinPipe,
+            7 => Token::Written,
             _ => return None,
         })
     }
@@ -86,7 +87,13 @@ struct Job<'a> {
     living: usize,
     doorman: Option<Doorman>,
     signals: Option<SignalPipe>,
-    terminal: Option<Terminal>,
+    grouping: Grouping,
+    stdout: Writer,
+    stderr: Writer,
+    /// Readable when something was written, or cannot be.
+    written: Arc<EventFd>,
+    /// Output that is not read before more of it is written.
+    full: Vec<(u32, Target)>,
     failure: Option<Failure>,
     /// The launcher is ending the job; SIGKILL is due then.
     kill_at: Option<Instant>,
@@ -105,6 +112,9 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
     close_outer_descriptors();
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = format!("kvs_nmrun_{}_{}", std::process::id(), since_epoch.as_nanos());
+    let grouping = Grouping::of_this_process(&name);
+    let written = EventFd::new().map_err(LaunchError::system("making an eventfd"))?;
+    let written = Arc::new(written);
     let mut job = Job {
         launcher,
         epoll: Epoll::new().map_err(LaunchError::system("making an epoll set"))?,
@@ -114,7 +124,11 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
         living: 0,
         doorman: if launcher.port { Some(Doorman::new(launcher.ranks)?) } else { None },
         signals: None,
-        terminal: None,
+        grouping,
+        stdout: Writer::new(Target::Stdout, Arc::clone(&written)),
+        stderr: Writer::new(Target::Stderr, Arc::clone(&written)),
+        written,
+        full: Vec::new(),
         failure: None,
         kill_at: None,
         ending: false,
@@ -123,19 +137,13 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
         captured: None,
     };
     if launcher.signals {
-        job.signals = Some(
-            SignalPipe::new(launcher.passed_on)
-                .map_err(LaunchError::system("catching SIGINT and SIGTERM"))?,
-        );
+        job.signals =
+            Some(SignalPipe::new(launcher.passed_on).map_err(LaunchError::system("catching signals"))?);
     }
     for rank in 0..launcher.ranks {
         // On failure the ranks started so far are killed as `job` is dropped.
-        let (started, stdin) = Rank::spawn(launcher, rank, job.doorman.as_ref(), open_files)?;
+        let started = Rank::spawn(launcher, rank, job.doorman.as_ref(), open_files, &job.grouping)?;
         job.ranks.push(started);
-        if let Some(pipe) = stdin {
-            let failed = LaunchError::system("preparing the stdin of rank 0");
-            job.terminal = Some(Terminal::new(pipe).map_err(failed)?);
-        }
     }
     job.living = job.ranks.len();
     job.watch_all().map_err(LaunchError::system("watching the ranks"))?;
@@ -175,10 +183,7 @@ impl Job<'_> {
         if let Some(signals) = &self.signals {
             self.epoll.add(signals.fd(), Token::Signal.number(), Interest::Read)?;
         }
-        if self.terminal.is_some() {
-            self.pump_terminal()?;
-        }
-        Ok(())
+        self.epoll.add(self.written.as_fd(), Token::Written.number(), Interest::Read)
     }
 
     fn serve(&mut self) -> Result<(), LaunchError> {
@@ -187,8 +192,7 @@ impl Job<'_> {
         let mut ended = Vec::new();
         while self.living > 0 {
             let look_after = without_pidfd.then(|| Instant::now() + LOOK_AFTER);
-            let retry = self.terminal.as_ref().and_then(Terminal::retry_at);
-            let deadline = [self.time_limit, self.kill_at, look_after, retry].into_iter().flatten().min();
+            let deadline = [self.time_limit, self.kill_at, look_after].into_iter().flatten().min();
             self.epoll.wait(&mut ready, deadline).map_err(LaunchError::system("waiting for the ranks"))?;
             // What a rank said comes before its end.
             for event in &ready {
@@ -200,19 +204,17 @@ impl Job<'_> {
                 ended.clear();
                 ended.extend((0..).zip(&self.ranks).filter(|(_, r)| r.has_ended()).map(|(i, _)| i));
             }
+            if !ended.is_empty() {
+                self.grouping.kill_leftovers(&self.ranks, &ended);
+            }
             for rank in ended.drain(..) {
                 self.rank_ended(rank)?;
             }
             self.check_barrier();
-            self.check_time().map_err(LaunchError::system("reading from the terminal"))?;
+            self.check_time();
             self.flush().map_err(LaunchError::system("answering the ranks"))?;
         }
-        for rank in &mut self.ranks {
-            for output in [&mut rank.stdout, &mut rank.stderr].into_iter().flatten() {
-                output.finish();
-            }
-        }
-        Ok(())
+        self.drain()
     }
 
     fn handle(&mut self, token: Token, event: Ready, ended: &mut Vec<u32>) -> Result<(), LaunchError> {
@@ -226,22 +228,22 @@ impl Job<'_> {
                 self.hear_rank(rank, event.hung_up);
             }
             Token::Stdout(rank) => {
-                pass(&self.epoll, &mut self.ranks[rank as usize].stdout, &mut self.captured)
+                self.pass(rank, Target::Stdout).map_err(LaunchError::system("passing on output"))?;
             }
-            Token::Stderr(rank) => pass(&self.epoll, &mut self.ranks[rank as usize].stderr, &mut None),
+            Token::Stderr(rank) => {
+                self.pass(rank, Target::Stderr).map_err(LaunchError::system("passing on output"))?;
+            }
+            Token::Written => self.written().map_err(LaunchError::system("passing on output"))?,
             Token::Listener => self.accept()?,
             Token::Caller(number) => self.hear_caller(number)?,
             Token::Signal => {
-                while let Some(signal) = self.signals.as_ref().and_then(SignalPipe::take) {
+                while let Some((signal, by)) = self.signals.as_ref().and_then(SignalPipe::take) {
                     if self.launcher.passed_on == Some(signal) {
                         self.pass_on(signal);
                     } else {
-                        self.forward(signal);
+                        self.forward(signal, by);
                     }
                 }
-            }
-            Token::Terminal | Token::StdinPipe => {
-                self.pump_terminal().map_err(LaunchError::system("reading from the terminal"))?;
             }
         }
         Ok(())
@@ -298,7 +300,7 @@ impl Job<'_> {
         self.outbox.clear(rank);
         if state.exit.is_none() {
             state.condemned = true;
-            state.signal(libc::SIGKILL);
+            self.grouping.signal(std::slice::from_ref(state), libc::SIGKILL);
         }
         self.fail(Failure { rank: Some(rank), code: 1, what: fault.to_string() });
     }
@@ -396,17 +398,8 @@ impl Job<'_> {
         rank.is_some_and(|rank| self.ranks[rank as usize].exit.is_none())
     }
 
-    fn say(&self, text: &str) {
-        if !self.launcher.quiet {
-            // With stderr closed there is nobody to tell.
-            let _ = writeln!(io::stderr(), "nmrun: {text}");
-        }
-    }
-
     fn signal_all(&self, signal: i32) {
-        for rank in &self.ranks {
-            rank.signal(signal);
-        }
+        self.grouping.signal(&self.ranks, signal);
     }
 
     /// Ends the job: `signal` now, SIGKILL after `grace`.
@@ -423,7 +416,9 @@ impl Job<'_> {
         self.kill_at = Some(Instant::now() + grace);
     }
 
-    fn forward(&mut self, signal: i32) {
+    /// Hands a signal on; the second one ends the job. One from the terminal has reached the ranks that share the
+    /// launcher's process group.
+    fn forward(&mut self, signal: i32, by: Sender) {
         if self.interrupted {
             let name = sys::signal_name(signal);
             if self.failure.is_none() {
@@ -436,13 +431,19 @@ impl Job<'_> {
             self.signal_all(libc::SIGKILL);
         } else {
             self.interrupted = true;
-            self.signal_all(signal);
+            if by == Sender::Other || !self.grouping.is_shared() {
+                self.signal_all(signal);
+            }
+            if signal == libc::SIGHUP {
+                // A stopped process acts on it only when it is continued.
+                self.signal_all(libc::SIGCONT);
+            }
         }
     }
 
     /// Hands a signal to the ranks that catch it. Those that do not are told of: it might have been meant for them.
-    fn pass_on(&self, signal: i32) {
-        let reached = self.ranks.iter().filter(|r| r.pass_on(signal) > 0).count();
+    fn pass_on(&mut self, signal: i32) {
+        let reached = self.grouping.pass_on(&self.ranks, signal);
         if reached < self.living {
             let name = sys::signal_name(signal);
             self.say(&format!(
@@ -452,7 +453,7 @@ impl Job<'_> {
         }
     }
 
-    fn check_time(&mut self) -> io::Result<()> {
+    fn check_time(&mut self) {
         let now = Instant::now();
         if self.kill_at.is_some_and(|at| now >= at) {
             self.kill_at = None;
@@ -465,29 +466,6 @@ impl Job<'_> {
                 let what = format!("the time limit of {limit} s has passed");
                 self.record(Failure { rank: None, code: 124, what }, true);
                 self.end(Some(libc::SIGTERM), GRACE);
-            }
-        }
-        if self.terminal.as_ref().and_then(Terminal::retry_at).is_some_and(|at| now >= at) {
-            self.pump_terminal()?;
-        }
-        Ok(())
-    }
-
-    fn pump_terminal(&mut self) -> io::Result<()> {
-        let Some(terminal) = &mut self.terminal else { return Ok(()) };
-        let stdin = io::stdin();
-        // Both are taken out first, so that it does not matter what was watched before.
-        let _ = self.epoll.remove(stdin.as_fd());
-        if let Some(pipe) = terminal.pipe() {
-            let _ = self.epoll.remove(pipe);
-        }
-        match (terminal.pump(Instant::now()), terminal.pipe()) {
-            (Watch::Terminal, _) => self.epoll.add(stdin.as_fd(), Token::Terminal.number(), Interest::Read),
-            (Watch::Pipe, Some(pipe)) => self.epoll.add(pipe, Token::StdinPipe.number(), Interest::Write),
-            (Watch::Pause, _) => Ok(()),
-            _ => {
-                self.terminal = None;
-                Ok(())
             }
         }
     }
@@ -547,11 +525,6 @@ impl Job<'_> {
     }
 
     fn report(mut self) -> ExitReport {
-        if let Some(output) = self.ranks.first_mut().and_then(|rank| rank.stdout.take())
-            && let Some(captured) = output.into_captured()
-        {
-            self.captured = Some(captured);
-        }
         let (stdout, stdout_truncated) = self.captured.take().unwrap_or_default();
         ExitReport {
             code: self.failure.as_ref().map_or(0, |failure| failure.code),
@@ -560,20 +533,5 @@ impl Job<'_> {
             stdout,
             stdout_truncated,
         }
-    }
-}
-
-/// Passes output on; at its end the pipe is closed, which takes it out of the epoll set.
-fn pass(epoll: &Epoll, slot: &mut Option<super::output::Output>, captured: &mut Option<(Vec<u8>, bool)>) {
-    let Some(output) = slot else { return };
-    if output.pass() != Flow::Ended {
-        return;
-    }
-    // Closing it does the same, unless somebody has a duplicate.
-    let _ = epoll.remove(output.fd());
-    if let Some(output) = slot.take()
-        && let Some(bytes) = output.into_captured()
-    {
-        *captured = Some(bytes);
     }
 }

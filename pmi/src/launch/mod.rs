@@ -14,11 +14,12 @@
 
 mod connection;
 mod doorman;
+mod group;
 mod job;
 mod output;
 mod passed;
 mod rank;
-mod terminal;
+mod writer;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -33,7 +34,9 @@ pub(crate) const NO_KILL: &str = "PMI_NO_KILL";
 
 /// What to start, and how.
 ///
-/// Each rank leads a process group of its own, which is killed with it, and dies when the
+/// Each rank leads a process group of its own, which is killed with it. If this process has a controlling terminal, the
+/// ranks stay in its group instead, so that the terminal treats them all as one job; what a rank leaves behind is found
+/// by its environment then. A rank dies when the
 /// thread that called [`run`](Self::run) does, even by SIGKILL, unless the job goes on after failures
 /// ([`no_kill`](Self::no_kill)). A process that a rank itself has started may survive that, and notices it by the
 /// end of its PMI connection. Variables of an outer launcher (`PMI_*`,
@@ -159,8 +162,8 @@ impl Launcher {
         self
     }
 
-    /// Catches SIGINT and SIGTERM during the run and passes them on to the ranks; the second
-    /// kills the ranks. One launcher of a process can do so at a time.
+    /// Catches SIGINT, SIGTERM, SIGQUIT and SIGHUP during the run, those that are not ignored, and passes them on to the
+    /// ranks; the second kills the ranks. One launcher of a process can do so at a time.
     pub fn forward_signals(mut self, signals: bool) -> Launcher {
         self.signals = signals;
         self

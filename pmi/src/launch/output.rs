@@ -1,8 +1,13 @@
 //! Output of ranks: lines with the rank before them, or collected.
 
+use super::writer::{Unwritten, Writer};
 use crate::sys;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+/// What a rank may have written to one stream that the launcher has not, in bytes: beyond it the rank waits.
+const MAX_UNWRITTEN: usize = 128 * 1024;
 
 /// A line that is longer is cut in pieces of this size, in bytes.
 const MAX_PIECE: usize = 64 * 1024;
@@ -23,26 +28,30 @@ pub(super) struct Output {
 
 #[derive(Debug)]
 enum Sort {
-    Label { prefix: String, line: Vec<u8>, target: Target },
+    Label { prefix: String, line: Vec<u8>, unwritten: Unwritten },
     Capture { bytes: Vec<u8>, limit: usize, truncated: bool },
 }
 
 /// Whether more is to be expected of a pipe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Flow {
     /// Some was read; there may be more.
     More,
     /// Nothing now.
     Later,
+    /// Not before more of it is written.
+    Full,
     /// It has ended, or nobody takes it any more.
     Ended,
+    /// It cannot be read.
+    Failed(io::Error),
 }
 
 impl Output {
-    pub(super) fn labelled(fd: OwnedFd, rank: u32, target: Target) -> io::Result<Output> {
+    pub(super) fn labelled(fd: OwnedFd, rank: u32) -> io::Result<Output> {
         sys::set_nonblocking(fd.as_fd())?;
         let prefix = format!("[{rank}] ");
-        Ok(Output { fd, sort: Sort::Label { prefix, line: Vec::new(), target } })
+        Ok(Output { fd, sort: Sort::Label { prefix, line: Vec::new(), unwritten: Unwritten::default() } })
     }
 
     pub(super) fn captured(fd: OwnedFd, limit: usize) -> io::Result<Output> {
@@ -62,15 +71,30 @@ impl Output {
         }
     }
 
-    /// Reads once and passes on.
-    pub(super) fn pass(&mut self) -> Flow {
+    /// Returns true if so much of it waits to be written that no more is read.
+    pub(super) fn is_full(&self) -> bool {
+        match &self.sort {
+            Sort::Label { unwritten, .. } => unwritten.load(Ordering::Relaxed) >= MAX_UNWRITTEN,
+            Sort::Capture { .. } => false,
+        }
+    }
+
+    /// Reads once and passes on, unless too much waits to be written.
+    pub(super) fn pass(&mut self, writer: &mut Writer) -> Flow {
+        if self.is_full() {
+            return Flow::Full;
+        }
+        if writer.has_failed() && matches!(self.sort, Sort::Label { .. }) {
+            // The rank learns it the usual way: its pipe is closed.
+            return Flow::Ended;
+        }
         let mut chunk = [0; 16 * 1024];
         let count = loop {
             match sys::read(self.fd.as_fd(), &mut chunk) {
                 Ok(count) => break count,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Flow::Later,
-                Err(_) => break 0,
+                Err(e) => return Flow::Failed(e),
             }
         };
         match &mut self.sort {
@@ -79,26 +103,21 @@ impl Output {
                 bytes.extend_from_slice(&chunk[..count.min(room)]);
                 *truncated |= count > room;
             }
-            Sort::Label { prefix, line, target } => {
+            Sort::Label { prefix, line, unwritten } => {
                 let mut text = Vec::new();
                 label(prefix, line, &chunk[..count], &mut text);
-                if write_to(*target, &text).is_err() {
-                    // The rank learns it the usual way: its pipe is closed.
-                    return Flow::Ended;
-                }
+                writer.write(text, unwritten);
             }
         }
         if count == 0 { Flow::Ended } else { Flow::More }
     }
 
-    /// Passes on what is there now, and a last line without newline.
-    pub(super) fn finish(&mut self) {
-        while self.pass() == Flow::More {}
-        if let Sort::Label { prefix, line, target } = &mut self.sort {
+    /// Passes on a last line without newline.
+    pub(super) fn finish(&mut self, writer: &mut Writer) {
+        if let Sort::Label { prefix, line, unwritten } = &mut self.sort {
             let mut text = Vec::new();
             label(prefix, line, &[], &mut text);
-            // There is nobody to tell.
-            let _ = write_to(*target, &text);
+            writer.write(text, unwritten);
         }
     }
 }
@@ -123,20 +142,6 @@ fn label(prefix: &str, line: &mut Vec<u8>, chunk: &[u8], text: &mut Vec<u8>) {
     }
     if chunk.is_empty() && !line.is_empty() {
         emit(line);
-    }
-}
-
-fn write_to(target: Target, text: &[u8]) -> io::Result<()> {
-    if text.is_empty() {
-        return Ok(());
-    }
-    match target {
-        Target::Stdout => {
-            let mut stdout = io::stdout().lock();
-            stdout.write_all(text)?;
-            stdout.flush()
-        }
-        Target::Stderr => io::stderr().lock().write_all(text),
     }
 }
 

@@ -10,13 +10,16 @@ pub(super) fn to_catchers(group: u32, signal: i32) -> usize {
     // A group that cannot be looked at has ended, or is another user's: nobody of it is reached.
     let Ok(all) = fs::read_dir("/proc") else { return 0 };
     let pids = all.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| is_of(*pid, group) && catches(*pid, signal))
-        .filter(|pid| sys::kill(*pid, signal).is_ok())
-        .count()
+    pids.filter(|pid| is_of(*pid, group) && to_catcher(*pid, signal)).count()
 }
 
-/// Whether a process belongs to a group.
-fn is_of(pid: u32, group: u32) -> bool {
+/// Sends `signal` to a process if it catches it; returns true if it was sent.
+pub(super) fn to_catcher(pid: u32, signal: i32) -> bool {
+    catches(pid, signal) && sys::kill(pid, signal).is_ok()
+}
+
+/// Returns true if a process belongs to a group.
+pub(super) fn is_of(pid: u32, group: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| group_of(&text) == Some(group))
 }
 

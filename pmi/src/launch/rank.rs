@@ -2,14 +2,15 @@
 
 use super::connection::Connection;
 use super::doorman::Doorman;
-use super::output::{Output, Target};
+use super::group::Grouping;
+use super::output::Output;
 use super::{LaunchError, Launcher, RankExit};
 use crate::sys::{self, ChildSetup};
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Variables of an outer launcher that are not passed on, beside those that begin with `PMI_`
 /// or `PMIX_`.
@@ -19,6 +20,9 @@ const OUTER: [&str; 4] =
 #[derive(Debug)]
 pub(super) struct Rank {
     child: Child,
+    rank: u32,
+    /// It leads a process group.
+    own_group: bool,
     /// Readable when the process has ended; `None` on kernels without pidfds.
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) connection: Option<Connection>,
@@ -30,13 +34,14 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// Starts a rank. The pipe is there if the launcher has to feed its stdin.
+    /// Starts a rank.
     pub(super) fn spawn(
         launcher: &Launcher,
         rank: u32,
         doorman: Option<&Doorman>,
         open_files: Option<u64>,
-    ) -> Result<(Rank, Option<ChildStdin>), LaunchError> {
+        grouping: &Grouping,
+    ) -> Result<Rank, LaunchError> {
         let mut command = Command::new(&launcher.program);
         command.args(&launcher.args);
         for (name, _) in std::env::vars_os() {
@@ -68,11 +73,14 @@ impl Rank {
             socket = Some((ours, theirs));
         }
         let keep = socket.as_ref().map(|(_, theirs)| theirs.as_raw_fd());
-        sys::prepare_child(&mut command, ChildSetup { keep, die_with_parent: !launcher.no_kill, open_files });
+        if let Some((name, value)) = grouping.mark(rank) {
+            command.env(name, value);
+        }
+        let own_group = !grouping.is_shared();
+        let setup = ChildSetup { keep, own_group, die_with_parent: !launcher.no_kill, open_files };
+        sys::prepare_child(&mut command, setup);
 
-        let feed = rank == 0 && launcher.stdin && io::stdin().is_terminal();
         command.stdin(match rank {
-            0 if feed => Stdio::piped(),
             0 if launcher.stdin => Stdio::inherit(),
             _ => Stdio::null(),
         });
@@ -89,13 +97,14 @@ impl Rank {
                 _ => LaunchError::Spawn { program, rank, source },
             }
         })?;
-        let stdin = child.stdin.take();
         let stdout = child.stdout.take();
         let stderr = child.stderr.take();
         // From here on, dropping the rank kills it.
         let mut started = Rank {
             pidfd: sys::open_pidfd(child.id()),
             child,
+            rank,
+            own_group,
             connection: socket.map(|(ours, _)| Connection::new(OwnedFd::from(ours))),
             stdout: None,
             stderr: None,
@@ -105,29 +114,37 @@ impl Rank {
         let output = LaunchError::system("preparing the output of a rank");
         started.stdout = match (stdout, capture) {
             (Some(pipe), Some(limit)) => Some(Output::captured(pipe.into(), limit)),
-            (Some(pipe), None) => Some(Output::labelled(pipe.into(), rank, Target::Stdout)),
+            (Some(pipe), None) => Some(Output::labelled(pipe.into(), rank)),
             (None, _) => None,
         }
         .transpose()
         .map_err(output)?;
         started.stderr = stderr
-            .map(|pipe| Output::labelled(pipe.into(), rank, Target::Stderr))
+            .map(|pipe| Output::labelled(pipe.into(), rank))
             .transpose()
             .map_err(LaunchError::system("preparing the output of a rank"))?;
-        Ok((started, stdin))
+        Ok(started)
     }
 
-    /// Sends a signal to the rank's process group, if the rank has not been reaped.
+    /// Sends a signal to the rank's process group, or to the rank alone if it leads none, if it has not been reaped.
     pub(super) fn signal(&self, signal: i32) {
         if self.exit.is_none() {
-            // It fails only if the group is gone, which is noticed elsewhere.
-            let _ = sys::kill_group(self.child.id(), signal);
+            // It fails only if the process or group is gone, which is noticed elsewhere.
+            let _ = if self.own_group {
+                sys::kill_group(self.child.id(), signal)
+            } else {
+                sys::kill(self.child.id(), signal)
+            };
         }
     }
 
-    /// Sends a signal to those processes of the rank's group that catch it. How many those are.
-    pub(super) fn pass_on(&self, signal: i32) -> usize {
-        if self.exit.is_none() { super::passed::to_catchers(self.child.id(), signal) } else { 0 }
+    pub(super) fn number(&self) -> u32 {
+        self.rank
+    }
+
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Whether the process has ended and waits to be reaped.
@@ -137,9 +154,11 @@ impl Rank {
     }
 
     /// Takes the exit status of a process that has ended, after killing what is left of its
-    /// process group (while its number is still its own).
+    /// process group, if it leads one (while its number is still its own).
     pub(super) fn reap(&mut self) -> Result<RankExit, LaunchError> {
-        self.signal(libc::SIGKILL);
+        if self.own_group {
+            self.signal(libc::SIGKILL);
+        }
         let status = self.child.wait().map_err(LaunchError::system("waiting for a rank"))?;
         let exit = match (status.code(), status.signal()) {
             (Some(code), _) => RankExit::Status(code),

@@ -11,19 +11,23 @@ use std::process::Command;
 pub(crate) struct ChildSetup {
     /// A descriptor to keep open across exec.
     pub(crate) keep: Option<RawFd>,
+    /// The child leads a process group.
+    pub(crate) own_group: bool,
     /// The child dies when the thread that starts it does.
     pub(crate) die_with_parent: bool,
     /// A soft limit of open files to go back to.
     pub(crate) open_files: Option<u64>,
 }
 
-/// Has the child lead a process group of its own, and be what `setup` says.
+/// Has the child be what `setup` says.
 pub(crate) fn prepare_child(command: &mut Command, setup: ChildSetup) {
     let parent = std::process::id();
     let hook = move || {
         // SAFETY: each of these is a plain system call on integers.
         unsafe {
-            check(libc::setpgid(0, 0))?;
+            if setup.own_group {
+                check(libc::setpgid(0, 0))?;
+            }
             if setup.die_with_parent {
                 check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong))?;
                 // The parent may have died before the line above took effect.
@@ -103,6 +107,12 @@ pub(crate) fn has_ended(pid: u32) -> io::Result<bool> {
 pub(crate) fn kill(pid: u32, signal: i32) -> io::Result<()> {
     // SAFETY: the call takes integers.
     check(unsafe { libc::kill(pid as libc::pid_t, signal) }).map(drop)
+}
+
+/// The process group of this process.
+pub(crate) fn own_group() -> u32 {
+    // SAFETY: takes no arguments, and never fails.
+    unsafe { libc::getpgrp() as u32 }
 }
 
 /// Sends a signal to a process group that a process started here leads or led.

@@ -12,8 +12,6 @@ pub(crate) enum Interest {
     Read,
     /// As `Read`, and room for more to write.
     ReadWrite,
-    /// Room to write only.
-    Write,
 }
 
 impl Interest {
@@ -21,7 +19,6 @@ impl Interest {
         (match self {
             Interest::Read => libc::EPOLLIN,
             Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
-            Interest::Write => libc::EPOLLOUT,
         }) as u32
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{check, wait_fd};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// A descriptor that is readable from a signal until it is consumed.
 #[derive(Debug)]
@@ -40,6 +40,10 @@ impl EventFd {
     /// Returns true if it is readable.
     pub(crate) fn is_ready(&self) -> bool {
         wait_fd(self.0.as_fd(), false, Some(std::time::Instant::now())).unwrap_or(false)
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     pub(crate) fn fd(&self) -> RawFd {

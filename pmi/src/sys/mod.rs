@@ -10,11 +10,11 @@ mod event_fd;
 mod signal;
 
 pub(crate) use child::{
-    ChildSetup, has_ended, kill, kill_group, open_pidfd, prepare_child, raise_open_files,
+    ChildSetup, has_ended, kill, kill_group, open_pidfd, own_group, prepare_child, raise_open_files,
 };
 pub(crate) use epoll::{Epoll, Interest, Ready};
 pub(crate) use event_fd::EventFd;
-pub(crate) use signal::{SignalPipe, by_name as signal_by_name, defuse_sigusr1, name as signal_name};
+pub(crate) use signal::{Sender, SignalPipe, by_name as signal_by_name, defuse_sigusr1, name as signal_name};
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -134,9 +134,15 @@ pub(crate) fn read(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<usize> {
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether this process is in the foreground of the terminal `fd`: one in the background that
-/// reads from it is stopped by SIGTTIN.
-pub(crate) fn in_foreground(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: both calls take and return integers only.
-    unsafe { libc::tcgetpgrp(fd.as_raw_fd()) == libc::getpgrp() }
+/// Writes to a descriptor without the buffering of the standard streams.
+pub(crate) fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and the length describe `bytes`, which is only read.
+    let count = unsafe { libc::write(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Returns true if this process has a controlling terminal.
+pub(crate) fn has_terminal() -> bool {
+    // It cannot be opened if there is none (tty(4)).
+    std::fs::File::open("/dev/tty").is_ok()
 }

@@ -8,12 +8,26 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// Where the handler writes; -1 if nobody listens.
 static WRITE_END: AtomicI32 = AtomicI32::new(-1);
 
-const FORWARDED: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
+const FORWARDED: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP];
 
-extern "C" fn handler(signal: libc::c_int) {
+/// Who has sent a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// The kernel, for a terminal: the whole process group has it.
+    Terminal,
+    /// A process.
+    Other,
+}
+
+/// Added to a signal's number in the pipe if the kernel has sent it.
+const BY_KERNEL: u8 = 0x80;
+
+extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     let fd = WRITE_END.load(Ordering::Relaxed);
     if fd >= 0 {
-        let byte = signal as u8;
+        // SAFETY: the kernel gives a handler with SA_SIGINFO a valid siginfo_t.
+        let code = unsafe { (*info).si_code };
+        let byte = signal as u8 | if code == libc::SI_KERNEL { BY_KERNEL } else { 0 };
         // SAFETY: errno is thread-local, and a handler must leave it as it was; write(2) is
         // async-signal-safe, reads the one byte given, and fails harmlessly if the pipe is
         // full, in which case a signal is waiting to be read anyway.
@@ -26,7 +40,7 @@ extern "C" fn handler(signal: libc::c_int) {
     }
 }
 
-/// Catches SIGINT and SIGTERM, and another signal if it is told to, while it lives. One at a time in a process.
+/// Catches SIGINT, SIGTERM, SIGQUIT and SIGHUP, unless they are ignored, and another signal if it is told to, while it lives. One at a time in a process.
 #[derive(Debug)]
 pub(crate) struct SignalPipe {
     read: OwnedFd,
@@ -54,31 +68,42 @@ impl SignalPipe {
             .compare_exchange(-1, write.as_raw_fd(), Ordering::SeqCst, Ordering::SeqCst)
             .map_err(|_| io::Error::other("another launcher of this process forwards signals"))?;
         let mut pipe = SignalPipe { read, write, former: Vec::new() };
-        for signal in FORWARDED.into_iter().chain(another) {
-            pipe.catch(signal)?;
+        for signal in FORWARDED.into_iter().filter(|s| Some(*s) != another) {
+            pipe.catch(signal, false)?;
+        }
+        if let Some(signal) = another {
+            pipe.catch(signal, true)?;
         }
         Ok(pipe)
     }
 
-    fn catch(&mut self, signal: libc::c_int) -> io::Result<()> {
+    /// Catches a signal; one that is ignored, as a shell's background jobs and nohup have it, only if it is `wanted`.
+    fn catch(&mut self, signal: libc::c_int, wanted: bool) -> io::Result<()> {
         // SAFETY: sigaction is plain data, all zeroes is a valid value of it; the handler is
         // async-signal-safe (see there).
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = handler as extern "C" fn(libc::c_int) as usize;
-            action.sa_flags = libc::SA_RESTART;
+            action.sa_sigaction =
+                handler as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) as usize;
+            action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
             libc::sigemptyset(&mut action.sa_mask);
             let mut former: libc::sigaction = std::mem::zeroed();
-            check(libc::sigaction(signal, &action, &mut former))?;
+            check(libc::sigaction(signal, std::ptr::null(), &mut former))?;
+            if !wanted && former.sa_sigaction == libc::SIG_IGN {
+                return Ok(());
+            }
+            check(libc::sigaction(signal, &action, std::ptr::null_mut()))?;
             self.former.push((signal, SavedAction(former)));
         }
         Ok(())
     }
 
-    /// The next signal caught, if any.
-    pub(crate) fn take(&self) -> Option<i32> {
+    /// The next signal caught, if any, and who has sent it.
+    pub(crate) fn take(&self) -> Option<(i32, Sender)> {
         let mut byte = [0u8];
-        matches!(super::read(self.read.as_fd(), &mut byte), Ok(1)).then(|| i32::from(byte[0]))
+        let [byte] = matches!(super::read(self.read.as_fd(), &mut byte), Ok(1)).then_some(byte)?;
+        let sender = if byte & BY_KERNEL == 0 { Sender::Other } else { Sender::Terminal };
+        Some((i32::from(byte & !BY_KERNEL), sender))
     }
 
     /// Readable when a signal was caught.

@@ -1,0 +1,131 @@
+//! Which processes are a rank's, and signals to them.
+//!
+//! A terminal knows one process group as its foreground job: it alone reads, writes with `stty tostop` set, changes the
+//! modes, and gets the signals of the keys. So under a controlling terminal the ranks stay in the launcher's group, and the
+//! kernel and the shell stop, continue, interrupt and hang up all of them as they do with any job. Without one each rank
+//! leads a group of its own, so that what it has started goes with it; in the shared group that is found by a variable.
+
+use super::passed;
+use super::rank::Rank;
+use crate::sys;
+use std::collections::BTreeSet;
+use std::fs;
+
+/// The variable by which a rank's processes are known in the shared group. (That it begins so keeps it from the ranks of a
+/// launcher that a rank starts.)
+const MARK: &str = "PMI_NMRUN_RANK";
+
+#[derive(Debug)]
+pub(super) enum Grouping {
+    /// Each rank leads a group.
+    Own,
+    /// The ranks are in the group of the launcher, whose job has this name.
+    Shared { job: String },
+}
+
+impl Grouping {
+    /// How the ranks of this process's job `job` are grouped.
+    pub(super) fn of_this_process(job: &str) -> Grouping {
+        if sys::has_terminal() { Grouping::Shared { job: job.to_owned() } } else { Grouping::Own }
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self, Grouping::Shared { .. })
+    }
+
+    /// The variable that marks the processes of a rank, if that is needed.
+    pub(super) fn mark(&self, rank: u32) -> Option<(&'static str, String)> {
+        match self {
+            Grouping::Own => None,
+            Grouping::Shared { job } => Some((MARK, format!("{job}.{rank}"))),
+        }
+    }
+
+    /// Sends a signal to all processes of ranks that have not been reaped.
+    pub(super) fn signal(&self, ranks: &[Rank], signal: i32) {
+        for rank in ranks {
+            rank.signal(signal);
+        }
+        if let Grouping::Shared { job } = self {
+            let living = ranks.iter().filter(|r| r.exit.is_none());
+            let of: BTreeSet<u32> = living.clone().map(Rank::number).collect();
+            let told: BTreeSet<u32> = living.map(Rank::pid).collect();
+            for (_, pid) in marked(job, &of).into_iter().filter(|(_, pid)| !told.contains(pid)) {
+                // It may have ended meanwhile.
+                let _ = sys::kill(pid, signal);
+            }
+        }
+    }
+
+    /// Kills what ranks that have ended have left in the shared group.
+    pub(super) fn kill_leftovers(&self, ranks: &[Rank], ended: &[u32]) {
+        let Grouping::Shared { job } = self else { return };
+        let ended = ended.iter().filter_map(|rank| ranks.get(*rank as usize)).filter(|r| r.has_ended());
+        for (_, pid) in marked(job, &ended.map(Rank::number).collect()) {
+            // It may have ended meanwhile.
+            let _ = sys::kill(pid, libc::SIGKILL);
+        }
+    }
+
+    /// Sends a signal to those processes of ranks that catch it. Of how many ranks there are any.
+    pub(super) fn pass_on(&self, ranks: &[Rank], signal: i32) -> usize {
+        let living = ranks.iter().filter(|r| r.exit.is_none());
+        match self {
+            Grouping::Own => living.filter(|r| passed::to_catchers(r.pid(), signal) > 0).count(),
+            Grouping::Shared { job } => {
+                let of: BTreeSet<u32> = living.map(Rank::number).collect();
+                let reached: BTreeSet<u32> = marked(job, &of)
+                    .into_iter()
+                    .filter(|(_, pid)| passed::to_catcher(*pid, signal))
+                    .map(|(rank, _)| rank)
+                    .collect();
+                reached.len()
+            }
+        }
+    }
+}
+
+/// The processes of this process's group that are marked as ranks of a job: rank and process.
+fn marked(job: &str, ranks: &BTreeSet<u32>) -> Vec<(u32, u32)> {
+    let (me, group) = (std::process::id(), sys::own_group());
+    // Without /proc only the ranks themselves are reached.
+    let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = all.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let of_group = pids.filter(|pid| *pid != me && passed::is_of(*pid, group));
+    let marked = of_group.filter_map(|pid| {
+        let rank = rank_of(&fs::read(format!("/proc/{pid}/environ")).ok()?, job)?;
+        ranks.contains(&rank).then_some((rank, pid))
+    });
+    marked.collect()
+}
+
+/// The rank of a job that an environment is marked with.
+fn rank_of(environ: &[u8], job: &str) -> Option<u32> {
+    let words = environ.split(|b| *b == 0);
+    let mut values = words.filter_map(|w| w.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="));
+    let value = std::str::from_utf8(values.next()?).ok()?;
+    value.strip_prefix(job)?.strip_prefix('.')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_of_one_job_and_one_rank() {
+        let environ = b"PATH=/bin\0PMI_NMRUN_RANK=kvs_1.12\0HOME=/\0";
+        assert_eq!(rank_of(environ, "kvs_1"), Some(12));
+        for other in ["kvs_", "kvs_1.1", "kvs_12", ""] {
+            assert_eq!(rank_of(environ, other), None, "{other}");
+        }
+        for none in [
+            &b""[..],
+            b"PMI_NMRUN_RANK",
+            b"PMI_NMRUN_RANK=",
+            b"PMI_NMRUN_RANK=kvs_1",
+            b"X=PMI_NMRUN_RANK=kvs_1.1",
+        ] {
+            assert_eq!(rank_of(none, "kvs_1"), None, "{none:?}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The ranks' output and the launcher's own: what is read, what is written, and what could not be.
+
+use super::{GRACE, Job, Token};
+use crate::launch::output::{Flow, Output, Target};
+use crate::launch::{Failure, LaunchError};
+use crate::sys::{self, Interest};
+use std::io;
+use std::time::Instant;
+
+impl Job<'_> {
+    pub(super) fn say(&mut self, text: &str) {
+        if !self.launcher.quiet {
+            self.stderr.say(format!("nmrun: {text}\n"));
+        }
+    }
+
+    /// Passes output on; at its end the pipe is closed. While a rank has written too much, it is not read.
+    pub(super) fn pass(&mut self, rank: u32, target: Target) -> io::Result<()> {
+        let state = &mut self.ranks[rank as usize];
+        let (slot, writer) = match target {
+            Target::Stdout => (&mut state.stdout, &mut self.stdout),
+            Target::Stderr => (&mut state.stderr, &mut self.stderr),
+        };
+        let Some(output) = slot else { return Ok(()) };
+        match output.pass(writer) {
+            Flow::More | Flow::Later => return Ok(()),
+            Flow::Full => {
+                self.epoll.remove(output.fd())?;
+                self.full.push((rank, target));
+                return Ok(());
+            }
+            Flow::Ended => {}
+            Flow::Failed(error) => {
+                let what = format!("the output of rank {rank} cannot be read: {error}");
+                self.note(Failure { rank: None, code: 1, what });
+                return self.end_output(rank, target);
+            }
+        }
+        self.end_output(rank, target)
+    }
+
+    fn end_output(&mut self, rank: u32, target: Target) -> io::Result<()> {
+        let state = &mut self.ranks[rank as usize];
+        let (slot, writer) = match target {
+            Target::Stdout => (&mut state.stdout, &mut self.stdout),
+            Target::Stderr => (&mut state.stderr, &mut self.stderr),
+        };
+        let Some(mut output) = slot.take() else { return Ok(()) };
+        output.finish(writer);
+        // Closing it does the same, unless somebody has a duplicate. It is not in the set while it is full.
+        let _ = self.epoll.remove(output.fd());
+        if let Some(bytes) = output.into_captured() {
+            self.captured = Some(bytes);
+        }
+        Ok(())
+    }
+
+    /// Something was written, or cannot be: ranks that waited for that go on.
+    pub(super) fn written(&mut self) -> io::Result<()> {
+        self.written.consume();
+        self.check_writers();
+        for (rank, target) in std::mem::take(&mut self.full) {
+            let state = &self.ranks[rank as usize];
+            let (slot, token) = match target {
+                Target::Stdout => (&state.stdout, Token::Stdout(rank)),
+                Target::Stderr => (&state.stderr, Token::Stderr(rank)),
+            };
+            match slot {
+                Some(output) if output.is_full() => self.full.push((rank, target)),
+                Some(output) => self.epoll.add(output.fd(), token.number(), Interest::Read)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What cannot be written is a failure of the job, but no reason to end ranks that may not write at all.
+    fn check_writers(&mut self) {
+        let failed = [(&mut self.stdout, "stdout"), (&mut self.stderr, "stderr")]
+            .map(|(writer, name)| writer.take_failure().map(|why| (name, why, writer.reader_is_gone())));
+        for (name, why, gone) in failed.into_iter().flatten() {
+            // As if the launcher had been ended by SIGPIPE, like any program whose reader goes.
+            let code = if gone { 128 + libc::SIGPIPE } else { 1 };
+            let what = format!("cannot write the output of the ranks to {name}: {why}");
+            self.note(Failure { rank: None, code, what });
+        }
+    }
+
+    /// Notes a failure that is no rank's, and says it.
+    pub(super) fn note(&mut self, failure: Failure) {
+        self.say(&failure.to_string());
+        self.failure.get_or_insert(failure);
+    }
+
+    /// All ranks have ended: passes on what they have left in their pipes, and waits until all of it is written, unless
+    /// the job is to end at once.
+    pub(super) fn drain(&mut self) -> Result<(), LaunchError> {
+        let failed = "writing the output of the ranks";
+        for rank in &self.ranks {
+            for output in [&rank.stdout, &rank.stderr].into_iter().flatten() {
+                // What is full is not in the set.
+                let _ = self.epoll.remove(output.fd());
+            }
+        }
+        if let Some(doorman) = &self.doorman {
+            self.epoll.remove(doorman.fd()).map_err(LaunchError::system(failed))?;
+        }
+        let hurry = self.interrupted || self.ending;
+        let limit = hurry.then(|| Instant::now() + GRACE);
+        let mut ready = Vec::new();
+        loop {
+            let all_read = self.read_rest();
+            self.check_writers();
+            let unwritten = self.stdout.unwritten() + self.stderr.unwritten();
+            if all_read && unwritten == 0 {
+                return Ok(());
+            }
+            let now = Instant::now();
+            let over = |at: Option<Instant>| at.is_some_and(|at| now >= at);
+            let code = match self.signals.as_ref().and_then(sys::SignalPipe::take) {
+                Some((signal, _)) if self.launcher.passed_on != Some(signal) => Some(128 + signal),
+                _ if over(self.time_limit) => Some(124),
+                _ if over(limit) => Some(1),
+                _ => None,
+            };
+            if let Some(code) = code {
+                let what = format!("{unwritten} bytes of output were not written: nobody reads them");
+                self.note(Failure { rank: None, code, what });
+                return Ok(());
+            }
+            let deadline = [limit, self.time_limit].into_iter().flatten().min();
+            self.epoll.wait(&mut ready, deadline).map_err(LaunchError::system(failed))?;
+            if ready.iter().any(|event| event.token == Token::Written.number()) {
+                self.written.consume();
+            }
+        }
+    }
+
+    /// Reads what is there now, as far as there is room for it. Returns true if that is all.
+    fn read_rest(&mut self) -> bool {
+        let mut all = true;
+        for rank in &mut self.ranks {
+            for (slot, writer) in [(&mut rank.stdout, &mut self.stdout), (&mut rank.stderr, &mut self.stderr)]
+            {
+                let Some(output) = slot else { continue };
+                let flow = loop {
+                    match output.pass(writer) {
+                        Flow::More => {}
+                        flow => break flow,
+                    }
+                };
+                if matches!(flow, Flow::Full) {
+                    all = false;
+                    continue;
+                }
+                output.finish(writer);
+                if let Some(captured) = slot.take().and_then(Output::into_captured) {
+                    self.captured = Some(captured);
+                }
+            }
+        }
+        all
+    }
+}
