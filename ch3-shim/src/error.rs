@@ -62,6 +62,11 @@ pub enum Error {
     /// Two jobs could not meet, or part.
     #[error("{0}")]
     Meet(String),
+    /// The process is a forked child of the one that made the device.
+    #[error(
+        "this process was forked from the one that made the device, which alone may use it; call exec in the child, or start it with a launcher of its own"
+    )]
+    Forked,
     /// A configuration variable has a value that cannot be used.
     #[error("{0}")]
     Config(String),

@@ -1,4 +1,5 @@
-//! System calls of waiting: on several descriptors, on several as one, and being woken; and of the thread that sends what is staged.
+//! System calls of waiting: on several descriptors, on several as one, and being woken; of the thread that sends what is staged; and of a
+//! process's end.
 
 #![allow(unsafe_code)]
 
@@ -52,6 +53,12 @@ pub(crate) fn send_quietly(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
         libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
     };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// Ends this process at once, without what was registered for its exit.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: a number; it does not return.
+    unsafe { libc::_exit(code) }
 }
 
 /// Takes over the descriptor that a system call has returned.

@@ -73,6 +73,14 @@ pub enum PmiError {
     /// This process has connected to its launcher before.
     #[error("this process is already connected to its launcher; share the one ProcessManager")]
     AlreadyConnected,
+    /// This process is a forked child of the one that is connected.
+    #[error(
+        "{call}: this process was forked from the one that is connected to the launcher, which alone may speak to it; call exec in the child, or start it with a launcher of its own"
+    )]
+    Forked {
+        /// The call.
+        call: &'static str,
+    },
     /// The launcher's port could not be reached.
     #[error(
         "cannot connect to the launcher at PMI_PORT={address}: {source}; is the launcher still running, and is its host name known here?"

@@ -76,6 +76,11 @@ fn ranks_fork() {
 }
 
 #[test]
+fn children_of_ranks_do_nothing_that_others_see() {
+    ok(2, "children", &[]);
+}
+
+#[test]
 fn one_waits_for_the_dead_and_the_others_talk() {
     for netmods in EACH_NETMOD {
         let done = run(nmrun(5, &["--no-kill"]).args(["widowed", "1"]).env("NETMOD", netmods));

@@ -69,6 +69,13 @@ fn idle_ranks_sleep_without_one() {
     idle_ranks_sleep("idle_ranks_sleep_without_one", "none");
 }
 
+#[test]
+fn children_of_ranks_do_nothing_that_others_see() {
+    for provider in providers("children_of_ranks_do_nothing_that_others_see") {
+        run(nmrun(provider, 2, &[]).arg("children")).expect_ok("children", 2);
+    }
+}
+
 /// Each rank can say what it has opened.
 #[test]
 fn what_is_open_is_said() {

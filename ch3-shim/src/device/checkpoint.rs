@@ -19,6 +19,7 @@ impl Vci {
     /// A connection that cannot be resumed (`NETMOD_TCP_RESUME_TIMEOUT` is 0, or within a node `NETMOD_TCP_RESUME_LOCAL` is off); a netmod that cannot be saved, or has
     /// not come to rest within `NETMOD_CLOSE_TIMEOUT`, after which it may be called again; of a netmod.
     pub fn ckpt_shutdown(&mut self) -> Result<()> {
+        self.check_origin()?;
         if self.ch3.has_rings() {
             return Err(Error::Usage(
                 "checkpoint: large messages go through memory shared with other processes, which no image holds; \
@@ -56,6 +57,7 @@ impl Vci {
     /// # Errors
     /// If it was not shut down; if the network cannot be opened again, after which it may be called again.
     pub fn ckpt_restart(&mut self) -> Result<()> {
+        self.check_origin()?;
         self.tick();
         self.wait_set = None;
         let (now, engine) = (self.now, &mut *self.engine);

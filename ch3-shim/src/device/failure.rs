@@ -37,6 +37,7 @@ impl Vci {
     /// # Errors
     /// A bad rank; no usable business card; a netmod that cannot go on.
     pub fn reconnect(&mut self, rank: u32) -> Result<()> {
+        self.check_origin()?;
         let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
         self.take_what_is_there()?;
         if !self.ch3.must_revive(rank) {

@@ -3,6 +3,7 @@
 use netmod_core::card::NodeSection;
 use netmod_core::config::{Origin, Spin};
 use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Module, Netmod, PeerName, Pollers, SideTable};
+use netmod_forks::Origin as Process;
 
 use super::Vci;
 use super::launcher::Asking;
@@ -338,6 +339,7 @@ impl Builder {
         let status_server = Server::new(&self.cfg, me);
         Ok(Vci {
             engine: Guarded::new(Engine::new(netmod, Core::new(REQUESTS)), alone),
+            origin: Process::here(),
             ch3: Ch3 {
                 boot: self.boot,
                 groups,

@@ -206,6 +206,7 @@ impl Vci {
     /// # Errors
     /// A bad rank; a peer without a usable business card.
     pub fn set_eager_max(&mut self, rank: u32, bytes: usize) -> Result<()> {
+        self.check_origin()?;
         let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
         if rank == self.rank() {
             return Ok(());

@@ -73,7 +73,7 @@ impl Vci {
         let vc = self.ch3.groups.world.vcs.get(rank);
         let deadline = self.deadline_in(self.cfg.close_timeout);
         let d = Disconnecting { rank, vc, before: vc.and_then(|vc| self.closes(vc)), deadline };
-        if let Some(vc) = vc {
+        if let Some(vc) = vc.filter(|_| self.origin.is_here()) {
             let now = self.now;
             self.ch3.vc_close(&mut self.engine.io(now), vc);
         }
@@ -85,6 +85,7 @@ impl Vci {
     /// # Errors
     /// If the peer has not closed within `NETMOD_CLOSE_TIMEOUT`, or is lost; of a netmod.
     pub fn disconnect_poll(&mut self, d: &Disconnecting) -> Result<bool> {
+        self.check_origin()?;
         if !self.closed(d) {
             self.tick();
             self.poll(PollOrder::OutFirst)?;
@@ -142,7 +143,7 @@ impl Vci {
     /// Begins to leave the job, see [`Vci::finalize`](super::Device::finalize); continued by [`Vci::finalize_poll`]. A second
     /// call does nothing.
     pub fn finalize_begin(&mut self) {
-        if !matches!(self.leaving, Leaving::No) {
+        if !matches!(self.leaving, Leaving::No) || !self.origin.is_here() {
             return;
         }
         self.flush();
@@ -164,6 +165,7 @@ impl Vci {
     }
 
     pub(super) fn leave_step(&mut self) -> Result<Step> {
+        self.check_origin()?;
         self.tick();
         match &self.leaving {
             Leaving::No => Err(Error::Usage("finalize_poll was called before finalize_begin".into())),

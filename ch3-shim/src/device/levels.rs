@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
+use netmod_forks::Local;
+
 use super::{Builder, Vci};
 use crate::error::Result;
 
@@ -95,7 +97,7 @@ pub enum Serialized {}
 /// One engine, and in `M` which threads may have it.
 #[derive(Debug)]
 pub struct Held<M> {
-    vci: Vci,
+    vci: Local<Vci>,
     _threads: PhantomData<M>,
 }
 
@@ -104,7 +106,7 @@ macro_rules! exclusive {
         impl sealed::Sealed for $level {
             type Store = Held<$marker>;
             fn build(builder: Builder) -> Result<Held<$marker>> {
-                Ok(Held { vci: builder.build_vci()?, _threads: PhantomData })
+                Ok(Held { vci: Local::new(builder.build_vci()?), _threads: PhantomData })
             }
         }
         impl sealed::Exclusive for $level {

@@ -31,6 +31,7 @@ mod yielding;
 use std::os::fd::RawFd;
 
 use netmod_core::{Config, DeviceError, Engine, PollOrder, Pollers, Time, VcStats};
+use netmod_forks::Origin;
 
 use crate::ch3::{Ch3, DeviceStats, FlowReport, Group, WORLD};
 use crate::clock::Clock;
@@ -99,6 +100,8 @@ pub struct Vci {
     /// Dropped before the queues: netmods take back the memory that peers reach, which the queues own.
     engine: Guarded<Engine<NetSet>>,
     ch3: Ch3,
+    /// The process that made it. A forked child has a copy, by which it must do nothing that others see.
+    origin: Origin,
     cfg: Config,
     clock: Clock,
     now: Time,
@@ -142,6 +145,15 @@ pub struct Vci {
 }
 
 impl Vci {
+    /// Returns an error in a forked child.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    #[inline]
+    fn check_origin(&self) -> Result<()> {
+        if self.origin.is_here() { Ok(()) } else { Err(Error::Forked) }
+    }
+
     /// This process's rank in the job.
     pub fn rank(&self) -> u32 {
         self.ch3.groups.world.me
@@ -163,6 +175,7 @@ impl Vci {
     /// # Errors
     /// If the communicator was disconnected, or its group has no context left.
     pub fn dup(&mut self, comm: Comm) -> Result<Comm> {
+        self.check_origin()?;
         self.group(comm)?;
         let context = self.ch3.groups.get_mut(comm.group).and_then(Group::new_context).ok_or_else(|| {
             Error::Usage("dup: the group has no context id left; use its communicators longer".into())
@@ -222,6 +235,7 @@ impl Vci {
     /// A bad rank; a system that does not do it.
     #[cfg(feature = "tcp")]
     pub fn break_connection(&mut self, rank: u32, how: netmod_tcp::Break) -> Result<bool> {
+        self.check_origin()?;
         let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
         match self.ch3.groups.world.vcs.get(rank) {
             Some(vc) => {
@@ -239,6 +253,7 @@ impl Vci {
     /// A bad rank; a system that does not do it.
     #[cfg(feature = "tcp")]
     pub fn break_rail(&mut self, rank: u32, rail: usize) -> Result<bool> {
+        self.check_origin()?;
         let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
         match self.ch3.groups.world.vcs.get(rank) {
             Some(vc) => {
@@ -300,6 +315,7 @@ impl Vci {
     /// If a netmod fails as a whole.
     #[inline]
     pub fn progress(&mut self) -> Result<bool> {
+        self.check_origin()?;
         let busy = self.poll(PollOrder::InFirst)?;
         // What this step has answered leaves with it.
         if self.engine.core.is_staged() {
@@ -364,6 +380,9 @@ impl Vci {
     }
 
     fn abort_in_place(&mut self, code: i32, message: &str) -> ! {
+        if !self.origin.is_here() {
+            abort_child(code, message);
+        }
         self.ch3.boot.abort(code, message)
     }
 
@@ -405,6 +424,14 @@ fn in_group(group: &Group, rank: i32) -> Result<u32> {
         // Made only when it is needed: an error that is made is also dropped.
         _ => Err(Error::Rank { rank, size }),
     }
+}
+
+/// Ends a forked child that wants to abort the job: it is not the one to say so, nor to run what its parent has
+/// registered for its exit.
+#[cold]
+fn abort_child(code: i32, message: &str) -> ! {
+    netmod_core::tell::on_stderr(&format_args!("abort: {message}; {}, and the job goes on", Error::Forked));
+    crate::sys::exit_now(code)
 }
 
 #[cold]

@@ -60,6 +60,7 @@ impl Vci {
     /// A bad rank or tag; a netmod that failed; a source that is lost. With [`crate::ANY_SOURCE`]
     /// [`crate::Error::PendingFailed`], if a process has failed and that was not acknowledged.
     pub fn iprobe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Status>> {
+        self.check_origin()?;
         if source == PROC_NULL {
             return Ok(Some(status_of(nobody(), None)));
         }
@@ -104,6 +105,7 @@ impl Vci {
     /// # Errors
     /// As [`Vci::iprobe`].
     pub fn improbe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Message>> {
+        self.check_origin()?;
         if source == PROC_NULL {
             return Ok(Some(Message { env: nobody(), body: None, losses: 0 }));
         }
@@ -152,6 +154,10 @@ impl Vci {
 
     /// Starts to receive a matched message into `seg` (`MPI_Imrecv`).
     pub fn imrecv_raw(&mut self, seg: Segment, msg: Message) -> RawReq {
+        // A wait for it says why it is nothing.
+        if !self.origin.is_here() {
+            return RawReq::NULL;
+        }
         let Some(body) = msg.body else { return RawReq::DONE };
         let now = self.now;
         let req = self.ch3.new_req(&mut self.engine.core, None, seg, MpiReq::new(Role::Recv, msg.env));

@@ -64,6 +64,7 @@ impl Vci {
 
     #[inline(never)]
     fn start_send(&mut self, seg: impl Lent, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<RawReq> {
+        self.check_origin()?;
         if dest == PROC_NULL {
             return Ok(RawReq::DONE);
         }
@@ -90,6 +91,7 @@ impl Vci {
 
     #[inline(never)]
     fn start_recv(&mut self, seg: impl Lent, source: i32, tag: i32, comm: Comm) -> Result<RawReq> {
+        self.check_origin()?;
         if source == PROC_NULL {
             return Ok(RawReq::DONE);
         }
@@ -169,6 +171,7 @@ impl Vci {
 
     /// One step of progress for a test, unless it is not needed.
     pub(super) fn prod(&mut self, done: impl Fn(&Vci) -> bool) -> Result<()> {
+        self.check_origin()?;
         if !done(self) && !self.poll(netmod_core::PollOrder::OutFirst)? && self.failure_deadline() <= self.now
         {
             self.look_for_failures();
@@ -353,6 +356,9 @@ impl Vci {
     /// Asks for a request to be cancelled. It must be waited for all the same; its status says
     /// whether it was (`MPI_Cancel`).
     pub fn cancel_raw(&mut self, req: RawReq) {
+        if !self.origin.is_here() {
+            return;
+        }
         let now = self.now;
         self.ch3.cancel(&mut self.engine.io(now), req.0);
     }
@@ -360,7 +366,9 @@ impl Vci {
     /// Gives a request up to finish by itself (`MPI_Request_free`). Its memory must stay valid until
     /// then, which nobody will say.
     pub fn free_raw(&mut self, req: RawReq) {
-        if self.is_finished(req) {
+        if !self.origin.is_here() {
+            // The child's copy of it goes with the child's copy of the device.
+        } else if self.is_finished(req) {
             let _ = self.take(req);
         } else {
             self.ch3.forget(&mut self.engine.core, req.0);
@@ -372,6 +380,10 @@ impl Vci {
     /// A send that has partly left, or whose receiver is asked for it back, is given time to end in order. In a
     /// panic it is not: waiting might panic again.
     pub(super) fn reclaim(&mut self, req: RawReq) {
+        if !self.origin.is_here() {
+            // Nobody moves the memory of a forked child.
+            return;
+        }
         let now = self.now;
         self.ch3.cancel(&mut self.engine.io(now), req.0);
         if !self.is_finished(req) && self.ch3.is_send(req.0) && !std::thread::panicking() {

@@ -32,6 +32,7 @@ impl Vci {
         deadline: Time,
         mut done: impl FnMut(&mut Vci) -> bool,
     ) -> Result<()> {
+        self.check_origin()?;
         self.engine.stay();
         if self.ch3.failures.alarm() {
             self.take_what_is_there()?;
@@ -119,6 +120,7 @@ impl Vci {
     /// # Errors
     /// If the process has no descriptor left.
     pub fn wait_fd(&mut self) -> Result<BorrowedFd<'_>> {
+        self.check_origin()?;
         let set = match self.wait_set.take() {
             Some(set) => set,
             None => self.new_wait_set()?,
@@ -147,6 +149,10 @@ impl Vci {
 
     /// Prepares for waiting on [`Vci::wait_fd`]: sends that were staged go out.
     pub fn arm(&mut self) -> Arm {
+        // The next call that makes progress says what is wrong in a forked child.
+        if !self.origin.is_here() {
+            return Arm::Busy;
+        }
         // Its descriptor may be why a loop was woken.
         if self.hear_launcher() {
             return Arm::Busy;

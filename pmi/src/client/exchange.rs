@@ -4,6 +4,7 @@
 use crate::wire::frame::LENGTH;
 use crate::wire::{Line, LineBuffer, quote};
 use crate::{PmiError, sys};
+use netmod_forks::Origin;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ pub(super) struct Exchange {
     timeout: Duration,
     /// Why requests and replies can no longer be told apart.
     failed: Option<String>,
+    /// The process that is connected: the requests and replies of a forked child would be taken for its own.
+    origin: Origin,
 }
 
 impl AsRawFd for Exchange {
@@ -29,7 +32,14 @@ impl AsRawFd for Exchange {
 
 impl Exchange {
     pub(super) fn new(fd: OwnedFd) -> Exchange {
-        Exchange { fd, buffer: LineBuffer::default(), frames: false, timeout: REPLY_TIMEOUT, failed: None }
+        Exchange {
+            fd,
+            buffer: LineBuffer::default(),
+            frames: false,
+            timeout: REPLY_TIMEOUT,
+            failed: None,
+            origin: Origin::here(),
+        }
     }
 
     pub(super) fn set_timeout(&mut self, timeout: Duration) {
@@ -39,6 +49,10 @@ impl Exchange {
     /// Goes over to the frames of PMI-2, in both directions.
     pub(super) fn use_frames(&mut self) {
         self.frames = true;
+    }
+
+    fn check_origin(&self, call: &'static str) -> Result<(), PmiError> {
+        if self.origin.is_here() { Ok(()) } else { Err(PmiError::Forked { call }) }
     }
 
     fn fail(&mut self, error: PmiError) -> PmiError {
@@ -57,6 +71,7 @@ impl Exchange {
 
     /// Sends a message; one of PMI-1 brings its newline, one of PMI-2 gets its length here.
     pub(super) fn send(&mut self, doing: &'static str, message: &str) -> Result<(), PmiError> {
+        self.check_origin(doing)?;
         if let Some(why) = &self.failed {
             return Err(PmiError::State {
                 call: "a request to the launcher",
@@ -93,6 +108,7 @@ impl Exchange {
 
     /// A whole message if there is one; never waits.
     pub(super) fn try_receive(&mut self, doing: &'static str) -> Result<Option<Vec<u8>>, PmiError> {
+        self.check_origin(doing)?;
         if let Some(why) = &self.failed {
             return Err(PmiError::State {
                 call: "waiting for the launcher",

@@ -8,6 +8,7 @@ mod tests;
 use crate::detect::{Detected, Settings, detect};
 use crate::pmix::PmixClient;
 use crate::{PmiClient, PmiError, sys};
+use netmod_forks::Local;
 use pmi::Pmi;
 use singleton::Singleton;
 use std::io;
@@ -96,7 +97,7 @@ pub enum Answer {
 /// `Send`, so that it can move to the thread that needs it; one thread uses it at a time.
 #[derive(Debug)]
 pub struct ProcessManager {
-    backend: Box<dyn Backend>,
+    backend: Local<Box<dyn Backend>>,
 }
 
 impl ProcessManager {
@@ -133,12 +134,24 @@ impl ProcessManager {
     /// # Errors
     /// The process mapping cannot be asked for.
     pub fn over(client: PmiClient, local_ranks: Option<u32>) -> Result<ProcessManager, PmiError> {
-        Ok(ProcessManager { backend: Box::new(Pmi::new(client, local_ranks)?) })
+        Ok(ProcessManager::of(Box::new(Pmi::new(client, local_ranks)?)))
     }
 
     /// A job of this process alone.
     pub fn singleton() -> ProcessManager {
-        ProcessManager { backend: Box::new(Singleton::new()) }
+        ProcessManager::of(Box::new(Singleton::new()))
+    }
+
+    fn of(backend: Box<dyn Backend>) -> ProcessManager {
+        ProcessManager { backend: Local::new(backend) }
+    }
+
+    /// What speaks to the launcher.
+    ///
+    /// # Errors
+    /// [`PmiError::Forked`] in a forked child.
+    fn speak(&mut self, call: &'static str) -> Result<&mut dyn Backend, PmiError> {
+        if self.backend.origin().is_here() { Ok(&mut **self.backend) } else { Err(PmiError::Forked { call }) }
     }
 
     /// This process's rank, from 0.
@@ -174,7 +187,7 @@ impl ProcessManager {
     /// The key is too long (57 characters always fit) or not printable, or it exists; the value is
     /// too large; the launcher fails.
     pub fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
-        self.backend.put_bytes(key, value)
+        self.speak("put_bytes")?.put_bytes(key, value)
     }
 
     /// Looks up what a rank stored before the last barrier; `Ok(None)` if the key is missing.
@@ -182,7 +195,7 @@ impl ProcessManager {
     /// # Errors
     /// The launcher has lost or cut a part of the value, or fails.
     pub fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
-        self.backend.get_bytes(key)
+        self.speak("get_bytes")?.get_bytes(key)
     }
 
     /// Enters a barrier without waiting; then call [`barrier_poll`](Self::barrier_poll) until
@@ -191,7 +204,7 @@ impl ProcessManager {
     /// # Errors
     /// A barrier has begun already, or the launcher fails.
     pub fn barrier_begin(&mut self) -> Result<(), PmiError> {
-        self.backend.barrier_begin()
+        self.speak("barrier_begin")?.barrier_begin()
     }
 
     /// Whether the barrier is over; never waits.
@@ -199,7 +212,7 @@ impl ProcessManager {
     /// # Errors
     /// No barrier has begun, or the launcher fails; the cause inside is a [`PmiError`].
     pub fn barrier_poll(&mut self) -> io::Result<bool> {
-        Ok(self.backend.barrier_poll()?)
+        Ok(self.speak("barrier_poll")?.barrier_poll()?)
     }
 
     /// A whole barrier, waiting for all ranks; continues one that has begun.
@@ -207,7 +220,7 @@ impl ProcessManager {
     /// # Errors
     /// The launcher fails.
     pub fn barrier(&mut self) -> Result<(), PmiError> {
-        self.backend.barrier()
+        self.speak("barrier")?.barrier()
     }
 
     /// The descriptor that becomes readable when a barrier may be over, an answer may be there, or the launcher
@@ -223,15 +236,20 @@ impl ProcessManager {
     /// # Errors
     /// A barrier is not over, or the launcher fails.
     pub fn finalize(&mut self) -> Result<(), PmiError> {
-        self.backend.finalize()
+        self.speak("finalize")?.finalize()
     }
 
-    /// Ends the whole job: says why on stderr, tells the launcher, and exits.
+    /// Ends the whole job: says why on stderr, tells the launcher, and exits. A forked child ends itself alone.
     ///
     /// The exit status of this process is `code`; a code whose lowest eight bits are zero, which
     /// would look like success, becomes 1. That of the launcher is up to it: Slurm's is 137.
     pub fn abort(&mut self, code: i32, message: &str) -> ! {
         let code = if code & 0xff == 0 { 1 } else { code };
+        if let Err(error) = self.speak("abort") {
+            let _ = last_words(&mut io::stderr(), &format!("{message}: {error}\n"), READ_WAIT);
+            // Not what the parent has registered for its own exit.
+            sys::exit_now(code);
+        }
         let (rank, job) = (self.rank(), self.job_id());
         let why = format!("rank {rank} of {job} aborts the job with code {code}: {message}\n");
         // A closed stderr must not keep the job from ending.
@@ -283,7 +301,7 @@ impl ProcessManager {
     /// # Errors
     /// The launcher fails or tells nonsense.
     pub fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError> {
-        self.backend.failed_ranks()
+        self.speak("failed_ranks")?.failed_ranks()
     }
 
     /// Asks for what [`get_bytes`](Self::get_bytes) looks up, without waiting; the answer comes by
@@ -336,7 +354,7 @@ fn open(detected: Detected, settings: &Settings) -> Result<ProcessManager, PmiEr
         }
         Detected::Port { address, id, version } => PmiClient::connect_port(&address, &id, version)?,
         Detected::Pmix { .. } => {
-            return Ok(ProcessManager { backend: Box::new(PmixClient::connect(&settings.pmix_library)?) });
+            return Ok(ProcessManager::of(Box::new(PmixClient::connect(&settings.pmix_library)?)));
         }
         Detected::Singleton => return Ok(ProcessManager::singleton()),
     };

@@ -47,6 +47,10 @@ fn run(case: &'static Case, args: &Args) -> Result<()> {
         End::Finalize => dev.finalize().map_err(|e| format!("rank {rank}: finalize: {e}"))?,
         End::Abort(code) => dev.abort(code, "as the case asks"),
         End::Leave => std::process::exit(0),
+        End::Child => {
+            drop(dev);
+            netmod_tests::jobs::sys::exit_now(0)
+        }
     }
     println!("rank {rank}: {} ok", case.name);
     Ok(())
@@ -62,6 +66,10 @@ fn run_shared(case: &'static SharedCase, args: &Args) -> Result<()> {
         End::Finalize => dev.finalize().map_err(|e| format!("rank {rank}: finalize: {e}"))?,
         End::Abort(code) => dev.abort(code, "as the case asks"),
         End::Leave => std::process::exit(0),
+        End::Child => {
+            drop(dev);
+            netmod_tests::jobs::sys::exit_now(0)
+        }
     }
     println!("rank {rank}: {} ok", case.name);
     Ok(())

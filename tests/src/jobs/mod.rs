@@ -44,6 +44,8 @@ pub enum End {
     Abort(i32),
     /// Exits with 0 without finalizing.
     Leave,
+    /// A forked child: drops the device, and exits with 0.
+    Child,
 }
 
 /// Numbers behind the name of a case.
@@ -198,6 +200,11 @@ pub const CASES: &[Case] = &[
         body: orphans::orphaned,
     },
     Case { name: "forks", help: "[ROUNDS=6] [BYTES=1048576]: ranks fork in mid-traffic", body: forks::forks },
+    Case {
+        name: "children",
+        help: "[ROUNDS=3] [BYTES=1048576]: ranks fork; the children's calls are refused, and they drop the device",
+        body: forks::children,
+    },
     Case {
         name: "unplugged",
         help: "[MS_OF_SILENCE=1000] [MS=1000]: the port of 2 ranks goes away, and comes back",

@@ -166,6 +166,24 @@ pub fn fork_sleeper(time: Duration) -> io::Result<i32> {
     }
 }
 
+/// Makes a child that goes on like this process; 0 in the child. It has this thread alone.
+///
+/// # Errors
+/// What the system says.
+pub fn fork() -> io::Result<i32> {
+    // SAFETY: takes no memory. The C library makes its allocator usable in the child, which ends by `exit_now`.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        child => Ok(child),
+    }
+}
+
+/// Ends this process at once, without what was registered for its exit.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: a number; it does not return.
+    unsafe { libc::_exit(code) }
+}
+
 /// Waits for a child to end as it should.
 ///
 /// # Errors

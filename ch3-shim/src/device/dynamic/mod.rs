@@ -116,6 +116,7 @@ impl Vci {
     /// # Errors
     /// No netmod that can be reached from other jobs.
     pub fn open_port(&mut self) -> Result<PortName> {
+        self.check_origin()?;
         let (tag, key) = (u64::from_le_bytes(random()?), random::<KEY_LEN>()?);
         let card = Card::parse(&self.ch3.own_card)
             .map_err(|e| Error::Meet(format!("open_port: this process's {e}")))?;
@@ -129,6 +130,7 @@ impl Vci {
     /// # Errors
     /// If it is not open in this process.
     pub fn close_port(&mut self, port: &PortName) -> Result<()> {
+        self.check_origin()?;
         let now = self.now;
         if self.ch3.close_port(&mut self.engine.io(now), port.tag) {
             return Ok(());
@@ -150,6 +152,7 @@ impl Vci {
         root: u32,
         timeout: Duration,
     ) -> Result<InterComm> {
+        self.check_origin()?;
         let call = self.begin("accept", comm, root, timeout)?;
         let met = if self.rank() == root {
             let served = self.accept_as_root(port, &call);
@@ -173,6 +176,7 @@ impl Vci {
         root: u32,
         timeout: Duration,
     ) -> Result<InterComm> {
+        self.check_origin()?;
         let call = self.begin("connect", comm, root, timeout)?;
         let met = if self.rank() == root {
             let met = self.connect_as_root(port, &call);
@@ -412,6 +416,7 @@ impl Vci {
     /// A process of either job that did not join in within `NETMOD_CLOSE_TIMEOUT`, or was lost, or has something
     /// under way that does not finish. Everything local is released all the same.
     pub fn disconnect_comm(&mut self, inter: InterComm) -> Result<()> {
+        self.check_origin()?;
         let group = inter.comm.group;
         self.group(inter.comm)?;
         let timeout = self.cfg.close_timeout;

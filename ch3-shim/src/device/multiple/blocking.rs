@@ -33,7 +33,7 @@ impl Lent<'_> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        if !self.req.is_over() {
+        if !self.req.is_over() && self.shared.check_origin().is_ok() {
             self.shared.engine(self.engine).baton.with(|v| v.reclaim(self.req));
         }
     }

@@ -142,6 +142,7 @@ impl Device<Multiple> {
     /// # Errors
     /// As it says.
     pub fn reconnect(&self, rank: u32) -> Result<()> {
+        self.store.check_origin()?;
         self.store.engines.iter().try_for_each(|e| e.baton.with(|v| v.reconnect(rank)))
     }
 
@@ -263,6 +264,9 @@ impl Device<Multiple> {
 
     /// Asks for a request to be cancelled; wait for it to learn whether it was.
     pub fn cancel(&self, req: &SharedRequest) {
+        if self.store.check_origin().is_err() {
+            return;
+        }
         self.of(req).baton.with(|v| v.cancel_raw(req.raw));
     }
 
@@ -321,6 +325,10 @@ impl Device<Multiple> {
 
     /// Starts to receive a matched message into a buffer that the device keeps (`MPI_Imrecv`).
     pub fn imrecv(&self, buf: Vec<u8>, msg: SharedMessage) -> SharedRequest {
+        if self.store.check_origin().is_err() {
+            // A wait for it says why.
+            return SharedRequest { raw: RawReq::NULL, engine: msg.engine };
+        }
         shared(msg.engine)(self.store.engine(msg.engine).baton.with(|v| v.imrecv(buf, msg.message)))
     }
 }

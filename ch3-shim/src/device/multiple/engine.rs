@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use netmod_core::{Arm, PollOrder, Time, Words};
+use netmod_forks::Origin;
 
 use super::Shared;
 use super::baton::{Baton, Sleeper, Work};
@@ -145,6 +146,7 @@ pub(super) struct Engine {
     pub(super) baton: Baton<Vci, Descriptors>,
     words: Arc<Words>,
     spin: u32,
+    origin: Origin,
 }
 
 impl Engine {
@@ -165,6 +167,7 @@ impl Engine {
             ),
             words,
             spin,
+            origin: Origin::here(),
         })
     }
 
@@ -182,6 +185,9 @@ impl Engine {
         seen: impl Fn() -> bool,
         then: impl FnOnce(&mut Vci) -> R,
     ) -> Result<R> {
+        if !self.origin.is_here() {
+            return Err(Error::Forked);
+        }
         self.baton.wait(goal, seen, self.spin, |v| {
             v.flush();
             then(v)
@@ -213,6 +219,9 @@ impl Engine {
 
     /// Whether a wait for a request is over, after one step of progress if no other thread is using the engine.
     pub(super) fn test(&self, req: RawReq) -> Result<bool> {
+        if !self.origin.is_here() {
+            return Err(Error::Forked);
+        }
         if self.is_finished(req) {
             return Ok(true);
         }

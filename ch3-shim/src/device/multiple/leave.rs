@@ -19,6 +19,7 @@ impl Device<Multiple> {
     /// If the process manager fails, or a peer does not close its connection in time; everything local is
     /// released all the same.
     pub fn finalize(self) -> Result<()> {
+        self.store.check_origin()?;
         if self.store.left.swap(true, Ordering::Relaxed) {
             return Err(Error::Usage("the device was finalized by another thread".into()));
         }

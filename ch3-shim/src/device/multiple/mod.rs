@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netmod_core::Config;
+use netmod_forks::Local;
 
 use super::levels::sealed::Sealed;
 use super::{Builder, Comm, Device, Level, VcReport, Vci};
@@ -82,8 +83,8 @@ pub enum Multiple {}
 
 /// What the threads share.
 pub struct Shared {
-    engines: Arc<[Engine]>,
-    pusher: Arc<Pusher>,
+    engines: Local<Arc<[Engine]>>,
+    pusher: Local<Arc<Pusher>>,
     cfg: Config,
     rank: u32,
     size: u32,
@@ -124,7 +125,14 @@ impl Sealed for Multiple {
         let Some(cfg) = cfg else { return Err(Error::Config("a device has at least one engine".into())) };
         let engines: Arc<[Engine]> = engines.into();
         pusher.serve(&engines);
-        let shared = Shared { engines, pusher, cfg, rank, size, left: AtomicBool::new(false) };
+        let shared = Shared {
+            engines: Local::new(engines),
+            pusher: Local::new(pusher),
+            cfg,
+            rank,
+            size,
+            left: AtomicBool::new(false),
+        };
         let shared = Arc::new(shared);
         if shared.engines.len() > 1 {
             shared.engines.iter().enumerate().for_each(|(i, e)| e.meet(&shared, i));
@@ -136,7 +144,10 @@ impl Sealed for Multiple {
 /// The helper ends before the engines do.
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.pusher.stop();
+        // In a forked child there is no helper, and its locks may be held for ever.
+        if self.check_origin().is_ok() {
+            self.pusher.stop();
+        }
     }
 }
 
@@ -151,6 +162,15 @@ impl Clone for Device<Multiple> {
 }
 
 impl Shared {
+    /// Returns an error in a forked child, in which nobody will ever give back the locks that other threads had.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    #[inline]
+    fn check_origin(&self) -> Result<()> {
+        if self.engines.origin().is_here() { Ok(()) } else { Err(Error::Forked) }
+    }
+
     /// The engine of a number that a request has.
     fn engine(&self, number: u8) -> &Engine {
         &self.engines[usize::from(number)]
@@ -159,6 +179,7 @@ impl Shared {
     /// The number of the engine of a communicator.
     #[inline]
     fn number(&self, comm: Comm) -> Result<u8> {
+        self.check_origin()?;
         if self.left.load(Ordering::Relaxed) {
             return Err(Error::Usage("the device was finalized; no thread may use it any more".into()));
         }
@@ -254,6 +275,7 @@ impl Device<Multiple> {
     /// If a netmod fails as a whole.
     pub fn progress(&self) -> Result<bool> {
         let mut any = false;
+        self.store.check_origin()?;
         for e in self.store.engines.iter() {
             any |= e.baton.try_with(Vci::progress).unwrap_or(Ok(false))?;
         }
@@ -262,6 +284,9 @@ impl Device<Multiple> {
 
     /// Ends the whole job with an exit code; under a launcher that kills every process.
     pub fn abort(&self, code: i32, message: &str) -> ! {
+        if self.store.check_origin().is_err() {
+            super::abort_child(code, message);
+        }
         self.store.engine(0).baton.with(|v| v.abort_in_place(code, message))
     }
 }

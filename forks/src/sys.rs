@@ -1,0 +1,48 @@
+//! The word that children find empty.
+
+#![allow(unsafe_code)]
+
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+
+static WORD: OnceLock<&'static AtomicU32> = OnceLock::new();
+
+/// The word of this process: in a child it is 0.
+///
+/// The kernel wipes it (`MADV_WIPEONFORK`, Linux 4.14), in whichever way the child is made. `fork(3)` does so, too, by a
+/// handler, for kernels that do not know of this.
+pub(crate) fn word() -> &'static AtomicU32 {
+    WORD.get_or_init(|| {
+        let word = wiped_page().unwrap_or_else(|| Box::leak(Box::new(AtomicU32::new(0))));
+        // SAFETY: the handler stores to one word, which is allowed in a child of many threads.
+        let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        debug_assert_eq!(failed, 0, "no memory for a handler of fork");
+        word
+    })
+}
+
+/// A page of this process that is empty in its children.
+fn wiped_page() -> Option<&'static AtomicU32> {
+    let len = size_of::<AtomicU32>();
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory, at an address that the kernel chooses.
+    let page = unsafe { libc::mmap(ptr::null_mut(), len, prot, flags, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the page that was just mapped.
+    if unsafe { libc::madvise(page, len, libc::MADV_WIPEONFORK) } != 0 {
+        // SAFETY: as above; nobody has its address.
+        unsafe { libc::munmap(page, len) };
+        return None;
+    }
+    // SAFETY: a whole page of zeros, aligned, never unmapped, and used as this atomic alone.
+    Some(unsafe { &*page.cast::<AtomicU32>() })
+}
+
+extern "C" fn in_child() {
+    if let Some(word) = WORD.get() {
+        word.store(0, Ordering::Relaxed);
+    }
+}
