@@ -106,6 +106,8 @@ impl TcpNetmod {
             v.fd = fd;
             v.calls = calls;
             v.blocked = !clear;
+            // The handshake's last bytes go first, by another way.
+            v.stuck = false;
             v.cause = None;
             v.forget_dials();
             if !v.dirty {

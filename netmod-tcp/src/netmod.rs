@@ -64,6 +64,8 @@ pub struct TcpNetmod {
     /// Where a small message is put together.
     pub(crate) scratch: Vec<u8>,
     pub(crate) dirty: Vec<VcId>,
+    /// VCs of which the kernel takes nothing at present.
+    pub(crate) stuck: Vec<VcId>,
     pub(crate) wanting: Vec<VcId>,
     pub(crate) timed: Vec<VcId>,
     /// VCs that owe acknowledgements; with data of sent messages in the senders' memory; with memory to spare.
@@ -149,6 +151,7 @@ impl TcpNetmod {
             hot: Hot::default(),
             scratch: Vec::with_capacity(size_of::<Header>() + crate::txq::COPY_MAX),
             dirty: Vec::new(),
+            stuck: Vec::new(),
             wanting: Vec::new(),
             timed: Vec::new(),
             owing: Vec::new(),
@@ -468,11 +471,12 @@ impl Netmod for TcpNetmod {
 
     #[inline]
     fn flush(&mut self, core: &mut Core) {
-        if !self.dirty.is_empty() {
-            self.flush_dirty(core);
-            if !self.dirty.is_empty() {
-                core.note_staged();
-            }
+        if !self.stuck.is_empty() {
+            self.flush_stuck(core);
+        }
+        self.flush_staged(core);
+        if !(self.dirty.is_empty() && self.stuck.is_empty()) {
+            core.note_staged();
         }
     }
 
@@ -491,7 +495,7 @@ impl Netmod for TcpNetmod {
             self.dial_wanted(core);
         }
         if order == PollOrder::OutFirst {
-            self.flush(core);
+            self.flush_staged(core);
         }
         while let Some(ev) = self.events.pop_front() {
             events.push(ev);
@@ -501,7 +505,7 @@ impl Netmod for TcpNetmod {
             self.timers_due(core, now, events)?;
         }
         if order == PollOrder::InFirst {
-            self.flush(core);
+            self.flush_staged(core);
         }
         // What has failed by now is told with it, not after it.
         while let Some(ev) = self.events.pop_front() {
@@ -513,7 +517,7 @@ impl Netmod for TcpNetmod {
             self.idle_polls = self.idle_polls.saturating_add(1);
             self.idle(core);
         }
-        if !self.dirty.is_empty() {
+        if !(self.dirty.is_empty() && self.stuck.is_empty()) {
             core.note_staged();
         }
         Ok(())
@@ -531,7 +535,7 @@ impl Netmod for TcpNetmod {
     fn arm(&mut self, core: &mut Core) -> Arm {
         let idle = self.owing.is_empty() && self.lending.is_empty();
         let finished = !idle && self.before_blocking(core);
-        self.flush(core);
+        self.flush_staged(core);
         self.rejoin_epoll_all();
         // Epoll is level-triggered: what is there already makes the descriptor readable.
         if !finished

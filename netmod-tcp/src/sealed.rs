@@ -67,7 +67,7 @@ impl TcpNetmod {
                 let full = self.conns.get(id).is_some_and(|c| !c.out.is_empty());
                 if let Some(v) = self.vcs.get_mut(vc).filter(|_| full) {
                     v.blocked = true;
-                    return;
+                    return self.press(vc);
                 }
                 continue;
             }

@@ -179,6 +179,40 @@ impl TcpNetmod {
         }
     }
 
+    /// Writes what is staged on every VC, unless the kernel takes nothing of it.
+    #[inline]
+    pub(crate) fn flush_staged(&mut self, core: &mut Core) {
+        if !self.dirty.is_empty() {
+            self.flush_dirty(core);
+        }
+    }
+
+    /// Asks the kernel again, for blocked VCs: epoll tells of room only in a poll, and none may come.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn flush_stuck(&mut self, core: &mut Core) {
+        let before = self.stuck.len();
+        for i in 0..before {
+            let vc = self.stuck[i];
+            if let Some(v) = self.vcs.get_mut(vc)
+                && std::mem::take(&mut v.stuck)
+                && std::mem::take(&mut v.blocked)
+            {
+                self.flush_vc(core, vc);
+            }
+        }
+        self.stuck.drain(..before);
+    }
+
+    /// A flush asks the kernel again for this VC.
+    pub(crate) fn press(&mut self, vc: VcId) {
+        if let Some(v) = self.vcs.get_mut(vc)
+            && !std::mem::replace(&mut v.stuck, true)
+        {
+            self.stuck.push(vc);
+        }
+    }
+
     /// Writes what is staged on every VC.
     #[inline(never)]
     pub(crate) fn flush_dirty(&mut self, core: &mut Core) {
@@ -259,6 +293,7 @@ impl TcpNetmod {
         if let Some(c) = v.link.conn() {
             self.watch_for_room(conn::id(c));
         }
+        self.press(vc);
     }
 
     /// The connection of a VC takes bytes again.

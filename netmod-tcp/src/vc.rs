@@ -36,6 +36,8 @@ pub(crate) struct TcpVc {
     pub(crate) bursts: u8,
     /// The kernel took less than it was given; epoll will say when it takes more.
     pub(crate) blocked: bool,
+    /// It is in the list of VCs for which a flush asks the kernel again, because it is blocked.
+    pub(crate) stuck: bool,
     /// How much a call writes, and a poll.
     pub(crate) calls: Calls,
     /// Its connection carries records.
@@ -99,6 +101,7 @@ impl TcpVc {
             sends: 0,
             bursts: 0,
             blocked: false,
+            stuck: false,
             calls: Calls::default(),
             sealed: false,
             altered: Altered::default(),

@@ -148,6 +148,32 @@ fn answers_of_a_receive_leave_too() {
     );
 }
 
+/// What did not fit into the socket leaves when there is room.
+#[test]
+fn more_than_a_socket_takes() {
+    const EACH: usize = 50_000;
+    let (begun, got) = (word(), word());
+    let small = |cfg: &mut Config| (cfg.tcp.sndbuf, cfg.tcp.rcvbuf) = (8 << 10, 8 << 10);
+    run_job_with(&Tcp, 2, small, move |dev| {
+        let world = dev.world();
+        meet(dev);
+        if dev.rank() == 0 {
+            let reqs: Vec<Request> =
+                (0..8).map(|n| dev.isend(vec![n; EACH], 1, 1, world).expect("isend")).collect();
+            say(&begun);
+            assert!(hear(&got, LIMIT), "the messages have not arrived");
+            dev.wait_all(reqs).expect("the sends");
+        } else {
+            assert!(hear(&begun, LIMIT));
+            for n in 0..8 {
+                let done = dev.irecv(vec![0; EACH], 0, 1, world).expect("irecv");
+                assert_eq!(dev.wait(done).expect("a message").buffer, vec![n; EACH]);
+            }
+            say(&got);
+        }
+    });
+}
+
 /// The helper is woken once for all that stays staged, and rests when it is sent.
 #[test]
 fn the_helper_rests_while_nothing_is_staged() {
