@@ -65,8 +65,8 @@ pub use ch3::{DeviceStats, Failure, FlowReport};
 pub use clock::VirtualClock;
 pub use device::{
     Builder, Comm, Completion, Device, Disconnecting, Exclusive, Funneled, InterComm, Level, Message,
-    Multiple, PROC_NULL, RawReq, Request, Scope, Serialized, SharedMessage, SharedRequest, VcReport, Vci,
-    Waitable,
+    Multiple, NetmodSetup, PROC_NULL, RawReq, Request, Scope, Serialized, SharedMessage, SharedRequest,
+    VcReport, Vci, Waitable,
 };
 pub use error::{Error, Result};
 #[cfg(feature = "tcp")]

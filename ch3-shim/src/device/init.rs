@@ -1,7 +1,7 @@
 //! Making a device: configuration, process manager, netmods, card, job key.
 
 use netmod_core::card::NodeSection;
-use netmod_core::config::{Origin, Spin};
+use netmod_core::config::{ConfigWarning, Origin, Spin};
 use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Module, Netmod, PeerName, Pollers, SideTable};
 use netmod_forks::Origin as Process;
 
@@ -9,6 +9,7 @@ use super::Vci;
 use super::launcher::Asking;
 use super::leave::Leaving;
 use super::multiple::Party;
+use super::register::{Registered, is_setting_of};
 use super::serve::Server;
 use super::sharing::Sharing;
 use super::watch::Watching;
@@ -48,6 +49,10 @@ pub struct Builder {
     cfg: Config,
     boot: Box<dyn Bootstrap>,
     extra: Vec<Box<dyn Netmod>>,
+    /// Netmods that NETMOD may name beside the built-in ones.
+    pub(super) registered: Vec<Registered>,
+    /// Variables that are unknown unless a registered netmod has them.
+    warnings: Vec<ConfigWarning>,
     clock: Option<VirtualClock>,
     /// Engines of the process of which this is to be one.
     engines: u8,
@@ -89,20 +94,22 @@ impl Builder {
     pub fn from_env() -> Result<Builder> {
         let (cfg, warnings) = Config::from_env().map_err(|e| Error::Config(e.to_string()))?;
         let pm = process_manager(&cfg).map_err(|e| Error::Launcher(e.to_string()))?;
-        for w in warnings {
-            // Once for the job.
-            if pm.rank() > 0 {
-                tracing::debug!("{w}");
-            } else {
-                warn(&w);
-            }
-        }
-        Ok(Builder::new(cfg, Box::new(pm)))
+        let mut builder = Builder::new(cfg, Box::new(pm));
+        builder.warnings = warnings;
+        Ok(builder)
     }
 
     /// From a given configuration and process manager.
     pub fn new(cfg: Config, boot: Box<dyn Bootstrap>) -> Builder {
-        Builder { cfg, boot, extra: Vec::new(), clock: None, engines: 1 }
+        Builder {
+            cfg,
+            boot,
+            extra: Vec::new(),
+            registered: Vec::new(),
+            warnings: Vec::new(),
+            clock: None,
+            engines: 1,
+        }
     }
 
     /// The configuration, to be changed.
@@ -143,11 +150,14 @@ impl Builder {
         // What bounds the memory of the process is shared out.
         cfg.unexpected_max /= n;
         let mut extra = self.extra;
+        let mut warnings = self.warnings;
         let party = Party::of(self.boot, engines);
         let builder = |boot| Builder {
             cfg: cfg.clone(),
             boot: Box::new(boot),
             extra: std::mem::take(&mut extra),
+            registered: self.registered.clone(),
+            warnings: std::mem::take(&mut warnings),
             clock: self.clock.clone(),
             engines,
         };
@@ -159,6 +169,23 @@ impl Builder {
     pub fn clock(mut self, clock: VirtualClock) -> Builder {
         self.clock = Some(clock);
         self
+    }
+
+    /// Warns of variables that mean nothing to anybody.
+    fn tell_warnings(&mut self) {
+        for w in std::mem::take(&mut self.warnings) {
+            if let ConfigWarning::Unknown { name, .. } = &w
+                && self.registered.iter().any(|r| is_setting_of(r.name, name))
+            {
+                continue;
+            }
+            // Once for the job.
+            if self.boot.rank() > 0 {
+                tracing::debug!("{w}");
+            } else {
+                warn(&w);
+            }
+        }
     }
 
     /// Makes the configuration fit what rank 0 has said.
@@ -205,7 +232,14 @@ impl Builder {
         let node = NodeSection::of_this_process();
         let sharing = Sharing::of_this_process(self.boot.local_size(), self.engines);
         let pollers = sharing.at_first();
+        self.check_registered(BUILT_IN)?;
+        self.tell_warnings();
         let mut mods: Vec<AnyNetmod> = self.extra.drain(..).map(AnyNetmod::Other).collect();
+        if self.cfg.origin("NETMOD") == Some(Origin::Default) && self.cfg.netmods == Config::default().netmods
+        {
+            let registered = self.registered.iter().map(|r| r.name.to_owned());
+            self.cfg.netmods = registered.chain(self.cfg.netmods.drain(..)).collect();
+        }
         for name in &self.cfg.netmods {
             mods.extend(self.built_in(name, me, size, pollers)?);
         }
@@ -229,6 +263,12 @@ impl Builder {
 
     /// Opens the netmod of a name. None if the default names it and it was left out of this build.
     fn built_in(&self, name: &str, me: PeerName, size: u32, pollers: Pollers) -> Result<Option<AnyNetmod>> {
+        if let Some(registered) = self.registered.iter().find(|r| r.name == name) {
+            return match registered.open(me, self.boot.as_ref(), pollers) {
+                Ok(netmod) => Ok(Some(AnyNetmod::Other(netmod))),
+                Err(why) => self.opened(name, me, Some(&why)).map(|()| None),
+            };
+        }
         match name {
             #[cfg(feature = "shm")]
             netmod_shm::NAME => {
@@ -267,7 +307,12 @@ impl Builder {
             _ if self.cfg.origin("NETMOD") == Some(Origin::Default) => Ok(None),
             unknown => Err(Error::Config(format!(
                 "NETMOD names \"{unknown}\", which this build does not have; it has: {}",
-                BUILT_IN.join(", ")
+                BUILT_IN
+                    .iter()
+                    .copied()
+                    .chain(self.registered.iter().map(|r| r.name))
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ))),
         }
     }
@@ -276,7 +321,6 @@ impl Builder {
     ///
     /// # Errors
     /// If none can.
-    #[cfg(any(feature = "ofi", feature = "verbs"))]
     fn opened(&self, name: &str, me: PeerName, failure: Option<&str>) -> Result<()> {
         let Some(why) = failure else { return Ok(()) };
         if self.cfg.netmods.iter().all(|n| n == name) {

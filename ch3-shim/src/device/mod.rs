@@ -19,6 +19,7 @@ mod multiple;
 mod owned;
 mod probe;
 mod raw;
+mod register;
 mod scope;
 mod serve;
 mod sharing;
@@ -49,6 +50,7 @@ pub use multiple::{Multiple, SharedMessage, SharedRequest};
 pub use owned::{Completion, Request, Waitable};
 pub use probe::Message;
 pub use raw::RawReq;
+pub use register::NetmodSetup;
 pub use scope::Scope;
 
 use leave::Leaving;

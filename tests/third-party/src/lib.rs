@@ -1,0 +1,157 @@
+//! A netmod of somebody else's: what it takes to add one without touching the device.
+//!
+//! It puts a netmod in memory behind a name, a card section and a setting of its own, and lets nothing through before it
+//! has the job key. [`register`] is all that a program calls.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ch3_shim::{Builder, NetmodSetup};
+use netmod_core::{
+    Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Events, Module,
+    Netmod, PeerName, PollOrder, Time, VcLife, forward,
+};
+use netmod_tests::loopback::{Fabric, LoopbackNetmod, Options};
+
+/// Its name, as in `NETMOD=third`.
+pub const NAME: &str = "third";
+/// The suffix of its setting: `NETMOD_THIRD_LABEL`, by which a status report tells it from others.
+const LABEL: &str = "LABEL";
+
+/// What the ranks of a job in one process share.
+#[derive(Clone)]
+pub struct Room {
+    fabric: Arc<Fabric>,
+    keys: Arc<Mutex<Vec<[u8; 32]>>>,
+}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Room").finish_non_exhaustive()
+    }
+}
+
+impl Room {
+    /// The room of a job of so many ranks, with at most `capacity` bytes in flight from one to another.
+    pub fn new(ranks: u32, capacity: usize) -> Room {
+        let options = Options { capacity, ..Options::default() };
+        Room { fabric: Fabric::new(ranks, options), keys: Arc::default() }
+    }
+
+    /// The job keys that the ranks have been given.
+    pub fn keys(&self) -> Vec<[u8; 32]> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is under way, for a test that hangs.
+    pub fn describe(&self) -> String {
+        self.fabric.describe()
+    }
+}
+
+/// Registers the netmod with a device's builder.
+pub fn register(builder: Builder, room: &Room) -> Builder {
+    let room = room.clone();
+    builder.register(NAME, move |setup| Ok(Box::new(Third::open(&room, setup)?)))
+}
+
+/// The netmod of one rank.
+#[derive(Debug)]
+pub struct Third {
+    inner: LoopbackNetmod,
+    room: Room,
+    has_key: bool,
+    label: String,
+}
+
+impl Third {
+    /// The netmod of a rank, without settings.
+    pub fn new(room: &Room, me: PeerName) -> Third {
+        Third {
+            inner: LoopbackNetmod::new(Arc::clone(&room.fabric), me),
+            room: room.clone(),
+            has_key: false,
+            label: "plain".into(),
+        }
+    }
+
+    fn open(room: &Room, setup: &NetmodSetup) -> Result<Third, String> {
+        let mut third = Third::new(room, setup.me);
+        if let Some(label) = setup.variable(LABEL) {
+            if label.len() > 64 {
+                return Err("NETMOD_THIRD_LABEL is longer than 64 bytes".into());
+            }
+            third.label = label.to_owned();
+        }
+        Ok(third)
+    }
+}
+
+/// Finds what is wrapped, for [`netmod_core::forward`].
+macro_rules! inner {
+    ($wrapper:expr, [$($vc:ident),*], $n:ident => $body:expr) => {{
+        let Self { inner: $n, .. } = $wrapper;
+        $body
+    }};
+}
+
+impl Module for Third {
+    forward!(inner: threads, rma, finalize);
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn authenticate(&mut self, job_key: [u8; 32]) -> Result<(), DeviceError> {
+        self.has_key = true;
+        self.room.keys.lock().unwrap_or_else(PoisonError::into_inner).push(job_key);
+        self.inner.authenticate(job_key)
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        card.section(NAME, 1, &[])?;
+        self.inner.business_card(card)
+    }
+
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
+        card.section(NAME).ok_or("its card has no section of netmod third")?;
+        self.inner.reachable(card)
+    }
+}
+
+impl VcLife for Third {
+    forward!(inner: vc_init, set_card, refuse_peer, vc_destroy, vc_terminate, vc_abort, watch_peer, vc_revive);
+}
+
+impl DynamicProcesses for Third {
+    forward!(inner: connect_to_root, open_port, close_port, meet_group, part_group);
+}
+
+impl Checkpoint for Third {
+    forward!(inner: can_ckpt, ckpt_shutdown, ckpt_restart);
+}
+
+impl Diagnose for Third {
+    forward!(inner: describe, break_connection);
+
+    fn opened(&self) -> String {
+        format!("{}: {}", self.label, self.inner.opened())
+    }
+}
+
+impl Netmod for Third {
+    forward!(inner: i_send_contig, i_start_contig_msg, send_noncontig, send_resume, cancel_send, control_frame);
+    forward!(inner: flush, release, wait_fd, arm, deadline);
+
+    fn poll(
+        &mut self,
+        core: &mut Core,
+        order: PollOrder,
+        now: Time,
+        events: &mut Events,
+    ) -> Result<(), DeviceError> {
+        if !self.has_key {
+            return Err(DeviceError::new(NAME, "has no job key"));
+        }
+        self.inner.poll(core, order, now, events)
+    }
+}

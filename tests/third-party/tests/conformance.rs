@@ -1,0 +1,185 @@
+//! A registered netmod passes the conformance suite, and takes part in what built-in ones take part in.
+
+use ch3_shim::netset::{AnyNetmod, NetSet};
+use ch3_shim::{Bootstrap, Builder, Device};
+use netmod_core::{Config, Module};
+use netmod_tests::board::{Board, run_devices};
+use netmod_tests::factory::{Capabilities, NetmodFactory, bare_name};
+use netmod_third_party::{NAME, Room, Third, register};
+
+/// Devices over the registered netmod.
+#[derive(Clone, Debug)]
+struct Registered;
+
+impl NetmodFactory for Registered {
+    type Job = Room;
+
+    fn name(&self) -> String {
+        "a registered netmod".into()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_bytes: 64 << 20, many: 2000 }
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = Config::default();
+        cfg.netmods = vec![NAME.into()];
+        cfg
+    }
+
+    fn job(&self, ranks: u32) -> Room {
+        Room::new(ranks, 256 << 10)
+    }
+
+    fn device(&self, room: &Room, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        register(Builder::new(cfg, boot), room).build()
+    }
+
+    fn netmod(&self, room: &Room, rank: u32, _ranks: u32) -> NetSet {
+        let mut netmod = Third::new(room, bare_name(rank));
+        netmod.authenticate([9; 32]).expect("a job key is taken");
+        NetSet::new(vec![AnyNetmod::Other(Box::new(netmod))])
+    }
+
+    fn describe(&self, room: &Room) -> String {
+        room.describe()
+    }
+}
+
+netmod_tests::conformance!(registered, Registered);
+
+/// The label that the child process of a test is given.
+const LABELLED: &str = "NETMOD_THIRD_LABEL";
+
+/// Registered devices of which `NETMOD` allows TCP, too.
+#[derive(Clone, Debug)]
+struct Beside(&'static [&'static str], Room);
+
+impl NetmodFactory for Beside {
+    type Job = ();
+
+    fn name(&self) -> String {
+        format!("NETMOD={}", self.0.join(","))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Registered.capabilities()
+    }
+
+    fn config(&self) -> Config {
+        let mut cfg = Config::default();
+        cfg.netmods = self.0.iter().map(|n| (*n).to_owned()).collect();
+        cfg.tcp.interface = "127.0.0.1".into();
+        cfg
+    }
+
+    fn job(&self, _ranks: u32) {}
+
+    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        register(Builder::new(cfg, boot), &self.1).build()
+    }
+
+    fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
+        Registered.netmod(&self.1, rank, ranks)
+    }
+}
+
+/// Sends a message to the other rank of two, and returns the name of the netmod that carried it.
+fn carrier(mut dev: Device) -> String {
+    let world = dev.world();
+    let peer = 1 - dev.rank();
+    let sent = [dev.rank() as u8; 8];
+    let mut got = [0; 8];
+    if dev.rank() == 0 {
+        dev.send(&sent, peer as i32, 1, world).expect("sends");
+        dev.recv(&mut got, peer as i32, 1, world).expect("receives");
+    } else {
+        dev.recv(&mut got, peer as i32, 1, world).expect("receives");
+        dev.send(&sent, peer as i32, 1, world).expect("sends");
+    }
+    assert_eq!(got, [peer as u8; 8]);
+    let report = dev.report();
+    let route = report.iter().find(|r| r.rank == peer).expect("a VC with the peer").netmod.clone();
+    dev.finalize().expect("finalizes");
+    route
+}
+
+#[test]
+fn every_rank_gets_the_same_job_key() {
+    let room = Room::new(2, 1 << 16);
+    run_devices(&Beside(&[NAME], room.clone()), 2, |_| {}, |dev| dev.finalize().expect("finalizes"));
+    let keys = room.keys();
+    assert_eq!(keys.len(), 2);
+    assert!(keys[0] == keys[1] && keys[0] != [0; 32], "the ranks got other keys, or none");
+}
+
+/// The order in `NETMOD` counts for a registered netmod as for any other.
+#[test]
+fn the_order_of_preference_decides() {
+    for (order, chosen) in [(&[NAME, "tcp"][..], NAME), (&["tcp", NAME], "tcp")] {
+        let routes = run_devices(&Beside(order, Room::new(2, 1 << 16)), 2, |_| {}, carrier);
+        for route in routes {
+            assert!(route.starts_with(&format!("{chosen}: ")), "NETMOD={}: {route}", order.join(","));
+        }
+    }
+}
+
+/// Without a value of `NETMOD` a registered netmod is preferred.
+#[test]
+fn it_is_preferred_by_default() {
+    let mut board = Board::new(1);
+    let boot = Box::new(board.place(0));
+    let mut dev =
+        register(Builder::new(Config::default(), boot), &Room::new(1, 1 << 16)).build().expect("a device");
+    assert_eq!(dev.status().netmods.first().map(String::as_str), Some(NAME));
+    dev.finalize().expect("finalizes");
+}
+
+/// Its setting comes from the environment: of a child process, since this one has many threads.
+#[test]
+fn a_setting_of_its_own_reaches_it() {
+    if std::env::var_os(LABELLED).is_none() {
+        let test = "a_setting_of_its_own_reaches_it";
+        let exe = std::env::current_exe().expect("this program");
+        let done = std::process::Command::new(exe).args(["--exact", test]).env(LABELLED, "blue").output();
+        let done = done.expect("a child");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+        return;
+    }
+    let builder = Builder::from_env().expect("a job of one");
+    let mut dev = register(builder, &Room::new(1, 1 << 16)).build().expect("a device");
+    let opened = dev.status().opened;
+    assert!(opened[0].starts_with("blue: "), "{opened:?}");
+    dev.finalize().expect("finalizes");
+}
+
+#[test]
+fn names_that_are_taken_or_unfit_are_refused() {
+    let room = Room::new(1, 1 << 16);
+    let with = |name: &'static str| {
+        let mut board = Board::new(1);
+        let builder = Builder::new(Config::default(), Box::new(board.place(0)));
+        builder
+            .register(name, |_| Err("never opened".into()))
+            .build()
+            .expect_err("a name like this")
+            .to_string()
+    };
+    assert!(with("tcp").contains("there is one of that name"));
+    assert!(with("My Netmod").contains("lower-case letters"));
+    let mut board = Board::new(1);
+    let twice = register(register(Builder::new(Config::default(), Box::new(board.place(0))), &room), &room);
+    assert!(twice.build().expect_err("twice").to_string().contains("there is one of that name"));
+}
+
+#[test]
+fn one_that_cannot_open_says_why() {
+    let mut board = Board::new(1);
+    let mut cfg = Config::default();
+    cfg.netmods = vec![NAME.into()];
+    let builder = Builder::new(cfg, Box::new(board.place(0)));
+    let error =
+        builder.register(NAME, |_| Err("no such hardware".into())).build().expect_err("nothing opens");
+    assert!(error.to_string().contains("no such hardware"), "{error}");
+}
