@@ -5,6 +5,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -59,6 +62,32 @@ pub(crate) fn send_quietly(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: a number; it does not return.
     unsafe { libc::_exit(code) }
+}
+
+/// Listens at a new Unix socket to which nobody but this user can connect, from its first moment on: Linux gives it the mode of the
+/// descriptor when it is bound (`unix(7)`), less the umask.
+pub(crate) fn listen_privately(path: &Path) -> io::Result<UnixListener> {
+    let name = path.as_os_str().as_bytes();
+    // SAFETY: all zeros is an address.
+    let mut at: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    at.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    if name.len() >= at.sun_path.len() || name.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is too long for a socket"));
+    }
+    for (to, from) in at.sun_path.iter_mut().zip(name) {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: takes no memory.
+    let fd = owned(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+    let len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    let check = |r: libc::c_int| if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    // SAFETY: a live descriptor.
+    check(unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) })?;
+    // SAFETY: a live descriptor, and a live address of the length that is passed.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const at).cast(), len) })?;
+    // SAFETY: a live descriptor.
+    check(unsafe { libc::listen(fd.as_raw_fd(), 128) })?;
+    Ok(UnixListener::from(fd))
 }
 
 /// Takes over the descriptor that a system call has returned.
@@ -177,4 +206,22 @@ pub(crate) fn without_signals<R>(f: impl FnOnce() -> R) -> R {
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn nobody_else_can_connect_to_a_socket() {
+        let path = std::env::temp_dir().join(format!("netmod-private-{}.sock", std::process::id()));
+        let listener = listen_privately(&path).expect("a socket");
+        let mode = std::fs::symlink_metadata(&path).expect("it is there").mode() & 0o7777;
+        assert!(std::os::unix::net::UnixStream::connect(&path).is_ok() && listener.accept().is_ok());
+        let again = listen_privately(&path).map(drop).map_err(|e| e.kind());
+        std::fs::remove_file(&path).expect("it is there");
+        assert_eq!((mode & 0o077, again), (0, Err(io::ErrorKind::AddrInUse)));
+        assert!(listen_privately(&path.join("x".repeat(200))).is_err());
+    }
 }

@@ -16,6 +16,7 @@ pub mod cpus;
 pub mod engine;
 pub mod error;
 pub mod event;
+pub mod files;
 pub mod lifecycle;
 pub mod netmod;
 pub mod pollers;

@@ -55,6 +55,8 @@ pub(crate) enum Stage {
         until: Time,
         /// Whether our half is shut down already.
         shut: bool,
+        /// Whether the peer has proved nothing: it makes way for others.
+        stranger: bool,
     },
 }
 

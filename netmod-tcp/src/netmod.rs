@@ -59,6 +59,8 @@ pub struct TcpNetmod {
     /// Dials between interfaces that no host has answered yet, with their deadlines.
     pub(crate) connecting: VecDeque<(Time, ConnId)>,
     pub(crate) lingering: Vec<ConnId>,
+    /// Of them, those of strangers that were refused, oldest first.
+    pub(crate) refused: VecDeque<ConnId>,
     pub(crate) arena: RxArena,
     pub(crate) hot: Hot,
     /// Where a small message is put together.
@@ -148,6 +150,7 @@ impl TcpNetmod {
             strangers: VecDeque::new(),
             connecting: VecDeque::new(),
             lingering: Vec::new(),
+            refused: VecDeque::new(),
             hot: Hot::default(),
             scratch: Vec::with_capacity(size_of::<Header>() + crate::txq::COPY_MAX),
             dirty: Vec::new(),

@@ -19,6 +19,11 @@ use crate::sys::{self, Interest};
 
 /// Bytes of a handshake read at once.
 const PIECE: usize = 512;
+/// Connections whose peers have proved nothing take at most so large a part of the descriptors that the process may have, and leave at
+/// least this part, and at most this number, to the program.
+const UNPROVED_SHARE: usize = 4;
+const RESERVE_SHARE: usize = 4;
+const RESERVE: usize = 64;
 /// How long last words may take to be read.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
 /// The capability of sessions that outlive their connections.
@@ -106,7 +111,12 @@ impl TcpNetmod {
         let Some(c) = self.conns.remove(id) else { return };
         self.hot.forget(id);
         match c.stage {
-            Stage::Lingering { .. } => self.lingering.retain(|l| *l != id),
+            Stage::Lingering { stranger, .. } => {
+                self.lingering.retain(|l| *l != id);
+                if stranger {
+                    self.refused.retain(|l| *l != id);
+                }
+            }
             Stage::Proved(_, peer) => self.unclaimed.retain(|u| *u != (peer, id)),
             Stage::Connecting
             | Stage::Dial(_)
@@ -130,12 +140,7 @@ impl TcpNetmod {
     /// An incoming connection: whoever it is has a limited time to prove it.
     pub(crate) fn stranger(&mut self, socket: Socket, now: Time) -> std::io::Result<()> {
         prepare(&socket, self.cfg.detect)?;
-        // When there are too many, the one that has had most time goes.
-        while self.strangers.len() >= self.cfg.hello_max.max(1) {
-            if let Some((_, id)) = self.strangers.pop_front() {
-                self.silent(id);
-            }
-        }
+        self.make_room_for(socket.as_raw_fd());
         let params = ResponderParams {
             me: self.id.me(),
             versions: Versions::OURS,
@@ -148,6 +153,36 @@ impl TcpNetmod {
         self.strangers.push_back((until, id));
         self.next_timer = self.next_timer.min(until);
         Ok(())
+    }
+
+    /// Makes room for an incoming connection with this descriptor. Those whose peers have proved nothing are bounded together, and when few
+    /// descriptors are left to the program the oldest of them goes: a new descriptor is the lowest that is free.
+    fn make_room_for(&mut self, fd: i32) {
+        let limit = usize::try_from(sys::descriptor_limit()).unwrap_or(usize::MAX);
+        let most = self.cfg.hello_max.min(limit / UNPROVED_SHARE).max(1);
+        let scarce = usize::try_from(fd).is_ok_and(|fd| fd >= limit - (limit / RESERVE_SHARE).min(RESERVE));
+        if scarce || self.refused.len() + self.strangers.len() >= most {
+            // Those who have proved themselves since are strangers no more.
+            let conns = &self.conns;
+            self.strangers
+                .retain(|(_, id)| conns.get(*id).is_some_and(|c| matches!(c.stage, Stage::Stranger(_))));
+        }
+        if scarce {
+            self.evict_stranger();
+        }
+        while self.refused.len() + self.strangers.len() >= most && self.evict_stranger() {}
+    }
+
+    /// Closes the oldest connection that lingers for the sake of a refused stranger, or else the stranger that has had most time. False if
+    /// there is none.
+    fn evict_stranger(&mut self) -> bool {
+        if let Some(id) = self.refused.pop_front() {
+            self.close(id);
+            return true;
+        }
+        let Some((_, id)) = self.strangers.pop_front() else { return false };
+        self.silent(id);
+        true
     }
 
     /// A stranger has used up its time.
@@ -197,7 +232,12 @@ impl TcpNetmod {
             self.unclaimed.retain(|u| *u != (peer, id));
         }
         let until = self.now + LINGER;
-        c.stage = Stage::Lingering { until, shut: false };
+        let stranger = matches!(c.stage, Stage::Stranger(_));
+        c.stage = Stage::Lingering { until, shut: false, stranger };
+        if stranger {
+            self.strangers.retain(|(_, s)| *s != id);
+            self.refused.push_back(id);
+        }
         c.deaf = false;
         if let Some(v) = c.vc.take().and_then(|vc| self.vcs.get_mut(vc))
             && v.fd == c.socket.as_raw_fd()

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use netmod_core::{Config, PeerName, Time};
+use netmod_core::{Config, PeerName, Time, files};
 
 use super::Vci;
 use crate::sys;
@@ -108,11 +108,11 @@ fn warn(what: &str) {
 /// Listens at `FOLDER/JOB-RANK-PID.sock`; returns the name before the dot too. Further engines of one process
 /// have a number behind the job.
 fn listen(folder: &Path, me: PeerName) -> std::io::Result<(UnixListener, String)> {
-    std::fs::create_dir_all(folder)?;
+    files::create_folder(folder)?;
     let mut number = 0;
     loop {
         let stem = stem(me, number);
-        match UnixListener::bind(folder.join(format!("{stem}.sock"))) {
+        match sys::listen_privately(&folder.join(format!("{stem}.sock"))) {
             Ok(listener) => {
                 listener.set_nonblocking(true)?;
                 return Ok((listener, stem));
@@ -203,12 +203,10 @@ impl Server {
     /// Writes the answer to a signal: whoever reads the file finds a whole one.
     fn write(&self, text: &str) {
         let path = self.folder.join(format!("{}.txt", self.stem));
-        let new = self.folder.join(format!("{}.new", self.stem));
-        let written = std::fs::create_dir_all(&self.folder)
-            .and_then(|()| std::fs::write(&new, text))
-            .and_then(|()| std::fs::rename(&new, &path));
+        let written =
+            files::create_folder(&self.folder).and_then(|()| files::replace(&path, text.as_bytes()));
         match written {
-            Ok(()) => tracing::info!(target: "netmod::status", path = %path.display(), "state written"),
+            Ok(path) => tracing::info!(target: "netmod::status", path = %path.display(), "state written"),
             Err(e) => warn(&format!(
                 "the state of this process cannot be written to {}: {e}; set NETMOD_STATUS to a folder that can be written",
                 path.display()

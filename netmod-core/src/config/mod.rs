@@ -248,7 +248,7 @@ config_table! {
         rx_buffer: usize = 64 * K, "NETMOD_TCP_RX_BUFFER", Kind::Size { min: 4 * K, max: 16 * M },
             "bytes that one system call receives";
         hello_max: usize = 256, "NETMOD_TCP_HELLO_MAX", Kind::Count { min: 1, max: 65536 },
-            "handshakes of strangers in progress at once";
+            "connections of strangers, in their handshake or refused, at once; at most a quarter of the descriptors";
     }
 
     /// The part of the netmod `ofi`.

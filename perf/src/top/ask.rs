@@ -42,6 +42,8 @@ pub(crate) enum Answer {
         /// The kernel's function that it waits in, if that is known.
         wchan: String,
     },
+    /// It is another user's, or its socket is: nobody else may ask.
+    Denied,
     /// The process has ended.
     Gone,
     /// It has said something that is no report.
@@ -76,6 +78,7 @@ fn connect(path: &Path) -> std::io::Result<UnixStream> {
 fn begin(name: &Name) -> Asking {
     match connect(&name.path) {
         Ok(stream) => Asking::Reading(stream, Vec::new()),
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => Asking::Done(Answer::Denied),
         Err(_) => Asking::Done(process(name.pid)),
     }
 }

@@ -49,6 +49,7 @@ fn signature(answer: &Answer) -> String {
     match answer {
         Answer::Report(r) => r.signature(),
         Answer::Silent { state: s, .. } => format!("does not answer; its process {} ({s})", state(*s)),
+        Answer::Denied => "permission denied: it is of another user".into(),
         Answer::Gone => "its process has ended without leaving the job".into(),
         Answer::Nonsense(_) => "answers, but not with a report".into(),
     }
@@ -71,7 +72,7 @@ fn details(name: &Name, answer: &Answer) -> String {
             let _ =
                 writeln!(out, "    rank {}: process {} is in {}", name.rank, name.pid, wchan.escape_debug());
         }
-        Answer::Silent { .. } | Answer::Gone => {
+        Answer::Silent { .. } | Answer::Denied | Answer::Gone => {
             let _ = writeln!(out, "    rank {}: process {}", name.rank, name.pid);
         }
         Answer::Nonsense(why) => {
@@ -121,6 +122,7 @@ pub(crate) fn as_json(name: &Name, answer: &Answer) -> Value {
     let (key, value) = match answer {
         Answer::Report(r) => ("report", json!(r)),
         Answer::Silent { state, wchan } => ("silent", json!({ "state": state.to_string(), "wchan": wchan })),
+        Answer::Denied => ("denied", json!(true)),
         Answer::Gone => ("gone", json!(true)),
         Answer::Nonsense(why) => ("nonsense", json!(why)),
     };

@@ -75,6 +75,13 @@ fn who_does_not_answer_is_not_waited_for_long() {
 }
 
 #[test]
+fn another_user_s_job_is_told_as_such() {
+    let name = Name::of(Path::new("/run/x/0123abcd-17-4711.sock")).unwrap();
+    let text = show::text(&[(name, Answer::Denied)]);
+    assert!(text.contains("permission denied: it is of another user"), "{text}");
+}
+
+#[test]
 fn what_is_meant() {
     let here = Some(PathBuf::from("/somewhere"));
     assert_eq!(Target::of(None, here.clone()).unwrap(), Target::Folder("/somewhere".into()));

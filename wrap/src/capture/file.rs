@@ -1,10 +1,9 @@
 //! The file of a capture: buffered, and given up at the first error.
 
-use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use netmod_core::{PeerName, VcId};
+use netmod_core::{PeerName, VcId, files};
 
 use super::pcapng;
 use super::record::{Record, What};
@@ -42,7 +41,7 @@ impl CaptureFile {
     pub fn create(stem: &str, me: PeerName, snap: usize) -> CaptureFile {
         let (mut number, mut name) = (0, format!("{stem}.pcapng"));
         let created = loop {
-            match File::create_new(&name) {
+            match files::create_new(name.as_ref()) {
                 Err(e) if e.kind() == ErrorKind::AlreadyExists && number < FILES => {
                     number += 1;
                     name = format!("{stem}.{number}.pcapng");
