@@ -52,6 +52,7 @@ fn defaults() {
         ("NETMOD_CLOSE_TIMEOUT", "30s"),
         ("NETMOD_FAILURE_CHECK", "1s"),
         ("NETMOD_SPIN", "auto"),
+        ("NETMOD_PROGRESS", "auto"),
         ("NETMOD_PMI", "auto"),
         ("NETMOD_PMIX_LIBRARY", "libpmix.so.2"),
         ("NETMOD_ENGINES", "1"),
