@@ -101,6 +101,12 @@ impl Offer {
         self.netmods.iter().map(|n| n.name.as_str()).collect::<Vec<_>>().join(",")
     }
 
+    /// What could not start, and why; empty if all could.
+    pub(crate) fn failures(&self) -> String {
+        let failed = self.netmods.iter().filter_map(|n| Some(format!("{}: {}", n.name, n.failure.as_ref()?)));
+        failed.collect::<Vec<_>>().join("; ")
+    }
+
     /// Why a netmod cannot be used at the end with this offer, which is `here` or `there`; `None` if it can.
     fn lacks(&self, name: &str, end: &str) -> Option<String> {
         match self.netmods.iter().find(|n| n.name == name) {

@@ -268,14 +268,21 @@ impl NetSet {
         &mut self,
         mut f: impl FnMut(&mut AnyNetmod) -> Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
-        let mut all = Err(DeviceError::new("set", "has no netmods"));
+        let missing = self.offer.failures();
+        let mut all = Err(DeviceError::of_all(format!("no netmod could start: {missing}")));
         for m in &mut self.mods {
             let one = f(m);
             if all.is_err() {
                 all = one;
             }
         }
-        all
+        match all {
+            // One that could not start may be the one that could have done it.
+            Err(e) if !missing.is_empty() && !self.mods.is_empty() => {
+                Err(DeviceError::of_all(format!("{e}; of the others, {missing}")))
+            }
+            all => all,
+        }
     }
 
     #[inline(always)]

@@ -197,4 +197,9 @@ impl DeviceError {
     pub fn of_all(text: impl Into<String>) -> DeviceError {
         DeviceError(Box::new(Trouble { netmod: None, text: text.into() }))
     }
+
+    /// What is wrong, without the name of the netmod.
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
 }

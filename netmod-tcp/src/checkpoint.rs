@@ -14,7 +14,7 @@ use crate::conn::{self, Conn, ConnId, Stage};
 use crate::control::Control;
 use crate::hot::Hot;
 use crate::link::{LinkEvent, Phase};
-use crate::netmod::TcpNetmod;
+use crate::netmod::{TcpNetmod, enter_listener};
 use crate::sys::Epoll;
 use crate::way::{Paired, Ways, is_link_local};
 
@@ -140,7 +140,9 @@ impl TcpNetmod {
         let epoll = Epoll::new()
             .map_err(|e| DeviceError::new(NAME, format!("cannot make an epoll instance: {e}")))?;
         self.own.look_again()?;
-        self.listener = Some(address::listen(&self.cfg, &mut self.own, port)?);
+        let listener = address::listen(&self.cfg, &mut self.own, port)?;
+        enter_listener(&epoll, &listener)?;
+        self.listener = Some(listener);
         self.epoll = epoll;
         if self.id.has_job_key() {
             self.watch_listener()?;

@@ -14,6 +14,7 @@ mod conn;
 mod control;
 mod dial;
 mod ending;
+mod error;
 mod hot;
 mod judge;
 pub mod link;
@@ -39,6 +40,7 @@ mod watch;
 mod way;
 
 pub use control::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};
+pub use error::OpenError;
 pub use netmod::TcpNetmod;
 pub use netmod_hello::JobKey;
 pub use session::Break;

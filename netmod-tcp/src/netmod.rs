@@ -18,6 +18,7 @@ use crate::address::{self, Listener};
 use crate::checkpoint::Checkpoint;
 use crate::conn::{self, Conn, ConnId, ConnKind};
 use crate::ending::Ending;
+use crate::error::OpenError;
 use crate::hot::Hot;
 use crate::link::{LinkConfig, LinkEvent, Phase};
 use crate::own::Own;
@@ -108,14 +109,21 @@ impl std::fmt::Debug for TcpNetmod {
     }
 }
 
+/// Enters the listener into epoll, which may lack room for it; nothing is told of it before [`TcpNetmod::watch_listener`].
+pub(crate) fn enter_listener(epoll: &Epoll, listener: &Listener) -> Result<(), DeviceError> {
+    epoll
+        .add(listener.socket.as_raw_fd(), LISTENER, Interest::NONE)
+        .map_err(|e| DeviceError::new(NAME, format!("cannot watch the listening socket: {e}")))
+}
+
 impl TcpNetmod {
     /// Opens the listener. Nobody is accepted before [`Module::authenticate`].
     ///
     /// `group_size` is the number of processes of `me`'s group.
     ///
     /// # Errors
-    /// If there is no interface or port to listen on, or no descriptor for it.
-    pub fn new(cfg: TcpConfig, me: PeerName, group_size: u32) -> Result<TcpNetmod, DeviceError> {
+    /// [`OpenError::Setting`]; or [`OpenError::Host`] if there is no interface or port to listen on, or no descriptor for it.
+    pub fn new(cfg: TcpConfig, me: PeerName, group_size: u32) -> Result<TcpNetmod, OpenError> {
         let incarnation = crate::shake::random()
             .map(u64::from_ne_bytes)
             .map_err(|e| DeviceError::new(NAME, e.to_string()))?;
@@ -123,6 +131,7 @@ impl TcpNetmod {
         let listener = address::listen(&cfg, &mut own, 0)?;
         let epoll = Epoll::new()
             .map_err(|e| DeviceError::new(NAME, format!("cannot make an epoll instance: {e}")))?;
+        enter_listener(&epoll, &listener)?;
         let link_cfg = LinkConfig {
             connect_timeout: cfg.connect_timeout,
             handshake_timeout: cfg.hello_timeout,
@@ -178,10 +187,11 @@ impl TcpNetmod {
         })
     }
 
+    /// Has epoll tell of connections from now on.
     pub(crate) fn watch_listener(&self) -> Result<(), DeviceError> {
         let Some(l) = &self.listener else { return Ok(()) };
         self.epoll
-            .add(l.socket.as_raw_fd(), LISTENER, Interest::READ)
+            .modify(l.socket.as_raw_fd(), LISTENER, Interest::READ)
             .map_err(|e| DeviceError::new(NAME, format!("cannot watch the listening socket: {e}")))
     }
 

@@ -11,6 +11,7 @@ use netmod_matching::{Answer, Cut, Filter, Host, Kind, Limits, Place, Query, Rou
 use netmod_nics::{Found, Lookups, Watch};
 
 use crate::NAME;
+use crate::error::OpenError;
 use crate::way::{Paired, Via, Way, is_link_local};
 
 /// How long after a change the interfaces are looked at again: changes come in showers.
@@ -57,8 +58,15 @@ fn loopback(on: [bool; 2]) -> impl Iterator<Item = IpAddr> {
     both.into_iter().zip(on).filter(|(_, on)| *on).map(|(ip, _)| ip)
 }
 
+/// The ways to a process that has published this, from within its host.
+fn ways_within(published: &Published) -> Vec<Way> {
+    let others = published.host.nics.iter().flat_map(|n| n.addresses.iter().map(|a| a.ip));
+    let all = loopback(published.loopback).chain(others.filter(|ip| !is_link_local(*ip)));
+    all.map(|to| Way { to, via: None }).collect()
+}
+
 /// Speeds of interfaces, written as `eth0=25000,ens*=10000`.
-fn speeds(text: &str) -> Result<Vec<(Filter, u32)>, DeviceError> {
+fn speeds(text: &str) -> Result<Vec<(Filter, u32)>, OpenError> {
     let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
     parts
         .map(|part| {
@@ -68,7 +76,7 @@ fn speeds(text: &str) -> Result<Vec<(Filter, u32)>, DeviceError> {
         })
         .collect::<Option<_>>()
         .ok_or_else(|| {
-            error(format!(
+            OpenError::Setting(format!(
                 "NETMOD_TCP_SPEED={text} does not say names and Mb/s, such as eth0=25000,ens*=10000"
             ))
         })
@@ -130,8 +138,11 @@ impl Own {
     ///
     /// # Errors
     /// If they cannot be listed, or `NETMOD_TCP_INTERFACE` chooses none that is up.
-    pub(crate) fn new(cfg: &TcpConfig) -> Result<Own, DeviceError> {
-        let filter = cfg.interface.parse().map_err(|e| error(format!("NETMOD_TCP_INTERFACE: {e}")))?;
+    pub(crate) fn new(cfg: &TcpConfig) -> Result<Own, OpenError> {
+        let filter = cfg
+            .interface
+            .parse()
+            .map_err(|e| OpenError::Setting(format!("NETMOD_TCP_INTERFACE={}: {e}", cfg.interface)))?;
         let rules = Rules { filter, ..Rules::of_stream() }
             .with_max_rails(cfg.rails as u32)
             .with_speed_ratio(cfg.rail_ratio as u32);
@@ -150,7 +161,7 @@ impl Own {
             paired: HashMap::new(),
         };
         if own.published.loopback == [false; 2] && !own.published.host.nics.iter().any(|n| n.up) {
-            return Err(error(if cfg.interface.is_empty() {
+            return Err(OpenError::Host(error(if cfg.interface.is_empty() {
                 "no network interface is up, not even loopback".into()
             } else {
                 format!(
@@ -158,7 +169,7 @@ impl Own {
                     cfg.interface,
                     all.join(", ")
                 )
-            }));
+            })));
         }
         Ok(own)
     }
@@ -290,12 +301,13 @@ impl Own {
         found
     }
 
-    /// To a process in the same place: by loopback, or to whatever address it listens at.
+    /// To a process in the same place: by loopback, or to whatever address it listens at. Each must find the other so, or
+    /// the two would not choose the same netmod.
     fn within(&self, peer: &Published) -> Result<Arc<Paired>, String> {
-        let loopback = loopback(peer.loopback);
-        let others = peer.host.nics.iter().flat_map(|n| n.addresses.iter().map(|a| a.ip));
-        let list: Vec<Way> =
-            loopback.chain(others.filter(|ip| !is_link_local(*ip))).map(|to| Way { to, via: None }).collect();
+        if ways_within(&self.published).is_empty() {
+            return Err("this process listens at no address that can be reached within this host".into());
+        }
+        let list = ways_within(peer);
         if list.is_empty() {
             return Err("it is on this host, but listens at no address that can be reached here".into());
         }
@@ -348,6 +360,25 @@ impl Own {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whether two processes of one host reach each other does not depend on which of them asks.
+    #[test]
+    fn within_a_host_both_ends_see_the_same() {
+        let reaches = |mine: [bool; 2], theirs: [bool; 2]| {
+            let place = Place { boot: [7; 16], netns: 5 };
+            let published = |loopback| Published { host: Host { place, ..Host::default() }, loopback };
+            let mut own = Own::new(&TcpConfig::default()).expect("interfaces");
+            own.published = published(mine);
+            own.ways_to(&published(theirs), true).is_ok()
+        };
+        let all = [[false, false], [false, true], [true, false], [true, true]];
+        for mine in all {
+            for theirs in all {
+                let both = mine != [false; 2] && theirs != [false; 2];
+                assert_eq!(reaches(mine, theirs), both, "{mine:?} {theirs:?}");
+            }
+        }
+    }
 
     #[test]
     fn speeds_are_names_and_numbers() {

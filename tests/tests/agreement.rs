@@ -69,6 +69,69 @@ fn ranks_with_other_orders_agree_over_libfabric() {
     }
 }
 
+/// What each end may have as it likes, and what one tells the other: with other values the job does as well.
+#[test]
+fn ranks_with_other_settings_understand_each_other() {
+    let dir = std::env::temp_dir();
+    let dir = dir.to_str().expect("a name in UTF-8");
+    for netmod in ["shm,tcp", "tcp"] {
+        for (variable, values) in [
+            ("NETMOD_EAGER_MAX", ["1K", "256K"]),
+            ("NETMOD_EAGER_WINDOW", ["64K", "4M"]),
+            ("NETMOD_RTS_MAX", ["1", "5000"]),
+            ("NETMOD_UNEXPECTED_MAX", ["1M", "64M"]),
+            ("NETMOD_LMT", ["null", "get"]),
+            ("NETMOD_LMT", ["coop", "put"]),
+            ("NETMOD_LMT_MIN", ["1", "1G"]),
+            ("NETMOD_CHECKSUM", ["on", "off"]),
+            ("NETMOD_SHM_DIR", ["/dev/shm", dir]),
+            ("NETMOD_SHM_RANKS", ["2", "0"]),
+            ("NETMOD_SHM_JOINT", ["on", "off"]),
+            ("NETMOD_TCP_RAILS_LOOPBACK", ["3", "0"]),
+            ("NETMOD_TCP_RAILS", ["1", "8"]),
+            ("NETMOD_TCP_RESUME_LOCAL", ["yes", "no"]),
+            ("NETMOD_TCP_RESUME_TIMEOUT", ["0s", "10s"]),
+            ("NETMOD_TCP_DETECT", ["0s", "1s"]),
+        ] {
+            for values in [values, [values[1], values[0]]] {
+                let done = by_rank(variable, &values, &[("NETMOD", netmod)], &["alltoall", "2000000"]);
+                done.expect_ok("alltoall", 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_with_other_settings_understand_each_other_over_libfabric() {
+    let test = "ranks_with_other_settings_understand_each_other_over_libfabric";
+    let there = |provider| Ofi { provider, library: "", max_bytes: 0, many: 0 }.is_available(test);
+    if !there("tcp") || !there("shm") {
+        return;
+    }
+    for (variable, values) in [
+        // No provider in common: the next netmod carries the messages.
+        ("NETMOD_OFI_PROVIDER", ["tcp", "shm"]),
+        ("NETMOD_OFI_FRAME", ["2K", "64K"]),
+        ("NETMOD_OFI_WINDOW", ["8K", "1M"]),
+        ("NETMOD_OFI_RX_MEMORY", ["64K", "4M"]),
+        ("NETMOD_OFI_WAIT", ["fd", "none"]),
+    ] {
+        for values in [values, [values[1], values[0]]] {
+            let env = [("NETMOD", "ofi,tcp"), ("NETMOD_OFI_PROVIDER", "tcp")];
+            by_rank(variable, &values, &env, &["alltoall"]).expect_ok("alltoall", 2);
+        }
+    }
+}
+
+/// What all must have alike, and cannot be had otherwise, is an error that names both.
+#[test]
+fn another_number_of_engines_is_an_error() {
+    let done = by_rank("NETMOD_ENGINES", &["1", "2"], &[], &["threads", "2", "4"]);
+    assert!(!done.status.success(), "{done}");
+    let line = "rank 0 has 1 engines and this process 2: all need the same thread level and NETMOD_ENGINES";
+    assert!(done.output.contains(line), "{done}");
+}
+
 /// Nothing in common: one line names both orders and the way out.
 #[test]
 fn ranks_without_a_common_netmod_say_so() {

@@ -20,7 +20,7 @@ use crate::ch3::{
 };
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
-use crate::netset::{AnyNetmod, NetSet};
+use crate::netset::{AnyNetmod, Missing, NetSet};
 use crate::progress::Guarded;
 use crate::tagmatch::{PostedQueue, UnexpectedQueue};
 use crate::wrapped::wrap;
@@ -83,6 +83,29 @@ fn warn(what: &dyn std::fmt::Display) {
         tracing::warn!("{what}");
     } else {
         netmod_core::tell::on_stderr(&format_args!("warning: {what}"));
+    }
+}
+
+/// A netmod that was opened, or why not.
+type Opening = std::result::Result<AnyNetmod, Missing>;
+
+/// Adds the netmod's section to the card. A netmod whose section does not fit reaches nobody.
+fn publish(netmod: AnyNetmod, card: &mut CardWriter) -> Opening {
+    match netmod.business_card(card) {
+        Ok(()) => Ok(netmod),
+        Err(e) => Err(Missing { name: netmod.name().into(), why: format!("business card: {e}") }),
+    }
+}
+
+/// The name of a netmod that cannot be used, and why.
+fn why_missing(opened: &Opening) -> Option<(&str, &str)> {
+    match opened {
+        Err(missing) => Some((&missing.name, &missing.why)),
+        Ok(netmod) => match netmod.base() {
+            #[cfg(feature = "shm")]
+            AnyNetmod::Shm(n) => Some((n.name(), n.failure()?)),
+            base => Some((base.name(), base.failure()?)),
+        },
     }
 }
 
@@ -216,8 +239,10 @@ impl Builder {
 
     /// Opens the netmods and publishes the card. A barrier must follow.
     pub(super) fn open(mut self) -> Result<Opened> {
-        // The signal by which Hydra tells of a death would be the next one.
-        self.boot.survive_failures().map_err(Error::Launcher)?;
+        // The signal by which Hydra tells of a death would be the next one. Who cannot prepare for that can still do all else.
+        if let Err(e) = self.boot.survive_failures() {
+            warn(&format_args!("the death of another rank may end this one, too: {e}"));
+        }
         let (rank, size) = (self.boot.rank(), self.boot.size());
         let me = self.name();
         if rank == 0 {
@@ -234,100 +259,115 @@ impl Builder {
         let pollers = sharing.at_first();
         self.check_registered(BUILT_IN)?;
         self.tell_warnings();
-        let mut mods: Vec<AnyNetmod> = self.extra.drain(..).map(AnyNetmod::Other).collect();
         if self.cfg.origin("NETMOD") == Some(Origin::Default) && self.cfg.netmods == Config::default().netmods
         {
             let registered = self.registered.iter().map(|r| r.name.to_owned());
             self.cfg.netmods = registered.chain(self.cfg.netmods.drain(..)).collect();
         }
+        let mut mods: Vec<Opening> = self.extra.drain(..).map(|n| Ok(AnyNetmod::Other(n))).collect();
         for name in &self.cfg.netmods {
             mods.extend(self.built_in(name, me, size, pollers)?);
         }
         if mods.is_empty() {
             return Err(Error::Config("NETMOD allows no netmod; try NETMOD=tcp".into()));
         }
-        let wrapped = mods.into_iter().map(|m| wrap(m, &self.cfg, me));
-        let netmod = NetSet::new(wrapped.collect::<Result<_>>()?);
         let mut card = CardWriter::new();
         match node {
             Ok(node) => node.emit(&mut card).map_err(|e| Error::Config(e.to_string()))?,
             Err(e) => tracing::warn!(%e, "the business card does not say which node this is"),
         }
         sharing.emit(&mut card)?;
-        netmod.offer().emit(&mut card).map_err(|e| Error::Config(e.to_string()))?;
-        netmod.business_card(&mut card).map_err(|e| Error::Config(format!("business card: {e}")))?;
+        let mut opened = Vec::with_capacity(mods.len());
+        for netmod in mods {
+            opened.push(match netmod {
+                Ok(netmod) => publish(wrap(netmod, &self.cfg, me)?, &mut card),
+                missing => missing,
+            });
+        }
+        self.tell_missing(&opened, size)?;
+        let netmod = NetSet::with_missing(opened);
+        netmod.offer().emit(&mut card).map_err(|e| Error::Config(format!("business card: {e}")))?;
         let card = card.finish();
         self.boot.put(&card_key(rank), &card).map_err(Error::Launcher)?;
         Ok(Opened { builder: self, netmod, sharing, card })
     }
 
-    /// Opens the netmod of a name. None if the default names it and it was left out of this build.
-    fn built_in(&self, name: &str, me: PeerName, size: u32, pollers: Pollers) -> Result<Option<AnyNetmod>> {
+    /// Opens the netmod of a name, or says why it cannot start. None if the default names it and it was left out of this build.
+    ///
+    /// # Errors
+    /// A name or setting that means nothing.
+    fn built_in(&self, name: &str, me: PeerName, size: u32, pollers: Pollers) -> Result<Option<Opening>> {
         if let Some(registered) = self.registered.iter().find(|r| r.name == name) {
-            return match registered.open(me, self.boot.as_ref(), pollers) {
-                Ok(netmod) => Ok(Some(AnyNetmod::Other(netmod))),
-                Err(why) => self.opened(name, me, Some(&why)).map(|()| None),
-            };
+            let opened = registered.open(me, self.boot.as_ref(), pollers);
+            return Ok(Some(opened.map(AnyNetmod::Other).map_err(|why| Missing { name: name.into(), why })));
         }
-        match name {
+        let netmod = match name {
             #[cfg(feature = "shm")]
             netmod_shm::NAME => {
                 let (local, node) = (self.boot.local_size(), self.boot.node());
                 let shm = netmod_shm::ShmNetmod::new(&self.cfg.shm, me, size, local, node, pollers);
-                // Once for the node, by who knows to be its first rank.
-                if let Some(why) = shm.failure()
-                    && self.boot.local_rank().unwrap_or(me.rank) == 0
-                {
-                    warn(&format_args!("the ranks of this node share no memory, which is slower: {why}"));
-                }
-                Ok(Some(AnyNetmod::Shm(Box::new(shm))))
+                AnyNetmod::Shm(Box::new(shm))
             }
             #[cfg(feature = "tcp")]
-            netmod_tcp::NAME => {
-                let tcp = netmod_tcp::TcpNetmod::new(self.cfg.tcp.clone(), me, size)?;
-                Ok(Some(AnyNetmod::Tcp(Box::new(tcp))))
-            }
+            netmod_tcp::NAME => match netmod_tcp::TcpNetmod::new(self.cfg.tcp.clone(), me, size) {
+                Ok(tcp) => AnyNetmod::Tcp(Box::new(tcp)),
+                Err(netmod_tcp::OpenError::Setting(text)) => return Err(Error::Config(text)),
+                Err(netmod_tcp::OpenError::Host(e)) => {
+                    return Ok(Some(Err(Missing { name: name.into(), why: e.text().into() })));
+                }
+            },
             #[cfg(feature = "ofi")]
             netmod_ofi::NAME => {
-                let ofi = netmod_ofi::OfiNetmod::new(
-                    &netmod_ofi::Setup { config: self.cfg.ofi.clone(), pollers },
-                    me,
-                    size,
-                );
-                self.opened(name, me, ofi.failure())?;
-                Ok(Some(AnyNetmod::Ofi(Box::new(ofi))))
+                let setup = netmod_ofi::Setup { config: self.cfg.ofi.clone(), pollers };
+                AnyNetmod::Ofi(Box::new(netmod_ofi::OfiNetmod::new(&setup, me, size)))
             }
             #[cfg(feature = "verbs")]
             netmod_verbs::NAME => {
                 let setup = netmod_verbs::Setup::here(&self.cfg.verbs);
-                let verbs = netmod_verbs::IbvNetmod::new(&setup, me, size);
-                self.opened(name, me, verbs.failure())?;
-                Ok(Some(AnyNetmod::Verbs(Box::new(verbs))))
+                AnyNetmod::Verbs(Box::new(netmod_verbs::IbvNetmod::new(&setup, me, size)))
             }
-            _ if self.cfg.origin("NETMOD") == Some(Origin::Default) => Ok(None),
-            unknown => Err(Error::Config(format!(
-                "NETMOD names \"{unknown}\", which this build does not have; it has: {}",
-                BUILT_IN
-                    .iter()
-                    .copied()
-                    .chain(self.registered.iter().map(|r| r.name))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ))),
-        }
+            _ if self.cfg.origin("NETMOD") == Some(Origin::Default) => return Ok(None),
+            unknown => {
+                let registered = self.registered.iter().map(|r| r.name);
+                let known: Vec<&str> = BUILT_IN.iter().copied().chain(registered).collect();
+                return Err(Error::Config(format!(
+                    "NETMOD names \"{unknown}\", which this build does not have; it has: {}",
+                    known.join(", ")
+                )));
+            }
+        };
+        Ok(Some(Ok(netmod)))
     }
 
-    /// A netmod that the user has named may have opened nothing. Where another one can step in, one rank says so for all.
+    /// Warns of netmods that could not start: the others may reach all peers that there are. One rank of each node says so.
     ///
     /// # Errors
-    /// If none can.
-    fn opened(&self, name: &str, me: PeerName, failure: Option<&str>) -> Result<()> {
-        let Some(why) = failure else { return Ok(()) };
-        if self.cfg.netmods.iter().all(|n| n == name) {
-            return Err(Error::Config(format!("NETMOD allows {name} only, which cannot be used: {why}")));
+    /// If there are peers and no netmod at all could start.
+    fn tell_missing(&self, opened: &[Opening], size: u32) -> Result<()> {
+        let missing: Vec<(&str, &str)> = opened.iter().filter_map(why_missing).collect();
+        if size > 1 && missing.len() == opened.len() {
+            let text = match &missing[..] {
+                [(name, why)] => format!("NETMOD allows {name} only, which cannot be used: {why}"),
+                all => {
+                    let reasons: Vec<String> =
+                        all.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+                    format!("NETMOD allows no netmod that can be used ({})", reasons.join("; "))
+                }
+            };
+            return Err(Error::Config(text));
         }
-        if me.rank == 0 {
-            warn(&format_args!("netmod {name} cannot be used: {why}"));
+        if self.boot.local_rank().unwrap_or(self.boot.rank()) > 0 {
+            missing.iter().for_each(|(name, why)| tracing::info!(name, why, "netmod cannot be used"));
+            return Ok(());
+        }
+        for (name, why) in missing {
+            match name {
+                #[cfg(feature = "shm")]
+                netmod_shm::NAME => {
+                    warn(&format_args!("the ranks of this node share no memory, which is slower: {why}"));
+                }
+                _ => warn(&format_args!("netmod {name} cannot be used: {why}")),
+            }
         }
         Ok(())
     }

@@ -294,3 +294,7 @@ pub(super) fn crowd(dev: &mut Device, args: &Args) -> Result<End> {
     exchange(dev, 4096, 1)?;
     Ok(End::Finalize)
 }
+
+pub(super) fn silent(_: &mut Device, _: &Args) -> Result<End> {
+    Ok(End::Finalize)
+}

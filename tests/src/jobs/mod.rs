@@ -176,6 +176,7 @@ pub const CASES: &[Case] = &[
         help: "[SECONDS=2]: rank 1 joins late, and is late again with its first progress",
         body: failing::late,
     },
+    Case { name: "silent", help: "nobody sends anything", body: basic::silent },
     Case { name: "abort", help: "[RANK=1] [CODE=7]: a rank ends the job", body: failing::abort },
     Case { name: "leave", help: "[RANK=1]: a rank exits with 0 without finalizing", body: failing::leave },
     Case { name: "signalled", help: "each rank gets SIGUSR1, and goes on", body: failing::signalled },

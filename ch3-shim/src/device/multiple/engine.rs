@@ -22,6 +22,8 @@ pub(super) const LONGEST_NAP: Duration = Duration::from_secs(1);
 /// Longest time blocked at once on one of several engines: what other threads begin on the others undoes
 /// their arming. So rarely that it costs an idle process nothing to speak of.
 const SIBLING_NAP: Duration = Duration::from_millis(10);
+/// The longest nap of a thread that no other thread can wake.
+const UNWOKEN_NAP: Duration = Duration::from_millis(1);
 
 /// How long a thread may block.
 #[derive(Clone, Debug)]
@@ -85,7 +87,8 @@ impl Work for Vci {
 /// The descriptors of an engine, and one by which other threads wake the one that waits on them.
 pub(super) struct Descriptors {
     fds: Vec<RawFd>,
-    event: EventFd,
+    /// `None` if the system had no descriptor for it: then the wait is short.
+    event: Option<EventFd>,
     pusher: Arc<Pusher>,
     /// The device, if it has further engines, and which of them is this.
     siblings: OnceLock<(Weak<Shared>, usize)>,
@@ -124,15 +127,20 @@ impl Sleeper for Descriptors {
                 (&all, nap.length.min(SIBLING_NAP))
             }
         };
+        let length = if self.event.is_some() { length } else { length.min(UNWOKEN_NAP) };
         wait_readable(fds, length).map(drop).map_err(|e| Error::Launcher(format!("poll: {e}")))
     }
 
     fn wake(&self) {
-        self.event.signal();
+        if let Some(event) = &self.event {
+            event.signal();
+        }
     }
 
     fn calm(&self) {
-        self.event.drain();
+        if let Some(event) = &self.event {
+            event.drain();
+        }
     }
 
     #[inline]
@@ -150,25 +158,24 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(mut vci: Vci, pusher: &Arc<Pusher>) -> Result<Engine> {
-        let event = EventFd::new().map_err(|e| {
-            Error::Usage(format!("no descriptor to wake threads by: {e}; is the limit too low (ulimit -n)?"))
-        })?;
+    pub(super) fn new(vci: Vci, pusher: &Arc<Pusher>) -> Engine {
+        let event = EventFd::new();
+        if let Err(e) = &event {
+            tracing::warn!(%e, "no descriptor to wake threads by, which makes waits slower; raise the limit with ulimit -n");
+        }
+        Engine::waking_by(vci, event.ok(), pusher)
+    }
+
+    /// With what wakes the thread that waits on the engine's descriptors.
+    fn waking_by(mut vci: Vci, event: Option<EventFd>, pusher: &Arc<Pusher>) -> Engine {
         let words = Arc::new(Words::new());
         vci.engine.core.keep_words(Arc::clone(&words));
         vci.engine.keep_alone();
         let mut fds: Vec<RawFd> = vci.descriptors().collect();
-        fds.push(event.as_raw_fd());
+        fds.extend(event.as_ref().map(AsRawFd::as_raw_fd));
         let spin = vci.spin;
-        Ok(Engine {
-            baton: Baton::new(
-                vci,
-                Descriptors { fds, event, pusher: Arc::clone(pusher), siblings: OnceLock::new() },
-            ),
-            words,
-            spin,
-            origin: Origin::here(),
-        })
+        let sleeper = Descriptors { fds, event, pusher: Arc::clone(pusher), siblings: OnceLock::new() };
+        Engine { baton: Baton::new(vci, sleeper), words, spin, origin: Origin::here() }
     }
 
     /// Makes the device's other engines known, of which this is number `this`.
@@ -230,5 +237,43 @@ impl Engine {
             Ok(v.is_settled(req))
         });
         tried.unwrap_or(Ok(false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use netmod_core::Config;
+    use netmod_forks::Local;
+
+    use super::super::Shared;
+    use super::*;
+    use crate::bootstrap::process_manager;
+    use crate::{Builder, Device, Multiple};
+
+    /// A thread that waits on the engine's descriptors sees what another one has done, though nothing wakes it.
+    #[test]
+    fn threads_go_on_without_a_descriptor_to_be_woken_by() {
+        let mut cfg = Config::default();
+        cfg.netmods = vec!["tcp".into()];
+        cfg.set("NETMOD_SPIN", "0").expect("a number of polls");
+        let pm = process_manager(&cfg).expect("a job of one");
+        let vci = Builder::new(cfg.clone(), Box::new(pm)).build_vci().expect("a device");
+        let pusher = Arc::new(Pusher::new(true));
+        let engines: Arc<[Engine]> = [Engine::waking_by(vci, None, &pusher)].into();
+        let (engines, pusher) = (Local::new(engines), Local::new(pusher));
+        let store = Arc::new(Shared { engines, pusher, cfg, rank: 0, size: 1, left: AtomicBool::new(false) });
+        let dev = Device::<Multiple> { store };
+        let world = dev.world();
+        let other = dev.clone();
+        let waits = std::thread::spawn(move || other.recv(&mut [0; 4], 0, 1, world).map(|s| s.len));
+        // Once the thread has posted its receive it soon blocks.
+        while dev.posted_len() == 0 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        dev.send(&[1, 2, 3], 0, 1, world).expect("a message to this process");
+        assert_eq!(waits.join().expect("no panic").expect("a message"), 3);
     }
 }

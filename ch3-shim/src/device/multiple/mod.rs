@@ -120,7 +120,7 @@ impl Sealed for Multiple {
             let vci = o.join()?;
             (rank, size) = (vci.rank(), vci.size());
             cfg.get_or_insert_with(|| vci.config().clone());
-            engines.push(Engine::new(vci, &pusher)?);
+            engines.push(Engine::new(vci, &pusher));
         }
         let Some(cfg) = cfg else { return Err(Error::Config("a device has at least one engine".into())) };
         let engines: Arc<[Engine]> = engines.into();
