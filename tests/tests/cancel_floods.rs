@@ -18,11 +18,11 @@ fn flood(tune: impl Fn(&mut Config) + Send + 'static, body: impl Fn(&mut Device)
         if dev.rank() == 0 {
             body(&mut dev);
             done.wait();
-            dev.send(&[7; 100], 1, 9, world).expect("send");
+            dev.send(&[7; 100], 1, 10, world).expect("send");
         } else {
             done.wait();
             let mut got = [0; 100];
-            dev.recv(&mut got, 0, 9, world).expect("recv");
+            dev.recv(&mut got, 0, 10, world).expect("recv");
             assert_eq!(got, [7; 100]);
             assert_eq!(dev.iprobe(ANY_SOURCE, ANY_TAG, world), Ok(None), "nothing else has come");
         }

@@ -98,6 +98,8 @@ fn the_program_keeps_its_descriptors() {
         let _ = s.write_all(said[n % 3]);
         held.push_back(s);
         made += 1;
+        // The process under attack makes rounds meanwhile.
+        std::thread::sleep(Duration::from_millis(1));
         if held.len() > 300 {
             held.pop_front();
         }

@@ -99,8 +99,10 @@ impl Ch3 {
             m.role = Role::Waiting { mode };
         }
         let Some(s) = self.vcs.get_mut(vc) else { return };
-        if s.flow.out.wait(req, charge) {
+        if s.flow.out.waiting() == 0 {
             tracing::debug!(target: "netmod::message", peer = s.rank, "no credit left: sends wait");
+        }
+        if s.flow.out.wait(req, charge) {
             self.tell(io, vc, true);
         }
     }

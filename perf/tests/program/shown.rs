@@ -55,7 +55,7 @@ fn the_tour_prints_a_plain_table_in_a_pipe() {
 
 #[test]
 fn failures_have_a_reason_and_an_exit_code() {
-    let mut no_interface = perf("lat --rounds 1");
+    let mut no_interface = perf("lat --netmod tcp --rounds 1");
     no_interface.env("NETMOD_TCP_INTERFACE", "nosuch0");
     let ended = run(no_interface);
     assert!(!ended.ok && ended.out.is_empty());

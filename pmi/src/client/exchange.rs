@@ -51,7 +51,7 @@ impl Exchange {
         self.frames = true;
     }
 
-    fn check_origin(&self, call: &'static str) -> Result<(), PmiError> {
+    pub(super) fn check_origin(&self, call: &'static str) -> Result<(), PmiError> {
         if self.origin.is_here() { Ok(()) } else { Err(PmiError::Forked { call }) }
     }
 

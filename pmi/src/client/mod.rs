@@ -223,7 +223,7 @@ impl PmiClient {
     /// The key or the value cannot be sent in one line (use [`put_bytes`](Self::put_bytes)), or
     /// the launcher refuses or fails. Launchers refuse a key that exists.
     pub fn put_str(&mut self, key: &str, value: &str) -> Result<(), PmiError> {
-        self.state.check_idle("put")?;
+        self.check_idle("put")?;
         self.check_key(key, 0)?;
         let room = self.value_room(key.len());
         let argument = |why| PmiError::Argument { key: quote(key.as_bytes()), why };
@@ -245,7 +245,7 @@ impl PmiClient {
     /// # Errors
     /// The key is no key, or the connection fails.
     pub fn get_str(&mut self, key: &str) -> Result<Option<String>, PmiError> {
-        self.state.check_idle("get")?;
+        self.check_idle("get")?;
         self.check_key(key, 0)?;
         self.ask_text(key)
     }
@@ -257,7 +257,7 @@ impl PmiClient {
     /// The key is too long or not printable, the value too large, or the launcher refuses or
     /// fails. Launchers refuse a key that exists.
     pub fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
-        self.state.check_idle("put")?;
+        self.check_idle("put")?;
         self.check_key(key, codec::SUFFIX_ROOM)?;
         let room = self.value_room(key.len() + codec::SUFFIX_ROOM);
         let texts = codec::encode(value, room)
@@ -274,7 +274,7 @@ impl PmiClient {
     /// # Errors
     /// A part of the value is missing, cut or changed; the key is no key; the connection fails.
     pub fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
-        self.state.check_idle("get")?;
+        self.check_idle("get")?;
         self.wait_value(key)
     }
 
@@ -284,7 +284,7 @@ impl PmiClient {
     /// # Errors
     /// The connection fails.
     pub fn attribute(&mut self, name: &str) -> Result<Option<String>, PmiError> {
-        self.state.check_idle("asking about the job")?;
+        self.check_idle("asking about the job")?;
         self.check_key(name, 0)?;
         self.ask_attribute(name)
     }
@@ -332,7 +332,7 @@ impl PmiClient {
     /// # Errors
     /// A barrier has begun already, or the connection fails.
     pub fn barrier_begin(&mut self) -> Result<(), PmiError> {
-        self.state.check_idle("barrier_begin")?;
+        self.check_idle("barrier_begin")?;
         self.state = State::InBarrier;
         self.ask_barrier()
     }
@@ -397,7 +397,7 @@ impl PmiClient {
         if self.state == State::Finalized {
             return Ok(());
         }
-        self.state.check_idle("finalize")?;
+        self.check_idle("finalize")?;
         self.questions.drop_unsent();
         self.settle()?;
         let (request, reply) = match self.version {
@@ -422,6 +422,12 @@ impl PmiClient {
             Version::V2 => format!("cmd=abort;isworld=TRUE;msg=exit code {code};"),
         };
         self.exchange.send("aborting the job", &request)
+    }
+
+    /// Checks that a call may begin: in the process that has made the client, and behind the call before.
+    fn check_idle(&self, call: &'static str) -> Result<(), PmiError> {
+        self.exchange.check_origin(call)?;
+        self.state.check_idle(call)
     }
 
     /// Waits until the launcher closes the connection, or for at most `limit`.

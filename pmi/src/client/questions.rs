@@ -69,7 +69,7 @@ impl PmiClient {
 
     fn ask(&mut self, question: Question) -> Result<(), PmiError> {
         if self.state == State::Finalized {
-            return self.state.check_idle("a question to the launcher");
+            return self.check_idle("a question to the launcher");
         }
         self.questions.queue.push_back(question);
         self.drive()
