@@ -79,8 +79,9 @@ impl TcpNetmod {
                 break;
             }
             let id = ConnId::from_wire(r.key);
-            if r.writable {
-                self.writable(core, id);
+            if r.writable && self.writable(core, id) {
+                // What goes out is progress, too: the wait was not ended in vain.
+                events.note_progress();
             }
             if r.readable {
                 self.readable(core, id, events);
@@ -92,10 +93,11 @@ impl TcpNetmod {
         Ok(())
     }
 
-    fn writable(&mut self, core: &mut Core, id: ConnId) {
-        let Some(c) = self.conns.get(id) else { return };
+    /// Goes on with a connection that takes bytes again. Returns true if something waited for that.
+    fn writable(&mut self, core: &mut Core, id: ConnId) -> bool {
+        let Some(c) = self.conns.get(id) else { return false };
         if !c.interest.write {
-            return;
+            return false;
         }
         match (&c.stage, c.vc) {
             (Stage::Open { parting }, Some(vc)) => {
@@ -103,7 +105,7 @@ impl TcpNetmod {
                 if !c.out.is_empty() {
                     self.write_out(id, &[]);
                     if self.conns.get(id).is_some_and(|c| !c.out.is_empty()) {
-                        return;
+                        return true;
                     }
                 }
                 if parting {
@@ -115,6 +117,7 @@ impl TcpNetmod {
             (Stage::RailOut, Some(vc)) => self.rail_writable(id, vc),
             _ => self.handshake_writable(core, id),
         }
+        true
     }
 
     fn readable(&mut self, core: &mut Core, id: ConnId, events: &mut Events) {

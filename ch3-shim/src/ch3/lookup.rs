@@ -173,19 +173,26 @@ impl Ch3 {
         let sends = self.lookups.asked.get_mut(&peer.rank).map(|w| std::mem::take(&mut w.sends));
         self.send_by(io, vc, sends.unwrap_or_default());
         match self.find_card(peer) {
-            Ok(Found::Now(card)) => self.name_host(vc, &card),
+            Ok(Found::Now(card)) => self.explain(io, vc, peer, &card),
             Ok(Found::Later) => {}
             Err(error) => tracing::debug!(%error, "the host of a peer stays unknown"),
         }
     }
 
-    fn name_host(&mut self, vc: VcId, card: &Card) {
-        if let Some(s) = self.vcs.get_mut(vc)
-            && s.route.host.is_none()
-        {
-            let host = failure::host_of(card).map(Into::into);
-            s.route = self.names.shared(Route { host, ..Route::clone(&s.route) });
+    /// Explains by its card the netmod that a peer has connected by, and names the peer's host.
+    fn explain(&mut self, io: &mut DevIo<'_>, vc: VcId, peer: PeerName, card: &Card) {
+        if self.vcs.get(vc).is_none_or(|s| s.route.host.is_some()) {
+            return;
         }
+        let chosen = io.netmod.choose(self.groups.world.own_name(), peer, card);
+        let used = io.core.vcs.get(vc).map(|v| v.netmod);
+        let Some(s) = self.vcs.get_mut(vc) else { return };
+        let route = match chosen {
+            Ok(chosen) if Some(chosen.netmod) == used => Route::of(chosen, card),
+            // The handshake tells of ends that have chosen differently.
+            _ => Route { host: failure::host_of(card).map(Into::into), ..Route::clone(&s.route) },
+        };
+        s.route = self.names.shared(route);
     }
 
     /// A rank of the job without a VC has died.
@@ -272,7 +279,7 @@ impl Ch3 {
         }
         match (self.groups.world.vcs.get(rank), &card) {
             (Some(vc), Ok(card)) => {
-                self.name_host(vc, card);
+                self.explain(io, vc, peer, card);
                 self.send_by(io, vc, waiting.sends);
             }
             (Some(vc), Err(_)) => self.send_by(io, vc, waiting.sends),

@@ -175,7 +175,8 @@ fn names_that_are_taken_or_unfit_are_refused() {
 
 #[test]
 fn one_that_cannot_open_says_why() {
-    let mut board = Board::new(1);
+    // A job of one needs no netmod.
+    let mut board = Board::new(2);
     let mut cfg = Config::default();
     cfg.netmods = vec![NAME.into()];
     let builder = Builder::new(cfg, Box::new(board.place(0)));
