@@ -9,7 +9,9 @@
 //! where and why this departs from it.
 
 #[cfg(not(target_pointer_width = "64"))]
-compile_error!("netmod needs a 64-bit target: lengths, offsets and addresses of peers are kept in words of that size");
+compile_error!(
+    "netmod needs a 64-bit target: lengths, offsets and addresses of peers are kept in words of that size"
+);
 
 pub mod apart;
 pub mod buf;

@@ -307,7 +307,7 @@ impl Ch3 {
     }
 
     /// A process has failed, whether it has a VC or not: receives that only it could serve end.
-    fn process_failed(&mut self, io: &mut DevIo<'_>, peer: PeerName, error: &VcError) {
+    pub(super) fn process_failed(&mut self, io: &mut DevIo<'_>, peer: PeerName, error: &VcError) {
         if self.failures.note(peer, error.clone()) {
             tracing::info!(%error, by = error.kind().found_by(), "process failed");
         }

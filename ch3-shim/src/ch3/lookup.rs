@@ -134,7 +134,17 @@ impl Ch3 {
                 self.lookups.asked.entry(rank).or_default().vc = true;
                 None
             }
-            Err(_) => None,
+            Err(e) => {
+                self.unreachable(io, PeerName { group: self.groups.get(group)?.id, rank }, &e);
+                None
+            }
+        }
+    }
+
+    /// No netmod reaches a process, which both ends find alike: whatever else needs it would wait for ever.
+    fn unreachable(&mut self, io: &mut DevIo<'_>, peer: PeerName, error: &VcError) {
+        if self.failures.cause(&peer).is_none() {
+            self.process_failed(io, peer, error);
         }
     }
 
@@ -294,6 +304,7 @@ impl Ch3 {
                     Err(e) => {
                         let e = self.with_host(e);
                         waiting.sends.into_iter().for_each(|req| self.fail_send(io, req, &e));
+                        self.unreachable(io, peer, &e);
                     }
                 }
             }

@@ -95,6 +95,15 @@ pub(super) fn alltoall(dev: &mut Device, args: &Args) -> Result<End> {
 pub(super) fn choices(dev: &mut Device, _: &Args) -> Result<End> {
     exchange(dev, 1000, 0)?;
     let me = dev.rank();
+    // Of a peer that has connected by itself the card comes later.
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while dev.report().iter().any(|vc| vc.choice == "the peer connected by it") {
+        if std::time::Instant::now() > limit {
+            return Err("a choice was never explained".into());
+        }
+        dev.progress()?;
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     let mut text = String::new();
     let status = dev.status();
     for (netmod, opened) in status.netmods.iter().zip(&status.opened) {
