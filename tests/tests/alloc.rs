@@ -181,12 +181,17 @@ fn none_with<F: NetmodFactory>(
             cfg.eager_max = 32 << 10;
         }
     };
+    // The window of a session grows with what is on its way and shrinks when it is quiet: one block in all of the
+    // messages is that, and not one for each.
+    let mut cfg = f.config();
+    settings(&mut cfg);
+    let most = usize::from(cfg.netmods == ["tcp"] && cfg.tcp.resume_local);
     let of_ping_pong = run_job_with(f, 2, tune, move |dev| ping_pong(dev, len, strided, messages));
     let of_windows = run_job_with(f, 2, tune, move |dev| windows(dev, len, strided, messages / WINDOW));
     for (what, counts) in [("ping-pong", of_ping_pong), ("windows", of_windows)] {
         for (rank, a) in counts.iter().enumerate() {
-            assert_eq!(
-                a.blocks, 0,
+            assert!(
+                a.blocks <= most as _,
                 "{name}, {lmt}: {what} of {messages} messages of {len} bytes, strided: {strided}: rank {rank} allocates"
             );
         }
