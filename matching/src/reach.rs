@@ -22,7 +22,7 @@ const MAX_ASKED: usize = 512;
 /// What a routing table says of the packets from one address of an interface to one destination.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Reach {
-    /// Kernel's number of the interface ([`Nic::index`]).
+    /// Kernel's number of the interface (`Nic::index`).
     pub index: u32,
     /// The source: an address of that interface.
     pub from: IpAddr,

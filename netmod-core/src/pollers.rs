@@ -16,7 +16,7 @@ impl Pollers {
     pub const UNKNOWN: Pollers = Pollers { processes: 2, engines: 1, millicores: 1000 };
 
     /// Returns true if spinning would oversubscribe the cores. `threads`: those by which the libraries of a process's netmods make
-    /// progress ([`Netmod::threads`](crate::Netmod::threads)). Such a thread cannot go to where its process may not.
+    /// progress ([`Module::threads`](crate::Module::threads)). Such a thread cannot go to where its process may not.
     pub fn are_crowded(self, threads: usize) -> bool {
         self.processes * (self.engines + threads) * 1000 > self.millicores
     }
