@@ -2,7 +2,7 @@
 
 use netmod_core::{Netmod, Outcome, PacketFault, ReqId, VcId, VcLife};
 
-use super::{Ch3, DevIo, MpiReq, Role};
+use super::{Answer, Ch3, DevIo, MpiReq, Role};
 use crate::pkt::Packet;
 use crate::tagmatch::Envelope;
 
@@ -38,12 +38,12 @@ impl Ch3 {
                 }
             }
             Role::Send => self.cancel_eager(io, vc, req),
-            Role::SyncSend { sent, acked } => {
+            Role::SyncSend { sent, answer } => {
                 if !sent {
                     self.cancel_eager(io, vc, req);
                 }
                 if let Some(vc) = vc
-                    && !acked
+                    && answer.is_none()
                     && !io.core.is_finished(req)
                 {
                     self.ask_receiver(io, vc, req);
@@ -147,10 +147,12 @@ impl Ch3 {
             }
         }
         if ack && !io.core.is_finished(req) {
-            if self.side.get(req).is_some_and(|m| matches!(m.role, Role::RndvSend)) {
-                return self.lmt_withdrawn(io, req);
+            match self.side.get_mut(req).map(|m| &mut m.role) {
+                Some(Role::RndvSend) => return self.lmt_withdrawn(io, req),
+                // The netmod may still have to send its memory again to a peer that connects again.
+                Some(Role::SyncSend { sent: false, answer }) => *answer = Some(Answer::TakenBack),
+                _ => self.finish(io.core, req, Outcome::Cancelled),
             }
-            self.finish(io.core, req, Outcome::Cancelled);
         }
         Ok(())
     }

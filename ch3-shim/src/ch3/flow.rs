@@ -143,7 +143,7 @@ impl Ch3 {
         let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.side.get_mut(req)) else { return };
         let Some(s) = self.vcs.get_mut(vc) else { return };
         let (len, sync) = (r.seg.total() as u32, mode == Mode::Sync);
-        m.role = if sync { Role::SyncSend { sent: false, acked: false } } else { Role::Send };
+        m.role = if sync { Role::SyncSend { sent: false, answer: None } } else { Role::Send };
         r.charge = credit::charge(len);
         if sync {
             r.on_done = OnDone::Tell;

@@ -43,7 +43,7 @@ pub(crate) use meet::{Ports, ROOT};
 pub(crate) use names::{Names, Route};
 pub(crate) use pool::Pool;
 pub(crate) use recv::{Body, Unexpected};
-pub(crate) use req::{Matched, MpiReq, Owned, Role};
+pub(crate) use req::{Answer, Matched, MpiReq, Owned, Role};
 pub(crate) use send::DONE;
 pub(crate) use vc::{VcSide, card_key, rank_of_key};
 
@@ -287,9 +287,16 @@ impl Upper<NetSet> for Ch3 {
     #[inline(never)]
     fn on_data_avail(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId) -> DataAvail {
         match self.side.get_mut(req) {
-            Some(MpiReq { role: Role::SyncSend { sent, acked }, .. }) => {
+            Some(MpiReq { role: Role::SyncSend { sent, answer }, .. }) => {
                 *sent = true;
-                if *acked { DataAvail::Complete } else { DataAvail::Later }
+                match answer {
+                    None => DataAvail::Later,
+                    Some(Answer::Matched) => DataAvail::Complete,
+                    Some(Answer::TakenBack) => {
+                        self.finish(io.core, req, Outcome::Cancelled);
+                        DataAvail::Later
+                    }
+                }
             }
             Some(MpiReq { role: Role::Arriving { .. }, .. }) => {
                 self.arrived(io.core, req);

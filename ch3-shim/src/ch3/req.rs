@@ -19,13 +19,22 @@ pub(crate) enum Owned {
     Recv(Vec<u8>),
 }
 
+/// What the receiver of a synchronous eager send has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// A receive has matched it.
+    Matched,
+    /// It has given the message back to the sender, which had cancelled it.
+    TakenBack,
+}
+
 /// What a request is to the device.
 #[derive(Debug)]
 pub(crate) enum Role {
     /// A send whose request is finished when its data has left.
     Send,
-    /// An eager synchronous send: finished when its data has left and the receiver has matched it.
-    SyncSend { sent: bool, acked: bool },
+    /// An eager synchronous send: finished when the netmod lets go of its data and the receiver has answered.
+    SyncSend { sent: bool, answer: Option<Answer> },
     /// A send that was announced: `lmt` knows how far it is.
     RndvSend,
     /// A send that waits for room at its receiver, which knows nothing of it yet.

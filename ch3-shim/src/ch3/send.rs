@@ -7,7 +7,7 @@ use netmod_core::{
 
 use super::credit::{self, ENTRY};
 use super::recv::{Body, Unexpected};
-use super::{Ch3, DevIo, Lent, Matched, MpiReq, Owned, Role, WORLD};
+use super::{Answer, Ch3, DevIo, Lent, Matched, MpiReq, Owned, Role, WORLD};
 use crate::pkt::{self, MAX_SHORT, Mode};
 use crate::status::Status;
 use crate::tagmatch::Envelope;
@@ -152,7 +152,7 @@ impl Ch3 {
             io.core,
             Some(vc),
             seg,
-            MpiReq::new(Role::SyncSend { sent: false, acked: false }, env),
+            MpiReq::new(Role::SyncSend { sent: false, answer: None }, env),
         );
         if let Some(r) = io.core.reqs.get_mut(req) {
             r.on_done = OnDone::Tell;
@@ -235,8 +235,8 @@ impl Ch3 {
         let req = ReqId::from_wire(sreq);
         let live = io.core.reqs.get(req).is_some_and(|r| r.vc == Some(vc) && !r.is_finished());
         match self.side.get_mut(req) {
-            Some(MpiReq { role: Role::SyncSend { sent, acked }, .. }) if live && !*acked => {
-                *acked = true;
+            Some(MpiReq { role: Role::SyncSend { sent, answer }, .. }) if live && answer.is_none() => {
+                *answer = Some(Answer::Matched);
                 if *sent {
                     self.finish(io.core, req, Outcome::Done);
                 }

@@ -1,12 +1,15 @@
-//! What a program may repeat without its peer's help takes bounded memory, however often it is repeated: sends that are cancelled
-//! before they left, receives that are cancelled, probes, ports that are opened and closed.
+//! Cancelling. What a program may repeat without its peer's help takes bounded memory, however often
+//! it is repeated: sends that are cancelled before they left, receives that are cancelled, probes,
+//! ports that are opened and closed. And a cancelled send keeps its memory while the netmod needs it.
 
 use std::sync::{Arc, Barrier};
 
+use ch3_shim::pkt::Packet;
 use ch3_shim::{ANY_SOURCE, ANY_TAG, Device, Mode};
 use netmod_core::Config;
 use netmod_tests::board::run_devices;
 use netmod_tests::factory::Tcp;
+use netmod_tests::scripted::{Script, parse};
 
 const TIMES: usize = 20_000;
 
@@ -142,4 +145,25 @@ fn receives_probes_and_ports() {
             dev.finalize().expect("finalize");
         },
     );
+}
+
+#[test]
+fn a_send_that_is_given_back_ends_when_the_netmod_lets_go_of_its_memory() {
+    let (script, mut dev) = Script::device(2, true);
+    script.keep_memory(true);
+    let world = dev.world();
+    let send = dev.isend_mode(vec![1; 100].into(), 1, 1, world, Mode::Sync).expect("isend");
+    dev.cancel(&send);
+    script.play(&mut dev);
+    let asked = parse(&script.received(1)).into_iter().find_map(|(p, _)| match p {
+        Packet::CancelReq { sreq, .. } => Some(sreq),
+        _ => None,
+    });
+    let sreq = asked.expect("the receiver is asked");
+    script.send(1, &Packet::CancelResp { sreq, ack: true }.emit());
+    script.play(&mut dev);
+    let send = dev.test(send).expect("test").expect_err("its memory is still to be sent again");
+    script.keep_memory(false);
+    assert!(dev.wait(send).expect("wait").status.cancelled);
+    assert_eq!(dev.live_requests(), 0);
 }

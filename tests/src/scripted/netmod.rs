@@ -1,285 +1,29 @@
-//! A device whose peers are a script: what they send is given byte by byte, what they are sent is kept.
+//! The netmod between a device and its script, and the process manager of the device.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{PipeReader, PipeWriter, Write as _};
+use std::io::{PipeReader, PipeWriter};
 use std::os::fd::{AsRawFd as _, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ch3_shim::pkt::Packet;
-use ch3_shim::{Asked, Bootstrap, Builder, Device, VirtualClock};
+use ch3_shim::{Asked, Bootstrap};
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Checkpoint, Config, Core, DeviceError, Diagnose, Event, Events,
-    Finalize, Header, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Refusal, ReqId, Rma, RxBuf,
-    SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
+    Arm, Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, Event, Events, Finalize,
+    Header, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Refusal, ReqId, Rma, RxBuf, SendBuf,
+    Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
 };
 
-use crate::remote::{Regions, Remote};
+use super::{Act, Misled, Script};
+use crate::remote::Remote;
 use crate::sys::{Arena, receive_direct};
-use crate::watchdog::Watchdog;
 
 const NAME: &str = "scripted";
 
-/// What a peer does next.
-#[derive(Clone, Debug)]
-enum Act {
-    /// Sends bytes, delivered as one piece.
-    Bytes(Vec<u8>),
-    /// Dies.
-    Die,
-    /// Connects, again if it had died.
-    Connect,
-}
-
-#[derive(Debug, Default)]
-struct Peer {
-    acts: VecDeque<Act>,
-    /// All that it was sent, headers and payload.
-    got: Vec<u8>,
-    vc: Option<VcId>,
-    announced: bool,
-    down: bool,
-    /// It has ended without a word, which shows when it is watched.
-    ended: bool,
-}
-
-/// What the netmod says of waiting that is not so.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Misled {
-    /// Nothing.
-    #[default]
-    No,
-    /// Its descriptor is readable.
-    Readable,
-    /// There is something to be done.
-    Busy,
-}
-
-#[derive(Debug)]
-struct Stage {
-    peers: Vec<Peer>,
-    direct: bool,
-    /// What the process manager says of failed ranks.
-    told: Vec<u32>,
-    /// Whether the process manager's barriers end.
-    barriers_end: bool,
-    /// Whether connections break instead of being terminated.
-    no_last_word: bool,
-    /// Nobody else would notice a wait for what the script never does.
-    _watchdog: Watchdog,
-    /// What the device has registered.
-    regions: Regions,
-    /// Ranks that the device has had watched, and how many more it may.
-    watched: Vec<u32>,
-    watch_room: Option<usize>,
-    /// Polls of the device, and what is sent when it blocks.
-    polls: u64,
-    at_nap: Option<(u32, Vec<u8>)>,
-    all_polls: u64,
-    misled: Misled,
-}
-
-/// The peers.
-#[derive(Clone, Debug)]
-pub struct Script(Arc<Mutex<Stage>>);
-
-impl Script {
-    fn lock(&self) -> MutexGuard<'_, Stage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A device of rank 0 among `size`, whose peers are the script. `direct`: received bytes go straight
-    /// to an active receive.
-    ///
-    /// # Panics
-    /// If the device cannot be made.
-    pub fn device(size: u32, direct: bool) -> (Script, Device) {
-        Script::device_at(size, direct, None)
-    }
-
-    /// As [`Script::device`], with a clock of the test's.
-    ///
-    /// # Panics
-    /// If the device cannot be made.
-    pub fn device_at(size: u32, direct: bool, clock: Option<VirtualClock>) -> (Script, Device) {
-        Script::device_with(size, direct, clock, |_| {})
-    }
-
-    /// As [`Script::device_at`], with a configuration that `tune` has changed.
-    ///
-    /// # Panics
-    /// If the device cannot be made.
-    pub fn device_with(
-        size: u32,
-        direct: bool,
-        clock: Option<VirtualClock>,
-        tune: impl FnOnce(&mut Config),
-    ) -> (Script, Device) {
-        let peers = (0..size).map(|_| Peer::default()).collect();
-        let stage = Stage {
-            peers,
-            direct,
-            told: Vec::new(),
-            barriers_end: true,
-            no_last_word: false,
-            _watchdog: Watchdog::new(),
-            regions: Regions::default(),
-            watched: Vec::new(),
-            watch_room: None,
-            polls: 0,
-            at_nap: None,
-            all_polls: 0,
-            misled: Misled::No,
-        };
-        let script = Script(Arc::new(Mutex::new(stage)));
-        let mut cfg = Config::default();
-        cfg.netmods.clear();
-        tune(&mut cfg);
-        let builder =
-            Builder::new(cfg, Box::new(Solo { size, values: HashMap::new(), script: script.clone() }));
-        let netmod = Scripted {
-            script: script.clone(),
-            me: builder.name(),
-            vcs: SideTable::new(),
-            arena: Arena::new(1 << 20),
-            pending: VecDeque::new(),
-            remote: Remote::new(script.regions()),
-            readable: std::io::pipe().expect("a pipe"),
-        };
-        (&netmod.readable.1).write_all(&[0]).expect("room in a pipe");
-        let builder = builder.netmod(Box::new(netmod));
-        let builder = match clock {
-            Some(clock) => builder.clock(clock),
-            None => builder,
-        };
-        let dev = builder.build().expect("a device over a script");
-        (script, dev)
-    }
-
-    /// What the device has registered for one-sided transfers.
-    pub fn regions(&self) -> Regions {
-        self.lock().regions.clone()
-    }
-
-    /// A peer sends bytes, which are delivered in one piece.
-    pub fn send(&self, rank: u32, bytes: &[u8]) {
-        if !bytes.is_empty() {
-            self.lock().peers[rank as usize].acts.push_back(Act::Bytes(bytes.to_vec()));
-        }
-    }
-
-    /// A peer sends bytes when the device is about to block. How many polls there were by then says [`Script::polls`].
-    pub fn send_at_nap(&self, rank: u32, bytes: &[u8]) {
-        let mut stage = self.lock();
-        stage.polls = 0;
-        stage.at_nap = Some((rank, bytes.to_vec()));
-    }
-
-    /// Polls since [`Script::send_at_nap`], up to the nap.
-    pub fn polls(&self) -> u64 {
-        self.lock().polls
-    }
-
-    /// Polls in all.
-    pub fn all_polls(&self) -> u64 {
-        self.lock().all_polls
-    }
-
-    /// What the netmod says of waiting is misleading from now on.
-    pub fn mislead(&self, how: Misled) {
-        self.lock().misled = how;
-    }
-
-    /// A peer dies when all it sent was delivered.
-    pub fn die(&self, rank: u32) {
-        self.lock().peers[rank as usize].acts.push_back(Act::Die);
-    }
-
-    /// A peer ends without a word: only who watches it learns of that.
-    pub fn end(&self, rank: u32) {
-        self.lock().peers[rank as usize].ended = true;
-    }
-
-    /// Takes the ranks that the device has had watched since the last time, in order. From now on it may have `room` more
-    /// watched, if that is bounded.
-    pub fn watched(&self, room: Option<usize>) -> Vec<u32> {
-        let mut stage = self.lock();
-        stage.watch_room = room;
-        std::mem::take(&mut stage.watched)
-    }
-
-    /// A peer connects, after all it has done before; one that has died does so in a new incarnation.
-    pub fn connect(&self, rank: u32) {
-        let mut stage = self.lock();
-        let peer = &mut stage.peers[rank as usize];
-        peer.acts.push_back(Act::Connect);
-        peer.down = false;
-    }
-
-    /// The process manager says that these ranks, and no others, have failed.
-    pub fn tell_failed(&self, ranks: &[u32]) {
-        self.lock().told = ranks.to_vec();
-    }
-
-    /// Whether barriers of the process manager end from now on.
-    pub fn let_barriers_end(&self, end: bool) {
-        self.lock().barriers_end = end;
-    }
-
-    /// From now on connections break when both sides have closed, before that is all over.
-    pub fn break_last_words(&self) {
-        self.lock().no_last_word = true;
-    }
-
-    /// Takes what a peer was sent since the last time.
-    pub fn received(&self, rank: u32) -> Vec<u8> {
-        std::mem::take(&mut self.lock().peers[rank as usize].got)
-    }
-
-    /// Whether the VC to a peer is down.
-    pub fn is_down(&self, rank: u32) -> bool {
-        self.lock().peers[rank as usize].down
-    }
-
-    fn is_played(&self) -> bool {
-        self.lock().peers.iter().all(|p| p.acts.is_empty() || p.down)
-    }
-
-    /// Makes progress until the script has been played.
-    ///
-    /// # Panics
-    /// If the netmod fails as a whole.
-    pub fn play(&self, dev: &mut Device) {
-        while !self.is_played() {
-            dev.progress().expect("progress");
-        }
-        // What the last bytes have caused.
-        while dev.progress().expect("progress") {}
-    }
-}
-
-/// Reads a sequence of packets with their payloads.
-///
-/// # Panics
-/// If it is not one: the device has sent nonsense.
-pub fn parse(mut bytes: &[u8]) -> Vec<(Packet, Vec<u8>)> {
-    let mut out = Vec::new();
-    while let Some((hdr, rest)) = bytes.split_first_chunk() {
-        let pkt = Packet::parse(hdr).expect("a packet of the device");
-        let (data, rest) = rest.split_at(pkt.payload_len() as usize);
-        out.push((pkt, data.to_vec()));
-        bytes = rest;
-    }
-    assert!(bytes.is_empty(), "half a packet");
-    out
-}
-
 /// A process manager of one process that is told it has company.
 #[derive(Debug)]
-struct Solo {
-    size: u32,
-    values: HashMap<String, Vec<u8>>,
-    script: Script,
+pub(super) struct Solo {
+    pub(super) size: u32,
+    pub(super) values: HashMap<String, Vec<u8>>,
+    pub(super) script: Script,
 }
 
 impl Bootstrap for Solo {
@@ -326,15 +70,15 @@ impl Bootstrap for Solo {
 
 /// The netmod between the device and the script: it never has to wait.
 #[derive(Debug)]
-struct Scripted {
-    script: Script,
-    me: PeerName,
-    vcs: SideTable<PeerName, VcKind>,
-    arena: Arena,
-    pending: VecDeque<Event>,
-    remote: Remote,
+pub(super) struct Scripted {
+    pub(super) script: Script,
+    pub(super) me: PeerName,
+    pub(super) vcs: SideTable<PeerName, VcKind>,
+    pub(super) arena: Arena,
+    pub(super) pending: VecDeque<Event>,
+    pub(super) remote: Remote,
     /// A pipe with something in it.
-    readable: (PipeReader, PipeWriter),
+    pub(super) readable: (PipeReader, PipeWriter),
 }
 
 impl Scripted {
@@ -416,6 +160,16 @@ impl Scripted {
         peer.got.extend_from_slice(hdr);
         peer.got.extend_from_slice(data);
         Ok(())
+    }
+
+    /// What is told of the memory of a message that has been sent.
+    fn let_go(&mut self, vc: VcId, req: ReqId) -> Sent {
+        let mut stage = self.script.lock();
+        if !stage.keeps {
+            return Sent::Done;
+        }
+        stage.kept.push((vc, req));
+        Sent::Queued
     }
 }
 
@@ -512,11 +266,11 @@ impl Netmod for Scripted {
         &mut self,
         _: &mut Core,
         vc: VcId,
-        _: ReqId,
+        req: ReqId,
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Sent, VcError> {
-        self.keep(vc, hdr, data.bytes()).map(|()| Sent::Done)
+        self.keep(vc, hdr, data.bytes()).map(|()| self.let_go(vc, req))
     }
 
     fn i_start_contig_msg(
@@ -540,7 +294,7 @@ impl Netmod for Scripted {
         if let Some(r) = core.reqs.get_mut(req) {
             r.seg.pack_vec(usize::MAX, &mut data);
         }
-        self.keep(vc, hdr, &data).map(|()| Sent::Done)
+        self.keep(vc, hdr, &data).map(|()| self.let_go(vc, req))
     }
 
     fn send_resume(&mut self, _: &mut Core, _: VcId, _: ReqId, _: bool) {}
@@ -570,6 +324,11 @@ impl Netmod for Scripted {
             let mut stage = self.script.lock();
             stage.polls += u64::from(stage.at_nap.is_some());
             stage.all_polls += 1;
+            if !stage.keeps {
+                for (vc, req) in stage.kept.drain(..) {
+                    core.send_finished(vc, req);
+                }
+            }
             stage.peers.len()
         };
         if events.is_empty() {
