@@ -15,9 +15,10 @@ use netmod_tests::sys::{Allocations, Area, Counting, count_from_here, counted};
 static ALLOCATOR: Counting = Counting;
 
 const WINDOW: usize = 16;
-/// Times that all is measured. Queues that grow to a size never reached before may allocate in the first
-/// ones, and do so later the more the ranks are out of step; what allocates for each message does so in all.
-const TIMES: usize = 4;
+/// Times that all is measured. Queues, and the window of a session, may grow to a size never reached
+/// before in some of them: by doubling, so that others between have none. What allocates for each
+/// message does so in all.
+const TIMES: usize = 8;
 const GAP: i64 = 8;
 
 /// Memory for a message, in one piece or in blocks of 8 bytes 16 apart.
@@ -181,17 +182,12 @@ fn none_with<F: NetmodFactory>(
             cfg.eager_max = 32 << 10;
         }
     };
-    // The window of a session grows with what is on its way and shrinks when it is quiet: one block in all of the
-    // messages is that, and not one for each.
-    let mut cfg = f.config();
-    settings(&mut cfg);
-    let most = usize::from(cfg.netmods == ["tcp"] && cfg.tcp.resume_local);
     let of_ping_pong = run_job_with(f, 2, tune, move |dev| ping_pong(dev, len, strided, messages));
     let of_windows = run_job_with(f, 2, tune, move |dev| windows(dev, len, strided, messages / WINDOW));
     for (what, counts) in [("ping-pong", of_ping_pong), ("windows", of_windows)] {
         for (rank, a) in counts.iter().enumerate() {
-            assert!(
-                a.blocks <= most as _,
+            assert_eq!(
+                a.blocks, 0,
                 "{name}, {lmt}: {what} of {messages} messages of {len} bytes, strided: {strided}: rank {rank} allocates"
             );
         }
