@@ -16,11 +16,26 @@ use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
 pub(crate) struct Flow {
     pub out: Outgoing<ReqId>,
     pub inc: Incoming,
+    /// The trace has told that sends wait for credit.
+    starved: bool,
 }
 
 impl Flow {
+    /// Traces the begin and the end of a time in which sends wait for credit.
+    fn trace(&mut self, peer: u32) {
+        let starved = self.out.waiting() > 0;
+        if std::mem::replace(&mut self.starved, starved) == starved {
+            return;
+        }
+        if starved {
+            tracing::debug!(target: "netmod::message", peer, "no credit left: sends wait");
+        } else {
+            tracing::debug!(target: "netmod::message", peer, "credit again: no send waits any more");
+        }
+    }
+
     pub(super) fn new(terms: Terms) -> Flow {
-        Flow { out: Outgoing::new(terms), inc: Incoming::new(terms) }
+        Flow { out: Outgoing::new(terms), inc: Incoming::new(terms), starved: false }
     }
 }
 
@@ -99,10 +114,9 @@ impl Ch3 {
             m.role = Role::Waiting { mode };
         }
         let Some(s) = self.vcs.get_mut(vc) else { return };
-        if s.flow.out.waiting() == 0 {
-            tracing::debug!(target: "netmod::message", peer = s.rank, "no credit left: sends wait");
-        }
-        if s.flow.out.wait(req, charge) {
+        let ask = s.flow.out.wait(req, charge);
+        s.flow.trace(s.rank);
+        if ask {
             self.tell(io, vc, true);
         }
     }
@@ -121,14 +135,9 @@ impl Ch3 {
         if !io.core.vcs.get(vc).is_some_and(|v| is_open(v.state)) {
             return;
         }
-        loop {
-            let Some(s) = self.vcs.get_mut(vc) else { return };
-            let waited = s.flow.out.waiting();
+        while let Some(s) = self.vcs.get_mut(vc) {
             let next = s.flow.out.next(|req| !io.core.is_finished(*req));
-            if waited > 0 && s.flow.out.waiting() == 0 {
-                tracing::debug!(target: "netmod::message", peer = s.rank, "credit again: no send waits any more");
-            }
-            let Some((req, way)) = next else { return };
+            let Some((req, way)) = next else { return s.flow.trace(s.rank) };
             let Some(MpiReq { role: Role::Waiting { mode }, .. }) = self.side.get(req) else { continue };
             let mode = *mode;
             match way {
@@ -369,14 +378,17 @@ impl Ch3 {
         let Some(s) = self.vcs.get_mut(vc) else { return };
         self.loans += s.flow.inc.slots().2;
         let epoch = s.flow.inc.epoch.wrapping_add(1);
-        s.flow = Flow::new(s.flow.inc.terms());
+        // Nothing waits any more: its end has to be told.
+        s.flow.out = Outgoing::new(s.flow.inc.terms());
+        s.flow.trace(s.rank);
+        s.flow.inc = Incoming::new(s.flow.inc.terms());
         s.flow.inc.epoch = epoch;
         self.wanting.retain(|w| *w != vc);
     }
 
     /// Flow control of a VC, for people.
     pub(crate) fn flow_report(&self, vc: VcId) -> FlowReport {
-        let Some(Flow { out, inc }) = self.vcs.get(vc).map(|s| &s.flow) else {
+        let Some(Flow { out, inc, .. }) = self.vcs.get(vc).map(|s| &s.flow) else {
             return FlowReport::default();
         };
         let (terms, (left, slots_left), (held, owed)) = (inc.terms(), out.left(), inc.bytes());
