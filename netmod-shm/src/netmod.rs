@@ -450,13 +450,15 @@ impl Netmod for ShmNetmod {
             self.disarm();
         }
         if order == PollOrder::OutFirst {
-            self.push_out(core);
+            if self.push_out(core) {
+                events.note_progress();
+            }
         } else if !self.dirty.is_empty() {
             self.settle();
         }
         self.receive(core, events);
-        if order == PollOrder::InFirst {
-            self.push_out(core);
+        if order == PollOrder::InFirst && self.push_out(core) {
+            events.note_progress();
         }
         if !self.transfers.running.is_empty() && self.transfer() {
             events.note_progress();

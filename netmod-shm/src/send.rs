@@ -135,25 +135,33 @@ impl ShmNetmod {
         self.wanting.add(vc);
     }
 
-    /// Sends what waits, and tells consumers.
+    /// Sends what waits, and tells consumers. Returns true if some of what had waited for room went on.
     #[inline]
-    pub(crate) fn push_out(&mut self, core: &mut Core) {
-        if !self.wanting.is_empty() {
-            self.pump_all(core);
-        }
+    pub(crate) fn push_out(&mut self, core: &mut Core) -> bool {
+        let moved = !self.wanting.is_empty() && self.pump_all(core);
         if !self.dirty.is_empty() {
             self.settle();
         }
+        moved
     }
 
     #[inline(never)]
-    fn pump_all(&mut self, core: &mut Core) {
+    fn pump_all(&mut self, core: &mut Core) -> bool {
+        let mut moved = false;
         for _ in 0..self.wanting.len() {
             // It comes back if something is left.
-            if let Some(vc) = self.wanting.take() {
-                self.pump(core, vc);
-            }
+            let Some(vc) = self.wanting.take() else { break };
+            let before = self.written(vc);
+            self.pump(core, vc);
+            moved |= self.written(vc) != before;
         }
+        moved
+    }
+
+    /// Cells written to a peer, if our stream to it is open.
+    fn written(&self, vc: VcId) -> Option<u32> {
+        let slot = self.links.get(vc)?.slot?;
+        self.lanes[slot].tx.as_ref().map(Producer::written)
     }
 
     /// Publishes what is withheld, and rings where nobody looks.

@@ -295,3 +295,27 @@ fn a_sleeping_rank_is_rung_for_at_once() {
     let (_, bytes) = polls(&mut p);
     assert_eq!(bytes, [&[1; 32][..], &[2; 8]].concat());
 }
+
+#[test]
+fn a_stream_that_goes_on_is_progress_of_its_sender() {
+    let mut p = Pair::new("stream");
+    let [mut to, mut from] = [0, 0];
+    let data: &'static [u8] = vec![7; 8 << 20].leak();
+    send(&mut p, data);
+    let mut events = Events::default();
+    // Long after all is known that a poll without a receiver could find.
+    for _ in 0..100 {
+        p.nets[1].poll(&mut p.cores[1], PollOrder::InFirst, Time::ZERO, &mut events).expect("a poll");
+        while events.pop().is_some() {}
+    }
+    events.take_progress();
+    while to < data.len() {
+        p.nets[1].poll(&mut p.cores[1], PollOrder::InFirst, Time::ZERO, &mut events).expect("a poll");
+        assert!(!events.take_progress(), "a full ring is no progress");
+        let (_, bytes) = polls(&mut p);
+        to += bytes.len();
+        p.nets[1].poll(&mut p.cores[1], PollOrder::InFirst, Time::ZERO, &mut events).expect("a poll");
+        from += usize::from(events.take_progress());
+    }
+    assert!(from > 1, "the ring holds less than the message");
+}
