@@ -32,6 +32,24 @@ fn one_peer_gets_rendezvous_and_the_other_eager() {
     });
 }
 
+/// What is longer than the netmod's buffer goes straight to the memory of its receive, but for what that
+/// buffer had taken before the receive was known, whatever the protocol and the layout.
+#[test]
+fn long_messages_go_straight_to_their_receives_over_tcp() {
+    const LEN: usize = 4 << 20;
+    let direct = run_job(&Tcp, 2, |dev| {
+        let (peer, world) = (other(dev), dev.world());
+        let recv = dev.irecv(vec![0; LEN], peer, 1, world).expect("irecv");
+        let send = dev.isend(pattern(7, LEN), peer, 1, world).expect("isend");
+        check(7, &dev.wait(recv).expect("a receive").buffer);
+        dev.wait(send).expect("a send");
+        dev.report()[0].stats.rx_direct
+    });
+    for bytes in direct {
+        assert!(bytes > LEN as u64 / 2 && bytes <= LEN as u64, "{bytes} of {LEN} bytes");
+    }
+}
+
 /// Both ranks exchange messages that may go eagerly. For each rank: the threshold of its VC, and how many messages it has got from the peer's memory.
 fn over_shared_memory(lens: [usize; 4], tune: impl Fn(&mut Config)) -> Vec<(usize, u64)> {
     run_job_with(&Shm, 2, tune, move |dev| {
