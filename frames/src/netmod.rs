@@ -22,13 +22,15 @@ use crate::ends::Leaving;
 use crate::life::{Life, Verdict};
 use crate::link::Link;
 use crate::rma::Transfers;
-use crate::sys::Waiter;
+use crate::sys::{self, Waiter};
 use crate::wire::UNIT;
 
 /// How often an idle process looks although nothing was heard of: devices work only when they are called.
 const LOOK: Duration = Duration::from_millis(100);
 /// The same while something is under way.
 const LOOK_BUSY: Duration = Duration::from_millis(1);
+/// Strangers in their handshakes may take at most so large a part of the descriptors of the process.
+const STRANGERS_SHARE: usize = 4;
 /// First pause after which a frame of a handshake that may be lost is said again. Who computes answers late, and what is said meanwhile is said in vain.
 const REPEAT: Duration = Duration::from_millis(100);
 
@@ -112,6 +114,12 @@ pub struct FrameNetmod<D: Device> {
     pub(crate) stats: FrameStats,
 }
 
+/// Returns how many strangers may be in their handshakes at once, of those that the configuration permits. To answer one may
+/// take a descriptor of the provider's; they leave most of those that the process may have to the program.
+fn strangers_max(configured: usize, descriptors: Option<usize>) -> usize {
+    descriptors.map_or(configured, |limit| configured.min(limit / STRANGERS_SHARE)).max(1)
+}
+
 impl<D: Device> FrameNetmod<D> {
     /// The netmod of `me`, one of `size` ranks. Where nothing can be opened it reaches nobody, and says why.
     pub fn new(cfg: &D::Config, me: PeerName, size: u32) -> FrameNetmod<D> {
@@ -125,7 +133,8 @@ impl<D: Device> FrameNetmod<D> {
         };
         let waiter = Waiter::of(&ports);
         let settings = D::settings(cfg);
-        let mut params = Params::new(settings.connect_timeout, settings.dials, settings.hello_max, D::WORDS);
+        let strangers = strangers_max(settings.hello_max, sys::descriptor_limit());
+        let mut params = Params::new(settings.connect_timeout, settings.dials, strangers, D::WORDS);
         if D::LOSES_HANDSHAKES {
             params.repeat = REPEAT;
         }
@@ -594,5 +603,19 @@ fn concerns(ev: &Event, vc: VcId) -> bool {
         | Event::NeedCard { vc: v }
         | Event::RmaDone { vc: v, .. } => *v == vc,
         Event::NewPeer { .. } | Event::PortPeer { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::strangers_max;
+
+    #[test]
+    fn strangers_leave_most_descriptors_to_the_program() {
+        let cases =
+            [((256, None), 256), ((256, Some(1 << 20)), 256), ((256, Some(64)), 16), ((256, Some(3)), 1)];
+        for ((configured, descriptors), most) in cases {
+            assert_eq!(strangers_max(configured, descriptors), most, "{configured} of {descriptors:?}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! One descriptor for all of a process's ports.
+//! What is asked of the kernel: one descriptor for all of a process's ports, and how many it may have.
 
 #![allow(unsafe_code)]
 
@@ -44,4 +44,16 @@ impl Waiter {
     pub(crate) fn fd(&self) -> RawFd {
         self.fd
     }
+}
+
+/// Returns how many descriptors this process may have, if that is bounded (`getrlimit(2)`).
+pub(crate) fn descriptor_limit() -> Option<usize> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a place for the result.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0
+        || limit.rlim_cur == libc::RLIM_INFINITY
+    {
+        return None;
+    }
+    usize::try_from(limit.rlim_cur).ok()
 }
