@@ -410,6 +410,10 @@ pub trait Port: Debug + Send {
     /// Whether there are one-sided transfers.
     fn has_rma(&self) -> bool;
 
+    /// Returns true if a peer that is in the middle of a put is kept out of the memory once its registration is closed. Without
+    /// that nothing is put.
+    fn revokes_puts(&self) -> bool;
+
     /// Most bytes of one operation.
     fn max_transfer(&self) -> usize;
 

@@ -387,7 +387,10 @@ impl<D: Device> FrameNetmod<D> {
 
 impl<D: Device> Rma for FrameNetmod<D> {
     fn usable(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
-        self.transfer_way(vc).map(|_| RmaUse::ALL).map_err(|e| e.to_string().into())
+        let dest = self.transfer_way(vc).map_err(|e| Cow::from(e.to_string()))?;
+        // Memory of a registration that was closed is freed: nobody may write to it any more.
+        let puts = self.ports.get(dest.port).is_some_and(Port::revokes_puts);
+        Ok(RmaUse { puts, is_put_to: puts, ..RmaUse::ALL })
     }
 
     fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {

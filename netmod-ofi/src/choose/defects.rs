@@ -29,6 +29,7 @@ const NO_TRUNCATION: Remedy =
 const OWN_LIVENESS: Remedy = Remedy::Avoided("whether a peer lives is found out without the provider");
 const OWN_POLLS: Remedy =
     Remedy::Avoided("claims of progress are not relied upon: whoever exposes memory polls");
+const NO_PUT: Remedy = Remedy::Avoided("nothing is put, large messages are got");
 const OPENED_ONCE: Remedy =
     Remedy::Avoided("an engine opens an endpoint for each domain when it starts, and no more after that");
 
@@ -166,6 +167,18 @@ pub const DEFECTS: &[Defect] = &[
         gone: None,
         what: "some 300 bytes stay of each endpoint that was closed",
         remedy: OPENED_ONCE,
+    },
+    Defect {
+        provider: "shm",
+        gone: None,
+        what: "a peer that is in the middle of a put writes to the memory although its registration was closed meanwhile",
+        remedy: NO_PUT,
+    },
+    Defect {
+        provider: "sm2",
+        gone: None,
+        what: "a peer that is in the middle of a put writes to the memory although its registration was closed meanwhile",
+        remedy: NO_PUT,
     },
     Defect {
         provider: "tcp",

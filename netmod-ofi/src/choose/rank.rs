@@ -71,6 +71,14 @@ pub fn wants_whole_buffers(provider: &str) -> bool {
     shares_lines(provider)
 }
 
+/// Returns true if a closed registration keeps out a peer that is in the middle of a put.
+///
+/// The providers for shared memory write into the peer's process by `process_vm_writev(2)`, which neither knows of
+/// registrations nor can be waited for by their owner (`smr_rma_fast` of 1.17).
+pub fn revokes_puts(provider: &str) -> bool {
+    !matches!(provider, "shm" | "sm2")
+}
+
 /// Why a provider is not one for use by itself.
 pub fn helper(provider: &str) -> Option<&'static str> {
     let layers = || provider.split(';');
@@ -103,6 +111,13 @@ mod tests {
         assert!(KNOWN.is_sorted_by(|a, b| a.1 > b.1));
         for (name, ..) in KNOWN {
             assert!(score(name, 0) < score(name, FI_RMA), "{name}");
+        }
+    }
+
+    #[test]
+    fn puts_that_cannot_be_revoked_are_those_of_another_process() {
+        for (name, ..) in KNOWN {
+            assert_eq!(revokes_puts(name), !["shm", "sm2"].contains(name), "{name}");
         }
     }
 

@@ -17,7 +17,7 @@ use super::info::text;
 use super::shared::{self, Domain, Lane, Wish};
 use super::{Refused, check};
 use crate::card::MIN_FRAME;
-use crate::choose::{easy_max, shares_lines, wakes, wants_parts, wants_whole_buffers};
+use crate::choose::{easy_max, revokes_puts, shares_lines, wakes, wants_parts, wants_whole_buffers};
 
 /// Most bytes that one transfer moves where such parts are of use: see [`wants_parts`]. A part stays in a second cache of 1 MiB, beside what else is there.
 const PART: usize = 768 << 10;
@@ -56,6 +56,8 @@ pub(crate) struct Traits {
     pub(crate) multi_recv: bool,
     /// Whether there are one-sided transfers.
     pub(crate) rma: bool,
+    /// Whether a closed registration keeps out a peer that is in the middle of a put.
+    pub(crate) revokes_puts: bool,
     /// Whether receive contexts of peers' scalable endpoints can be addressed.
     pub(crate) names_contexts: bool,
     /// Returns true if the descriptor of its queue tells of everything that comes, and of nothing else.
@@ -400,6 +402,7 @@ impl Traits {
             shares_lines: shares_lines(&provider),
             multi_recv: caps & FI_MULTI_RECV != 0 && !wants_whole_buffers(&provider),
             rma: caps & FI_RMA != 0,
+            revokes_puts: revokes_puts(&provider),
             names_contexts: caps & FI_NAMED_RX_CTX != 0 && domain.max_ep_rx_ctx > 1,
             wakes: wakes(&provider, library, |name| std::env::var(name).ok()),
         }

@@ -269,6 +269,11 @@ impl<H: Hca> device::Port for Port<H> {
         true
     }
 
+    fn revokes_puts(&self) -> bool {
+        // The device looks each packet's key up.
+        true
+    }
+
     fn max_transfer(&self) -> usize {
         self.site.attr.max_msg_size as usize
     }

@@ -209,6 +209,10 @@ impl device::Port for Port {
         self.traits().rma
     }
 
+    fn revokes_puts(&self) -> bool {
+        self.traits().revokes_puts
+    }
+
     fn max_transfer(&self) -> usize {
         self.traits().max_msg
     }
