@@ -116,3 +116,18 @@ fn a_job_that_ends_before_its_first_message_is_noticed() {
         assert_eq!(host.output.matches("nobody: ").count(), 2 * hosts as usize, "{host}");
     }
 }
+
+/// Jobs that die at whatever moment of a meeting hold up nobody: the one that lives is accepted.
+#[test]
+fn jobs_that_die_while_they_meet_are_passed_over() {
+    let file = PortFile::new();
+    let quick = [("NETMOD_TCP_DETECT", "2s"), ("NETMOD_TCP_CONNECT_TIMEOUT", "4s")];
+    let host = start_with(2, &file.0, 4 * JOB_LIMIT, &["patient"], &quick);
+    for delay in ["0", "1", "2", "4", "8", "16", "40"] {
+        let dead = end(start_with(2, &file.0, 2 * JOB_LIMIT, &["hasty", delay], &quick));
+        assert!(!dead.status.success() && dead.ok_ranks("hasty") == 0, "{dead}");
+        assert!(!dead.output.contains("still alive"), "{dead}");
+    }
+    end(start(2, &file.0, 2 * JOB_LIMIT, &["heir"])).expect_ok("heir", 2);
+    end(host).expect_ok("patient", 2);
+}

@@ -241,3 +241,39 @@ pub fn quitter(dev: &mut Device, _args: &Args) -> Result<End> {
     dev.barrier(world)?;
     super::sys::kill_self()
 }
+
+/// Accepts whoever comes, until one has exchanged messages and parts: those before have died, at whatever moment.
+pub fn patient(dev: &mut Device, _args: &Args) -> Result<End> {
+    let port = if dev.rank() == 0 { Some(publish(dev)?) } else { None };
+    let world = dev.world();
+    loop {
+        let inter = dev.accept(port.as_ref(), world, 0, LIMIT)?;
+        let exchanged = exchange(dev, &inter, 2, 100);
+        let parted = dev.disconnect_comm(inter);
+        match exchanged {
+            Ok(()) => break parted?,
+            Err(e) => println!("rank {}: a guest has died: {e}", dev.rank()),
+        }
+    }
+    if !dev.failed().is_empty() {
+        return Err(format!("dead jobs were not forgotten: {:?}", dev.failed()).into());
+    }
+    Ok(End::Finalize)
+}
+
+/// Connects to a `patient` job, and dies so many milliseconds after it has begun to.
+pub fn hasty(dev: &mut Device, args: &Args) -> Result<End> {
+    let delay = Duration::from_millis(args.get(0, 0));
+    let port = if dev.rank() == 0 { Some(find()?) } else { None };
+    let world = dev.world();
+    dev.barrier(world)?;
+    if dev.rank() == 0 {
+        std::thread::spawn(move || {
+            std::thread::sleep(delay);
+            super::sys::kill_self()
+        });
+    }
+    let inter = dev.connect(port.as_ref(), world, 0, LIMIT)?;
+    dev.recv(&mut [0; 8], 0, 7, inter.comm())?;
+    Err("it is still alive".into())
+}

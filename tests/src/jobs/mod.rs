@@ -249,6 +249,12 @@ pub const CASES: &[Case] = &[
     },
     Case { name: "widow", help: "accepts a `victim`, which dies, and then an `heir`", body: meeting::widow },
     Case { name: "victim", help: "another job, which dies when it is connected", body: meeting::victim },
+    Case { name: "patient", help: "accepts jobs until one does not die", body: meeting::patient },
+    Case {
+        name: "hasty",
+        help: "[milliseconds]: another job, which dies so long after it has begun to connect",
+        body: meeting::hasty,
+    },
     Case { name: "heir", help: "another job, which comes after a `victim`", body: meeting::heir },
     Case {
         name: "stood-up",
