@@ -57,6 +57,7 @@ pub mod report;
 mod status;
 mod sys;
 pub mod tagmatch;
+mod tell;
 mod turns;
 pub mod wrapped;
 

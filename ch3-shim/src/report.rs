@@ -81,6 +81,9 @@ pub struct VcStatus {
     /// What large messages from it have taken lately, of lengths of which two ways were tried.
     #[serde(default)]
     pub large: Vec<LargeStatus>,
+    /// Why large messages do not move as `NETMOD_LMT` says, if they do not.
+    #[serde(default)]
+    pub lmt: Option<String>,
 }
 
 /// What large messages of about one length have taken by either way within a node, see [`netmod_lmt::trials`].
@@ -222,6 +225,9 @@ impl StatusReport {
                 v.credit,
                 clean(&v.choice)
             );
+            if let Some(lmt) = &v.lmt {
+                let _ = writeln!(out, "      {}", clean(lmt));
+            }
             for LargeStatus { len, ring, kernel } in &v.large {
                 let len = len >> 10;
                 let _ = writeln!(

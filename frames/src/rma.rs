@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
-use netmod_core::{Core, Event, IoVec, Rma, RmaUse, Slab, VcError, VcErrorKind, VcId};
+use netmod_core::{Ability, Core, Event, IoVec, Rma, RmaUse, Slab, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
 use crate::device::{Device, Lent, Port, Refused, Remote};
@@ -387,9 +387,13 @@ impl<D: Device> FrameNetmod<D> {
 
 impl<D: Device> Rma for FrameNetmod<D> {
     fn usable(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
+        if self.links.get(vc).is_some_and(|l| l.down.is_none() && l.open.is_none()) {
+            return Ok(RmaUse::SOON);
+        }
         let dest = self.transfer_way(vc).map_err(|e| Cow::from(e.to_string()))?;
         // Memory of a registration that was closed is freed: nobody may write to it any more.
-        let puts = self.ports.get(dest.port).is_some_and(Port::revokes_puts);
+        let revokes = self.ports.get(dest.port).is_some_and(Port::revokes_puts);
+        let puts = if revokes { Ability::Yes } else { Ability::Never };
         Ok(RmaUse { puts, is_put_to: puts, ..RmaUse::ALL })
     }
 

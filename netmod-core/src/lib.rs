@@ -55,7 +55,7 @@ pub use pollers::Pollers;
 pub use quiet::Quiet;
 pub use ranks::RankTable;
 pub use request::{OnDone, Outcome, Request};
-pub use rma::{Rma, RmaUse};
+pub use rma::{Ability, Rma, RmaUse};
 pub use segment::{Datatype, Run, Segment};
 pub use sendq::{Data, Message, SendQueue, Turns};
 pub use slab::{ReqId, SideTable, Slab, VcId};

@@ -83,18 +83,36 @@ pub struct RmaLimits {
     pub target_progress: bool,
 }
 
+/// Whether one kind of transfer is possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// Now.
+    Yes,
+    /// Not now, and perhaps later: its connections are not made.
+    Soon,
+    /// Not on this VC.
+    Never,
+}
+
+impl Ability {
+    /// Returns true if it is possible now.
+    pub fn is_now(self) -> bool {
+        self == Ability::Yes
+    }
+}
+
 /// What of one-sided transfers there is between this side and the peer of a VC, as far as this side knows. That
 /// the peer can do its part is the peer's affair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmaUse {
     /// This side can put to regions of the peer's.
-    pub puts: bool,
+    pub puts: Ability,
     /// This side can get from regions of the peer's.
-    pub gets: bool,
+    pub gets: Ability,
     /// The peer can put to regions of this side.
-    pub is_put_to: bool,
+    pub is_put_to: Ability,
     /// The peer can get from regions of this side.
-    pub is_got_from: bool,
+    pub is_got_from: Ability,
     /// Shorter messages, in bytes, are as fast without.
     pub worth: usize,
     /// From so many bytes on a get is copied by both sides at once, if the owner of the memory polls; `usize::MAX`: never.
@@ -103,8 +121,13 @@ pub struct RmaUse {
 
 impl RmaUse {
     /// Everything, for messages of any length.
-    pub const ALL: RmaUse =
-        RmaUse { puts: true, gets: true, is_put_to: true, is_got_from: true, worth: 0, joint: usize::MAX };
+    pub const ALL: RmaUse = RmaUse::each(Ability::Yes);
+    /// Nothing as long as there is no connection.
+    pub const SOON: RmaUse = RmaUse::each(Ability::Soon);
+
+    const fn each(can: Ability) -> RmaUse {
+        RmaUse { puts: can, gets: can, is_put_to: can, is_got_from: can, worth: 0, joint: usize::MAX }
+    }
 }
 
 /// Put and get on registered memory. A netmod that has it says so by [`crate::Module::rma`].
@@ -120,7 +143,7 @@ pub trait Rma {
     /// prepare for transfers can begin to.
     ///
     /// # Errors
-    /// Why there is none, as one line that a person understands.
+    /// Why there is none, and will be none, as one line that a person understands.
     fn usable(&mut self, core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>>;
 
     /// Its limits on this VC.

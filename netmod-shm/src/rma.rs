@@ -405,6 +405,9 @@ impl ShmNetmod {
 
 impl Rma for ShmNetmod {
     fn usable(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
+        if self.segment.is_ok() && self.links.get(vc).is_some_and(|l| l.down.is_none() && l.slot.is_none()) {
+            return Ok(RmaUse::SOON);
+        }
         let joint = self.transfers.joint;
         self.transfer_peer(vc).map(|_| RmaUse { joint, ..RmaUse::ALL }).map_err(|e| e.to_string().into())
     }

@@ -59,6 +59,17 @@ fn every_length_over_tcp() {
     }
 }
 
+/// A user who asks for what a netmod has not got is told once what happens instead.
+#[test]
+fn a_mode_that_cannot_be_had_is_told_once() {
+    for (netmod, mode, told) in [("tcp", "get", true), ("tcp", "coop", false), ("shm", "get", false)] {
+        let done = run(nmrun(2, netmod, mode).args(["alltoall", "100000"]));
+        done.expect_ok("alltoall", 2);
+        let line = format!("NETMOD_LMT={mode} is not honoured over {netmod}: ");
+        assert_eq!(done.output.matches(&line).count(), usize::from(told), "{mode} over {netmod}: {done}");
+    }
+}
+
 #[test]
 fn random_traffic() {
     for (i, mode) in ["put", "get", "coop", "auto"].into_iter().enumerate() {

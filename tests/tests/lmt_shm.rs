@@ -6,7 +6,7 @@ use ch3_shim::{Bootstrap, Device, DeviceStats, Mode};
 use netmod_core::{Config, Datatype, RxBytes};
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::{check, other, pattern, recv, send};
-use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, Shm, ShmJob};
+use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, Shm, ShmJob, Tcp};
 use netmod_tests::scripted::Script;
 use netmod_tests::sys::Area;
 
@@ -105,6 +105,69 @@ fn without_room_to_register_anything_messages_go_otherwise() {
         for stats in exchange(&shm(mode), &LENS, |cfg| cfg.shm.register_max = 1) {
             assert_eq!((stats.one_sided, stats.rekeys), (0, 0), "{mode}: {stats:?}");
         }
+    }
+}
+
+/// Sends some messages from rank 0 to rank 1; of each one's VC, why they do not go as the rank wants.
+fn unmet<F: NetmodFactory>(f: &F, tune: impl Fn(&mut Config)) -> [Option<String>; 2] {
+    let tune = |cfg: &mut Config| {
+        cfg.eager_max = 0;
+        tune(cfg);
+    };
+    let all = run_job_with(f, 2, tune, |dev| {
+        let peer = other(dev);
+        for i in 0..3 {
+            if dev.rank() == 0 {
+                send(dev, pattern(i, 100_000), peer, 1);
+            } else {
+                check(i, &recv(dev, 100_000, peer, 1).buffer);
+            }
+        }
+        let report = dev.status();
+        let [vc] = &report.vcs[..] else { panic!("{} VCs", report.vcs.len()) };
+        if let Some(why) = &vc.lmt {
+            assert!(report.text().contains(&why[..]), "{}", report.text());
+        }
+        vc.lmt.clone()
+    });
+    all.try_into().expect("two ranks")
+}
+
+#[test]
+fn a_mode_that_cannot_be_had_is_not_silently_another() {
+    let tcp = |mode| Lmt { inner: Tcp, mode };
+    for (mode, why) in [("get", "has no get"), ("put", "puts only by several pairs of interfaces")] {
+        for found in unmet(&tcp(mode), |_| {}) {
+            let text = found.expect("tcp has neither");
+            let head = format!("NETMOD_LMT={mode} is not honoured over tcp: ");
+            assert!(
+                text.starts_with(&head) && text.contains(why) && text.contains("NETMOD_LMT=auto"),
+                "{text}"
+            );
+        }
+        let found = unmet(&shm(mode), |cfg| cfg.shm.register_max = 1);
+        assert!(
+            found.iter().any(|f| f.as_ref().is_some_and(|t| t.contains("over shm"))),
+            "{mode}: {found:?}"
+        );
+        assert_eq!(unmet(&shm(mode), |_| {}), [None, None], "{mode}");
+    }
+    for mode in ["null", "coop", "auto"] {
+        assert_eq!(unmet(&tcp(mode), |_| {}), [None, None], "{mode}");
+    }
+}
+
+/// What one end wants and the other does not is told where it is wanted.
+#[test]
+fn a_mode_that_the_peer_does_not_want_is_told() {
+    let shm = |modes| unmet(&Minds { modes, most: [0; 2] }, |_| {});
+    for mode in ["get", "put", "coop"] {
+        let [sender, receiver] = shm([mode, "null"]);
+        let told = sender.is_some_and(|t| t.contains("the receiver has chosen"));
+        assert!(told && receiver.is_none(), "{mode}: {receiver:?}");
+        let [sender, receiver] = shm(["null", mode]);
+        let told = receiver.is_some_and(|t| t.contains("has not offered"));
+        assert!(told && sender.is_none(), "{mode}: {sender:?}");
     }
 }
 

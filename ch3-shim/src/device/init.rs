@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::netset::{AnyNetmod, Missing, NetSet};
 use crate::progress::Guarded;
 use crate::tagmatch::{PostedQueue, UnexpectedQueue};
+use crate::tell::warn;
 use crate::wrapped::wrap;
 
 /// Name under which rank 0 publishes the job key.
@@ -75,15 +76,6 @@ fn group_id(job: &str) -> GroupId {
     id[..8].copy_from_slice(&fnv(0xcbf2_9ce4_8422_2325).to_le_bytes());
     id[8..].copy_from_slice(&fnv(0x6c62_272e_07bb_0142).to_le_bytes());
     GroupId(id)
-}
-
-/// Warns the user: on stderr if the program takes no interest in what is traced.
-fn warn(what: &dyn std::fmt::Display) {
-    if tracing::dispatcher::has_been_set() {
-        tracing::warn!("{what}");
-    } else {
-        netmod_core::tell::on_stderr(&format_args!("warning: {what}"));
-    }
 }
 
 /// A netmod that was opened, or why not.

@@ -155,6 +155,7 @@ impl Vci {
                 messages: [v.stats.tx_msgs, v.stats.rx_msgs],
                 bytes: [v.stats.tx_bytes, v.stats.rx_bytes],
                 large: self.ch3.lmt.report(vc),
+                lmt: self.ch3.lmt.unmet(vc),
             });
         }
     }

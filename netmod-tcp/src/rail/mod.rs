@@ -105,6 +105,13 @@ impl TcpNetmod {
         !self.rails.loopback.is_empty() || (agreed && self.cfg.rails > 1)
     }
 
+    /// Returns true if it is not known yet whether there are several pairs of interfaces, for want of a connection.
+    fn is_undecided(&self, vc: VcId) -> bool {
+        let open =
+            self.vcs.get(vc).is_some_and(|v| v.port.is_none() && v.link.up().is_none() && v.cause.is_none());
+        open && self.cfg.rails > 1 && !self.has_pairs(vc)
+    }
+
     /// Whether a VC's peer can be reached now, and this side may have rails.
     fn takes_rails(&self, vc: VcId) -> bool {
         let up = |v: &crate::vc::TcpVc| v.link.up().is_some() && !v.link.is_terminating();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
-use netmod_core::{Core, Event, IoVec, Rma, RmaUse, VcError, VcErrorKind, VcId};
+use netmod_core::{Ability, Core, Event, IoVec, Rma, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::netmod::TcpNetmod;
 
@@ -17,8 +17,16 @@ impl TcpNetmod {
     /// # Errors
     /// Why there are none.
     pub(crate) fn rail_use(&mut self, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
+        let never = Ability::Never;
+        let rails = RmaUse { gets: never, is_got_from: never, worth: WORTH, ..RmaUse::SOON };
+        if self.is_undecided(vc) {
+            return Ok(rails);
+        }
         if !self.has_pairs(vc) {
-            return Err("there are no two pairs of interfaces that are worth using at once".into());
+            return Err(
+                "it puts only by several pairs of interfaces at once, which there are not, and has no get"
+                    .into(),
+            );
         }
         if self.rail_ways(vc).0.len() > 1 {
             self.lay_rails(vc);
@@ -27,8 +35,8 @@ impl TcpNetmod {
             v.asked_card = true;
             self.events.push_back(Event::NeedCard { vc });
         }
-        let puts = self.rails_up(vc) >= 2;
-        Ok(RmaUse { puts, gets: false, is_got_from: false, worth: WORTH, ..RmaUse::ALL })
+        let puts = if self.rails_up(vc) >= 2 { Ability::Yes } else { Ability::Soon };
+        Ok(RmaUse { puts, is_put_to: Ability::Yes, ..rails })
     }
 
     fn refuse(&self, vc: VcId, kind: VcErrorKind, text: &str) -> VcError {

@@ -310,7 +310,7 @@ fn a_put_waits_for_rails() {
     let vc = two.vcs[0];
     assert!(two.engines[0].netmod.rails_up(vc) == 1, "{}", two.describe());
     let e = &mut two.engines[0];
-    assert!(!e.netmod.usable(&e.core, vc).expect("rails").puts, "there are no two of them");
+    assert!(!e.netmod.usable(&e.core, vc).expect("rails").puts.is_now(), "there are no two of them");
 }
 
 #[test]

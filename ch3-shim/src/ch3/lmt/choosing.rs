@@ -39,8 +39,7 @@ impl Ch3 {
                 Part::Sender(bytes) if self.lmt.wish == Wish::Auto && bytes < rma.worth as u64 => {
                     (false, false)
                 }
-                Part::Sender(_) => (rma.puts, rma.is_got_from),
-                Part::Receiver => (rma.is_put_to, rma.gets),
+                part => [Mode::Put, Mode::Get].map(|mode| part.ability(&rma, mode).is_now()).into(),
             };
             modes = if puts { modes.with(Mode::Put) } else { modes };
             modes = if gets { modes.with(Mode::Get) } else { modes };

@@ -1,12 +1,14 @@
 //! Large messages: what the machines of `netmod_lmt` ask for is done here, with packets, rings and requests.
 //!
 //! This file has the way from RTS to the end of a transfer; `arriving` has cookies that come in pieces, `choosing` what
-//! the choice of a mode goes by, `copy` the rings of the Cooperative mode, `onesided` the registrations and moves of Put and Get.
+//! the choice of a mode goes by, `copy` the rings of the Cooperative mode, `onesided` the registrations and moves of Put and Get, `unmet` what
+//! is said where `NETMOD_LMT` cannot be honoured.
 
 mod arriving;
 mod choosing;
 mod copy;
 mod onesided;
+mod unmet;
 
 use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{
@@ -27,6 +29,7 @@ use crate::status::Status;
 use crate::tagmatch::Envelope;
 use choosing::Part;
 use onesided::{Bounces, OneSided};
+use unmet::Unmet;
 
 /// Bytes that a cookie seldom exceeds.
 const COOKIE: usize = 256;
@@ -101,6 +104,7 @@ struct Lanes {
 #[derive(Debug)]
 pub(crate) struct Lmt {
     wish: Wish,
+    unmet: Unmet,
     /// Shorter messages are not worth another mode, in bytes.
     min: u64,
     /// Whether the node has more ranks than cores.
@@ -150,6 +154,7 @@ impl Lmt {
         let by_rates = cfg.leaves_eager_open() && wish == Wish::Auto && place.is_some() && !crowded;
         Lmt {
             wish,
+            unmet: Unmet::default(),
             min: cfg.lmt_min as u64,
             crowded,
             got_from: if by_rates { cfg.lmt_min } else { usize::MAX },
@@ -192,6 +197,7 @@ impl Ch3 {
         let mut modes = offer.modes.and(self.lmt_modes(io, vc, Part::Receiver));
         if self.lmt.place != Some(offer.place) {
             modes = modes.without(Mode::Coop);
+            self.lmt_elsewhere(io, vc, offer.modes);
         }
         Announced { modes, first: offer.first }
     }
@@ -201,6 +207,7 @@ impl Ch3 {
         let modes = self.lmt_modes(io, vc, Part::Sender(total));
         let side = self.lmt_side_of(io, vc, req, modes, total);
         let offered = choice::offer(side, total);
+        self.lmt_chosen(io, vc, Part::Sender(total), offered, total);
         let get = offered.has(Mode::Get).then(|| self.first_window(io, vc, req));
         let (machine, acts) = SendLmt::start(total, get);
         let t = Transfer {
@@ -221,10 +228,14 @@ impl Ch3 {
         let Some(env) = self.side.get(req).map(|m| m.env) else { return };
         let first = first.and_then(|w| self.keyed(req, w));
         let Some(t) = self.lmt.transfers.get_mut(req) else { return };
-        if first.is_none() {
+        let refused = first.is_none() && t.offered.has(Mode::Get);
+        if refused {
             t.offered = t.offered.without(Mode::Get);
         }
         let (vc, offered, sync) = (t.vc, t.offered, t.sync);
+        if refused {
+            self.lmt_unmet(io, vc, "no memory could be registered", true);
+        }
         let data_sz = io.core.reqs.get(req).map_or(0, |r| r.seg.total()) as u64;
         let peer = self.vcs.get(vc).map(|s| s.rank);
         tracing::trace!(target: "netmod::message", %req, peer, tag = env.tag(), bytes = data_sz, "RTS sent");
@@ -294,6 +305,7 @@ impl Ch3 {
         if tried {
             mode = self.tried_mode(vc, mode, room);
         }
+        self.lmt_chosen(io, vc, Part::Receiver, modes, room);
         if mode == Mode::Coop && !self.has_ring(vc) {
             mode = Mode::Null;
         }
@@ -358,6 +370,8 @@ impl Ch3 {
             Err(e) => return fault(e),
         };
         t.theirs = rreq;
+        let offered = t.offered;
+        self.lmt_answered(io, vc, offered, mode, total);
         if let Some(keyed) = first {
             self.learn_key(req, keyed);
         }
@@ -421,6 +435,7 @@ impl Ch3 {
     pub(super) fn lmt_done(&mut self, io: &mut DevIo<'_>, vc: VcId, req: u64) -> Result<(), PacketFault> {
         let req = ReqId::from_wire(req);
         if self.is_transfer(io, vc, req) {
+            self.lmt_moved(req, vc);
             return self.lmt_tell(io, req, Event::Done).or_else(fault);
         }
         Err(PacketFault::Drop { what: format!("DONE for request {req}, which is not under way"), payload: 0 })
@@ -486,6 +501,7 @@ impl Ch3 {
         self.lmt.copying.retain(|v| *v != vc);
         self.lmt.lanes.remove(vc);
         self.lmt.trials.remove(vc);
+        self.lmt_met(vc);
     }
 
     /// Tells a machine and does what it asks for.
@@ -508,7 +524,9 @@ impl Ch3 {
 
     /// Does what a machine asks for; `moved`: what windows that it gives back expose has moved.
     fn lmt_act(&mut self, io: &mut DevIo<'_>, req: ReqId, act: Action, moved: bool) {
-        let Some(&Transfer { machine, vc, theirs, ring, .. }) = self.lmt.transfers.get(req) else { return };
+        let Some(&Transfer { machine, vc, theirs, ring, offered, .. }) = self.lmt.transfers.get(req) else {
+            return;
+        };
         let from_sender = matches!(machine, Machine::Send(_));
         let ours = req.to_wire();
         let (sreq, rreq) = if from_sender { (ours, theirs) } else { (theirs, ours) };
@@ -520,6 +538,7 @@ impl Ch3 {
                 if mode == Mode::Null {
                     self.forget_onesided(req);
                     self.lmt_took(req, false);
+                    self.lmt_fell_back(io, vc, offered, m.total());
                 }
                 let cts = |cookie_len| Packet::Cts { sreq, rreq, data_sz: m.total(), cookie_len };
                 let grant = match mode {

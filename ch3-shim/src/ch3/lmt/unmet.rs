@@ -1,0 +1,180 @@
+//! What `NETMOD_LMT` asks for and a VC does not get: said once, and kept for the status report.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use netmod_core::slab::VcKind;
+use netmod_core::{Ability, Module, ReqId, RmaUse, SideTable, VcId};
+use netmod_lmt::choice::Wish;
+use netmod_lmt::{Mode, Modes};
+
+use super::choosing::Part;
+use super::{Lmt, Machine, Transfer};
+use crate::ch3::{Ch3, DevIo};
+use crate::tell::warn;
+
+/// Reasons that are said; further ones are in the status report alone.
+const SAID: usize = 8;
+
+/// Why the mode that `NETMOD_LMT` asks for is not taken.
+#[derive(Debug, Default)]
+pub(super) struct Unmet {
+    /// Reasons that were said.
+    said: Vec<Arc<str>>,
+    /// The reason of each VC that has one.
+    vcs: SideTable<Arc<str>, VcKind>,
+}
+
+/// What a side can do of a mode.
+#[derive(Debug)]
+enum Lack {
+    /// It can take part.
+    Nothing,
+    /// It may be able to later.
+    Yet,
+    /// It cannot, for this reason.
+    Always(Cow<'static, str>),
+}
+
+impl Part {
+    /// What this side can do of Put or Get.
+    pub(super) fn ability(self, rma: &RmaUse, mode: Mode) -> Ability {
+        match (self, mode) {
+            (Part::Sender(_), Mode::Put) => rma.puts,
+            (Part::Sender(_), _) => rma.is_got_from,
+            (Part::Receiver, Mode::Put) => rma.is_put_to,
+            (Part::Receiver, _) => rma.gets,
+        }
+    }
+}
+
+impl Ch3 {
+    fn lmt_lack(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part, mode: Mode) -> Lack {
+        match mode {
+            Mode::Null => Lack::Nothing,
+            Mode::Coop if self.lmt.place.is_none() => {
+                Lack::Always("this process has no shared memory".into())
+            }
+            Mode::Coop if self.lmt.lanes.get(vc).is_some_and(|l| l.barred) => {
+                Lack::Always("memory of the peer's could not be mapped".into())
+            }
+            Mode::Coop => Lack::Nothing,
+            Mode::Put | Mode::Get => {
+                let Some(rma) = io.netmod.rma(io.core, vc) else {
+                    return Lack::Always("it has no one-sided transfers".into());
+                };
+                match rma.usable(io.core, vc).map(|rma| part.ability(&rma, mode)) {
+                    Ok(Ability::Yes) => Lack::Nothing,
+                    Ok(Ability::Soon) => Lack::Yet,
+                    Ok(Ability::Never) => Lack::Always(format!("it has no {mode}").into()),
+                    Err(why) => Lack::Always(why),
+                }
+            }
+        }
+    }
+
+    /// A side has chosen `modes` for a message of `bytes`.
+    pub(super) fn lmt_chosen(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part, modes: Modes, bytes: u64) {
+        let Wish::Only(asked) = self.lmt.wish else { return };
+        if bytes > 0 && !modes.has(asked) {
+            self.lmt_without(io, vc, part);
+        } else if bytes > 0 && part == Part::Receiver {
+            self.lmt_met(vc);
+        }
+    }
+
+    /// The receiver has answered an offer for a message of `bytes`.
+    pub(super) fn lmt_answered(&mut self, io: &DevIo<'_>, vc: VcId, offered: Modes, mode: Mode, bytes: u64) {
+        match self.lmt.wish {
+            Wish::Only(asked) if asked == mode => self.lmt_met(vc),
+            Wish::Only(asked) if bytes > 0 && offered.has(asked) => {
+                let why = "the receiver has chosen the null mode (has it another NETMOD_LMT?)";
+                self.lmt_unmet(io, vc, why, false);
+            }
+            _ => {}
+        }
+    }
+
+    /// The receiver takes the null mode for a message of `bytes`, of which both sides had `modes`.
+    pub(super) fn lmt_fell_back(&mut self, io: &DevIo<'_>, vc: VcId, modes: Modes, bytes: u64) {
+        if bytes > 0 && matches!(self.lmt.wish, Wish::Only(asked) if asked != Mode::Null && modes.has(asked))
+        {
+            let why = "a transfer could not begin (nothing could be registered, no ring was left, or the system forbids it)";
+            self.lmt_unmet(io, vc, why, true);
+        }
+    }
+
+    /// A transfer has been reported as done. Of a get, this is all that its sender hears.
+    pub(super) fn lmt_moved(&mut self, req: ReqId, vc: VcId) {
+        if matches!(self.lmt.transfers.get(req), Some(Transfer { machine: Machine::Send(_), .. })) {
+            self.lmt_met(vc);
+        }
+    }
+
+    /// A peer that does not share this process's memory has offered `modes`.
+    pub(super) fn lmt_elsewhere(&mut self, io: &DevIo<'_>, vc: VcId, modes: Modes) {
+        let asked = self.lmt.wish == Wish::Only(Mode::Coop) && modes.has(Mode::Coop);
+        if asked && self.lmt.place.is_some() {
+            let why = "the peer does not share this process's memory (is it on another node?)";
+            self.lmt_unmet(io, vc, why, true);
+        }
+    }
+
+    /// A message of a VC goes without the mode that `NETMOD_LMT` asks for.
+    #[cold]
+    fn lmt_without(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part) {
+        let Wish::Only(mode) = self.lmt.wish else { return };
+        match (self.lmt_lack(io, vc, part, mode), part) {
+            (Lack::Always(why), _) => self.lmt_unmet(io, vc, &why, true),
+            (Lack::Nothing, Part::Receiver) => {
+                let why = "the sender has not offered it (has it another NETMOD_LMT?)";
+                self.lmt_unmet(io, vc, why, false);
+            }
+            (Lack::Nothing | Lack::Yet, _) => {}
+        }
+    }
+
+    /// Keeps why a VC does not get the mode that `NETMOD_LMT` asks for, and says so if that is new. What the peer is to blame for
+    /// (not `own`) it says itself.
+    #[cold]
+    pub(super) fn lmt_unmet(&mut self, io: &DevIo<'_>, vc: VcId, why: &str, own: bool) {
+        let Wish::Only(mode) = self.lmt.wish else { return };
+        if self.lmt.unmet.vcs.get(vc).is_some() {
+            return;
+        }
+        let netmod = io.netmod.name_of(io.core.vcs.get(vc).map_or(0, |v| v.netmod));
+        let text: Arc<str> = format!(
+            "NETMOD_LMT={mode} is not honoured over {netmod}: {why}; large messages go in the null mode there; set \
+             NETMOD_LMT=auto, or choose another netmod by NETMOD"
+        )
+        .into();
+        let Unmet { said, vcs } = &mut self.lmt.unmet;
+        match said.iter().find(|known| **known == text) {
+            Some(known) => vcs.set(vc, Arc::clone(known)),
+            None => {
+                if said.len() < SAID {
+                    said.push(Arc::clone(&text));
+                    // One rank of each node says so.
+                    if own && self.boot.local_rank().unwrap_or(self.boot.rank()) == 0 {
+                        warn(&text);
+                    } else {
+                        tracing::info!("{text}");
+                    }
+                }
+                vcs.set(vc, text);
+            }
+        }
+    }
+
+    /// A message of a VC goes in the mode that `NETMOD_LMT` asks for.
+    pub(super) fn lmt_met(&mut self, vc: VcId) {
+        self.lmt.unmet.vcs.clear(vc);
+    }
+}
+
+impl Lmt {
+    /// Says why large messages of a VC do not go as `NETMOD_LMT` says, if they do not.
+    pub(crate) fn unmet(&self, vc: VcId) -> Option<String> {
+        self.unmet.vcs.get(vc).map(ToString::to_string)
+    }
+}
