@@ -3,10 +3,11 @@
 //! The numbers are `credit`'s. All of this is off the path of a message that finds room.
 
 use netmod_core::lifecycle::VcState;
-use netmod_core::{Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, Sent, VcId};
+use netmod_core::{OnDone, Outcome, PacketFault, ReqId, Segment, Sent, VcId};
 
 use super::credit::{self, ENTRY, Incoming, Outgoing, Terms, Way};
 use super::recv::{Body, Unexpected};
+use super::send::send_with;
 use super::{Ch3, DevIo, MpiReq, Role};
 use crate::pkt::{self, Mode, Packet};
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
@@ -159,7 +160,7 @@ impl Ch3 {
         }
         let sreq = if sync { req.to_wire() } else { 0 };
         let hdr = pkt::emit_eager(m.env, mode, len, sreq, s.flow.inc.settle_bytes());
-        match io.netmod.send_noncontig(io.core, vc, req, &hdr) {
+        match send_with(io, vc, req, &hdr) {
             Ok(Sent::Queued) => {}
             Ok(Sent::Done) => match self.side.get_mut(req) {
                 Some(MpiReq { role: Role::SyncSend { sent, .. }, .. }) => *sent = true,

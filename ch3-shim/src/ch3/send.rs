@@ -1,8 +1,8 @@
 //! The sending side: eager short and eager, and the answers to them.
 
 use netmod_core::{
-    Core, Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, SendBuf, Sent, Time, VcError, VcErrorKind,
-    VcId,
+    Core, Header, Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, SendBuf, Sent, Time, VcError,
+    VcErrorKind, VcId,
 };
 
 use super::credit::{self, ENTRY};
@@ -14,6 +14,14 @@ use crate::tagmatch::Envelope;
 
 /// The request of a send that was over at once: a handle of nothing, hence finished.
 pub(crate) const DONE: ReqId = ReqId::from_wire(0);
+
+/// Sends a message with the request that its data belongs to, by the hook for data in one piece or in several.
+pub(super) fn send_with(io: &mut DevIo<'_>, vc: VcId, req: ReqId, hdr: &Header) -> Result<Sent, VcError> {
+    match io.core.reqs.get(req).and_then(|r| SendBuf::of_segment(&r.seg)) {
+        Some(data) => io.netmod.i_send_contig(io.core, vc, req, hdr, data),
+        None => io.netmod.send_noncontig(io.core, vc, req, hdr),
+    }
+}
 
 impl Ch3 {
     /// Whether the VC takes messages, made active if this is the first.
@@ -159,7 +167,7 @@ impl Ch3 {
             r.charge = charge;
         }
         let hdr = pkt::emit_eager(env, Mode::Sync, len, req.to_wire(), self.credit_to_go(vc));
-        match io.netmod.send_noncontig(io.core, vc, req, &hdr) {
+        match send_with(io, vc, req, &hdr) {
             Ok(Sent::Done) => {
                 if let Some(MpiReq { role: Role::SyncSend { sent, .. }, .. }) = self.side.get_mut(req) {
                     *sent = true;

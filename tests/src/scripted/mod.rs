@@ -50,6 +50,17 @@ pub enum Misled {
     Busy,
 }
 
+/// How often each hook by which messages are sent was called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hooks {
+    /// Data in one piece, with a request of the device's.
+    pub i_send_contig: u64,
+    /// Data in one piece, or none, without a request.
+    pub i_start_contig_msg: u64,
+    /// Data in several pieces.
+    pub send_noncontig: u64,
+}
+
 #[derive(Debug)]
 struct Stage {
     peers: Vec<Peer>,
@@ -75,6 +86,7 @@ struct Stage {
     /// Whether the netmod keeps the memory of what it has sent, and of what it does.
     keeps: bool,
     kept: Vec<(VcId, ReqId)>,
+    hooks: Hooks,
 }
 
 /// The peers.
@@ -130,6 +142,7 @@ impl Script {
             misled: Misled::No,
             keeps: false,
             kept: Vec::new(),
+            hooks: Hooks::default(),
         };
         let script = Script(Arc::new(Mutex::new(stage)));
         let mut cfg = Config::default();
@@ -194,6 +207,11 @@ impl Script {
     /// them again. When it stops, it lets go of all that it has.
     pub fn keep_memory(&self, keeps: bool) {
         self.lock().keeps = keeps;
+    }
+
+    /// Takes how often each hook was called since the last time.
+    pub fn hooks(&self) -> Hooks {
+        std::mem::take(&mut self.lock().hooks)
     }
 
     /// A peer dies when all it sent was delivered.

@@ -270,6 +270,7 @@ impl Netmod for Scripted {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Sent, VcError> {
+        self.script.lock().hooks.i_send_contig += 1;
         self.keep(vc, hdr, data.bytes()).map(|()| self.let_go(vc, req))
     }
 
@@ -280,6 +281,7 @@ impl Netmod for Scripted {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Option<ReqId>, VcError> {
+        self.script.lock().hooks.i_start_contig_msg += 1;
         self.keep(vc, hdr, data.bytes()).map(|()| None)
     }
 
@@ -290,6 +292,7 @@ impl Netmod for Scripted {
         req: ReqId,
         hdr: &Header,
     ) -> Result<Sent, VcError> {
+        self.script.lock().hooks.send_noncontig += 1;
         let mut data = Vec::new();
         if let Some(r) = core.reqs.get_mut(req) {
             r.seg.pack_vec(usize::MAX, &mut data);

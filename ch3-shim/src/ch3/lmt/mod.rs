@@ -22,6 +22,7 @@ use netmod_lmt::trials::{Trials, Way};
 use netmod_lmt::{Action, Actions, Ending, Event, Fault, Mode, Modes, RecvLmt, SendLmt, SendPhase, Window};
 
 use super::pool::segment_of;
+use super::send::send_with;
 use super::{Ch3, DevIo, MpiReq, Owned, Role};
 use crate::clock::Clock;
 use crate::pkt::{CookieLen, Packet};
@@ -572,7 +573,7 @@ impl Ch3 {
             Action::SendData(len) => {
                 self.forget_onesided(req);
                 let hdr = Packet::RndvData { rreq, len }.emit();
-                match io.netmod.send_noncontig(io.core, vc, req, &hdr) {
+                match send_with(io, vc, req, &hdr) {
                     // The core finishes it.
                     Ok(Sent::Queued) => return,
                     Ok(Sent::Done) => Event::Moved,
