@@ -75,8 +75,10 @@ pub(crate) struct Conn {
     pub(crate) in_epoll: bool,
     /// The peer has said GOODBYE: the end of its stream is no fault.
     pub(crate) peer_left: bool,
-    /// Its stream has ended since: there is nothing to read any more, but it still listens.
+    /// It is not read: another connection has been offered in its place, with what was read of it.
     pub(crate) deaf: bool,
+    /// A dial by a better way, which is to take the place of the VC's connection.
+    pub(crate) moves: bool,
     /// Handshake and farewell bytes that the kernel has not taken yet.
     pub(crate) out: Vec<u8>,
     /// A large receive was under way at the last read: read headers with little behind them.
@@ -115,6 +117,7 @@ impl Conn {
             in_epoll: false,
             peer_left: false,
             deaf: false,
+            moves: false,
             out: Vec::new(),
             bulk: false,
             calls: Calls::default(),

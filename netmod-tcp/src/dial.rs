@@ -13,7 +13,7 @@ use crate::way::Way;
 
 /// How long a host may take to answer by one pair of interfaces before another one is tried; twice the time after which
 /// systems try again.
-const CONNECT: std::time::Duration = std::time::Duration::from_secs(2);
+pub(crate) const CONNECT: std::time::Duration = std::time::Duration::from_secs(2);
 
 impl TcpNetmod {
     /// Begins a dial. The flag of an error says that another dial would fail likewise.
@@ -76,14 +76,32 @@ impl TcpNetmod {
 
     /// TCP has connected, or failed to.
     pub(crate) fn connected(&mut self, core: &mut Core, id: ConnId) {
-        let caps = self.caps();
         let Some(c) = self.conns.get_mut(id) else { return };
         let Some(vc) = c.vc else { return self.close(id) };
-        let rail = rail::number(c);
+        let moves = c.moves;
         let error = match c.socket.take_error() {
             Ok(None) => None,
             Ok(Some(e)) | Err(e) => Some(e),
         };
+        match error {
+            Some(e) => self.handshake_ended(core, id, failure(&e)),
+            None if moves => self.moving(core, vc, id),
+            None => {
+                if let Err(failure) = self.say_hello(vc, id) {
+                    self.handshake_ended(core, id, failure);
+                }
+            }
+        }
+    }
+
+    /// Begins the hello on a connection that this side has made.
+    ///
+    /// # Errors
+    /// If there is no VC any more, or no random numbers.
+    pub(crate) fn say_hello(&mut self, vc: VcId, id: ConnId) -> Result<(), Failure> {
+        let caps = self.caps();
+        let Some(c) = self.conns.get_mut(id) else { return Ok(()) };
+        let rail = rail::number(c);
         // No network is in between that could break a connection within a node, and the copies of what was sent
         // would be felt there.
         let local =
@@ -109,19 +127,11 @@ impl TcpNetmod {
                 key: self.id.key_towards(&v.peer.group)?,
             })
         });
-        let ready = match (error, params, random()) {
-            (None, Some(p), Ok(n)) => Ok((p, n)),
-            (Some(e), _, _) | (None, _, Err(e)) => Err(failure(&e)),
-            (None, None, Ok(_)) => Err(Failure::None),
-        };
-        match ready {
-            Ok((params, nonce)) => {
-                let (initiator, hello) = Initiator::new(params, nonce);
-                c.stage = Stage::Dial(Box::new(initiator));
-                self.watch(id, Interest::READ);
-                self.write_out(id, hello.as_bytes());
-            }
-            Err(failure) => self.handshake_ended(core, id, failure),
-        }
+        let nonce = random().map_err(|e| failure(&e))?;
+        let (initiator, hello) = Initiator::new(params.ok_or(Failure::None)?, nonce);
+        c.stage = Stage::Dial(Box::new(initiator));
+        self.watch(id, Interest::READ);
+        self.write_out(id, hello.as_bytes());
+        Ok(())
     }
 }

@@ -103,6 +103,9 @@ impl TcpNetmod {
         if v.altered.records > 0 {
             resumed += &format!(", {} records altered on the way", v.altered.records);
         }
+        if let Some(change) = &v.route.change {
+            resumed += &format!(", {change}");
+        }
         let rails = self.describe_rails(vc);
         format!("{state}{at}{resumed}, {queue}, {} messages out, {} in{rails}", s.tx_msgs, s.rx_msgs)
     }

@@ -19,6 +19,7 @@ mod hot;
 mod judge;
 pub mod link;
 mod links;
+mod moving;
 mod netmod;
 mod own;
 mod pairing;

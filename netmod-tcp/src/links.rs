@@ -27,6 +27,7 @@ impl TcpNetmod {
                             }
                         });
                     }
+                    LinkAction::Offer(c) => self.offer(vc, conn::id(c)),
                     LinkAction::SendAccept(c) => self.accept(vc, conn::id(c)),
                     LinkAction::SendReject(c, reason) => {
                         self.stats.refused += 1;
@@ -57,6 +58,7 @@ impl TcpNetmod {
             }
         }
         self.end_session(core, vc);
+        self.settle_move(vc);
         self.retime(vc);
     }
 
@@ -118,6 +120,7 @@ impl TcpNetmod {
         self.expect_pulse();
         self.wake_rails(vc);
         self.heat(id);
+        self.consider_moving(vc, false);
         if !resumed {
             self.events.push_back(Event::Up { vc });
         }
@@ -257,6 +260,7 @@ impl TcpNetmod {
         self.next_timer = self.next_pulse;
         self.session_timers(now);
         self.rail_timers(now);
+        self.move_timers(core, now);
         let mut i = 0;
         while let Some(&vc) = self.timed.get(i) {
             let due = self.vcs.get(vc).and_then(|v| v.link.deadline());

@@ -71,6 +71,8 @@ pub struct TcpNetmod {
     pub(crate) stuck: Vec<VcId>,
     pub(crate) wanting: Vec<VcId>,
     pub(crate) timed: Vec<VcId>,
+    /// VCs whose connection is to go over to a better pair of interfaces.
+    pub(crate) movers: Vec<VcId>,
     /// VCs that owe acknowledgements; with data of sent messages in the senders' memory; with memory to spare.
     pub(crate) owing: Vec<VcId>,
     pub(crate) lending: Vec<VcId>,
@@ -166,6 +168,7 @@ impl TcpNetmod {
             stuck: Vec::new(),
             wanting: Vec::new(),
             timed: Vec::new(),
+            movers: Vec::new(),
             owing: Vec::new(),
             lending: Vec::new(),
             untidy: Vec::new(),
@@ -295,7 +298,7 @@ impl VcLife for TcpNetmod {
             self.end_rails(vc, &error);
         }
         let Some(mut v) = self.vcs.remove(vc) else { return };
-        if let Some(c) = v.link.conn() {
+        for c in [v.link.conn(), v.link.moving()].into_iter().flatten() {
             self.close(conn::id(c));
         }
         if let Some(q) = &mut v.txq {
@@ -330,9 +333,9 @@ impl VcLife for TcpNetmod {
         let (now, cfg) = (self.now, self.link_cfg);
         let Ok(v) = self.first_use(core, vc) else { return };
         // What the link wants done is moot: its connection is closed here, and the VC fails for our reason.
-        let conn = v.link.conn();
+        let conns = [v.link.conn(), v.link.moving()];
         let _ = v.link.on(LinkEvent::Abort, now, &cfg);
-        if let Some(c) = conn {
+        for c in conns.into_iter().flatten() {
             self.close(conn::id(c));
         }
         self.vc_failed(core, vc, error);

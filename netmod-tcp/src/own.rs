@@ -19,6 +19,22 @@ const SETTLING: std::time::Duration = std::time::Duration::from_millis(50);
 /// Reasons that an error quotes.
 const REASONS: usize = 4;
 
+/// How long an interface that has come up must stay so before connections go back to it; doubled each time that it
+/// goes down again within [`CALM`].
+pub(crate) const HOLD: std::time::Duration = std::time::Duration::from_secs(1);
+/// Most doublings.
+const FLAPS: u8 = 6;
+/// An interface that is up for so long does not flap any more.
+const CALM: std::time::Duration = std::time::Duration::from_secs(120);
+
+/// An interface that has come up.
+#[derive(Clone, Copy, Debug)]
+struct Risen {
+    since: Time,
+    /// Times that it came up shortly after it had come up.
+    flaps: u8,
+}
+
 /// What a peer says of itself in its card.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Published {
@@ -44,6 +60,8 @@ pub(crate) struct Own {
     has_remote_peers: bool,
     /// When the interfaces are to be looked at again.
     pub(crate) look_at: Time,
+    /// Interfaces that have come up since the beginning.
+    risen: HashMap<u32, Risen>,
     /// The pairs with each peer's interfaces, since the last change. The flag: this process decides.
     paired: HashMap<(Published, bool), Result<Arc<Paired>, String>>,
 }
@@ -158,6 +176,7 @@ impl Own {
             watch: None,
             has_remote_peers: false,
             look_at: Time::NEVER,
+            risen: HashMap::new(),
             paired: HashMap::new(),
         };
         if own.published.loopback == [false; 2] && !own.published.host.nics.iter().any(|n| n.up) {
@@ -258,6 +277,30 @@ impl Own {
         self.published.host.nics.iter().any(|n| n.index == index && n.up && n.carrier)
     }
 
+    /// The interfaces that are up.
+    pub(crate) fn usable(&self) -> Vec<u32> {
+        let nics = self.published.host.nics.iter();
+        nics.filter(|n| n.up && n.carrier).map(|n| n.index).collect()
+    }
+
+    /// Takes note of the interfaces that have come up since these were; true if there are any.
+    pub(crate) fn note_risen(&mut self, before: &[u32], now: Time) -> bool {
+        let risen: Vec<u32> = self.usable().into_iter().filter(|n| !before.contains(n)).collect();
+        for index in &risen {
+            let flaps = match self.risen.get(index) {
+                Some(last) if now.since(last.since) < CALM => (last.flaps + 1).min(FLAPS),
+                _ => 0,
+            };
+            self.risen.insert(*index, Risen { since: now, flaps });
+        }
+        !risen.is_empty()
+    }
+
+    /// When connections may go back to an interface.
+    pub(crate) fn steady_at(&self, index: u32) -> Time {
+        self.risen.get(&index).map_or(Time::ZERO, |r| r.since + HOLD * (1 << r.flaps))
+    }
+
     /// The interface of that number.
     pub(crate) fn name_of(&self, index: u32) -> Option<&str> {
         self.published.host.nics.iter().find(|n| n.index == index).map(|n| &*n.name)
@@ -347,6 +390,7 @@ impl Own {
                 device: nic.name.as_str().into(),
                 from: p.own_address,
                 theirs: p.peer_index,
+                weight: p.weight,
             };
             let way = Way { to: p.peer_address, via: Some(via) };
             if !list.contains(&way) {
@@ -377,6 +421,22 @@ mod tests {
                 let both = mine != [false; 2] && theirs != [false; 2];
                 assert_eq!(reaches(mine, theirs), both, "{mine:?} {theirs:?}");
             }
+        }
+    }
+
+    #[test]
+    fn an_interface_that_flaps_has_to_stay_up_for_longer() {
+        let mut own = Own::new(&TcpConfig::default()).expect("interfaces");
+        let nic = netmod_matching::Nic { index: 7, up: true, carrier: true, ..Default::default() };
+        own.published.host.nics = vec![nic];
+        let at = |s: u64| Time::ZERO + std::time::Duration::from_secs(s);
+        assert_eq!(own.steady_at(7), Time::ZERO, "it has been up all the time");
+        assert!(!own.note_risen(&[7], at(10)));
+        for (now, held) in
+            [(10, 1), (12, 2), (20, 4), (30, 8), (40, 16), (50, 32), (60, 64), (70, 64), (400, 1)]
+        {
+            assert!(own.note_risen(&[], at(now)));
+            assert_eq!(own.steady_at(7), at(now + held), "up at {now} s");
         }
     }
 

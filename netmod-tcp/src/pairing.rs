@@ -119,16 +119,19 @@ impl TcpNetmod {
             self.next_timer = self.next_timer.min(self.own.look_at);
             return;
         }
+        let before = self.own.usable();
         match self.own.look_again() {
             Ok(true) => tracing::info!("the interfaces of this host have changed"),
             Ok(false) => {}
             Err(e) => return tracing::warn!(%e, "interfaces have changed, but cannot be listed"),
         }
+        let risen = self.own.note_risen(&before, now);
         let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
         for vc in vcs {
             self.pair_again(vc);
             self.leave_lost_interface(core, vc);
             self.leave_lost_rails(vc);
+            self.consider_moving(vc, risen);
         }
     }
 

@@ -128,7 +128,7 @@ impl TcpNetmod {
                 (Stage::RailOut, Some(vc)) => self.rail_acks(core, id, vc),
                 _ => self.handshake_readable(core, id, events),
             }
-        } else if self.read(core, id, events) {
+        } else if !c.deaf && self.read(core, id, events) {
             self.heat(id);
         }
     }

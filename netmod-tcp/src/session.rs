@@ -18,6 +18,7 @@ use crate::link::{Failure, LinkEvent, Phase};
 use crate::netmod::TcpNetmod;
 use crate::sys;
 use crate::txq::KEEP_BOUND;
+use crate::vc::Route;
 
 /// Owed bytes that are acknowledged at once: of small messages, whose copies should stay in the sender's cache, and
 /// while large ones are received.
@@ -292,6 +293,8 @@ impl TcpNetmod {
         let address = v.address();
         if failure == Failure::Checkpoint {
             tracing::info!(peer = v.peer.rank, "connection closed for a checkpoint");
+        } else if failure == Failure::Moved {
+            tracing::info!(peer = v.peer.rank, "connection goes over to a better pair of interfaces");
         } else {
             tracing::warn!(
                 peer = v.peer.rank,
@@ -328,6 +331,7 @@ impl TcpNetmod {
         (c.rx, c.owe_at) = (v.rx, if session == 0 { u64::MAX } else { v.rx + 1 });
         (v.told, v.told_control) = (v.rx, 0);
         if !resumed {
+            v.route = Route { pair: c.pair, change: None };
             return Ok(false);
         }
         let again = v.txq.get_or_insert_default().rewind(core, vc, position)?;
@@ -337,6 +341,10 @@ impl TcpNetmod {
         if let Some(loss) = v.loss.take() {
             let after = self.now.since(loss.since);
             tracing::info!(peer = v.peer.rank, "resumed after {after:.0?}, {again} bytes sent again");
+            self.note_route(vc, id, loss.failure);
+        }
+        if let (Some(v), Some(c)) = (self.vcs.get_mut(vc), self.conns.get(id)) {
+            v.route.pair = c.pair;
         }
         Ok(true)
     }

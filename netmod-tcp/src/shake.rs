@@ -416,7 +416,7 @@ impl TcpNetmod {
         if c.rail.is_some() {
             return self.rail_dial_step(id, step.map(|(used, step, _)| (used, step)));
         }
-        let (vc, conn) = (c.vc?, conn::key(id));
+        let (vc, conn, moves) = (c.vc?, conn::key(id), c.moves);
         match step {
             Ok((used, InitiatorStep::NeedMore, _)) => (used > 0).then_some(used),
             Ok((used, InitiatorStep::Prove(proof), _)) => {
@@ -440,10 +440,11 @@ impl TcpNetmod {
                 Some(used)
             }
             Ok((_, InitiatorStep::Rejected { reason, proved, .. }, pairs)) => {
-                if matches!(reason, RejectReason::NoWayBack | RejectReason::OtherPair) && proved {
+                if matches!(reason, RejectReason::NoWayBack | RejectReason::OtherPair) && proved && !moves {
                     self.other_pair(vc, reason, &pairs);
                 }
                 if proved
+                    && !moves
                     && reason.is_transient()
                     && !matches!(reason, RejectReason::NoWayBack | RejectReason::OtherPair)
                     && let Some(v) = self.vcs.get_mut(vc)
@@ -597,6 +598,13 @@ impl TcpNetmod {
         }
         let Some(c) = self.conns.get(id) else { return };
         let (vc, conn) = (c.vc, conn::key(id));
+        if c.moves && matches!(c.stage, Stage::Connecting) {
+            self.close(id);
+            if let Some(vc) = vc {
+                self.move_failed(vc);
+            }
+            return;
+        }
         let event = match c.stage {
             Stage::Connecting | Stage::Dial(_) => {
                 Some(LinkEvent::DialFailed { conn, failure, permanent: false })

@@ -13,12 +13,22 @@ use crate::calls::Calls;
 use crate::checkpoint::Checkpoint;
 use crate::ending::Ending;
 use crate::link::{Link, LinkEvent, Pending};
+use crate::moving::Move;
 use crate::netmod::TcpNetmod;
 use crate::pairs::Pairs;
 use crate::sealed::Altered;
 use crate::session::Loss;
 use crate::txq::TxQueue;
 use crate::way::{Way, Ways};
+
+/// The pair of interfaces that a session goes by.
+#[derive(Debug, Default)]
+pub(crate) struct Route {
+    /// The pair of the last connection: mine, theirs.
+    pub(crate) pair: (u32, u32),
+    /// The last change of it, and its reason, as readable text.
+    pub(crate) change: Option<Box<str>>,
+}
 
 /// The netmod's part of a VC.
 #[derive(Debug)]
@@ -64,6 +74,10 @@ pub(crate) struct TcpVc {
     pub(crate) decided: Option<Box<Pairs>>,
     /// The ways beside each other for large messages, if there are at least two.
     rails: Box<[Way]>,
+    /// The pair of interfaces of its last connection.
+    pub(crate) route: Route,
+    /// Its way to a better pair of interfaces, once there was one.
+    pub(crate) going: Option<Box<Move>>,
     /// Pairs of interfaces by which dials have failed since there was a connection.
     failed: Vec<(u32, u32)>,
     pub(crate) dials: u32,
@@ -117,6 +131,8 @@ impl TcpVc {
             ways,
             decided: None,
             rails: Box::default(),
+            route: Route::default(),
+            going: None,
             failed: Vec::new(),
             dials: 0,
             session: 0,

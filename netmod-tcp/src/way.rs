@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
+use netmod_matching::Weight;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::address;
@@ -23,6 +24,8 @@ pub(crate) struct Via {
     pub(crate) from: IpAddr,
     /// The peer's interface, by its kernel's number.
     pub(crate) theirs: u32,
+    /// What the pair is worth.
+    pub(crate) weight: Weight,
 }
 
 /// A way to a peer.
@@ -48,6 +51,11 @@ impl Way {
     /// The interfaces: mine, theirs.
     pub(crate) fn pair(&self) -> Option<(u32, u32)> {
         self.via.as_ref().map(|v| (v.mine, v.theirs))
+    }
+
+    /// What its pair of interfaces is worth.
+    fn weight(&self) -> Option<Weight> {
+        self.via.as_ref().map(|v| v.weight)
     }
 
     /// Whether it is between these two interfaces: mine, theirs.
@@ -103,6 +111,18 @@ impl Paired {
     /// The pairs of interfaces that are worth being used, best first: mine, theirs.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
         self.list[..self.rails].iter().filter_map(Way::pair)
+    }
+
+    /// The speed that a pair counts with, in Mb/s.
+    pub(crate) fn speed(&self, pair: (u32, u32)) -> Option<u32> {
+        Some(self.list.iter().find(|w| w.is_between(pair))?.weight()?.speed)
+    }
+
+    /// The best way, if a connection between these interfaces goes by a worse one.
+    pub(crate) fn better_than(&self, pair: (u32, u32)) -> Option<&Way> {
+        let best = self.list.first().filter(|w| w.via.is_some() && !w.is_between(pair))?;
+        let present = self.list.iter().find(|w| w.is_between(pair));
+        present.is_none_or(|w| w.weight() < best.weight()).then_some(best)
     }
 
     /// The ways between interfaces that both sides have agreed on, in that order.

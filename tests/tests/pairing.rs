@@ -109,6 +109,21 @@ fn an_interface_that_goes_down_in_mid_traffic() {
 }
 
 #[test]
+fn connections_go_back_to_an_interface_that_comes_up_again() {
+    for rank in ["0", "1"] {
+        let test = "connections_go_back_to_an_interface_that_comes_up_again";
+        let Some(h) = Hosts::or_skip(test, JOB, four_nics) else { return };
+        let down = format!("{rank} n0");
+        let env = [ONE, SPEEDS, (DOWN, &down), ("NETMOD_TCP_DETECT", "60s")];
+        let done = h.run(&env, &["returned"]);
+        done.expect_ok("returned", 2);
+        assert_eq!(done.output.matches("back after").count(), 4, "{done}");
+        let why = "from n2 to n0: there is a better way to the peer (1000 Mb/s instead of 500)";
+        assert!(done.output.contains(why), "it says why: {done}");
+    }
+}
+
+#[test]
 fn a_cable_that_is_pulled_at_the_other_end() {
     // The host has a carrier until its peer's end goes down: with veth both ends lose it together.
     let Some(h) = Hosts::or_skip("a_cable_that_is_pulled_at_the_other_end", JOB, four_nics) else { return };

@@ -41,8 +41,21 @@ impl Link {
             return;
         }
         match self.phase {
+            // Both have found a better way, or the peer has lost the connection and connects again when this is settled.
+            Phase::Up
+                if known
+                    && self.next != ConnKey::NONE
+                    && self.has(GREATER)
+                    && !mutated(Mutant::AcceptBothMoves) =>
+            {
+                acts.push(LinkAction::SendReject(conn, RejectReason::Crossing));
+                return;
+            }
             // The peer has lost the connection.
             Phase::Up if known => {
+                if !mutated(Mutant::AcceptBothMoves) {
+                    self.end_move(acts);
+                }
                 acts.push(LinkAction::Close(self.conn));
                 self.suspend(Failure::Replaced, now, cfg, acts);
                 self.promise(conn, hail, now, cfg, acts);
@@ -116,6 +129,7 @@ impl Link {
                 acts.push(LinkAction::SendReject(conn, RejectReason::Closing));
             }
             _ if self.phase == Phase::Up || self.has(RESUMING) => {
+                self.end_move(acts);
                 if self.conn != ConnKey::NONE {
                     acts.push(LinkAction::Close(self.conn));
                 }

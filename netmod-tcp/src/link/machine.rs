@@ -34,6 +34,8 @@ pub(super) const ASLEEP: u16 = 256;
 /// A checkpoint, of either side, will end or has ended the connection, and both know: until the next one is adopted,
 /// the peer has long to come back, and refusals by its address say nothing.
 pub(super) const PATIENT: u16 = 512;
+/// The peer has adopted the adopted connection, too.
+pub(super) const MUTUAL: u16 = 1024;
 
 /// Refusals in a row, and the least time since the loss, by which a process is known to be gone.
 const GONE_AFTER: u8 = 3;
@@ -45,6 +47,8 @@ const RESUME_TRIES: u32 = 4;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Link {
     pub(super) conn: ConnKey,
+    /// A connection by a better way, which the peer has been offered in place of the adopted one.
+    pub(super) next: ConnKey,
     /// When the present phase must end.
     pub(super) timer: Time,
     /// When messages that wait for a connection have waited too long.
@@ -71,6 +75,7 @@ impl Link {
     pub fn new(me: &PeerName, peer: &PeerName, seed: u32) -> Link {
         Link {
             conn: ConnKey::NONE,
+            next: ConnKey::NONE,
             timer: Time::NEVER,
             give_up: Time::NEVER,
             session: 0,
@@ -149,9 +154,13 @@ impl Link {
     /// ends that connection.
     pub fn on(&mut self, event: LinkEvent, now: Time, cfg: &LinkConfig) -> Actions {
         let mut acts = Actions::none();
+        if self.on_while_moving(event, now, cfg, &mut acts) {
+            return acts;
+        }
         match event {
             LinkEvent::WantSend => self.want_send(now, cfg, &mut acts),
             LinkEvent::Dialing { conn } => self.dialing(conn, &mut acts),
+            LinkEvent::Moving { conn } => self.moving_to(conn, now, cfg, &mut acts),
             LinkEvent::DialFailed { conn, failure, permanent } => {
                 if self.phase == Phase::Dialing && self.conn == conn {
                     self.conn = ConnKey::NONE;
@@ -164,6 +173,11 @@ impl Link {
             }
             LinkEvent::Rejected { conn, reason } => self.rejected(conn, reason, now, cfg, &mut acts),
             LinkEvent::Ready { conn } => self.ready(conn, now, cfg, &mut acts),
+            LinkEvent::Heard => {
+                if self.phase == Phase::Up {
+                    self.flags |= MUTUAL;
+                }
+            }
             LinkEvent::Goodbye { conn, pending } => self.goodbye(conn, pending, now, cfg, &mut acts),
             LinkEvent::Lost { conn, failure } => self.lost(conn, failure, now, cfg, &mut acts),
             LinkEvent::Terminate { pending } => self.terminate(pending, 0, now, cfg, &mut acts),
@@ -332,6 +346,7 @@ impl Link {
         if self.phase == Phase::Promised && self.conn == conn {
             let pending = self.has(WANTED);
             self.adopt(acts);
+            self.flags |= MUTUAL;
             if self.has(TERMINATING) && !pending {
                 self.part(now, cfg, acts);
             }
@@ -344,7 +359,7 @@ impl Link {
 
     pub(super) fn adopt(&mut self, acts: &mut Actions) {
         self.phase = Phase::Up;
-        self.flags &= !(WANTED | RESUMING | PROVISIONAL | FRESH | PATIENT);
+        self.flags &= !(WANTED | RESUMING | PROVISIONAL | FRESH | PATIENT | MUTUAL);
         self.timer = Time::NEVER;
         self.give_up = Time::NEVER;
         self.attempts = 0;

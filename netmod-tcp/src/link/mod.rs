@@ -39,6 +39,15 @@
 //! A process that has taken a dead one's name is told by its incarnation: it takes what is left of the old one
 //! down, and a link that has failed is revived by it.
 //!
+//! # Better ways
+//!
+//! A connection that is whole can be left for one by a better way ([`LinkEvent::Moving`]). The netmod makes the new
+//! connection first, and the link *offers* it: the hello asks for the session, like that of a dial that resumes it. From the
+//! hello on the old connection is not read, because the hello says how far it was read. It is written to until the
+//! peer has accepted the offer. An offer that comes to nothing costs a pause in reading and nothing else. If both sides
+//! offer, the greater name's offer survives. A side offers only on a connection that it knows to be the peer's too: because
+//! the peer said READY, or because something was read on it.
+//!
 //! # Checkpoints
 //!
 //! A process that is about to be checkpointed says so on each connection, and reads on until the peer has closed it.
@@ -62,6 +71,9 @@
 //! | Incoming, for another session | REJECT(NoSession) | fresh dial: REJECT(Crossing); else: REJECT(NoSession) | REJECT(NoSession) | REJECT(NoSession) | REJECT(NoSession) | REJECT(NoSession) | REJECT(NoSession) | REJECT(Finalized) |
 //! | Incoming, new incarnation | | resuming: abandon, Failed | resuming: Failed | close, ACCEPT; resuming: Failed | close, Failed | close, rest, REJECT(Closing) | ACCEPT: Promised | |
 //! | Accepted | | READY, adopt: Up | | | | | | |
+//! | Moving | close | close | close | close | session: offer it; else: close | close | close | close |
+//! | Heard | | | | | note: may move | | | |
+//! | Accepted, of what was offered | | | | | close the other, suspend, READY, adopt: Up | | | |
 //! | Rejected, DialFailed | | fail | | | | | | |
 //! | Ready | | | | adopt: Up | | | | |
 //! | Goodbye, nothing waits | | fail | | fail | abandon, rest | rest | | |
@@ -77,6 +89,10 @@
 //! | Wake | | | pause, then dial | | | | | |
 //! | PeerSleeps | | resuming: be patient | resuming: be patient | resuming: be patient | session: close, suspend: Backoff | | | |
 //! | Abort | Failed | Failed | Failed | Failed | Failed | Failed | | |
+//!
+//! While a connection has been offered in place of the adopted one, an Incoming for the session is
+//! rejected (Crossing) by the greater name; every other event that concerns the adopted one, and the timer, gives
+//! the offered one up first.
 //!
 //! An event about a connection that is not the link's does nothing, except that an ACCEPT of it is
 //! answered with GOODBYE, and a READY with WITHDRAWN.
@@ -95,6 +111,7 @@ mod backoff;
 mod explore;
 mod incoming;
 mod machine;
+mod moving;
 mod mutant;
 mod sleep;
 #[cfg(test)]

@@ -48,6 +48,14 @@ pub(super) enum Mutant {
     DeadSleeper,
     /// Who sleeps takes its promise back, and does not say why.
     MuteSleeper,
+    /// The adopted connection is read on while another one is offered in its place.
+    ReadWhileMoving,
+    /// A connection that was offered is forgotten when the adopted one is lost or ends.
+    ForgetMove,
+    /// Where both sides move at once, the greater one accepts, too, and keeps its offer.
+    AcceptBothMoves,
+    /// A connection is left for a better one before the peer is known to have adopted it.
+    MoveUnheard,
     /// The next dial follows the failed one at once.
     RedialAtOnce,
 }
@@ -55,7 +63,7 @@ pub(super) enum Mutant {
 #[cfg(test)]
 impl Mutant {
     /// Those that exploration finds; pauses are a matter of time, which it does not have.
-    pub(super) const IN_THE_PROTOCOL: [Mutant; 22] = [
+    pub(super) const IN_THE_PROTOCOL: [Mutant; 26] = [
         Mutant::SilentLoser,
         Mutant::AcceptBeforeResolved,
         Mutant::AdoptOnPromise,
@@ -78,6 +86,10 @@ impl Mutant {
         Mutant::DialAsleep,
         Mutant::DeadSleeper,
         Mutant::MuteSleeper,
+        Mutant::ReadWhileMoving,
+        Mutant::ForgetMove,
+        Mutant::AcceptBothMoves,
+        Mutant::MoveUnheard,
     ];
 }
 

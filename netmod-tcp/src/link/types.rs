@@ -88,6 +88,8 @@ pub enum Failure {
     WrongKey,
     /// The peer has lost the connection, and made another one.
     Replaced,
+    /// There is a better way to the peer, and a connection by it.
+    Moved,
     /// This process, or the peer, is being checkpointed.
     Checkpoint,
     /// The peer's hello was wrong, or it broke the protocol; the netmod has logged how.
@@ -109,7 +111,10 @@ impl fmt::Display for Failure {
             Failure::Withdrawn => f.write_str("the peer took its acceptance back"),
             Failure::Rejected(reason) => write!(f, "refused by the peer: {reason}"),
             Failure::WrongKey => f.write_str("the process that answered does not know the key"),
-            Failure::Replaced => f.write_str("the peer had lost it and has connected again"),
+            Failure::Replaced => {
+                f.write_str("the peer had lost it, or has found a better way, and has connected again")
+            }
+            Failure::Moved => f.write_str("there is a better way to the peer"),
             Failure::Checkpoint => f.write_str("closed for a checkpoint"),
             Failure::Protocol => f.write_str("the peer violated the protocol"),
         }
@@ -200,6 +205,13 @@ pub enum LinkEvent {
         /// The number of its last dial: up to that one it has given all of them up.
         dials: u64,
     },
+    /// A further connection by a better way has been made, up to the hello: the adopted one may be given up for it.
+    Moving {
+        /// The new connection.
+        conn: ConnKey,
+    },
+    /// Something of the peer's was read on the adopted connection: the peer has adopted it, too.
+    Heard,
     /// The peer's REJECT on a dial.
     Rejected {
         /// The dial.
@@ -264,6 +276,9 @@ pub enum LinkEvent {
 pub enum LinkAction {
     /// Begin a dial, and answer with [`LinkEvent::Dialing`] or [`LinkEvent::DialFailed`] at once.
     StartDial,
+    /// Send the hello on a connection that is to take the adopted one's place, which is not read until
+    /// [`super::Link::moving`] is none again: the hello says how far it was read.
+    Offer(ConnKey),
     /// Send ACCEPT.
     SendAccept(ConnKey),
     /// Send REJECT and close, without losing the REJECT.
@@ -341,6 +356,8 @@ pub struct LinkConfig {
     pub backoff_max: Duration,
     /// Least pause after a REJECT that announces the peer's own dial.
     pub crossing_wait: Duration,
+    /// From the hello on a connection that is to take the adopted one's place until it is given up.
+    pub move_timeout: Duration,
     /// From GOODBYE to the peer's.
     pub parting_timeout: Duration,
     /// From the loss of a connection until its VC is reported down.
@@ -357,6 +374,8 @@ impl Default for LinkConfig {
             backoff_min: Duration::from_millis(5),
             backoff_max: Duration::from_secs(1),
             crossing_wait: Duration::from_millis(50),
+            // Nothing is received meanwhile, and a peer that makes calls answers at once.
+            move_timeout: Duration::from_millis(250),
             parting_timeout: Duration::from_secs(5),
             resume_timeout: Duration::from_secs(10),
             ckpt_timeout: Duration::from_secs(3600),

@@ -21,6 +21,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use netmod_core::slab::VcKind;
 use netmod_core::{Core, Event, SideTable, VcError, VcErrorKind, VcId};
+use netmod_matching::{Class, Weight};
 
 use crate::checkpoint::Checkpoint;
 use crate::conn::{Conn, ConnId, Stage};
@@ -267,6 +268,7 @@ impl TcpNetmod {
 /// A way over the loopback interface, for tests.
 fn over_loopback(n: u8) -> Way {
     let from = IpAddr::V4(Ipv4Addr::new(127, 0, 0, n));
-    let via = Via { mine: 0, device: "lo".into(), from, theirs: 0 };
+    let weight = Weight::new(Class::OnLink, [None; 2], [None; 2]);
+    let via = Via { mine: 0, device: "lo".into(), from, theirs: 0, weight };
     Way { to: IpAddr::V4(Ipv4Addr::LOCALHOST), via: Some(via) }
 }

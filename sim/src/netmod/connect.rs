@@ -59,8 +59,8 @@ impl SimNetmod {
                     LinkAction::Withdraw(c) => self.say_and_linger(id(c), Control::Withdrawn),
                     LinkAction::SayGoodbye(c) => self.say_goodbye(id(c)),
                     LinkAction::Close(c) => self.close(id(c)),
-                    // Without sessions nothing is resumed.
-                    LinkAction::Suspend(_) => {}
+                    // Without sessions nothing is resumed, and no connection is left for a better one.
+                    LinkAction::Suspend(_) | LinkAction::Offer(_) => {}
                     LinkAction::Terminated => self.events.push_back(Event::Terminated { vc }),
                     LinkAction::Down(cause) => {
                         let error = self.explain(vc, cause);

@@ -238,6 +238,11 @@ pub const CASES: &[Case] = &[
         body: outage::departed,
     },
     Case {
+        name: "returned",
+        help: "[LAPS=40] [BYTES=300000]: an interface goes down in mid-traffic and comes up again, twice",
+        body: outage::returned,
+    },
+    Case {
         name: "host",
         help: "[ROUNDS=20] [BYTES=50000]: accepts a `guest` again and again",
         body: meeting::host,

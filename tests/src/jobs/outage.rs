@@ -190,6 +190,60 @@ pub(super) fn departed(dev: &mut Device, args: &Args) -> Result<End> {
     Ok(End::Finalize)
 }
 
+/// An interface goes down in the middle of traffic and comes up again, twice: connections leave it and come back, and all
+/// arrives. The second time they wait for longer, since the interface flaps.
+pub(super) fn returned(dev: &mut Device, args: &Args) -> Result<End> {
+    let text = std::env::var(DOWN).map_err(|_| format!("{DOWN} names no interface"))?;
+    let Some((rank, interface)) = text.split_once(' ') else {
+        return Err(format!("{DOWN}={text} is not a rank and an interface").into());
+    };
+    let mine = rank.parse() == Ok(dev.rank());
+    for lap in 0..2 {
+        let before = dev.tcp_stats().unwrap_or_default().moved;
+        departed(dev, args)?;
+        let start = Instant::now();
+        if mine {
+            let status = Command::new("ip").args(["link", "set", interface, "up"]).status()?;
+            if !status.success() {
+                return Err(format!("ip link set {interface} up: {status}").into());
+            }
+        }
+        go_back(dev, before)?;
+        let (took, least) = (start.elapsed(), Duration::from_secs(1 << lap));
+        if mine && took < least {
+            return Err(format!("back after {took:?}, though the interface was not up for {least:?}").into());
+        }
+        talk(dev, 5, 300_000)?;
+        let peer = 1 - dev.rank();
+        let explained = dev.report().into_iter().find(|r| r.rank == peer).map(|r| r.netmod);
+        let explained = explained.unwrap_or_default();
+        if !explained.contains(&format!("to {interface}: ")) {
+            return Err(format!("the change is not explained: {explained}").into());
+        }
+        println!("rank {}: back after {took:?}: {explained}", dev.rank());
+    }
+    Ok(End::Finalize)
+}
+
+/// Talks until a connection has gone back to a better interface: `before` of this side's had done so already.
+fn go_back(dev: &mut Device, before: u64) -> Result<()> {
+    let (world, other) = (dev.world(), 1 - dev.rank() as i32);
+    let (start, limit) = (Instant::now(), Duration::from_secs(60));
+    loop {
+        // Much is under way each way whenever the connection goes over.
+        talk(dev, 3, 1_000_000)?;
+        let moved = u8::from(dev.tcp_stats().unwrap_or_default().moved > before);
+        let mut theirs = [0];
+        dev.sendrecv(&[moved], other, 4, &mut theirs, other, 4, world)?;
+        if moved + theirs[0] > 0 {
+            return Ok(());
+        }
+        if start.elapsed() > limit {
+            return Err(format!("no connection has gone back within {limit:?}").into());
+        }
+    }
+}
+
 /// Traffic, after which each rank says how many connections have come by another interface than they were meant for.
 pub(super) fn strays(dev: &mut Device, args: &Args) -> Result<End> {
     talk(dev, args.get(0, 40), args.get(1, 50_000) as usize)?;

@@ -128,6 +128,18 @@ const SLEEPY: [Size; 7] = [
     Size { resume: true, dials: 4, sleeps: [1, 0], wishes: [1, 0], faults: 1, ..Size::SMALL },
 ];
 
+/// Better ways that open for either side, or for both at once.
+const MOVING: [Size; 7] = [
+    // Where both move at once and each answers in time, no further dial is needed.
+    Size { resume: true, dials: 3, moves: [1, 1], wishes: [1, 0], long_pauses: true, ..Size::SMALL },
+    Size { resume: true, dials: 3, moves: [1, 0], ..Size::SMALL },
+    Size { resume: true, dials: 4, moves: [1, 1], wishes: [1, 0], ..Size::SMALL },
+    Size { resume: true, dials: 4, moves: [0, 2], wishes: [1, 1], ..Size::SMALL },
+    Size { resume: true, dials: 4, moves: [1, 1], wishes: [1, 0], faults: 1, ..Size::SMALL },
+    Size { resume: true, dials: 4, moves: [1, 1], wishes: [1, 0], terminates: [1, 0], ..Size::SMALL },
+    Size { resume: true, dials: 3, moves: [1, 0], wishes: [1, 0], sleeps: [0, 1], ..Size::SMALL },
+];
+
 fn run(sizes: &[Size]) -> Result<Seen, String> {
     let mut all = Seen::default();
     for size in sizes {
@@ -179,9 +191,15 @@ fn checkpoints_lose_and_double_nothing_and_nobody_is_down() {
 }
 
 #[test]
+fn moves_to_better_ways_lose_and_double_nothing_and_nobody_is_down() {
+    let seen = run(&MOVING).unwrap_or_else(|e| panic!("{e}"));
+    assert!(seen.states > 10_000 && seen.ends > 10, "the model explores too little: {seen:?}");
+}
+
+#[test]
 fn the_documented_graph_is_what_happens() {
     let mut edges = BTreeSet::new();
-    for sizes in [&QUIET[..], &FAULTY[..], &RESUMED[..], &SLEEPY[..]] {
+    for sizes in [&QUIET[..], &FAULTY[..], &RESUMED[..], &SLEEPY[..], &MOVING[..]] {
         edges.extend(run(sizes).unwrap_or_else(|e| panic!("{e}")).edges);
     }
     let mut dot = String::from("digraph link {\n");
@@ -204,7 +222,8 @@ fn the_documented_graph_is_what_happens() {
 
 fn caught(mutant: Mutant) -> Option<String> {
     with(Some(mutant), || {
-        run(&QUIET).and_then(|_| run(&FAULTY)).and_then(|_| run(&RESUMED)).and_then(|_| run(&SLEEPY))
+        let sizes: [&[Size]; 5] = [&QUIET, &FAULTY, &RESUMED, &SLEEPY, &MOVING];
+        sizes.into_iter().try_for_each(|sizes| run(sizes).map(drop))
     })
     .err()
     .map(|e| e.lines().next().unwrap_or_default().to_owned())

@@ -44,6 +44,9 @@ pub(super) struct Side {
     /// Checkpoints to come, and how far the present one is.
     sleeps: u8,
     rest: Rest,
+    /// Times that a better way will open; and whether its present move resets the old connection.
+    moves: u8,
+    harsh: bool,
     asked: bool,
     /// Messages that arrived; `got` is the number of the last one.
     arrived: u8,
@@ -92,6 +95,8 @@ impl Side {
             cancels: 0,
             sleeps: 0,
             rest: Rest::Awake,
+            moves: 0,
+            harsh: false,
             asked: false,
             arrived: 0,
             incarnation,
@@ -146,6 +151,8 @@ pub(super) struct Size {
     pub(super) cancels: [u8; 2],
     /// Checkpoints of each side.
     pub(super) sleeps: [u8; 2],
+    /// Times that a better way opens for each side.
+    pub(super) moves: [u8; 2],
     pub(super) faults: u8,
     pub(super) dials: usize,
     /// Sessions are resumed.
@@ -163,6 +170,7 @@ impl Size {
         shutdowns: [0, 0],
         cancels: [0, 0],
         sleeps: [0, 0],
+        moves: [0, 0],
         faults: 0,
         dials: 4,
         resume: false,
@@ -210,6 +218,7 @@ impl Model {
             backoff_min: Duration::ZERO,
             backoff_max: Duration::ZERO,
             crossing_wait: Duration::ZERO,
+            move_timeout: Duration::ZERO,
             parting_timeout: Duration::ZERO,
             resume_timeout: connect_timeout,
             ckpt_timeout: connect_timeout,
@@ -219,6 +228,7 @@ impl Model {
             shutdowns: size.shutdowns[x],
             cancels: size.cancels[x],
             sleeps: size.sleeps[x],
+            moves: size.moves[x],
             ..Side::new(x, size.wishes[x], 1)
         };
         let world = World {
@@ -255,7 +265,9 @@ impl Model {
             return wrong(format!("{x} is down though it had said goodbye"));
         }
         let peer = &w.sides[1 - x].link;
-        let holds = matches!(peer.phase(), Phase::Up | Phase::Promised) && peer.conn() == held;
+        // A move may be taken for good though its side has just given it up, since that loses nothing either.
+        let moved = matches!(event, LinkEvent::Incoming { conn, .. } if w.conns[conn.0 as usize].moves);
+        let holds = matches!(peer.phase(), Phase::Up | Phase::Promised) && peer.conn() == held && !moved;
         if holds && acts.into_iter().any(|a| a == LinkAction::Suspend(Failure::Replaced)) {
             return wrong(format!("{x} gives up a connection for a dial that its peer has given up for it"));
         }
@@ -283,32 +295,11 @@ impl Model {
                     if w.sides[x].rest == Rest::Asleep || w.sides[x].rest == Rest::Settling && !tells {
                         return wrong(format!("{x} dials while it is being checkpointed"));
                     }
-                    let at = w.conns.len();
-                    if at >= self.dials {
-                        if self.long_pauses {
-                            return wrong(format!("{x} dials more often than is needed"));
-                        }
-                        return Err(Stop::Bound);
-                    }
-                    let mut ends = [End::Unknown; 2];
-                    ends[x] = End::Open;
-                    w.conns.push(Conn {
-                        dialer: x,
-                        ends,
-                        to: Default::default(),
-                        farewell: [false; 2],
-                        session: w.sides[x].link.session() as u8,
-                        told: [0; 2],
-                        accepted: false,
-                        broken: false,
-                    });
-                    let conn = ConnKey(at as u64);
-                    let session = w.conns[at].session;
-                    let position = w.sides[x].position(session);
-                    let incarnation = w.sides[x].incarnation;
-                    send(w, x, conn, Msg::Hello { session, position, incarnation })?;
+                    let conn = self.connect(w, x)?;
+                    hello(w, x, conn)?;
                     self.on(w, x, LinkEvent::Dialing { conn })?;
                 }
+                LinkAction::Offer(c) => hello(w, x, c)?,
                 LinkAction::SendAccept(c) => {
                     let position = w.sides[x].position(w.conns[c.0 as usize].session);
                     let incarnation = w.sides[x].incarnation;
@@ -340,6 +331,15 @@ impl Model {
                         return wrong(format!("{x} says goodbye with messages pending"));
                     }
                 }
+                LinkAction::Close(c) if w.sides[x].harsh && w.sides[x].link.up() != Some(c) => {
+                    // What the peer has not read yet may be lost with it.
+                    w.sides[x].harsh = false;
+                    close(w, x, c)?;
+                    if w.conns[c.0 as usize].ends[1 - x] != End::Closed && !w.conns[c.0 as usize].broken {
+                        w.conns[c.0 as usize].to[1 - x] = Fifo::default();
+                        w.conns[c.0 as usize].to[1 - x].push(Msg::Reset);
+                    }
+                }
                 LinkAction::Close(c) => close(w, x, c)?,
                 LinkAction::Terminated => {
                     if !core::mem::take(&mut w.sides[x].asked) {
@@ -362,6 +362,31 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// A connection that this side makes, without a word yet.
+    pub(super) fn connect(&self, w: &mut World, x: usize) -> Result<ConnKey, Stop> {
+        let at = w.conns.len();
+        if at >= self.dials {
+            if self.long_pauses {
+                return wrong(format!("{x} dials more often than is needed"));
+            }
+            return Err(Stop::Bound);
+        }
+        let mut ends = [End::Unknown; 2];
+        ends[x] = End::Open;
+        w.conns.push(Conn {
+            dialer: x,
+            moves: false,
+            ends,
+            to: Default::default(),
+            farewell: [false; 2],
+            session: w.sides[x].link.session() as u8,
+            told: [0; 2],
+            accepted: false,
+            broken: false,
+        });
+        Ok(ConnKey(at as u64))
     }
 
     fn adopt(&self, w: &mut World, x: usize, c: ConnKey) -> Result<(), Stop> {
@@ -402,7 +427,9 @@ impl Model {
         for x in 0..2 {
             self.program(w, x, &mut out);
             for c in 0..w.conns.len() {
-                if !w.conns[c].to[x].is_empty() {
+                let link = &w.sides[x].link;
+                let unread = link.moving().is_some() && link.conn() == Some(ConnKey(c as u64));
+                if !w.conns[c].to[x].is_empty() && (!unread || mutated(Mutant::ReadWhileMoving)) {
                     out.push(self.step(w, |m, w| m.deliver(w, x, c)));
                 }
             }
@@ -414,10 +441,17 @@ impl Model {
                 out.push(self.step(w, |m, w| m.on(w, x, LinkEvent::Timer)));
             }
         }
+        for x in 0..2 {
+            // The peer may make no call for longer than anybody waits.
+            if w.sides[x].link.moving().is_some() && !self.long_pauses {
+                out.push(self.step(w, |m, w| m.on(w, x, LinkEvent::Timer)));
+            }
+        }
         let free = !out.is_empty();
         for x in 0..2 {
             let due = w.sides[x].link.deadline().is_some();
-            let waits = w.sides[x].link.phase() != Phase::Backoff;
+            let link = &w.sides[x].link;
+            let waits = link.phase() != Phase::Backoff && link.moving().is_none();
             if due && waits && (w.faults > 0 || (!free && w.faulty)) {
                 out.push(self.step(w, |m, w| {
                     w.faults = w.faults.saturating_sub(1);
@@ -463,6 +497,14 @@ fn send(w: &mut World, x: usize, c: ConnKey, m: Msg) -> Result<(), Stop> {
     Ok(())
 }
 
+/// The hello of a dial.
+fn hello(w: &mut World, x: usize, conn: ConnKey) -> Result<(), Stop> {
+    let session = w.conns[conn.0 as usize].session;
+    let position = w.sides[x].position(session);
+    let incarnation = w.sides[x].incarnation;
+    send(w, x, conn, Msg::Hello { session, position, incarnation })
+}
+
 /// An adopted connection of a process that is about to sleep.
 fn tell(w: &mut World, x: usize, c: ConnKey) -> Result<(), Stop> {
     if w.sides[x].rest == Rest::Awake {
@@ -473,6 +515,9 @@ fn tell(w: &mut World, x: usize, c: ConnKey) -> Result<(), Stop> {
 }
 
 fn close(w: &mut World, x: usize, c: ConnKey) -> Result<(), Stop> {
+    if c == ConnKey::NONE {
+        return wrong(format!("{x} closes no connection"));
+    }
     if w.conns[c.0 as usize].ends[x] == End::Open {
         send(w, x, c, Msg::Fin)?;
     }

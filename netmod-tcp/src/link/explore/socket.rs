@@ -64,6 +64,8 @@ pub(super) enum End {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Conn {
     pub(super) dialer: usize,
+    /// It was made in place of one that was whole.
+    pub(super) moves: bool,
     pub(super) ends: [End; 2],
     /// What is under way to each side.
     pub(super) to: [Fifo; 2],

@@ -40,6 +40,10 @@ impl Model {
             conn.ends[x] = End::Closed; // cut off in the handshake: nobody's link hears of it
             return Ok(());
         }
+        if matches!(m, Msg::Data(_) | Msg::Ack(_) | Msg::Suspend) && w.sides[x].link.up() == Some(key) {
+            self.on(w, x, LinkEvent::Heard)?;
+        }
+        let conn = &mut w.conns[c];
         match m {
             Msg::Hello { .. } => wrong("a second hello"),
             Msg::Accept { position, incarnation, dials } => {
@@ -108,7 +112,8 @@ impl Model {
     /// The connection is no more; the netmod has closed its end.
     fn gone(&self, w: &mut World, x: usize, c: usize, failure: Failure) -> Result<(), Stop> {
         let conn = ConnKey(c as u64);
-        let dialing = w.sides[x].link.phase() == Phase::Dialing && w.conns[c].dialer == x;
+        let link = &w.sides[x].link;
+        let dialing = link.phase() == Phase::Dialing && w.conns[c].dialer == x || link.moving() == Some(conn);
         close(w, x, conn)?;
         if dialing {
             self.on(w, x, LinkEvent::DialFailed { conn, failure, permanent: false })

@@ -1,7 +1,7 @@
 //! What the program and misfortune may do to the modelled processes, and how all must end.
 
 use super::{ConnKey, End, Failure, Fifo, LinkEvent, Msg, Phase};
-use super::{Model, Rest, Side, Step, World, reset, send, tell, wrong};
+use super::{Model, Rest, Side, Step, World, close, reset, send, tell, wrong};
 
 impl Model {
     /// What the program above a side may do.
@@ -82,6 +82,29 @@ impl Model {
                 w.faulty = true;
                 m.on(w, x, LinkEvent::Sleep)?;
                 w.sides[x].link.up().map_or(Ok(()), |c| tell(w, x, c))
+            }));
+        }
+        if s.moves > 0 && s.link.can_move() {
+            for harsh in [false, true] {
+                out.push(self.step(w, |m, w| {
+                    w.sides[x].moves -= 1;
+                    w.sides[x].harsh = harsh;
+                    // Connections end without a goodbye.
+                    w.faulty = true;
+                    let conn = m.connect(w, x)?;
+                    w.conns[conn.0 as usize].moves = true;
+                    m.on(w, x, LinkEvent::Moving { conn })
+                }));
+            }
+        }
+        // Writing to the old connection shows that the peer has closed it.
+        if s.link.moving().is_some()
+            && let Some(old) = s.link.conn()
+            && w.conns[old.0 as usize].ends[1 - x] == End::Closed
+        {
+            out.push(self.step(w, |m, w| {
+                close(w, x, old)?;
+                m.on(w, x, LinkEvent::Lost { conn: old, failure: Failure::Errno(32) })
             }));
         }
         match s.rest {
