@@ -381,7 +381,7 @@ impl Checkpoint for NetSet {
 }
 
 impl Netmod for NetSet {
-    forward!(of_vc: i_send_contig, send_noncontig, send_resume, cancel_send, control_frame);
+    forward!(of_vc: i_send_contig, send_noncontig, cancel_send, control_frame);
 
     // Within a node a further call on the way of a small message is felt in the message rate.
     #[inline(always)]

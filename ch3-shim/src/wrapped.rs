@@ -96,7 +96,7 @@ impl Checkpoint for AnyNetmod {
 }
 
 impl Netmod for AnyNetmod {
-    forward!(any: i_send_contig, i_start_contig_msg, send_noncontig, send_resume, cancel_send, control_frame, flush, poll, release, wait_fd, arm, deadline);
+    forward!(any: i_send_contig, i_start_contig_msg, send_noncontig, cancel_send, control_frame, flush, poll, release, wait_fd, arm, deadline);
 }
 
 impl Module for AnyNetmod {

@@ -429,12 +429,6 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         Ok(Sent::Queued)
     }
 
-    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
-        if self.links.get_mut(vc).is_some_and(|l| l.queue.resume(req, more)) {
-            self.pump(core, vc);
-        }
-    }
-
     fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
         self.links.get_mut(vc).is_some_and(|l| l.queue.cancel(core, req))
     }
@@ -571,7 +565,6 @@ impl<D: Device> Diagnose for FrameNetmod<D> {
             (None, None) => "no connection".into(),
         };
         let ending = if l.terminating { ", terminating" } else { "" };
-        let held = if l.queue.is_held() { ", held" } else { "" };
         let refused = match l.open.map(|o| o.refused_since).filter(|since| *since != Time::NEVER) {
             Some(since) => {
                 format!(", refused by the device for {:.1} s", self.now.since(since).as_secs_f64())
@@ -579,7 +572,7 @@ impl<D: Device> Diagnose for FrameNetmod<D> {
             None => String::new(),
         };
         format!(
-            "{state}{ending}, {} messages queued{held}, {} frames and {} transfers under way{refused}",
+            "{state}{ending}, {} messages queued, {} frames and {} transfers under way{refused}",
             l.queue.len(),
             l.in_flight,
             l.transfers

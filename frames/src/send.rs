@@ -239,9 +239,6 @@ impl<D: Device> FrameNetmod<D> {
                 }
                 continue;
             }
-            if l.queue.is_held() {
-                return;
-            }
             if l.queue.is_empty() {
                 if l.terminating {
                     if l.in_flight == 0 {
@@ -301,9 +298,10 @@ impl<D: Device> FrameNetmod<D> {
         while let Some(m) = l.queue.front() {
             let (n, end) = copy_message(m, core, &mut frame[len..room]);
             len += n;
-            if !end || !l.queue.front_sent(core, vc) {
+            if !end {
                 break;
             }
+            l.queue.front_sent(core, vc);
         }
         len
     }

@@ -31,8 +31,8 @@ pub struct Core {
     pub vcs: Slab<Vc, VcKind>,
     /// Requests.
     pub reqs: Slab<Request, ReqKind>,
-    /// Sends with [`OnDone::Upper`] (true) or [`OnDone::Tell`] whose data has left, in order.
-    sent: VecDeque<(VcId, ReqId, bool)>,
+    /// Sends with [`OnDone::Upper`] whose data has left, in order.
+    sent: VecDeque<(VcId, ReqId)>,
     /// Where other threads see which requests are finished, if there are any.
     words: Option<Arc<Words>>,
     /// See [`Core::is_staged`].
@@ -144,28 +144,20 @@ impl Core {
         self.staged = true;
     }
 
-    /// For netmods: the last byte of a queued send has left. True if the queue may go on; false
-    /// if the upper layer is asked first, and [`Netmod::send_resume`] will follow.
+    /// For netmods: the last byte of a queued send has left, and its memory is needed no more.
     #[inline]
-    pub fn send_finished(&mut self, vc: VcId, req: ReqId) -> bool {
+    pub fn send_finished(&mut self, vc: VcId, req: ReqId) {
         match self.reqs.get_mut(req) {
-            Some(r) if r.on_done != OnDone::Complete && !r.is_finished() => {
-                let waits = r.on_done == OnDone::Upper;
-                self.sent.push_back((vc, req, waits));
-                !waits
-            }
-            Some(_) => {
-                self.finish(req, Outcome::Done);
-                true
-            }
-            None => true,
+            Some(r) if r.on_done == OnDone::Upper && !r.is_finished() => self.sent.push_back((vc, req)),
+            Some(_) => self.finish(req, Outcome::Done),
+            None => {}
         }
     }
 
     /// Takes the sends of which the upper layer is to know, in order. The engine does this; so
     /// does a netmod's test that has no engine.
     pub fn drain_sent(&mut self) -> impl Iterator<Item = (VcId, ReqId)> + '_ {
-        self.sent.drain(..).map(|(vc, req, _)| (vc, req))
+        self.sent.drain(..)
     }
 
     /// For netmods: a queued send will never leave.
@@ -268,15 +260,14 @@ impl<N> Io<'_, N> {
     }
 }
 
-/// The upper layer's answer when the data of a request has all moved.
+/// The upper layer's answer when the data of a request has all moved. There is no answer "more follows", as Nemesis's OnDataAvail has it: a
+/// segment describes all of a message from the start, whatever its datatype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataAvail {
     /// The request is finished.
     Complete,
-    /// No data follows, but something else must happen first; the upper layer will finish it.
+    /// Something else must happen first; the upper layer will finish it.
     Later,
-    /// The upper layer has put a new segment in the request, which continues.
-    More,
 }
 
 /// The layer above the engine.
@@ -389,20 +380,11 @@ impl<N: Netmod> Engine<N> {
     #[inline(never)]
     fn handle_sent<U: Upper<N>>(&mut self, upper: &mut U, now: Time) -> usize {
         let mut n = 0;
-        while let Some((vc, req, waits)) = self.core.sent.pop_front() {
+        while let Some((vc, req)) = self.core.sent.pop_front() {
             n += 1;
-            if self.core.is_finished(req) {
-                if waits {
-                    self.netmod.send_resume(&mut self.core, vc, req, false);
-                }
-                continue;
-            }
-            let answer = upper.on_data_avail(&mut self.io(now), vc, req);
-            debug_assert!(waits || answer != DataAvail::More);
-            if waits {
-                self.netmod.send_resume(&mut self.core, vc, req, answer == DataAvail::More);
-            }
-            if answer == DataAvail::Complete {
+            if !self.core.is_finished(req)
+                && upper.on_data_avail(&mut self.io(now), vc, req) == DataAvail::Complete
+            {
                 self.core.finish(req, Outcome::Done);
             }
         }
@@ -541,22 +523,11 @@ impl<N: Netmod> Engine<N> {
     #[inline(never)]
     fn recv_done<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, now: Time) {
         let Some(req) = self.core.vcs.get_mut(vc).and_then(|v| v.take_recv_active()) else { return };
-        loop {
-            let Some(r) = self.core.reqs.get(req) else { return };
-            if r.on_done == OnDone::Complete {
-                self.core.finish(req, Outcome::Done);
-                return;
-            }
-            match upper.on_data_avail(&mut self.io(now), vc, req) {
-                DataAvail::Complete => return self.core.finish(req, Outcome::Done),
-                DataAvail::Later => return,
-                DataAvail::More => {}
-            }
-            // A further segment without bytes is through at once.
-            let empty = self.core.reqs.get(req).is_none_or(|r| r.seg.is_done() && r.excess == 0);
-            if !empty {
-                return self.core.set_recv_active(vc, req);
-            }
+        let Some(r) = self.core.reqs.get(req) else { return };
+        if r.on_done == OnDone::Complete
+            || upper.on_data_avail(&mut self.io(now), vc, req) == DataAvail::Complete
+        {
+            self.core.finish(req, Outcome::Done);
         }
     }
 

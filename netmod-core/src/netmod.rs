@@ -189,10 +189,6 @@ pub trait Netmod: Module + VcLife + DynamicProcesses + Checkpoint + Diagnose {
         hdr: &Header,
     ) -> Result<Sent, VcError>;
 
-    /// The answer to a finished send with [`crate::OnDone::Upper`]: with `more` the request has a
-    /// new segment, which follows at once; without, the next message may go.
-    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool);
-
     /// Takes a queued send back. True if no byte of it had left and none will.
     fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool;
 

@@ -9,11 +9,8 @@ use crate::slab::VcId;
 pub enum OnDone {
     /// It is finished (the NULL callback).
     Complete,
-    /// [`crate::Upper::on_data_avail`] is asked. A send keeps its place in the queue until it has answered.
+    /// [`crate::Upper::on_data_avail`] is called. The messages behind a send do not wait for it.
     Upper,
-    /// Sends: [`crate::Upper::on_data_avail`] is told, and never answers [`crate::DataAvail::More`]. So the messages behind it need
-    /// not wait for the next poll.
-    Tell,
 }
 
 /// How a request stands.

@@ -1,7 +1,7 @@
 //! What waits to be sent: a VC's messages in order, and the VCs whose turn it is.
 //!
 //! For netmods that send a message at once if they can, and else let it wait (in Nemesis the send queue of a VC). How bytes leave is the
-//! netmod's affair; which message is next, what of it has gone, and when its owner is asked for more is the same for all.
+//! netmod's affair; which message is next and what of it has gone is the same for all.
 
 use std::collections::VecDeque;
 
@@ -119,8 +119,6 @@ pub struct SendQueue {
     dead: usize,
     /// The place of the next message.
     next: u64,
-    /// The first message's data has gone and its owner is being asked whether there is more.
-    held: bool,
 }
 
 impl SendQueue {
@@ -159,55 +157,30 @@ impl SendQueue {
         self.messages.is_empty()
     }
 
-    /// Whether the owner of the first message is being asked whether there is more of it: nothing goes meanwhile.
-    #[inline]
-    pub fn is_held(&self) -> bool {
-        self.held
-    }
-
     /// Whether a part of the first message has gone, and another may follow.
     pub fn is_within(&self) -> bool {
-        self.held || self.messages.front().is_some_and(Message::started)
+        self.messages.front().is_some_and(Message::started)
     }
 
-    /// The next message, unless its owner is being asked.
+    /// The next message.
     pub fn front(&mut self) -> Option<&mut Message> {
-        self.messages.front_mut().filter(|_| !self.held)
+        self.messages.front_mut()
     }
 
-    /// The next message has gone, as far as it is known. Whether the one behind it may follow; else its owner is asked
-    /// ([`Core::send_finished`]) and [`SendQueue::resume`] will be called.
-    pub fn front_sent(&mut self, core: &mut Core, vc: VcId) -> bool {
-        let Some(m) = self.messages.front_mut() else { return true };
-        if core.send_finished(vc, m.req) {
-            self.pop();
-            return true;
-        }
-        m.data = Data::None;
-        self.held = true;
-        false
-    }
-
-    /// What its owner says of the first message: whether there is `more`, in its request's segment
-    /// ([`crate::Netmod::send_resume`]). False if it was not asked of that request.
-    pub fn resume(&mut self, req: ReqId, more: bool) -> bool {
-        let Some(m) = self.messages.front_mut().filter(|m| self.held && m.req == req) else { return false };
-        self.held = false;
-        if more {
-            m.data = Data::Segment;
-        } else {
+    /// The next message has gone.
+    pub fn front_sent(&mut self, core: &mut Core, vc: VcId) {
+        if let Some(m) = self.messages.front() {
+            core.send_finished(vc, m.req);
             self.pop();
         }
-        true
     }
 
     /// Takes a message out of which nothing has gone ([`crate::Netmod::cancel_send`]); whether that was possible.
     pub fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
         let Some(place) = core.reqs.get(req).map(|r| r.place) else { return false };
         let Ok(at) = self.messages.binary_search_by_key(&place, |m| m.place) else { return false };
-        let held = self.held && at == 0;
         let m = &mut self.messages[at];
-        if m.req != req || m.dead || m.started() || held {
+        if m.req != req || m.dead || m.started() {
             return false;
         }
         m.dead = true;
@@ -235,7 +208,6 @@ impl SendQueue {
 
     /// None of them will ever go.
     pub fn fail(&mut self, core: &mut Core, error: &VcError) {
-        self.held = false;
         self.dead = 0;
         for m in self.messages.drain(..).filter(|m| !m.dead) {
             core.send_failed(m.req, error);

@@ -413,12 +413,6 @@ impl Netmod for ShmNetmod {
         Ok(Sent::Queued)
     }
 
-    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
-        if self.links.get_mut(vc).is_some_and(|l| l.queue.resume(req, more)) {
-            self.pump(core, vc);
-        }
-    }
-
     fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
         self.links.get_mut(vc).is_some_and(|l| l.queue.cancel(core, req))
     }
@@ -591,8 +585,7 @@ impl Diagnose for ShmNetmod {
         let ring = lane.and_then(|l| l.tx.as_ref()).map_or_else(String::new, |tx| {
             format!(", {} cells of a {} KiB ring in flight", tx.in_flight(), tx.mem.geometry().bytes() >> 10)
         });
-        let held = if l.queue.is_held() { ", held" } else { "" };
-        format!("{state}{ring}, {} messages queued{held}{transfers}", l.queue.len())
+        format!("{state}{ring}, {} messages queued{transfers}", l.queue.len())
     }
 
     fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {

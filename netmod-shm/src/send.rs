@@ -1,7 +1,7 @@
 //! Sending: at once if possible, else through the VC's queue.
 
 use netmod_core::{
-    Core, Event, Header, Message, OnDone, Quiet, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId,
+    Core, Event, Header, Message, Quiet, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId,
 };
 
 use crate::lane::{CLASSES, Lane};
@@ -66,7 +66,7 @@ impl ShmNetmod {
         }
     }
 
-    /// As [`ShmNetmod::send`], for the segment of a request that need not be asked for more; all or nothing.
+    /// As [`ShmNetmod::send`], for the segment of a request; all or nothing.
     pub(crate) fn send_segment(
         &mut self,
         core: &mut Core,
@@ -80,9 +80,7 @@ impl ShmNetmod {
         };
         let lane = &mut self.lanes[slot];
         let Some(tx) = &mut lane.tx else { return Ok(false) };
-        let Some(r) = core.reqs.get_mut(req).filter(|r| r.on_done != OnDone::Upper) else {
-            return Ok(false);
-        };
+        let Some(r) = core.reqs.get_mut(req) else { return Ok(false) };
         // Without data, there is nothing that could lie in more than one piece.
         if len > tx.piece() || len == 0 {
             return Ok(false);
@@ -255,9 +253,6 @@ impl ShmNetmod {
     pub(crate) fn pump(&mut self, core: &mut Core, vc: VcId) {
         loop {
             let Some(l) = self.links.get(vc) else { return };
-            if l.queue.is_held() {
-                return;
-            }
             if let Some(slot) = l.slot {
                 match self.lanes[slot].settle_owed() {
                     Ok(true) => {}

@@ -470,13 +470,6 @@ impl Netmod for TcpNetmod {
         Ok(Sent::Queued)
     }
 
-    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
-        if let Some(q) = self.vcs.get_mut(vc).and_then(|v| v.txq.as_mut()) {
-            q.resume(core, req, more);
-        }
-        self.flush_vc(core, vc);
-    }
-
     fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
         self.vcs.get_mut(vc).and_then(|v| v.txq.as_mut()).is_some_and(|q| q.cancel(core, req))
     }

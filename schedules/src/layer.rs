@@ -1,6 +1,6 @@
 //! The layer above the netmod in a schedule: takes messages as they come, and looks at each byte.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet};
 
 use netmod_core::{
     Card, Core, DataAvail, Event, Header, Io, Netmod, OnDone, Outcome, PacketFault, ReqId, Request, RxBytes,
@@ -34,8 +34,7 @@ struct Receiving {
     from: usize,
     number: u32,
     len: usize,
-    pieces: VecDeque<Pieces>,
-    full: Vec<Pieces>,
+    place: Pieces,
 }
 
 /// What the layer knows of one peer.
@@ -65,8 +64,8 @@ pub struct Layer {
     pub ending: bool,
     pub peers: Vec<Peer>,
     receiving: HashMap<ReqId, Receiving>,
-    /// What sends that are asked for more still have.
-    pub more: HashMap<ReqId, VecDeque<Pieces>>,
+    /// Sends whose owner is told when their data has gone.
+    pub told: HashSet<ReqId>,
     /// Ends of one-sided transfers, by number.
     pub ended: HashMap<u64, Result<(), VcError>>,
     /// What was lent, for as long as there are netmods.
@@ -81,7 +80,7 @@ impl Layer {
             ending: false,
             peers: (0..ranks).map(|_| Peer::default()).collect(),
             receiving: HashMap::new(),
-            more: HashMap::new(),
+            told: HashSet::new(),
             ended: HashMap::new(),
             lent: Vec::new(),
         }
@@ -91,19 +90,12 @@ impl Layer {
         self.peers.iter().position(|p| p.vc == Some(vc)).expect("an event of a VC that is in charge")
     }
 
-    /// Where a message of so many bytes goes: in one to three segments, with or without gaps.
-    fn places(&mut self, len: usize) -> VecDeque<Pieces> {
-        let mut out = VecDeque::new();
-        let mut left = len;
-        for i in (0..1 + self.rng.below(3)).rev() {
-            let n = if i == 0 { left } else { self.rng.below(left as u64 + 1) as usize };
-            let (piece, gap) = shape(&mut self.rng);
-            let pieces = Pieces::new(n, piece, gap);
-            self.lent.push(pieces.area().clone());
-            out.push_back(pieces);
-            left -= n;
-        }
-        out
+    /// Where a message of so many bytes goes: with or without gaps.
+    fn place(&mut self, len: usize) -> Pieces {
+        let (piece, gap) = shape(&mut self.rng);
+        let pieces = Pieces::new(len, piece, gap);
+        self.lent.push(pieces.area().clone());
+        pieces
     }
 
     /// Receives that have begun and not ended. After a VC went down there is none of its.
@@ -111,16 +103,10 @@ impl Layer {
         self.receiving.keys().filter(|req| !core.is_finished(**req)).count()
     }
 
-    /// The next segment of a receive; at the end its bytes are looked at.
-    fn next(&mut self, core: &mut Core, req: ReqId) -> DataAvail {
-        let r = self.receiving.get_mut(&req).expect("a receive under way");
-        if let Some(pieces) = r.pieces.pop_front() {
-            core.reqs.get_mut(req).expect("a live request").seg = pieces.segment();
-            r.full.push(pieces);
-            return DataAvail::More;
-        }
+    /// A receive has all its bytes, which are looked at.
+    fn received(&mut self, req: ReqId) {
         let r = self.receiving.remove(&req).expect("a receive under way");
-        let data: Vec<u8> = r.full.iter().flat_map(Pieces::data).collect();
+        let data: Vec<u8> = r.place.data();
         let right = pattern(seed_of(r.from, self.me, r.number), r.len);
         assert!(data == right, "message {} from {} to {} is not what was sent", r.number, r.from, self.me);
         let got = &mut self.peers[r.from].got;
@@ -132,7 +118,6 @@ impl Layer {
             self.me
         );
         got.push(r.number);
-        DataAvail::Complete
     }
 }
 
@@ -149,39 +134,28 @@ impl<N: Netmod> Upper<N> for Layer {
         assert_eq!(from, self.peer_of(vc), "a message of another peer's");
         let number = u32::from_le_bytes(hdr[4..8].try_into().expect("four bytes"));
         let len = u64::from_le_bytes(hdr[8..16].try_into().expect("eight bytes")) as usize;
-        let mut pieces = self.places(len);
-        let first = pieces.pop_front().expect("a first segment");
-        let mut request = Request::new(Some(vc), first.segment());
+        let place = self.place(len);
+        let mut request = Request::new(Some(vc), place.segment());
         request.on_done = OnDone::Upper;
+        let used = request.seg.unpack(rest);
+        let whole = request.seg.is_done();
         let req = io.core.reqs.insert(request);
-        self.receiving.insert(req, Receiving { from, number, len, pieces, full: vec![first] });
-        let mut used = 0;
-        loop {
-            let request = io.core.reqs.get_mut(req).expect("a live request");
-            used += request.seg.unpack(rest.skip(used));
-            if !request.seg.is_done() {
-                io.core.set_recv_active(vc, req);
-                return Ok(used);
-            }
-            if self.next(io.core, req) == DataAvail::Complete {
-                io.core.finish(req, Outcome::Done);
-                io.core.take(req);
-                return Ok(used);
-            }
+        self.receiving.insert(req, Receiving { from, number, len, place });
+        if whole {
+            self.received(req);
+            io.core.finish(req, Outcome::Done);
+            io.core.take(req);
+        } else {
+            io.core.set_recv_active(vc, req);
         }
+        Ok(used)
     }
 
-    fn on_data_avail(&mut self, io: &mut Io<'_, N>, _vc: VcId, req: ReqId) -> DataAvail {
-        if let Some(more) = self.more.get_mut(&req) {
-            return match more.pop_front() {
-                Some(pieces) => {
-                    io.core.reqs.get_mut(req).expect("a live request").seg = pieces.segment();
-                    DataAvail::More
-                }
-                None => DataAvail::Complete,
-            };
+    fn on_data_avail(&mut self, _: &mut Io<'_, N>, _: VcId, req: ReqId) -> DataAvail {
+        if !self.told.remove(&req) {
+            self.received(req);
         }
-        self.next(io.core, req)
+        DataAvail::Complete
     }
 
     fn on_event(&mut self, io: &mut Io<'_, N>, event: Event) {

@@ -235,7 +235,6 @@ impl<W: World> Run<W> {
         let data = pattern(seed_of(from, to, number), len);
         let way = self.rng.below(3);
         let (piece, gap) = shape(&mut self.rng);
-        let cut = if self.rng.once_in(2) { len } else { self.rng.below(len as u64 + 1) as usize };
         let rank = self.ranks[from].as_mut().expect("a rank that lives");
         let vc = rank.vc(to);
         let Engine { core, netmod, .. } = &mut rank.engine;
@@ -259,22 +258,19 @@ impl<W: World> Run<W> {
                 sent.map(|s| (s == Sent::Queued).then_some(req))
             }
             _ => {
-                // In two segments; the netmod has to ask for the second one.
-                let parts: VecDeque<Pieces> =
-                    [&data[..cut], &data[cut..]].iter().map(|d| Pieces::with(d, piece, gap)).collect();
-                areas.extend(parts.iter().map(|p| p.area().clone()));
-                let mut parts = parts;
-                let first = parts.pop_front().expect("a first part");
-                let mut request = Request::new(Some(vc), first.segment());
+                // With gaps perhaps; its owner is told.
+                let pieces = Pieces::with(&data, piece, gap);
+                areas.push(pieces.area().clone());
+                let mut request = Request::new(Some(vc), pieces.segment());
                 request.on_done = OnDone::Upper;
                 let req = core.reqs.insert(request);
-                rank.layer.more.insert(req, parts);
+                rank.layer.told.insert(req);
                 match netmod.send_noncontig(core, vc, req, &hdr) {
                     Ok(Sent::Queued) => Ok(Some(req)),
                     Ok(Sent::Done) => Ok(None),
                     Err(e) => {
                         core.reqs.remove(req);
-                        rank.layer.more.remove(&req);
+                        rank.layer.told.remove(&req);
                         Err(e)
                     }
                 }
@@ -312,7 +308,7 @@ impl<W: World> Run<W> {
         }
         assert!(!e.core.is_finished(req), "a request that was taken back is its owner's");
         e.core.reqs.remove(req);
-        rank.layer.more.remove(&req);
+        rank.layer.told.remove(&req);
         let taken = lane.pending.remove(at).expect("a send that waits");
         taken.areas.iter().for_each(|a| a.fill(MINE));
         lane.sent.retain(|n| *n != number);

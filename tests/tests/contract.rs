@@ -1,5 +1,5 @@
 //! The netmod contract below the device: two engines over two bare netmods, and an upper layer that answers
-//! `More`, `Complete` and `Later`.
+//! `Complete` and `Later`.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -20,18 +20,17 @@ use netmod_tests::sys::Area;
 /// First byte of the headers of this test.
 const MESSAGE: u8 = 1;
 
-/// How a receive ends once all its segments are full.
+/// How a receive ends once it is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Last {
     Complete,
     Later,
 }
 
-/// A receive: segments that follow each other, and surplus.
+/// A receive.
 struct Receiving {
     req: ReqId,
-    areas: VecDeque<Area>,
-    full: Vec<Area>,
+    area: Area,
     last: Last,
 }
 
@@ -41,8 +40,8 @@ struct Layer {
     /// Those whose data has begun to arrive.
     active: Vec<Receiving>,
     done: Vec<Receiving>,
-    /// Segments that sends still have, by request.
-    to_send: Vec<(ReqId, VecDeque<Area>)>,
+    /// The memory of sends, by request.
+    to_send: Vec<(ReqId, Area)>,
     /// Sends whose data has all left, in that order.
     sent: Vec<ReqId>,
     terminated: usize,
@@ -64,15 +63,9 @@ impl Layer {
         }
     }
 
-    /// The next segment of a receive, which may be the end.
-    fn next(&mut self, core: &mut Core, req: ReqId) -> DataAvail {
+    /// A receive is full.
+    fn received(&mut self, req: ReqId) -> DataAvail {
         let i = self.active.iter().position(|r| r.req == req).expect("an active receive");
-        let r = &mut self.active[i];
-        if let Some(area) = r.areas.pop_front() {
-            core.reqs.get_mut(req).expect("a live request").seg = area.contig();
-            r.full.push(area);
-            return DataAvail::More;
-        }
         let r = self.active.swap_remove(i);
         let last = r.last;
         self.done.push(r);
@@ -98,47 +91,30 @@ impl Upper<NetSet> for Layer {
             let len = u64::from_le_bytes(hdr[8..16].try_into().expect("eight bytes"));
             return Err(PacketFault::Drop { what: "no receive".into(), payload: len });
         };
-        let (req, mut used) = (r.req, 0);
+        let req = r.req;
         self.active.push(r);
-        // All that is here goes to the segments one after the other, as far as it reaches.
-        loop {
-            let request = io.core.reqs.get_mut(req).expect("a live request");
-            request.vc = Some(vc);
-            used += request.seg.unpack(rest.skip(used));
-            if request.seg.is_done() {
-                let surplus = request.excess.min((rest.len() - used) as u64);
-                request.excess -= surplus;
-                used += surplus as usize;
-            }
-            if !request.seg.is_done() || request.excess > 0 {
-                io.core.set_recv_active(vc, req);
-                return Ok(used);
-            }
-            match self.next(io.core, req) {
-                DataAvail::More => {}
-                DataAvail::Complete => {
-                    io.core.finish(req, Outcome::Done);
-                    return Ok(used);
-                }
-                DataAvail::Later => return Ok(used),
-            }
+        let request = io.core.reqs.get_mut(req).expect("a live request");
+        request.vc = Some(vc);
+        let mut used = request.seg.unpack(rest);
+        if request.seg.is_done() {
+            let surplus = request.excess.min((rest.len() - used) as u64);
+            request.excess -= surplus;
+            used += surplus as usize;
         }
+        if !request.seg.is_done() || request.excess > 0 {
+            io.core.set_recv_active(vc, req);
+        } else if self.received(req) == DataAvail::Complete {
+            io.core.finish(req, Outcome::Done);
+        }
+        Ok(used)
     }
 
-    fn on_data_avail(&mut self, io: &mut Io<'_, NetSet>, _vc: VcId, req: ReqId) -> DataAvail {
-        if let Some((_, areas)) = self.to_send.iter_mut().find(|(r, _)| *r == req) {
-            return match areas.pop_front() {
-                Some(area) => {
-                    io.core.reqs.get_mut(req).expect("a live request").seg = area.contig();
-                    DataAvail::More
-                }
-                None => {
-                    self.sent.push(req);
-                    DataAvail::Complete
-                }
-            };
+    fn on_data_avail(&mut self, _: &mut Io<'_, NetSet>, _vc: VcId, req: ReqId) -> DataAvail {
+        if self.to_send.iter().any(|(r, _)| *r == req) {
+            self.sent.push(req);
+            return DataAvail::Complete;
         }
-        self.next(io.core, req)
+        self.received(req)
     }
 
     fn on_event(&mut self, io: &mut Io<'_, NetSet>, event: Event) {
@@ -213,43 +189,37 @@ impl Pair {
         }
     }
 
-    /// Posts a receive of rank 1 with segments of these lengths.
-    fn post(&mut self, lens: &[usize], excess: u64, last: Last) -> ReqId {
-        let mut areas: VecDeque<Area> = lens.iter().map(|n| Area::new(vec![0; *n])).collect();
-        let first = areas.pop_front().expect("a first segment");
-        let mut request = Request::new(None, first.contig());
+    /// Posts a receive of rank 1.
+    fn post(&mut self, len: usize, excess: u64, last: Last) -> ReqId {
+        let area = Area::new(vec![0; len]);
+        let mut request = Request::new(None, area.contig());
         request.on_done = OnDone::Upper;
         request.excess = excess;
         let req = self.engines[1].core.reqs.insert(request);
-        self.layers[1].posted.push_back(Receiving { req, areas, full: vec![first], last });
+        self.layers[1].posted.push_back(Receiving { req, area, last });
         req
     }
 
-    /// Sends from rank 0 a message whose data is the pattern of `seed` in segments of these lengths.
-    fn send(&mut self, seed: u64, lens: &[usize]) -> (ReqId, Sent) {
-        let total: usize = lens.iter().sum();
-        let data = pattern(seed, total);
-        let mut at = 0;
-        let mut areas: VecDeque<Area> = VecDeque::new();
-        for n in lens {
-            areas.push_back(Area::new(data[at..at + n].to_vec()));
-            at += n;
-        }
-        let first = areas.pop_front().expect("a first segment");
+    /// Sends from rank 0 a message whose data is the pattern of `seed`; its owner is told.
+    fn send(&mut self, seed: u64, len: usize) -> (ReqId, Sent) {
+        let area = Area::new(pattern(seed, len));
         let (e, vc) = (&mut self.engines[0], self.vcs[0]);
-        let mut request = Request::new(Some(vc), first.contig());
+        let mut request = Request::new(Some(vc), area.contig());
         request.on_done = OnDone::Upper;
         let req = e.core.reqs.insert(request);
-        let sent = e.netmod.send_noncontig(&mut e.core, vc, req, &header(total)).expect("send");
-        self.layers[0].to_send.push((req, areas));
+        let sent = e.netmod.send_noncontig(&mut e.core, vc, req, &header(len)).expect("send");
+        if sent == Sent::Done {
+            e.core.finish(req, Outcome::Done);
+            self.layers[0].sent.push(req);
+        }
+        self.layers[0].to_send.push((req, area));
         (req, sent)
     }
 
     /// What a finished receive of rank 1 got.
     fn received(&self, req: ReqId) -> Vec<u8> {
         let r = self.layers[1].done.iter().find(|r| r.req == req).expect("a finished receive");
-        assert!(r.areas.is_empty(), "not all segments were asked for");
-        r.full.iter().flat_map(|a| a.bytes()).collect()
+        r.area.bytes()
     }
 }
 
@@ -260,23 +230,22 @@ fn header(len: usize) -> Header {
     hdr
 }
 
-/// Receives in several segments: filled one after the other, whatever the network's cuts.
-fn receive_more<F: NetmodFactory>(f: &F) {
+/// Receives of all lengths, whatever the network's cuts; who answers `Later` finishes them.
+fn receives<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, true);
-    let shapes: [&[usize]; 6] =
-        [&[100], &[1, 1, 1, 500], &[0, 70, 0, 0, 3000], &[40_000, 1, 40_000], &[5000; 9], &[0]];
+    let lens = [100, 503, 3070, 80_001, 45_000, 0];
     let mut reqs = Vec::new();
-    for (i, shape) in shapes.iter().enumerate() {
+    for (i, len) in lens.into_iter().enumerate() {
         let last = if i % 2 == 0 { Last::Complete } else { Last::Later };
-        reqs.push((pair.post(shape, 0, last), last, shape.iter().sum::<usize>()));
+        reqs.push((pair.post(len, 0, last), last, len));
     }
-    for (i, (_, _, total)) in reqs.iter().enumerate() {
-        pair.send(i as u64, &[*total]);
+    for (i, len) in lens.into_iter().enumerate() {
+        pair.send(i as u64, len);
     }
-    pair.until("all is received", |p| p.layers[1].done.len() == shapes.len());
-    for (i, (req, last, total)) in reqs.into_iter().enumerate() {
+    pair.until("all is received", |p| p.layers[1].done.len() == lens.len());
+    for (i, (req, last, len)) in reqs.into_iter().enumerate() {
         let got = pair.received(req);
-        assert_eq!(got.len(), total);
+        assert_eq!(got.len(), len);
         check(i as u64, &got);
         let core = &mut pair.engines[1].core;
         assert_eq!(
@@ -296,12 +265,12 @@ fn receive_excess<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, true);
     let mut reqs = Vec::new();
     for _ in 0..4 {
-        reqs.push((pair.post(&[2000], 3000, Last::Complete), 2000));
-        reqs.push((pair.post(&[64], 0, Last::Later), 64));
+        reqs.push((pair.post(2000, 3000, Last::Complete), 2000));
+        reqs.push((pair.post(64, 0, Last::Later), 64));
     }
     for i in 0..4 {
-        pair.send(2 * i, &[5000]);
-        pair.send(2 * i + 1, &[64]);
+        pair.send(2 * i, 5000);
+        pair.send(2 * i + 1, 64);
     }
     pair.until("all is received", |p| p.layers[1].done.len() == 8);
     for (i, (req, len)) in reqs.into_iter().enumerate() {
@@ -311,18 +280,15 @@ fn receive_excess<F: NetmodFactory>(f: &F) {
     }
 }
 
-/// Sends in several segments: nothing overtakes them, and the answer to the last is `Complete`.
-fn send_more<F: NetmodFactory>(f: &F) {
+/// Sends whose owner is told: it is told once, in their order, and what is behind them does not wait for that.
+fn sends_are_told<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, true);
-    let shapes: [&[usize]; 5] =
-        [&[100, 100, 100], &[30_000, 5, 0, 30_000], &[0, 0, 900], &[7; 40], &[200_000, 200_000]];
     let mut reqs = Vec::new();
     let mut receives = Vec::new();
-    for (i, shape) in shapes.iter().enumerate() {
-        let total: usize = shape.iter().sum();
-        receives.push((pair.post(&[total], 0, Last::Complete), i as u64, total));
-        receives.push((pair.post(&[50], 0, Last::Complete), 100 + i as u64, 50));
-        let (req, sent) = pair.send(i as u64, shape);
+    for (i, len) in [300, 60_005, 900, 280, 400_000].into_iter().enumerate() {
+        receives.push((pair.post(len, 0, Last::Complete), i as u64, len));
+        receives.push((pair.post(50, 0, Last::Complete), 100 + i as u64, 50));
+        let (req, sent) = pair.send(i as u64, len);
         assert_eq!(sent, Sent::Queued, "the connection is not there yet");
         reqs.push(req);
         // A small message behind it, by the shortest way.
@@ -358,7 +324,7 @@ fn bursts<F: NetmodFactory>(f: &F) {
             let longest = [8, 100, 2000, 20_000, 100_000][random.below(5)];
             let (seed, len) = (sent, random.below(longest));
             sent += 1;
-            receives.push((pair.post(&[len], 0, Last::Complete), seed, len));
+            receives.push((pair.post(len, 0, Last::Complete), seed, len));
             let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
             let data = SendBuf::from_static(Vec::leak(pattern(seed, len)));
             let later = e.netmod.i_start_contig_msg(&mut e.core, vc, &header(len), data).expect("send");
@@ -399,9 +365,9 @@ fn bursts<F: NetmodFactory>(f: &F) {
 fn terminate_and_reuse<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, false);
     for round in 0..5 {
-        let req = pair.post(&[70_000, 30_000], 0, Last::Complete);
+        let req = pair.post(100_000, 0, Last::Complete);
         let done = pair.layers[1].done.len();
-        pair.send(round, &[60_000, 40_000]);
+        pair.send(round, 100_000);
         pair.until("the message is there", |p| {
             p.layers[1].done.len() > done && p.layers[0].sent.len() > round as usize
         });
@@ -409,7 +375,7 @@ fn terminate_and_reuse<F: NetmodFactory>(f: &F) {
         assert_eq!(got.len(), 100_000);
         check(round, &got);
         // Both sides, each with a last message on its way.
-        let last = pair.post(&[500], 0, Last::Complete);
+        let last = pair.post(500, 0, Last::Complete);
         let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
         let data: &'static [u8] = Vec::leak(pattern(round, 500));
         if let Some(req) = e
@@ -438,8 +404,8 @@ fn terminate_and_reuse<F: NetmodFactory>(f: &F) {
 #[test]
 fn a_peer_that_leaves_an_open_vc_takes_it_down() {
     let mut pair = Pair::new(&Tcp, true);
-    let req = pair.post(&[100], 0, Last::Complete);
-    pair.send(1, &[100]);
+    let req = pair.post(100, 0, Last::Complete);
+    pair.send(1, 100);
     pair.until("the message is there", |p| p.layers[1].done.len() == 1);
     check(1, &pair.received(req));
     let vc = pair.vcs[1];
@@ -455,13 +421,13 @@ fn a_peer_that_leaves_an_open_vc_takes_it_down() {
 /// Giving a VC up fails its requests and reports it once; the other side learns of it.
 fn abort<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, true);
-    let req = pair.post(&[100], 0, Last::Complete);
-    pair.send(1, &[100]);
+    let req = pair.post(100, 0, Last::Complete);
+    pair.send(1, 100);
     pair.until("the message is there", |p| p.layers[1].done.len() == 1);
     check(1, &pair.received(req));
     // More than any buffer takes, so that it is on its way.
-    let cut = pair.post(&[32 << 20], 0, Last::Complete);
-    let (stuck, _) = pair.send(2, &[32 << 20]);
+    let cut = pair.post(32 << 20, 0, Last::Complete);
+    let (stuck, _) = pair.send(2, 32 << 20);
     let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
     let why = netmod_core::VcError::new(netmod_core::VcErrorKind::Aborted, None, "a test gives it up");
     e.netmod.vc_abort(&mut e.core, vc, why.clone());
@@ -495,11 +461,11 @@ fn abort<F: NetmodFactory>(f: &F) {
 /// A VC that went down takes messages again once it is revived, and carries nothing of what was before.
 fn revive<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, true);
-    pair.post(&[100], 0, Last::Complete);
-    pair.send(1, &[100]);
+    pair.post(100, 0, Last::Complete);
+    pair.send(1, 100);
     pair.until("the message is there", |p| p.layers[1].done.len() == 1);
-    pair.post(&[32 << 20], 0, Last::Complete);
-    pair.send(2, &[32 << 20]);
+    pair.post(32 << 20, 0, Last::Complete);
+    pair.send(2, 32 << 20);
     let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
     let why = netmod_core::VcError::new(netmod_core::VcErrorKind::Aborted, None, "a test gives it up");
     e.netmod.vc_abort(&mut e.core, vc, why);
@@ -510,8 +476,8 @@ fn revive<F: NetmodFactory>(f: &F) {
         pair.layers[i].posted.clear();
         pair.layers[i].to_send.clear();
     }
-    let req = pair.post(&[5000], 0, Last::Complete);
-    pair.send(3, &[5000]);
+    let req = pair.post(5000, 0, Last::Complete);
+    pair.send(3, 5000);
     pair.until("the next message is there", |p| p.layers[1].done.len() == 2 && !p.layers[0].sent.is_empty());
     check(3, &pair.received(req));
     assert!(pair.layers.iter().all(|l| l.down.len() == 1), "{:?}", pair.layers[1].down);
@@ -520,9 +486,9 @@ fn revive<F: NetmodFactory>(f: &F) {
 /// A send is taken back as long as nothing of it has left, and only once.
 fn cancel_send<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, true);
-    let kept = pair.post(&[300], 0, Last::Complete);
-    let (first, _) = pair.send(1, &[200, 100]);
-    let (second, _) = pair.send(2, &[400]);
+    let kept = pair.post(300, 0, Last::Complete);
+    let (first, _) = pair.send(1, 300);
+    let (second, _) = pair.send(2, 400);
     let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
     let taken = e.netmod.cancel_send(&mut e.core, vc, second);
     assert!(!e.netmod.cancel_send(&mut e.core, vc, second), "it is in the queue no more");
@@ -540,14 +506,14 @@ fn counts<F: NetmodFactory>(f: &F) {
     static DATA: [u8; 100] = [7; 100];
     let mut pair = Pair::new(f, true);
     let received: Vec<ReqId> =
-        [100, 300, 50, 100].iter().map(|len| pair.post(&[*len], 0, Last::Complete)).collect();
+        [100, 300, 50, 100].iter().map(|len| pair.post(*len, 0, Last::Complete)).collect();
     let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
     // The first ones wait for the connection.
     let req = e.core.reqs.insert(Request::new(Some(vc), Segment::empty()));
     let data = SendBuf::from_static(&DATA);
     let sent = e.netmod.i_send_contig(&mut e.core, vc, req, &header(100), data).expect("send");
     assert_eq!(sent, Sent::Queued);
-    pair.send(2, &[300]);
+    pair.send(2, 300);
     let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
     let data = SendBuf::from_static(&DATA[..50]);
     e.netmod.i_start_contig_msg(&mut e.core, vc, &header(50), data).expect("send").expect("it waits");
@@ -584,13 +550,13 @@ macro_rules! contract {
             use super::*;
             tests! {
                 $factory;
-                receive_more receive_excess send_more bursts terminate_and_reuse abort revive cancel_send counts
+                receives receive_excess sends_are_told bursts terminate_and_reuse abort revive cancel_send counts
             }
         })*
     };
 }
 
-/// Always through the queue, so that `More` is asked for.
+/// Always through the queue.
 fn loopback(cut: Cut, direct: bool) -> Loopback {
     let options = Options { cut, direct, eager: false, capacity: 50_000 };
     Loopback { options, max_bytes: 1 << 20, eager_max: 1 << 14 }

@@ -156,7 +156,7 @@ impl Ch3 {
         m.role = if sync { Role::SyncSend { sent: false, answer: None } } else { Role::Send };
         r.charge = credit::charge(len);
         if sync {
-            r.on_done = OnDone::Tell;
+            r.on_done = OnDone::Upper;
         }
         let sreq = if sync { req.to_wire() } else { 0 };
         let hdr = pkt::emit_eager(m.env, mode, len, sreq, s.flow.inc.settle_bytes());

@@ -163,7 +163,7 @@ impl Ch3 {
             MpiReq::new(Role::SyncSend { sent: false, answer: None }, env),
         );
         if let Some(r) = io.core.reqs.get_mut(req) {
-            r.on_done = OnDone::Tell;
+            r.on_done = OnDone::Upper;
             r.charge = charge;
         }
         let hdr = pkt::emit_eager(env, Mode::Sync, len, req.to_wire(), self.credit_to_go(vc));

@@ -222,17 +222,6 @@ macro_rules! forward {
             $via!(self, [core, vc], n => n.send_noncontig(core, vc, req, hdr))
         }
     };
-    (@ send_resume $via:ident) => {
-        fn send_resume(
-            &mut self,
-            core: &mut $crate::Core,
-            vc: $crate::VcId,
-            req: $crate::ReqId,
-            more: bool,
-        ) {
-            $via!(self, [core, vc], n => n.send_resume(core, vc, req, more))
-        }
-    };
     (@ cancel_send $via:ident) => {
         fn cancel_send(
             &mut self,

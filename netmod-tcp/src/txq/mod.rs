@@ -15,7 +15,7 @@ pub(crate) use window::KEEP_BOUND;
 
 use std::collections::VecDeque;
 
-use netmod_core::{Core, Header, IoVec, OnDone, ReqId, Request, Segment, SendBuf, VcError, VcId};
+use netmod_core::{Core, Header, IoVec, ReqId, Request, Segment, SendBuf, VcError, VcId};
 
 /// Data of at most this many bytes is copied into the queue rather than sent from where it is: a
 /// copy of this size costs less than a further piece in the system call.
@@ -73,9 +73,7 @@ struct Message {
     dead: bool,
     /// Whether further copied messages may join it.
     batch: bool,
-    /// Whether its owner is asked for more at its end: nothing behind it may go before that.
-    asks: bool,
-    /// Its place in the order of the queue; a message and what follows in its owner's memory have the same.
+    /// Its place in the order of the queue.
     place: u64,
 }
 
@@ -90,7 +88,6 @@ impl Message {
             started,
             dead: false,
             batch: false,
-            asks: false,
             place: 0,
         }
     }
@@ -104,18 +101,8 @@ impl Message {
     /// Whether it is staged bytes that nobody waits for.
     #[inline]
     fn is_run(&self) -> bool {
-        matches!(self.rest, Rest::None) && self.req.is_none() && !self.dead && !self.asks
+        matches!(self.rest, Rest::None) && self.req.is_none() && !self.dead
     }
-}
-
-/// Nothing may go from a message on.
-#[derive(Clone, Copy, Debug)]
-struct Hold {
-    /// Its place.
-    at: usize,
-    /// The request before it whose owner is being asked whether there is more; `None` while the owner
-    /// cannot be asked, because the data in its memory is neither acknowledged nor copied.
-    req: Option<ReqId>,
 }
 
 /// Messages in order, with what they have staged.
@@ -138,7 +125,6 @@ pub(crate) struct TxQueue {
     sent: u64,
     /// Behind the last byte of a message that has gone whole: control frames need no acknowledgement.
     needs: u64,
-    held: Option<Hold>,
     /// Whether what has gone is kept until it is acknowledged.
     retain: bool,
     /// Bytes that have gone, are not acknowledged, and are in the senders' memory; in copies.
@@ -164,12 +150,12 @@ impl TxQueue {
     /// Whether nothing waits to be sent.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
-        self.cursor == self.messages.len() && self.held.is_none()
+        self.cursor == self.messages.len()
     }
 
     /// Whether there is something that could be written now.
     pub(crate) fn is_sendable(&self) -> bool {
-        self.cursor < self.limit()
+        self.cursor < self.messages.len()
     }
 
     /// Number of messages that wait.
@@ -187,12 +173,6 @@ impl TxQueue {
     #[inline]
     pub(crate) fn copies(&self, data_len: usize) -> bool {
         data_len <= COPY_MAX && self.staged() <= STAGE_BOUND
-    }
-
-    /// Behind the last message that may go.
-    #[inline]
-    fn limit(&self) -> usize {
-        self.held.map_or(self.messages.len(), |h| h.at)
     }
 
     /// Adds a message whole, by copying it. Returns its request, which it may share with its neighbours.
@@ -286,7 +266,6 @@ impl TxQueue {
             }
         }
         if let Some(r) = core.reqs.get_mut(req) {
-            m.asks = r.on_done == OnDone::Upper;
             r.place = self.places;
         }
         self.append(m);
@@ -305,7 +284,7 @@ impl TxQueue {
         let base = self.stage.as_mut_ptr();
         let piece = |at: usize, len: usize| IoVec { base: base.wrapping_add(at), len };
         let mut skip = self.part;
-        for m in self.messages.range(self.cursor..self.limit()) {
+        for m in self.messages.range(self.cursor..) {
             if m.dead {
                 if run > 0 {
                     if n == iov.len() {
@@ -327,9 +306,6 @@ impl TxQueue {
             room -= staged;
             run += staged;
             if m.rest_len == skipped {
-                if m.asks {
-                    break;
-                }
                 continue;
             }
             // The run so far and at least one piece of the rest must find room.
@@ -362,9 +338,6 @@ impl TxQueue {
                 }
                 _ => {}
             }
-            if m.asks {
-                break;
-            }
         }
         if run > 0 && n < iov.len() {
             iov[n] = piece(at, run);
@@ -377,7 +350,7 @@ impl TxQueue {
     pub(crate) fn written(&mut self, core: &mut Core, vc: VcId, mut n: usize) {
         let mut end = self.sent;
         self.sent += n as u64;
-        while self.cursor < self.limit() {
+        while self.cursor < self.messages.len() {
             let m = &mut self.messages[self.cursor];
             if m.dead {
                 self.next += m.staged;
@@ -399,7 +372,7 @@ impl TxQueue {
             self.cursor += 1;
             self.message_sent(core, vc, self.cursor - 1, end);
         }
-        debug_assert_eq!(n, 0, "bytes were sent behind a message whose owner is to be asked");
+        debug_assert_eq!(n, 0, "more bytes were sent than there were");
         if !self.retain {
             self.release(core, vc, self.sent);
         }
@@ -415,33 +388,13 @@ impl TxQueue {
         if lent {
             self.lent += m.rest_len;
         }
-        if m.asks {
-            // Its owner may do with the memory what it likes once it was asked.
-            if lent && !self.keep(core, vc, i) {
-                self.held = Some(Hold { at: i + 1, req: None });
-                return;
-            }
-            self.ask(core, vc, i);
-        } else if !lent && (self.retain || !m.rest.is_lent()) {
-            if let Some(req) = m.req.take() {
-                core.send_finished(vc, req);
-            }
-        } else {
+        if lent || (!self.retain && m.rest.is_lent()) {
             return;
         }
-        self.join(i);
-    }
-
-    /// Asks a message's owner for more.
-    fn ask(&mut self, core: &mut Core, vc: VcId, i: usize) {
-        self.held = None;
-        let m = &mut self.messages[i];
-        m.asks = false;
-        if let Some(req) = m.req.take()
-            && !core.send_finished(vc, req)
-        {
-            self.held = Some(Hold { at: i + 1, req: Some(req) });
+        if let Some(req) = m.req.take() {
+            core.send_finished(vc, req);
         }
+        self.join(i);
     }
 
     /// Makes one run of a message that was sent and the one before it, if both are runs.
@@ -452,30 +405,6 @@ impl TxQueue {
         let Some(m) = self.messages.remove(i) else { return };
         self.messages[i - 1].staged += m.staged;
         self.cursor -= 1;
-        if let Some(h) = &mut self.held
-            && h.at > i
-        {
-            h.at -= 1;
-        }
-    }
-
-    /// The owner that was asked has spoken.
-    pub(crate) fn resume(&mut self, core: &Core, req: ReqId, more: bool) {
-        let Some(h) = self.held.filter(|h| h.req == Some(req)) else { return };
-        self.held = None;
-        if !more {
-            return;
-        }
-        let seg = core.reqs.get(req).map_or((0, 0), |r| (r.seg.pos(), r.seg.remaining()));
-        let m = Message {
-            rest_len: seg.1,
-            rest: Rest::Segment { from: seg.0 },
-            req: Some(req),
-            asks: true,
-            place: core.reqs.get(req).map_or(0, |r| r.place),
-            ..Message::run(0, true)
-        };
-        self.messages.insert(h.at, m);
     }
 
     /// Takes a message back if no byte of it has gone.
@@ -493,7 +422,6 @@ impl TxQueue {
         m.rest = Rest::None;
         m.rest_len = 0;
         m.req = None;
-        m.asks = false;
         self.dead += 1;
         while self.messages.len() > self.cursor
             && let Some(m) = self.messages.pop_back_if(|m| m.dead)
@@ -530,13 +458,12 @@ impl TxQueue {
     /// Whether part of a message has gone and part has not: the stream cannot be continued on another
     /// connection without a session.
     pub(crate) fn is_mid_message(&self) -> bool {
-        self.held.is_some() || self.part > 0 || self.messages.get(self.cursor).is_some_and(|m| m.started)
+        self.part > 0 || self.messages.get(self.cursor).is_some_and(|m| m.started)
     }
 
     /// Fails everything, and forgets the session.
     pub(crate) fn fail(&mut self, core: &mut Core, error: &VcError) {
-        for req in self.held.and_then(|h| h.req).into_iter().chain(self.messages.iter().filter_map(|m| m.req))
-        {
+        for req in self.messages.iter().filter_map(|m| m.req) {
             core.send_failed(req, error);
         }
         *self = TxQueue::default();
@@ -547,8 +474,7 @@ impl TxQueue {
         let waiting = if self.is_drained() {
             "nothing queued".to_string()
         } else {
-            let held = if self.held.is_some() { ", held" } else { "" };
-            format!("{} messages queued, {} bytes staged{held}", self.len(), self.staged())
+            format!("{} messages queued, {} bytes staged", self.len(), self.staged())
         };
         match self.unacknowledged() {
             0 => waiting,

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)]
 
-use netmod_core::{Outcome, PeerName, Vc};
+use netmod_core::{OnDone, Outcome, PeerName, Vc};
 use proptest::prelude::*;
 
 use super::*;
@@ -14,11 +14,11 @@ enum Op {
     Contig {
         len: usize,
         gone: usize,
-        asks: bool,
+        told: bool,
     },
     Segment {
         len: usize,
-        asks: bool,
+        told: bool,
     },
     /// Written whole before it is kept.
     Logged(usize),
@@ -38,8 +38,8 @@ fn op() -> impl Strategy<Value = Op> {
     let len = prop_oneof![0usize..40, 1000usize..6000, 100_000usize..200_000];
     prop_oneof![
         4 => (0usize..200).prop_map(Op::Copied),
-        2 => (len.clone(), 0usize..50, any::<bool>()).prop_map(|(len, gone, asks)| Op::Contig { len, gone, asks }),
-        2 => (len, any::<bool>()).prop_map(|(len, asks)| Op::Segment { len, asks }),
+        2 => (len.clone(), 0usize..50, any::<bool>()).prop_map(|(len, gone, told)| Op::Contig { len, gone, told }),
+        2 => (len, any::<bool>()).prop_map(|(len, told)| Op::Segment { len, told }),
         2 => (0usize..5000).prop_map(Op::Logged),
         1 => Just(Op::Control),
         1 => any::<usize>().prop_map(Op::Cancel),
@@ -75,18 +75,17 @@ struct World {
     out: Vec<u8>,
     /// Most that was ever sent.
     reached: usize,
-    more: u8,
     controls: usize,
 }
 
 impl World {
-    fn request(&mut self, len: usize, n: u8, asks: bool) -> (ReqId, *mut u8) {
+    fn request(&mut self, len: usize, n: u8, told: bool) -> (ReqId, *mut u8) {
         let body: &'static mut [u8] = data(n, len).leak();
         let at = body.as_mut_ptr();
         // SAFETY: leaked memory is valid for ever, and written only when its request is finished.
         let seg = unsafe { Segment::contig(at, len) };
         let mut r = Request::new(Some(self.vc), seg);
-        r.on_done = if asks { OnDone::Upper } else { OnDone::Complete };
+        r.on_done = if told { OnDone::Upper } else { OnDone::Complete };
         let req = self.core.reqs.insert(r);
         self.lent.push(Lent { req, at, len });
         (req, at)
@@ -97,29 +96,13 @@ impl World {
         self.reqs.push(req);
     }
 
-    /// Answers for the owners who are asked. The first times there is more, in memory of its own.
-    fn answer(&mut self) -> bool {
-        let asked: Vec<ReqId> = self.core.drain_sent().map(|(_, req)| req).collect();
-        for req in &asked {
-            self.scribble(*req);
-            let i = self.reqs.iter().position(|r| *r == Some(*req)).expect("a known request");
-            self.more = self.more.wrapping_add(1);
-            let more = self.more.is_multiple_of(3);
-            if more {
-                let body: &'static mut [u8] = data(self.more, 3000).leak();
-                self.expected[i].as_mut().expect("not cancelled").extend_from_slice(body);
-                let at = body.as_mut_ptr();
-                self.lent.push(Lent { req: *req, at, len: 3000 });
-                // SAFETY: as in `request`.
-                let seg = unsafe { Segment::contig(at, 3000) };
-                self.core.reqs.get_mut(*req).expect("a live request").seg = seg;
-            }
-            self.queue.resume(&self.core, *req, more);
-            if !more {
-                self.core.finish(*req, Outcome::Done);
-            }
+    /// Owners who are told that their data has gone have its memory back.
+    fn tell(&mut self) {
+        let told: Vec<ReqId> = self.core.drain_sent().map(|(_, req)| req).collect();
+        for req in told {
+            self.scribble(req);
+            self.core.finish(req, Outcome::Done);
         }
-        !asked.is_empty()
     }
 
     /// Its owner has the memory of a request back.
@@ -150,8 +133,8 @@ impl World {
             self.reached = self.reached.max(self.out.len());
             self.queue.written(&mut self.core, self.vc, take);
             room -= take;
-            // A held queue waits for its owner's word.
-            if !self.answer() && take == 0 {
+            self.tell();
+            if take == 0 {
                 return;
             }
         }
@@ -173,10 +156,10 @@ impl World {
                 let req = self.queue.push_copied(&mut self.core, vc, &hdr, &body);
                 self.expect([&hdr[..], &body].concat(), Some(req));
             }
-            Op::Contig { len, gone, asks } => {
+            Op::Contig { len, gone, told } => {
                 // Only the first message that waits can have gone in part, or the last whole.
                 let gone = if self.queue.is_drained() { gone.min(32 + len) } else { 0 };
-                let (req, at) = self.request(len, n as u8, asks);
+                let (req, at) = self.request(len, n as u8, told);
                 // SAFETY: as in `request`.
                 let buf = unsafe { SendBuf::new(at, len) };
                 let whole = [&hdr[..], buf.bytes()].concat();
@@ -184,8 +167,8 @@ impl World {
                 self.expect(whole, Some(req));
                 self.queue.push(&mut self.core, vc, &hdr, Data::Contig(buf), gone, req);
             }
-            Op::Segment { len, asks } => {
-                let (req, _) = self.request(len, n as u8, asks);
+            Op::Segment { len, told } => {
+                let (req, _) = self.request(len, n as u8, told);
                 self.expect([&hdr[..], &data(n as u8, len)].concat(), Some(req));
                 self.queue.push(&mut self.core, vc, &hdr, Data::Segment, 0, req);
             }
@@ -232,7 +215,7 @@ impl World {
             }
             Op::Shrink => self.queue.shrink(),
         }
-        self.answer();
+        self.tell();
         // Whatever was sent of messages, nothing is settled before its acknowledgement.
         let (acked, out) = (self.queue.acked as usize, self.out.len());
         assert!(!self.queue.is_settled() || out - acked <= 32 * self.controls);
@@ -277,7 +260,6 @@ fn world(retain: bool) -> World {
         lent: vec![],
         out: vec![],
         reached: 0,
-        more: 0,
         controls: 0,
     }
 }
@@ -291,11 +273,10 @@ proptest! {
             w.apply(n, op);
             w.check();
         }
-        // What owners still have to be asked for may wait for acknowledgements.
+        // What is to go may wait for acknowledgements.
         for _ in 0..200 {
             w.write(usize::MAX);
             w.ack(255);
-            w.answer();
         }
         w.check();
         let whole: Vec<u8> = w.expected.iter().flatten().flatten().copied().collect();
@@ -313,7 +294,7 @@ proptest! {
 fn lent_memory_is_let_go_of_by_acknowledgement_or_copy() {
     for keep in [false, true] {
         let mut w = world(true);
-        w.apply(0, Op::Contig { len: 100_000, gone: 32 + 100_000, asks: false });
+        w.apply(0, Op::Contig { len: 100_000, gone: 32 + 100_000, told: false });
         let req = w.reqs[0].expect("a request");
         assert!(w.queue.is_drained() && w.queue.is_lent() && !w.core.is_finished(req));
         if keep {
@@ -328,7 +309,7 @@ fn lent_memory_is_let_go_of_by_acknowledgement_or_copy() {
     // Copies are bounded.
     let mut w = world(true);
     let len = KEEP_BOUND + 40_000;
-    w.apply(0, Op::Contig { len, gone: 32 + len, asks: false });
+    w.apply(0, Op::Contig { len, gone: 32 + len, told: false });
     assert!(!w.queue.keep_all(&mut w.core, w.vc));
     w.ack(128);
     assert!(w.queue.keep_all(&mut w.core, w.vc), "what is left is less than the bound");

@@ -133,8 +133,6 @@ impl TxQueue {
             }
             if m.dead {
                 self.head += m.staged;
-            } else if m.asks {
-                self.ask(core, vc, 0);
             } else if let Some(req) = m.req.take() {
                 core.send_finished(vc, req);
             }
@@ -142,9 +140,6 @@ impl TxQueue {
                 self.spare(buf);
             }
             self.cursor -= 1;
-            if let Some(h) = &mut self.held {
-                h.at -= 1;
-            }
         }
         let kept = self.stage.len() - self.head;
         if kept == 0 {
@@ -197,9 +192,7 @@ impl TxQueue {
         m.rest = Rest::Kept { buf, from: 0 };
         self.kept += m.rest_len;
         self.lent -= m.rest_len;
-        if !m.asks
-            && let Some(req) = m.req.take()
-        {
+        if let Some(req) = m.req.take() {
             core.send_finished(vc, req);
         }
         true
@@ -219,9 +212,6 @@ impl TxQueue {
             // In order: what does not fit keeps those behind it waiting too.
             if !self.keep(core, vc, i) {
                 return false;
-            }
-            if self.messages[i].asks {
-                self.ask(core, vc, i);
             }
         }
         true

@@ -28,7 +28,7 @@ impl<W: World> Run<W> {
                         kept.push_back(p);
                         continue;
                     }
-                    rank.layer.more.remove(&p.req);
+                    rank.layer.told.remove(&p.req);
                     match core.take(p.req) {
                         Some(Outcome::Done) => {
                             assert_eq!(early, None, "{} from {from} to {to} has ended before it", p.number);

@@ -305,13 +305,6 @@ impl Netmod for SimNetmod {
         Ok(Sent::Queued)
     }
 
-    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
-        if let Some(q) = self.vcs.get_mut(vc).and_then(|v| v.queue.as_mut()) {
-            q.resume(req, more);
-        }
-        self.pump(core, vc);
-    }
-
     fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
         self.vcs.get_mut(vc).and_then(|v| v.queue.as_mut()).is_some_and(|q| q.cancel(core, req))
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use ch3_shim::pkt::Packet;
 use netmod_core::{
-    Core, HDR_LEN, Header, OnDone, ReqId, Request, Segment, SendBuf, VcError, VcErrorKind, VcId,
+    Core, HDR_LEN, Header, ReqId, Request, Segment, SendBuf, VcError, VcErrorKind, VcId,
 };
 use netmod_tcp::link::{LinkEvent, Phase};
 
@@ -47,16 +47,12 @@ struct Message {
     started: bool,
     /// Whether further messages may join it.
     batch: bool,
-    /// Whether its owner is asked at its end: nothing behind it may go before.
-    asks: bool,
 }
 
 /// The messages of a VC that wait.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     messages: VecDeque<Message>,
-    /// The first message's data has gone and its owner is being asked whether there is more.
-    held: bool,
 }
 
 impl Queue {
@@ -69,7 +65,7 @@ impl Queue {
     }
 
     pub(super) fn is_mid_message(&self) -> bool {
-        self.held || self.messages.front().is_some_and(|m| m.started)
+        self.messages.front().is_some_and(|m| m.started)
     }
 
     /// Adds a copied message; its request may be that of the one before it.
@@ -94,32 +90,17 @@ impl Queue {
             req,
             started: false,
             batch: true,
-            asks: false,
         });
         req
     }
 
-    fn push(&mut self, core: &Core, hdr: &Header, data: Data, req: ReqId) {
+    fn push(&mut self, hdr: &Header, data: Data, req: ReqId) {
         let rest = match data {
             Data::Contig(buf) => Rest::Contig(buf),
             Data::Segment => Rest::Segment,
         };
-        let asks = core.reqs.get(req).is_some_and(|r| r.on_done == OnDone::Upper);
         let staged = hdr.iter().copied().collect();
-        self.messages.push_back(Message { staged, rest, req, started: false, batch: false, asks });
-    }
-
-    pub(super) fn resume(&mut self, req: ReqId, more: bool) {
-        let Some(m) = self.messages.front_mut() else { return };
-        if !self.held || m.req != req {
-            return;
-        }
-        self.held = false;
-        if more {
-            m.rest = Rest::Segment;
-        } else {
-            self.messages.pop_front();
-        }
+        self.messages.push_back(Message { staged, rest, req, started: false, batch: false });
     }
 
     /// Takes a message back if no byte of it has gone. Of messages that share a request none can be told
@@ -127,7 +108,7 @@ impl Queue {
     pub(super) fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
         let Some(at) = self.messages.iter().position(|m| m.req == req) else { return false };
         let shared = core.reqs.get(req).is_some_and(Request::is_shared);
-        let bound = self.messages[at].started || shared || at == 0 && self.held;
+        let bound = self.messages[at].started || shared;
         if !bound {
             self.messages.remove(at);
         }
@@ -138,7 +119,6 @@ impl Queue {
         for m in self.messages.drain(..) {
             core.send_failed(m.req, error);
         }
-        self.held = false;
     }
 
     /// Moves at most `room` bytes of the first message to `out`; whether that was all of it.
@@ -168,17 +148,11 @@ impl Queue {
         all
     }
 
-    /// The first message has gone; whether the next one may.
-    fn finished(&mut self, core: &mut Core, vc: VcId) -> bool {
-        let Some(m) = self.messages.front_mut() else { return true };
-        debug_assert!(m.asks || !self.held);
-        if core.send_finished(vc, m.req) {
-            self.messages.pop_front();
-            return true;
+    /// The first message has gone.
+    fn finished(&mut self, core: &mut Core, vc: VcId) {
+        if let Some(m) = self.messages.pop_front() {
+            core.send_finished(vc, m.req);
         }
-        m.rest = Rest::None;
-        self.held = true;
-        false
     }
 }
 
@@ -247,7 +221,7 @@ impl SimNetmod {
 
     pub(super) fn enqueue(&mut self, core: &mut Core, vc: VcId, hdr: &Header, data: Data, req: ReqId) {
         if let Some(v) = self.vcs.get_mut(vc) {
-            v.queue.get_or_insert_default().push(core, hdr, data, req);
+            v.queue.get_or_insert_default().push(hdr, data, req);
             self.queued(core, vc);
         }
     }
@@ -268,9 +242,6 @@ impl SimNetmod {
             let Some(c) = v.link.up().filter(|_| !v.blocked) else { return };
             let conn = connect::id(c);
             let Some(q) = v.queue.as_mut().filter(|q| !q.is_empty()) else { break };
-            if q.held {
-                return;
-            }
             let (side, room) = {
                 let net = self.net.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let side = net.side_of(conn, self.me.rank);
@@ -282,11 +253,10 @@ impl SimNetmod {
             }
             let mut piece = Vec::new();
             let all = q.take(core, room.min(PIECE), &mut piece);
-            let next = !all || q.finished(core, vc);
-            self.net().write(conn, side, &piece);
-            if !next {
-                return;
+            if all {
+                q.finished(core, vc);
             }
+            self.net().write(conn, side, &piece);
         }
         let Some(v) = self.vcs.get_mut(vc) else { return };
         // An empty queue is memory for nothing in a job of many ranks.

@@ -339,12 +339,6 @@ impl Netmod for LoopbackNetmod {
         Ok(Sent::Queued)
     }
 
-    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
-        if self.links.get_mut(vc).is_some_and(|l| l.queue.resume(req, more)) {
-            self.pump(core, vc);
-        }
-    }
-
     fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
         self.links.get_mut(vc).is_some_and(|l| l.queue.cancel(core, req))
     }
@@ -470,7 +464,7 @@ impl Diagnose for LoopbackNetmod {
             None if l.up => "connected".into(),
             None => "no connection".into(),
         };
-        format!("{state}, {} messages queued{}", l.queue.len(), if l.queue.is_held() { ", held" } else { "" })
+        format!("{state}, {} messages queued", l.queue.len())
     }
 
     fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {

@@ -146,9 +146,6 @@ impl LoopbackNetmod {
     pub(super) fn pump(&mut self, core: &mut Core, vc: VcId) {
         loop {
             let Some(l) = self.links.get(vc) else { return };
-            if l.queue.is_held() {
-                return;
-            }
             if l.queue.is_empty() {
                 if l.terminating {
                     self.terminated(vc);

@@ -300,8 +300,6 @@ impl Netmod for Scripted {
         self.keep(vc, hdr, &data).map(|()| self.let_go(vc, req))
     }
 
-    fn send_resume(&mut self, _: &mut Core, _: VcId, _: ReqId, _: bool) {}
-
     fn cancel_send(&mut self, _: &mut Core, _: VcId, _: ReqId) -> bool {
         false
     }

@@ -139,7 +139,7 @@ impl Diagnose for Third {
 }
 
 impl Netmod for Third {
-    forward!(inner: i_send_contig, i_start_contig_msg, send_noncontig, send_resume, cancel_send, control_frame);
+    forward!(inner: i_send_contig, i_start_contig_msg, send_noncontig, cancel_send, control_frame);
     forward!(inner: flush, release, wait_fd, arm, deadline);
 
     fn poll(

@@ -258,7 +258,7 @@ impl<N: Netmod> Checkpoint for Capture<N> {
 }
 
 impl<N: Netmod> Netmod for Capture<N> {
-    forward!(inner: send_resume, control_frame, flush, release, wait_fd, deadline);
+    forward!(inner: control_frame, flush, release, wait_fd, deadline);
 
     fn i_send_contig(
         &mut self,

@@ -76,8 +76,6 @@ pub struct Faulty<N> {
     waiting: Vec<VcId>,
     /// VCs of which messages are held.
     sending: Vec<VcId>,
-    /// Sends that were held, whose owner is asked whether they are over.
-    asked: Vec<ReqId>,
     /// Bytes held back.
     held: usize,
     strangers: Rng,
@@ -107,7 +105,6 @@ impl<N: Netmod> Faulty<N> {
             lanes: SideTable::new(),
             waiting: Vec::new(),
             sending: Vec::new(),
-            asked: Vec::new(),
             held: 0,
             incoming: Events::default(),
             loans: Loans::default(),
@@ -175,12 +172,7 @@ impl<N: Netmod> Faulty<N> {
             };
             match sent {
                 Ok(Sent::Queued) => {}
-                // The engine asks the upper layer, if that wants to be asked; the answer is for this wrapper.
-                Ok(Sent::Done) => {
-                    if !core.send_finished(vc, m.req) {
-                        self.asked.push(m.req);
-                    }
-                }
+                Ok(Sent::Done) => core.send_finished(vc, m.req),
                 Err(e) => core.send_failed(m.req, &e),
             }
         }
@@ -448,20 +440,6 @@ impl<N: Netmod> Netmod for Faulty<N> {
             return Ok(Sent::Queued);
         }
         self.inner.send_noncontig(core, vc, req, hdr)
-    }
-
-    fn send_resume(&mut self, core: &mut Core, vc: VcId, req: ReqId, more: bool) {
-        let Some(at) = self.asked.iter().position(|r| *r == req) else {
-            return self.inner.send_resume(core, vc, req, more);
-        };
-        self.asked.swap_remove(at);
-        if more {
-            // The netmod sees a message as over that has more to come, and takes no bytes without a header.
-            let peer = self.lanes.get(vc).map(|l| l.peer);
-            let why = "a message whose data comes in several parts cannot be held; leave send_delay out of \
-                       NETMOD_FAULTS";
-            self.vc_abort(core, vc, VcError::new(VcErrorKind::Unsupported, peer, why));
-        }
     }
 
     fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {

@@ -272,7 +272,7 @@ impl Ch3 {
                 match io.core.reqs.get_mut(req).filter(|r| !r.copied) {
                     None => self.pool.give(bytes),
                     Some(r) => {
-                        r.on_done = OnDone::Tell;
+                        r.on_done = OnDone::Upper;
                         let mut mpi = MpiReq::new(Role::SentCookie, Envelope::new(0, 0, 0));
                         mpi.owned = Owned::Recv(bytes);
                         self.side.set(req, mpi);
