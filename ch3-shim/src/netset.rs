@@ -3,9 +3,9 @@
 use std::os::fd::RawFd;
 
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Checkpoint, Config, Core, DeviceError, Diagnose, DynamicProcesses,
-    Events, Finalize, GroupId, Header, MetGroup, Module, Netmod, PeerName, PollOrder, Pollers, Refusal,
-    ReqId, RxBuf, SendBuf, Time, VcError, VcErrorKind, VcId, VcLife, forward,
+    Arm, Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Events,
+    Finalize, GroupId, Header, MetGroup, Module, Netmod, PeerName, PollOrder, Pollers, Refusal, ReqId, RxBuf,
+    SendBuf, Time, VcError, VcErrorKind, VcId, VcLife, forward,
 };
 
 use crate::choice::{self, Choice, Offer, Offered};
@@ -57,17 +57,6 @@ impl std::fmt::Debug for AnyNetmod {
 }
 
 impl AnyNetmod {
-    /// Why it has opened nothing and so reaches nobody. Shared memory says that in its own section of the card.
-    pub(crate) fn failure(&self) -> Option<&str> {
-        match self.base() {
-            #[cfg(feature = "ofi")]
-            AnyNetmod::Ofi(n) => n.failure(),
-            #[cfg(feature = "verbs")]
-            AnyNetmod::Verbs(n) => n.failure(),
-            _ => None,
-        }
-    }
-
     /// [`Netmod::i_start_contig_msg`] of any of them, out of the way of the fastest.
     #[inline(never)]
     fn start(
@@ -78,15 +67,6 @@ impl AnyNetmod {
         data: SendBuf,
     ) -> Result<Option<ReqId>, VcError> {
         each!(self, n => n.i_start_contig_msg(core, vc, hdr, data))
-    }
-}
-
-/// Whether it is a netmod within the node.
-fn is_memory(netmod: &AnyNetmod) -> bool {
-    match netmod.base() {
-        #[cfg(feature = "shm")]
-        AnyNetmod::Shm(_) => true,
-        _ => false,
     }
 }
 
@@ -217,17 +197,6 @@ impl NetSet {
         }
     }
 
-    /// Tells the built-in netmods who shares this process's cores, once that is known.
-    pub(crate) fn set_pollers(&mut self, cfg: &Config, pollers: Pollers) {
-        for m in &mut self.mods {
-            match m.base_mut() {
-                #[cfg(feature = "shm")]
-                AnyNetmod::Shm(n) => n.set_pollers(&cfg.shm, pollers),
-                _ => {}
-            }
-        }
-    }
-
     /// Chooses the netmod of the VC with a process, as that process does from the card of this one. `me` is the name by which
     /// the peer knows this process.
     ///
@@ -252,15 +221,10 @@ impl NetSet {
         self.mods.get(usize::from(netmod)).map_or("?", |m| each!(m, n => n.name()))
     }
 
-    /// Whether one of them is within the node: it and its peers share memory.
-    pub(crate) fn has_memory(&self) -> bool {
-        self.mods.iter().any(is_memory)
-    }
-
-    /// Whether the netmod of a VC shares memory with its peer.
-    pub(crate) fn shares_memory(&self, core: &Core, vc: VcId) -> bool {
+    /// Returns true if the netmod of a VC shares memory with its peer.
+    pub(crate) fn is_near(&self, core: &Core, vc: VcId) -> bool {
         let netmod = core.vcs.get(vc).and_then(|v| self.mods.get(usize::from(v.netmod)));
-        netmod.is_some_and(is_memory)
+        netmod.is_some_and(Module::shares_memory)
     }
 
     /// Does something with every netmod; an error if none can.
@@ -481,8 +445,12 @@ impl Module for NetSet {
         self.netmods().map(Module::threads).sum()
     }
 
-    fn authenticate(&mut self, job_key: [u8; 32]) -> Result<(), DeviceError> {
-        self.mods.iter_mut().try_for_each(|m| each!(m, n => n.authenticate(job_key)))
+    fn shares_memory(&self) -> bool {
+        self.mods.iter().any(Module::shares_memory)
+    }
+
+    fn join_job(&mut self, job_key: [u8; 32], pollers: Pollers) -> Result<(), DeviceError> {
+        self.mods.iter_mut().try_for_each(|m| each!(m, n => n.join_job(job_key, pollers)))
     }
 
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
@@ -513,6 +481,13 @@ impl Module for NetSet {
 
 impl Diagnose for NetSet {
     forward!(of_vc: break_connection);
+
+    /// Of the set: only if each of them has failed, the first one's reason.
+    fn failure(&self) -> Option<&str> {
+        let mut all = self.mods.iter().map(Diagnose::failure);
+        let first = all.next()??;
+        all.all(|f| f.is_some()).then_some(first)
+    }
 
     fn opened(&self) -> String {
         self.netmods().map(|m| format!("{}: {}", m.name(), m.opened())).collect::<Vec<_>>().join("; ")

@@ -100,9 +100,9 @@ impl Netmod for AnyNetmod {
 }
 
 impl Module for AnyNetmod {
-    forward!(any: name, threads, authenticate, business_card, reachable, rma, finalize);
+    forward!(any: name, threads, shares_memory, join_job, business_card, reachable, rma, finalize);
 }
 
 impl Diagnose for AnyNetmod {
-    forward!(any: opened, describe, break_connection);
+    forward!(any: failure, opened, describe, break_connection);
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, DynamicProcesses, Event,
-    Events, Finalize, GroupId, Header, Message, MetGroup, Module, Netmod, PeerName, PollOrder, Refusal,
-    ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId,
-    VcLife, port_group,
+    Events, Finalize, GroupId, Header, Message, MetGroup, Module, Netmod, PeerName, PollOrder, Pollers,
+    Refusal, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, Turns, VcError,
+    VcErrorKind, VcId, VcLife, port_group,
 };
 use netmod_hello::{Identity, JobKey, Purpose};
 
@@ -180,11 +180,6 @@ impl<D: Device> FrameNetmod<D> {
             o.unknown + o.receives + o.no_frames
         });
         FrameStats { oddities: odd.sum(), ..self.stats }
-    }
-
-    /// Why nothing was opened.
-    pub fn failure(&self) -> Option<&str> {
-        self.own.as_ref().err().map(String::as_str)
     }
 
     fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
@@ -522,7 +517,11 @@ impl<D: Device> Module for FrameNetmod<D> {
         self.own.as_ref().map_or(0, D::threads)
     }
 
-    fn authenticate(&mut self, job_key: [u8; 32]) -> Result<(), DeviceError> {
+    fn shares_memory(&self) -> bool {
+        false
+    }
+
+    fn join_job(&mut self, job_key: [u8; 32], _: Pollers) -> Result<(), DeviceError> {
         self.manager.identity_mut().set_job_key(JobKey(job_key));
         Ok(())
     }
@@ -550,6 +549,10 @@ impl<D: Device> Module for FrameNetmod<D> {
 }
 
 impl<D: Device> Diagnose for FrameNetmod<D> {
+    fn failure(&self) -> Option<&str> {
+        self.own.as_ref().err().map(String::as_str)
+    }
+
     fn opened(&self) -> String {
         self.own.as_ref().map_or_else(Clone::clone, D::describe)
     }

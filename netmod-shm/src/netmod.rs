@@ -58,6 +58,7 @@ pub(crate) enum Ending {
 #[derive(Debug)]
 pub struct ShmNetmod {
     pub(crate) me: PeerName,
+    cfg: ShmConfig,
     /// The node's memory, or why there is none.
     pub(crate) segment: Result<Segment, String>,
     /// There is nobody to share memory with.
@@ -138,6 +139,7 @@ impl ShmNetmod {
         let n = segment.as_ref().map_or(0, Segment::ranks);
         ShmNetmod {
             me,
+            cfg: cfg.clone(),
             bells: segment.as_ref().ok().map(Segment::own_bells),
             segment,
             alone: alone.is_some(),
@@ -162,19 +164,9 @@ impl ShmNetmod {
         }
     }
 
-    /// Who shares this process's cores, where more is known of that than there was for [`ShmNetmod::new`].
-    pub fn set_pollers(&mut self, cfg: &ShmConfig, pollers: Pollers) {
-        self.transfers.joint = joint_from(cfg, pollers.are_crowded(0));
-    }
-
     /// What the netmod has seen.
     pub fn stats(&self) -> ShmStats {
         self.stats
-    }
-
-    /// Why there is no shared memory, although there is somebody to share it with.
-    pub fn failure(&self) -> Option<&str> {
-        self.segment.as_ref().err().map(String::as_str).filter(|_| !self.alone)
     }
 
     /// The process of a slot, if it has proved to be of the job.
@@ -510,7 +502,12 @@ impl Module for ShmNetmod {
         0
     }
 
-    fn authenticate(&mut self, job_key: [u8; 32]) -> Result<(), DeviceError> {
+    fn shares_memory(&self) -> bool {
+        true
+    }
+
+    fn join_job(&mut self, job_key: [u8; 32], pollers: Pollers) -> Result<(), DeviceError> {
+        self.transfers.joint = joint_from(&self.cfg, pollers.are_crowded(0));
         self.key = Some(job_key);
         if let Ok(segment) = &self.segment {
             segment.prove(&job_key, self.me.rank);
@@ -568,6 +565,10 @@ impl Module for ShmNetmod {
 }
 
 impl Diagnose for ShmNetmod {
+    fn failure(&self) -> Option<&str> {
+        self.segment.as_ref().err().map(String::as_str).filter(|_| !self.alone)
+    }
+
     fn opened(&self) -> String {
         self.segment.as_ref().map_or_else(Clone::clone, Segment::describe)
     }

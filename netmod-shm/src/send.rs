@@ -1,8 +1,6 @@
 //! Sending: at once if possible, else through the VC's queue.
 
-use netmod_core::{
-    Core, Event, Header, Message, Quiet, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId,
-};
+use netmod_core::{Core, Event, Header, Message, Quiet, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId};
 
 use crate::lane::{CLASSES, Lane};
 use crate::link;

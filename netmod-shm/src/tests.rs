@@ -35,7 +35,7 @@ impl Pair {
         let cards: Vec<Card> = nets
             .iter_mut()
             .map(|n| {
-                n.authenticate([1; 32]).expect("a job key is taken");
+                n.join_job([1; 32], Pollers::UNKNOWN).expect("a job key is taken");
                 let mut w = CardWriter::new();
                 n.business_card(&mut w).expect("a section");
                 Card::parse(&w.finish()).expect("a card")

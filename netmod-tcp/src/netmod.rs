@@ -8,8 +8,8 @@ use netmod_core::config::TcpConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize,
-    GroupId, Header, MetGroup, Module, Netmod, PeerName, PollOrder, Refusal, ReqId, Rma, RxBuf, SendBuf,
-    Sent, SideTable, Slab, Time, VcError, VcErrorKind, VcId, VcLife, port_group,
+    GroupId, Header, MetGroup, Module, Netmod, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RxBuf,
+    SendBuf, Sent, SideTable, Slab, Time, VcError, VcErrorKind, VcId, VcLife, port_group,
 };
 use netmod_hello::{Identity, JobKey};
 
@@ -119,7 +119,7 @@ pub(crate) fn enter_listener(epoll: &Epoll, listener: &Listener) -> Result<(), D
 }
 
 impl TcpNetmod {
-    /// Opens the listener. Nobody is accepted before [`Module::authenticate`].
+    /// Opens the listener. Nobody is accepted before [`Module::join_job`].
     ///
     /// `group_size` is the number of processes of `me`'s group.
     ///
@@ -573,7 +573,11 @@ impl Module for TcpNetmod {
         0
     }
 
-    fn authenticate(&mut self, job_key: [u8; 32]) -> Result<(), DeviceError> {
+    fn shares_memory(&self) -> bool {
+        false
+    }
+
+    fn join_job(&mut self, job_key: [u8; 32], _: Pollers) -> Result<(), DeviceError> {
         self.id.set_job_key(JobKey(job_key));
         self.watch_listener()
     }
@@ -597,6 +601,10 @@ impl Module for TcpNetmod {
 }
 
 impl Diagnose for TcpNetmod {
+    fn failure(&self) -> Option<&str> {
+        None
+    }
+
     fn opened(&self) -> String {
         let addresses: Vec<String> = self.own.addresses().map(|a| a.to_string()).collect();
         format!("port {} of {}", self.port(), addresses.join(", "))

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use netmod_core::rma::Access;
-use netmod_core::{Rma as _, VcErrorKind, VcLife};
+use netmod_core::{Diagnose, Rma as _, VcErrorKind, VcLife};
 use netmod_schedules::asked;
 use world::{Setting, World};
 

@@ -7,7 +7,7 @@ mod providers;
 use std::ffi::CStr;
 use std::fs;
 
-use netmod_core::{Config, GroupId, Module, PeerName, Pollers};
+use netmod_core::{Config, Diagnose, GroupId, Module, PeerName, Pollers};
 use netmod_shm::ShmNetmod;
 use netmod_tcp::TcpNetmod;
 use serde::Serialize;
@@ -138,7 +138,7 @@ fn shm(cfg: &Config) -> (bool, String, Vec<String>) {
     group.0[..4].copy_from_slice(&std::process::id().to_le_bytes());
     let mut netmod = ShmNetmod::new(&cfg.shm, PeerName { group, rank: 0 }, 2, 2, None, Pollers::UNKNOWN);
     // All are there: takes the memory's name away.
-    if let Err(e) = netmod.authenticate([0; 32]) {
+    if let Err(e) = netmod.join_job([0; 32], Pollers::UNKNOWN) {
         return (false, e.to_string(), Vec::new());
     }
     if let Some(why) = netmod.failure() {

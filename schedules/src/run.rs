@@ -6,8 +6,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use netmod_core::{
-    Card, CardWriter, Core, Diagnose, Engine, GroupId, Module, Netmod, OnDone, PeerName, PollOrder, ReqId,
-    Request, Segment, Sent, Time, Vc, VcError, VcErrorKind, VcId, VcLife,
+    Card, CardWriter, Core, Diagnose, Engine, GroupId, Module, Netmod, OnDone, PeerName, PollOrder, Pollers,
+    ReqId, Request, Segment, Sent, Time, Vc, VcError, VcErrorKind, VcId, VcLife,
 };
 use netmod_frames::FrameNetmod;
 use netmod_frames::device::Device;
@@ -89,7 +89,7 @@ impl<W: World> Run<W> {
             .map(|me| {
                 let mut netmod = world.netmod(me, name(me), n as u32);
                 assert_eq!(netmod.failure(), None, "{plan:?}");
-                netmod.authenticate([9; 32]).expect("a job key is taken");
+                netmod.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
                 let layer = Layer::new(me, n, seed * 8 + me as u64);
                 Rank { engine: Engine::new(netmod, Core::new(16)), layer }
             })

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::pkt::Packet;
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::{Config, GroupId, Header, Module, Netmod, PeerName, Pollers};
+use netmod_core::{Config, Diagnose, GroupId, Header, Module, Netmod, PeerName, Pollers};
 use netmod_ofi::{OfiNetmod, Setup};
 use netmod_shm::ShmNetmod;
 use netmod_tcp::TcpNetmod;
@@ -106,7 +106,7 @@ impl NetmodFactory for Tcp {
 
     fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
         let mut tcp = TcpNetmod::new(self.config().tcp, bare_name(rank), ranks).expect("a TCP netmod");
-        tcp.authenticate([9; 32]).expect("a listener that is watched");
+        tcp.join_job([9; 32], Pollers::UNKNOWN).expect("a listener that is watched");
         NetSet::new(vec![AnyNetmod::Tcp(Box::new(tcp))])
     }
 }
@@ -140,7 +140,7 @@ impl NetmodFactory for Rails {
 
     fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
         let mut tcp = TcpNetmod::new(self.config().tcp, bare_name(rank), ranks).expect("a TCP netmod");
-        tcp.authenticate([9; 32]).expect("a listener that is watched");
+        tcp.join_job([9; 32], Pollers::UNKNOWN).expect("a listener that is watched");
         NetSet::new(vec![AnyNetmod::Tcp(Box::new(tcp))])
     }
 }
@@ -213,7 +213,7 @@ impl NetmodFactory for Ofi {
     fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
         let mut ofi = OfiNetmod::new(&Setup::new(&self.config().ofi), bare_name(rank), ranks);
         assert_eq!(ofi.failure(), None, "a libfabric netmod");
-        ofi.authenticate([9; 32]).expect("a job key is taken");
+        ofi.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
         NetSet::new(vec![AnyNetmod::Ofi(Box::new(ofi))])
     }
 }
@@ -292,7 +292,7 @@ impl NetmodFactory for Shm {
             *bare = (0..ranks).map(|r| Some(job.netmod(r))).collect();
         }
         let mut shm = bare[rank as usize].take().expect("a rank that has no netmod yet");
-        shm.authenticate([9; 32]).expect("a job key is taken");
+        shm.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
         NetSet::new(vec![AnyNetmod::Shm(Box::new(shm))])
     }
 }

@@ -8,7 +8,7 @@ use libfabric_sys::consts::{
     FI_ASYNC_IOV, FI_CONTEXT, FI_CONTEXT2, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY,
     FI_MR_VIRT_ADDR,
 };
-use netmod_core::{Config, Module};
+use netmod_core::{Config, Diagnose, Module, Pollers};
 use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
 
@@ -72,7 +72,7 @@ impl NetmodFactory for Fake {
         cfg.domain = job.domain();
         let mut ofi = OfiNetmod::new(&Setup::new(&cfg), bare_name(rank), ranks);
         assert_eq!(ofi.failure(), None, "a libfabric netmod");
-        ofi.authenticate([9; 32]).expect("a job key is taken");
+        ofi.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
         NetSet::new(vec![AnyNetmod::Ofi(Box::new(ofi))])
     }
 }

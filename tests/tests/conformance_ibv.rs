@@ -5,7 +5,7 @@
 
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::{Config, Module};
+use netmod_core::{Config, Diagnose, Module, Pollers};
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
 use netmod_tests::jobs::launch::skip;
 use netmod_verbs::{IbvNetmod, Setup, survey};
@@ -58,7 +58,7 @@ impl NetmodFactory for Ibv {
     fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
         let mut verbs = IbvNetmod::new(&Setup::here(&self.config().verbs), bare_name(rank), ranks);
         assert_eq!(verbs.failure(), None, "a netmod of verbs");
-        verbs.authenticate([9; 32]).expect("a job key is taken");
+        verbs.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
         NetSet::new(vec![AnyNetmod::Verbs(Box::new(verbs))])
     }
 }

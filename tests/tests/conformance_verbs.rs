@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::{Config, Diagnose, Module, Netmod, PeerName, Time};
+use netmod_core::{Config, Diagnose, Module, Netmod, PeerName, Pollers, Time};
 use netmod_hca::{LinkLayer, Mtu};
 use netmod_tests::board::run_job_with;
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
@@ -74,7 +74,7 @@ impl Sim {
         let mut netmod = VerbsNetmod::<SimHca>::new(&Setup { cfg, source }, me, size);
         assert_eq!(netmod.failure(), None, "a netmod of verbs");
         assert_eq!(netmod.opened().ends_with("; XRC)"), self.nodes.is_some(), "{}", netmod.opened());
-        netmod.authenticate(key).expect("a job key is taken");
+        netmod.join_job(key, Pollers::UNKNOWN).expect("a job key is taken");
         Box::new(netmod)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use ch3_shim::Builder;
+use netmod_core::Diagnose;
 use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::board::Board;
 use netmod_tests::census::{Allowance, Census};

@@ -92,7 +92,7 @@ impl Ch3 {
             return Err(e);
         }
         tracing::debug!(target: "netmod::vc", group, peer = rank, choice = %route.choice, "new VC");
-        let near = io.netmod.shares_memory(io.core, vc);
+        let near = io.netmod.is_near(io.core, vc);
         self.add_vc(vc, near, (group, rank), space, route);
         Ok(vc)
     }

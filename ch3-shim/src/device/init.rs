@@ -2,7 +2,9 @@
 
 use netmod_core::card::NodeSection;
 use netmod_core::config::{ConfigWarning, Origin, Spin};
-use netmod_core::{CardWriter, Config, Core, Engine, GroupId, Module, Netmod, PeerName, Pollers, SideTable};
+use netmod_core::{
+    CardWriter, Config, Core, Diagnose, Engine, GroupId, Module, Netmod, PeerName, Pollers, SideTable,
+};
 use netmod_forks::Origin as Process;
 
 use super::Vci;
@@ -93,11 +95,7 @@ fn publish(netmod: AnyNetmod, card: &mut CardWriter) -> Opening {
 fn why_missing(opened: &Opening) -> Option<(&str, &str)> {
     match opened {
         Err(missing) => Some((&missing.name, &missing.why)),
-        Ok(netmod) => match netmod.base() {
-            #[cfg(feature = "shm")]
-            AnyNetmod::Shm(n) => Some((n.name(), n.failure()?)),
-            base => Some((base.name(), base.failure()?)),
-        },
+        Ok(netmod) => Some((netmod.name(), netmod.failure()?)),
     }
 }
 
@@ -382,7 +380,6 @@ impl Builder {
         let threads = netmod.threads();
         let pollers = sharing.as_cards_say(self.boot.as_mut(), threads)?;
         let crowded = pollers.are_crowded(threads);
-        netmod.set_pollers(&self.cfg, pollers);
         let spin = self.cfg.spin.polls(crowded);
         let patience = self.cfg.spin.patience(spin);
         let yields = Yields::new(crowded && self.cfg.spin == Spin::Auto);
@@ -405,9 +402,9 @@ impl Builder {
             )));
         }
         self.agree(terms, size);
-        netmod.authenticate(key)?;
+        netmod.join_job(key, pollers)?;
         let groups = Groups::new(Group::world(me.group, rank, size));
-        let near = netmod.has_memory();
+        let near = netmod.shares_memory();
         let tick_mask = if self.clock.is_some() { 0 } else { 63 };
         let alone = self.is_without_helper();
         let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);

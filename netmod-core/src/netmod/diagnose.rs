@@ -5,6 +5,9 @@ use crate::slab::VcId;
 
 /// Descriptions for people, and faults on demand.
 pub trait Diagnose {
+    /// Says why the netmod has opened nothing and so reaches nobody; `None` if it has, or if there is nobody to reach.
+    fn failure(&self) -> Option<&str>;
+
     /// Says what the netmod has opened, or why nothing: one line.
     fn opened(&self) -> String;
 

@@ -20,9 +20,18 @@ macro_rules! forward {
             $via!(self, [], n => n.threads())
         }
     };
-    (@ authenticate $via:ident) => {
-        fn authenticate(&mut self, job_key: [u8; 32]) -> ::core::result::Result<(), $crate::DeviceError> {
-            $via!(self, [], n => n.authenticate(job_key))
+    (@ shares_memory $via:ident) => {
+        fn shares_memory(&self) -> bool {
+            $via!(self, [], n => n.shares_memory())
+        }
+    };
+    (@ join_job $via:ident) => {
+        fn join_job(
+            &mut self,
+            job_key: [u8; 32],
+            pollers: $crate::Pollers,
+        ) -> ::core::result::Result<(), $crate::DeviceError> {
+            $via!(self, [], n => n.join_job(job_key, pollers))
         }
     };
     (@ business_card $via:ident) => {
@@ -169,6 +178,11 @@ macro_rules! forward {
         }
     };
 
+    (@ failure $via:ident) => {
+        fn failure(&self) -> Option<&str> {
+            $via!(self, [], n => n.failure())
+        }
+    };
     (@ opened $via:ident) => {
         fn opened(&self) -> String {
             $via!(self, [], n => n.opened())

@@ -4,6 +4,7 @@ use crate::card::{Card, CardError, CardWriter};
 use crate::engine::Core;
 use crate::error::DeviceError;
 use crate::netmod::Finalize;
+use crate::pollers::Pollers;
 use crate::rma::Rma;
 use crate::slab::VcId;
 use crate::time::Time;
@@ -16,12 +17,16 @@ pub trait Module: Send {
     /// Number of threads of libraries that make its progress, and need a core while anything moves.
     fn threads(&self) -> usize;
 
-    /// Takes the secret that all processes of the job share. From now on peers that know it may connect.
-    /// All of them have opened their netmods by then.
+    /// Returns true if its peers are on this node and share memory with this process. Then the device offers them rings for large messages, and
+    /// lets the costs of copies decide what goes eagerly.
+    fn shares_memory(&self) -> bool;
+
+    /// Joins the job, all of whose processes have opened their netmods by now: takes the secret that they share, and who shares
+    /// this process's cores. From now on peers that know the secret may connect.
     ///
     /// # Errors
     /// If the netmod cannot begin to accept peers.
-    fn authenticate(&mut self, job_key: [u8; 32]) -> Result<(), DeviceError>;
+    fn join_job(&mut self, job_key: [u8; 32], pollers: Pollers) -> Result<(), DeviceError>;
 
     /// Writes its section of the process's business card.
     ///

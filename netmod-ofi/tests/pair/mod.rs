@@ -6,7 +6,7 @@ use fake_fabric::{Control, Settings, World, library_path};
 use netmod_core::config::OfiConfig;
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Engine, Event, GroupId, Header, Io, Module, Netmod, PacketFault,
-    PeerName, PollOrder, ReqId, RxBytes, SendBuf, Time, Upper, Vc, VcId, VcLife,
+    PeerName, PollOrder, Pollers, ReqId, RxBytes, SendBuf, Time, Upper, Vc, VcId, VcLife,
 };
 use netmod_ofi::{OfiNetmod, Setup};
 
@@ -71,7 +71,7 @@ impl Pair {
         let mut netmods: Vec<OfiNetmod> = (0..2)
             .map(|me| {
                 let mut netmod = OfiNetmod::new(&Setup::new(&cfg), name(me), 2);
-                netmod.authenticate([9; 32]).expect("a job key is taken");
+                netmod.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
                 netmod
             })
             .collect();

@@ -10,8 +10,8 @@ use netmod_core::config::TcpConfig;
 use netmod_core::rma::{Access, RegionId, RemoteKey};
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Diagnose, Engine, Event, GroupId, Header, Io, IoVec, Module,
-    Netmod as _, PacketFault, PeerName, PollOrder, ReqId, Rma as _, RxBytes, SendBuf, Time, Upper, Vc, VcId,
-    VcLife,
+    Netmod as _, PacketFault, PeerName, PollOrder, Pollers, ReqId, Rma as _, RxBytes, SendBuf, Time, Upper,
+    Vc, VcId, VcLife,
 };
 use netmod_hello::{
     HEADER_LEN, Initiator, InitiatorParams, InitiatorStep, Purpose, RejectReason, Terms, Versions,
@@ -78,7 +78,7 @@ impl Two {
         tune(&mut cfg);
         let mut engines = [0, 1].map(|rank| {
             let mut tcp = TcpNetmod::new(cfg.clone(), name(rank), 2).expect("a netmod");
-            tcp.authenticate(KEY.0).expect("a listener");
+            tcp.join_job(KEY.0, Pollers::UNKNOWN).expect("a listener");
             Engine::new(tcp, Core::new(16))
         });
         let cards = [0, 1].map(|i: usize| {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use netmod_core::config::VerbsConfig;
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Diagnose, Engine, Event, Finalize, GroupId, Header, Io, Module,
-    Netmod, OnDone, Outcome, PacketFault, PeerName, PollOrder, ReqId, Request, RxBytes, Time, Upper, Vc,
-    VcError, VcId, VcLife,
+    Netmod, OnDone, Outcome, PacketFault, PeerName, PollOrder, Pollers, ReqId, Request, RxBytes, Time, Upper,
+    Vc, VcError, VcId, VcLife,
 };
 use netmod_schedules::memory::{Area, Pieces};
 use netmod_verbs::{Setup, VerbsNetmod};
@@ -188,7 +188,7 @@ impl World {
                 let mut cfg = setting.cfg.clone();
                 cfg.xrc &= !setting.without_xrc.contains(&me);
                 let mut netmod = Nm::new(&Setup { cfg, source }, name(me), n as u32);
-                netmod.authenticate([9; 32]).expect("a job key is taken");
+                netmod.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
                 let layer = Layer { got: vec![0; n], ..Layer::default() };
                 let engine = Engine::new(netmod, Core::new(16));
                 Rank { engine, layer, vcs: vec![None; n], opened, sent: vec![0; n], dead: false }

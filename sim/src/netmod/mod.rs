@@ -16,8 +16,8 @@ use netmod_core::lifecycle::VcState;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, Event, Events, Finalize, Header, Module,
-    Netmod, NoCheckpoint, NoDynamicProcesses, PeerName, PollOrder, Refusal, ReqId, Rma, RxBuf, SendBuf, Sent,
-    SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
+    Netmod, NoCheckpoint, NoDynamicProcesses, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RxBuf,
+    SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
 };
 use netmod_tcp::Control;
 use netmod_tcp::link::{Link, LinkConfig, LinkEvent, Pending, Phase};
@@ -384,7 +384,11 @@ impl Module for SimNetmod {
         0
     }
 
-    fn authenticate(&mut self, _job_key: [u8; 32]) -> Result<(), DeviceError> {
+    fn shares_memory(&self) -> bool {
+        false
+    }
+
+    fn join_job(&mut self, _job_key: [u8; 32], _: Pollers) -> Result<(), DeviceError> {
         Ok(())
     }
 
@@ -432,6 +436,10 @@ impl Module for SimNetmod {
 }
 
 impl Diagnose for SimNetmod {
+    fn failure(&self) -> Option<&str> {
+        None
+    }
+
     fn opened(&self) -> String {
         "a simulated network".into()
     }

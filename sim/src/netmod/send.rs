@@ -6,9 +6,7 @@
 use std::collections::VecDeque;
 
 use ch3_shim::pkt::Packet;
-use netmod_core::{
-    Core, HDR_LEN, Header, ReqId, Request, Segment, SendBuf, VcError, VcErrorKind, VcId,
-};
+use netmod_core::{Core, HDR_LEN, Header, ReqId, Request, Segment, SendBuf, VcError, VcErrorKind, VcId};
 use netmod_tcp::link::{LinkEvent, Phase};
 
 use super::{SimNetmod, connect};
@@ -84,13 +82,7 @@ impl Queue {
         r.copied = true;
         let req = core.reqs.insert(r);
         let staged = hdr.iter().chain(data).copied().collect();
-        self.messages.push_back(Message {
-            staged,
-            rest: Rest::None,
-            req,
-            started: false,
-            batch: true,
-        });
+        self.messages.push_back(Message { staged, rest: Rest::None, req, started: false, batch: true });
         req
     }
 

@@ -19,8 +19,9 @@ use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, Event, Events, Finalize,
-    Header, Message, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Refusal, ReqId, Request, Rma,
-    RxBuf, Segment, SendBuf, SendQueue, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
+    Header, Message, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Pollers, Refusal, ReqId,
+    Request, Rma, RxBuf, Segment, SendBuf, SendQueue, Sent, SideTable, Time, VcError, VcErrorKind, VcId,
+    VcLife,
 };
 
 use crate::sys::Arena;
@@ -408,7 +409,11 @@ impl Module for LoopbackNetmod {
         0
     }
 
-    fn authenticate(&mut self, _job_key: [u8; 32]) -> Result<(), DeviceError> {
+    fn shares_memory(&self) -> bool {
+        false
+    }
+
+    fn join_job(&mut self, _job_key: [u8; 32], _: Pollers) -> Result<(), DeviceError> {
         Ok(())
     }
 
@@ -452,6 +457,10 @@ impl Module for LoopbackNetmod {
 }
 
 impl Diagnose for LoopbackNetmod {
+    fn failure(&self) -> Option<&str> {
+        None
+    }
+
     fn opened(&self) -> String {
         "memory of this process".into()
     }

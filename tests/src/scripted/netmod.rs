@@ -8,8 +8,8 @@ use ch3_shim::{Asked, Bootstrap};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, Event, Events, Finalize,
-    Header, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Refusal, ReqId, Rma, RxBuf, SendBuf,
-    Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
+    Header, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RxBuf,
+    SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
 };
 
 use super::{Act, Misled, Script};
@@ -375,7 +375,11 @@ impl Module for Scripted {
         0
     }
 
-    fn authenticate(&mut self, _job_key: [u8; 32]) -> Result<(), DeviceError> {
+    fn shares_memory(&self) -> bool {
+        false
+    }
+
+    fn join_job(&mut self, _job_key: [u8; 32], _: Pollers) -> Result<(), DeviceError> {
         Ok(())
     }
 
@@ -397,6 +401,10 @@ impl Module for Scripted {
 }
 
 impl Diagnose for Scripted {
+    fn failure(&self) -> Option<&str> {
+        None
+    }
+
     fn opened(&self) -> String {
         "what the test says".into()
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ch3_shim::{Builder, NetmodSetup};
 use netmod_core::{
     Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Events, Module,
-    Netmod, PeerName, PollOrder, Time, VcLife, forward,
+    Netmod, PeerName, PollOrder, Pollers, Time, VcLife, forward,
 };
 use netmod_tests::loopback::{Fabric, LoopbackNetmod, Options};
 
@@ -21,7 +21,9 @@ const LABEL: &str = "LABEL";
 #[derive(Clone)]
 pub struct Room {
     fabric: Arc<Fabric>,
-    keys: Arc<Mutex<Vec<[u8; 32]>>>,
+    joined: Arc<Mutex<Vec<([u8; 32], Pollers)>>>,
+    shares_memory: bool,
+    broken: Option<&'static str>,
 }
 
 impl std::fmt::Debug for Room {
@@ -34,12 +36,29 @@ impl Room {
     /// The room of a job of so many ranks, with at most `capacity` bytes in flight from one to another.
     pub fn new(ranks: u32, capacity: usize) -> Room {
         let options = Options { capacity, ..Options::default() };
-        Room { fabric: Fabric::new(ranks, options), keys: Arc::default() }
+        Room {
+            fabric: Fabric::new(ranks, options),
+            joined: Arc::default(),
+            shares_memory: false,
+            broken: None,
+        }
     }
 
-    /// The job keys that the ranks have been given.
-    pub fn keys(&self) -> Vec<[u8; 32]> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The room whose netmods say that they share memory with their peers.
+    #[must_use]
+    pub fn with_memory(self) -> Room {
+        Room { shares_memory: true, ..self }
+    }
+
+    /// The room whose netmods open nothing, for this reason.
+    #[must_use]
+    pub fn broken(self, why: &'static str) -> Room {
+        Room { broken: Some(why), ..self }
+    }
+
+    /// What each rank was given when it joined: the job key, and who shares its cores.
+    pub fn joined(&self) -> Vec<([u8; 32], Pollers)> {
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What is under way, for a test that hangs.
@@ -101,10 +120,14 @@ impl Module for Third {
         NAME
     }
 
-    fn authenticate(&mut self, job_key: [u8; 32]) -> Result<(), DeviceError> {
+    fn shares_memory(&self) -> bool {
+        self.room.shares_memory
+    }
+
+    fn join_job(&mut self, job_key: [u8; 32], pollers: Pollers) -> Result<(), DeviceError> {
         self.has_key = true;
-        self.room.keys.lock().unwrap_or_else(PoisonError::into_inner).push(job_key);
-        self.inner.authenticate(job_key)
+        self.room.joined.lock().unwrap_or_else(PoisonError::into_inner).push((job_key, pollers));
+        self.inner.join_job(job_key, pollers)
     }
 
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
@@ -132,6 +155,10 @@ impl Checkpoint for Third {
 
 impl Diagnose for Third {
     forward!(inner: describe, break_connection);
+
+    fn failure(&self) -> Option<&str> {
+        self.room.broken
+    }
 
     fn opened(&self) -> String {
         format!("{}: {}", self.label, self.inner.opened())

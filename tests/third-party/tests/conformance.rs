@@ -2,7 +2,7 @@
 
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::{Config, Module};
+use netmod_core::{Config, Module, Pollers};
 use netmod_tests::board::{Board, run_devices};
 use netmod_tests::factory::{Capabilities, NetmodFactory, bare_name};
 use netmod_third_party::{NAME, Room, Third, register};
@@ -38,7 +38,7 @@ impl NetmodFactory for Registered {
 
     fn netmod(&self, room: &Room, rank: u32, _ranks: u32) -> NetSet {
         let mut netmod = Third::new(room, bare_name(rank));
-        netmod.authenticate([9; 32]).expect("a job key is taken");
+        netmod.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
         NetSet::new(vec![AnyNetmod::Other(Box::new(netmod))])
     }
 
@@ -109,9 +109,33 @@ fn carrier(mut dev: Device) -> String {
 fn every_rank_gets_the_same_job_key() {
     let room = Room::new(2, 1 << 16);
     run_devices(&Beside(&[NAME], room.clone()), 2, |_| {}, |dev| dev.finalize().expect("finalizes"));
-    let keys = room.keys();
-    assert_eq!(keys.len(), 2);
-    assert!(keys[0] == keys[1] && keys[0] != [0; 32], "the ranks got other keys, or none");
+    let [(one, first), (two, second)] = room.joined()[..] else { panic!("{:?}", room.joined()) };
+    assert!(one == two && one != [0; 32], "the ranks got other keys, or none");
+    assert!(first == second && first.processes == 2 && first != Pollers::UNKNOWN, "{first:?} and {second:?}");
+}
+
+/// The device asks a netmod whether it shares memory, and knows none by its type: large messages go through rings then.
+#[test]
+fn one_that_shares_memory_is_taken_for_near() {
+    for near in [false, true] {
+        let room = Room::new(2, 1 << 16);
+        let room = if near { room.with_memory() } else { room };
+        let ring = |mut dev: Device| {
+            let (peer, world) = (1 - dev.rank() as i32, dev.world());
+            let mut data = vec![dev.rank() as u8; 1 << 20];
+            if dev.rank() == 0 {
+                dev.send(&data, peer, 1, world).expect("sends");
+            } else {
+                dev.recv(&mut data, peer, 1, world).expect("receives");
+                assert!(data.iter().all(|b| *b == 0));
+            }
+            let stats = dev.stats();
+            dev.finalize().expect("finalizes");
+            stats.through_rings
+        };
+        let rings = run_devices(&Beside(&[NAME], room), 2, |cfg| cfg.eager_max = 0, ring);
+        assert_eq!(rings, if near { [1, 1] } else { [0, 0] }, "near: {near}");
+    }
 }
 
 /// The order in `NETMOD` counts for a registered netmod as for any other.
@@ -183,4 +207,18 @@ fn one_that_cannot_open_says_why() {
     let error =
         builder.register(NAME, |_| Err("no such hardware".into())).build().expect_err("nothing opens");
     assert!(error.to_string().contains("no such hardware"), "{error}");
+}
+
+/// As one that is there and has opened nothing, which the card says: its peers do without it.
+#[test]
+fn one_that_has_opened_nothing_says_why() {
+    let mut board = Board::new(2);
+    let mut cfg = Config::default();
+    cfg.netmods = vec![NAME.into()];
+    let room = Room::new(2, 1 << 16).broken("its cable is not plugged in");
+    let error =
+        register(Builder::new(cfg, Box::new(board.place(0))), &room).build().expect_err("nothing opens");
+    assert!(error.to_string().contains("its cable is not plugged in"), "{error}");
+    let routes = run_devices(&Beside(&[NAME, "tcp"], room), 2, |_| {}, carrier);
+    assert!(routes.iter().all(|route| route.starts_with("tcp: ")), "{routes:?}");
 }

@@ -330,7 +330,7 @@ impl<N: Netmod> Netmod for Capture<N> {
 }
 
 impl<N: Netmod> Module for Capture<N> {
-    forward!(inner: name, threads, authenticate, business_card, reachable, rma);
+    forward!(inner: name, threads, shares_memory, join_job, business_card, reachable, rma);
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
         if !std::mem::replace(&mut self.finalizing, true) {
@@ -345,7 +345,7 @@ impl<N: Netmod> Module for Capture<N> {
 }
 
 impl<N: Netmod> Diagnose for Capture<N> {
-    forward!(inner: opened, break_connection);
+    forward!(inner: failure, opened, break_connection);
 
     fn describe(&self, core: &Core, vc: VcId) -> String {
         let (written, lost) = self.file.counts();

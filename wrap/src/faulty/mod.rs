@@ -490,7 +490,7 @@ impl<N: Netmod> Netmod for Faulty<N> {
 }
 
 impl<N: Netmod> Module for Faulty<N> {
-    forward!(inner: name, threads, authenticate, business_card, reachable, rma);
+    forward!(inner: name, threads, shares_memory, join_job, business_card, reachable, rma);
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
         self.now = now;
@@ -503,7 +503,7 @@ impl<N: Netmod> Module for Faulty<N> {
 }
 
 impl<N: Netmod> Diagnose for Faulty<N> {
-    forward!(inner: opened, break_connection);
+    forward!(inner: failure, opened, break_connection);
 
     fn describe(&self, core: &Core, vc: VcId) -> String {
         let inner = self.inner.describe(core, vc);

@@ -27,7 +27,7 @@ impl Ch3 {
     pub(super) fn lmt_modes(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part) -> Modes {
         let mut modes = Modes::NULL;
         let rings = self.lmt.place.is_some() && !self.lmt.lanes.get(vc).is_some_and(|l| l.barred);
-        if rings && (self.lmt.wish != Wish::Auto || io.netmod.shares_memory(io.core, vc)) {
+        if rings && (self.lmt.wish != Wish::Auto || io.netmod.is_near(io.core, vc)) {
             modes = modes.with(Mode::Coop);
         }
         let asked = matches!(self.lmt.wish, Wish::Auto | Wish::Only(Mode::Put | Mode::Get));
