@@ -258,6 +258,15 @@ impl<D: Device> VcLife for FrameNetmod<D> {
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
         let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return };
         let error = VcError::new(VcErrorKind::Aborted, Some(peer), "the VC was destroyed");
+        if self.ending == Ending::Over {
+            // There is no port any more by which anything could be closed.
+            if let Some(mut l) = self.links.remove(vc) {
+                l.queue.fail(core, &error);
+            }
+            self.by_peer.remove(&peer);
+            core.reset_receive(vc);
+            return;
+        }
         self.drop_link(core, vc, &error);
         self.manage(core, |m, env| m.remove(vc, env));
         self.pending.retain(|ev| !concerns(ev, vc));

@@ -171,8 +171,22 @@ impl Ch3 {
         if io.core.vcs.get(vc).is_some_and(|v| !v.state.is_at_rest()) {
             self.own_event(io, vc, VcEvent::Lost, Some(error));
         }
+        self.forget_vc(io, vc, error);
+    }
+
+    fn forget_vc(&mut self, io: &mut DevIo<'_>, vc: VcId, error: &VcError) {
         self.fail_requests(io, vc, error);
         io.core.vcs.remove(vc);
         self.vcs.remove(vc);
+    }
+
+    /// Ends all VCs for good, when the netmods have nothing left but their memory of them.
+    pub(crate) fn destroy_vcs(&mut self, io: &mut DevIo<'_>) {
+        let error = VcError::new(VcErrorKind::Closed, None, "the device has been finalized");
+        let all: Vec<VcId> = io.core.vcs.iter().map(|(vc, _)| vc).collect();
+        for vc in all {
+            io.netmod.vc_destroy(io.core, vc);
+            self.forget_vc(io, vc, &error);
+        }
     }
 }

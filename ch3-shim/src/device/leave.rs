@@ -298,19 +298,26 @@ impl Vci {
         engine.netmod.finalize(&mut engine.core, self.now)
     }
 
+    /// It is over: the VCs, too.
+    fn gone(&mut self) {
+        self.leaving = Leaving::Done;
+        let now = self.now;
+        self.ch3.destroy_vcs(&mut self.engine.io(now));
+    }
+
     fn parting_step(&mut self, limit: Time) -> Result<Step> {
         let mut pending = self.finalize_netmods() == Finalize::Pending;
         let mut busy = false;
         if pending && self.now < limit {
-            busy = self.poll(PollOrder::OutFirst).inspect_err(|_| self.leaving = Leaving::Done)?;
+            busy = self.poll(PollOrder::OutFirst).inspect_err(|_| self.gone())?;
             pending = self.finalize_netmods() == Finalize::Pending;
         }
         if pending && self.now < limit {
             return Ok(if busy { Step::Busy } else { Step::Idle(limit) });
         }
-        self.leaving = Leaving::Done;
         let parted = self.ch3.boot.finalize().map_err(Error::Launcher);
         let unseen: Vec<Failure> = self.ch3.failures.iter().filter(|f| !f.acknowledged).cloned().collect();
+        self.gone();
         let failed = if unseen.is_empty() { Ok(()) } else { Err(Error::ProcessesFailed(unseen)) };
         self.leave_error.take().map_or(Ok(()), Err).and(parted).and(failed).map(|()| Step::Done)
     }

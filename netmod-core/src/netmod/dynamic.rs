@@ -13,7 +13,7 @@ pub trait DynamicProcesses {
     /// the other side gets [`crate::Event::PortPeer`].
     ///
     /// # Errors
-    /// If the netmod cannot, or the card is of no use.
+    /// If the netmod cannot, or the card is of no use; the VC is then not in its charge.
     fn connect_to_root(
         &mut self,
         core: &mut Core,

@@ -43,6 +43,7 @@ pub trait Module: Send {
     /// Its one-sided transfers, if it has them for this VC; `None` is the Null mode.
     fn rma(&mut self, core: &Core, vc: VcId) -> Option<&mut dyn Rma>;
 
-    /// Closes everything. Called again, with polls between, until `Done`.
+    /// Closes everything. Called again, with polls between, until `Done`, or as long as the device has time. Then comes
+    /// [`VcLife::vc_destroy`](crate::VcLife::vc_destroy) for each VC, and nothing else.
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize;
 }

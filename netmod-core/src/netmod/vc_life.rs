@@ -32,6 +32,11 @@ pub trait VcLife {
     fn refuse_peer(&mut self, peer: PeerName, why: Refusal);
 
     /// Forgets a VC, which the core still knows; whatever is left of its connection is closed at once.
+    ///
+    /// Each VC that came into its charge leaves it so, one that is down too: when the peer's group is parted from, or after
+    /// [`Module::finalize`](crate::Module::finalize) was done or given up, when as a rule nothing but memory is left of it. One that has terminated
+    /// stays in its charge, as does one during a checkpoint. Only a netmod that is dropped without having been finalized forgets its VCs by
+    /// itself: its process has failed, or has given the device up.
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId);
 
     /// Lets pending sends go out, then closes the connection, then reports

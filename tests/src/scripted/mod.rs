@@ -87,6 +87,9 @@ struct Stage {
     keeps: bool,
     kept: Vec<(VcId, ReqId)>,
     hooks: Hooks,
+    /// VCs in the netmod's charge, and whether it takes no others.
+    in_charge: usize,
+    refuses: bool,
 }
 
 /// The peers.
@@ -143,6 +146,8 @@ impl Script {
             keeps: false,
             kept: Vec::new(),
             hooks: Hooks::default(),
+            in_charge: 0,
+            refuses: false,
         };
         let script = Script(Arc::new(Mutex::new(stage)));
         let mut cfg = Config::default();
@@ -212,6 +217,16 @@ impl Script {
     /// Takes how often each hook was called since the last time.
     pub fn hooks(&self) -> Hooks {
         std::mem::take(&mut self.lock().hooks)
+    }
+
+    /// VCs that are in the netmod's charge: initialized and not destroyed.
+    pub fn in_charge(&self) -> usize {
+        self.lock().in_charge
+    }
+
+    /// From now on the netmod takes no VC into its charge.
+    pub fn refuse_vcs(&self) {
+        self.lock().refuses = true;
     }
 
     /// A peer dies when all it sent was delivered.

@@ -184,8 +184,14 @@ impl VcLife for Scripted {
         if let Some(v) = core.vcs.get_mut(vc) {
             v.stats.connects += 1;
         }
-        self.vcs.insert(vc, peer);
-        self.script.lock().peers[peer.rank as usize].vc = Some(vc);
+        let mut stage = self.script.lock();
+        if stage.refuses {
+            return Err(VcError::new(VcErrorKind::Card, Some(peer), "the script takes no VC"));
+        }
+        let before = self.vcs.insert(vc, peer);
+        assert!(before.is_none(), "{vc} is in its charge already");
+        stage.in_charge += 1;
+        stage.peers[peer.rank as usize].vc = Some(vc);
         self.pending.push_back(Event::Up { vc });
         Ok(())
     }
@@ -197,7 +203,9 @@ impl VcLife for Scripted {
     }
 
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
-        self.vcs.remove(vc);
+        let was = self.vcs.remove(vc);
+        assert!(was.is_some() && core.vcs.get(vc).is_some(), "{vc} is not in its charge, or gone already");
+        self.script.lock().in_charge -= 1;
         core.reset_receive(vc);
     }
 
