@@ -1,8 +1,9 @@
 //! `info`: what this machine offers, how netmod is configured, and which limits will bite; `messages` has how messages
-//! move, `providers` what libfabric offers.
+//! move, `providers` what libfabric offers, `registered` what netmods programs bring along.
 
 mod messages;
 mod providers;
+mod registered;
 
 use std::ffi::CStr;
 use std::fs;
@@ -117,7 +118,10 @@ fn netmods(cfg: &Config, items: &mut Vec<Item>) {
             netmod_verbs::NAME => verbs(cfg, &mut offers),
             _ => (
                 false,
-                format!("NETMOD names it, but this build has only {}", NETMODS.join(", ")),
+                format!(
+                    "NETMOD names it, and a program may register it (Builder::register); built in are {}",
+                    NETMODS.join(", ")
+                ),
                 Vec::new(),
             ),
         };
@@ -129,6 +133,7 @@ fn netmods(cfg: &Config, items: &mut Vec<Item>) {
         items.push(Item::Netmod { name, usable: usable && allowed, detail, addresses });
     }
     items.append(&mut offers);
+    registered::report(cfg, items);
 }
 
 /// Whether ranks of this node can share memory, and what it takes.

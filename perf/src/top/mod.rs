@@ -8,6 +8,8 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ch3_shim::StatusReport;
+
 use crate::cli::TopArgs;
 use crate::error::{During, Failure, Result};
 use ask::{Answer, Name};
@@ -101,6 +103,19 @@ fn names(args: &TopArgs) -> Result<Vec<Name>> {
     names.dedup();
     names.retain(|n| args.rank.is_empty() || args.rank.contains(&n.rank));
     Ok(names)
+}
+
+/// What the ranks say whose sockets are in a folder, as far as they answer in time.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub(crate) fn reports_in(folder: &Path, patience: Duration) -> Result<Vec<StatusReport>> {
+    let answers = ask::ask(Target::Folder(folder.into()).names()?, patience);
+    let report = |(_, answer)| match answer {
+        Answer::Report(report) => Some(*report),
+        _ => None,
+    };
+    Ok(answers.into_iter().filter_map(report).collect())
 }
 
 /// One picture; false if there is nobody to be asked.

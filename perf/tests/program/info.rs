@@ -1,5 +1,9 @@
 //! `info`: netmods, settings, limits, what libfabric offers.
 
+use std::io::Write as _;
+use std::os::unix::net::UnixListener;
+
+use ch3_shim::StatusReport;
 use serde_json::Value;
 
 use crate::{json, perf, run, skipped};
@@ -45,6 +49,36 @@ fn info_shows_netmods_variables_and_limits() {
         "{}",
         text.out
     );
+}
+
+/// A netmod that a program has registered is known to its ranks alone, which are asked.
+#[test]
+fn info_lists_what_running_programs_have_registered() {
+    let folder = std::env::temp_dir().join(format!("netmod-info-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join(format!("0123abcd-3-{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let rank = std::thread::spawn(move || {
+        let report = StatusReport {
+            rank: 3,
+            job: "0123abcd".into(),
+            netmods: vec!["third".into(), "tcp".into()],
+            opened: vec!["two cables".into(), "port 1".into()],
+            ..StatusReport::default()
+        };
+        let (mut asker, _) = listener.accept().expect("somebody asks");
+        asker.write_all(report.json().as_bytes()).expect("an answer");
+    });
+    let mut command = perf("info --json");
+    command.env("NETMOD_STATUS", &folder).env("NETMOD", "third,tcp");
+    let items = json(command);
+    rank.join().expect("it was asked");
+    std::fs::remove_dir_all(&folder).expect("the folder");
+    let found: Vec<&Value> = items.iter().filter(|i| i["info"] == "netmod" && i["name"] == "third").collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["usable"], true);
+    assert_eq!(found[0]["detail"], "registered by rank 3 of job 0123abcd: two cables");
+    assert!(items.iter().any(|i| i["info"] == "netmod" && i["name"] == "tcp" && i["usable"] == true));
 }
 
 #[test]
