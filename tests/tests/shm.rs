@@ -115,7 +115,7 @@ fn without_memory_another_netmod_is_chosen_and_says_why() {
         assert!(vc.netmod.starts_with("tcp"), "{}", vc.netmod);
         let text = &vc.choice;
         assert!(
-            text.contains("the peer connected by it") || text.contains("shm: cannot make /proc/netmod-"),
+            text.contains("the peer connected by it") || text.contains("here: cannot make /proc/netmod-"),
             "{text}"
         );
         dev.finalize().expect("finalize");
