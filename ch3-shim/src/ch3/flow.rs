@@ -8,7 +8,7 @@ use netmod_core::{OnDone, Outcome, PacketFault, ReqId, Segment, Sent, VcId};
 use super::credit::{self, ENTRY, Incoming, Outgoing, Terms, Way};
 use super::recv::{Body, Unexpected};
 use super::send::send_with;
-use super::{Ch3, DevIo, MpiReq, Role};
+use super::{Ch3, DevIo, MpiReq, Role, VcSide};
 use crate::pkt::{self, Mode, Packet};
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
 
@@ -17,14 +17,12 @@ use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
 pub(crate) struct Flow {
     pub out: Outgoing<ReqId>,
     pub inc: Incoming,
-    /// The trace has told that sends wait for credit.
-    starved: bool,
 }
 
-impl Flow {
+impl VcSide {
     /// Traces the begin and the end of a time in which sends wait for credit.
-    fn trace(&mut self, peer: u32) {
-        let starved = self.out.waiting() > 0;
+    fn trace(&mut self) {
+        let (peer, starved) = (self.rank, self.flow.out.waiting() > 0);
         if std::mem::replace(&mut self.starved, starved) == starved {
             return;
         }
@@ -34,9 +32,11 @@ impl Flow {
             tracing::debug!(target: "netmod::message", peer, "credit again: no send waits any more");
         }
     }
+}
 
+impl Flow {
     pub(super) fn new(terms: Terms) -> Flow {
-        Flow { out: Outgoing::new(terms), inc: Incoming::new(terms), starved: false }
+        Flow { out: Outgoing::new(terms), inc: Incoming::new(terms) }
     }
 }
 
@@ -116,7 +116,7 @@ impl Ch3 {
         }
         let Some(s) = self.vcs.get_mut(vc) else { return };
         let ask = s.flow.out.wait(req, charge);
-        s.flow.trace(s.rank);
+        s.trace();
         if ask {
             self.tell(io, vc, true);
         }
@@ -138,7 +138,7 @@ impl Ch3 {
         }
         while let Some(s) = self.vcs.get_mut(vc) {
             let next = s.flow.out.next(|req| !io.core.is_finished(*req));
-            let Some((req, way)) = next else { return s.flow.trace(s.rank) };
+            let Some((req, way)) = next else { return s.trace() };
             let Some(MpiReq { role: Role::Waiting { mode }, .. }) = self.side.get(req) else { continue };
             let mode = *mode;
             match way {
@@ -381,7 +381,7 @@ impl Ch3 {
         let epoch = s.flow.inc.epoch.wrapping_add(1);
         // Nothing waits any more: its end has to be told.
         s.flow.out = Outgoing::new(s.flow.inc.terms());
-        s.flow.trace(s.rank);
+        s.trace();
         s.flow.inc = Incoming::new(s.flow.inc.terms());
         s.flow.inc.epoch = epoch;
         self.wanting.retain(|w| *w != vc);

@@ -20,6 +20,8 @@ pub(crate) struct VcSide {
     pub eager_max: u32,
     /// Whether longer ones may be, as `is_eager` says.
     pub eager_open: bool,
+    /// The trace has told that sends wait for credit.
+    pub starved: bool,
     /// How much may be sent either way.
     pub flow: flow::Flow,
     /// How often its connection was lost with messages under way.
@@ -177,7 +179,8 @@ impl Ch3 {
         let eager_max = if eager_open { self.lmt.got_from.saturating_sub(1) } else { most } as u32;
         let flow = flow::Flow::new(terms);
         let route = self.names.shared(route);
-        let side = VcSide { rank, space, eager_max, eager_open, flow, losses: 0, closes: 0, route };
+        let side =
+            VcSide { rank, space, eager_max, eager_open, starved: false, flow, losses: 0, closes: 0, route };
         self.vcs.set(vc, side);
         if let Some(g) = self.groups.get_mut(group) {
             g.vcs.set(rank, Some(vc));
