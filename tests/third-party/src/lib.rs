@@ -17,11 +17,14 @@ pub const NAME: &str = "third";
 /// The suffix of its setting: `NETMOD_THIRD_LABEL`, by which a status report tells it from others.
 const LABEL: &str = "LABEL";
 
+/// What a rank is given when it joins the job: the job key, and who shares its cores.
+pub type Joined = ([u8; 32], Pollers);
+
 /// What the ranks of a job in one process share.
 #[derive(Clone)]
 pub struct Room {
     fabric: Arc<Fabric>,
-    joined: Arc<Mutex<Vec<([u8; 32], Pollers)>>>,
+    joined: Arc<Mutex<Vec<Joined>>>,
     shares_memory: bool,
     broken: Option<&'static str>,
 }
@@ -56,8 +59,8 @@ impl Room {
         Room { broken: Some(why), ..self }
     }
 
-    /// What each rank was given when it joined: the job key, and who shares its cores.
-    pub fn joined(&self) -> Vec<([u8; 32], Pollers)> {
+    /// What each rank was given.
+    pub fn joined(&self) -> Vec<Joined> {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
