@@ -65,9 +65,9 @@ pub use bootstrap::{Answer, Asked, Bootstrap, Silence};
 pub use ch3::{DeviceStats, Failure, FlowReport};
 pub use clock::VirtualClock;
 pub use device::{
-    Builder, Comm, Completion, Device, Disconnecting, Exclusive, Funneled, InterComm, Level, Message,
-    Multiple, NetmodSetup, PROC_NULL, RawReq, Request, Scope, Serialized, SharedMessage, SharedRequest,
-    VcReport, Vci, Waitable,
+    Builder, Comm, Completion, Device, Disconnecting, Ended, Exclusive, Failed, Funneled, InterComm, Level,
+    Message, Multiple, NetmodSetup, PROC_NULL, RawReq, Request, Scope, Serialized, SharedMessage,
+    SharedRequest, SomeFailed, VcReport, Vci, Waitable,
 };
 pub use error::{Error, Result};
 #[cfg(feature = "tcp")]

@@ -37,6 +37,8 @@ pub struct Core {
     words: Option<Arc<Words>>,
     /// See [`Core::is_staged`].
     staged: bool,
+    /// See [`Core::next_released`].
+    released: Vec<ReqId>,
 }
 
 impl Core {
@@ -80,6 +82,9 @@ impl Core {
         {
             r.outcome = outcome;
             if r.detached {
+                if r.reported {
+                    self.released.push(req);
+                }
                 self.reqs.remove(req);
             }
             self.announce(req);
@@ -124,6 +129,29 @@ impl Core {
         } else {
             r.detached = true;
         }
+    }
+
+    /// Detaches a request of which the upper layer holds something, such as its memory.
+    ///
+    /// As [`Core::detach`]; if it is finished later, [`Core::next_released`] tells of it.
+    pub fn detach_reported(&mut self, req: ReqId) {
+        if let Some(r) = self.reqs.get_mut(req) {
+            r.reported = true;
+        }
+        self.detach(req);
+    }
+
+    /// Returns true if [`Core::next_released`] has something to tell.
+    #[inline]
+    pub fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
+    /// Returns a request of [`Core::detach_reported`] that has finished and left the slab, in no order.
+    ///
+    /// The upper layer frees what it holds for it.
+    pub fn next_released(&mut self) -> Option<ReqId> {
+        self.released.pop()
     }
 
     /// For netmods: counts a message that is to be sent, with that many bytes of data.

@@ -46,6 +46,8 @@ pub struct Request {
     pub on_done: OnDone,
     /// Nobody waits for it: it leaves the slab as soon as it is finished.
     pub detached: bool,
+    /// When it leaves the slab detached, [`crate::Core::next_released`] tells of it.
+    pub(crate) reported: bool,
     /// How many messages it stands for. More than one, or none lent, only for sends whose data was
     /// copied: each message's sender got the same handle, and [`crate::Core::take`] counts them down.
     pub shares: u32,
@@ -69,6 +71,7 @@ impl Request {
             place: 0,
             on_done: OnDone::Complete,
             detached: false,
+            reported: false,
             shares: 1,
             parted: false,
             copied: false,
@@ -86,6 +89,7 @@ impl Request {
         self.place = 0;
         self.on_done = OnDone::Complete;
         self.detached = false;
+        self.reported = false;
         self.shares = 1;
         self.parted = false;
         self.copied = false;
@@ -136,5 +140,27 @@ mod tests {
         assert!(core.reqs.get(a).unwrap().is_shared());
         assert!(core.take(b).is_some() && core.reqs.get(b).unwrap().is_shared());
         assert!(!Request::new(None, Segment::empty()).is_shared());
+    }
+
+    /// Only what the upper layer asked for is reported, once, and not before it is finished.
+    #[test]
+    fn detached_requests_are_reported() {
+        let mut core = Core::new(4);
+        let [plain, reported, over] = [(); 3].map(|()| core.reqs.insert(Request::default()));
+        core.finish(over, Outcome::Done);
+        core.detach(plain);
+        core.detach_reported(reported);
+        core.detach_reported(over);
+        assert!(!core.has_released() && core.reqs.get(over).is_none());
+        core.finish(plain, Outcome::Done);
+        assert!(!core.has_released());
+        core.finish(reported, Outcome::Cancelled);
+        assert!(core.has_released() && core.reqs.get(reported).is_none());
+        assert_eq!((core.next_released(), core.next_released()), (Some(reported), None));
+        // Its place in the slab serves another request, of which nothing is reported.
+        let next = core.reqs.insert(Request::default());
+        core.detach(next);
+        core.finish(next, Outcome::Done);
+        assert!(!core.has_released());
     }
 }

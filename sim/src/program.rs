@@ -257,7 +257,7 @@ impl Program {
                 self.pending.push(Pending { req, what });
                 Ok(())
             }
-            Err(e) => self.excused(world, source, &e, || format!("receive of stream {stream}")),
+            Err(e) => self.excused(world, source, &e.error, || format!("receive of stream {stream}")),
         }
     }
 
@@ -332,9 +332,9 @@ impl Program {
                 What::Send { id, given_up } => match done {
                     Ok(done) if done.status.cancelled => world.taken_back(id, given_up)?,
                     Ok(_) => world.sent(id, Fate::Sent)?,
-                    Err(e) => self.send_failed(world, id, e)?,
+                    Err(e) => self.send_failed(world, id, e.into())?,
                 },
-                What::Receive { stream, place, given_up } => match done {
+                What::Receive { stream, place, given_up } => match done.map_err(Error::from) {
                     Ok(done) if done.status.cancelled => {
                         if !given_up {
                             return wrong(format!("a receive of stream {stream} was cancelled by nobody"));

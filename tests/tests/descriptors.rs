@@ -38,8 +38,8 @@ fn greet(dev: &mut Device, peer: i32) {
 }
 
 /// The error of a VC, which must name rank 1.
-fn vc_error<T: std::fmt::Debug>(result: Result<T, Error>) -> VcError {
-    match result {
+fn vc_error<T: std::fmt::Debug>(result: Result<T, impl Into<Error>>) -> VcError {
+    match result.map_err(Into::into) {
         Err(Error::Peer(e)) if e.to_string().starts_with("rank 1") => e,
         other => panic!("an error of the VC with rank 1 was expected: {other:?}"),
     }

@@ -37,7 +37,8 @@ fn die(script: &Script, dev: &mut Device, rank: u32) {
 }
 
 #[track_caller]
-fn pending_for<T: std::fmt::Debug>(rank: u32, result: Result<T, Error>) {
+fn pending_for<T: std::fmt::Debug>(rank: u32, result: Result<T, impl Into<Error>>) {
+    let result = result.map_err(Into::into);
     match &result {
         Err(e @ Error::PendingFailed { rank: r, cause, .. }) if *r == rank => {
             assert_eq!(cause.peer().map(|p| p.rank), Some(rank));
@@ -50,7 +51,8 @@ fn pending_for<T: std::fmt::Debug>(rank: u32, result: Result<T, Error>) {
 }
 
 #[track_caller]
-fn lost<T: std::fmt::Debug>(rank: u32, result: Result<T, Error>) {
+fn lost<T: std::fmt::Debug>(rank: u32, result: Result<T, impl Into<Error>>) {
+    let result = result.map_err(Into::into);
     match &result {
         Err(Error::Peer(e)) if e.peer().map(|p| p.rank) == Some(rank) && e.host().is_some() => {}
         _ => panic!("an error of rank {rank} that names its host was expected: {result:?}"),
@@ -316,7 +318,8 @@ fn a_held_message_does_not_outlive_its_connection() {
 }
 
 #[track_caller]
-fn lost_or_gone<T: std::fmt::Debug>(result: Result<T, Error>) {
+fn lost_or_gone<T: std::fmt::Debug>(result: Result<T, impl Into<Error>>) {
+    let result = result.map_err(Into::into);
     assert!(matches!(&result, Err(Error::Peer(e)) if e.peer().is_some_and(|p| p.rank == 1)), "{result:?}");
 }
 

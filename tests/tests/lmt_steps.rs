@@ -79,7 +79,7 @@ fn test(dev: &mut Device, req: &mut Option<Request>) -> Option<Result<Vec<u8>, E
         }
         Err(e) => {
             *req = None;
-            Some(Err(e))
+            Some(Err(e.into()))
         }
     }
 }

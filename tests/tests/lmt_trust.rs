@@ -141,7 +141,7 @@ fn others_go_on(script: &Script, dev: &mut Device) {
 
 #[track_caller]
 fn is_lost(script: &Script, dev: &mut Device, req: Request, what: &str) {
-    match dev.wait(req) {
+    match dev.wait(req).map_err(ch3_shim::Error::from) {
         Err(Error::Peer(e)) => {
             assert!(e.peer().is_some_and(|p| p.rank == 1) && e.to_string().contains(what), "{e}");
         }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::thread;
 
-use ch3_shim::{Builder, Device, Error, Multiple, PROC_NULL};
+use ch3_shim::{Builder, Device, Error, Failed, Multiple, PROC_NULL};
 use netmod_core::Config;
 use netmod_tests::board::Board;
 use netmod_tests::jobs::launch::{self, EACH_NETMOD, run};
@@ -94,7 +94,7 @@ fn over_at_once() {
             let over = dev.isend(vec![2], PROC_NULL, 0, world).expect("isend");
             assert!(dev.is_finished(&over) && !dev.is_finished(&receive));
             let mut reqs = vec![used_up, receive, over];
-            let which = |done: Result<Option<(usize, _)>, Error>| done.expect("wait").map(|(i, _)| i);
+            let which = |done: Result<Option<(usize, _)>, Box<Failed>>| done.expect("wait").map(|(i, _)| i);
             assert_eq!(which(dev.wait_any(&mut reqs)), Some(2));
             dev.send(&[3], 0, 1, world).expect("send");
             assert_eq!(which(dev.wait_any(&mut reqs)), Some(1));

@@ -305,12 +305,19 @@ impl Ch3 {
         }
     }
 
-    /// Nobody will ask for the request again: it is freed when it finishes.
+    /// Drops the device's part of a request that has left the core's slab.
+    pub(crate) fn clear_side(&mut self, req: ReqId) {
+        self.side.clear(req);
+    }
+
+    /// Gives a request up: it is freed with its memory when it finishes.
+    ///
+    /// If the core finishes it, [`Ch3::clear_side`] frees the memory.
     pub(crate) fn forget(&mut self, core: &mut Core, req: ReqId) {
         if let Some(m) = self.side.get_mut(req) {
             m.forgotten = true;
         }
         // It may be the core that finishes it.
-        core.detach(req);
+        core.detach_reported(req);
     }
 }

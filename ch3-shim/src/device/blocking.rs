@@ -11,14 +11,14 @@ use crate::pkt::Mode;
 use crate::status::Status;
 
 /// Ends its request if the call that made it is left early, by an error or a panic.
-struct Guard<'a> {
-    dev: &'a mut Vci,
-    req: RawReq,
+pub(super) struct Guard<'a> {
+    pub(super) dev: &'a mut Vci,
+    pub(super) req: RawReq,
 }
 
 impl Guard<'_> {
     #[inline]
-    fn wait(mut self) -> Result<Status> {
+    pub(super) fn wait(mut self) -> Result<Status> {
         match self.dev.wait_raw(self.req) {
             Ok(status) => {
                 self.req = RawReq::NULL;

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use netmod_core::Segment;
 
 use super::{
-    Comm, Completion, Device, Disconnecting, Exclusive, InterComm, Message, RawReq, Request, Scope, Vci,
-    Waitable,
+    Comm, Completion, Device, Disconnecting, Ended, Exclusive, Failed, InterComm, Message, RawReq, Request,
+    Scope, SomeFailed, Vci, Waitable,
 };
 use crate::error::Result;
 use crate::pkt::Mode;
@@ -41,7 +41,10 @@ impl<L: Exclusive> Device<L> {
     /// # Errors
     /// As it says.
     #[inline]
-    pub fn test<W: Waitable>(&mut self, req: W) -> Result<std::result::Result<Completion, W>> {
+    pub fn test<W: Waitable>(
+        &mut self,
+        req: W,
+    ) -> std::result::Result<std::result::Result<Completion, W>, Box<Failed>> {
         let result = Vci::test(self, req);
         self.end_call();
         result
@@ -69,12 +72,14 @@ forward! {
 
     isend(data: impl Into<Bytes>, dest: i32, tag: i32, comm: Comm) -> Result<Request>;
     isend_mode(data: Bytes, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<Request>;
-    irecv(buf: Vec<u8>, source: i32, tag: i32, comm: Comm) -> Result<Request>;
-    wait(req: impl Waitable) -> Result<Completion>;
-    wait_all(reqs: impl IntoIterator<Item = impl Waitable>) -> Result<Vec<Completion>>;
-    wait_any(reqs: &mut Vec<Request>) -> Result<Option<(usize, Completion)>>;
-    wait_some(reqs: &mut Vec<Request>) -> Result<Vec<Completion>>;
-    test_all(reqs: Vec<Request>) -> Result<std::result::Result<Vec<Completion>, Vec<Request>>>;
+    irecv(buf: Vec<u8>, source: i32, tag: i32, comm: Comm) -> std::result::Result<Request, Box<Failed>>;
+    wait(req: impl Waitable) -> Ended;
+    wait_all(reqs: impl IntoIterator<Item = impl Waitable>) -> std::result::Result<Vec<Completion>, SomeFailed>;
+    wait_any(reqs: &mut Vec<Request>) -> std::result::Result<Option<(usize, Completion)>, Box<Failed>>;
+    wait_some(reqs: &mut Vec<Request>) -> std::result::Result<Vec<Completion>, SomeFailed>;
+    test_all(
+        reqs: Vec<Request>
+    ) -> std::result::Result<std::result::Result<Vec<Completion>, Vec<Request>>, SomeFailed>;
     cancel(req: &Request) -> ();
     scope<'env, R>(f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R>) -> Result<R>;
 

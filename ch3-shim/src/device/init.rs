@@ -8,6 +8,7 @@ use netmod_core::{
 use netmod_forks::Origin as Process;
 
 use super::Vci;
+use super::dropped::Dropped;
 use super::launcher::Asking;
 use super::leave::Leaving;
 use super::multiple::Party;
@@ -412,6 +413,7 @@ impl Builder {
         let status_server = Server::new(&self.cfg, me);
         Ok(Vci {
             engine: Guarded::new(Engine::new(netmod, Core::new(REQUESTS)), alone),
+            dropped: std::sync::Arc::new(Dropped::new()),
             origin: Process::here(),
             ch3: Ch3 {
                 boot: self.boot,

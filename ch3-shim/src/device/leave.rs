@@ -146,6 +146,7 @@ impl Vci {
         if !matches!(self.leaving, Leaving::No) || !self.origin.is_here() {
             return;
         }
+        self.free_dropped();
         self.flush();
         self.leaving = Leaving::Barrier { limit: None };
         if let Err(e) = self.ch3.boot.barrier_begin() {

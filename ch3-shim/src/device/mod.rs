@@ -8,7 +8,9 @@
 
 mod blocking;
 mod checkpoint;
+mod dropped;
 mod dynamic;
+mod failed;
 mod failure;
 mod forward;
 mod init;
@@ -30,6 +32,7 @@ mod watch;
 mod yielding;
 
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use netmod_core::{Config, DeviceError, Engine, PollOrder, Pollers, Time, VcStats};
 use netmod_forks::Origin;
@@ -43,16 +46,18 @@ use crate::sys::WaitSet;
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 
 pub use dynamic::InterComm;
+pub use failed::{Completion, Ended, Failed, SomeFailed};
 pub use init::Builder;
 pub use leave::Disconnecting;
 pub use levels::{Device, Exclusive, Funneled, Level, Serialized};
 pub use multiple::{Multiple, SharedMessage, SharedRequest};
-pub use owned::{Completion, Request, Waitable};
+pub use owned::{Request, Waitable};
 pub use probe::Message;
 pub use raw::RawReq;
 pub use register::NetmodSetup;
 pub use scope::Scope;
 
+use dropped::Dropped;
 use leave::Leaving;
 use yielding::Yields;
 
@@ -102,6 +107,8 @@ pub struct Vci {
     /// Dropped before the queues: netmods take back the memory that peers reach, which the queues own.
     engine: Guarded<Engine<NetSet>>,
     ch3: Ch3,
+    /// Requests whose handles were dropped.
+    dropped: Arc<Dropped>,
     /// The process that made it. A forked child has a copy, by which it must do nothing that others see.
     origin: Origin,
     cfg: Config,
@@ -352,6 +359,7 @@ impl Vci {
     #[inline(never)]
     fn look_at_clock(&mut self) -> std::result::Result<(), DeviceError> {
         self.tick();
+        self.free_dropped();
         if self.status_server.is_some() {
             self.serve_status(false);
         }

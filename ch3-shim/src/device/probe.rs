@@ -4,6 +4,7 @@
 
 use netmod_core::{Segment, Time};
 
+use super::blocking::Guard;
 use super::{Comm, PROC_NULL, RawReq, Vci};
 use crate::ch3::{MpiReq, Owned, Role, Unexpected};
 use crate::error::Result;
@@ -170,18 +171,18 @@ impl Vci {
         // SAFETY: as in `Vci::irecv`.
         let seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
         let raw = self.imrecv_raw(seg, msg);
-        self.ch3.own(&self.engine.core, raw.0, Owned::Recv(buf));
-        super::Request::of(raw)
+        self.request(raw, Owned::Recv(buf))
     }
 
-    /// Receives a matched message into `buf` (`MPI_Mrecv`).
+    /// Receives a matched message into `buf` (`MPI_Mrecv`). Bytes behind a shorter one stay as they are.
     ///
     /// # Errors
     /// A message that does not fit; a peer that is lost.
     pub fn mrecv(&mut self, buf: &mut [u8], msg: Message) -> Result<Status> {
-        let done = self.imrecv(vec![0; buf.len()], msg);
-        let done = self.wait(done)?;
-        buf.copy_from_slice(&done.buffer);
-        Ok(done.status)
+        self.check_origin()?;
+        // SAFETY: as in `Vci::recv`.
+        let seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
+        let req = self.imrecv_raw(seg, msg);
+        Guard { dev: self, req }.wait()
     }
 }

@@ -119,19 +119,22 @@ impl Vci {
         if self.ch3.take_plain(&mut self.engine.core, req.0, &mut matched) {
             return (Ok(matched.status()), Owned::Nothing);
         }
-        self.take_other(req)
+        let (status, result, owned) = self.take_whole(req);
+        (result.map(|()| status), owned)
     }
 
+    /// Uses a finished request up: its status, also if it has failed, its failure, and the memory that
+    /// the device held for it.
     #[inline(never)]
-    fn take_other(&mut self, req: RawReq) -> (Result<Status>, Owned) {
+    pub(super) fn take_whole(&mut self, req: RawReq) -> (Status, Result<()>, Owned) {
         let (outcome, status, cut, owned) = self.ch3.take_result(&mut self.engine.core, req.0);
         let result = match (outcome, cut) {
             (Outcome::Failed(e), _) => Err(self.blame(e)),
             (Outcome::Done, Some(sent)) => Err(Error::Truncated { status, sent }),
             (Outcome::Pending, _) => Err(Error::Usage("a request was used up before it was finished".into())),
-            (Outcome::Done | Outcome::Cancelled, _) => Ok(status),
+            (Outcome::Done | Outcome::Cancelled, _) => Ok(()),
         };
-        (result, owned)
+        (status, result, owned)
     }
 
     /// Waits until a request is finished and uses it up.
@@ -375,14 +378,14 @@ impl Vci {
         }
     }
 
-    /// Ends a request, whatever it takes: its memory is free when this returns.
+    /// Ends a request, whatever it takes, and returns the memory that the device held for it.
     ///
     /// A send that has partly left, or whose receiver is asked for it back, is given time to end in order. In a
     /// panic it is not: waiting might panic again.
-    pub(super) fn reclaim(&mut self, req: RawReq) {
+    pub(super) fn reclaim(&mut self, req: RawReq) -> Owned {
         if !self.origin.is_here() {
             // Nobody moves the memory of a forked child.
-            return;
+            return Owned::Nothing;
         }
         let now = self.now;
         self.ch3.cancel(&mut self.engine.io(now), req.0);
@@ -393,6 +396,6 @@ impl Vci {
         }
         let now = self.now;
         self.ch3.reclaim(&mut self.engine.io(now), req.0);
-        let _ = self.take(req);
+        self.take(req).1
     }
 }

@@ -162,6 +162,7 @@ impl Vci {
 
     /// As [`Vci::arm`], for who looks at the process manager's descriptor after the sleep.
     pub(super) fn prepare_to_sleep(&mut self) -> Arm {
+        self.free_dropped();
         self.tick();
         if self.failure_deadline() <= self.now {
             self.look_for_failures();

@@ -143,15 +143,18 @@ pub fn a_peer_dies<F: NetmodFactory>(f: &F) {
             let unaffected = dev.irecv(vec![0; 5000], peer, 5, world).expect("irecv");
             go(&mut dev, 2);
             doing("waiting for the loss");
-            let lost = dev.wait(receive);
+            let lost = dev.wait(receive).map_err(ch3_shim::Error::from);
             assert!(
                 matches!(&lost, Err(Error::Peer(e)) if e.peer().is_some_and(|p| p.rank == 2)),
                 "{lost:?}"
             );
-            let lost = dev.wait(unmatched);
+            let lost = dev.wait(unmatched).map_err(ch3_shim::Error::from);
             assert!(matches!(lost, Err(Error::Peer(_))), "{lost:?}");
             // New operations fail at once, with the cause.
-            assert!(matches!(dev.irecv(vec![0; 1], 2, 1, world), Err(Error::Peer(_))));
+            assert!(matches!(
+                dev.irecv(vec![0; 1], 2, 1, world).map_err(ch3_shim::Error::from),
+                Err(Error::Peer(_))
+            ));
             assert!(matches!(dev.isend(vec![0; 1], 2, 1, world), Err(Error::Peer(_))));
             assert!(matches!(dev.probe(2, 1, world), Err(Error::Peer(_))));
             doing("going on");

@@ -355,7 +355,7 @@ pub fn a_flooded_peer_dies<F: NetmodFactory>(f: &F) {
             }
         }
         for req in sends {
-            if let Err(e) = dev.wait(req) {
+            if let Err(e) = dev.wait(req).map_err(ch3_shim::Error::from) {
                 fails(e);
             }
         }

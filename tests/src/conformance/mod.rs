@@ -7,6 +7,7 @@ pub mod cancel;
 pub mod closing;
 pub mod crowd;
 pub mod flood;
+pub mod forms;
 pub mod matching;
 pub mod modes;
 pub mod order;
@@ -38,6 +39,7 @@ macro_rules! conformance {
                     unexpected_in_arrival_order contexts_do_not_mix unexpected_before_and_after;
                 truncation: short eager rendezvous strided to_nothing;
                 modes: synchronous_waits_for_the_match ready ready_without_receive to_self proc_null bad_arguments;
+                forms: receives one_of_several_fails failed dropped;
                 cancel: posted_receive matched_receive queued_send rendezvous_before_the_match
                     rendezvous_after_the_match synchronous_before_the_match synchronous_after_the_match
                     to_self eager_that_has_gone;

@@ -115,7 +115,7 @@ pub fn to_self<F: NetmodFactory>(f: &F) {
         // Longer than its receive.
         let receive = dev.irecv(vec![0; 10], 0, 1, world).expect("irecv");
         send(dev, pattern(9, 200_000), 0, 1);
-        let result = dev.wait(receive);
+        let result = dev.wait(receive).map_err(ch3_shim::Error::from);
         assert!(
             matches!(result, Err(Error::Truncated { sent: 200_000, status }) if status.len == 10),
             "{result:?}"

@@ -177,13 +177,13 @@ pub(super) fn die(dev: &mut Device, args: &Args) -> Result<End> {
     };
     ring(dev, 30)?;
     for (what, request) in doomed {
-        names_the_victim(dev.wait(request), victim, what)?;
+        names_the_victim(dev.wait(request).map_err(ch3_shim::Error::from), victim, what)?;
         ring(dev, 10)?;
     }
     // The rank that the victim waited for may have been served before its death, or not.
     for (what, request) in [("a send that was under way", served), ("a receive that was under way", cut_off)]
     {
-        if let Err(e) = dev.wait(request) {
+        if let Err(e) = dev.wait(request).map_err(ch3_shim::Error::from) {
             names_the_victim::<()>(Err(e), victim, what)?;
         }
     }
@@ -217,7 +217,7 @@ pub(super) fn widowed(dev: &mut Device, args: &Args) -> Result<End> {
     if me != *widow {
         talk(dev, talkers, *widow)?;
     }
-    names_the_victim(dev.wait(doomed), victim, "a receive")?;
+    names_the_victim(dev.wait(doomed).map_err(ch3_shim::Error::from), victim, "a receive")?;
     let took = start.elapsed();
     if took > limit {
         return Err(format!("told after {took:?}").into());

@@ -88,7 +88,7 @@ fn aftermath(dev: &mut Device, victim: i32) -> Result<()> {
     names(dev.probe(victim, 50, world), victim, "a probe")?;
     pends(dev.probe(ANY_SOURCE, 51, world), victim, "a probe of any source")?;
     let mut wild = dev.irecv(vec![0; 64], ANY_SOURCE, 52, world)?;
-    pends(dev.wait(&mut wild), victim, "a receive from any source")?;
+    pends(dev.wait(&mut wild).map_err(ch3_shim::Error::from), victim, "a receive from any source")?;
     let failed = dev.ack_failures();
     if failed.len() != 1 || !is_of(&failed[0].cause, victim) {
         return Err(format!("failed ranks: {failed:?}").into());
@@ -209,17 +209,18 @@ pub(super) fn kill(dev: &mut Device, args: &Args) -> Result<End> {
             let mut reqs: Vec<Request> = Vec::new();
             let outcome = loop {
                 let peer = if dies { (me + 1) % n } else { victim };
-                let started = dev.irecv(vec![0; 40], peer, 1, world).and_then(|r| {
-                    reqs.push(r);
-                    dev.send(&[1; 40], peer, 1, world)
-                });
+                let started =
+                    dev.irecv(vec![0; 40], peer, 1, world).map_err(ch3_shim::Error::from).and_then(|r| {
+                        reqs.push(r);
+                        dev.send(&[1; 40], peer, 1, world)
+                    });
                 if let Err(e) = started {
                     break e;
                 }
             };
             names::<()>(Err(outcome), victim, "a flood")?;
             for req in reqs {
-                if let Err(e) = dev.wait(req) {
+                if let Err(e) = dev.wait(req).map_err(ch3_shim::Error::from) {
                     names::<()>(Err(e), victim, "a receive in a flood")?;
                 }
             }
@@ -233,7 +234,7 @@ pub(super) fn kill(dev: &mut Device, args: &Args) -> Result<End> {
         }
         10 => {
             let send = dev.isend(large.clone(), victim, 1, world)?;
-            names(dev.wait(send), victim, "a send that nobody receives")?;
+            names(dev.wait(send).map_err(ch3_shim::Error::from), victim, "a send that nobody receives")?;
             names(dev.recv(&mut large, victim, 1, world), victim, "a large message that was announced")?;
         }
         _ => return Err("stages are 0 to 11".into()),
@@ -313,7 +314,7 @@ impl Traffic {
                 }
                 // The other half must end as well.
                 for left in [lane.send.take(), lane.receive.take()].into_iter().flatten() {
-                    if let Err(e) = dev.wait(left) {
+                    if let Err(e) = dev.wait(left).map_err(ch3_shim::Error::from) {
                         names::<()>(Err(e), self.victim, "the other half of the traffic")?;
                     }
                 }
@@ -413,7 +414,7 @@ pub(super) fn mortal(dev: &mut Device, args: &Args) -> Result<End> {
                 wild = dev.irecv(vec![0; 8], ANY_SOURCE, 2, world)?;
             }
             Err(e) => {
-                pends::<()>(Err(e), victim, "gossip from any source")?;
+                pends::<()>(Err(e.into()), victim, "gossip from any source")?;
                 if pending || dev.ack_failures().len() != 1 {
                     return Err(format!("rank {victim} has died twice").into());
                 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::thread;
 
-use ch3_shim::{ANY_SOURCE, ANY_TAG, Comm, Completion, Device, Multiple, PROC_NULL, SharedRequest};
+use ch3_shim::{ANY_SOURCE, ANY_TAG, Comm, Completion, Device, Failed, Multiple, PROC_NULL, SharedRequest};
 
 use super::pattern::{self, Random, seed};
 use super::{Args, End, Result};
@@ -131,7 +131,7 @@ impl Thread<'_> {
             }
             // Everything at once.
             1 => {
-                let recvs: ch3_shim::Result<Vec<SharedRequest>> =
+                let recvs: std::result::Result<Vec<SharedRequest>, Box<Failed>> =
                     (0..n).map(|from| dev.irecv(room(), from, tag, comm)).collect();
                 let sends = send_all()?;
                 for (from, done) in dev.wait_all(recvs?)?.iter().enumerate() {
@@ -151,7 +151,7 @@ impl Thread<'_> {
             }
             // Any source, and any of the requests.
             3 => {
-                let recvs: ch3_shim::Result<Vec<SharedRequest>> =
+                let recvs: std::result::Result<Vec<SharedRequest>, Box<Failed>> =
                     (0..n).map(|_| dev.irecv(room(), ANY_SOURCE, tag, comm)).collect();
                 let mut open = send_all()?;
                 open.extend(recvs?);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{Engine, Multiple};
 use crate::ch3::Failure;
-use crate::device::{Comm, Completion, Device, Message, RawReq, Request, Vci};
+use crate::device::{Comm, Completion, Device, Ended, Failed, Message, RawReq, Request, SomeFailed, Vci};
 use crate::error::Result;
 use crate::pkt::Mode;
 use crate::status::Status;
@@ -18,11 +18,11 @@ const PAUSES: (Duration, Duration) = (Duration::from_micros(20), Duration::from_
 
 /// A send or receive of a [`Multiple`] device under way, whose buffer the device keeps.
 ///
-/// Any thread may wait for it. A dropped one finishes by itself.
+/// Any thread may wait for it. A dropped one finishes by itself: what it holds is freed then.
 #[derive(Debug)]
 #[must_use = "wait for it, or the result is lost"]
 pub struct SharedRequest {
-    raw: RawReq,
+    req: Request,
     engine: u8,
 }
 
@@ -42,7 +42,7 @@ impl SharedMessage {
 }
 
 fn shared(engine: u8) -> impl FnOnce(Request) -> SharedRequest {
-    move |req| SharedRequest { raw: req.raw(), engine }
+    move |req| SharedRequest { req, engine }
 }
 
 impl Device<Multiple> {
@@ -81,9 +81,18 @@ impl Device<Multiple> {
     /// Starts to receive up to `buf.len()` bytes into `buf`.
     ///
     /// # Errors
-    /// A bad rank or tag; a peer whose connection is down.
-    pub fn irecv(&self, buf: Vec<u8>, source: i32, tag: i32, comm: Comm) -> Result<SharedRequest> {
-        let n = self.store.number(comm)?;
+    /// A bad rank or tag; a peer whose connection is down. The buffer is given back with it.
+    pub fn irecv(
+        &self,
+        buf: Vec<u8>,
+        source: i32,
+        tag: i32,
+        comm: Comm,
+    ) -> std::result::Result<SharedRequest, Box<Failed>> {
+        let n = match self.store.number(comm) {
+            Ok(n) => n,
+            Err(e) => return Err(Failed::keeping(e, buf)),
+        };
         self.store.engine(n).baton.with(|v| v.irecv(buf, source, tag, comm)).map(shared(n))
     }
 
@@ -96,12 +105,13 @@ impl Device<Multiple> {
     ///
     /// # Errors
     /// Of the message: truncated, or its peer lost; [`Error::PendingFailed`](crate::Error::PendingFailed).
-    pub fn wait(&self, req: SharedRequest) -> Result<Completion> {
+    pub fn wait(&self, req: SharedRequest) -> Ended {
+        let SharedRequest { mut req, engine } = req;
         // Nothing of such a request waits to be flushed.
-        if let Some(status) = req.raw.over() {
-            return Ok(Completion { status, buffer: Vec::new() });
+        if let Some(done) = req.over() {
+            return Ok(done);
         }
-        self.of(&req).wait(req.raw, |v| v.settle(Request::of(req.raw)))?
+        self.store.engine(engine).wait(req.raw(), |v| v.settle(req))?
     }
 
     /// As [`Device::wait`], with a request that is lent: after
@@ -111,11 +121,8 @@ impl Device<Multiple> {
     ///
     /// # Errors
     /// As [`Device::wait`].
-    pub fn wait_on(&self, req: &mut SharedRequest) -> Result<Completion> {
-        let mut inner = Request::of(req.raw);
-        let done = self.of(req).wait(req.raw, |v| v.settle(&mut inner))?;
-        req.raw = inner.raw();
-        done
+    pub fn wait_on(&self, req: &mut SharedRequest) -> Ended {
+        self.of(req).wait(req.req.raw(), |v| v.settle(&mut req.req))?
     }
 
     /// The processes that have failed, as far as one of the engines knows; see [`crate::Vci::failed`].
@@ -149,7 +156,7 @@ impl Device<Multiple> {
     /// Whether a request is finished, as far as is known without a lock and without progress. If it says
     /// yes, a wait does not block.
     pub fn is_finished(&self, req: &SharedRequest) -> bool {
-        self.of(req).is_finished(req.raw)
+        self.of(req).is_finished(req.req.raw())
     }
 
     /// One step of progress, unless another thread makes it; then the result if the request is finished,
@@ -157,36 +164,45 @@ impl Device<Multiple> {
     ///
     /// # Errors
     /// Of the message, or of a netmod.
-    pub fn test(&self, req: SharedRequest) -> Result<std::result::Result<Completion, SharedRequest>> {
-        if self.of(&req).test(req.raw)? { self.wait(req).map(Ok) } else { Ok(Err(req)) }
+    pub fn test(
+        &self,
+        req: SharedRequest,
+    ) -> std::result::Result<std::result::Result<Completion, SharedRequest>, Box<Failed>> {
+        if self.of(&req).test(req.req.raw())? { self.wait(req).map(Ok) } else { Ok(Err(req)) }
     }
 
     /// Waits for all requests; results in their order.
     ///
     /// # Errors
-    /// The first failure among them; all are finished all the same.
-    pub fn wait_all(&self, reqs: impl IntoIterator<Item = SharedRequest>) -> Result<Vec<Completion>> {
-        let reqs: Vec<SharedRequest> = reqs.into_iter().collect();
+    /// If some have failed: all results, with the buffers. All are finished all the same.
+    pub fn wait_all(
+        &self,
+        reqs: impl IntoIterator<Item = SharedRequest>,
+    ) -> std::result::Result<Vec<Completion>, SomeFailed> {
+        let mut reqs: Vec<SharedRequest> = reqs.into_iter().collect();
         let mut results = Vec::with_capacity(reqs.len());
-        for row in reqs.chunk_by(|a, b| a.engine == b.engine) {
-            self.wait_row(row, &mut results)?;
+        for row in reqs.chunk_by_mut(|a, b| a.engine == b.engine) {
+            let until = results.len() + row.len();
+            if let Err(e) = self.wait_row(row, &mut results) {
+                results.resize_with(until, || Err(Failed::call(e.clone())));
+            }
         }
-        results.into_iter().collect()
+        let placed = results.into_iter().enumerate().map(|(place, r)| r.map_err(|failed| failed.at(place)));
+        SomeFailed::unless_all(placed.collect())
     }
 
     /// Waits for requests of one engine, with few turns at its lock: the thread is called once, when the last of
     /// them is finished, and takes the results of all that are finished by then.
-    fn wait_row(&self, row: &[SharedRequest], results: &mut Vec<Result<Completion>>) -> Result<()> {
+    fn wait_row(&self, row: &mut [SharedRequest], results: &mut Vec<Ended>) -> Result<()> {
         let Some(last) = row.last() else { return Ok(()) };
-        let engine = self.of(last);
-        let mut left = row.iter().map(|r| r.raw).peekable();
+        let (engine, mut next) = (self.of(last), Some(last.req.raw()));
+        let mut left = row.iter_mut().peekable();
         let mut take = |v: &mut Vci| {
-            while let Some(raw) = left.next_if(|r| v.is_settled(*r)) {
-                results.push(v.settle(Request::of(raw)));
+            while let Some(r) = left.next_if(|r| v.is_settled(r.req.raw())) {
+                results.push(v.settle(std::mem::replace(&mut r.req, Request::nothing(Vec::new()))));
             }
-            left.peek().copied()
+            left.peek().map(|r| r.req.raw())
         };
-        let mut next = Some(last.raw);
         while let Some(raw) = next {
             next = engine.wait(raw, &mut take)?;
         }
@@ -196,13 +212,13 @@ impl Device<Multiple> {
     /// One step of progress; then the results if all requests are finished, else the requests again.
     ///
     /// # Errors
-    /// The first failure among them.
+    /// As [`Device::wait_all`].
     pub fn test_all(
         &self,
         reqs: Vec<SharedRequest>,
-    ) -> Result<std::result::Result<Vec<Completion>, Vec<SharedRequest>>> {
+    ) -> std::result::Result<std::result::Result<Vec<Completion>, Vec<SharedRequest>>, SomeFailed> {
         for r in &reqs {
-            if !self.of(r).test(r.raw)? {
+            if !self.of(r).test(r.req.raw())? {
                 return Ok(Err(reqs));
             }
         }
@@ -218,29 +234,31 @@ impl Device<Multiple> {
     /// Of that message. [`Error::PendingFailed`](crate::Error::PendingFailed) if none is finished and one is
     /// a receive from any source that failures keep from finishing; it stays in the list, unless the requests
     /// are of different engines, when it is cancelled.
-    pub fn wait_any(&self, reqs: &mut Vec<SharedRequest>) -> Result<Option<(usize, Completion)>> {
-        let mut under_way = reqs.iter().filter(|r| !r.raw.is_null()).map(|r| r.engine);
+    pub fn wait_any(
+        &self,
+        reqs: &mut Vec<SharedRequest>,
+    ) -> std::result::Result<Option<(usize, Completion)>, Box<Failed>> {
+        let mut under_way = reqs.iter().filter(|r| !r.req.raw().is_null()).map(|r| r.engine);
         let Some(number) = under_way.next() else { return Ok(None) };
         if under_way.all(|e| e == number) {
-            let raws: Arc<[RawReq]> = reqs.iter().map(|r| r.raw).collect();
+            let raws: Arc<[RawReq]> = reqs.iter().map(|r| r.req.raw()).collect();
             let all = Arc::clone(&raws);
             let done = self.store.engine(number).wait_any(raws, |v| {
-                let Some(i) = v.first_settled(all.iter().copied()) else { return Ok(None) };
-                match if v.is_finished(all[i]) { None } else { v.unsettle(all[i]) } {
-                    Some(e) => Err(e),
-                    None => Ok(Some((i, v.complete(all[i])))),
-                }
-            })??;
-            let Some((i, result)) = done else { return Ok(None) };
-            let _used_up = reqs.remove(i);
-            return result.map(|c| Some((i, c)));
+                let i = v.first_settled(all.iter().copied())?;
+                Some((i, v.settle(&mut reqs[i].req)))
+            })?;
+            let Some((i, done)) = done else { return Ok(None) };
+            if reqs[i].req.raw().is_null() {
+                let _used_up = reqs.remove(i);
+            }
+            return done.map(|done| Some((i, done))).map_err(|failed| failed.at(i));
         }
         let mut pause = PAUSES.0;
         loop {
             for i in 0..reqs.len() {
-                if !reqs[i].raw.is_null() && self.of(&reqs[i]).test(reqs[i].raw)? {
+                if !reqs[i].req.raw().is_null() && self.of(&reqs[i]).test(reqs[i].req.raw())? {
                     let req = reqs.remove(i);
-                    return self.wait(req).map(|c| Some((i, c)));
+                    return self.wait(req).map(|done| Some((i, done))).map_err(|failed| failed.at(i));
                 }
             }
             std::thread::sleep(pause);
@@ -252,14 +270,29 @@ impl Device<Multiple> {
     /// none to wait for, see [`Device::wait_any`].
     ///
     /// # Errors
-    /// The first failure among them.
-    pub fn wait_some(&self, reqs: &mut Vec<SharedRequest>) -> Result<Vec<Completion>> {
-        let Some((_, first)) = self.wait_any(reqs)? else { return Ok(Vec::new()) };
-        let finished: Vec<SharedRequest> =
-            reqs.extract_if(.., |r| !r.raw.is_null() && self.is_finished(r)).collect();
-        let mut done = vec![first];
-        done.extend(self.wait_all(finished)?);
-        Ok(done)
+    /// If some of them have failed: the results of all that were taken out of the list, with the buffers.
+    pub fn wait_some(
+        &self,
+        reqs: &mut Vec<SharedRequest>,
+    ) -> std::result::Result<Vec<Completion>, SomeFailed> {
+        let all = reqs.len();
+        let (taken, first) = match self.wait_any(reqs) {
+            Ok(None) => return Ok(Vec::new()),
+            Ok(Some((place, done))) => (place, Ok(done)),
+            Err(failed) if reqs.len() == all => return Err(failed.into()),
+            Err(failed) => (failed.place.unwrap_or(all), Err(failed)),
+        };
+        let mut results = vec![first];
+        let mut places = (0..all).filter(|place| *place != taken);
+        for req in std::mem::take(reqs) {
+            let place = places.next().unwrap_or(all);
+            if req.req.raw().is_null() || !self.is_finished(&req) {
+                reqs.push(req);
+            } else {
+                results.push(self.wait(req).map_err(|failed| failed.at(place)));
+            }
+        }
+        SomeFailed::unless_all(results)
     }
 
     /// Asks for a request to be cancelled; wait for it to learn whether it was.
@@ -267,7 +300,7 @@ impl Device<Multiple> {
         if self.store.check_origin().is_err() {
             return;
         }
-        self.of(req).baton.with(|v| v.cancel_raw(req.raw));
+        self.of(req).baton.with(|v| v.cancel_raw(req.req.raw()));
     }
 
     /// Whether a message has arrived that a receive with these arguments would match (`MPI_Iprobe`).
@@ -327,7 +360,7 @@ impl Device<Multiple> {
     pub fn imrecv(&self, buf: Vec<u8>, msg: SharedMessage) -> SharedRequest {
         if self.store.check_origin().is_err() {
             // A wait for it says why.
-            return SharedRequest { raw: RawReq::NULL, engine: msg.engine };
+            return SharedRequest { req: Request::nothing(buf), engine: msg.engine };
         }
         shared(msg.engine)(self.store.engine(msg.engine).baton.with(|v| v.imrecv(buf, msg.message)))
     }

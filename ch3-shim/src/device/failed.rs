@@ -1,0 +1,142 @@
+//! Results of requests that own their buffers, and their failures.
+
+use std::fmt;
+
+use crate::error::Error;
+use crate::status::Status;
+
+/// The result of a request that has not failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// Envelope and length.
+    pub status: Status,
+    /// The whole buffer of a receive; the message is its first `status.len` bytes, the rest is as it
+    /// was given. Empty for sends.
+    pub buffer: Vec<u8>,
+}
+
+/// The failure of a request, with its buffer.
+///
+/// It becomes an [`Error`] by `?`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// Why it has failed.
+    pub error: Error,
+    /// Envelope and length: of a truncated message what was received, of others what is known.
+    pub status: Status,
+    /// The buffer of a receive that is over; it may have been written to. Empty for sends, and while
+    /// the request goes on.
+    pub buffer: Vec<u8>,
+    /// The request's index in the list that the call was given. `None` if the call had one request, or
+    /// failed as a whole.
+    pub place: Option<usize>,
+}
+
+impl Failed {
+    /// The failure of a call that has left its requests as they are.
+    #[cold]
+    pub(super) fn call(error: Error) -> Box<Failed> {
+        Failed::keeping(error, Vec::new())
+    }
+
+    /// The failure of a call that gives the caller's buffer back.
+    #[cold]
+    pub(super) fn keeping(error: Error, buffer: Vec<u8>) -> Box<Failed> {
+        Box::new(Failed { error, status: Status::default(), buffer, place: None })
+    }
+
+    /// Adds the request's index in a list.
+    pub(super) fn at(mut self: Box<Failed>, place: usize) -> Box<Failed> {
+        self.place = Some(place);
+        self
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Some(place) => write!(f, "request {place}: {}", self.error),
+            None => self.error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Failed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl From<Box<Failed>> for Error {
+    fn from(failed: Box<Failed>) -> Error {
+        failed.error
+    }
+}
+
+impl From<Error> for Box<Failed> {
+    fn from(error: Error) -> Box<Failed> {
+        Failed::call(error)
+    }
+}
+
+impl PartialEq<Error> for Box<Failed> {
+    fn eq(&self, error: &Error) -> bool {
+        self.error == *error
+    }
+}
+
+/// The result of a request that owns its buffer.
+pub type Ended = std::result::Result<Completion, Box<Failed>>;
+
+/// The failure of some of several requests, with the results of all of them.
+///
+/// It becomes an [`Error`] by `?`: the first failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SomeFailed {
+    /// The results, in the order of the requests.
+    pub results: Vec<Ended>,
+}
+
+impl SomeFailed {
+    /// The first failure.
+    pub fn first(&self) -> Option<&Failed> {
+        self.results.iter().find_map(|r| r.as_ref().err()).map(|failed| &**failed)
+    }
+
+    /// Returns all completions, or all results if one of them is a failure.
+    pub(super) fn unless_all(results: Vec<Ended>) -> Result<Vec<Completion>, SomeFailed> {
+        if results.iter().any(Result::is_err) {
+            return Err(SomeFailed { results });
+        }
+        Ok(results.into_iter().flatten().collect())
+    }
+}
+
+impl fmt::Display for SomeFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failed = self.results.iter().filter(|r| r.is_err()).count();
+        write!(f, "{failed} of {} requests failed", self.results.len())?;
+        self.first().map_or(Ok(()), |first| write!(f, "; {first}"))
+    }
+}
+
+impl std::error::Error for SomeFailed {}
+
+impl From<Box<Failed>> for SomeFailed {
+    fn from(failed: Box<Failed>) -> SomeFailed {
+        SomeFailed { results: vec![Err(failed)] }
+    }
+}
+
+impl From<Error> for SomeFailed {
+    fn from(error: Error) -> SomeFailed {
+        Failed::call(error).into()
+    }
+}
+
+impl From<SomeFailed> for Error {
+    fn from(failed: SomeFailed) -> Error {
+        let first = failed.results.into_iter().find_map(Result::err);
+        first.map_or_else(|| Error::Usage("no request has failed".into()), Error::from)
+    }
+}
