@@ -28,16 +28,48 @@ const SELDOM: Duration = Duration::from_secs(300);
 pub(crate) struct Move {
     /// When the next attempt is due, or `NEVER`.
     at: Time,
-    /// Attempts, and when the last one was.
+    /// Attempts since there was news of the interfaces, or success.
     tries: u8,
+    /// Times that the connection went over to a better pair, whoever of the two began it.
+    moves: u8,
+    /// When the last attempt or move was.
     last: Time,
     /// The connection that is not read while the new one is offered.
     frozen: Option<ConnId>,
 }
 
-/// Returns the pause before the attempt that follows so many.
-fn pause(tries: u8) -> Duration {
-    if tries < TRIES { HOLD * (1 << tries) } else { SELDOM }
+impl Move {
+    fn new(now: Time) -> Move {
+        Move { at: Time::NEVER, tries: 0, moves: 0, last: now, frozen: None }
+    }
+
+    /// After a long time without an attempt earlier ones do not count.
+    fn forget(&mut self, now: Time) {
+        if now.since(self.last) > SELDOM {
+            (self.tries, self.moves) = (0, 0);
+        }
+    }
+
+    /// Returns the pause before the next attempt.
+    fn pause(&self) -> Duration {
+        let before = self.tries.max(self.moves);
+        if before < TRIES { HOLD * (1 << before) } else { SELDOM }
+    }
+
+    /// An attempt begins.
+    fn tried(&mut self, now: Time) {
+        self.at = Time::NEVER;
+        self.tries = (self.tries + 1).min(TRIES);
+        self.last = now;
+    }
+
+    /// The connection has gone over to a better pair.
+    fn moved(&mut self, now: Time) {
+        self.forget(now);
+        self.tries = 0;
+        self.moves = (self.moves + 1).min(TRIES);
+        self.last = now;
+    }
 }
 
 impl TcpNetmod {
@@ -56,16 +88,15 @@ impl TcpNetmod {
             }
             return;
         };
-        let going = v
-            .going
-            .get_or_insert_with(|| Box::new(Move { at: Time::NEVER, tries: 0, last: now, frozen: None }));
-        if risen || now.since(going.last) > SELDOM {
+        let going = v.going.get_or_insert_with(|| Box::new(Move::new(now)));
+        going.forget(now);
+        if risen {
             going.tries = 0;
         }
         if going.frozen.is_some() {
             return;
         }
-        going.at = (now + pause(going.tries)).max(self.own.steady_at(mine));
+        going.at = (now + going.pause()).max(self.own.steady_at(mine));
         self.next_timer = self.next_timer.min(going.at);
         if !self.movers.contains(&vc) {
             self.movers.push(vc);
@@ -87,9 +118,7 @@ impl TcpNetmod {
                     i += 1;
                 }
                 Some(going) => {
-                    going.at = Time::NEVER;
-                    going.tries = (going.tries + 1).min(TRIES);
-                    going.last = now;
+                    going.tried(now);
                     self.movers.swap_remove(i);
                     match self.try_to_move(core, vc) {
                         Ok(true) => {}
@@ -141,10 +170,14 @@ impl TcpNetmod {
         if from == to || from == (0, 0) || to == (0, 0) {
             return;
         }
+        let weight = |pair| v.ways.as_ref().and_then(|w| w.paired.weight(pair));
+        if c.moves || weight(from) < weight(to) {
+            v.going.get_or_insert_with(|| Box::new(Move::new(self.now))).moved(self.now);
+        }
         let why = if c.moves { Failure::Moved } else { failure };
         let name = |pair: (u32, u32)| self.own.name_of(pair.0).unwrap_or("an interface that has gone");
         let mut text = format!("last went from {} to {}: {why}", name(from), name(to));
-        let speed = |pair| v.ways.as_ref().and_then(|w| w.paired.speed(pair));
+        let speed = |pair| v.ways.as_ref().and_then(|w| w.paired.weight(pair)).map(|w| w.speed);
         if let (Some(before), Some(now)) = (speed(from), speed(to))
             && before != now
         {
@@ -219,9 +252,35 @@ impl TcpNetmod {
 mod tests {
     use super::*;
 
+    fn seconds(n: u64) -> Time {
+        Time::ZERO + Duration::from_secs(n)
+    }
+
     #[test]
     fn attempts_follow_each_other_more_and_more_slowly() {
-        let pauses: Vec<u64> = (0..=TRIES).map(|tries| pause(tries).as_secs()).collect();
+        let mut going = Move::new(seconds(5));
+        let mut pauses = vec![];
+        for n in 0..8 {
+            pauses.push(going.pause().as_secs());
+            going.tried(seconds(5 + n));
+        }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 300]);
+        going.forget(seconds(400));
+        assert_eq!(going.pause(), HOLD, "it is long ago");
+    }
+
+    #[test]
+    fn each_move_doubles_the_pause_before_the_next_one() {
+        let mut going = Move::new(seconds(0));
+        for n in 0..5 {
+            assert_eq!(going.pause(), HOLD * (1 << n));
+            going.tried(seconds(10 * n + 1));
+            going.moved(seconds(10 * n + 2));
+        }
+        // News of the interfaces make attempts count no more, but moves do.
+        going.tries = 0;
+        assert_eq!(going.pause(), HOLD * 32);
+        going.moved(seconds(1000));
+        assert_eq!(going.pause(), HOLD * 2, "those before are long ago");
     }
 }

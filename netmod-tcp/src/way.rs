@@ -113,9 +113,9 @@ impl Paired {
         self.list[..self.rails].iter().filter_map(Way::pair)
     }
 
-    /// The speed that a pair counts with, in Mb/s.
-    pub(crate) fn speed(&self, pair: (u32, u32)) -> Option<u32> {
-        Some(self.list.iter().find(|w| w.is_between(pair))?.weight()?.speed)
+    /// What a pair is worth, if it is in the list.
+    pub(crate) fn weight(&self, pair: (u32, u32)) -> Option<Weight> {
+        self.list.iter().find(|w| w.is_between(pair))?.weight()
     }
 
     /// The best way, if a connection between these interfaces goes by a worse one.
