@@ -34,7 +34,7 @@ pub use graph::{Limits, Verdict};
 pub use ip::Basis;
 pub use pairing::{Pair, Pairing, Side, pair};
 pub use reach::{MAX_REACH, Reach};
-pub use reason::{Reason, Whose};
+pub use reason::{Reason, Whose, quote};
 pub use record::{Address, Cut, Host, Kind, Nic, Place};
 pub use route::{Answer, Destination, Query, Routes};
 pub use rules::{Families, Filter, FilterError, Published, Rules, Transport, glob};

@@ -118,3 +118,28 @@ impl fmt::Display for Reason {
         }
     }
 }
+
+/// Most reasons that an error quotes.
+const QUOTED: usize = 4;
+
+/// Returns the first reasons as one text, and how many more there are.
+pub fn quote(reasons: &[String]) -> String {
+    let text = reasons[..reasons.len().min(QUOTED)].join("; ");
+    match reasons.len().saturating_sub(QUOTED) {
+        0 => text,
+        more => format!("{text}; and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_that_are_not_quoted_are_counted() {
+        let all: Vec<String> = (0..7).map(|n| format!("reason {n}")).collect();
+        assert_eq!(quote(&[]), "");
+        assert_eq!(quote(&all[..4]), "reason 0; reason 1; reason 2; reason 3");
+        assert_eq!(quote(&all), "reason 0; reason 1; reason 2; reason 3; and 3 more");
+    }
+}

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use netmod_core::config::TcpConfig;
 use netmod_core::{DeviceError, Time};
-use netmod_matching::{Answer, Cut, Filter, Host, Kind, Limits, Place, Query, Routes, Rules, Side, pair};
+use netmod_matching::{
+    Answer, Cut, Filter, Host, Kind, Limits, Place, Query, Routes, Rules, Side, pair, quote,
+};
 use netmod_nics::{Found, Lookups, Watch};
 
 use crate::NAME;
@@ -16,8 +18,6 @@ use crate::way::{Paired, Via, Way, is_link_local};
 
 /// How long after a change the interfaces are looked at again: changes come in showers.
 const SETTLING: std::time::Duration = std::time::Duration::from_millis(50);
-/// Reasons that an error quotes.
-const REASONS: usize = 4;
 
 /// How long an interface that has come up must stay so before connections go back to it; doubled each time that it
 /// goes down again within [`CALM`].
@@ -370,11 +370,10 @@ impl Own {
                 .explain()
                 .verdicts
                 .iter()
-                .take(REASONS)
                 .map(|v| format!("{} with its {}: {}", v.own, v.peer, v.text))
                 .collect();
             let reasons =
-                if reasons.is_empty() { "one side has published none".into() } else { reasons.join("; ") };
+                if reasons.is_empty() { "one side has published none".into() } else { quote(&reasons) };
             return Err(format!(
                 "no interface of this host has a way to one of the peer's ({reasons}); `netmod-perf pair` explains more"
             ));

@@ -81,16 +81,30 @@ pub(crate) fn judge<H: Hca>(hca: &H, cfg: &VerbsConfig) -> Vec<Judged> {
         .collect()
 }
 
-/// The ports that are used, the best first: in the order in which the user has named them, else by speed.
-pub fn chosen(all: &[Judged], cfg: &VerbsConfig) -> Vec<Judged> {
+/// Positions of the ports that can be used, the best first: in the order in which the user has named them, else by speed.
+fn by_preference(all: &[Judged], cfg: &VerbsConfig) -> Vec<usize> {
     let wanted = Wanted::parse(&cfg.device);
-    let mut good: Vec<&Judged> = all.iter().filter(|j| j.gid.is_ok()).collect();
-    good.sort_by_key(|j| {
+    let mut good: Vec<usize> = (0..all.len()).filter(|i| all[*i].gid.is_ok()).collect();
+    good.sort_by_cached_key(|i| {
+        let j = &all[*i];
         let place = wanted.place(&j.device, j.port).unwrap_or(usize::MAX);
         let speed = j.attr.map_or(0, |a| a.speed);
         (place, core::cmp::Reverse(speed), j.name())
     });
-    good.into_iter().take(cfg.ports).cloned().collect()
+    good
+}
+
+/// Of the ports that can be used, leaves as many as `NETMOD_VERBS_PORTS` allows; the others say that.
+pub(crate) fn settle(all: &mut [Judged], cfg: &VerbsConfig) {
+    let most = cfg.ports;
+    for i in by_preference(all, cfg).into_iter().skip(most) {
+        all[i].gid = Err(format!("NETMOD_VERBS_PORTS={most} are used already"));
+    }
+}
+
+/// The ports that are used, the best first.
+pub fn chosen(all: &[Judged], cfg: &VerbsConfig) -> Vec<Judged> {
+    by_preference(all, cfg).into_iter().map(|i| all[i].clone()).collect()
 }
 
 fn usable(attr: &PortAttr) -> Result<(), String> {
@@ -259,7 +273,13 @@ mod tests {
         all[3].gid = Err("no".into());
         let names = |device: &str, ports| {
             let cfg = VerbsConfig { device: device.into(), ports, ..VerbsConfig::default() };
-            chosen(&all, &cfg).iter().map(Judged::name).collect::<Vec<_>>()
+            let mut all = all.clone();
+            settle(&mut all, &cfg);
+            let used = chosen(&all, &cfg).iter().map(Judged::name).collect::<Vec<_>>();
+            let refused =
+                all.iter().filter(|j| j.gid.as_ref().is_err_and(|why| why.contains("NETMOD_VERBS_PORTS=")));
+            assert_eq!(used.len() + refused.count(), 3, "each port that is left out says why");
+            used
         };
         assert_eq!(names("", 9), ["a:2", "b:1", "a:1"]);
         assert_eq!(names("b,a", 2), ["b:1", "a:2"]);

@@ -5,13 +5,10 @@ use core::net::IpAddr;
 use netmod_hca::{Gid, GidKind};
 use netmod_matching::address::in_subnet;
 use netmod_matching::graph::{Edge, Endpoint, Limits, Verdict, decide};
-use netmod_matching::{Class, spread};
+use netmod_matching::{Class, quote, spread};
 
 use crate::card::{CardPort, VerbsCard};
 use crate::words::Address;
-
-/// Reasons that an error quotes.
-const REASONS: usize = 4;
 
 /// Positions of the two ports that talk to each other: the own one, the peer's.
 ///
@@ -47,10 +44,9 @@ pub fn pair(mine: &VerbsCard, theirs: &VerbsCard) -> Result<(usize, usize), Stri
                 }
             }
         }
-        why.truncate(REASONS);
         return Err(format!(
             "no port of this process has a way to one of the peer's: {}; NETMOD_VERBS_DEVICE and NETMOD_VERBS_GID choose others",
-            why.join("; ")
+            quote(&why)
         ));
     }
     let (first, second) = if swapped { (&b, &a) } else { (&a, &b) };

@@ -15,7 +15,7 @@ use netmod_nics::Found;
 
 use crate::NAME;
 use crate::card::{CardPort, PROTOCOL, VerbsCard};
-use crate::choose::{Judged, chosen, judge};
+use crate::choose::{Judged, chosen, judge, settle};
 use crate::pair::{ip_of, pair};
 use crate::port::{Options, Port};
 
@@ -70,6 +70,7 @@ pub fn survey<H: Hca>(setup: &Setup<H>) -> Result<(Vec<Judged>, Vec<String>), St
             Err(why) => notes.push(format!("{name}: {why}")),
         }
     }
+    settle(&mut all, &setup.cfg);
     Ok((all, notes))
 }
 

@@ -20,6 +20,11 @@ fn is_public(ip: &IpAddr) -> bool {
     }
 }
 
+/// The addresses for which there is no room: a peer asks at all of them at once, which takes a descriptor each.
+pub(super) fn left_out(own: &[IpAddr]) -> impl Iterator<Item = &IpAddr> {
+    own.iter().filter(|ip| is_public(ip)).skip(MOST)
+}
+
 pub(super) fn emit(port: u16, own: &[IpAddr]) -> Vec<u8> {
     let mut b = vec![LAYOUT];
     b.extend_from_slice(&port.to_le_bytes());
@@ -82,6 +87,9 @@ mod tests {
             assert_eq!(parse(&bad), None);
         }
         assert_eq!(parse(&[1, 0, 0]), None);
+        assert_eq!(left_out(&own).count(), 0);
+        let more: Vec<IpAddr> = (0..20).map(|n| IpAddr::from([10, 0, 0, n])).collect();
+        assert!(left_out(&more).eq(&more[16..]), "what is not in the card is known");
         let many = vec![own[1]; 99];
         assert_eq!(parse(&emit(7, &many)).unwrap().1.len(), 16);
     }

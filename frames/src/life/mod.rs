@@ -89,6 +89,14 @@ impl Life {
             .or_else(|_| listener(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))?;
         let address = listener.local_addr()?.as_socket();
         let port = address.ok_or_else(|| io::Error::other("a life line without a port"))?.port();
+        let left_out: Vec<String> = endpoints::left_out(own).map(ToString::to_string).collect();
+        if !left_out.is_empty() {
+            tracing::warn!(
+                addresses = left_out.join(", "),
+                "this host has more addresses than peers ask at whether this process lives: a peer that reaches only these \
+                 notices its death by what it sends"
+            );
+        }
         Ok(Life {
             listener,
             port,

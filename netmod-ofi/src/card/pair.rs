@@ -3,13 +3,10 @@
 use core::cmp::Reverse;
 
 use netmod_matching::graph::{Edge, Endpoint, Limits, Verdict, decide};
-use netmod_matching::{Class, Rules, Side, Transport, Weight, spread};
+use netmod_matching::{Class, Rules, Side, Transport, Weight, quote, spread};
 
 use super::{CardDomain, OfiCard, OwnCard, PeerCard};
 use crate::address::{format_name, ip, show};
-
-/// Reasons that an error quotes.
-const REASONS: usize = 4;
 
 /// Positions of the two domains that talk to each other: the own one, the peer's.
 ///
@@ -40,11 +37,10 @@ pub fn pair(mine: &OwnCard, theirs: &PeerCard) -> Result<(usize, usize), String>
     ways.sort_by_key(|w| (Reverse(w.weight), w.left, w.right));
     let best = ways.iter().take_while(|w| w.weight == ways[0].weight).count();
     if best == 0 {
-        refused.truncate(REASONS);
         let reasons = if refused.is_empty() {
             "their addresses have no form in common".into()
         } else {
-            refused.join("; ")
+            quote(&refused)
         };
         return Err(format!(
             "no domain of this process has a way to one of the peer's over {}: {reasons}; NETMOD_OFI_DOMAIN and NETMOD_OFI_PROVIDER \
