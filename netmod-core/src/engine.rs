@@ -147,7 +147,8 @@ impl Core {
         !self.released.is_empty()
     }
 
-    /// Returns a request of [`Core::detach_reported`] that has finished and left the slab, in no order.
+    /// Returns a request of [`Core::detach_reported`] that has finished and left the slab, in no
+    /// order.
     ///
     /// The upper layer frees what it holds for it.
     pub fn next_released(&mut self) -> Option<ReqId> {

@@ -2,12 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use ch3_shim::{Builder, Device, Error, Failed, Multiple, PROC_NULL};
+use bytes::Bytes;
+use ch3_shim::{Builder, Device, Error, Failed, Multiple, PROC_NULL, SharedRequest};
 use netmod_core::Config;
 use netmod_tests::board::Board;
+use netmod_tests::conformance::forms::{Counted, Received, ended, only};
 use netmod_tests::jobs::launch::{self, EACH_NETMOD, run};
 use netmod_tests::jobs::threads::mixed;
 use netmod_tests::watchdog::Watchdog;
@@ -105,6 +109,115 @@ fn over_at_once() {
             dev.finalize().expect("finalize");
         });
     }
+}
+
+/// A call of a device for many threads that completes a request.
+type SharedCall = fn(&Device<Multiple>, SharedRequest) -> Received;
+
+const CALLS: &[(&str, SharedCall)] = &[
+    ("wait", |d, r| ended(d.wait(r))),
+    ("wait_on", |d, mut r| ended(d.wait_on(&mut r))),
+    ("test", |d, mut r| {
+        loop {
+            match d.test(r) {
+                Ok(Err(again)) => r = again,
+                Ok(Ok(done)) => return ended(Ok(done)),
+                Err(failed) => return ended(Err(failed)),
+            }
+        }
+    }),
+    ("wait_all", |d, r| only(d.wait_all([r]))),
+    ("wait_any", |d, r| ended(d.wait_any(&mut vec![r]).map(|done| done.expect("there is one").1))),
+    ("wait_some", |d, r| only(d.wait_some(&mut vec![r]))),
+    ("test_all", |d, r| {
+        let mut reqs = vec![r];
+        loop {
+            match d.test_all(reqs) {
+                Ok(Err(again)) => reqs = again,
+                Ok(Ok(done)) => return only(Ok(done)),
+                Err(failed) => return only(Err(failed)),
+            }
+        }
+    }),
+];
+
+/// All calls give the buffer back as it was given but for the message, also with a failure or from
+/// nobody.
+#[test]
+fn buffers_come_back() {
+    const LEN: usize = 100;
+    for engines in ["1", "2"] {
+        let tune = |cfg: &mut Config| cfg.set("NETMOD_ENGINES", engines).expect("a number of engines");
+        on_a_board(1, tune, |dev| {
+            let world = dev.world();
+            for (what, call) in CALLS {
+                for (source, room) in [(PROC_NULL, LEN), (0, LEN + 9), (0, LEN), (0, LEN - 9)] {
+                    for matched in [false, true] {
+                        let mut buf = vec![9; room];
+                        let sent =
+                            (source == 0).then(|| dev.isend(vec![1; LEN], 0, 1, world).expect("isend"));
+                        let req = if matched {
+                            dev.imrecv(buf.clone(), dev.mprobe(source, 1, world).expect("mprobe"))
+                        } else {
+                            dev.irecv(buf.clone(), source, 1, world).expect("irecv")
+                        };
+                        let (result, got) = call(&dev, req);
+                        let len = if source == 0 { LEN.min(room) } else { 0 };
+                        buf[..len].fill(1);
+                        assert_eq!(got, buf, "{what}, {room} bytes from {source}");
+                        match result {
+                            Ok(status) => assert!(room >= LEN && status.len == len, "{what}: {status:?}"),
+                            Err(Error::Truncated { status, sent: 100 }) => assert_eq!(status.len, room),
+                            Err(e) => panic!("{what}: {e}"),
+                        }
+                        sent.into_iter().for_each(|r| drop(dev.wait(r).expect("send")));
+                    }
+                }
+            }
+            // A failure says which request it is of, wherever that is in the list.
+            let mut reqs: Vec<SharedRequest> = (0..3)
+                .map(|tag| dev.irecv(vec![9; LEN - tag as usize % 2], 0, tag, world).expect("irecv"))
+                .collect();
+            (0..3).for_each(|tag| dev.send(&[1; LEN], 0, tag, world).expect("send"));
+            assert!(reqs.iter().all(|r| dev.is_finished(r)));
+            let failed = dev.wait_some(&mut reqs).expect_err("one of them fails");
+            assert_eq!(
+                (failed.results.len(), failed.first().and_then(|f| f.place)),
+                (3, Some(1)),
+                "{failed}"
+            );
+            assert!(reqs.is_empty());
+            dev.finalize().expect("finalize");
+        });
+    }
+}
+
+/// A dropped request frees its memory and itself when it is finished.
+#[test]
+fn dropped_requests_are_freed() {
+    const MANY: usize = 20;
+    on_a_board(
+        1,
+        |_| {},
+        |dev| {
+            let (world, freed) = (dev.world(), Arc::new(AtomicUsize::new(0)));
+            let len = dev.config().eager_max + 1;
+            for _ in 0..MANY {
+                let data = Bytes::from_owner(Counted(vec![1; len], Arc::clone(&freed)));
+                drop(dev.isend(data, 0, 1, world).expect("isend"));
+            }
+            let mut buf = vec![0; len];
+            for _ in 0..MANY {
+                dev.recv(&mut buf, 0, 1, world).expect("recv");
+            }
+            let end = Instant::now() + Duration::from_secs(20);
+            while freed.load(Ordering::Relaxed) < MANY || dev.live_requests() > 0 {
+                assert!(Instant::now() < end, "{freed:?} of {MANY} freed, {} are left", dev.live_requests());
+                dev.progress().expect("progress");
+            }
+            dev.finalize().expect("finalize");
+        },
+    );
 }
 
 /// Who comes late to a device that was finalized is told.

@@ -97,7 +97,12 @@ impl Vci {
         recv_tag: i32,
         comm: Comm,
     ) -> Result<Status> {
-        self.exchange(data, dest, send_tag, buf, source, recv_tag, comm)
+        // Who waits for both needs no helper.
+        self.scope(|s| {
+            let receive = s.begin_receive(buf, source, recv_tag, comm)?;
+            s.begin_send(data, dest, send_tag, comm, Mode::Standard)?;
+            s.wait(receive)
+        })
     }
 
     /// Waits until all processes of the communicator are here (dissemination: log2 of their number

@@ -10,8 +10,8 @@ use crate::status::Status;
 pub struct Completion {
     /// Envelope and length.
     pub status: Status,
-    /// The whole buffer of a receive; the message is its first `status.len` bytes, the rest is as it
-    /// was given. Empty for sends.
+    /// The whole buffer of a receive; the message is its first `status.len` bytes, the rest is as
+    /// it was given. Empty for sends.
     pub buffer: Vec<u8>,
 }
 
@@ -24,11 +24,11 @@ pub struct Failed {
     pub error: Error,
     /// Envelope and length: of a truncated message what was received, of others what is known.
     pub status: Status,
-    /// The buffer of a receive that is over; it may have been written to. Empty for sends, and while
-    /// the request goes on.
+    /// The buffer of a receive that is over; it may have been written to. Empty for sends, and
+    /// while the request goes on.
     pub buffer: Vec<u8>,
-    /// The request's index in the list that the call was given. `None` if the call had one request, or
-    /// failed as a whole.
+    /// The request's index in the list that the call was given. `None` if the call had one request,
+    /// or failed as a whole.
     pub place: Option<usize>,
 }
 

@@ -135,10 +135,11 @@ impl Vci {
         mode: Mode,
     ) -> Result<Request> {
         self.free_dropped();
-        // SAFETY: the bytes are immutable and kept by the device until the request is used up, or, if
-        // nobody asks for it, until it is finished or the device ends; if the send was over at once nothing
-        // needs them any more. However the device ends, its netmods come first: they deregister what peers
-        // read (`Rma`), and only then are the queues dropped, which own the bytes.
+        // SAFETY: the bytes are immutable and kept by the device until the request is used up, or,
+        // if nobody asks for it, until it is finished or the device ends; if the send was over at
+        // once nothing needs them any more. However the device ends, its netmods come first: they
+        // deregister what peers read (`Rma`), and only then are the queues dropped, which own the
+        // bytes.
         let seg = unsafe { Segment::contig(data.as_ptr().cast_mut(), data.len()) };
         let raw = self.isend_raw(seg, dest, tag, comm, mode)?;
         Ok(self.request(raw, Owned::Send(data)))
@@ -156,10 +157,10 @@ impl Vci {
         comm: Comm,
     ) -> std::result::Result<Request, Box<Failed>> {
         self.free_dropped();
-        // SAFETY: the heap memory of a Vec stays where it is when the Vec moves; the device keeps the
-        // Vec, and nobody touches it, until the request is used up, or finished when nobody asks for it, or
-        // the device ends. In every ending the netmods come before the queues, which own the Vec: they
-        // deregister what peers write to, and wait for who is writing.
+        // SAFETY: the heap memory of a Vec stays where it is when the Vec moves; the device keeps
+        // the Vec, and nobody touches it, until the request is used up, or finished when nobody
+        // asks for it, or the device ends. In every ending the netmods come before the queues,
+        // which own the Vec: they deregister what peers write to, and wait for who is writing.
         let seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
         match self.irecv_raw(seg, source, tag, comm) {
             Ok(raw) => Ok(self.request(raw, Owned::Recv(buf))),
@@ -167,7 +168,8 @@ impl Vci {
         }
     }
 
-    /// The request of a handle, with memory that the device keeps for it, unless it was over at once.
+    /// The request of a handle, with memory that the device keeps for it, unless it was over at
+    /// once.
     pub(super) fn request(&mut self, raw: RawReq, owned: Owned) -> Request {
         if raw.is_over() {
             return Request { raw, kept: buffer_of(owned), dropped: None };
@@ -203,9 +205,9 @@ impl Vci {
     /// Waits for a request.
     ///
     /// # Errors
-    /// Of the message: truncated, or its peer lost; a receive's buffer is given back with it. For a receive
-    /// from any source [`crate::Error::PendingFailed`]: if it was lent (`dev.wait(&mut req)`) it stays posted and
-    /// can be waited for again, else it is cancelled.
+    /// Of the message: truncated, or its peer lost; a receive's buffer is given back with it. For a
+    /// receive from any source [`crate::Error::PendingFailed`]: if it was lent
+    /// (`dev.wait(&mut req)`) it stays posted and can be waited for again, else it is cancelled.
     pub fn wait<W: Waitable>(&mut self, req: W) -> Ended {
         let raw = req.handle();
         self.wait_until(Time::NEVER, |d| d.is_settled(raw))?;
@@ -229,8 +231,8 @@ impl Vci {
     ///
     /// # Errors
     /// If some have failed: all results, with the buffers. All are finished all the same, but for
-    /// receives from any source that were lent and failed with [`crate::Error::PendingFailed`]. If a
-    /// netmod fails as a whole, the result of each request that is not finished is that error.
+    /// receives from any source that were lent and failed with [`crate::Error::PendingFailed`]. If
+    /// a netmod fails as a whole, the result of each request that is not finished is that error.
     pub fn wait_all<W: Waitable>(
         &mut self,
         reqs: impl IntoIterator<Item = W>,
@@ -259,8 +261,8 @@ impl Vci {
     ///
     /// # Errors
     /// Of that message, with its index in the list, from which it is taken.
-    /// [`crate::Error::PendingFailed`] if none is finished and one is a receive from any source that
-    /// failures keep from finishing; it stays in the list.
+    /// [`crate::Error::PendingFailed`] if none is finished and one is a receive from any source
+    /// that failures keep from finishing; it stays in the list.
     pub fn wait_any(
         &mut self,
         reqs: &mut Vec<Request>,
@@ -313,8 +315,8 @@ impl Vci {
     /// One step of progress; then the results if all requests are finished, else the requests again.
     ///
     /// # Errors
-    /// As [`Vci::wait_all`]. Receives from any source that fail with [`crate::Error::PendingFailed`] are
-    /// cancelled.
+    /// As [`Vci::wait_all`]. Receives from any source that fail with
+    /// [`crate::Error::PendingFailed`] are cancelled.
     pub fn test_all(
         &mut self,
         reqs: Vec<Request>,

@@ -174,7 +174,8 @@ impl Vci {
         self.request(raw, Owned::Recv(buf))
     }
 
-    /// Receives a matched message into `buf` (`MPI_Mrecv`). Bytes behind a shorter one stay as they are.
+    /// Receives a matched message into `buf` (`MPI_Mrecv`). Bytes behind a shorter one stay as they
+    /// are.
     ///
     /// # Errors
     /// A message that does not fit; a peer that is lost.

@@ -123,8 +123,8 @@ impl Vci {
         (result.map(|()| status), owned)
     }
 
-    /// Uses a finished request up: its status, also if it has failed, its failure, and the memory that
-    /// the device held for it.
+    /// Uses a finished request up: its status, also if it has failed, its failure, and the memory
+    /// that the device held for it.
     #[inline(never)]
     pub(super) fn take_whole(&mut self, req: RawReq) -> (Status, Result<()>, Owned) {
         let (outcome, status, cut, owned) = self.ch3.take_result(&mut self.engine.core, req.0);

@@ -59,7 +59,8 @@ impl<'env> Scope<'_, 'env> {
         req
     }
 
-    fn begin_send(
+    /// As [`Scope::isend_mode`], for who waits next, which ends the call.
+    pub(super) fn begin_send(
         &mut self,
         data: &'env [u8],
         dest: i32,
@@ -84,7 +85,8 @@ impl<'env> Scope<'_, 'env> {
         req
     }
 
-    fn begin_receive(
+    /// As [`Scope::irecv`], for who waits next, which ends the call.
+    pub(super) fn begin_receive(
         &mut self,
         buf: &'env mut [u8],
         source: i32,
@@ -161,25 +163,6 @@ impl Drop for Scope<'_, '_> {
 }
 
 impl Vci {
-    /// Sends and receives at once: who waits for both needs no helper.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn exchange(
-        &mut self,
-        data: &[u8],
-        dest: i32,
-        send_tag: i32,
-        buf: &mut [u8],
-        source: i32,
-        recv_tag: i32,
-        comm: Comm,
-    ) -> Result<Status> {
-        self.scope(|s| {
-            let receive = s.begin_receive(buf, source, recv_tag, comm)?;
-            s.begin_send(data, dest, send_tag, comm, Mode::Standard)?;
-            s.wait(receive)
-        })
-    }
-
     /// Lends borrowed buffers to requests: all of them are finished when this returns. If `f` fails or
     /// panics, those that are under way are cancelled. A send that has partly left, or whose receiver must be
     /// asked, ends in order if its receiver makes progress within `NETMOD_CLOSE_TIMEOUT`; after that, and in a

@@ -1,7 +1,7 @@
 //! One table of cases over all forms of requests and all calls that complete them.
 //!
-//! Each case says which bytes arrive, which stay untouched, which status or error the call returns, and
-//! that the caller has the whole buffer afterwards.
+//! Each case says which bytes arrive, which stay untouched, which status or error the call returns,
+//! and that the caller has the whole buffer afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ fn tag(cancel: bool) -> i32 {
 }
 
 /// The result of a receive, and its buffer.
-type Received = (Result<Status>, Vec<u8>);
+pub type Received = (Result<Status>, Vec<u8>);
 
 /// A receive into a borrowed buffer; the last argument says if it is cancelled.
 type BorrowedCall = fn(&mut Device, &mut [u8], i32, bool) -> Result<Status>;
@@ -96,7 +96,7 @@ impl Form {
 }
 
 /// The result of an owned request, and its buffer.
-fn ended(ended: ch3_shim::Ended) -> Received {
+pub fn ended(ended: ch3_shim::Ended) -> Received {
     match ended {
         Ok(done) => (Ok(done.status), done.buffer),
         Err(failed) => (Err(failed.error), failed.buffer),
@@ -104,7 +104,10 @@ fn ended(ended: ch3_shim::Ended) -> Received {
 }
 
 /// The only result of a list, and its buffer.
-fn only(results: std::result::Result<Vec<Completion>, SomeFailed>) -> Received {
+///
+/// # Panics
+/// If the list is not of one, or a failure does not say that it is the first.
+pub fn only(results: std::result::Result<Vec<Completion>, SomeFailed>) -> Received {
     match results {
         Ok(mut all) if all.len() == 1 => ended(Ok(all.remove(0))),
         Err(mut failed) if failed.results.len() == 1 => {
@@ -377,7 +380,7 @@ pub fn one_of_several_fails<F: NetmodFactory>(f: &F) {
 }
 
 /// Memory of a send that counts when it is freed.
-struct Counted(Vec<u8>, Arc<AtomicUsize>);
+pub struct Counted(pub Vec<u8>, pub Arc<AtomicUsize>);
 
 impl AsRef<[u8]> for Counted {
     fn as_ref(&self) -> &[u8] {
@@ -391,7 +394,8 @@ impl Drop for Counted {
     }
 }
 
-/// Requests whose handles are dropped finish by themselves; then neither they nor their memory are left.
+/// Requests whose handles are dropped finish by themselves; then neither they nor their memory are
+/// left.
 pub fn dropped<F: NetmodFactory>(f: &F) {
     const MANY: usize = 20;
     let top = f.capabilities().max_bytes;

@@ -270,7 +270,8 @@ impl Device<Multiple> {
     /// none to wait for, see [`Device::wait_any`].
     ///
     /// # Errors
-    /// If some of them have failed: the results of all that were taken out of the list, with the buffers.
+    /// If some of them have failed: the results of all that were taken out of the list, with the
+    /// buffers.
     pub fn wait_some(
         &self,
         reqs: &mut Vec<SharedRequest>,
