@@ -24,7 +24,10 @@ impl<W: World> Run<W> {
                 let mut kept = VecDeque::new();
                 for p in std::mem::take(&mut lane.pending) {
                     if !core.is_finished(p.req) {
-                        early.get_or_insert(p.number);
+                        // One whose owner has still to be told keeps nobody waiting.
+                        if !rank.layer.told.contains(&p.req) {
+                            early.get_or_insert(p.number);
+                        }
                         kept.push_back(p);
                         continue;
                     }
