@@ -281,7 +281,7 @@ config_table! {
         detect: Duration = DETECT, "NETMOD_OFI_DETECT", Kind::Duration { min: Duration::ZERO, max: HOUR },
             "how long a peer that owes an answer may be silent before its host is asked whether it lives; 0: for ever";
         hello_max: usize = 256, "NETMOD_OFI_HELLO_MAX", Kind::Count { min: 1, max: 65536 },
-            "handshakes of strangers in progress at once";
+            "handshakes of strangers in progress at once; at most a quarter of the descriptors";
     }
 
     /// The part of the netmod `verbs`.
@@ -310,7 +310,7 @@ config_table! {
         detect: Duration = DETECT, "NETMOD_VERBS_DETECT", Kind::Duration { min: Duration::ZERO, max: HOUR },
             "how long a peer that owes an answer may be silent before its host is asked whether it lives; 0: for ever";
         hello_max: usize = 256, "NETMOD_VERBS_HELLO_MAX", Kind::Count { min: 1, max: 65536 },
-            "handshakes of strangers in progress at once";
+            "handshakes of strangers in progress at once; at most a quarter of the descriptors";
     }
 }
 
