@@ -49,9 +49,3 @@ fn transfers_wait_for_the_target_over_net() {
         asleep("transfers_wait_for_the_target_over_net", "net", mode, "1500");
     }
 }
-
-/// It is the confirmation that the data has arrived that waits: `FI_DELIVERY_COMPLETE`.
-#[test]
-fn puts_wait_for_the_target_over_shm() {
-    asleep("puts_wait_for_the_target_over_shm", "shm", "put", "1500");
-}
