@@ -13,6 +13,7 @@ use netmod_core::Config;
 use netmod_tests::board::Board;
 use netmod_tests::conformance::forms::{Counted, Received, ended, only};
 use netmod_tests::jobs::launch::{self, EACH_NETMOD, run};
+use netmod_tests::jobs::sys;
 use netmod_tests::jobs::threads::mixed;
 use netmod_tests::watchdog::Watchdog;
 
@@ -277,4 +278,33 @@ fn a_wait_helps_the_other_engines() {
         }
         dev.finalize().expect("finalize");
     });
+}
+
+/// No wait of a forked child succeeds, whatever its request.
+#[test]
+fn waits_of_a_forked_child_are_refused() {
+    on_a_board(
+        1,
+        |_| {},
+        |dev| {
+            let world = dev.world();
+            let sent = dev.isend(vec![1; 8], 0, 1, world).expect("isend");
+            let message = dev.mprobe(0, 1, world).expect("mprobe");
+            let receive = match sys::fork().expect("a child") {
+                0 => {
+                    let refused = |r: Result<_, Box<Failed>>| r.is_err_and(|f| f.error == Error::Forked);
+                    let mut lent = dev.imrecv(vec![0; 8], message);
+                    let all =
+                        refused(dev.wait_on(&mut lent)) && refused(dev.wait(lent)) && refused(dev.wait(sent));
+                    sys::exit_now(i32::from(!all));
+                }
+                child => {
+                    sys::reap(child).expect("each wait of the child is refused");
+                    dev.imrecv(vec![0; 8], message)
+                }
+            };
+            assert_eq!(dev.wait(receive).expect("a receive").buffer, [1; 8]);
+            dev.wait(sent).expect("a send");
+        },
+    );
 }

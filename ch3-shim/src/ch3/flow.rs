@@ -389,7 +389,7 @@ impl Ch3 {
 
     /// Flow control of a VC, for people.
     pub(crate) fn flow_report(&self, vc: VcId) -> FlowReport {
-        let Some(Flow { out, inc, .. }) = self.vcs.get(vc).map(|s| &s.flow) else {
+        let Some(Flow { out, inc }) = self.vcs.get(vc).map(|s| &s.flow) else {
             return FlowReport::default();
         };
         let (terms, (left, slots_left), (held, owed)) = (inc.terms(), out.left(), inc.bytes());

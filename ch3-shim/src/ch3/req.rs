@@ -19,7 +19,7 @@ pub(crate) enum Owned {
     Recv(Vec<u8>),
 }
 
-/// What the receiver of a synchronous eager send has answered.
+/// The answer of the receiver of a synchronous eager send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// A receive has matched it.

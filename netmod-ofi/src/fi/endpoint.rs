@@ -56,7 +56,7 @@ pub(crate) struct Traits {
     pub(crate) multi_recv: bool,
     /// Whether there are one-sided transfers.
     pub(crate) rma: bool,
-    /// Whether a closed registration keeps out a peer that is in the middle of a put.
+    /// Set if a closed registration keeps out a peer that is in the middle of a put.
     pub(crate) revokes_puts: bool,
     /// Whether receive contexts of peers' scalable endpoints can be addressed.
     pub(crate) names_contexts: bool,

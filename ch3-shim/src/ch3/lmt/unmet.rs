@@ -25,7 +25,7 @@ pub(super) struct Unmet {
     vcs: SideTable<Arc<str>, VcKind>,
 }
 
-/// What a side can do of a mode.
+/// Whether a side can take part in a mode.
 #[derive(Debug)]
 enum Lack {
     /// It can take part.

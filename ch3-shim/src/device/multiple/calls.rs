@@ -107,6 +107,7 @@ impl Device<Multiple> {
     /// Of the message: truncated, or its peer lost; [`Error::PendingFailed`](crate::Error::PendingFailed).
     pub fn wait(&self, req: SharedRequest) -> Ended {
         let SharedRequest { mut req, engine } = req;
+        self.store.check_origin()?;
         // Nothing of such a request waits to be flushed.
         if let Some(done) = req.over() {
             return Ok(done);
