@@ -73,6 +73,13 @@ impl Failures {
         true
     }
 
+    /// Names the host of a process that failed before its card was here.
+    pub(super) fn name_host(&mut self, peer: &PeerName, host: &str) {
+        if let Some(f) = self.of.get_mut(peer).filter(|f| f.cause.host().is_none()) {
+            f.cause = f.cause.clone().on_host(host);
+        }
+    }
+
     /// Marks all failures as acknowledged; returns those that were not.
     fn acknowledge(&mut self) -> Vec<Failure> {
         let mut news = Vec::new();

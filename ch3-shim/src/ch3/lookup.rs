@@ -202,6 +202,9 @@ impl Ch3 {
             // The handshake tells of ends that have chosen differently.
             _ => Route { host: failure::host_of(card).map(Into::into), ..Route::clone(&s.route) },
         };
+        if let Some(host) = &route.host {
+            self.failures.name_host(&peer, host);
+        }
         s.route = self.names.shared(route);
     }
 
