@@ -296,6 +296,23 @@ fn a_new_incarnation_connects_by_itself() {
     assert_eq!(acknowledged(&mut dev), [1]);
 }
 
+/// Who connects by itself may die before the process manager has answered with its card.
+#[test]
+fn the_host_of_a_failed_rank_is_named_when_its_card_comes() {
+    let (script, mut dev) = Script::device(3, true);
+    script.answer_cards(false);
+    message(&script, 1, 1);
+    script.play(&mut dev);
+    die(&script, &mut dev, 1);
+    assert_eq!(dev.failed()[0].cause.host(), None);
+    script.answer_cards(true);
+    for _ in 0..200 {
+        dev.progress().expect("progress");
+    }
+    let failed = dev.ack_failures();
+    assert!(failed[0].cause.host().is_some_and(|host| !host.is_empty()), "{failed:?}");
+}
+
 /// A message that was matched by a probe is of one connection, and is not asked for on the next.
 #[test]
 fn a_held_message_does_not_outlive_its_connection() {

@@ -67,6 +67,9 @@ struct Stage {
     direct: bool,
     /// What the process manager says of failed ranks.
     told: Vec<u32>,
+    /// Cards that the process manager was asked for, if it answers later, and whether it answers now.
+    asked: Option<VecDeque<String>>,
+    answers: bool,
     /// Whether the process manager's barriers end.
     barriers_end: bool,
     /// Whether connections break instead of being terminated.
@@ -133,6 +136,8 @@ impl Script {
             peers,
             direct,
             told: Vec::new(),
+            asked: None,
+            answers: true,
             barriers_end: true,
             no_last_word: false,
             _watchdog: Watchdog::new(),
@@ -253,6 +258,13 @@ impl Script {
         let peer = &mut stage.peers[rank as usize];
         peer.acts.push_back(Act::Connect);
         peer.down = false;
+    }
+
+    /// From now on the process manager answers questions for cards later: when it is told to.
+    pub fn answer_cards(&self, now: bool) {
+        let mut stage = self.lock();
+        stage.asked.get_or_insert_default();
+        stage.answers = now;
     }
 
     /// The process manager says that these ranks, and no others, have failed.

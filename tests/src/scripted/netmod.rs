@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{PipeReader, PipeWriter};
 use std::os::fd::{AsRawFd as _, RawFd};
 
-use ch3_shim::{Asked, Bootstrap};
+use ch3_shim::{Answer, Asked, Bootstrap, Silence};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, Event, Events, Finalize,
@@ -53,6 +53,24 @@ impl Bootstrap for Solo {
     }
     fn barrier_poll(&mut self) -> Result<bool, String> {
         Ok(self.script.lock().barriers_end)
+    }
+    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, String> {
+        if let Some(asked) = &mut self.script.lock().asked {
+            asked.push_back(key.to_owned());
+            return Ok(Asked::Later);
+        }
+        self.get(key).map(Asked::Now)
+    }
+    fn answer(&mut self) -> Result<Option<Answer>, Silence> {
+        let key = {
+            let mut stage = self.script.lock();
+            let answers = stage.answers;
+            stage.asked.as_mut().filter(|_| answers).and_then(VecDeque::pop_front)
+        };
+        Ok(key.map(|key| {
+            let value = self.get(&key);
+            Answer::Value(key, value)
+        }))
     }
     fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
         Ok(Asked::Now(self.script.lock().told.clone()))
