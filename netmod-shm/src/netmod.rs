@@ -25,6 +25,7 @@ use crate::segment::Segment;
 use crate::segment::raw::OwnBells;
 use crate::survey::joint_from;
 use crate::sys::Pipe;
+use crate::watch::Unwatched;
 
 /// How long `finalize` waits for peers to read what is queued.
 const PARTING: Duration = Duration::from_secs(2);
@@ -75,9 +76,11 @@ pub struct ShmNetmod {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) links: SideTable<Link, VcKind>,
     pub(crate) by_peer: BTreeMap<PeerName, VcId>,
-    /// Slots whose rings are looked at in each poll; whose producers must look whether to ring; whose VCs have a queue.
+    /// Slots whose rings are looked at in each poll; that were until a moment ago; whose producers have an open piece; whose VCs have
+    /// a queue.
     pub(crate) watched: Vec<usize>,
-    pub(crate) dirty: Vec<usize>,
+    pub(crate) unwatched: Unwatched,
+    pub(crate) open: Vec<usize>,
     pub(crate) wanting: Turns,
     /// One-sided transfers.
     pub(crate) transfers: Transfers,
@@ -151,7 +154,8 @@ impl ShmNetmod {
             links: SideTable::new(),
             by_peer: BTreeMap::new(),
             watched: Vec::with_capacity(16),
-            dirty: Vec::with_capacity(n),
+            unwatched: Unwatched::default(),
+            open: Vec::with_capacity(n),
             wanting: Turns::default(),
             transfers: Transfers::new(cfg.register_max, joint),
             pending: VecDeque::with_capacity(64),
@@ -439,8 +443,11 @@ impl Netmod for ShmNetmod {
             if self.push_out(core) {
                 events.note_progress();
             }
-        } else if !self.dirty.is_empty() {
-            self.settle();
+        } else if !self.open.is_empty() {
+            self.close_pieces();
+        }
+        if now >= self.unwatched.due() {
+            self.look_again();
         }
         self.receive(core, events);
         if order == PollOrder::InFirst && self.push_out(core) {
@@ -458,7 +465,7 @@ impl Netmod for ShmNetmod {
         if !self.pending.is_empty() {
             self.report_pending(events);
         }
-        if !(self.dirty.is_empty() && self.wanting.is_empty()) {
+        if !self.wanting.is_empty() {
             core.note_staged();
         }
         Ok(())
@@ -488,7 +495,7 @@ impl Netmod for ShmNetmod {
             Ending::Until(t) => t,
             Ending::No | Ending::Over => Time::NEVER,
         };
-        let at = self.next_check.min(parting).min(self.nap_end());
+        let at = self.next_check.min(parting).min(self.nap_end()).min(self.unwatched.due());
         (at != Time::NEVER).then_some(at)
     }
 }
@@ -557,7 +564,6 @@ impl Module for ShmNetmod {
                     self.end_stream(slot, Kind::Fin);
                 }
             }
-            self.settle();
             self.leave();
         }
         Finalize::Done

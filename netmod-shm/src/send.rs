@@ -35,7 +35,6 @@ impl ShmNetmod {
             return Ok(0);
         };
         let lane = &mut self.lanes[slot];
-        let first = lane.is_first(self.epoch);
         let sent = lane.send(hdr, data.bytes(), self.epoch);
         // The message goes first: somebody waits for it.
         core.count_send(vc, data.len());
@@ -43,24 +42,25 @@ impl ShmNetmod {
             Ok(gone) => gone,
             Err(broken) => return Err(self.broken(core, slot, broken)),
         };
-        if first && !lane.dirty {
-            // Its bell does not wait for the next poll. A fence is paid once between two polls, here or there.
-            if lane.tx.as_mut().is_some_and(Producer::needs_bell) {
-                self.ring_bell(slot);
-            }
-        } else {
-            core.note_staged();
-            self.touch(slot);
+        let Some(tx) = &lane.tx else { return Ok(gone) };
+        if tx.has_open() && !std::mem::replace(&mut lane.open, true) {
+            self.open.push(slot);
+        }
+        if tx.seems_unwatched() {
+            self.ring_bell(slot);
         }
         Ok(gone)
     }
 
-    /// Rings without waiting for the next poll.
-    #[cold]
+    /// Publishes the open pieces: nothing follows soon.
     #[inline(never)]
-    fn ring_early(&mut self, slot: usize) {
-        if self.lanes[slot].tx.as_mut().is_some_and(Producer::needs_bell) {
-            self.ring_bell(slot);
+    pub(crate) fn close_pieces(&mut self) {
+        while let Some(slot) = self.open.pop() {
+            let lane = &mut self.lanes[slot];
+            lane.open = false;
+            if let Some(tx) = &mut lane.tx {
+                tx.publish();
+            }
         }
     }
 
@@ -88,7 +88,7 @@ impl ShmNetmod {
             tx.mem.write_head(tx.next_cell(), hdr);
             tx.mem.pack_piece(at, len, r, &mut lane.stores);
             tx.commit(place, Kind::Headed, len);
-            self.touch(slot);
+            self.tell(slot);
             return Ok(true);
         }
         reserved.map(|_| false).map_err(|broken| self.broken(core, slot, broken))
@@ -107,17 +107,11 @@ impl ShmNetmod {
         error
     }
 
-    /// The consumer of a slot's ring may have to be told of something: at once if it is seen not to look, else
-    /// behind the next fence.
+    /// Tells the consumer of a slot's ring of what was published, if it is seen not to look.
     #[inline]
-    pub(crate) fn touch(&mut self, slot: usize) {
-        let lane = &mut self.lanes[slot];
-        if !lane.dirty {
-            lane.dirty = true;
-            self.dirty.push(slot);
-        }
-        if lane.tx.as_ref().is_some_and(Producer::seems_unwatched) {
-            self.ring_early(slot);
+    pub(crate) fn tell(&mut self, slot: usize) {
+        if self.lanes[slot].tx.as_ref().is_some_and(Producer::seems_unwatched) {
+            self.ring_bell(slot);
         }
     }
 
@@ -125,18 +119,19 @@ impl ShmNetmod {
     #[inline(never)]
     pub(crate) fn enqueue(&mut self, core: &mut Core, vc: VcId, message: Message) {
         core.count_queued(vc);
+        core.note_staged();
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
         l.queue.push(core, message);
         self.wanting.add(vc);
     }
 
-    /// Sends what waits, and tells consumers. Returns true if some of what had waited for room went on.
+    /// Sends what waits, and publishes open pieces. Returns true if some of what had waited for room went on.
     #[inline]
     pub(crate) fn push_out(&mut self, core: &mut Core) -> bool {
         let moved = !self.wanting.is_empty() && self.pump_all(core);
-        if !self.dirty.is_empty() {
-            self.settle();
+        if !self.open.is_empty() {
+            self.close_pieces();
         }
         moved
     }
@@ -158,18 +153,6 @@ impl ShmNetmod {
     fn written(&self, vc: VcId) -> Option<u32> {
         let slot = self.links.get(vc)?.slot?;
         self.lanes[slot].tx.as_ref().map(Producer::written)
-    }
-
-    /// Publishes what is withheld, and rings where nobody looks.
-    #[inline(never)]
-    pub(crate) fn settle(&mut self) {
-        while let Some(slot) = self.dirty.pop() {
-            let lane = &mut self.lanes[slot];
-            lane.dirty = false;
-            if lane.tx.as_mut().is_some_and(Producer::needs_bell) {
-                self.ring_bell(slot);
-            }
-        }
     }
 
     /// Sees to it that our stream to the peer is open. False if it cannot be yet, or never will.
@@ -203,7 +186,7 @@ impl ShmNetmod {
             return false;
         }
         self.lanes[slot].writing = true;
-        self.touch(slot);
+        self.tell(slot);
         self.came_up(core, vc);
         true
     }
@@ -282,11 +265,11 @@ impl ShmNetmod {
             match link::write(m, core, lane) {
                 Ok(true) => {
                     l.queue.front_sent(core, vc);
-                    self.touch(slot);
+                    self.tell(slot);
                 }
                 Ok(false) => {
                     self.stats.full += 1;
-                    self.touch(slot);
+                    self.tell(slot);
                     return self.wanting.add(vc);
                 }
                 Err(broken) => return drop(self.broken(core, slot, broken)),

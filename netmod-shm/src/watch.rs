@@ -1,5 +1,7 @@
 //! Which rings are looked at, doorbells, sleep, and whether peers live.
 
+use std::time::Duration;
+
 use netmod_core::{Arm, Core, Event, Time, VcError, VcErrorKind, VcId};
 
 use crate::bell;
@@ -15,7 +17,57 @@ const MOST: usize = 8;
 /// Looks in vain after which a ring is looked at no more until its producer rings.
 pub(crate) const PATIENCE: u32 = 4096;
 /// How long a rank sleeps at once that nobody can wake.
-const NAP: std::time::Duration = std::time::Duration::from_millis(1);
+const NAP: Duration = Duration::from_millis(1);
+/// In this time a store of a processor has long left it.
+const DRAINED: Duration = Duration::from_millis(1);
+
+/// Rings that were watched until a moment ago, which are looked at once more.
+#[derive(Debug)]
+pub(crate) struct Unwatched {
+    /// Since the last turn, and before it.
+    fresh: Vec<usize>,
+    old: Vec<usize>,
+    /// When the old ones are looked at, and the fresh ones become old. `NEVER` if there are none.
+    turn: Time,
+}
+
+impl Default for Unwatched {
+    fn default() -> Unwatched {
+        Unwatched { fresh: Vec::new(), old: Vec::new(), turn: Time::NEVER }
+    }
+}
+
+impl Unwatched {
+    /// When [`ShmNetmod::look_again`] is to be called.
+    #[inline]
+    pub(crate) fn due(&self) -> Time {
+        self.turn
+    }
+
+    fn add(&mut self, slot: usize, now: Time) {
+        self.fresh.push(slot);
+        if self.turn == Time::NEVER {
+            self.turn = now + DRAINED;
+        }
+    }
+
+    /// It is watched again.
+    fn remove(&mut self, slot: usize) {
+        self.fresh.retain(|s| *s != slot);
+        self.old.retain(|s| *s != slot);
+        if self.fresh.is_empty() && self.old.is_empty() {
+            self.turn = Time::NEVER;
+        }
+    }
+
+    /// The rings to look at now. Those that came since the last turn wait for the next one: `now` may have been read
+    /// some time ago, and is newer than the unwatching of the old ones only.
+    fn take(&mut self, now: Time) -> Vec<usize> {
+        let due = std::mem::replace(&mut self.old, std::mem::take(&mut self.fresh));
+        self.turn = if self.old.is_empty() { Time::NEVER } else { now + DRAINED };
+        due
+    }
+}
 
 impl ShmNetmod {
     /// Tells the rank of a slot to look at this one, and wakes it if it sleeps.
@@ -92,6 +144,7 @@ impl ShmNetmod {
         if std::mem::replace(&mut self.lanes[slot].watched, true) {
             return;
         }
+        self.unwatched.remove(slot);
         if self.watched.len() >= MOST {
             let idlest = (0..self.watched.len()).max_by_key(|i| self.lanes[self.watched[*i]].idle);
             if let Some(i) = idlest {
@@ -107,7 +160,21 @@ impl ShmNetmod {
         let lane = &mut self.lanes[slot];
         lane.watched = false;
         if lane.rx.as_ref().is_some_and(|rx| rx.unwatch(&lane.shuttle)) {
-            self.look_at(slot);
+            return self.look_at(slot);
+        }
+        self.unwatched.add(slot, self.now);
+    }
+
+    /// Looks once more at rings that are not watched any more. Their producers may have published something, and then read that they
+    /// were watched, before that had left their processors.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn look_again(&mut self) {
+        for slot in self.unwatched.take(self.now) {
+            let lane = &self.lanes[slot];
+            if lane.rx.as_ref().is_some_and(|rx| rx.has_something(&lane.shuttle)) {
+                self.look_at(slot);
+            }
         }
     }
 
@@ -116,6 +183,7 @@ impl ShmNetmod {
         if let Some(i) = self.watched.iter().position(|s| *s == slot) {
             self.watched.swap_remove(i);
         }
+        self.unwatched.remove(slot);
         let lane = &mut self.lanes[slot];
         lane.watched = false;
         lane.gone = true;

@@ -177,11 +177,17 @@ impl<M: RingMem> Consumer<M> {
         self.mem.set_watched(true);
     }
 
-    /// From now on the producer rings. True if something is there already, of which it may not tell.
+    /// From now on the producer rings. True if something is there already, of which it may not tell. It may not tell either
+    /// of what is still on its way out of its processor: a second look comes later.
     #[must_use]
     pub(crate) fn unwatch(&self, shuttle: &Shuttle) -> bool {
         self.mem.set_watched(false);
         self.mem.fence();
+        self.has_something(shuttle)
+    }
+
+    /// Returns true if there is something to be taken.
+    pub(crate) fn has_something(&self, shuttle: &Shuttle) -> bool {
         // What was written wrongly is there, too.
         self.peek(shuttle) != Ok(None) || self.peek_open() != Ok(None)
     }

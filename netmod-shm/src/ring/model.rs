@@ -39,6 +39,8 @@ pub(super) enum Weak {
     SpaceLook,
     /// A rank that has said that it sleeps does not look at its bits again.
     SleepLook,
+    /// A consumer does not look a second time at a ring that it has stopped to watch.
+    SecondLook,
 }
 
 const CELLS: usize = 2;
@@ -186,15 +188,25 @@ pub(super) fn geometry() -> Geometry {
     Geometry { cells: CELLS as u32, bulk: 64, window: 64, piece: 64, hold: 0 }
 }
 
+/// When what a producer has published leaves its processor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stores {
+    /// Before it looks whether the ring is watched.
+    AtOnce,
+    /// Some time later, at the latest with [`Sender::let_time_pass`].
+    Buffered,
+}
+
 /// The producer's rank.
 struct Sender {
     shared: Rc<Shared>,
     ring: Producer<Rc<Shared>>,
+    stores: Stores,
 }
 
 impl Sender {
-    fn new(shared: &Rc<Shared>) -> Sender {
-        Sender { shared: Rc::clone(shared), ring: Producer::new(Rc::clone(shared), geometry()) }
+    fn new(shared: &Rc<Shared>, stores: Stores) -> Sender {
+        Sender { shared: Rc::clone(shared), ring: Producer::new(Rc::clone(shared), geometry()), stores }
     }
 
     /// Adds to a batch; false if there is no room.
@@ -219,16 +231,24 @@ impl Sender {
         true
     }
 
-    /// What a poll does about sends.
-    fn settle(&mut self) {
-        if self.ring.needs_bell() && bell::ring(&self.shared.bells[0], 1) {
+    /// What follows a send.
+    fn tell(&mut self) {
+        if self.stores == Stores::AtOnce {
+            self.shared.fence();
+        }
+        if self.ring.seems_unwatched() && bell::ring(&self.shared.bells[0], 1) {
             self.shared.bells[0].pipe.notify();
         }
     }
 
+    /// So much time that all stores have left the processor, and the consumer, if it sleeps, wakes for its second look.
+    fn let_time_pass(&self) {
+        fence(loom::sync::atomic::Ordering::SeqCst);
+        self.shared.bells[0].pipe.notify();
+    }
+
     /// Sleeps until the consumer has given back cells.
     fn await_space(&mut self) {
-        self.settle();
         let asked = match self.shared.weak {
             Weak::SpaceLook => {
                 self.shared.set_wants_space(true);
@@ -289,19 +309,28 @@ impl Receiver {
 
     /// Watches, takes, stops watching, sleeps, until all is there.
     fn run(&mut self, total: u32) {
-        while self.got < total {
-            bell::collect(&self.shared.bells[0], |peer| assert_eq!(peer, 1));
-            self.ring.watch();
-            self.take();
-            let there = match self.shared.weak {
-                Weak::LastLook => {
-                    self.ring.mem.set_watched(false);
-                    false
+        let mut rung = true;
+        loop {
+            bell::collect(&self.shared.bells[0], |peer| {
+                assert_eq!(peer, 1);
+                rung = true;
+            });
+            if rung {
+                self.ring.watch();
+                self.take();
+                rung = match self.shared.weak {
+                    Weak::LastLook => {
+                        self.ring.mem.set_watched(false);
+                        false
+                    }
+                    _ => self.ring.unwatch(&Shuttle::none()),
+                };
+                if rung {
+                    continue;
                 }
-                _ => self.ring.unwatch(&Shuttle::none()),
-            };
-            if there || self.got == total {
-                continue;
+            }
+            if self.got == total {
+                return;
             }
             // A rank that sleeps looks at no ring.
             let asleep = match self.shared.weak {
@@ -315,28 +344,38 @@ impl Receiver {
                 self.shared.bells[0].pipe.wait();
             }
             bell::wake_up(&self.shared.bells[0]);
+            rung = self.shared.weak != Weak::SecondLook && self.ring.has_something(&Shuttle::none());
         }
     }
 }
 
-/// `total` messages, of which `batch` at a time are published together.
+/// `total` messages, of which `batch` at a time go into a piece.
 fn messages(weak: Weak, total: u32, batch: u32) {
+    explore(weak, Stores::AtOnce, total, batch);
+}
+
+/// As [`messages`], with a processor that keeps stores for some time.
+fn buffered(weak: Weak, total: u32, batch: u32) {
+    explore(weak, Stores::Buffered, total, batch);
+}
+
+fn explore(weak: Weak, stores: Stores, total: u32, batch: u32) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
         let shared = Shared::new(weak);
         let mut receiver = Receiver::new(&shared);
-        let mut sender = Sender::new(&shared);
+        let mut sender = Sender::new(&shared, stores);
         let thread = loom::thread::spawn(move || {
             for value in 1..=total {
                 while !(if batch > 1 { sender.add(value) } else { sender.put(value) }) {
                     sender.await_space();
                 }
-                if value % batch == 0 {
-                    sender.settle();
-                }
+                sender.tell();
             }
-            sender.settle();
+            if stores == Stores::Buffered {
+                sender.let_time_pass();
+            }
         });
         receiver.run(total);
         thread.join().expect("the sender");
@@ -354,8 +393,21 @@ fn a_full_ring_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn batches_are_published_whole() {
+fn messages_of_one_piece_arrive() {
     messages(Weak::Nothing, 2, 2);
+}
+
+#[test]
+fn a_store_that_is_late_is_found_by_the_second_look() {
+    buffered(Weak::Nothing, 1, 1);
+    buffered(Weak::Nothing, 2, 1);
+    buffered(Weak::Nothing, 2, 2);
+}
+
+#[test]
+#[should_panic]
+fn the_model_finds_a_missing_second_look() {
+    buffered(Weak::SecondLook, 1, 1);
 }
 
 /// Two messages are added to an open piece, which the sender closes only if it goes on with a third; it rings no bell.
@@ -365,7 +417,7 @@ fn open_piece(weak: Weak, goes_on: bool) {
     model.check(move || {
         let shared = Shared::new(weak);
         let mut receiver = Receiver::new(&shared);
-        let mut sender = Sender::new(&shared);
+        let mut sender = Sender::new(&shared, Stores::Buffered);
         let thread = loom::thread::spawn(move || {
             assert!(sender.add(1) && sender.add(2));
             assert!(!goes_on || sender.put(3));
