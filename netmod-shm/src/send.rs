@@ -43,7 +43,8 @@ impl ShmNetmod {
             Err(broken) => return Err(self.broken(core, slot, broken)),
         };
         let Some(tx) = &lane.tx else { return Ok(gone) };
-        if tx.has_open() && !std::mem::replace(&mut lane.open, true) {
+        if !lane.open && tx.has_open() {
+            lane.open = true;
             self.open.push(slot);
         }
         if tx.seems_unwatched() {

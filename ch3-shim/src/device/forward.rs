@@ -49,6 +49,28 @@ impl<L: Exclusive> Device<L> {
         self.end_call();
         result
     }
+
+    /// See [`Vci::isend_raw`].
+    ///
+    /// # Errors
+    /// As it says.
+    #[inline]
+    pub fn isend_raw(&mut self, seg: Segment, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<RawReq> {
+        let begun = self.begin_send(seg, dest, tag, comm, mode);
+        self.end_call();
+        begun.map_err(|e| *e)
+    }
+
+    /// See [`Vci::irecv_raw`].
+    ///
+    /// # Errors
+    /// As it says.
+    #[inline]
+    pub fn irecv_raw(&mut self, seg: Segment, source: i32, tag: i32, comm: Comm) -> Result<RawReq> {
+        let begun = self.begin_recv(seg, source, tag, comm);
+        self.end_call();
+        begun.map_err(|e| *e)
+    }
 }
 
 forward! {
@@ -91,8 +113,6 @@ forward! {
     imrecv(buf: Vec<u8>, msg: Message) -> Request;
     mrecv(buf: &mut [u8], msg: Message) -> Result<Status>;
 
-    isend_raw(seg: Segment, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<RawReq>;
-    irecv_raw(seg: Segment, source: i32, tag: i32, comm: Comm) -> Result<RawReq>;
     wait_raw(req: RawReq) -> Result<Status>;
     test_raw(req: RawReq) -> Result<Option<Status>>;
     wait_all_raw(reqs: &mut [RawReq], out: Option<&mut Vec<Status>>) -> Result<()>;

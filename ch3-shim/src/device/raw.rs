@@ -48,6 +48,9 @@ impl RawReq {
     }
 }
 
+/// A request that was begun, or why not: so small that it is returned in registers.
+pub(super) type Begun = std::result::Result<RawReq, Box<Error>>;
+
 impl Vci {
     /// Starts to send the data of `seg` to rank `dest`. The message may be staged until the next call that waits, tests
     /// or makes progress; if none comes within a millisecond, a helper thread sends it (`NETMOD_PROGRESS`).
@@ -56,6 +59,11 @@ impl Vci {
     /// A bad rank or tag; a peer that cannot be reached. Nothing was started then.
     #[inline]
     pub fn isend_raw(&mut self, seg: Segment, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<RawReq> {
+        self.begin_send(seg, dest, tag, comm, mode).map_err(|e| *e)
+    }
+
+    #[inline]
+    pub(super) fn begin_send(&mut self, seg: Segment, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Begun {
         match seg.into_run() {
             Ok(run) => self.start_send(run, dest, tag, comm, mode),
             Err(seg) => self.start_send(seg, dest, tag, comm, mode),
@@ -63,7 +71,7 @@ impl Vci {
     }
 
     #[inline(never)]
-    fn start_send(&mut self, seg: impl Lent, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<RawReq> {
+    fn start_send(&mut self, seg: impl Lent, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Begun {
         self.check_origin()?;
         if dest == PROC_NULL {
             return Ok(RawReq::DONE);
@@ -72,7 +80,7 @@ impl Vci {
         let now = self.now;
         match self.ch3.isend(&mut self.engine.io(now), seg, to, env, mode) {
             Ok(req) => Ok(RawReq(req)),
-            Err(e) => Err(self.blame(e)),
+            Err(e) => Err(self.blame(e).into()),
         }
     }
 
@@ -83,6 +91,11 @@ impl Vci {
     /// A bad rank or tag; a peer whose connection is down. Nothing was started then.
     #[inline]
     pub fn irecv_raw(&mut self, seg: Segment, source: i32, tag: i32, comm: Comm) -> Result<RawReq> {
+        self.begin_recv(seg, source, tag, comm).map_err(|e| *e)
+    }
+
+    #[inline]
+    pub(super) fn begin_recv(&mut self, seg: Segment, source: i32, tag: i32, comm: Comm) -> Begun {
         match seg.into_run() {
             Ok(run) => self.start_recv(run, source, tag, comm),
             Err(seg) => self.start_recv(seg, source, tag, comm),
@@ -90,7 +103,7 @@ impl Vci {
     }
 
     #[inline(never)]
-    fn start_recv(&mut self, seg: impl Lent, source: i32, tag: i32, comm: Comm) -> Result<RawReq> {
+    fn start_recv(&mut self, seg: impl Lent, source: i32, tag: i32, comm: Comm) -> Begun {
         self.check_origin()?;
         if source == PROC_NULL {
             return Ok(RawReq::DONE);
@@ -99,7 +112,7 @@ impl Vci {
         let now = self.now;
         match self.ch3.irecv(&mut self.engine.io(now), seg, pattern) {
             Ok(req) => Ok(RawReq(req)),
-            Err(e) => Err(self.blame(e)),
+            Err(e) => Err(self.blame(e).into()),
         }
     }
 

@@ -82,8 +82,22 @@ impl<E: Staging> Guarded<E> {
     /// A call of the owner ends. If it leaves something staged, the helper may see to it from now on.
     #[inline]
     pub(crate) fn end_call(&mut self) {
-        let staged = self.is_staged();
-        if (staged || self.shared.gate.says_staged()) && !self.alone && self.shared.gate.end_call(staged) {
+        let Shared { gate, engine } = &*self.shared;
+        // A call that did not touch the engine leaves the gate as it was.
+        if !gate.is_inside() {
+            return;
+        }
+        // SAFETY: the owner is inside until the gate is told otherwise, and `&mut self` is the only way to the engine in this
+        // thread.
+        let staged = unsafe { &*engine.get() }.is_staged();
+        if staged || gate.says_staged() {
+            self.leave(staged);
+        }
+    }
+
+    #[inline(never)]
+    fn leave(&mut self, staged: bool) {
+        if !self.alone && self.shared.gate.end_call(staged) {
             self.wake();
         }
     }
