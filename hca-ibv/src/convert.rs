@@ -9,8 +9,9 @@ use libibverbs_sys::consts::*;
 use libibverbs_sys::object::ibv_ah;
 use libibverbs_sys::work::*;
 use netmod_hca::{
-    Access, AhAttr, Completed, Completion, Data, DeviceAttr, Errno, LinkLayer, ModifyQp, Mtu, PortAttr,
-    PortState, QpCap, QpKindOf, QpState, RecvWr, SendOp, SendWr, Sge, Status, To, errno,
+    Access, AhAttr, AltPath, Completed, Completion, Data, DeviceAttr, Errno, LinkLayer, ModifyQp, Mtu,
+    PathMigState, PortAttr, PortState, QpCap, QpKindOf, QpState, RecvWr, SendOp, SendWr, Sge, Status, To,
+    errno,
 };
 
 // Slices of pieces go to the library as they are.
@@ -154,6 +155,22 @@ pub(crate) fn way(ah: &AhAttr) -> ibv_ah_attr {
     }
 }
 
+/// Fills in an alternate path and a state of path migration. Returns which attributes are given.
+fn paths(attr: &mut ibv_qp_attr, alt: Option<AltPath>, state: Option<PathMigState>) -> c_int {
+    let mut mask = 0;
+    if let Some(alt) = alt {
+        attr.alt_ah_attr = way(&alt.ah);
+        (attr.alt_port_num, attr.alt_pkey_index) = (alt.ah.port, alt.pkey_index);
+        attr.alt_timeout = alt.timeout;
+        mask |= IBV_QP_ALT_PATH;
+    }
+    if let Some(state) = state {
+        attr.path_mig_state = state as u32;
+        mask |= IBV_QP_PATH_MIG_STATE;
+    }
+    mask
+}
+
 /// A step of a queue pair of that kind: attributes, and which of them are given. `None` if the kind has no such step.
 pub(crate) fn step(step: &ModifyQp, kind: QpKindOf) -> Option<(ibv_qp_attr, c_int)> {
     use QpKindOf::{Rc, Ud, XrcIni, XrcTgt};
@@ -178,7 +195,7 @@ pub(crate) fn step(step: &ModifyQp, kind: QpKindOf) -> Option<(ibv_qp_attr, c_in
                 (attr.max_dest_rd_atomic, attr.min_rnr_timer) = (to.max_dest_rd_atomic, to.min_rnr_timer);
                 mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
             }
-            (IBV_QPS_RTR, mask)
+            (IBV_QPS_RTR, mask | paths(&mut attr, to.alt, None))
         }
         (ModifyQp::RtrUd, Ud) => (IBV_QPS_RTR, 0),
         (ModifyQp::Rts(to), Rc | XrcIni | XrcTgt) => {
@@ -189,7 +206,10 @@ pub(crate) fn step(step: &ModifyQp, kind: QpKindOf) -> Option<(ibv_qp_attr, c_in
                 attr.max_rd_atomic = to.max_rd_atomic;
                 mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
             }
-            (IBV_QPS_RTS, mask)
+            (IBV_QPS_RTS, mask | paths(&mut attr, to.alt, to.path_mig_state))
+        }
+        (ModifyQp::Paths { alt, path_mig_state }, Rc | XrcIni | XrcTgt) => {
+            (IBV_QPS_RTS, paths(&mut attr, alt, path_mig_state))
         }
         (ModifyQp::RtsUd { sq_psn }, Ud) => {
             attr.sq_psn = sq_psn;
@@ -259,6 +279,7 @@ pub(crate) fn device(attr: &ibv_device_attr) -> DeviceAttr {
         max_qp_rd_atom: byte(attr.max_qp_rd_atom),
         max_qp_init_rd_atom: byte(attr.max_qp_init_rd_atom),
         atomics: attr.atomic_cap != IBV_ATOMIC_NONE,
+        path_migration: attr.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG != 0,
         xrc_claimed: attr.device_cap_flags & IBV_DEVICE_XRC != 0,
     }
 }

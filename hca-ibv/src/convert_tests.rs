@@ -246,8 +246,17 @@ fn steps_name_what_their_kind_must_have() {
         max_dest_rd_atomic: 6,
         min_rnr_timer: 7,
         ah: AH,
+        alt: None,
     });
-    let rts = ModifyQp::Rts(ToRts { sq_psn: 8, timeout: 9, retry_cnt: 1, rnr_retry: 2, max_rd_atomic: 3 });
+    let rts = ModifyQp::Rts(ToRts {
+        sq_psn: 8,
+        timeout: 9,
+        retry_cnt: 1,
+        rnr_retry: 2,
+        max_rd_atomic: 3,
+        alt: None,
+        path_mig_state: None,
+    });
     let rts_ud = ModifyQp::RtsUd { sq_psn: 8 };
     // Of ibv_modify_qp(3), and for XRC the kernel's table of steps.
     let to_init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
@@ -285,6 +294,66 @@ fn steps_name_what_their_kind_must_have() {
     assert_eq!(attr(&ModifyQp::RtrUd, Ud).qp_state, IBV_QPS_RTR);
     assert_eq!(attr(&ModifyQp::Err, Rc).qp_state, IBV_QPS_ERR);
     assert_eq!(attr(&ModifyQp::Reset, Rc).qp_state, IBV_QPS_RESET);
+}
+
+#[test]
+fn paths_are_given_where_the_table_of_steps_has_them() {
+    use QpKindOf::{Rc, Ud, XrcIni, XrcTgt};
+    let alt = AltPath { ah: AhAttr { port: 2, dlid: 11, ..AH }, pkey_index: 12, timeout: 13 };
+    let without = ToRtr {
+        path_mtu: Mtu::B1024,
+        dest_qp: QpNum(4),
+        rq_psn: 5,
+        max_dest_rd_atomic: 6,
+        min_rnr_timer: 7,
+        ah: AH,
+        alt: None,
+    };
+    let sending = ToRts {
+        sq_psn: 8,
+        timeout: 9,
+        retry_cnt: 1,
+        rnr_retry: 2,
+        max_rd_atomic: 3,
+        alt: None,
+        path_mig_state: None,
+    };
+    let rearm = Some(PathMigState::Rearm);
+    let both = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
+    for kind in [Rc, XrcIni, XrcTgt] {
+        let mask = |what: ModifyQp| step(&what, kind).expect("a step").1;
+        let given = |with: ModifyQp, plain: ModifyQp| mask(with) & !mask(plain);
+        let rtr = ModifyQp::Rtr(ToRtr { alt: Some(alt), ..without });
+        assert_eq!(given(rtr, ModifyQp::Rtr(without)), IBV_QP_ALT_PATH);
+        let rts = ModifyQp::Rts(ToRts { alt: Some(alt), path_mig_state: rearm, ..sending });
+        assert_eq!(given(rts, ModifyQp::Rts(sending)), both);
+        for (alt, path_mig_state, more) in [
+            (Some(alt), rearm, both),
+            (Some(alt), None, IBV_QP_ALT_PATH),
+            (None, rearm, IBV_QP_PATH_MIG_STATE),
+        ] {
+            assert_eq!(mask(ModifyQp::Paths { alt, path_mig_state }), IBV_QP_STATE | more);
+        }
+        for what in [rtr, rts, ModifyQp::Paths { alt: Some(alt), path_mig_state: rearm }] {
+            let c = step(&what, kind).expect("a step").0;
+            assert_eq!((c.alt_ah_attr.dlid, c.alt_ah_attr.port_num, c.alt_port_num), (11, 2, 2));
+            assert_eq!((c.alt_ah_attr.grh.dgid.raw, c.alt_ah_attr.is_global), ([6; 16], 1));
+            assert_eq!((c.alt_pkey_index, c.alt_timeout), (12, 13));
+        }
+    }
+    // Datagrams have no alternate path.
+    let paths = ModifyQp::Paths { alt: Some(alt), path_mig_state: rearm };
+    assert!(step(&paths, Ud).is_none());
+    let c = step(&paths, Rc).expect("a step").0;
+    assert_eq!((c.qp_state, c.path_mig_state), (IBV_QPS_RTS, IBV_MIG_REARM));
+    for (code, state) in [
+        (IBV_MIG_MIGRATED, PathMigState::Migrated),
+        (IBV_MIG_REARM, PathMigState::Rearm),
+        (IBV_MIG_ARMED, PathMigState::Armed),
+    ] {
+        assert_eq!((PathMigState::of_code(code), state as u32), (Some(state), code));
+    }
+    assert_eq!(PathMigState::of_code(3), None);
 }
 
 #[test]
@@ -362,7 +431,7 @@ fn limits_of_a_device_are_not_confused() {
     (attr.max_sge, attr.max_sge_rd, attr.max_cq, attr.max_cqe, attr.max_mr) = (5, 6, 7, 8, 9);
     (attr.max_ah, attr.max_srq, attr.max_srq_wr, attr.max_srq_sge) = (10, 11, 12, 13);
     (attr.max_qp_rd_atom, attr.max_qp_init_rd_atom) = (14, 1000);
-    (attr.atomic_cap, attr.device_cap_flags) = (IBV_ATOMIC_HCA, IBV_DEVICE_XRC);
+    (attr.atomic_cap, attr.device_cap_flags) = (IBV_ATOMIC_HCA, IBV_DEVICE_XRC | IBV_DEVICE_AUTO_PATH_MIG);
     let expected = DeviceAttr {
         node_guid: 0x0102_0304_0506_0708,
         ports: 2,
@@ -381,10 +450,13 @@ fn limits_of_a_device_are_not_confused() {
         max_qp_rd_atom: 14,
         max_qp_init_rd_atom: 255,
         atomics: true,
+        path_migration: true,
         xrc_claimed: true,
     };
     assert_eq!(device(&attr), expected);
-    (attr.atomic_cap, attr.device_cap_flags, attr.max_ah) = (IBV_ATOMIC_NONE, !IBV_DEVICE_XRC, -1);
+    (attr.atomic_cap, attr.device_cap_flags, attr.max_ah) =
+        (IBV_ATOMIC_NONE, !(IBV_DEVICE_XRC | IBV_DEVICE_AUTO_PATH_MIG), -1);
     let other = device(&attr);
     assert_eq!((other.atomics, other.xrc_claimed, other.max_ah), (false, false, 0));
+    assert!(!other.path_migration);
 }

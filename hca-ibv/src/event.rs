@@ -34,6 +34,8 @@ pub(crate) unsafe fn told(event: &ibv_async_event) -> AsyncEvent {
         IBV_EVENT_QP_REQ_ERR => AsyncEvent::QpRequestError(qp()),
         IBV_EVENT_QP_ACCESS_ERR => AsyncEvent::QpAccessError(qp()),
         IBV_EVENT_COMM_EST => AsyncEvent::CommEstablished(qp()),
+        IBV_EVENT_PATH_MIG => AsyncEvent::PathMigrated(qp()),
+        IBV_EVENT_PATH_MIG_ERR => AsyncEvent::PathMigrationFailed(qp()),
         IBV_EVENT_SQ_DRAINED => AsyncEvent::SqDrained(qp()),
         IBV_EVENT_QP_LAST_WQE_REACHED => AsyncEvent::LastWqeReached(qp()),
         IBV_EVENT_SRQ_ERR => AsyncEvent::SrqError(srq()),
@@ -46,7 +48,7 @@ pub(crate) unsafe fn told(event: &ibv_async_event) -> AsyncEvent {
         IBV_EVENT_SM_CHANGE => AsyncEvent::SmChange(port()),
         IBV_EVENT_CLIENT_REREGISTER => AsyncEvent::ClientReregister(port()),
         IBV_EVENT_DEVICE_FATAL => AsyncEvent::DeviceFatal,
-        // Other ways of queue pairs, which are not used, and what is newer than this list.
+        // What is newer than this list.
         other => AsyncEvent::Other(other),
     }
 }

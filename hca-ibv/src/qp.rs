@@ -11,8 +11,8 @@ use libibverbs_sys::call;
 use libibverbs_sys::consts::*;
 use libibverbs_sys::object::ibv_qp;
 use netmod_hca::{
-    Errno, Error, ModifyQp, PostError, Qp, QpCap, QpInit, QpKind, QpKindOf, QpNum, QpState, RecvWr, SendWr,
-    errno,
+    Errno, Error, ModifyQp, PathMigState, PostError, Qp, QpCap, QpInit, QpKind, QpKindOf, QpNum, QpState,
+    RecvWr, SendWr, errno,
 };
 
 use crate::ah::IbvAh;
@@ -152,6 +152,25 @@ impl IbvQp {
         Ok(IbvQp { qp, kind, cap, device: device.clone(), keeps })
     }
 
+    /// Asks the library for attributes.
+    fn query(&self, mask: i32) -> Result<ibv_qp_attr, Error> {
+        let on = || format!("{}, queue pair {}", self.device.name(), self.number().0);
+        let mut attr = ibv_qp_attr::default();
+        let mut init = MaybeUninit::<ibv_qp_init_attr>::zeroed();
+        // SAFETY: the object is live, and records have room.
+        let asked =
+            unsafe { (self.device.library().ibv_query_qp)(self.qp, &raw mut attr, mask, init.as_mut_ptr()) };
+        check(asked, "ibv_query_qp", on)?;
+        Ok(attr)
+    }
+
+    /// An attribute whose value verbs do not know.
+    #[cold]
+    fn unknown(&self) -> Error {
+        let on = format!("{}, queue pair {}", self.device.name(), self.number().0);
+        Error::new("ibv_query_qp", on, errno::EIO)
+    }
+
     /// The state after the last step. A queue pair that has failed since is not in error here.
     #[inline]
     fn last_state(&self) -> u32 {
@@ -198,15 +217,13 @@ impl Qp for IbvQp {
     }
 
     fn state(&self) -> Result<QpState, Error> {
-        let on = || format!("{}, queue pair {}", self.device.name(), self.number().0);
-        let mut attr = ibv_qp_attr::default();
-        let mut init = MaybeUninit::<ibv_qp_init_attr>::zeroed();
-        // SAFETY: the object is live, and records have room.
-        let asked = unsafe {
-            (self.device.library().ibv_query_qp)(self.qp, &raw mut attr, IBV_QP_STATE, init.as_mut_ptr())
-        };
-        check(asked, "ibv_query_qp", on)?;
-        convert::state(attr.qp_state).ok_or_else(|| Error::new("ibv_query_qp", on(), errno::EIO))
+        let attr = self.query(IBV_QP_STATE)?;
+        convert::state(attr.qp_state).ok_or_else(|| self.unknown())
+    }
+
+    fn path_mig_state(&self) -> Result<PathMigState, Error> {
+        let attr = self.query(IBV_QP_PATH_MIG_STATE)?;
+        PathMigState::of_code(attr.path_mig_state).ok_or_else(|| self.unknown())
     }
 
     #[inline]

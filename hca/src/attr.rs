@@ -37,6 +37,8 @@ pub struct DeviceAttr {
     pub max_qp_init_rd_atom: u8,
     /// Whether there are atomic operations.
     pub atomics: bool,
+    /// Support for alternate paths of queue pairs (`IBV_DEVICE_AUTO_PATH_MIG`).
+    pub path_migration: bool,
     /// What the device's capability bits say of XRC. Not to be relied on: [`crate::Hca::open_xrcd`] tells.
     pub xrc_claimed: bool,
 }

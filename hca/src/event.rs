@@ -16,6 +16,10 @@ pub enum AsyncEvent {
     QpAccessError(QpNum),
     /// The first message came to a queue pair that is ready to receive and not yet to send.
     CommEstablished(QpNum),
+    /// A queue pair has changed to its alternate path, which is its only one now.
+    PathMigrated(QpNum),
+    /// A peer wanted to change to a path that is not the alternate one of this queue pair.
+    PathMigrationFailed(QpNum),
     /// A send queue that was to be drained is empty.
     SqDrained(QpNum),
     /// The queue pair in error takes no more from its shared receive queue.

@@ -25,6 +25,7 @@ mod error;
 mod event;
 mod hca;
 mod object;
+mod path;
 mod qp;
 mod work;
 
@@ -35,6 +36,7 @@ pub use error::{Errno, Error, PostError, errno};
 pub use event::AsyncEvent;
 pub use hca::{Hca, XrcdOpen};
 pub use object::{Channel, Cq, Mr, Qp, Srq};
+pub use path::{AltPath, PathMigState};
 pub use qp::{
     Access, ModifyQp, QpCap, QpInit, QpKind, QpKindOf, QpNum, QpState, SrqAttr, SrqNum, ToRtr, ToRts,
     rnr_wait, timeout_wait,

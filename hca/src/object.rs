@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::completion::Completion;
 use crate::error::{Error, PostError};
+use crate::path::PathMigState;
 use crate::qp::{ModifyQp, QpCap, QpKindOf, QpNum, QpState, SrqNum};
 use crate::work::{RecvWr, SendWr, Sge};
 
@@ -118,6 +119,12 @@ pub trait Qp: Send + Debug {
     /// # Errors
     /// If the device has failed.
     fn state(&self) -> Result<QpState, Error>;
+
+    /// Asks the device for the state of path migration (`ibv_query_qp(3)`).
+    ///
+    /// # Errors
+    /// If the device has failed.
+    fn path_mig_state(&self) -> Result<PathMigState, Error>;
 
     /// Posts sends, writes, reads and atomics (`ibv_post_send(3)`). The device tells by the list's end that there is work: longer lists
     /// cost less.

@@ -5,6 +5,7 @@ use core::time::Duration;
 use crate::address::AhAttr;
 use crate::attr::Mtu;
 use crate::hca::Hca;
+use crate::path::{AltPath, PathMigState};
 
 /// Number of a queue pair, 24 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -169,6 +170,8 @@ pub struct ToRtr {
     pub min_rnr_timer: u8,
     /// The way to the peer.
     pub ah: AhAttr,
+    /// Another way to the same peer.
+    pub alt: Option<AltPath>,
 }
 
 /// What a connected queue pair needs to be ready to send.
@@ -184,6 +187,10 @@ pub struct ToRts {
     pub rnr_retry: u8,
     /// Reads and atomics of this side under way. Not of [`QpKindOf::XrcTgt`].
     pub max_rd_atomic: u8,
+    /// Another way to the same peer.
+    pub alt: Option<AltPath>,
+    /// State of path migration, [`PathMigState::Migrated`] if none is given.
+    pub path_mig_state: Option<PathMigState>,
 }
 
 /// A step of a queue pair (`ibv_modify_qp(3)`), with the attributes that it must have.
@@ -219,6 +226,13 @@ pub enum ModifyQp {
     RtsUd {
         /// Number of the first packet.
         sq_psn: u32,
+    },
+    /// From ready to send, of connected ones: the queue pair stays as it is but for its paths.
+    Paths {
+        /// Another way to the same peer.
+        alt: Option<AltPath>,
+        /// State of path migration.
+        path_mig_state: Option<PathMigState>,
     },
     /// From anywhere but reset: all requests are flushed.
     Err,

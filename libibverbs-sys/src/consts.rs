@@ -14,6 +14,8 @@ pub const IBV_TRANSPORT_IB: i32 = 0;
 /// iWARP.
 pub const IBV_TRANSPORT_IWARP: i32 = 1;
 
+/// Queue pairs can have alternate paths.
+pub const IBV_DEVICE_AUTO_PATH_MIG: u32 = 1 << 4;
 /// Shared receive queues can be resized.
 pub const IBV_DEVICE_SRQ_RESIZE: u32 = 1 << 13;
 /// XRC; no proof, see `ibv_open_xrcd`.
@@ -239,16 +241,27 @@ pub const IBV_QP_RNR_RETRY: i32 = 1 << 11;
 pub const IBV_QP_RQ_PSN: i32 = 1 << 12;
 /// `max_rd_atomic`.
 pub const IBV_QP_MAX_QP_RD_ATOMIC: i32 = 1 << 13;
+/// `alt_ah_attr`, `alt_pkey_index`, `alt_port_num` and `alt_timeout`.
+pub const IBV_QP_ALT_PATH: i32 = 1 << 14;
 /// `min_rnr_timer`.
 pub const IBV_QP_MIN_RNR_TIMER: i32 = 1 << 15;
 /// `sq_psn`.
 pub const IBV_QP_SQ_PSN: i32 = 1 << 16;
 /// `max_dest_rd_atomic`.
 pub const IBV_QP_MAX_DEST_RD_ATOMIC: i32 = 1 << 17;
+/// `path_mig_state`.
+pub const IBV_QP_PATH_MIG_STATE: i32 = 1 << 18;
 /// `cap`.
 pub const IBV_QP_CAP: i32 = 1 << 19;
 /// `dest_qp_num`.
 pub const IBV_QP_DEST_QPN: i32 = 1 << 20;
+
+/// No path change is armed, or it has happened.
+pub const IBV_MIG_MIGRATED: u32 = 0;
+/// An alternate path is loaded; the peer's is awaited.
+pub const IBV_MIG_REARM: u32 = 1;
+/// Both sides have loaded alternate paths.
+pub const IBV_MIG_ARMED: u32 = 2;
 
 /// New.
 pub const IBV_QPS_RESET: u32 = 0;

@@ -5,13 +5,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use netmod_hca::{
-    Channel, Completion, Cq, Data, Errno, Error, ModifyQp, Mr, PostError, Qp, QpCap, QpKindOf, QpNum,
-    QpState, RecvWr, SendWr, Srq, SrqNum, To, errno,
+    Channel, Completion, Cq, Data, Errno, Error, ModifyQp, Mr, PathMigState, PostError, Qp, QpCap, QpKindOf,
+    QpNum, QpState, RecvWr, SendWr, Srq, SrqNum, To, errno,
 };
 
 use crate::bell::Bell;
 use crate::fabric::{ContextId, Fabric};
 use crate::mem;
+use crate::model;
 use crate::model::post::{NewSend, NewTo};
 use crate::model::qp::Local;
 use crate::model::{Id, State};
@@ -294,6 +295,20 @@ impl SimQp {
     }
 }
 
+impl SimQp {
+    /// Asks for an attribute.
+    fn query<T>(&self, attribute: impl FnOnce(&model::qp::Qp) -> T) -> Result<T, Error> {
+        let process = &self.object.process;
+        let state = process.fabric.lock();
+        let found = state
+            .usable(process.context.0)
+            .and_then(|()| state.qps.get(&self.object.id).map(attribute).ok_or(errno::ENODEV));
+        found.map_err(|errno| {
+            process.error("ibv_query_qp", format_args!("queue pair {}", self.number.0), errno)
+        })
+    }
+}
+
 impl Qp for SimQp {
     type Ah = SimAh;
 
@@ -312,20 +327,19 @@ impl Qp for SimQp {
     fn modify(&self, step: &ModifyQp) -> Result<(), Error> {
         let process = &self.object.process;
         let done = process.fabric.lock().modify(self.object.id, process.context.0, step);
-        done.map_err(|errno| {
-            process.error("ibv_modify_qp", format_args!("queue pair {} to {step:?}", self.number.0), errno)
+        done.map_err(|why| {
+            let attribute = why.attribute.map_or(String::new(), |attribute| format!(", {attribute}"));
+            let what = format_args!("queue pair {} to {step:?}{attribute}", self.number.0);
+            process.error("ibv_modify_qp", what, why.errno)
         })
     }
 
+    fn path_mig_state(&self) -> Result<PathMigState, Error> {
+        self.query(|qp| qp.paths.state)
+    }
+
     fn state(&self) -> Result<QpState, Error> {
-        let process = &self.object.process;
-        let state = process.fabric.lock();
-        let found = state
-            .usable(process.context.0)
-            .and_then(|()| state.qps.get(&self.object.id).map(|qp| qp.state).ok_or(errno::ENODEV));
-        found.map_err(|errno| {
-            process.error("ibv_query_qp", format_args!("queue pair {}", self.number.0), errno)
-        })
+        self.query(|qp| qp.state)
     }
 
     fn post_send(&self, list: &[SendWr<'_, SimAh>]) -> Result<(), PostError> {

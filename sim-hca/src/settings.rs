@@ -113,6 +113,7 @@ impl DeviceSettings {
                 max_qp_rd_atom: 16,
                 max_qp_init_rd_atom: 16,
                 atomics: true,
+                path_migration: true,
                 xrc_claimed: true,
             },
             xrc: true,

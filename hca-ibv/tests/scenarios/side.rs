@@ -255,10 +255,12 @@ pub fn ready<Q: Qp>(qp: &Q, hca: &impl Hca, to: QpNum) {
     let path_mtu = hca.port(PORT).expect("a port").active_mtu;
     let ah = way(hca);
     let (dest_qp, rq_psn, max_dest_rd_atomic, min_rnr_timer) = (to, PSN, 4, 1);
-    let rtr = ToRtr { path_mtu, dest_qp, rq_psn, max_dest_rd_atomic, min_rnr_timer, ah };
+    let rtr = ToRtr { path_mtu, dest_qp, rq_psn, max_dest_rd_atomic, min_rnr_timer, ah, alt: None };
     qp.modify(&ModifyQp::Rtr(rtr)).expect("ready to receive");
     // Patient: 4.096 us times two to the power of 18, seven times.
-    let rts = ToRts { sq_psn: PSN, timeout: 18, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 4 };
+    let (alt, path_mig_state) = (None, None);
+    let rts =
+        ToRts { sq_psn: PSN, timeout: 18, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 4, alt, path_mig_state };
     qp.modify(&ModifyQp::Rts(rts)).expect("ready to send");
 }
 

@@ -234,6 +234,7 @@ impl<H: Hca> Lane<H> {
             max_dest_rd_atomic: device.max_qp_rd_atom.min(READS),
             min_rnr_timer: RNR_TIMER,
             ah: to.ah,
+            alt: None,
         };
         let rts = ToRts {
             sq_psn: self.psn,
@@ -241,6 +242,8 @@ impl<H: Hca> Lane<H> {
             retry_cnt: RETRIES,
             rnr_retry: RNR_RETRIES,
             max_rd_atomic: device.max_qp_init_rd_atom.min(READS).min(to.reads),
+            alt: None,
+            path_mig_state: None,
         };
         self.qp.modify(&ModifyQp::Rtr(rtr)).map_err(|e| e.to_string())?;
         self.qp.modify(&ModifyQp::Rts(rts)).map_err(|e| e.to_string())?;

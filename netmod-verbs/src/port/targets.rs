@@ -61,6 +61,7 @@ impl<H: Hca> Targets<H> {
             max_dest_rd_atomic: reads(site),
             min_rnr_timer: RNR_TIMER,
             ah,
+            alt: None,
         };
         qp.modify(&ModifyQp::Rtr(rtr)).map_err(|e| e.to_string())?;
         let number = qp.number();

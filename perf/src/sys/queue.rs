@@ -193,6 +193,7 @@ impl<H: Hca> Queue<H> {
             max_dest_rd_atomic: self.reads(),
             min_rnr_timer: RNR_TIMER,
             ah,
+            alt: None,
         };
         let rts = ToRts {
             sq_psn: self.psn,
@@ -200,6 +201,8 @@ impl<H: Hca> Queue<H> {
             retry_cnt: RETRIES,
             rnr_retry: 7,
             max_rd_atomic: READS.min(self.hca.device().max_qp_init_rd_atom).min(theirs[11]),
+            alt: None,
+            path_mig_state: None,
         };
         self.qp.modify(&ModifyQp::Rtr(rtr)).map_err(|e| text(&e))?;
         self.qp.modify(&ModifyQp::Rts(rts)).map_err(|e| text(&e))

@@ -8,6 +8,7 @@ use netmod_hca::{Access, AhAttr, Errno, QpCap, QpKindOf, QpNum, QpState, SrqAttr
 use crate::bell::Bell;
 use crate::model::cq::{Channel, Cq};
 use crate::model::datagram::Way;
+use crate::model::path::Paths;
 use crate::model::qp::{Qp, Responder, SendQueue};
 use crate::model::srq::Srq;
 use crate::model::{Id, State};
@@ -176,6 +177,7 @@ impl State {
             rtr: None,
             rts: None,
             peer: None,
+            paths: Paths::default(),
             sq: SendQueue::default(),
             rq: VecDeque::new(),
             responder: Responder::default(),

@@ -43,8 +43,14 @@ impl State {
             let qkey = if target.qkey >> 31 != 0 { qp.qkey } else { target.qkey };
             let datagram = Datagram { data, imm, qkey, solicited: entry.solicited, way: target.way };
             if let Some(to) = self.find_port(device, &target.way) {
-                let packet =
-                    Packet { from, to, source, number: target.number, body: Body::Datagram(datagram) };
+                let packet = Packet {
+                    from,
+                    to,
+                    source,
+                    number: target.number,
+                    migrated: true,
+                    body: Body::Datagram(datagram),
+                };
                 self.send(id, false, packet);
             }
         }

@@ -6,6 +6,7 @@ pub(crate) mod datagram;
 pub(crate) mod device;
 pub(crate) mod life;
 pub(crate) mod modify;
+pub(crate) mod path;
 pub(crate) mod post;
 pub(crate) mod qp;
 pub(crate) mod region;

@@ -1,13 +1,43 @@
 //! The steps of a queue pair (InfiniBand Architecture Specification, 10.3.1), with what each demands.
 
-use netmod_hca::{AhAttr, Errno, ModifyQp, QpKindOf, QpState, ToRtr, ToRts, errno};
+use netmod_hca::{Errno, ModifyQp, QpKindOf, QpState, ToRtr, ToRts, errno};
 
 use crate::model::device::Place;
+use crate::model::path::Paths;
 use crate::model::{Id, State};
+
+/// Why a step is refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) errno: Errno,
+    /// The attribute that is not valid, as `ibv_modify_qp(3)` calls it.
+    pub(crate) attribute: Option<&'static str>,
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Refusal {
+        Refusal { errno, attribute: None }
+    }
+}
+
+impl Refusal {
+    /// An attribute that is not valid.
+    pub(crate) fn of(attribute: &'static str) -> Refusal {
+        Refusal { errno: errno::EINVAL, attribute: Some(attribute) }
+    }
+}
+
+/// Refuses an attribute unless it holds.
+pub(crate) fn valid(holds: bool, attribute: &'static str) -> Result<(), Refusal> {
+    if holds { Ok(()) } else { Err(Refusal::of(attribute)) }
+}
 
 impl State {
     /// Takes a step.
-    pub(crate) fn modify(&mut self, id: Id, context: usize, step: &ModifyQp) -> Result<(), Errno> {
+    ///
+    /// # Errors
+    /// What names the attribute that is not valid, if it is one.
+    pub(crate) fn modify(&mut self, id: Id, context: usize, step: &ModifyQp) -> Result<(), Refusal> {
         self.usable(context)?;
         self.call("ibv_modify_qp")?;
         let qp = self.qps.get(&id).ok_or(errno::ENODEV)?;
@@ -32,17 +62,18 @@ impl State {
             (ModifyQp::RtrUd, QpState::Init) if datagrams => self.set_state(id, QpState::Rtr),
             (ModifyQp::Rts(to), QpState::Rtr) if !datagrams => self.ready_to_send(id, to)?,
             (ModifyQp::RtsUd { sq_psn }, QpState::Rtr) if datagrams => {
-                if *sq_psn >> 24 != 0 {
-                    return Err(errno::EINVAL);
-                }
+                valid(*sq_psn >> 24 == 0, "sq_psn")?;
                 self.set_state(id, QpState::Rts);
+            }
+            (ModifyQp::Paths { alt, path_mig_state }, QpState::Rts) if !datagrams => {
+                self.set_paths(id, *alt, *path_mig_state)?;
             }
             _ => {
                 self.violation(format!(
                     "queue pair {} of process {context}: {step:?} is no step of {kind:?} from {state:?}",
                     self.qps[&id].number.0
                 ));
-                return Err(errno::EINVAL);
+                return Err(errno::EINVAL.into());
             }
         }
         Ok(())
@@ -58,16 +89,14 @@ impl State {
         self.empty_qp(id);
         if let Some(qp) = self.qps.get_mut(&id) {
             qp.state = QpState::Reset;
-            (qp.rtr, qp.rts, qp.peer) = (None, None, None);
+            (qp.rtr, qp.rts, qp.peer, qp.paths) = (None, None, None, Paths::default());
         }
     }
 
-    fn init_qp(&mut self, id: Id, port: u8, pkey_index: u16) -> Result<(), Errno> {
+    fn init_qp(&mut self, id: Id, port: u8, pkey_index: u16) -> Result<(), Refusal> {
         let device = self.qps.get(&id).ok_or(errno::ENODEV)?.device;
-        let attr = self.port(Place { device, port })?;
-        if pkey_index >= attr.pkey_table_len {
-            return Err(errno::EINVAL);
-        }
+        let attr = self.port(Place { device, port }).map_err(|_| Refusal::of("port_num"))?;
+        valid(pkey_index < attr.pkey_table_len, "pkey_index")?;
         if let Some(qp) = self.qps.get_mut(&id) {
             qp.port = port;
             qp.state = QpState::Init;
@@ -75,20 +104,21 @@ impl State {
         Ok(())
     }
 
-    fn ready_to_receive(&mut self, id: Id, to: &ToRtr) -> Result<(), Errno> {
+    fn ready_to_receive(&mut self, id: Id, to: &ToRtr) -> Result<(), Refusal> {
         let qp = self.qps.get(&id).ok_or(errno::ENODEV)?;
         let (device, port) = (qp.device, qp.port);
         let settings = &self.devices[device].settings;
-        let responds = qp.kind != QpKindOf::XrcIni;
-        let depth = responds && to.max_dest_rd_atomic > settings.attr.max_qp_rd_atom;
-        let code = responds && to.min_rnr_timer > 31;
-        let numbers = to.rq_psn >> 24 != 0 || to.dest_qp.0 >> 24 != 0;
-        let way = AhAttr { port, ..to.ah };
-        if depth || code || numbers || to.path_mtu > settings.mtu || to.ah.port != port {
-            return Err(errno::EINVAL);
-        }
-        self.check_way(device, &way)?;
-        let peer = self.find_port(device, &way);
+        let asks = qp.kind == QpKindOf::XrcIni;
+        let depth = to.max_dest_rd_atomic <= settings.attr.max_qp_rd_atom;
+        valid(asks || depth, "max_dest_rd_atomic")?;
+        valid(asks || to.min_rnr_timer <= 31, "min_rnr_timer")?;
+        valid(to.rq_psn >> 24 == 0, "rq_psn")?;
+        valid(to.dest_qp.0 >> 24 == 0, "dest_qp_num")?;
+        valid(to.path_mtu <= settings.mtu, "path_mtu")?;
+        valid(to.ah.port == port, "ah_attr: of another port than the queue pair")?;
+        self.check_way(device, &to.ah).map_err(|_| Refusal::of("ah_attr"))?;
+        let peer = self.find_port(device, &to.ah);
+        self.set_paths(id, to.alt, None)?;
         if let Some(qp) = self.qps.get_mut(&id) {
             qp.rtr = Some(*to);
             qp.peer = peer;
@@ -98,14 +128,16 @@ impl State {
         Ok(())
     }
 
-    fn ready_to_send(&mut self, id: Id, to: &ToRts) -> Result<(), Errno> {
+    fn ready_to_send(&mut self, id: Id, to: &ToRts) -> Result<(), Refusal> {
         let qp = self.qps.get(&id).ok_or(errno::ENODEV)?;
-        let asks = qp.kind != QpKindOf::XrcTgt;
-        let depth = to.max_rd_atomic > self.devices[qp.device].attr().max_qp_init_rd_atom;
-        let counts = to.retry_cnt > 7 || to.rnr_retry > 7 || depth;
-        if to.sq_psn >> 24 != 0 || to.timeout > 31 || asks && counts {
-            return Err(errno::EINVAL);
-        }
+        let answers = qp.kind == QpKindOf::XrcTgt;
+        let depth = to.max_rd_atomic <= self.devices[qp.device].attr().max_qp_init_rd_atom;
+        valid(to.sq_psn >> 24 == 0, "sq_psn")?;
+        valid(to.timeout <= 31, "timeout")?;
+        valid(answers || to.retry_cnt <= 7, "retry_cnt")?;
+        valid(answers || to.rnr_retry <= 7, "rnr_retry")?;
+        valid(answers || depth, "max_rd_atomic")?;
+        self.set_paths(id, to.alt, to.path_mig_state)?;
         if let Some(qp) = self.qps.get_mut(&id) {
             qp.rts = Some(*to);
             qp.sq.psn = to.sq_psn;

@@ -9,6 +9,7 @@ use netmod_hca::{
 
 use crate::model::cq::Cqe;
 use crate::model::device::Place;
+use crate::model::path::Paths;
 use crate::model::srq::Recv;
 use crate::model::{Id, State};
 
@@ -135,6 +136,7 @@ pub(crate) struct Qp {
     pub(crate) rtr: Option<ToRtr>,
     pub(crate) rts: Option<ToRts>,
     pub(crate) peer: Option<Place>,
+    pub(crate) paths: Paths,
     pub(crate) sq: SendQueue,
     pub(crate) rq: VecDeque<Recv>,
     pub(crate) responder: Responder,

@@ -5,7 +5,6 @@ use core::time::Duration;
 use netmod_hca::{Completion, QpKindOf, QpState, SendOp, Status, rnr_wait, timeout_wait};
 
 use crate::model::cq::Cqe;
-use crate::model::device::Place;
 use crate::model::qp::{Local, after, ahead};
 use crate::model::wire::{Body, Nak, Packet, Request};
 use crate::model::{Id, State};
@@ -82,11 +81,11 @@ impl State {
             solicited: entry.solicited,
             depth,
         };
-        let (from, peer, source) = (qp.place(), qp.peer, qp.number.0);
+        let (from, peer, source, migrated) = (qp.place(), qp.peer, qp.number.0, qp.paths.asks());
         let idle = qp.sq.timer.is_none();
         if let Some(to) = peer {
             let body = Body::Request(request);
-            self.send(id, false, Packet { from, to, source, number: rtr.dest_qp.0, body });
+            self.send(id, false, Packet { from, to, source, number: rtr.dest_qp.0, migrated, body });
         }
         if let Some(qp) = self.qps.get_mut(&id) {
             qp.sq.next = index + 1;
@@ -134,6 +133,10 @@ impl State {
             // It will send everything again, when the peer has had its time.
             return;
         }
+        if qp.sq.retries == 0 && self.try_migrate(id) {
+            return self.again(id);
+        }
+        let Some(qp) = self.qps.get_mut(&id) else { return };
         if qp.sq.retries == 0 {
             self.fail_send(id, Status::RetryExcErr);
             return;
@@ -302,8 +305,7 @@ impl State {
     pub(crate) fn connected(&mut self, id: Id, packet: Packet) {
         let Some(qp) = self.qps.get(&id) else { return };
         let Some(rtr) = qp.rtr else { return };
-        let here = Place { device: qp.device, port: qp.port };
-        if here != packet.to || rtr.dest_qp.0 != packet.source || qp.peer != Some(packet.from) {
+        if rtr.dest_qp.0 != packet.source || !self.came(id, &packet) {
             return;
         }
         match packet.body {

@@ -76,7 +76,9 @@ impl State {
     fn respond(&mut self, id: Id, body: Body) {
         let Some(qp) = self.qps.get(&id) else { return };
         let (Some(rtr), Some(to)) = (qp.rtr, qp.peer) else { return };
-        let packet = Packet { from: qp.place(), to, source: qp.number.0, number: rtr.dest_qp.0, body };
+        let migrated = qp.paths.asks();
+        let packet =
+            Packet { from: qp.place(), to, source: qp.number.0, number: rtr.dest_qp.0, migrated, body };
         self.send(id, true, packet);
     }
 

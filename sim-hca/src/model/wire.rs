@@ -83,6 +83,8 @@ pub(crate) struct Packet {
     /// Queue pairs.
     pub(crate) source: u32,
     pub(crate) number: u32,
+    /// The sender has no armed alternate path, or has changed to it (`MigReq`).
+    pub(crate) migrated: bool,
     pub(crate) body: Body,
 }
 

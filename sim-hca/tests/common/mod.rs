@@ -156,11 +156,12 @@ pub fn init() -> ModifyQp {
 
 pub fn rtr(to: &SimHca, dest_qp: QpNum, rq_psn: u32) -> ToRtr {
     let (max_dest_rd_atomic, min_rnr_timer) = (4, 1);
-    ToRtr { path_mtu: Mtu::B1024, dest_qp, rq_psn, max_dest_rd_atomic, min_rnr_timer, ah: way(to) }
+    ToRtr { path_mtu: Mtu::B1024, dest_qp, rq_psn, max_dest_rd_atomic, min_rnr_timer, ah: way(to), alt: None }
 }
 
 pub fn rts(sq_psn: u32) -> ToRts {
-    ToRts { sq_psn, timeout: 5, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 4 }
+    let (alt, path_mig_state) = (None, None);
+    ToRts { sq_psn, timeout: 5, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 4, alt, path_mig_state }
 }
 
 /// Takes a queue pair to where it can send.

@@ -1,0 +1,38 @@
+//! Alternate paths and automatic path migration (InfiniBand Architecture Specification, 17.2.8).
+
+use crate::address::AhAttr;
+
+/// The alternate path of a connected queue pair (`alt_*` of `ibv_modify_qp(3)`, `IBV_QP_ALT_PATH`).
+///
+/// It may be loaded with the steps to ready to receive and ready to send, and while the queue pair is ready to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AltPath {
+    /// The way to the peer. Its port is the alternate port of this side (`alt_port_num`).
+    pub ah: AhAttr,
+    /// Place of the partition key in the alternate port's table.
+    pub pkey_index: u16,
+    /// How long an acknowledgement is waited for on this path, as a code (see [`crate::timeout_wait`]).
+    pub timeout: u8,
+}
+
+/// State of a queue pair's path migration (`enum ibv_mig_state`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum PathMigState {
+    /// Nothing is armed. An armed queue pair that is set to it changes to its alternate path.
+    #[default]
+    Migrated = 0,
+    /// An alternate path is loaded, and the peer has not said yet that it has loaded one, too.
+    Rearm = 1,
+    /// Both sides have loaded one. Only the device sets this state.
+    Armed = 2,
+}
+
+impl PathMigState {
+    /// Returns the state that has a code of verbs.
+    pub fn of_code(code: u32) -> Option<PathMigState> {
+        [PathMigState::Migrated, PathMigState::Rearm, PathMigState::Armed]
+            .into_iter()
+            .find(|state| *state as u32 == code)
+    }
+}
