@@ -152,6 +152,18 @@ fn a_death_ends_the_job() {
     }
 }
 
+/// By descriptor, by port, and with two proxies, by both versions of PMI.
+#[test]
+fn a_stopped_launcher_stops_no_ring() {
+    for options in [&[][..], &["-pmi-port"], TWO_NODES] {
+        for (pmi, netmods) in [("1", "shm,tcp"), ("1", "tcp"), ("2", "tcp")] {
+            let Some(mut c) = hydra("a_stopped_launcher_stops_no_ring", 4, options) else { return };
+            c.env("NETMOD_PMI", pmi).env("NETMOD", netmods).env("NETMOD_FAILURE_CHECK", "10ms");
+            run(c.arg("stopped")).expect_ok("stopped", 4);
+        }
+    }
+}
+
 /// The default action of the signal by which Hydra tells of deaths would be the next one.
 #[test]
 fn the_signal_that_tells_of_a_death_is_no_harm() {

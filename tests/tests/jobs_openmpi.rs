@@ -58,6 +58,16 @@ fn a_death_ends_the_job() {
 }
 
 #[test]
+fn a_stopped_launcher_stops_no_ring() {
+    let Some(start) = mpirun("a_stopped_launcher_stops_no_ring") else { return };
+    for netmods in ["shm,tcp", "tcp"] {
+        let mut c = start(4);
+        c.env("NETMOD", netmods).env("NETMOD_FAILURE_CHECK", "10ms");
+        run(c.arg("stopped")).expect_ok("stopped", 4);
+    }
+}
+
+#[test]
 fn leaving_without_finalizing_ends_the_job() {
     let Some(start) = mpirun("leaving_without_finalizing_ends_the_job") else { return };
     let done = run(start(4).args(["leave", "1"]));

@@ -1,4 +1,4 @@
-//! Cases in which the launcher, `nmrun`, is stopped or killed while its ranks talk.
+//! Cases in which the launcher is stopped or killed while its ranks talk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,18 +12,28 @@ use super::{Args, End, Result, sys};
 /// The longest that the launcher stays stopped, and that a rank waits for anything here.
 const LONG: Duration = Duration::from_secs(30);
 
-/// The process that `nmrun` is: the ancestor of that name.
-fn launcher() -> Result<u32> {
-    let mut pid = std::process::id();
+/// Names of launchers, as the kernel has them (`comm` of `proc_pid_stat(5)`).
+const LAUNCHERS: [&str; 5] = ["nmrun", "mpiexec.hydra", "mpirun.openmpi", "orterun", "prterun"];
+
+/// The processes between this one and the launcher, such as Hydra's proxy, and then the launcher.
+fn launcher() -> Result<Vec<u32>> {
+    let (mut pid, mut chain) = (std::os::unix::process::parent_id(), Vec::new());
     while pid > 1 {
+        chain.push(pid);
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let (name, rest) = stat.rsplit_once(')').ok_or("no name")?;
-        if name.ends_with("(nmrun") {
-            return Ok(pid);
+        let (before, rest) = stat.rsplit_once(')').ok_or("no name")?;
+        let name = before.split_once('(').ok_or("no name")?.1;
+        if LAUNCHERS.contains(&name) {
+            return Ok(chain);
         }
         pid = rest.split_whitespace().nth(1).ok_or("no parent")?.parse()?;
     }
-    Err("nmrun is no ancestor of this process".into())
+    Err(format!("none of {LAUNCHERS:?} is an ancestor of this process").into())
+}
+
+/// Sends a signal to each of these processes.
+fn signal(chain: &[u32], signal: i32) -> std::io::Result<()> {
+    chain.iter().try_for_each(|pid| sys::signal(*pid, signal))
 }
 
 /// `laps` times a number goes round among the ranks below `n`.
@@ -62,8 +72,8 @@ pub(super) fn stopped(dev: &mut Device, args: &Args) -> Result<End> {
     let mut late = None;
     let continued = Arc::new(AtomicBool::new(false));
     if me == 0 {
-        let nmrun = launcher()?;
-        sys::signal(nmrun, libc::SIGSTOP)?;
+        let launcher = launcher()?;
+        signal(&launcher, libc::SIGSTOP)?;
         // A rank that waits for the launcher would wait for ever.
         let (mine, end) = (Arc::clone(&continued), Instant::now() + LONG);
         std::thread::spawn(move || {
@@ -74,7 +84,7 @@ pub(super) fn stopped(dev: &mut Device, args: &Args) -> Result<End> {
             if forced {
                 eprintln!("the ring stood still with its launcher");
             }
-            sys::signal(nmrun, libc::SIGCONT).expect("the launcher goes on");
+            signal(&launcher, libc::SIGCONT).expect("the launcher goes on");
             if forced {
                 std::process::exit(1);
             }
@@ -102,7 +112,8 @@ pub(super) fn orphaned(dev: &mut Device, args: &Args) -> Result<End> {
     let world = dev.world();
     laps(dev, n, 3, world)?;
     if me == 0 {
-        sys::signal(launcher()?, libc::SIGKILL)?;
+        let chain = launcher()?;
+        sys::signal(*chain.last().ok_or("no launcher")?, libc::SIGKILL)?;
     }
     if args.get(0, 0) == 1 {
         for _ in 0..20 {
