@@ -114,11 +114,12 @@ pub trait Bootstrap: Send {
     fn survive_failures(&mut self) -> Result<(), String> {
         Ok(())
     }
-    /// Leaves the process manager.
+    /// Leaves the process manager, without waiting: the first call tells it, later ones ask for its answer. Returns
+    /// true when it has answered; [`Bootstrap::fd`] is readable when it may have.
     ///
     /// # Errors
     /// What the process manager says.
-    fn finalize(&mut self) -> Result<(), String>;
+    fn finalize_poll(&mut self) -> Result<bool, String>;
     /// Ends the whole job, this process included.
     fn abort(&mut self, code: i32, message: &str) -> !;
 }
@@ -191,8 +192,8 @@ impl Bootstrap for ProcessManager {
     fn survive_failures(&mut self) -> Result<(), String> {
         ProcessManager::survive_failures(self).map_err(|e| format!("survive_failures: {e}"))
     }
-    fn finalize(&mut self) -> Result<(), String> {
-        ProcessManager::finalize(self).map_err(|e| e.to_string())
+    fn finalize_poll(&mut self) -> Result<bool, String> {
+        ProcessManager::finalize_poll(self).map_err(|e| e.to_string())
     }
     fn abort(&mut self, code: i32, message: &str) -> ! {
         ProcessManager::abort(self, code, message)

@@ -109,8 +109,8 @@ impl Bootstrap for Place {
         None
     }
 
-    fn finalize(&mut self) -> Result<(), String> {
-        Ok(())
+    fn finalize_poll(&mut self) -> Result<bool, String> {
+        Ok(true)
     }
 
     fn abort(&mut self, code: i32, message: &str) -> ! {

@@ -41,6 +41,7 @@ mod process_manager;
 pub mod server;
 mod state;
 mod sys;
+mod tell;
 pub mod wire;
 
 pub use client::PmiClient;

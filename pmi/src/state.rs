@@ -8,6 +8,8 @@ pub(crate) enum State {
     InBarrier,
     /// The barrier is over, which nobody has asked about yet.
     BarrierOver,
+    /// The launcher was told that this process is done, and has not answered.
+    Leaving,
     Finalized,
 }
 
@@ -18,7 +20,7 @@ impl State {
             State::InBarrier | State::BarrierOver => {
                 "a barrier has begun and is not over; poll it to its end"
             }
-            State::Finalized => "the process manager was finalized",
+            State::Leaving | State::Finalized => "the process manager was finalized",
         };
         Err(PmiError::State { call, why: why.to_owned() })
     }

@@ -188,9 +188,9 @@ impl Bootstrap for Place {
         Some(self.wake.as_raw_fd())
     }
 
-    fn finalize(&mut self) -> Result<(), String> {
+    fn finalize_poll(&mut self) -> Result<bool, String> {
         self.shared.lock().finalized[self.rank as usize] = true;
-        Ok(())
+        Ok(true)
     }
 
     fn abort(&mut self, code: i32, message: &str) -> ! {

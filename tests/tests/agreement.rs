@@ -195,8 +195,8 @@ impl Bootstrap for Mistaken {
     fn fd(&self) -> Option<RawFd> {
         self.inner.fd()
     }
-    fn finalize(&mut self) -> Result<(), String> {
-        self.inner.finalize()
+    fn finalize_poll(&mut self) -> Result<bool, String> {
+        self.inner.finalize_poll()
     }
     fn abort(&mut self, code: i32, message: &str) -> ! {
         self.inner.abort(code, message)

@@ -1,8 +1,13 @@
 //! Jobs of real processes under this workspace's own launcher, `nmrun`.
 
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use netmod_core::config::SPIN_MANY;
 use netmod_tests::jobs::launch::{self, EACH_NETMOD, OVER_TCP, Outcome, run, run_alone};
@@ -124,6 +129,61 @@ fn ranks_that_are_told_to_go_on_do_so_without_a_launcher() {
     let done = orphans("--no-kill", 1, "shm,tcp");
     for rank in 0..3 {
         assert!(done.output.contains(&format!("rank {rank} goes on")), "{done}");
+    }
+}
+
+/// A launcher of PMI-1 for one rank, at a port: it takes its time for the second value and for the goodbye.
+fn slow_launcher(pause: Duration) -> std::io::Result<(SocketAddr, JoinHandle<std::io::Result<()>>)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let at = listener.local_addr()?;
+    let serve = move || {
+        let mut to = listener.accept()?.0;
+        let mut values = HashMap::new();
+        for line in BufReader::new(to.try_clone()?).lines() {
+            let line = line?;
+            let words: HashMap<&str, &str> =
+                line.split(' ').filter_map(|word| word.split_once('=')).collect();
+            let word = |name| words.get(name).copied().unwrap_or_default();
+            let reply = match word("cmd") {
+                "initack" => "cmd=initack rc=0\ncmd=set size=1\ncmd=set rank=0\ncmd=set debug=0",
+                "init" => "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1",
+                "get_maxes" => "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024",
+                "get_appnum" => "cmd=appnum rc=0 appnum=0",
+                "get_my_kvsname" => "cmd=my_kvsname rc=0 kvsname=slow",
+                "put" => {
+                    values.insert(word("key").to_owned(), word("value").to_owned());
+                    std::thread::sleep(if values.len() == 2 { pause } else { Duration::ZERO });
+                    "cmd=put_result rc=0"
+                }
+                "get" => match values.get(word("key")) {
+                    Some(value) => &format!("cmd=get_result rc=0 value={value}"),
+                    None => "cmd=get_result rc=1",
+                },
+                "barrier_in" => "cmd=barrier_out rc=0",
+                "finalize" => {
+                    std::thread::sleep(pause);
+                    "cmd=finalize_ack rc=0"
+                }
+                other => return Err(std::io::Error::other(format!("unexpected {other}"))),
+            };
+            writeln!(to, "{reply}")?;
+        }
+        Ok(())
+    };
+    Ok((at, std::thread::spawn(serve)))
+}
+
+/// At its start and at its end: it says so after a second, and waits.
+#[test]
+fn a_rank_says_that_it_waits_for_its_launcher() {
+    let (at, server) = slow_launcher(Duration::from_millis(2500)).expect("a port");
+    let mut c = Command::new(JOB);
+    c.arg("ring").env("PMI_PORT", at.to_string()).env("PMI_ID", "0").env("NETMOD", "tcp");
+    let done = run(&mut c);
+    done.expect_ok("ring", 1);
+    server.join().expect("no panic").expect("it understands its rank");
+    for what in ["storing a value (put): the launcher", "finalize: the launcher"] {
+        assert_eq!(done.output.matches(&format!("{what} has not answered for 1s")).count(), 1, "{done}");
     }
 }
 

@@ -1,12 +1,16 @@
 //! Leaving: one peer by agreement, or the whole job. Each is a state machine that a poll moves on; the
 //! blocking forms drive it.
 
-use netmod_core::{Finalize, Module, PollOrder, Time, VcId};
+use std::time::Duration;
+
+use netmod_core::{Arm, Finalize, Module, PollOrder, Time, VcId};
 
 use super::Vci;
 use crate::ch3::{Failure, WORLD};
 use crate::error::{Error, Result};
+use crate::sys;
 use crate::tagmatch::{ANY_TAG, Pattern};
+use crate::tell::warn;
 
 /// A [`Vci::disconnect_begin`] under way.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +44,30 @@ pub(super) enum Leaving {
     Closing { vcs: Vec<VcId>, deadline: Time },
     /// The netmods let go of everything.
     Parting { limit: Time },
+    /// The process manager is to answer that it knows; nothing else is left.
+    Goodbye(Goodbye),
     /// Nothing is left.
     Done,
 }
+
+/// What is left when the netmods have let go of everything: the process manager's answer.
+#[derive(Debug)]
+pub(super) struct Goodbye {
+    since: Time,
+    /// The user knows that this takes long.
+    told: bool,
+    /// The answer, or why none will come.
+    answer: Option<std::result::Result<(), String>>,
+}
+
+/// How long the process manager may take to answer before the user is told.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long it may take at all: a launcher may be stopped with its job and go on later.
+const ANSWER_LIMIT: Duration = Duration::from_secs(120);
+
+/// Between two questions of a process manager without a descriptor.
+const BLIND_PAUSE: Duration = Duration::from_millis(1);
 
 /// What one step of finalize did.
 pub(super) enum Step {
@@ -130,7 +155,9 @@ impl Vci {
                 Step::Idle(until) => {
                     idle = self.idle_after(idle, false);
                     // A close is answered at once as a rule; all other steps take their time.
-                    if !matches!(self.leaving, Leaving::Closing { .. }) {
+                    if matches!(self.leaving, Leaving::Goodbye(_)) {
+                        self.await_goodbye()?;
+                    } else if !matches!(self.leaving, Leaving::Closing { .. }) {
                         self.block(until)?;
                     } else if idle >= self.spin {
                         self.give_way(idle - self.spin, until)?;
@@ -180,6 +207,7 @@ impl Vci {
                 let limit = *limit;
                 self.parting_step(limit)
             }
+            Leaving::Goodbye(_) => self.goodbye_step(),
         }
     }
 
@@ -299,9 +327,9 @@ impl Vci {
         engine.netmod.finalize(&mut engine.core, self.now)
     }
 
-    /// It is over: the VCs, too.
-    fn gone(&mut self) {
-        self.leaving = Leaving::Done;
+    /// The netmods are gone: the VCs, too.
+    fn gone(&mut self, next: Leaving) {
+        self.leaving = next;
         let now = self.now;
         self.ch3.destroy_vcs(&mut self.engine.io(now));
     }
@@ -310,16 +338,87 @@ impl Vci {
         let mut pending = self.finalize_netmods() == Finalize::Pending;
         let mut busy = false;
         if pending && self.now < limit {
-            busy = self.poll(PollOrder::OutFirst).inspect_err(|_| self.gone())?;
+            busy = self.poll(PollOrder::OutFirst).inspect_err(|_| self.gone(Leaving::Done))?;
             pending = self.finalize_netmods() == Finalize::Pending;
         }
         if pending && self.now < limit {
             return Ok(if busy { Step::Busy } else { Step::Idle(limit) });
         }
-        let parted = self.ch3.boot.finalize().map_err(Error::Launcher);
+        self.gone(Leaving::Goodbye(Goodbye { since: self.now, told: false, answer: None }));
+        self.goodbye_step()
+    }
+
+    /// Asks the process manager for its answer, without waiting.
+    fn ask_goodbye(&mut self) {
+        if let Leaving::Goodbye(goodbye) = &mut self.leaving
+            && goodbye.answer.is_none()
+        {
+            goodbye.answer = match self.ch3.boot.finalize_poll() {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(why) => Some(Err(why)),
+            };
+        }
+    }
+
+    /// As [`Vci::arm`], when only the process manager's answer is left to wait for.
+    pub(super) fn arm_for_goodbye(&mut self) -> Option<Arm> {
+        self.ask_goodbye();
+        match &self.leaving {
+            Leaving::Goodbye(goodbye) if goodbye.answer.is_some() => Some(Arm::Busy),
+            Leaving::Goodbye(_) => Some(Arm::Armed),
+            _ => None,
+        }
+    }
+
+    /// When the last stage has something to do without an answer; `None` in all other stages.
+    pub(super) fn goodbye_deadline(&self) -> Option<Time> {
+        let Leaving::Goodbye(goodbye) = &self.leaving else { return None };
+        let next = goodbye.since + if goodbye.told { ANSWER_LIMIT } else { PATIENCE };
+        let blind = self.ch3.boot.fd().is_none().then(|| self.now + BLIND_PAUSE);
+        Some(blind.map_or(next, |blind| blind.min(next)))
+    }
+
+    /// Sleeps until the process manager may have answered.
+    fn await_goodbye(&mut self) -> Result<()> {
+        let until = self.goodbye_deadline().unwrap_or(self.now);
+        let fds: Vec<_> = self.descriptors().collect();
+        sys::wait_readable(&fds, until.since(self.now)).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
+        if self.status_server.is_some() {
+            self.serve_status(true);
+        }
+        Ok(())
+    }
+
+    /// The process manager's answer is what ends finalize.
+    fn goodbye_step(&mut self) -> Result<Step> {
+        self.ask_goodbye();
+        let now = self.now;
+        let Leaving::Goodbye(goodbye) = &mut self.leaving else { return Ok(Step::Busy) };
+        let parted = match goodbye.answer.take() {
+            Some(answer) => answer.map_err(Error::Launcher),
+            None if now < goodbye.since + ANSWER_LIMIT => {
+                if !goodbye.told && now >= goodbye.since + PATIENCE {
+                    goodbye.told = true;
+                    warn(&format_args!(
+                        "finalize: the launcher has not answered for {PATIENCE:?} that this process is done, which \
+                         waits for it. Is it stopped, or busy? All messages have arrived"
+                    ));
+                }
+                return Ok(Step::Idle(self.goodbye_deadline().unwrap_or(now)));
+            }
+            None => Err(Error::Timeout(format!(
+                "finalize: the launcher did not answer within {ANSWER_LIMIT:?} that this process is done; is it \
+                 stopped? All messages have arrived"
+            ))),
+        };
+        self.leaving = Leaving::Done;
         let unseen: Vec<Failure> = self.ch3.failures.iter().filter(|f| !f.acknowledged).cloned().collect();
-        self.gone();
         let failed = if unseen.is_empty() { Ok(()) } else { Err(Error::ProcessesFailed(unseen)) };
         self.leave_error.take().map_or(Ok(()), Err).and(parted).and(failed).map(|()| Step::Done)
     }
 }
+
+#[cfg(test)]
+#[path = "leave_tests.rs"]
+mod tests;

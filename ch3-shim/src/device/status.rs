@@ -66,6 +66,7 @@ impl Vci {
             Leaving::Barrier { .. } => "finalizing: waits for all ranks to finalize",
             Leaving::Closing { .. } => "finalizing: waits for peers to close their connections",
             Leaving::Parting { .. } => "finalizing: the netmods are closing",
+            Leaving::Goodbye(_) => "finalizing: waits for the launcher's answer",
             Leaving::Done => "finalized",
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use netmod_core::{Arm, DeviceError, Netmod, PollOrder, Time};
 
 use super::Vci;
+use super::leave::Leaving;
 use crate::error::{Error, Result};
 use crate::sys::{self, WaitSet};
 
@@ -143,7 +144,9 @@ impl Vci {
     /// the device's state.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let asked = self.status_server.iter().flat_map(|s| s.fds());
-        let nets = self.engine.netmod.netmods().filter_map(|m| m.wait_fd());
+        // Netmods that have let go have nothing to say.
+        let gone = matches!(self.leaving, Leaving::Goodbye(_));
+        let nets = self.engine.netmod.netmods().filter(move |_| !gone).filter_map(|m| m.wait_fd());
         nets.chain(self.ch3.boot.fd()).chain(asked)
     }
 
@@ -152,6 +155,9 @@ impl Vci {
         // The next call that makes progress says what is wrong in a forked child.
         if !self.origin.is_here() {
             return Arm::Busy;
+        }
+        if let Some(armed) = self.arm_for_goodbye() {
+            return armed;
         }
         // Its descriptor may be why a loop was woken.
         if self.hear_launcher() {
@@ -206,6 +212,9 @@ impl Vci {
     /// When the device wants to be polled at the latest although its descriptor is not readable; on the
     /// clock that [`Vci::now`] reads. `None` if never.
     pub fn deadline(&self) -> Option<Time> {
+        if let Some(goodbye) = self.goodbye_deadline() {
+            return Some(goodbye);
+        }
         let nets = &self.engine.netmod;
         // A netmod without a descriptor must be asked again and again.
         let blind = self.is_misled() || nets.netmods().any(|m| m.wait_fd().is_none());

@@ -3,7 +3,7 @@
 
 use crate::wire::frame::LENGTH;
 use crate::wire::{Line, LineBuffer, quote};
-use crate::{PmiError, sys};
+use crate::{PmiError, sys, tell};
 use netmod_forks::Origin;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -96,6 +96,16 @@ impl Exchange {
     }
 
     fn wait(&mut self, doing: &'static str, write: bool, deadline: Option<Instant>) -> Result<(), PmiError> {
+        // What has no time limit waits for other processes.
+        if let Some(deadline) = deadline {
+            let patience = (Instant::now() + tell::PATIENCE).min(deadline);
+            match sys::wait_fd(self.fd.as_fd(), write, Some(patience)) {
+                Ok(true) => return Ok(()),
+                Ok(false) if patience < deadline => tell::waits(&doing),
+                Ok(false) => {}
+                Err(source) => return Err(self.fail(PmiError::Io { doing, source })),
+            }
+        }
         match sys::wait_fd(self.fd.as_fd(), write, deadline) {
             Ok(true) => Ok(()),
             Ok(false) => {

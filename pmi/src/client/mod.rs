@@ -29,6 +29,9 @@ const MAX_HANDSHAKE: usize = 16;
 /// How long each address of the launcher is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Finalize, in errors.
+const GOODBYE: &str = "saying goodbye (finalize)";
+
 /// What the launcher announces, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Maxes {
@@ -393,19 +396,36 @@ impl PmiClient {
     /// # Errors
     /// A barrier is not over, or the connection fails.
     pub fn finalize(&mut self) -> Result<(), PmiError> {
-        const DOING: &str = "saying goodbye (finalize)";
-        if self.state == State::Finalized {
-            return Ok(());
+        while !self.finalize_poll()? {
+            self.exchange.await_message(GOODBYE)?;
         }
-        self.check_idle("finalize")?;
-        self.questions.drop_unsent();
-        self.settle()?;
-        let (request, reply) = match self.version {
-            Version::V1 => ("cmd=finalize\n", "finalize_ack"),
-            Version::V2 => ("cmd=finalize;", "finalize-response"),
+        Ok(())
+    }
+
+    /// As [`finalize`](Self::finalize), without waiting: the first call tells the launcher. Returns true if it has
+    /// answered; the descriptor is readable when it may have.
+    ///
+    /// # Errors
+    /// A barrier is not over, or the connection fails.
+    pub fn finalize_poll(&mut self) -> Result<bool, PmiError> {
+        if !matches!(self.state, State::Leaving | State::Finalized) {
+            self.check_idle("finalize")?;
+            self.questions.drop_unsent();
+            self.state = State::Leaving;
+            self.ask_goodbye();
+        }
+        self.drive()?;
+        Ok(self.state == State::Finalized)
+    }
+
+    /// Takes the answer of a launcher that was told that this process is done.
+    fn take_goodbye(&mut self, text: &[u8]) -> Result<(), PmiError> {
+        let reply = match self.version {
+            Version::V1 => "finalize_ack",
+            Version::V2 => "finalize-response",
         };
-        let text = self.exchange.ask(DOING, request, reply)?;
-        self.exchange.accept_if_told(DOING, &text)?;
+        self.exchange.expect(GOODBYE, text, reply)?;
+        self.exchange.accept_if_told(GOODBYE, text)?;
         self.state = State::Finalized;
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::{PmiClient, Version, v1, v2};
+use super::{GOODBYE, PmiClient, Version, v1, v2};
 use crate::codec::{self, Decoder};
 use crate::state::State;
 use crate::{Answer, PmiError};
@@ -22,6 +22,8 @@ enum Question {
     Failed,
     /// The barrier.
     Barrier,
+    /// This process is done.
+    Goodbye,
 }
 
 /// Requests that wait for their turn or for their answer, and answers that nobody has taken.
@@ -67,8 +69,13 @@ impl PmiClient {
         self.ask(Question::Barrier)
     }
 
+    /// The last one of all.
+    pub(super) fn ask_goodbye(&mut self) {
+        self.questions.queue.push_back(Question::Goodbye);
+    }
+
     fn ask(&mut self, question: Question) -> Result<(), PmiError> {
-        if self.state == State::Finalized {
+        if matches!(self.state, State::Leaving | State::Finalized) {
             return self.check_idle("a question to the launcher");
         }
         self.questions.queue.push_back(question);
@@ -83,7 +90,9 @@ impl PmiClient {
     pub fn answer(&mut self) -> Result<Option<Answer>, PmiError> {
         if self.state != State::Finalized {
             self.drive()?;
-            if self.questions.is_empty() && self.questions.answers.is_empty() {
+            let listens = self.questions.is_empty() && self.questions.answers.is_empty();
+            // A launcher may close the connection of who has left.
+            if listens && self.state != State::Finalized {
                 self.listen()?;
             }
         }
@@ -105,6 +114,7 @@ impl PmiClient {
             if !self.questions.sent {
                 let request = match question {
                     Question::Barrier => Some(self.barrier_request().to_owned()),
+                    Question::Goodbye => Some(self.goodbye_request().to_owned()),
                     Question::Failed => Some(self.attribute_request(DEAD)),
                     Question::Value { key, decoder } => {
                         let part = decoder.as_ref().and_then(Decoder::wants).unwrap_or(0);
@@ -145,6 +155,11 @@ impl PmiClient {
             None => Ok(()),
             Some(Question::Barrier) => {
                 self.leave_barrier(text)?;
+                self.questions.queue.pop_front();
+                Ok(())
+            }
+            Some(Question::Goodbye) => {
+                self.take_goodbye(text)?;
                 self.questions.queue.pop_front();
                 Ok(())
             }
@@ -198,6 +213,13 @@ impl PmiClient {
         match self.version {
             Version::V1 => "cmd=barrier_in\n",
             Version::V2 => "cmd=kvs-fence;",
+        }
+    }
+
+    fn goodbye_request(&self) -> &'static str {
+        match self.version {
+            Version::V1 => "cmd=finalize\n",
+            Version::V2 => "cmd=finalize;",
         }
     }
 
@@ -278,6 +300,7 @@ impl Question {
     fn doing(&self) -> &'static str {
         match self {
             Question::Barrier => "waiting in a barrier",
+            Question::Goodbye => GOODBYE,
             Question::Failed => "asking for failed ranks",
             Question::Value { .. } => "looking a value up",
         }

@@ -129,6 +129,38 @@ fn every_dialect_is_understood() {
 }
 
 #[test]
+fn leaving_waits_for_no_answer() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let server = thread::spawn(move || {
+        let mut writer = theirs.try_clone().unwrap();
+        let mut lines = BufReader::new(theirs).lines();
+        for reply in [SLURM.init, SLURM.maxes, SLURM.appnum, SLURM.name] {
+            lines.next().unwrap().unwrap();
+            writeln!(writer, "{reply}").unwrap();
+        }
+        assert_eq!(lines.next().unwrap().unwrap(), "cmd=finalize");
+        stopped.recv().unwrap();
+        writeln!(writer, "{}", SLURM.finalize).unwrap();
+    });
+    let mut client = PmiClient::from_fd(ours.into(), 1, 4, Version::V1, None).unwrap();
+    for _ in 0..3 {
+        assert!(!client.finalize_poll().unwrap());
+        assert!(client.answer().unwrap().is_none());
+    }
+    for error in [client.put_str("late", "x"), client.ask_failed(), client.barrier_begin()] {
+        assert!(matches!(error, Err(PmiError::State { .. })), "{error:?}");
+    }
+    stop.send(()).unwrap();
+    server.join().unwrap();
+    // The other form of the call continues it.
+    client.finalize().unwrap();
+    assert!(client.finalize_poll().unwrap());
+    // The launcher has closed the connection, as it may.
+    assert!(client.answer().unwrap().is_none());
+}
+
+#[test]
 fn long_names_leave_lines_within_the_limit() {
     let name: &'static str = Box::leak(format!("cmd=my_kvsname kvsname={}", "n".repeat(256)).into());
     let (client, server) = start(Dialect { name, ..SLURM });

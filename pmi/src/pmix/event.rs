@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// A non-blocking operation: finished on the thread of libpmix, asked about on ours. One at a time.
 #[derive(Debug)]
@@ -63,6 +64,16 @@ impl Operation {
         if self.ready.is_ready() {
             self.ready.consume();
         }
+    }
+
+    /// Makes the descriptor readable for another reason than the end of an operation.
+    pub(super) fn wake(&self) {
+        self.ready.signal();
+    }
+
+    /// Waits for the end of the operation for so long. Returns true if it may have come.
+    pub(super) fn wait_for(&self, limit: Duration) -> io::Result<bool> {
+        self.ready.wait_for(limit)
     }
 
     /// Waits for the end of the operation.

@@ -19,7 +19,7 @@ mod tests;
 use crate::codec::MAX_VALUE;
 use crate::process_manager::Backend;
 use crate::state::State;
-use crate::{Answer, PmiError, wire::quote};
+use crate::{Answer, PmiError, tell, wire::quote};
 use event::Operation;
 use ffi::{Datum, ERR_NOT_FOUND, Library, RANK_WILDCARD, Status};
 use questions::Questions;
@@ -30,6 +30,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A process of a job whose launcher speaks PMIx.
@@ -50,6 +51,8 @@ pub(crate) struct PmixClient {
     questions: Questions,
     /// The launcher lets this job go on after failures.
     recoverable: bool,
+    /// The thread that waits in PMIx_Finalize.
+    goodbye: Option<JoinHandle<Result<(), Status>>>,
     state: State,
 }
 
@@ -95,6 +98,7 @@ impl PmixClient {
             operation,
             questions: Questions::default(),
             recoverable,
+            goodbye: None,
             state: State::Idle,
         })
     }
@@ -228,13 +232,56 @@ impl Backend for PmixClient {
     }
 
     fn finalize(&mut self) -> Result<(), PmiError> {
-        if self.state == State::Finalized {
-            return Ok(());
+        let mut told = false;
+        while !self.finalize_poll()? {
+            let waited = if told {
+                self.operation.wait().map(|()| true)
+            } else {
+                self.operation.wait_for(tell::PATIENCE)
+            };
+            let ended = waited.map_err(|source| PmiError::Io { doing: GOODBYE, source })?;
+            if !ended && !told {
+                told = true;
+                tell::waits(&GOODBYE);
+            }
         }
-        self.state.check_idle("finalize")?;
-        self.library.finalize().map_err(|status| self.error("saying goodbye (PMIx_Finalize)", status))?;
-        self.state = State::Finalized;
         Ok(())
+    }
+
+    /// PMIx_Finalize waits for the launcher's answer: it has a thread of its own.
+    fn finalize_poll(&mut self) -> Result<bool, PmiError> {
+        match self.state {
+            State::Finalized => return Ok(true),
+            State::Leaving => {}
+            _ => {
+                self.state.check_idle("finalize")?;
+                self.state = State::Leaving;
+                self.drop_unstarted();
+            }
+        }
+        if self.goodbye.is_none() {
+            // A lookup under way ends first, unless nobody is left to end it.
+            if !event::server_is_lost(&self.namespace) {
+                self.drive()?;
+                if self.has_started() {
+                    return Ok(false);
+                }
+            }
+            let (library, operation) = (Arc::clone(&self.library), Arc::clone(&self.operation));
+            let goodbye = std::thread::Builder::new().name("pmix-finalize".to_owned()).spawn(move || {
+                let left = library.finalize();
+                operation.wake();
+                left
+            });
+            self.goodbye = Some(goodbye.map_err(|source| PmiError::Io { doing: GOODBYE, source })?);
+        }
+        let Some(goodbye) = self.goodbye.take_if(|goodbye| goodbye.is_finished()) else { return Ok(false) };
+        self.operation.hush();
+        self.state = State::Finalized;
+        match goodbye.join() {
+            Ok(left) => left.map(|()| true).map_err(|status| self.error(GOODBYE, status)),
+            Err(_) => Err(PmiError::Pmix { doing: GOODBYE, why: "its thread has panicked".to_owned() }),
+        }
     }
 
     /// PMIx_Abort waits for the launcher's answer, which may never come: it has a thread of its own.
@@ -297,6 +344,9 @@ impl Backend for PmixClient {
         self.local_ranks
     }
 }
+
+/// Finalize, in errors.
+const GOODBYE: &str = "saying goodbye (PMIx_Finalize)";
 
 /// First byte of each value.
 const FORM: u8 = 1;

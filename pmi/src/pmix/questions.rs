@@ -31,7 +31,7 @@ pub(super) struct Questions {
 
 impl PmixClient {
     pub(super) fn ask_for_value(&mut self, key: &str) -> Result<(), PmiError> {
-        if self.state == State::Finalized {
+        if matches!(self.state, State::Leaving | State::Finalized) {
             return self.state.check_idle("a question to the launcher");
         }
         let name = PmixClient::key(key)?;
@@ -52,7 +52,8 @@ impl PmixClient {
     }
 
     pub(super) fn next_answer(&mut self) -> Result<Option<Answer>, PmiError> {
-        if self.state != State::Finalized {
+        // Whether the launcher lives is of no interest to who has told it that it is done.
+        if !matches!(self.state, State::Leaving | State::Finalized) {
             if event::server_is_lost(&self.namespace) {
                 self.operation.hush();
                 return Err(PmiError::Lost);
@@ -60,6 +61,20 @@ impl PmixClient {
             self.drive()?;
         }
         Ok(self.questions.answers.pop_front())
+    }
+
+    /// Drops what has not been started.
+    pub(super) fn drop_unstarted(&mut self) {
+        self.questions.queue.truncate(usize::from(self.questions.started));
+        // Nobody waits for what the other ranks may know.
+        if let Some(Question::Value { owners, .. }) = self.questions.queue.front_mut() {
+            owners.clear();
+        }
+    }
+
+    /// Returns true if an operation is under way.
+    pub(super) fn has_started(&self) -> bool {
+        self.questions.started
     }
 
     /// Starts what is to be started and takes what has ended; never waits.

@@ -54,6 +54,7 @@ pub(crate) trait Backend: std::fmt::Debug + Send {
     fn barrier(&mut self) -> Result<(), PmiError>;
     fn fd(&self) -> Option<RawFd>;
     fn finalize(&mut self) -> Result<(), PmiError>;
+    fn finalize_poll(&mut self) -> Result<bool, PmiError>;
     /// Asks for the end of the job, and waits for it for at most `limit`.
     fn abort(&mut self, code: i32, message: &str, limit: Duration) -> Result<(), PmiError>;
     fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError>;
@@ -237,6 +238,15 @@ impl ProcessManager {
     /// A barrier is not over, or the launcher fails.
     pub fn finalize(&mut self) -> Result<(), PmiError> {
         self.speak("finalize")?.finalize()
+    }
+
+    /// As [`finalize`](Self::finalize), without waiting: the first call tells the launcher. Returns true if it has
+    /// answered; [`fd`](Self::fd) is readable when it may have.
+    ///
+    /// # Errors
+    /// A barrier is not over, or the launcher fails.
+    pub fn finalize_poll(&mut self) -> Result<bool, PmiError> {
+        self.speak("finalize")?.finalize_poll()
     }
 
     /// Ends the whole job: says why on stderr, tells the launcher, and exits. A forked child ends itself alone.

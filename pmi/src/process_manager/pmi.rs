@@ -80,6 +80,10 @@ impl Backend for Pmi {
         self.client.finalize()
     }
 
+    fn finalize_poll(&mut self) -> Result<bool, PmiError> {
+        self.client.finalize_poll()
+    }
+
     fn abort(&mut self, code: i32, _message: &str, limit: Duration) -> Result<(), PmiError> {
         self.client.abort(code)?;
         self.client.wait_closed(limit);

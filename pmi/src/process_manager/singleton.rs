@@ -98,6 +98,10 @@ impl Backend for Singleton {
         Ok(())
     }
 
+    fn finalize_poll(&mut self) -> Result<bool, PmiError> {
+        self.finalize().map(|()| true)
+    }
+
     fn abort(&mut self, _code: i32, _message: &str, _limit: Duration) -> Result<(), PmiError> {
         Ok(())
     }

@@ -37,6 +37,11 @@ impl EventFd {
         wait_fd(self.0.as_fd(), false, None).map(drop)
     }
 
+    /// Waits until it is readable, or for so long. Returns true if it is readable.
+    pub(crate) fn wait_for(&self, limit: std::time::Duration) -> io::Result<bool> {
+        wait_fd(self.0.as_fd(), false, Some(std::time::Instant::now() + limit))
+    }
+
     /// Returns true if it is readable.
     pub(crate) fn is_ready(&self) -> bool {
         wait_fd(self.0.as_fd(), false, Some(std::time::Instant::now())).unwrap_or(false)

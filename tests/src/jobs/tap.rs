@@ -170,8 +170,8 @@ impl Bootstrap for Tapped {
     fn fd(&self) -> Option<RawFd> {
         self.boot.fd()
     }
-    fn finalize(&mut self) -> Result<(), String> {
-        self.boot.finalize()
+    fn finalize_poll(&mut self) -> Result<bool, String> {
+        self.boot.finalize_poll()
     }
     fn abort(&mut self, code: i32, message: &str) -> ! {
         self.boot.abort(code, message)

@@ -78,8 +78,8 @@ impl Bootstrap for Solo {
     fn fd(&self) -> Option<RawFd> {
         None
     }
-    fn finalize(&mut self) -> Result<(), String> {
-        Ok(())
+    fn finalize_poll(&mut self) -> Result<bool, String> {
+        Ok(true)
     }
     fn abort(&mut self, code: i32, message: &str) -> ! {
         panic!("the device aborted with code {code}: {message}")

@@ -45,8 +45,8 @@ impl Bootstrap for Alone {
     fn fd(&self) -> Option<RawFd> {
         None
     }
-    fn finalize(&mut self) -> std::result::Result<(), String> {
-        Ok(())
+    fn finalize_poll(&mut self) -> std::result::Result<bool, String> {
+        Ok(true)
     }
     fn abort(&mut self, code: i32, message: &str) -> ! {
         panic!("aborted with {code}: {message}")

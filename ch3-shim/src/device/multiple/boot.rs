@@ -43,7 +43,11 @@ impl Party {
             silence: None,
         };
         let party = Arc::new(Mutex::new(party));
-        (0..engines).map(|engine| EngineBoot { party: Arc::clone(&party), engine, entered: 0 }).collect()
+        let boot = |engine| {
+            let party = Arc::clone(&party);
+            EngineBoot { party, engine, entered: 0, leaves: false, last: false }
+        };
+        (0..engines).map(boot).collect()
     }
 }
 
@@ -71,6 +75,10 @@ pub(in crate::device) struct EngineBoot {
     engine: u32,
     /// Barriers that this engine has entered.
     entered: u32,
+    /// This engine has left.
+    leaves: bool,
+    /// All others have left before.
+    last: bool,
 }
 
 impl EngineBoot {
@@ -176,10 +184,14 @@ impl Bootstrap for EngineBoot {
         self.party.lock().boot.survive_failures()
     }
 
-    fn finalize(&mut self) -> Result<(), String> {
+    /// The last engine tells the process manager.
+    fn finalize_poll(&mut self) -> Result<bool, String> {
         let mut p = self.party.lock();
-        p.finalized += 1;
-        if p.finalized == p.engines { p.boot.finalize() } else { Ok(()) }
+        if !std::mem::replace(&mut self.leaves, true) {
+            p.finalized += 1;
+            self.last = p.finalized == p.engines;
+        }
+        if self.last { p.boot.finalize_poll() } else { Ok(true) }
     }
 
     fn abort(&mut self, code: i32, message: &str) -> ! {

@@ -1,0 +1,131 @@
+//! The end of finalize: the process manager's answer, in simulated time.
+
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use netmod_core::{Arm, Config};
+
+use super::*;
+use crate::bootstrap::Bootstrap;
+use crate::{Builder, Device, VirtualClock};
+
+/// What the process manager of a job of one does.
+#[derive(Debug, Default)]
+struct Office {
+    answers: AtomicBool,
+    refuses: AtomicBool,
+    asked: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Place(Arc<Office>, HashMap<String, Vec<u8>>);
+
+impl Bootstrap for Place {
+    fn rank(&self) -> u32 {
+        0
+    }
+    fn size(&self) -> u32 {
+        1
+    }
+    fn job_id(&self) -> String {
+        "leaves".into()
+    }
+    fn local_size(&self) -> u32 {
+        1
+    }
+    fn put(&mut self, key: &str, value: &[u8]) -> std::result::Result<(), String> {
+        self.1.insert(key.into(), value.into());
+        Ok(())
+    }
+    fn get(&mut self, key: &str) -> std::result::Result<Option<Vec<u8>>, String> {
+        Ok(self.1.get(key).cloned())
+    }
+    fn barrier_begin(&mut self) -> std::result::Result<(), String> {
+        Ok(())
+    }
+    fn barrier_poll(&mut self) -> std::result::Result<bool, String> {
+        Ok(true)
+    }
+    /// Nobody waits on it.
+    fn fd(&self) -> Option<RawFd> {
+        Some(0)
+    }
+    fn finalize_poll(&mut self) -> std::result::Result<bool, String> {
+        self.0.asked.fetch_add(1, Ordering::Relaxed);
+        if self.0.refuses.load(Ordering::Relaxed) {
+            return Err("it does not know this process".into());
+        }
+        Ok(self.0.answers.load(Ordering::Relaxed))
+    }
+    fn abort(&mut self, code: i32, message: &str) -> ! {
+        panic!("aborted with {code}: {message}")
+    }
+}
+
+/// A device of a job of one that has come to the last stage of finalize.
+fn leaving() -> (Device, Arc<Office>, VirtualClock) {
+    let mut cfg = Config::default();
+    cfg.netmods = vec!["tcp".into()];
+    cfg.tcp.interface = "127.0.0.1".into();
+    let (office, clock) = (Arc::new(Office::default()), VirtualClock::default());
+    let boot = Box::new(Place(Arc::clone(&office), HashMap::new()));
+    let mut dev = Builder::new(cfg, boot).clock(clock.clone()).build().expect("a device");
+    dev.finalize_begin();
+    for _ in 0..100 {
+        assert!(!dev.finalize_poll().expect("nothing is wrong"));
+        if office.asked.load(Ordering::Relaxed) > 0 {
+            return (dev, office, clock);
+        }
+    }
+    panic!("it never leaves");
+}
+
+fn told(dev: &Device) -> bool {
+    matches!(&dev.leaving, Leaving::Goodbye(goodbye) if goodbye.told)
+}
+
+#[test]
+fn a_launcher_that_is_slow_is_named_after_a_second_and_waited_for() {
+    let (mut dev, office, clock) = leaving();
+    let begun = dev.now();
+    assert_eq!(dev.arm(), Arm::Armed);
+    assert_eq!(dev.deadline(), Some(begun + Duration::from_secs(1)));
+    clock.set(begun + Duration::from_millis(999));
+    assert!(!dev.finalize_poll().expect("it waits"));
+    assert!(!told(&dev));
+    clock.set(begun + Duration::from_secs(1));
+    assert!(!dev.finalize_poll().expect("it waits"));
+    assert!(told(&dev));
+    assert_eq!(dev.status().activity, "finalizing: waits for the launcher's answer");
+    office.answers.store(true, Ordering::Relaxed);
+    // A loop that was woken by the answer arms again, and must not sleep then.
+    assert_eq!(dev.arm(), Arm::Busy);
+    assert!(dev.finalize_poll().expect("it is over"));
+    let asked = office.asked.load(Ordering::Relaxed);
+    assert!(dev.finalize_poll().expect("it stays over"));
+    assert_eq!(office.asked.load(Ordering::Relaxed), asked);
+}
+
+#[test]
+fn a_launcher_that_never_answers_is_an_error_that_names_it() {
+    let (mut dev, _office, clock) = leaving();
+    let begun = dev.now();
+    clock.set(begun + Duration::from_secs(119));
+    assert!(!dev.finalize_poll().expect("it waits"));
+    clock.set(begun + Duration::from_secs(120));
+    let error = dev.finalize_poll().expect_err("it has waited for long").to_string();
+    assert!(error.contains("the launcher did not answer within 120s"), "{error}");
+    assert!(dev.finalize_poll().expect("it is over"));
+}
+
+#[test]
+fn a_launcher_that_refuses_is_an_error_even_if_a_wait_finds_out() {
+    let (mut dev, office, _clock) = leaving();
+    office.refuses.store(true, Ordering::Relaxed);
+    assert_eq!(dev.arm(), Arm::Busy);
+    let error = dev.finalize_poll().expect_err("it was refused").to_string();
+    assert!(error.contains("it does not know this process"), "{error}");
+}

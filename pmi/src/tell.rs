@@ -1,0 +1,22 @@
+//! What a user is to know while this process waits for its launcher.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+/// How long an answer may take before the user is told.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Says through the program's log, or else on stderr, that the launcher has not answered for [`PATIENCE`].
+pub(crate) fn waits(doing: &dyn Display) {
+    let text = format_args!(
+        "{doing}: the launcher has not answered for {PATIENCE:?}; this process waits for it. Is it stopped, or busy?"
+    )
+    .to_string();
+    if tracing::dispatcher::has_been_set() {
+        tracing::warn!("{text}");
+    } else {
+        // In one piece, and whoever has closed stderr does not want to know.
+        let line = format!("netmod: warning: {text}\n");
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    }
+}
