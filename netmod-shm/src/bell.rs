@@ -26,12 +26,11 @@ pub(crate) trait BellMem {
     fn fence(&self);
 }
 
-/// Rings: peer number `me` has something, which was published before. True if the rank sleeps and is to be woken by the
-/// caller.
+/// Rings: peer number `me` has something. Whatever that is was published before, and a full fence is between. True if
+/// the rank sleeps and is to be woken by the caller.
 #[must_use]
 pub(crate) fn ring(mem: &impl BellMem, me: usize) -> bool {
     let (i, bit) = (me / 64, 1 << (me % 64));
-    mem.fence();
     // A bit that is still there stands for this, too: whoever takes it looks afterwards.
     if mem.word(i) & bit != 0 {
         return false;

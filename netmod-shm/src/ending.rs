@@ -29,7 +29,7 @@ impl ShmNetmod {
         if std::mem::take(&mut lane.writing) {
             // A peer that has broken its ring cannot be told, and has nobody to blame.
             let _ = lane.event(how);
-            self.tell(slot);
+            self.touch(slot);
         }
     }
 

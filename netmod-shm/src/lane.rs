@@ -89,8 +89,8 @@ pub(crate) struct Lane {
     pub(crate) watched: bool,
     /// Looks in vain since something was found.
     pub(crate) idle: u32,
-    /// In the list of lanes whose producer has an open piece.
-    pub(crate) open: bool,
+    /// In the list of lanes whose consumer may have to be told.
+    pub(crate) dirty: bool,
     /// Buffers of the ring that are on loan to the engine.
     pub(crate) lent: u32,
     /// The poll in which the last message was sent.
@@ -128,6 +128,12 @@ impl Lane {
     /// Whether events are owed.
     pub(crate) fn owes(&self) -> bool {
         !self.owed.is_empty()
+    }
+
+    /// Returns true if nothing was sent since the last poll.
+    #[inline]
+    pub(crate) fn is_first(&self, epoch: u32) -> bool {
+        self.sent_in != epoch
     }
 
     /// Writes a message, as much of it as there is room for; returns how many of its bytes, header included.

@@ -76,11 +76,11 @@ pub struct ShmNetmod {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) links: SideTable<Link, VcKind>,
     pub(crate) by_peer: BTreeMap<PeerName, VcId>,
-    /// Slots whose rings are looked at in each poll; that were until a moment ago; whose producers have an open piece; whose VCs have
-    /// a queue.
+    /// Slots whose rings are looked at in each poll; that were until a moment ago; whose producers must look whether to ring;
+    /// whose VCs have a queue.
     pub(crate) watched: Vec<usize>,
     pub(crate) unwatched: Unwatched,
-    pub(crate) open: Vec<usize>,
+    pub(crate) dirty: Vec<usize>,
     pub(crate) wanting: Turns,
     /// One-sided transfers.
     pub(crate) transfers: Transfers,
@@ -154,8 +154,8 @@ impl ShmNetmod {
             links: SideTable::new(),
             by_peer: BTreeMap::new(),
             watched: Vec::with_capacity(16),
-            unwatched: Unwatched::default(),
-            open: Vec::with_capacity(n),
+            unwatched: Unwatched::new(n),
+            dirty: Vec::with_capacity(n),
             wanting: Turns::default(),
             transfers: Transfers::new(cfg.register_max, joint),
             pending: VecDeque::with_capacity(64),
@@ -443,8 +443,8 @@ impl Netmod for ShmNetmod {
             if self.push_out(core) {
                 events.note_progress();
             }
-        } else if !self.open.is_empty() {
-            self.close_pieces();
+        } else if !self.dirty.is_empty() {
+            self.settle();
         }
         if now >= self.unwatched.due() {
             self.look_again();
@@ -564,6 +564,7 @@ impl Module for ShmNetmod {
                     self.end_stream(slot, Kind::Fin);
                 }
             }
+            self.settle();
             self.leave();
         }
         Finalize::Done

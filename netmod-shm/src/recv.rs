@@ -10,9 +10,6 @@ use crate::watch::PATIENCE;
 
 /// Looks in one poll at the only ring that is watched, if something came there in the last two.
 const LOOKS: u32 = 16;
-/// Looks in vain before a producer is taken for one that does not go on to fill its open piece. Whoever takes a few messages at a time
-/// from a producer that does goes slower than one who waits for the whole piece, and slows the producer down.
-const FILLING: u32 = 4;
 /// Most bytes of a message's data that are fetched before its header is looked at.
 const FETCHED: usize = 1 << 10;
 
@@ -80,8 +77,7 @@ impl ShmNetmod {
                         std::hint::spin_loop();
                         continue;
                     }
-                    let looks_open = lane.idle >= FILLING || lane.gone;
-                    if looks_open && self.receive_open(core, slot, events) {
+                    if self.receive_open(core, slot, events) {
                         return;
                     }
                     if self.lanes[slot].gone {
@@ -288,7 +284,7 @@ impl ShmNetmod {
         let lane = &mut self.lanes[slot];
         // A peer that has broken its ring learns nothing.
         let _ = lane.event(Kind::Open).and_then(|()| lane.event(end));
-        self.tell(slot);
+        self.touch(slot);
     }
 
     /// Gives cells back, and tells a producer that waits for them.

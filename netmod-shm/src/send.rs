@@ -35,6 +35,7 @@ impl ShmNetmod {
             return Ok(0);
         };
         let lane = &mut self.lanes[slot];
+        let first = lane.is_first(self.epoch);
         let sent = lane.send(hdr, data.bytes(), self.epoch);
         // The message goes first: somebody waits for it.
         core.count_send(vc, data.len());
@@ -42,26 +43,23 @@ impl ShmNetmod {
             Ok(gone) => gone,
             Err(broken) => return Err(self.broken(core, slot, broken)),
         };
-        let Some(tx) = &lane.tx else { return Ok(gone) };
-        if !lane.open && tx.has_open() {
-            lane.open = true;
-            self.open.push(slot);
-        }
-        if tx.seems_unwatched() {
-            self.ring_bell(slot);
+        if first && !lane.dirty {
+            // Its bell does not wait for the next poll. A fence is paid once between two polls, here or there.
+            if lane.tx.as_mut().is_some_and(Producer::needs_bell) {
+                self.ring_bell(slot);
+            }
+        } else {
+            self.touch(slot);
         }
         Ok(gone)
     }
 
-    /// Publishes the open pieces: nothing follows soon.
+    /// Rings without waiting for the next poll.
+    #[cold]
     #[inline(never)]
-    pub(crate) fn close_pieces(&mut self) {
-        while let Some(slot) = self.open.pop() {
-            let lane = &mut self.lanes[slot];
-            lane.open = false;
-            if let Some(tx) = &mut lane.tx {
-                tx.publish();
-            }
+    fn ring_early(&mut self, slot: usize) {
+        if self.lanes[slot].tx.as_mut().is_some_and(Producer::needs_bell) {
+            self.ring_bell(slot);
         }
     }
 
@@ -89,7 +87,7 @@ impl ShmNetmod {
             tx.mem.write_head(tx.next_cell(), hdr);
             tx.mem.pack_piece(at, len, r, &mut lane.stores);
             tx.commit(place, Kind::Headed, len);
-            self.tell(slot);
+            self.touch(slot);
             return Ok(true);
         }
         reserved.map(|_| false).map_err(|broken| self.broken(core, slot, broken))
@@ -108,11 +106,17 @@ impl ShmNetmod {
         error
     }
 
-    /// Tells the consumer of a slot's ring of what was published, if it is seen not to look.
+    /// The consumer of a slot's ring may have to be told of something: at once if it is seen not to look, else
+    /// behind the fence of the next poll. If none comes, the consumer looks a second time by itself.
     #[inline]
-    pub(crate) fn tell(&mut self, slot: usize) {
-        if self.lanes[slot].tx.as_ref().is_some_and(Producer::seems_unwatched) {
-            self.ring_bell(slot);
+    pub(crate) fn touch(&mut self, slot: usize) {
+        let lane = &mut self.lanes[slot];
+        if !lane.dirty {
+            lane.dirty = true;
+            self.dirty.push(slot);
+        }
+        if lane.tx.as_ref().is_some_and(Producer::seems_unwatched) {
+            self.ring_early(slot);
         }
     }
 
@@ -127,12 +131,12 @@ impl ShmNetmod {
         self.wanting.add(vc);
     }
 
-    /// Sends what waits, and publishes open pieces. Returns true if some of what had waited for room went on.
+    /// Sends what waits, and tells consumers. Returns true if some of what had waited for room went on.
     #[inline]
     pub(crate) fn push_out(&mut self, core: &mut Core) -> bool {
         let moved = !self.wanting.is_empty() && self.pump_all(core);
-        if !self.open.is_empty() {
-            self.close_pieces();
+        if !self.dirty.is_empty() {
+            self.settle();
         }
         moved
     }
@@ -154,6 +158,18 @@ impl ShmNetmod {
     fn written(&self, vc: VcId) -> Option<u32> {
         let slot = self.links.get(vc)?.slot?;
         self.lanes[slot].tx.as_ref().map(Producer::written)
+    }
+
+    /// Publishes what is withheld, and rings where nobody looks.
+    #[inline(never)]
+    pub(crate) fn settle(&mut self) {
+        while let Some(slot) = self.dirty.pop() {
+            let lane = &mut self.lanes[slot];
+            lane.dirty = false;
+            if lane.tx.as_mut().is_some_and(Producer::needs_bell) {
+                self.ring_bell(slot);
+            }
+        }
     }
 
     /// Sees to it that our stream to the peer is open. False if it cannot be yet, or never will.
@@ -187,7 +203,7 @@ impl ShmNetmod {
             return false;
         }
         self.lanes[slot].writing = true;
-        self.tell(slot);
+        self.touch(slot);
         self.came_up(core, vc);
         true
     }
@@ -266,11 +282,11 @@ impl ShmNetmod {
             match link::write(m, core, lane) {
                 Ok(true) => {
                     l.queue.front_sent(core, vc);
-                    self.tell(slot);
+                    self.touch(slot);
                 }
                 Ok(false) => {
                     self.stats.full += 1;
-                    self.tell(slot);
+                    self.touch(slot);
                     return self.wanting.add(vc);
                 }
                 Err(broken) => return drop(self.broken(core, slot, broken)),

@@ -31,13 +31,13 @@ pub(crate) struct Unwatched {
     turn: Time,
 }
 
-impl Default for Unwatched {
-    fn default() -> Unwatched {
-        Unwatched { fresh: Vec::new(), old: Vec::new(), turn: Time::NEVER }
-    }
-}
-
 impl Unwatched {
+    /// Of a segment with so many slots.
+    pub(crate) fn new(slots: usize) -> Unwatched {
+        let list = || Vec::with_capacity(slots);
+        Unwatched { fresh: list(), old: list(), turn: Time::NEVER }
+    }
+
     /// When [`ShmNetmod::look_again`] is to be called.
     #[inline]
     pub(crate) fn due(&self) -> Time {
@@ -60,12 +60,16 @@ impl Unwatched {
         }
     }
 
-    /// The rings to look at now. Those that came since the last turn wait for the next one: `now` may have been read
-    /// some time ago, and is newer than the unwatching of the old ones only.
-    fn take(&mut self, now: Time) -> Vec<usize> {
-        let due = std::mem::replace(&mut self.old, std::mem::take(&mut self.fresh));
+    /// A ring to look at now, if one is left.
+    fn take(&mut self) -> Option<usize> {
+        self.old.pop()
+    }
+
+    /// All old ones were taken. Those that came since the last turn wait for the next: `now` may have been read before they came,
+    /// but it is newer than the turn before.
+    fn turn(&mut self, now: Time) {
+        std::mem::swap(&mut self.old, &mut self.fresh);
         self.turn = if self.old.is_empty() { Time::NEVER } else { now + DRAINED };
-        due
     }
 }
 
@@ -165,17 +169,17 @@ impl ShmNetmod {
         self.unwatched.add(slot, self.now);
     }
 
-    /// Looks once more at rings that are not watched any more. Their producers may have published something, and then read that they
-    /// were watched, before that had left their processors.
+    /// Looks a second time at rings that are not watched any more: see *Doorbells* in [`crate::ring`].
     #[cold]
     #[inline(never)]
     pub(crate) fn look_again(&mut self) {
-        for slot in self.unwatched.take(self.now) {
+        while let Some(slot) = self.unwatched.take() {
             let lane = &self.lanes[slot];
             if lane.rx.as_ref().is_some_and(|rx| rx.has_something(&lane.shuttle)) {
                 self.look_at(slot);
             }
         }
+        self.unwatched.turn(self.now);
     }
 
     /// Nothing of a ring is to be believed any more.

@@ -174,6 +174,31 @@ fn more_than_a_socket_takes() {
     });
 }
 
+/// What was sent over shared memory lies where its receiver looks: nobody need send it.
+#[test]
+fn shared_memory_needs_no_helper() {
+    let got = word();
+    run_job_with(
+        &Shm,
+        2,
+        |_| {},
+        move |dev| {
+            let world = dev.world();
+            meet(dev);
+            if dev.rank() == 0 {
+                let reqs: Vec<_> =
+                    (0..40).map(|_| dev.isend(vec![1; 8], 1, 1, world).expect("isend")).collect();
+                assert!(hear(&got, LIMIT), "the messages have not arrived");
+                assert_eq!(dev.helper_stats(), HelperStats::default());
+                dev.wait_all(reqs).expect("the sends");
+            } else {
+                receive_short(dev, 40);
+                say(&got);
+            }
+        },
+    );
+}
+
 /// The helper is woken once for all that stays staged, and rests when it is sent.
 #[test]
 fn the_helper_rests_while_nothing_is_staged() {

@@ -41,15 +41,18 @@
 //! A message that fits into a cell or the hold and is the first since a poll may be an answer, or be answered. If the [`Shuttle`] is
 //! there it goes with it, and its cell in the ring stays as it was.
 //!
-//! *Doorbells.* A producer that has published looks whether its ring is watched; if not, it rings ([`crate::bell`]). A consumer
-//! that stops watching says so, and looks once more behind a full fence. With a full fence on the producer's way, too, one of the two
-//! would see the other (Dekker's argument). But it would be paid for each message, and what it is for is rare. Without it the
-//! producer may read that it is watched while what it has published is still in its processor's store buffer, where the last look does not find it.
-//! A store leaves its buffer in bounded time, at the latest with the next interrupt; so the consumer looks a second time after a
-//! millisecond or two, and needs no help of the producer's (after Morrison and Afek, "Temporally Bounding TSO for Fence-Free Asymmetric
-//! Synchronization", 2015). Nothing that was sent waits for a further call.
-//! *Space* is asked for with a fence on both sides: a producer that finds no room sets `wants space` and looks again behind it; the
-//! consumer gives cells back and looks at the flag behind it.
+//! *Doorbells.* A producer that has published looks, behind a full fence, whether its ring is watched; if not, it
+//! rings ([`crate::bell`]). A consumer that stops watching says so, and looks once more behind a full fence. So one of the
+//! two sees the other (Dekker's argument), and a consumer looks at no ring in vain for long. The fence is
+//! paid once for all that was sent between two polls; before it the producer looks without one.
+//!
+//! A producer that does not poll after its last messages has had no fence behind them. It may have read that it is watched while they
+//! were still in its processor's store buffer, where the consumer's last look did not find them. A store leaves its buffer in bounded time, at the
+//! latest with the next interrupt; so the consumer looks a second time after a millisecond or two, and nothing that was sent waits for a
+//! further call (after Morrison and Afek, "Temporally Bounding TSO for Fence-Free Asymmetric Synchronization", 2015).
+//!
+//! *Space* works alike: a producer that finds no room sets `wants space` and looks again behind a fence; the
+//! consumer gives cells back and looks at the flag behind a fence.
 //!
 //! # Trust
 //!

@@ -188,25 +188,24 @@ pub(super) fn geometry() -> Geometry {
     Geometry { cells: CELLS as u32, bulk: 64, window: 64, piece: 64, hold: 0 }
 }
 
-/// When what a producer has published leaves its processor.
+/// What a producer does behind its last message.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stores {
-    /// Before it looks whether the ring is watched.
-    AtOnce,
-    /// Some time later, at the latest with [`Sender::let_time_pass`].
-    Buffered,
+enum Then {
+    /// It polls, and looks behind a fence whether to ring.
+    Polls,
+    /// It makes no further call, and time passes.
+    Computes,
 }
 
 /// The producer's rank.
 struct Sender {
     shared: Rc<Shared>,
     ring: Producer<Rc<Shared>>,
-    stores: Stores,
 }
 
 impl Sender {
-    fn new(shared: &Rc<Shared>, stores: Stores) -> Sender {
-        Sender { shared: Rc::clone(shared), ring: Producer::new(Rc::clone(shared), geometry()), stores }
+    fn new(shared: &Rc<Shared>) -> Sender {
+        Sender { shared: Rc::clone(shared), ring: Producer::new(Rc::clone(shared), geometry()) }
     }
 
     /// Adds to a batch; false if there is no room.
@@ -231,13 +230,17 @@ impl Sender {
         true
     }
 
-    /// What follows a send.
-    fn tell(&mut self) {
-        if self.stores == Stores::AtOnce {
-            self.shared.fence();
-        }
-        if self.ring.seems_unwatched() && bell::ring(&self.shared.bells[0], 1) {
+    /// What a poll does about sends.
+    fn settle(&mut self) {
+        if self.ring.needs_bell() && bell::ring(&self.shared.bells[0], 1) {
             self.shared.bells[0].pipe.notify();
+        }
+    }
+
+    /// What follows a send.
+    fn touch(&mut self) {
+        if self.ring.seems_unwatched() {
+            self.settle();
         }
     }
 
@@ -249,6 +252,7 @@ impl Sender {
 
     /// Sleeps until the consumer has given back cells.
     fn await_space(&mut self) {
+        self.settle();
         let asked = match self.shared.weak {
             Weak::SpaceLook => {
                 self.shared.set_wants_space(true);
@@ -349,32 +353,37 @@ impl Receiver {
     }
 }
 
-/// `total` messages, of which `batch` at a time go into a piece.
+/// `total` messages, of which `batch` at a time are published together.
 fn messages(weak: Weak, total: u32, batch: u32) {
-    explore(weak, Stores::AtOnce, total, batch);
+    explore(weak, Then::Polls, total, batch);
 }
 
-/// As [`messages`], with a processor that keeps stores for some time.
-fn buffered(weak: Weak, total: u32, batch: u32) {
-    explore(weak, Stores::Buffered, total, batch);
+/// As [`messages`], from a producer that does not poll.
+fn unattended(weak: Weak, total: u32, batch: u32) {
+    explore(weak, Then::Computes, total, batch);
 }
 
-fn explore(weak: Weak, stores: Stores, total: u32, batch: u32) {
+fn explore(weak: Weak, then: Then, total: u32, batch: u32) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
         let shared = Shared::new(weak);
         let mut receiver = Receiver::new(&shared);
-        let mut sender = Sender::new(&shared, stores);
+        let mut sender = Sender::new(&shared);
         let thread = loom::thread::spawn(move || {
             for value in 1..=total {
                 while !(if batch > 1 { sender.add(value) } else { sender.put(value) }) {
                     sender.await_space();
                 }
-                sender.tell();
+                match then {
+                    Then::Polls if value % batch == 0 => sender.settle(),
+                    Then::Polls => {}
+                    Then::Computes => sender.touch(),
+                }
             }
-            if stores == Stores::Buffered {
-                sender.let_time_pass();
+            match then {
+                Then::Polls => sender.settle(),
+                Then::Computes => sender.let_time_pass(),
             }
         });
         receiver.run(total);
@@ -393,21 +402,21 @@ fn a_full_ring_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn messages_of_one_piece_arrive() {
+fn batches_are_published_whole() {
     messages(Weak::Nothing, 2, 2);
 }
 
 #[test]
-fn a_store_that_is_late_is_found_by_the_second_look() {
-    buffered(Weak::Nothing, 1, 1);
-    buffered(Weak::Nothing, 2, 1);
-    buffered(Weak::Nothing, 2, 2);
+fn a_message_of_a_sender_that_computes_is_found_by_the_second_look() {
+    unattended(Weak::Nothing, 1, 1);
+    unattended(Weak::Nothing, 2, 1);
+    unattended(Weak::Nothing, 2, 2);
 }
 
 #[test]
 #[should_panic]
 fn the_model_finds_a_missing_second_look() {
-    buffered(Weak::SecondLook, 1, 1);
+    unattended(Weak::SecondLook, 1, 1);
 }
 
 /// Two messages are added to an open piece, which the sender closes only if it goes on with a third; it rings no bell.
@@ -417,7 +426,7 @@ fn open_piece(weak: Weak, goes_on: bool) {
     model.check(move || {
         let shared = Shared::new(weak);
         let mut receiver = Receiver::new(&shared);
-        let mut sender = Sender::new(&shared, Stores::Buffered);
+        let mut sender = Sender::new(&shared);
         let thread = loom::thread::spawn(move || {
             assert!(sender.add(1) && sender.add(2));
             assert!(!goes_on || sender.put(3));

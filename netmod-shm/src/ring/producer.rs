@@ -47,6 +47,8 @@ pub(crate) struct Producer<M> {
     /// Small messages that go together, and the most bytes of them.
     batch: Option<Batch>,
     longest_batch: u32,
+    /// Something was published since [`Producer::needs_bell`].
+    fresh: bool,
 }
 
 impl<M: RingMem> Producer<M> {
@@ -66,6 +68,7 @@ impl<M: RingMem> Producer<M> {
             bulk_freed: 0,
             batch: None,
             longest_batch: BATCH.min(geometry.piece),
+            fresh: false,
         }
     }
 
@@ -196,6 +199,7 @@ impl<M: RingMem> Producer<M> {
     fn account(&mut self, place: Place, len: usize) {
         let cell = self.next_cell();
         self.head = self.head.wrapping_add(1);
+        self.fresh = true;
         if let Place::Bulk(at) = place {
             let long = len.next_multiple_of(LINE) as u32;
             // What is left at the end before a piece that begins at the start is used up with it.
@@ -240,12 +244,6 @@ impl<M: RingMem> Producer<M> {
         }
     }
 
-    /// Returns true if there is an open piece.
-    #[inline]
-    pub(crate) fn has_open(&self) -> bool {
-        self.batch.is_some()
-    }
-
     /// Publishes the present batch by a cell.
     #[inline]
     pub(crate) fn publish(&mut self) {
@@ -256,10 +254,20 @@ impl<M: RingMem> Producer<M> {
         }
     }
 
-    /// Returns true if the consumer seems not to look at this ring, so that it must be told of what was published. It may have
-    /// begun or stopped to look; one that has just stopped looks again a little later.
+    /// Returns true if the consumer seems not to look at this ring. Without a fence: it may have begun or stopped to.
     #[inline]
     pub(crate) fn seems_unwatched(&self) -> bool {
+        !self.mem.watched()
+    }
+
+    /// Publishes the present batch; whether the consumer does not look at this ring, so that it must be told.
+    #[inline]
+    pub(crate) fn needs_bell(&mut self) -> bool {
+        self.publish();
+        if !std::mem::take(&mut self.fresh) {
+            return false;
+        }
+        self.mem.fence();
         !self.mem.watched()
     }
 

@@ -276,20 +276,20 @@ fn old_cells_are_not_seen_again() {
 }
 
 #[test]
-fn the_bell_is_needed_only_if_nobody_watches() {
+fn the_bell_is_needed_once_and_only_if_nobody_watches() {
     let g = Geometry::of(MIN_RING);
     let mem = mem(g);
     let (mut p, c) = pair(&mem, g);
-    assert!(p.seems_unwatched());
-    c.watch();
-    assert!(!p.seems_unwatched());
-    assert!(!c.unwatch(&Shuttle::none()));
-    assert!(p.seems_unwatched());
+    assert!(!p.needs_bell(), "nothing was sent");
+    let place = p.reserve().unwrap().unwrap();
+    p.commit(place, Kind::Fin, 0);
+    assert!(p.needs_bell());
+    assert!(!p.needs_bell());
     c.watch();
     let place = p.reserve().unwrap().unwrap();
     p.commit(place, Kind::Fin, 0);
+    assert!(!p.needs_bell());
     assert!(c.unwatch(&Shuttle::none()), "something is there");
-    assert!(c.has_something(&Shuttle::none()));
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn the_shuttle_goes_back_and_forth() {
     let mut to_lower = Producer::new(&down, g);
     let place = to_lower.reserve().unwrap().unwrap();
     to_lower.commit_to(&mut higher, place, Kind::Inline, 40);
-    assert!(to_lower.seems_unwatched());
+    assert!(to_lower.needs_bell(), "as any cell");
     assert!(at_lower.unwatch(&lower), "something is there");
     let cell = at_lower.peek(&lower).unwrap().expect("a cell");
     assert_eq!((cell.number, cell.len), (SHUTTLE, 40));
