@@ -206,7 +206,7 @@ impl Program {
                 self.pending.push(Pending { req, what: What::Send { id, given_up: false } });
                 Ok(())
             }
-            Err(e) => self.send_failed(world, id, e),
+            Err(e) => self.send_failed(world, id, e.into()),
         }
     }
 

@@ -35,7 +35,7 @@ fn pour(dev: &mut Device, may_be_gone: bool) {
     for n in 0..200 {
         match dev.isend(pattern(n, 2000), peer, 1, world) {
             Ok(send) => sends.push(send),
-            Err(Error::Peer(_)) if may_be_gone => break,
+            Err(failed) if may_be_gone && matches!(failed.error, Error::Peer(_)) => break,
             Err(e) => panic!("send {n}: {e}"),
         }
     }

@@ -14,7 +14,7 @@ pub(crate) enum Owned {
     #[default]
     Nothing,
     /// Data of a send, held so that it stays where it is.
-    Send(#[allow(dead_code)] Bytes),
+    Send(Bytes),
     /// Target of a receive, or an unexpected message.
     Recv(Vec<u8>),
 }

@@ -294,15 +294,19 @@ impl Ch3 {
         (outcome, Status { cancelled, ..status }, cut, owned)
     }
 
-    /// Keeps memory for a request until that is used up; a request that is over needs none of a send.
-    pub(crate) fn own(&mut self, core: &Core, req: ReqId, owned: Owned) {
+    /// Keeps memory for a request until that is used up. Returns it if the request borrows none: its data was copied, and
+    /// several messages may have this request.
+    pub(crate) fn own(&mut self, core: &Core, req: ReqId, owned: Owned) -> Owned {
         if let Some(m) = self.side.get_mut(req) {
             m.owned = owned;
         } else if core.reqs.get(req).is_some_and(|r| !r.copied) {
             let mut m = MpiReq::new(Role::Send, Envelope::new(0, 0, 0));
             m.owned = owned;
             self.side.set(req, m);
+        } else {
+            return owned;
         }
+        Owned::Nothing
     }
 
     /// Drops the device's part of a request that has left the core's slab.

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use bytes::Bytes;
+
+use crate::ch3::Owned;
 use crate::error::Error;
 use crate::status::Status;
 
@@ -11,11 +14,12 @@ pub struct Completion {
     /// Envelope and length.
     pub status: Status,
     /// The whole buffer of a receive; the message is its first `status.len` bytes, the rest is as
-    /// it was given. Empty for sends.
+    /// it was given. Empty for sends, whose data is freed, also if they were cancelled: who needs it
+    /// again keeps a clone of the [`Bytes`].
     pub buffer: Vec<u8>,
 }
 
-/// The failure of a request, with its buffer.
+/// The failure of a request, with its buffer or data.
 ///
 /// It becomes an [`Error`] by `?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,22 +31,35 @@ pub struct Failed {
     /// The buffer of a receive that is over; it may have been written to. Empty for sends, and
     /// while the request goes on.
     pub buffer: Vec<u8>,
-    /// The request's index in the list that the call was given. `None` if the call had one request,
-    /// or failed as a whole.
+    /// The data of a send that is over, or could not be started. Empty for receives, and while the
+    /// request goes on.
+    pub data: Bytes,
+    /// The request's index in the list that the call was given. `None` if the call had one request.
     pub place: Option<usize>,
 }
 
 impl Failed {
-    /// The failure of a call that has left its requests as they are.
+    /// The failure of a call that has left its request as it is.
     #[cold]
     pub(super) fn call(error: Error) -> Box<Failed> {
-        Failed::keeping(error, Vec::new())
+        Failed::keeping(error, Owned::Nothing)
     }
 
-    /// The failure of a call that gives the caller's buffer back.
+    /// The failure of a call that gives the caller's memory back.
     #[cold]
-    pub(super) fn keeping(error: Error, buffer: Vec<u8>) -> Box<Failed> {
-        Box::new(Failed { error, status: Status::default(), buffer, place: None })
+    pub(super) fn keeping(error: Error, owned: Owned) -> Box<Failed> {
+        Failed::of(error, Status::default(), owned)
+    }
+
+    /// The failure of a request that is over.
+    #[cold]
+    pub(super) fn of(error: Error, status: Status, owned: Owned) -> Box<Failed> {
+        let (buffer, data) = match owned {
+            Owned::Recv(buffer) => (buffer, Bytes::new()),
+            Owned::Send(data) => (Vec::new(), data),
+            Owned::Nothing => (Vec::new(), Bytes::new()),
+        };
+        Box::new(Failed { error, status, buffer, data, place: None })
     }
 
     /// Adds the request's index in a list.
@@ -73,12 +90,6 @@ impl From<Box<Failed>> for Error {
     }
 }
 
-impl From<Error> for Box<Failed> {
-    fn from(error: Error) -> Box<Failed> {
-        Failed::call(error)
-    }
-}
-
 impl PartialEq<Error> for Box<Failed> {
     fn eq(&self, error: &Error) -> bool {
         self.error == *error
@@ -93,28 +104,38 @@ pub type Ended = std::result::Result<Completion, Box<Failed>>;
 /// It becomes an [`Error`] by `?`: the first failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SomeFailed {
-    /// The results, in the order of the requests.
-    pub results: Vec<Ended>,
+    /// The results, each with the index of its request in the list that the call was given, and in
+    /// that order.
+    pub results: Vec<(usize, Ended)>,
 }
 
 impl SomeFailed {
     /// The first failure.
     pub fn first(&self) -> Option<&Failed> {
-        self.results.iter().find_map(|r| r.as_ref().err()).map(|failed| &**failed)
+        self.results.iter().find_map(|(_, r)| r.as_ref().err()).map(|failed| &**failed)
     }
 
-    /// Returns all completions, or all results if one of them is a failure.
-    pub(super) fn unless_all(results: Vec<Ended>) -> Result<Vec<Completion>, SomeFailed> {
-        if results.iter().any(Result::is_err) {
+    /// Returns all completions with the indices of their requests, or all results if one of them is
+    /// a failure.
+    pub(super) fn unless_all(
+        mut results: Vec<(usize, Ended)>,
+    ) -> Result<impl Iterator<Item = (usize, Completion)>, SomeFailed> {
+        let mut any = false;
+        for (place, result) in &mut results {
+            if let Err(failed) = result {
+                (failed.place, any) = (Some(*place), true);
+            }
+        }
+        if any {
             return Err(SomeFailed { results });
         }
-        Ok(results.into_iter().flatten().collect())
+        Ok(results.into_iter().filter_map(|(place, r)| Some((place, r.ok()?))))
     }
 }
 
 impl fmt::Display for SomeFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let failed = self.results.iter().filter(|r| r.is_err()).count();
+        let failed = self.results.iter().filter(|(_, r)| r.is_err()).count();
         write!(f, "{failed} of {} requests failed", self.results.len())?;
         self.first().map_or(Ok(()), |first| write!(f, "; {first}"))
     }
@@ -122,21 +143,9 @@ impl fmt::Display for SomeFailed {
 
 impl std::error::Error for SomeFailed {}
 
-impl From<Box<Failed>> for SomeFailed {
-    fn from(failed: Box<Failed>) -> SomeFailed {
-        SomeFailed { results: vec![Err(failed)] }
-    }
-}
-
-impl From<Error> for SomeFailed {
-    fn from(error: Error) -> SomeFailed {
-        Failed::call(error).into()
-    }
-}
-
 impl From<SomeFailed> for Error {
     fn from(failed: SomeFailed) -> Error {
-        let first = failed.results.into_iter().find_map(Result::err);
+        let first = failed.results.into_iter().find_map(|(_, r)| r.err());
         first.map_or_else(|| Error::Usage("no request has failed".into()), Error::from)
     }
 }

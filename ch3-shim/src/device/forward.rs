@@ -92,13 +92,17 @@ forward! {
     ) -> Result<Status>;
     barrier(comm: Comm) -> Result<()>;
 
-    isend(data: impl Into<Bytes>, dest: i32, tag: i32, comm: Comm) -> Result<Request>;
-    isend_mode(data: Bytes, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<Request>;
+    isend(
+        data: impl Into<Bytes>, dest: i32, tag: i32, comm: Comm
+    ) -> std::result::Result<Request, Box<Failed>>;
+    isend_mode(
+        data: Bytes, dest: i32, tag: i32, comm: Comm, mode: Mode
+    ) -> std::result::Result<Request, Box<Failed>>;
     irecv(buf: Vec<u8>, source: i32, tag: i32, comm: Comm) -> std::result::Result<Request, Box<Failed>>;
     wait(req: impl Waitable) -> Ended;
     wait_all(reqs: impl IntoIterator<Item = impl Waitable>) -> std::result::Result<Vec<Completion>, SomeFailed>;
     wait_any(reqs: &mut Vec<Request>) -> std::result::Result<Option<(usize, Completion)>, Box<Failed>>;
-    wait_some(reqs: &mut Vec<Request>) -> std::result::Result<Vec<Completion>, SomeFailed>;
+    wait_some(reqs: &mut Vec<Request>) -> std::result::Result<Vec<(usize, Completion)>, SomeFailed>;
     test_all(
         reqs: Vec<Request>
     ) -> std::result::Result<std::result::Result<Vec<Completion>, Vec<Request>>, SomeFailed>;

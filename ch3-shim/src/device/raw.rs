@@ -400,6 +400,12 @@ impl Vci {
             // Nobody moves the memory of a forked child.
             return Owned::Nothing;
         }
+        self.end_request(req);
+        self.take(req).1
+    }
+
+    /// Ends a request, as [`Vci::reclaim`] does, which is still to be used up.
+    pub(super) fn end_request(&mut self, req: RawReq) {
         let now = self.now;
         self.ch3.cancel(&mut self.engine.io(now), req.0);
         if !self.is_finished(req) && self.ch3.is_send(req.0) && !std::thread::panicking() {
@@ -409,6 +415,5 @@ impl Vci {
         }
         let now = self.now;
         self.ch3.reclaim(&mut self.engine.io(now), req.0);
-        self.take(req).1
     }
 }

@@ -155,7 +155,10 @@ pub fn a_peer_dies<F: NetmodFactory>(f: &F) {
                 dev.irecv(vec![0; 1], 2, 1, world).map_err(ch3_shim::Error::from),
                 Err(Error::Peer(_))
             ));
-            assert!(matches!(dev.isend(vec![0; 1], 2, 1, world), Err(Error::Peer(_))));
+            assert!(matches!(
+                dev.isend(vec![0; 1], 2, 1, world).map_err(ch3_shim::Error::from),
+                Err(Error::Peer(_))
+            ));
             assert!(matches!(dev.probe(2, 1, world), Err(Error::Peer(_))));
             doing("going on");
             send(&mut dev, pattern(5, 5000), peer, 5);

@@ -351,7 +351,7 @@ pub fn a_flooded_peer_dies<F: NetmodFactory>(f: &F) {
             // The peer may be gone before the last of them has begun.
             match dev.isend(pattern(1, 500), peer, 1, world) {
                 Ok(req) => sends.push(req),
-                Err(e) => fails(e),
+                Err(failed) => fails(failed.into()),
             }
         }
         for req in sends {

@@ -12,14 +12,11 @@ use ch3_shim::{
     ANY_TAG, Completion, Device, Error, Message, Mode, PROC_NULL, RawReq, Request, Result, SomeFailed, Status,
 };
 
-use super::{
-    NetmodFactory, STEP, await_go, check, doing, go, other, pattern, protocols, run_devices, run_job, send,
-    settle,
-};
+use super::{NetmodFactory, await_go, check, doing, go, other, pattern, protocols, run_job, send, settle};
 use crate::sys::Area;
 
 /// The value of bytes that no message has touched.
-const UNTOUCHED: u8 = 0xEE;
+pub(super) const UNTOUCHED: u8 = 0xEE;
 
 /// How a receive ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,20 +43,20 @@ fn tag(cancel: bool) -> i32 {
 pub type Received = (Result<Status>, Vec<u8>);
 
 /// A receive into a borrowed buffer; the last argument says if it is cancelled.
-type BorrowedCall = fn(&mut Device, &mut [u8], i32, bool) -> Result<Status>;
+pub(super) type BorrowedCall = fn(&mut Device, &mut [u8], i32, bool) -> Result<Status>;
 
 /// A call that completes a raw request.
-type RawCall = fn(&mut Device, RawReq) -> Result<Status>;
+pub(super) type RawCall = fn(&mut Device, RawReq) -> Result<Status>;
 
 /// A call that completes a request that owns its buffer.
-type OwnedCall = fn(&mut Device, Request) -> Received;
+pub(super) type OwnedCall = fn(&mut Device, Request) -> Received;
 
 /// A receive of a matched message.
-type MatchedCall = fn(&mut Device, Vec<u8>, Message) -> Received;
+pub(super) type MatchedCall = fn(&mut Device, Vec<u8>, Message) -> Received;
 
 /// A form of requests, with a call that completes it.
 #[derive(Clone, Copy)]
-enum Form {
+pub(super) enum Form {
     Borrowed(BorrowedCall),
     Raw(RawCall),
     Owned(OwnedCall),
@@ -95,26 +92,38 @@ impl Form {
     }
 }
 
-/// The result of an owned request, and its buffer.
+/// The result of an owned request, and its buffer; of a failed send its data.
 pub fn ended(ended: ch3_shim::Ended) -> Received {
     match ended {
         Ok(done) => (Ok(done.status), done.buffer),
-        Err(failed) => (Err(failed.error), failed.buffer),
+        Err(failed) if failed.data.is_empty() => (Err(failed.error), failed.buffer),
+        Err(failed) => (Err(failed.error), failed.data.into()),
     }
 }
 
 /// The only result of a list, and its buffer.
 ///
 /// # Panics
-/// If the list is not of one, or a failure does not say that it is the first.
+/// If the list is not of one, or the result is not said to be the first's.
 pub fn only(results: std::result::Result<Vec<Completion>, SomeFailed>) -> Received {
-    match results {
-        Ok(mut all) if all.len() == 1 => ended(Ok(all.remove(0))),
-        Err(mut failed) if failed.results.len() == 1 => {
+    only_some(results.map(|all| all.into_iter().enumerate().collect()))
+}
+
+/// As [`only`], of a call that says which requests it took.
+///
+/// # Panics
+/// As [`only`].
+pub fn only_some(results: std::result::Result<Vec<(usize, Completion)>, SomeFailed>) -> Received {
+    let mut all: Vec<(usize, ch3_shim::Ended)> = match results {
+        Ok(all) => all.into_iter().map(|(place, done)| (place, Ok(done))).collect(),
+        Err(failed) => {
             assert_eq!(failed.first().map(|f| f.place), Some(Some(0)), "{failed}");
-            ended(failed.results.remove(0))
+            failed.results
         }
-        other => panic!("{other:?}"),
+    };
+    match all.pop() {
+        Some((0, result)) if all.is_empty() => ended(result),
+        other => panic!("{other:?} behind {all:?}"),
     }
 }
 
@@ -164,7 +173,7 @@ const BLOCKING: &[(&str, Form)] = &[
 ];
 
 /// Forms whose requests the caller has before they are finished.
-const FORMS: &[(&str, Form)] = &[
+pub(super) const FORMS: &[(&str, Form)] = &[
     ("wait of a scope", Form::Borrowed(|d, b, s, c| scoped(d, b, s, c, (false, false)))),
     ("lent wait of a scope", Form::Borrowed(|d, b, s, c| scoped(d, b, s, c, (false, true)))),
     ("is_finished of a scope", Form::Borrowed(|d, b, s, c| scoped(d, b, s, c, (true, false)))),
@@ -256,7 +265,7 @@ const FORMS: &[(&str, Form)] = &[
             ended(done.map(|done| done.expect("there is one").1))
         }),
     ),
-    ("wait_some", Form::Owned(|d, r| only(d.wait_some(&mut vec![r])))),
+    ("wait_some", Form::Owned(|d, r| only_some(d.wait_some(&mut vec![r])))),
     (
         "test_all",
         Form::Owned(|d, r| {
@@ -364,7 +373,8 @@ pub fn one_of_several_fails<F: NetmodFactory>(f: &F) {
                 };
                 assert_eq!(failed.first().map(|f| f.place), Some(Some(1)), "{failed}");
                 assert!(failed.to_string().starts_with("1 of 3 requests failed; request 1: "), "{failed}");
-                for (tag, result) in failed.results.into_iter().enumerate() {
+                assert_eq!(failed.results.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [0, 1, 2]);
+                for (tag, result) in failed.results {
                     assert_eq!(result.is_err(), tag == 1);
                     let (_, buffer) = ended(result);
                     assert_eq!(buffer.len(), room(tag as i32));
@@ -439,64 +449,4 @@ pub fn dropped<F: NetmodFactory>(f: &F) {
             }
         }
     });
-}
-
-/// Requests that fail with their peer: each call returns the cause, and the buffer as it was given.
-pub fn failed<F: NetmodFactory>(f: &F) {
-    run_devices(
-        f,
-        2,
-        |_| {},
-        |mut dev| {
-            if dev.rank() == 1 {
-                await_go(&mut dev, 0);
-                return;
-            }
-            let world = dev.world();
-            let large = dev.config().eager_max + 1;
-            let is_lost = |result: &Result<Status>| matches!(result, Err(Error::Peer(e)) if e.peer().is_some_and(|p| p.rank == 1));
-            let (mut raws, mut owned, mut sends) = (Vec::new(), Vec::new(), Vec::new());
-            for (form, call) in FORMS {
-                let buf = vec![UNTOUCHED; 100];
-                match *call {
-                    Form::Raw(call) => {
-                        let memory = Area::new(buf);
-                        let req = dev.irecv_raw(memory.contig(), 1, 2, world).expect("irecv_raw");
-                        raws.push((form, call, req, memory));
-                    }
-                    Form::Owned(call) => {
-                        owned.push((form, call, dev.irecv(buf, 1, 2, world).expect("irecv")));
-                        let send = dev.isend_mode(pattern(1, large).into(), 1, 2, world, Mode::Sync);
-                        sends.push((form, call, send.expect("isend")));
-                    }
-                    Form::Borrowed(_) | Form::Matched(_) => {}
-                }
-            }
-            doing("waiting for the loss");
-            let mut lent = vec![UNTOUCHED; 100];
-            let status = dev.scope(|s| {
-                let req = s.irecv(&mut lent, 1, 2, world)?;
-                s.isend(&[], 1, STEP, world)?;
-                s.wait(req)
-            });
-            assert!(is_lost(&status) && lent == [UNTOUCHED; 100], "scope: {status:?}");
-            for (form, call, req, memory) in raws {
-                let status = call(&mut dev, req);
-                assert!(is_lost(&status) && memory.bytes() == [UNTOUCHED; 100], "{form}: {status:?}");
-            }
-            for (form, call, req) in owned {
-                let (status, buffer) = call(&mut dev, req);
-                assert!(is_lost(&status) && buffer == [UNTOUCHED; 100], "{form}: {status:?}");
-            }
-            for (form, call, req) in sends {
-                let (status, buffer) = call(&mut dev, req);
-                assert!(is_lost(&status) && buffer.is_empty(), "{form} of a send: {status:?}");
-            }
-            // What cannot be started gives the buffer back.
-            let refused = dev.irecv(vec![7; 5], 1, 2, world).expect_err("the peer is lost");
-            assert!(matches!(refused.error, Error::Peer(_)) && refused.buffer == [7; 5], "{refused:?}");
-            assert_eq!(dev.posted_len(), 0);
-            settle(&mut dev);
-        },
-    );
 }

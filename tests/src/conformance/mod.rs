@@ -6,6 +6,7 @@
 pub mod cancel;
 pub mod closing;
 pub mod crowd;
+pub mod failing;
 pub mod flood;
 pub mod forms;
 pub mod matching;
@@ -14,6 +15,7 @@ pub mod order;
 pub mod probing;
 pub mod scattered;
 pub mod scopes;
+pub mod send_forms;
 pub mod sizes;
 pub mod truncation;
 pub mod waiting;
@@ -39,7 +41,9 @@ macro_rules! conformance {
                     unexpected_in_arrival_order contexts_do_not_mix unexpected_before_and_after;
                 truncation: short eager rendezvous strided to_nothing;
                 modes: synchronous_waits_for_the_match ready ready_without_receive to_self proc_null bad_arguments;
-                forms: receives one_of_several_fails failed dropped;
+                forms: receives one_of_several_fails dropped;
+                send_forms: to_nobody cancelled received;
+                failing: with_their_peer;
                 cancel: posted_receive matched_receive queued_send rendezvous_before_the_match
                     rendezvous_after_the_match synchronous_before_the_match synchronous_after_the_match
                     to_self eager_that_has_gone;

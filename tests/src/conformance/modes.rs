@@ -147,13 +147,14 @@ pub fn bad_arguments<F: NetmodFactory>(f: &F) {
         for rank in [2, 77, i32::MAX, -3, i32::MIN] {
             let e = dev.isend(vec![1], rank, 1, world).expect_err("no such rank");
             assert_eq!(e, Error::Rank { rank, size: 2 });
+            assert_eq!(e.data, [1][..], "the data is not given back");
             let e = dev.irecv(vec![1], rank, 1, world).expect_err("no such rank");
             assert_eq!(e, Error::Rank { rank, size: 2 });
             let e = dev.probe(rank, 1, world).expect_err("no such rank");
             assert!(e.to_string().contains(&rank.to_string()), "{e}");
         }
         let e = dev.isend(vec![1], ANY_SOURCE, 1, world).expect_err("a message needs a receiver");
-        assert!(matches!(e, Error::Rank { .. }), "{e}");
+        assert!(matches!(e.error, Error::Rank { .. }), "{e}");
         for tag in [-5, i32::MIN, ANY_TAG] {
             let e = dev.isend(vec![1], 0, tag, world).expect_err("no tag of a send");
             assert_eq!(e, Error::Tag(tag));

@@ -182,14 +182,19 @@ pub fn owned_forms<F: NetmodFactory>(f: &F) {
 
         let mut reqs = post(dev);
         (0..N).for_each(|_| go(dev, peer));
-        let mut found = 0;
+        // What is left in the list, by tag.
+        let mut left: Vec<i32> = (0..N as i32).collect();
         while !reqs.is_empty() {
             let some = dev.wait_some(&mut reqs).expect("receives");
             assert!(!some.is_empty());
-            some.iter().for_each(|d| check(d.status.tag as u64, &d.buffer));
-            found += some.len();
+            for (place, d) in &some {
+                assert_eq!(left[*place], d.status.tag, "{some:?} of {left:?}");
+                check(d.status.tag as u64, &d.buffer);
+            }
+            left.retain(|tag| some.iter().all(|(_, d)| d.status.tag != *tag));
+            assert_eq!(left.len(), reqs.len());
         }
-        assert_eq!(found, N);
+        assert!(left.is_empty());
         assert!(dev.wait_some(&mut reqs).expect("nothing is left").is_empty());
 
         let mut reqs = post(dev);
@@ -274,7 +279,7 @@ fn owned_over_at_once(dev: &mut Device) {
     assert_eq!((which, reqs.len()), (2, 2));
     send(dev, vec![5], 0, 4);
     let done = dev.wait_some(&mut reqs).expect("receive");
-    assert!(matches!(&done[..], [d] if d.buffer[0] == 5), "{done:?}");
+    assert!(matches!(&done[..], [(1, d)] if d.buffer[0] == 5), "{done:?}");
     assert_eq!(reqs.len(), 1);
     assert!(dev.wait_any(&mut reqs).expect("nothing is left").is_none());
     assert!(dev.wait_some(&mut reqs).expect("nothing is left").is_empty());

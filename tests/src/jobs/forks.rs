@@ -93,7 +93,7 @@ fn is_refused(dev: &mut Device, mut receive: Request, send: Request, from: i32) 
         other => Err(format!("{what} of a forked child says {other:?}")),
     };
     dev.cancel(&receive);
-    check("isend", dev.isend(vec![1], from, 1, world).err())?;
+    check("isend", dev.isend(vec![1], from, 1, world).err().map(Error::from))?;
     check("irecv", dev.irecv(vec![0], from, 1, world).err().map(Error::from))?;
     check("send", dev.send(&[1], from, 1, world).err())?;
     check("recv", dev.recv(&mut [0], from, 1, world).err())?;

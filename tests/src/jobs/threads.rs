@@ -117,7 +117,9 @@ impl Thread<'_> {
         let tag = (self.t * 100_000 + r) as i32;
         let room = || vec![0; 200_000];
         let send_all = || {
-            (0..n).map(|to| dev.isend(self.bytes(to, r), to, tag, comm)).collect::<ch3_shim::Result<Vec<_>>>()
+            (0..n)
+                .map(|to| dev.isend(self.bytes(to, r), to, tag, comm))
+                .collect::<std::result::Result<Vec<_>, Box<Failed>>>()
         };
         match r % 6 {
             // Borrowed buffers, rank by rank.

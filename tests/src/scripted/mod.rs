@@ -93,6 +93,8 @@ struct Stage {
     /// VCs in the netmod's charge, and whether it takes no others.
     in_charge: usize,
     refuses: bool,
+    /// Whether the netmod fails as a whole.
+    broken: bool,
 }
 
 /// The peers.
@@ -131,6 +133,20 @@ impl Script {
         clock: Option<VirtualClock>,
         tune: impl FnOnce(&mut Config),
     ) -> (Script, Device) {
+        let (script, builder) = Script::builder(size, direct, tune);
+        let builder = match clock {
+            Some(clock) => builder.clock(clock),
+            None => builder,
+        };
+        let dev = builder.build().expect("a device over a script");
+        (script, dev)
+    }
+
+    /// What makes such a device, at any thread level.
+    ///
+    /// # Panics
+    /// If the process has no descriptors left.
+    pub fn builder(size: u32, direct: bool, tune: impl FnOnce(&mut Config)) -> (Script, Builder) {
         let peers = (0..size).map(|_| Peer::default()).collect();
         let stage = Stage {
             peers,
@@ -153,6 +169,7 @@ impl Script {
             hooks: Hooks::default(),
             in_charge: 0,
             refuses: false,
+            broken: false,
         };
         let script = Script(Arc::new(Mutex::new(stage)));
         let mut cfg = Config::default();
@@ -170,13 +187,7 @@ impl Script {
             readable: std::io::pipe().expect("a pipe"),
         };
         (&netmod.readable.1).write_all(&[0]).expect("room in a pipe");
-        let builder = builder.netmod(Box::new(netmod));
-        let builder = match clock {
-            Some(clock) => builder.clock(clock),
-            None => builder,
-        };
-        let dev = builder.build().expect("a device over a script");
-        (script, dev)
+        (script, builder.netmod(Box::new(netmod)))
     }
 
     /// What the device has registered for one-sided transfers.
@@ -232,6 +243,11 @@ impl Script {
     /// From now on the netmod takes no VC into its charge.
     pub fn refuse_vcs(&self) {
         self.lock().refuses = true;
+    }
+
+    /// From now on the netmod fails as a whole: each poll returns an error.
+    pub fn break_down(&self) {
+        self.lock().broken = true;
     }
 
     /// A peer dies when all it sent was delivered.

@@ -344,6 +344,9 @@ impl Netmod for Scripted {
         events: &mut Events,
     ) -> Result<(), DeviceError> {
         assert_eq!(self.arena.lent(), 0, "the engine keeps receive buffers beyond a poll");
+        if self.script.lock().broken {
+            return Err(DeviceError::new(NAME, "the script lets it break down"));
+        }
         while let Some(ev) = self.pending.pop_front().or_else(|| self.remote.ends.pop_front()) {
             events.push(ev);
         }

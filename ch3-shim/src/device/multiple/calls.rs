@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Engine, Multiple};
-use crate::ch3::Failure;
+use crate::ch3::{Failure, Owned};
 use crate::device::{Comm, Completion, Device, Ended, Failed, Message, RawReq, Request, SomeFailed, Vci};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pkt::Mode;
 use crate::status::Status;
 
@@ -41,6 +41,13 @@ impl SharedMessage {
     }
 }
 
+impl SharedRequest {
+    /// Takes the request out, and leaves one of nothing.
+    fn take(&mut self) -> SharedRequest {
+        SharedRequest { req: self.req.take(), engine: self.engine }
+    }
+}
+
 fn shared(engine: u8) -> impl FnOnce(Request) -> SharedRequest {
     move |req| SharedRequest { req, engine }
 }
@@ -49,8 +56,14 @@ impl Device<Multiple> {
     /// Starts to send `data`.
     ///
     /// # Errors
-    /// A bad rank or tag; a peer that cannot be reached.
-    pub fn isend(&self, data: impl Into<Bytes>, dest: i32, tag: i32, comm: Comm) -> Result<SharedRequest> {
+    /// A bad rank or tag; a peer that cannot be reached. The data is given back with it.
+    pub fn isend(
+        &self,
+        data: impl Into<Bytes>,
+        dest: i32,
+        tag: i32,
+        comm: Comm,
+    ) -> std::result::Result<SharedRequest, Box<Failed>> {
         self.isend_mode(data.into(), dest, tag, comm, Mode::Standard)
     }
 
@@ -65,9 +78,12 @@ impl Device<Multiple> {
         tag: i32,
         comm: Comm,
         mode: Mode,
-    ) -> Result<SharedRequest> {
-        let n = self.store.number(comm)?;
-        let send = |v: &mut Vci| -> Result<Request> {
+    ) -> std::result::Result<SharedRequest, Box<Failed>> {
+        let n = match self.store.number(comm) {
+            Ok(n) => n,
+            Err(e) => return Err(Failed::keeping(e, Owned::Send(data))),
+        };
+        let send = |v: &mut Vci| {
             let req = v.isend_mode(data, dest, tag, comm, mode)?;
             // Whoever holds a request that is over does not come back to the engine.
             if req.raw().is_over() {
@@ -91,7 +107,7 @@ impl Device<Multiple> {
     ) -> std::result::Result<SharedRequest, Box<Failed>> {
         let n = match self.store.number(comm) {
             Ok(n) => n,
-            Err(e) => return Err(Failed::keeping(e, buf)),
+            Err(e) => return Err(Failed::keeping(e, Owned::Recv(buf))),
         };
         self.store.engine(n).baton.with(|v| v.irecv(buf, source, tag, comm)).map(shared(n))
     }
@@ -104,15 +120,28 @@ impl Device<Multiple> {
     /// [`Device::wait_on`].
     ///
     /// # Errors
-    /// Of the message: truncated, or its peer lost; [`Error::PendingFailed`](crate::Error::PendingFailed).
-    pub fn wait(&self, req: SharedRequest) -> Ended {
-        let SharedRequest { mut req, engine } = req;
-        self.store.check_origin()?;
+    /// Of the message: truncated, or its peer lost; [`Error::PendingFailed`](crate::Error::PendingFailed). A receive's buffer
+    /// and a send's data are given back with it.
+    pub fn wait(&self, mut req: SharedRequest) -> Ended {
+        if let Err(e) = self.store.check_origin() {
+            return self.fail(req, e);
+        }
         // Nothing of such a request waits to be flushed.
-        if let Some(done) = req.over() {
+        if let Some(done) = req.req.over() {
             return Ok(done);
         }
-        self.store.engine(engine).wait(req.raw(), |v| v.settle(req))?
+        let ended = self.of(&req).wait(req.req.raw(), |v| v.settle(req.req.take()));
+        ended.unwrap_or_else(|e| self.fail(req, e))
+    }
+
+    /// The result of a request whose call has failed as a whole: its own if it is settled, else the call's.
+    #[cold]
+    fn fail(&self, mut req: SharedRequest, error: Error) -> Ended {
+        // A forked child cannot have the lock: another thread of its parent may hold it.
+        if self.store.check_origin().is_err() {
+            return Err(Failed::keeping(error, req.req.end()));
+        }
+        self.store.engine(req.engine).baton.with(|v| v.fail(req.req, error))
     }
 
     /// As [`Device::wait`], with a request that is lent: after
@@ -123,7 +152,7 @@ impl Device<Multiple> {
     /// # Errors
     /// As [`Device::wait`].
     pub fn wait_on(&self, req: &mut SharedRequest) -> Ended {
-        self.of(req).wait(req.req.raw(), |v| v.settle(&mut req.req))?
+        self.of(req).wait(req.req.raw(), |v| v.settle(&mut req.req)).unwrap_or_else(|e| Err(Failed::call(e)))
     }
 
     /// The processes that have failed, as far as one of the engines knows; see [`crate::Vci::failed`].
@@ -169,13 +198,18 @@ impl Device<Multiple> {
         &self,
         req: SharedRequest,
     ) -> std::result::Result<std::result::Result<Completion, SharedRequest>, Box<Failed>> {
-        if self.of(&req).test(req.req.raw())? { self.wait(req).map(Ok) } else { Ok(Err(req)) }
+        match self.of(&req).test(req.req.raw()) {
+            Ok(true) => self.wait(req).map(Ok),
+            Ok(false) => Ok(Err(req)),
+            Err(e) => self.fail(req, e).map(Ok),
+        }
     }
 
     /// Waits for all requests; results in their order.
     ///
     /// # Errors
-    /// If some have failed: all results, with the buffers. All are finished all the same.
+    /// If some have failed: all results, with the buffers. All are finished all the same: if a netmod
+    /// fails as a whole, with that error.
     pub fn wait_all(
         &self,
         reqs: impl IntoIterator<Item = SharedRequest>,
@@ -183,13 +217,14 @@ impl Device<Multiple> {
         let mut reqs: Vec<SharedRequest> = reqs.into_iter().collect();
         let mut results = Vec::with_capacity(reqs.len());
         for row in reqs.chunk_by_mut(|a, b| a.engine == b.engine) {
-            let until = results.len() + row.len();
+            let before = results.len();
             if let Err(e) = self.wait_row(row, &mut results) {
-                results.resize_with(until, || Err(Failed::call(e.clone())));
+                let rest = row.iter_mut().skip(results.len() - before);
+                results.extend(rest.map(|r| self.fail(r.take(), e.clone())));
             }
         }
-        let placed = results.into_iter().enumerate().map(|(place, r)| r.map_err(|failed| failed.at(place)));
-        SomeFailed::unless_all(placed.collect())
+        let all = SomeFailed::unless_all(results.into_iter().enumerate().collect())?;
+        Ok(all.map(|(_, done)| done).collect())
     }
 
     /// Waits for requests of one engine, with few turns at its lock: the thread is called once, when the last of
@@ -200,7 +235,7 @@ impl Device<Multiple> {
         let mut left = row.iter_mut().peekable();
         let mut take = |v: &mut Vci| {
             while let Some(r) = left.next_if(|r| v.is_settled(r.req.raw())) {
-                results.push(v.settle(std::mem::replace(&mut r.req, Request::nothing(Vec::new()))));
+                results.push(v.settle(r.req.take()));
             }
             left.peek().map(|r| r.req.raw())
         };
@@ -219,8 +254,11 @@ impl Device<Multiple> {
         reqs: Vec<SharedRequest>,
     ) -> std::result::Result<std::result::Result<Vec<Completion>, Vec<SharedRequest>>, SomeFailed> {
         for r in &reqs {
-            if !self.of(r).test(r.req.raw())? {
-                return Ok(Err(reqs));
+            match self.of(r).test(r.req.raw()) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Err(reqs)),
+                // The wait fails, too, but for those that are finished.
+                Err(_) => break,
             }
         }
         self.wait_all(reqs).map(Ok)
@@ -232,34 +270,57 @@ impl Device<Multiple> {
     /// Requests of different engines are tested in turn, with pauses of up to 1 ms in between.
     ///
     /// # Errors
-    /// Of that message. [`Error::PendingFailed`](crate::Error::PendingFailed) if none is finished and one is
+    /// Of that message; if a netmod fails as a whole, that error for one of them.
+    /// [`Error::PendingFailed`](crate::Error::PendingFailed) if none is finished and one is
     /// a receive from any source that failures keep from finishing; it stays in the list, unless the requests
     /// are of different engines, when it is cancelled.
     pub fn wait_any(
         &self,
         reqs: &mut Vec<SharedRequest>,
     ) -> std::result::Result<Option<(usize, Completion)>, Box<Failed>> {
-        let mut under_way = reqs.iter().filter(|r| !r.req.raw().is_null()).map(|r| r.engine);
-        let Some(number) = under_way.next() else { return Ok(None) };
-        if under_way.all(|e| e == number) {
+        let (i, done) = match self.take_any(reqs) {
+            None => return Ok(None),
+            Some((i, Ok(done))) => (i, done),
+            Some((i, Err(e))) => (i, self.fail(reqs.remove(i), e)),
+        };
+        done.map(|done| Some((i, done))).map_err(|failed| failed.at(i))
+    }
+
+    /// Waits for one of the requests, and takes it out of the list; its index and result. The outer error is the call's, and
+    /// leaves the list as it is; the index is that of a request that is not finished.
+    fn take_any(&self, reqs: &mut Vec<SharedRequest>) -> Option<(usize, Result<Ended>)> {
+        let first = reqs.iter().position(|r| !r.req.raw().is_null())?;
+        let number = reqs[first].engine;
+        let under_way = |r: &SharedRequest| !r.req.raw().is_null();
+        if reqs.iter().filter(|r| under_way(r)).all(|r| r.engine == number) {
             let raws: Arc<[RawReq]> = reqs.iter().map(|r| r.req.raw()).collect();
             let all = Arc::clone(&raws);
             let done = self.store.engine(number).wait_any(raws, |v| {
                 let i = v.first_settled(all.iter().copied())?;
                 Some((i, v.settle(&mut reqs[i].req)))
-            })?;
-            let Some((i, done)) = done else { return Ok(None) };
+            });
+            let (i, done) = match done {
+                Ok(done) => done?,
+                Err(e) => return Some((first, Err(e))),
+            };
             if reqs[i].req.raw().is_null() {
                 let _used_up = reqs.remove(i);
             }
-            return done.map(|done| Some((i, done))).map_err(|failed| failed.at(i));
+            return Some((i, Ok(done)));
         }
         let mut pause = PAUSES.0;
         loop {
             for i in 0..reqs.len() {
-                if !reqs[i].req.raw().is_null() && self.of(&reqs[i]).test(reqs[i].req.raw())? {
-                    let req = reqs.remove(i);
-                    return self.wait(req).map(|done| Some((i, done))).map_err(|failed| failed.at(i));
+                if !under_way(&reqs[i]) {
+                    continue;
+                }
+                match self.of(&reqs[i]).test(reqs[i].req.raw()) {
+                    Ok(true) => {
+                        let req = reqs.remove(i);
+                        return Some((i, Ok(self.wait(req))));
+                    }
+                    Ok(false) => {}
+                    Err(e) => return Some((i, Err(e))),
                 }
             }
             std::thread::sleep(pause);
@@ -267,34 +328,38 @@ impl Device<Multiple> {
         }
     }
 
-    /// Waits until at least one request is finished; takes all finished ones out of the list. Nothing if there is
-    /// none to wait for, see [`Device::wait_any`].
+    /// Waits until at least one request is finished; takes all finished ones out of the list, and returns each with its
+    /// index there. Nothing if there is none to wait for, see [`Device::wait_any`].
     ///
     /// # Errors
     /// If some of them have failed: the results of all that were taken out of the list, with the
-    /// buffers.
+    /// buffers. If a netmod fails as a whole these are all requests.
     pub fn wait_some(
         &self,
         reqs: &mut Vec<SharedRequest>,
-    ) -> std::result::Result<Vec<Completion>, SomeFailed> {
+    ) -> std::result::Result<Vec<(usize, Completion)>, SomeFailed> {
         let all = reqs.len();
-        let (taken, first) = match self.wait_any(reqs) {
-            Ok(None) => return Ok(Vec::new()),
-            Ok(Some((place, done))) => (place, Ok(done)),
-            Err(failed) if reqs.len() == all => return Err(failed.into()),
-            Err(failed) => (failed.place.unwrap_or(all), Err(failed)),
+        let (mut results, call) = match self.take_any(reqs) {
+            None => return Ok(Vec::new()),
+            Some((i, Ok(done))) => (vec![(i, done)], Ok(())),
+            Some((_, Err(e))) => (Vec::new(), Err(e)),
         };
-        let mut results = vec![first];
-        let mut places = (0..all).filter(|place| *place != taken);
+        let taken = results.first().map(|(i, _)| *i).filter(|_| reqs.len() < all);
+        let mut places = (0..all).filter(|place| Some(*place) != taken);
         for req in std::mem::take(reqs) {
             let place = places.next().unwrap_or(all);
-            if req.req.raw().is_null() || !self.is_finished(&req) {
+            if req.req.raw().is_null() || (call.is_ok() && !self.is_finished(&req)) {
                 reqs.push(req);
             } else {
-                results.push(self.wait(req).map_err(|failed| failed.at(place)));
+                let result = match &call {
+                    Ok(()) => self.wait(req),
+                    Err(e) => self.fail(req, e.clone()),
+                };
+                results.push((place, result));
             }
         }
-        SomeFailed::unless_all(results)
+        results.sort_by_key(|(place, _)| *place);
+        SomeFailed::unless_all(results).map(Iterator::collect)
     }
 
     /// Asks for a request to be cancelled; wait for it to learn whether it was.
@@ -362,7 +427,7 @@ impl Device<Multiple> {
     pub fn imrecv(&self, buf: Vec<u8>, msg: SharedMessage) -> SharedRequest {
         if self.store.check_origin().is_err() {
             // A wait for it says why.
-            return SharedRequest { req: Request::nothing(buf), engine: msg.engine };
+            return SharedRequest { req: Request::nothing(Owned::Recv(buf)), engine: msg.engine };
         }
         shared(msg.engine)(self.store.engine(msg.engine).baton.with(|v| v.imrecv(buf, msg.message)))
     }
