@@ -120,8 +120,9 @@ pub trait Bootstrap: Send {
     /// # Errors
     /// What the process manager says.
     fn finalize_poll(&mut self) -> Result<bool, String>;
-    /// Ends the whole job, this process included.
-    fn abort(&mut self, code: i32, message: &str) -> !;
+    /// Asks for the end of the whole job, says why, and waits for a limited time to be ended. Returns the status with
+    /// which this process exits if it is not.
+    fn abort(&mut self, code: i32, message: &str) -> i32;
 }
 
 /// Connects to what started this process, as the configuration says.
@@ -195,7 +196,7 @@ impl Bootstrap for ProcessManager {
     fn finalize_poll(&mut self) -> Result<bool, String> {
         ProcessManager::finalize_poll(self).map_err(|e| e.to_string())
     }
-    fn abort(&mut self, code: i32, message: &str) -> ! {
-        ProcessManager::abort(self, code, message)
+    fn abort(&mut self, code: i32, message: &str) -> i32 {
+        self.ask_abort(code, message)
     }
 }

@@ -49,6 +49,7 @@ mod choice;
 mod clock;
 mod device;
 mod error;
+mod exit;
 pub mod netset;
 pub mod pkt;
 mod port;

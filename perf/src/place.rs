@@ -113,8 +113,8 @@ impl Bootstrap for Place {
         Ok(true)
     }
 
-    fn abort(&mut self, code: i32, message: &str) -> ! {
+    fn abort(&mut self, code: i32, message: &str) -> i32 {
         eprintln!("netmod-perf: rank {} of {} ends with code {code}: {message}", self.rank, self.job);
-        std::process::exit(code)
+        code
     }
 }

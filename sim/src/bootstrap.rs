@@ -134,7 +134,7 @@ impl Bootstrap for Place {
         Ok(true)
     }
 
-    fn abort(&mut self, code: i32, message: &str) -> ! {
+    fn abort(&mut self, code: i32, message: &str) -> i32 {
         panic!("rank {} aborted the simulated job with code {code}: {message}", self.rank);
     }
 }

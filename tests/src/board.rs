@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,17 @@ impl Board {
     /// If there is no such rank, or its place is taken.
     pub fn place(&mut self, rank: u32) -> Place {
         let wake = self.places[rank as usize].take().expect("each place is taken once");
-        Place { rank, shared: Arc::clone(&self.shared), wake }
+        Place { rank, shared: Arc::clone(&self.shared), wake, refuses: None }
+    }
+
+    /// The place of a rank that is refused what it looks up: it waits for the reason, and fails with it.
+    ///
+    /// # Panics
+    /// As [`Board::place`].
+    pub fn place_that_fails(&mut self, rank: u32, why: Receiver<String>) -> Place {
+        let mut place = self.place(rank);
+        place.refuses = Some(why);
+        place
     }
 
     /// What each rank said last with [`doing`].
@@ -122,6 +132,8 @@ pub struct Place {
     rank: u32,
     shared: Arc<Shared>,
     wake: UnixStream,
+    /// Why no value can be looked up.
+    refuses: Option<Receiver<String>>,
 }
 
 impl Bootstrap for Place {
@@ -147,7 +159,10 @@ impl Bootstrap for Place {
     }
 
     fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
-        Ok(self.shared.lock().values.get(key).cloned())
+        match &self.refuses {
+            None => Ok(self.shared.lock().values.get(key).cloned()),
+            Some(why) => Err(why.recv().map_err(|e| e.to_string())?),
+        }
     }
 
     fn barrier_begin(&mut self) -> Result<(), String> {
@@ -193,7 +208,7 @@ impl Bootstrap for Place {
         Ok(true)
     }
 
-    fn abort(&mut self, code: i32, message: &str) -> ! {
+    fn abort(&mut self, code: i32, message: &str) -> i32 {
         self.shared.lock().aborted.get_or_insert(format!("code {code}: {message}"));
         self.shared.wake_all();
         // The process is not this job's alone; the thread is the rank.

@@ -198,7 +198,7 @@ impl Bootstrap for Mistaken {
     fn finalize_poll(&mut self) -> Result<bool, String> {
         self.inner.finalize_poll()
     }
-    fn abort(&mut self, code: i32, message: &str) -> ! {
+    fn abort(&mut self, code: i32, message: &str) -> i32 {
         self.inner.abort(code, message)
     }
 }

@@ -4,7 +4,8 @@
 use std::sync::LazyLock;
 
 use libfabric_sys::Library;
-use netmod_tests::factory::{Lmt, Ofi};
+use netmod_tests::conformance::closing;
+use netmod_tests::factory::{Lmt, NetmodFactory, Ofi};
 use netmod_tests::libfabric::{module_again_with, second_or_skip};
 
 /// The libfabric that the environment names; otherwise the system's.
@@ -32,6 +33,15 @@ netmod_tests::conformance!(over_tcp_put, lmt(provider("tcp"), "put"));
 netmod_tests::conformance!(over_net_get, lmt(provider("net"), "get"));
 netmod_tests::conformance!(over_shm_get, lmt(provider("shm"), "get"));
 netmod_tests::conformance!(over_sockets_put, lmt(provider("sockets"), "put"));
+
+#[test]
+fn an_init_fails() {
+    for provider in [provider("tcp"), provider("net"), provider("sockets")] {
+        if provider.is_available("an_init_fails") {
+            closing::an_init_fails(&provider);
+        }
+    }
+}
 
 /// Over `tcp` alone: the second libfabric has no `net`, `sockets` or `udp;ofi_rxd`, and endpoints of its `shm` within one process do not
 /// hear each other (jobs of processes use that).

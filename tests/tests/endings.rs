@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use ch3_shim::{Device, Request};
 use netmod_tests::board::run_devices;
+use netmod_tests::conformance::closing::an_init_fails;
 use netmod_tests::conformance::{other, pattern};
-use netmod_tests::factory::{Lmt, NetmodFactory, Shm};
+use netmod_tests::factory::{Lmt, NetmodFactory, Shm, Tcp};
 use netmod_tests::jobs::launch::skip;
 use netmod_tests::quarantine::{Quarantine, disturbed};
 use netmod_tests::stall::{Held, Stall};
@@ -147,4 +148,13 @@ fn shared_memory_is_taken_back_from_a_late_writer() {
             return;
         }
     }
+}
+
+#[test]
+fn memory_of_a_failed_init_is_taken_back() {
+    for mode in ["null", "put", "get"] {
+        an_init_fails(&Lmt { inner: Shm, mode });
+        an_init_fails(&Lmt { inner: Tcp, mode });
+    }
+    assert_eq!(disturbed(), 0, "freed memory was written to");
 }

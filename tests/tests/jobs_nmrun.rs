@@ -388,6 +388,16 @@ fn abort_ends_the_job_with_its_code() {
     assert!(done.output.contains("rank 2 aborted the job with code 9"), "{done}");
 }
 
+/// A process that nobody ends runs what is registered for its exit, which frees memory.
+#[test]
+fn memory_of_an_aborting_rank_is_taken_back() {
+    let done = run(nmrun(2, &[]).arg("abort-late").env("NETMOD", "shm").env("NETMOD_LMT", "put"));
+    if !done.output.contains("SKIPPED") {
+        done.expect_code(9);
+        assert!(done.output.contains("rank 1: 0 freed bytes were written to"), "{done}");
+    }
+}
+
 #[test]
 fn leaving_without_finalizing_ends_the_job() {
     let done = run(nmrun(4, &[]).args(["leave", "1"]));

@@ -71,7 +71,7 @@ impl Bootstrap for Place {
         Ok(true)
     }
 
-    fn abort(&mut self, code: i32, message: &str) -> ! {
+    fn abort(&mut self, code: i32, message: &str) -> i32 {
         panic!("abort with code {code}: {message}")
     }
 }

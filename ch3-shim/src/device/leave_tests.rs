@@ -60,7 +60,7 @@ impl Bootstrap for Place {
         }
         Ok(self.0.answers.load(Ordering::Relaxed))
     }
-    fn abort(&mut self, code: i32, message: &str) -> ! {
+    fn abort(&mut self, code: i32, message: &str) -> i32 {
         panic!("aborted with {code}: {message}")
     }
 }

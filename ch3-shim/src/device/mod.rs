@@ -40,6 +40,7 @@ use netmod_forks::Origin;
 use crate::ch3::{Ch3, DeviceStats, FlowReport, Group, WORLD};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::exit::Exit;
 use crate::netset::NetSet;
 use crate::progress::Guarded;
 use crate::sys::WaitSet;
@@ -393,7 +394,14 @@ impl Vci {
         if !self.origin.is_here() {
             abort_child(code, message);
         }
-        self.ch3.boot.abort(code, message)
+        let exit = Exit::with(self.ch3.boot.abort(code, message));
+        self.take_back();
+        exit.now()
+    }
+
+    /// Ends the netmods at once, before exit handlers free what peers may still write to.
+    fn take_back(&mut self) {
+        self.engine.netmod = NetSet::with_missing(Vec::new());
     }
 
     fn check_rank(&self, rank: i32) -> Result<u32> {

@@ -254,6 +254,12 @@ impl ProcessManager {
     /// The exit status of this process is `code`; a code whose lowest eight bits are zero, which
     /// would look like success, becomes 1. That of the launcher is up to it: Slurm's is 137.
     pub fn abort(&mut self, code: i32, message: &str) -> ! {
+        std::process::exit(self.ask_abort(code, message))
+    }
+
+    /// As [`abort`](Self::abort), for who has something to do before it exits. Returns the status to exit with, if
+    /// the launcher has not ended this process within a few seconds.
+    pub fn ask_abort(&mut self, code: i32, message: &str) -> i32 {
         let code = if code & 0xff == 0 { 1 } else { code };
         if let Err(error) = self.speak("abort") {
             let _ = last_words(&mut io::stderr(), &format!("{message}: {error}\n"), READ_WAIT);
@@ -267,7 +273,7 @@ impl ProcessManager {
         if let Err(error) = self.backend.abort(code, message, ABORT_WAIT) {
             let _ = last_words(&mut io::stderr(), &format!("rank {rank}: {error}\n"), READ_WAIT);
         }
-        std::process::exit(code)
+        code
     }
 
     /// `PMI_process_mapping` as the launcher gave it.

@@ -1,7 +1,12 @@
 //! The end of connections: by agreement, many times over, with messages in flight, and by death.
 
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
 use ch3_shim::{Error, Mode};
 use netmod_core::Config;
+
+use crate::board::Board;
 
 use super::{
     NetmodFactory, await_go, check, doing, go, other, pattern, recv, run_devices, run_job, run_job_with,
@@ -169,4 +174,45 @@ pub fn a_peer_dies<F: NetmodFactory>(f: &F) {
             await_go(&mut dev, peer);
         },
     );
+}
+
+/// An init that fails behind the barrier, when the other rank sends to this one already: all that others could still
+/// write to is taken back, and the other rank goes on. Not of the suite: libfabric's shm reaches a peer of the same process
+/// by that one's own mapping, and crashes when it has gone.
+pub fn an_init_fails<F: NetmodFactory>(f: &F) {
+    const WHY: &str = "the value is lost";
+    /// How long the sender goes on behind the end of its peer.
+    const BEHIND: Duration = Duration::from_millis(100);
+    let mut board = Board::new(2);
+    let job = f.job(2);
+    let (tell, why) = channel();
+    let (place, fails) = (board.place(0), board.place_that_fails(1, why));
+    let (ended, is_ended) = channel();
+    std::thread::scope(|s| {
+        let job = &job;
+        s.spawn(move || {
+            let mut dev = f.device(job, Box::new(place), f.config()).expect("rank 0 has all that it needs");
+            let (world, large) = (dev.world(), dev.config().eager_max + 1);
+            let sends = [10, 1000, large].map(|len| dev.isend(pattern(1, len), 1, 1, world).expect("isend"));
+            let mut tell = Some(tell);
+            let mut end = None;
+            for polls in 0.. {
+                dev.progress().expect("the loss of a peer is no failure of a device");
+                // Whatever is begun is under way.
+                if polls == 100 {
+                    tell.take().map(|tell| tell.send(WHY.to_owned()));
+                }
+                if end.is_none() && is_ended.try_recv().is_ok() {
+                    end = Some(Instant::now() + BEHIND);
+                }
+                if end.is_some_and(|end| Instant::now() > end) {
+                    break;
+                }
+            }
+            drop(sends);
+        });
+        let failed = f.device(job, Box::new(fails), f.config()).map(drop).expect_err("its init fails");
+        assert!(failed.to_string().contains(WHY), "{failed}");
+        ended.send(()).expect("rank 0 waits for it");
+    });
 }

@@ -7,6 +7,7 @@ mod asleep;
 mod basic;
 mod broken;
 mod checkpoint;
+mod ending;
 mod failing;
 mod flood;
 mod forks;
@@ -178,6 +179,11 @@ pub const CASES: &[Case] = &[
     },
     Case { name: "silent", help: "nobody sends anything", body: basic::silent },
     Case { name: "abort", help: "[RANK=1] [CODE=7]: a rank ends the job", body: failing::abort },
+    Case {
+        name: "abort-late",
+        help: "2 ranks: one aborts while the other writes into its memory, and the launcher is stopped",
+        body: ending::abort,
+    },
     Case { name: "leave", help: "[RANK=1]: a rank exits with 0 without finalizing", body: failing::leave },
     Case { name: "signalled", help: "each rank gets SIGUSR1, and goes on", body: failing::signalled },
     Case {

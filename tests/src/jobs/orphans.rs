@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(30);
 const LAUNCHERS: [&str; 5] = ["nmrun", "mpiexec.hydra", "mpirun.openmpi", "orterun", "prterun"];
 
 /// The processes between this one and the launcher, such as Hydra's proxy, and then the launcher.
-fn launcher() -> Result<Vec<u32>> {
+pub(super) fn launcher() -> Result<Vec<u32>> {
     let (mut pid, mut chain) = (std::os::unix::process::parent_id(), Vec::new());
     while pid > 1 {
         chain.push(pid);
@@ -32,7 +32,7 @@ fn launcher() -> Result<Vec<u32>> {
 }
 
 /// Sends a signal to each of these processes.
-fn signal(chain: &[u32], signal: i32) -> std::io::Result<()> {
+pub(super) fn signal(chain: &[u32], signal: i32) -> std::io::Result<()> {
     chain.iter().try_for_each(|pid| sys::signal(*pid, signal))
 }
 

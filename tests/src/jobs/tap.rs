@@ -173,7 +173,7 @@ impl Bootstrap for Tapped {
     fn finalize_poll(&mut self) -> Result<bool, String> {
         self.boot.finalize_poll()
     }
-    fn abort(&mut self, code: i32, message: &str) -> ! {
+    fn abort(&mut self, code: i32, message: &str) -> i32 {
         self.boot.abort(code, message)
     }
 }

@@ -81,7 +81,7 @@ impl Bootstrap for Solo {
     fn finalize_poll(&mut self) -> Result<bool, String> {
         Ok(true)
     }
-    fn abort(&mut self, code: i32, message: &str) -> ! {
+    fn abort(&mut self, code: i32, message: &str) -> i32 {
         panic!("the device aborted with code {code}: {message}")
     }
 }

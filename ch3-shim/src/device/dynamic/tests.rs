@@ -48,7 +48,7 @@ impl Bootstrap for Alone {
     fn finalize_poll(&mut self) -> std::result::Result<bool, String> {
         Ok(true)
     }
-    fn abort(&mut self, code: i32, message: &str) -> ! {
+    fn abort(&mut self, code: i32, message: &str) -> i32 {
         panic!("aborted with {code}: {message}")
     }
 }

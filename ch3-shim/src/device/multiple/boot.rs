@@ -194,7 +194,7 @@ impl Bootstrap for EngineBoot {
         if self.last { p.boot.finalize_poll() } else { Ok(true) }
     }
 
-    fn abort(&mut self, code: i32, message: &str) -> ! {
+    fn abort(&mut self, code: i32, message: &str) -> i32 {
         self.party.lock().boot.abort(code, message)
     }
 }

@@ -28,6 +28,7 @@ use super::levels::sealed::Sealed;
 use super::{Builder, Comm, Device, Level, VcReport, Vci};
 use crate::ch3::{DeviceStats, INTERNAL, WORLD};
 use crate::error::{Error, Result};
+use crate::exit::Exit;
 use crate::progress::HelperStats;
 
 pub(super) use boot::Party;
@@ -195,6 +196,17 @@ impl Shared {
     }
 }
 
+/// Exits when the netmods of these engines have ended. No other thread gets the engines back.
+fn exit_from(engines: &[Engine], exit: Exit) -> ! {
+    match engines.split_first() {
+        None => exit.now(),
+        Some((engine, others)) => engine.baton.with(|v| {
+            v.take_back();
+            exit_from(others, exit)
+        }),
+    }
+}
+
 impl Device<Multiple> {
     /// This process's rank in the job.
     pub fn rank(&self) -> u32 {
@@ -287,6 +299,7 @@ impl Device<Multiple> {
         if self.store.check_origin().is_err() {
             super::abort_child(code, message);
         }
-        self.store.engine(0).baton.with(|v| v.abort_in_place(code, message))
+        let code = self.store.engine(0).baton.with(|v| v.ch3.boot.abort(code, message));
+        exit_from(&self.store.engines, Exit::with(code))
     }
 }
