@@ -1,7 +1,7 @@
 //! Hosts with several interfaces: traffic goes by the pairs that were decided on, by the interfaces' own counters, and goes on
 //! when one of them goes down.
 
-use netmod_tests::hosts::{Hosts, Made, give, ip, plug};
+use netmod_tests::hosts::{Hosts, Made, await_forwarding, give, ip, plug};
 use netmod_tests::jobs::outage::DOWN;
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
@@ -149,6 +149,10 @@ fn one_subnet(h: &mut Hosts) -> Made {
             ip(&["-n", &switch, "link", "set", &port, "master", "switch", "up"])?;
             give(&name, &format!("e{nic}"), &format!("10.30.0.{}/24", base + nic))?;
         }
+    }
+    // A dial that nobody hears for two seconds makes way for one by another pair.
+    for port in ["p00", "p01", "p10", "p11"] {
+        await_forwarding(&switch, port)?;
     }
     Ok(())
 }
