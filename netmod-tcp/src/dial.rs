@@ -123,7 +123,7 @@ impl TcpNetmod {
                 dial: c.dial,
                 session,
                 position: v.position(session),
-                terms: v.proposal(c.pair).terms(),
+                terms: v.proposal(c.pair).offered(c.moves).terms(),
                 key: self.id.key_towards(&v.peer.group)?,
             })
         });

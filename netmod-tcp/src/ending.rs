@@ -96,6 +96,9 @@ impl TcpNetmod {
         if !v.rails().is_empty() {
             at += &format!(", {} pairs for rails", v.rails().len());
         }
+        if !v.left_out().is_empty() {
+            at += &format!(", no rails: {}", v.left_out());
+        }
         let queue = v.txq.as_ref().map_or_else(|| "nothing queued".into(), |q| q.describe());
         let s = core.vcs.get(vc).map(|v| v.stats).unwrap_or_default();
         let mut resumed =

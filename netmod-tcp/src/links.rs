@@ -16,6 +16,8 @@ impl TcpNetmod {
     pub(crate) fn link_event(&mut self, core: &mut Core, vc: VcId, event: LinkEvent) {
         let mut next = Some(event);
         while let Some(event) = next.take() {
+            let is_offer = |c: ConnKey| self.conns.get(conn::id(c)).is_some_and(|c| c.moves);
+            let offered = matches!(event, LinkEvent::Incoming { conn, .. } if is_offer(conn));
             let Some(v) = self.vcs.get_mut(vc) else { return };
             for action in v.link.on(event, self.now, &self.link_cfg) {
                 match action {
@@ -35,13 +37,19 @@ impl TcpNetmod {
                     }
                     LinkAction::SendReady(c) => self.ready(conn::id(c)),
                     LinkAction::Adopt(c) => self.adopt(core, vc, conn::id(c)),
-                    LinkAction::Abandon(c) => self.say_and_linger(conn::id(c), Control::Goodbye),
+                    LinkAction::Abandon(c) => {
+                        if event == LinkEvent::Timer {
+                            self.note_lapse(vc, conn::id(c));
+                        }
+                        self.say_and_linger(conn::id(c), Control::Goodbye);
+                    }
                     LinkAction::Withdraw(c) => self.say_and_linger(conn::id(c), Control::Withdrawn),
                     LinkAction::SayGoodbye(c) => {
                         self.part_rails(vc);
                         self.say_goodbye(vc, conn::id(c));
                     }
                     LinkAction::Close(c) => self.close(conn::id(c)),
+                    LinkAction::Suspend(Failure::Replaced) if offered => self.suspend(vc, Failure::Moved),
                     LinkAction::Suspend(failure) => self.suspend(vc, failure),
                     LinkAction::Terminated => {
                         self.part_rails(vc);

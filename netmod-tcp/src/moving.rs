@@ -23,6 +23,10 @@ const TRIES: u8 = 7;
 /// Pause between later attempts. After so long without one, earlier attempts do not count.
 const SELDOM: Duration = Duration::from_secs(300);
 
+/// How long after an offer has lapsed the end of the connection may be the peer's answer to it, which crossed the end of the
+/// offer on the way.
+const CROSSING: Duration = Duration::from_secs(1);
+
 /// A VC's way to a better pair of interfaces.
 #[derive(Debug)]
 pub(crate) struct Move {
@@ -36,11 +40,13 @@ pub(crate) struct Move {
     last: Time,
     /// The connection that is not read while the new one is offered.
     frozen: Option<ConnId>,
+    /// When the peer had last not answered an offer in time; `NEVER` if it always has.
+    lapsed: Time,
 }
 
 impl Move {
     fn new(now: Time) -> Move {
-        Move { at: Time::NEVER, tries: 0, moves: 0, last: now, frozen: None }
+        Move { at: Time::NEVER, tries: 0, moves: 0, last: now, frozen: None, lapsed: Time::NEVER }
     }
 
     /// After a long time without an attempt earlier ones do not count.
@@ -228,6 +234,25 @@ impl TcpNetmod {
         }
     }
 
+    /// An offer has lapsed: the peer makes no calls, perhaps. The connection stays.
+    pub(crate) fn note_lapse(&mut self, vc: VcId, id: ConnId) {
+        let is_offer = self.conns.get(id).is_some_and(|c| c.moves);
+        let Some(v) = self.vcs.get_mut(vc).filter(|v| is_offer && v.link.up().is_some()) else { return };
+        v.going.get_or_insert_with(|| Box::new(Move::new(self.now))).lapsed = self.now;
+        self.stats.lapsed += 1;
+        tracing::info!(
+            peer = v.peer.rank,
+            "the peer has not answered the offer of a better pair of interfaces in time; the connection stays, and the offer is repeated later"
+        );
+    }
+
+    /// Returns true if the peer may have closed the connection because it has taken an offer just as that lapsed.
+    pub(crate) fn took_what_lapsed(&self, vc: VcId, failure: Failure) -> bool {
+        let closed = matches!(failure, Failure::Eof | Failure::Errno(libc::ECONNRESET));
+        let going = self.vcs.get(vc).and_then(|v| v.going.as_deref());
+        closed && going.is_some_and(|g| g.lapsed <= self.now && self.now.since(g.lapsed) < CROSSING)
+    }
+
     /// After a link's event: reads the old connection on if the new one has come to nothing.
     pub(crate) fn settle_move(&mut self, vc: VcId) {
         let Some(v) = self.vcs.get_mut(vc) else { return };
@@ -249,38 +274,4 @@ impl TcpNetmod {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn seconds(n: u64) -> Time {
-        Time::ZERO + Duration::from_secs(n)
-    }
-
-    #[test]
-    fn attempts_follow_each_other_more_and_more_slowly() {
-        let mut going = Move::new(seconds(5));
-        let mut pauses = vec![];
-        for n in 0..8 {
-            pauses.push(going.pause().as_secs());
-            going.tried(seconds(5 + n));
-        }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 300]);
-        going.forget(seconds(400));
-        assert_eq!(going.pause(), HOLD, "it is long ago");
-    }
-
-    #[test]
-    fn each_move_doubles_the_pause_before_the_next_one() {
-        let mut going = Move::new(seconds(0));
-        for n in 0..5 {
-            assert_eq!(going.pause(), HOLD * (1 << n));
-            going.tried(seconds(10 * n + 1));
-            going.moved(seconds(10 * n + 2));
-        }
-        // News of the interfaces make attempts count no more, but moves do.
-        going.tries = 0;
-        assert_eq!(going.pause(), HOLD * 32);
-        going.moved(seconds(1000));
-        assert_eq!(going.pause(), HOLD * 2, "those before are long ago");
-    }
-}
+mod tests;

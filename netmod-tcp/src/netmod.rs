@@ -237,7 +237,7 @@ impl TcpNetmod {
         let ways = self.ways_of(peer, card)?;
         if let Some(v) = self.vcs.get_mut(vc) {
             v.ways = Some(ways);
-            v.reckon();
+            v.reckon(self.cfg.rails);
         }
         Ok(())
     }

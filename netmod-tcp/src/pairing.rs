@@ -90,7 +90,7 @@ impl TcpNetmod {
         tracing::info!(peer = v.peer.rank, %why, ?better, "another pair of interfaces");
         if !better.as_slice().is_empty() {
             // The next dial goes by the first of them.
-            v.agree(better);
+            v.agree(better, self.cfg.rails);
             v.forget_dials();
         }
     }
@@ -146,7 +146,7 @@ impl TcpNetmod {
             Ok(paired) => {
                 v.ways = Some(Ways { paired, port: ways.port });
                 v.forget_dials();
-                v.reckon();
+                v.reckon(self.cfg.rails);
             }
             // What there was may come back.
             Err(why) => tracing::warn!(peer = v.peer.rank, why, "no interface leads to a peer any more"),

@@ -3,26 +3,30 @@
 
 use netmod_hello::{FrameType, HelloError, InitiatorStep, Responder, Terms};
 
-/// Most pairs that a handshake names.
-pub(crate) const MAX_PAIRS: usize = 8;
+use crate::rail::MAX_RAILS;
+
+/// Most pairs that a handshake names: one for each rail, and that of a connection which is none of them.
+pub(crate) const MAX_PAIRS: usize = MAX_RAILS + 1;
 /// Bytes on the wire.
 pub(crate) const PAIRS_LEN: usize = 16 + 8 * MAX_PAIRS;
 
 /// Interfaces by their kernels' numbers, best pair first, as the sender of the frame sees it.
 ///
-/// On the wire: agreement u64, number of pairs u8, zero 7, and [`MAX_PAIRS`] times the number of the sender's interface u32 and
-/// of the receiver's u32, zero behind the last pair.
+/// On the wire: agreement u64, number of pairs u8, offer u8 (1 or 0), zero 6, and [`MAX_PAIRS`] times the number of the sender's
+/// interface u32 and of the receiver's u32, zero behind the last pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pairs {
     /// What two sides that see the same have in common ([`netmod_matching`]); 0 if the sender has paired nothing.
     pub(crate) agreement: u64,
     len: u8,
+    /// HELLO: the connection is offered in place of one that is whole.
+    pub(crate) offer: bool,
     /// Mine, yours.
     pairs: [(u32, u32); MAX_PAIRS],
 }
 
 impl Pairs {
-    /// Of the first [`MAX_PAIRS`] pairs (mine, yours).
+    /// Of the first [`MAX_PAIRS`] pairs (mine, yours): no side has more to say.
     pub(crate) fn new(agreement: u64, list: impl IntoIterator<Item = (u32, u32)>) -> Pairs {
         let mut pairs = Pairs { agreement, ..Pairs::default() };
         for (slot, pair) in pairs.pairs.iter_mut().zip(list) {
@@ -30,6 +34,11 @@ impl Pairs {
             pairs.len += 1;
         }
         pairs
+    }
+
+    /// As a HELLO says them whose connection is offered in place of one that is whole, or not.
+    pub(crate) fn offered(self, offer: bool) -> Pairs {
+        Pairs { offer, ..self }
     }
 
     /// The pairs: mine, yours.
@@ -42,6 +51,7 @@ impl Pairs {
         let mut out = [0; PAIRS_LEN];
         out[..8].copy_from_slice(&self.agreement.to_le_bytes());
         out[8] = self.len;
+        out[9] = self.offer.into();
         for (slot, (mine, yours)) in out[16..].chunks_exact_mut(8).zip(self.pairs) {
             slot[..4].copy_from_slice(&mine.to_le_bytes());
             slot[4..].copy_from_slice(&yours.to_le_bytes());
@@ -60,15 +70,20 @@ impl Pairs {
     fn parse(terms: &[u8]) -> Option<Pairs> {
         let terms: &[u8; PAIRS_LEN] = terms.try_into().ok()?;
         let (agreement, rest) = terms.split_first_chunk()?;
-        let ([len, reserved @ ..], rest) = rest.split_first_chunk::<8>()?;
+        let ([len, offer, reserved @ ..], rest) = rest.split_first_chunk::<8>()?;
         let mut pairs = [(0, 0); MAX_PAIRS];
         for (pair, bytes) in pairs.iter_mut().zip(rest.chunks_exact(8)) {
             let (yours, mine) = bytes.split_at(4);
             *pair = (number(mine)?, number(yours)?);
         }
         let unused = pairs.get(usize::from(*len)..)?;
-        let clean = *reserved == [0; 7] && unused.iter().all(|p| *p == (0, 0));
-        clean.then_some(Pairs { agreement: u64::from_le_bytes(*agreement), len: *len, pairs })
+        let clean = *offer <= 1 && *reserved == [0; 6] && unused.iter().all(|p| *p == (0, 0));
+        clean.then_some(Pairs {
+            agreement: u64::from_le_bytes(*agreement),
+            len: *len,
+            offer: *offer == 1,
+            pairs,
+        })
     }
 }
 

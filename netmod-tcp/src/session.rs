@@ -50,7 +50,7 @@ pub enum Break {
 /// A connection that was lost, until its session is resumed.
 #[derive(Debug)]
 pub(crate) struct Loss {
-    failure: Failure,
+    pub(crate) failure: Failure,
     since: Time,
 }
 
@@ -287,6 +287,7 @@ impl TcpNetmod {
     /// The VC's connection is gone; its session is not.
     pub(crate) fn suspend(&mut self, vc: VcId, failure: Failure) {
         let now = self.now;
+        let failure = if self.took_what_lapsed(vc, failure) { Failure::Lapsed } else { failure };
         let Some(v) = self.vcs.get_mut(vc) else { return };
         v.fd = -1;
         v.blocked = false;
@@ -295,6 +296,8 @@ impl TcpNetmod {
             tracing::info!(peer = v.peer.rank, "connection closed for a checkpoint");
         } else if failure == Failure::Moved {
             tracing::info!(peer = v.peer.rank, "connection goes over to a better pair of interfaces");
+        } else if failure == Failure::Lapsed {
+            tracing::info!(peer = v.peer.rank, cause = %failure, "connection ended; connecting again");
         } else {
             tracing::warn!(
                 peer = v.peer.rank,
@@ -335,8 +338,9 @@ impl TcpNetmod {
             return Ok(false);
         }
         let again = v.txq.get_or_insert_default().rewind(core, vc, position)?;
-        v.resumes = v.resumes.saturating_add(1);
-        self.stats.resumes += 1;
+        let lost = v.loss.as_ref().is_none_or(|l| !matches!(l.failure, Failure::Moved | Failure::Lapsed));
+        v.resumes = v.resumes.saturating_add(u32::from(lost));
+        self.stats.resumes += u64::from(lost);
         self.stats.resent_bytes += again;
         if let Some(loss) = v.loss.take() {
             let after = self.now.since(loss.since);

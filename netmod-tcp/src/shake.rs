@@ -4,8 +4,8 @@ use std::os::fd::AsRawFd;
 
 use netmod_core::{Core, Event, Events, Time, VcId};
 use netmod_hello::{
-    HelloError, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder, ResponderParams, ResponderStep,
-    Sender, Versions, reject_stranger,
+    HelloError, Initiator, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder, ResponderParams,
+    ResponderStep, Sender, Versions, reject_stranger,
 };
 use socket2::{SockRef, Socket};
 
@@ -283,7 +283,7 @@ impl TcpNetmod {
             let agreed = proposed.take();
             let pairs = agreed.as_deref().copied().unwrap_or_default();
             let frame = r.accept(self.stats.dialled, v.position(hail.session), &pairs.terms());
-            v.agree(&pairs);
+            v.agree(&pairs, self.cfg.rails);
             if let Some(frame) = frame {
                 self.pin(id);
                 self.write_out(id, frame.as_bytes());
@@ -367,6 +367,15 @@ impl TcpNetmod {
                         let pairs = pairs::proposed(r)?;
                         Ok((used, step, pairs))
                     });
+                    if let Ok((used, ResponderStep::Proved(_), _)) = &step
+                        && rest[*used..].starts_with(Initiator::goodbye().as_bytes())
+                    {
+                        // It was given up before it is taken: what it would replace is whole, or dialled again.
+                        tracing::debug!(
+                            "a connection that its dialler had given up before this process took it"
+                        );
+                        return self.close(id);
+                    }
                     self.accept_step(core, id, step)
                 }
             };
@@ -434,7 +443,7 @@ impl TcpNetmod {
                     c.peer_position = position;
                 }
                 if let Some(v) = self.vcs.get_mut(vc) {
-                    v.agree(&pairs);
+                    v.agree(&pairs, self.cfg.rails);
                 }
                 self.link_event(core, vc, LinkEvent::Accepted { conn, session, incarnation, dials });
                 Some(used)
@@ -511,6 +520,7 @@ impl TcpNetmod {
                     };
                     c.sealed = p.caps & CHECKSUM != 0;
                     c.peer_position = claim.position;
+                    c.moves = pairs.offer;
                     c.proposed = (!pairs.as_slice().is_empty()).then(|| Box::new(pairs));
                 }
                 self.proved(core, id, claim.peer, claim.purpose);

@@ -35,8 +35,10 @@ pub struct TcpStats {
     pub strayed: u64,
     /// Dials that could not be pinned to the interface they were meant for, and left by another.
     pub astray: u64,
-    /// Connections that have gone over to a better pair of interfaces.
+    /// Connections that have gone over to a better pair of interfaces, whichever side began it.
     pub moved: u64,
+    /// Offers of a better pair of interfaces that the peer has not answered in time; the connections stayed.
+    pub lapsed: u64,
     /// Rails made, by this side and by peers.
     pub rails: u64,
     /// Bytes that were put by rails and acknowledged.

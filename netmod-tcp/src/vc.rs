@@ -74,6 +74,8 @@ pub(crate) struct TcpVc {
     pub(crate) decided: Option<Box<Pairs>>,
     /// The ways beside each other for large messages, if there are at least two.
     rails: Box<[Way]>,
+    /// Pairs that were agreed on and are no rails, with the reasons, as readable text; empty if there are none.
+    left_out: Box<str>,
     /// The pair of interfaces of its last connection.
     pub(crate) route: Route,
     /// Its way to a better pair of interfaces, once there was one.
@@ -131,6 +133,7 @@ impl TcpVc {
             ways,
             decided: None,
             rails: Box::default(),
+            left_out: Box::default(),
             route: Route::default(),
             going: None,
             failed: Vec::new(),
@@ -230,18 +233,26 @@ impl TcpVc {
         self.failed = Vec::new();
     }
 
-    /// A handshake has ended with these pairs.
-    pub(crate) fn agree(&mut self, pairs: &Pairs) {
+    /// A handshake has ended with these pairs, of which `most` may be rails.
+    pub(crate) fn agree(&mut self, pairs: &Pairs, most: usize) {
         self.decided = (!pairs.as_slice().is_empty()).then(|| Box::new(*pairs));
-        self.reckon();
+        self.reckon(most);
     }
 
-    /// Takes note of what was agreed on, or of how the peer can be reached.
-    pub(crate) fn reckon(&mut self) {
-        let both = self.ways.as_ref().zip(self.decided.as_deref());
-        let rails: Box<[Way]> =
-            both.map_or_else(Box::default, |(w, d)| w.paired.between(d).cloned().collect());
+    /// Takes note of what was agreed on, or of how the peer can be reached. At most `most` pairs are rails.
+    pub(crate) fn reckon(&mut self, most: usize) {
+        let both = self.ways.as_ref().zip(self.decided.as_deref()).filter(|_| most > 1);
+        let (rails, left_out) = both.map(|(w, d)| w.paired.rails_of(d, most)).unwrap_or_default();
         self.rails = if rails.len() > 1 { rails } else { Box::default() };
+        if !left_out.is_empty() && *self.left_out != *left_out {
+            tracing::info!(peer = self.peer.rank, "pairs of interfaces that are no rails: {left_out}");
+        }
+        self.left_out = left_out.into();
+    }
+
+    /// What is to be told of pairs that were agreed on and are no rails.
+    pub(crate) fn left_out(&self) -> &str {
+        &self.left_out
     }
 
     /// The ways beside each other for large messages: none, or at least two.
@@ -342,8 +353,10 @@ pub(crate) fn left_open(core: &Core, vc: VcId) -> bool {
 mod tests {
     use std::sync::Arc;
 
+    use netmod_matching::{Class, Weight};
+
     use super::*;
-    use crate::way::Paired;
+    use crate::way::{Paired, Via};
 
     fn vc(n: usize) -> VcId {
         VcId::from_wire(n as u64 | 1 << 32)
@@ -367,5 +380,65 @@ mod tests {
         }
         // The same place in the table, another VC.
         assert_eq!(fresh.take(VcId::from_wire(971 | 3 << 32)), None);
+    }
+
+    /// Ways by `n` cables, of which the first ones are worth being used beside each other.
+    fn cables(n: u32, rails: usize) -> Ways {
+        let way = |i: u32| {
+            let from = [10, 0, i as u8, 1].into();
+            let weight = Weight::new(Class::OnLink, [None; 2], [None; 2]);
+            let via = Via { mine: i, device: format!("e{i}").into(), from, theirs: 100 + i, weight };
+            Way { to: [10, 0, i as u8, 2].into(), via: Some(via) }
+        };
+        let list = (1..=n).map(way).collect();
+        Ways { paired: Arc::new(Paired { peer: Default::default(), list, rails, agreement: 7 }), port: 1 }
+    }
+
+    fn with_cables(n: u32, rails: usize) -> TcpVc {
+        let name = |rank| PeerName { group: netmod_core::GroupId([1; 16]), rank };
+        TcpVc::new(name(1), Link::new(&name(0), &name(1), 1), Some(cables(n, rails)))
+    }
+
+    fn rails_of(v: &TcpVc) -> Vec<u32> {
+        v.rails().iter().filter_map(|w| Some(w.pair()?.0)).collect()
+    }
+
+    /// A connection goes by an interface that is none of the eight best: all eight carry data, and it is said that it does not.
+    #[test]
+    fn a_connection_outside_the_rails_takes_the_place_of_none() {
+        let mut v = with_cables(10, 8);
+        let proposal = v.proposal((10, 110));
+        let named: Vec<u32> = proposal.as_slice().iter().map(|p| p.0).collect();
+        assert_eq!(named, [10, 1, 2, 3, 4, 5, 6, 7, 8]);
+        let survived = Pairs::read(&proposal.terms(), netmod_hello::FrameType::Hello).expect("pairs");
+        assert_eq!(survived.as_slice().len(), 9);
+        v.agree(&proposal, 8);
+        assert_eq!(rails_of(&v), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(v.left_out(), "10.0.10.2 through e10: NETMOD_TCP_RAILS allows 8");
+    }
+
+    /// A connection by one of the rails leaves none out; one beside fewer rails than are allowed is one of them.
+    #[test]
+    fn what_fits_is_used() {
+        let mut v = with_cables(10, 8);
+        v.agree(&v.proposal((3, 103)), 8);
+        assert_eq!((rails_of(&v), v.left_out()), (vec![3, 1, 2, 4, 5, 6, 7, 8], ""));
+        let mut v = with_cables(5, 3);
+        v.agree(&v.proposal((5, 105)), 4);
+        assert_eq!((rails_of(&v), v.left_out()), (vec![5, 1, 2, 3], ""));
+    }
+
+    /// What the peer decides is not beyond what is allowed here, and what this side cannot follow is told.
+    #[test]
+    fn pairs_that_the_peer_decides_are_told_if_they_are_not_used() {
+        let mut v = with_cables(3, 2);
+        v.agree(&Pairs::new(7, [(1, 101), (2, 102), (3, 103), (2, 999)]), 2);
+        assert_eq!(rails_of(&v), [1, 2]);
+        let text = "number 2 with the peer's 999: this side knows of no way between them, \
+                    10.0.3.2 through e3: NETMOD_TCP_RAILS allows 2";
+        assert_eq!(v.left_out(), text);
+        // Who wants one connection hears nothing of others.
+        v.reckon(1);
+        assert_eq!((rails_of(&v), v.left_out()), (vec![], ""));
     }
 }

@@ -125,6 +125,28 @@ impl Paired {
         present.is_none_or(|w| w.weight() < best.weight()).then_some(best)
     }
 
+    /// The ways between interfaces that both sides have agreed on which are to carry data beside each other, at most
+    /// `most`, and why the others do not, as readable text.
+    ///
+    /// The first pair is that of the connection. Where there are more than enough it is left out if it is none of the best, since
+    /// the connection goes by the best pair soon ([`crate::moving`]).
+    pub(crate) fn rails_of(&self, pairs: &Pairs, most: usize) -> (Box<[Way]>, String) {
+        let mut rails: Vec<&Way> = self.between(pairs).collect();
+        let mut left_out = Vec::new();
+        for (mine, theirs) in pairs.as_slice().iter().filter(|p| !self.list.iter().any(|w| w.is_between(**p)))
+        {
+            left_out.push(format!(
+                "number {mine} with the peer's {theirs}: this side knows of no way between them"
+            ));
+        }
+        while rails.len() > most {
+            let is_best = |w: &&Way| self.pairs().any(|p| w.is_between(p));
+            let at = rails.iter().rposition(|w| !is_best(w)).unwrap_or(rails.len() - 1);
+            left_out.push(format!("{}: NETMOD_TCP_RAILS allows {most}", rails.remove(at)));
+        }
+        (rails.into_iter().cloned().collect(), left_out.join(", "))
+    }
+
     /// The ways between interfaces that both sides have agreed on, in that order.
     pub(crate) fn between(&self, pairs: &Pairs) -> impl Iterator<Item = &Way> {
         pairs.as_slice().iter().filter_map(|pair| self.list.iter().find(|w| w.is_between(*pair)))

@@ -90,6 +90,8 @@ pub enum Failure {
     Replaced,
     /// There is a better way to the peer, and a connection by it.
     Moved,
+    /// The peer has closed the connection just after an offer of a better way had lapsed.
+    Lapsed,
     /// This process, or the peer, is being checkpointed.
     Checkpoint,
     /// The peer's hello was wrong, or it broke the protocol; the netmod has logged how.
@@ -111,10 +113,11 @@ impl fmt::Display for Failure {
             Failure::Withdrawn => f.write_str("the peer took its acceptance back"),
             Failure::Rejected(reason) => write!(f, "refused by the peer: {reason}"),
             Failure::WrongKey => f.write_str("the process that answered does not know the key"),
-            Failure::Replaced => {
-                f.write_str("the peer had lost it, or has found a better way, and has connected again")
-            }
+            Failure::Replaced => f.write_str("the peer had lost it, and has connected again"),
             Failure::Moved => f.write_str("there is a better way to the peer"),
+            Failure::Lapsed => f.write_str(
+                "the peer has closed it, probably for the offer of a better way, which had lapsed",
+            ),
             Failure::Checkpoint => f.write_str("closed for a checkpoint"),
             Failure::Protocol => f.write_str("the peer violated the protocol"),
         }

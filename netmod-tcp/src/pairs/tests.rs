@@ -53,7 +53,7 @@ fn the_bytes_are_these() {
         key: KEY,
     };
     let (mut i, hello) = Initiator::new(params, [0xa1; 32]);
-    let want = "934e4d540100d0000100010000000000".to_owned()
+    let want = "934e4d540100d8000100010000000000".to_owned()
         + "0e00000000000000"
         + &"11".repeat(16)
         + "01000000"
@@ -66,7 +66,7 @@ fn the_bytes_are_these() {
         + "2827262524232221"
         + "0200000000000000"
         + "03000000050000000400000006000000"
-        + &"00".repeat(48)
+        + &"00".repeat(56)
         + &"a1".repeat(32);
     assert_eq!(hex(hello.as_bytes()), want);
     let ours = ResponderParams {
@@ -81,16 +81,16 @@ fn the_bytes_are_these() {
     };
     let (_, InitiatorStep::Prove(p)) = i.on_bytes(c.as_bytes()).unwrap() else { panic!("no proof") };
     r.on_bytes(p.as_bytes(), &Job).unwrap();
-    let terms = "2827262524232221".to_owned() + "01000000000000000500000003000000" + &"00".repeat(56);
+    let terms = "2827262524232221".to_owned() + "01000000000000000500000003000000" + &"00".repeat(64);
     let decided = Pairs::new(0x2122_2324_2526_2728, [(5, 3)]).terms();
     let reject = r.clone().reject(RejectReason::OtherPair, &decided).unwrap();
-    let head = "934e4d5405007800".to_owned() + "0a01000000000000";
+    let head = "934e4d5405008000".to_owned() + "0a01000000000000";
     assert_eq!(hex(&reject.as_bytes()[..HEADER_LEN + 8 + PAIRS_LEN]), head + &terms);
     let accept = r.accept(0, 0, &decided).unwrap();
-    let head = "934e4d5404008000".to_owned() + &"00".repeat(16);
+    let head = "934e4d5404008800".to_owned() + &"00".repeat(16);
     assert_eq!(hex(&accept.as_bytes()[..HEADER_LEN + 16 + PAIRS_LEN]), head + &terms);
     let stranger = reject_stranger(RejectReason::WrongPeer, PAIRS_LEN);
-    let want = "934e4d54050078001200000000000000".to_owned() + &"00".repeat(112);
+    let want = "934e4d54050080001200000000000000".to_owned() + &"00".repeat(120);
     assert_eq!(hex(stranger.as_bytes()), want);
 }
 
@@ -104,6 +104,9 @@ fn pairs_survive_the_wire_turned_round() {
         assert_eq!(Pairs::read(&pairs.terms(), FrameType::Accept), Ok(turned));
     }
     assert_eq!(Pairs::read(&Pairs::default().terms(), FrameType::Hello), Ok(Pairs::default()));
+    let offer = Pairs::new(7, [(3, 5)]).offered(true);
+    let turned = Pairs::new(7, [(5, 3)]).offered(true);
+    assert_eq!(Pairs::read(&offer.terms(), FrameType::Hello), Ok(turned));
 }
 
 #[test]
@@ -111,7 +114,9 @@ fn other_terms_than_pairs_are_refused() {
     let kind = FrameType::Hello;
     let good = Pairs::new(7, [(3, 5), (4, 6)]).terms().as_bytes().to_vec();
     // Too many, reserved bytes, something behind the last.
-    for (byte, value) in [(8, 9), (8, 255), (9, 1), (15, 1), (16 + 2 * 8, 1), (16 + 8 * 8 - 1, 1), (8, 1)] {
+    for (byte, value) in
+        [(8, 10), (8, 255), (9, 2), (10, 1), (15, 1), (16 + 2 * 8, 1), (16 + 9 * 8 - 1, 1), (8, 1)]
+    {
         let mut bad = good.clone();
         bad[byte] = value;
         let got = Pairs::read(&Terms::new(&bad).unwrap(), kind);

@@ -14,7 +14,7 @@ mod share;
 #[cfg(test)]
 mod share_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod wire;
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -63,15 +63,15 @@ impl Upper<TcpNetmod> for Layer {
 }
 
 /// Two processes in one thread: the first one puts to the second one.
-struct Two {
-    engines: [Engine<TcpNetmod>; 2],
+pub(crate) struct Two {
+    pub(crate) engines: [Engine<TcpNetmod>; 2],
     layers: [Layer; 2],
-    vcs: [VcId; 2],
+    pub(crate) vcs: [VcId; 2],
     start: Instant,
 }
 
 impl Two {
-    fn new(tune: impl Fn(&mut TcpConfig)) -> Two {
+    pub(crate) fn new(tune: impl Fn(&mut TcpConfig)) -> Two {
         let mut cfg = netmod_core::Config::default().tcp;
         cfg.interface = "127.0.0.1".into();
         cfg.rails_loopback = RAILS;
@@ -100,7 +100,7 @@ impl Two {
     }
 
     /// A message makes the connection.
-    fn connect(&mut self) {
+    pub(crate) fn connect(&mut self) {
         let (vc, before) = (self.vcs[0], self.layers[1].packets);
         let e = &mut self.engines[0];
         let data = SendBuf::of_segment(&netmod_core::Segment::empty()).expect("no data");
@@ -108,18 +108,18 @@ impl Two {
         self.until("they are connected", |two| two.layers[1].packets > before);
     }
 
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         for i in 0..2 {
             self.step_one(i);
         }
     }
 
-    fn step_one(&mut self, i: usize) {
+    pub(crate) fn step_one(&mut self, i: usize) {
         let now = Time::ZERO + self.start.elapsed();
         self.engines[i].progress(&mut self.layers[i], PollOrder::OutFirst, now).expect("progress");
     }
 
-    fn until(&mut self, what: &str, done: impl Fn(&Two) -> bool) {
+    pub(crate) fn until(&mut self, what: &str, done: impl Fn(&Two) -> bool) {
         let end = Instant::now() + Duration::from_secs(60);
         while !done(self) {
             assert!(Instant::now() < end, "timed out waiting until {what}: {}", self.describe());
@@ -127,7 +127,7 @@ impl Two {
         }
     }
 
-    fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let [a, b] = [0, 1].map(|i| self.engines[i].netmod.describe(&self.engines[i].core, self.vcs[i]));
         format!("{a}; {b}")
     }
@@ -364,7 +364,7 @@ fn what_cannot_be_is_refused() {
 }
 
 /// What the first process would say of a rail to the second one.
-fn a_rail() -> InitiatorParams {
+pub(crate) fn a_rail() -> InitiatorParams {
     InitiatorParams {
         me: name(0),
         peer: name(1),
@@ -381,7 +381,7 @@ fn a_rail() -> InitiatorParams {
 }
 
 /// A rail of the first process's by hand: what it says and hears.
-struct Liar(TcpStream);
+pub(crate) struct Liar(TcpStream);
 
 impl Liar {
     /// Dials the second process; `incarnation` as it says. Whether it is taken.
@@ -408,7 +408,7 @@ impl Liar {
     }
 
     /// Connects, and says HELLO.
-    fn greet(two: &Two, params: InitiatorParams) -> (Liar, Initiator) {
+    pub(crate) fn greet(two: &Two, params: InitiatorParams) -> (Liar, Initiator) {
         let to: SocketAddr = two.engines[1].netmod.addresses()[0];
         let stream = TcpStream::connect(to).expect("a listener");
         stream.set_nonblocking(true).expect("a socket");
@@ -419,7 +419,7 @@ impl Liar {
     }
 
     /// So many bytes, or the end.
-    fn hear(&mut self, two: &mut Two, n: usize) -> Result<Vec<u8>, ErrorKind> {
+    pub(crate) fn hear(&mut self, two: &mut Two, n: usize) -> Result<Vec<u8>, ErrorKind> {
         let end = Instant::now() + Duration::from_secs(60);
         let mut got = vec![0; n];
         let mut have = 0;
@@ -433,6 +433,10 @@ impl Liar {
             }
         }
         Ok(got)
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).expect("room");
     }
 
     fn say(&mut self, head: ChunkHeader, data: &[u8]) {
@@ -453,10 +457,10 @@ fn who_says_other_terms_than_pairs_is_dropped_before_it_is_challenged() {
     let strangers = two.engines[1].netmod.stats().strangers;
     let too_many = {
         let mut terms = [0; PAIRS_LEN];
-        terms[8] = 9;
+        terms[8] = crate::pairs::MAX_PAIRS as u8 + 1;
         Terms::from(terms)
     };
-    let others = [Terms::default(), Terms::from([0; 79]), Terms::from([0; 400]), too_many];
+    let others = [Terms::default(), Terms::from([0; 80]), Terms::from([0; 400]), too_many];
     for (i, terms) in others.into_iter().enumerate() {
         let end = Liar::dial_with(&mut two, incarnation, terms).err().expect("dropped");
         assert!(end.starts_with("the end from a Stranger"), "{end}");
