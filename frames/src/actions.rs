@@ -191,6 +191,7 @@ impl<D: Device> FrameNetmod<D> {
                 Err(Refused::Again) => {
                     self.stats.refused += 1;
                     if self.now.since(out.since) < self.patience(&out) {
+                        core.note_staged();
                         kept.push_back(out);
                     }
                 }
@@ -278,6 +279,7 @@ impl<D: Device> FrameNetmod<D> {
         self.pending.push_back(Event::Up { vc });
         self.watch(vc);
         self.wanting.add(vc);
+        core.note_staged();
     }
 
     /// The connection of a VC is over, and the VC goes on.

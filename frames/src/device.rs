@@ -364,6 +364,9 @@ pub trait Port: Debug + Send {
     /// Makes progress, and takes up to `most` completions; how many. See [`Port::completion`].
     fn poll(&mut self, most: usize) -> usize;
 
+    /// Has a device that makes progress only within calls do so. Takes no completions.
+    fn progress(&mut self);
+
     /// What one of the completions of the last [`Port::poll`] says. Each is to be asked for once.
     fn completion(&mut self, i: usize) -> Option<Done>;
 

@@ -443,8 +443,9 @@ impl<D: Device> Netmod for FrameNetmod<D> {
 
     #[inline]
     fn flush(&mut self, core: &mut Core) {
-        if !self.staged.is_empty() {
-            self.flush_staged(core);
+        self.push_staged(core);
+        if !self.wanting.is_empty() || !self.outbox.is_empty() {
+            self.try_again(core);
         }
     }
 
@@ -466,7 +467,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         let later = !events.is_empty() && no_word && !self.polls.is_multiple_of(PUT_OFF);
         if later {
             // What is staged goes before what is sent after this poll.
-            self.flush(core);
+            self.push_staged(core);
             return Ok(());
         }
         if order == PollOrder::InFirst {
@@ -492,7 +493,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
     }
 
     fn arm(&mut self, core: &mut Core) -> Arm {
-        self.flush(core);
+        self.push_staged(core);
         let idle = self.pending.is_empty()
             && self.backlog.is_empty()
             && self.outbox.is_empty()

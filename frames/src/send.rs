@@ -1,6 +1,6 @@
 //! Sending: at once if possible, else through the VC's queue.
 
-use netmod_core::{Core, Event, Header, Message, Netmod as _, SendBuf, Time, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, Header, Message, SendBuf, Time, VcError, VcErrorKind, VcId};
 
 use crate::device::{Device, Port, Refused, Way};
 use crate::doubt::CREDIT_MAX;
@@ -137,7 +137,7 @@ impl<D: Device> FrameNetmod<D> {
     /// Sends what waits for the device.
     #[inline]
     pub(crate) fn push_out(&mut self, core: &mut Core) {
-        self.flush(core);
+        self.push_staged(core);
         if !self.outbox.is_empty() {
             self.push_outbox(core);
         }
@@ -146,6 +146,21 @@ impl<D: Device> FrameNetmod<D> {
         }
         if self.transfers.has_waiting() {
             self.start_waiting();
+        }
+    }
+
+    /// Offers the device once more what it has refused, without a poll. What only a completion makes room for still waits for
+    /// one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn try_again(&mut self, core: &mut Core) {
+        self.ports.iter_mut().for_each(Port::progress);
+        if !self.outbox.is_empty() {
+            self.push_outbox(core);
+        }
+        self.pump_all(core);
+        if !self.wanting.is_empty() || !self.outbox.is_empty() {
+            core.note_staged();
         }
     }
 
@@ -160,8 +175,9 @@ impl<D: Device> FrameNetmod<D> {
     }
 
     /// The device would not take a frame of the VC: it is tried again.
-    fn refused(&mut self, vc: VcId) {
+    fn refused(&mut self, core: &mut Core, vc: VcId) {
         self.stats.refused += 1;
+        core.note_staged();
         let now = self.now;
         if let Some(open) = self.links.get_mut(vc).and_then(|l| l.open.as_mut()) {
             open.refused_since = open.refused_since.min(now);
@@ -267,7 +283,9 @@ impl<D: Device> FrameNetmod<D> {
                 // The end of one of them comes here.
                 return;
             }
-            let Some(buffer) = self.ports[open.dest.port].take_buffer() else { return self.refused(vc) };
+            let Some(buffer) = self.ports[open.dest.port].take_buffer() else {
+                return self.refused(core, vc);
+            };
             let len = self.fill(core, vc, buffer, room);
             if len == FRAME_HEADER {
                 // The last segment of the message was empty.
@@ -328,7 +346,7 @@ impl<D: Device> FrameNetmod<D> {
             }
             Err(Refused::Again) => {
                 l.stalled = Some(f);
-                self.refused(vc);
+                self.refused(core, vc);
                 false
             }
             Err(Refused::Failed(why)) => {
@@ -371,7 +389,7 @@ impl<D: Device> FrameNetmod<D> {
                     open.credit_sent();
                 }
             }
-            Err(Refused::Again) => self.refused(vc),
+            Err(Refused::Again) => self.refused(core, vc),
             Err(Refused::Failed(why)) => drop(self.broken(core, vc, &why)),
         }
     }

@@ -69,9 +69,16 @@ impl<D: Device> FrameNetmod<D> {
         true
     }
 
-    /// Sends the frames that are being filled.
+    /// Sends the frames that are being filled, if there are any.
+    #[inline]
+    pub(crate) fn push_staged(&mut self, core: &mut Core) {
+        if !self.staged.is_empty() {
+            self.flush_staged(core);
+        }
+    }
+
     #[inline(never)]
-    pub(crate) fn flush_staged(&mut self, core: &mut Core) {
+    fn flush_staged(&mut self, core: &mut Core) {
         while let Some(vc) = self.staged.take() {
             self.pump(core, vc);
         }

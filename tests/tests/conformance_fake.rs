@@ -1,6 +1,10 @@
 //! The conformance suite over the fake provider: strict in all that providers demand, odd in all that they may do, and poor in all
 //! that they may lack. What a strict provider would not have stood, and what is left open at the end, is a failure.
 
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{Bootstrap, Builder, Device};
 use fake_fabric::{AddressFormat, Again, Control, MrDialect, Progress, Settings, World, library_path};
@@ -10,6 +14,8 @@ use libfabric_sys::consts::{
 };
 use netmod_core::{Config, Diagnose, Module, Pollers};
 use netmod_ofi::{OfiNetmod, Setup};
+use netmod_tests::board::run_job_with;
+use netmod_tests::conformance::closing;
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
 
 /// Devices in a world of the fake provider.
@@ -100,6 +106,50 @@ fn poor() -> Fake {
 
 fn lmt(inner: Fake, mode: &'static str) -> Lmt<Fake> {
     Lmt { inner, mode }
+}
+
+#[test]
+fn an_init_fails() {
+    closing::an_init_fails(&strict());
+    closing::an_init_fails(&odd());
+    closing::an_init_fails(&poor());
+}
+
+/// What the provider refuses at first leaves although the sender makes no further call.
+#[test]
+fn what_was_refused_leaves_while_its_sender_computes() {
+    const LIMIT: Duration = Duration::from_secs(30);
+    let again = Again { send: 0.9, inject: 0.9, ..Again::default() };
+    for progress in [Progress::Auto, Progress::Manual] {
+        let fake = Fake(Settings::default().again(again).progress(progress));
+        let (tell, hear) = channel();
+        let (tell, hear) = (Mutex::new(tell), Mutex::new(hear));
+        run_job_with(
+            &fake,
+            2,
+            |_| {},
+            move |dev| {
+                let world = dev.world();
+                for round in 0..20 {
+                    dev.barrier(world).expect("barrier");
+                    if dev.rank() == 0 {
+                        let sends = [8, 8, 3000, 8]
+                            .map(|len| dev.isend(vec![round; len], 1, 1, world).expect("isend"));
+                        let heard = hear.lock().expect("no panic").recv_timeout(LIMIT);
+                        heard.unwrap_or_else(|e| panic!("round {round}: the messages have not arrived: {e}"));
+                        dev.wait_all(sends).expect("the sends");
+                    } else {
+                        for len in [8, 8, 3000, 8] {
+                            let mut data = vec![0; len];
+                            dev.recv(&mut data, 0, 1, world).expect("recv");
+                            assert_eq!(data, vec![round; len]);
+                        }
+                        tell.lock().expect("no panic").send(()).expect("rank 0 listens");
+                    }
+                }
+            },
+        );
+    }
 }
 
 netmod_tests::conformance!(over_strict, lmt(strict(), "get"));

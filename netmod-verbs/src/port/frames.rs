@@ -195,6 +195,9 @@ impl<H: Hca> device::Port for Port<H> {
         n
     }
 
+    /// Devices make progress by themselves.
+    fn progress(&mut self) {}
+
     #[inline]
     fn completion(&mut self, i: usize) -> Option<Done> {
         let completion = self.entries[i];

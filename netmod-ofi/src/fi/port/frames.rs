@@ -125,6 +125,10 @@ impl device::Port for Port {
         self.look(most)
     }
 
+    fn progress(&mut self) {
+        self.endpoint.progress();
+    }
+
     #[inline(always)]
     fn completion(&mut self, i: usize) -> Option<Done> {
         let entry = self.entries[i];
