@@ -2,20 +2,22 @@
 //! connections, and over XRC with several processes on a node. What hardware
 //! would have punished, and what is left open at the end, is a failure.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread::{JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
 use ch3_shim::netset::{AnyNetmod, NetSet};
-use ch3_shim::{Bootstrap, Builder, Device};
+use ch3_shim::{ANY_TAG, Bootstrap, Builder, Device, Error};
 use netmod_core::{Config, Diagnose, Module, Netmod, PeerName, Pollers, Time};
 use netmod_hca::{LinkLayer, Mtu};
-use netmod_tests::board::run_job_with;
+use netmod_tests::board::{run_devices, run_job_with};
+use netmod_tests::conformance::closing;
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
 use netmod_tests::jobs::sys::thread_cpu_time;
 use netmod_verbs::{Setup, Source, VerbsNetmod};
-use sim_hca::{DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca};
+use sim_hca::{ContextId, DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca};
 
 /// Devices on a simulated fabric.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ struct Sim {
     device: DeviceSettings,
     /// Bytes of receive buffers.
     rx_memory: usize,
+    /// How long a peer is silent before it is asked after.
+    detect: Duration,
     /// Over how many nodes the ranks are dealt out, if they are to use XRC.
     nodes: Option<u32>,
 }
@@ -32,6 +36,8 @@ struct Sim {
 struct Job {
     fabric: Fabric,
     devices: Vec<DeviceId>,
+    /// What each thread has opened.
+    opened: Opened,
     over: Arc<AtomicBool>,
     clock: Option<JoinHandle<()>>,
 }
@@ -50,9 +56,12 @@ impl Drop for Job {
     }
 }
 
+/// Processes of a fabric, by the threads that they are.
+type Opened = Arc<Mutex<Vec<(ThreadId, ContextId)>>>;
+
 /// The one device of a fabric.
 #[derive(Clone, Debug)]
-struct Only(Fabric, DeviceId);
+struct Only(Fabric, DeviceId, Opened);
 
 impl Source<SimHca> for Only {
     fn names(&self) -> Result<Vec<String>, String> {
@@ -60,17 +69,19 @@ impl Source<SimHca> for Only {
     }
 
     fn open(&self, _: &str) -> Result<SimHca, String> {
-        self.0.open(self.1).map_err(|e| e.to_string())
+        let hca = self.0.open(self.1).map_err(|e| e.to_string())?;
+        self.2.lock().expect("no panic").push((std::thread::current().id(), hca.context()));
+        Ok(hca)
     }
 }
 
 impl Sim {
     fn verbs(&self, job: &Job, me: PeerName, size: u32, key: [u8; 32]) -> Box<dyn Netmod> {
         let mut cfg = self.config().verbs;
-        cfg.rx_memory = self.rx_memory;
+        (cfg.rx_memory, cfg.detect) = (self.rx_memory, self.detect);
         cfg.xrc = self.nodes.is_some();
         let device = job.devices[me.rank as usize % job.devices.len()];
-        let source = Box::new(Only(job.fabric.clone(), device));
+        let source = Box::new(Only(job.fabric.clone(), device, job.opened.clone()));
         let mut netmod = VerbsNetmod::<SimHca>::new(&Setup { cfg, source }, me, size);
         assert_eq!(netmod.failure(), None, "a netmod of verbs");
         assert_eq!(netmod.opened().ends_with("; XRC)"), self.nodes.is_some(), "{}", netmod.opened());
@@ -108,7 +119,7 @@ impl NetmodFactory for Sim {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        Job { fabric, devices, over, clock: Some(clock) }
+        Job { fabric, devices, opened: Opened::default(), over, clock: Some(clock) }
     }
 
     fn device(&self, job: &Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
@@ -126,7 +137,13 @@ impl NetmodFactory for Sim {
 /// A network without delay, and devices with all that there is.
 fn plain() -> Sim {
     let fabric = Settings { delay_min: Duration::ZERO, delay_max: Duration::ZERO, ..Settings::default() };
-    Sim { fabric, device: DeviceSettings::new("sim0"), rx_memory: 1 << 20, nodes: None }
+    Sim {
+        fabric,
+        device: DeviceSettings::new("sim0"),
+        rx_memory: 1 << 20,
+        detect: Config::default().verbs.detect,
+        nodes: None,
+    }
 }
 
 /// Queues are short, packets and messages are short, nothing can be sent inline, and there are few receives.
@@ -155,6 +172,102 @@ fn shared(nodes: u32, sim: Sim) -> Sim {
 
 fn lmt(inner: Sim, mode: &'static str) -> Lmt<Sim> {
     Lmt { inner, mode }
+}
+
+/// Jobs whose devices are on one fabric.
+#[derive(Clone)]
+struct Beside(Sim, Arc<Job>);
+
+impl NetmodFactory for Beside {
+    type Job = ();
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn config(&self) -> Config {
+        self.0.config()
+    }
+
+    fn job(&self, _ranks: u32) {}
+
+    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        self.0.device(&self.1, boot, cfg)
+    }
+
+    fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
+        self.0.netmod(&self.1, rank, ranks)
+    }
+}
+
+/// Kills what the calling thread has opened: its device says nothing any more, as when the process has died.
+fn die(job: &Job, dev: Device) {
+    let opened = job.opened.lock().expect("no panic").clone();
+    let me = std::thread::current().id();
+    opened.iter().filter(|(thread, _)| *thread == me).for_each(|(_, context)| job.fabric.kill(*context));
+    drop(dev);
+}
+
+/// A job is met, and its processes die before their first message: whoever waits for one is told, root or not, by a receive
+/// and by a probe.
+#[test]
+fn a_job_that_dies_before_its_first_message_is_noticed() {
+    const LONG: Duration = Duration::from_secs(60);
+    for sim in [plain(), shared(2, plain())] {
+        let world = Arc::new(sim.job(2));
+        let beside = Beside(Sim { detect: Duration::from_millis(500), ..sim }, world.clone());
+        let (tell, port) = sync_channel(1);
+        let (tell, port) = (Mutex::new(tell), Mutex::new(port));
+        // Nobody dies before all have met.
+        let met = Arc::new(Barrier::new(4));
+        let (guests, all) = (beside.clone(), met.clone());
+        let guests = std::thread::spawn(move || {
+            run_devices(
+                &guests,
+                2,
+                |_| {},
+                move |mut dev| {
+                    let comm = dev.world();
+                    let port =
+                        (dev.rank() == 0).then(|| port.lock().expect("no panic").recv().expect("a port"));
+                    let _inter = dev.connect(port.as_ref(), comm, 0, LONG).expect("connect");
+                    all.wait();
+                    die(&world, dev);
+                },
+            )
+        });
+        run_devices(
+            &beside,
+            2,
+            |_| {},
+            move |mut dev| {
+                let (me, comm) = (dev.rank() as i32, dev.world());
+                let port = (me == 0).then(|| dev.open_port().expect("a port"));
+                if let Some(port) = &port {
+                    tell.lock().expect("no panic").send(port.clone()).expect("the guests listen");
+                }
+                let inter = dev.accept(port.as_ref(), comm, 0, LONG).expect("accept").comm();
+                met.wait();
+                let end = Instant::now() + LONG;
+                let lost = dev.recv(&mut [0; 8], me, 1, inter).map(drop);
+                assert!(matches!(&lost, Err(Error::Peer(_))), "rank {me}: a receive: {lost:?}");
+                let lost = dev.probe(1 - me, ANY_TAG, inter).map(drop);
+                assert!(matches!(&lost, Err(Error::Peer(_))), "rank {me}: a probe: {lost:?}");
+                assert!(Instant::now() < end, "it took long");
+            },
+        );
+        guests.join().expect("the guests have met their hosts");
+    }
+}
+
+#[test]
+fn an_init_fails() {
+    closing::an_init_fails(&plain());
+    closing::an_init_fails(&shared(2, plain()));
 }
 
 /// A rank that waits sleeps until the device has something for it.
