@@ -187,7 +187,7 @@ fn shared_memory_needs_no_helper() {
             meet(dev);
             if dev.rank() == 0 {
                 let reqs: Vec<_> =
-                    (0..40).map(|_| dev.isend(vec![1; 8], 1, 1, world).expect("isend")).collect();
+                    (0..40).map(|n| dev.isend(vec![n; 8], 1, 1, world).expect("isend")).collect();
                 assert!(hear(&got, LIMIT), "the messages have not arrived");
                 assert_eq!(dev.helper_stats(), HelperStats::default());
                 dev.wait_all(reqs).expect("the sends");
