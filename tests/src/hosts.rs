@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::jobs::launch::{self, OVER_TCP, Outcome, launcher_or_skip, run};
 
@@ -167,29 +166,6 @@ impl Hosts {
         }
         c.args(["sh", "-c", &script, "sh", self.job]).args(case);
         run(&mut c)
-    }
-}
-
-/// Waits until a port of a switch passes frames on. The kernel may take more than a second to see that there is a carrier, and
-/// drops them until then.
-///
-/// # Errors
-/// Of `ip`.
-///
-/// # Panics
-/// If it never does.
-pub fn await_forwarding(switch: &str, port: &str) -> Made {
-    let end = Instant::now() + Duration::from_secs(30);
-    loop {
-        let text = ip(&["-n", switch, "-j", "-d", "link", "show", "dev", port])?;
-        let all: serde_json::Value =
-            serde_json::from_str(&text).map_err(|e| format!("{port}: {e}: {text}"))?;
-        let state = &all[0]["linkinfo"]["info_slave_data"]["state"];
-        if state == "forwarding" {
-            return Ok(());
-        }
-        assert!(Instant::now() < end, "{port} of {switch} passes nothing on: {state}");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -1,6 +1,6 @@
 //! A netmod that fails as a whole, and sends that fail before they have left: whoever gave memory away gets it back.
 
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use ch3_shim::pkt::{Packet, ShortData};
@@ -31,114 +31,85 @@ trait Calls: Sized + 'static {
     fn large(&self) -> usize;
     /// Three receives, of a message that is here, of one that is not, and of nobody's, and a long send.
     fn start(&mut self) -> Vec<Self::Req>;
-    fn settled(&mut self) -> usize;
+    /// Requests that are left.
+    fn left(&mut self) -> usize;
 }
 
-/// The four requests, in an order in which the first is not finished.
-macro_rules! start {
-    ($dev:expr) => {{
-        let world = $dev.world();
-        vec![
-            $dev.irecv(vec![8; 16], 1, LATE, world).expect("irecv"),
-            $dev.irecv(vec![7; 16], 1, EARLY, world).expect("irecv"),
-            $dev.isend(pattern(1, $dev.large()), 1, LATE, world).expect("isend"),
-            $dev.irecv(vec![9; 16], PROC_NULL, 1, world).expect("irecv"),
-        ]
-    }};
-}
-
-/// Calls of both kinds of devices, which have the same names.
+/// Implements [`Calls`] for a kind of devices: their calls have the same names.
 macro_rules! calls {
-    () => {
-        &[
-            ("wait", |d, reqs| reqs.into_iter().map(|r| d.wait(r)).enumerate().collect()),
-            ("test", |d, reqs| {
-                let test = |mut r| loop {
-                    match d.test(r) {
-                        Ok(Ok(done)) => return Ok(done),
-                        Ok(Err(again)) => r = again,
-                        Err(failed) => return Err(failed),
-                    }
-                };
-                reqs.into_iter().map(test).enumerate().collect()
-            }),
-            ("wait_all", |d, reqs| d.wait_all(reqs).expect_err("two of them fail").results),
-            ("test_all", |d, reqs| d.test_all(reqs).map(drop).expect_err("two of them fail").results),
-            ("wait_any", |d, mut reqs| {
-                let (mut results, mut left) = (Vec::new(), vec![0, 1, 2, 3]);
-                while !reqs.is_empty() {
-                    let (place, result) = match d.wait_any(&mut reqs) {
-                        Ok(None) => panic!("some are left"),
-                        Ok(Some((place, done))) => (place, Ok(done)),
-                        Err(failed) => (failed.place.expect("the failure is of one"), Err(failed)),
+    ($device:ty, $request:ty) => {
+        impl Calls for $device {
+            type Req = $request;
+            const CALLS: &'static [(&'static str, Complete<$device>)] = &[
+                ("wait", |d, reqs| reqs.into_iter().map(|r| d.wait(r)).enumerate().collect()),
+                ("test", |d, reqs| {
+                    let test = |mut r| loop {
+                        match d.test(r) {
+                            Ok(Ok(done)) => return Ok(done),
+                            Ok(Err(again)) => r = again,
+                            Err(failed) => return Err(failed),
+                        }
                     };
-                    results.push((left.remove(place), result));
-                    assert_eq!(left.len(), reqs.len());
+                    reqs.into_iter().map(test).enumerate().collect()
+                }),
+                ("wait_all", |d, reqs| d.wait_all(reqs).expect_err("two of them fail").results),
+                ("test_all", |d, reqs| d.test_all(reqs).map(drop).expect_err("two of them fail").results),
+                ("wait_any", |d, mut reqs| {
+                    let (mut results, mut left) = (Vec::new(), vec![0, 1, 2, 3]);
+                    while !reqs.is_empty() {
+                        let (place, result) = match d.wait_any(&mut reqs) {
+                            Ok(None) => panic!("some are left"),
+                            Ok(Some((place, done))) => (place, Ok(done)),
+                            Err(failed) => (failed.place.expect("the failure is of one"), Err(failed)),
+                        };
+                        results.push((left.remove(place), result));
+                        assert_eq!(left.len(), reqs.len());
+                    }
+                    results
+                }),
+                ("wait_some", |d, mut reqs| {
+                    let done = d.wait_some(&mut reqs).expect("two of them are finished");
+                    let places: Vec<usize> = done.iter().map(|(place, _)| *place).collect();
+                    assert_eq!((places, reqs.len()), (vec![1, 3], 2));
+                    let failed = d.wait_some(&mut reqs).expect_err("nothing else comes");
+                    assert!(reqs.is_empty());
+                    let failed = failed.results.into_iter().map(|(place, result)| (place * 2, result));
+                    done.into_iter().map(|(place, done)| (place, Ok(done))).chain(failed).collect()
+                }),
+            ];
+
+            fn with_a_script() -> (Script, $device) {
+                let (script, builder) = Script::builder(2, true, |_| {});
+                (script, builder.build_thread().expect("a device over a script"))
+            }
+
+            fn large(&self) -> usize {
+                self.config().eager_max + 1
+            }
+
+            fn start(&mut self) -> Vec<$request> {
+                while self.unexpected_len() == 0 {
+                    self.progress().expect("progress");
                 }
-                results
-            }),
-            ("wait_some", |d, mut reqs| {
-                let done = d.wait_some(&mut reqs).expect("two of them are finished");
-                let places: Vec<usize> = done.iter().map(|(place, _)| *place).collect();
-                assert_eq!((places, reqs.len()), (vec![1, 3], 2));
-                let failed = d.wait_some(&mut reqs).expect_err("nothing else comes");
-                assert!(reqs.is_empty());
-                let failed = failed.results.into_iter().map(|(place, result)| (place * 2, result));
-                done.into_iter().map(|(place, done)| (place, Ok(done))).chain(failed).collect()
-            }),
-        ]
+                let world = self.world();
+                // In an order in which the first is not finished.
+                vec![
+                    self.irecv(vec![8; 16], 1, LATE, world).expect("irecv"),
+                    self.irecv(vec![7; 16], 1, EARLY, world).expect("irecv"),
+                    self.isend(pattern(1, self.large()), 1, LATE, world).expect("isend"),
+                    self.irecv(vec![9; 16], PROC_NULL, 1, world).expect("irecv"),
+                ]
+            }
+
+            fn left(&mut self) -> usize {
+                self.posted_len() + self.live_requests()
+            }
+        }
     };
 }
 
-impl Calls for Device {
-    type Req = Request;
-    const CALLS: &'static [(&'static str, Complete<Device>)] = calls!();
-
-    fn with_a_script() -> (Script, Device) {
-        Script::device(2, true)
-    }
-
-    fn large(&self) -> usize {
-        self.config().eager_max + 1
-    }
-
-    fn start(&mut self) -> Vec<Request> {
-        while self.unexpected_len() == 0 {
-            self.progress().expect("progress");
-        }
-        start!(self)
-    }
-
-    fn settled(&mut self) -> usize {
-        self.posted_len() + self.live_requests()
-    }
-}
-
-impl Calls for Device<Multiple> {
-    type Req = SharedRequest;
-    const CALLS: &'static [(&'static str, fn(&mut Device<Multiple>, Vec<SharedRequest>) -> Results)] =
-        calls!();
-
-    fn with_a_script() -> (Script, Device<Multiple>) {
-        let (script, builder) = Script::builder(2, true, |_| {});
-        (script, builder.build_thread().expect("a device over a script"))
-    }
-
-    fn large(&self) -> usize {
-        self.config().eager_max + 1
-    }
-
-    fn start(&mut self) -> Vec<SharedRequest> {
-        while self.unexpected_len() == 0 {
-            self.progress().expect("progress");
-        }
-        start!(self)
-    }
-
-    fn settled(&mut self) -> usize {
-        self.posted_len() + self.live_requests()
-    }
-}
+calls!(Device, Request);
+calls!(Device<Multiple>, SharedRequest);
 
 /// What is finished is a success; each other request that a call was given ends with the netmod's error, and its memory.
 fn memory_comes_back<D: Calls>() {
@@ -168,7 +139,7 @@ fn memory_comes_back<D: Calls>() {
         assert_eq!(late.buffer, [8; 16], "{name}");
         let send = send.expect_err("a send that waits for its peer");
         assert!(matches!(send.error, Error::Netmod(_)) && send.data == data, "{name}: {send}");
-        assert_eq!(dev.settled(), 0, "{name}: no request is left");
+        assert_eq!(dev.left(), 0, "{name}: no request is left");
     }
 }
 
@@ -202,8 +173,7 @@ fn lent_requests_go_on() {
 /// Short messages that wait for a connection were copied; when there is none to be had their owners get the data back.
 #[test]
 fn sends_that_never_left_give_their_data_back() {
-    let gone = Barrier::new(2);
-    let gone = std::sync::Arc::new(gone);
+    let gone = Arc::new(Barrier::new(2));
     let tune = |cfg: &mut netmod_core::Config| cfg.tcp.connect_timeout = Duration::from_millis(200);
     run_devices(&Tcp, 2, tune, move |mut dev| {
         let world = dev.world();

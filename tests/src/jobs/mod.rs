@@ -235,7 +235,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "strays",
-        help: "[LAPS=40] [BYTES=50000]: traffic; each rank says how many connections came by another interface than was meant",
+        help: "[LAPS=40] [BYTES=50000] [DIALLER]: traffic; each rank says how many connections came by another interface than was meant",
         body: outage::strays,
     },
     Case {

@@ -252,8 +252,20 @@ fn go_back(dev: &mut Device, before: u64) -> Result<()> {
 
 /// Traffic, after which each rank says how many connections have come by another interface than they were meant for.
 pub(super) fn strays(dev: &mut Device, args: &Args) -> Result<End> {
+    let first = args.get(2, u64::MAX);
+    if first < 2 {
+        // The other one does not dial.
+        let (me, world) = (u64::from(dev.rank()), dev.world());
+        let other = 1 - dev.rank() as i32;
+        if me == first {
+            dev.send(&[], other, 2, world)?
+        } else {
+            dev.recv(&mut [], other, 2, world).map(drop)?
+        }
+    }
     talk(dev, args.get(0, 40), args.get(1, 50_000) as usize)?;
     let strayed = dev.tcp_stats().map_or(0, |s| s.strayed);
-    println!("rank {}: {strayed} connections strayed", dev.rank());
+    let ways: Vec<String> = dev.report().into_iter().map(|v| v.netmod).collect();
+    println!("rank {}: {strayed} connections strayed; {}", dev.rank(), ways.join("; "));
     Ok(End::Finalize)
 }
