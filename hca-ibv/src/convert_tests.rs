@@ -234,29 +234,32 @@ const AH: AhAttr = AhAttr {
     }),
 };
 
+const RTR: ToRtr = ToRtr {
+    path_mtu: Mtu::B1024,
+    dest_qp: QpNum(4),
+    rq_psn: 5,
+    max_dest_rd_atomic: 6,
+    min_rnr_timer: 7,
+    ah: AH,
+    alt: None,
+};
+
+const RTS: ToRts = ToRts {
+    sq_psn: 8,
+    timeout: 9,
+    retry_cnt: 1,
+    rnr_retry: 2,
+    max_rd_atomic: 3,
+    alt: None,
+    path_mig_state: None,
+};
+
 #[test]
 fn steps_name_what_their_kind_must_have() {
     use QpKindOf::{Rc, Ud, XrcIni, XrcTgt};
     let init = ModifyQp::Init { port: 1, pkey_index: 2, access: Access::ALL };
     let init_ud = ModifyQp::InitUd { port: 1, pkey_index: 2, qkey: 3 };
-    let rtr = ModifyQp::Rtr(ToRtr {
-        path_mtu: Mtu::B1024,
-        dest_qp: QpNum(4),
-        rq_psn: 5,
-        max_dest_rd_atomic: 6,
-        min_rnr_timer: 7,
-        ah: AH,
-        alt: None,
-    });
-    let rts = ModifyQp::Rts(ToRts {
-        sq_psn: 8,
-        timeout: 9,
-        retry_cnt: 1,
-        rnr_retry: 2,
-        max_rd_atomic: 3,
-        alt: None,
-        path_mig_state: None,
-    });
+    let (rtr, rts) = (ModifyQp::Rtr(RTR), ModifyQp::Rts(RTS));
     let rts_ud = ModifyQp::RtsUd { sq_psn: 8 };
     // Of ibv_modify_qp(3), and for XRC the kernel's table of steps.
     let to_init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
@@ -300,33 +303,15 @@ fn steps_name_what_their_kind_must_have() {
 fn paths_are_given_where_the_table_of_steps_has_them() {
     use QpKindOf::{Rc, Ud, XrcIni, XrcTgt};
     let alt = AltPath { ah: AhAttr { port: 2, dlid: 11, ..AH }, pkey_index: 12, timeout: 13 };
-    let without = ToRtr {
-        path_mtu: Mtu::B1024,
-        dest_qp: QpNum(4),
-        rq_psn: 5,
-        max_dest_rd_atomic: 6,
-        min_rnr_timer: 7,
-        ah: AH,
-        alt: None,
-    };
-    let sending = ToRts {
-        sq_psn: 8,
-        timeout: 9,
-        retry_cnt: 1,
-        rnr_retry: 2,
-        max_rd_atomic: 3,
-        alt: None,
-        path_mig_state: None,
-    };
     let rearm = Some(PathMigState::Rearm);
     let both = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
     for kind in [Rc, XrcIni, XrcTgt] {
         let mask = |what: ModifyQp| step(&what, kind).expect("a step").1;
         let given = |with: ModifyQp, plain: ModifyQp| mask(with) & !mask(plain);
-        let rtr = ModifyQp::Rtr(ToRtr { alt: Some(alt), ..without });
-        assert_eq!(given(rtr, ModifyQp::Rtr(without)), IBV_QP_ALT_PATH);
-        let rts = ModifyQp::Rts(ToRts { alt: Some(alt), path_mig_state: rearm, ..sending });
-        assert_eq!(given(rts, ModifyQp::Rts(sending)), both);
+        let rtr = ModifyQp::Rtr(ToRtr { alt: Some(alt), ..RTR });
+        assert_eq!(given(rtr, ModifyQp::Rtr(RTR)), IBV_QP_ALT_PATH);
+        let rts = ModifyQp::Rts(ToRts { alt: Some(alt), path_mig_state: rearm, ..RTS });
+        assert_eq!(given(rts, ModifyQp::Rts(RTS)), both);
         for (alt, path_mig_state, more) in [
             (Some(alt), rearm, both),
             (Some(alt), None, IBV_QP_ALT_PATH),
