@@ -114,14 +114,14 @@ pub trait Bootstrap: Send {
     fn survive_failures(&mut self) -> Result<(), String> {
         Ok(())
     }
-    /// Leaves the process manager, without waiting: the first call tells it, later ones ask for its answer. Returns
-    /// true when it has answered; [`Bootstrap::fd`] is readable when it may have.
+    /// Leaves the process manager, without waiting: the first call tells it, later ones ask for its
+    /// answer. Returns true when it has answered; [`Bootstrap::fd`] is readable when it may have.
     ///
     /// # Errors
     /// What the process manager says.
     fn finalize_poll(&mut self) -> Result<bool, String>;
-    /// Asks for the end of the whole job, says why, and waits for a limited time to be ended. Returns the status with
-    /// which this process exits if it is not.
+    /// Asks for the end of the whole job, says why, and waits for a limited time to be ended.
+    /// Returns the status with which this process exits if it is not.
     fn abort(&mut self, code: i32, message: &str) -> i32;
 }
 

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use crate::sys::exit_now;
 
-/// How long an abort may take once the launcher has had its time: netmods that end wait for peers that are writing, and one
-/// that is stopped writes for ever; exit handlers may wait for what this thread holds.
+/// How long an abort may take once the launcher has had its time: netmods that end wait for peers
+/// that are writing, and one that is stopped writes for ever; exit handlers may wait for what this
+/// thread holds.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// An exit for which something is to be done first. After [`LIMIT`] the process ends in any case, where it is.
+/// An exit for which something is to be done first. After [`LIMIT`] the process ends in any case,
+/// where it is.
 #[derive(Debug)]
 #[must_use = "the process ends without exit handlers"]
 pub(crate) struct Exit(i32);

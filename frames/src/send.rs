@@ -149,8 +149,8 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Offers the device once more what it has refused, without a poll. What only a completion makes room for still waits for
-    /// one.
+    /// Offers the device once more what it has refused, without a poll. What only a completion
+    /// makes room for still waits for one.
     #[cold]
     #[inline(never)]
     pub(crate) fn try_again(&mut self, core: &mut Core) {

@@ -4,14 +4,16 @@ use crate::address::AhAttr;
 
 /// The alternate path of a connected queue pair (`alt_*` of `ibv_modify_qp(3)`, `IBV_QP_ALT_PATH`).
 ///
-/// It may be loaded with the steps to ready to receive and ready to send, and while the queue pair is ready to send.
+/// It may be loaded with the steps to ready to receive and ready to send, and while the queue pair
+/// is ready to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AltPath {
     /// The way to the peer. Its port is the alternate port of this side (`alt_port_num`).
     pub ah: AhAttr,
     /// Place of the partition key in the alternate port's table.
     pub pkey_index: u16,
-    /// How long an acknowledgement is waited for on this path, as a code (see [`crate::timeout_wait`]).
+    /// How long an acknowledgement is waited for on this path, as a code (see
+    /// [`crate::timeout_wait`]).
     pub timeout: u8,
 }
 

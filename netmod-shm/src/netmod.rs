@@ -76,8 +76,8 @@ pub struct ShmNetmod {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) links: SideTable<Link, VcKind>,
     pub(crate) by_peer: BTreeMap<PeerName, VcId>,
-    /// Slots whose rings are looked at in each poll; that were until a moment ago; whose producers must look whether to ring;
-    /// whose VCs have a queue.
+    /// Slots whose rings are looked at in each poll; that were until a moment ago; whose producers
+    /// must look whether to ring; whose VCs have a queue.
     pub(crate) watched: Vec<usize>,
     pub(crate) unwatched: Unwatched,
     pub(crate) dirty: Vec<usize>,

@@ -106,8 +106,9 @@ impl ShmNetmod {
         error
     }
 
-    /// The consumer of a slot's ring may have to be told of something: at once if it is seen not to look, else
-    /// behind the fence of the next poll. If none comes, the consumer looks a second time by itself.
+    /// The consumer of a slot's ring may have to be told of something: at once if it is seen not to
+    /// look, else behind the fence of the next poll. If none comes, the consumer looks a second
+    /// time by itself.
     #[inline]
     pub(crate) fn touch(&mut self, slot: usize) {
         let lane = &mut self.lanes[slot];

@@ -65,8 +65,8 @@ impl Unwatched {
         self.old.pop()
     }
 
-    /// All old ones were taken. Those that came since the last turn wait for the next: `now` may have been read before they came,
-    /// but it is newer than the turn before.
+    /// All old ones were taken. Those that came since the last turn wait for the next: `now` may
+    /// have been read before they came, but it is newer than the turn before.
     fn turn(&mut self, now: Time) {
         std::mem::swap(&mut self.old, &mut self.fresh);
         self.turn = if self.old.is_empty() { Time::NEVER } else { now + DRAINED };
@@ -169,7 +169,8 @@ impl ShmNetmod {
         self.unwatched.add(slot, self.now);
     }
 
-    /// Looks a second time at rings that are not watched any more: see *Doorbells* in [`crate::ring`].
+    /// Looks a second time at rings that are not watched any more: see *Doorbells* in
+    /// [`crate::ring`].
     #[cold]
     #[inline(never)]
     pub(crate) fn look_again(&mut self) {

@@ -77,7 +77,8 @@ pub(crate) struct Conn {
     pub(crate) peer_left: bool,
     /// It is not read: another connection has been offered in its place, with what was read of it.
     pub(crate) deaf: bool,
-    /// By a better way, and to take the place of the VC's connection, which is whole: a dial, or what the peer offers.
+    /// By a better way, and to take the place of the VC's connection, which is whole: a dial, or
+    /// what the peer offers.
     pub(crate) moves: bool,
     /// Handshake and farewell bytes that the kernel has not taken yet.
     pub(crate) out: Vec<u8>,

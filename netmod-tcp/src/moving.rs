@@ -23,8 +23,8 @@ const TRIES: u8 = 7;
 /// Pause between later attempts. After so long without one, earlier attempts do not count.
 const SELDOM: Duration = Duration::from_secs(300);
 
-/// How long after an offer has lapsed the end of the connection may be the peer's answer to it, which crossed the end of the
-/// offer on the way.
+/// How long after an offer has lapsed the end of the connection may be the peer's answer to it,
+/// which crossed the end of the offer on the way.
 const CROSSING: Duration = Duration::from_secs(1);
 
 /// A VC's way to a better pair of interfaces.
@@ -246,7 +246,8 @@ impl TcpNetmod {
         );
     }
 
-    /// Returns true if the peer may have closed the connection because it has taken an offer just as that lapsed.
+    /// Returns true if the peer may have closed the connection because it has taken an offer just
+    /// as that lapsed.
     pub(crate) fn took_what_lapsed(&self, vc: VcId, failure: Failure) -> bool {
         let closed = matches!(failure, Failure::Eof | Failure::Errno(libc::ECONNRESET));
         let going = self.vcs.get(vc).and_then(|v| v.going.as_deref());

@@ -5,15 +5,17 @@ use netmod_hello::{FrameType, HelloError, InitiatorStep, Responder, Terms};
 
 use crate::rail::MAX_RAILS;
 
-/// Most pairs that a handshake names: one for each rail, and that of a connection which is none of them.
+/// Most pairs that a handshake names: one for each rail, and that of a connection which is none of
+/// them.
 pub(crate) const MAX_PAIRS: usize = MAX_RAILS + 1;
 /// Bytes on the wire.
 pub(crate) const PAIRS_LEN: usize = 16 + 8 * MAX_PAIRS;
 
 /// Interfaces by their kernels' numbers, best pair first, as the sender of the frame sees it.
 ///
-/// On the wire: agreement u64, number of pairs u8, offer u8 (1 or 0), zero 6, and [`MAX_PAIRS`] times the number of the sender's
-/// interface u32 and of the receiver's u32, zero behind the last pair.
+/// On the wire: agreement u64, number of pairs u8, offer u8 (1 or 0), zero 6, and [`MAX_PAIRS`]
+/// times the number of the sender's interface u32 and of the receiver's u32, zero behind the last
+/// pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pairs {
     /// What two sides that see the same have in common ([`netmod_matching`]); 0 if the sender has paired nothing.

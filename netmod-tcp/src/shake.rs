@@ -370,7 +370,8 @@ impl TcpNetmod {
                     if let Ok((used, ResponderStep::Proved(_), _)) = &step
                         && rest[*used..].starts_with(Initiator::goodbye().as_bytes())
                     {
-                        // It was given up before it is taken: what it would replace is whole, or dialled again.
+                        // It was given up before it is taken: what it would replace is whole, or
+                        // dialled again.
                         tracing::debug!(
                             "a connection that its dialler had given up before this process took it"
                         );

@@ -37,7 +37,8 @@ pub struct TcpStats {
     pub astray: u64,
     /// Connections that have gone over to a better pair of interfaces, whichever side began it.
     pub moved: u64,
-    /// Offers of a better pair of interfaces that the peer has not answered in time; the connections stayed.
+    /// Offers of a better pair of interfaces that the peer has not answered in time; the
+    /// connections stayed.
     pub lapsed: u64,
     /// Rails made, by this side and by peers.
     pub rails: u64,

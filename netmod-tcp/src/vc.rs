@@ -74,7 +74,8 @@ pub(crate) struct TcpVc {
     pub(crate) decided: Option<Box<Pairs>>,
     /// The ways beside each other for large messages, if there are at least two.
     rails: Box<[Way]>,
-    /// Pairs that were agreed on and are no rails, with the reasons, as readable text; empty if there are none.
+    /// Pairs that were agreed on and are no rails, with the reasons, as readable text; empty if
+    /// there are none.
     left_out: Box<str>,
     /// The pair of interfaces of its last connection.
     pub(crate) route: Route,
@@ -239,7 +240,8 @@ impl TcpVc {
         self.reckon(most);
     }
 
-    /// Takes note of what was agreed on, or of how the peer can be reached. At most `most` pairs are rails.
+    /// Takes note of what was agreed on, or of how the peer can be reached. At most `most` pairs
+    /// are rails.
     pub(crate) fn reckon(&mut self, most: usize) {
         let both = self.ways.as_ref().zip(self.decided.as_deref()).filter(|_| most > 1);
         let (rails, left_out) = both.map(|(w, d)| w.paired.rails_of(d, most)).unwrap_or_default();
@@ -403,7 +405,8 @@ mod tests {
         v.rails().iter().filter_map(|w| Some(w.pair()?.0)).collect()
     }
 
-    /// A connection goes by an interface that is none of the eight best: all eight carry data, and it is said that it does not.
+    /// A connection goes by an interface that is none of the eight best: all eight carry data, and
+    /// it is said that it does not.
     #[test]
     fn a_connection_outside_the_rails_takes_the_place_of_none() {
         let mut v = with_cables(10, 8);
@@ -417,7 +420,8 @@ mod tests {
         assert_eq!(v.left_out(), "10.0.10.2 through e10: NETMOD_TCP_RAILS allows 8");
     }
 
-    /// A connection by one of the rails leaves none out; one beside fewer rails than are allowed is one of them.
+    /// A connection by one of the rails leaves none out; one beside fewer rails than are allowed is
+    /// one of them.
     #[test]
     fn what_fits_is_used() {
         let mut v = with_cables(10, 8);
@@ -428,7 +432,8 @@ mod tests {
         assert_eq!((rails_of(&v), v.left_out()), (vec![5, 1, 2, 3], ""));
     }
 
-    /// What the peer decides is not beyond what is allowed here, and what this side cannot follow is told.
+    /// What the peer decides is not beyond what is allowed here, and what this side cannot follow
+    /// is told.
     #[test]
     fn pairs_that_the_peer_decides_are_told_if_they_are_not_used() {
         let mut v = with_cables(3, 2);

@@ -125,11 +125,11 @@ impl Paired {
         present.is_none_or(|w| w.weight() < best.weight()).then_some(best)
     }
 
-    /// The ways between interfaces that both sides have agreed on which are to carry data beside each other, at most
-    /// `most`, and why the others do not, as readable text.
+    /// The ways between interfaces that both sides have agreed on which are to carry data beside
+    /// each other, at most `most`, and why the others do not, as readable text.
     ///
-    /// The first pair is that of the connection. Where there are more than enough it is left out if it is none of the best, since
-    /// the connection goes by the best pair soon ([`crate::moving`]).
+    /// The first pair is that of the connection. Where there are more than enough it is left out if
+    /// it is none of the best, since the connection goes by the best pair soon ([`crate::moving`]).
     pub(crate) fn rails_of(&self, pairs: &Pairs, most: usize) -> (Box<[Way]>, String) {
         let mut rails: Vec<&Way> = self.between(pairs).collect();
         let mut left_out = Vec::new();

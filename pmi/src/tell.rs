@@ -6,7 +6,8 @@ use std::time::Duration;
 /// How long an answer may take before the user is told.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Says through the program's log, or else on stderr, that the launcher has not answered for [`PATIENCE`].
+/// Says through the program's log, or else on stderr, that the launcher has not answered for
+/// [`PATIENCE`].
 pub(crate) fn waits(doing: &dyn Display) {
     let text = format_args!(
         "{doing}: the launcher has not answered for {PATIENCE:?}; this process waits for it. Is it stopped, or busy?"

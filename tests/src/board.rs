@@ -105,7 +105,8 @@ impl Board {
         Place { rank, shared: Arc::clone(&self.shared), wake, refuses: None }
     }
 
-    /// The place of a rank that is refused what it looks up: it waits for the reason, and fails with it.
+    /// The place of a rank that is refused what it looks up: it waits for the reason, and fails
+    /// with it.
     ///
     /// # Panics
     /// As [`Board::place`].

@@ -204,7 +204,8 @@ impl NetmodFactory for Beside {
     }
 }
 
-/// Kills what the calling thread has opened: its device says nothing any more, as when the process has died.
+/// Kills what the calling thread has opened: its device says nothing any more, as when the process
+/// has died.
 fn die(job: &Job, dev: Device) {
     let opened = job.opened.lock().expect("no panic").clone();
     let me = std::thread::current().id();
@@ -212,8 +213,8 @@ fn die(job: &Job, dev: Device) {
     drop(dev);
 }
 
-/// A job is met, and its processes die before their first message: whoever waits for one is told, root or not, by a receive
-/// and by a probe.
+/// A job is met, and its processes die before their first message: whoever waits for one is told,
+/// root or not, by a receive and by a probe.
 #[test]
 fn a_job_that_dies_before_its_first_message_is_noticed() {
     const LONG: Duration = Duration::from_secs(60);

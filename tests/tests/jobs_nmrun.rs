@@ -132,7 +132,8 @@ fn ranks_that_are_told_to_go_on_do_so_without_a_launcher() {
     }
 }
 
-/// A launcher of PMI-1 for one rank, at a port: it takes its time for the second value and for the goodbye.
+/// A launcher of PMI-1 for one rank, at a port: it takes its time for the second value and for the
+/// goodbye.
 fn slow_launcher(pause: Duration) -> std::io::Result<(SocketAddr, JoinHandle<std::io::Result<()>>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let at = listener.local_addr()?;

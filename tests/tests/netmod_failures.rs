@@ -1,4 +1,5 @@
-//! A netmod that fails as a whole, and sends that fail before they have left: whoever gave memory away gets it back.
+//! A netmod that fails as a whole, and sends that fail before they have left: whoever gave memory
+//! away gets it back.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -29,7 +30,8 @@ trait Calls: Sized + 'static {
     const CALLS: &'static [(&'static str, Complete<Self>)];
     fn with_a_script() -> (Script, Self);
     fn large(&self) -> usize;
-    /// Three receives, of a message that is here, of one that is not, and of nobody's, and a long send.
+    /// Three receives, of a message that is here, of one that is not, and of nobody's, and a long
+    /// send.
     fn start(&mut self) -> Vec<Self::Req>;
     /// Requests that are left.
     fn left(&mut self) -> usize;
@@ -111,7 +113,8 @@ macro_rules! calls {
 calls!(Device, Request);
 calls!(Device<Multiple>, SharedRequest);
 
-/// What is finished is a success; each other request that a call was given ends with the netmod's error, and its memory.
+/// What is finished is a success; each other request that a call was given ends with the netmod's
+/// error, and its memory.
 fn memory_comes_back<D: Calls>() {
     for (name, complete) in D::CALLS {
         let (script, mut dev) = D::with_a_script();
@@ -170,7 +173,8 @@ fn lent_requests_go_on() {
     assert_eq!(dev.posted_len(), 0);
 }
 
-/// Short messages that wait for a connection were copied; when there is none to be had their owners get the data back.
+/// Short messages that wait for a connection were copied; when there is none to be had their owners
+/// get the data back.
 #[test]
 fn sends_that_never_left_give_their_data_back() {
     let gone = Arc::new(Barrier::new(2));

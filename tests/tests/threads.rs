@@ -194,7 +194,8 @@ fn buffers_come_back() {
     }
 }
 
-/// A peer dies: each call, of whatever thread, returns the cause, and gives buffers and data back as they were given.
+/// A peer dies: each call, of whatever thread, returns the cause, and gives buffers and data back
+/// as they were given.
 #[test]
 fn requests_fail_with_their_peer() {
     /// A call with a borrowed buffer that waits for a message.

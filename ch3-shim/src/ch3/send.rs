@@ -294,8 +294,8 @@ impl Ch3 {
         (outcome, Status { cancelled, ..status }, cut, owned)
     }
 
-    /// Keeps memory for a request until that is used up. Returns it if the request borrows none: its data was copied, and
-    /// several messages may have this request.
+    /// Keeps memory for a request until that is used up. Returns it if the request borrows none:
+    /// its data was copied, and several messages may have this request.
     pub(crate) fn own(&mut self, core: &Core, req: ReqId, owned: Owned) -> Owned {
         if let Some(m) = self.side.get_mut(req) {
             m.owned = owned;

@@ -14,8 +14,8 @@ pub struct Completion {
     /// Envelope and length.
     pub status: Status,
     /// The whole buffer of a receive; the message is its first `status.len` bytes, the rest is as
-    /// it was given. Empty for sends, whose data is freed, also if they were cancelled: who needs it
-    /// again keeps a clone of the [`Bytes`].
+    /// it was given. Empty for sends, whose data is freed, also if they were cancelled: who needs
+    /// it again keeps a clone of the [`Bytes`].
     pub buffer: Vec<u8>,
 }
 

@@ -206,10 +206,10 @@ impl<L: Exclusive> Device<L> {
     /// leaves nothing behind.
     ///
     /// # Errors
-    /// If the process manager fails, a peer does not close its connection in time, or a process has failed
-    /// and that was not acknowledged ([`Vci::ack_failures`]); everything local is released all the same, and
-    /// it takes a limited time (`NETMOD_CLOSE_TIMEOUT` for each stage, 120 s for the process manager's answer) however
-    /// many have failed.
+    /// If the process manager fails, a peer does not close its connection in time, or a process has
+    /// failed and that was not acknowledged ([`Vci::ack_failures`]); everything local is released
+    /// all the same, and it takes a limited time (`NETMOD_CLOSE_TIMEOUT` for each stage, 120 s for
+    /// the process manager's answer) however many have failed.
     pub fn finalize(mut self) -> Result<()> {
         self.finalize_in_place()
     }

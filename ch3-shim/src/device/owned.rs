@@ -19,13 +19,14 @@ use crate::pkt::Mode;
 /// Give it to [`Vci::wait`] or one of its kin, or lend it to them (`&mut`), which leaves a request that is
 /// done with once it is finished. A dropped one finishes by itself: what it holds is freed then.
 ///
-/// A call that fails as a whole ([`crate::Error::Netmod`]) ends the requests that it was given: each has that error as its
-/// result, with its buffer or data. Those that it was lent go on.
+/// A call that fails as a whole ([`crate::Error::Netmod`]) ends the requests that it was given:
+/// each has that error as its result, with its buffer or data. Those that it was lent go on.
 #[derive(Debug)]
 #[must_use = "wait for it, or the result is lost"]
 pub struct Request {
     raw: RawReq,
-    /// What the device does not keep: the buffer of a receive that was over at once, the data of a send that was copied.
+    /// What the device does not keep: the buffer of a receive that was over at once, the data of a
+    /// send that was copied.
     kept: Owned,
     /// The device's list of dropped requests; `None` for one that was over at once.
     dropped: Option<Arc<Dropped>>,
@@ -189,7 +190,8 @@ impl Vci {
         }
     }
 
-    /// The request of a handle, with memory that the device keeps for it as long as the handle needs it.
+    /// The request of a handle, with memory that the device keeps for it as long as the handle
+    /// needs it.
     pub(super) fn request(&mut self, raw: RawReq, owned: Owned) -> Request {
         if raw.is_over() {
             return Request { raw, kept: owned, dropped: None };
@@ -213,8 +215,8 @@ impl Vci {
         self.take_owned(raw, kept, None)
     }
 
-    /// The result of a request whose call has failed as a whole: its own if it is settled, else the call's. Unless it was
-    /// lent it is over then.
+    /// The result of a request whose call has failed as a whole: its own if it is settled, else the
+    /// call's. Unless it was lent it is over then.
     #[cold]
     pub(super) fn fail<W: Waitable>(&mut self, req: W, error: Error) -> Ended {
         if self.origin.is_here() && self.is_settled(req.handle()) {
@@ -224,7 +226,8 @@ impl Vci {
         }
     }
 
-    /// Ends a request that is not finished, and returns its memory with the error; one that was lent goes on.
+    /// Ends a request that is not finished, and returns its memory with the error; one that was
+    /// lent goes on.
     #[cold]
     fn give_up<W: Waitable>(&mut self, mut req: W, error: Error) -> Ended {
         if W::LENT {
@@ -239,7 +242,8 @@ impl Vci {
         self.take_owned(raw, kept, Some(error))
     }
 
-    /// Uses a finished request up; one that was cancelled has failed with the error `instead`, if there is one.
+    /// Uses a finished request up; one that was cancelled has failed with the error `instead`, if
+    /// there is one.
     fn take_owned(&mut self, raw: RawReq, kept: Owned, instead: Option<Error>) -> Ended {
         let (status, result, owned) = self.take_whole(raw);
         let owned = if matches!(owned, Owned::Nothing) { kept } else { owned };
@@ -253,8 +257,8 @@ impl Vci {
     /// Waits for a request.
     ///
     /// # Errors
-    /// Of the message: truncated, or its peer lost; a receive's buffer and a send's data are given back with it. For a
-    /// receive from any source [`crate::Error::PendingFailed`]: if it was lent
+    /// Of the message: truncated, or its peer lost; a receive's buffer and a send's data are given
+    /// back with it. For a receive from any source [`crate::Error::PendingFailed`]: if it was lent
     /// (`dev.wait(&mut req)`) it stays posted and can be waited for again, else it is cancelled.
     pub fn wait<W: Waitable>(&mut self, req: W) -> Ended {
         let raw = req.handle();
@@ -321,9 +325,10 @@ impl Vci {
     /// for: requests that a wait has used up already are passed over, and stay in the list.
     ///
     /// # Errors
-    /// Of that message, with its index in the list, from which it is taken; if a netmod fails as a whole, that error for the
-    /// first of them. [`crate::Error::PendingFailed`] if none is finished and one is a receive from any source
-    /// that failures keep from finishing; it stays in the list.
+    /// Of that message, with its index in the list, from which it is taken; if a netmod fails as a
+    /// whole, that error for the first of them. [`crate::Error::PendingFailed`] if none is finished
+    /// and one is a receive from any source that failures keep from finishing; it stays in the
+    /// list.
     pub fn wait_any(
         &mut self,
         reqs: &mut Vec<Request>,
@@ -345,8 +350,9 @@ impl Vci {
         done.map(|done| Some((i, done))).map_err(|failed| failed.at(i))
     }
 
-    /// Waits until at least one request is finished; takes all finished ones out of the list, and returns each with its
-    /// index there. Nothing if there is none to wait for, see [`Vci::wait_any`].
+    /// Waits until at least one request is finished; takes all finished ones out of the list, and
+    /// returns each with its index there. Nothing if there is none to wait for, see
+    /// [`Vci::wait_any`].
     ///
     /// # Errors
     /// If some of them have failed: the results of all that were taken out of the list, with the

@@ -87,8 +87,8 @@ impl<E: Staging> Guarded<E> {
         if !gate.is_inside() {
             return;
         }
-        // SAFETY: the owner is inside until the gate is told otherwise, and `&mut self` is the only way to the engine in this
-        // thread.
+        // SAFETY: the owner is inside until the gate is told otherwise, and `&mut self` is the only
+        // way to the engine in this thread.
         let staged = unsafe { &*engine.get() }.is_staged();
         if staged || gate.says_staged() {
             self.leave(staged);

@@ -177,8 +177,9 @@ impl<M: RingMem> Consumer<M> {
         self.mem.set_watched(true);
     }
 
-    /// From now on the producer rings. True if something is there already, of which it may not tell. Nor may it tell
-    /// of what is still in its processor's store buffer: a second look comes later.
+    /// From now on the producer rings. True if something is there already, of which it may not
+    /// tell. Nor may it tell of what is still in its processor's store buffer: a second look comes
+    /// later.
     #[must_use]
     pub(crate) fn unwatch(&self, shuttle: &Shuttle) -> bool {
         self.mem.set_watched(false);

@@ -46,10 +46,12 @@
 //! two sees the other (Dekker's argument), and a consumer looks at no ring in vain for long. The fence is
 //! paid once for all that was sent between two polls; before it the producer looks without one.
 //!
-//! A producer that does not poll after its last messages has had no fence behind them. It may have read that it is watched while they
-//! were still in its processor's store buffer, where the consumer's last look did not find them. A store leaves its buffer in bounded time, at the
-//! latest with the next interrupt; so the consumer looks a second time after a millisecond or two, and nothing that was sent waits for a
-//! further call (after Morrison and Afek, "Temporally Bounding TSO for Fence-Free Asymmetric Synchronization", 2015).
+//! A producer that does not poll after its last messages has had no fence behind them. It may have
+//! read that it is watched while they were still in its processor's store buffer, where the
+//! consumer's last look did not find them. A store leaves its buffer in bounded time, at the latest
+//! with the next interrupt; so the consumer looks a second time after a millisecond or two, and
+//! nothing that was sent waits for a further call (after Morrison and Afek, "Temporally Bounding
+//! TSO for Fence-Free Asymmetric Synchronization", 2015).
 //!
 //! *Space* works alike: a producer that finds no room sets `wants space` and looks again behind a fence; the
 //! consumer gives cells back and looks at the flag behind a fence.

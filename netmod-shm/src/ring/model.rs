@@ -244,7 +244,8 @@ impl Sender {
         }
     }
 
-    /// So much time that all stores have left the processor, and the consumer, if it sleeps, wakes for its second look.
+    /// So much time that all stores have left the processor, and the consumer, if it sleeps, wakes
+    /// for its second look.
     fn let_time_pass(&self) {
         fence(loom::sync::atomic::Ordering::SeqCst);
         self.shared.bells[0].pipe.notify();

@@ -74,7 +74,8 @@ fn challenged(two: &mut Two, offer: bool) -> (Liar, Vec<u8>) {
     }
 }
 
-/// The peer makes no call while an offer lapses: it does not take it afterwards, and nothing is lost.
+/// The peer makes no call while an offer lapses: it does not take it afterwards, and nothing is
+/// lost.
 #[test]
 fn an_offer_that_has_lapsed_is_not_taken() {
     let mut two = two();
@@ -92,7 +93,8 @@ fn an_offer_that_has_lapsed_is_not_taken() {
     assert_eq!(two.engines[0].netmod.stats().resumes, 0);
 }
 
-/// What is offered in place of a connection that is whole replaces it, and no loss is told; what is not, does.
+/// What is offered in place of a connection that is whole replaces it, and no loss is told; what is
+/// not, does.
 #[test]
 fn an_offer_that_is_taken_is_no_loss() {
     for (offer, failure) in [(true, Failure::Moved), (false, Failure::Replaced)] {
@@ -105,7 +107,8 @@ fn an_offer_that_is_taken_is_no_loss() {
     }
 }
 
-/// The peer has taken an offer just as it lapsed, and has closed the connection: that is told, and counts as no loss.
+/// The peer has taken an offer just as it lapsed, and has closed the connection: that is told, and
+/// counts as no loss.
 #[test]
 fn an_offer_that_is_taken_as_it_lapses_is_no_loss() {
     for lapsed in [true, false] {

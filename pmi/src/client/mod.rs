@@ -402,8 +402,8 @@ impl PmiClient {
         Ok(())
     }
 
-    /// As [`finalize`](Self::finalize), without waiting: the first call tells the launcher. Returns true if it has
-    /// answered; the descriptor is readable when it may have.
+    /// As [`finalize`](Self::finalize), without waiting: the first call tells the launcher. Returns
+    /// true if it has answered; the descriptor is readable when it may have.
     ///
     /// # Errors
     /// A barrier is not over, or the connection fails.

@@ -240,8 +240,8 @@ impl ProcessManager {
         self.speak("finalize")?.finalize()
     }
 
-    /// As [`finalize`](Self::finalize), without waiting: the first call tells the launcher. Returns true if it has
-    /// answered; [`fd`](Self::fd) is readable when it may have.
+    /// As [`finalize`](Self::finalize), without waiting: the first call tells the launcher. Returns
+    /// true if it has answered; [`fd`](Self::fd) is readable when it may have.
     ///
     /// # Errors
     /// A barrier is not over, or the launcher fails.
@@ -257,8 +257,8 @@ impl ProcessManager {
         std::process::exit(self.ask_abort(code, message))
     }
 
-    /// As [`abort`](Self::abort), for who has something to do before it exits. Returns the status to exit with, if
-    /// the launcher has not ended this process within a few seconds.
+    /// As [`abort`](Self::abort), for who has something to do before it exits. Returns the status
+    /// to exit with, if the launcher has not ended this process within a few seconds.
     pub fn ask_abort(&mut self, code: i32, message: &str) -> i32 {
         let code = if code & 0xff == 0 { 1 } else { code };
         if let Err(error) = self.speak("abort") {

@@ -1,4 +1,5 @@
-//! Alternate paths of connected queue pairs, and their migration (InfiniBand Architecture Specification, 17.2.8).
+//! Alternate paths of connected queue pairs, and their migration (InfiniBand Architecture
+//! Specification, 17.2.8).
 
 use netmod_hca::{AltPath, AsyncEvent, PathMigState};
 
@@ -88,7 +89,8 @@ impl State {
         Ok(())
     }
 
-    /// Changes to the alternate path of an armed queue pair, whose retries begin anew. Returns false if it is not armed.
+    /// Changes to the alternate path of an armed queue pair, whose retries begin anew. Returns
+    /// false if it is not armed.
     pub(crate) fn try_migrate(&mut self, id: Id) -> bool {
         let armed = self.qps.get(&id).is_some_and(|qp| qp.paths.state == PathMigState::Armed);
         if armed {
@@ -111,7 +113,8 @@ impl State {
         self.event_of_qp(id, AsyncEvent::PathMigrated);
     }
 
-    /// Takes in what a packet says of its sender's paths. Returns true if it has come on the path of the queue pair; others are dropped.
+    /// Takes in what a packet says of its sender's paths. Returns true if it has come on the path
+    /// of the queue pair; others are dropped.
     pub(crate) fn came(&mut self, id: Id, packet: &Packet) -> bool {
         let Some(qp) = self.qps.get_mut(&id) else { return false };
         if qp.is_on(qp.port, qp.peer, packet) {

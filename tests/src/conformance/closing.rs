@@ -176,9 +176,10 @@ pub fn a_peer_dies<F: NetmodFactory>(f: &F) {
     );
 }
 
-/// An init that fails behind the barrier, when the other rank sends to this one already: all that others could still
-/// write to is taken back, and the other rank goes on. Not of the suite: libfabric's shm reaches a peer of the same process
-/// by that one's own mapping, and crashes when it has gone.
+/// An init that fails behind the barrier, when the other rank sends to this one already: all that
+/// others could still write to is taken back, and the other rank goes on. Not of the suite:
+/// libfabric's shm reaches a peer of the same process by that one's own mapping, and crashes when
+/// it has gone.
 pub fn an_init_fails<F: NetmodFactory>(f: &F) {
     const WHY: &str = "the value is lost";
     /// How long the sender goes on behind the end of its peer.

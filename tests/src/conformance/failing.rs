@@ -86,7 +86,8 @@ fn begin_afterwards(dev: &mut Device) {
     assert!(matches!(refused.error, Error::Peer(_)) && refused.data == [8; 5][..], "{refused:?}");
 }
 
-/// Requests that fail with their peer: each call returns the cause, and the buffer or data as it was given.
+/// Requests that fail with their peer: each call returns the cause, and the buffer or data as it
+/// was given.
 pub fn with_their_peer<F: NetmodFactory>(f: &F) {
     for blocked in [Blocked::Scope, Blocked::Sendrecv, Blocked::Recv] {
         run_devices(f, 2, |_| {}, move |mut dev| lose(&mut dev, blocked));

@@ -55,13 +55,14 @@ impl Words {
 /// What the exit handler looks at: the receive's memory, by its address.
 static LENT: OnceLock<(usize, Words)> = OnceLock::new();
 
-/// Frees the memory of the receive as a program's destructors would, and sees whether it is written to behind that.
+/// Frees the memory of the receive as a program's destructors would, and sees whether it is written
+/// to behind that.
 extern "C" fn free_at_exit() {
     let Some((at, words)) = LENT.get() else { return };
     let at = *at as *mut u8;
     for i in 0..LEN {
-        // SAFETY: the device leaks the buffer when the process exits, so that it stays allocated. Whoever writes to it all the
-        // same is what this looks for; accesses are volatile.
+        // SAFETY: the device leaks the buffer when the process exits, so that it stays allocated.
+        // Whoever writes to it all the same is what this looks for; accesses are volatile.
         unsafe { at.add(i).write_volatile(POISON) };
     }
     let said = words.say("exits");
@@ -72,8 +73,8 @@ extern "C" fn free_at_exit() {
     let _ = words.say("done");
 }
 
-/// Rank 0 puts a message into rank 1's memory, and is held back just before it writes. Rank 1 aborts, with its launcher stopped,
-/// so that it comes to its exit handlers.
+/// Rank 0 puts a message into rank 1's memory, and is held back just before it writes. Rank 1
+/// aborts, with its launcher stopped, so that it comes to its exit handlers.
 pub(super) fn abort(dev: &mut Device, _: &Args) -> Result<End> {
     let (me, _) = place(dev);
     let world = dev.world();

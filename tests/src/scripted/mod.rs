@@ -67,7 +67,8 @@ struct Stage {
     direct: bool,
     /// What the process manager says of failed ranks.
     told: Vec<u32>,
-    /// Cards that the process manager was asked for, if it answers later, and whether it answers now.
+    /// Cards that the process manager was asked for, if it answers later, and whether it answers
+    /// now.
     asked: Option<VecDeque<String>>,
     answers: bool,
     /// Whether the process manager's barriers end.

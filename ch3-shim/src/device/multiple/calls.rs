@@ -120,8 +120,9 @@ impl Device<Multiple> {
     /// [`Device::wait_on`].
     ///
     /// # Errors
-    /// Of the message: truncated, or its peer lost; [`Error::PendingFailed`](crate::Error::PendingFailed). A receive's buffer
-    /// and a send's data are given back with it.
+    /// Of the message: truncated, or its peer lost;
+    /// [`Error::PendingFailed`](crate::Error::PendingFailed). A receive's buffer and a send's data
+    /// are given back with it.
     pub fn wait(&self, mut req: SharedRequest) -> Ended {
         if let Err(e) = self.store.check_origin() {
             return self.fail(req, e);
@@ -134,7 +135,8 @@ impl Device<Multiple> {
         ended.unwrap_or_else(|e| self.fail(req, e))
     }
 
-    /// The result of a request whose call has failed as a whole: its own if it is settled, else the call's.
+    /// The result of a request whose call has failed as a whole: its own if it is settled, else the
+    /// call's.
     #[cold]
     fn fail(&self, mut req: SharedRequest, error: Error) -> Ended {
         // A forked child cannot have the lock: another thread of its parent may hold it.
@@ -208,8 +210,8 @@ impl Device<Multiple> {
     /// Waits for all requests; results in their order.
     ///
     /// # Errors
-    /// If some have failed: all results, with the buffers. All are finished all the same: if a netmod
-    /// fails as a whole, with that error.
+    /// If some have failed: all results, with the buffers. All are finished all the same: if a
+    /// netmod fails as a whole, with that error.
     pub fn wait_all(
         &self,
         reqs: impl IntoIterator<Item = SharedRequest>,
@@ -286,8 +288,9 @@ impl Device<Multiple> {
         done.map(|done| Some((i, done))).map_err(|failed| failed.at(i))
     }
 
-    /// Waits for one of the requests, and takes it out of the list; its index and result. The outer error is the call's, and
-    /// leaves the list as it is; the index is that of a request that is not finished.
+    /// Waits for one of the requests, and takes it out of the list; its index and result. The outer
+    /// error is the call's, and leaves the list as it is; the index is that of a request that is
+    /// not finished.
     fn take_any(&self, reqs: &mut Vec<SharedRequest>) -> Option<(usize, Result<Ended>)> {
         let first = reqs.iter().position(|r| !r.req.raw().is_null())?;
         let number = reqs[first].engine;
@@ -328,8 +331,9 @@ impl Device<Multiple> {
         }
     }
 
-    /// Waits until at least one request is finished; takes all finished ones out of the list, and returns each with its
-    /// index there. Nothing if there is none to wait for, see [`Device::wait_any`].
+    /// Waits until at least one request is finished; takes all finished ones out of the list, and
+    /// returns each with its index there. Nothing if there is none to wait for, see
+    /// [`Device::wait_any`].
     ///
     /// # Errors
     /// If some of them have failed: the results of all that were taken out of the list, with the
