@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::sys::exit_now;
 
-/// How long an abort may take once the launcher has had its time: netmods that end wait for peers
+/// Time limit of an abort once the launcher has had its time: netmods that end wait for peers
 /// that are writing, and one that is stopped writes for ever; exit handlers may wait for what this
 /// thread holds.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -12,7 +12,7 @@ pub struct AltPath {
     pub ah: AhAttr,
     /// Place of the partition key in the alternate port's table.
     pub pkey_index: u16,
-    /// How long an acknowledgement is waited for on this path, as a code (see
+    /// Time limit of an acknowledgement on this path, as a code (see
     /// [`crate::timeout_wait`]).
     pub timeout: u8,
 }

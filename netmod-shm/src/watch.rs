@@ -18,7 +18,7 @@ const MOST: usize = 8;
 pub(crate) const PATIENCE: u32 = 4096;
 /// How long a rank sleeps at once that nobody can wake.
 const NAP: Duration = Duration::from_millis(1);
-/// In this time a store of a processor has long left it.
+/// Time after which a store has left its processor's store buffer.
 const DRAINED: Duration = Duration::from_millis(1);
 
 /// Rings that were watched until a moment ago, which are looked at once more.
@@ -38,7 +38,7 @@ impl Unwatched {
         Unwatched { fresh: list(), old: list(), turn: Time::NEVER }
     }
 
-    /// When [`ShmNetmod::look_again`] is to be called.
+    /// Returns the time of the next [`ShmNetmod::look_again`].
     #[inline]
     pub(crate) fn due(&self) -> Time {
         self.turn

@@ -23,8 +23,8 @@ const TRIES: u8 = 7;
 /// Pause between later attempts. After so long without one, earlier attempts do not count.
 const SELDOM: Duration = Duration::from_secs(300);
 
-/// How long after an offer has lapsed the end of the connection may be the peer's answer to it,
-/// which crossed the end of the offer on the way.
+/// Time after the lapse of an offer in which the end of the connection may be the peer's answer to
+/// it, which crossed the end of the offer on the way.
 const CROSSING: Duration = Duration::from_secs(1);
 
 /// A VC's way to a better pair of interfaces.
@@ -40,7 +40,7 @@ pub(crate) struct Move {
     last: Time,
     /// The connection that is not read while the new one is offered.
     frozen: Option<ConnId>,
-    /// When the peer had last not answered an offer in time; `NEVER` if it always has.
+    /// Time when the peer had last not answered an offer in time; `NEVER` if it always has.
     lapsed: Time,
 }
 

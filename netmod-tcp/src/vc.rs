@@ -252,7 +252,7 @@ impl TcpVc {
         self.left_out = left_out.into();
     }
 
-    /// What is to be told of pairs that were agreed on and are no rails.
+    /// Text about pairs that were agreed on and are no rails.
     pub(crate) fn left_out(&self) -> &str {
         &self.left_out
     }

@@ -1,9 +1,9 @@
-//! What a user is to know while this process waits for its launcher.
+//! Messages to the user while this process waits for its launcher.
 
 use std::fmt::Display;
 use std::time::Duration;
 
-/// How long an answer may take before the user is told.
+/// Time without an answer after which the user is told.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Says through the program's log, or else on stderr, that the launcher has not answered for

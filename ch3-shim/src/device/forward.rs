@@ -56,6 +56,7 @@ impl<L: Exclusive> Device<L> {
     /// As it says.
     #[inline]
     pub fn isend_raw(&mut self, seg: Segment, dest: i32, tag: i32, comm: Comm, mode: Mode) -> Result<RawReq> {
+        // A `Result<RawReq>` that is held while the call ends lies in memory; `Begun` does not.
         let begun = self.begin_send(seg, dest, tag, comm, mode);
         self.end_call();
         begun.map_err(|e| *e)

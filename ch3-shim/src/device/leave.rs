@@ -50,7 +50,7 @@ pub(super) enum Leaving {
     Done,
 }
 
-/// What is left when the netmods have let go of everything: the process manager's answer.
+/// The wait for the process manager's answer, when the netmods have let go of everything.
 #[derive(Debug)]
 pub(super) struct Goodbye {
     since: Time,
@@ -60,10 +60,10 @@ pub(super) struct Goodbye {
     answer: Option<std::result::Result<(), String>>,
 }
 
-/// How long the process manager may take to answer before the user is told.
+/// Time without an answer of the process manager after which the user is told.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long it may take at all: a launcher may be stopped with its job and go on later.
+/// Time limit of that answer: a launcher may be stopped with its job and go on later.
 const ANSWER_LIMIT: Duration = Duration::from_secs(120);
 
 /// Between two questions of a process manager without a descriptor.
@@ -371,7 +371,7 @@ impl Vci {
         }
     }
 
-    /// When the last stage has something to do without an answer; `None` in all other stages.
+    /// Returns the time at which the last stage goes on without an answer; `None` in other stages.
     pub(super) fn goodbye_deadline(&self) -> Option<Time> {
         let Leaving::Goodbye(goodbye) = &self.leaving else { return None };
         let next = goodbye.since + if goodbye.told { ANSWER_LIMIT } else { PATIENCE };

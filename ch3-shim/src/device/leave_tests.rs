@@ -12,7 +12,7 @@ use super::*;
 use crate::bootstrap::Bootstrap;
 use crate::{Builder, Device, VirtualClock};
 
-/// What the process manager of a job of one does.
+/// The process manager of a job of one, which answers when it is told to.
 #[derive(Debug, Default)]
 struct Office {
     answers: AtomicBool,

@@ -25,8 +25,8 @@ use crate::pkt::Mode;
 #[must_use = "wait for it, or the result is lost"]
 pub struct Request {
     raw: RawReq,
-    /// What the device does not keep: the buffer of a receive that was over at once, the data of a
-    /// send that was copied.
+    /// The memory that the device does not keep: the buffer of a receive that was over at once, the
+    /// data of a send that was copied.
     kept: Owned,
     /// The device's list of dropped requests; `None` for one that was over at once.
     dropped: Option<Arc<Dropped>>,

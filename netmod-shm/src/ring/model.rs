@@ -188,7 +188,7 @@ pub(super) fn geometry() -> Geometry {
     Geometry { cells: CELLS as u32, bulk: 64, window: 64, piece: 64, hold: 0 }
 }
 
-/// What a producer does behind its last message.
+/// The end of a producer's work, behind its last message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     /// It polls, and looks behind a fence whether to ring.
@@ -237,7 +237,7 @@ impl Sender {
         }
     }
 
-    /// What follows a send.
+    /// Tells the consumer of a send, as the netmod does.
     fn touch(&mut self) {
         if self.ring.seems_unwatched() {
             self.settle();

@@ -36,7 +36,7 @@ impl State {
     /// Takes a step.
     ///
     /// # Errors
-    /// What names the attribute that is not valid, if it is one.
+    /// Returns the text that names the attribute which is not valid, if one is.
     pub(crate) fn modify(&mut self, id: Id, context: usize, step: &ModifyQp) -> Result<(), Refusal> {
         self.usable(context)?;
         self.call("ibv_modify_qp")?;

@@ -34,7 +34,7 @@ impl State {
     /// Checks an alternate path and a state of migration, and takes both.
     ///
     /// # Errors
-    /// What names the attribute that the device does not take.
+    /// Returns the text that names the attribute which the device does not take.
     pub(crate) fn set_paths(
         &mut self,
         id: Id,

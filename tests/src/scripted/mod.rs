@@ -94,7 +94,7 @@ struct Stage {
     /// VCs in the netmod's charge, and whether it takes no others.
     in_charge: usize,
     refuses: bool,
-    /// Whether the netmod fails as a whole.
+    /// Set if the netmod fails as a whole.
     broken: bool,
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Unmet {
     vcs: SideTable<Arc<str>, VcKind>,
 }
 
-/// Whether a side can take part in a mode.
+/// The reason why a side cannot take part in a mode, if there is one.
 #[derive(Debug)]
 enum Lack {
     /// It can take part.
