@@ -8,8 +8,9 @@ use std::time::Instant;
 
 use netmod_core::quiet::Classes;
 use netmod_core::stores::Processor;
-use netmod_core::{Header, Quiet, Refusal, Stores, VcId};
+use netmod_core::{Header, Quiet, Refusal, Stores, Time, VcId};
 
+use crate::pause::Pause;
 use crate::ring::{
     Broken, Consumer, Geometry, INLINE, Kind, MAX_HOLD, MIN_RING, Place, Producer, RingMem, SHUTTLE, Shuttle,
 };
@@ -60,6 +61,13 @@ pub(crate) enum Wake {
     Cannot,
 }
 
+/// Both ends of a lane without their memory, while this rank is away.
+#[derive(Debug)]
+pub(crate) struct Parting {
+    pub(crate) tx: Option<Producer<()>>,
+    pub(crate) rx: Option<Consumer<()>>,
+}
+
 /// Both directions between two ranks.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
@@ -100,6 +108,11 @@ pub(crate) struct Lane {
     /// How long pieces are best stored for this rank.
     pub(crate) stores: Stores,
     pub(crate) wake: Wake,
+    /// Whether one of the two ranks is away for a checkpoint, or about to leave.
+    pub(crate) pause: Pause,
+    /// When a peer that is away counts as lost.
+    pub(crate) away_until: Time,
+    pub(crate) parting: Option<Parting>,
 }
 
 impl Lane {
@@ -116,13 +129,26 @@ impl Lane {
 
     /// Writes events that are owed; whether there are none left.
     pub(crate) fn settle_owed(&mut self) -> Result<bool, Broken> {
-        let Some(tx) = &mut self.tx else { return Ok(self.owed.is_empty()) };
+        let Some(tx) = self.tx.as_mut().filter(|_| !self.pause.holds()) else {
+            return Ok(self.owed.is_empty());
+        };
         while let Some(kind) = self.owed.front() {
             let Some(place) = tx.reserve()? else { return Ok(false) };
             tx.commit(place, *kind, 0);
             self.owed.pop_front();
         }
         Ok(true)
+    }
+
+    /// Both rings use the line that lies in the ring from the lower slot; whether both are there. `lower`: that is this rank's.
+    pub(crate) fn share_shuttle(&mut self, lower: bool) -> bool {
+        let (Some(tx), Some(rx)) = (&mut self.tx, &mut self.rx) else { return false };
+        if lower {
+            rx.mem.share_shuttle(&tx.mem)
+        } else {
+            tx.mem.share_shuttle(&rx.mem)
+        }
+        true
     }
 
     /// Whether events are owed.

@@ -8,12 +8,14 @@
 //! - `lane`: both directions between two ranks, and the streams in them;
 //! - `rma`: one-sided transfers by cross-memory attach; `joint`: gets that both sides copy; `region`: how their memory is taken back;
 //! - `survey`: what can be told without a job;
+//! - `checkpoint`: all of it let go, and taken up again; `pause`: how two ranks agree on that;
 //! - `link`, `send`, `recv`, `watch`, `helper`, `ending`, [`ShmNetmod`]: VCs over lanes, under the contract of
 //!   [`netmod_core::Netmod`].
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod bell;
 mod card;
+mod checkpoint;
 mod ending;
 mod helper;
 mod joint;
@@ -22,6 +24,9 @@ mod joint_model;
 mod lane;
 mod link;
 mod netmod;
+mod pause;
+#[cfg(test)]
+mod pause_model;
 mod recv;
 mod region;
 #[cfg(test)]

@@ -8,14 +8,14 @@ use std::time::Duration;
 use netmod_core::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, Event, Events, Finalize,
-    Header, Message, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Pollers, Refusal, ReqId,
-    Request, Rma, RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind,
-    VcId, VcLife,
+    Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Diagnose, Event, Events, Finalize, Header,
+    Message, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Pollers, Refusal, ReqId, Request, Rma,
+    RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId, VcLife,
 };
 
 use crate::NAME;
 use crate::card::Place;
+use crate::checkpoint::Stage;
 use crate::helper::Helper;
 use crate::lane::Lane;
 use crate::link::Link;
@@ -29,6 +29,8 @@ use crate::watch::Unwatched;
 
 /// How long `finalize` waits for peers to read what is queued.
 const PARTING: Duration = Duration::from_secs(2);
+/// How long a peer may be away for a checkpoint, unless that is set.
+const PATIENCE: Duration = Duration::from_secs(3600);
 /// How often the kernel is asked whether peers live.
 pub(crate) const CHECK: Duration = Duration::from_millis(100);
 
@@ -65,13 +67,19 @@ pub struct ShmNetmod {
     /// There is nobody to share memory with.
     alone: bool,
     /// Between `ckpt_shutdown` and `ckpt_restart`.
-    suspended: bool,
+    pub(crate) stage: Stage,
+    /// Rounds of checkpoints that were begun, as they are numbered.
+    pub(crate) round: u32,
+    /// Ranks that have joined the node's memory, as far as this one knew when it last came back.
+    pub(crate) members: usize,
+    /// How long a peer may be away.
+    pub(crate) patience: Duration,
     /// This rank's doorbells in it.
     pub(crate) bells: Option<OwnBells>,
     pub(crate) pipe: Option<Pipe>,
     /// For peers that do not find the pipe.
     pub(crate) helper: Option<Helper>,
-    key: Option<[u8; 32]>,
+    pub(crate) key: Option<[u8; 32]>,
     /// By slot.
     pub(crate) lanes: Vec<Lane>,
     pub(crate) links: SideTable<Link, VcKind>,
@@ -146,7 +154,10 @@ impl ShmNetmod {
             bells: segment.as_ref().ok().map(Segment::own_bells),
             segment,
             alone: alone.is_some(),
-            suspended: false,
+            stage: Stage::No,
+            round: 0,
+            members: 0,
+            patience: PATIENCE,
             pipe,
             helper: None,
             key: None,
@@ -168,6 +179,13 @@ impl ShmNetmod {
         }
     }
 
+    /// Sets how long a peer that is being checkpointed has to come back.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> ShmNetmod {
+        self.patience = patience;
+        self
+    }
+
     /// What the netmod has seen.
     pub fn stats(&self) -> ShmStats {
         self.stats
@@ -186,17 +204,25 @@ impl ShmNetmod {
 
     /// The slot that a card names.
     fn slot_of(&self, card: &Card) -> Result<usize, String> {
-        let segment = self.segment.as_ref().map_err(Clone::clone)?;
+        let (nonce_here, me, segment) = match (&self.segment, &self.stage) {
+            (Ok(segment), _) => (segment.nonce(), segment.me(), Some(segment)),
+            // What it says is looked at as far as it can be.
+            (_, Stage::Away(Some(parked))) => (parked.nonce(), parked.me(), None),
+            (Err(why), _) => return Err(why.clone()),
+        };
         match Place::of(card)? {
             Place::Nowhere(why) => Err(format!("it has no shared memory: {why}")),
-            Place::Slot { nonce, .. } if nonce != *segment.nonce() => {
+            Place::Slot { nonce, .. } if nonce != *nonce_here => {
                 Err("it is in another segment: on another node, as the launcher has it (see NETMOD_SHM_RANKS), or in a \
                      container with another /dev/shm"
                     .into())
             }
             Place::Slot { slot, token, .. } => {
                 let slot = usize::try_from(slot).unwrap_or(usize::MAX);
-                if slot == segment.me() || !segment.has_token(slot, &token) {
+                // Behind a checkpoint of all, who is not back yet has not said what its token is.
+                let late = |s: &Segment| self.members > 0 && slot < s.ranks() && !s.has_joined(slot);
+                let is_its = segment.is_none_or(|s| s.has_token(slot, &token) || late(s));
+                if slot == me || slot >= self.lanes.len() || !is_its {
                     return Err("its slot in the segment is another process's".into());
                 }
                 Ok(slot)
@@ -330,32 +356,6 @@ impl NoDynamicProcesses for ShmNetmod {
     const INSTEAD: &'static str = "allow tcp in NETMOD";
 }
 
-impl Checkpoint for ShmNetmod {
-    /// Memory that others write is in no image of this process.
-    fn can_ckpt(&self) -> Result<(), DeviceError> {
-        let text = "ranks that share memory cannot be checkpointed; set NETMOD=tcp for jobs with checkpoints";
-        if self.segment.is_ok() { Err(DeviceError::new(NAME, text)) } else { Ok(()) }
-    }
-
-    /// Without shared memory there is nothing but the pipe.
-    fn ckpt_shutdown(&mut self, _core: &mut Core, _now: Time) -> Result<Finalize, DeviceError> {
-        self.can_ckpt()?;
-        self.pipe = None;
-        self.suspended = true;
-        Ok(Finalize::Done)
-    }
-
-    fn ckpt_restart(&mut self, _core: &mut Core, _now: Time) -> Result<(), DeviceError> {
-        if !self.suspended {
-            return Err(DeviceError::new(NAME, "ckpt_restart without ckpt_shutdown"));
-        }
-        let pipe = Pipe::new().map_err(|e| DeviceError::new(NAME, format!("no pipe to be woken by: {e}")))?;
-        self.pipe = Some(pipe);
-        self.suspended = false;
-        Ok(())
-    }
-}
-
 impl Netmod for ShmNetmod {
     #[inline]
     fn i_send_contig(
@@ -460,7 +460,7 @@ impl Netmod for ShmNetmod {
             events.note_progress();
         }
         if now >= self.next_check {
-            self.check_peers();
+            self.check_peers(core);
         }
         if !self.pending.is_empty() {
             self.report_pending(events);

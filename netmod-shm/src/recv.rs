@@ -204,6 +204,11 @@ impl ShmNetmod {
                     return true;
                 }
             }
+            Kind::Suspend | Kind::Suspended => {
+                self.consume(slot, cell);
+                self.heard(core, slot, cell);
+                return true;
+            }
             Kind::Fin | Kind::Reset | Kind::Elsewhere => {
                 if busy {
                     return false;

@@ -148,9 +148,10 @@ impl Transfers {
     }
 
     /// Takes a region's memory back; its place is free then. Waits for a peer that is writing into it.
-    fn close(&mut self, segment: &Segment, region: &Region) {
+    fn close(&mut self, segment: Option<&Segment>, region: &Region) {
         let Some((place, writer)) = region.place else { return };
-        if let Some(word) = segment.region(segment.me(), place) {
+        // While this rank is away nobody writes, and what it says when it is back is without this one.
+        if let Some((segment, word)) = segment.and_then(|s| Some((s, s.region(s.me(), place)?))) {
             ShmNetmod::take_back(segment, word, writer);
         }
         for places in [&mut self.places, &mut self.read, &mut self.helped] {
@@ -166,7 +167,18 @@ impl Transfers {
         // First nobody begins anything any more, so that one wait for all is not as long as one for each.
         let words = regions.iter().filter_map(|r| segment.region(segment.me(), r.place?.0));
         words.for_each(region::end);
-        regions.iter().for_each(|r| self.close(segment, r));
+        regions.iter().for_each(|r| self.close(Some(segment), r));
+    }
+
+    /// Says in a segment to which this rank has come back which regions there are.
+    pub(crate) fn publish(&self, segment: &Segment) {
+        for place in 0..REGIONS {
+            let Some(word) = segment.region(segment.me(), place) else { continue };
+            match self.regions.iter().find(|r| r.place.is_some_and(|(at, _)| at == place)) {
+                Some(r) => region::open(word, r.number),
+                None => region::close(word),
+            }
+        }
     }
 
     /// Whether `len` bytes more may be registered.
@@ -227,6 +239,11 @@ fn write(segment: &Segment, slot: usize, at: u64, local: IoVec) -> Result<usize,
 }
 
 impl ShmNetmod {
+    /// Returns true if some transfer need not wait for a rank that is away.
+    pub(crate) fn has_transfers_to_do(&self) -> bool {
+        self.transfers.running.iter().any(|t| !self.holds(t.slot))
+    }
+
     /// The peer's slot, if transfers with it are permitted.
     pub(crate) fn transfer_peer(&mut self, vc: VcId) -> Result<usize, VcError> {
         let Some(l) = self.links.get(vc) else {
@@ -350,6 +367,7 @@ impl ShmNetmod {
         match link {
             None => return Err(lost("the VC of a transfer is no more".into())),
             Some(Link { down: Some(e), .. }) => return Err(e.clone()),
+            Some(_) if self.holds(t.slot) => return Ok(Step::Waits),
             Some(_) => {}
         }
         let segment = self.segment.as_ref().map_err(|e| lost(e.clone()))?;
@@ -460,8 +478,8 @@ impl Rma for ShmNetmod {
             return Err(VcError::new(VcErrorKind::Aborted, None, "the region is not registered"));
         };
         let found = self.transfers.regions.swap_remove(i);
+        self.transfers.close(self.segment.as_ref().ok(), &found);
         let Ok(segment) = &self.segment else { return Ok(()) };
-        self.transfers.close(segment, &found);
         self.transfers.running.iter_mut().filter(|t| t.region == region).for_each(|t| t.leave(segment));
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use netmod_core::{Core, Event, Header, Message, Quiet, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId};
 
-use crate::lane::{CLASSES, Lane};
+use crate::lane::CLASSES;
 use crate::link;
 use crate::netmod::{CHECK, Ending, ShmNetmod};
 use crate::ring::{Broken, Kind, Producer, Shuttle};
@@ -199,6 +199,14 @@ impl ShmNetmod {
             self.fail(core, vc, VcError::new(VcErrorKind::Resource, Some(peer), why));
             return false;
         }
+        if let Ok(segment) = &self.segment
+            && segment.is_surely_away(slot)
+        {
+            let back = segment.back(slot);
+            self.lanes[slot].pause.found_away(back);
+            self.note_absence(slot);
+            return false;
+        }
         if let Err(broken) = self.lanes[slot].event(Kind::Open) {
             self.broken(core, slot, broken);
             return false;
@@ -223,14 +231,11 @@ impl ShmNetmod {
 
     /// As soon as both rings are there, their ranks have a shuttle.
     pub(crate) fn link_shuttle(&mut self, slot: usize) {
-        let Lane { tx: Some(tx), rx: Some(rx), shuttle, quiet, .. } = &mut self.lanes[slot] else { return };
         let lower = self.segment.as_ref().is_ok_and(|s| s.me() < slot);
-        if lower {
-            rx.mem.share_shuttle(&tx.mem)
-        } else {
-            tx.mem.share_shuttle(&rx.mem)
+        let lane = &mut self.lanes[slot];
+        if lane.share_shuttle(lower) {
+            (lane.shuttle, lane.quiet) = (Shuttle::new(lower), Quiet::new(lower, CLASSES, 1));
         }
-        (*shuttle, *quiet) = (Shuttle::new(lower), Quiet::new(lower, CLASSES, 1));
     }
 
     /// Reports a connection, unless it is known.
@@ -251,8 +256,15 @@ impl ShmNetmod {
     /// Sends as much of a VC's queue as there is room for.
     pub(crate) fn pump(&mut self, core: &mut Core, vc: VcId) {
         loop {
-            let Some(l) = self.links.get(vc) else { return };
+            let Some(l) = self.links.get_mut(vc) else { return };
             if let Some(slot) = l.slot {
+                if self.holds(slot) {
+                    // All of it goes on when both are there.
+                    if !self.say_notes(core, slot) {
+                        self.wanting.add(vc);
+                    }
+                    return;
+                }
                 match self.lanes[slot].settle_owed() {
                     Ok(true) => {}
                     Ok(false) => return self.wanting.add(vc),

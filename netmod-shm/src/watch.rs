@@ -80,7 +80,10 @@ impl ShmNetmod {
         let Ok(segment) = &self.segment else { return };
         self.stats.rings += 1;
         let theirs = segment.slot(slot);
-        if let Wake::Unknown = self.lanes[slot].wake {
+        // One that is away need not be found: it looks at all when it is back.
+        if let Wake::Unknown = self.lanes[slot].wake
+            && !segment.is_away(slot)
+        {
             self.lanes[slot].wake = find_waker(segment, slot);
         }
         if bell::ring(theirs, segment.me()) {
@@ -129,6 +132,8 @@ impl ShmNetmod {
                 }
                 self.find_ring(core, slot);
                 self.watch(slot);
+                self.look_for_return(core, slot);
+                self.say_notes(core, slot);
                 // There may be room now.
                 if let Some(vc) = self.lanes[slot].vc {
                     self.pump(core, vc);
@@ -210,7 +215,7 @@ impl ShmNetmod {
     #[cold]
     pub(crate) fn go_to_sleep(&mut self, core: &mut Core) -> Arm {
         self.push_out(core);
-        if !self.pending.is_empty() || !self.transfers.running.is_empty() {
+        if !self.pending.is_empty() || self.has_transfers_to_do() {
             return Arm::Busy;
         }
         while !self.watched.is_empty() {
@@ -299,14 +304,22 @@ impl ShmNetmod {
     /// Asks the kernel whether the peers live with whom something is under way.
     #[cold]
     #[inline(never)]
-    pub(crate) fn check_peers(&mut self) {
+    pub(crate) fn check_peers(&mut self, core: &mut Core) {
         self.next_check = Time::NEVER;
-        let Ok(segment) = &self.segment else { return };
         for slot in 0..self.lanes.len() {
+            let Ok(segment) = &self.segment else { return };
             let lane = &self.lanes[slot];
             let concerned =
                 lane.vc.and_then(|vc| self.links.get(vc)).is_some_and(|l| l.up || !l.queue.is_empty());
             if !concerned || lane.gone {
+                continue;
+            }
+            if lane.pause.is_away() {
+                if self.now >= lane.away_until {
+                    self.give_up(core, slot);
+                } else {
+                    self.next_check = self.now + CHECK;
+                }
                 continue;
             }
             self.next_check = self.now + CHECK;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use ch3_shim::{Device, Error};
 use netmod_core::{Config, VcErrorKind};
 use netmod_tests::board::{run_devices, run_job_with};
+use netmod_tests::factory::Shm;
 use netmod_tests::jobs::pattern::{Random, bytes, check, seed};
 use netmod_tests::jobs::tap::Tap;
 
@@ -48,18 +49,20 @@ fn plan(from: u32, round: u64) -> Vec<(u64, usize)> {
     (0..12).map(|i| (seed(&[u64::from(from), round, i]), SIZES[dice.below(SIZES.len())])).collect()
 }
 
-/// Rounds of messages both ways; while they are under way, `pause` has the device.
+/// Rounds of messages between all ranks; while they are under way, `pause` has the device.
 fn talk(dev: &mut Device, rounds: u64, mut pause: impl FnMut(&mut Device, u64)) {
     let (world, me) = (dev.world(), dev.rank());
-    let other = 1 - me as i32;
+    let others: Vec<u32> = (0..dev.size()).filter(|r| *r != me).collect();
     for round in 0..rounds {
-        let mut receives = Vec::new();
-        for (of, len) in plan(1 - me, round) {
-            receives.push((of, len, dev.irecv(vec![0xE5; len + 1], other, 1, world).expect("a receive")));
-        }
-        let mut sends = Vec::new();
-        for (of, len) in plan(me, round) {
-            sends.push(dev.isend(bytes(of, len), other, 1, world).expect("a send"));
+        let (mut receives, mut sends) = (Vec::new(), Vec::new());
+        for peer in others.iter().copied() {
+            for (of, len) in plan(peer, round) {
+                let buffer = vec![0xE5; len + 1];
+                receives.push((of, len, dev.irecv(buffer, peer as i32, 1, world).expect("a receive")));
+            }
+            for (of, len) in plan(me, round) {
+                sends.push(dev.isend(bytes(of, len), peer as i32, 1, world).expect("a send"));
+            }
         }
         for _ in 0..(round * 7) % 40 {
             dev.progress().expect("progress");
@@ -76,7 +79,7 @@ fn talk(dev: &mut Device, rounds: u64, mut pause: impl FnMut(&mut Device, u64)) 
 
 fn suspend(dev: &mut Device) {
     dev.ckpt_shutdown().unwrap_or_else(|e| panic!("rank {}: {e}", dev.rank()));
-    assert_eq!(dev.tcp_connections(), Some(0));
+    assert_eq!(dev.tcp_connections().unwrap_or(0), 0);
 }
 
 fn resume(dev: &mut Device) {
@@ -267,4 +270,139 @@ fn a_restart_without_a_shutdown_is_refused() {
         suspend(dev);
         resume(dev);
     });
+}
+
+/// What this process has of the memory that ranks share: mappings, and descriptors.
+fn shared() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("the mappings of this process");
+    let files = std::fs::read_dir("/proc/self/fd").expect("the list of descriptors").flatten();
+    let links =
+        files.filter_map(|e| std::fs::read_link(e.path()).ok()).map(|l| l.to_string_lossy().into_owned());
+    let is_it = |line: &str| line.contains("/dev/shm/") || line.contains("/netmod-");
+    maps.lines().filter(|l| is_it(l)).count() + links.filter(|l| is_it(l)).count()
+}
+
+/// Large messages go from memory to memory, or through the rings of the netmod.
+const LMT: [fn(&mut Config); 2] = [
+    |cfg| cfg.set("NETMOD_LMT", "get").expect("a setting"),
+    |cfg| cfg.set("NETMOD_LMT", "null").expect("a setting"),
+];
+
+/// Each rank leaves while the others send on, and comes back to the same memory.
+#[test]
+fn shared_memory_in_the_middle_of_traffic() {
+    let _alone = alone();
+    for (ranks, lmt) in [(2, LMT[0]), (3, LMT[0]), (3, LMT[1])] {
+        run_job_with(&Shm, ranks, lmt, |dev| {
+            talk(dev, 24, |dev, round| {
+                if round % u64::from(dev.size()) == u64::from(dev.rank()) {
+                    suspend(dev);
+                    for _ in 0..20 {
+                        dev.progress().expect("progress");
+                    }
+                    resume(dev);
+                }
+            });
+        });
+    }
+}
+
+/// Nothing is mapped or open when all are away; they come back to new memory, in either order.
+#[test]
+fn shared_memory_all_at_once_and_nothing_is_left() {
+    let _alone = alone();
+    for (ranks, lmt) in [(2, LMT[0]), (4, LMT[0]), (3, LMT[1])] {
+        let gate = Arc::new(Barrier::new(ranks as usize));
+        let before = shared();
+        run_job_with(&Shm, ranks, lmt, move |dev| {
+            talk(dev, 12, |dev, round| {
+                suspend(dev);
+                gate.wait();
+                assert_eq!(shared(), before, "something of the shared memory is held");
+                gate.wait();
+                for turn in 0..u64::from(ranks) {
+                    if (turn + round) % u64::from(ranks) == u64::from(dev.rank()) {
+                        resume(dev);
+                    }
+                    gate.wait();
+                }
+            });
+        });
+    }
+}
+
+/// Two of three leave at the same time, while the third sends; then all three at once, then one again.
+#[test]
+fn shared_memory_of_those_who_leave_and_who_stay() {
+    let _alone = alone();
+    run_job_with(&Shm, 3, LMT[0], move |dev| {
+        talk(dev, 30, |dev, round| {
+            let stays = match round % 4 {
+                0 | 1 => Some((round / 4 % 3) as u32),
+                2 => None,
+                _ => Some(dev.rank() / 2 * 2),
+            };
+            if stays != Some(dev.rank()) {
+                suspend(dev);
+                for _ in 0..(round * 13 + u64::from(dev.rank()) * 29) % 60 {
+                    dev.progress().expect("progress");
+                }
+                resume(dev);
+            }
+        });
+    });
+}
+
+/// What is first sent to a rank that is away waits for it, and what a rank sends that is away.
+#[test]
+fn shared_memory_that_is_first_used_meanwhile() {
+    let _alone = alone();
+    for all in [false, true] {
+        let gate = Arc::new(Barrier::new(2));
+        run_job_with(&Shm, 2, plain, move |dev| {
+            let (world, other) = (dev.world(), 1 - dev.rank() as i32);
+            if dev.rank() == 0 || all {
+                suspend(dev);
+            }
+            gate.wait();
+            let send = dev.isend(bytes(3, 5000), other, 2, world).expect("a send");
+            for _ in 0..200 {
+                dev.progress().expect("progress");
+            }
+            gate.wait();
+            if dev.rank() == 1 && !all {
+                // It has something in no ring, and leaves, too.
+                suspend(dev);
+            }
+            gate.wait();
+            resume(dev);
+            let mut got = vec![0; 5000];
+            dev.recv(&mut got, other, 2, world).expect("the message");
+            check(3, &got).expect("the right bytes");
+            dev.wait(send).expect("the send");
+        });
+    }
+}
+
+#[test]
+fn shared_memory_of_a_rank_that_does_not_come_back() {
+    let _alone = alone();
+    let gate = Arc::new(Barrier::new(2));
+    let tune = |cfg: &mut Config| cfg.set("NETMOD_TCP_CKPT_TIMEOUT", "300ms").expect("a setting");
+    let errors = run_devices(&Shm, 2, tune, move |mut dev| {
+        let world = dev.world();
+        dev.barrier(world).expect("a barrier");
+        if dev.rank() == 0 {
+            suspend(&mut dev);
+            gate.wait();
+            return None;
+        }
+        let error = dev.recv(&mut [0; 8], 0, 1, world).expect_err("nobody comes");
+        gate.wait();
+        Some(error)
+    });
+    let error = errors.into_iter().flatten().next().expect("the error of rank 1");
+    let text = error.to_string();
+    assert!(matches!(&error, Error::Peer(e) if e.kind() == VcErrorKind::Lost), "{text}");
+    assert!(text.contains("checkpoint") && text.contains("NETMOD_TCP_CKPT_TIMEOUT"), "{text}");
 }

@@ -292,6 +292,15 @@ fn checkpoints() {
     }
 }
 
+/// With the default netmods.
+#[test]
+fn checkpoints_of_ranks_that_share_memory() {
+    for (ranks, seed) in [(2, "1"), (4, "2"), (3, "3")] {
+        run(nmrun(ranks, &["--env", "NETMOD_LMT=get"]).args(["checkpoint", seed, "20"]))
+            .expect_ok("checkpoint", ranks);
+    }
+}
+
 #[test]
 fn barriers() {
     for ranks in [1, 2, 7] {

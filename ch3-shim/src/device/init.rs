@@ -297,7 +297,7 @@ impl Builder {
             netmod_shm::NAME => {
                 let (local, node) = (self.boot.local_size(), self.boot.node());
                 let shm = netmod_shm::ShmNetmod::new(&self.cfg.shm, me, size, local, node, pollers);
-                AnyNetmod::Shm(Box::new(shm))
+                AnyNetmod::Shm(Box::new(shm.with_patience(self.cfg.tcp.ckpt_timeout)))
             }
             #[cfg(feature = "tcp")]
             netmod_tcp::NAME => match netmod_tcp::TcpNetmod::new(self.cfg.tcp.clone(), me, size) {

@@ -33,6 +33,18 @@ pub(crate) struct Consumer<M> {
     carried: u8,
 }
 
+impl<M> Consumer<M> {
+    /// The same end with other memory, which has the same content.
+    pub(crate) fn with<N>(self, mem: N) -> Consumer<N> {
+        let Consumer { mem: _, geometry, mask, pos, given, owed, taken, open_at, carried } = self;
+        Consumer { mem, geometry, mask, pos, given, owed, taken, open_at, carried }
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+}
+
 impl<M: RingMem> Consumer<M> {
     /// Of a ring from which nothing has been taken.
     pub(crate) fn new(mem: M, geometry: Geometry) -> Consumer<M> {
@@ -120,6 +132,7 @@ impl<M: RingMem> Consumer<M> {
             Some(kind @ (Kind::Open | Kind::Fin | Kind::Reset | Kind::Elsewhere)) => {
                 Ok(Cell { kind, len: 0, at: 0, number: cell })
             }
+            Some(kind @ (Kind::Suspend | Kind::Suspended)) => Ok(Cell { kind, len, at: 0, number: cell }),
             _ => Err(Broken("a cell of a ring is of no known kind, or too long")),
         }
     }

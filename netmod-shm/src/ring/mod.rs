@@ -129,6 +129,10 @@ pub(crate) enum Kind {
     Reset,
     /// The same, because this side has its VC with the peer at another netmod.
     Elsewhere,
+    /// The producer is about to leave for a checkpoint; the length is the number of its round. See [`crate::pause`].
+    Suspend,
+    /// The producer knows that the peer is about to leave, in the round of that number.
+    Suspended,
 }
 
 impl Kind {
@@ -141,6 +145,8 @@ impl Kind {
             5 => Kind::Reset,
             6 => Kind::Headed,
             7 => Kind::Elsewhere,
+            8 => Kind::Suspend,
+            9 => Kind::Suspended,
             _ => return None,
         })
     }
@@ -154,6 +160,8 @@ impl Kind {
             Kind::Reset => 5,
             Kind::Headed => 6,
             Kind::Elsewhere => 7,
+            Kind::Suspend => 8,
+            Kind::Suspended => 9,
         }
     }
 }

@@ -51,6 +51,34 @@ pub(crate) struct Producer<M> {
     fresh: bool,
 }
 
+impl<M> Producer<M> {
+    /// The same end with other memory, which has the same content.
+    pub(crate) fn with<N>(self, mem: N) -> Producer<N> {
+        let Producer { mem: _, geometry, mask, head, tail, bulk_head, bulk_tail, bulk_used, .. } = self;
+        let Producer { ends, bulk_total, bulk_freed, batch, longest_batch, fresh, .. } = self;
+        Producer {
+            mem,
+            geometry,
+            mask,
+            head,
+            tail,
+            bulk_head,
+            bulk_tail,
+            bulk_used,
+            ends,
+            bulk_total,
+            bulk_freed,
+            batch,
+            longest_batch,
+            fresh,
+        }
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+}
+
 impl<M: RingMem> Producer<M> {
     /// Of a ring that nobody has written to.
     pub(crate) fn new(mem: M, geometry: Geometry) -> Producer<M> {

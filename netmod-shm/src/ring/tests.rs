@@ -305,7 +305,7 @@ fn nonsense_of_a_peer_is_noticed() {
     }
     mem.at.borrow_mut()[0] = g.bulk - 100;
     assert!(c.peek(&Shuttle::none()).is_ok());
-    for (kind, len) in [(0, 1), (8, 0), (255, 0), (1, INLINE as u64 + 1), (2, 0xff_ffff), (6, 0xff_ffff)] {
+    for (kind, len) in [(0, 1), (10, 0), (255, 0), (1, INLINE as u64 + 1), (2, 0xff_ffff), (6, 0xff_ffff)] {
         mem.control.borrow_mut()[0] = 1 << 32 | len << 8 | kind;
         assert!(c.peek(&Shuttle::none()).is_err(), "kind {kind}, {len} bytes");
     }

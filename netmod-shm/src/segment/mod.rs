@@ -32,6 +32,7 @@
 
 pub(crate) mod layout;
 pub(crate) mod raw;
+mod rejoin;
 #[cfg(test)]
 mod tests;
 
@@ -53,9 +54,10 @@ use crate::ring::good_ring;
 use crate::sys::{self, PipeName};
 use layout::{Layout, MAX_RANKS};
 use raw::{Map, OwnBells, RawRing, SleepWord};
+pub(crate) use rejoin::Parked;
 
 /// `nmshm` and the version of the layout and of what rings carry.
-const MAGIC: u64 = u64::from_le_bytes(*b"nmshm\0\0\x06");
+const MAGIC: u64 = u64::from_le_bytes(*b"nmshm\0\0\x07");
 /// States of a segment: memory is being allocated; it is there; it cannot be had.
 const MAKING: u32 = 0;
 const READY: u32 = 1;
@@ -64,6 +66,8 @@ const FAILED: u32 = 2;
 const CLAIMED: u32 = 1;
 const PROVEN: u32 = 2;
 const LEFT: u32 = 3;
+/// Its owner is away for a checkpoint.
+const AWAY: u32 = 4;
 
 /// Whose lock the one has that allocates the memory: no rank's.
 const MAKER: u32 = MAX_RANKS;
@@ -163,7 +167,7 @@ impl Segment {
             }
             sweep(folder);
             let layout = Layout::of(ranks);
-            let file = match make(folder, &path, &layout) {
+            let file = match make(folder, &path, &layout, random()?) {
                 Ok(file) => file,
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(e) => return Err(cannot("make", e)),
@@ -230,15 +234,20 @@ impl Segment {
         sys::lock_rank(&file, me_at).map_err(|e| format!("cannot lock a byte of {shown}: {e}"))?;
         let token: Box<[u8; 16]> = Box::new(random()?);
         let nonce = load_bytes(&words.nonce);
-        let me_at = me_at as usize;
-        let slot = map.slot(me_at);
-        slot.rank.store(me.rank, Relaxed);
-        store_bytes(&slot.token, &*token);
+        let segment = Segment { map, file, path, me: me_at as usize, token, nonce };
+        segment.introduce(me.rank);
+        segment.slot(segment.me).state.store(CLAIMED, Release);
+        Ok(segment)
+    }
+
+    /// Says in the slot who and where its rank is.
+    fn introduce(&self, rank: u32) {
+        let slot = self.slot(self.me);
+        slot.rank.store(rank, Relaxed);
+        store_bytes(&slot.token, &*self.token);
         slot.pid.store(std::process::id(), Relaxed);
         slot.pid_namespace.store(sys::pid_namespace(), Relaxed);
-        slot.probe_at.store(token.as_ptr() as u64, Relaxed);
-        slot.state.store(CLAIMED, Release);
-        Ok(Segment { map, file, path, me: me_at, token, nonce })
+        slot.probe_at.store(self.token.as_ptr() as u64, Relaxed);
     }
 
     /// What it is, for people.
@@ -343,16 +352,20 @@ impl Segment {
 
     /// Proves that this rank is of the job, before it sends anything.
     pub(crate) fn prove(&self, key: &[u8; 32], rank: u32) {
+        self.store_proof(key, rank);
+        self.slot(self.me).state.store(PROVEN, Release);
+    }
+
+    /// Puts the proof into the slot, where nobody looks for it before the slot says so.
+    pub(crate) fn store_proof(&self, key: &[u8; 32], rank: u32) {
         let Some(mac) = self.mac(key, self.me, rank) else { return };
-        let slot = self.slot(self.me);
-        store_bytes(&slot.proof, &mac.finalize().into_bytes());
-        slot.state.store(PROVEN, Release);
+        store_bytes(&self.slot(self.me).proof, &mac.finalize().into_bytes());
     }
 
     /// The rank of a slot whose owner has proved to be of the job.
     pub(crate) fn proven_rank(&self, key: &[u8; 32], i: usize) -> Option<u32> {
         let slot = self.slot(i);
-        if !matches!(slot.state.load(Acquire), PROVEN | LEFT) {
+        if !matches!(slot.state.load(Acquire), PROVEN | LEFT | AWAY) {
             return None;
         }
         let rank = slot.rank.load(Relaxed);
@@ -392,9 +405,11 @@ impl Segment {
         self.slot(self.me).unwakeable.load(Relaxed) != 0
     }
 
-    /// Whether the process of a slot lives, as the kernel knows it: its lock is gone when it is.
+    /// Whether the process of a slot lives, as the kernel knows it: its lock is gone when it is. One that is away lives.
     pub(crate) fn lives(&self, slot: usize) -> bool {
-        sys::is_rank_locked(&self.file, slot as u32).unwrap_or(true)
+        let locked = || sys::is_rank_locked(&self.file, slot as u32).unwrap_or(true);
+        // It may come back between two of the looks.
+        locked() || self.is_away(slot) || locked()
     }
 
     /// All ranks of the job that ever will have joined: the name goes. Asking again does no harm.
@@ -432,7 +447,19 @@ impl Segment {
     /// # Errors
     /// If what is said of it cannot be.
     pub(crate) fn find_ring(&self, from: usize) -> Result<Option<RawRing>, String> {
-        let word = self.map.pair(from, self.me).load(Acquire);
+        self.ring_between(from, self.me)
+    }
+
+    /// The ring from this rank to another one, if it was made.
+    ///
+    /// # Errors
+    /// If what is said of it cannot be.
+    pub(crate) fn own_ring(&self, to: usize) -> Result<Option<RawRing>, String> {
+        self.ring_between(self.me, to)
+    }
+
+    fn ring_between(&self, from: usize, to: usize) -> Result<Option<RawRing>, String> {
+        let word = self.map.pair(from, to).load(Acquire);
         if word == 0 {
             return Ok(None);
         }
@@ -483,14 +510,15 @@ fn find(path: &Path) -> io::Result<Found> {
 }
 
 /// Makes a segment whose memory is not allocated yet, with a shared lock on it, the maker's, and a name.
-fn make(folder: &Path, path: &Path, layout: &Layout) -> io::Result<File> {
+fn make(folder: &Path, path: &Path, layout: &Layout, nonce: [u8; 16]) -> io::Result<File> {
     let file = sys::create_unnamed(folder)?;
     sys::allocate(&file, layout::HEADER as u64)?;
     let header = Map::new_header(&file)?;
-    let nonce = random::<16>().map_err(io::Error::other)?;
+    let made = random::<16>().map_err(io::Error::other)?;
     let words = header.words();
     words.ranks.store(layout.ranks, Relaxed);
     store_bytes(&words.nonce, &nonce);
+    store_bytes(&words.made, &made);
     words.magic.store(MAGIC, Release);
     match file.try_lock_shared() {
         Ok(()) => {}

@@ -39,6 +39,8 @@ pub(crate) struct HeaderWords {
     pub(crate) nonce: [AtomicU64; 2],
     /// Pairs with a ring (upper 24 bits), and bytes of the pool that they take.
     pub(crate) pool: AtomicU64,
+    /// 16 random bytes, which a segment that replaces another one does not take over from it.
+    pub(crate) made: [AtomicU64; 2],
 }
 
 /// What a rank says of itself, and its doorbells.
@@ -60,7 +62,9 @@ pub(crate) struct Slot {
     pub(crate) probe_at: AtomicU64,
     /// Which PID namespace the process is in; 0 if it does not know.
     pub(crate) pid_namespace: AtomicU64,
-    _pad: [u8; 32],
+    /// The last round of checkpoints from which the rank has come back.
+    pub(crate) back: AtomicU32,
+    _pad: [u8; 28],
     sleeps: AtomicU32,
     /// Somebody has something to say and no way to wake the rank.
     pub(crate) unwakeable: AtomicU32,

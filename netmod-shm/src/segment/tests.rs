@@ -93,7 +93,8 @@ fn a_rank_that_is_gone_is_noticed_and_the_last_one_removes_the_name() {
 #[test]
 fn what_the_dead_leave_is_removed_by_the_next() {
     let f = Folder::new();
-    let dies = |job| drop(make(&f.0, &f.0.join(name_of(&me(job, 0), None)), &Layout::of(3)).unwrap());
+    let dies =
+        |job| drop(make(&f.0, &f.0.join(name_of(&me(job, 0), None)), &Layout::of(3), [5; 16]).unwrap());
     dies(1);
     dies(2);
     assert_eq!(f.files(), 2, "nobody could remove the names");
@@ -148,7 +149,7 @@ fn rings_are_given_out_once_and_checked_when_they_are_found() {
 fn what_a_dead_maker_has_begun_is_finished() {
     let f = Folder::new();
     let path = f.0.join(name_of(&me(1, 0), None));
-    let maker = make(&f.0, &path, &Layout::of(3)).unwrap();
+    let maker = make(&f.0, &path, &Layout::of(3), [5; 16]).unwrap();
     let waits = || match find(&path).unwrap() {
         Found::Joined(file) => file,
         _ => panic!("nobody has made it"),
@@ -172,7 +173,7 @@ fn what_a_dead_maker_has_begun_is_finished() {
 fn a_folder_without_room_is_an_error() {
     let f = Folder::new();
     let path = f.0.join(name_of(&me(1, 0), None));
-    let file = make(&f.0, &path, &Layout::of(4)).unwrap();
+    let file = make(&f.0, &path, &Layout::of(4), [5; 16]).unwrap();
     settle(Map::new_header(&file).unwrap().words(), Some(libc::ENOSPC));
     let e = Segment::join(&f.0, me(1, 0), None, 4).unwrap_err();
     assert!(e.contains("No space left") && e.contains("NETMOD_SHM_DIR"), "{e}");

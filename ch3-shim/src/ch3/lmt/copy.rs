@@ -19,6 +19,9 @@ const LONG_RINGS: usize = 8;
 impl Ch3 {
     /// Whether there is a ring for messages of the peer, made if need be.
     pub(super) fn has_ring(&mut self, vc: VcId) -> bool {
+        if self.lmt.resting {
+            return false;
+        }
         if self.lmt.lanes.get(vc).is_none() {
             self.lmt.lanes.set(vc, Box::default());
         }
@@ -47,6 +50,9 @@ impl Ch3 {
 
     /// Maps the ring that CTS names.
     pub(super) fn attach_ring(&mut self, vc: VcId, name: Option<RingName>) -> bool {
+        if self.lmt.resting {
+            return false;
+        }
         if self.lmt.lanes.get(vc).is_none() {
             self.lmt.lanes.set(vc, Box::default());
         }
@@ -211,6 +217,11 @@ impl Ch3 {
             all &= lanes.out.lie_down() == Ok(true) && lanes.inc.lie_down() == Ok(true);
         }
         all
+    }
+
+    /// From now on no ring is made or mapped, or they may be again. Messages that would go through one go in the Null mode.
+    pub(crate) fn rest_rings(&mut self, resting: bool) {
+        self.lmt.resting = resting;
     }
 
     /// Whether a ring is mapped.

@@ -131,6 +131,8 @@ pub(crate) struct Lmt {
     /// Transfers whose next piece waits for room to be registered in.
     stalled: Vec<ReqId>,
     lanes: SideTable<Box<Lanes>, VcKind>,
+    /// No ring is made or mapped, for a checkpoint.
+    resting: bool,
     /// VCs that copy.
     copying: Vec<VcId>,
     /// Packets whose cookies are arriving, by the request of the cookie.
@@ -170,6 +172,7 @@ impl Lmt {
             bounces: Bounces::default(),
             stalled: Vec::new(),
             lanes: SideTable::new(),
+            resting: false,
             copying: Vec::new(),
             arriving: Vec::new(),
         }

@@ -1,0 +1,374 @@
+//! Checkpoints: all of the shared memory is let go, and taken up again, perhaps in a process that was restored from an image.
+//!
+//! Rings are emptied by agreement ([`crate::pause`]); streams, and messages of which a part has gone, go on in the same ring or
+//! a new one. Nobody writes into the memory of a rank that is away, since transfers with it wait.
+
+use netmod_core::{Checkpoint, Core, DeviceError, Finalize, Time, VcError, VcErrorKind};
+
+use crate::NAME;
+use crate::lane::{Lane, Parting, Wake};
+use crate::netmod::ShmNetmod;
+use crate::pause::{Note, ROUNDS};
+use crate::ring::{Cell, Geometry, Kind, Producer, RingMem, Shuttle};
+use crate::segment::raw::RawRing;
+use crate::segment::{Parked, Segment};
+use crate::sys::Pipe;
+use crate::watch::Unwatched;
+
+/// How far a checkpoint has come.
+#[derive(Debug, Default)]
+pub(crate) enum Stage {
+    #[default]
+    No,
+    /// Peers are asked, in this round.
+    Asking(u32),
+    /// Nothing of the system is held. Without shared memory there was nothing but the pipe.
+    Away(Option<Parked>),
+}
+
+impl ShmNetmod {
+    /// Returns true if nothing is to be written to a slot's rank, or done with its memory.
+    #[inline]
+    pub(crate) fn holds(&self, slot: usize) -> bool {
+        !matches!(self.stage, Stage::No) || self.lanes[slot].pause.holds()
+    }
+
+    /// Asks the ranks of all rings.
+    fn ask(&mut self, core: &mut Core, round: u32) -> Result<(), String> {
+        for slot in 0..self.lanes.len() {
+            self.find_ring(core, slot);
+            let lane = &self.lanes[slot];
+            if lane.condemned || lane.gone || lane.tx.is_none() && lane.rx.is_none() {
+                continue;
+            }
+            self.make_ring(slot)?;
+            if let Some(l) = self.lanes[slot].vc.and_then(|vc| self.links.get_mut(vc)) {
+                l.ready = false;
+            }
+            self.lanes[slot].pause.ask(round);
+            self.say_notes(core, slot);
+        }
+        Ok(())
+    }
+
+    /// Writes what is to be said to a slot's rank about checkpoints, if there is room; whether all was.
+    pub(crate) fn say_notes(&mut self, core: &mut Core, slot: usize) -> bool {
+        let lane = &mut self.lanes[slot];
+        let Some(tx) = &mut lane.tx else { return lane.pause.next_note().is_none() };
+        let mut wrote = false;
+        while let Some(note) = lane.pause.next_note() {
+            let (kind, round) = match note {
+                Note::Suspend(round) => (Kind::Suspend, round),
+                Note::Suspended(round) => (Kind::Suspended, round),
+            };
+            match tx.reserve() {
+                Ok(Some(place)) => tx.commit(place, kind, round as usize),
+                Ok(None) => break,
+                Err(broken) => {
+                    self.broken(core, slot, broken);
+                    return true;
+                }
+            }
+            lane.pause.said();
+            wrote = true;
+        }
+        let all = lane.pause.next_note().is_none();
+        if wrote {
+            self.touch(slot);
+        }
+        all
+    }
+
+    /// A cell about a checkpoint was read.
+    pub(crate) fn heard(&mut self, core: &mut Core, slot: usize, cell: Cell) {
+        let Ok(segment) = &self.segment else { return };
+        let note = match cell.kind {
+            Kind::Suspend => Note::Suspend(cell.len),
+            _ => Note::Suspended(cell.len),
+        };
+        let back = segment.back(slot);
+        self.lanes[slot].pause.heard(note, back);
+        if !self.lanes[slot].pause.is_away() {
+            return;
+        }
+        self.note_absence(slot);
+        // A peer that has only sent needs an answer, too; without a ring it waits, and asks again.
+        if let Err(why) = self.make_ring(slot) {
+            tracing::warn!(slot, %why, "a rank that is to be checkpointed cannot be answered");
+        }
+        self.say_notes(core, slot);
+    }
+
+    /// Sends to a rank that is away wait, for so long.
+    pub(crate) fn note_absence(&mut self, slot: usize) {
+        let lane = &mut self.lanes[slot];
+        lane.away_until = self.now + self.patience;
+        if let Some(l) = lane.vc.and_then(|vc| self.links.get_mut(vc)) {
+            l.ready = false;
+        }
+        self.next_check = self.next_check.min(self.now + crate::netmod::CHECK);
+    }
+
+    /// Looks whether the rank of a slot is back; if it is, what has waited goes on.
+    pub(crate) fn look_for_return(&mut self, core: &mut Core, slot: usize) {
+        let Ok(segment) = &self.segment else { return };
+        let lane = &mut self.lanes[slot];
+        if !lane.pause.look(segment.back(slot), segment.is_away(slot)) {
+            return;
+        }
+        lane.wake = Wake::Unknown;
+        if let Some(vc) = lane.vc {
+            if let Some(l) = self.links.get_mut(vc) {
+                l.attach = None;
+            }
+            self.pump(core, vc);
+        }
+    }
+
+    /// The rank of a slot has not come back in time.
+    pub(crate) fn give_up(&mut self, core: &mut Core, slot: usize) {
+        self.lanes[slot].away_until = Time::NEVER;
+        let Some(vc) = self.lanes[slot].vc else { return };
+        let peer = self.links.get(vc).map(|l| l.peer);
+        let text = format!(
+            "it has not come back from its checkpoint in {:?}; set NETMOD_TCP_CKPT_TIMEOUT higher if it will",
+            self.patience
+        );
+        self.fail(core, vc, VcError::new(VcErrorKind::Lost, peer, text));
+    }
+
+    /// Returns true if all ranks of rings know that this one leaves, and nothing is in their rings.
+    fn have_all_agreed(&mut self) -> bool {
+        let Ok(segment) = &self.segment else { return false };
+        self.lanes.iter_mut().enumerate().all(|(slot, l)| {
+            let back = segment.back(slot);
+            if l.pause.look(back, segment.is_away(slot)) {
+                l.wake = Wake::Unknown;
+            }
+            let ringless = l.tx.is_none() && l.rx.is_none();
+            l.lent == 0 && (ringless || l.gone || l.condemned || l.pause.is_agreed(back))
+        })
+    }
+
+    /// Goes on to leave; `Pending` as long as peers have not agreed.
+    fn try_to_leave(&mut self, core: &mut Core, round: u32) -> Result<Finalize, String> {
+        // What was held back by a full ring, and rings that were made since.
+        self.ask(core, round)?;
+        self.settle();
+        if self.have_all_agreed() { self.let_go(core, round) } else { Ok(Finalize::Pending) }
+    }
+
+    /// This rank does not leave after all: peers that have answered go on.
+    fn stay(&mut self, round: u32) {
+        self.stage = Stage::No;
+        if let Ok(segment) = &self.segment {
+            segment.set_back(round);
+        }
+        self.end_round();
+        self.tell_all();
+    }
+
+    /// Lets go of everything, unless a peer has begun to write meanwhile.
+    fn let_go(&mut self, core: &mut Core, round: u32) -> Result<Finalize, String> {
+        let Ok(segment) = &self.segment else { return Ok(Finalize::Pending) };
+        segment.set_away(true);
+        let new = |slot: usize| {
+            let lane = &self.lanes[slot];
+            let known = lane.rx.is_some() || lane.condemned || slot == segment.me();
+            !known && !matches!(segment.find_ring(slot), Ok(None))
+        };
+        // Who made a ring, or came back, before it could see that this rank is away may write to it.
+        if (0..self.lanes.len()).any(new) || !self.have_all_agreed() {
+            if let Ok(segment) = &self.segment {
+                segment.set_away(false);
+            }
+            self.tell_all();
+            self.ask(core, round)?;
+            return Ok(Finalize::Pending);
+        }
+        let Ok(segment) = &self.segment else { return Ok(Finalize::Pending) };
+        let before = self.members;
+        let parked = segment.park(round, before).map_err(|e| format!("the segment's file: {e}"))?;
+        self.transfers.running.iter_mut().for_each(|t| t.leave(segment));
+        self.settle();
+        if self.armed {
+            self.disarm();
+        }
+        // The thread waits for a word in the memory that goes.
+        (self.helper, self.bells, self.pipe) = (None, None, None);
+        for lane in &mut self.lanes {
+            lane.part();
+        }
+        self.watched.clear();
+        self.unwatched = Unwatched::new(self.lanes.len());
+        self.next_check = Time::NEVER;
+        self.segment = Err("this rank is away for a checkpoint".into());
+        self.stage = Stage::Away(Some(parked));
+        Ok(Finalize::Done)
+    }
+
+    /// Takes everything up again.
+    fn come_back(&mut self, parked: &Parked) -> Result<(), String> {
+        let (segment, same) = Segment::rejoin(parked, self.me.rank)?;
+        self.members = parked.members();
+        if let Some(key) = &self.key {
+            segment.store_proof(key, self.me.rank);
+        }
+        let pipe = Pipe::new().and_then(|p| p.name().map(|name| (p, name)));
+        let (pipe, name) = pipe.map_err(|e| format!("no pipe to be woken by: {e}"))?;
+        segment.set_pipe(&name);
+        self.transfers.publish(&segment);
+        self.bells = Some(segment.own_bells());
+        self.pipe = Some(pipe);
+        for slot in 0..self.lanes.len() {
+            self.resume_lane(&segment, slot, same)?;
+        }
+        segment.set_back(parked.round);
+        segment.all_are_back(parked);
+        self.segment = Ok(segment);
+        if same {
+            self.end_round();
+        }
+        self.stage = Stage::No;
+        self.tell_all();
+        Ok(())
+    }
+
+    /// Gives the two ends of a lane their memory again, or new ones.
+    ///
+    /// # Errors
+    /// If a ring is not there; the ends are kept then.
+    fn resume_lane(&mut self, segment: &Segment, slot: usize, same: bool) -> Result<(), String> {
+        let lane = &mut self.lanes[slot];
+        let Some(Parting { tx, rx }) = &lane.parting else { return Ok(()) };
+        if !same {
+            let ring = tx.is_some().then(|| segment.make_ring(slot)).transpose()?;
+            lane.parting = None;
+            lane.pause.anew();
+            lane.shuttle = Shuttle::none();
+            lane.away_until = self.now + self.patience;
+            lane.tx = ring.map(|ring| {
+                let geometry = ring.geometry();
+                Producer::new(ring, geometry)
+            });
+            return Ok(());
+        }
+        let again = |found: Option<RawRing>, was: Geometry| {
+            let is_it = found.filter(|ring| ring.geometry() == was);
+            is_it.ok_or_else(|| format!("the ring with slot {slot} is not what it was"))
+        };
+        let out = tx.as_ref().map(|tx| again(segment.own_ring(slot)?, tx.geometry())).transpose()?;
+        let inc = rx.as_ref().map(|rx| again(segment.find_ring(slot)?, rx.geometry())).transpose()?;
+        let Some(Parting { tx, rx }) = lane.parting.take() else { return Ok(()) };
+        lane.tx = tx.zip(out).map(|(tx, ring)| tx.with(ring));
+        lane.rx = rx.zip(inc).map(|(rx, ring)| rx.with(ring));
+        lane.share_shuttle(segment.me() < slot);
+        Ok(())
+    }
+
+    /// This rank is where it was, as its slot says. Peers that have left since it asked them are not written to before what they have
+    /// written is read.
+    fn end_round(&mut self) {
+        let Ok(segment) = &self.segment else { return };
+        for (slot, lane) in
+            self.lanes.iter_mut().enumerate().filter(|(_, l)| l.tx.is_some() || l.rx.is_some())
+        {
+            lane.pause.back(segment.is_away(slot));
+            if lane.pause.is_away() {
+                lane.away_until = self.now + self.patience;
+            }
+        }
+    }
+
+    /// Tells all ranks that this one is back, and looks at them.
+    fn tell_all(&mut self) {
+        let Ok(segment) = &self.segment else { return };
+        let me = segment.me();
+        let there: Vec<usize> = (0..segment.ranks()).filter(|s| *s != me && segment.has_joined(*s)).collect();
+        for slot in there {
+            self.ring_bell(slot);
+            self.look_at(slot);
+        }
+        let waiting: Vec<_> = self.by_peer.values().copied().collect();
+        for vc in waiting {
+            self.wanting.add(vc);
+            if let Some(l) = self.links.get_mut(vc) {
+                l.attach = None;
+            }
+        }
+        self.next_check = self.now + crate::netmod::CHECK;
+    }
+}
+
+impl Lane {
+    /// The ends of both rings without their memory.
+    fn part(&mut self) {
+        let tx = self.tx.take().map(|tx| tx.with(()));
+        let rx = self.rx.take().map(|rx| {
+            rx.mem.set_watched(false);
+            rx.with(())
+        });
+        self.parting = Some(Parting { tx, rx });
+        self.wake = Wake::Unknown;
+        self.watched = false;
+        self.idle = 0;
+    }
+}
+
+impl Checkpoint for ShmNetmod {
+    fn can_ckpt(&self) -> Result<(), DeviceError> {
+        self.segment.as_ref().map_or(Ok(()), Segment::can_be_found).map_err(|e| DeviceError::new(NAME, e))
+    }
+
+    fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
+        self.now = now;
+        let round = match self.stage {
+            Stage::Away(_) => return Ok(Finalize::Done),
+            Stage::Asking(round) => round,
+            Stage::No => {
+                self.can_ckpt()?;
+                if self.segment.is_err() {
+                    self.pipe = None;
+                    self.stage = Stage::Away(None);
+                    return Ok(Finalize::Done);
+                }
+                self.round = self.round % ROUNDS + 1;
+                self.stage = Stage::Asking(self.round);
+                self.round
+            }
+        };
+        self.try_to_leave(core, round).map_err(|e| {
+            self.stay(round);
+            DeviceError::new(NAME, e)
+        })
+    }
+
+    fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
+        self.now = now;
+        match std::mem::take(&mut self.stage) {
+            Stage::No => return Err(DeviceError::new(NAME, "ckpt_restart without ckpt_shutdown")),
+            Stage::Asking(round) => self.stay(round),
+            Stage::Away(None) => {
+                let pipe =
+                    Pipe::new().map_err(|e| DeviceError::new(NAME, format!("no pipe to be woken by: {e}")));
+                match pipe {
+                    Ok(pipe) => self.pipe = Some(pipe),
+                    Err(e) => {
+                        self.stage = Stage::Away(None);
+                        return Err(e);
+                    }
+                }
+            }
+            Stage::Away(Some(parked)) => {
+                if let Err(e) = self.come_back(&parked) {
+                    self.pipe = None;
+                    self.bells = None;
+                    self.stage = Stage::Away(Some(parked));
+                    return Err(DeviceError::new(NAME, e));
+                }
+            }
+        }
+        self.push_out(core);
+        Ok(())
+    }
+}
