@@ -28,7 +28,7 @@ const PARTS: u32 = 2;
 const JOB: Job = Job { region: 9, from: 0, to: 0, len: PARTS as u64, part: 1 };
 
 /// How the model departs from what is right.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
     /// The reader takes claimed parts for written ones.
@@ -107,7 +107,11 @@ fn reader(shared: &Shared, gives_up: bool, mistake: Mistake) {
 }
 
 fn run(gives_up: bool, broken: bool, mistake: Mistake) {
-    loom::model(move || {
+    if mistake != Mistake::None {
+        netmod_models::mutant(module_path!(), format_args!("{mistake:?}"));
+    }
+    let name = format!("gives up: {gives_up}, broken: {broken}");
+    loom::model(netmod_models::interleavings(module_path!(), name, move || {
         let parts = (0..PARTS).map(|_| UnsafeCell::new(0)).collect();
         let shared = Arc::new(Shared { joint: Joint::default(), parts });
         assert!(shared.joint.begin(1, &JOB));
@@ -115,7 +119,7 @@ fn run(gives_up: bool, broken: bool, mistake: Mistake) {
         let helper = loom::thread::spawn(move || owner(&there, broken));
         reader(&shared, gives_up, mistake);
         helper.join().expect("the owner does not panic");
-    });
+    }));
 }
 
 #[test]

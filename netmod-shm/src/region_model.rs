@@ -31,7 +31,10 @@ fn write(memory: &UnsafeCell<u64>, value: u64) {
 
 /// `waits`: whether the owner waits for a writer, as it should.
 fn run(waits: bool) {
-    loom::model(move || {
+    if !waits {
+        netmod_models::mutant(module_path!(), "the owner does not wait");
+    }
+    loom::model(netmod_models::interleavings(module_path!(), "owner and writer", move || {
         let shared = Arc::new(Shared { word: sync::AtomicU64::new(0), memory: UnsafeCell::new(0) });
         open(&shared.word, 1);
         let there = Arc::clone(&shared);
@@ -57,7 +60,7 @@ fn run(waits: bool) {
         assert!(is_live(&shared.word, 2) && !is_live(&shared.word, 1));
         writer.join().expect("the writer does not panic");
         assert!(is_live(&shared.word, 2));
-    });
+    }));
 }
 
 #[test]

@@ -199,6 +199,7 @@ fn every_short_sequence() {
         play(&steps);
         count += 1;
     }
+    netmod_models::state_space(module_path!(), format_args!("sequences of {LENGTH} steps"), count);
     assert_eq!(count, 10_000);
 }
 

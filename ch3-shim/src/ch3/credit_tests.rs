@@ -336,6 +336,11 @@ fn all_orders_of_a_few_messages() {
                 todo.push(steps);
             }
         }
+        netmod_models::state_space(
+            module_path!(),
+            format_args!("{terms:?}, {messages} messages"),
+            seen.len(),
+        );
         assert!(seen.len() > 1000, "{} states of {terms:?}", seen.len());
     }
 }

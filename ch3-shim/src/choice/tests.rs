@@ -67,6 +67,7 @@ fn both_ends_choose_the_same() {
             }
         }
     }
+    netmod_models::state_space(module_path!(), "two offers and what reaches", all.len() * all.len() * 8);
 }
 
 #[test]

@@ -141,7 +141,11 @@ impl Shared {
 fn calls(weak: Weak, what: &'static str, kept: u32) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
-    model.check(move || {
+    if weak != Weak::Nothing {
+        netmod_models::mutant(module_path!(), format_args!("{weak:?}"));
+    }
+    let name = format!("calls {what:?}, {kept} kept back");
+    model.check(netmod_models::interleavings(module_path!(), name, move || {
         let shared = Arc::new(Shared {
             gate: Gate::new(sync::Barriers(weak)),
             engine: UnsafeCell::new(Engine::default()),
@@ -156,7 +160,7 @@ fn calls(weak: Weak, what: &'static str, kept: u32) {
         }
         helper.join().expect("the helper");
         shared.with(|e| assert_eq!((e.staged, e.sent), (0, total)));
-    });
+    }));
 }
 
 #[test]

@@ -47,7 +47,8 @@ struct Shared {
 fn run(total: u64) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
-    builder.check(move || {
+    let name = format!("{total} positions");
+    builder.check(netmod_models::interleavings(module_path!(), name, move || {
         let shared = Arc::new(Shared {
             gate: Gate::default(),
             cells: [UnsafeCell::new(0), UnsafeCell::new(0)],
@@ -89,7 +90,7 @@ fn run(total: u64) {
             }
         }
         putter.join().expect("no thread of the model panics");
-    });
+    }));
 }
 
 #[allow(unsafe_code)]

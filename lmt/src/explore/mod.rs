@@ -69,27 +69,31 @@ fn explore_all(total: u64, faults: u8) -> Result<(usize, usize), String> {
 fn every_order_ends_well() {
     for total in [1, 2, 4] {
         let (states, ends) = explore_all(total, 1).unwrap_or_else(|text| panic!("{text}"));
+        netmod_models::state_space(module_path!(), format_args!("{total} windows, one fault"), states);
         assert!(states > 200 && ends > 12, "{states} states and {ends} ends of {total} windows");
     }
 }
 
 #[test]
 fn two_faults_end_well_too() {
-    explore_all(3, 2).unwrap_or_else(|text| panic!("{text}"));
+    let (states, _) = explore_all(3, 2).unwrap_or_else(|text| panic!("{text}"));
+    netmod_models::state_space(module_path!(), "3 windows, two faults", states);
 }
 
 #[test]
 fn a_window_that_is_too_large_is_made_smaller() {
     for mode in [Mode::Put, Mode::Get] {
         let case = Case { mode, total: 6, room: 6, window: 4, faults: 2 };
-        explore(case).unwrap_or_else(|text| panic!("{text}"));
+        let (states, _) = explore(case).unwrap_or_else(|text| panic!("{text}"));
+        netmod_models::state_space(module_path!(), format_args!("{case:?}"), states);
     }
 }
 
 #[test]
 fn without_faults_all_moves() {
     for case in cases(5, 0) {
-        let (_, ends) = explore(case).unwrap_or_else(|text| panic!("{case:?}: {text}"));
+        let (states, ends) = explore(case).unwrap_or_else(|text| panic!("{case:?}: {text}"));
+        netmod_models::state_space(module_path!(), format_args!("{case:?}"), states);
         assert!(ends > 0, "{case:?}");
     }
 }
@@ -99,6 +103,7 @@ fn more_than_a_hundred_windows_follow_each_other() {
     for mode in [Mode::Put, Mode::Get] {
         let case = Case { mode, total: 128, room: 128, window: 1, faults: 0 };
         let (states, ends) = explore(case).unwrap_or_else(|text| panic!("{text}"));
+        netmod_models::state_space(module_path!(), format_args!("{case:?}"), states);
         assert!(states > 128 && ends > 0, "{states} states, {ends} ends");
     }
 }
@@ -108,5 +113,6 @@ fn mistakes_are_caught() {
     for mutant in Mutant::ALL {
         let found = with(Some(mutant), || explore_all(4, 1).and_then(|_| explore_all(3, 2)));
         assert!(found.is_err(), "{mutant:?} was not caught");
+        netmod_models::mutant(module_path!(), format_args!("{mutant:?}"));
     }
 }

@@ -43,6 +43,13 @@ pub(super) enum Weak {
     SecondLook,
 }
 
+/// Records a weakening for the list of mutants: the test that tries it must find it.
+pub(super) fn tried(module: &str, weak: Weak) {
+    if weak != Weak::Nothing {
+        netmod_models::mutant(module, format_args!("{weak:?}"));
+    }
+}
+
 const CELLS: usize = 2;
 
 /// A cell, or the shuttle.
@@ -189,7 +196,7 @@ pub(super) fn geometry() -> Geometry {
 }
 
 /// The end of a producer's work, behind its last message.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     /// It polls, and looks behind a fence whether to ring.
     Polls,
@@ -365,9 +372,11 @@ fn unattended(weak: Weak, total: u32, batch: u32) {
 }
 
 fn explore(weak: Weak, then: Then, total: u32, batch: u32) {
+    tried(module_path!(), weak);
+    let name = format!("{total} messages in batches of {batch}, and the sender {then:?}");
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
-    model.check(move || {
+    model.check(netmod_models::interleavings(module_path!(), name, move || {
         let shared = Shared::new(weak);
         let mut receiver = Receiver::new(&shared);
         let mut sender = Sender::new(&shared);
@@ -389,7 +398,7 @@ fn explore(weak: Weak, then: Then, total: u32, batch: u32) {
         });
         receiver.run(total);
         thread.join().expect("the sender");
-    });
+    }));
 }
 
 #[test]
@@ -422,9 +431,11 @@ fn the_model_finds_a_missing_second_look() {
 
 /// Two messages are added to an open piece, which the sender closes only if it goes on with a third; it rings no bell.
 fn open_piece(weak: Weak, goes_on: bool) {
+    tried(module_path!(), weak);
+    let name = format!("an open piece, goes on: {goes_on}");
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
-    model.check(move || {
+    model.check(netmod_models::interleavings(module_path!(), name, move || {
         let shared = Shared::new(weak);
         let mut receiver = Receiver::new(&shared);
         let mut sender = Sender::new(&shared);
@@ -437,7 +448,7 @@ fn open_piece(weak: Weak, goes_on: bool) {
             loom::thread::yield_now();
         }
         thread.join().expect("the sender");
-    });
+    }));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use super::model::{Shared, Weak, geometry};
+use super::model::{Shared, Weak, geometry, tried};
 use super::{Consumer, Kind, Place, Producer, SHUTTLE, Shuttle};
 
 /// One of the two ranks.
@@ -71,7 +71,9 @@ impl Rank {
 fn exchange(weak: Weak, lower: &'static str, higher: &'static str, carried: [u32; 2]) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
-    model.check(move || {
+    tried(module_path!(), weak);
+    let name = format!("{lower} and {higher}");
+    model.check(netmod_models::interleavings(module_path!(), name, move || {
         let run = |rank: &mut Rank, steps: &str| {
             for step in steps.bytes() {
                 if step == b'p' { rank.put() } else { rank.take() }
@@ -85,7 +87,7 @@ fn exchange(weak: Weak, lower: &'static str, higher: &'static str, carried: [u32
         run(&mut a, lower);
         assert!(a.carried >= carried[0], "{} of the higher rank's cells", a.carried);
         thread.join().expect("the higher rank");
-    });
+    }));
 }
 
 #[test]

@@ -279,6 +279,7 @@ fn all_orders_end_well() {
             }
         }
     }
+    netmod_models::state_space(module_path!(), "two ends that join", seen.len());
     assert!(seen.len() > 10_000 && most > 2 && gone, "{} states, {most} made, gone: {gone}", seen.len());
     let lanes: BTreeSet<u32> = seen.iter().map(|w| w.lane).collect();
     assert!(lanes.len() > 1, "{lanes:?}");

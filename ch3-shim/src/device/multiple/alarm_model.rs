@@ -83,7 +83,11 @@ impl Shared {
 fn check(mutant: Mutant) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
-    model.check(move || {
+    if mutant != Mutant::Nothing {
+        netmod_models::mutant(module_path!(), format_args!("{mutant:?}"));
+    }
+    let name = "two threads, three messages";
+    model.check(netmod_models::interleavings(module_path!(), name, move || {
         let shared = Arc::new(Shared { mutant, alarm: Alarm::new(), engine: Mutex::new(Engine::default()) });
         let theirs = Arc::clone(&shared);
         let helper = loom::thread::spawn(move || theirs.help(3));
@@ -102,7 +106,7 @@ fn check(mutant: Mutant) {
         other.join().expect("the other thread");
         helper.join().expect("the helper");
         assert_eq!(shared.engine.lock().expect("no thread of the model panics").sent, 3);
-    });
+    }));
 }
 
 #[test]

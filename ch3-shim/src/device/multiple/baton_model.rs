@@ -159,14 +159,14 @@ type Model = Arc<Baton<Engine, Fd>>;
 
 /// All interleavings with at most three forced switches; more make no difference to what is found, but
 /// to the time.
-fn check(model: impl Fn(&Model, &Fd) + Send + Sync + 'static) {
+fn check(name: &str, model: impl Fn(&Model, &Fd) + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
-    builder.check(move || {
+    builder.check(netmod_models::interleavings(module_path!(), name, move || {
         let fd = Fd::new();
         let baton = Arc::new(Baton::new(Engine::new(&fd), fd.clone()));
         model(&baton, &fd);
-    });
+    }));
 }
 
 /// A thread that waits for a goal.
@@ -181,7 +181,7 @@ fn spinning_waiter(baton: &Model, goal: u32, spin: u32) -> loom::thread::JoinHan
 
 #[test]
 fn the_duty_is_handed_over() {
-    check(|baton, fd| {
+    check("the duty is handed over", |baton, fd| {
         let waiters = [waiter(baton, 1), waiter(baton, 2)];
         fd.deliver(1);
         fd.deliver(2);
@@ -192,7 +192,7 @@ fn the_duty_is_handed_over() {
 /// A leader that yields leaves the engine to others meanwhile, and misses nothing of what they do.
 #[test]
 fn the_leader_yields() {
-    check(|baton, fd| {
+    check("the leader yields", |baton, fd| {
         baton.with(|e| e.yields = 1);
         let waiters = [waiter(baton, 1), waiter(baton, 2)];
         baton.with(|e| e.wanted |= 1);
@@ -204,7 +204,7 @@ fn the_leader_yields() {
 /// One message for both: the one that was called with its goal met need not lead, but must pass on.
 #[test]
 fn three_waiters() {
-    check(|baton, fd| {
+    check("three waiters", |baton, fd| {
         let waiters = [waiter(baton, 1), waiter(baton, 1)];
         fd.deliver(1);
         fd.deliver(2);
@@ -215,7 +215,7 @@ fn three_waiters() {
 
 #[test]
 fn an_operation_meets_the_goal_of_others() {
-    check(|baton, fd| {
+    check("an operation meets the goal of others", |baton, fd| {
         let waiters = [waiter(baton, 1), waiter(baton, 2)];
         baton.with(|e| e.met |= 1);
         fd.deliver(2);
@@ -226,7 +226,7 @@ fn an_operation_meets_the_goal_of_others() {
 /// An operation whose first step only a poll does: the blocked leader must be woken for it.
 #[test]
 fn an_operation_needs_a_poll() {
-    check(|baton, _| {
+    check("an operation needs a poll", |baton, _| {
         let waiter = waiter(baton, 1);
         baton.with(|e| e.wanted |= 1);
         waiter.join().expect("a waiter");
@@ -235,7 +235,7 @@ fn an_operation_needs_a_poll() {
 
 #[test]
 fn an_operation_needs_a_flush() {
-    check(|baton, fd| {
+    check("an operation needs a flush", |baton, fd| {
         let waiters = [waiter(baton, 1), waiter(baton, 2)];
         baton.with(|e| e.staged |= 1);
         fd.deliver(2);
@@ -246,7 +246,7 @@ fn an_operation_needs_a_flush() {
 /// A test that polls takes the event that the blocked leader waits for.
 #[test]
 fn a_test_takes_the_event() {
-    check(|baton, fd| {
+    check("a test takes the event", |baton, fd| {
         let waiter = waiter(baton, 1);
         fd.deliver(1);
         baton.try_with(|e| e.poll());
@@ -257,7 +257,7 @@ fn a_test_takes_the_event() {
 /// Whoever waits on an engine that fails is told so, one after another.
 #[test]
 fn a_failure_reaches_all() {
-    check(|baton, fd| {
+    check("a failure reaches all", |baton, fd| {
         let waiters = [1, 2].map(|goal| {
             let baton = baton.clone();
             loom::thread::spawn(move || baton.wait(&goal, || false, 0, |_| ()))
@@ -271,8 +271,8 @@ fn a_failure_reaches_all() {
 }
 
 /// The leader's goal is met only after that of a sleeping thread, which must be called at once.
-fn depends(event: impl Fn(&Model, &Fd) + Send + Sync + 'static) {
-    check(move |baton, fd| {
+fn depends(name: &str, event: impl Fn(&Model, &Fd) + Send + Sync + 'static) {
+    check(name, move |baton, fd| {
         let follower = {
             let (baton, fd) = (baton.clone(), fd.clone());
             loom::thread::spawn(move || {
@@ -290,15 +290,15 @@ fn depends(event: impl Fn(&Model, &Fd) + Send + Sync + 'static) {
 
 #[test]
 fn the_leader_calls_others_after_a_poll() {
-    depends(|_, fd| fd.deliver(1));
+    depends("the leader calls others after a poll", |_, fd| fd.deliver(1));
 }
 
 #[test]
 fn the_leader_calls_others_after_a_flush() {
-    depends(|baton, _| baton.with(|e| e.staged |= 1));
+    depends("the leader calls others after a flush", |baton, _| baton.with(|e| e.staged |= 1));
 }
 
 #[test]
 fn an_operation_calls_others() {
-    depends(|baton, _| baton.with(|e| e.met |= 1));
+    depends("an operation calls others", |baton, _| baton.with(|e| e.met |= 1));
 }

@@ -21,6 +21,8 @@ struct Seen {
     ends: usize,
     /// Steps that would have dialled once more than the model has room for.
     bounded: usize,
+    /// Each size with its number of states.
+    spaces: Vec<(String, usize)>,
     edges: BTreeSet<(Phase, Phase, &'static str)>,
 }
 
@@ -191,6 +193,7 @@ fn run(sizes: &[Size], most: usize) -> Result<Seen, String> {
     for size in sizes {
         let seen = explore(*size, most).map_err(|e| format!("{size:?}: {e}"))?;
         println!("{size:?}: {} states, {} ends, {} cut", seen.states, seen.ends, seen.bounded);
+        all.spaces.push((format!("{size:?}"), seen.states));
         all.states += seen.states;
         all.ends += seen.ends;
         all.bounded += seen.bounded;
@@ -199,34 +202,41 @@ fn run(sizes: &[Size], most: usize) -> Result<Seen, String> {
     Ok(all)
 }
 
+/// Explores the right machines, and records how many states there are.
+fn right(sizes: &[Size]) -> Seen {
+    let seen = run(sizes, usize::MAX).unwrap_or_else(|e| panic!("{e}"));
+    seen.spaces.iter().for_each(|(size, states)| netmod_models::state_space(module_path!(), size, *states));
+    seen
+}
+
 #[test]
 fn without_faults_everything_arrives_and_both_agree() {
-    let seen = run(QUIET, usize::MAX).unwrap_or_else(|e| panic!("{e}"));
+    let seen = right(QUIET);
     assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
 }
 
 #[test]
 fn larger_worlds_are_right_too() {
     let sizes = if std::env::var_os("NETMOD_TEST_LARGE").is_some() { LARGE } else { &LARGE[2..3] };
-    let seen = run(sizes, usize::MAX).unwrap_or_else(|e| panic!("{e}"));
+    let seen = right(sizes);
     assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
 }
 
 #[test]
 fn handshakes_that_lose_frames_are_made_all_the_same() {
-    let seen = run(LOSSY, usize::MAX).unwrap_or_else(|e| panic!("{e}"));
+    let seen = right(LOSSY);
     assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
 }
 
 #[test]
 fn ends_of_all_kinds_are_told() {
-    let seen = run(TOLD, usize::MAX).unwrap_or_else(|e| panic!("{e}"));
+    let seen = right(TOLD);
     assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
 }
 
 #[test]
 fn with_losses_and_deaths_nobody_waits_for_ever_and_nothing_is_left() {
-    let seen = run(FAULTY, usize::MAX).unwrap_or_else(|e| panic!("{e}"));
+    let seen = right(FAULTY);
     assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
 }
 
@@ -242,10 +252,11 @@ fn known_mistakes_are_found() {
         })
         .err();
         match error {
-            Some(error) => println!(
-                "{mutant:?}: {}",
-                error.lines().next().and_then(|l| l.split("}: ").nth(1)).unwrap_or_default()
-            ),
+            Some(error) => {
+                netmod_models::mutant(module_path!(), format_args!("{mutant:?}"));
+                let told = error.lines().next().and_then(|l| l.split("}: ").nth(1)).unwrap_or_default();
+                println!("{mutant:?}: {told}");
+            }
             None => missed.push(mutant),
         }
     }

@@ -10,6 +10,7 @@ fn caught(driver: Driver, changes: &[(VcState, VcEvent)]) -> String {
         assert!(table.0[*state as usize][event.index()].take().is_some());
     }
     let error = explore_all(&table, driver).map(|_| ()).unwrap_err();
+    netmod_models::mutant(module_path!(), format_args!("{driver:?} {changes:?}"));
     error.lines().next().unwrap_or_default().to_owned()
 }
 
@@ -63,6 +64,7 @@ fn every_single_change_of_the_table_goes_wrong() {
     }
     assert!(survivors.is_empty(), "not caught:\n{}", survivors.join("\n"));
     println!("{} changes, {harmless_seen} of them harmless, the rest caught", all.len());
+    netmod_models::mutants(module_path!(), "single changes of the table", all.len() - harmless_seen);
 }
 
 /// Every table that differs from the real one in one entry: another target, another packet, one thing

@@ -508,10 +508,13 @@ fn explore_all(table: &Table, driver: Driver) -> Result<Seen, String> {
 #[test]
 fn two_correct_peers_never_violate_the_protocol_and_never_wait_for_ever() {
     let seen = explore_all(&TABLE, Driver::Right).unwrap_or_else(|e| panic!("{e}"));
+    netmod_models::state_space(module_path!(), "every entry that a correct pair reaches", seen.states);
     assert!(seen.states > 5_000 && seen.ends > 50, "the model explores too little: {seen:?}");
     let deep = Model { table: &TABLE, driver: Driver::Right, barrier: false };
     for (uses, faults, echoes) in [([2, 2], 0, 2), ([1, 1], 2, 2), ([2, 1], 1, 1)] {
         let seen = deep.explore(start(uses, faults, echoes)).unwrap_or_else(|e| panic!("{e}"));
-        println!("uses {uses:?} faults {faults} echoes {echoes}: {seen:?}");
+        let name = format!("uses {uses:?}, {faults} faults, {echoes} echoes");
+        println!("{name}: {seen:?}");
+        netmod_models::state_space(module_path!(), name, seen.states);
     }
 }

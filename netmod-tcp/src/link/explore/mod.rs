@@ -18,6 +18,8 @@ struct Seen {
     ends: usize,
     /// Steps that would have dialled once more than the model has room for.
     bounded: usize,
+    /// Each size with its number of states.
+    spaces: Vec<(String, usize)>,
     edges: BTreeSet<(Phase, Phase, String)>,
 }
 
@@ -145,12 +147,20 @@ fn run(sizes: &[Size]) -> Result<Seen, String> {
     for size in sizes {
         let seen = explore(*size)?;
         println!("{size:?}: {} states, {} ends, {} cut", seen.states, seen.ends, seen.bounded);
+        all.spaces.push((format!("{size:?}"), seen.states));
         all.states += seen.states;
         all.ends += seen.ends;
         all.bounded += seen.bounded;
         all.edges.extend(seen.edges);
     }
     Ok(all)
+}
+
+/// Explores the right machines, and records how many states there are.
+fn right(sizes: &[Size]) -> Seen {
+    let seen = run(sizes).unwrap_or_else(|e| panic!("{e}"));
+    seen.spaces.iter().for_each(|(size, states)| netmod_models::state_space(module_path!(), size, *states));
+    seen
 }
 
 const LARGE: [Size; 4] = [
@@ -162,37 +172,37 @@ const LARGE: [Size; 4] = [
 
 #[test]
 fn larger_worlds_are_right_too() {
-    let seen = run(&LARGE).unwrap_or_else(|e| panic!("{e}"));
+    let seen = right(&LARGE);
     assert!(seen.states > 100_000, "the model explores too little: {seen:?}");
 }
 
 #[test]
 fn without_faults_everything_arrives_and_nobody_is_down() {
-    let seen = run(&QUIET).unwrap_or_else(|e| panic!("{e}"));
+    let seen = right(&QUIET);
     assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
 }
 
 #[test]
 fn with_faults_nobody_waits_for_ever_and_both_ends_agree() {
-    let seen = run(&FAULTY).unwrap_or_else(|e| panic!("{e}"));
+    let seen = right(&FAULTY);
     assert!(seen.states > 1_000 && seen.ends > 10, "the model explores too little: {seen:?}");
 }
 
 #[test]
 fn broken_connections_lose_and_double_nothing() {
-    let seen = run(&RESUMED).unwrap_or_else(|e| panic!("{e}"));
+    let seen = right(&RESUMED);
     assert!(seen.states > 10_000 && seen.ends > 10, "the model explores too little: {seen:?}");
 }
 
 #[test]
 fn checkpoints_lose_and_double_nothing_and_nobody_is_down() {
-    let seen = run(&SLEEPY).unwrap_or_else(|e| panic!("{e}"));
+    let seen = right(&SLEEPY);
     assert!(seen.states > 10_000 && seen.ends > 10, "the model explores too little: {seen:?}");
 }
 
 #[test]
 fn moves_to_better_ways_lose_and_double_nothing_and_nobody_is_down() {
-    let seen = run(&MOVING).unwrap_or_else(|e| panic!("{e}"));
+    let seen = right(&MOVING);
     assert!(seen.states > 10_000 && seen.ends > 10, "the model explores too little: {seen:?}");
 }
 
@@ -200,7 +210,7 @@ fn moves_to_better_ways_lose_and_double_nothing_and_nobody_is_down() {
 fn the_documented_graph_is_what_happens() {
     let mut edges = BTreeSet::new();
     for sizes in [&QUIET[..], &FAULTY[..], &RESUMED[..], &SLEEPY[..], &MOVING[..]] {
-        edges.extend(run(sizes).unwrap_or_else(|e| panic!("{e}")).edges);
+        edges.extend(right(sizes).edges);
     }
     let mut dot = String::from("digraph link {\n");
     let mut edges = edges.into_iter().peekable();
@@ -234,7 +244,10 @@ fn known_mistakes_are_found() {
     let mut missed = vec![];
     for mutant in Mutant::IN_THE_PROTOCOL {
         match caught(mutant) {
-            Some(error) => println!("{mutant:?}: {error}"),
+            Some(error) => {
+                netmod_models::mutant(module_path!(), format_args!("{mutant:?}"));
+                println!("{mutant:?}: {error}");
+            }
             None => missed.push(mutant),
         }
     }
