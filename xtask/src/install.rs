@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Options;
+use crate::args::Options;
 use crate::jobs::run;
 
 /// A program or a file of the system, the Debian package that has it, and what is not tested without it.

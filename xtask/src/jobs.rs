@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::Options;
+use crate::args::Options;
 use crate::install::{NEEDS, VM, all_there, install};
 use crate::{libfabric, vm};
 

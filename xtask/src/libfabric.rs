@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Options;
+use crate::args::Options;
 use crate::install::has;
 use crate::jobs::{root, run};
 

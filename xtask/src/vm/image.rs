@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Options;
+use crate::args::Options;
 use crate::install::is_root;
 use crate::jobs::{root, run};
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::Options;
+use crate::args::Options;
 use crate::install::{self, which};
 use crate::jobs::{NO_SKIP, cargo, root};
 use cpio::Archive;

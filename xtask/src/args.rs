@@ -1,0 +1,121 @@
+//! The command line.
+
+use crate::vm;
+
+pub(crate) const HELP: &str = "\
+usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
+       cargo xtask compare REV [--rounds N] [--json]
+       cargo xtask tests --list [--json]
+       cargo xtask vm-test [--no-install] [--keep] [--file PATH]... [--run COMMAND...]
+
+jobs
+  test       installs what the tests need (apt, if root; a second libfabric, pip), then lint, doc and all tests,
+             those of vm-test too
+  tests      lists every test, mutant and explored state space; builds all tests and runs those that explore
+  lint       cargo fmt --check and clippy without warnings
+  doc        the documentation, without warnings
+  libfabric  fetches the second libfabric of the tests, and prints the variable that names it
+  vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
+  peers      netmod-perf beside the MPIs that are installed, in one run (some minutes)
+  compare    netmod-perf of a revision of git's and of this tree, in turn (some minutes); fails if this tree is slower
+
+options
+  --no-skip      what cannot run is a failure (as in CI)
+  --no-install   installs nothing; what is missing is skipped and named
+  --rounds N     rounds of peers and compare [default: 5]
+  --json         tests and compare print one JSON object a line
+  --file PATH    brings a program along into the virtual machine
+  --keep         leaves a shell of the virtual machine on this terminal when all is done
+  --run COMMAND  runs this there instead of the tests, with all words that follow; its status is that of the job
+";
+
+/// Options of several jobs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) no_skip: bool,
+    pub(crate) no_install: bool,
+    pub(crate) rounds: Option<usize>,
+}
+
+/// What the command line asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Args {
+    pub(crate) job: String,
+    /// The revision of `compare`.
+    pub(crate) name: Option<String>,
+    pub(crate) help: bool,
+    pub(crate) json: bool,
+    pub(crate) list: bool,
+    pub(crate) options: Options,
+    pub(crate) vm: vm::Asked,
+}
+
+impl Args {
+    /// Reads the words of a command line.
+    ///
+    /// # Errors
+    /// In words, if one is not known; empty if there is no job.
+    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
+        let mut args = Args::default();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--rounds" => args.options.rounds = Some(number(&word, words.next())?),
+                "--file" => args.vm.files.push(words.next().ok_or("--file wants a path")?.into()),
+                "--keep" => args.vm.keep = true,
+                "--run" => {
+                    args.vm.run = words.by_ref().collect();
+                    if args.vm.run.is_empty() {
+                        return Err("--run wants a command".into());
+                    }
+                }
+                "--json" => args.json = true,
+                "--list" => args.list = true,
+                "--no-skip" => args.options.no_skip = true,
+                "--no-install" => args.options.no_install = true,
+                "-h" | "--help" => args.help = true,
+                name if args.job.is_empty() && !name.starts_with('-') => args.job = word,
+                name if args.takes_name() && !name.starts_with('-') => args.name = Some(word),
+                other => return Err(format!("{other} is not known here")),
+            }
+        }
+        if args.job.is_empty() && !args.help { Err(String::new()) } else { Ok(args) }
+    }
+
+    fn takes_name(&self) -> bool {
+        self.name.is_none() && self.job == "compare"
+    }
+}
+
+fn number(option: &str, word: Option<String>) -> Result<usize, String> {
+    let number = word.and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+    number.ok_or_else(|| format!("{option} wants a number from 1 on"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Args, String> {
+        Args::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn jobs_names_and_options_are_read() {
+        let args = parse("compare HEAD~1 --rounds 3 --json").expect("a sound line");
+        assert_eq!((args.job.as_str(), args.name.as_deref()), ("compare", Some("HEAD~1")));
+        assert_eq!((args.options.rounds, args.json), (Some(3), true));
+        let args = parse("vm-test --file a --run b --keep").expect("a sound line");
+        assert_eq!(
+            (args.vm.run.as_slice(), args.vm.keep),
+            (&["b".to_owned(), "--keep".to_owned()][..], false)
+        );
+    }
+
+    #[test]
+    fn strange_lines_are_errors() {
+        for line in ["", "--json", "test more", "compare a b", "peers --rounds 0", "test --what"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        assert!(parse("--help").is_ok_and(|a| a.help));
+    }
+}
