@@ -13,7 +13,7 @@ use crate::own::{Own, Published};
 
 /// Name of the card's section.
 pub(crate) const SECTION: &str = "tcp";
-const SECTION_VERSION: u16 = 4;
+const SECTION_VERSION: u16 = 5;
 /// Connections that may wait to be accepted; the kernel lowers it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 

@@ -47,7 +47,7 @@ impl TcpNetmod {
         let (until, port) = match self.checkpoint {
             Checkpoint::Asleep { .. } => return Ok(Finalize::Done),
             Checkpoint::Until { time, port } => (time, port),
-            Checkpoint::None => self.begin_to_quiesce(core)?,
+            Checkpoint::None => self.begin_to_quiesce(core),
         };
         if now >= until {
             let late: Vec<VcId> =
@@ -78,19 +78,8 @@ impl TcpNetmod {
         Ok(Finalize::Done)
     }
 
-    fn begin_to_quiesce(&mut self, core: &mut Core) -> Result<(Time, u16), DeviceError> {
+    fn begin_to_quiesce(&mut self, core: &mut Core) -> (Time, u16) {
         let vcs: Vec<VcId> = self.vcs.iter().map(|(vc, _)| vc).collect();
-        for vc in &vcs {
-            let Some(v) = self.vcs.get(*vc) else { continue };
-            if v.link.up().is_some() && v.session == 0 {
-                let text = format!(
-                    "cannot be checkpointed: the connection with rank {} has no session that could be resumed; is \
-                     NETMOD_TCP_RESUME_TIMEOUT 0, here or there? Within a node NETMOD_TCP_RESUME_LOCAL=yes is needed too",
-                    v.peer.rank
-                );
-                return Err(DeviceError::new(NAME, text));
-            }
-        }
         let until = self.now + self.link_cfg.parting_timeout;
         let port = self.port();
         self.checkpoint = Checkpoint::Until { time: until, port };
@@ -98,11 +87,29 @@ impl TcpNetmod {
         for vc in vcs {
             self.link_event(core, vc, LinkEvent::Sleep);
             if let Some(id) = self.vcs.get(vc).and_then(|v| v.link.up()).map(conn::id) {
-                self.tell(vc, id);
+                self.tell(core, vc, id);
                 self.flush_vc(core, vc);
             }
         }
-        Ok((until, port))
+        (until, port)
+    }
+
+    /// Begins a session on an adopted connection that has none, unless the peer has said goodbye on it.
+    fn begin_session(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
+        let Some(c) = self.conns.get(id).filter(|c| !c.peer_left) else { return };
+        if self.vcs.get(vc).is_none_or(|v| v.link.session() != 0) {
+            return;
+        }
+        self.link_event(core, vc, LinkEvent::BeginSession { session: c.session_name });
+        let (Some(v), Some(c)) = (self.vcs.get_mut(vc), self.conns.get_mut(id)) else { return };
+        v.session = v.link.session();
+        if v.session != 0 {
+            let unqueued = std::mem::take(&mut v.unqueued);
+            v.kept_from = v.txq.get_or_insert_default().begin_to_retain(unqueued);
+            // The peer keeps nothing of what has been read.
+            (v.told, v.told_control) = (c.rx, 0);
+            c.owe_at = c.rx + 1;
+        }
     }
 
     /// Whether all connections have come to their end, those that are about to come in included: a peer whose dial
@@ -115,7 +122,8 @@ impl TcpNetmod {
     }
 
     /// Says on an adopted connection that this process is about to sleep.
-    fn tell(&mut self, vc: VcId, id: ConnId) {
+    fn tell(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
+        self.begin_session(core, vc, id);
         let Some(name) = self.conns.get(id).map(|c| connection(c, true)) else { return };
         self.pay(vc, 1);
         self.say(vc, Control::Suspend { connection: name });
@@ -162,36 +170,34 @@ impl TcpNetmod {
     }
 
     /// A connection is adopted: what it is called in SUSPEND, and where this process listens since a restart.
-    pub(crate) fn introduce(&mut self, vc: VcId, id: ConnId) {
+    pub(crate) fn introduce(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
         let (Some(v), Some(c)) = (self.vcs.get_mut(vc), self.conns.get(id)) else { return };
         v.connection = connection(c, false);
-        if v.session != 0 && v.restarts != self.restarts {
+        if v.restarts != self.restarts {
             v.restarts = self.restarts;
             if let Some(port) = self.listener.as_ref().map(|l| l.port) {
                 self.say(vc, Control::Moved { port });
             }
         }
         if self.checkpoint != Checkpoint::None {
-            self.tell(vc, id);
+            self.tell(core, vc, id);
         }
     }
 
     /// SUSPEND has come.
-    ///
-    /// # Errors
-    /// If there is no session.
-    pub(crate) fn peer_suspends(&mut self, core: &mut Core, vc: VcId, name: u64) -> Result<(), String> {
-        let Some(v) = self.vcs.get(vc) else { return Ok(()) };
+    pub(crate) fn peer_suspends(&mut self, core: &mut Core, vc: VcId, name: u64) {
+        let Some(v) = self.vcs.get(vc) else { return };
         if v.link.phase() == Phase::Parting || v.connection != name {
             // What was said on an earlier connection has come again with what else that had lost.
-            return Ok(());
+            return;
         }
-        if v.session == 0 {
-            return Err("a checkpoint on a connection without a session".into());
+        if let Some(id) = v.link.up().map(conn::id) {
+            self.begin_session(core, vc, id);
         }
-        self.say(vc, Control::Suspended { connection: name });
-        self.link_event(core, vc, LinkEvent::PeerSleeps);
-        Ok(())
+        if self.vcs.get(vc).is_some_and(|v| v.session != 0) {
+            self.say(vc, Control::Suspended { connection: name });
+            self.link_event(core, vc, LinkEvent::PeerSleeps);
+        }
     }
 
     /// SUSPENDED has come.

@@ -99,6 +99,8 @@ pub(crate) struct Conn {
     pub(crate) proposed: Option<Box<Pairs>>,
     /// What the peer said of its session and itself, and the position up to which it has read.
     pub(crate) hail: Hail,
+    /// What a session that begins on it is called.
+    pub(crate) session_name: u64,
     pub(crate) peer_position: u64,
     /// Both sides want checksums; and, once it is adopted, where they are looked at.
     pub(crate) sealed: bool,
@@ -127,6 +129,7 @@ impl Conn {
             pair: (0, 0),
             proposed: None,
             hail: Hail { session: 0, fresh: 0, incarnation: 0, dial: 0 },
+            session_name: 0,
             peer_position: 0,
             rx: 0,
             owe_at: u64::MAX,

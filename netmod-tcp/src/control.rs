@@ -23,7 +23,8 @@ impl TcpNetmod {
             return self.acknowledged(core, vc, position);
         }
         if let Some(Control::Suspend { connection }) = frame {
-            return self.peer_suspends(core, vc, connection);
+            self.peer_suspends(core, vc, connection);
+            return Ok(());
         }
         if let Some(Control::Suspended { connection }) = frame {
             self.peer_knows(core, vc, connection);

@@ -101,14 +101,22 @@ impl TcpNetmod {
             Ok(resumed) => resumed,
             Err(what) => {
                 let peer = self.vcs.get(vc).map(|v| v.peer);
-                let text =
-                    format!("protocol violation by the peer: {what}; do both sides run the same version?");
-                let error = VcError::new(VcErrorKind::Protocol, peer, text);
+                let position = self.conns.get(id).map_or(0, |c| c.peer_position);
+                let error = if self.vcs.get(vc).is_some_and(|v| position < v.kept_from) {
+                    let text =
+                        format!("{what}; the connection was lost before the peer had read of a checkpoint");
+                    VcError::new(VcErrorKind::Lost, peer, text)
+                } else {
+                    let text = format!(
+                        "protocol violation by the peer: {what}; do both sides run the same version?"
+                    );
+                    VcError::new(VcErrorKind::Protocol, peer, text)
+                };
                 return netmod_core::VcLife::vc_abort(self, core, vc, error);
             }
         };
         self.seal(vc, id);
-        self.introduce(vc, id);
+        self.introduce(core, vc, id);
         if !resumed {
             core.reset_receive(vc);
         }

@@ -96,6 +96,8 @@ impl TcpNetmod {
                         return Ok(Some(total));
                     }
                     v.txq.get_or_insert_default().log([hdr, data.bytes()]);
+                } else {
+                    v.unqueued += total as u64;
                 }
                 Ok(None)
             }

@@ -321,6 +321,7 @@ impl TcpNetmod {
         let resumed = session != 0 && session == v.session;
         if !resumed {
             v.session = session;
+            (v.unqueued, v.kept_from) = (0, 0);
             v.rx = 0;
             v.rx_base = core.vcs.get(vc).map_or(0, |v| v.stats.rx_bytes);
             v.loss = None;

@@ -438,14 +438,17 @@ impl TcpNetmod {
                 InitiatorStep::Accepted { caps, incarnation, dials, session, position, .. },
                 pairs,
             )) => {
-                let session = if caps & RESUME == 0 { 0 } else { session };
+                // A session that was asked for goes on: it began for a checkpoint.
+                let goes_on = self.vcs.get(vc).is_some_and(|v| v.link.session() == session);
                 if let Some(c) = self.conns.get_mut(id) {
+                    c.session_name = session;
                     c.sealed = caps & CHECKSUM != 0;
                     c.peer_position = position;
                 }
                 if let Some(v) = self.vcs.get_mut(vc) {
                     v.agree(&pairs, self.cfg.rails);
                 }
+                let session = if caps & RESUME == 0 && !goes_on { 0 } else { session };
                 self.link_event(core, vc, LinkEvent::Accepted { conn, session, incarnation, dials });
                 Some(used)
             }
@@ -519,6 +522,7 @@ impl TcpNetmod {
                         incarnation: claim.incarnation,
                         dial: claim.dial,
                     };
+                    c.session_name = p.fresh;
                     c.sealed = p.caps & CHECKSUM != 0;
                     c.peer_position = claim.position;
                     c.moves = pairs.offer;

@@ -86,6 +86,10 @@ pub(crate) struct TcpVc {
     pub(crate) dials: u32,
     /// The session that messages have been sent or received in; 0 if none, or none that can be resumed.
     pub(crate) session: u64,
+    /// Bytes of the adopted connection, which has no session, that were written and never queued.
+    pub(crate) unqueued: u64,
+    /// The position from which on what is sent in the session is kept: not 0 if it began in the middle of a connection.
+    pub(crate) kept_from: u64,
     /// Bytes of it that were read, as long as there is no connection.
     pub(crate) rx: u64,
     /// Bytes of it that the peer has been told were read, and control frames read since.
@@ -140,6 +144,8 @@ impl TcpVc {
             failed: Vec::new(),
             dials: 0,
             session: 0,
+            unqueued: 0,
+            kept_from: 0,
             rx: 0,
             told: 0,
             told_control: 0,

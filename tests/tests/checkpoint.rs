@@ -43,6 +43,23 @@ fn checked(cfg: &mut Config) {
     cfg.set("NETMOD_CHECKSUM", "on").expect("a setting");
 }
 
+/// The default within a node: a connection that is lost is not made again.
+fn local(cfg: &mut Config) {
+    cfg.set("NETMOD_TCP_RESUME_LOCAL", "no").expect("a setting");
+}
+
+fn local_checked(cfg: &mut Config) {
+    local(cfg);
+    checked(cfg);
+}
+
+/// No lost connection is made again.
+fn mortal(cfg: &mut Config) {
+    cfg.set("NETMOD_TCP_RESUME_TIMEOUT", "0s").expect("a setting");
+}
+
+const TUNES: [fn(&mut Config); 5] = [plain, checked, local, local_checked, mortal];
+
 /// What rank `from` sends in a round.
 fn plan(from: u32, round: u64) -> Vec<(u64, usize)> {
     let mut dice = Random::new(seed(&[u64::from(from), round, 77]));
@@ -89,7 +106,7 @@ fn resume(dev: &mut Device) {
 #[test]
 fn either_side_in_the_middle_of_traffic() {
     let _alone = alone();
-    for tune in [plain, checked] {
+    for tune in TUNES {
         let resumed = run_job_with(&Tap::default(), 2, tune, |dev| {
             talk(dev, 16, |dev, round| {
                 if round % 2 == u64::from(dev.rank()) {
@@ -144,17 +161,19 @@ fn a_vc_that_is_first_used_meanwhile_waits() {
 #[test]
 fn all_at_once_with_no_socket_left() {
     let _alone = alone();
-    let gate = Arc::new(Barrier::new(2));
-    let before = sockets().len();
-    run_job_with(&Tap::default(), 2, plain, move |dev| {
-        talk(dev, 8, |dev, _| {
-            suspend(dev);
-            gate.wait();
-            assert_eq!(sockets().len(), before, "a suspended device holds a socket");
-            gate.wait();
-            resume(dev);
+    for tune in TUNES {
+        let gate = Arc::new(Barrier::new(2));
+        let before = sockets().len();
+        run_job_with(&Tap::default(), 2, tune, move |dev| {
+            talk(dev, 8, |dev, _| {
+                suspend(dev);
+                gate.wait();
+                assert_eq!(sockets().len(), before, "a suspended device holds a socket");
+                gate.wait();
+                resume(dev);
+            });
         });
-    });
+    }
 }
 
 #[test]
@@ -247,18 +266,29 @@ fn a_peer_that_does_not_come_back_is_given_up() {
     assert!(text.contains("checkpoint") && text.contains("NETMOD_TCP_CKPT_TIMEOUT"), "{text}");
 }
 
+/// The checkpoints of one side, with no traffic of its own: the connection lasts only as long as one checkpoint needs.
 #[test]
-fn without_sessions_it_is_refused_and_nothing_has_changed() {
+fn a_connection_that_is_not_resumed_otherwise_is_for_each_checkpoint() {
     let _alone = alone();
-    let tune = |cfg: &mut Config| cfg.set("NETMOD_TCP_RESUME_TIMEOUT", "0s").expect("a setting");
-    run_job_with(&Tap::default(), 2, tune, |dev| {
-        talk(dev, 3, |dev, round| {
-            if round == 1 && dev.rank() == 0 {
-                let error = dev.ckpt_shutdown().expect_err("no session");
-                assert!(error.to_string().contains("NETMOD_TCP_RESUME_TIMEOUT"), "{error}");
+    for tune in [local, mortal] {
+        let resumed = run_job_with(&Tap::default(), 2, tune, |dev| {
+            let world = dev.world();
+            dev.barrier(world).expect("a barrier");
+            for round in 0..3 {
+                if dev.rank() == 0 {
+                    suspend(dev);
+                    resume(dev);
+                    dev.send(&bytes(round, 5000), 1, 2, world).expect("a send");
+                } else {
+                    let mut got = vec![0; 5000];
+                    dev.recv(&mut got, 0, 2, world).expect("a message");
+                    check(round, &got).expect("the right bytes");
+                }
             }
+            dev.tcp_stats().expect("a device over tcp").resumes
         });
-    });
+        assert_eq!(resumed, [3, 3]);
+    }
 }
 
 #[test]

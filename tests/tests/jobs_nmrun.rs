@@ -287,7 +287,7 @@ fn nothing_is_lost_when_connections_break() {
 #[test]
 fn checkpoints() {
     for (ranks, seed, checksum) in [(2, "1", "off"), (4, "2", "off"), (3, "3", "on")] {
-        let env = ["--env", "NETMOD_TCP_RESUME_LOCAL=yes", "--env", &format!("NETMOD_CHECKSUM={checksum}")];
+        let env = ["--env", &format!("NETMOD_CHECKSUM={checksum}")];
         run(over_tcp(ranks, &env).args(["checkpoint", seed])).expect_ok("checkpoint", ranks);
     }
 }

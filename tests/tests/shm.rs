@@ -51,7 +51,6 @@ fn ranks_that_share_memory_are_checkpointed_with_those_of_another_node() {
     for netmods in ["shm,tcp", "tcp,shm"] {
         let tune = |cfg: &mut netmod_core::Config| {
             cfg.set("NETMOD", netmods).expect("netmods");
-            cfg.set("NETMOD_TCP_RESUME_LOCAL", "yes").expect("a setting");
         };
         run_job_with(&Islands, 4, tune, |dev| {
             let (me, world) = (dev.rank(), dev.world());

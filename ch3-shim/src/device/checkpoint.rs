@@ -17,9 +17,8 @@ impl Vci {
     /// memory all come back on the same node.
     ///
     /// # Errors
-    /// A connection that cannot be resumed (`NETMOD_TCP_RESUME_TIMEOUT` is 0, or within a node `NETMOD_TCP_RESUME_LOCAL` is off); a netmod
-    /// that cannot be saved; rings of large messages; a peer of this node that has not answered within `NETMOD_CLOSE_TIMEOUT`, after which
-    /// it may be called again, or taken back by [`Vci::ckpt_restart`]; of a netmod.
+    /// A netmod that cannot be saved; rings of large messages; a peer of this node that has not answered within
+    /// `NETMOD_CLOSE_TIMEOUT`, after which it may be called again, or taken back by [`Vci::ckpt_restart`]; of a netmod.
     pub fn ckpt_shutdown(&mut self) -> Result<()> {
         self.check_origin()?;
         if self.ch3.has_rings() {

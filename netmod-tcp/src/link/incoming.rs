@@ -29,8 +29,9 @@ impl Link {
         }
         let shut = self.has(SHUTTING) && !(known && (self.has(RESUMING) || self.phase == Phase::Up));
         if hail.session != 0 && !known && !shut {
-            // The ACCEPT that begins that session may be under way to the own dial.
-            let unsure = self.phase == Phase::Dialing && self.session == 0 && !mutated(Mutant::RefuseUnsure);
+            // What begins that session may be under way: the ACCEPT to the own dial, or the SUSPEND on the connection.
+            let may_begin = matches!(self.phase, Phase::Dialing | Phase::Promised | Phase::Up);
+            let unsure = may_begin && self.session == 0 && !mutated(Mutant::RefuseUnsure);
             let reason = if unsure { RejectReason::Crossing } else { RejectReason::NoSession };
             acts.push(LinkAction::SendReject(conn, reason));
             return;

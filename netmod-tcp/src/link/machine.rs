@@ -188,6 +188,7 @@ impl Link {
             LinkEvent::Timer => self.on_timer(now, cfg, &mut acts),
             LinkEvent::Sleep => self.sleep(&mut acts),
             LinkEvent::SleepNow => self.sleep_now(now, cfg, &mut acts),
+            LinkEvent::BeginSession { session } => self.begin_session(session),
             LinkEvent::Wake => self.wake(now, cfg),
             LinkEvent::PeerSleeps => self.peer_sleeps(now, cfg),
             LinkEvent::PeerKnows => self.peer_knows(now, cfg, &mut acts),
@@ -244,7 +245,8 @@ impl Link {
     }
 
     pub(super) fn handshake_timeout(&self, cfg: &LinkConfig) -> Duration {
-        if self.has(RESUMING) {
+        // Without a time for resuming, only the end of a checkpoint is resumed, which has all the time it needs.
+        if self.has(RESUMING) && !cfg.resume_timeout.is_zero() {
             cfg.handshake_timeout.min(cfg.resume_timeout / RESUME_TRIES)
         } else {
             cfg.handshake_timeout

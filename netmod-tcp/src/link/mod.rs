@@ -32,7 +32,7 @@
 //! A responder has a session from its promise on, since the initiator may adopt it without the responder ever
 //! learning of it. It is *provisional* until READY: a dial of this side's asks for it, and falls back to a fresh one
 //! if the peer does not know it. A link whose own fresh dial is under way does not say that it does not know a
-//! session: the ACCEPT that begins it may be on its way. Of several dials of one incarnation the later one counts,
+//! session: the ACCEPT that begins it may be on its way, or the word of a checkpoint that does. Of several dials of one incarnation the later one counts,
 //! and a promise to an earlier one is void. ACCEPT says the number of its sender's last dial: where dials have crossed, the
 //! one that was given up may be heard of when the connection that it was given up for is in use, and is no sign that this is lost.
 //!
@@ -54,6 +54,10 @@
 //! Both links are *patient* then: resuming, without the signs by which a peer is known to be gone, for at most
 //! `ckpt_timeout`, of which none passes while the process sleeps. The peer waits to be dialled.
 //!
+//! A connection without a session begins one for that ([`LinkEvent::BeginSession`]): its sender before it says that it will
+//! sleep, the peer before it answers. Each side keeps what it sends from then on; what was sent before has been read when
+//! the connection ends, unless it is lost. The session goes on after the checkpoint.
+//!
 //! # The table
 //!
 //! What an event does in each phase. "Fail" counts the attempt, and leads to `Backoff`, or to
@@ -68,7 +72,7 @@
 //! | WantSend | dial: Dialing | note | note | note | | dial after it | | |
 //! | Incoming | ACCEPT: Promised | greater, at its first attempt: REJECT(Crossing); else: abandon own, ACCEPT: Promised | ACCEPT: Promised | later dial: close, ACCEPT | REJECT(AlreadyConnected) | REJECT(Closing) | REJECT(VcDown); new incarnation: ACCEPT: Promised | REJECT(Finalized) |
 //! | Incoming, for the session | | as above | as above | as above | close, suspend, ACCEPT: Promised | close, rest, REJECT(NoSession) | | |
-//! | Incoming, for another session | REJECT(NoSession) | fresh dial: REJECT(Crossing); else: REJECT(NoSession) | REJECT(NoSession) | REJECT(NoSession) | REJECT(NoSession) | REJECT(NoSession) | REJECT(NoSession) | REJECT(Finalized) |
+//! | Incoming, for another session | REJECT(NoSession) | no session: REJECT(Crossing); else: REJECT(NoSession) | REJECT(NoSession) | as Dialing | as Dialing | REJECT(NoSession) | REJECT(NoSession) | REJECT(Finalized) |
 //! | Incoming, new incarnation | | resuming: abandon, Failed | resuming: Failed | close, ACCEPT; resuming: Failed | close, Failed | close, rest, REJECT(Closing) | ACCEPT: Promised | |
 //! | Accepted | | READY, adopt: Up | | | | | | |
 //! | Moving | close | close | close | close | session: offer it; else: close | close | close | close |
@@ -86,6 +90,7 @@
 //! | Drained | | | | | terminating: GOODBYE: Parting | | | |
 //! | Revive | | | | | | | Idle | |
 //! | Sleep | | abandon: Backoff | wait | withdraw: Backoff or rest | | | | |
+//! | BeginSession | | | | | no session, no goodbye of the peer's: note | | | |
 //! | Wake | | | pause, then dial | | | | | |
 //! | PeerSleeps | | resuming: be patient | resuming: be patient | resuming: be patient | session: close, suspend: Backoff | | | |
 //! | Abort | Failed | Failed | Failed | Failed | Failed | Failed | | |

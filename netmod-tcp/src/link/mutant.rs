@@ -48,6 +48,8 @@ pub(super) enum Mutant {
     DeadSleeper,
     /// Who sleeps takes its promise back, and does not say why.
     MuteSleeper,
+    /// Of two sides without a session only the one that is to be checkpointed begins one.
+    SleeperAlone,
     /// The adopted connection is read on while another one is offered in its place.
     ReadWhileMoving,
     /// A connection that was offered is forgotten when the adopted one is lost or ends.
@@ -63,7 +65,7 @@ pub(super) enum Mutant {
 #[cfg(test)]
 impl Mutant {
     /// Those that exploration finds; pauses are a matter of time, which it does not have.
-    pub(super) const IN_THE_PROTOCOL: [Mutant; 26] = [
+    pub(super) const IN_THE_PROTOCOL: [Mutant; 27] = [
         Mutant::SilentLoser,
         Mutant::AcceptBeforeResolved,
         Mutant::AdoptOnPromise,
@@ -86,6 +88,7 @@ impl Mutant {
         Mutant::DialAsleep,
         Mutant::DeadSleeper,
         Mutant::MuteSleeper,
+        Mutant::SleeperAlone,
         Mutant::ReadWhileMoving,
         Mutant::ForgetMove,
         Mutant::AcceptBothMoves,

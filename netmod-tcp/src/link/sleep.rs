@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use netmod_core::Time;
 
-use super::machine::{ASLEEP, PATIENT, RESUMING};
+use super::machine::{ASLEEP, PATIENT, PEER_LEFT, RESUMING};
 use super::mutant::{Mutant, mutated};
 use super::{Actions, ConnKey, DownCause, Failure, Link, LinkAction, LinkConfig, Phase, backoff};
 
@@ -33,6 +33,16 @@ impl Link {
         }
         if self.phase == Phase::Backoff && !self.must_tell() {
             self.wait_for_waking();
+        }
+    }
+
+    /// A connection that would not be resumed after a loss is resumed after a checkpoint.
+    pub(super) fn begin_session(&mut self, session: u64) {
+        if mutated(Mutant::SleeperAlone) && !self.has(ASLEEP) {
+            return;
+        }
+        if self.phase == Phase::Up && self.session == 0 && !self.has(PEER_LEFT) {
+            self.session = session;
         }
     }
 

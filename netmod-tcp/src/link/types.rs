@@ -262,6 +262,11 @@ pub enum LinkEvent {
     Sleep,
     /// It is to be checkpointed now, whether the peer knows or not.
     SleepNow,
+    /// The adopted connection, which has no session, begins one: this side or the peer is about to be checkpointed.
+    BeginSession {
+        /// Its name, which both sides know from the handshake.
+        session: u64,
+    },
     /// The peer has said, on the adopted connection, that it knows.
     PeerKnows,
     /// This process goes on.

@@ -30,6 +30,8 @@ enum Op {
     Ack(u8),
     /// The connection breaks, and the peer has read a part of what was not acknowledged.
     Break(u8),
+    /// So many bytes go past the queue, then a session begins in the middle of the connection.
+    Begin(usize),
     Keep,
     Shrink,
 }
@@ -46,6 +48,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => prop_oneof![0usize..100, 0usize..20_000, 0usize..500_000].prop_map(Op::Write),
         2 => any::<u8>().prop_map(Op::Ack),
         1 => any::<u8>().prop_map(Op::Break),
+        1 => (0usize..5000).prop_map(Op::Begin),
         1 => Just(Op::Keep),
         1 => Just(Op::Shrink),
     ]
@@ -208,6 +211,14 @@ impl World {
                 self.out.truncate(position as usize);
             }
             Op::Break(_) => {}
+            Op::Begin(len) if !self.retain => {
+                let past = if self.queue.is_drained() { data(n as u8, len) } else { vec![] };
+                self.out.extend_from_slice(&past);
+                self.queue.begin_to_retain(past.len() as u64);
+                self.expect(past, None);
+                self.retain = true;
+            }
+            Op::Begin(_) => {}
             Op::Keep => {
                 if !self.queue.is_sendable() {
                     self.queue.keep_all(&mut self.core, vc);

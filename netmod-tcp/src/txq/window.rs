@@ -23,6 +23,16 @@ impl TxQueue {
         self.retain = retain;
     }
 
+    /// A session begins in the middle of a connection, on which `unqueued` bytes went past the queue: what was sent
+    /// counts as received, and what is sent from the returned position on is kept.
+    pub(crate) fn begin_to_retain(&mut self, unqueued: u64) -> u64 {
+        debug_assert!(!self.retain && self.cursor == 0 && self.part == 0, "what was sent is still queued");
+        self.sent += unqueued;
+        (self.acked, self.needs) = (self.sent, self.sent);
+        self.retain = true;
+        self.sent
+    }
+
     /// No acknowledgement will come any more: what was sent counts as received.
     pub(crate) fn settle(&mut self, core: &mut Core, vc: VcId) {
         self.release(core, vc, self.sent);

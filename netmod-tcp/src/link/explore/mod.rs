@@ -130,6 +130,16 @@ const SLEEPY: [Size; 7] = [
     Size { resume: true, dials: 4, sleeps: [1, 0], wishes: [1, 0], faults: 1, ..Size::SMALL },
 ];
 
+/// The same of connections that have no session before.
+const SLEEPY_LATE: [Size; 6] = [
+    Size { late: true, dials: 3, sleeps: [1, 1], ..Size::SMALL },
+    Size { late: true, dials: 5, sleeps: [2, 1], wishes: [1, 0], ..Size::SMALL },
+    Size { late: true, dials: 3, sleeps: [1, 0], wishes: [2, 1], ..Size::SMALL },
+    Size { late: true, dials: 3, sleeps: [0, 1], wishes: [1, 1], ..Size::SMALL },
+    Size { late: true, dials: 4, sleeps: [0, 1], terminates: [1, 0], ..Size::SMALL },
+    Size { late: true, dials: 3, sleeps: [1, 0], wishes: [1, 1], faults: 1, ..Size::SMALL },
+];
+
 /// Better ways that open for either side, or for both at once.
 const MOVING: [Size; 7] = [
     // Where both move at once and each answers in time, no further dial is needed.
@@ -201,6 +211,12 @@ fn checkpoints_lose_and_double_nothing_and_nobody_is_down() {
 }
 
 #[test]
+fn sessions_that_begin_for_a_checkpoint_lose_and_double_nothing() {
+    let seen = right(&SLEEPY_LATE);
+    assert!(seen.states > 10_000 && seen.ends > 10, "the model explores too little: {seen:?}");
+}
+
+#[test]
 fn moves_to_better_ways_lose_and_double_nothing_and_nobody_is_down() {
     let seen = right(&MOVING);
     assert!(seen.states > 10_000 && seen.ends > 10, "the model explores too little: {seen:?}");
@@ -209,7 +225,7 @@ fn moves_to_better_ways_lose_and_double_nothing_and_nobody_is_down() {
 #[test]
 fn the_documented_graph_is_what_happens() {
     let mut edges = BTreeSet::new();
-    for sizes in [&QUIET[..], &FAULTY[..], &RESUMED[..], &SLEEPY[..], &MOVING[..]] {
+    for sizes in [&QUIET[..], &FAULTY[..], &RESUMED[..], &SLEEPY[..], &SLEEPY_LATE[..], &MOVING[..]] {
         edges.extend(right(sizes).edges);
     }
     let mut dot = String::from("digraph link {\n");
@@ -232,7 +248,7 @@ fn the_documented_graph_is_what_happens() {
 
 fn caught(mutant: Mutant) -> Option<String> {
     with(Some(mutant), || {
-        let sizes: [&[Size]; 5] = [&QUIET, &FAULTY, &RESUMED, &SLEEPY, &MOVING];
+        let sizes: [&[Size]; 6] = [&QUIET, &FAULTY, &RESUMED, &SLEEPY, &SLEEPY_LATE, &MOVING];
         sizes.into_iter().try_for_each(|sizes| run(sizes).map(drop))
     })
     .err()

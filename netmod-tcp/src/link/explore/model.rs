@@ -157,6 +157,8 @@ pub(super) struct Size {
     pub(super) dials: usize,
     /// Sessions are resumed.
     pub(super) resume: bool,
+    /// A connection without a session begins one for a checkpoint.
+    pub(super) late: bool,
     /// Give up at the first failed dial.
     pub(super) impatient: bool,
     /// Pauses are longer than everything else takes, and one dial more than `dials` is wrong.
@@ -174,6 +176,7 @@ impl Size {
         faults: 0,
         dials: 4,
         resume: false,
+        late: false,
         impatient: false,
         long_pauses: false,
     };
@@ -186,6 +189,9 @@ pub(super) struct Model {
     dials: usize,
     faults: u8,
     resume: bool,
+    late: bool,
+    /// Nothing is lost unless a process ends.
+    lossless: bool,
     long_pauses: bool,
 }
 
@@ -248,6 +254,8 @@ impl Model {
                 dials: size.dials.min(CONNS),
                 faults: size.faults,
                 resume: size.resume,
+                late: size.late,
+                lossless: size.resume || size.late && size.faults == 0,
                 long_pauses: size.long_pauses,
             },
             world,
@@ -327,7 +335,7 @@ impl Model {
                     send(w, x, c, Msg::Goodbye)?;
                     send(w, x, c, Msg::Fin)?;
                     w.conns[c.0 as usize].ends[x] = End::Half;
-                    if !w.sides[x].settled() && (self.resume || !w.faulty) {
+                    if !w.sides[x].settled() && (self.lossless || !w.faulty) {
                         return wrong(format!("{x} says goodbye with messages pending"));
                     }
                 }
@@ -350,18 +358,39 @@ impl Model {
                     if !w.faulty {
                         return wrong(format!("{x} is down without a fault: {cause}"));
                     }
-                    if self.resume && !w.hard && !w.parted {
+                    if self.lossless && !w.hard && !w.parted {
                         return wrong(format!("{x} is down though only connections broke: {cause}"));
                     }
-                    w.parted = true;
-                    w.sides[x].queued = 0;
-                    w.sides[x].cursor = w.sides[x].sent;
-                    w.sides[x].asked = false;
-                    w.sides[x].down = true;
+                    is_down(w, x);
                 }
             }
         }
         Ok(())
+    }
+
+    /// An adopted connection without a session begins one.
+    pub(super) fn begin_session(&self, w: &mut World, x: usize, c: ConnKey) -> Result<(), Stop> {
+        if !self.late || w.sides[x].link.session() != 0 || w.sides[x].left {
+            return Ok(());
+        }
+        self.on(w, x, LinkEvent::BeginSession { session: c.0 + 1 })?;
+        let s = &mut w.sides[x];
+        s.session = s.link.session();
+        if s.session != 0 {
+            // From now on it is kept what is sent, and acknowledged what comes.
+            (s.acked, s.told) = (s.cursor, s.arrived);
+        }
+        Ok(())
+    }
+
+    /// An adopted connection of a process that is about to sleep.
+    pub(super) fn tell(&self, w: &mut World, x: usize, c: ConnKey) -> Result<(), Stop> {
+        if w.sides[x].rest == Rest::Awake {
+            return Ok(());
+        }
+        self.begin_session(w, x, c)?;
+        w.sides[x].acknowledge().map_or(Ok(()), |ack| send(w, x, c, ack))?;
+        send(w, x, c, Msg::Suspend)
     }
 
     /// A connection that this side makes, without a word yet.
@@ -411,14 +440,20 @@ impl Model {
             s.session = session;
             (s.tx_base, s.rx_base) = (s.sent, s.arrived);
             (s.acked, s.cursor, s.told) = (s.sent, s.sent, s.arrived);
-            return tell(w, x, c);
+            return self.tell(w, x, c);
         }
         let position = s.tx_base + told;
+        if position < s.acked && self.late && w.faults < self.faults {
+            // What was lost with the connection was sent before the session began.
+            close(w, x, c)?;
+            is_down(w, x);
+            return self.on(w, x, LinkEvent::Abort);
+        }
         if position < s.acked || position > s.sent {
             return wrong(format!("{x} is to resume at {position}, and keeps {} to {}", s.acked, s.sent));
         }
         (s.acked, s.cursor, s.told) = (position, position, s.arrived);
-        tell(w, x, c)
+        self.tell(w, x, c)
     }
 
     /// Everything that can happen next. The flag: something that does not cost a fault.
@@ -505,13 +540,14 @@ fn hello(w: &mut World, x: usize, conn: ConnKey) -> Result<(), Stop> {
     send(w, x, conn, Msg::Hello { session, position, incarnation })
 }
 
-/// An adopted connection of a process that is about to sleep.
-fn tell(w: &mut World, x: usize, c: ConnKey) -> Result<(), Stop> {
-    if w.sides[x].rest == Rest::Awake {
-        return Ok(());
-    }
-    w.sides[x].acknowledge().map_or(Ok(()), |ack| send(w, x, c, ack))?;
-    send(w, x, c, Msg::Suspend)
+/// The program learns that its VC is down.
+fn is_down(w: &mut World, x: usize) {
+    w.parted = true;
+    let s = &mut w.sides[x];
+    s.queued = 0;
+    s.cursor = s.sent;
+    s.asked = false;
+    s.down = true;
 }
 
 fn close(w: &mut World, x: usize, c: ConnKey) -> Result<(), Stop> {

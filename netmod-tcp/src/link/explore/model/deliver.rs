@@ -79,6 +79,10 @@ impl Model {
             Msg::Data(seq) => self.data(w, x, c, seq),
             Msg::Ack(position) => {
                 let s = &mut w.sides[x];
+                if self.late && s.session == 0 && s.link.phase() == Phase::Parting {
+                    // The peer has begun a session on a connection that this side had said goodbye on.
+                    return Ok(());
+                }
                 if s.link.conn() != Some(key) || s.session == 0 {
                     return wrong(format!("{x} gets an acknowledgement of nothing"));
                 }
@@ -90,6 +94,10 @@ impl Model {
             }
             Msg::Suspend => {
                 if w.sides[x].link.up() == Some(key) {
+                    self.begin_session(w, x, key)?;
+                    if w.sides[x].session == 0 {
+                        return Ok(());
+                    }
                     send(w, x, key, Msg::Suspended)?;
                 }
                 self.on(w, x, LinkEvent::PeerSleeps)
@@ -129,7 +137,7 @@ impl Model {
             return wrong(format!("{x} gets data on connection {c}, which it has not adopted"));
         }
         let next = s.got + 1;
-        let strict = !w.faulty || seq < next || (self.resume && !w.hard && !w.parted);
+        let strict = !w.faulty || seq < next || (self.lossless && !w.hard && !w.parted);
         if seq != next && strict && !w.crashed {
             return wrong(format!("{x} gets message {seq} instead of {next}"));
         }
