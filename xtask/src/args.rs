@@ -1,18 +1,21 @@
 //! The command line.
 
-use crate::vm;
+use crate::options::Options;
+use crate::{check, vm};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
        cargo xtask compare REV [--rounds N] [--json]
        cargo xtask tests --list [--json]
+       cargo xtask check [--shrink] [--accept REASON] [--sample N [--seed N]]
        cargo xtask vm-test [--no-install] [--keep] [--file PATH]... [--run COMMAND...]
 
 jobs
   test       installs what the tests need (apt, if root; a second libfabric, pip), then lint, doc and all tests,
              those of vm-test too
   tests      lists every test, mutant and explored state space; builds all tests and runs those that explore
-  lint       cargo fmt --check and clippy without warnings
+  lint       cargo fmt --check, clippy without warnings, and check
+  check      comments, lengths, fields, equal lines and imports, beside the lists in xtask/allowed
   doc        the documentation, without warnings
   libfabric  fetches the second libfabric of the tests, and prints the variable that names it
   vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
@@ -24,18 +27,13 @@ options
   --no-install   installs nothing; what is missing is skipped and named
   --rounds N     rounds of peers and compare [default: 5]
   --json         tests and compare print one JSON object a line
+  --shrink       takes out of the lists what is found no more
+  --accept WHY   adds to the lists what is found, for this reason
+  --sample N     prints N doc comments by chance instead; --seed N prints others
   --file PATH    brings a program along into the virtual machine
   --keep         leaves a shell of the virtual machine on this terminal when all is done
   --run COMMAND  runs this there instead of the tests, with all words that follow; its status is that of the job
 ";
-
-/// Options of several jobs.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Options {
-    pub(crate) no_skip: bool,
-    pub(crate) no_install: bool,
-    pub(crate) rounds: Option<usize>,
-}
 
 /// What the command line asks for.
 #[derive(Debug, Default)]
@@ -47,6 +45,7 @@ pub(crate) struct Args {
     pub(crate) json: bool,
     pub(crate) list: bool,
     pub(crate) options: Options,
+    pub(crate) check: check::Asked,
     pub(crate) vm: vm::Asked,
 }
 
@@ -60,6 +59,10 @@ impl Args {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--rounds" => args.options.rounds = Some(number(&word, words.next())?),
+                "--sample" => args.check.sample = Some(number(&word, words.next())?),
+                "--seed" => args.check.seed = number(&word, words.next())? as u64,
+                "--accept" => args.check.accept = Some(words.next().ok_or("--accept wants a reason")?),
+                "--shrink" => args.check.shrink = true,
                 "--file" => args.vm.files.push(words.next().ok_or("--file wants a path")?.into()),
                 "--keep" => args.vm.keep = true,
                 "--run" => {
@@ -109,11 +112,15 @@ mod tests {
             (args.vm.run.as_slice(), args.vm.keep),
             (&["b".to_owned(), "--keep".to_owned()][..], false)
         );
+        let args = parse("check --sample 2 --seed 5").expect("a sound line");
+        assert_eq!((args.check.sample, args.check.seed), (Some(2), 5));
     }
 
     #[test]
     fn strange_lines_are_errors() {
-        for line in ["", "--json", "test more", "compare a b", "peers --rounds 0", "test --what"] {
+        for line in
+            ["", "--json", "test more", "compare a b", "peers --rounds 0", "check --sample", "test --what"]
+        {
             assert!(parse(line).is_err(), "{line}");
         }
         assert!(parse("--help").is_ok_and(|a| a.help));

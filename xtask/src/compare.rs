@@ -8,8 +8,8 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::figures::{Figures, build_folder, measure, median, output, unit};
-use crate::jobs::{cargo, root, run};
+use crate::command::{cargo, output, root, run};
+use crate::figures::{Figures, build_folder, measure, median, unit};
 
 /// Rounds if none are given.
 const ROUNDS: usize = 5;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::command::output;
+
 /// Results by test and size.
 pub(crate) type Figures = BTreeMap<(String, usize), f64>;
 
@@ -46,20 +48,6 @@ pub(crate) fn measure_barrier(perf: &Path, netmod: &str, ranks: &str) -> Result<
     text.lines()
         .map(|line| our_line("barrier", "ranks", line).ok_or_else(|| strange("netmod-perf", line)))
         .collect()
-}
-
-/// Runs a program that must succeed, and returns what it prints.
-///
-/// # Errors
-/// If it cannot start or fails, with its words.
-pub(crate) fn output(command: &mut Command) -> Result<String, String> {
-    let shown = format!("{command:?}").replace('"', "");
-    let done = command.output().map_err(|e| format!("cannot start {shown}: {e}"))?;
-    if !done.status.success() {
-        let why = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-        return Err(format!("{shown}: {}: {why}", done.status));
-    }
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 /// An error for a line of output that is not a result.

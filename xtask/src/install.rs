@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::args::Options;
-use crate::jobs::run;
+use crate::command::run;
+use crate::options::Options;
 
 /// A program or a file of the system, the Debian package that has it, and what is not tested without it.
 pub(crate) struct Need {

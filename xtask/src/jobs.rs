@@ -1,45 +1,19 @@
 //! The jobs themselves: which commands, in which order.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Instant;
 
-use crate::args::Options;
+use crate::command::{cargo, root, run};
 use crate::install::{NEEDS, VM, all_there, install};
-use crate::{libfabric, vm};
-
-/// Tests that cannot run append a line to the file that this variable names.
-const SKIP_LOG: &str = "NETMOD_TEST_SKIP_LOG";
-/// With this variable such a test fails instead.
-pub(crate) const NO_SKIP: &str = "NETMOD_TEST_NO_SKIP";
-
-/// Runs a command, with its output where ours goes.
-pub(crate) fn run(command: &mut Command) -> Result<(), String> {
-    let shown = format!("{command:?}").replace('"', "");
-    eprintln!("xtask: {shown}");
-    let start = Instant::now();
-    let status = command.status().map_err(|e| format!("cannot start {shown}: {e}"))?;
-    eprintln!("xtask: {:.0} s", start.elapsed().as_secs_f64());
-    if status.success() { Ok(()) } else { Err(format!("{shown}: {status}")) }
-}
-
-pub(crate) fn cargo() -> Command {
-    let mut c = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    c.current_dir(root());
-    c
-}
-
-pub(crate) fn root() -> PathBuf {
-    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    here.parent().map_or(here.clone(), PathBuf::from)
-}
+use crate::options::Options;
+use crate::skip::{NO_SKIP, SKIP_LOG};
+use crate::{check, libfabric, vm};
 
 /// Whether a cargo subcommand is there: toolchains may lack rustfmt and clippy.
 fn has_component(name: &str) -> bool {
     cargo().args([name, "--version"]).output().is_ok_and(|o| o.status.success())
 }
 
-/// Formatting and lints.
+/// Formatting, lints, and what neither of them looks at.
 pub(crate) fn lint(options: Options, skipped: &mut Vec<String>) -> Result<(), String> {
     if has_component("fmt") {
         run(cargo().args(["fmt", "--all", "--check"]))?;
@@ -54,7 +28,7 @@ pub(crate) fn lint(options: Options, skipped: &mut Vec<String>) -> Result<(), St
     if options.no_skip && !skipped.is_empty() {
         return Err(format!("could not check {}", skipped.join("; ")));
     }
-    Ok(())
+    check::check(&check::Asked::default())
 }
 
 /// The documentation.
@@ -107,16 +81,4 @@ pub(crate) fn test(options: Options) -> Result<(), String> {
         eprintln!("xtask: not tested: {what}");
     }
     Ok(())
-}
-
-/// Says that a test cannot run here.
-#[cfg(test)]
-pub(crate) fn skip_test(line: &str) {
-    use std::io::Write;
-    assert!(std::env::var_os(NO_SKIP).is_none_or(|v| v != "1"), "{NO_SKIP}=1, but {line}");
-    eprintln!("skipped: {line}");
-    if let Some(log) = std::env::var_os(SKIP_LOG) {
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(log);
-        file.and_then(|mut f| writeln!(f, "{line}")).expect("the list of skipped tests can be written");
-    }
 }

@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::args::Options;
+use crate::command::{root, run};
 use crate::install::has;
-use crate::jobs::{root, run};
+use crate::options::Options;
 
 /// The variable that names the library to the tests.
 pub(crate) const VARIABLE: &str = "NETMOD_TEST_OFI_LIBRARY";

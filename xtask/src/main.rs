@@ -1,12 +1,16 @@
 //! The project's jobs, as `cargo xtask JOB`.
 
 mod args;
+mod check;
+mod command;
 mod compare;
 mod figures;
 mod install;
 mod jobs;
 mod libfabric;
+mod options;
 mod peers;
+mod skip;
 mod tests;
 mod vm;
 
@@ -47,6 +51,7 @@ fn run(args: &Args) -> Result<(), String> {
         "tests" if args.list => tests::print(args.json),
         "tests" => Err("tests wants --list; to run them is the job test".into()),
         "lint" => jobs::lint(options, &mut Vec::new()),
+        "check" => check::check(&args.check),
         "doc" => jobs::doc(),
         "libfabric" => {
             libfabric::second(options).map(|path| println!("{}={}", libfabric::VARIABLE, path.display()))

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::figures::{Figures, build_folder, measure, measure_barrier, median, output, strange, unit};
+use crate::command::{cargo, output, run};
+use crate::figures::{Figures, build_folder, measure, measure_barrier, median, strange, unit};
 use crate::install::has;
-use crate::jobs::{cargo, run};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/pair.c");
 /// Rounds if none are given.
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(PEERS.iter().filter(packaged).count(), 2);
         for peer in PEERS.iter().filter(packaged) {
             if !has(peer.compiler) || !has(peer.launcher) {
-                crate::jobs::skip_test(&format!(
+                crate::skip::skip_test(&format!(
                     "comparison with {} ({} is missing)",
                     peer.name, peer.compiler
                 ));

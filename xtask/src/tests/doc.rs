@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use super::list::Test;
 use super::programs::Package;
-use crate::jobs::cargo;
+use crate::command::cargo;
 
 /// Returns the tests in the documentation of all packages.
 ///
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn tests_belong_to_the_package_named_before_them() {
         let said = "   Doc-tests netmod_x\nsrc/a.rs - a (line 3): test\n";
-        let mut package = Package::of("netmod-x", "/x");
+        let mut package = Package::of("netmod-x", "/x", &[]);
         package.library = Some("netmod_x".into());
         let found = parse(&[package], said).expect("a package");
         assert_eq!((found[0].package.as_str(), found[0].name.as_str()), ("netmod-x", "a.rs - a"));

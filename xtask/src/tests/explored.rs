@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::list::Test;
 use super::programs::{Package, Program};
-use crate::figures::output;
-use crate::jobs::root;
+use crate::command::{output, root};
 
 /// The package that tests record with.
 const RECORDER: &str = "netmod-models";

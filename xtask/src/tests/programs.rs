@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::list::Test;
-use crate::figures::output;
-use crate::jobs::cargo;
+use crate::command::{cargo, output};
 
 /// A package of the workspace.
 #[derive(Clone, Debug)]
@@ -21,6 +20,10 @@ pub(crate) struct Package {
     pub(crate) needs: Vec<String>,
     /// The name of its library in code, if it has one.
     pub(crate) library: Option<String>,
+    /// The first files of its libraries and programs.
+    pub(crate) roots: Vec<PathBuf>,
+    /// True if it is part of what users get: a default member of the workspace.
+    pub(crate) product: bool,
 }
 
 /// A built program of tests.
@@ -46,7 +49,10 @@ pub(crate) fn packages() -> Result<Vec<Package>, String> {
     let said = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
     let said: Value = serde_json::from_str(&said).map_err(|e| format!("cargo metadata says no JSON: {e}"))?;
     let all = said["packages"].as_array().ok_or("cargo metadata names no packages")?;
-    let mut packages = all.iter().map(package).collect::<Result<Vec<_>, _>>()?;
+    let product =
+        said["workspace_default_members"].as_array().ok_or("cargo metadata names no default members")?;
+    let read = |p: &Value| package(p).map(|found| Package { product: product.contains(&p["id"]), ..found });
+    let mut packages = all.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     packages.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(packages)
 }
@@ -59,12 +65,15 @@ fn package(said: &Value) -> Result<Package, String> {
     let is = |t: &Value, kinds: &[&str]| strings(&t["kind"]).iter().any(|k| kinds.contains(&k.as_str()));
     let library =
         targets.iter().find(|t| is(t, &["lib"])).map(|t| text(t, "name").map(|n| n.replace('-', "_")));
+    let roots = targets.iter().filter(|t| is(t, &["lib", "cdylib", "bin", "proc-macro"]));
     Ok(Package {
         id: text(said, "id")?.to_owned(),
         name: text(said, "name")?.to_owned(),
         folder,
         needs: needs.map(|d| text(d, "name").map(str::to_owned)).collect::<Result<_, _>>()?,
         library: library.transpose()?,
+        roots: roots.map(|t| text(t, "src_path").map(PathBuf::from)).collect::<Result<_, _>>()?,
+        product: false,
     })
 }
 
@@ -75,14 +84,16 @@ fn strings(list: &Value) -> Vec<String> {
 
 #[cfg(test)]
 impl Package {
-    /// A package without a library.
-    pub(crate) fn of(name: &str, folder: &str) -> Package {
+    /// A package of the product.
+    pub(crate) fn of(name: &str, folder: &str, roots: &[&str]) -> Package {
         Package {
             id: format!("path+file://{folder}#1"),
             name: name.into(),
             folder: folder.into(),
             needs: vec![],
             library: None,
+            roots: roots.iter().map(PathBuf::from).collect(),
+            product: true,
         }
     }
 }
@@ -155,7 +166,7 @@ mod tests {
     use super::*;
 
     fn known() -> Vec<Package> {
-        vec![Package::of("netmod-x", "/x")]
+        vec![Package::of("netmod-x", "/x", &[])]
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::args::Options;
+use crate::command::{root, run};
 use crate::install::is_root;
-use crate::jobs::{root, run};
+use crate::options::Options;
 
 /// Modules of the kernel that are loaded, with those that they depend on. rxe asks for a checksum by a name that only `crc32_generic`
 /// has, and does not depend on it.

@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::args::Options;
+use crate::command::{cargo, root};
 use crate::install::{self, which};
-use crate::jobs::{NO_SKIP, cargo, root};
+use crate::options::Options;
+use crate::skip::NO_SKIP;
 use cpio::Archive;
 use image::{Image, fault};
 use steps::STEPS;

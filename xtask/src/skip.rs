@@ -1,0 +1,18 @@
+//! Tests that cannot run on a machine.
+
+/// Tests that cannot run append a line to the file that this variable names.
+pub(crate) const SKIP_LOG: &str = "NETMOD_TEST_SKIP_LOG";
+/// With this variable such a test fails instead.
+pub(crate) const NO_SKIP: &str = "NETMOD_TEST_NO_SKIP";
+
+/// Says that a test cannot run here.
+#[cfg(test)]
+pub(crate) fn skip_test(line: &str) {
+    use std::io::Write;
+    assert!(std::env::var_os(NO_SKIP).is_none_or(|v| v != "1"), "{NO_SKIP}=1, but {line}");
+    eprintln!("skipped: {line}");
+    if let Some(log) = std::env::var_os(SKIP_LOG) {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(log);
+        file.and_then(|mut f| writeln!(f, "{line}")).expect("the list of skipped tests can be written");
+    }
+}
