@@ -8,6 +8,7 @@ usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
        cargo xtask compare REV [--rounds N] [--json]
        cargo xtask tests --list [--json]
        cargo xtask check [--shrink] [--accept REASON] [--sample N [--seed N]]
+       cargo xtask quick [PACKAGE]
        cargo xtask vm-test [--no-install] [--keep] [--file PATH]... [--run COMMAND...]
 
 jobs
@@ -16,6 +17,7 @@ jobs
   tests      lists every test, mutant and explored state space; builds all tests and runs those that explore
   lint       cargo fmt --check, clippy without warnings, and check
   check      comments, lengths, fields, equal lines and imports, beside the lists in xtask/allowed
+  quick      format, lints, documentation, unit and conformance tests of one package, or of that of this folder
   doc        the documentation, without warnings
   libfabric  fetches the second libfabric of the tests, and prints the variable that names it
   vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
@@ -39,7 +41,7 @@ options
 #[derive(Debug, Default)]
 pub(crate) struct Args {
     pub(crate) job: String,
-    /// The revision of `compare`.
+    /// The revision of `compare`, or the package of `quick`.
     pub(crate) name: Option<String>,
     pub(crate) help: bool,
     pub(crate) json: bool,
@@ -85,7 +87,7 @@ impl Args {
     }
 
     fn takes_name(&self) -> bool {
-        self.name.is_none() && self.job == "compare"
+        self.name.is_none() && ["compare", "quick"].contains(&self.job.as_str())
     }
 }
 
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn strange_lines_are_errors() {
         for line in
-            ["", "--json", "test more", "compare a b", "peers --rounds 0", "check --sample", "test --what"]
+            ["", "--json", "test more", "quick a b", "peers --rounds 0", "check --sample", "test --what"]
         {
             assert!(parse(line).is_err(), "{line}");
         }

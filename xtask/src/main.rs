@@ -10,6 +10,7 @@ mod jobs;
 mod libfabric;
 mod options;
 mod peers;
+mod quick;
 mod skip;
 mod tests;
 mod vm;
@@ -52,6 +53,7 @@ fn run(args: &Args) -> Result<(), String> {
         "tests" => Err("tests wants --list; to run them is the job test".into()),
         "lint" => jobs::lint(options, &mut Vec::new()),
         "check" => check::check(&args.check),
+        "quick" => quick::quick(args.name.as_deref()),
         "doc" => jobs::doc(),
         "libfabric" => {
             libfabric::second(options).map(|path| println!("{}={}", libfabric::VARIABLE, path.display()))

@@ -24,6 +24,9 @@ pub(crate) struct Package {
     pub(crate) roots: Vec<PathBuf>,
     /// True if it is part of what users get: a default member of the workspace.
     pub(crate) product: bool,
+    /// Programs of conformance tests, each with the tests to run, as `package.metadata.quick` names
+    /// them.
+    pub(crate) conformance: Vec<String>,
 }
 
 /// A built program of tests.
@@ -74,6 +77,7 @@ fn package(said: &Value) -> Result<Package, String> {
         library: library.transpose()?,
         roots: roots.map(|t| text(t, "src_path").map(PathBuf::from)).collect::<Result<_, _>>()?,
         product: false,
+        conformance: strings(&said["metadata"]["quick"]["conformance"]),
     })
 }
 
@@ -94,6 +98,7 @@ impl Package {
             library: None,
             roots: roots.iter().map(PathBuf::from).collect(),
             product: true,
+            conformance: vec![],
         }
     }
 }
