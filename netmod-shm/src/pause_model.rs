@@ -212,6 +212,7 @@ fn explore(gives_up: bool, mutant: Mutant) -> Result<usize, String> {
 fn two_ranks_leave_and_come_back_in_every_order() {
     for gives_up in [false, true] {
         let worlds = explore(gives_up, Mutant::No).unwrap_or_else(|e| panic!("gives up {gives_up}: {e}"));
+        netmod_models::state_space(module_path!(), format_args!("gives up: {gives_up}"), worlds);
         assert!(worlds > 1000, "{worlds}");
     }
 }
@@ -221,6 +222,7 @@ fn each_mistake_is_found() {
     use Mutant::{AnyAnswer, Forgets, LeavesAtOnce, NoLook, Overlooks, SendsOn};
     for mutant in [SendsOn, LeavesAtOnce, AnyAnswer, Forgets, NoLook, Overlooks] {
         assert!(explore(true, mutant).is_err(), "{mutant:?}");
+        netmod_models::mutant(module_path!(), format_args!("{mutant:?}"));
     }
 }
 
