@@ -2,7 +2,7 @@
 //!
 //! libfabric is loaded at run time ([`libfabric_sys`]); without it the netmod says what to install. [`choose`] says which of
 //! what it offers is taken, and why; [`card`] is what peers learn of that; [`fi`] is its objects, made safe. Connections, streams and
-//! transfers are those of [`netmod_frames`].
+//! transfers are those of [`netmod_framed`].
 
 pub mod address;
 pub mod card;
@@ -11,7 +11,7 @@ pub mod fi;
 mod leftovers;
 mod ofi;
 
-use netmod_frames::FrameNetmod;
+use netmod_framed::FrameNetmod;
 
 pub use ofi::{Ofi, Setup};
 

@@ -5,10 +5,10 @@ use std::path::Path;
 use libfabric_sys::Library;
 use netmod_core::config::OfiConfig;
 use netmod_core::{Card, CardError, CardWriter, PeerName, Pollers};
-use netmod_frames::conn::LocalTerms;
-use netmod_frames::device::{Device, Opened, Settings, Way, Words};
-use netmod_frames::life::Life;
-use netmod_frames::wire::UNIT;
+use netmod_framed::conn::LocalTerms;
+use netmod_framed::device::{Device, Opened, Settings, Way, Words};
+use netmod_framed::life::Life;
+use netmod_framed::wire::UNIT;
 
 use crate::NAME;
 use crate::card::{CardDomain, FrameLimits, OwnCard, PeerCard, pair};

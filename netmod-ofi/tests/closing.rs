@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use fake_fabric::{Operation, Settings};
 use netmod_core::VcLife;
-use netmod_frames::wire::{FRAME_HEADER, SHORT_BODY};
+use netmod_fake_fabric::{Operation, Settings};
+use netmod_framed::wire::{FRAME_HEADER, SHORT_BODY};
 
 use pair::{Pair, Rank};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use fake_fabric::Settings;
 use netmod_core::HDR_LEN;
-use netmod_frames::wire::FRAME_HEADER;
+use netmod_fake_fabric::Settings;
+use netmod_framed::wire::FRAME_HEADER;
 
 use pair::Pair;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fake_fabric::Settings;
+use netmod_fake_fabric::Settings;
 
 use pair::Pair;
 

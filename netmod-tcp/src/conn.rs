@@ -2,9 +2,9 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 
+use netmod_connection::{Initiator, Responder};
 use netmod_core::slab::Handle;
 use netmod_core::{PeerName, Time, VcId};
-use netmod_hello::{Initiator, Responder};
 use socket2::Socket;
 
 use crate::calls::Calls;

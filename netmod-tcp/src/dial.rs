@@ -1,7 +1,7 @@
 //! Dials: by which way, for how long, and what their hello says.
 
+use netmod_connection::{Initiator, InitiatorParams, Purpose, Versions};
 use netmod_core::{Core, Event, Time, VcId};
-use netmod_hello::{Initiator, InitiatorParams, Purpose, Versions};
 
 use crate::conn::{Conn, ConnId, Stage};
 use crate::link::Failure;

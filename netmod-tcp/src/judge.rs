@@ -6,7 +6,7 @@
 //! takes, of the rest, what it has decided itself if it is the one to decide; or all. A connection by a pair that is not left is
 //! refused, and the dialler told what is: its next dial goes by that.
 
-use netmod_hello::RejectReason;
+use netmod_connection::RejectReason;
 
 use crate::pairs::Pairs;
 

@@ -1,7 +1,7 @@
 //! The TCP netmod.
 //!
 //! Non-blocking sockets under one epoll instance; connections made on first use and authenticated by
-//! a mutual challenge-response ([`netmod_hello`]); crossing dials settled by a pure state machine ([`link`]);
+//! a mutual challenge-response ([`netmod_connection`]); crossing dials settled by a pure state machine ([`link`]);
 //! small sends gathered into one system call, large ones sent from, and received into, the
 //! user's memory. `ARCHITECTURE.md`, section 6, tells the whole.
 
@@ -43,7 +43,7 @@ mod way;
 pub use control::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};
 pub use error::OpenError;
 pub use netmod::TcpNetmod;
-pub use netmod_hello::JobKey;
+pub use netmod_connection::JobKey;
 pub use session::Break;
 pub use stats::TcpStats;
 

@@ -1,7 +1,7 @@
 //! Between the links (pure) and the connections (sockets): carries out what a link decides.
 
+use netmod_connection::{Initiator, RejectReason};
 use netmod_core::{Core, DeviceError, Event, Events, Time, VcError, VcErrorKind, VcId};
-use netmod_hello::{Initiator, RejectReason};
 
 use crate::calls::Calls;
 use crate::conn::{self, ConnId, Stage};

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
+use netmod_connection::{Identity, JobKey};
 use netmod_core::config::TcpConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
@@ -11,7 +12,6 @@ use netmod_core::{
     GroupId, Header, MetGroup, Module, Netmod, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RxBuf,
     SendBuf, Sent, SideTable, Slab, Time, VcError, VcErrorKind, VcId, VcLife, port_group,
 };
-use netmod_hello::{Identity, JobKey};
 
 use crate::NAME;
 use crate::address::{self, Listener};
@@ -392,7 +392,7 @@ impl DynamicProcesses for TcpNetmod {
     fn part_group(&mut self, id: &GroupId) {
         self.id.part(id);
         while let Some((_, conn)) = self.unclaimed.iter().find(|(p, _)| p.group == *id).copied() {
-            self.reject(conn, netmod_hello::RejectReason::Finalized);
+            self.reject(conn, netmod_connection::RejectReason::Finalized);
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use std::os::fd::AsRawFd;
 
+use netmod_connection::RejectReason;
 use netmod_core::{Core, Time, VcId};
-use netmod_hello::RejectReason;
 
 use crate::conn::{self, ConnId, Stage};
 use crate::judge::{Verdict, judge};

@@ -1,7 +1,7 @@
 //! What a handshake says about interfaces: which of one side's is to talk to which of the other's. These are the terms of
 //! TCP's hello.
 
-use netmod_hello::{FrameType, HelloError, InitiatorStep, Responder, Terms};
+use netmod_connection::{FrameType, HelloError, InitiatorStep, Responder, Terms};
 
 use crate::rail::MAX_RAILS;
 

@@ -2,11 +2,11 @@
 
 use std::os::fd::AsRawFd;
 
-use netmod_core::{Core, Event, Events, Time, VcId};
-use netmod_hello::{
+use netmod_connection::{
     HelloError, Initiator, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder, ResponderParams,
     ResponderStep, Sender, Versions, reject_stranger,
 };
+use netmod_core::{Core, Event, Events, Time, VcId};
 use socket2::{SockRef, Socket};
 
 use crate::alive;

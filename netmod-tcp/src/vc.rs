@@ -419,7 +419,7 @@ mod tests {
         let proposal = v.proposal((10, 110));
         let named: Vec<u32> = proposal.as_slice().iter().map(|p| p.0).collect();
         assert_eq!(named, [10, 1, 2, 3, 4, 5, 6, 7, 8]);
-        let survived = Pairs::read(&proposal.terms(), netmod_hello::FrameType::Hello).expect("pairs");
+        let survived = Pairs::read(&proposal.terms(), netmod_connection::FrameType::Hello).expect("pairs");
         assert_eq!(survived.as_slice().len(), 9);
         v.agree(&proposal, 8);
         assert_eq!(rails_of(&v), [1, 2, 3, 4, 5, 6, 7, 8]);

@@ -15,8 +15,8 @@
 //! | 4, 4 | Mb/s, 0 if unknown; MTU in bytes |
 //! | bytes | where handshakes are sent to |
 
+use hca::GidKind;
 use netmod_core::card::{BodyReader, BodyWriter, CardError, CardWriter, Section};
-use netmod_hca::GidKind;
 use netmod_matching::Place;
 
 use crate::NAME;

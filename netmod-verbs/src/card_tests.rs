@@ -1,7 +1,7 @@
 //! The section: bytes, and what is refused.
 
+use hca::{Gid, QpNum};
 use netmod_core::Card;
-use netmod_hca::{Gid, QpNum};
 
 use super::*;
 use crate::words;

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use hca::{GidEntry, GidKind, Hca, LinkLayer, PortAttr, PortState};
 use netmod_core::config::VerbsConfig;
-use netmod_hca::{GidEntry, GidKind, Hca, LinkLayer, PortAttr, PortState};
 use netmod_matching::glob;
 
 use crate::pair::ip_of;
@@ -182,7 +182,7 @@ fn rank(g: &GidEntry) -> (u8, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netmod_hca::{Gid, Mtu};
+    use hca::{Gid, Mtu};
 
     fn attr(link_layer: LinkLayer) -> PortAttr {
         PortAttr {

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use hca_ibv::{Devices, IbvHca};
 use netmod_core::config::VerbsConfig;
-use netmod_hca_ibv::{Devices, IbvHca};
 
 use crate::verbs::{Setup, Source};
 

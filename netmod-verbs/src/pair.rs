@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use netmod_hca::{Gid, GidKind};
+use hca::{Gid, GidKind};
 use netmod_matching::address::in_subnet;
 use netmod_matching::graph::{Edge, Endpoint, Limits, Verdict, decide};
 use netmod_matching::{Class, quote, spread};

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use hca::{DeviceAttr, Mtu};
 use netmod_core::config::VerbsConfig;
-use netmod_hca::{DeviceAttr, Mtu};
 
 use crate::port::{DATAGRAMS, DEPTH, INLINE, SHARED_DEPTH, TX_BUFFERS, UNDER_WAY, datagram_bytes};
 

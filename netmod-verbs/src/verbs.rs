@@ -3,13 +3,13 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+use hca::{GidEntry, Hca};
 use netmod_core::config::VerbsConfig;
 use netmod_core::{Card, CardError, CardWriter, PeerName};
-use netmod_frames::conn::LocalTerms;
-use netmod_frames::device::{Device, Opened, Settings, Way, Words};
-use netmod_frames::life::Life;
-use netmod_frames::wire::UNIT;
-use netmod_hca::{GidEntry, Hca};
+use netmod_framed::conn::LocalTerms;
+use netmod_framed::device::{Device, Opened, Settings, Way, Words};
+use netmod_framed::life::Life;
+use netmod_framed::wire::UNIT;
 use netmod_matching::Host;
 use netmod_nics::Found;
 

@@ -37,7 +37,7 @@
 //! | 48 | 8 | token of the end, not zero |
 //! | 56 | 1 | code of the largest MTU of its link |
 
-use netmod_hca::{AhAttr, Gid, GlobalRoute, Mtu, QpNum, SrqNum};
+use hca::{AhAttr, Gid, GlobalRoute, Mtu, QpNum, SrqNum};
 
 const LAYOUT: u8 = 1;
 const ETHERNET: u8 = 1;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use netmod_core::rma::Access;
 use netmod_core::{Diagnose, Rma as _, VcErrorKind, VcLife};
-use netmod_schedules::asked;
+use netmod_harness::schedules::asked;
 use world::{Setting, World};
 
 /// Seeds without a wish; `NETMOD_TEST_SEEDS` and `NETMOD_TEST_SEED` say which.

@@ -5,7 +5,7 @@ mod world;
 
 use std::time::Duration;
 
-use sim_hca::Faults;
+use netmod_sim_hca::Faults;
 use world::{Setting, World};
 
 /// Processes that send.

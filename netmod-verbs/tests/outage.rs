@@ -6,7 +6,7 @@ mod world;
 use std::time::Duration;
 
 use netmod_core::{Time, VcLife};
-use sim_hca::Faults;
+use netmod_sim_hca::Faults;
 use world::{Setting, World};
 
 /// Two ranks on a node each; each has sent to the other.

@@ -6,14 +6,14 @@ mod only;
 
 use std::time::Duration;
 
+use hca::{LinkLayer, Mtu};
 use netmod_core::config::VerbsConfig;
 use netmod_core::{Config, PeerName, Time};
-use netmod_hca::{LinkLayer, Mtu};
-use netmod_schedules::rng::seeded;
-use netmod_schedules::{Plan, Run, Seen, World, asked, each};
+use netmod_harness::schedules::data::seeded;
+use netmod_harness::schedules::{Plan, Run, Seen, World, asked, each};
+use netmod_sim_hca::{DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca, TgtLife};
 use netmod_verbs::{Setup, Verbs, VerbsNetmod};
 use only::{Only, Opened};
-use sim_hca::{DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca, TgtLife};
 
 /// Seeds without a wish: the first so many, and some that have found something.
 const SEEDS: u64 = 300;

@@ -4,7 +4,7 @@ mod world;
 
 use netmod_core::rma::Access;
 use netmod_core::{Rma as _, VcError, VcErrorKind, VcLife};
-use sim_hca::Leaks;
+use netmod_sim_hca::Leaks;
 use world::{Setting, World, pattern};
 
 fn world() -> World {

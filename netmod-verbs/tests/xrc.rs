@@ -5,7 +5,7 @@ mod world;
 use std::time::Duration;
 
 use netmod_core::{Diagnose, VcLife, config::VerbsConfig};
-use sim_hca::TgtLife;
+use netmod_sim_hca::TgtLife;
 use world::{Setting, World};
 
 fn setting(nodes: usize, per_node: usize) -> Setting {

@@ -4,8 +4,8 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use ch3_shim::{Builder, Device, Mode, RawReq};
-use fake_fabric::{Control, Settings, World, library_path};
 use netmod_core::Config;
+use netmod_fake_fabric::{Control, Settings, World, library_path};
 use netmod_tests::board::Board;
 use netmod_tests::sys::Area;
 use netmod_tests::watchdog::Watchdog;

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{ANY_TAG, Bootstrap, Builder, Device, Error};
+use hca::{LinkLayer, Mtu};
 use netmod_core::{Config, Diagnose, Module, Netmod, PeerName, Pollers, Time};
-use netmod_hca::{LinkLayer, Mtu};
+use netmod_sim_hca::{ContextId, DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca};
 use netmod_tests::board::{run_devices, run_job_with};
 use netmod_tests::conformance::closing;
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
 use netmod_tests::jobs::sys::thread_cpu_time;
 use netmod_verbs::{Setup, Source, VerbsNetmod};
-use sim_hca::{ContextId, DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca};
 
 /// Devices on a simulated fabric.
 #[derive(Clone, Debug)]

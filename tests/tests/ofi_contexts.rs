@@ -5,9 +5,9 @@ use std::process::Command;
 use std::thread;
 
 use ch3_shim::{Builder, Device, Multiple};
-use fake_fabric::{Again, Control, Progress, Settings, World};
 use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
 use netmod_core::{Config, Diagnose};
+use netmod_fake_fabric::{Again, Control, Progress, Settings, World};
 use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::board::Board;
 use netmod_tests::factory::{NetmodFactory, Ofi, bare_name};
@@ -23,14 +23,14 @@ fn many(contexts: usize) -> Settings {
 }
 
 fn fake(settings: Settings) -> World {
-    World::new(&Control::load(&fake_fabric::library_path()).1, settings)
+    World::new(&Control::load(&netmod_fake_fabric::library_path()).1, settings)
 }
 
 /// Over a world of the fake provider, or sockets if there is none.
 fn config(world: Option<&World>) -> Config {
     let mut cfg = SOCKETS.config();
     if let Some(world) = world {
-        cfg.ofi.library = fake_fabric::library_path().to_string_lossy().into_owned();
+        cfg.ofi.library = netmod_fake_fabric::library_path().to_string_lossy().into_owned();
         cfg.ofi.provider = "fake".into();
         cfg.ofi.domain = world.name().into();
     }

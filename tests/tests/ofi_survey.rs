@@ -99,13 +99,13 @@ fn fi_provider_is_heeded() {
 /// The fake provider's library says whatever version it is told to.
 #[test]
 fn a_library_that_is_too_old_is_refused() {
-    let Ok(says) = std::env::var(fake_fabric::VERSION) else {
+    let Ok(says) = std::env::var(netmod_fake_fabric::VERSION) else {
         for version in ["1.8", "1.9", "2.99"] {
-            again_with("a_library_that_is_too_old_is_refused", &[(fake_fabric::VERSION, version)]);
+            again_with("a_library_that_is_too_old_is_refused", &[(netmod_fake_fabric::VERSION, version)]);
         }
         return;
     };
-    let path = fake_fabric::library_path();
+    let path = netmod_fake_fabric::library_path();
     let cfg = OfiConfig { library: path.display().to_string(), ..OfiConfig::default() };
     let netmod = OfiNetmod::new(&Setup::new(&cfg), bare_name(0), 1);
     // No world of the provider has been made.

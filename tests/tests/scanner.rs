@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ch3_shim::Device;
+use netmod_connection::{Initiator, InitiatorParams, NONCE_LEN, Purpose, Terms, Versions};
 use netmod_core::{Config, GroupId, PeerName};
-use netmod_hello::{Initiator, InitiatorParams, NONCE_LEN, Purpose, Terms, Versions};
 use netmod_tcp::{JobKey, TcpStats};
 use netmod_tests::board::{doing, run_job_with};
 use netmod_tests::jobs::pattern::{Random, bytes, check, fill, seed};

@@ -8,9 +8,9 @@ use std::time::Duration;
 use ch3_shim::pkt::{Packet, ShortData};
 use ch3_shim::tagmatch::Envelope;
 use ch3_shim::{ANY_TAG, Builder, Device, VirtualClock};
-use fake_fabric::{Again, Control, World, library_path};
 use netmod_core::config::OfiConfig;
 use netmod_core::{Arm, Config, Diagnose, Netmod, Pollers};
+use netmod_fake_fabric::{Again, Control, World, library_path};
 use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::board::{Board, run_job_with};
 use netmod_tests::conformance::NetmodFactory;
@@ -139,7 +139,7 @@ fn a_descriptor_that_does_not_wake_is_not_used() {
 
 /// Two ranks over the fake provider, which read what is announced to them, and wait in that way. They have met when they are called.
 fn read_over_fake(
-    settings: fake_fabric::Settings,
+    settings: netmod_fake_fabric::Settings,
     wait: &'static str,
     run: impl Fn(u32, &mut Device) + Sync,
 ) {
@@ -229,7 +229,7 @@ fn a_netmod_that_misleads_is_looked_after_in_naps() {
 fn naps_are_short_while_memory_is_moved() {
     const SHORT: Duration = Duration::from_micros(20);
     let announced = Barrier::new(2);
-    read_over_fake(fake_fabric::Settings::default(), "none", |rank, dev| {
+    read_over_fake(netmod_fake_fabric::Settings::default(), "none", |rank, dev| {
         let world = dev.world();
         if rank == 1 {
             announced.wait();
@@ -263,7 +263,7 @@ fn naps_are_short_while_memory_is_moved() {
 #[test]
 fn a_descriptor_of_libfabric_only_where_cores_are_shared() {
     let (_, control) = Control::load(&library_path());
-    let world = World::new(&control, fake_fabric::Settings::default());
+    let world = World::new(&control, netmod_fake_fabric::Settings::default());
     let here = |processes| Pollers { processes, engines: 2, millicores: 4000 };
     for (wait, pollers, expected) in [
         ("auto", here(2), false),
@@ -292,7 +292,7 @@ fn a_descriptor_of_libfabric_only_where_cores_are_shared() {
 fn a_transfer_that_is_refused_is_tried_again_soon() {
     const SOON: Duration = Duration::from_millis(1);
     let refuses = Again { read: 0.97, ..Again::default() };
-    read_over_fake(fake_fabric::Settings::default().again(refuses), "fd", |rank, dev| {
+    read_over_fake(netmod_fake_fabric::Settings::default().again(refuses), "fd", |rank, dev| {
         let world = dev.world();
         if rank == 0 {
             let large = dev.isend(vec![7; 50_000], 1, 1, world).expect("isend");

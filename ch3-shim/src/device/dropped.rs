@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use netmod_forks::Origin;
+use forks::Origin;
 use parking_lot::Mutex;
 
 use super::{RawReq, Vci};

@@ -1,11 +1,11 @@
 //! Making a device: configuration, process manager, netmods, card, job key.
 
+use forks::Origin as Process;
 use netmod_core::card::NodeSection;
 use netmod_core::config::{ConfigWarning, Origin, Spin};
 use netmod_core::{
     CardWriter, Config, Core, Diagnose, Engine, GroupId, Module, Netmod, PeerName, Pollers, SideTable,
 };
-use netmod_forks::Origin as Process;
 
 use super::Vci;
 use super::dropped::Dropped;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use netmod_forks::Local;
+use forks::Local;
 
 use super::{Builder, Vci};
 use crate::error::Result;

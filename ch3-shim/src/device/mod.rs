@@ -34,8 +34,8 @@ mod yielding;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+use forks::Origin;
 use netmod_core::{Config, DeviceError, Engine, PollOrder, Pollers, Time, VcStats};
-use netmod_forks::Origin;
 
 use crate::ch3::{Ch3, DeviceStats, FlowReport, Group, WORLD};
 use crate::clock::Clock;

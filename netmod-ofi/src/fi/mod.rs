@@ -13,7 +13,7 @@ pub(crate) mod shared;
 mod shared_tests;
 
 use libfabric_sys::Library;
-use netmod_frames::device::Refused;
+use netmod_framed::device::Refused;
 
 /// The outcome of a call that returns 0 or a negative number.
 pub(crate) fn check(lib: &Library, call: &str, rc: i64) -> Result<(), Refused> {

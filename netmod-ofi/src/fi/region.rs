@@ -9,7 +9,7 @@ use libfabric_sys::call::{fi_bind, fi_close, fi_enable, fi_mr_reg};
 use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_READ, FI_WRITE};
 use libfabric_sys::fid::fid_mr;
 use netmod_core::IoVec;
-use netmod_frames::device::Refused;
+use netmod_framed::device::Refused;
 
 use super::check;
 use super::endpoint::Endpoint;

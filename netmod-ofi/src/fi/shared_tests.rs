@@ -2,20 +2,20 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use fake_fabric::{Control, Settings, World};
 use libfabric_sys::Library;
 use libfabric_sys::consts::{
     FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV,
     FI_NAMED_RX_CTX, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_THREAD_COMPLETION, FI_THREAD_DOMAIN,
 };
 use netmod_core::IoVec;
+use netmod_fake_fabric::{Control, Settings, World};
 
 use parking_lot::Mutex;
 
 use crate::fi::Refused;
 use crate::fi::info::{MrMode, Offer, Request, getinfo};
-use netmod_frames::device::{Done, Lent, Port as _};
-use netmod_frames::wire::FRAME_HEADER;
+use netmod_framed::device::{Done, Lent, Port as _};
+use netmod_framed::wire::FRAME_HEADER;
 
 use crate::fi::port::{Options, Port, Share};
 use crate::fi::region::{self, Registration};
@@ -39,7 +39,7 @@ impl Place {
     }
 
     fn asked(settings: Settings, threading: i32) -> Place {
-        let (library, control) = Control::load(&fake_fabric::library_path());
+        let (library, control) = Control::load(&netmod_fake_fabric::library_path());
         let mut caps = FI_MSG | FI_MULTI_RECV | FI_RMA;
         if settings.max_ep_rx_ctx > 1 {
             caps |= FI_NAMED_RX_CTX;
@@ -378,8 +378,9 @@ fn threads_share_an_endpoint() {
     const ENGINES: usize = 3;
     const ROUNDS: usize = 60;
     let _alive = watchdog("threads_share_an_endpoint");
-    let place =
-        Place::new(many(ENGINES).mr_mode(FI_MR_LOCAL | FI_MR_ENDPOINT).again(fake_fabric::Again::all(0.05)));
+    let place = Place::new(
+        many(ENGINES).mr_mode(FI_MR_LOCAL | FI_MR_ENDPOINT).again(netmod_fake_fabric::Again::all(0.05)),
+    );
     let barrier = Barrier::new(2 * ENGINES);
     let addresses = Mutex::new(Vec::new());
     thread::scope(|s| {

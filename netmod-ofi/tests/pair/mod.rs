@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use fake_fabric::{Control, Settings, World, library_path};
 use netmod_core::config::OfiConfig;
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Engine, Event, GroupId, Header, Io, Module, Netmod, PacketFault,
     PeerName, PollOrder, Pollers, ReqId, RxBytes, SendBuf, Time, Upper, Vc, VcId, VcLife,
 };
+use netmod_fake_fabric::{Control, Settings, World, library_path};
 use netmod_ofi::{OfiNetmod, Setup};
 
 /// Takes headers, which are all that is sent here.

@@ -1,10 +1,10 @@
 //! A world of the fake provider.
 
-use fake_fabric::{Control, Node, Progress, Settings, ToTheDead, World, library_path};
 use netmod_core::config::OfiConfig;
 use netmod_core::{PeerName, Time};
+use netmod_fake_fabric::{Control, Node, Progress, Settings, ToTheDead, World, library_path};
+use netmod_harness::schedules::{Run, Seen};
 use netmod_ofi::{Ofi, OfiNetmod, Setup};
-use netmod_schedules::{Run, Seen};
 
 use crate::setting::Setting;
 
@@ -14,7 +14,7 @@ struct Fake {
     cfg: OfiConfig,
 }
 
-impl netmod_schedules::World for Fake {
+impl netmod_harness::schedules::World for Fake {
     type Device = Ofi;
     const EARLY_HURTS: bool = false;
 

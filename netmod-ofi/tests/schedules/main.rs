@@ -7,8 +7,8 @@
 mod fake;
 mod setting;
 
-use fake_fabric::{Control, MrDialect, ToTheDead, library_path};
-use netmod_schedules::{asked, each};
+use netmod_fake_fabric::{Control, MrDialect, ToTheDead, library_path};
+use netmod_harness::schedules::{asked, each};
 
 use fake::run;
 use setting::{Setting, mr_mode, of_seed};
@@ -105,7 +105,7 @@ fn plain(seed: u64) -> Setting {
     (plan.transfers, plan.steps, plan.longest) = (true, 200, 3000);
     setting.cfg.register_max = 0;
     let world = &mut setting.world;
-    world.failure = fake_fabric::Failure::default();
+    world.failure = netmod_fake_fabric::Failure::default();
     world.anonymous_errors = false;
     (world.mr_count, world.mr_key_size) = (65_536, 8);
     setting

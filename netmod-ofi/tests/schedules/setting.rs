@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use fake_fabric::{AddressFormat, Again, Failure, MrDialect, Progress, Settings, ToTheDead};
 use libfabric_sys::consts::{
     FI_CONTEXT, FI_CONTEXT2, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR,
 };
 use netmod_core::Config;
 use netmod_core::config::OfiConfig;
+use netmod_fake_fabric::{AddressFormat, Again, Failure, MrDialect, Progress, Settings, ToTheDead};
 
-use netmod_schedules::Plan;
-use netmod_schedules::rng::{Rng, seeded};
+use netmod_harness::Rng;
+use netmod_harness::schedules::Plan;
+use netmod_harness::schedules::data::seeded;
 
 const BITS: [i32; 5] = [FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT];
 

@@ -6,7 +6,7 @@
 //! itself has none, and who could forge a GOODBYE could as well forge messages or reset the
 //! connection. The bytes that are fixed only guard against a stream that has lost its place.
 
-use netmod_hello::MAGIC;
+use netmod_connection::MAGIC;
 
 /// Length of a control frame: that of a message header.
 pub const CONTROL_LEN: usize = 32;

@@ -1,7 +1,7 @@
 //! The arbiter of crossing dials: a pure function of two names and one state.
 
+use netmod_connection::RejectReason;
 use netmod_core::PeerName;
-use netmod_hello::RejectReason;
 
 use super::Phase;
 

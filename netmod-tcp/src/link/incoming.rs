@@ -1,7 +1,7 @@
 //! What a link does with a connection that the peer has made.
 
+use netmod_connection::RejectReason;
 use netmod_core::Time;
-use netmod_hello::RejectReason;
 
 use super::arbiter::{self, Verdict};
 use super::machine::{FRESH, GREATER, PROVISIONAL, RESUMING, SHUTTING};

@@ -5,7 +5,7 @@
 //!
 //! # The protocol
 //!
-//! A connection begins with the hello ([`netmod_hello`]). When the initiator has proved itself, the
+//! A connection begins with the hello ([`netmod_connection`]). When the initiator has proved itself, the
 //! responder's link ACCEPTs or REJECTs. ACCEPT is a promise, and binds only the responder: it sends no
 //! message before READY. On ACCEPT the initiator adopts the connection, says READY, and may send at
 //! once; on READY the responder adopts it. So one side decides about each connection, and a promise

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
+use netmod_connection::RejectReason;
 use netmod_core::{GroupId, PeerName, Time};
-use netmod_hello::RejectReason;
 
 use super::mutant::{Mutant, with};
 use super::*;

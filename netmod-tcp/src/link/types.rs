@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use netmod_core::Time;
 
-use netmod_hello::RejectReason;
+use netmod_connection::RejectReason;
 
 /// A connection, by a key that the netmod chooses; the link only compares it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,7 +1,7 @@
 //! Pauses between attempts, and what becomes of offers that lapse.
 
+use netmod_connection::{InitiatorParams, InitiatorStep, Purpose};
 use netmod_core::Time;
-use netmod_hello::{InitiatorParams, InitiatorStep, Purpose};
 
 use super::*;
 use crate::pairs::Pairs;
@@ -81,7 +81,7 @@ fn an_offer_that_has_lapsed_is_not_taken() {
     let mut two = two();
     let before = two.engines[1].netmod.vcs.get(two.vcs[1]).and_then(|v| v.link.up());
     let (mut liar, proof) = challenged(&mut two, true);
-    liar.write(&[&proof, netmod_hello::Initiator::goodbye().as_bytes()].concat());
+    liar.write(&[&proof, netmod_connection::Initiator::goodbye().as_bytes()].concat());
     liar.hear(&mut two, 1).expect_err("the connection is closed without an answer");
     for _ in 0..100 {
         two.step();

@@ -1,10 +1,10 @@
 //! Pairs as terms of the hello, and the frames that carry them.
 
-use netmod_core::{GroupId, PeerName};
-use netmod_hello::{
+use netmod_connection::{
     Directory, HEADER_LEN, Initiator, InitiatorParams, InitiatorStep, JobKey, Purpose, RejectReason,
     Responder, ResponderParams, ResponderStep, Versions, reject_stranger,
 };
+use netmod_core::{GroupId, PeerName};
 
 use super::*;
 
@@ -122,7 +122,7 @@ fn other_terms_than_pairs_are_refused() {
         let got = Pairs::read(&Terms::new(&bad).unwrap(), kind);
         assert_eq!(got, Err(HelloError::BadTerms { kind }), "byte {byte}");
     }
-    for len in 0..=netmod_hello::MAX_TERMS {
+    for len in 0..=netmod_connection::MAX_TERMS {
         let mut other = good.clone();
         other.resize(len, 0);
         let got = Pairs::read(&Terms::new(&other).unwrap(), kind);

@@ -1,7 +1,7 @@
 //! Rails on which the peer sends: their chunks are read to where they belong.
 
+use netmod_connection::RejectReason;
 use netmod_core::{Core, Events, IoVec, PeerName, VcId};
-use netmod_hello::RejectReason;
 
 use crate::conn::{Conn, ConnId, Stage};
 use crate::link::Failure;

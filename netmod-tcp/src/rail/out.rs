@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use netmod_connection::InitiatorStep;
 use netmod_core::{Core, Event, IoVec, Time, VcError, VcErrorKind, VcId};
-use netmod_hello::InitiatorStep;
 
 use crate::conn::{self, Conn, ConnId, Stage};
 use crate::link::Failure;
@@ -193,7 +193,7 @@ impl TcpNetmod {
     pub(crate) fn rail_dial_step(
         &mut self,
         id: ConnId,
-        step: Result<(usize, InitiatorStep), netmod_hello::HelloError>,
+        step: Result<(usize, InitiatorStep), netmod_connection::HelloError>,
     ) -> Option<usize> {
         match step {
             Ok((used, InitiatorStep::NeedMore)) => (used > 0).then_some(used),

@@ -5,6 +5,9 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use netmod_connection::{
+    HEADER_LEN, Initiator, InitiatorParams, InitiatorStep, Purpose, RejectReason, Terms, Versions,
+};
 use netmod_core::card::NodeSection;
 use netmod_core::config::TcpConfig;
 use netmod_core::rma::{Access, RegionId, RemoteKey};
@@ -12,9 +15,6 @@ use netmod_core::{
     Card, CardWriter, Core, DataAvail, Diagnose, Engine, Event, GroupId, Header, Io, IoVec, Module,
     Netmod as _, PacketFault, PeerName, PollOrder, Pollers, ReqId, Rma as _, RxBytes, SendBuf, Time, Upper,
     Vc, VcId, VcLife,
-};
-use netmod_hello::{
-    HEADER_LEN, Initiator, InitiatorParams, InitiatorStep, Purpose, RejectReason, Terms, Versions,
 };
 
 use super::regions::read_key;

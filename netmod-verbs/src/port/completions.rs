@@ -1,8 +1,8 @@
 //! What completions say.
 
-use netmod_frames::device::Done;
-use netmod_frames::wire::FRAME_HEADER;
-use netmod_hca::{Completion, Cq as _, Hca, Status};
+use hca::{Completion, Cq as _, Hca, Status};
+use netmod_framed::device::Done;
+use netmod_framed::wire::FRAME_HEADER;
 
 use super::datagrams::GRH;
 use super::end::Told;

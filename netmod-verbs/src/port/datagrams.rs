@@ -8,12 +8,12 @@
 use core::ptr::NonNull;
 use std::collections::HashMap;
 
-use netmod_frames::device::Refused;
-use netmod_frames::memory::Block;
-use netmod_hca::{
+use hca::{
     Data, Error, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, QpNum, RecvWr, SendFlags, SendOp,
     SendWr, Sge, To,
 };
+use netmod_framed::device::Refused;
+use netmod_framed::memory::Block;
 
 use super::{Of, Options};
 use crate::words::{Address, Place};
@@ -106,7 +106,7 @@ impl<H: Hca> Datagrams<H> {
     pub(super) fn open(&mut self, hca: &H, cq: &H::Cq, options: &Options) -> Result<H::Qp, Error> {
         let mut random = [0; 4];
         getrandom::fill(&mut random)
-            .map_err(|_| Error::new("getrandom", "a key of datagrams", netmod_hca::errno::EIO))?;
+            .map_err(|_| Error::new("getrandom", "a key of datagrams", hca::errno::EIO))?;
         let random = u32::from_le_bytes(random);
         // The highest bit would mean the queue pair's own key (ibv_post_send(3)).
         self.qkey = random & 0x7fff_ffff;

@@ -7,9 +7,9 @@
 use core::fmt;
 use std::collections::{HashMap, VecDeque};
 
+use hca::{Hca, QpNum, SrqNum, Status};
 use netmod_core::{Time, VcId};
-use netmod_frames::device::{Done, NewEnd, Refused};
-use netmod_hca::{Hca, QpNum, SrqNum, Status};
+use netmod_framed::device::{Done, NewEnd, Refused};
 
 use super::join::Hold;
 use super::lane::{Again, EndId, Lane, Posted, READS, Remote, Request, Stage};

@@ -3,11 +3,11 @@
 use core::ptr::NonNull;
 use std::os::fd::{AsRawFd, RawFd};
 
+use hca::{self as hca, Channel as _, Cq as _, Hca, Mr as _, SendOp, Sge, Srq as _};
 use netmod_core::rma::Access;
 use netmod_core::{IoVec, RxBuf, RxBytes, Time, VcId};
-use netmod_frames::device::{self, Done, Lent, NewEnd, Oddities, Refused, Remote, Word};
-use netmod_frames::wire::{FRAME_HEADER, FrameHeader, Kind};
-use netmod_hca::{self as hca, Channel as _, Cq as _, Hca, Mr as _, SendOp, Sge, Srq as _};
+use netmod_framed::device::{self, Done, Lent, NewEnd, Oddities, Refused, Remote, Word};
+use netmod_framed::wire::{FRAME_HEADER, FrameHeader, Kind};
 
 use super::end::Ends;
 use super::lane::{Payload, Request};

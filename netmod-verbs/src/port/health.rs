@@ -4,7 +4,7 @@
 //! that takes. The GID that packets come from may lose its place in the port's table while connections use it, with the interface's address.
 //! Those that do fail when they send next; as soon as the table has it again, there are new ones.
 
-use netmod_hca::{GidEntry, GidKind, Hca, PortState, Status};
+use hca::{GidEntry, GidKind, Hca, PortState, Status};
 
 use super::Port;
 use super::site::Site;

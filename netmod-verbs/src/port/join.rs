@@ -38,7 +38,7 @@
 //! | 8 | 8 | token of the receiver's end |
 //! | 16 | 4 | of HELD: the receiving queue pair |
 
-use netmod_hca::{Mtu, QpNum};
+use hca::{Mtu, QpNum};
 
 use crate::words::{ADDRESS, Address, BITS_24};
 
@@ -93,7 +93,7 @@ pub(super) enum Note {
 }
 
 impl Note {
-    /// Whether a datagram is none of netmod-frames.
+    /// Whether a datagram is none of netmod-framed.
     #[inline]
     pub(super) fn is_one(first: u8) -> bool {
         matches!(first, JOIN | ANSWER)

@@ -1,6 +1,6 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use netmod_hca::Gid;
+use hca::Gid;
 
 use super::*;
 use crate::words::Place;

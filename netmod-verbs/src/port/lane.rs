@@ -7,12 +7,12 @@
 
 use std::collections::VecDeque;
 
-use netmod_core::VcId;
-use netmod_frames::device::Refused;
-use netmod_hca::{
+use hca::{
     Access, AhAttr, Data, Error, Hca, ModifyQp, Mtu, Piece, Qp as _, QpCap, QpInit, QpKind, QpNum, SendFlags,
     SendOp, SendWr, Sge, SrqNum, To, ToRtr, ToRts, errno,
 };
+use netmod_core::VcId;
+use netmod_framed::device::Refused;
 
 use super::site::Site;
 use super::{DEPTH, INLINE, Of, What, refused};

@@ -26,10 +26,10 @@ mod targets;
 use core::fmt;
 use std::collections::VecDeque;
 
+use hca::{Access, AsyncEvent, Completion, Cq as _, Error, Hca, Mr as _, SrqAttr, XrcdOpen, errno};
 use netmod_core::{PeerName, VcId};
-use netmod_frames::device::{Done, Oddities, Refused, Word};
-use netmod_frames::memory::Block;
-use netmod_hca::{Access, AsyncEvent, Completion, Cq as _, Error, Hca, Mr as _, SrqAttr, XrcdOpen, errno};
+use netmod_framed::device::{Done, Oddities, Refused, Word};
+use netmod_framed::memory::Block;
 
 use crate::domain::{Member, path_of};
 use crate::resources::{completions, fixed_completions, receive_buffers, receives_beside};
@@ -212,7 +212,7 @@ impl<H: Hca> Port<H> {
                 options.gid_index
             )
         })?;
-        let ethernet = attr.link_layer == netmod_hca::LinkLayer::Ethernet;
+        let ethernet = attr.link_layer == hca::LinkLayer::Ethernet;
         let place = Place { ethernet, lid: attr.lid, gid: gid.gid };
         let health = Health { kind: gid.kind, gid_gone: false };
         let device = *hca.device();
@@ -358,7 +358,7 @@ impl<H: Hca> Port<H> {
     }
 
     fn tx_lkey(&self) -> u32 {
-        self.registered.tx.as_ref().map_or(0, netmod_hca::Mr::lkey)
+        self.registered.tx.as_ref().map_or(0, hca::Mr::lkey)
     }
 
     /// Looks at what the device has to say without being asked.
@@ -433,7 +433,7 @@ impl<H: Hca> Drop for Port<H> {
         // buffers until it is taken.
         while self.site.cq.poll(&mut self.entries[..]).is_ok_and(|n| n > 0) {}
         let keep = |mr: Option<H::Mr>, block: Option<Block>| {
-            if let Some(Err((mr, why))) = mr.map(netmod_hca::Mr::deregister) {
+            if let Some(Err((mr, why))) = mr.map(hca::Mr::deregister) {
                 tracing::error!(%why, "a device does not let go of memory, which is lost");
                 core::mem::forget((mr, block));
             }

@@ -1,7 +1,7 @@
 //! Notes: datagrams by which ports agree on lanes of XRC.
 
-use netmod_frames::device::Port as _;
-use netmod_hca::{Hca, Sge};
+use hca::{Hca, Sge};
+use netmod_framed::device::Port as _;
 
 use super::Port;
 use super::datagrams::GRH;

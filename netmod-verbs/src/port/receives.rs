@@ -2,8 +2,8 @@
 
 use core::ptr::NonNull;
 
-use netmod_frames::memory::Block;
-use netmod_hca::{Hca, RecvWr, Sge, Srq as _};
+use hca::{Hca, RecvWr, Sge, Srq as _};
+use netmod_framed::memory::Block;
 
 use super::Of;
 

@@ -8,9 +8,9 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use hca::{Hca, SrqNum};
 use netmod_core::{Time, VcId};
-use netmod_frames::device::{Done, NewEnd, Refused};
-use netmod_hca::{Hca, SrqNum};
+use netmod_framed::device::{Done, NewEnd, Refused};
 
 use super::What;
 use super::carried::Carried;

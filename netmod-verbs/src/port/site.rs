@@ -1,6 +1,6 @@
 //! Where queue pairs are made: the device, its port, the completion queue, and the XRC domain if there is one.
 
-use netmod_hca::{AhAttr, Hca, PortAttr};
+use hca::{AhAttr, Hca, PortAttr};
 
 use super::Options;
 use super::health::Health;

@@ -1,6 +1,6 @@
 //! Receiving queue pairs of XRC that this process has a part in: each once, for as long as an end needs it.
 
-use netmod_hca::{Access, AhAttr, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, QpNum, ToRtr};
+use hca::{Access, AhAttr, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, QpNum, ToRtr};
 
 use super::lane::{READS, RNR_TIMER};
 use super::site::Site;

@@ -14,10 +14,10 @@ use netmod_core::{
     Netmod, OnDone, Outcome, PacketFault, PeerName, PollOrder, Pollers, ReqId, Request, RxBytes, Time, Upper,
     Vc, VcError, VcId, VcLife,
 };
-use netmod_schedules::memory::{Area, Pieces};
+use netmod_harness::schedules::memory::{Area, Pieces};
+use netmod_sim_hca::{Counts, DeviceId, DeviceSettings, Fabric, Leaks, Settings, SimHca};
 use netmod_verbs::{Setup, VerbsNetmod};
 use only::{Only, Opened};
-use sim_hca::{Counts, DeviceId, DeviceSettings, Fabric, Leaks, Settings, SimHca};
 
 pub type Nm = VerbsNetmod<SimHca>;
 

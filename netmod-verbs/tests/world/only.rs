@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use netmod_sim_hca::{ContextId, DeviceId, Fabric, SimHca};
 use netmod_verbs::Source;
-use sim_hca::{ContextId, DeviceId, Fabric, SimHca};
 
 /// What a process has opened.
 pub type Opened = Arc<Mutex<Vec<ContextId>>>;

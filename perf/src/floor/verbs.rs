@@ -1,8 +1,8 @@
 //! The floor beside the netmod `verbs`: a queue pair on the same port, driven directly.
 
 use ch3_shim::{Comm, Device};
-use netmod_hca::Hca;
-use netmod_hca_ibv::IbvHca;
+use hca::Hca;
+use hca_ibv::IbvHca;
 use netmod_verbs::choose::{Judged, chosen};
 use netmod_verbs::{Setup, survey};
 
@@ -129,7 +129,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use netmod_core::Time;
-    use sim_hca::{DeviceSettings, Fabric, Leaks, Settings, SimHca};
+    use netmod_sim_hca::{DeviceSettings, Fabric, Leaks, Settings, SimHca};
 
     use super::*;
     use crate::floor::Direct;
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn queue_pairs_move_what_is_measured() {
         for (max_inline, depth, layer) in
-            [(220, 256, netmod_hca::LinkLayer::InfiniBand), (0, 4, netmod_hca::LinkLayer::Ethernet)]
+            [(220, 256, hca::LinkLayer::InfiniBand), (0, 4, hca::LinkLayer::Ethernet)]
         {
             let (delay_min, delay_max) = (Duration::ZERO, Duration::ZERO);
             let fabric = Fabric::new(Settings { delay_min, delay_max, ..Settings::default() });

@@ -3,7 +3,7 @@
 //! All memory that requests use is owned here, and freed only when the device has let go of it, so that what is offered is safe. What
 //! arrives is not looked at while requests are under way.
 
-use netmod_hca::{
+use hca::{
     Access, AhAttr, Completion, Cq as _, Data, GidEntry, GlobalRoute, Hca, LinkLayer, ModifyQp, Mr as _, Mtu,
     Piece, Qp as _, QpCap, QpInit, QpKind, QpNum, RecvWr, SendFlags, SendOp, SendWr, Sge, To, ToRtr, ToRts,
     errno,
@@ -56,7 +56,7 @@ impl<H: Hca> AsMut<[u8]> for Region<H> {
 
 impl<H: Hca> Drop for Region<H> {
     fn drop(&mut self) {
-        if let Some(Err((mr, _))) = self.mr.take().map(netmod_hca::Mr::deregister) {
+        if let Some(Err((mr, _))) = self.mr.take().map(hca::Mr::deregister) {
             // What the device may still use stays.
             core::mem::forget((mr, core::mem::replace(&mut self.buf, PageBuf::new(1))));
         }
@@ -90,7 +90,7 @@ impl<H: Hca> core::fmt::Debug for Queue<H> {
     }
 }
 
-fn text(e: &netmod_hca::Error) -> String {
+fn text(e: &hca::Error) -> String {
     e.to_string()
 }
 

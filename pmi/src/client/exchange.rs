@@ -4,7 +4,7 @@
 use crate::wire::frame::LENGTH;
 use crate::wire::{Line, LineBuffer, quote};
 use crate::{PmiError, sys, tell};
-use netmod_forks::Origin;
+use forks::Origin;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@ mod tests;
 use crate::detect::{Detected, Settings, detect};
 use crate::pmix::PmixClient;
 use crate::{PmiClient, PmiError, sys};
-use netmod_forks::Local;
+use forks::Local;
 use pmi::Pmi;
 use singleton::Singleton;
 use std::io;

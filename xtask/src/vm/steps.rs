@@ -4,7 +4,7 @@
 pub(super) const STEPS: &[(&str, &str)] = &[
     ("the device is up", "ibv_devinfo -d rxe0 | grep PORT_ACTIVE"),
     ("libibverbs-sys drives the device", "libibverbs-real --include-ignored --test-threads=1 --nocapture"),
-    ("netmod-hca-ibv drives the device", "hca-ibv-real --include-ignored --test-threads=1 --nocapture"),
+    ("hca-ibv drives the device", "hca-ibv-real --include-ignored --test-threads=1 --nocapture"),
     ("ibv_rc_pingpong", include_str!("steps/pingpong.sh")),
     ("netmod-perf beside verbs called directly", include_str!("steps/floors.sh")),
     ("choice of a GID", include_str!("steps/gids.sh")),

@@ -4,8 +4,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use forks::Origin;
 use netmod_core::{Arm, PollOrder, Time, Words};
-use netmod_forks::Origin;
 
 use super::Shared;
 use super::baton::{Baton, Sleeper, Work};
@@ -244,8 +244,8 @@ impl Engine {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
+    use forks::Local;
     use netmod_core::Config;
-    use netmod_forks::Local;
 
     use super::super::Shared;
     use super::*;

@@ -21,8 +21,8 @@ mod sync;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use forks::Local;
 use netmod_core::Config;
-use netmod_forks::Local;
 
 use super::levels::sealed::Sealed;
 use super::{Builder, Comm, Device, Level, VcReport, Vci};

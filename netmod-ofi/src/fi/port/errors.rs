@@ -5,8 +5,8 @@
 
 use libfabric_sys::consts::{FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
 
-use netmod_frames::device::{Done, Port as _, Word};
-use netmod_frames::wire::{FRAME_HEADER, FrameHeader, Kind};
+use netmod_framed::device::{Done, Port as _, Word};
+use netmod_framed::wire::{FRAME_HEADER, FrameHeader, Kind};
 
 use super::{Port, What};
 use crate::fi::endpoint::Failed;

@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use libfabric_sys::consts::{FI_MR_LOCAL, FI_MR_PROV_KEY, FI_REMOTE_READ, FI_REMOTE_WRITE};
 use netmod_core::rma::Access;
 use netmod_core::{IoVec, RxBuf, RxBytes, VcId};
-use netmod_frames::device::{self, Done, Lent, Oddities, Refused, Remote};
+use netmod_framed::device::{self, Done, Lent, Oddities, Refused, Remote};
 
 use super::{Port, TX_BUFFERS, What};
 use crate::fi::region::{self, Registration};

@@ -13,9 +13,9 @@ use libfabric_sys::Library;
 use libfabric_sys::attr::{fi_cq_data_entry, fi_info};
 use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MULTI_RECV, FI_RECV, FI_SEND};
 use netmod_core::VcId;
-use netmod_frames::device::{Done, Oddities, Port as _, Refused};
-use netmod_frames::memory::Block;
-use netmod_frames::wire::FRAME_HEADER;
+use netmod_framed::device::{Done, Oddities, Port as _, Refused};
+use netmod_framed::memory::Block;
+use netmod_framed::wire::FRAME_HEADER;
 
 use super::endpoint::{Endpoint, Traits};
 use super::info::Offer;

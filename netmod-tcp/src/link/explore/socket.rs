@@ -1,6 +1,6 @@
 //! Modelled sockets: a connection is a FIFO each way and the state of its two ends.
 
-use netmod_hello::RejectReason;
+use netmod_connection::RejectReason;
 
 const DEPTH: usize = 8;
 

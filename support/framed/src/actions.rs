@@ -1,0 +1,515 @@
+//! Carrying out what the connections' manager asks for.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use netmod_core::lifecycle::VcState;
+use netmod_core::{Core, Event, Events, Time, VcError, VcErrorKind, VcId};
+
+use netmod_connection::RejectReason;
+
+use crate::book::Dest;
+use crate::conn::{Action, Env, Manager, Offer, PeerTerms, To};
+use crate::device::{Device, Port, Refused, Words};
+use crate::ending::Ending;
+use crate::life::{Life, Verdict};
+use crate::link::{Link, Open, cost};
+use crate::netmod::{FrameNetmod, Out};
+use crate::turn::Turn;
+use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
+
+impl<D: Device> FrameNetmod<D> {
+    /// Tells the manager something, and does what it asks for.
+    pub(crate) fn manage(&mut self, core: &mut Core, f: impl FnOnce(&mut Manager, &mut Env<'_>)) {
+        self.manage_later(f);
+        self.act(core);
+    }
+
+    /// Tells the manager something; what it asks for is done by the next poll.
+    pub(crate) fn manage_later(&mut self, f: impl FnOnce(&mut Manager, &mut Env<'_>)) {
+        let (own, ports, links) = (&self.own, &mut self.ports, &mut self.links);
+        let leaving = &mut self.leaving;
+        let mut random = |bytes: &mut [u8]| getrandom::fill(bytes).map_err(io::Error::other);
+        let mut terms = |vc: VcId, offer: &Offer<'_>| {
+            let terms = own.as_ref().ok().and_then(|o| o.terms(offer.port, offer.terms.port));
+            let mut terms = terms.ok_or(RejectReason::NoWayBack)?;
+            let ends = links.get_mut(vc).map(|l| &mut l.ends).ok_or(RejectReason::NoWayBack)?;
+            ends.promise(vc, ports, leaving, offer, &mut terms).map_err(|why| {
+                tracing::warn!(why, rank = offer.peer.rank, "no end for a connection");
+                RejectReason::Busy
+            })?;
+            Ok(terms)
+        };
+        let mut env = Env { now: self.now, random: &mut random, terms: &mut terms, out: &mut self.actions };
+        f(&mut self.manager, &mut env);
+    }
+
+    /// Does what the manager has asked for, in order, and what that leads to.
+    pub(crate) fn act(&mut self, core: &mut Core) {
+        while !self.actions.is_empty() {
+            // One at a time: what one leads to comes behind those that were asked for before.
+            let action = self.actions.remove(0);
+            self.carry_out(core, action);
+        }
+    }
+
+    fn carry_out(&mut self, core: &mut Core, action: Action) {
+        match action {
+            Action::Meet { stranger, port, context, address } => {
+                match self.book.insert(&mut self.ports, usize::from(port), context, &address) {
+                    Ok(dest) => {
+                        if let Some(old) = self.strangers.insert(stranger.0, dest) {
+                            self.book.release(old);
+                        }
+                    }
+                    Err(why) => {
+                        tracing::debug!(why, "somebody has dialled whose address is of no use");
+                    }
+                }
+            }
+            Action::Forget { stranger } => {
+                if let Some(dest) = self.strangers.remove(&stranger.0) {
+                    for out in self.outbox.iter_mut().filter(|o| o.dest == dest && o.vc.is_none()) {
+                        out.since = out.since.min(self.now);
+                    }
+                    self.book.release(dest);
+                }
+            }
+            Action::Shake { to, kind, slot, bytes } => {
+                // The last word of a handshake is the first frame of the connection.
+                let Some(dest) = self.open_dest(to).or_else(|| self.dest(to)) else { return };
+                let header = FrameHeader { kind, ask: false, returned: 0, slot, seq: 0 };
+                let mut frame = Vec::with_capacity(FRAME_HEADER + bytes.len());
+                frame.extend_from_slice(&header.to_bytes());
+                frame.extend_from_slice(&bytes);
+                // The manager tries again by itself, or gives up.
+                self.post(core, Out { dest, bytes: frame, vc: vc_of(to), since: Time::NEVER });
+            }
+            Action::Control { to, kind, slot } => self.control(core, to, kind, slot),
+            Action::Opened { vc, to, port, peer } => self.opened_one(core, vc, to, port, &peer),
+            Action::PeerLeft { vc, error } => {
+                // Of what it has not said to have read when it gave the connection up, nobody knows whether it has.
+                let unread = self.links.get(vc).and_then(|l| l.open.as_ref()).is_some_and(|o| !o.is_idle());
+                let unsaid = unread && error.kind() != VcErrorKind::Closed;
+                let error = (unsaid || self.matters(core, vc)).then_some(error);
+                self.manage(core, |m, env| m.settle(vc, error, env));
+                if self.links.get(vc).is_some_and(|l| l.down.is_none()) {
+                    self.close_one(core, vc);
+                    self.pump(core, vc);
+                }
+            }
+            Action::Terminated { vc } => {
+                if let Some(error) = self.links.get(vc).and_then(Link::left_in_doubt) {
+                    return self.down(core, vc, error);
+                }
+                self.close_one(core, vc);
+                if let Some(l) = self.links.get_mut(vc) {
+                    l.terminating = false;
+                }
+                self.pending.push_back(Event::Terminated { vc });
+                self.pump(core, vc);
+            }
+            Action::Down { vc, error } => self.down(core, vc, error),
+            Action::NewPeer { peer } => self.pending.push_back(Event::NewPeer { peer, netmod: 0 }),
+            Action::PortPeer { peer, port } => {
+                self.pending.push_back(Event::PortPeer { peer, port, netmod: 0 });
+            }
+        }
+    }
+
+    fn dest(&self, to: To) -> Option<Dest> {
+        match to {
+            To::Vc(vc) => self.links.get(vc)?.dial,
+            To::Stranger(s) => self.strangers.get(&s.0).copied(),
+        }
+    }
+
+    /// Where frames of a connection go that is open, and was made by this dial.
+    fn open_dest(&self, to: To) -> Option<Dest> {
+        let of = |l: &Link| l.open.filter(|_| l.via == to).map(|o| o.dest);
+        match to {
+            To::Vc(vc) => of(self.links.get(vc)?),
+            To::Stranger(_) => self.links.iter().find_map(|(_, l)| of(l)),
+        }
+    }
+
+    fn control(&mut self, core: &mut Core, to: To, kind: Kind, slot: Slot) {
+        let ours = self.links.iter().find_map(|(vc, l)| {
+            let open = l.open.filter(|o| o.header().slot == slot && l.via == to)?;
+            Some((vc, open, l.gone))
+        });
+        let promised = || self.links.iter().find_map(|(_, l)| l.ends.promised_to(slot));
+        let dest = ours.map(|(_, open, _)| open.dest).or_else(promised).or_else(|| self.dest(to));
+        let Some(dest) = dest else { return };
+        let header = match ours {
+            // To send to an address where nobody listens any more crashes some providers of libfabric (ofi_rxm 1.17).
+            Some((_, _, true)) => return,
+            Some((_, open, false)) => {
+                let counts = matches!(kind, Kind::Fin | Kind::FinAck);
+                let seq = if counts { open.data_frames() } else { 0 };
+                open.other(kind, seq)
+            }
+            None => FrameHeader { kind, ask: false, returned: 0, slot, seq: 0 },
+        };
+        let bytes = header.to_bytes().to_vec();
+        let since = self.now;
+        let vc = ours.map(|(vc, _, _)| vc);
+        // An end may have failed, or fail before the word has left, and then nothing goes by it; another way may lose the word. Who has
+        // heard it does not mind to hear it again. But it may overtake data, which a process that ends has sent before: then the end is the only way, and
+        // whoever cannot be told by it finds that the process is gone.
+        let twice = kind == Kind::Reset && self.ending != Ending::Abandoned;
+        let other = self.dest(to).filter(|other| twice && *other != dest);
+        if let Some(dest) = other {
+            self.post(core, Out { dest, bytes: bytes.clone(), vc, since });
+        }
+        self.post(core, Out { dest, bytes, vc, since });
+    }
+
+    /// Sends a frame of the manager's, behind those that wait for the same peer.
+    pub(crate) fn post(&mut self, core: &mut Core, out: Out) {
+        self.outbox.push_back(out);
+        self.push_outbox(core);
+    }
+
+    /// Whether a frame of the manager's waits for this peer: nothing overtakes it.
+    pub(crate) fn is_behind(&self, dest: Dest) -> bool {
+        self.outbox.iter().any(|o| o.dest == dest)
+    }
+
+    /// Sends the manager's frames as far as the device takes them. What it will not take for one peer holds up nobody else.
+    pub(crate) fn push_outbox(&mut self, core: &mut Core) {
+        let mut kept: VecDeque<Out> = VecDeque::new();
+        let mut failed = Vec::new();
+        while let Some(out) = self.outbox.pop_front() {
+            if kept.iter().any(|o| o.dest == out.dest) {
+                kept.push_back(out);
+                continue;
+            }
+            match self.send_out(&out) {
+                Ok(()) => {}
+                Err(Refused::Again) => {
+                    self.stats.refused += 1;
+                    if self.now.since(out.since) < self.patience(&out) {
+                        core.note_staged();
+                        kept.push_back(out);
+                    }
+                }
+                Err(Refused::Failed(why)) => failed.extend(out.vc.map(|vc| (vc, why))),
+            }
+        }
+        self.outbox = kept;
+        for (vc, why) in failed {
+            self.shake_failed(core, vc, &why);
+        }
+    }
+
+    /// How long a frame is tried that may be given up. A handshake has deadlines of its own; but a last word may be all that the peer ever
+    /// hears of the end of its connection, and is worth as much patience as making one.
+    fn patience(&self, out: &Out) -> Duration {
+        let shakes = [Kind::Dial as u8, Kind::Answer as u8].contains(&out.bytes[0]);
+        if shakes { STALE } else { self.settings.connect_timeout }
+    }
+
+    /// Not by injection: of what is injected nobody says that it has left, and an endpoint may be closed behind it.
+    fn send_out(&mut self, out: &Out) -> Result<(), Refused> {
+        let Some(port) = self.ports.get_mut(out.dest.port) else { return Ok(()) };
+        if !port.has_room_for(out.dest.addr) {
+            return Err(Refused::Again);
+        }
+        let buffer = port.take_buffer().ok_or(Refused::Again)?;
+        let len = out.bytes.len();
+        port.buffer(buffer)[..len].copy_from_slice(&out.bytes);
+        let sent = port.send(buffer, len, out.dest.addr, out.vc.unwrap_or(NOBODY));
+        match sent {
+            Ok(()) => {
+                if let Some(l) = out.vc.and_then(|vc| self.links.get_mut(vc)) {
+                    l.in_flight += 1;
+                }
+            }
+            Err(_) => port.give_back(buffer),
+        }
+        sent
+    }
+
+    #[cold]
+    fn shake_failed(&mut self, core: &mut Core, vc: VcId, why: &str) {
+        let Some(l) = self.links.get(vc) else { return };
+        if l.open.is_some() {
+            self.broken(core, vc, why);
+        } else {
+            self.manage(core, |m, env| m.dial_failed(vc, why, env));
+        }
+    }
+
+    fn opened_one(&mut self, core: &mut Core, vc: VcId, to: To, port: u8, peer: &PeerTerms) {
+        let Some(dest) = self.dest(to).filter(|d| d.port == usize::from(port)) else {
+            let who = self.links.get(vc).map(|l| l.peer);
+            let text = format!("its address, as it has given it itself, is of no use to {}", D::WORDS.what);
+            return self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, who, text));
+        };
+        let dest = match self.use_end(vc, to, dest, &peer.end) {
+            Ok(dest) => dest,
+            Err(why) => {
+                let who = self.links.get(vc).map(|l| l.peer);
+                let text = format!("{} cannot connect with it: {why}", D::WORDS.what);
+                return self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, who, text));
+            }
+        };
+        let first = self.links.get(vc).is_some_and(|l| self.manager.identity().me() < l.peer);
+        let turn = self.ports[dest.port].looks_disturb().then(|| Box::new(Turn::new(first)));
+        let frame = (peer.frame as usize).min(self.settings.frame).min(self.ports[dest.port].frame_max());
+        let Some(l) = self.links.get_mut(vc) else { return };
+        // Somebody has come to a VC that was down: another process of that name, or one that had ended the connection.
+        (l.down, l.gone) = (None, false);
+        let window = u32::from(peer.window);
+        let open = Open::new(dest, peer.slot, frame, window);
+        l.open = Some(if D::WHOLE_BUFFERS {
+            open.costing(cost(peer.frame as usize, window), cost(self.settings.frame, self.window))
+        } else {
+            open
+        });
+        (l.via, l.turn) = (to, turn);
+        (l.doubt, l.unread) = (None, false);
+        core.reset_receive(vc);
+        if let Some(v) = core.vcs.get_mut(vc) {
+            v.stats.connects += 1;
+        }
+        l.heard = self.now;
+        self.pending.push_back(Event::Up { vc });
+        self.watch(vc);
+        self.wanting.add(vc);
+        core.note_staged();
+    }
+
+    /// The connection of a VC is over, and the VC goes on.
+    fn close_one(&mut self, core: &mut Core, vc: VcId) {
+        if let Some(life) = &mut self.life {
+            life.unwatch(vc);
+        }
+        let Some(l) = self.links.get_mut(vc) else { return };
+        l.ready = false;
+        (l.turn, self.awaited) = (None, None);
+        let open = l.open.take();
+        l.unread = open.is_some_and(|open| !open.is_idle());
+        if let (Some(stalled), Some(open)) = (l.stalled.take(), open)
+            && let Some(port) = self.ports.get_mut(open.dest.port)
+        {
+            port.give_back(stalled.buffer);
+        }
+        l.ends.close_used(&mut self.leaving);
+        core.reset_receive(vc);
+    }
+
+    /// Whether the upper layer, or a message under way, minds that the peer has left.
+    fn matters(&self, core: &Core, vc: VcId) -> bool {
+        let Some(l) = self.links.get(vc) else { return false };
+        let open = core.vcs.get(vc).is_some_and(|v| {
+            let in_use = v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked;
+            // Of a message that has begun to come the rest never will.
+            in_use || v.recv_active().is_some() || v.pending_pkt_len() > 0
+        });
+        open || l.queue.is_within() || l.transfers > 0 || l.stalled.is_some()
+    }
+
+    /// The VC is of no use any more, as this side has found: its peer is told.
+    pub(crate) fn fail(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        if self.links.get(vc).is_none_or(|l| l.down.is_some()) {
+            return;
+        }
+        self.manage(core, |m, env| m.abort(vc, error, env));
+    }
+
+    /// The peer has died: nothing is said to it, and nothing waits for it.
+    pub(crate) fn bury(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        if let Some(l) = self.links.get_mut(vc) {
+            l.gone = true;
+        }
+        self.outbox.retain(|o| o.vc != Some(vc));
+        self.fail(core, vc, error);
+    }
+
+    /// The manager says that the VC has failed.
+    fn down(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        l.terminating = false;
+        let first = l.down.replace(error.clone()).is_none();
+        self.drop_link(core, vc, &error);
+        if first {
+            self.pending.push_back(Event::Down { vc, error });
+        }
+    }
+
+    /// Fails what is under way on a VC, and closes its connection.
+    pub(crate) fn drop_link(&mut self, core: &mut Core, vc: VcId, error: &VcError) {
+        if let Some(life) = &mut self.life {
+            life.unwatch(vc);
+        }
+        self.outbox.retain(|o| o.vc != Some(vc) || o.since != Time::NEVER);
+        if let Some(l) = self.links.get_mut(vc) {
+            l.queue.fail(core, error);
+            l.ready = false;
+            let open = l.open.take();
+            let stalled = l.stalled.take();
+            if let Some(open) = open
+                && let Some(port) = self.ports.get_mut(open.dest.port)
+            {
+                stalled.into_iter().for_each(|stalled| port.give_back(stalled.buffer));
+                if l.gone {
+                    port.bury_end(open.dest.addr);
+                }
+            }
+        }
+        self.fail_transfers(vc, error);
+        if let Some(l) = self.links.get_mut(vc) {
+            l.ends.fail(&mut self.leaving);
+        }
+    }
+
+    #[inline(never)]
+    fn look_at_clock(&mut self, core: &mut Core, events: &Events) {
+        self.ports.iter_mut().for_each(|port| port.tick(self.now));
+        // What the manager gives up must not have bytes in the batch; it is asked again.
+        let due = self.manager.deadline().is_some_and(|t| self.now >= t);
+        if due && events.is_empty() {
+            self.manage(core, Manager::timer);
+        }
+        if !due || events.is_empty() {
+            self.looked_at = self.now;
+        }
+        if self.now >= self.next_check {
+            self.check_refused(core);
+            self.look_into_doubts(core);
+            self.tell_life();
+        }
+        if self.life.as_ref().and_then(Life::deadline).is_some_and(|t| self.now >= t) {
+            self.ask_life(core, events);
+        }
+    }
+
+    /// What is due by the clock, and what has waited for a quiet moment.
+    #[inline]
+    pub(crate) fn look_after(&mut self, core: &mut Core, events: &Events) {
+        // Many polls have the same time.
+        if self.now != self.looked_at {
+            self.look_at_clock(core, events);
+        }
+        if !self.actions.is_empty() {
+            self.act(core);
+        }
+        if self.book.is_unsettled() || !self.leaving.is_empty() {
+            // The end of a connection may still wait for a device that would not take it.
+            let (waiting, unsaid) = (&self.outbox, &self.unsaid);
+            let waits =
+                |dest| waiting.iter().any(|o| o.dest == dest) || unsaid.iter().any(|u| u.dest == dest);
+            self.leaving.settle(&mut self.ports, waits);
+            self.book.settle(&mut self.ports, waits);
+        }
+    }
+}
+
+impl<D: Device> FrameNetmod<D> {
+    /// A device that takes nothing for a peer for so long as connecting may take has no way to it.
+    #[cold]
+    fn check_refused(&mut self, core: &mut Core) {
+        self.next_check = self.now + CHECK;
+        let limit = self.settings.connect_timeout;
+        // Whether a peer that is waited for lives is asked elsewhere.
+        let waits = |l: &Link| {
+            l.open.is_some_and(|o| self.ports.get(o.dest.port).is_some_and(|p| p.waits_for_peer(o.dest.addr)))
+        };
+        let refused = |o: Open| o.refused_since != Time::NEVER && self.now.since(o.refused_since) > limit;
+        let late = |l: &Link| l.open.is_some_and(refused) && !waits(l);
+        let found: Vec<_> = self.links.iter().filter(|(_, l)| late(l)).map(|(vc, l)| (vc, l.peer)).collect();
+        for (vc, peer) in found {
+            let Words { what, again, .. } = D::WORDS;
+            let text = format!(
+                "{what} takes nothing for it ({again}) any more; has the process ended, or its host?"
+            );
+            self.fail(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text).after(limit));
+        }
+    }
+}
+
+/// Whether peers live.
+impl<D: Device> FrameNetmod<D> {
+    /// Begins to ask after the peer of an open connection, as soon as its card is known.
+    pub(crate) fn watch(&mut self, vc: VcId) {
+        let (Some(life), Some(l)) = (&mut self.life, self.links.get_mut(vc)) else { return };
+        match &l.way {
+            Some(way) => {
+                if !life.watch(vc, &way.lifeline, way.near, self.now) {
+                    tracing::info!(peer = l.peer.rank, "nobody can be asked whether it lives");
+                }
+            }
+            None => {
+                if !std::mem::replace(&mut l.asked, true) {
+                    self.pending.push_back(Event::NeedCard { vc });
+                }
+            }
+        }
+    }
+
+    /// Asks after the peer of a VC without a connection, for as long as this is repeated.
+    #[cold]
+    pub(crate) fn ask_after(&mut self, vc: VcId) {
+        let Some(l) = self.links.get_mut(vc).filter(|l| l.open.is_none() && l.down.is_none()) else { return };
+        l.wanted_until = self.now + WANTED;
+        if self.life.as_ref().is_some_and(|life| !life.is_watching(vc)) {
+            self.watch(vc);
+        }
+        if let Some(life) = &mut self.life {
+            life.owes(vc, true);
+        }
+    }
+
+    /// What is known of peers without asking.
+    #[cold]
+    fn tell_life(&mut self) {
+        let Some(life) = &mut self.life else { return };
+        for (vc, l) in self.links.iter().filter(|(_, l)| l.open.is_some()) {
+            life.heard(vc, l.heard);
+            life.owes(vc, l.is_owed());
+        }
+    }
+
+    /// Asks after peers; those that have ended, and of whom nothing is left to be handled, are given up.
+    #[cold]
+    fn ask_life(&mut self, core: &mut Core, events: &Events) {
+        let Some(life) = &mut self.life else { return };
+        life.poll(self.now, &mut self.verdicts);
+        for (vc, verdict) in std::mem::take(&mut self.verdicts) {
+            let Some(l) = self.links.get(vc) else { continue };
+            let peer = l.peer;
+            if l.open.is_none() && self.now > l.wanted_until {
+                // Nobody waits for it any more.
+                if let Some(life) = &mut self.life {
+                    life.unwatch(vc);
+                }
+                continue;
+            }
+            self.say_again(core, vc, verdict);
+            if verdict == Verdict::Dead && !events.concern(vc) && self.backlog.is_empty() {
+                let text = "the process has ended, as its host says; has it failed?";
+                self.bury(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
+            }
+        }
+    }
+}
+
+/// The VC that a frame of the manager's belongs to.
+fn vc_of(to: To) -> Option<VcId> {
+    match to {
+        To::Vc(vc) => Some(vc),
+        To::Stranger(_) => None,
+    }
+}
+
+/// How often is looked whether a VC has waited for the device for too long.
+const CHECK: Duration = Duration::from_secs(1);
+/// How long a peer without a connection is asked after since somebody has last waited for it: many are waited for in turn.
+const WANTED: Duration = Duration::from_secs(120);
+/// After so long a handshake's frame to somebody who is forgotten is given up, if the device will not take it.
+const STALE: Duration = Duration::from_secs(2);
+/// The VC of frames that are of none.
+const NOBODY: VcId = VcId::from_wire(0);

@@ -1,0 +1,52 @@
+//! What is on its way.
+
+use netmod_connection::RejectReason;
+
+use crate::wire::{Kind, Slot};
+
+/// What is sent.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Frame {
+    Dial {
+        slot: Slot,
+        dial: u64,
+        incarnation: u64,
+    },
+    Accept {
+        slot: Slot,
+        own: Slot,
+        incarnation: u64,
+        dials: u64,
+    },
+    Reject {
+        slot: Slot,
+        reason: RejectReason,
+    },
+    Ready {
+        slot: Slot,
+    },
+    Goodbye {
+        slot: Slot,
+    },
+    /// `of`: what its sender calls the connection, which no real frame says. `number`: of the message.
+    Data {
+        slot: Slot,
+        of: Slot,
+        number: u8,
+    },
+    Control {
+        slot: Slot,
+        kind: Kind,
+        of: Slot,
+    },
+}
+
+impl Frame {
+    /// Whether it goes where frames may be lost.
+    pub(super) fn may_be_lost(&self) -> bool {
+        matches!(
+            self,
+            Frame::Dial { .. } | Frame::Accept { .. } | Frame::Reject { .. } | Frame::Goodbye { .. }
+        )
+    }
+}

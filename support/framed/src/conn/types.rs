@@ -1,0 +1,216 @@
+//! What the manager is told, and what it asks for.
+
+use core::fmt;
+use core::time::Duration;
+use std::io;
+
+use netmod_connection::RejectReason;
+use netmod_core::{PeerName, Time, VcError, VcId};
+
+use crate::device::Words;
+use crate::wire::{Kind, Slot};
+
+/// What governs every connection of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Params {
+    /// From the first wish to send until the VC is reported down.
+    pub connect_timeout: Duration,
+    /// From a dial to its answer; a stranger has as long to prove itself.
+    pub handshake_timeout: Duration,
+    /// From a promise to READY. Whoever it was given to may compute meanwhile, and takes the connection for made when it looks again.
+    pub promise_timeout: Duration,
+    /// Pause after the first dial that failed; doubled after each.
+    pub backoff_min: Duration,
+    /// Longest pause between dials.
+    pub backoff_max: Duration,
+    /// From a frame of a handshake to its repetition, doubled after each; `Duration::MAX` where none is lost.
+    pub repeat: Duration,
+    /// From FIN to FIN_ACK; and how long a peer that dials anew waits for the end of its old connection.
+    pub parting_timeout: Duration,
+    /// Most handshakes of strangers that have not proved themselves; at least 1.
+    pub strangers_max: usize,
+    /// How the device is called.
+    pub words: Words,
+}
+
+impl Params {
+    /// The usual times for a connect timeout into which so many handshakes fit, where no frame is lost.
+    pub fn new(connect_timeout: Duration, dials: u32, strangers_max: usize, words: Words) -> Params {
+        Params {
+            connect_timeout,
+            handshake_timeout: connect_timeout / dials.max(1),
+            promise_timeout: connect_timeout,
+            backoff_min: Duration::from_millis(1),
+            backoff_max: Duration::from_secs(1),
+            repeat: Duration::MAX,
+            parting_timeout: Duration::from_secs(2),
+            strangers_max: strangers_max.max(1),
+            words,
+        }
+    }
+}
+
+/// This side's part of a connection.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LocalTerms {
+    /// Which of this process's endpoints carries it.
+    pub port: u8,
+    /// Which of the peer's.
+    pub peer_port: u8,
+    /// Units that the peer may send before any come back.
+    pub window: u16,
+    /// The longest frame that this side takes, in bytes.
+    pub frame: u32,
+    /// Which receive context of that endpoint.
+    pub context: u8,
+    /// This side's end of the connection, in the device's words; empty where nothing is to be connected.
+    pub end: Box<[u8]>,
+    /// The address of the endpoint, as the device gives it.
+    pub address: Box<[u8]>,
+}
+
+/// The peer's part of a connection.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PeerTerms {
+    /// Its name for the connection: goes into the header of all that is sent to it.
+    pub slot: Slot,
+    /// Which of its endpoints carries it.
+    pub port: u8,
+    /// Units that may be sent to it before any come back.
+    pub window: u16,
+    /// The longest frame that it takes, in bytes.
+    pub frame: u32,
+    /// Which receive context of that endpoint takes what is sent to it.
+    pub context: u8,
+    /// Its end of the connection, in the device's words; empty where nothing is to be connected.
+    pub end: Box<[u8]>,
+    /// The address of that endpoint.
+    pub address: Box<[u8]>,
+}
+
+/// What a peer that has dialled, and proved itself, wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    /// Who it is.
+    pub peer: PeerName,
+    /// Its part of the connection.
+    pub terms: &'a PeerTerms,
+    /// The endpoint of this process that it has chosen, and dialled.
+    pub port: u8,
+}
+
+/// A peer that is known by its HELLO alone. The number is free for another after [`Action::Forget`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StrangerId(pub u32);
+
+/// Where the frames of one connection go, all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum To {
+    /// To the VC's peer, by the address in its card of the endpoint [`LocalTerms::peer_port`], from
+    /// [`LocalTerms::port`]: this side has dialled.
+    Vc(VcId),
+    /// To the address of [`Action::Meet`], from that port: the other side has dialled.
+    Stranger(StrangerId),
+}
+
+/// What the driver has to do, in order.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Keep the address of somebody who has dialled, until [`Action::Forget`]. It is a claim: nothing is proved.
+    Meet {
+        /// Who.
+        stranger: StrangerId,
+        /// The endpoint that was dialled, and answers.
+        port: u8,
+        /// The receive context at the address.
+        context: u8,
+        /// The address.
+        address: Box<[u8]>,
+    },
+    /// Nothing goes to the stranger any more; its address is free when what was sent before has completed.
+    Forget {
+        /// Who.
+        stranger: StrangerId,
+    },
+    /// Send a frame of the handshake.
+    Shake {
+        /// Where to.
+        to: To,
+        /// [`Kind::Dial`] or [`Kind::Answer`].
+        kind: Kind,
+        /// For the header.
+        slot: Slot,
+        /// The body.
+        bytes: Box<[u8]>,
+    },
+    /// Send a frame without a body.
+    Control {
+        /// Where to.
+        to: To,
+        /// [`Kind::Fin`] or [`Kind::FinAck`] (the driver adds the number of DATA frames), or [`Kind::Reset`].
+        kind: Kind,
+        /// For the header.
+        slot: Slot,
+    },
+    /// The connection is made: DATA may be sent, and is received.
+    Opened {
+        /// Of which VC.
+        vc: VcId,
+        /// Where its frames go.
+        to: To,
+        /// The endpoint of this process that carries it.
+        port: u8,
+        /// The peer's part of it.
+        peer: PeerTerms,
+    },
+    /// The peer has ended the connection, orderly or by taking its place. Whether that matters is the driver's to
+    /// say, by [`super::Manager::settle`], before it reads on.
+    PeerLeft {
+        /// Of which VC.
+        vc: VcId,
+        /// What to settle it with unless the VC is idle.
+        error: VcError,
+    },
+    /// `vc_terminate` has run its course.
+    Terminated {
+        /// Of which VC.
+        vc: VcId,
+    },
+    /// The VC has failed. If it was terminating this is the answer.
+    Down {
+        /// Which.
+        vc: VcId,
+        /// Why.
+        error: VcError,
+    },
+    /// A peer that has no VC has proved itself: [`super::Manager::add`] or [`super::Manager::refuse`] it.
+    NewPeer {
+        /// Its name.
+        peer: PeerName,
+    },
+    /// The same of a process that has come to a port.
+    PortPeer {
+        /// The name that it has chosen.
+        peer: PeerName,
+        /// The port's tag.
+        port: u64,
+    },
+}
+
+/// What the manager needs of the driver in every call.
+pub struct Env<'a> {
+    /// The present.
+    pub now: Time,
+    /// Fills in random bytes that nobody can guess.
+    pub random: &'a mut dyn FnMut(&mut [u8]) -> io::Result<()>,
+    /// This side's terms for a connection that the peer of a VC has dialled, or why there is none.
+    pub terms: &'a mut dyn FnMut(VcId, &Offer<'_>) -> Result<LocalTerms, RejectReason>,
+    /// What is to be done.
+    pub out: &'a mut Vec<Action>,
+}
+
+impl fmt::Debug for Env<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Env(at {:?}, {} actions)", self.now, self.out.len())
+    }
+}

@@ -1,0 +1,627 @@
+//! The netmod as a whole: its state, and the `Netmod` trait.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use netmod_connection::{Identity, JobKey, Purpose};
+use netmod_core::slab::VcKind;
+use netmod_core::{
+    Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, DynamicProcesses, Event,
+    Events, Finalize, GroupId, Header, Message, MetGroup, Module, Netmod, PeerName, PollOrder, Pollers,
+    Refusal, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, Turns, VcError,
+    VcErrorKind, VcId, VcLife, port_group,
+};
+
+use crate::book::{Book, Dest};
+use crate::conn::{Action, Manager, Params};
+use crate::device::{Device, Done, Opened, Port, Settings};
+use crate::doubt::Doubt;
+use crate::ending::Ending;
+use crate::ends::Leaving;
+use crate::life::{Life, Verdict};
+use crate::link::Link;
+use crate::rma::Transfers;
+use crate::sys::{self, Waiter};
+use crate::wire::UNIT;
+
+/// How often an idle process looks although nothing was heard of: devices work only when they are called.
+const LOOK: Duration = Duration::from_millis(100);
+/// The same while something is under way.
+const LOOK_BUSY: Duration = Duration::from_millis(1);
+/// Strangers in their handshakes may take at most so large a part of the descriptors of the process.
+const STRANGERS_SHARE: usize = 4;
+/// First pause after which a frame of a handshake that may be lost is said again. Who computes answers late, and what is said meanwhile is said in vain.
+const REPEAT: Duration = Duration::from_millis(100);
+
+/// What the netmod has seen, beside what each VC counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameStats {
+    /// Frames sent by injection, and out of buffers.
+    pub injected: u64,
+    /// See `injected`.
+    pub sent: u64,
+    /// Times that the device would not take a frame.
+    pub refused: u64,
+    /// Times that a peer's window had no room.
+    pub full: u64,
+    /// Frames for no connection that is open.
+    pub astray: u64,
+    /// Completions of no operation, failed receives, messages that are no frame.
+    pub oddities: u64,
+}
+
+/// A frame of the connections' manager that waits for the device.
+#[derive(Debug)]
+pub(crate) struct Out {
+    pub(crate) dest: Dest,
+    pub(crate) bytes: Vec<u8>,
+    /// Whose it is, if it is a VC's.
+    pub(crate) vc: Option<VcId>,
+    /// When it was to be sent, if it may be given up.
+    pub(crate) since: Time,
+}
+
+/// The netmod of one process.
+#[derive(Debug)]
+pub struct FrameNetmod<D: Device> {
+    pub(crate) settings: Settings,
+    /// What this process has opened, or why nothing.
+    pub(crate) own: Result<D, String>,
+    pub(crate) ports: Vec<D::Port>,
+    pub(crate) manager: Manager,
+    pub(crate) actions: Vec<Action>,
+    pub(crate) links: SideTable<Link, VcKind>,
+    pub(crate) by_peer: BTreeMap<PeerName, VcId>,
+    pub(crate) book: Book,
+    pub(crate) leaving: Leaving,
+    /// Where peers are that are known by their HELLO alone.
+    pub(crate) strangers: HashMap<u32, Dest>,
+    /// Found by polls, by which port, and not handled yet.
+    pub(crate) backlog: VecDeque<(usize, Done)>,
+    /// Frames of the manager's that wait for the device.
+    pub(crate) outbox: VecDeque<Out>,
+    /// Last words that the device has failed to send.
+    pub(crate) unsaid: Vec<Out>,
+    /// What is to be looked into.
+    pub(crate) doubts: Vec<Doubt>,
+    /// VCs that a poll must see to.
+    pub(crate) wanting: Turns,
+    /// VCs with a frame that is being filled.
+    pub(crate) staged: Turns,
+    /// How many DATA and SHORT frames have come, modulo 2^32.
+    pub(crate) taken: u32,
+    /// Whose answer is not looked for before it may be there.
+    pub(crate) awaited: Option<VcId>,
+    /// Polls, modulo their number's size; no VC has sent anything before the first one.
+    pub(crate) polls: u32,
+    pub(crate) transfers: Transfers<<D::Port as Port>::Registration>,
+    /// Events that arose outside `poll`.
+    pub(crate) pending: VecDeque<Event>,
+    pub(crate) waiter: Option<Waiter>,
+    /// Who of the peers lives.
+    pub(crate) life: Option<Life>,
+    pub(crate) verdicts: Vec<(VcId, Verdict)>,
+    /// This side's window in units.
+    pub(crate) window: u32,
+    pub(crate) now: Time,
+    /// For which time deadlines have been looked at.
+    pub(crate) looked_at: Time,
+    /// When VCs are looked at that wait for the device.
+    pub(crate) next_check: Time,
+    pub(crate) ending: Ending,
+    suspended: bool,
+    pub(crate) stats: FrameStats,
+}
+
+/// Returns how many strangers may be in their handshakes at once, of those that the configuration permits. To answer one may
+/// take a descriptor of the provider's; they leave most of those that the process may have to the program.
+fn strangers_max(configured: usize, descriptors: Option<usize>) -> usize {
+    descriptors.map_or(configured, |limit| configured.min(limit / STRANGERS_SHARE)).max(1)
+}
+
+impl<D: Device> FrameNetmod<D> {
+    /// The netmod of `me`, one of `size` ranks. Where nothing can be opened it reaches nobody, and says why.
+    pub fn new(cfg: &D::Config, me: PeerName, size: u32) -> FrameNetmod<D> {
+        let mut nonce = [0; 8];
+        let random = getrandom::fill(&mut nonce).map_err(|e| format!("no random numbers: {e}"));
+        let incarnation = u64::from_le_bytes(nonce);
+        let opened = random.and_then(|()| D::open(cfg, me));
+        let (own, ports, life) = match opened {
+            Ok(Opened { device, ports, life }) => (Ok(device), ports, life),
+            Err(why) => (Err(why), Vec::new(), None),
+        };
+        let waiter = Waiter::of(&ports);
+        let settings = D::settings(cfg);
+        let strangers = strangers_max(settings.hello_max, sys::descriptor_limit());
+        let mut params = Params::new(settings.connect_timeout, settings.dials, strangers, D::WORDS);
+        if D::LOSES_HANDSHAKES {
+            params.repeat = REPEAT;
+        }
+        FrameNetmod {
+            own,
+            ports,
+            manager: Manager::new(Identity::new(me, size, incarnation), params),
+            actions: Vec::new(),
+            links: SideTable::new(),
+            by_peer: BTreeMap::new(),
+            book: Book::default(),
+            leaving: Leaving::default(),
+            strangers: HashMap::new(),
+            backlog: VecDeque::with_capacity(256),
+            outbox: VecDeque::new(),
+            unsaid: Vec::new(),
+            doubts: Vec::new(),
+            wanting: Turns::default(),
+            staged: Turns::default(),
+            taken: 0,
+            awaited: None,
+            polls: 1,
+            transfers: Transfers::new(settings.register_max, D::WORDS.settings),
+            pending: VecDeque::with_capacity(64),
+            waiter,
+            life,
+            verdicts: Vec::new(),
+            window: (settings.window / UNIT) as u32,
+            now: Time::ZERO,
+            looked_at: Time::NEVER,
+            next_check: Time::ZERO,
+            ending: Ending::No,
+            suspended: false,
+            stats: FrameStats::default(),
+            settings,
+        }
+    }
+
+    /// What the netmod has seen.
+    pub fn stats(&self) -> FrameStats {
+        let odd = self.ports.iter().map(|p| {
+            let o = p.oddities();
+            o.unknown + o.receives + o.no_frames
+        });
+        FrameStats { oddities: odd.sum(), ..self.stats }
+    }
+
+    fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
+        let wrong = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
+        let own = self.own.as_ref().map_err(|why| wrong(why.clone()))?;
+        let way = own.way_to(card).map_err(wrong)?;
+        if let Some(l) = self.links.get_mut(vc) {
+            if l.way.as_ref() != Some(&way)
+                && let Some(dest) = l.dial.take()
+            {
+                self.book.release(dest);
+            }
+            l.way = Some(way);
+            l.asked = false;
+            if l.open.is_some() {
+                self.watch(vc);
+            }
+        }
+        Ok(())
+    }
+
+    fn init(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        peer: PeerName,
+        card: Option<&Card>,
+        purpose: Purpose,
+    ) -> Result<(), VcError> {
+        if self.by_peer.contains_key(&peer) {
+            return Err(VcError::new(VcErrorKind::Aborted, Some(peer), "it has a VC already"));
+        }
+        self.links.insert(vc, Link::new(vc, peer));
+        if let Some(card) = card
+            && let Err(e) = self.take_card(vc, peer, card)
+        {
+            self.links.remove(vc);
+            return Err(e);
+        }
+        self.by_peer.insert(peer, vc);
+        self.manage(core, |m, env| m.add(vc, peer, purpose, env));
+        Ok(())
+    }
+}
+
+/// Of polls that have found something one in so many does all it has to do, or one in which there is something to tell or to answer.
+const PUT_OFF: u32 = 8;
+
+impl<D: Device> VcLife for FrameNetmod<D> {
+    fn vc_init(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        peer: PeerName,
+        card: Option<&Card>,
+    ) -> Result<(), VcError> {
+        self.init(core, vc, peer, card, Purpose::Vc)
+    }
+
+    fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
+        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return };
+        match card.and_then(|c| self.take_card(vc, peer, c)) {
+            Ok(()) => self.pump(core, vc),
+            // It was wanted for asking after the peer only.
+            Err(e) if self.links.get(vc).is_some_and(|l| l.open.is_some()) => {
+                tracing::info!(%e, "no card of a connected peer: its death may go unnoticed");
+            }
+            Err(e) => self.fail(core, vc, e),
+        }
+    }
+
+    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
+        self.manage_later(|m, env| m.refuse(&peer, why, env));
+    }
+
+    fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
+        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return };
+        let error = VcError::new(VcErrorKind::Aborted, Some(peer), "the VC was destroyed");
+        if self.ending == Ending::Over {
+            // There is no port any more by which anything could be closed.
+            if let Some(mut l) = self.links.remove(vc) {
+                l.queue.fail(core, &error);
+            }
+            self.by_peer.remove(&peer);
+            core.reset_receive(vc);
+            return;
+        }
+        self.drop_link(core, vc, &error);
+        self.manage(core, |m, env| m.remove(vc, env));
+        self.pending.retain(|ev| !concerns(ev, vc));
+        if let Some(l) = self.links.get_mut(vc) {
+            l.ends.close(&mut self.leaving);
+        }
+        self.unsaid.retain(|word| word.vc != Some(vc));
+        if let Some(dest) = self.links.get_mut(vc).and_then(|l| l.dial.take()) {
+            self.book.release(dest);
+        }
+        self.links.remove(vc);
+        if let Some(life) = &mut self.life {
+            life.unwatch(vc);
+        }
+        self.by_peer.remove(&peer);
+        core.reset_receive(vc);
+    }
+
+    fn vc_terminate(&mut self, core: &mut Core, vc: VcId, _now: Time) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        l.ready = false;
+        if l.down.take().is_some() {
+            self.manage(core, |m, _| m.revive(vc));
+            self.pending.push_back(Event::Terminated { vc });
+            return;
+        }
+        l.terminating = true;
+        self.pump(core, vc);
+    }
+
+    fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        if error.kind() == VcErrorKind::Dead {
+            self.bury(core, vc, error);
+        } else {
+            self.fail(core, vc, error);
+        }
+    }
+
+    fn watch_peer(&mut self, _core: &mut Core, vc: VcId, now: Time) -> bool {
+        self.now = now;
+        self.ask_after(vc);
+        true
+    }
+
+    fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
+        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return Ok(()) };
+        if let Some(card) = card {
+            self.take_card(vc, peer, card)?;
+        }
+        if let Some(l) = self.links.get_mut(vc)
+            && l.down.take().is_some()
+        {
+            l.gone = false;
+            self.manage(core, |m, _| m.revive(vc));
+        }
+        Ok(())
+    }
+}
+
+impl<D: Device> DynamicProcesses for FrameNetmod<D> {
+    fn connect_to_root(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        card: &Card,
+        port_tag: u64,
+    ) -> Result<(), VcError> {
+        let peer = PeerName { group: port_group(port_tag), rank: 0 };
+        self.init(core, vc, peer, Some(card), Purpose::Root { port: port_tag })?;
+        self.dial(core, vc);
+        Ok(())
+    }
+
+    fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError> {
+        self.own.as_ref().map_err(|why| DeviceError::new(D::NAME, why.clone()))?;
+        self.manager.identity_mut().open_port(port, JobKey(key));
+        Ok(())
+    }
+
+    fn close_port(&mut self, port: u64) {
+        self.manager.identity_mut().close_port(port);
+    }
+
+    fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError> {
+        self.own.as_ref().map_err(|why| DeviceError::new(D::NAME, why.clone()))?;
+        self.manager.identity_mut().meet(*met);
+        Ok(())
+    }
+
+    fn part_group(&mut self, id: &GroupId) {
+        self.manager.identity_mut().part(id);
+    }
+}
+
+impl<D: Device> Checkpoint for FrameNetmod<D> {
+    /// A device's state is in no image of this process.
+    fn can_ckpt(&self) -> Result<(), DeviceError> {
+        let text = format!(
+            "processes that use {} cannot be checkpointed; set NETMOD=tcp for jobs with checkpoints",
+            D::WORDS.what
+        );
+        if self.own.is_ok() { Err(DeviceError::new(D::NAME, text)) } else { Ok(()) }
+    }
+
+    fn ckpt_shutdown(&mut self, _core: &mut Core, _now: Time) -> Result<Finalize, DeviceError> {
+        self.can_ckpt()?;
+        self.suspended = true;
+        Ok(Finalize::Done)
+    }
+
+    fn ckpt_restart(&mut self, _core: &mut Core, _now: Time) -> Result<(), DeviceError> {
+        if !self.suspended {
+            return Err(DeviceError::new(D::NAME, "ckpt_restart without ckpt_shutdown"));
+        }
+        self.suspended = false;
+        Ok(())
+    }
+}
+
+impl<D: Device> Netmod for FrameNetmod<D> {
+    #[inline]
+    fn i_send_contig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Sent, VcError> {
+        if self.send(core, vc, hdr, data)? {
+            return Ok(Sent::Done);
+        }
+        self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req));
+        Ok(Sent::Queued)
+    }
+
+    #[inline(always)]
+    fn i_start_contig_msg(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        hdr: &Header,
+        data: SendBuf,
+    ) -> Result<Option<ReqId>, VcError> {
+        if self.send(core, vc, hdr, data)? {
+            return Ok(None);
+        }
+        let req = core.reqs.insert(Request::new(Some(vc), Segment::empty()));
+        self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req));
+        Ok(Some(req))
+    }
+
+    fn send_noncontig(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        req: ReqId,
+        hdr: &Header,
+    ) -> Result<Sent, VcError> {
+        self.check(vc)?;
+        let len = core.reqs.get(req).map_or(0, |r| r.seg.remaining());
+        core.count_send(vc, len);
+        self.enqueue(core, vc, Message::new(*hdr, Data::Segment, req));
+        Ok(Sent::Queued)
+    }
+
+    fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
+        self.links.get_mut(vc).is_some_and(|l| l.queue.cancel(core, req))
+    }
+
+    fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), String> {
+        Err(format!("netmod {} has no control frame {:#04x}", D::NAME, hdr[1]))
+    }
+
+    #[inline]
+    fn flush(&mut self, core: &mut Core) {
+        self.push_staged(core);
+        if !self.wanting.is_empty() || !self.outbox.is_empty() {
+            self.try_again(core);
+        }
+    }
+
+    #[inline]
+    fn poll(
+        &mut self,
+        core: &mut Core,
+        order: PollOrder,
+        now: Time,
+        events: &mut Events,
+    ) -> Result<(), DeviceError> {
+        self.now = now;
+        self.polls = self.polls.wrapping_add(1);
+        if order == PollOrder::OutFirst {
+            self.push_out(core);
+        }
+        self.receive(core, events);
+        let no_word = self.pending.is_empty() && self.actions.is_empty();
+        let later = !events.is_empty() && no_word && !self.polls.is_multiple_of(PUT_OFF);
+        if later {
+            // What is staged goes before what is sent after this poll.
+            self.push_staged(core);
+            return Ok(());
+        }
+        if order == PollOrder::InFirst {
+            self.push_out(core);
+        }
+        self.look_after(core, events);
+        if !self.pending.is_empty() {
+            self.report_pending(events);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn release(&mut self, buf: RxBuf) {
+        let (port, buffer) = crate::recv::untoken(buf.token());
+        if let Some(port) = self.ports.get_mut(port) {
+            port.release(buffer);
+        }
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        self.waiter.as_ref().map(Waiter::fd)
+    }
+
+    fn arm(&mut self, core: &mut Core) -> Arm {
+        self.push_staged(core);
+        let idle = self.pending.is_empty()
+            && self.backlog.is_empty()
+            && self.outbox.is_empty()
+            && self.wanting.is_empty()
+            && self.ports.iter_mut().all(Port::may_wait);
+        if idle { Arm::Armed } else { Arm::Busy }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        if self.ports.is_empty() {
+            return None;
+        }
+        let busy = |p: &D::Port| p.sends_under_way() + p.transfers_under_way() > 0 || p.is_unsettled();
+        let busy = self.transfers.has_waiting() || self.ports.iter().any(busy);
+        let mut at = self.now + if busy { LOOK_BUSY } else { LOOK };
+        at = at.min(self.manager.deadline().unwrap_or(Time::NEVER));
+        at = at.min(self.life.as_ref().and_then(Life::deadline).unwrap_or(Time::NEVER));
+        if let Ending::Until(end) = self.ending {
+            at = at.min(end);
+        }
+        Some(at)
+    }
+}
+
+impl<D: Device> Module for FrameNetmod<D> {
+    fn name(&self) -> &'static str {
+        D::NAME
+    }
+
+    fn threads(&self) -> usize {
+        self.own.as_ref().map_or(0, D::threads)
+    }
+
+    fn shares_memory(&self) -> bool {
+        false
+    }
+
+    fn join_job(&mut self, job_key: [u8; 32], _: Pollers) -> Result<(), DeviceError> {
+        self.manager.identity_mut().set_job_key(JobKey(job_key));
+        Ok(())
+    }
+
+    fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
+        match &self.own {
+            Ok(own) => own.emit(card),
+            // Who has no section cannot be reached by this netmod.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn reachable(&mut self, card: &Card) -> Result<(), String> {
+        self.own.as_ref().map_err(Clone::clone)?.way_to(card).map(|_| ())
+    }
+
+    fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {
+        let any = self.ports.iter().any(Port::has_rma);
+        any.then_some(self as &mut dyn Rma)
+    }
+
+    fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {
+        self.end(core, now)
+    }
+}
+
+impl<D: Device> Diagnose for FrameNetmod<D> {
+    fn failure(&self) -> Option<&str> {
+        self.own.as_ref().err().map(String::as_str)
+    }
+
+    fn opened(&self) -> String {
+        self.own.as_ref().map_or_else(Clone::clone, D::describe)
+    }
+
+    fn describe(&self, _core: &Core, vc: VcId) -> String {
+        let Some(l) = self.links.get(vc) else { return "not in charge".into() };
+        let state = match (&l.down, &l.open) {
+            (Some(e), _) => format!("down: {e}"),
+            (None, Some(open)) => {
+                let own = self.own.as_ref().map_or_else(Clone::clone, |o| o.name_of(open.dest.port));
+                format!("connected by {own}, frames of up to {} bytes, room for {}", open.frame, open.room())
+            }
+            (None, None) => "no connection".into(),
+        };
+        let ending = if l.terminating { ", terminating" } else { "" };
+        let refused = match l.open.map(|o| o.refused_since).filter(|since| *since != Time::NEVER) {
+            Some(since) => {
+                format!(", refused by the device for {:.1} s", self.now.since(since).as_secs_f64())
+            }
+            None => String::new(),
+        };
+        format!(
+            "{state}{ending}, {} messages queued, {} frames and {} transfers under way{refused}",
+            l.queue.len(),
+            l.in_flight,
+            l.transfers
+        )
+    }
+
+    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
+        false
+    }
+}
+
+/// Whether an event is of a VC.
+fn concerns(ev: &Event, vc: VcId) -> bool {
+    match ev {
+        Event::Rx { vc: v, .. }
+        | Event::Header { vc: v, .. }
+        | Event::RecvDone { vc: v }
+        | Event::Up { vc: v }
+        | Event::Terminated { vc: v }
+        | Event::Down { vc: v, .. }
+        | Event::NeedCard { vc: v }
+        | Event::RmaDone { vc: v, .. } => *v == vc,
+        Event::NewPeer { .. } | Event::PortPeer { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::strangers_max;
+
+    #[test]
+    fn strangers_leave_most_descriptors_to_the_program() {
+        let cases =
+            [((256, None), 256), ((256, Some(1 << 20)), 256), ((256, Some(64)), 16), ((256, Some(3)), 1)];
+        for ((configured, descriptors), most) in cases {
+            assert_eq!(strangers_max(configured, descriptors), most, "{configured} of {descriptors:?}");
+        }
+    }
+}

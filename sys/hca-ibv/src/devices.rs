@@ -1,0 +1,145 @@
+//! The library, and the devices that it knows.
+
+#![allow(unsafe_code)]
+
+use core::ffi::CStr;
+use std::path::Path;
+use std::sync::Arc;
+
+use hca::Errno;
+use libibverbs_sys::Library;
+use libibverbs_sys::object::ibv_device;
+
+use crate::device::{Context, Device};
+use crate::error;
+use crate::hca::IbvHca;
+
+/// libibverbs, loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Devices {
+    library: Library,
+}
+
+impl Devices {
+    /// Loads a libibverbs: this file, or what the system has. That says nothing of devices.
+    ///
+    /// # Errors
+    /// If there is none that can be used, with the packages that have one; if it cannot protect the process's memory from a fork.
+    pub fn load(path: Option<&Path>) -> Result<Devices, String> {
+        let library = Library::load(path).map_err(|e| e.to_string())?;
+        // A fork shares all pages until one of the two writes. If that is this process, it goes on with a copy, and the device with the old
+        // page: what comes is never seen. Programs may fork at any time (`system(3)` does), so memory must be protected
+        // from the first registration on. The price (ibv_fork_init(3)): a system call for each registration, memory to remember it, and
+        // that a child has no such pages. Where the kernel copies pinned pages when it forks, the library does nothing at all.
+        // SAFETY: it takes nothing, and may be called at any time.
+        match unsafe { (library.ibv_fork_init)() } {
+            0 => Ok(Devices { library }),
+            refused => Err(fork_refused(error::number(refused))),
+        }
+    }
+
+    /// Names of the devices that there are now.
+    ///
+    /// # Errors
+    /// If the library cannot say.
+    pub fn names(&self) -> Result<Vec<String>, String> {
+        let list = List::new(&self.library)?;
+        Ok(list.all().iter().map(|device| list.name(*device)).collect())
+    }
+
+    /// Opens the device of that name.
+    ///
+    /// # Errors
+    /// If there is none, or it does not open.
+    pub fn open(&self, name: &str) -> Result<IbvHca, String> {
+        let list = List::new(&self.library)?;
+        let found = list.all().iter().find(|device| list.name(**device) == name);
+        let Some(&device) = found else {
+            let names: Vec<String> = list.all().iter().map(|device| list.name(*device)).collect();
+            return Err(not_there(name, &names));
+        };
+        // SAFETY: the device is one of the list, which lives.
+        let context = unsafe { (self.library.ibv_open_device)(device) };
+        if context.is_null() {
+            return Err(not_opened(name, error::last()));
+        }
+        // SAFETY: the context was opened by this library just now, and belongs to nobody else.
+        let context = unsafe { Context::new(self.library, context, name.to_owned()) };
+        let device = Device::new(context).map_err(|e| e.to_string())?;
+        Ok(IbvHca::new(Arc::new(device)))
+    }
+}
+
+/// The library's list of devices.
+struct List<'a> {
+    library: &'a Library,
+    list: *mut *mut ibv_device,
+    count: usize,
+}
+
+impl List<'_> {
+    fn new(library: &Library) -> Result<List<'_>, String> {
+        let mut count = 0;
+        // SAFETY: the number has a place.
+        let list = unsafe { (library.ibv_get_device_list)(&raw mut count) };
+        if list.is_null() {
+            return Err(no_list(error::last()));
+        }
+        Ok(List { library, list, count: usize::try_from(count).unwrap_or(0) })
+    }
+
+    fn all(&self) -> &[*mut ibv_device] {
+        // SAFETY: the list is of that many, and is not freed before `self` is dropped.
+        unsafe { core::slice::from_raw_parts(self.list, self.count) }
+    }
+
+    fn name(&self, device: *mut ibv_device) -> String {
+        // SAFETY: the device is one of the list; its name is a C string within it.
+        unsafe { CStr::from_ptr((self.library.ibv_get_device_name)(device)) }.to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for List<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it is freed once. Devices that were opened stay.
+        unsafe { (self.library.ibv_free_device_list)(self.list) }
+    }
+}
+
+fn no_list(why: Errno) -> String {
+    if why.0 == libc::ENOSYS {
+        return "no RDMA devices: the kernel has no verbs for users (modprobe ib_uverbs)".into();
+    }
+    format!("ibv_get_device_list: {why}; are /sys/class/infiniband and /dev/infiniband readable?")
+}
+
+fn not_there(name: &str, there: &[String]) -> String {
+    match there {
+        [] => format!("no RDMA device {name}: there is none at all; is its driver loaded (ibv_devinfo)?"),
+        _ => format!("no RDMA device {name}; there are: {}", there.join(", ")),
+    }
+}
+
+fn not_opened(name: &str, why: Errno) -> String {
+    let way_out = match why.0 {
+        libc::EACCES | libc::EPERM => "; may this user open /dev/infiniband/uverbs*?",
+        libc::EMFILE => "; is the limit of open files large enough (ulimit -n)?",
+        libc::ENODEV | libc::ENXIO | libc::EIO => "; was it removed?",
+        _ => "",
+    };
+    format!("ibv_open_device on {name}: {why}{way_out}")
+}
+
+fn fork_refused(why: Errno) -> String {
+    let way_out = match why.0 {
+        // The variable makes the library do it when it is first used, whoever does that.
+        libc::EINVAL => "; something else has registered memory already: set RDMAV_FORK_SAFE=1",
+        libc::ENOSYS => "; the kernel is too old (before 2.6.17)",
+        _ => "",
+    };
+    format!("ibv_fork_init cannot protect memory from a fork: {why}{way_out}")
+}
+
+#[cfg(test)]
+#[path = "devices_tests.rs"]
+mod tests;

@@ -1,0 +1,53 @@
+//! Errors of libibverbs as those of the trait.
+
+use core::ffi::c_int;
+use std::io;
+
+use hca::{Errno, Error, errno};
+
+/// The error of the last call in this thread that has left one in `errno`.
+#[cold]
+pub(crate) fn last() -> Errno {
+    Errno(io::Error::last_os_error().raw_os_error().filter(|n| *n > 0).unwrap_or(errno::EIO.0))
+}
+
+/// The error that a call has returned: most return the number, some drivers its negative, and some calls -1 with the number in `errno`.
+#[cold]
+pub(crate) fn number(returned: c_int) -> Errno {
+    match returned {
+        1.. => Errno(returned),
+        -1 | 0 => last(),
+        n => Errno(n.saturating_neg()),
+    }
+}
+
+/// The result of a call that returns 0.
+#[inline]
+pub(crate) fn check(returned: c_int, call: &'static str, on: impl FnOnce() -> String) -> Result<(), Error> {
+    if returned == 0 { Ok(()) } else { Err(Error::new(call, on(), number(returned))) }
+}
+
+/// The result of a call that returns an object, or null.
+pub(crate) fn made<T>(
+    object: *mut T,
+    call: &'static str,
+    on: impl FnOnce() -> String,
+) -> Result<*mut T, Error> {
+    if object.is_null() {
+        let why = last();
+        return Err(Error::new(call, on(), why));
+    }
+    Ok(object)
+}
+
+/// An object was dropped: it is closed, or that is told.
+pub(crate) fn closed(returned: c_int, call: &'static str, device: &str) {
+    if returned != 0 {
+        let why = Error::new(call, device, number(returned));
+        tracing::warn!(%why, "an object does not close; it stays until the device is closed");
+    }
+}
+
+#[cfg(test)]
+#[path = "error_tests.rs"]
+mod tests;
