@@ -84,3 +84,8 @@ pub use tagmatch::{ANY_SOURCE, ANY_TAG};
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// The examples of ports, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/dynamic-processes.md")]
+struct DynamicProcesses;
