@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::ptr::NonNull;
 
+use memmap2::{MmapOptions, MmapRaw};
 use netmod_core::card::NodeSection;
 
 use super::RingError;
@@ -53,15 +54,14 @@ fn name_of(file: &File, number: [u8; 8]) -> RingName {
     RingName(name)
 }
 
-/// A mapping of a whole file, shared.
+/// A shared mapping of a whole file.
 #[derive(Debug)]
 pub(super) struct Mapping {
+    map: MmapRaw,
     base: NonNull<u8>,
-    len: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; what is read and written through it is
-// the business of who holds it, and there is one holder.
+// SAFETY: a mapping belongs to the process, not to a thread, and its base is used by its one holder.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -71,33 +71,13 @@ impl Mapping {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.map.len()
     }
 
     fn of(file: &File, len: usize) -> io::Result<Mapping> {
-        let flags = libc::MAP_SHARED;
-        // SAFETY: a new mapping at an address that the kernel chooses, of a live descriptor.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(at.cast::<u8>()) {
-            Some(base) if at != libc::MAP_FAILED => Ok(Mapping { base, len }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: made by `of` with this length, and unmapped once. Nothing that points into it outlives its holder.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        let map = MmapOptions::new().len(len).map_raw(file)?;
+        let base = NonNull::new(map.as_mut_ptr()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
+        Ok(Mapping { map, base })
     }
 }
 

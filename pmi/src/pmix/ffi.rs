@@ -8,7 +8,9 @@
 #![allow(unsafe_code)]
 
 use super::event::{self, Operation, Peer};
+use dl::Shared;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
@@ -169,7 +171,7 @@ pub(super) enum Datum {
     Other(u16),
 }
 
-/// The functions of libpmix. The library stays loaded: it runs a thread of its own.
+/// The functions of libpmix.
 pub(super) struct Library {
     init: Init,
     finalize: Finalize,
@@ -195,27 +197,23 @@ impl Library {
     /// # Errors
     /// What the loader says.
     pub(super) fn load(name: &str) -> Result<Library, String> {
-        // SAFETY: the initialisers of libpmix and of what it is linked with only set up their own
-        // state. That the name denotes libpmix is up to who has set it, as with any library path.
-        let library = unsafe { libloading::Library::new(name) }.map_err(|e| e.to_string())?;
+        let library = Shared::open(Path::new(name))?;
         // SAFETY: each type is that of the function of this name in the PMIx standard. The pointers
-        // stay valid as the library is never unloaded (below).
-        let functions = unsafe {
-            Library {
-                init: symbol(&library, c"PMIx_Init")?,
-                finalize: symbol(&library, c"PMIx_Finalize")?,
-                abort: symbol(&library, c"PMIx_Abort")?,
-                put: symbol(&library, c"PMIx_Put")?,
-                commit: symbol(&library, c"PMIx_Commit")?,
-                fence_nb: symbol(&library, c"PMIx_Fence_nb")?,
-                get: symbol(&library, c"PMIx_Get")?,
-                get_nb: symbol(&library, c"PMIx_Get_nb")?,
-                register_handler: symbol(&library, c"PMIx_Register_event_handler")?,
-                error_string: symbol(&library, c"PMIx_Error_string")?,
-            }
-        };
-        std::mem::forget(library);
-        Ok(functions)
+        // stay valid, since the library stays loaded.
+        unsafe {
+            Ok(Library {
+                init: symbol(library, c"PMIx_Init")?,
+                finalize: symbol(library, c"PMIx_Finalize")?,
+                abort: symbol(library, c"PMIx_Abort")?,
+                put: symbol(library, c"PMIx_Put")?,
+                commit: symbol(library, c"PMIx_Commit")?,
+                fence_nb: symbol(library, c"PMIx_Fence_nb")?,
+                get: symbol(library, c"PMIx_Get")?,
+                get_nb: symbol(library, c"PMIx_Get_nb")?,
+                register_handler: symbol(library, c"PMIx_Register_event_handler")?,
+                error_string: symbol(library, c"PMIx_Error_string")?,
+            })
+        }
     }
 
     /// Connects to the launcher; the namespace, which names the job, and the rank.
@@ -344,10 +342,11 @@ impl Library {
 ///
 /// # Safety
 /// `T` is the type of a pointer to that function.
-unsafe fn symbol<T: Copy>(library: &libloading::Library, name: &CStr) -> Result<T, String> {
-    // SAFETY: as the caller promises.
-    let found = unsafe { library.get::<T>(name.to_bytes_with_nul()) };
-    found.map(|symbol| *symbol).map_err(|e| e.to_string())
+unsafe fn symbol<T: Copy>(library: Shared, name: &CStr) -> Result<T, String> {
+    const { assert!(size_of::<T>() == size_of::<*mut c_void>(), "a pointer to a function") };
+    let found = library.symbol(name, c"").ok_or_else(|| format!("it has no {}", name.to_string_lossy()))?;
+    // SAFETY: `T` is a pointer to that function, as the caller promises, and as wide as this one.
+    Ok(unsafe { std::mem::transmute_copy(&found) })
 }
 
 fn check(status: Status) -> Result<(), Status> {
