@@ -3,7 +3,7 @@
 use netmod_core::lifecycle::{Action, VcEvent, VcState, step};
 use netmod_core::{PacketFault, VcError, VcErrorKind, VcId, VcLife};
 
-use super::{Ch3, DevIo};
+use super::{Ch3, DevIo, VcSide};
 use crate::pkt::Packet;
 
 impl Ch3 {
@@ -56,13 +56,16 @@ impl Ch3 {
         self.flow_resumed(io, vc);
     }
 
-    /// Whether there is nothing to close: the VC is at rest, or never had a connection and needs none, all
-    /// its messages having been taken back. A close would be the first that its peer hears of it, and the
-    /// peer may have left.
+    /// Returns true if there is nothing to close: the VC is at rest, or a send made it active, it has had no
+    /// connection since, and all its messages were taken back. A close would be the first that the peer hears
+    /// of it, and the peer may have left.
     pub(crate) fn has_nothing_to_close(&self, core: &netmod_core::Core, vc: VcId) -> bool {
         let Some(v) = core.vcs.get(vc) else { return true };
         let pending = || core.reqs.iter().any(|(_, r)| r.vc == Some(vc) && !r.is_finished());
-        v.state.is_at_rest() || v.state == VcState::Active && v.stats.connects == 0 && !pending()
+        // A connection whose event has not been handled yet is in the netmod's count alone.
+        let connected =
+            || self.vcs.get(vc).is_none_or(|s| s.connects_before != VcSide::counted(v.stats.connects));
+        v.state.is_at_rest() || v.state == VcState::Active && !connected() && !pending()
     }
 
     /// This side wants to close the VC.

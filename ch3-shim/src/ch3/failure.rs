@@ -393,6 +393,9 @@ impl Ch3 {
             // One that the process manager had called dead before it had a VC here.
             self.pardon(&peer);
         }
+        if let Some(s) = self.vcs.get_mut(vc) {
+            s.connects_before = super::VcSide::CONNECTED;
+        }
         self.vc_used(io, vc);
         if self.finalizing {
             self.latecomers.push(vc);

@@ -7,7 +7,7 @@ use netmod_core::{
 
 use super::credit::{self, ENTRY};
 use super::recv::{Body, Unexpected};
-use super::{Answer, Ch3, DevIo, Lent, Matched, MpiReq, Owned, Role, WORLD};
+use super::{Answer, Ch3, DevIo, Lent, Matched, MpiReq, Owned, Role, VcSide, WORLD};
 use crate::pkt::{self, MAX_SHORT, Mode};
 use crate::status::Status;
 use crate::tagmatch::Envelope;
@@ -46,6 +46,11 @@ impl Ch3 {
                     format!("its VC is {state}: no sends after it was closed"),
                 )
             }));
+        }
+        if state.is_at_rest()
+            && let (Some(s), Some(v)) = (self.vcs.get_mut(vc), io.core.vcs.get(vc))
+        {
+            s.connects_before = VcSide::counted(v.stats.connects);
         }
         self.vc_used(io, vc);
         Ok(())

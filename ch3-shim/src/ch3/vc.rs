@@ -24,15 +24,26 @@ pub(crate) struct VcSide {
     pub starved: bool,
     /// How much may be sent either way.
     pub flow: flow::Flow,
+    /// Connections that its netmod had counted when a send last made it active, modulo 255;
+    /// [`VcSide::CONNECTED`] if one has been reported since.
+    pub connects_before: u8,
     /// How often its connection was lost with messages under way.
     pub losses: u32,
-    /// How many times a close of this side has come to its end, modulo 2^16.
-    pub closes: u16,
+    /// Closes of this side that have come to their end, modulo 256.
+    pub closes: u8,
     /// Why it has the netmod it has, and the peer's host.
     pub route: Arc<Route>,
 }
 
 impl VcSide {
+    /// [`VcSide::connects_before`] of a VC that has had a connection since it became active.
+    pub const CONNECTED: u8 = u8::MAX;
+
+    /// Returns the value of [`VcSide::connects_before`] for a netmod's count of connections.
+    pub fn counted(connects: u32) -> u8 {
+        (connects % u32::from(VcSide::CONNECTED)) as u8
+    }
+
     /// The envelope of a packet of this VC, with the context of this process that it means. Its source is what
     /// the connection says, whatever the packet says, and its context is one of the group at the other end:
     /// `None` if the packet says otherwise.
@@ -179,8 +190,18 @@ impl Ch3 {
         let eager_max = if eager_open { self.lmt.got_from.saturating_sub(1) } else { most } as u32;
         let flow = flow::Flow::new(terms);
         let route = self.names.shared(route);
-        let side =
-            VcSide { rank, space, eager_max, eager_open, starved: false, flow, losses: 0, closes: 0, route };
+        let side = VcSide {
+            rank,
+            space,
+            eager_max,
+            eager_open,
+            starved: false,
+            flow,
+            connects_before: VcSide::CONNECTED,
+            losses: 0,
+            closes: 0,
+            route,
+        };
         self.vcs.set(vc, side);
         if let Some(g) = self.groups.get_mut(group) {
             g.vcs.set(rank, Some(vc));

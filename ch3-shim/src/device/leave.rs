@@ -21,7 +21,7 @@ pub struct Disconnecting {
     vc: Option<VcId>,
     /// How many closes had ended before. A peer that is quick has made the VC active again before this
     /// side looks, so that it is not enough to look for a VC at rest.
-    before: Option<u16>,
+    before: Option<u8>,
     deadline: Time,
 }
 
@@ -80,7 +80,7 @@ pub(super) enum Step {
 }
 
 impl Vci {
-    fn closes(&self, vc: VcId) -> Option<u16> {
+    fn closes(&self, vc: VcId) -> Option<u8> {
         self.ch3.vcs.get(vc).map(|s| s.closes)
     }
 
