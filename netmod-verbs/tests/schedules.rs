@@ -44,17 +44,17 @@ fn of_seed(seed: u64) -> Setting {
     cfg.register_max = rng.pick(&[0, 0, 0, 16 << 10]);
     cfg.connect_timeout = Duration::from_secs(20);
     cfg.detect = Duration::from_secs(1);
-    let kills = rng.once_in(8);
+    let kills = rng.one_in(8);
     let plan = Plan {
         ranks: 2 + rng.below(3) as usize,
         steps: 40 + rng.below(300) as usize,
         longest: rng.pick(&[200, 3000, 20_000]),
-        terminates: rng.once_in(3),
-        aborts: rng.once_in(4),
+        terminates: rng.one_in(3),
+        aborts: rng.one_in(4),
         kills,
         fails: false,
-        transfers: !rng.once_in(4),
-        early: rng.once_in(3),
+        transfers: !rng.one_in(4),
+        early: rng.one_in(3),
     };
     let fabric = Settings {
         seed,
@@ -75,7 +75,7 @@ fn of_seed(seed: u64) -> Setting {
     device.attr.max_qp_wr = rng.pick(&[4, 16, 256]);
     device.attr.max_srq_wr = rng.pick(&[8, 32_767]);
     (device.attr.max_qp_rd_atom, device.attr.max_qp_init_rd_atom) = rng.pick(&[(1, 1), (16, 16)]);
-    device.srq_limit_at_once = rng.once_in(2);
+    device.srq_limit_at_once = rng.one_in(2);
     let (nodes, wants) = (vec![0; plan.ranks], vec![false; plan.ranks]);
     Setting { fabric, device, cfg, plan, nodes, wants, without: None }
 }
@@ -88,8 +88,8 @@ fn of_seed_with_xrc(seed: u64) -> Setting {
     s.plan.ranks = 2 + rng.below(4) as usize;
     let nodes = 1 + rng.below(3);
     s.nodes = (0..s.plan.ranks).map(|_| rng.below(nodes) as usize).collect();
-    s.wants = (0..s.plan.ranks).map(|_| !rng.once_in(8)).collect();
-    s.without = rng.once_in(8).then(|| rng.below(nodes) as usize);
+    s.wants = (0..s.plan.ranks).map(|_| !rng.one_in(8)).collect();
+    s.without = rng.one_in(8).then(|| rng.below(nodes) as usize);
     // A refusal that is lost leaves the sender without any answer, and takes all ends of its lane along.
     let refuses = s.plan.kills || s.plan.early || s.plan.aborts;
     if refuses {

@@ -39,19 +39,19 @@ pub fn of_seed(seed: u64) -> Setting {
     cfg.register_max = rng.pick(&[0, 0, 0, 16 << 10]);
     cfg.connect_timeout = Duration::from_secs(20);
     cfg.detect = Duration::from_secs(1);
-    let early = rng.once_in(3);
+    let early = rng.one_in(3);
     let mut plan = Plan {
         ranks: 2 + rng.below(3) as usize,
         steps: 40 + rng.below(300) as usize,
         longest: rng.pick(&[200, 3000, 20_000]),
-        terminates: rng.once_in(3),
-        aborts: rng.once_in(4),
-        kills: rng.once_in(8),
-        fails: rng.once_in(8),
-        transfers: !rng.once_in(4),
+        terminates: rng.one_in(3),
+        aborts: rng.one_in(4),
+        kills: rng.one_in(8),
+        fails: rng.one_in(8),
+        transfers: !rng.one_in(4),
         early,
     };
-    let quiet = rng.once_in(4);
+    let quiet = rng.one_in(4);
     let rate = |rng: &mut Rng| if quiet { 0.0 } else { rng.pick(&[0.0, 0.0, 0.05, 0.3]) };
     let failing = |rng: &mut Rng| if plan.fails { rng.pick(&[0.0, 0.01, 0.05]) } else { 0.0 };
     let mut world = Settings {
@@ -68,7 +68,7 @@ pub fn of_seed(seed: u64) -> Setting {
         mr_key_size: rng.pick(&[1, 2, 4, 8]),
         mr_count: rng.pick(&[8, 64, 65_536]),
         mode: rng.pick(&[0, FI_CONTEXT, FI_CONTEXT2, FI_CONTEXT | FI_CONTEXT2]),
-        multi_recv: !rng.once_in(3),
+        multi_recv: !rng.one_in(3),
         multi_recv_align: rng.pick(&[1, 8, 64]),
         inject_size: rng.pick(&[0, 16, 64, 200, 512, 4096]),
         tx_size: rng.pick(&[2, 8, 64, 256]),
@@ -85,7 +85,7 @@ pub fn of_seed(seed: u64) -> Setting {
         ]),
         av_types: rng.pick(&[1, 2, 3]),
         progress: rng.pick(&[Progress::Auto, Progress::Manual, Progress::ClaimsAuto]),
-        wait_fd: !rng.once_in(3),
+        wait_fd: !rng.one_in(3),
         again: Again {
             send: rate(&mut rng),
             inject: rate(&mut rng),
@@ -95,20 +95,20 @@ pub fn of_seed(seed: u64) -> Setting {
         },
         delivery_delay: rng.pick(&[0, 0, 3, 20]),
         completion_delay: rng.pick(&[0, 0, 3, 20]),
-        reorder: rng.once_in(2),
-        complete_early: !rng.once_in(3),
+        reorder: rng.one_in(2),
+        complete_early: !rng.one_in(3),
         failure: Failure {
             send: failing(&mut rng),
             recv: failing(&mut rng),
             read: failing(&mut rng),
             write: failing(&mut rng),
         },
-        negative_errors: rng.once_in(2),
-        anonymous_errors: plan.fails && rng.once_in(4),
-        short_length: if rng.once_in(3) { 0.2 } else { 0.0 },
-        release_alone: if rng.once_in(3) { 0.5 } else { 0.0 },
-        spurious: if rng.once_in(4) { 0.05 } else { 0.0 },
-        close_loses: rng.once_in(4),
+        negative_errors: rng.one_in(2),
+        anonymous_errors: plan.fails && rng.one_in(4),
+        short_length: if rng.one_in(3) { 0.2 } else { 0.0 },
+        release_alone: if rng.one_in(3) { 0.5 } else { 0.0 },
+        spurious: if rng.one_in(4) { 0.05 } else { 0.0 },
+        close_loses: rng.one_in(4),
         to_the_dead: rng.pick(&[ToTheDead::Silence, ToTheDead::Again, ToTheDead::Error]),
         ..Settings::default()
     };

@@ -165,7 +165,7 @@ fn what_goes_without_saying_is_known_to_both_sides() {
         (hdr[7], hdr[15]) = (random.below(2) as u8, random.below(2) as u8);
         (hdr[16], hdr[31]) = (random.below(256) as u8, random.below(256) as u8);
         // What waited for the device is sent as it was filled.
-        let said = if random.once_in(4) { None } else { a.shorten(&hdr) };
+        let said = if random.one_in(4) { None } else { a.shorten(&hdr) };
         a.lone_sent(&hdr);
         let [first, second] = halves(&hdr);
         let read = match said {
@@ -178,7 +178,7 @@ fn what_goes_without_saying_is_known_to_both_sides() {
             None => b.read(Kind::Data, RxBytes::from_slice(&hdr)),
         };
         assert_eq!((b.lone_in(), read), (first, Ok(Some(second))));
-        if random.once_in(4) {
+        if random.one_in(4) {
             // Not of that length: nobody remembers it.
             let other = vec![9; random.pick(&[0, 16, 31, 33, 64])];
             assert_eq!(b.read(Kind::Data, RxBytes::from_slice(&other)), Ok(None));

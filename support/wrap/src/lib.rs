@@ -8,7 +8,6 @@
 pub mod capture;
 pub mod faulty;
 mod plan;
-mod rng;
 
 pub use capture::{Capture, CaptureFile, PayloadLen};
 pub use faulty::{FaultStats, Faulty};

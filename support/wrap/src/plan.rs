@@ -47,7 +47,7 @@ pub struct Span {
 
 impl Span {
     /// A duration of the range.
-    pub(crate) fn pick(self, rng: &mut crate::rng::Rng) -> Duration {
+    pub(crate) fn pick(self, rng: &mut netmod_harness::Rng) -> Duration {
         let width = self.max.saturating_sub(self.min).as_nanos() as u64;
         self.min + Duration::from_nanos(rng.below(width + 1))
     }

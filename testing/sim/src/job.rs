@@ -12,9 +12,10 @@ use crate::net::{Net, NetStats, Partition};
 use crate::netmod::SimNetmod;
 use crate::plan::{Fault, Mood, Plan};
 use crate::program::{Program, Turn};
-use crate::rng::{Rng, mix};
 use crate::trace::Trace;
 use crate::world::{World, Wrong, wrong};
+use netmod_harness::Rng;
+use netmod_harness::rng::mix;
 
 /// Virtual time without anything begun or ended after which a job hangs. Longer than all timeouts of
 /// the device and the netmod together.

@@ -12,7 +12,6 @@ mod net;
 mod netmod;
 mod plan;
 mod program;
-mod rng;
 mod sys;
 mod trace;
 mod world;
@@ -26,7 +25,6 @@ pub use job::{Failed, Report};
 pub use net::{NetStats, Profile};
 pub use netmod::NAME;
 pub use plan::Mood;
-pub use rng::{Rng, mix};
 
 /// Runs the job of a seed, with so many ranks or as many as the seed says, and keeps the last `trace`
 /// events for the report of a failure.

@@ -17,8 +17,8 @@ use ch3_shim::VirtualClock;
 use netmod_core::slab::Slab;
 use netmod_core::{Time, VcId};
 
-use crate::rng::Rng;
 use crate::trace::Trace;
+use netmod_harness::Rng;
 
 use conn::{Conn, ConnKind, Host, Lane, Life};
 use schedule::{NetEvent, Scheduled};

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ch3_shim::{ANY_SOURCE, ANY_TAG, Mode};
 
 use crate::net::Profile;
-use crate::rng::{Rng, mix};
+use netmod_harness::Rng;
+use netmod_harness::rng::mix;
 
 /// First tag of messages that are received by themselves.
 const LONE: i32 = 1_000_000;

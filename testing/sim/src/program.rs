@@ -4,8 +4,8 @@ use ch3_shim::{ANY_SOURCE, Comm, Device, Disconnecting, Error, Request};
 use netmod_core::{Arm, VcErrorKind};
 
 use crate::plan::{How, NEVER_TAG, Op, POKE_TAG};
-use crate::rng::Rng;
 use crate::world::{Fate, World, Wrong, wrong};
+use netmod_harness::Rng;
 
 /// Operations that are begun in one turn.
 const BURST: u64 = 6;

@@ -11,7 +11,7 @@ use super::file::CaptureFile;
 use super::framer::{Found, Framer};
 use super::pcapng::{Block, Blocks, LINK_TYPE};
 use super::record::{Record, What};
-use crate::rng::Rng;
+use netmod_harness::Rng;
 
 const ME: PeerName = PeerName { group: GroupId([9; 16]), rank: 3 };
 const PEER: PeerName = PeerName { group: GroupId([9; 16]), rank: 5 };
@@ -182,7 +182,7 @@ fn boundary(file: &[u8], end: usize) -> bool {
 fn mutated_files() {
     const ROUNDS: u64 = 3_000_000;
     let file = sample(4);
-    let mut rng = Rng::new(1, [0; 3]);
+    let mut rng = Rng::new(1);
     let mut survivors = 0;
     let mut bad = Vec::new();
     for _ in 0..ROUNDS {

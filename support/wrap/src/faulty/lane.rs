@@ -6,7 +6,7 @@ use netmod_core::{Event, Header, PeerName, ReqId, SendBuf, Time};
 
 use super::FaultStats;
 use crate::plan::FaultPlan;
-use crate::rng::Rng;
+use netmod_harness::Rng;
 
 /// Purposes of random numbers.
 const RECEIVE: u64 = 1;
@@ -67,7 +67,7 @@ pub(super) enum Fate {
 
 impl Lane {
     pub(super) fn new(plan: &FaultPlan, me: PeerName, peer: PeerName) -> Lane {
-        let rng = |purpose| Rng::new(plan.seed, [u64::from(me.rank), u64::from(peer.rank), purpose]);
+        let rng = |purpose| Rng::for_purpose(plan.seed, &[u64::from(me.rank), u64::from(peer.rank), purpose]);
         let mut corrupt = rng(CORRUPT);
         Lane {
             peer,

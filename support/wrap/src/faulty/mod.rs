@@ -18,9 +18,9 @@ use netmod_core::{
 };
 
 use crate::plan::FaultPlan;
-use crate::rng::Rng;
 use lane::{Data, Fate, Lane, Outgoing, Received};
 use loan::Loans;
+use netmod_harness::Rng;
 
 /// Bytes held back beyond which the wrapped netmod is not polled.
 const HELD_MAX: usize = 16 << 20;
@@ -99,7 +99,7 @@ impl<N: Netmod> Faulty<N> {
         tracing::info!(target: "netmod::faults", netmod = inner.name(), %plan, "faults are injected");
         Faulty {
             inner,
-            strangers: Rng::new(plan.seed, [u64::from(me.rank), 0, STRANGERS]),
+            strangers: Rng::for_purpose(plan.seed, &[u64::from(me.rank), 0, STRANGERS]),
             plan,
             me,
             lanes: SideTable::new(),

@@ -9,7 +9,7 @@ pub fn seeded(seed: u64) -> Rng {
 
 /// Length of pieces, and of the gaps between them: 0 for one piece.
 pub fn shape(rng: &mut Rng) -> (usize, usize) {
-    if rng.once_in(2) { (0, 0) } else { (1 + rng.below(300) as usize, 1 + rng.below(9) as usize) }
+    if rng.one_in(2) { (0, 0) } else { (1 + rng.below(300) as usize, 1 + rng.below(9) as usize) }
 }
 
 /// `len` bytes that depend on their position, and on `seed`.

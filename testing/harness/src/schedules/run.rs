@@ -109,7 +109,7 @@ impl<W: World> Run<W> {
                 let vc = e.core.vcs.insert(Vc::new(name(peer), 0));
                 layer.peers[peer].vc = Some(vc);
                 layer.peers[peer].card = Some(cards[peer].clone());
-                let card = (!rng.once_in(3)).then_some(&cards[peer]);
+                let card = (!rng.one_in(3)).then_some(&cards[peer]);
                 e.netmod.vc_init(&mut e.core, vc, name(peer), card).expect("vc_init");
             }
         }
@@ -141,7 +141,7 @@ impl<W: World> Run<W> {
 
     fn poll(&mut self, rank: usize) {
         self.now = self.now + Duration::from_micros(5 + self.rng.below(100));
-        let order = if self.rng.once_in(2) { PollOrder::InFirst } else { PollOrder::OutFirst };
+        let order = if self.rng.one_in(2) { PollOrder::InFirst } else { PollOrder::OutFirst };
         self.world.advance(self.now);
         let Some(r) = &mut self.ranks[rank] else { return };
         r.engine.progress(&mut r.layer, order, self.now).expect("progress");
@@ -159,7 +159,7 @@ impl<W: World> Run<W> {
             }
             if step >= until {
                 asleep = usize::MAX;
-                if self.rng.once_in(40) {
+                if self.rng.one_in(40) {
                     let live = self.live();
                     asleep = self.rng.pick(&live);
                     until = step + 1 + self.rng.below(60) as usize;
@@ -207,7 +207,7 @@ impl<W: World> Run<W> {
             }
             10 => self.cancel(from, to),
             11 if plan.terminates => self.terminate(from, to),
-            12 if plan.aborts && self.rng.once_in(4) => self.abort(from, to),
+            12 if plan.aborts && self.rng.one_in(4) => self.abort(from, to),
             13 => self.revive(from, to),
             _ => {}
         }
@@ -334,12 +334,12 @@ impl<W: World> Run<W> {
         }
         let idle = self.is_idle(from, to) && self.rank(to).is_free(from);
         if !idle {
-            if !self.rng.once_in(4) {
+            if !self.rng.one_in(4) {
                 return;
             }
             self.hurt(from, to);
         }
-        let both = idle && self.rng.once_in(2);
+        let both = idle && self.rng.one_in(2);
         let now = self.now;
         for (a, b) in [(from, to), (to, from)].into_iter().take(1 + usize::from(both)) {
             let rank = self.rank(a);
@@ -364,7 +364,7 @@ impl<W: World> Run<W> {
 
     /// Makes a VC that is down usable again.
     fn revive(&mut self, from: usize, to: usize) {
-        let with_card = self.rng.once_in(2);
+        let with_card = self.rng.one_in(2);
         let rank = self.rank(from);
         if !rank.layer.peers[to].down {
             return;

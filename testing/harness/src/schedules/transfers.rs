@@ -101,8 +101,8 @@ impl Transfers {
         longest: usize,
     ) {
         let op = self.all.len() as u64;
-        let put = rng.once_in(2);
-        let len = if rng.once_in(10) { 0 } else { rng.below(longest as u64) as usize };
+        let put = rng.one_in(2);
+        let len = if rng.one_in(10) { 0 } else { rng.below(longest as u64) as usize };
         let (at, remote_at) = (rng.below(50) as usize, rng.below(50) as usize);
         let fresh = |rng: &mut Rng, seed, at| {
             let bytes = pattern(seed, at + len + 1 + rng.below(50) as usize);
@@ -146,7 +146,7 @@ impl Transfers {
         let t = &mut self.all[rng.pick(&open)];
         t.early = true;
         self.early += 1;
-        let end = if local && rng.once_in(2) { &mut t.local } else { &mut t.remote };
+        let end = if local && rng.one_in(2) { &mut t.local } else { &mut t.remote };
         end.close(ranks, true);
         Some((t.local.rank, t.remote.rank))
     }
@@ -181,7 +181,7 @@ impl Transfers {
             t.bounded();
             t.local.close(ranks, false);
             // Some registrations are left to finalize.
-            if !rng.once_in(4) {
+            if !rng.one_in(4) {
                 t.remote.close(ranks, false);
             }
         }

@@ -1,6 +1,6 @@
 //! How a network behaves: delays, sizes, chances.
 
-use crate::rng::Rng;
+use netmod_harness::Rng;
 
 /// How a network behaves. Times in nanoseconds.
 #[derive(Clone, Debug)]

@@ -23,8 +23,8 @@ use netmod_tcp::Control;
 use netmod_tcp::link::{Link, LinkConfig, LinkEvent, Pending, Phase};
 
 use crate::net::{ConnId, Net};
-use crate::rng::Rng;
 use crate::sys::Loans;
+use netmod_harness::Rng;
 use send::{Data, Queue};
 
 /// The netmod's name, and that of its section of the card.
