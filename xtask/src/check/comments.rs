@@ -1,6 +1,6 @@
 //! Comments: how doc comments begin, and how long lines are (language.md, rules 1 and 6).
 
-use netmod_rng::Rng;
+use netmod_harness::Rng;
 
 use super::found::Found;
 use super::lines::{Line, split};
