@@ -1,15 +1,15 @@
-//! Addresses: which are of any use, which belong to which part of the world, and which are in one subnet.
+//! Classification of addresses: usable, private, link-local, in one subnet.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::record::Address;
 
-/// Bits of an address of this family.
+/// Returns the number of bits of an address of this family.
 pub fn width(ip: IpAddr) -> u8 {
     if ip.is_ipv4() { 32 } else { 128 }
 }
 
-/// Whether it is link-local: it means something only together with an interface.
+/// Returns true if the address is link-local, and so has a meaning only together with an interface.
 pub fn is_link_local(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(v4) => v4.is_link_local(),
@@ -17,8 +17,10 @@ pub fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether it means different hosts in different networks: RFC 1918, RFC 6598 (100.64.0.0/10, shared by carriers and
-/// used by VPNs), RFC 4193 (fc00::/7), RFC 3879 (fec0::/10).
+/// Returns true if the address can belong to different hosts in different networks.
+///
+/// That is RFC 1918, RFC 6598 (100.64.0.0/10, shared by carriers and used by VPNs), RFC 4193
+/// (fc00::/7) and RFC 3879 (fec0::/10).
 pub fn is_private(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(v4) => v4.is_private() || in_subnet(ip, Ipv4Addr::new(100, 64, 0, 0).into(), 10),
@@ -28,7 +30,7 @@ pub fn is_private(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether another host could ever reach it.
+/// Returns true if another host may be able to reach the address.
 pub fn is_usable(address: &Address) -> bool {
     let ip = address.ip;
     let sensible = match ip {
@@ -38,7 +40,7 @@ pub fn is_usable(address: &Address) -> bool {
     sensible && !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast() && address.prefix <= width(ip)
 }
 
-/// The address as a number of 128 bits, the first bit first.
+/// Returns the address as a number of 128 bits, its first bit on top.
 fn bits(ip: IpAddr) -> u128 {
     match ip {
         IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
@@ -46,30 +48,32 @@ fn bits(ip: IpAddr) -> u128 {
     }
 }
 
-/// An address of 32 or 128 bits from its number; the inverse of [`bits`].
+/// Returns the address with this number; the inverse of [`bits`].
 fn address_of(bits: u128, v4: bool) -> IpAddr {
     if v4 { Ipv4Addr::from_bits((bits >> 96) as u32).into() } else { Ipv6Addr::from_bits(bits).into() }
 }
 
-/// The network part of an address, of `prefix` bits; the address itself if that is all of it.
+/// Returns the network part of an address: its first `prefix` bits, then zeros.
 pub fn masked(ip: IpAddr, prefix: u8) -> IpAddr {
     let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
     address_of(bits(ip) & mask, ip.is_ipv4())
 }
 
-/// The bits of an address behind its first `prefix` ones, as a number.
+/// Returns the host part of an address, behind its first `prefix` bits, as a number.
 pub(crate) fn host_bits(ip: IpAddr, prefix: u8) -> u128 {
     let shift = 128 - u32::from(width(ip));
     let host = bits(ip).checked_shl(u32::from(prefix)).unwrap_or(0) >> u32::from(prefix).min(127);
     if prefix >= 128 { 0 } else { host >> shift }
 }
 
-/// The address of a network whose part behind the prefix is this number.
+/// Returns the address with this host part in the network `net`.
 pub(crate) fn with_host_bits(net: IpAddr, host: u128) -> IpAddr {
     address_of(bits(net) | host << (128 - u32::from(width(net))), net.is_ipv4())
 }
 
-/// Whether `ip` begins with the first `prefix` bits of `net`. Never so for another family or an impossible prefix.
+/// Returns true if `ip` begins with the first `prefix` bits of `net`.
+///
+/// False if the families differ or the prefix is too long.
 pub fn in_subnet(ip: IpAddr, net: IpAddr, prefix: u8) -> bool {
     if ip.is_ipv4() != net.is_ipv4() || prefix > width(net) {
         return false;
@@ -77,7 +81,7 @@ pub fn in_subnet(ip: IpAddr, net: IpAddr, prefix: u8) -> bool {
     (bits(ip) ^ bits(net)).leading_zeros() >= u32::from(prefix)
 }
 
-/// Whether each is in the other's subnet.
+/// Returns true if each address is in the other's subnet.
 pub fn same_subnet(a: &Address, b: &Address) -> bool {
     in_subnet(a.ip, b.ip, b.prefix) && in_subnet(b.ip, a.ip, a.prefix)
 }
@@ -105,13 +109,13 @@ mod tests {
         assert!(!in_subnet(ip("::a00:1"), ip("10.0.0.1"), 0));
         assert!(!in_subnet(ip("10.0.0.1"), ip("10.0.0.1"), 33));
         assert!(in_subnet(ip("10.0.0.1"), ip("10.0.0.1"), 32));
-        // A wide prefix on one side says nothing of the other.
+        // The wider prefix alone does not decide.
         assert!(!same_subnet(&address("10.0.0.1/8"), &address("10.1.0.2/24")));
         assert!(same_subnet(&address("10.0.0.1/8"), &address("10.0.0.2/24")));
     }
 
     #[test]
-    fn parts_of_the_world() {
+    fn private_public_and_link_local_addresses() {
         for private in
             ["10.1.1.1", "172.31.0.1", "192.168.3.4", "100.64.0.5", "100.127.255.1", "fd12::1", "fec0::1"]
         {

@@ -1,4 +1,5 @@
-//! The form of a record from which both sides compute: bounded, and the same whatever order it was gathered in.
+//! The canonical form of a record, from which both sides compute: bounded, and independent of the
+//! order of gathering.
 
 use core::fmt;
 
@@ -10,22 +11,22 @@ use crate::wire;
 
 /// Most addresses of an interface that are considered.
 pub const MAX_ADDRESSES: usize = 64;
-/// Longest name of an interface in bytes (Linux: `IFNAMSIZ` without its zero).
+/// Longest name of an interface in bytes (Linux: `IFNAMSIZ` less the terminating zero).
 pub const MAX_NAME: usize = 15;
 
-/// Why something of a host is not in its canonical record.
+/// The reason why an interface or address is not in a canonical record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Omission {
-    /// The record is full, and others promise more ([`wire::MAX_LEN`]).
+    /// The record is full ([`wire::MAX_LEN`]), and others promise more.
     NoRoom,
-    /// More than [`MAX_ADDRESSES`] addresses.
+    /// The interface has more than [`MAX_ADDRESSES`] addresses.
     TooManyAddresses,
-    /// No interface has such a name.
+    /// No interface can have such a name.
     Name,
     /// No other host can reach such an address.
     Address,
-    /// The user's choice.
+    /// The user has excluded it.
     Excluded,
 }
 
@@ -54,41 +55,43 @@ impl fmt::Display for Omission {
     }
 }
 
-/// Which interfaces a full record is without.
+/// The interfaces that a full record leaves out first.
 pub(crate) const GO_FIRST: &str =
     "those that are down, then bridges, tunnels and dummies that lead nowhere, then slow ones";
 
-/// Something that is not in the canonical record.
+/// An interface or address that is not in the canonical record.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Omitted {
-    /// The interface's name.
+    /// Name of the interface.
     pub nic: String,
-    /// The address, if it is not the whole interface.
+    /// The address; `None` for the whole interface.
     pub address: Option<Address>,
-    /// Why.
+    /// The reason.
     pub why: Omission,
 }
 
 /// A canonical record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Canonical {
-    /// Interfaces by name and number, each with at most [`MAX_ADDRESSES`] usable addresses in ascending order, and
-    /// what the routing tables say of those; as bytes, at most [`wire::MAX_LEN`].
+    /// The interfaces by name and number, each with at most [`MAX_ADDRESSES`] usable addresses in
+    /// ascending order, and the routing tables' answers for those.
+    ///
+    /// Its bytes on the wire are at most [`wire::MAX_LEN`].
     pub host: Host,
-    /// Where each of them was in the record that this was made of.
+    /// Position of each interface in the original record.
     pub from: Vec<usize>,
-    /// What is not in it.
+    /// Everything that was left out.
     pub omitted: Vec<Omitted>,
 }
 
-/// Whether an interface can have this name.
+/// Returns true if an interface can have this name.
 pub(crate) fn is_name(name: &str) -> bool {
     let odd = |c: char| c.is_control() || c.is_whitespace() || c == '/';
     (1..=MAX_NAME).contains(&name.len()) && !name.contains(odd)
 }
 
 impl Canonical {
-    /// Of a record. That of a canonical record's host is itself.
+    /// Builds the canonical form of a record. The form of a canonical record is the record itself.
     pub fn new(host: &Host) -> Canonical {
         let mut omitted = Vec::new();
         let mut nics: Vec<(usize, Nic)> = Vec::new();
@@ -122,14 +125,15 @@ impl Canonical {
         };
         Canonical {
             from: chosen.iter().map(|i| from[*i]).collect(),
-            host: Host { place: host.place, nics, reach, cut },
+            host: Host { location: host.location, nics, reach, cut },
             omitted,
         }
     }
 }
 
-/// The interfaces that a record has room for, and the bytes that are left then: those that promise most, up to the first
-/// one for which there is no room.
+/// Returns the interfaces that a record has room for, and the bytes left.
+///
+/// Takes the interfaces that promise most, up to the first one that does not fit.
 fn with_room(nics: &[Nic]) -> (Vec<usize>, usize) {
     let mut room = wire::MAX_LEN - wire::HEAD;
     let mut order = by_promise(nics);
@@ -144,15 +148,17 @@ fn with_room(nics: &[Nic]) -> (Vec<usize>, usize) {
     (order, room)
 }
 
-/// What the tables say of the addresses of these interfaces, as far as there is room, and how many entries there is none for.
-/// Short prefixes, which stand for most, come first.
+/// Returns the routing tables' answers for these interfaces that fit into `room`, and the number of
+/// those that do not.
+///
+/// Short prefixes come first, since they cover most.
 fn reach_of(nics: &[Nic], said: Option<&[Reach]>, mut room: usize) -> (Option<Vec<Reach>>, usize) {
     let Some(said) = said else { return (None, 0) };
     let said = reach::canonical(said);
     let (mut list, mut lost, mut seen) = (Vec::new(), 0, std::collections::HashSet::new());
     for nic in nics {
         for address in nic.addresses.iter().filter(|a| !is_link_local(a.ip)) {
-            // Who says that two interfaces are one has the entries at the first.
+            // If two interfaces claim to be the same, the first one has the entries.
             if seen.insert((nic.index, address.ip)) {
                 let (own, cut) = reach::of_address(&said, nic.index, address.ip);
                 list.extend(own);
@@ -175,7 +181,7 @@ fn reach_of(nics: &[Nic], said: Option<&[Reach]>, mut room: usize) -> (Option<Ve
     (Some(list), lost)
 }
 
-/// The interface's usable addresses in ascending order, and of very many some of each kind.
+/// Returns the usable addresses in ascending order; of too many, some of each kind.
 fn addresses(nic: &Nic, omitted: &mut Vec<Omitted>) -> Vec<Address> {
     let mut omit = |address: &Address, why| {
         omitted.push(Omitted { nic: nic.name.clone(), address: Some(*address), why });
@@ -185,7 +191,7 @@ fn addresses(nic: &Nic, omitted: &mut Vec<Omitted>) -> Vec<Address> {
     all.dedup();
     all.retain(|a| {
         let usable = is_usable(a);
-        // Loopback addresses are where they should be on a loopback interface.
+        // A loopback address on a loopback interface is no omission worth reporting.
         if !usable && !a.ip.is_loopback() {
             omit(a, Omission::Address);
         }

@@ -1,4 +1,4 @@
-//! Why each pair of interfaces is one or is not: as data, and as text for people.
+//! Explanations of a pairing: as data, and as human-readable text.
 
 use core::fmt;
 
@@ -12,69 +12,72 @@ use crate::record::{Cut, Nic};
 use crate::weight::UNKNOWN_SPEED;
 use crate::wire::MAX_LEN;
 
-/// Columns of the text, if the format does not say (`{:80}`).
+/// Width of the text in columns if the format does not give one (`{:80}`).
 const WIDTH: usize = 110;
-/// Fewest columns of the last column of a table.
+/// Least width of the last column of a table.
 const LEAST: usize = 24;
 
-/// A pair, for people.
+/// A pair, human-readable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PairLine {
     /// Own interface.
     pub own: String,
-    /// The peer's.
+    /// Peer's interface.
     pub peer: String,
-    /// From where to where, how and how fast.
+    /// Addresses, class and speed.
     pub text: String,
 }
 
 /// An interface without a partner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnusedLine {
-    /// Whose it is.
+    /// The side that it belongs to.
     pub whose: Whose,
-    /// Its name.
+    /// Name of the interface.
     pub nic: String,
-    /// Why it has none.
+    /// The reason.
     pub why: String,
 }
 
-/// What became of an own interface and one of the peer's.
+/// The verdict on an own interface and one of the peer's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VerdictLine {
     /// Own interface.
     pub own: String,
-    /// The peer's.
+    /// Peer's interface.
     pub peer: String,
     /// The verdict; positions are those in the records.
     pub verdict: Verdict<Reason>,
-    /// The same for people.
+    /// The verdict as text.
     pub text: String,
 }
 
-/// The whole explanation. Names are escaped: those of a peer cannot steer a terminal.
+/// The whole explanation.
+///
+/// Names are escaped, so that a peer's names cannot send control sequences to a terminal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     /// The pairs, in their canonical order.
     pub pairs: Vec<PairLine>,
-    /// Interfaces without a partner, one's own first, in the order of the records.
+    /// Interfaces without a partner, own ones first, in the order of the records.
     pub unused: Vec<UnusedLine>,
-    /// Each own interface with each of the peer's, in the order of the records, but for those left out of the records.
+    /// Each own interface with each of the peer's, in the order of the records, without those that
+    /// the records leave out.
     pub verdicts: Vec<VerdictLine>,
-    /// What was left out of either record.
+    /// Everything that was left out of either record.
     pub omitted: Vec<(Whose, Omitted)>,
-    /// What either record had no room for, if anything.
+    /// The counts of what did not fit into either record; empty if everything did.
     pub cut: Vec<CutLine>,
 }
 
-/// What a host's record had no room for.
+/// Counts of what did not fit into a host's record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CutLine {
-    /// Whose record.
+    /// The side whose record it is.
     pub whose: Whose,
-    /// How much.
+    /// The counts.
     pub cut: Cut,
-    /// The same in words.
+    /// The counts as text.
     pub text: String,
 }
 
@@ -109,11 +112,11 @@ fn name(nics: &[Nic], at: usize) -> String {
 }
 
 impl Explanation {
-    /// Of a pairing of these two records.
+    /// Explains a pairing of these two records.
     pub(crate) fn new(pairing: &Pairing, records: [(&[Nic], &[Omitted], Cut); 2]) -> Explanation {
         let [(own, own_omitted, own_cut), (peer, peer_omitted, peer_cut)] = records;
         let mut verdicts = Vec::new();
-        // The best verdict over all partners that each could have.
+        // The best verdict over all partners that each interface could have.
         let mut own_best: Vec<Option<Best>> = vec![None; own.len()];
         let mut peer_best: Vec<Option<Best>> = vec![None; peer.len()];
         let considered = |whose, nics: &[Nic]| -> Vec<usize> {
@@ -159,7 +162,7 @@ impl Explanation {
         }
         let pairs = pairing.pairs.iter().map(|p| {
             let basis = match p.basis {
-                Basis::SamePlace => "; the same host and network namespace",
+                Basis::SameLocation => "; the same host and network namespace",
                 Basis::BothTables => "",
                 Basis::OneTable => "; by one side's routing tables, the other's are not known",
                 Basis::Prefixes => "; guessed from the addresses' prefixes, no routing table was asked",
@@ -190,12 +193,12 @@ impl Explanation {
     }
 }
 
-/// The verdict that says most of why an interface has no partner.
+/// The verdict that explains best why an interface has no partner.
 #[derive(Clone)]
 struct Best {
     rank: u8,
     reason: Option<Reason>,
-    /// Whether the text says what the interface is.
+    /// True if the text says what kind of interface it is.
     says_kind: bool,
     text: String,
 }
@@ -224,7 +227,7 @@ fn reason(verdict: &Verdict<Reason>) -> Option<&Reason> {
     }
 }
 
-/// How near to being a pair these were, as far as the interface of this side has to do with it.
+/// Returns how close these two were to being a pair, seen from this side's interface.
 fn rank(verdict: &Verdict<Reason>, whose: Whose) -> u8 {
     match (verdict, whose) {
         (Verdict::Paired, _) => 7,
@@ -238,7 +241,7 @@ fn rank(verdict: &Verdict<Reason>, whose: Whose) -> u8 {
     }
 }
 
-/// A verdict for people.
+/// Returns a verdict as text.
 fn text(verdict: &Verdict<Reason>, (own, o): (&[Nic], usize), (peer, p): (&[Nic], usize)) -> String {
     match verdict {
         Verdict::Paired => "a pair".into(),
@@ -320,7 +323,8 @@ fn side(whose: Whose) -> String {
 }
 
 impl Explanation {
-    /// Interfaces without a partner; those that both sides have for the same reason in one row.
+    /// Returns the interfaces without a partner; those that both sides have for the same reason
+    /// share a row.
     fn unused_rows(&self) -> Vec<[String; 3]> {
         let of = |whose| self.unused.iter().filter(move |u| u.whose == whose);
         let same = |a: &UnusedLine, b: &UnusedLine| a.nic == b.nic && a.why == b.why;
@@ -335,7 +339,8 @@ impl Explanation {
         rows
     }
 
-    /// Verdicts with the partners that share them in one row. Interfaces of no use have been told of already.
+    /// Returns the verdicts, one row for all partners that share one; unusable interfaces are
+    /// listed elsewhere.
     fn verdict_rows(&self) -> Vec<[String; 3]> {
         let mut rows: Vec<(String, Vec<String>, String)> = Vec::new();
         let mut first = 0;
@@ -355,7 +360,7 @@ impl Explanation {
     }
 }
 
-/// Columns side by side; the last is wrapped at the width, the second at a third of it.
+/// Writes columns side by side; the last one wraps at the width, the second one at a third of it.
 fn table(f: &mut fmt::Formatter<'_>, width: usize, header: [&str; 3], rows: Vec<[String; 3]>) -> fmt::Result {
     let longest = |column: usize| {
         let cells = rows.iter().map(|r| r[column].chars().count());
@@ -376,7 +381,7 @@ fn table(f: &mut fmt::Formatter<'_>, width: usize, header: [&str; 3], rows: Vec<
     writeln!(f)
 }
 
-/// Lines of at most `width` characters, broken at spaces where there are any.
+/// Splits text into lines of at most `width` characters, at spaces where possible.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = vec![String::new()];

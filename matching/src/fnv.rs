@@ -1,4 +1,5 @@
-//! FNV-1a with 64 bits (draft-eastlake-fnv): stable over versions and machines. It finds accidents, not forgeries.
+//! FNV-1a with 64 bits (draft-eastlake-fnv): stable over versions and machines. It detects
+//! accidents, not forgery.
 
 /// The state of a hash.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +16,7 @@ impl Fnv {
         }
     }
 
-    /// Bytes of any number, told apart from those of the next field.
+    /// Adds a field of any length, delimited so that it cannot run into the next one.
     pub(crate) fn field(&mut self, bytes: &[u8]) {
         self.bytes(&(bytes.len() as u32).to_le_bytes());
         self.bytes(bytes);
@@ -26,12 +27,14 @@ impl Fnv {
     }
 }
 
-/// A number that two cards have in common: where several pairs are equally good, it lets different peers have different ones.
+/// Returns a hash of two names, for choosing among equally good pairs.
+///
+/// Different peers then get different ones.
 pub fn spread(a: &[u8], b: &[u8]) -> u64 {
     let mut h = Fnv::new();
     h.bytes(a);
     h.bytes(b);
-    // The low bits of the last byte alone would decide otherwise.
+    // Without folding, the low bits depend on the last byte alone.
     h.0 ^ h.0 >> 32
 }
 

@@ -1,8 +1,12 @@
-//! From endpoints and what joins them to pairs and verdicts, whatever the endpoints are: network interfaces, domains of
-//! libfabric, ports of verbs.
+//! Pairs and verdicts from endpoints and edges, whatever the endpoints are: network interfaces,
+//! libfabric domains, verbs ports.
 //!
-//! The pairs come from the first of these stages that gives any: endpoints of the first tier by proper ways; all
-//! endpoints by proper ways; endpoints of the first tier by any way; all by any way.
+//! The pairs come from the first of these stages that gives any:
+//!
+//! 1. endpoints of the first tier, by proper routes;
+//! 2. all endpoints, by proper routes;
+//! 3. endpoints of the first tier, by any route;
+//! 4. all endpoints, by any route.
 
 use core::cmp::Reverse;
 use core::num::NonZeroU32;
@@ -10,86 +14,91 @@ use core::num::NonZeroU32;
 use crate::assign::{Weights, assign};
 use crate::weight::{Class, MAX_ENDPOINTS, Packing, Weight, effective_speed};
 
-/// Something that can be paired with one of the peer's.
+/// One side's candidate for a pair.
 pub trait Endpoint {
-    /// What orders endpoints of a side, whatever order they are given in.
+    /// The key that orders the endpoints of a side, independent of the order in which they are
+    /// given.
     type Key<'a>: Ord
     where
         Self: 'a;
-    /// Why one cannot be used at all, or two not together.
+    /// The reason why an endpoint is unusable, or two have no edge.
     type Reason;
 
-    /// Its place in the canonical order.
+    /// Returns the key of the canonical order.
     fn key(&self) -> Self::Key<'_>;
-    /// What people call it.
+    /// Returns the name to show.
     fn label(&self) -> &str;
-    /// What makes it one of the second tier, for people; `None` for the first tier.
+    /// Returns what puts it into the second tier, human-readable; `None` for the first tier.
     fn second_tier(&self) -> Option<&'static str>;
-    /// Mb/s, if known.
+    /// Returns the speed in Mb/s, if known.
     fn speed(&self) -> Option<u32>;
-    /// Bytes, if known.
+    /// Returns the MTU in bytes, if known.
     fn mtu(&self) -> Option<u32>;
-    /// Why it is of no use to any peer.
+    /// Returns the reason why no peer can use it, or `None` if it is usable.
     fn unusable(&self) -> Option<Self::Reason>;
 }
 
-/// A way from an endpoint to one of the peer's, usable in both directions.
+/// An edge between an endpoint and one of the peer's, usable in both directions.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Edge<W, R> {
-    /// How good it is.
+pub struct Edge<T, R> {
+    /// Its quality.
     pub class: Class,
-    /// If it is to be used only when there is no other way at all between the hosts: why there is no proper one
-    /// between these two.
+    /// The reason why these two have no proper route, for an edge of last resort.
+    ///
+    /// Such an edge is used only if the hosts have no other at all.
     pub last_resort: Option<R>,
-    /// The way.
-    pub way: W,
+    /// The route that it stands for.
+    pub route: T,
 }
 
-/// What limits the choice; that of the deciding side holds.
+/// Limits of the choice; the deciding side's apply.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Limits {
-    /// Pairs that are known to be slower than the fastest one divided by this are left out.
+    /// Pairs slower than the fastest one divided by this are left out, if their speed is known.
     pub speed_ratio: Option<NonZeroU32>,
     /// Most pairs.
     pub max_rails: Option<NonZeroU32>,
 }
 
-/// Why two endpoints are a pair, or are not. "Own" is the left side where sides have no owner.
+/// The reason why two endpoints are a pair, or are not.
+///
+/// "Own" is the left side where sides have no owner.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Verdict<R> {
     /// They are a pair.
     Paired,
-    /// They could be one, but all in all others are better: the partners that they have. If neither has one, the
-    /// number of rails is limited.
+    /// They could be a pair, but the partners that they have are better overall.
+    ///
+    /// If neither has a partner, the number of rails is limited.
     Lost {
-        /// Partner of the own one.
+        /// Partner of the own endpoint.
         own: Option<usize>,
-        /// Partner of the peer's.
+        /// Partner of the peer's endpoint.
         peer: Option<usize>,
     },
-    /// They could be one, but the speed ratio is limited.
+    /// They could be a pair, but the speed ratio is limited.
     TooSlow {
         /// Mb/s of this pair.
         speed: u32,
-        /// Mb/s of the fastest.
+        /// Mb/s of the fastest pair.
         fastest: u32,
     },
-    /// They could be one, but one of them is of the second tier, and the first tier gave pairs.
+    /// They could be a pair, but one is of the second tier, and the first tier gave pairs.
     SecondTier,
-    /// They have a way of last resort, and others have proper ones. Why these two have none.
+    /// They have only a route of last resort, and others have proper ones. Holds the reason.
     LastResort(R),
-    /// Nothing can use the own one.
+    /// The own endpoint is unusable.
     OwnUnusable(R),
-    /// Nothing can use the peer's.
+    /// The peer's endpoint is unusable.
     PeerUnusable(R),
-    /// There is no way between them.
+    /// There is no route between them.
     Impossible(R),
     /// One of them is beyond the [`MAX_ENDPOINTS`] that are considered.
     Beyond,
 }
 
 impl<R> Verdict<R> {
-    /// As the other side sees it.
+    /// Returns the verdict as the other side sees it.
     pub fn mirror(self, reason: impl FnOnce(R) -> R) -> Verdict<R> {
         match self {
             Verdict::Lost { own, peer } => Verdict::Lost { own: peer, peer: own },
@@ -104,32 +113,33 @@ impl<R> Verdict<R> {
     }
 }
 
-/// A pair: positions in the slices that were given.
+/// A pair, as positions in the slices given.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Joined<W> {
-    /// On the left.
+pub struct Joined<T> {
+    /// Position on the left.
     pub left: usize,
-    /// On the right.
+    /// Position on the right.
     pub right: usize,
-    /// What it is worth.
+    /// Its weight.
     pub weight: Weight,
-    /// How packets go.
-    pub way: W,
+    /// The route of its packets.
+    pub route: T,
 }
 
-/// What was decided.
+/// The pairs, and the verdict on all others.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Decided<W, R> {
+pub struct Decided<T, R> {
     /// The pairs, in the canonical order of the left side.
-    pub pairs: Vec<Joined<W>>,
+    pub pairs: Vec<Joined<T>>,
     left: Vec<Option<usize>>,
     right: Vec<Option<usize>>,
     columns: usize,
     verdicts: Vec<Verdict<R>>,
 }
 
-impl<W, R: Clone> Decided<W, R> {
-    /// Why these two are a pair, or are not. Positions that do not exist are [`Verdict::Beyond`].
+impl<T, R: Clone> Decided<T, R> {
+    /// Returns why these two are a pair, or are not; [`Verdict::Beyond`] for positions that do not
+    /// exist.
     pub fn verdict(&self, left: usize, right: usize) -> Verdict<R> {
         let at = |side: &[Option<usize>], i: usize| side.get(i).copied().flatten();
         match (at(&self.left, left), at(&self.right, right)) {
@@ -139,7 +149,7 @@ impl<W, R: Clone> Decided<W, R> {
     }
 }
 
-/// Positions of the endpoints, those that promise most first: in use, of the first tier, fast.
+/// Returns the endpoints' positions, most promising first: usable, of the first tier, fast.
 pub(crate) fn by_promise<E: Endpoint>(all: &[E]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_cached_key(|i| {
@@ -149,8 +159,9 @@ pub(crate) fn by_promise<E: Endpoint>(all: &[E]) -> Vec<usize> {
     order
 }
 
-/// Positions of the endpoints that are considered, in canonical order: all, or of very many the [`MAX_ENDPOINTS`] that
-/// promise most.
+/// Returns the positions of the endpoints that are considered, in canonical order.
+///
+/// These are all, or the [`MAX_ENDPOINTS`] most promising ones.
 pub fn select<E: Endpoint>(all: &[E]) -> Vec<usize> {
     let mut chosen = if all.len() > MAX_ENDPOINTS { by_promise(all) } else { (0..all.len()).collect() };
     chosen.truncate(MAX_ENDPOINTS);
@@ -160,13 +171,14 @@ pub fn select<E: Endpoint>(all: &[E]) -> Vec<usize> {
 
 /// Pairs the endpoints of two sides.
 ///
-/// Both processes must put the same side on the left. `edge` gets one of the left and one of the right, both usable.
-pub fn decide<E: Endpoint, W: Clone>(
+/// Both processes must put the same side on the left. `edge` gets one endpoint of the left and one
+/// of the right, both usable.
+pub fn decide<E: Endpoint, T: Clone>(
     left: &[E],
     right: &[E],
     limits: &Limits,
-    mut edge: impl FnMut(&E, &E) -> Result<Edge<W, E::Reason>, E::Reason>,
-) -> Decided<W, E::Reason>
+    mut edge: impl FnMut(&E, &E) -> Result<Edge<T, E::Reason>, E::Reason>,
+) -> Decided<T, E::Reason>
 where
     E::Reason: Clone,
 {
@@ -190,12 +202,12 @@ where
         let (row, column) = (at / columns.len(), at % columns.len());
         verdicts.push(match cell {
             Cell::No(verdict) => verdict,
-            Cell::Way { weight, edge, .. } if of_row[row] == Some(column) => {
-                joined.push(Joined { left: rows[row], right: columns[column], weight, way: edge.way });
+            Cell::Edge { weight, edge, .. } if of_row[row] == Some(column) => {
+                joined.push(Joined { left: rows[row], right: columns[column], weight, route: edge.route });
                 Verdict::Paired
             }
-            Cell::Way { refused: Some(verdict), .. } => verdict,
-            Cell::Way { .. } => Verdict::Lost {
+            Cell::Edge { refused: Some(verdict), .. } => verdict,
+            Cell::Edge { .. } => Verdict::Lost {
                 own: of_row[row].map(|column| columns[column]),
                 peer: of_column[column].map(|row| rows[row]),
             },
@@ -217,26 +229,26 @@ where
     }
 }
 
-/// What is between an endpoint of the left and one of the right.
-enum Cell<W, R> {
+/// The relation between an endpoint of the left and one of the right.
+enum Cell<T, R> {
     No(Verdict<R>),
-    Way {
+    Edge {
         weight: Weight,
-        edge: Edge<W, R>,
+        edge: Edge<T, R>,
         second_tier: bool,
-        /// The slower end's speed as far as it is known: no more than this.
+        /// Upper bound of the speed in Mb/s: that of the slower end, as far as known.
         known_speed: u32,
-        /// Why this way does not take part.
+        /// The verdict that excludes this edge, if any.
         refused: Option<Verdict<R>>,
     },
 }
 
-impl<W, R> Cell<W, R> {
+impl<T, R> Cell<T, R> {
     fn new<E: Endpoint<Reason = R>>(
         l: &E,
         r: &E,
-        edge: impl FnOnce(&E, &E) -> Result<Edge<W, R>, R>,
-    ) -> Cell<W, R> {
+        edge: impl FnOnce(&E, &E) -> Result<Edge<T, R>, R>,
+    ) -> Cell<T, R> {
         if let Some(why) = l.unusable() {
             return Cell::No(Verdict::OwnUnusable(why));
         }
@@ -247,7 +259,7 @@ impl<W, R> Cell<W, R> {
             Err(why) => Cell::No(Verdict::Impossible(why)),
             Ok(edge) => {
                 let known = |e: &E| e.speed().filter(|s| *s > 0).unwrap_or(u32::MAX);
-                Cell::Way {
+                Cell::Edge {
                     weight: Weight::new(edge.class, [l.speed(), r.speed()], [l.mtu(), r.mtu()]),
                     second_tier: l.second_tier().is_some() || r.second_tier().is_some(),
                     known_speed: known(l).min(known(r)),
@@ -259,16 +271,17 @@ impl<W, R> Cell<W, R> {
     }
 }
 
-/// The pairs (row, column) of the first stage that has any; marks the ways that do not take part.
-fn stages<W, R: Clone>(
-    cells: &mut [Cell<W, R>],
+/// Returns the pairs (row, column) of the first stage that has any; marks the edges that it leaves
+/// out.
+fn stages<T, R: Clone>(
+    cells: &mut [Cell<T, R>],
     columns: usize,
     rows: usize,
     limits: &Limits,
 ) -> Vec<(usize, usize)> {
     for (last_resort, second_tier) in [(false, false), (false, true), (true, false), (true, true)] {
-        let takes_part = |c: &Cell<W, R>| match c {
-            Cell::Way { edge, second_tier: second, .. } => {
+        let takes_part = |c: &Cell<T, R>| match c {
+            Cell::Edge { edge, second_tier: second, .. } => {
                 (last_resort || edge.last_resort.is_none()) && (second_tier || !second)
             }
             Cell::No(_) => false,
@@ -280,7 +293,7 @@ fn stages<W, R: Clone>(
         let mut taking_part: Vec<(usize, Weight)> = Vec::new();
         for (at, cell) in cells.iter_mut().enumerate() {
             let part = takes_part(cell);
-            let Cell::Way { weight, edge, known_speed, refused, .. } = cell else { continue };
+            let Cell::Edge { weight, edge, known_speed, refused, .. } = cell else { continue };
             if !part {
                 *refused = Some(match &edge.last_resort {
                     Some(why) if !last_resort => Verdict::LastResort(why.clone()),
@@ -310,19 +323,19 @@ fn stages<W, R: Clone>(
     Vec::new()
 }
 
-impl<W, R> Cell<W, R> {
+impl<T, R> Cell<T, R> {
     fn speed(&self) -> Option<u32> {
         match self {
-            Cell::Way { weight, .. } => Some(weight.speed),
+            Cell::Edge { weight, .. } => Some(weight.speed),
             Cell::No(_) => None,
         }
     }
 }
 
-/// The best `k` pairs, where more are possible; these need not be among the best more.
+/// Returns the best `k` pairs where more are possible; they need not be part of a best larger set.
 ///
-/// What is to stay alone is matched with a stand-in that only real ones can be matched with, and there are just
-/// enough stand-ins that `k` real pairs are left.
+/// Endpoints that are to stay alone are matched with stand-ins, which only real endpoints can be
+/// matched with. There are just enough stand-ins to leave `k` real pairs.
 fn at_most(weights: &Weights, k: usize) -> Vec<(usize, usize)> {
     let (rows, columns) = (weights.rows(), weights.cols());
     let mut extended = Weights::new(rows + columns - k, columns + rows - k);

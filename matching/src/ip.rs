@@ -1,4 +1,4 @@
-//! IP interfaces as endpoints: which are of use, and which ways there are between two of them.
+//! IP interfaces as endpoints: their usability, and the edges between them.
 
 use core::net::IpAddr;
 use std::collections::HashSet;
@@ -11,29 +11,29 @@ use crate::route::{Answer, Query};
 use crate::rules::{Families, Rules, Transport};
 use crate::weight::Class;
 
-/// From what the class of a pair is known.
+/// The facts from which the class of a pair is known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Basis {
-    /// Both are in one place.
-    SamePlace,
-    /// Both sides' routing tables.
+    /// Both interfaces are in one network namespace.
+    SameLocation,
+    /// The routing tables of both sides.
     BothTables,
-    /// One side's; the other was not asked.
+    /// One side's routing table; the other was not asked.
     OneTable,
-    /// The prefixes of the addresses alone; nobody was asked.
+    /// The prefixes of the addresses alone; no table was asked.
     Prefixes,
 }
 
-/// A way between two interfaces.
+/// The addresses that two interfaces use with each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Way {
+pub(crate) struct AddressPair {
     pub(crate) left: IpAddr,
     pub(crate) right: IpAddr,
     pub(crate) basis: Basis,
 }
 
 impl Kind {
-    /// What makes an interface of this kind one of the second tier; `None` for the first.
+    /// Returns what puts an interface of this kind into the second tier; `None` for the first tier.
     pub fn second_tier(self) -> Option<&'static str> {
         match self {
             _ if self.is_first_tier() => None,
@@ -52,7 +52,7 @@ impl Endpoint for Nic {
     type Key<'a> = &'a Nic;
     type Reason = Reason;
 
-    // By name, then number; what is left decides between interfaces that claim to be the same.
+    // By name, then number; the rest decides between interfaces that claim to be the same.
     fn key(&self) -> &Nic {
         self
     }
@@ -90,8 +90,8 @@ impl Endpoint for Nic {
 pub(crate) struct Both<'a> {
     left: &'a Host,
     right: &'a Host,
-    same_place: bool,
-    /// Addresses that both have.
+    same_location: bool,
+    /// Addresses that both hosts have.
     shared: HashSet<IpAddr>,
 }
 
@@ -101,20 +101,25 @@ impl<'a> Both<'a> {
             host.nics.iter().flat_map(|n| n.addresses.iter().map(|a| a.ip)).collect()
         };
         let shared = of(left).intersection(&of(right)).copied().collect();
-        Both { left, right, same_place: left.place.is_same(&right.place), shared }
+        Both { left, right, same_location: left.location.is_same(&right.location), shared }
     }
 }
 
-/// The best way between an interface of the left and one of the right.
-pub(crate) fn edge(both: &Both<'_>, rules: &Rules, l: &Nic, r: &Nic) -> Result<Edge<Way, Reason>, Reason> {
+/// Returns the best edge between an interface of the left and one of the right.
+pub(crate) fn edge(
+    both: &Both<'_>,
+    rules: &Rules,
+    l: &Nic,
+    r: &Nic,
+) -> Result<Edge<AddressPair, Reason>, Reason> {
     if rules.transport == Transport::Datagrams
         && let (Some(own), Some(peer)) = (l.mtu(), r.mtu())
         && own != peer
     {
         return Err(Reason::Mtu { own, peer });
     }
-    let mut proper: Option<(Class, Way)> = None;
-    let mut link_local: Option<(Class, Way)> = None;
+    let mut proper: Option<(Class, AddressPair)> = None;
+    let mut link_local: Option<(Class, AddressPair)> = None;
     let mut why = Reason::Families;
     for la in &l.addresses {
         for ra in &r.addresses {
@@ -129,17 +134,17 @@ pub(crate) fn edge(both: &Both<'_>, rules: &Rules, l: &Nic, r: &Nic) -> Result<E
                 why = why.max(Reason::Scopes);
                 continue;
             }
-            let found = if both.same_place {
-                Ok((Class::OnLink, Basis::SamePlace))
+            let found = if both.same_location {
+                Ok((Class::OnLink, Basis::SameLocation))
             } else {
                 class(both, (l, la), (r, ra))
             };
             match found {
                 Ok((class, basis)) => {
                     let best = if is_link_local(la.ip) { &mut link_local } else { &mut proper };
-                    // Addresses ascend: of equally good ways the first stays.
+                    // Addresses ascend: of equally good pairs the first one stays.
                     if best.as_ref().is_none_or(|(c, _)| *c < class) {
-                        *best = Some((class, Way { left: la.ip, right: ra.ip, basis }));
+                        *best = Some((class, AddressPair { left: la.ip, right: ra.ip, basis }));
                     }
                 }
                 Err(reason) if is_link_local(la.ip) => why = why.max(Reason::OnlyLinkLocal.min(reason)),
@@ -148,19 +153,20 @@ pub(crate) fn edge(both: &Both<'_>, rules: &Rules, l: &Nic, r: &Nic) -> Result<E
         }
     }
     match (proper, link_local) {
-        (Some((class, way)), _) => Ok(Edge { class, last_resort: None, way }),
-        // What does not lead out of the host by itself does so by routes, if at all, and none lead to link-local addresses.
+        (Some((class, addresses)), _) => Ok(Edge { class, last_resort: None, route: addresses }),
+        // An interface of the second tier leads out of its host by routes only, and no route leads
+        // to link-local addresses.
         (None, Some(_)) if !(l.kind.is_first_tier() && r.kind.is_first_tier()) => {
             Err(why.max(Reason::OnlyLinkLocal))
         }
-        (None, Some((class, way))) => {
-            Ok(Edge { class, last_resort: Some(why.max(Reason::OnlyLinkLocal)), way })
+        (None, Some((class, addresses))) => {
+            Ok(Edge { class, last_resort: Some(why.max(Reason::OnlyLinkLocal)), route: addresses })
         }
         (None, None) => Err(why),
     }
 }
 
-/// The worse of both directions between two addresses of different places.
+/// Returns the class of the worse direction between two addresses of different hosts.
 fn class(
     both: &Both<'_>,
     (l, la): (&Nic, &Address),
@@ -190,7 +196,7 @@ fn class(
 }
 
 impl Families {
-    /// Whether addresses of the family of this one may be used.
+    /// Returns true if addresses of this one's family may be used.
     pub fn allows(self, ip: IpAddr) -> bool {
         match self {
             Families::Both => true,

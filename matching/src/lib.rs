@@ -1,11 +1,11 @@
-//! Which of this host's interfaces talks to which of the peer's.
+//! The pairing of this host's interfaces with the peer's.
 //!
-//! Two processes know the same facts of each other: a [`Host`] each, with the network interfaces that it has
-//! ([`Nic`]), and, as far as they were asked, what its routing tables say ([`Reach`]). From these the pairs are
-//! computed, as many as possible and the best ones of those; the same ones whichever process computes them. Nothing
-//! here asks the system anything.
+//! Two processes know the same facts about each other. Each has a [`Host`]: its network interfaces
+//! ([`Nic`]) and, if they were asked, its routing tables' answers ([`Reach`]). From these the pairs
+//! are computed: as many as possible, and of those sets the best. Both processes compute the same
+//! pairs. Nothing here asks the system anything.
 //!
-//! Ancestors, and what is done otherwise: Open MPI's usnic and tcp components (seeds 0 and 4).
+//! Compare Open MPI's usnic and tcp components, which solve the same problem.
 
 #![forbid(unsafe_code)]
 
@@ -35,7 +35,7 @@ pub use ip::Basis;
 pub use pairing::{Pair, Pairing, Side, pair};
 pub use reach::{MAX_REACH, Reach};
 pub use reason::{Reason, Whose, quote};
-pub use record::{Address, Cut, Host, Kind, Nic, Place};
+pub use record::{Address, Cut, Host, Kind, Location, Nic};
 pub use route::{Answer, Destination, Query, Routes};
 pub use rules::{Families, Filter, FilterError, Published, Rules, Transport, glob};
 pub use weight::{Class, MAX_ENDPOINTS, Packing, UNKNOWN_SPEED, Weight};

@@ -1,4 +1,4 @@
-//! The pairing of two hosts' IP interfaces: the same from both sides.
+//! The pairing of two hosts' IP interfaces, the same from both sides.
 
 use core::cmp::Ordering;
 use core::net::IpAddr;
@@ -16,13 +16,13 @@ use crate::weight::Weight;
 /// A process and its interfaces.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
-    /// The process's name, in bytes that order processes: the lesser name decides.
+    /// Name of the process, in bytes that order processes: the lesser name decides.
     pub name: &'a [u8],
-    /// Its record, as published ([`Rules::publish`]).
+    /// Record of its host, as published ([`Rules::publish`]).
     pub host: &'a Host,
 }
 
-/// Two interfaces that are to talk to each other.
+/// Two interfaces that talk to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
     /// Position in the own record.
@@ -31,20 +31,20 @@ pub struct Pair {
     pub peer: usize,
     /// Kernel's number of the own interface ([`Nic::index`]).
     pub own_index: u32,
-    /// Kernel's number of the peer's.
+    /// Kernel's number of the peer's interface.
     pub peer_index: u32,
-    /// The own address to send from.
+    /// Own address to send from.
     pub own_address: IpAddr,
-    /// The peer's to send to. A link-local one is meant with the own interface as its scope.
+    /// Peer's address to send to. A link-local one has the own interface as its scope.
     pub peer_address: IpAddr,
-    /// What it is worth: class, Mb/s of the slower end, and more.
+    /// Weight: class, Mb/s of the slower end, and more.
     pub weight: Weight,
-    /// From what the class is known.
+    /// The facts from which the class is known.
     pub basis: Basis,
 }
 
 impl Pair {
-    /// As the other side sees it.
+    /// Returns the pair as the other side sees it.
     pub fn mirror(self) -> Pair {
         Pair {
             own: self.peer,
@@ -58,39 +58,42 @@ impl Pair {
     }
 }
 
-/// A record, and what became of it.
+/// A record and its canonical form's positions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Part {
     /// The interfaces as given.
     nics: Vec<Nic>,
-    /// The place of each in the canonical record, if it is there.
+    /// Position of each interface in the canonical record, if it is there.
     canonical: Vec<Option<usize>>,
-    /// Interfaces of the canonical record.
+    /// Number of interfaces in the canonical record.
     len: usize,
     omitted: Vec<Omitted>,
     cut: Cut,
 }
 
-/// Who talks to whom, and why.
+/// The pairs of two hosts, with a reason for each verdict.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pairing {
-    /// The pairs, in the canonical order of the deciding side's interfaces; the same order on both sides. Empty if there is
-    /// no way between the hosts, which is no error.
+    /// The pairs, in the canonical order of the deciding side's interfaces; the same order on both
+    /// sides.
+    ///
+    /// Empty if there is no route between the hosts, which is no error.
     pub pairs: Vec<Pair>,
     own: Part,
     peer: Part,
     own_decides: bool,
-    /// By canonical positions, the deciding side's first, as the own side sees it.
+    /// Verdicts by canonical positions, the deciding side's first, as the own side sees them.
     verdicts: Vec<Verdict<Reason>>,
 }
 
-/// Pairs the interfaces of two processes. `pair(a, b, r)` and `pair(b, a, r)` are mirror images of each other.
+/// Pairs the interfaces of two processes.
 ///
-/// The filter of the rules has no part in it: it acts when a record is published.
+/// `pair(a, b, r)` and `pair(b, a, r)` are mirror images of each other. The rules' filter has no
+/// part in it: it acts when a record is published.
 pub fn pair(own: &Side<'_>, peer: &Side<'_>, rules: &Rules) -> Pairing {
     let (a, b) = (Canonical::new(own.host), Canonical::new(peer.host));
-    // If even the records are the same, so are the places or all addresses: either each interface is paired with
-    // itself, or nothing is paired. Then it does not matter which side is on the left.
+    // If even the records are equal, so are the locations or all addresses: either each interface
+    // is paired with itself, or none is paired. Then the order of the sides makes no difference.
     let order = own.name.cmp(peer.name).then_with(|| a.host.cmp(&b.host));
     if order == Ordering::Greater {
         compute((peer, b), (own, a), rules).mirror()
@@ -99,7 +102,7 @@ pub fn pair(own: &Side<'_>, peer: &Side<'_>, rules: &Rules) -> Pairing {
     }
 }
 
-/// With the left one as the own side.
+/// Computes the pairing with the left side as the own one.
 fn compute((own, a): (&Side<'_>, Canonical), (peer, b): (&Side<'_>, Canonical), rules: &Rules) -> Pairing {
     let both = Both::new(&a.host, &b.host);
     let decided = decide(&a.host.nics, &b.host.nics, &rules.limits, |l, r| edge(&both, rules, l, r));
@@ -108,10 +111,10 @@ fn compute((own, a): (&Side<'_>, Canonical), (peer, b): (&Side<'_>, Canonical), 
         peer: b.from[j.right],
         own_index: a.host.nics[j.left].index,
         peer_index: b.host.nics[j.right].index,
-        own_address: j.way.left,
-        peer_address: j.way.right,
+        own_address: j.route.left,
+        peer_address: j.route.right,
         weight: j.weight,
-        basis: j.way.basis,
+        basis: j.route.basis,
     });
     let mut verdicts = Vec::with_capacity(a.from.len() * b.from.len());
     for l in 0..a.from.len() {
@@ -151,7 +154,7 @@ impl Part {
 }
 
 impl Pairing {
-    /// As the other side computes it.
+    /// Returns the pairing as the other side computes it.
     pub fn mirror(self) -> Pairing {
         Pairing {
             pairs: self.pairs.into_iter().map(Pair::mirror).collect(),
@@ -162,12 +165,12 @@ impl Pairing {
         }
     }
 
-    /// Whether the own side's name is the lesser one: then it decides.
+    /// Returns true if the own side decides, because its name is the lesser one.
     pub fn own_decides(&self) -> bool {
         self.own_decides
     }
 
-    /// The interfaces of either side without a partner, by their positions in its record.
+    /// Returns a side's interfaces without a partner, by their positions in its record.
     pub fn unmatched(&self, whose: Whose) -> Vec<usize> {
         let part = if whose == Whose::Own { &self.own } else { &self.peer };
         let mut alone = vec![true; part.nics.len()];
@@ -177,14 +180,17 @@ impl Pairing {
         (0..alone.len()).filter(|i| alone[*i]).collect()
     }
 
-    /// The pairs, the best first; equally good ones in the order of [`Self::pairs`]. The same on both sides.
+    /// Returns the pairs, best first; equally good ones in the order of [`Self::pairs`].
+    ///
+    /// The order is the same on both sides.
     pub fn best_first(&self) -> Vec<Pair> {
         let mut pairs = self.pairs.clone();
         pairs.sort_by_key(|p| core::cmp::Reverse(p.weight));
         pairs
     }
 
-    /// Why an own interface and one of the peer's are a pair, or are not; by their positions in the records.
+    /// Returns why an own interface and one of the peer's are a pair, or are not; by positions in
+    /// the records.
     ///
     /// Interfaces that are not in a canonical record, or do not exist, are [`Verdict::Beyond`].
     pub fn verdict(&self, own: usize, peer: usize) -> Verdict<Reason> {
@@ -196,14 +202,16 @@ impl Pairing {
         }
     }
 
-    /// Whether an interface is in its side's canonical record.
+    /// Returns true if an interface is in its side's canonical record.
     pub(crate) fn considers(&self, whose: Whose, at: usize) -> bool {
         let part = if whose == Whose::Own { &self.own } else { &self.peer };
         part.canonical.get(at).is_some_and(Option::is_some)
     }
 
-    /// A hash of the result, the same on both sides exactly if they pair the same interfaces by the same addresses
-    /// with the same class. Stable over versions of the program.
+    /// Returns a hash of the result, stable over versions of the program.
+    ///
+    /// The hashes of two sides are equal exactly if they pair the same interfaces by the same
+    /// addresses with the same class.
     pub fn agreement(&self) -> u64 {
         let mut hash = Fnv::new();
         for pair in &self.pairs {
@@ -222,7 +230,7 @@ impl Pairing {
         hash.finish()
     }
 
-    /// Why each pair of interfaces is one or is not, as data and as a table for people.
+    /// Explains why each pair of interfaces is one or is not, as data and as a table.
     pub fn explain(&self) -> Explanation {
         let [own, peer] = [&self.own, &self.peer];
         Explanation::new(self, [(&own.nics, &own.omitted, own.cut), (&peer.nics, &peer.omitted, peer.cut)])

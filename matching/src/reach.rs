@@ -1,8 +1,9 @@
-//! What a host's routing tables say, as part of its record: for each of its addresses the destinations that are reached
-//! from it, and how.
+//! The routing tables' answers in a host's record: for each of its addresses the destinations
+//! reached from it, and how.
 //!
-//! Both sides read the answers of both hosts from the records, so that they compute from the same facts. A table is
-//! asked once, when the record is made, for one address of each destination that it knows.
+//! Both sides read the answers of both hosts from the records, so they compute from the same facts.
+//! A table is asked once, when the record is made, for one address of each destination that it
+//! knows.
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -13,35 +14,36 @@ use crate::graph::Endpoint;
 use crate::record::{Address, Host};
 use crate::route::{Answer, Destination, Query, Routes};
 
-/// Most destinations of an address that a host publishes.
+/// Most destinations per address that a host publishes.
 pub const MAX_REACH: usize = 64;
 
-/// Most destinations by an interface that its tables are asked for, before those that say nothing new are left out.
+/// Most destinations per interface that the tables are asked for, before redundant ones are left
+/// out.
 const MAX_ASKED: usize = 512;
 
-/// What a routing table says of the packets from one address of an interface to one destination.
+/// A routing table's answer for packets from one address of an interface to one destination.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Reach {
     /// Kernel's number of the interface (`Nic::index`).
     pub index: u32,
-    /// The source: an address of that interface.
+    /// Source: an address of that interface.
     pub from: IpAddr,
-    /// The destination's network, zero behind its prefix.
+    /// Destination's network, zero behind its prefix.
     pub net: IpAddr,
-    /// Bits of the network part.
+    /// Length of the network part in bits.
     pub prefix: u8,
-    /// The answer for what no longer prefix covers.
+    /// Answer for addresses that no longer prefix covers.
     pub answer: Answer,
 }
 
 impl Reach {
-    /// Whether it is about packets of this query.
+    /// Returns true if it covers the destination of this query.
     fn covers(&self, query: &Query) -> bool {
         in_subnet(query.to, self.net, self.prefix)
     }
 }
 
-/// Where the entries of an address begin and end in a sorted list.
+/// Returns the entries of an address from a sorted list.
 pub(crate) fn entries(reach: &[Reach], index: u32, from: IpAddr) -> &[Reach] {
     let begin = reach.partition_point(|r| (r.index, r.from) < (index, from));
     let end = reach.partition_point(|r| (r.index, r.from) <= (index, from));
@@ -49,9 +51,9 @@ pub(crate) fn entries(reach: &[Reach], index: u32, from: IpAddr) -> &[Reach] {
 }
 
 impl Host {
-    /// What the tables of this host say, according to its canonical record.
+    /// Returns what this host's tables answer, according to its canonical record.
     ///
-    /// Link-local destinations are on-link wherever they are at all. What was left out of the record is unknown.
+    /// Link-local destinations are always on-link. Destinations left out of the record are unknown.
     pub fn answer(&self, query: &Query) -> Answer {
         let Some(reach) = &self.reach else { return Answer::Unknown };
         if is_link_local(query.to) {
@@ -65,10 +67,11 @@ impl Host {
         }
     }
 
-    /// Asks this host's tables for all that a peer may want to know, and keeps the answers in the record.
+    /// Asks this host's tables for everything that a peer may want to know; keeps the answers in
+    /// the record.
     ///
-    /// One batch of questions; they are as many as there are routes by the interfaces, and not as there are pairs of
-    /// addresses.
+    /// All queries form one batch. Their number follows the routes by the interfaces, not the pairs
+    /// of addresses.
     pub fn ask(&mut self, routes: &mut dyn Routes) {
         self.reach = routes.destinations().map(|known| {
             let (queries, unasked) = queries(self, &known);
@@ -84,14 +87,14 @@ impl Host {
     }
 }
 
-/// A question with what it stands for.
+/// A query with the network that it stands for.
 type Question = (Query, (IpAddr, u8));
 
-/// A question for each destination that packets from an address of a usable interface can have, and the number of
-/// destinations that are not asked for.
+/// Returns a query for each destination of the addresses of usable interfaces, and the number of
+/// destinations not asked for.
 fn queries(host: &Host, known: &[Destination]) -> (Vec<Question>, usize) {
     let own: HashSet<IpAddr> = host.nics.iter().flat_map(|n| n.addresses.iter().map(|a| a.ip)).collect();
-    // An interface that is down may come up without anybody being told; its routes are not there yet.
+    // An interface that is down has no routes yet, and nobody is told when it comes up.
     let (mut queries, mut unasked) = (Vec::new(), 0);
     for nic in host.nics.iter().filter(|n| n.unusable().is_none()) {
         let by = |d: &&Destination| d.by.is_none_or(|by| by == nic.index);
@@ -117,12 +120,14 @@ fn queries(host: &Host, known: &[Destination]) -> (Vec<Question>, usize) {
     (queries, unasked)
 }
 
-/// An address of a network that is in none of its parts that are known, too, and not this host's own. None if its
-/// parts cover all of it.
+/// Returns an address that stands for a network: in none of its known subnets, and not this host's
+/// own.
+///
+/// `None` if its known subnets cover all of it.
 fn probe((net, prefix): (IpAddr, u8), all: &[(IpAddr, u8)], own: &HashSet<IpAddr>) -> Option<IpAddr> {
     let parts: Vec<(IpAddr, u8)> =
         all.iter().filter(|(n, p)| *p > prefix && in_subnet(*n, net, prefix)).copied().collect();
-    // The first address of a network and the last one are nobody's, unless there are no others.
+    // The first and the last address of a network belong to no host, unless there are no others.
     let bits = u32::from(width(net) - prefix);
     let all_ones = if bits == 128 { u128::MAX } else { (1 << bits) - 1 };
     let ends = |ip: IpAddr| bits >= 2 && matches!(host_bits(ip, prefix), n if n == 0 || n == all_ones);
@@ -139,7 +144,7 @@ fn probe((net, prefix): (IpAddr, u8), all: &[(IpAddr, u8)], own: &HashSet<IpAddr
     let low = |n: u128| with_host_bits(net, n);
     let middle = 1u128 << (bits - 1);
     let inner = [middle | 1, middle | 2, all_ones - 1, 1, 2, 3, middle, 0].map(low);
-    // Beside each part there may be room.
+    // There may be free addresses next to each subnet.
     let beside = parts.iter().flat_map(|(n, p)| {
         let step = 1u128 << (u32::from(width(*n) - *p)).min(127);
         let at = host_bits(*n, prefix);
@@ -149,9 +154,9 @@ fn probe((net, prefix): (IpAddr, u8), all: &[(IpAddr, u8)], own: &HashSet<IpAddr
     inner.into_iter().chain(beside).find(free)
 }
 
-/// Without entries that say what the next shorter prefix says.
+/// Drops entries that repeat the answer of the next shorter prefix.
 fn without_the_obvious(mut found: Vec<Reach>) -> Vec<Reach> {
-    // Shorter prefixes first, so that those that cover one are decided before it.
+    // Shorter prefixes first, so that an entry's covering ones are decided before it.
     found.sort_unstable_by_key(|r| (r.index, r.from, r.prefix, r.net));
     let mut kept: Vec<Reach> = Vec::with_capacity(found.len());
     let mut begin = 0;
@@ -169,7 +174,8 @@ fn without_the_obvious(mut found: Vec<Reach>) -> Vec<Reach> {
     kept
 }
 
-/// The canonical entries of an address, those with short prefixes first; and how many there are too many.
+/// Returns the canonical entries of an address, short prefixes first, and the number of those
+/// beyond the limit.
 pub(crate) fn of_address(reach: &[Reach], index: u32, from: IpAddr) -> (Vec<Reach>, usize) {
     let mut list: Vec<Reach> = entries(reach, index, from).to_vec();
     list.sort_unstable_by_key(|r| (r.prefix, r.net));
@@ -178,7 +184,8 @@ pub(crate) fn of_address(reach: &[Reach], index: u32, from: IpAddr) -> (Vec<Reac
     (list, cut)
 }
 
-/// Entries in canonical form: sorted, each destination once with the worst answer, nothing behind a prefix.
+/// Returns entries in canonical form: sorted, each destination once with the worst answer, zero
+/// behind the prefix.
 pub(crate) fn canonical(reach: &[Reach]) -> Vec<Reach> {
     let mut list: Vec<Reach> = reach
         .iter()

@@ -1,19 +1,19 @@
-//! Why an IP interface is of no use, or two interfaces cannot talk to each other.
+//! Reasons why an IP interface is unusable, or why two interfaces cannot talk to each other.
 
 use core::fmt;
 use core::net::IpAddr;
 
-/// Whose.
+/// The side that something belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Whose {
-    /// Of the process that was asked first.
+    /// The process that was asked first.
     Own,
-    /// Of its peer.
+    /// Its peer.
     Peer,
 }
 
 impl Whose {
-    /// As the other side says it.
+    /// Returns the side as the other side names it.
     pub fn mirror(self) -> Whose {
         match self {
             Whose::Own => Whose::Peer,
@@ -22,7 +22,9 @@ impl Whose {
     }
 }
 
-/// Why an interface is of no use, or two not together; of the reasons of all pairs of addresses the last in this order.
+/// The reason why an interface is unusable, or two have no edge.
+///
+/// Ordered: of the reasons of all pairs of addresses the last in this order is reported.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Reason {
@@ -36,46 +38,46 @@ pub enum Reason {
     NoCarrier,
     /// It has no address that another host could reach.
     NoAddress,
-    /// One has addresses of one family only, the other only of the other.
+    /// One has only IPv4 addresses, the other only IPv6 ones.
     Families,
     /// Both have addresses of a family that the rules do not allow.
     FamilyNotAllowed,
-    /// One has only link-local addresses, which others do not reach.
+    /// One has only link-local addresses, the other only routable ones.
     Scopes,
-    /// Link-local addresses are all that they have in common.
+    /// They have only link-local addresses in common.
     OnlyLinkLocal,
-    /// Their MTUs differ, and the transport's packets have to arrive whole.
+    /// Their MTUs differ, and the transport's packets must arrive whole.
     Mtu {
-        /// Bytes.
+        /// Own MTU in bytes.
         own: u32,
-        /// Bytes.
+        /// Peer's MTU in bytes.
         peer: u32,
     },
     /// Both hosts have the same address.
     SameAddress {
-        /// Which.
+        /// Address in question.
         ip: IpAddr,
     },
-    /// A routing table says so.
+    /// A routing table has no route.
     NoRoute {
-        /// Whose table.
+        /// The side whose table it is.
         whose: Whose,
-        /// From this address.
+        /// Source address.
         from: IpAddr,
-        /// To this one of the other side.
+        /// Destination, an address of the other side.
         to: IpAddr,
     },
     /// There are only default routes between a private address and a public one.
     Nat {
-        /// The own one.
+        /// Own address.
         own: IpAddr,
-        /// The peer's.
+        /// Peer's address.
         peer: IpAddr,
     },
 }
 
 impl Reason {
-    /// As the other side says it.
+    /// Returns the reason as the other side says it.
     pub fn mirror(self) -> Reason {
         match self {
             Reason::Mtu { own, peer } => Reason::Mtu { own: peer, peer: own },

@@ -1,61 +1,63 @@
-//! What a process says of its network interfaces.
+//! The record in which a process describes its network interfaces.
 
 use core::net::IpAddr;
 
 use crate::reach::Reach;
 
-/// Where a process's interfaces are.
+/// The kernel and network namespace that a process's interfaces belong to.
 ///
-/// The same addresses on both sides are the same interface if the places are the same, and an accident
-/// (docker0) otherwise.
+/// Equal addresses on both sides are the same interface if the locations are the same, and a
+/// coincidence (docker0) otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Place {
-    /// The kernel's boot id (`random(4)`); zeros if unknown.
+pub struct Location {
+    /// Boot id of the kernel (`random(4)`); zeros if unknown.
     pub boot: [u8; 16],
-    /// The network namespace's number within that kernel (`namespaces(7)`); 0 if unknown.
+    /// Number of the network namespace within that kernel (`namespaces(7)`); 0 if unknown.
     pub netns: u64,
 }
 
-impl Place {
-    /// Whether two processes see the same interfaces. What is unknown is nobody's place.
-    pub fn is_same(&self, other: &Place) -> bool {
+impl Location {
+    /// Returns true if two processes see the same interfaces. False if either location is unknown.
+    pub fn is_same(&self, other: &Location) -> bool {
         self == other && self.netns != 0 && self.boot != [0; 16]
     }
 }
 
-/// What an interface is, as far as it matters to whom it can reach.
+/// The kind of an interface, as far as it matters for reachability.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A device, or what a hypervisor shows as one.
+    /// A device, or what a hypervisor presents as one.
     #[default]
     Physical,
-    /// Part of one by tag.
+    /// A VLAN, part of another interface by tag.
     Vlan,
-    /// Several together.
+    /// Several interfaces bonded together.
     Bond,
-    /// One with further addresses (macvlan, ipvlan).
+    /// An interface on top of another one (macvlan, ipvlan).
     Macvlan,
-    /// An end of a virtual cable that is no bridge port: what a container has for its device.
+    /// An end of a virtual cable that is no bridge port; typically a container's interface.
     Veth,
     /// A bridge with a port that leads out of the host.
     BridgeOut,
-    /// A bridge without one: docker0, virbr0, cni0.
+    /// A bridge without such a port: docker0, virbr0, cni0.
     BridgeIn,
     /// A port of a bridge, which carries the bridge's traffic.
     Port,
     /// A tunnel over other interfaces: tun, wireguard, vxlan, gre, ipip.
     Tunnel,
-    /// A dummy.
+    /// A dummy interface.
     Dummy,
-    /// Any other that is point to point.
+    /// Any other point-to-point interface.
     PointToPoint,
     /// The loopback interface.
     Loopback,
 }
 
 impl Kind {
-    /// Whether it leads, or may lead, to other hosts by itself: the first tier. The second is used only if the first one gives no pair.
+    /// Returns true if it leads, or may lead, to other hosts by itself: the first tier.
+    ///
+    /// The second tier is used only if the first one gives no pair.
     pub fn is_first_tier(self) -> bool {
         matches!(
             self,
@@ -67,53 +69,53 @@ impl Kind {
 /// An address of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address {
-    /// The address. A link-local one is meant with its interface as the scope.
+    /// The address. A link-local one has its interface as the scope.
     pub ip: IpAddr,
-    /// Bits of the network part.
+    /// Length of the network part in bits.
     pub prefix: u8,
 }
 
 /// A network interface.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Nic {
-    /// Its name, at most 15 bytes on Linux.
+    /// Name, at most 15 bytes on Linux.
     pub name: String,
-    /// The kernel's number of it.
+    /// Kernel's number of the interface.
     pub index: u32,
-    /// What it is.
+    /// Kind of the interface.
     pub kind: Kind,
-    /// Its addresses, of both families.
+    /// Addresses of both families.
     pub addresses: Vec<Address>,
-    /// Mb/s, if it is known.
+    /// Speed in Mb/s, if known.
     pub speed: Option<u32>,
-    /// Bytes; 0 if it is not known.
+    /// MTU in bytes; 0 if unknown.
     pub mtu: u32,
-    /// Whether it is administratively up (`IFF_UP`).
+    /// True if it is administratively up (`IFF_UP`).
     pub up: bool,
-    /// Whether it has a carrier (`IFF_LOWER_UP`).
+    /// True if it has a carrier (`IFF_LOWER_UP`).
     pub carrier: bool,
 }
 
-/// Numbers of what a host's record had no room for.
+/// Counts of what did not fit into a host's record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Cut {
     /// Interfaces.
     pub nics: u16,
     /// Addresses of interfaces that are in the record.
     pub addresses: u16,
-    /// Destinations of its routing tables.
+    /// Destinations of the routing tables.
     pub routes: u16,
 }
 
-/// What a process says of all its interfaces.
+/// The record of a process: all its interfaces.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Host {
-    /// Where they are.
-    pub place: Place,
+    /// Location of the interfaces.
+    pub location: Location,
     /// The interfaces.
     pub nics: Vec<Nic>,
-    /// What the routing tables say; `None` if they could not be asked. See [`Host::ask`].
+    /// Answers of the routing tables; `None` if they could not be asked. See [`Host::ask`].
     pub reach: Option<Vec<Reach>>,
-    /// What was cut off already.
+    /// Counts of what was cut off already.
     pub cut: Cut,
 }

@@ -1,49 +1,49 @@
-//! What a host's routing tables say, and whom to ask.
+//! Queries to a host's routing tables, and their answers.
 
 use core::net::IpAddr;
 
-/// May packets from this address leave by this interface to that address, and how?
+/// A query: may packets from this address leave by this interface to that address, and how?
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Query {
-    /// The interface's number ([`crate::Nic::index`]).
+    /// Number of the interface ([`crate::Nic::index`]).
     pub index: u32,
-    /// The source: an address of that interface.
+    /// Source: an address of that interface.
     pub from: IpAddr,
-    /// The destination.
+    /// Destination.
     pub to: IpAddr,
 }
 
-/// What the routing tables say, from worst to best.
+/// The answer of the routing tables, from worst to best.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Answer {
-    /// No route by this interface; also one that forbids (unreachable, prohibit, blackhole).
+    /// No route by this interface, or one that forbids (unreachable, prohibit, blackhole).
     None,
-    /// Nobody could be asked, or the question failed: neither yes nor no.
+    /// No table could be asked, or the query failed.
     Unknown,
-    /// By a gateway, and only because all the rest of the world goes there.
+    /// A gateway, through a default route.
     Default,
-    /// By a gateway, with a route meant for such destinations.
+    /// A gateway, through a route for such destinations.
     Gateway,
-    /// Without a gateway.
+    /// No gateway: the destination is on the link.
     OnLink,
 }
 
 /// A destination that a routing table names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Destination {
-    /// The number of the interface that the route is by; `None` if it may be by any, or forbids all.
+    /// Number of the route's interface; `None` if any interface will do, or the route forbids all.
     pub by: Option<u32>,
     /// The network.
     pub net: IpAddr,
-    /// Bits of the network part.
+    /// Length of the network part in bits.
     pub prefix: u8,
 }
 
-/// Somebody who knows a host's routing tables.
+/// A source of answers about a host's routing tables.
 pub trait Routes {
-    /// An answer to each query, in the same order.
+    /// Answers each query, in the same order.
     fn ask(&mut self, queries: &[Query]) -> Vec<Answer>;
 
-    /// The destinations that the tables name; `None` if they cannot be listed.
+    /// Lists the destinations that the tables name; `None` if they cannot be listed.
     fn destinations(&mut self) -> Option<Vec<Destination>>;
 }

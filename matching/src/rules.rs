@@ -1,4 +1,4 @@
-//! What the user may choose: which interfaces and addresses are published, and what limits the pairs.
+//! The user's choices: the interfaces and addresses to publish, and the limits of pairs.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -10,7 +10,7 @@ use crate::canonical::{Canonical, MAX_NAME, Omission, Omitted, is_name};
 use crate::graph::Limits;
 use crate::record::{Address, Host, Nic};
 
-/// Families of addresses that may be used.
+/// Address families that may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Families {
     /// IPv4 and IPv6.
@@ -22,42 +22,45 @@ pub enum Families {
     V6,
 }
 
-/// What carries messages between two interfaces.
+/// The transport of messages between two interfaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Transport {
-    /// Packets that arrive whole or not at all: a pair whose MTUs are known and differ is none.
+    /// Packets that arrive whole or not at all: two interfaces whose MTUs are known and differ are
+    /// no pair.
     #[default]
     Datagrams,
-    /// A stream, cut into what either end takes: TCP agrees on a segment size for each connection.
+    /// A stream, cut to what either end takes: TCP negotiates a segment size for each connection.
     Stream,
 }
 
-/// The choice.
+/// The choices.
 ///
-/// `filter` acts on a side's own record before the peer gets to see it. The rest is the deciding side's.
+/// `filter` acts on a side's own record before the peer sees it. For the rest, the deciding side's
+/// values apply.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Rules {
     /// Interfaces and addresses that are published.
     pub filter: Filter,
-    /// Families of addresses that may be used.
+    /// Address families that may be used.
     pub families: Families,
-    /// What carries the messages.
+    /// Transport of the messages.
     pub transport: Transport,
     /// Limits of speed and number.
     pub limits: Limits,
 }
 
-/// What a host publishes of itself.
+/// The record that a host publishes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Published {
     /// The record from which both sides compute; see [`Canonical::host`].
     pub host: Host,
-    /// What is not in it, and why.
+    /// Everything that was left out, with the reasons.
     pub omitted: Vec<Omitted>,
 }
 
 impl Rules {
-    /// What a host publishes: the interfaces and addresses that the filter lets pass, in canonical form.
+    /// Returns what a host publishes: the interfaces and addresses that pass the filter, in
+    /// canonical form.
     pub fn publish(&self, host: &Host) -> Published {
         let mut omitted = Vec::new();
         let mut passed = Host { nics: Vec::new(), ..host.clone() };
@@ -82,28 +85,30 @@ impl Rules {
         Published { host: canonical.host, omitted }
     }
 
-    /// Those of TCP.
+    /// Returns the rules for TCP.
     pub fn of_stream() -> Rules {
         Rules { transport: Transport::Stream, ..Rules::default() }
     }
 
-    /// With at most this many pairs; 0 for as many as possible.
+    /// Sets the most pairs; 0 for as many as possible.
     pub fn with_max_rails(mut self, rails: u32) -> Rules {
         self.limits.max_rails = NonZeroU32::new(rails);
         self
     }
 
-    /// Without pairs known to be slower than the fastest divided by this; 0 for all.
+    /// Sets the speed ratio: pairs known to be slower than the fastest divided by this are left
+    /// out; 0 for none.
     pub fn with_speed_ratio(mut self, ratio: u32) -> Rules {
         self.limits.speed_ratio = NonZeroU32::new(ratio);
         self
     }
 }
 
-/// Which interfaces and addresses are chosen, written as `eth*,!docker0,10.0.0.0/8,!192.168.0.0/16`.
+/// A choice of interfaces and addresses, written as `eth*,!docker0,10.0.0.0/8,!192.168.0.0/16`.
 ///
-/// A part is a pattern of names, where `*` stands for any characters and `?` for one, or a subnet, or an address. An address of an
-/// interface passes if its name or itself matches a part without `!`, or there is none, and no part with `!`.
+/// A part is a pattern of names, a subnet or an address. In a pattern, `*` stands for any
+/// characters and `?` for one. An address of an interface passes if it or the name matches a part
+/// without `!` (or there is no such part), and neither matches a part with `!`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Filter {
     include: Vec<Part>,
@@ -126,15 +131,18 @@ impl Part {
 }
 
 impl Filter {
-    /// Whether this address of an interface of this name passes; without an address, whether one by its name alone.
+    /// Returns true if this address of an interface of this name passes; without an address, the
+    /// name alone decides.
     pub fn passes(&self, name: &str, ip: Option<IpAddr>) -> bool {
         let any = |parts: &[Part]| parts.iter().any(|p| p.matches(name, ip));
         (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
     }
 }
 
-/// Whether the whole of `text` matches a pattern, where `*` stands for any characters and `?` for one. Only the last `*` is ever
-/// tried again, so the work is bounded by the product of the lengths.
+/// Returns true if all of `text` matches the pattern, where `*` stands for any characters and `?`
+/// for one.
+///
+/// Only the last `*` is ever tried again, so the work is bounded by the product of the lengths.
 pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut retry = None;
@@ -161,7 +169,7 @@ pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|c| *c == b'*')
 }
 
-/// A choice of interfaces that cannot be understood.
+/// A choice of interfaces that cannot be parsed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilterError {
     part: String,
@@ -184,7 +192,7 @@ impl core::error::Error for FilterError {}
 impl FromStr for Filter {
     type Err = FilterError;
 
-    /// An empty text chooses everything.
+    /// Parses a choice; an empty text chooses everything.
     fn from_str(text: &str) -> Result<Filter, FilterError> {
         let mut filter = Filter::default();
         if text.trim().is_empty() {

@@ -1,4 +1,4 @@
-//! A host's routing table as data: what scenarios and tests ask instead of a kernel.
+//! A host's routing table as data: the stand-in for a kernel in scenarios and tests.
 
 use core::net::IpAddr;
 
@@ -6,43 +6,44 @@ use crate::address::{in_subnet, is_usable};
 use crate::record::Host;
 use crate::route::{Answer, Destination, Query, Routes};
 
-/// Where a route leads.
+/// The next hop of a route.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Hop {
-    /// Straight to the destination.
+    /// The destination itself.
     OnLink,
-    /// To a gateway.
+    /// A gateway.
     Gateway,
-    /// Nowhere: unreachable, prohibit, blackhole.
+    /// Nothing: unreachable, prohibit, blackhole.
     Refuse,
 }
 
 /// A route by an interface.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Route {
-    /// The interface's number.
+    /// Number of the interface.
     pub index: u32,
-    /// The network that it leads to.
+    /// Destination network.
     pub net: IpAddr,
-    /// Bits of the network part.
+    /// Length of the network part in bits.
     pub prefix: u8,
-    /// How.
+    /// Next hop.
     pub hop: Hop,
-    /// If it is in a table that a rule names for one source address: that address.
+    /// Source address that a rule ties the route's table to, if any.
     pub from: Option<IpAddr>,
 }
 
 /// A routing table.
 ///
-/// The longest prefix among the routes by the interface of the query decides; among equals one for the source, then
-/// the first.
+/// Among the routes by the query's interface the longest prefix decides; among equal ones, one for
+/// the source, then the first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Table {
     routes: Vec<Route>,
 }
 
 impl Table {
-    /// With the routes that a kernel makes by itself: by each interface to the networks of its addresses.
+    /// Returns the table that a kernel makes by itself: by each interface to the networks of its
+    /// addresses.
     pub fn connected(host: &Host) -> Table {
         let of = |index| {
             move |a: &crate::Address| Route {
@@ -63,14 +64,14 @@ impl Table {
         self.routes.push(route);
     }
 
-    /// The answer to one query.
+    /// Answers one query.
     pub fn lookup(&self, query: &Query) -> Answer {
         let fits = |r: &&Route| {
             r.index == query.index
                 && in_subnet(query.to, r.net, r.prefix)
                 && r.from.is_none_or(|from| from == query.from)
         };
-        // The last of the greatest is taken: from the back, that is the first.
+        // `max_by_key` returns the last maximum; reversed, that is the first.
         match self.routes.iter().rev().filter(fits).max_by_key(|r| (r.prefix, r.from.is_some())) {
             None | Some(Route { hop: Hop::Refuse, .. }) => Answer::None,
             Some(Route { hop: Hop::OnLink, .. }) => Answer::OnLink,

@@ -1,31 +1,32 @@
-//! What a pair is worth: an ordered type, and its exact packing into the integers that the solver adds.
+//! The weight of a pair: an ordered type, and its exact packing into the integers that the solver
+//! adds.
 
 use crate::route::Answer;
 
-/// Mb/s of an interface that does not tell.
+/// Assumed speed in Mb/s of an interface that does not report one.
 pub const UNKNOWN_SPEED: u32 = 1000;
 
-/// Most endpoints of a side that are considered: for so many pairs each sum of weights is exact.
+/// Most endpoints of a side that are considered; up to here, sums of weights are exact.
 ///
 /// A host's record has no room for as many interfaces ([`crate::wire::MAX_LEN`]).
 pub const MAX_ENDPOINTS: usize = 2048;
 
-/// Mb/s beyond which speeds count as equal: no interface is as fast.
+/// Speed in Mb/s from which on speeds count as equal; no interface is as fast.
 const MAX_SPEED: u32 = 1 << 28;
 
-/// How packets get from one interface to the other, from worst to best. The worse direction counts.
+/// The route of packets between two interfaces, from worst to best. The worse direction counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Class {
-    /// By a gateway to which everything goes that has no route of its own.
+    /// A gateway, through a default route.
     Default,
-    /// By a gateway that is meant for such destinations.
+    /// A gateway, through a route for such destinations.
     Gateway,
-    /// Without a gateway.
+    /// No gateway: the destination is on the link.
     OnLink,
 }
 
 impl Class {
-    /// What an answer allows; `None` if it allows nothing or says nothing.
+    /// Returns the class of an answer; `None` if there is no route, or the answer is unknown.
     pub fn of(answer: Answer) -> Option<Class> {
         match answer {
             Answer::None | Answer::Unknown => None,
@@ -35,7 +36,7 @@ impl Class {
         }
     }
 
-    /// A number that stands for it, the same in all versions.
+    /// Returns the number that stands for it, the same in all versions.
     pub fn code(self) -> u8 {
         match self {
             Class::Default => 1,
@@ -44,7 +45,7 @@ impl Class {
         }
     }
 
-    /// For people.
+    /// Returns a human-readable name.
     pub fn name(self) -> &'static str {
         match self {
             Class::Default => "default route",
@@ -54,43 +55,43 @@ impl Class {
     }
 }
 
-/// What a pair is worth. An earlier field outweighs all the later ones, also in sums over all pairs.
+/// The weight of a pair. An earlier field outweighs all later ones, also in sums over all pairs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Weight {
-    /// How packets get there.
+    /// Class of the route.
     pub class: Class,
-    /// Mb/s of the slower end; [`UNKNOWN_SPEED`] for one that does not tell.
+    /// Mb/s of the slower end; [`UNKNOWN_SPEED`] if it does not report one.
     pub speed: u32,
-    /// Whether both ends are equally fast.
+    /// True if both ends have the same speed.
     pub same_speed: bool,
-    /// Whether both ends have the same MTU, and it is known.
+    /// True if both ends have the same known MTU.
     pub same_mtu: bool,
 }
 
-/// The speed of what says this of itself; never 0, which would be worth nothing.
+/// Returns the speed to assume for what an endpoint reports; never 0, which would be worth nothing.
 pub fn effective_speed(said: Option<u32>) -> u32 {
     said.filter(|s| *s > 0).unwrap_or(UNKNOWN_SPEED)
 }
 
-/// How weights become the integers that the solver adds.
+/// The packing of weights into the integers that the solver adds.
 ///
-/// Sums over all pairs of a matching compare like the sums of the fields, one after the other: each field's unit is
-/// more than all later ones can add up to. The units follow from the weights and their number, so that the integers
-/// are as narrow as they can be. All matchings that are compared have as many pairs, so what all weights have in
-/// common is left out.
+/// Sums over all pairs of a matching compare like the sums of the fields, one after the other: a
+/// field's unit is more than all later fields can add up to. The units follow from the weights and
+/// their number, so the integers are as narrow as they can be. All matchings that are compared have
+/// the same number of pairs, so what all weights have in common is left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packing {
     /// The lowest class, and the lowest speed.
     class: u8,
     speed: u32,
-    /// What speeds differ by, at least.
+    /// The least difference between two speeds, in Mb/s.
     step: u32,
-    /// What one step of a class, one step of a speed and equal speeds are worth; an equal MTU is worth 1.
+    /// Units of a class step, a speed step and equal speeds; an equal MTU counts 1.
     units: [u64; 3],
 }
 
 impl Packing {
-    /// For matchings of at most `pairs` of these weights.
+    /// Creates the packing for matchings of at most `pairs` of these weights.
     pub fn new(pairs: usize, weights: impl Iterator<Item = Weight> + Clone) -> Packing {
         let pairs = pairs.min(MAX_ENDPOINTS) as u64;
         let class = weights.clone().map(|w| w.class.code()).min().unwrap_or(0);
@@ -100,12 +101,12 @@ impl Packing {
         let most = u64::from((speeds.max().unwrap_or(0) - speed) / step);
         let same_speed = pairs + 1;
         let per_step = same_speed * (pairs + 1);
-        // All speeds together, and one more.
+        // One more than all speeds together.
         let per_class = per_step * (pairs * most + 1);
         Packing { class, speed, step, units: [per_class, per_step, same_speed] }
     }
 
-    /// One of the weights as an integer.
+    /// Returns one of the weights as an integer.
     pub fn pack(&self, weight: Weight) -> u64 {
         let [per_class, per_step, same_speed] = self.units;
         let class = u64::from(weight.class.code().saturating_sub(self.class));
@@ -122,7 +123,7 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 impl Weight {
-    /// Of ends with these speeds (Mb/s) and MTUs (bytes).
+    /// Creates the weight of a pair with these speeds (Mb/s) and MTUs (bytes).
     pub fn new(class: Class, speeds: [Option<u32>; 2], mtus: [Option<u32>; 2]) -> Weight {
         let [a, b] = speeds.map(effective_speed);
         Weight {
@@ -138,7 +139,7 @@ impl Weight {
 mod tests {
     use super::*;
 
-    /// The fields of a sum, the most important first.
+    /// Returns the fields of a sum, the most important first.
     fn sums(list: &[Weight]) -> [u64; 4] {
         let class = |w: &Weight| u64::from(w.class.code());
         let flag = |f: fn(&Weight) -> bool| list.iter().filter(|w| f(w)).count() as u64;
@@ -185,7 +186,7 @@ mod tests {
             u128::from(packing.pack(worst[1])),
             2 * class + step * u128::from(MAX_SPEED - 1) + flag + 1
         );
-        // 300 interfaces of the usual speeds, of one class: what all have in common costs nothing.
+        // 300 interfaces of usual speeds and one class: what all have in common takes no bits.
         let usual = [1000, 10_000, 25_000, 100_000].map(|s| weight(Class::OnLink, s));
         let packing = Packing::new(300, usual.iter().copied());
         assert!(packing.pack(usual[3]) < 1 << 24, "{}", packing.pack(usual[3]));

@@ -1,24 +1,28 @@
-//! A record as bytes, for business cards: compact, versioned, bounded, and read with suspicion.
+//! A record as bytes, for business cards: compact, versioned, bounded, and checked when read.
 //!
 //! All numbers are little-endian.
 //!
-//! | bytes | |
+//! | bytes | content |
 //! |---|---|
 //! | 1 | version of this format, [`VERSION`] |
 //! | 16 | boot id |
 //! | 8 | number of the network namespace |
 //! | 1 | flags; bit 0: the routing tables were asked |
-//! | 2, 2, 2 | interfaces, addresses and destinations that were cut off; 65,535 stands for more, too |
+//! | 2, 2, 2 | interfaces, addresses, destinations cut off; 65,535 also stands for more |
 //! | 2 | number of interfaces |
 //!
-//! Each interface: length of its name (1, at most [`MAX_NAME`](crate::MAX_NAME)), name (UTF-8), kind (1), flags (1; bit 0 up, 1 carrier,
-//! 2 speed known), index (4), speed in Mb/s (4; 0 if unknown), MTU (4), number of addresses (1, at most
-//! [`MAX_ADDRESSES`]). Each address: family (1; 4 or 6), bits of the network part (1), address (4 or 16), number of
-//! destinations (1, at most [`MAX_REACH`]). Each destination: bits of its network part (1), the answer of the routing tables
-//! (1; 0 no way, 1 unknown, 2 default route, 3 gateway, 4 on-link), the bytes that the network part is in.
+//! Each interface: length of its name (1, at most [`MAX_NAME`](crate::MAX_NAME)), name (UTF-8),
+//! kind (1), flags (1; bit 0 up, 1 carrier, 2 speed known), index (4), speed in Mb/s (4; 0 if
+//! unknown), MTU (4), number of addresses (1, at most [`MAX_ADDRESSES`]).
 //!
-//! The whole has at most [`MAX_LEN`] bytes. Only canonical records ([`Canonical`]) are written and read, so that equal
-//! records are equal bytes.
+//! Each address: family (1; 4 or 6), bits of the network part (1), address (4 or 16), number of
+//! destinations (1, at most [`MAX_REACH`]).
+//!
+//! Each destination: bits of its network part (1), the routing tables' answer (1; 0 no route, 1
+//! unknown, 2 default route, 3 gateway, 4 on-link), the bytes that hold the network part.
+//!
+//! The whole has at most [`MAX_LEN`] bytes. Only canonical records ([`Canonical`]) are written and
+//! read, so equal records are equal bytes.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -27,30 +31,30 @@ use std::collections::HashSet;
 use crate::address::width;
 use crate::canonical::{Canonical, MAX_ADDRESSES};
 use crate::reach::{self, MAX_REACH, Reach};
-use crate::record::{Address, Cut, Host, Kind, Nic, Place};
+use crate::record::{Address, Cut, Host, Kind, Location, Nic};
 use crate::route::Answer;
 
-/// The version that is written, and the only one that is read.
+/// The version of the format that is written, and the only one that is read.
 pub const VERSION: u8 = 2;
 
 /// Most bytes of a record: half a business card.
 pub const MAX_LEN: usize = 32 << 10;
 
-/// Bytes before the first interface.
+/// Length in bytes of the part before the first interface.
 pub(crate) const HEAD: usize = 34;
 
-/// Bytes of an interface with its addresses, without what is said of destinations.
+/// Returns the bytes of an interface with its addresses, without their destinations.
 pub(crate) fn nic_len(nic: &Nic) -> usize {
     let address = |a: &Address| if a.ip.is_ipv4() { 7 } else { 19 };
     16 + nic.name.len() + nic.addresses.iter().map(address).sum::<usize>()
 }
 
-/// Bytes of an entry of the routing tables.
+/// Returns the bytes of a destination.
 pub(crate) fn reach_len(reach: &Reach) -> usize {
     2 + net_len(reach.prefix)
 }
 
-/// The bytes that a network part is in.
+/// Returns the number of bytes that hold a network part.
 fn net_len(prefix: u8) -> usize {
     usize::from(prefix).div_ceil(8)
 }
@@ -60,21 +64,21 @@ const UP: u8 = 1;
 const CARRIER: u8 = 2;
 const SPEED: u8 = 4;
 
-/// What is wrong with a record that a peer published.
+/// The error in a record that a peer published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WireError {
     /// Another version of the format.
     Version(u8),
-    /// It ends before it is complete.
+    /// The record ends early.
     Truncated,
-    /// Something follows its end.
+    /// Bytes follow its end: their number.
     Trailing(usize),
-    /// More bytes than [`MAX_LEN`].
+    /// The record has so many bytes, more than [`MAX_LEN`].
     TooLong(usize),
-    /// A value that stands for nothing: what, and the value.
+    /// A field has a value without a meaning: the field, and the value.
     Value(&'static str, u8),
-    /// A name that is not UTF-8.
+    /// A name is not UTF-8.
     Name,
     /// Names, addresses or their order are not those of a canonical record.
     NotCanonical,
@@ -137,17 +141,17 @@ fn code(kind: Kind) -> u8 {
     }
 }
 
-/// The canonical form of a record as bytes, at most [`MAX_LEN`].
+/// Returns the canonical form of a record as bytes, at most [`MAX_LEN`].
 pub fn encode(host: &Host) -> Vec<u8> {
     let host = Canonical::new(host).host;
     let mut out = vec![VERSION];
-    out.extend_from_slice(&host.place.boot);
-    out.extend_from_slice(&host.place.netns.to_le_bytes());
+    out.extend_from_slice(&host.location.boot);
+    out.extend_from_slice(&host.location.netns.to_le_bytes());
     out.push(if host.reach.is_some() { ASKED } else { 0 });
     for cut in [host.cut.nics, host.cut.addresses, host.cut.routes] {
         out.extend_from_slice(&cut.to_le_bytes());
     }
-    // Canonical records are bounded below what these numbers hold.
+    // Canonical records are small enough for these integers.
     out.extend_from_slice(&(host.nics.len() as u16).to_le_bytes());
     let mut said = HashSet::new();
     for nic in &host.nics {
@@ -164,7 +168,7 @@ pub fn encode(host: &Host) -> Vec<u8> {
             out.push(if address.ip.is_ipv4() { 4 } else { 6 });
             out.push(address.prefix);
             push_ip(&mut out, address.ip, usize::MAX);
-            // Of two interfaces that call themselves the same, the first one has the entries.
+            // Of two interfaces that claim to be the same, the first one has the entries.
             let first = said.insert((nic.index, address.ip));
             let reach = host.reach.as_deref().filter(|_| first).unwrap_or_default();
             let reach = reach::entries(reach, nic.index, address.ip);
@@ -179,7 +183,7 @@ pub fn encode(host: &Host) -> Vec<u8> {
     out
 }
 
-/// Appends an address, or its first bytes.
+/// Appends an address, or its first `most` bytes.
 fn push_ip(out: &mut Vec<u8>, ip: IpAddr, most: usize) {
     match ip {
         IpAddr::V4(v4) => out.extend(v4.octets().iter().take(most)),
@@ -190,7 +194,8 @@ fn push_ip(out: &mut Vec<u8>, ip: IpAddr, most: usize) {
 /// Reads a record.
 ///
 /// # Errors
-/// Whatever [`encode`] would not have written.
+///
+/// Returns an error for all bytes that [`encode`] cannot have written.
 pub fn parse(bytes: &[u8]) -> Result<Host, WireError> {
     let mut r = Reader { rest: bytes };
     let [version] = r.take()?;
@@ -200,7 +205,7 @@ pub fn parse(bytes: &[u8]) -> Result<Host, WireError> {
     if bytes.len() > MAX_LEN {
         return Err(WireError::TooLong(bytes.len()));
     }
-    let place = Place { boot: r.take()?, netns: u64::from_le_bytes(r.take()?) };
+    let location = Location { boot: r.take()?, netns: u64::from_le_bytes(r.take()?) };
     let [flags] = r.take()?;
     if flags & !ASKED != 0 {
         return Err(WireError::Value("set of flags", flags));
@@ -217,11 +222,11 @@ pub fn parse(bytes: &[u8]) -> Result<Host, WireError> {
         return Err(WireError::NotCanonical);
     }
     reach.sort_unstable();
-    let host = Host { place, nics, reach: asked.then_some(reach), cut };
+    let host = Host { location, nics, reach: asked.then_some(reach), cut };
     if !r.rest.is_empty() {
         return Err(WireError::Trailing(r.rest.len()));
     }
-    // Each record has one form: whatever would be written otherwise was not written by us.
+    // Each record has one form, so bytes that encode differently are not ours.
     if encode(&host) != bytes {
         return Err(WireError::NotCanonical);
     }
@@ -247,7 +252,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(self.take()?))
     }
 
-    /// An interface; what is said of its addresses' destinations goes to `reach`.
+    /// Reads an interface; appends its addresses' destinations to `reach`.
     fn nic(&mut self, reach: &mut Vec<Reach>) -> Result<Nic, WireError> {
         let [len] = self.take()?;
         let (name, rest) = self.rest.split_at_checked(len.into()).ok_or(WireError::Truncated)?;
@@ -300,7 +305,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// What is said of a destination of packets from this address.
+    /// Reads a destination of packets from this address.
     fn reach(&mut self, index: u32, from: IpAddr) -> Result<Reach, WireError> {
         let [prefix, answer] = self.take()?;
         if prefix > width(from) {

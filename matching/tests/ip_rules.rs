@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use netmod_matching::{
-    Address, Answer, Basis, Class, Destination, Families, Host, Kind, Nic, Pairing, Place, Query, Reach,
+    Address, Answer, Basis, Class, Destination, Families, Host, Kind, Location, Nic, Pairing, Query, Reach,
     Reason, Routes, Rules, Side, Verdict, Whose, pair,
 };
 
@@ -30,10 +30,10 @@ fn nic(name: &str, index: u32, addresses: &[&str]) -> Nic {
 }
 
 fn host(boot: u8, nics: Vec<Nic>) -> Host {
-    Host { place: Place { boot: [boot; 16], netns: 1 }, nics, ..Host::default() }
+    Host { location: Location { boot: [boot; 16], netns: 1 }, nics, ..Host::default() }
 }
 
-/// A host whose tables say this, by the source and the destination; and nothing of any other.
+/// Returns a host whose tables give these answers by source and destination, and no others.
 fn with_tables(host: &Host, list: &[(u32, &str, &str, Answer)]) -> Host {
     let reach = list.iter().map(|(index, from, to, answer)| {
         let (from, net) = (ip(from), ip(to));
@@ -42,12 +42,12 @@ fn with_tables(host: &Host, list: &[(u32, &str, &str, Answer)]) -> Host {
     Host { reach: Some(reach.collect()), ..host.clone() }
 }
 
-/// As the first one sees it, which decides.
+/// Pairs as the first host sees it, which decides.
 fn decide(a: &Host, b: &Host, rules: &Rules) -> Pairing {
     pair(&Side { name: b"a", host: a }, &Side { name: b"b", host: b }, rules)
 }
 
-/// Where nobody was asked.
+/// Pairs hosts whose tables were not asked.
 fn guess(a: Vec<Nic>, b: Vec<Nic>, rules: &Rules) -> Pairing {
     decide(&host(1, a), &host(2, b), rules)
 }
@@ -106,7 +106,7 @@ fn datagrams_need_equal_mtus_and_a_stream_does_not() {
     let why = &apart.explain().unused[0].why;
     assert!(why.contains("their MTUs are 9000 and 1500"), "{why}");
     assert_eq!(guess(with(9000, 1), with(9000, 2), &Rules::default()).pairs.len(), 1);
-    // An unknown one is not known to differ.
+    // An unknown MTU is not known to differ.
     assert_eq!(guess(with(0, 1), with(1500, 2), &Rules::default()).pairs.len(), 1);
     assert_eq!(guess(with(9000, 1), with(1500, 2), &Rules::of_stream()).pairs.len(), 1);
 }
@@ -121,7 +121,7 @@ fn the_second_tier_is_that_of_either_end() {
             sides.reverse();
         }
         let [a, b] = sides;
-        // Without the tier, the tunnel would win.
+        // Without the tiers, the tunnel would win.
         let fast = |nics: Vec<Nic>| {
             nics.into_iter()
                 .map(|n| Nic { speed: Some(if n.kind == Kind::Tunnel { 9000 } else { 1000 }), ..n })
@@ -194,18 +194,19 @@ fn docker0_with_link_local_addresses_is_told_of_by_the_address_that_both_have() 
     };
     let result = guess(all(1), all(2), &Rules::default());
     assert_eq!(result.pairs.len(), 1);
-    // What does not lead out of its host is not reached by a link-local address even if nothing else is left.
+    // An interface of the second tier is not used by a link-local address, even if nothing else is
+    // left.
     assert_eq!(result.verdict(1, 1), Verdict::Impossible(Reason::SameAddress { ip: ip("172.17.0.1") }));
     let why = &result.explain().unused[0].why;
     assert!(why.contains("a bridge without a port") && why.contains("same address 172.17.0.1"), "{why}");
-    // And where only link-local addresses could do, that is told, not that others have not even those.
+    // Where only link-local addresses are left, the report says so.
     let ll = |last: u8| nic("e1", 3, &[&format!("fe80::1:{last}/64")]);
     let result = guess([all(1), vec![ll(1)]].concat(), [all(2), vec![ll(2)]].concat(), &Rules::default());
     let line = result.explain().unused.into_iter().find(|u| u.nic == "e1").unwrap();
     assert!(line.why.contains("serve only if nothing else does"), "{}", line.why);
 }
 
-/// Notes what it is asked, and answers nothing.
+/// Records the queries and answers none.
 #[derive(Default)]
 struct Silent {
     known: Vec<Destination>,
@@ -251,7 +252,7 @@ fn only_what_makes_sense_is_asked_once_and_in_one_batch() {
     let want = ["10.0.0.1", "172.17.0.1"].map(|from| ["10.0.0.129", "10.9.128.1"].map(|to| asked(from, to)));
     assert_eq!(got, want.concat());
     assert_eq!(routes.asked.len(), 1);
-    // Whoever says nothing leaves everything unknown, and what no table names has no route.
+    // Without answers everything is unknown, and what no table names has no route.
     let a = netmod_matching::Canonical::new(&a).host;
     assert_eq!(a.answer(&asked("10.0.0.1", "10.0.0.9")), Answer::Unknown);
     assert_eq!(a.answer(&asked("10.0.0.1", "10.7.0.9")), Answer::None);

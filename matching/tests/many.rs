@@ -1,14 +1,15 @@
-//! Hosts with hundreds of interfaces: all are considered, in the time that the assignment itself takes.
+//! Hosts with hundreds of interfaces: all are considered, in about the time of the assignment
+//! itself.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use netmod_matching::table::Table;
-use netmod_matching::{Address, Host, Nic, Place, Rules, Side, Verdict, Weights, assign, pair, wire};
+use netmod_matching::{Address, Host, Location, Nic, Rules, Side, Verdict, Weights, assign, pair, wire};
 
 const MANY: u32 = 300;
 
-/// A host with so many rails, each a subnet of its own, of a few speeds.
+/// A host with `nics` rails, each in a subnet of its own, of a few speeds.
 fn host(last: u8, nics: u32) -> Host {
     let nic = |i: u32| Nic {
         name: format!("e{i}"),
@@ -21,7 +22,7 @@ fn host(last: u8, nics: u32) -> Host {
         ..Nic::default()
     };
     let mut host = Host {
-        place: Place { boot: [last; 16], netns: 1 },
+        location: Location { boot: [last; 16], netns: 1 },
         nics: (0..nics).map(nic).collect(),
         ..Host::default()
     };
@@ -46,7 +47,7 @@ fn three_hundred_interfaces_a_side_are_all_paired_and_the_rest_explained() {
 #[test]
 fn pairing_hundreds_costs_a_few_times_the_assignment_alone() {
     let (a, b) = (host(1, MANY), host(2, MANY));
-    // A hard assignment of that size: where all rows want the same columns.
+    // A hard assignment of that size: all rows want the same columns.
     let mut weights = Weights::new(MANY as usize, MANY as usize);
     for row in 0..MANY as usize {
         for col in 0..MANY as usize {
@@ -58,7 +59,7 @@ fn pairing_hundreds_costs_a_few_times_the_assignment_alone() {
         assert_eq!(f(), MANY as usize);
         begun.elapsed()
     };
-    // Of several rounds in turn the best, whatever else the machine does.
+    // The best of several alternating rounds, against noise.
     let (mut alone, mut whole) = (Duration::MAX, Duration::MAX);
     for _ in 0..7 {
         alone = alone.min(timed(&|| assign(&weights).len()));

@@ -1,4 +1,5 @@
-//! The pairing of endpoints that are no IP interfaces: ports of InfiniBand adapters, by subnet and partition key.
+//! The pairing of endpoints that are no IP interfaces: ports of InfiniBand adapters, by subnet and
+//! partition key.
 
 use netmod_matching::graph::{Decided, Edge, Endpoint, Limits, Verdict, decide};
 use netmod_matching::{Class, MAX_ENDPOINTS, Packing, Weight};
@@ -11,7 +12,7 @@ struct Port {
     pkey: u16,
     rate: u32,
     active: bool,
-    /// Reached by routers of the fabric.
+    /// Reachable through routers of the fabric.
     routed: bool,
 }
 
@@ -55,7 +56,7 @@ fn edge(a: &Port, b: &Port) -> Result<Edge<(), Why>, Why> {
         false if a.routed && b.routed => Class::Gateway,
         false => return Err(Why::OtherSubnet),
     };
-    Ok(Edge { class, last_resort: None, way: () })
+    Ok(Edge { class, last_resort: None, route: () })
 }
 
 fn port(name: &str, subnet_prefix: u64, pkey: u16, rate: u32) -> Port {
@@ -87,7 +88,7 @@ fn ports_are_paired_by_subnet_partition_and_rate() {
     assert_eq!(decided.verdict(2, 0), Verdict::Impossible(Why::OtherPartition));
     assert_eq!(decided.verdict(3, 1), Verdict::OwnUnusable(Why::NotActive));
     assert_eq!(decided.verdict(9, 1), Verdict::Beyond);
-    // Routers of the fabric join what is in different subnets, and a direct way is worth more.
+    // Routers of the fabric join different subnets; a direct route is worth more.
     let mut routed = (a, b);
     routed.0.iter_mut().chain(&mut routed.1).for_each(|p| p.routed = true);
     let decided = decide(&routed.0, &routed.1, &Limits::default(), edge);
@@ -99,7 +100,7 @@ fn ports_are_paired_by_subnet_partition_and_rate() {
 fn of_more_than_are_considered_the_fastest_are() {
     let many: Vec<Port> =
         (0..MAX_ENDPOINTS as u32 + 9).map(|i| port(&format!("p{i:04}"), 1, 0xFFFF, 1000 + i)).collect();
-    // The one is as fast as the slowest that is considered.
+    // The pair is as fast as the slowest port that is considered.
     let one = [port("one", 1, 0xFFFF, 1009)];
     let decided = decide(&many, &one, &Limits::default(), edge);
     assert_eq!(decided.pairs.len(), 1);
@@ -107,7 +108,7 @@ fn of_more_than_are_considered_the_fastest_are() {
     assert_eq!(decided.verdict(8, 0), Verdict::Beyond);
 }
 
-/// The best sum of exactly `k` pairs, by trying all.
+/// Returns the best sum of exactly `k` pairs, by trying all.
 fn best(weights: &[Vec<Option<u64>>], row: usize, used: u32, k: usize) -> Option<u64> {
     if k == 0 {
         return Some(0);
@@ -125,9 +126,9 @@ fn best(weights: &[Vec<Option<u64>>], row: usize, used: u32, k: usize) -> Option
     most
 }
 
-/// A limited number of rails: the best of all sets of that many pairs, which need not be part of a largest set.
+/// The best set of a limited number of rails need not be part of a largest set.
 #[test]
-fn the_best_few_rails_are_the_best_of_all_sets_of_as_many() {
+fn limited_rails_are_the_best_set_of_that_size() {
     let mut state = 7u64;
     let mut random = move |n: u64| {
         state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
@@ -171,7 +172,7 @@ fn pairs_known_to_be_slow_do_not_take_part() {
     let want = [("a0", "b0"), ("a2", "b2")].map(|(l, r)| (l.to_owned(), r.to_owned()));
     assert_eq!(names(&a, &b, &decided), want);
     assert_eq!(decided.verdict(1, 1), Verdict::TooSlow { speed: 1000, fastest: 100_000 });
-    // One that does not tell its speed (0 here) is not known to be slow.
+    // A port that does not report its speed (0 here) is not known to be slow.
     let quiet = [port("a0", 1, 1, 100_000), port("a1", 1, 1, 0)];
     assert_eq!(decide(&quiet, &b, &limits, edge).pairs.len(), 2);
 }

@@ -1,16 +1,16 @@
-//! Whatever two hosts say of themselves: both sides compute the same, in whatever order the records came.
+//! Arbitrary hosts: both sides compute the same pairs, in whatever order the records came.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 
 use netmod_matching::{
-    Address, Answer, Canonical, Class, Destination, Families, Filter, Host, Kind, Limits, Nic, Place, Query,
-    Reason, Routes, Rules, Side, Transport, Verdict, Whose, pair, wire,
+    Address, Answer, Canonical, Class, Destination, Families, Filter, Host, Kind, Limits, Location, Nic,
+    Query, Reason, Routes, Rules, Side, Transport, Verdict, Whose, pair, wire,
 };
 use proptest::prelude::*;
 
-/// Routing tables that say anything, but always the same: the answer depends on the query and a seed.
+/// Routing tables with arbitrary but stable answers: each depends on the query and a seed.
 struct Whim(u64);
 
 impl Whim {
@@ -38,7 +38,7 @@ impl Routes for Whim {
     }
 }
 
-/// Few addresses, so that hosts have some in common, and some that make no sense.
+/// Few addresses, so that hosts have some in common, and some invalid ones.
 fn address() -> impl Strategy<Value = Address> {
     let ip = prop_oneof![
         (0u8..3, 1u8..5).prop_map(|(net, host)| IpAddr::from(Ipv4Addr::new(10, 0, net, host))),
@@ -82,7 +82,7 @@ fn nic() -> impl Strategy<Value = Nic> {
 
 fn host() -> impl Strategy<Value = Host> {
     (0u64..3, prop::collection::vec(nic(), 0..6)).prop_map(|(netns, nics)| Host {
-        place: Place { boot: [1; 16], netns },
+        location: Location { boot: [1; 16], netns },
         nics,
         ..Host::default()
     })
@@ -101,7 +101,7 @@ fn rules() -> impl Strategy<Value = Rules> {
     })
 }
 
-/// A host with what its tables answer.
+/// Returns a host with the answers of its tables.
 fn told(host: &Host, seed: Option<u64>) -> Host {
     let mut host = host.clone();
     if let Some(seed) = seed {
@@ -130,7 +130,7 @@ proptest! {
         let mirrored: Vec<_> = ba.pairs.iter().map(|p| p.mirror()).collect();
         prop_assert_eq!(&ab.pairs, &mirrored);
         prop_assert_eq!(ab.agreement(), ba.agreement());
-        // Processes that cannot be told apart each call themselves the deciding one.
+        // Two processes that cannot be told apart both decide.
         if names < 2 || wire::encode(&a) != wire::encode(&b) {
             prop_assert_ne!(ab.own_decides(), ba.own_decides());
         }
@@ -140,7 +140,7 @@ proptest! {
         }
     }
 
-    /// What the peer computes from is what was published.
+    /// The peer computes from what was published.
     #[test]
     fn records_from_the_wire_give_the_same(a in host(), b in host(), seeds in any::<[Option<u64>; 2]>(), rules in rules()) {
         let (a, b) = (told(&a, seeds[0]), told(&b, seeds[1]));
@@ -168,14 +168,14 @@ proptest! {
         prop_assert_eq!(named(&a, &one), named(&c, &two));
     }
 
-    /// Each pair is a real one: nothing twice, usable at both ends, not against what a table says.
+    /// Each pair is valid: no interface twice, usable at both ends, and allowed by the tables.
     #[test]
     fn pairs_keep_the_rules(a in host(), b in host(), seeds in any::<[u64; 2]>(), rules in rules()) {
         let (a, b) = (told(&a, Some(seeds[0])), told(&b, Some(seeds[1])));
         let result = pair(&side(b"a", &a), &side(b"b", &b), &rules);
         let (said_a, said_b) = (Canonical::new(&a).host, Canonical::new(&b).host);
         let mut seen: HashMap<(Whose, usize), usize> = HashMap::new();
-        let same_place = a.place.is_same(&b.place);
+        let same_location = a.location.is_same(&b.location);
         for p in &result.pairs {
             *seen.entry((Whose::Own, p.own)).or_default() += 1;
             *seen.entry((Whose::Peer, p.peer)).or_default() += 1;
@@ -187,7 +187,7 @@ proptest! {
             prop_assert_eq!(result.verdict(p.own, p.peer), Verdict::Paired);
             let fit = own.mtu == peer.mtu || own.mtu == 0 || peer.mtu == 0;
             prop_assert!(rules.transport == Transport::Stream || fit);
-            if same_place {
+            if same_location {
                 prop_assert_eq!(p.weight.class, Class::OnLink);
                 continue;
             }
@@ -204,7 +204,8 @@ proptest! {
         prop_assert!(result.pairs.len() <= most);
         prop_assert_eq!(result.unmatched(Whose::Own).len() + result.pairs.len(), a.nics.len());
         prop_assert_eq!(result.unmatched(Whose::Peer).len() + result.pairs.len(), b.nics.len());
-        // Whoever could be paired and is not has lost to somebody, or is one too many.
+        // Interfaces that could be paired and are not have lost to a better pair, or to the limit
+        // of rails.
         for o in result.unmatched(Whose::Own) {
             for p in result.unmatched(Whose::Peer) {
                 if let Verdict::Lost { own, peer } = result.verdict(o, p) {
@@ -219,11 +220,11 @@ proptest! {
     }
 }
 
-/// A peer that says nonsense, and as much of it as it likes.
+/// A peer that publishes nonsense, and as much of it as it likes.
 #[test]
 fn a_liar_harms_itself_only() {
     let honest = Host {
-        place: Place { boot: [1; 16], netns: 1 },
+        location: Location { boot: [1; 16], netns: 1 },
         nics: vec![Nic {
             name: "eth0".into(),
             index: 2,
@@ -237,7 +238,7 @@ fn a_liar_harms_itself_only() {
         ..Host::default()
     };
     let liar = Host {
-        place: Place { boot: [2; 16], netns: 1 },
+        location: Location { boot: [2; 16], netns: 1 },
         nics: (0..2000u32)
             .map(|i| Nic {
                 name: if i % 7 == 0 { "\u{1b}[2J".into() } else { format!("e{}", i % 50) },
@@ -258,7 +259,7 @@ fn a_liar_harms_itself_only() {
         ..Host::default()
     };
     for (one, other) in [(&honest, &liar), (&liar, &liar), (&liar, &honest)] {
-        let other = &Host { place: Place { netns: 9, ..other.place }, ..other.clone() };
+        let other = &Host { location: Location { netns: 9, ..other.location }, ..other.clone() };
         let (one, other) = (&told(one, Some(1)), &told(other, Some(2)));
         assert!(wire::encode(other).len() <= wire::MAX_LEN);
         let ab = pair(&side(b"a", one), &side(b"b", other), &Rules::default());
@@ -267,18 +268,19 @@ fn a_liar_harms_itself_only() {
         assert_eq!(ab, ba.mirror());
         assert!(!ab.explain().to_string().contains('\u{1b}'));
     }
-    // It claims the honest one's address: that address is no use towards it, and towards others as good as before.
+    // It claims the honest host's address: the address is useless towards it, and as good as before
+    // towards others.
     let lied = pair(&side(b"a", &honest), &side(b"b", &liar), &Rules::of_stream());
     assert!(lied.pairs.is_empty());
     let same = |v| matches!(v, Verdict::Impossible(Reason::SameAddress { .. }));
     assert!((0..2000).any(|p| same(lied.verdict(0, p))));
     let mut third = honest.clone();
-    third.place.boot = [3; 16];
+    third.location.boot = [3; 16];
     third.nics[0].addresses[0].ip = IpAddr::from([10, 0, 0, 2]);
     assert_eq!(pair(&side(b"a", &honest), &side(b"b", &third), &Rules::default()).pairs.len(), 1);
 }
 
-/// Hosts without anything, and many interfaces that are all alike.
+/// Hosts without interfaces, and with many equal ones.
 #[test]
 fn nothing_and_very_much() {
     let nothing = Host::default();
@@ -296,11 +298,11 @@ fn nothing_and_very_much() {
     }
 }
 
-/// The hash of a certain result: the same in all versions, or peers of different versions disagree.
+/// The hash of a known result: the same in all versions, or peers of different versions disagree.
 #[test]
 fn golden_agreement() {
     let host = |boot: u8, last: u8, v6: &str| Host {
-        place: Place { boot: [boot; 16], netns: 1 },
+        location: Location { boot: [boot; 16], netns: 1 },
         nics: [("eth0", 2, IpAddr::from([10, 0, 0, last])), ("eth1", 3, v6.parse().unwrap())]
             .into_iter()
             .map(|(name, index, ip)| Nic {

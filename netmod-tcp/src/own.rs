@@ -8,7 +8,7 @@ use std::sync::Arc;
 use netmod_core::config::TcpConfig;
 use netmod_core::{DeviceError, Time};
 use netmod_matching::{
-    Answer, Cut, Filter, Host, Kind, Limits, Place, Query, Routes, Rules, Side, pair, quote,
+    Answer, Cut, Filter, Host, Kind, Limits, Location, Query, Routes, Rules, Side, pair, quote,
 };
 use netmod_nics::{Found, Lookups, Watch};
 
@@ -321,11 +321,12 @@ impl Own {
     }
 
     /// Whether a peer's loopback addresses are this process's.
-    fn is_here(&self, place: &Place) -> bool {
-        let here = &self.published.host.place;
-        // Without /proc nobody knows the namespaces; one kernel is then one place.
-        let unknown = here.netns == 0 && place.netns == 0 && here.boot == place.boot && here.boot != [0; 16];
-        here.is_same(place) || unknown
+    fn is_here(&self, location: &Location) -> bool {
+        let here = &self.published.host.location;
+        // Without /proc nobody knows the namespaces; one kernel is then one location.
+        let unknown =
+            here.netns == 0 && location.netns == 0 && here.boot == location.boot && here.boot != [0; 16];
+        here.is_same(location) || unknown
     }
 
     /// The ways to a peer that has published this. `decides`: this process
@@ -339,12 +340,12 @@ impl Own {
             return known.clone();
         }
         let found =
-            if self.is_here(&peer.host.place) { self.within(peer) } else { self.between(peer, decides) };
+            if self.is_here(&peer.host.location) { self.within(peer) } else { self.between(peer, decides) };
         self.paired.insert(key, found.clone());
         found
     }
 
-    /// To a process in the same place: by loopback, or to whatever address it listens at. Each must find the other so, or
+    /// To a process in the same location: by loopback, or to whatever address it listens at. Each must find the other so, or
     /// the two would not choose the same netmod.
     fn within(&self, peer: &Published) -> Result<Arc<Paired>, String> {
         if ways_within(&self.published).is_empty() {
@@ -408,8 +409,8 @@ mod tests {
     #[test]
     fn within_a_host_both_ends_see_the_same() {
         let reaches = |mine: [bool; 2], theirs: [bool; 2]| {
-            let place = Place { boot: [7; 16], netns: 5 };
-            let published = |loopback| Published { host: Host { place, ..Host::default() }, loopback };
+            let location = Location { boot: [7; 16], netns: 5 };
+            let published = |loopback| Published { host: Host { location, ..Host::default() }, loopback };
             let mut own = Own::new(&TcpConfig::default()).expect("interfaces");
             own.published = published(mine);
             own.ways_to(&published(theirs), true).is_ok()

@@ -17,7 +17,7 @@
 
 use hca::GidKind;
 use netmod_core::card::{BodyReader, BodyWriter, CardError, CardWriter, Section};
-use netmod_matching::Place;
+use netmod_matching::Location;
 
 use crate::NAME;
 use crate::words::Address;
@@ -42,7 +42,7 @@ pub struct VerbsCard {
     /// Units of frames that a peer may have under way to it.
     pub window: u32,
     /// Kernel and network namespace.
-    pub here: Place,
+    pub here: Location,
     /// Where its life line ends.
     pub lifeline: Box<[u8]>,
     /// Its ports, at least one.
@@ -111,7 +111,7 @@ impl VerbsCard {
         if window == 0 {
             return Err(malformed("its window", "it must not be zero"));
         }
-        let here = Place { boot: r.array("its kernel")?, netns: r.u64("its network namespace")? };
+        let here = Location { boot: r.array("its kernel")?, netns: r.u64("its network namespace")? };
         let lifeline = r.bytes("its life line")?.into();
         let count = usize::from(r.u8("its number of ports")?);
         if !(1..=MAX_PORTS).contains(&count) {

@@ -17,7 +17,7 @@ fn card() -> VerbsCard {
         protocol: PROTOCOL,
         frame: 8192,
         window: 1024,
-        here: Place { boot: [7; 16], netns: 9 },
+        here: Location { boot: [7; 16], netns: 9 },
         lifeline: [1, 2, 3].into(),
         ports: vec![port("a:1", GidKind::Ib, [1; 16]), port("b:2", GidKind::RoceV2, [2; 16])],
     }

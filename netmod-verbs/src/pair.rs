@@ -103,7 +103,7 @@ fn is_link_local(ip: IpAddr) -> bool {
 /// Whether two ports reach each other, and how.
 fn edge(l: &CardPort, r: &CardPort, same_host: bool) -> Result<Edge<(), String>, String> {
     let (a, b) = (gid(l), gid(r));
-    let way = |class, last_resort| Ok(Edge { class, last_resort, way: () });
+    let way = |class, last_resort| Ok(Edge { class, last_resort, route: () });
     match (l.kind, r.kind) {
         (GidKind::Ib, GidKind::Ib) if a.0[..8] == b.0[..8] => way(Class::OnLink, None),
         (GidKind::Ib, GidKind::Ib) => {
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use crate::card::PROTOCOL;
     use crate::card::tests::port;
-    use netmod_matching::Place;
+    use netmod_matching::Location;
 
     fn ib(prefix: u8, name: &str) -> CardPort {
         let mut gid = [prefix; 16];
@@ -158,7 +158,7 @@ mod tests {
     }
 
     fn card(host: u8, ports: Vec<CardPort>) -> VerbsCard {
-        let here = Place { boot: [host; 16], netns: 1 };
+        let here = Location { boot: [host; 16], netns: 1 };
         VerbsCard { protocol: PROTOCOL, frame: 8192, window: 9, here, lifeline: [].into(), ports }
     }
 

@@ -153,7 +153,7 @@ impl<H: Hca> Device for Verbs<H> {
             protocol: PROTOCOL,
             frame: cfg.frame as u32,
             window: u32::try_from(cfg.window / UNIT).unwrap_or(u32::MAX),
-            here: host.place,
+            here: host.location,
             lifeline: life.as_ref().map(Life::endpoints).unwrap_or_default().into(),
             ports: cards,
         };

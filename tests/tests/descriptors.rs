@@ -261,13 +261,13 @@ fn a_card_that_lies() {
     type Lie = fn(&mut Host);
     // Behind the flags and the port: a length, and the record.
     const RECORD_AT: usize = 5;
-    let elsewhere: Lie = |host| host.place.boot = [9; 16];
+    let elsewhere: Lie = |host| host.location.boot = [9; 16];
     let nothing: Lie = |host| {
-        host.place.boot = [9; 16];
+        host.location.boot = [9; 16];
         host.nics.clear();
     };
     let ours: Lie = |host| {
-        host.place.boot = [9; 16];
+        host.location.boot = [9; 16];
         for nic in &mut host.nics {
             (nic.name, nic.index, nic.speed) =
                 (format!("x{}", nic.index), u32::MAX - nic.index, Some(u32::MAX));

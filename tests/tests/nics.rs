@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use netmod_matching::{Address, Answer, Canonical, Kind, Nic, Place, Query, Routes};
+use netmod_matching::{Address, Answer, Canonical, Kind, Location, Nic, Query, Routes};
 use netmod_nics::{Found, Kernel, Linux, Lookups, Plain, Socket, Watch};
 use netmod_tests::jobs::launch::{self, launcher_or_skip};
 use netmod_tests::jobs::sys::own_network;
@@ -206,9 +206,9 @@ fn interfaces_of_all_kinds_that_the_kernel_has() {
 #[test]
 fn places_differ_between_namespaces_and_not_between_looks() {
     let Some([a, b]) = hosts("places_differ_between_namespaces_and_not_between_looks") else { return };
-    let [place_a, place_b] = [&a, &b].map(|host| host.found().host.place);
-    let own = Found::here().expect("netlink").host.place;
-    assert!(place_a.is_same(&a.found().host.place));
+    let [place_a, place_b] = [&a, &b].map(|host| host.found().host.location);
+    let own = Found::here().expect("netlink").host.location;
+    assert!(place_a.is_same(&a.found().host.location));
     for (one, other) in [(place_a, place_b), (place_a, own), (place_b, own)] {
         assert!(!one.is_same(&other));
         assert_eq!(one.boot, other.boot);
@@ -481,8 +481,8 @@ impl Kernel for Forbidden {
         self.0.speed(name)
     }
 
-    fn place(&self, notes: &mut Vec<String>) -> Place {
-        self.0.place(notes)
+    fn location(&self, notes: &mut Vec<String>) -> Location {
+        self.0.location(notes)
     }
 
     fn plain(&self) -> io::Result<Plain> {

@@ -1,35 +1,38 @@
-//! Of all optimal assignments the lexicographically smallest.
+//! The lexicographically smallest of all optimal assignments.
 //!
-//! The optimal assignments are those that use tight edges alone, and leave out none of the rows and columns whose
-//! potential forbids it. One becomes another by a cycle: each of some rows takes what the next one had. The
-//! columns without an owner, and being without a partner, belong to one more member of such cycles, the pool.
-//! Rows are settled in their order. Searches go over sets of 64 columns at once, and there is none where no row has a
-//! tight edge to a column before its own.
+//! An assignment is optimal if it uses tight edges only and leaves out no row or column whose
+//! potential forbids it. Two optimal assignments differ by cycles: in a cycle each member takes the
+//! column that the next one had. One more member, the pool, stands for the columns without an owner
+//! and for being without a partner.
+//!
+//! Rows are settled in their order. A search handles sets of 64 columns at once. Nothing is
+//! searched if no row has a tight edge to a column before its own.
 
 use super::cost::Cost;
 use super::search::{NONE, Search};
 
-/// Which edges are tight, and what may be changed.
+/// The tight edges, and what may still change.
 struct Tight {
-    /// 64-bit words a row.
+    /// 64-bit words per row.
     words: usize,
-    /// A bit an edge.
+    /// One bit per edge, set if it is tight.
     bits: Vec<u64>,
-    /// Columns that may be without an owner.
+    /// Columns that may be left without an owner.
     spare_cols: Vec<u64>,
-    /// Rows that may be without a partner.
+    /// Rows that may be left without a partner.
     spare_rows: Vec<bool>,
-    /// Columns that neither a row which is settled owns nor the search has seen.
+    /// Columns that no settled row owns and that the search has not seen.
     unseen: Vec<u64>,
-    /// Columns of rows that are not settled, and the pool's.
+    /// Columns of the rows that are not settled, and of the pool.
     unsettled: Vec<u64>,
-    /// The column that each row, and the pool behind them, is reached by.
+    /// The column by which each row, and the pool after them, was reached.
     by_col: Vec<u32>,
-    /// The member that takes it.
+    /// The member that takes that column, for each row and the pool.
     by: Vec<u32>,
-    /// Rows to go on from, in the order in which they were reached; the pool's number is that of rows.
+    /// Members to continue from, in the order in which they were reached; the pool has the number
+    /// of rows as its number.
     queue: Vec<u32>,
-    /// Whether the pool was reached.
+    /// True if the search has reached the pool.
     pool_seen: bool,
 }
 
@@ -41,7 +44,7 @@ pub(super) fn refine<T: Cost>(search: &mut Search<T>) {
     }
 }
 
-/// The positions of the bits that are set.
+/// Returns the positions of the bits that are set.
 fn ones(mut word: u64, index: usize) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let bit = word.trailing_zeros();
@@ -53,7 +56,7 @@ fn ones(mut word: u64, index: usize) -> impl Iterator<Item = usize> {
 }
 
 impl Tight {
-    /// None if no row has a tight edge to a column before its own.
+    /// Returns `None` if no row has a tight edge to a column before its own.
     fn new<T: Cost>(search: &Search<T>) -> Option<Tight> {
         let (n, m) = (search.n, search.m);
         let words = m.div_ceil(64);
@@ -94,7 +97,8 @@ impl Tight {
         })
     }
 
-    /// Gives a row the first column that an optimal assignment can, in which all rows before it keep theirs.
+    /// Gives a row the first column that keeps the assignment optimal and the earlier rows as they
+    /// are.
     fn settle<T: Cost>(&mut self, search: &mut Search<T>, row: usize) {
         let own = search.partner[row];
         self.unseen.copy_from_slice(&self.unsettled);
@@ -105,7 +109,7 @@ impl Tight {
                 if col as u32 >= own {
                     break 'columns;
                 }
-                // Whoever was seen does not lead back to the row.
+                // A member that was seen does not lead back to the row.
                 if self.unseen[word] >> (col % 64) & 1 == 0 {
                     continue;
                 }
@@ -121,8 +125,7 @@ impl Tight {
         }
     }
 
-    /// Whether a column can be the row's: its owner takes from another, that one from the next, and so on until one takes
-    /// what the row has.
+    /// Returns true if the row can have this column: a cycle leads from its owner back to the row.
     fn leads_back<T: Cost>(&mut self, search: &Search<T>, row: usize, col: usize) -> bool {
         let pool = search.n;
         self.queue.clear();
@@ -157,7 +160,7 @@ impl Tight {
         false
     }
 
-    /// A member of a cycle takes a column, or being without a partner, from whoever has it.
+    /// Lets a member take a column from its owner, or gives it up for none.
     fn take<T: Cost>(&mut self, search: &Search<T>, member: usize, col: Option<usize>) {
         let owner = match col {
             Some(col) => {
@@ -174,14 +177,14 @@ impl Tight {
         }
     }
 
-    /// A member has been reached, by the one that takes what it has.
+    /// Notes that a member was reached, by the member that takes what it has.
     fn reach(&mut self, member: usize, by: usize, by_col: u32) {
         self.by[member] = by as u32;
         self.by_col[member] = by_col;
         self.queue.push(member as u32);
     }
 
-    /// Each member of the cycle found takes what it is to take.
+    /// Lets each member of the cycle found take the column that it was to take.
     fn rotate<T: Cost>(&self, search: &mut Search<T>, row: usize) {
         let mut member = row;
         loop {

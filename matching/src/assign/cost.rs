@@ -1,4 +1,4 @@
-//! Integers that costs are computed with: the narrowest that holds all sums.
+//! Integers for costs: the narrowest type that holds all sums.
 
 use core::fmt::Debug;
 use core::ops::{Add, BitAnd, Mul, Sub};
@@ -17,32 +17,38 @@ pub(super) trait Cost:
     + BitAnd<Output = Self>
     + 'static
 {
-    /// 0.
+    /// Zero.
     const ZERO: Self;
-    /// Larger than any sum.
+    /// A value larger than any sum.
     const MOST: Self;
-    /// The cost of an edge that does not exist. A third of the type, so that it can be added to itself and to any sum
-    /// that [`Cost::holds`].
+    /// The cost of an edge that does not exist.
+    ///
+    /// A third of the type's maximum, so that it can be added to itself and to any sum within
+    /// [`Cost::holds`].
     const FORBIDDEN: Self;
-    /// Distances from here on are over edges that do not exist.
+    /// The least distance that uses an edge that does not exist.
     const UNREACHABLE: Self;
-    /// For each lane all bits in that lane, and none in the others.
+    /// Masks: row `i` has all bits of lane `i` and no others.
     const ONLY: [[Self; LANES]; LANES];
 
-    /// A number that is known to fit.
+    /// Converts a number that is known to fit.
     fn of(number: u64) -> Self;
 
-    /// The number, of which it is known that it is one of a column.
+    /// Converts back a number that is known to be a column's.
     fn index(self) -> u32;
 
-    /// Whether all sums fit where weights differ by at most `range` and the smaller side has `smaller` vertices.
+    /// Returns true if all sums fit, for weights that differ by at most `range` and `smaller`
+    /// vertices on the smaller side.
     ///
-    /// Let n be the smaller side and one cost the unit. A potential that a search has set is an alternating sum of the
-    /// costs of a path, at most n added and n subtracted, because tight edges lead from its vertex to one whose potential
-    /// is 0; so it is within -n and n. Others are 0, or not below -n, because bids that would lower them further are
-    /// refused, and no search goes further beyond its end; those of rows differ from such by a cost. A distance is such a sum less two potentials, one of which is 0:
-    /// within 2n. What relaxation adds up is a cost, a distance and two potentials: within 4n + 2. All are multiplied
-    /// by `scale`, less than which is added, and must be below [`Cost::UNREACHABLE`], a sixth of the type.
+    /// Let n be `smaller` and one cost the unit. A potential that a search has set is an
+    /// alternating sum of the costs of a path, with at most n added and n subtracted, because tight
+    /// edges lead from its vertex to one whose potential is 0; so it is within -n and n. Other
+    /// potentials are 0, or not below -n: bids that would lower them further are refused, and no
+    /// search extends them further. A row's potential differs from such a one by one cost. A
+    /// distance is such a sum less two potentials, one of which is 0: within 2n. Relaxation adds a
+    /// cost, a distance and two potentials: within 4n + 2. All of this is multiplied by `scale`,
+    /// and less than `scale` is added. The result must stay below [`Cost::UNREACHABLE`], a sixth of
+    /// the type's maximum.
     fn holds(range: u64, smaller: usize, scale: u64) -> bool;
 }
 

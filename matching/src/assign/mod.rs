@@ -1,7 +1,7 @@
-//! The assignment: as many pairs as possible, of those the heaviest, of those the first.
+//! The assignment: most pairs first, then the largest sum of weights, then the lexicographic order.
 //!
-//! Exact, for any weights: two processes that compute it from the same weights get the same pairs, whatever
-//! the order in which the search happens to find them.
+//! The result is exact for any weights. Two processes that compute it from the same weights get the
+//! same pairs, independent of the order of the search.
 
 mod canonical;
 mod cost;
@@ -15,25 +15,25 @@ mod tests;
 use cost::Cost;
 use search::Search;
 
-/// What each pair of a row and a column is worth, and which pairs there are.
+/// The weights of a bipartite graph: one for each pair of a row and a column that has an edge.
 #[derive(Clone, Debug, Default)]
 pub struct Weights {
     rows: usize,
     cols: usize,
-    /// Row by row; 0 where there is no edge.
+    /// Weights row by row; 0 where there is no edge.
     values: Vec<u64>,
-    /// Whether there is an edge: every number is a weight, so none can say that there is none.
+    /// True where there is an edge; no weight is free to mean "none".
     edges: Vec<bool>,
 }
 
 impl Weights {
-    /// So many rows and columns, and no edge between them.
+    /// Creates a graph with so many rows and columns and no edges.
     pub fn new(rows: usize, cols: usize) -> Weights {
         let cells = rows.saturating_mul(cols);
         Weights { rows, cols, values: vec![0; cells], edges: vec![false; cells] }
     }
 
-    /// The edge of a row and a column weighs so much, or there is none.
+    /// Sets the weight of an edge, or removes the edge.
     ///
     /// # Panics
     ///
@@ -45,7 +45,7 @@ impl Weights {
         self.edges[at] = weight.is_some();
     }
 
-    /// What the edge of a row and a column weighs. None if there is no such edge, row or column.
+    /// Returns the weight of an edge; `None` if there is no such edge, row or column.
     pub fn get(&self, row: usize, col: usize) -> Option<u64> {
         if row >= self.rows || col >= self.cols {
             return None;
@@ -54,17 +54,17 @@ impl Weights {
         self.edges[at].then(|| self.values[at])
     }
 
-    /// How many rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// How many columns.
+    /// Returns the number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// The smallest and the largest weight, if there is an edge at all.
+    /// Returns the smallest and the largest weight, or `None` without edges.
     fn range(&self) -> Option<(u64, u64)> {
         let (mut low, mut high) = (u64::MAX, 0);
         for (&value, &edge) in self.values.iter().zip(&self.edges) {
@@ -75,16 +75,18 @@ impl Weights {
     }
 }
 
-/// The pairs (row, column), sorted by row.
+/// Returns the pairs (row, column) of the optimal assignment, sorted by row.
 ///
-/// As many as there can be; of all such choices one with the largest sum of weights; of those the one whose
-/// partners, listed for the smaller side (the rows if there are as many), are lexicographically smallest, where
-/// a row or column without a partner comes after any with one. So the assignment of the transposed weights
-/// is the mirror image, unless there are as many rows as columns; then the caller says, by what
-/// it makes the rows, whose order decides.
+/// It has as many pairs as possible; of those choices, one with the largest sum of weights; of
+/// those, the one whose list of partners is lexicographically smallest. The list is that of the
+/// smaller side (the rows if both have the same size), and being without a partner comes after
+/// every partner.
+///
+/// The assignment of the transposed weights is therefore the mirror image, unless there are as many
+/// rows as columns. Then the caller decides whose order counts, by what it makes the rows.
 pub fn assign(weights: &Weights) -> Vec<(usize, usize)> {
     let Some((low, high)) = weights.range() else { return Vec::new() };
-    // All largest sets of pairs have as many, so that only differences of weights count.
+    // All largest matchings have the same number of pairs, so only differences of weights count.
     let range = high - low;
     let smaller = weights.rows.min(weights.cols);
     let scale = 2 * search::room(weights.rows.max(weights.cols));
@@ -97,7 +99,7 @@ pub fn assign(weights: &Weights) -> Vec<(usize, usize)> {
     }
 }
 
-/// [`assign`] with costs (the distance to the highest weight) of one type.
+/// Solves [`assign`] with costs of one type; a cost is the distance to the highest weight.
 fn solve<T: Cost>(weights: &Weights, low: u64, high: u64) -> Vec<(usize, usize)> {
     let mut search = Search::<T>::new(weights, low, high);
     search.run();
@@ -105,7 +107,7 @@ fn solve<T: Cost>(weights: &Weights, low: u64, high: u64) -> Vec<(usize, usize)>
     if weights.rows <= weights.cols { pairs(search.partners()) } else { pairs(search.owners()) }
 }
 
-/// The pairs of those that have a partner.
+/// Returns the pairs of the vertices that have a partner.
 fn pairs(partners: impl Iterator<Item = Option<usize>>) -> Vec<(usize, usize)> {
     partners.enumerate().filter_map(|(i, partner)| Some((i, partner?))).collect()
 }

@@ -1,119 +1,126 @@
 //! Shortest augmenting paths with potentials, over the edges that exist.
 //!
-//! The smaller side are the rows here. A row that finds no free column may leave another row, or itself, without a
-//! partner: whichever is cheapest. The columns of such a search are closed from then on: as no
-//! edge leads out of them, no row ever finds a free column by one of them, so that a search goes through
-//! them only after all the others, and only to displace. That is what a column of its own for each row would
-//! give, at a cost above all sums; but this way there is no such cost, and narrower integers do.
+//! The rows are the smaller side here. A row that finds no free column may leave another row, or
+//! itself, without a partner, whichever is cheapest. The columns of such a search are closed from
+//! then on: no edge leads out of them, so no row can reach a free column through them. Later
+//! searches visit them only after all others, and only to displace a row.
+//!
+//! The textbook way gives each row an extra column at a cost above all sums. Closing columns gives
+//! the same result without that cost, so narrower integers suffice.
 
 use core::array::from_fn;
 
 use super::Weights;
 use super::cost::{Cost, LANES};
 
-/// No row, no column.
+/// The number of no row and no column.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// How many rows, one after another, bid because one that bids has displaced the other.
+/// Bids in a chain, where each bidder was displaced by the one before.
 const BIDS: usize = 8;
 
-/// How many more rows may bid without success than with.
+/// Failed chains of bids beyond the successful ones after which bidding stops.
 const MOST_FAILURES: u32 = 2;
 
-/// Some columns side by side: a loop over them has no branches, so that it is made of vector instructions.
+/// Some columns side by side. A loop over them has no branches, so it compiles to vector
+/// instructions.
 struct Block<T> {
-    /// At most 0 for those that are not closed, 0 for those without an owner. The potential of a row is the rest of
-    /// the cost of its pair, or 0.
+    /// Potentials: at most 0 for open columns, 0 for columns without an owner.
+    ///
+    /// The potential of a row is the rest of the cost of its pair, or 0.
     potential: [T; LANES],
-    /// Distance from the row that the search began with, and the potential on top.
+    /// Distances from the row at which the search began, plus the potential.
     reach: [T; LANES],
-    /// To be added to [`Block::reach`] where one is chosen: the potential is taken off again, the column's number is
-    /// added, half a [`Scale`] for one with an owner, and [`Cost::FORBIDDEN`] for those that are not to
-    /// be taken, which are the closed and the taken. So the smallest sum says which column it is, the first among
-    /// equals, and those without an owner before the others.
+    /// Summands that turn [`Block::reach`] into a key for choosing the next column.
+    ///
+    /// Each takes the potential off again and adds the column's number, half a [`Scale`] for a
+    /// column with an owner, and [`Cost::FORBIDDEN`] for closed and taken columns. So the smallest
+    /// key names its column; among equal distances free columns come first, then the lowest number.
     shift: [T; LANES],
-    /// The row before each on the way from there.
+    /// The row before each column on its shortest path.
     before: [u32; LANES],
-    /// The row that each is paired with.
+    /// The row that each column is paired with.
     owner: [u32; LANES],
     closed: [bool; LANES],
-    /// How many the search has taken.
+    /// Columns of this block that the search has taken.
     taken: usize,
 }
 
 impl<T: Cost> Block<T> {
-    /// A column is not to be taken any more. The next load is of all lanes, and would wait for a store of one.
+    /// Marks a column as taken.
+    ///
+    /// Writes all lanes: the next load reads them all, and would wait for a store of one lane.
     fn forbid(&mut self, lane: usize) {
         let (old, only) = (self.shift, T::ONLY[lane]);
         self.shift = from_fn(|i| old[i] + (T::FORBIDDEN & only[i]));
     }
 }
 
-/// What costs are multiplied by, to leave room below them for the number of a column, and for half of the scale.
+/// The factor of all costs, which leaves room below them for a column's number and half the scale.
 #[derive(Clone, Copy)]
 struct Scale<T> {
-    /// Half of it: a power of two above all columns.
+    /// Half of the scale: a power of two above all column numbers.
     half: T,
 }
 
 impl<T: Cost> Scale<T> {
-    /// A multiple of the scale.
+    /// Returns a difference of weights, multiplied by the scale and by `times`.
     fn of(self, difference: u64, times: usize) -> T {
         T::of(difference) * T::of(times as u64) * (self.half + self.half)
     }
 
-    /// The number of the column.
+    /// Returns the column's number that a sum carries.
     fn column(self, sum: T) -> u32 {
         (sum & (self.half - T::of(1))).index()
     }
 
-    /// Without the number and without the half.
+    /// Returns the sum without the number and without the half.
     fn whole(self, sum: T) -> T {
         sum & (T::ZERO - self.half - self.half)
     }
 }
 
-/// A matching that grows by a row at a time, always the cheapest of its rows.
+/// A matching that grows by one row at a time and always is the cheapest for its rows.
 pub(super) struct Search<T> {
-    /// Rows.
+    /// Number of rows.
     pub(super) n: usize,
-    /// Columns, at least as many. The last block has room for more, which have no edges.
+    /// Number of columns, at least `n`. The last block may have more, which have no edges.
     pub(super) m: usize,
-    /// Row by row, in blocks.
+    /// Costs row by row, in blocks.
     costs: Vec<[T; LANES]>,
     columns: Vec<Block<T>>,
-    /// The column of each row.
+    /// The column of each row, or [`NONE`].
     pub(super) partner: Vec<u32>,
-    /// The columns that are closed.
+    /// Closed columns.
     closed: Vec<u32>,
     /// Columns that the search has taken.
     taken: Vec<u32>,
-    /// Blocks with columns that it has not.
+    /// Blocks with columns that the search has not taken.
     live: Vec<u32>,
     scale: Scale<T>,
-    /// No potential is below.
+    /// The lower bound of all potentials.
     lowest: T,
 }
 
-/// A power of two above the numbers of so many columns, those included that fill the last block.
+/// Returns a power of two above all column numbers, including those that fill the last block.
 pub(super) fn room(cols: usize) -> u64 {
     cols.next_multiple_of(LANES).next_power_of_two() as u64
 }
 
-/// Where a search ended, and the distance up to which the potentials of the taken are to be lowered.
+/// The end of a search, with the distance to which the potentials of the taken columns are lowered.
 enum End<T> {
-    /// At a free column, which is the last one taken.
+    /// A free column, the last one taken.
     Column(u32, T),
-    /// At a row which is left without a partner.
+    /// A row that is left without a partner.
     Row(u32, T),
 }
 
-/// The block and the lane of a column.
-fn place(col: u32) -> (usize, usize) {
+/// Returns the block and the lane of a column.
+fn position(col: u32) -> (usize, usize) {
     (col as usize / LANES, col as usize % LANES)
 }
 
-/// All lanes, halves first.
+/// Folds all lanes into one value, halves first.
 #[inline]
 fn fold<U: Copy>(lanes: [U; LANES], both: impl Fn(U, U) -> U) -> U {
     let half: [U; LANES / 2] = from_fn(|i| both(lanes[i], lanes[i + LANES / 2]));
@@ -121,7 +128,7 @@ fn fold<U: Copy>(lanes: [U; LANES], both: impl Fn(U, U) -> U) -> U {
 }
 
 impl<T: Cost> Search<T> {
-    /// The costs are the distances to the highest weight.
+    /// Builds the search; costs are the distances to the highest weight.
     pub(super) fn new(weights: &Weights, low: u64, high: u64) -> Search<T> {
         let (rows, cols) = (weights.rows, weights.cols);
         let (n, m) = (rows.min(cols), rows.max(cols));
@@ -163,7 +170,7 @@ impl<T: Cost> Search<T> {
         }
     }
 
-    /// Finds a cheapest largest matching.
+    /// Finds a cheapest matching of the largest size.
     pub(super) fn run(&mut self) {
         let mut rows = self.begin();
         while let Some(row) = rows.pop() {
@@ -171,7 +178,7 @@ impl<T: Cost> Search<T> {
         }
     }
 
-    /// [`Search::run`]. How many columns the searches have taken.
+    /// Runs [`Search::run`] and returns how many columns its searches have taken.
     #[cfg(test)]
     pub(super) fn run_counting(&mut self) -> usize {
         let (mut rows, mut taken) = (self.begin(), 0);
@@ -182,82 +189,84 @@ impl<T: Cost> Search<T> {
         taken
     }
 
-    /// What needs no searches. The rows that do, the last one first.
+    /// Pairs the rows that need no search, and returns the others, to be searched from the last one
+    /// on.
     fn begin(&mut self) -> Vec<u32> {
         let mut rows = self.greedy();
         self.outbid(&mut rows);
         rows
     }
 
-    /// The column of each row.
+    /// Returns the column of each row.
     pub(super) fn partners(&self) -> impl Iterator<Item = Option<usize>> {
         self.partner.iter().map(|&col| (col != NONE).then_some(col as usize))
     }
 
-    /// The row of each column.
+    /// Returns the row of each column.
     pub(super) fn owners(&self) -> impl Iterator<Item = Option<usize>> {
         let owners = self.columns.iter().flat_map(|block| block.owner).take(self.m);
         owners.map(|row| (row != NONE).then_some(row as usize))
     }
 
-    /// The row of a column, or [`NONE`].
+    /// Returns the row of a column, or [`NONE`].
     pub(super) fn owner(&self, col: u32) -> u32 {
-        let (block, lane) = place(col);
+        let (block, lane) = position(col);
         self.columns[block].owner[lane]
     }
 
     /// Pairs a row with a column, whoever owned it.
     pub(super) fn join(&mut self, row: u32, col: u32) {
         self.partner[row as usize] = col;
-        let (block, lane) = place(col);
+        let (block, lane) = position(col);
         self.columns[block].owner[lane] = row;
     }
 
-    /// A column has no owner any more.
+    /// Leaves a column without an owner.
     pub(super) fn abandon(&mut self, col: u32) {
-        let (block, lane) = place(col);
+        let (block, lane) = position(col);
         self.columns[block].owner[lane] = NONE;
     }
 
-    /// A column with an owner has that potential, and is to be taken or not.
+    /// Sets the potential of a column that has an owner; `bias` forbids or allows taking it.
     fn set_potential(&mut self, col: u32, potential: T, bias: T) {
         let number = self.scale.half + T::of(u64::from(col));
-        let (block, lane) = place(col);
+        let (block, lane) = position(col);
         self.columns[block].potential[lane] = potential;
         self.columns[block].shift[lane] = number + bias - potential;
     }
 
-    /// Whether a column is closed.
+    /// Returns true if the column is closed.
     pub(super) fn is_closed(&self, col: u32) -> bool {
-        let (block, lane) = place(col);
+        let (block, lane) = position(col);
         self.columns[block].closed[lane]
     }
 
-    /// The potential of a column.
+    /// Returns the potential of a column.
     pub(super) fn potential(&self, col: u32) -> T {
-        let (block, lane) = place(col);
+        let (block, lane) = position(col);
         self.columns[block].potential[lane]
     }
 
-    /// The potential of a row.
+    /// Returns the potential of a row.
     pub(super) fn row_potential(&self, row: u32) -> T {
         match self.partner[row as usize] {
             NONE => T::ZERO,
             col => {
-                let (block, lane) = place(col);
+                let (block, lane) = position(col);
                 self.costs(row)[block][lane] - self.columns[block].potential[lane]
             }
         }
     }
 
-    /// What an edge costs, if there is one.
+    /// Returns the cost of an edge, or `None` if there is no such edge.
     #[cfg(test)]
     pub(super) fn cost(&self, row: u32, col: u32) -> Option<T> {
-        let (block, lane) = place(col);
+        let (block, lane) = position(col);
         Some(self.costs(row)[block][lane]).filter(|cost| *cost < T::FORBIDDEN)
     }
 
-    /// A bit for each of 64 columns, from a multiple of 64 on: whether its edge to a row costs just the potentials.
+    /// Returns a bit for each of 64 columns from `from` (a multiple of 64) on: set if its edge to
+    /// the row is tight.
     pub(super) fn tight(&self, row: u32, from: usize) -> u64 {
         let own = self.partner[row as usize];
         let (potential, closed) = (self.row_potential(row), own == NONE || self.is_closed(own));
@@ -273,17 +282,19 @@ impl<T: Cost> Search<T> {
         bits
     }
 
-    /// The costs of a row.
+    /// Returns the costs of a row.
     fn costs(&self, row: u32) -> &[[T; LANES]] {
         let blocks = self.columns.len();
         &self.costs[row as usize * blocks..][..blocks]
     }
 
-    /// Gives each row, in order, the first free one of its cheapest columns. Where there is none, whoever would lose more
-    /// by taking another column gets it. The rows that got none and have an edge, those that would lose most last.
+    /// Gives each row the first free one of its cheapest columns; returns the rows that got none
+    /// and have an edge.
     ///
-    /// Searches are from the last one on, too: a row that would lose little, once it has a column, lets the prices of those
-    /// that it is after rise in small steps only.
+    /// Among rows that compete for a column, the one that would lose most by taking another column
+    /// gets it. The rows returned are sorted by that loss, the largest last, and searches begin
+    /// with the last one: a row with a small loss, once it has a column, lets the prices of its
+    /// competitors rise in small steps only.
     fn greedy(&mut self) -> Vec<u32> {
         let (mut left, mut losses) = (Vec::new(), vec![T::ZERO; self.n]);
         for row in 0..self.n as u32 {
@@ -309,10 +320,12 @@ impl<T: Cost> Search<T> {
         left
     }
 
-    /// Lets the rows outbid one another, which is cheap and settles many; leaves those that it does not.
+    /// Lets rows outbid one another, which is cheap and settles many; keeps the rows that it does
+    /// not settle.
     ///
-    /// A row takes its cheapest column and lowers the potential until the second one is as cheap. Rows of whom there
-    /// are too many would go on for ever.
+    /// A row takes its cheapest column and lowers the potential until the second cheapest costs the
+    /// same. The number of bids is bounded, because rows that compete for too few columns would
+    /// never end.
     fn outbid(&mut self, rows: &mut Vec<u32>) {
         let (mut left, mut failures) = (Vec::new(), MOST_FAILURES);
         while failures > 0
@@ -338,8 +351,10 @@ impl<T: Cost> Search<T> {
         rows.extend(left);
     }
 
-    /// A row takes its cheapest column, and displaces who had it, or [`NONE`]. Nothing happens if that is not what it
-    /// wants more than another, or if potentials would leave the bounds of [`Cost::holds`].
+    /// Lets a row take its cheapest column; returns the row that it displaces, or [`NONE`].
+    ///
+    /// Returns `None` and changes nothing if the row has no clear preference, or if the potential
+    /// would leave the bounds of [`Cost::holds`].
     fn bid(&mut self, row: u32) -> Option<u32> {
         let (cheapest, col, second) = self.two_cheapest(row);
         let displaced = self.owner(col);
@@ -356,7 +371,9 @@ impl<T: Cost> Search<T> {
         Some(displaced)
     }
 
-    /// What the cheapest column of a row costs less its potential, that column, and what the second one costs; shifted.
+    /// Returns the cheapest column of a row, with its key and that of the second cheapest.
+    ///
+    /// A key is the cost less the column's potential, shifted as in [`Block::shift`].
     fn two_cheapest(&self, row: u32) -> (T, u32, T) {
         let (mut cheapest, mut second) = ([T::MOST; LANES], [T::MOST; LANES]);
         for (costs, columns) in self.costs(row).iter().zip(&self.columns) {
@@ -365,12 +382,12 @@ impl<T: Cost> Search<T> {
             cheapest = from_fn(|i| cheapest[i].min(rest[i]));
         }
         let least = fold(cheapest, T::min);
-        // No two are equal.
+        // No two keys are equal.
         let others = from_fn(|i| if cheapest[i] == least { second[i] } else { cheapest[i] });
         (least, self.scale.column(least), fold(others, T::min))
     }
 
-    /// Adds a row to the matching, unless it costs less to leave it out.
+    /// Adds a row to the matching, unless leaving it out costs less.
     fn augment(&mut self, row: u32) {
         let end = self.search(row);
         let (mut col, reached) = match end {
@@ -380,7 +397,7 @@ impl<T: Cost> Search<T> {
         let closing = matches!(end, End::Row(..));
         let taken = std::mem::take(&mut self.taken);
         for &col in &taken {
-            let (block, lane) = place(col);
+            let (block, lane) = position(col);
             let potential = self.columns[block].reach[lane] - reached;
             self.set_potential(col, potential, T::ZERO);
             if closing && !std::mem::replace(&mut self.columns[block].closed[lane], true) {
@@ -390,7 +407,7 @@ impl<T: Cost> Search<T> {
         self.taken = taken;
         self.gate(T::FORBIDDEN);
         while col != NONE {
-            let (block, lane) = place(col);
+            let (block, lane) = position(col);
             let owner = self.columns[block].before[lane];
             let previous = self.partner[owner as usize];
             self.join(owner, col);
@@ -398,14 +415,14 @@ impl<T: Cost> Search<T> {
         }
     }
 
-    /// Whether closed columns are to be taken: adds so much to their distances.
+    /// Allows or forbids taking closed columns: adds `bias` to their distances.
     fn gate(&mut self, bias: T) {
         for i in 0..self.closed.len() {
             self.set_potential(self.closed[i], self.potential(self.closed[i]), bias);
         }
     }
 
-    /// The nearest end from a row which has no partner.
+    /// Returns the nearest end for a row that has no partner.
     fn search(&mut self, row: u32) -> End<T> {
         self.taken.clear();
         for columns in &mut self.columns {
@@ -423,7 +440,7 @@ impl<T: Cost> Search<T> {
                 displacing = true;
                 self.gate(T::ZERO);
                 for &closed in &self.closed {
-                    let (block, lane) = place(closed);
+                    let (block, lane) = position(closed);
                     let block = &self.columns[block];
                     nearest = nearest.min(block.reach[lane] + block.shift[lane]);
                 }
@@ -432,7 +449,7 @@ impl<T: Cost> Search<T> {
                 return End::Row(left, leave);
             }
             let (col, distance) = (self.scale.column(nearest), self.scale.whole(nearest));
-            let (block, lane) = place(col);
+            let (block, lane) = position(col);
             let columns = &mut self.columns[block];
             let owner = columns.owner[lane];
             let potential = columns.potential[lane];
@@ -455,11 +472,12 @@ impl<T: Cost> Search<T> {
         }
     }
 
-    /// How far potentials can be lowered after a search that has taken all columns up to `distance`, the free one too:
-    /// until the next column, as in a bid by all rows that have the taken together. None gets below the lowest.
+    /// Returns how far potentials can be lowered after a search that took all columns up to
+    /// `distance`, its free one included.
     ///
-    /// The next rows then more often find a free column at once, where they would otherwise go through the same columns
-    /// again.
+    /// They can be lowered until the next column becomes as cheap, as if all rows of the taken
+    /// columns bid together, but not below the lower bound. The next rows then find a free column
+    /// at once more often, and do not search the same columns again.
     fn beyond(&self, distance: T, least_reach: T) -> T {
         let mut nearest = [T::MOST; LANES];
         for &block in &self.live {
@@ -470,9 +488,11 @@ impl<T: Cost> Search<T> {
         if next < T::UNREACHABLE { next.min(least_reach - self.lowest).max(distance) } else { distance }
     }
 
-    /// Shortens distances by the edges of a row whose costs less its potential and the distance of its partner are
-    /// `offset` more. Returns what is to be taken next, and its distance, shifted. Distances of the taken are not
-    /// shortened: they are at most as large.
+    /// Shortens distances by the edges of a row; returns the key of the column to take next.
+    ///
+    /// `offset` is the distance of the row's column less the cost of its pair and plus that
+    /// column's potential. Distances of taken columns are not shortened, because they are at most
+    /// as large.
     fn relax(&mut self, row: u32, offset: T) -> T {
         let blocks = self.columns.len();
         let costs = &self.costs[row as usize * blocks..][..blocks];

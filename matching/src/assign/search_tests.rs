@@ -1,10 +1,10 @@
-//! Searches that prove themselves: their potentials bound all other assignments.
+//! Optimality proofs: the potentials of a search bound all other assignments.
 
 use super::cost::Cost;
 use super::search::{NONE, Search, room};
 use super::{Weights, solve};
 
-/// Numbers that look random, the same each time.
+/// A reproducible generator of random numbers.
 struct Mix(u64);
 
 impl Mix {
@@ -14,7 +14,7 @@ impl Mix {
     }
 }
 
-/// Weights of one family; those of a `range` spread over all of it.
+/// Returns weights of one family; the `range` families spread over all of it.
 fn family(kind: usize, rows: usize, cols: usize, range: u64, mix: &mut Mix) -> Weights {
     let mut weights = Weights::new(rows, cols);
     let spread = |x: u64, most: u64| (u128::from(x) * u128::from(range) / u128::from(most.max(1))) as u64;
@@ -27,7 +27,7 @@ fn family(kind: usize, rows: usize, cols: usize, range: u64, mix: &mut Mix) -> W
                 1 => (mix.below(8) == 0).then_some(random),
                 2 => Some(spread(product, (rows * cols) as u64)),
                 3 => Some(range - spread(product, (rows * cols) as u64)),
-                // Half of the columns have no edge: many rows stay alone, and displace one another.
+                // Half of the columns have no edge: many rows stay alone and displace one another.
                 4 => (col % 2 == 0).then(|| spread(product, (rows * cols) as u64)),
                 5 => (col % 3 == 0 && mix.below(2) == 0).then(|| spread(mix.below(3), 2)),
                 6 => (row.abs_diff(col) <= 2).then_some(random),
@@ -40,10 +40,13 @@ fn family(kind: usize, rows: usize, cols: usize, range: u64, mix: &mut Mix) -> W
 }
 const FAMILIES: usize = 8;
 
-/// Runs the search, and checks the proof that it leaves: a price of each column and of each row, such that no edge is
-/// cheaper than the prices of its ends, the edges that are used are as cheap, and whoever is alone has no price.
+/// Runs the search and checks the proof that it leaves; returns the number of pairs.
 ///
-/// Prices have two parts. The large one, the cost of being alone, is 1 for rows and -1 for columns that are closed.
+/// The proof is a price for each column and row: no edge is cheaper than the prices of its ends,
+/// the edges in use cost exactly that, and a vertex without a partner has price 0.
+///
+/// Prices have two parts. The large part, the cost of being alone, is 1 for closed rows and -1 for
+/// closed columns.
 fn proven<T: Cost>(weights: &Weights) -> usize {
     let (low, high) = weights.range().expect("an edge");
     let mut search = Search::<T>::new(weights, low, high);
@@ -73,7 +76,7 @@ fn proven<T: Cost>(weights: &Weights) -> usize {
             };
             match (closed, search.is_closed(col)) {
                 (true, false) => panic!("row {row} is closed and has an edge to column {col}, which is open"),
-                // As large as being alone: never tight.
+                // Costs the price of being alone: never tight.
                 (false, true) => {}
                 _ => assert!(cost >= price + search.potential(col), "edge ({row}, {col}) is too cheap"),
             }
@@ -97,9 +100,9 @@ fn potentials_prove_that_it_is_the_best() {
     assert!(alone > 100, "rows without a partner are proven too: {alone}");
 }
 
-/// All rows want the same columns, so that each search could take all that are paired: half of the square.
+/// All rows want the same columns, so each search could take all paired ones: half of the square.
 #[test]
-fn searches_seldom_take_what_others_have_taken() {
+fn searches_seldom_take_columns_that_others_have_taken() {
     let n = 60;
     let back = |i: usize, turned: bool| (if turned { n - i } else { i + 1 }) as u64;
     for turned in 0..4 {
@@ -115,7 +118,7 @@ fn searches_seldom_take_what_others_have_taken() {
     }
 }
 
-/// The largest range of weights for which a type holds all sums.
+/// Returns the largest range of weights for which a type holds all sums.
 fn largest_range<T: Cost>(n: usize, m: usize) -> u64 {
     let (mut low, mut high) = (0, u64::MAX);
     while low < high {
@@ -129,7 +132,7 @@ fn largest_range<T: Cost>(n: usize, m: usize) -> u64 {
     low
 }
 
-/// Additions are checked in tests, so that one that does not fit is seen.
+/// Test builds check additions for overflow, so a sum that does not fit panics.
 #[test]
 fn no_sum_is_too_large_at_the_limit_of_a_type() {
     let mut mix = Mix(2);

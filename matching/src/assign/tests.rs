@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{Weights, assign};
 
-/// A list of rows.
+/// Builds weights from a list of rows.
 fn weights(rows: &[&[Option<u64>]]) -> Weights {
     let mut weights = Weights::new(rows.len(), rows.first().map_or(0, |r| r.len()));
     for (row, values) in rows.iter().enumerate() {
@@ -25,18 +25,18 @@ fn transposed(weights: &Weights) -> Weights {
     mirror
 }
 
-/// How many pairs, and their sum.
+/// Returns the number of pairs and the sum of their weights.
 fn value(weights: &Weights, pairs: &[(usize, usize)]) -> (usize, u128) {
     (pairs.len(), pairs.iter().map(|&(row, col)| u128::from(weights.get(row, col).expect("an edge"))).sum())
 }
 
-/// The best of all, by trying all; `weights` has no more rows than columns.
+/// Returns the best assignment by trying all; `weights` has no more rows than columns.
 fn brute_force(weights: &Weights) -> Vec<(usize, usize)> {
     type Best = Option<((usize, u128), Vec<usize>)>;
     fn go(weights: &Weights, taken: &mut Vec<usize>, sum: (usize, u128), best: &mut Best) {
         let row = taken.len();
         if row == weights.rows() {
-            // Ascending order of partners: the first of equals is the smallest.
+            // Partners are tried in ascending order, so the first of equals is the smallest.
             if best.as_ref().is_none_or(|(b, _)| sum > *b) {
                 *best = Some((sum, taken.clone()));
             }
@@ -61,7 +61,7 @@ fn brute_force(weights: &Weights) -> Vec<(usize, usize)> {
     partners.into_iter().enumerate().filter(|&(_, col)| col != usize::MAX).collect()
 }
 
-/// The same for any shape.
+/// Returns the best assignment for any shape.
 fn expected(weights: &Weights) -> Vec<(usize, usize)> {
     if weights.rows() <= weights.cols() {
         return brute_force(weights);
@@ -71,7 +71,7 @@ fn expected(weights: &Weights) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Weights of any shape up to that many rows and columns.
+/// Weights of any shape, up to `most` rows and columns.
 fn any_weights(most: usize, value: BoxedStrategy<Option<u64>>) -> impl Strategy<Value = Weights> {
     (0..=most, 0..=most).prop_flat_map(move |(rows, cols)| {
         proptest::collection::vec(value.clone(), rows * cols).prop_map(move |values| {
@@ -84,13 +84,15 @@ fn any_weights(most: usize, value: BoxedStrategy<Option<u64>>) -> impl Strategy<
     })
 }
 
-/// Ties, few edges, full range.
+/// Any weight, over the full range.
 fn any_value() -> BoxedStrategy<Option<u64>> {
     any::<u64>().prop_map(Some).boxed()
 }
 
-/// The first optimum, found the slow way: each vertex of the smaller side in turn gets the first partner with which the
-/// optimum is not lost. How good an optimum is must be right already; `weights` has no more rows than columns.
+/// Returns the first optimum, found the slow way.
+///
+/// Each vertex of the smaller side gets the first partner that keeps the optimum. The value of the
+/// optimum must be right already; `weights` has no more rows than columns.
 fn first_by_trial(weights: &Weights) -> Vec<(usize, usize)> {
     let best = value(weights, &assign(weights));
     let (mut fixed, mut pairs) = (weights.clone(), Vec::new());
@@ -101,7 +103,8 @@ fn first_by_trial(weights: &Weights) -> Vec<(usize, usize)> {
             for other in 0..weights.cols() {
                 only.set(row, other, (other == col).then_some(weight));
             }
-            // For nobody else, so that the row must take it where the optimum is kept.
+            // Nobody else may have the column, so the row must take it where that keeps the
+            // optimum.
             for below in row + 1..weights.rows() {
                 only.set(below, col, None);
             }
@@ -188,7 +191,7 @@ proptest! {
     }
 }
 
-/// All of a size, by a function.
+/// Builds weights by a function.
 fn filled(rows: usize, cols: usize, value: impl Fn(usize, usize) -> Option<u64>) -> Weights {
     let mut weights = Weights::new(rows, cols);
     for row in 0..rows {
@@ -200,7 +203,7 @@ fn filled(rows: usize, cols: usize, value: impl Fn(usize, usize) -> Option<u64>)
 }
 
 #[test]
-fn what_is_empty_has_no_pairs() {
+fn graphs_without_edges_have_no_pairs() {
     for (rows, cols) in [(0, 0), (0, 5), (5, 0), (5, 5), (2000, 2000)] {
         assert_eq!(assign(&Weights::new(rows, cols)), [], "{rows} x {cols}");
     }
@@ -220,12 +223,13 @@ fn large_ones_that_all_want_the_same_are_solved() {
     let weights = filled(150, 150, |row, col| Some(all - (1 << 40) * (row as u64 + 1) * (col as u64 + 1)));
     let back: Vec<_> = (0..150).map(|i| (i, 149 - i)).collect();
     assert_eq!(assign(&weights), back);
-    // Only some columns have edges, to which all rows want: the largest rows get them, whatever the order.
+    // All rows compete for the few columns that have edges: the largest rows get them, whatever the
+    // order.
     let crowded = filled(400, 400, |row, col| (col % 4 == 1).then_some((row as u64 + 1) * (col as u64 + 1)));
     let largest: Vec<_> = (0..100).map(|i| (300 + i, 4 * i + 1)).collect();
     assert_eq!(assign(&crowded), largest);
     assert_eq!(assign(&transposed(&crowded)), largest.iter().map(|&(a, b)| (b, a)).collect::<Vec<_>>());
-    // A path: each row could have either of two columns, and the last one has but one.
+    // A path: each row can have either of two columns, and the last row only one.
     let path =
         filled(1500, 1500, |row, col| (row == col || row == col + 1 || row + 1500 == col + 1).then_some(5));
     assert_eq!(assign(&path).len(), 1500);
@@ -238,13 +242,14 @@ fn no_weight_is_too_large() {
         &[Some(u64::MAX), Some(0), None],
         &[Some(u64::MAX - 1), Some(1), None],
     ]);
-    // 0 + 0 + (MAX - 1) and 0 + MAX + 1 are three pairs each: the second is heavier by 2.
+    // 0 + 0 + (MAX - 1) and 0 + MAX + 1 are three pairs each: the second sum is larger by 2.
     assert_eq!(assign(&weights), [(0, 2), (1, 0), (2, 1)]);
 }
 
-/// What a row gets that has a choice costs as much as what others fight for: it must not join them.
+/// The free column of the row with a choice costs as much as the contested one: the row must not
+/// take that.
 #[test]
-fn whoever_has_a_choice_leaves_what_is_scarce_to_others() {
+fn a_row_with_a_choice_leaves_the_contested_column() {
     let scarce = weights(&[&[Some(5), Some(5), None], &[Some(5), None, None], &[Some(5), None, None]]);
     assert_eq!(assign(&scarce), [(0, 1), (1, 0)]);
     let twice = filled(5, 5, |row, col| (row == 0 && col < 3 || row > 0 && col < 2).then_some(1));

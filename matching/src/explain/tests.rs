@@ -1,4 +1,4 @@
-//! What people read: bounded in width, and nothing in it steers a terminal.
+//! The text of explanations: bounded in width, and free of control sequences.
 
 use super::*;
 use crate::record::{Address, Host, Kind};
@@ -70,7 +70,7 @@ fn the_table_is_as_wide_as_asked_and_says_everything_once() {
         assert!(text.lines().all(|l| l.chars().count() <= width), "{width}\n{text}");
         assert!(text.contains("e11"));
     }
-    // A width that is too small for anything is no panic.
+    // A width that is too small must not panic.
     assert!(!format!("{explanation:1}").is_empty());
     assert_eq!(explanation.verdicts.len(), 144);
 }

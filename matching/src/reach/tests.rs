@@ -1,4 +1,4 @@
-//! Records say of the own tables what the tables would answer.
+//! A record answers what the tables would answer.
 
 use super::*;
 use crate::record::{Cut, Nic};

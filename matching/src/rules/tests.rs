@@ -1,4 +1,4 @@
-//! The choice of interfaces: its syntax, what passes, what is told of the rest.
+//! The choice of interfaces: its syntax, what passes, and what is reported about the rest.
 
 use super::*;
 use crate::MAX_ADDRESSES;
@@ -33,7 +33,7 @@ fn patterns() {
     ] {
         assert_eq!(glob(pattern.as_bytes(), name.as_bytes()), want, "{pattern} {name}");
     }
-    // Would take for ever if each `*` was tried with each length.
+    // Takes exponential time if each `*` is tried with each length.
     assert!(!glob("a*".repeat(200).as_bytes(), &[b'a'; 150]));
 }
 
@@ -141,7 +141,7 @@ fn of_very_many_interfaces_those_in_use_and_fast_ones_are_published() {
     assert_eq!(got, want.into_iter().rev().collect::<Vec<_>>());
     assert_eq!(omitted.len(), 3000 - got.len());
     assert_eq!(usize::from(out.cut.nics), omitted.len());
-    // The peer is told, too.
+    // The peer's explanation reports it, too.
     let side = |host| crate::Side { name: b"x", host };
     let seen = crate::wire::parse(&crate::wire::encode(&out)).unwrap();
     let small = Host { nics: vec![nic(4)], ..Host::default() };

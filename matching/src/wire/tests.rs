@@ -1,9 +1,9 @@
-//! Records as bytes: the format to the byte, round trips, refusals, mutated input.
+//! Records as bytes: the exact format, round trips, refusals, mutated input.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Mutated records that are read: `NETMOD_TEST_MUTATIONS`, or few.
+/// Number of mutated records: `NETMOD_TEST_MUTATIONS`, or a few.
 fn mutations() -> u64 {
     std::env::var("NETMOD_TEST_MUTATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000)
 }
@@ -14,7 +14,7 @@ fn address(text: &str, prefix: u8) -> Address {
 
 fn host() -> Host {
     Host {
-        place: Place { boot: [0xB0; 16], netns: 0xF000_0001 },
+        location: Location { boot: [0xB0; 16], netns: 0xF000_0001 },
         nics: vec![
             Nic {
                 name: "ib0".into(),
@@ -109,7 +109,7 @@ fn what_nobody_would_write_is_refused() {
     assert_eq!(set(63, 24), Err(WireError::NotCanonical));
     // Another order of the interfaces.
     assert_eq!(set(35, b'z'), Err(WireError::NotCanonical));
-    // A speed of an interface that does not know it.
+    // A speed, with the flag that says there is none.
     assert_eq!(set(40, 3), Err(WireError::NotCanonical));
     for text in [WireError::Truncated, WireError::Version(9), WireError::TooLong(99), WireError::NotCanonical]
     {
@@ -117,7 +117,8 @@ fn what_nobody_would_write_is_refused() {
     }
 }
 
-/// A host of so many interfaces with so many addresses each, from each of which so many networks are reached.
+/// A host of `nics` interfaces with `addresses` each, and `routes` networks reached from each
+/// address.
 fn large(nics: u32, addresses: u32, routes: u32) -> Host {
     let from = |i: u32, a: u32| format!("fd00::{i:x}:{a:x}").parse::<IpAddr>().unwrap();
     let nic = |i: u32| Nic {

@@ -21,10 +21,10 @@
 //! | 2, 1 | receive contexts at the address, and which of them is this process's, or this engine's |
 //! | 4, 4 | Mb/s and MTU in bytes, 0 if unknown |
 
+mod location;
 mod pair;
 #[cfg(test)]
 mod pair_tests;
-mod place;
 #[cfg(test)]
 mod samples;
 #[cfg(test)]
@@ -38,8 +38,8 @@ use crate::NAME;
 use crate::address::ip;
 use crate::fi::info::{Facts, MAX_ADDRESS};
 
+pub use location::Here;
 pub use pair::pair;
-pub use place::Here;
 
 /// Version of the section.
 pub const VERSION: u16 = 2;
@@ -174,7 +174,7 @@ impl OfiCard {
             endpoint: (facts.protocol, facts.protocol_version),
             frame: limits.frame,
             window: limits.window,
-            here: Here::of_this_process(host.place),
+            here: Here::of_this_process(host.location),
             lifeline: lifeline.into(),
             record: record(host, &domains),
             domains,
@@ -240,7 +240,7 @@ impl OfiCard {
         let lifeline = r.bytes("its life line")?.into();
         let record = wire::parse(r.bytes("the record of its interfaces")?)
             .map_err(|_| malformed("the record of its interfaces", "it must be in canonical form"))?;
-        let here = Here { network: record.place, memory, processes };
+        let here = Here { network: record.location, memory, processes };
         let count = usize::from(r.u8("its number of domains")?);
         if !(1..=MAX_DOMAINS).contains(&count) {
             return Err(malformed("its number of domains", "it must be from 1 to 16"));
@@ -336,7 +336,7 @@ fn record(host: &Host, domains: &[CardDomain]) -> Host {
             },
         })
     });
-    Rules::default().publish(&Host { place: host.place, nics: nics.collect(), ..Host::default() }).host
+    Rules::default().publish(&Host { location: host.location, nics: nics.collect(), ..Host::default() }).host
 }
 
 /// The length of the prefix in a fabric's name such as `192.0.2.0/24`.

@@ -191,7 +191,7 @@ fn edge(l: &CardDomain, r: &CardDomain, same_memory: bool) -> Result<Edge<(), St
     if l.fabric != r.fabric {
         return Err(format!("they are on different fabrics ({} and {})", l.fabric, r.fabric));
     }
-    Ok(Edge { class: Class::OnLink, last_resort: None, way: () })
+    Ok(Edge { class: Class::OnLink, last_resort: None, route: () })
 }
 
 /// Pairs within one kernel and network namespace: each address leads there, over the loopback interface, whatever it is of.

@@ -1,10 +1,10 @@
-use netmod_matching::{Host, Kind, Place};
+use netmod_matching::{Host, Kind, Location};
 
 use super::samples::{Random, card, host, ip_card, ip_domain, other_card};
 use super::*;
 
-const A: Place = Place { boot: [1; 16], netns: 4 };
-const B: Place = Place { boot: [2; 16], netns: 4 };
+const A: Location = Location { boot: [1; 16], netns: 4 };
+const B: Location = Location { boot: [2; 16], netns: 4 };
 
 /// The pair, after it was seen to be the mirror image of the peer's.
 fn both(a: &OfiCard, b: &OfiCard) -> Result<(usize, usize), String> {
@@ -44,8 +44,8 @@ fn of_equal_pairs_different_peers_get_different_ones() {
     }
     assert!(used.iter().all(|n| *n > 16), "{used:?}");
     // A faster pair is always the one.
-    let faster = |place, addresses: &[&str]| {
-        let mut h = host(place, addresses);
+    let faster = |location, addresses: &[&str]| {
+        let mut h = host(location, addresses);
         h.nics[1].speed = Some(100_000);
         ip_card(&h, addresses)
     };
@@ -73,14 +73,14 @@ fn within_a_host_loopback_reaches_loopback_and_addresses_each_other() {
 fn loopback_leads_to_no_other_host() {
     let (a, b) = (ip_card(&host(A, &[]), &["127.0.0.1"]), ip_card(&host(B, &[]), &["127.0.0.1"]));
     refused(&a, &b, "leads nowhere else");
-    let other_namespace = Place { netns: 5, ..A };
+    let other_namespace = Location { netns: 5, ..A };
     refused(&a, &ip_card(&host(other_namespace, &[]), &["127.0.0.1"]), "leads nowhere else");
 }
 
 #[test]
 fn an_address_that_both_hosts_have_is_no_way() {
-    let bridge = |place| {
-        let mut h = host(place, &["172.17.0.1"]);
+    let bridge = |location| {
+        let mut h = host(location, &["172.17.0.1"]);
         h.nics[0].kind = Kind::BridgeIn;
         ip_card(&h, &["172.17.0.1"])
     };
@@ -135,15 +135,15 @@ fn any_two_cards_are_paired_alike_from_both_sides() {
     let pool = ["192.0.2.1", "192.0.2.2", "198.51.100.1", "10.1.1.1", "127.0.0.1", "2001:db8::1", "fe80::1"];
     let mut random = Random(3);
     let sample = |random: &mut Random| {
-        let place = [A, B, Place { netns: 5, ..A }][random.below(3)];
+        let location = [A, B, Location { netns: 5, ..A }][random.below(3)];
         let addresses: Vec<&str> = (0..1 + random.below(4)).map(|_| pool[random.below(pool.len())]).collect();
-        let known = host(place, &addresses[..random.below(addresses.len() + 1)]);
+        let known = host(location, &addresses[..random.below(addresses.len() + 1)]);
         let mut domains: Vec<CardDomain> =
             addresses.iter().map(|ip| ip_domain(ip, random.below(3) as u16)).collect();
         if random.below(3) == 0 {
-            domains.extend(other_card(place, 9, &["shm", "x"]).domains);
+            domains.extend(other_card(location, 9, &["shm", "x"]).domains);
         }
-        let host = Host { place, nics: known.nics, ..Host::default() };
+        let host = Host { location, nics: known.nics, ..Host::default() };
         card(&host, "tcp", domains)
     };
     let mut paired = 0;
@@ -157,14 +157,14 @@ fn any_two_cards_are_paired_alike_from_both_sides() {
 /// Who cannot send to a context does not pair with it, whatever the addresses are.
 #[test]
 fn contexts_are_paired_with_who_can_name_them() {
-    let of = |place, address: &str, names, context| {
-        let mut card = ip_card(&host(place, &[address]), &[address]);
+    let of = |location, address: &str, names, context| {
+        let mut card = ip_card(&host(location, &[address]), &[address]);
         let d = &mut card.domains[0];
         (d.names_contexts, d.contexts, d.context) = (names, u16::from(context) + 1, context);
         card
     };
-    for place in [A, B] {
-        let plain = |names| of(place, "192.0.2.2", names, 0);
+    for location in [A, B] {
+        let plain = |names| of(location, "192.0.2.2", names, 0);
         assert_eq!(both(&of(A, "192.0.2.1", true, 2), &plain(true)), Ok((0, 0)));
         assert_eq!(both(&of(A, "192.0.2.1", true, 0), &plain(false)), Ok((0, 0)));
         refused(&of(A, "192.0.2.1", true, 2), &plain(false), "FI_NAMED_RX_CTX");

@@ -1,7 +1,7 @@
 //! Cards for the tests.
 
 use libfabric_sys::consts::{FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
-use netmod_matching::{Address, Host, Kind, Nic, Place};
+use netmod_matching::{Address, Host, Kind, Location, Nic};
 
 use super::{CardDomain, Here, OfiCard, PROTOCOL, record};
 
@@ -16,7 +16,7 @@ impl Random {
 }
 
 /// A host with an interface for each address: `eth0` and so on.
-pub(super) fn host(place: Place, addresses: &[&str]) -> Host {
+pub(super) fn host(location: Location, addresses: &[&str]) -> Host {
     let nic = |(i, ip): (usize, &&str)| Nic {
         name: format!("eth{i}"),
         index: 7 + i as u32,
@@ -27,7 +27,7 @@ pub(super) fn host(place: Place, addresses: &[&str]) -> Host {
         up: true,
         carrier: true,
     };
-    Host { place, nics: addresses.iter().enumerate().map(nic).collect(), ..Host::default() }
+    Host { location, nics: addresses.iter().enumerate().map(nic).collect(), ..Host::default() }
 }
 
 /// A domain with a socket address.
@@ -62,7 +62,7 @@ pub(super) fn card(host: &Host, provider: &str, domains: Vec<CardDomain>) -> Ofi
         endpoint: (12, 1),
         frame: 16384,
         window: 1024,
-        here: Here { network: host.place, memory: 5, processes: 6 },
+        here: Here { network: host.location, memory: 5, processes: 6 },
         lifeline: [1, 2, 3].into(),
         record: record(host, &domains),
         domains,
@@ -76,8 +76,8 @@ pub(super) fn ip_card(host: &Host, addresses: &[&str]) -> OfiCard {
 }
 
 /// A process with domains of another form of addresses.
-pub(super) fn other_card(place: Place, format: u32, names: &[&str]) -> OfiCard {
-    let host = Host { place, nics: Vec::new(), ..Host::default() };
+pub(super) fn other_card(location: Location, format: u32, names: &[&str]) -> OfiCard {
+    let host = Host { location, nics: Vec::new(), ..Host::default() };
     let domain = |(i, name): (usize, &&str)| CardDomain {
         name: (*name).into(),
         fabric: "a fabric".into(),

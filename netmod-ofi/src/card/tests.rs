@@ -1,5 +1,5 @@
 use netmod_core::card::{Card, CardError, CardWriter, Section};
-use netmod_matching::Place;
+use netmod_matching::Location;
 
 use super::samples::{host, ip_card, other_card};
 use super::*;
@@ -13,7 +13,7 @@ fn through(card: &OfiCard) -> OfiCard {
 
 #[test]
 fn a_card_comes_as_it_went() {
-    let (a, b) = (Place { boot: [1; 16], netns: 4 }, Place { boot: [2; 16], netns: 4 });
+    let (a, b) = (Location { boot: [1; 16], netns: 4 }, Location { boot: [2; 16], netns: 4 });
     for card in [
         ip_card(&host(a, &["192.0.2.1", "198.51.100.1"]), &["192.0.2.1", "198.51.100.1", "127.0.0.1"]),
         ip_card(&host(b, &["2001:db8::1"]), &["2001:db8::1"]),
@@ -28,19 +28,19 @@ fn a_card_comes_as_it_went() {
 
 #[test]
 fn the_record_has_the_interfaces_of_the_domains() {
-    let place = Place { boot: [1; 16], netns: 4 };
-    let card = ip_card(&host(place, &["192.0.2.1", "198.51.100.1"]), &["127.0.0.1", "198.51.100.1"]);
+    let location = Location { boot: [1; 16], netns: 4 };
+    let card = ip_card(&host(location, &["192.0.2.1", "198.51.100.1"]), &["127.0.0.1", "198.51.100.1"]);
     let nics: Vec<_> = card.record.nics.iter().map(|n| (&*n.name, n.index)).collect();
     assert_eq!(nics, [("eth1", 1)]);
-    assert_eq!(card.here.network, place);
+    assert_eq!(card.here.network, location);
     // Where the system does not know the address, the fabric's name tells the subnet.
-    let mut domain = ip_card(&host(place, &[]), &["192.0.2.1"]).domains.remove(0);
+    let mut domain = ip_card(&host(location, &[]), &["192.0.2.1"]).domains.remove(0);
     domain.fabric = "192.0.2.0/24".into();
-    let nics = record(&host(place, &[]), &[domain.clone()]).nics;
+    let nics = record(&host(location, &[]), &[domain.clone()]).nics;
     assert_eq!(nics[0].addresses[0].prefix, 24);
     for odd in ["192.0.2.0/77", "IB-0xfe80", "192.0.2.0/x", ""] {
         domain.fabric = odd.into();
-        assert_eq!(record(&host(place, &[]), &[domain.clone()]).nics[0].addresses[0].prefix, 32, "{odd}");
+        assert_eq!(record(&host(location, &[]), &[domain.clone()]).nics[0].addresses[0].prefix, 32, "{odd}");
     }
 }
 
@@ -62,8 +62,8 @@ fn changed(card: &OfiCard, change: impl FnOnce(&mut OfiCard)) -> Result<OfiCard,
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let place = Place { boot: [1; 16], netns: 4 };
-    let good = ip_card(&host(place, &["192.0.2.1", "198.51.100.1"]), &["192.0.2.1", "198.51.100.1"]);
+    let location = Location { boot: [1; 16], netns: 4 };
+    let good = ip_card(&host(location, &["192.0.2.1", "198.51.100.1"]), &["192.0.2.1", "198.51.100.1"]);
     assert_eq!(changed(&good, |_| {}), Ok(good.clone()));
     let refused = |part: &str, change: fn(&mut OfiCard)| {
         let error = changed(&good, change).expect_err(part).to_string();
@@ -95,7 +95,7 @@ fn what_cannot_be_is_refused() {
 /// A section with bytes changed is refused, or read as what it says; and whatever it says, both sides draw the same from it.
 #[test]
 fn damaged_cards_are_refused_or_mean_something() {
-    let (a, b) = (Place { boot: [1; 16], netns: 4 }, Place { boot: [2; 16], netns: 4 });
+    let (a, b) = (Location { boot: [1; 16], netns: 4 }, Location { boot: [2; 16], netns: 4 });
     let mine = ip_card(&host(a, &["192.0.2.1", "198.51.100.1"]), &["192.0.2.1", "198.51.100.1"]);
     let samples = [
         ip_card(&host(b, &["192.0.2.2", "198.51.100.2"]), &["192.0.2.2", "198.51.100.2"]),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use netmod_matching::table::{Hop, Route, Table};
-use netmod_matching::{Address, Answer, Cut, Host, Kind, Nic, Place, Reach, Rules};
+use netmod_matching::{Address, Answer, Cut, Host, Kind, Location, Nic, Reach, Rules};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Failure, Result};
@@ -14,7 +14,7 @@ use crate::error::{Failure, Result};
 pub(crate) struct SideFile {
     /// Where it is: 32 hexadecimal digits of the boot id, a colon and the number of the network namespace, or any short name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) place: Option<String>,
+    pub(crate) location: Option<String>,
     /// Which interfaces and addresses it publishes, as in `NETMOD_TCP_INTERFACE`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) interfaces: String,
@@ -137,9 +137,9 @@ impl SideFile {
                 }),
             })
         };
-        let boot: String = host.place.boot.iter().map(|b| format!("{b:02x}")).collect();
+        let boot: String = host.location.boot.iter().map(|b| format!("{b:02x}")).collect();
         Ok(SideFile {
-            place: Some(format!("{boot}:{}", host.place.netns)),
+            location: Some(format!("{boot}:{}", host.location.netns)),
             interfaces: String::new(),
             asked: host.reach.is_some(),
             cut: [host.cut.nics, host.cut.addresses, host.cut.routes],
@@ -147,7 +147,7 @@ impl SideFile {
         })
     }
 
-    /// The record; `name` is that of the side, whose own place it is if none is given.
+    /// The record; `name` is that of the side, which is its location if none is given.
     ///
     /// # Errors
     /// Which value is none.
@@ -166,12 +166,12 @@ impl SideFile {
                 carrier: nic.carrier,
             })
         };
-        let place = place(self.place.as_deref().unwrap_or(name))
-            .map_err(|why| Failure::new(format!("{name}: place: {why}")))?;
+        let location = location(self.location.as_deref().unwrap_or(name))
+            .map_err(|why| Failure::new(format!("{name}: location: {why}")))?;
         let nics: Vec<Nic> = self.nics.iter().enumerate().map(nic).collect::<Result<_>>()?;
         let [cut_nics, addresses, routes] = self.cut;
         let cut = Cut { nics: cut_nics, addresses, routes };
-        Ok(Host { place, nics, cut, reach: None })
+        Ok(Host { location, nics, cut, reach: None })
     }
 
     /// The record with what this side's routing tables say.
@@ -267,12 +267,12 @@ fn address(text: &str) -> std::result::Result<Address, String> {
     }
 }
 
-fn place(text: &str) -> std::result::Result<Place, String> {
+fn location(text: &str) -> std::result::Result<Location, String> {
     if let Some((boot, netns)) = text.split_once(':')
         && boot.len() == 32
         && let (Ok(boot), Ok(netns)) = (u128::from_str_radix(boot, 16), netns.parse())
     {
-        return Ok(Place { boot: boot.to_be_bytes(), netns });
+        return Ok(Location { boot: boot.to_be_bytes(), netns });
     }
     let mut boot = [0; 16];
     match boot.get_mut(..text.len()) {
@@ -283,7 +283,7 @@ fn place(text: &str) -> std::result::Result<Place, String> {
             );
         }
     }
-    Ok(Place { boot, netns: 1 })
+    Ok(Location { boot, netns: 1 })
 }
 
 fn route(index: u32, text: &str) -> std::result::Result<Route, String> {

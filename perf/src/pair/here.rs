@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use netmod_core::Config;
-use netmod_matching::{Filter, Host, Omitted, Place, Rules};
+use netmod_matching::{Filter, Host, Location, Omitted, Rules};
 use netmod_nics::{Found, Lookups};
 use serde_json::{Value, json};
 
@@ -75,9 +75,9 @@ fn export(here: &Here, path: &Path) -> Result<()> {
 }
 
 fn with_itself(args: &PairingArgs, mut here: Here) -> Result<()> {
-    if !here.host.place.is_same(&here.host.place) {
+    if !here.host.location.is_same(&here.host.location) {
         // That it is itself is known, even if the kernel does not say where.
-        here.host.place = Place { boot: *b"this very host!!", netns: 1 };
+        here.host.location = Location { boot: *b"this very host!!", netns: 1 };
         here.notes.push(
             "kernel or network namespace are not known: processes of this host take each other for strangers"
                 .into(),

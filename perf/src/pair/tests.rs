@@ -208,7 +208,7 @@ fn what_is_wrong_with_a_file_is_told() {
         ("[a]\n[[a.nics]]\nname = 'e0'\nroutes = ['10.0.0.0/8 over 1.2.3.4']\n[b]\n", "`over`"),
         ("[a]\n[[a.nics]]\nname = 'e0'\nreach = ['10.0.0.1 10.0.0.0/8 maybe']\n[b]\n", "of the form"),
         ("[a]\n[[a.nics]]\nname = 'e0'\nroutes = ['default via nobody']\n[b]\n", "no address behind `via`"),
-        ("[a]\nplace = 'a name that is longer'\n[b]\n", "1 to 16 bytes"),
+        ("[a]\nlocation = 'a name that is longer'\n[b]\n", "1 to 16 bytes"),
         ("[a]\ninterfaces = '10.0.0.0/99'\n[b]\n", "10.0.0.0/99"),
         ("[a]\n[[a.nics]]\nname = 'e0'\nkind = 'carrier pigeon'\n[b]\n", "carrier pigeon"),
     ] {

@@ -1,4 +1,4 @@
-//! This host's interfaces, and how long lookups of routes take: `lookups [COUNT [ROUNDS]]`.
+//! Lists this host's interfaces and measures route lookups: `lookups [COUNT [ROUNDS]]`.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .take(count)
         .enumerate()
         .map(|(i, (index, from))| {
-            // Different destinations, since hosts remember the last ones.
+            // Different destinations, since the kernel caches recent ones.
             let low = (i % 250) as u8 + 2;
             let to = if from.is_ipv4() {
                 [10, 1, 0, low].into()

@@ -1,15 +1,16 @@
-//! Records what the kernel says over netlink, for tests without that host: `record [INTERFACE FROM TO]...`.
+//! Records the kernel's netlink replies for tests on other hosts: `record [INTERFACE FROM TO]...`.
 //!
-//! Lines with `>` are requests, those with `<` the datagrams that answered the last one, in hexadecimal.
+//! Lines with `>` are requests, those with `<` the datagrams that answered the last one, in
+//! hexadecimal.
 
 use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-use netmod_matching::{Place, Query, Routes};
+use netmod_matching::{Location, Query, Routes};
 use netmod_nics::{Channel, Found, Kernel, Linux, Lookups, Plain, Socket};
 
-/// The kernel, with a log of what is said.
+/// The kernel, with a log of its netlink traffic.
 struct Recorder(Linux);
 
 struct Recording(Socket);
@@ -39,8 +40,8 @@ impl Kernel for Recorder {
         self.0.speed(name)
     }
 
-    fn place(&self, notes: &mut Vec<String>) -> Place {
-        self.0.place(notes)
+    fn location(&self, notes: &mut Vec<String>) -> Location {
+        self.0.location(notes)
     }
 
     fn plain(&self) -> io::Result<Plain> {

@@ -1,25 +1,27 @@
-//! Dumps: all objects of a kind, in many messages, which the kernel may have to be asked for again.
+//! Netlink dumps: lists of all objects of a kind, in many messages, repeated if the kernel was
+//! interrupted.
 
 use std::io;
 
 use crate::kernel::Channel;
 use crate::wire::{self, Message};
 
-/// A whole dump, or the best of several attempts.
+/// A complete dump, or the best of several attempts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Dump<T> {
     /// The objects that could be read.
     pub(crate) items: Vec<T>,
-    /// How many could not.
+    /// Number of objects that could not be read.
     pub(crate) unreadable: usize,
-    /// Whether some may be missing or be twice in it, because they changed at each attempt or got lost.
+    /// True if objects may be missing or listed twice: each attempt was interrupted or lost
+    /// messages.
     pub(crate) incomplete: bool,
 }
 
-/// How often a dump is asked for again that changed meanwhile, or of which something was lost.
+/// Attempts at a dump that is interrupted or loses messages.
 pub(crate) const ATTEMPTS: u32 = 8;
 
-/// Asks for all objects of a kind.
+/// A requester of dumps.
 #[derive(Debug)]
 pub(crate) struct Dumper<'a, C> {
     channel: &'a mut C,
@@ -28,27 +30,30 @@ pub(crate) struct Dumper<'a, C> {
 }
 
 impl<'a, C: Channel> Dumper<'a, C> {
-    /// On a socket of its own: answers of others are passed over.
+    /// Creates a dumper on a socket of its own, where other answers are skipped.
     pub(crate) fn new(channel: &'a mut C) -> Dumper<'a, C> {
-        // The kernel fills up to 32 KiB at once if the reader has so much room.
+        // The kernel fills up to 32 KiB at once if the buffer has room.
         Dumper { channel, sequence: 0, buffer: vec![0; 32 << 10] }
     }
 
-    /// On a socket that others ask by, too, whose last request had this number.
+    /// Creates a dumper on a shared socket whose last request had this number.
     pub(crate) fn after(channel: &'a mut C, sequence: u32) -> Dumper<'a, C> {
         Dumper { sequence, ..Dumper::new(channel) }
     }
 
-    /// The number of the last request.
+    /// Returns the number of the last request.
     pub(crate) fn sequence(&self) -> u32 {
         self.sequence
     }
 
-    /// All objects: `kind` and `fixed` are the request's, `build` appends its attributes, `answer` is the kind of messages
-    /// that `parse` reads.
+    /// Requests all objects of a kind.
+    ///
+    /// `kind` and `fixed` are the request's, `build` appends its attributes, `answer` is the kind
+    /// of messages that `parse` reads.
     ///
     /// # Errors
-    /// If the kernel refuses, or does not answer.
+    ///
+    /// Fails if the kernel refuses or does not answer.
     pub(crate) fn dump<T>(
         &mut self,
         kind: u16,
@@ -75,7 +80,8 @@ impl<'a, C: Channel> Dumper<'a, C> {
         best.ok_or_else(|| io::ErrorKind::TimedOut.into())
     }
 
-    /// Reads up to the message that ends the dump, also if something was lost: the kernel begins no other before.
+    /// Reads up to the message that ends the dump, even if messages are lost: until then the kernel
+    /// starts no other dump.
     fn read<T>(&mut self, answer: u16, parse: &impl Fn(&[u8]) -> Option<T>) -> io::Result<Dump<T>> {
         let mut dump = Dump { items: Vec::new(), unreadable: 0, incomplete: false };
         loop {
@@ -93,7 +99,7 @@ impl<'a, C: Channel> Dumper<'a, C> {
                 Err(e) => return Err(e),
             };
             if len > self.buffer.len() {
-                // The rest of the datagram is gone.
+                // The rest of the datagram is lost.
                 dump.incomplete = true;
             }
             for message in wire::messages(&self.buffer[..len.min(self.buffer.len())]) {
@@ -118,14 +124,14 @@ impl<'a, C: Channel> Dumper<'a, C> {
                 }
             }
             if len > self.buffer.len() {
-                // Bounded, since a length is no more than what the kernel really had.
+                // Bounded, although the kernel reports only lengths that it has.
                 self.buffer.resize(len.min(1 << 24).next_power_of_two(), 0);
             }
         }
     }
 }
 
-/// Whether a message is the last one of a dump.
+/// Returns true if the message is the last one of a dump.
 fn ends(message: &Message<'_>) -> io::Result<bool> {
     let done = message.kind == libc::NLMSG_DONE as u16;
     if !done && message.kind != libc::NLMSG_ERROR as u16 {

@@ -1,4 +1,4 @@
-//! What each interface is: classification by what the kernel says of all of them.
+//! Classification of interfaces, from the kernel's description of all of them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,17 +6,17 @@ use netmod_matching::Kind;
 
 use crate::links::Link;
 
-/// What an interface is by itself.
+/// The kind of an interface, as far as it follows from the interface alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Own {
     Is(Kind),
-    /// Bridge, or switch: what it is depends on its ports.
+    /// A bridge or switch, whose kind depends on its ports.
     Bridge,
-    /// Part of another interface, or one with further addresses: if that one leads nowhere, neither does this one.
+    /// Part of another interface, or an address on top of it: leads nowhere if that one does not.
     Over(Kind),
 }
 
-/// What software calls itself (`IFLA_INFO_KIND`); none if it is not known here.
+/// Returns what an `IFLA_INFO_KIND` stands for; `None` if it is unknown here.
 fn named(kind: &str) -> Option<Own> {
     Some(match kind {
         "vlan" | "macsec" | "hsr" => Own::Over(Kind::Vlan),
@@ -24,22 +24,23 @@ fn named(kind: &str) -> Option<Own> {
         "bond" | "team" => Own::Is(Kind::Bond),
         "veth" | "netkit" => Own::Is(Kind::Veth),
         "bridge" | SWITCH => Own::Bridge,
-        // A VRF carries addresses as a loopback interface does; no packet leaves by it.
+        // A VRF has addresses as a loopback interface has; no packet leaves by it.
         "dummy" | "ifb" | "nlmon" | VRF => Own::Is(Kind::Dummy),
         "tun" | "wireguard" | "ovpn" | "vxlan" | "geneve" | "bareudp" | "amt" | "gtp" | "gre" | "gretap"
         | "erspan" | "ip6gre" | "ip6gretap" | "ip6erspan" | "ipip" | "sit" | "ip6tnl" | "vti" | "vti6"
         | "xfrm" => Own::Is(Kind::Tunnel),
         "ppp" | "rmnet" => Own::Is(Kind::PointToPoint),
-        // Devices that happen to be made by software: InfiniBand's partitions, modems, pairs for failover, simulated ones.
+        // Physical devices that have a software kind: InfiniBand partitions, modems, failover
+        // pairs, simulated ones.
         "ipoib" | "wwan" | "failover" | "netdevsim" | "virt_wifi" | "dsa" => Own::Is(Kind::Physical),
         _ => return None,
     })
 }
 
-/// The kind of Open vSwitch's own interfaces, of which one is the master of the others' ports.
+/// The kind of Open vSwitch's own interfaces, one of which is the master of the others' ports.
 const SWITCH: &str = "openvswitch";
 
-/// The kind of interfaces that stand for a table of routes.
+/// The kind of interfaces that stand for a routing table.
 const VRF: &str = "vrf";
 
 /// `ARPHRD_IP6GRE` and `ARPHRD_RAWIP` of `<linux/if_arp.h>`.
@@ -71,7 +72,7 @@ fn own(link: &Link, notes: &mut Vec<String>) -> Own {
     })
 }
 
-/// The kinds of all interfaces of a namespace, in the order of `links`.
+/// Returns the kinds of all interfaces of a namespace, in the order of `links`.
 pub(crate) fn kinds(links: &[Link], notes: &mut Vec<String>) -> Vec<Kind> {
     let owns: Vec<Own> = links.iter().map(|link| own(link, notes)).collect();
     let at: HashMap<u32, usize> = links.iter().enumerate().map(|(i, link)| (link.index, i)).collect();
@@ -80,8 +81,9 @@ pub(crate) fn kinds(links: &[Link], notes: &mut Vec<String>) -> Vec<Kind> {
         let link: &Link = &links[i];
         link.lower.filter(|_| !link.lower_is_elsewhere).and_then(|l| at.get(&l).copied())
     };
-    // What has a master carries the master's traffic: bridge, bond, or the device for which a faster one stands in
-    // (virtual functions under Hyper-V). A VRF is not above its interfaces, but a table of routes for them.
+    // An interface with a master carries the master's traffic: bridge, bond, or the device for
+    // which a faster one stands in (virtual functions under Hyper-V). A VRF is no such master, but
+    // a routing table.
     let is_port = |i: usize| master(i).is_some_and(|m| links[m].kind.as_deref() != Some(VRF));
     let out = leading_out(links, &owns, master, lower);
     let resolved = |i: usize| match owns[i] {
@@ -92,13 +94,13 @@ pub(crate) fn kinds(links: &[Link], notes: &mut Vec<String>) -> Vec<Kind> {
     };
     (0..links.len())
         .map(|i| {
-            // A bridge is the host's own place at that bridge, whatever it belongs to.
+            // A bridge is the host's own interface at that bridge, even if it has a master.
             if is_port(i) && owns[i] != Own::Bridge {
                 return Kind::Port;
             }
             let Own::Over(kind) = owns[i] else { return resolved(i) };
             let mut base = i;
-            // The kernel allows 8 levels; damaged data could be a circle.
+            // The kernel allows 8 levels; damaged data could be circular.
             for _ in 0..8 {
                 match lower(base) {
                     Some(next) if matches!(owns[base], Own::Over(_)) => base = next,
@@ -111,15 +113,17 @@ pub(crate) fn kinds(links: &[Link], notes: &mut Vec<String>) -> Vec<Kind> {
         .collect()
 }
 
-/// The interfaces by which packets leave the host: devices, and what is above or around them. Tunnels and
-/// the ends of virtual cables in other namespaces are none.
+/// Returns the interfaces by which packets leave the host: devices, and what is above or around
+/// them.
+///
+/// Tunnels and veth ends in other namespaces are none.
 fn leading_out(
     links: &[Link],
     owns: &[Own],
     master: impl Fn(usize) -> Option<usize>,
     lower: impl Fn(usize) -> Option<usize>,
 ) -> HashSet<usize> {
-    // Who leads out if the one that is the key does.
+    // For each interface, those that lead out of the host if it does.
     let mut follow: HashMap<usize, Vec<usize>> = HashMap::new();
     let mut out = HashSet::new();
     let mut todo = Vec::new();
@@ -128,7 +132,7 @@ fn leading_out(
         if let Some(m) = master(i) {
             follow.entry(i).or_default().push(m);
         }
-        // Open vSwitch does not say which of its interfaces belong together.
+        // Open vSwitch does not tell which of its interfaces belong together.
         if links[i].kind.as_deref() == Some(SWITCH) {
             let first = *switch.get_or_insert(i);
             follow.entry(i).or_default().push(first);
@@ -138,11 +142,11 @@ fn leading_out(
             Own::Is(Kind::Physical) => todo.push(i),
             Own::Over(_) => match lower(i) {
                 Some(l) => follow.entry(l).or_default().push(i),
-                // A container's macvlan: what is below is in the host's namespace.
+                // A container's macvlan: the interface below is in the host's namespace.
                 None if links[i].lower.is_none() || links[i].lower_is_elsewhere => todo.push(i),
                 None => {}
             },
-            // Two bridges of one namespace with a virtual cable between them.
+            // Two bridges of one namespace, joined by a veth.
             Own::Is(Kind::Veth) => {
                 if let Some(bridge) = lower(i).and_then(&master).filter(|b| owns[*b] == Own::Bridge) {
                     follow.entry(bridge).or_default().push(i);

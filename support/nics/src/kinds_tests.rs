@@ -5,7 +5,7 @@ use netmod_matching::Kind;
 use super::kinds;
 use crate::links::Link;
 
-/// An interface: number, kind of software ("" is a device), master, lower (0 is none).
+/// An interface: number, software kind ("" for a device), master and lower interface (0 for none).
 fn link(index: u32, kind: &str, master: u32, lower: u32) -> Link {
     Link {
         index,
@@ -22,7 +22,7 @@ fn elsewhere(link: Link) -> Link {
     Link { lower_is_elsewhere: true, ..link }
 }
 
-/// The kinds, whatever the order in which the kernel lists the interfaces.
+/// Checks the kinds, in both orders of the kernel's list.
 #[track_caller]
 fn check(links: &[Link], expected: &[Kind]) {
     let mut notes = Vec::new();
@@ -82,7 +82,7 @@ fn a_bridge_leads_out_by_a_device_a_vlan_of_one_or_a_bond_of_some() {
     check(&[link(2, "", 0, 0), link(3, "vlan", 4, 2), link(4, "bridge", 0, 0)], &[Physical, Port, BridgeOut]);
     let bond = [link(2, "", 3, 0), link(3, "bond", 4, 0), link(4, "bridge", 0, 0)];
     check(&bond, &[Port, Port, BridgeOut]);
-    // A VLAN of a bond of two, and a bond that has lost its devices.
+    // A VLAN on a bond of two, and a bond that has lost its devices.
     let over = [link(2, "", 3, 0), link(5, "", 3, 0), link(3, "bond", 0, 0), link(4, "vlan", 0, 3)];
     check(&over, &[Port, Port, Bond, Vlan]);
     check(&[link(3, "bond", 4, 0), link(4, "bridge", 0, 0)], &[Port, BridgeIn]);
@@ -99,7 +99,7 @@ fn containers_and_tunnels_do_not_make_a_bridge_lead_out() {
     ] {
         check(&[port, link(3, "bridge", 0, 0), link(4, "", 0, 0)], &[Port, BridgeIn, Physical]);
     }
-    // The number of an end in another namespace means another interface here.
+    // The number of an end in another namespace can be another interface's here.
     check(
         &[
             elsewhere(link(2, "veth", 3, 4)),
@@ -141,7 +141,8 @@ fn what_is_over_something_leads_no_further() {
     check(&[link(2, "wireguard", 0, 0), link(3, "vlan", 0, 2), link(4, "vlan", 0, 3)], &[Tunnel; 3]);
     check(&[link(2, "", 0, 0), link(3, "vlan", 0, 2), link(4, "macvlan", 0, 3)], &[Physical, Vlan, Macvlan]);
     check(&[link(2, "", 3, 0), link(3, "bridge", 0, 0), link(4, "vlan", 0, 3)], &[Port, BridgeOut, Vlan]);
-    // A container's, whose device is the host's; the number may be one of its own by accident.
+    // A container's macvlan on the host's device, whose number may coincide with one of the
+    // container's.
     check(&[elsewhere(link(3, "macvlan", 0, 2))], &[Macvlan]);
     check(&[link(2, "dummy", 0, 0), elsewhere(link(3, "macvlan", 0, 2))], &[Dummy, Macvlan]);
     check(&[link(2, "bridge", 0, 0), elsewhere(link(3, "macvlan", 2, 9))], &[BridgeOut, Port]);
@@ -190,7 +191,7 @@ fn an_unknown_kind_is_taken_for_less_and_noted() {
 
 #[test]
 fn ten_thousand_interfaces_in_a_chain() {
-    // More than any stack would have room for, were they followed by calls.
+    // More levels than a recursive search would have stack for.
     let mut links: Vec<Link> = (2..10_002).map(|i| link(i, "bond", i + 1, 0)).collect();
     links[0].kind = None;
     links.push(link(10_002, "bridge", 0, 0));

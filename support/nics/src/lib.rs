@@ -1,13 +1,17 @@
-//! What Linux says of this host's network interfaces and of its routes.
+//! Linux's network interfaces and routes.
 //!
-//! [`Found::here`] fills a [`netmod_matching::Host`]: all interfaces of the calling thread's network namespace.
-//! [`Lookups`] answers, by the routing tables of that namespace, what the pairing asks ([`netmod_matching::Routes`]).
-//! [`Watch`] tells that something changed since. All three speak netlink (`rtnetlink(7)`); where that is
-//! forbidden or missing, interfaces are found by older ways, lookups answer [`netmod_matching::Answer::Unknown`],
-//! and notes say so, for people to read.
+//! - [`Found::here`] fills a [`netmod_matching::Host`] with all interfaces of the calling thread's
+//!   network namespace.
+//! - [`Lookups`] answers the pairing's queries ([`netmod_matching::Routes`]) from the routing
+//!   tables of that namespace.
+//! - [`Watch`] reports that something has changed.
 //!
-//! What decides is apart from what asks: replies are parsed, and interfaces classified, without the system, and
-//! the system is a [`Kernel`] that a test can simulate.
+//! All three use netlink (`rtnetlink(7)`). Where that is forbidden or missing, interfaces are found
+//! by older interfaces of the kernel, lookups answer [`netmod_matching::Answer::Unknown`], and
+//! human-readable notes say so.
+//!
+//! Decisions are separate from system calls: parsing and classification are pure, and the system is
+//! a [`Kernel`] that a test can simulate.
 
 #![cfg(target_os = "linux")]
 

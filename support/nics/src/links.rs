@@ -1,4 +1,4 @@
-//! What the kernel says of one interface, and of one address (`RTM_NEWLINK`, `RTM_NEWADDR`).
+//! The kernel's description of one interface and of one address (`RTM_NEWLINK`, `RTM_NEWADDR`).
 
 use std::net::IpAddr;
 
@@ -10,34 +10,34 @@ use crate::wire::{address, attributes, number, text};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Link {
-    /// Its number.
+    /// Number of the interface.
     pub index: u32,
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// `IFF_*` of `<linux/if.h>`.
+    /// Flags `IFF_*` of `<linux/if.h>`.
     pub flags: u32,
-    /// `ARPHRD_*` of `<linux/if_arp.h>`.
+    /// Hardware type `ARPHRD_*` of `<linux/if_arp.h>`.
     pub hardware: u16,
-    /// Bytes; 0 if it is not known.
+    /// MTU in bytes; 0 if unknown.
     pub mtu: u32,
-    /// What kind of software it is (`IFLA_INFO_KIND`), none for devices.
+    /// Software kind (`IFLA_INFO_KIND`); `None` for devices.
     pub kind: Option<String>,
-    /// The bridge, bond or other to which it belongs.
+    /// Number of the bridge, bond or other master.
     pub master: Option<u32>,
-    /// The interface below it, or the other end of a veth.
+    /// Number of the interface below it, or of the other end of a veth.
     pub lower: Option<u32>,
-    /// Whether `lower` is in another network namespace.
+    /// True if `lower` is in another network namespace.
     pub lower_is_elsewhere: bool,
 }
 
-/// The size of `struct ifinfomsg`.
+/// Size of `struct ifinfomsg` in bytes.
 pub(crate) const LINK_FIXED: usize = 16;
 
-/// The size of `struct ifaddrmsg`.
+/// Size of `struct ifaddrmsg` in bytes.
 pub(crate) const ADDRESS_FIXED: usize = 8;
 
 impl Link {
-    /// Reads what follows the header of an `RTM_NEWLINK`; none if it lacks what every one has.
+    /// Parses the payload of an `RTM_NEWLINK`; `None` if a mandatory part is missing.
     pub(crate) fn parse(payload: &[u8]) -> Option<Link> {
         let (fixed, rest) = payload.split_first_chunk::<LINK_FIXED>()?;
         let mut link = Link {
@@ -63,7 +63,7 @@ impl Link {
         (link.index != 0 && !link.name.is_empty()).then_some(link)
     }
 
-    /// Whether a flag of `<linux/if.h>` is set.
+    /// Returns true if a flag of `<linux/if.h>` is set.
     pub(crate) fn has(&self, flag: i32) -> bool {
         self.flags & flag as u32 != 0
     }
@@ -74,12 +74,13 @@ impl Link {
 pub(crate) struct Owned {
     pub(crate) index: u32,
     pub(crate) address: Address,
-    /// Somebody else has it, too (`IFA_F_DADFAILED`): the kernel does not use it.
+    /// True if another host has it, too (`IFA_F_DADFAILED`): the kernel does not use it.
     pub(crate) duplicate: bool,
 }
 
 impl Owned {
-    /// Reads what follows the header of an `RTM_NEWADDR`; none if it is not of IPv4 or IPv6, or lacks what every one has.
+    /// Parses the payload of an `RTM_NEWADDR`; `None` if it is neither IPv4 nor IPv6, or a
+    /// mandatory part is missing.
     pub(crate) fn parse(payload: &[u8]) -> Option<Owned> {
         let (fixed, rest) = payload.split_first_chunk::<ADDRESS_FIXED>()?;
         let mut flags = u32::from(fixed[2]);
@@ -92,7 +93,7 @@ impl Owned {
                 _ => {}
             }
         }
-        // Where there is a peer, IFA_ADDRESS is the peer's, and the prefix belongs to it.
+        // With a peer, IFA_ADDRESS and the prefix are the peer's.
         let ip = local.or(far)?;
         let width = if ip.is_ipv4() { 32 } else { 128 };
         let family = i32::from(fixed[0]);
@@ -105,7 +106,7 @@ impl Owned {
     }
 }
 
-/// Whether two addresses agree in so many leading bits.
+/// Returns true if two addresses agree in their first `bits` bits.
 fn shares(a: IpAddr, b: IpAddr, bits: u8) -> bool {
     let differing = match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),

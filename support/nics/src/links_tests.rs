@@ -12,7 +12,7 @@ fn payload(fixed: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
     bytes.split_off(16)
 }
 
-/// What is read of an address of interface 7.
+/// Parses an address of interface 7.
 fn read(family: i32, prefix: u8, flags: u8, attributes: &[(u16, &[u8])]) -> Option<Owned> {
     let fixed = [family as u8, prefix, flags, 0, 7, 0, 0, 0];
     Owned::parse(&payload(&fixed, attributes))

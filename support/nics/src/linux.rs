@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use netmod_matching::{Address, Place};
+use netmod_matching::{Address, Location};
 
 use crate::kernel::Kernel;
 use crate::links::Link;
@@ -20,7 +20,7 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// Asks nothing yet.
+    /// Creates the handle; no system call is made yet.
     #[expect(clippy::new_without_default, reason = "there is no value that a default would mean")]
     pub fn new() -> Linux {
         Linux { begun: Instant::now() }
@@ -38,7 +38,7 @@ impl Kernel for Linux {
         Control::new()?.speed(name)
     }
 
-    fn place(&self, notes: &mut Vec<String>) -> Place {
+    fn location(&self, notes: &mut Vec<String>) -> Location {
         let boot = boot_id().unwrap_or_else(|e| {
             notes.push(format!(
                 "/proc/sys/kernel/random/boot_id: {e}; processes of this host are not recognised"
@@ -50,7 +50,7 @@ impl Kernel for Linux {
             notes.push(format!("/proc/self/ns/net: {e}; processes of this namespace are not recognised"));
             0
         });
-        Place { boot, netns }
+        Location { boot, netns }
     }
 
     fn plain(&self) -> io::Result<Plain> {
@@ -72,7 +72,7 @@ fn boot_id() -> io::Result<[u8; 16]> {
 fn plain(control: &Control) -> io::Result<Plain> {
     let mut found = Plain::default();
     let v4 = control.addresses()?;
-    // Files of /proc may be hidden; then IPv4 shows the names of those that have it.
+    // Files of /proc may be hidden; then only IPv4 addresses name their interfaces.
     let v6 = plain::if_inet6(&fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default());
     let listed = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
     let mut names = plain::names(&listed);
@@ -83,7 +83,7 @@ fn plain(control: &Control) -> io::Result<Plain> {
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(name.clone()));
     for name in names {
-        // One that has gone since is not there.
+        // An interface that has gone meanwhile is skipped.
         let (Ok(index), Ok(flags)) = (control.index(&name), control.flags(&name)) else { continue };
         let mut flags = u32::from(flags);
         if flags & libc::IFF_RUNNING as u32 != 0 {

@@ -1,4 +1,4 @@
-//! Route lookups: many questions in few system calls over one socket.
+//! Route lookups: many queries in few system calls over one socket.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,20 +12,21 @@ use crate::routes::{self, Form, Verdict};
 use crate::sys::Socket;
 use crate::wire;
 
-/// Questions in one datagram, at most. All their answers fit into a socket's buffer of the usual size.
+/// Most queries in one datagram. All their answers fit into a socket's default buffer.
 const BATCH: usize = 64;
 
-/// So many questions that got no answer although they were asked alone end the asking.
+/// Unanswered single queries after which no more are sent.
 const PATIENCE: u32 = 3;
 
-/// Notes kept, at most: each is of another reason.
+/// Most notes that are kept, each with another reason.
 const NOTES: usize = 16;
 
 /// The routing tables of a network namespace.
 ///
-/// The kernel decides as for a packet from that source by that interface: with rules by source, and without what other
-/// interfaces offer. It is asked for the entry of its table, which tells a route from the
-/// assumption that everything is on-link at an interface that somebody insists on.
+/// The kernel decides as for a packet from that source by that interface: rules by source apply,
+/// and routes by other interfaces are ignored. The query asks for the entry of the table
+/// (`RTM_F_FIB_MATCH`), which tells a route from the kernel's assumption that everything is on-link
+/// at an interface given explicitly.
 #[derive(Debug)]
 pub struct Lookups<C = Socket> {
     channel: Option<C>,
@@ -37,24 +38,25 @@ pub struct Lookups<C = Socket> {
     notes: Vec<String>,
 }
 
-/// A question on its way.
+/// A query to send.
 #[derive(Clone, Copy, Debug)]
 struct Ask {
-    /// Of the queries.
+    /// Index among the queries.
     at: usize,
     form: Form,
 }
 
 impl Lookups {
-    /// Those of the network namespace of the calling thread. Where they cannot be asked, all answers are
-    /// [`Answer::Unknown`], and a note says why.
+    /// Opens the routing tables of the calling thread's network namespace.
+    ///
+    /// Where they cannot be read, all answers are [`Answer::Unknown`], and a note gives the reason.
     pub fn here() -> Lookups {
         Lookups::by(&Linux::new())
     }
 }
 
 impl<C: Channel> Lookups<C> {
-    /// As [`Lookups::here`], by the kernel that is given.
+    /// Does the same as [`Lookups::here`] with a given kernel.
     pub fn by<K: Kernel<Channel = C>>(kernel: &K) -> Lookups<C> {
         let mut lookups = Lookups {
             channel: None,
@@ -72,7 +74,7 @@ impl<C: Channel> Lookups<C> {
         lookups
     }
 
-    /// What could not be known, and why: a sentence each, for people.
+    /// Returns the notes on unknown answers: human-readable sentences with the reason.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -83,7 +85,7 @@ impl<C: Channel> Lookups<C> {
         }
     }
 
-    /// Asks as many at once as there is room for. Those that got no answer stay without one.
+    /// Sends as many queries at once as have room; unanswered ones stay without a verdict.
     fn exchange(&mut self, asks: &[Ask], queries: &[Query], verdicts: &mut [Option<Verdict>]) {
         let mut pending: Vec<Ask> = asks.to_vec();
         while !pending.is_empty() && self.channel.is_some() {
@@ -100,7 +102,7 @@ impl<C: Channel> Lookups<C> {
             let missing = round.iter().filter(|ask| verdicts[ask.at].is_none()).copied();
             let Some(why) = lost else { continue };
             if self.batch > 1 {
-                // Fewer at once, whose answers have room.
+                // Fewer queries at once, whose answers have room.
                 self.batch /= 2;
                 pending.extend(missing);
                 continue;
@@ -116,7 +118,7 @@ impl<C: Channel> Lookups<C> {
         }
     }
 
-    /// One datagram of questions and its answers.
+    /// Sends one datagram of queries and reads its answers.
     fn round(
         &mut self,
         round: &[Ask],
@@ -133,14 +135,15 @@ impl<C: Channel> Lookups<C> {
         channel.send(&self.request)?;
         let mut missing = round.len();
         let mut lost = None;
-        // Late answers come before those that are waited for; somebody who imitates the kernel may never cease.
+        // Late answers come first; the bound is for a sandbox that imitates the kernel and never
+        // stops.
         let mut read_at_most = 4 * BATCH;
         while missing > 0 {
             read_at_most = read_at_most.checked_sub(1).ok_or(io::ErrorKind::WouldBlock)?;
             let len = match channel.receive(&mut self.buffer, lost.is_none()) {
                 Ok(len) => len.min(self.buffer.len()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                // The others' answers may be there.
+                // The other answers may be there.
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) && lost.is_none() => {
                     lost = Some(e);
                     continue;
@@ -148,7 +151,7 @@ impl<C: Channel> Lookups<C> {
                 Err(e) => return Err(lost.unwrap_or(e)),
             };
             for message in wire::messages(&self.buffer[..len]).map_while(Result::ok) {
-                // What is late has another number.
+                // A late answer has another number.
                 let number = message.sequence.wrapping_sub(first) as usize;
                 let Some(ask) = round.get(number).filter(|ask| verdicts[ask.at].is_none()) else { continue };
                 verdicts[ask.at] = Some(routes::verdict(&message, &queries[ask.at], ask.form));
@@ -159,7 +162,7 @@ impl<C: Channel> Lookups<C> {
     }
 }
 
-/// Whether fewer questions, or the same once more, may be answered.
+/// Returns true if fewer queries, or the same once more, may succeed.
 fn is_passing(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::WouldBlock
         || matches!(e.raw_os_error(), Some(libc::ENOBUFS | libc::ENOMEM | libc::EMSGSIZE | libc::EINTR))
@@ -176,7 +179,8 @@ impl<C: Channel> Routes for Lookups<C> {
                 verdicts[at] = Some(Verdict::Is(Answer::None));
             }
         }
-        // An answer asks for another form once, or twice: without the source, then for the way.
+        // An answer may demand another form once or twice: without the source, then the resolved
+        // route.
         while !asks.is_empty() {
             self.exchange(&asks, queries, &mut verdicts);
             let again = |ask: &Ask| match verdicts[ask.at] {
@@ -230,8 +234,9 @@ impl<C: Channel> Routes for Lookups<C> {
 }
 
 impl<C: Channel> Lookups<C> {
-    /// The number of the interface by which packets from one address to another leave if nobody chooses one. `None` if
-    /// there is no way, or nobody could be asked.
+    /// Returns the number of the interface by which packets between two addresses leave by default.
+    ///
+    /// `None` if there is no route, or the tables cannot be read.
     pub fn leaves_by(&mut self, from: IpAddr, to: IpAddr) -> Option<u32> {
         let mut verdicts = [None];
         self.exchange(&[Ask { at: 0, form: Form::Free }], &[Query { index: 0, from, to }], &mut verdicts);
@@ -248,7 +253,7 @@ impl<C: Channel> Lookups<C> {
             Some(Verdict::Refused(code)) => {
                 self.note(format!("netlink: {}; that route is unknown", io::Error::from_raw_os_error(code)));
             }
-            // Why there is none was noted when it did not come.
+            // A note with the reason exists already.
             Some(Verdict::Ask(_) | Verdict::By(_)) | None => {}
         }
         Answer::Unknown

@@ -1,4 +1,4 @@
-//! Lookups at the recorded host, and with answers that are lost.
+//! Lookups at the recorded host, and with lost answers.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,19 +8,19 @@ use netmod_matching::{Answer, Query, Routes};
 use super::*;
 use crate::simulated::Simulated;
 
-/// What was asked of the host of `testdata/host.sh`, and what its tables mean.
+/// Queries to the host of `testdata/host.sh`, and the right answers.
 pub(crate) const ASKED: [(u32, &str, &str, Answer); 31] = [
     // On-link, also by the second interface of the subnet.
     (100, "10.1.0.1", "10.1.0.77", Answer::OnLink),
     (101, "10.1.0.2", "10.1.0.77", Answer::OnLink),
-    // An address of its own, and one that is nobody's.
+    // An address of its own, and one that no host has.
     (100, "10.1.0.1", "10.1.0.3", Answer::OnLink),
     (100, "10.1.0.1", "10.1.0.255", Answer::None),
     // /32 with a route of the subnet.
     (102, "10.128.0.2", "10.128.0.1", Answer::OnLink),
     (102, "10.128.0.2", "10.128.0.3", Answer::Gateway),
     (102, "10.128.0.2", "10.1.0.77", Answer::None),
-    // The default route is e0's.
+    // The default route is by e0.
     (100, "10.1.0.1", "192.168.0.1", Answer::Default),
     (101, "10.1.0.2", "192.168.0.1", Answer::None),
     // By a gateway with an IPv6 address.
@@ -34,10 +34,10 @@ pub(crate) const ASKED: [(u32, &str, &str, Answer); 31] = [
     (101, "10.1.0.2", "10.24.0.1", Answer::OnLink),
     // A next hop that is an object, and not shown with the route.
     (100, "10.1.0.1", "10.25.0.1", Answer::Gateway),
-    // A rule by source, which others do not see.
+    // A rule by source, which does not apply to other sources.
     (101, "10.1.0.2", "10.26.0.1", Answer::Gateway),
     (100, "10.1.0.1", "10.26.0.1", Answer::Default),
-    // Without a carrier the route is there.
+    // A route stays without a carrier.
     (103, "10.3.0.1", "10.3.0.2", Answer::OnLink),
     (100, "fd00:1::1", "fd00:1::77", Answer::OnLink),
     (101, "fd00:1::2", "fd00:1::77", Answer::OnLink),
@@ -47,7 +47,7 @@ pub(crate) const ASKED: [(u32, &str, &str, Answer); 31] = [
     (100, "fd00:1::1", "fd00:24::1", Answer::Gateway),
     (101, "fd00:1::2", "fd00:24::1", Answer::Gateway),
     (100, "fd00:1::1", "fd00:21::1", Answer::None),
-    // A better route by the other interface does not hide one's own.
+    // A better route by the other interface does not hide its own route.
     (100, "fd00:1::1", "fd00:27::1", Answer::Gateway),
     (101, "fd00:1::2", "fd00:27::1", Answer::Default),
     (100, "fd00:1::1", "fd00:25::1", Answer::Gateway),
@@ -85,7 +85,7 @@ fn the_recorded_host_answers() {
 fn many_are_asked_in_few_datagrams() {
     let kernel = Simulated::host();
     let mut lookups = Lookups::by(&kernel);
-    // The way to a gateway of the same family, which is asked once.
+    // Each query needs a second one for the gateway, which is shared.
     let queries = vec![queries()[0]; 900];
     assert_eq!(lookups.ask(&queries), [Answer::OnLink; 900]);
     assert_eq!(kernel.sends.get(), 900usize.div_ceil(BATCH));
@@ -112,13 +112,13 @@ fn lost_answers_are_asked_for_again_with_fewer_at_once() {
     let answers = lookups.ask(&queries());
     assert_eq!(answers, expected(), "{}", show(&answers));
     assert_eq!(lookups.notes(), [""; 0]);
-    // Each round gets three answers or halves the batch, and four of the answers lead to a second question.
+    // Each round gets three answers or halves the batch; four of the answers need a second query.
     assert!(kernel.sends.get() <= 5 + (ASKED.len() + 4).div_ceil(2) + 1, "{} rounds", kernel.sends.get());
 }
 
 #[test]
 fn late_answers_belong_to_nobody() {
-    // What is asked first gets the second one's answer too late.
+    // The first query gets the second one's answer too late.
     let late = Rc::new(RefCell::new(None));
     let kernel = Simulated::host().tampered(move |sends, _, replies| {
         if sends == 0 {

@@ -1,10 +1,12 @@
-//! Whether the kernel sends what TCP connections are given at once, or at a pace of its own.
+//! Detection of congestion controls that pace TCP's sending.
 
-/// What the names of congestion controls begin with that send at a pace of theirs (`tcp(7)`, `TCP_CONGESTION`).
+/// Common prefix of the names of congestion controls that pace (`tcp(7)`, `TCP_CONGESTION`).
 const PACED: &str = "bbr";
 
-/// Whether TCP with a congestion control of this name sends at a pace that it has found. What is in a connection's buffers leaves late then, and
-/// has left the caches; with others it leaves at once, as far as the peer has room.
+/// Returns true if TCP with this congestion control paces its sending.
+///
+/// Data in the socket's buffer then leaves late and has left the CPU's caches. With other
+/// congestion controls it leaves at once, as far as the peer has room.
 pub fn is_paced(congestion: &str) -> bool {
     congestion.trim_start().starts_with(PACED)
 }

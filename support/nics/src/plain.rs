@@ -1,6 +1,6 @@
-//! Interfaces without netlink: what ioctls, `/proc/net/if_inet6` and `/sys/class/net` say.
+//! Interfaces without netlink: by ioctls, `/proc/net/if_inet6` and `/sys/class/net`.
 //!
-//! `getifaddrs(3)` is no help: the C libraries implement it by netlink.
+//! `getifaddrs(3)` is no alternative: the C libraries implement it by netlink.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
@@ -9,7 +9,7 @@ use netmod_matching::Address;
 
 use crate::links::Link;
 
-/// What was found without netlink.
+/// Interfaces and addresses found without netlink.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plain {
     /// The interfaces.
@@ -18,23 +18,23 @@ pub struct Plain {
     pub addresses: Vec<PlainAddress>,
 }
 
-/// An address that was found without netlink.
+/// An address found without netlink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainAddress {
-    /// The interface's number.
+    /// Number of the interface.
     pub index: u32,
     /// The address.
     pub address: Address,
-    /// Somebody else has it, too: the kernel does not use it.
+    /// True if another host has it, too: the kernel does not use it.
     pub duplicate: bool,
 }
 
-/// Addresses and names of interfaces of `/proc/net/if_inet6`; lines that are none are passed over.
+/// Parses the addresses and interface names of `/proc/net/if_inet6`; skips malformed lines.
 pub(crate) fn if_inet6(text: &str) -> Vec<(PlainAddress, String)> {
     text.lines().filter_map(inet6_line).collect()
 }
 
-/// An address, then interface number, prefix, scope and flags in hexadecimal, then the name.
+/// Parses a line: address, interface number, prefix, scope, flags (in hexadecimal), name.
 fn inet6_line(line: &str) -> Option<(PlainAddress, String)> {
     let mut words = line.split_ascii_whitespace();
     let ip = words.next().filter(|w| w.len() == 32)?;
@@ -47,22 +47,24 @@ fn inet6_line(line: &str) -> Option<(PlainAddress, String)> {
     (index != 0).then_some((PlainAddress { index, address: Address { ip, prefix }, duplicate }, name))
 }
 
-/// Names of interfaces of `/proc/net/dev`: what stands before a colon, behind two lines of headings.
+/// Parses the interface names of `/proc/net/dev`: the text before a colon, after two heading lines.
 pub(crate) fn names(text: &str) -> Vec<String> {
     let before = |line: &str| line.rsplit_once(':').map(|(name, _)| name.trim().to_owned());
     text.lines().skip(2).filter_map(before).filter(|name| !name.is_empty()).collect()
 }
 
-/// The prefix of a netmask, none if its bits have gaps.
+/// Returns the prefix length of a netmask; `None` if its bits have gaps.
 pub(crate) fn prefix(mask: u32) -> Option<u8> {
     (mask.leading_ones() + mask.trailing_zeros() == 32 || mask == u32::MAX)
         .then_some(mask.leading_ones() as u8)
 }
 
-/// Adds what `/sys/class/net` (`class`) says of an interface. It shows the namespace in which it was mounted:
-/// one that has another number there is another interface.
+/// Adds what `/sys/class/net` (`class`) says of an interface.
+///
+/// It shows the namespace in which it was mounted, so an entry with another number is another
+/// interface and is ignored.
 pub(crate) fn add_sysfs(class: &Path, link: &mut Link) {
-    // A name that is no file name is nobody's there.
+    // A name that is no file name has no entry there.
     if link.name.contains('/') || link.name == "." || link.name == ".." {
         return;
     }
@@ -85,12 +87,13 @@ pub(crate) fn add_sysfs(class: &Path, link: &mut Link) {
     } else if has("tun_flags") {
         Some("tun".to_owned())
     } else if has("device") {
-        // Wireless ones and such have a type, too.
+        // Wireless and other devices have a type, too.
         None
     } else if let Some(kind) = kind {
         Some(kind.to_owned())
     } else if link.lower.is_some() {
-        // Only cables have another end and no type. It may be in another namespace, where numbers mean others.
+        // Only veths have another end and no type. The end may be in another namespace, where
+        // numbers mean other interfaces.
         link.lower_is_elsewhere = true;
         Some("veth".to_owned())
     } else if link.hardware == libc::ARPHRD_ETHER && is_virtual(&dir) {
@@ -100,10 +103,10 @@ pub(crate) fn add_sysfs(class: &Path, link: &mut Link) {
     };
 }
 
-/// Whether no bus leads to a device: it is software. So is the loopback interface.
+/// Returns true if no bus leads to the device: it is software, as is the loopback interface.
 fn is_virtual(dir: &Path) -> bool {
-    let place = std::fs::canonicalize(dir);
-    place.is_ok_and(|place| place.parent().is_some_and(|net| net.ends_with("devices/virtual/net")))
+    let location = std::fs::canonicalize(dir);
+    location.is_ok_and(|location| location.parent().is_some_and(|net| net.ends_with("devices/virtual/net")))
 }
 
 #[cfg(test)]

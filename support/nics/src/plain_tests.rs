@@ -94,11 +94,11 @@ fn kinds_by_sysfs() {
         let flags = if *name == "lo" { libc::IFF_LOOPBACK as u32 } else { 0 };
         links.push(Link { index, name: (*name).to_owned(), flags, ..Link::default() });
     }
-    // Without a type, on no bus, and on one that shows no device.
-    for (index, name, place) in [(20, "dummy0", "devices/virtual/net"), (21, "vif0", "devices/vif-0/net")] {
-        tree.file(&format!("{place}/{name}/ifindex"), &index.to_string());
-        tree.file(&format!("{place}/{name}/type"), "1");
-        symlink(tree.0.join(place).join(name), tree.0.join(name)).unwrap();
+    // Without a type, on no bus; and on a bus that shows no device.
+    for (index, name, bus) in [(20, "dummy0", "devices/virtual/net"), (21, "vif0", "devices/vif-0/net")] {
+        tree.file(&format!("{bus}/{name}/ifindex"), &index.to_string());
+        tree.file(&format!("{bus}/{name}/type"), "1");
+        symlink(tree.0.join(bus).join(name), tree.0.join(name)).unwrap();
         let mut link = Link { index, name: name.to_owned(), ..Link::default() };
         tree.add(&mut link);
         let kind = if name == "dummy0" { Kind::Dummy } else { Kind::Physical };

@@ -1,4 +1,4 @@
-//! What a routing table's answer to one lookup means (`RTM_GETROUTE`).
+//! Parsing of a routing table's answer to one lookup (`RTM_GETROUTE`).
 
 use std::net::IpAddr;
 
@@ -6,58 +6,64 @@ use netmod_matching::{Answer, Destination, Query};
 
 use crate::wire::{self, Message, attributes, number};
 
-/// How a lookup is put.
+/// The form of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// From this source by this interface: the entry of the table that is used. Without the last (`RTM_F_FIB_MATCH`) the kernel
-    /// takes any destination for on-link when an interface is given, and without the source it passes over rules that ask for it.
+    /// From this source by this interface: asks for the table's entry.
+    ///
+    /// Without `RTM_F_FIB_MATCH` the kernel takes any destination for on-link when an interface is
+    /// given. Without the source it skips rules that test it.
     Match,
-    /// Without the source. For IPv6 an interface is a wish as long as there is a source, though not for a socket
-    /// that is bound to it.
+    /// Without the source.
+    ///
+    /// For IPv6 with a source, the interface is only a preference, except for a socket bound to it.
     Strict,
-    /// By whatever interface the kernel chooses.
+    /// Any interface that the kernel chooses.
     Free,
-    /// The packet's way, not the table's entry. Its next hop is shown where the entry only has the number of one; the
-    /// length of the entry's prefix is known already.
-    Way {
-        /// Bits.
+    /// The packet's resolved route, not the table's entry.
+    ///
+    /// It shows the next hop where the entry only has its number; the entry's prefix is known
+    /// already.
+    Resolved {
+        /// Prefix length of the entry in bits.
         prefix: u8,
     },
 }
 
-/// What an answer gives.
+/// The result of a lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// This.
+    /// The answer.
     Is(Answer),
-    /// Nothing, for this reason.
+    /// No answer, for this reason.
     Failed(&'static str),
-    /// Nothing, for this error number.
+    /// No answer, because of this error number.
     Refused(i32),
-    /// To a free question: this interface.
+    /// The interface that the kernel chose for a [`Form::Free`] lookup.
     By(u32),
-    /// It has to be asked in another form.
+    /// The lookup must be repeated in this form.
     Ask(Form),
 }
 
-/// The size of `struct rtmsg`.
+/// Size of `struct rtmsg` in bytes.
 const FIXED: usize = 12;
 
-/// The size of `struct rtnexthop`.
+/// Size of `struct rtnexthop` in bytes.
 const HOP: usize = 8;
 
-/// `RTA_NH_ID` of `<linux/rtnetlink.h>`: the number of a next hop that is an object of its own.
+/// `RTA_NH_ID` of `<linux/rtnetlink.h>`: the number of a next hop object.
 const NEXT_HOP: u16 = 30;
 
-/// The fixed part of a request for all routes of a family.
+/// Returns the fixed part of a request for all routes of a family.
 pub(crate) fn all(family: i32) -> [u8; FIXED] {
     let mut fixed = [0; FIXED];
     fixed[0] = family as u8;
     fixed
 }
 
-/// Reads a route of a list: the destination, once for each interface that it leads to. Nothing if it is none that a peer
-/// could be at.
+/// Parses a route of a list: the destination, once for each interface of its next hops.
+///
+/// `None` if no peer can be at the destination.
 pub(crate) fn destinations(payload: &[u8]) -> Option<Vec<Destination>> {
     let (fixed, rest) = payload.split_first_chunk::<FIXED>()?;
     let (family, prefix, kind) = (i32::from(fixed[0]), fixed[1], fixed[7]);
@@ -67,7 +73,7 @@ pub(crate) fn destinations(payload: &[u8]) -> Option<Vec<Destination>> {
     {
         return Some(Vec::new());
     }
-    // The route to everything has no destination.
+    // The default route has no destination attribute.
     let mut net = match family {
         libc::AF_INET => IpAddr::from([0; 4]),
         libc::AF_INET6 => IpAddr::from([0; 16]),
@@ -84,7 +90,8 @@ pub(crate) fn destinations(payload: &[u8]) -> Option<Vec<Destination>> {
     }
     by.sort_unstable();
     by.dedup();
-    // What forbids holds for all interfaces; of next hops that are numbered objects nobody knows whose they are.
+    // A prohibiting route holds for all interfaces; the interface of a numbered next hop object is
+    // unknown.
     if kind != libc::RTN_UNICAST || by.is_empty() {
         return Some(vec![Destination { by: None, net, prefix }]);
     }
@@ -98,7 +105,7 @@ pub(crate) fn ask(out: &mut Vec<u8>, query: &Query, form: Form, sequence: u32) {
         IpAddr::V6(_) => (libc::AF_INET6, 128),
     };
     let with_source = form != Form::Strict;
-    let flags = if matches!(form, Form::Way { .. } | Form::Free) { 0 } else { libc::RTM_F_FIB_MATCH };
+    let flags = if matches!(form, Form::Resolved { .. } | Form::Free) { 0 } else { libc::RTM_F_FIB_MATCH };
     let mut fixed = [0; FIXED];
     fixed[0] = family as u8;
     fixed[1] = width;
@@ -114,7 +121,7 @@ pub(crate) fn ask(out: &mut Vec<u8>, query: &Query, form: Form, sequence: u32) {
     }
 }
 
-/// Reads an answer to a lookup.
+/// Returns the verdict of an answer to a lookup.
 pub(crate) fn verdict(message: &Message<'_>, query: &Query, form: Form) -> Verdict {
     if message.kind == libc::NLMSG_ERROR as u16 {
         return match message.error() {
@@ -135,7 +142,7 @@ pub(crate) fn verdict(message: &Message<'_>, query: &Query, form: Form) -> Verdi
     }
 }
 
-/// Of a route, what matters.
+/// The relevant parts of a route.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Route {
     family: u8,
@@ -143,11 +150,11 @@ struct Route {
     kind: u8,
     flags: u32,
     interface: Option<u32>,
-    /// Through a router, or wrapped for one.
+    /// True if it goes through a router, or is encapsulated for one.
     gateway: bool,
-    /// By number.
+    /// True if the next hop is given by number.
     next_hop: bool,
-    /// Several next hops, of which the first one by the interface counts.
+    /// True if there are several next hops, of which the first one by the interface counts.
     several: bool,
 }
 
@@ -189,20 +196,21 @@ impl Route {
             // Blackhole, prohibit, unreachable; and no process has a broadcast address.
             _ => return Verdict::Is(Answer::None),
         }
-        if let Form::Way { prefix } = form {
+        if let Form::Resolved { prefix } = form {
             return match self.interface {
                 Some(interface) if interface == query.index => Verdict::Is(self.class(prefix)),
                 _ => Verdict::Is(Answer::None),
             };
         }
         if self.flags & libc::RTM_F_CLONED != 0 {
-            // A kernel before 4.13: it shows the way of a packet, which it takes for on-link where there is no route.
+            // A kernel before 4.13 resolves the packet's route, and assumes on-link where there is
+            // none.
             return Verdict::Failed("the kernel does not know RTM_F_FIB_MATCH");
         }
         match self.interface {
             Some(interface) if interface == query.index => {}
-            // Next hops that are objects may be shown by their number alone (net.ipv4.nexthop_compat_mode).
-            None if self.next_hop => return Verdict::Ask(Form::Way { prefix: self.prefix }),
+            // Next hop objects may be shown by their number alone (net.ipv4.nexthop_compat_mode).
+            None if self.next_hop => return Verdict::Ask(Form::Resolved { prefix: self.prefix }),
             Some(_) if query.to.is_ipv6() && form == Form::Match => return Verdict::Ask(Form::Strict),
             None if self.several && query.to.is_ipv6() && form == Form::Match => {
                 return Verdict::Ask(Form::Strict);
@@ -221,18 +229,19 @@ impl Route {
     }
 }
 
-/// Whether an attribute means that another machine forwards; `RTA_VIA` is a gateway of the other family.
+/// Returns true if the attribute names a gateway; `RTA_VIA` is one of the other family.
 fn is_gateway(kind: u16) -> bool {
     matches!(kind, libc::RTA_GATEWAY | libc::RTA_VIA | libc::RTA_ENCAP)
 }
 
-/// Of several next hops, whether the first one by an interface is a gateway; none if there is none by it.
+/// Returns true if the first next hop by the interface is a gateway; `None` without a next hop by
+/// it.
 fn hop(list: &[u8], interface: u32) -> Option<bool> {
     let (_, attrs) = hops(list).find(|(by, _)| *by == interface)?;
     Some(attributes(attrs).any(|(kind, _)| is_gateway(kind)))
 }
 
-/// Several next hops: the interface and the attributes of each, up to the first one that is cut.
+/// Returns the interface and attributes of each next hop, up to the first one that is cut off.
 fn hops(mut list: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     std::iter::from_fn(move || {
         let (head, _) = list.split_first_chunk::<HOP>()?;

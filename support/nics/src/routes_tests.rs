@@ -10,7 +10,7 @@ fn query6() -> Query {
     Query { index: 7, from: "fd00::1".parse().unwrap(), to: "fd05::1".parse().unwrap() }
 }
 
-/// The verdict on a route with these attributes.
+/// Returns the verdict on a route with these attributes.
 fn on(query: &Query, form: Form, kind: u8, flags: u32, prefix: u8, attributes: &[(u16, &[u8])]) -> Verdict {
     let mut fixed = [0; FIXED];
     fixed[0] = if query.to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u8;
@@ -87,20 +87,23 @@ fn types() {
 fn what_is_asked_again() {
     let unicast = libc::RTN_UNICAST;
     let object = (NEXT_HOP, &4u32.to_ne_bytes()[..]);
-    assert_eq!(on(&query(), Form::Match, unicast, 0, 16, &[object]), Verdict::Ask(Form::Way { prefix: 16 }));
+    assert_eq!(
+        on(&query(), Form::Match, unicast, 0, 16, &[object]),
+        Verdict::Ask(Form::Resolved { prefix: 16 })
+    );
     assert_eq!(on(&query6(), Form::Match, unicast, 0, 64, &[ELSEWHERE]), Verdict::Ask(Form::Strict));
     assert_eq!(on(&query6(), Form::Strict, unicast, 0, 64, &[ELSEWHERE]), Verdict::Is(Answer::None));
     assert_eq!(
         on(&query6(), Form::Strict, unicast, 0, 64, &[object]),
-        Verdict::Ask(Form::Way { prefix: 64 })
+        Verdict::Ask(Form::Resolved { prefix: 64 })
     );
-    let way = Form::Way { prefix: 16 };
+    let resolved = Form::Resolved { prefix: 16 };
     let gateway = (libc::RTA_GATEWAY, &[10, 0, 0, 9][..]);
     let cloned = libc::RTM_F_CLONED;
-    assert_eq!(on(&query(), way, unicast, cloned, 32, &[HERE, gateway]), Verdict::Is(Answer::Gateway));
-    assert_eq!(on(&query(), way, unicast, cloned, 32, &[HERE]), Verdict::Is(Answer::OnLink));
-    assert_eq!(on(&query(), way, unicast, cloned, 32, &[ELSEWHERE]), Verdict::Is(Answer::None));
-    let default = Form::Way { prefix: 0 };
+    assert_eq!(on(&query(), resolved, unicast, cloned, 32, &[HERE, gateway]), Verdict::Is(Answer::Gateway));
+    assert_eq!(on(&query(), resolved, unicast, cloned, 32, &[HERE]), Verdict::Is(Answer::OnLink));
+    assert_eq!(on(&query(), resolved, unicast, cloned, 32, &[ELSEWHERE]), Verdict::Is(Answer::None));
+    let default = Form::Resolved { prefix: 0 };
     assert_eq!(on(&query(), default, unicast, cloned, 32, &[HERE, gateway]), Verdict::Is(Answer::Default));
 }
 

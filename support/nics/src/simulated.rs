@@ -1,4 +1,4 @@
-//! A kernel of the tests: it answers as one that was recorded, and fails as it is told.
+//! A simulated kernel for tests: it replays a recording, and fails on demand.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -6,22 +6,22 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use netmod_matching::Place;
+use netmod_matching::Location;
 
 use crate::kernel::{Channel, Kernel};
 use crate::plain::Plain;
 use crate::wire;
 
-/// What a read gives: a datagram, or an error number.
+/// The result of a read: a datagram, or an error number.
 pub(crate) type Delivery = Result<Vec<u8>, i32>;
 
-/// Changes what is about to be delivered after the n-th `send`, of which the requests are given.
+/// A hook that changes the deliveries after the n-th `send`, whose requests it gets.
 pub(crate) type Tamper = dyn FnMut(usize, &[u8], &mut VecDeque<Delivery>);
 
-/// What the driver of an interface answers.
+/// A hook that answers as an interface's driver.
 pub(crate) type Speed = dyn Fn(&str) -> Result<Option<u32>, i32>;
 
-/// The host of `testdata/host.sh`.
+/// The recording of the host of `testdata/host.sh`.
 pub(crate) const HOST: &str = include_str!("../testdata/host.hex");
 
 /// A recorded request, without its header, and the datagrams that answered it.
@@ -31,15 +31,15 @@ pub(crate) type Exchange = (u16, Vec<u8>, Vec<Vec<u8>>);
 pub(crate) struct Simulated {
     pub(crate) exchanges: Rc<Vec<Exchange>>,
     pub(crate) tamper: Rc<RefCell<Box<Tamper>>>,
-    /// The error number of each new socket, 0 if there is one.
+    /// Error number of each new socket; 0 for success.
     pub(crate) no_netlink: i32,
-    /// What interfaces are asked for their speed, and what each question costs.
+    /// Interfaces whose speed was asked for, and the time that each query takes.
     pub(crate) asked: Rc<RefCell<Vec<String>>>,
     pub(crate) speed: Rc<Speed>,
     pub(crate) speed_takes: Duration,
     pub(crate) now: Rc<Cell<Duration>>,
     pub(crate) plain: Result<Plain, i32>,
-    /// Calls of `send`, for all sockets.
+    /// Number of calls of `send`, for all sockets.
     pub(crate) sends: Rc<Cell<usize>>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn unhex(line: &str) -> Vec<u8> {
 }
 
 impl Simulated {
-    /// The recorded host.
+    /// Returns the recorded host.
     pub(crate) fn host() -> Simulated {
         let mut exchanges: Vec<Exchange> = Vec::new();
         for line in HOST.lines() {
@@ -75,7 +75,7 @@ impl Simulated {
         }
     }
 
-    /// With changed deliveries.
+    /// Returns a kernel with changed deliveries.
     pub(crate) fn tampered(
         mut self,
         tamper: impl FnMut(usize, &[u8], &mut VecDeque<Delivery>) + 'static,
@@ -90,7 +90,7 @@ pub(crate) struct Replay {
     queue: VecDeque<Delivery>,
 }
 
-/// Writes another number into each message's header.
+/// Writes another sequence number into each message's header.
 fn renumber(datagram: &mut [u8], sequence: u32) {
     let mut at = 0;
     while let Some(header) = datagram.get_mut(at..at + 16) {
@@ -112,7 +112,7 @@ impl Channel for Replay {
                 .exchanges
                 .iter()
                 .find(|(kind, payload, _)| *kind == request.kind && payload[..] == *request.payload);
-            // What the recorded host was not asked, nobody knows.
+            // Requests that are not in the recording are refused.
             let mut refusal = Vec::new();
             let code = (-libc::EOPNOTSUPP).to_ne_bytes();
             wire::request(&mut refusal, libc::NLMSG_ERROR as u16, 0, 0, &code);
@@ -156,8 +156,8 @@ impl Kernel for Simulated {
         (self.speed)(name).map_err(io::Error::from_raw_os_error)
     }
 
-    fn place(&self, _: &mut Vec<String>) -> Place {
-        Place { boot: [7; 16], netns: 42 }
+    fn location(&self, _: &mut Vec<String>) -> Location {
+        Location { boot: [7; 16], netns: 42 }
     }
 
     fn plain(&self) -> io::Result<Plain> {

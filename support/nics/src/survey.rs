@@ -1,4 +1,4 @@
-//! All interfaces of this host: the dumps of links and addresses, or what there is without netlink.
+//! The survey of this host's interfaces: by dumps of links and addresses, or without netlink.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,48 +13,50 @@ use crate::links::{ADDRESS_FIXED, LINK_FIXED, Link, Owned};
 use crate::linux::Linux;
 use crate::plain::Plain;
 
-/// What was found out about this host's interfaces.
+/// The result of a survey of this host's interfaces.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Found {
-    /// The record that peers get. Interfaces are in the order of their numbers.
+    /// The record for peers. Interfaces are in the order of their numbers.
     pub host: Host,
-    /// What could not be known, and why: a sentence each, for people.
+    /// Human-readable notes on what is unknown, with the reasons.
     pub notes: Vec<String>,
 }
 
-/// Nothing could be learnt of the interfaces.
+/// The error of a host whose interfaces cannot be listed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the network interfaces of this host cannot be listed: netlink: {netlink}; ioctl and /proc: {plain}; \
      does a sandbox forbid both?"
 )]
 pub struct Error {
-    /// Why not by netlink.
+    /// The error of netlink.
     pub netlink: io::Error,
-    /// Why not without.
+    /// The error of the other sources.
     #[source]
     pub plain: io::Error,
 }
 
-/// How long the interfaces' drivers are asked for speeds, in total: some ask the device's firmware.
+/// Total time for asking drivers for speeds; some ask the device's firmware.
 pub(crate) const SPEEDS_WITHIN: Duration = Duration::from_millis(200);
 
 impl Found {
-    /// The interfaces in the network namespace of the calling thread.
+    /// Surveys the network namespace of the calling thread.
     ///
     /// # Errors
-    /// If they cannot be listed in any way.
+    ///
+    /// Fails if the interfaces cannot be listed in any way.
     pub fn here() -> Result<Found, Error> {
         Found::by(&Linux::new())
     }
 
-    /// As [`Found::here`], by the kernel that is given.
+    /// Does the same as [`Found::here`] with a given kernel.
     ///
     /// # Errors
+    ///
     /// As there.
     pub fn by<K: Kernel>(kernel: &K) -> Result<Found, Error> {
         let mut notes = Vec::new();
-        let place = kernel.place(&mut notes);
+        let location = kernel.location(&mut notes);
         let (links, addresses) = match by_netlink(kernel, &mut notes) {
             Ok(found) => found,
             Err(netlink) => {
@@ -73,7 +75,7 @@ impl Found {
         let mut nics = assemble(links, kinds, &addresses, &mut notes);
         nics.sort_by_key(|nic| nic.index);
         speeds(kernel, &mut nics, &mut notes);
-        Ok(Found { host: Host { place, nics, ..Host::default() }, notes })
+        Ok(Found { host: Host { location, nics, ..Host::default() }, notes })
     }
 }
 
@@ -84,7 +86,7 @@ fn by_netlink<K: Kernel>(kernel: &K, notes: &mut Vec<String>) -> io::Result<(Vec
         libc::RTM_GETLINK,
         &[0; LINK_FIXED],
         |request, out| {
-            // Less to copy: the counters of IPv6.
+            // Leaves out the IPv6 counters, which would only be copied.
             let filter = libc::RTEXT_FILTER_SKIP_STATS as u32;
             request.attribute(out, libc::IFLA_EXT_MASK, &filter.to_ne_bytes());
         },
@@ -126,7 +128,7 @@ fn assemble(links: Vec<Link>, kinds: Vec<Kind>, owned: &[Owned], notes: &mut Vec
         }
     }
     for (link, kind) in links.into_iter().zip(kinds) {
-        // A dump that was interrupted may name one twice.
+        // An interrupted dump may list an interface twice.
         if seen.insert(link.index, link.name.clone()).is_some() {
             continue;
         }
@@ -144,7 +146,7 @@ fn assemble(links: Vec<Link>, kinds: Vec<Kind>, owned: &[Owned], notes: &mut Vec
     for o in owned.iter().filter(|o| o.duplicate) {
         if let Some(name) = seen.get(&o.index) {
             notes.push(format!(
-                "{} on {name}: somebody else has it, too (DAD failed); it is not used",
+                "{} on {name}: another host has it, too (DAD failed); it is not used",
                 o.address.ip
             ));
         }
@@ -152,7 +154,9 @@ fn assemble(links: Vec<Link>, kinds: Vec<Kind>, owned: &[Owned], notes: &mut Vec
     nics
 }
 
-/// Asks for the speeds of those that may carry traffic: what has no address is not paired, what is down has none.
+/// Asks for the speeds of the interfaces that may carry traffic.
+///
+/// Interfaces without addresses are not paired, and those that are down have no speed.
 fn speeds<K: Kernel>(kernel: &K, nics: &mut [Nic], notes: &mut Vec<String>) {
     let begun = kernel.elapsed();
     let asked =

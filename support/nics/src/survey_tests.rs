@@ -1,4 +1,4 @@
-//! The recorded host is found as it was made, and what fails is said.
+//! The recorded host is found as it was set up, and failures are reported.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ fn flag(datagram: &mut Delivery, flag: i32) {
 fn the_recorded_host_is_as_it_was_made() {
     let found = Found::by(&Simulated::host()).unwrap();
     assert_eq!(found.notes, [""; 0]);
-    assert_eq!(found.host.place, netmod_matching::Place { boot: [7; 16], netns: 42 });
+    assert_eq!(found.host.location, netmod_matching::Location { boot: [7; 16], netns: 42 });
     let expected = [
         ("lo", Kind::Loopback, &["127.0.0.1/8", "::1/128"][..], true, true),
         ("tn0", Kind::Tunnel, &["10.9.0.1/32"], true, false),
@@ -64,7 +64,7 @@ fn the_recorded_host_is_as_it_was_made() {
 #[test]
 fn the_order_of_interfaces_is_that_of_their_numbers() {
     let kernel = Simulated::host().tampered(|_, _, replies| {
-        // The last datagram says that it was the last.
+        // The last datagram ends the dump.
         let end = replies.len() - 1;
         replies.make_contiguous()[..end].reverse();
     });
@@ -77,7 +77,7 @@ fn a_dump_that_changed_meanwhile_is_read_again() {
     let kernel = Simulated::host().tampered(|sends, _, replies| {
         if sends < 2 {
             flag(&mut replies[0], libc::NLM_F_DUMP_INTR);
-            // Without one of the datagrams, as if it had lacked interfaces.
+            // One datagram less, as if interfaces were missing.
             replies.remove(1);
         }
     });
@@ -116,17 +116,17 @@ fn a_dump_of_which_something_was_lost_is_read_again() {
 #[test]
 fn a_datagram_larger_than_the_buffer_is_read_again_with_room() {
     let kernel = Simulated::host().tampered(|_, requests, replies| {
-        // All in one, with much that nobody asked for before: other sockets' messages.
+        // One large datagram, after many messages of other sockets.
         let mut all = Vec::new();
         let mut other = crate::wire::messages(requests).next().unwrap().unwrap().payload.to_vec();
-        // They fill the buffer to the last byte, so that what is left is whole.
+        // They fill the buffer to the last byte, so that the rest is cut at a message.
         other.resize((32 << 10) - 16, 0);
         crate::wire::request(&mut all, 4711, 0, 0, &other);
         for reply in replies.drain(..) {
             all.extend_from_slice(&reply.unwrap());
         }
         replies.push_back(Ok(all));
-        // The end is not lost, or nobody would know of it.
+        // The end of the dump is not lost, or nobody would know of it.
         let mut done = Vec::new();
         let sequence = crate::wire::messages(requests).next().unwrap().unwrap().sequence;
         crate::wire::request(&mut done, libc::NLMSG_DONE as u16, 0, sequence, &[0; 4]);
@@ -143,7 +143,7 @@ fn messages_of_others_and_of_before_are_passed_over() {
         let mut stale = replies.clone();
         for reply in stale.iter_mut().map(|r| r.as_mut().unwrap()) {
             reply[8..12].copy_from_slice(&u32::MAX.to_ne_bytes());
-            // Only the first message of each, lest the others count.
+            // Only the first message of each, so that the others do not count.
             let len = u32::from_ne_bytes(*reply.first_chunk().unwrap()) as usize;
             reply.truncate(len);
         }
@@ -208,11 +208,7 @@ fn without_netlink_there_are_interfaces_and_a_note() {
         assert!(nic.up && nic.carrier);
         assert_eq!((&nic.addresses[..], nic.speed), (&[address("10.0.0.4/8")][..], Some(10000)));
         assert!(found.notes[0].starts_with("netlink: ") && found.notes[0].contains(why), "{:?}", found.notes);
-        assert!(
-            found.notes.iter().any(|n| n.contains("fd00::4 on eth0: somebody else")),
-            "{:?}",
-            found.notes
-        );
+        assert!(found.notes.iter().any(|n| n.contains("fd00::4 on eth0: another host")), "{:?}", found.notes);
 
         let neither = Found::by(&kernel).unwrap_err().to_string();
         assert!(neither.contains(why) && neither.contains("sandbox"), "{neither}");

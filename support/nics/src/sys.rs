@@ -1,4 +1,4 @@
-//! System calls: netlink sockets, ioctls of interfaces.
+//! System calls: netlink sockets and interface ioctls.
 
 #![allow(unsafe_code)]
 
@@ -15,28 +15,30 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     // SAFETY: numbers only.
     let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A netlink socket, of the network namespace in which it was made.
+/// A netlink socket of the network namespace in which it was opened.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
 }
 
-/// How long an answer is waited for, in milliseconds. The kernel has made it when `send` returns; a sandbox
-/// that imitates the kernel may not.
+/// Longest wait for an answer in milliseconds.
+///
+/// The kernel has answered when `send` returns; a sandbox that imitates the kernel may not have.
 const PATIENCE: i32 = 1000;
 
 impl Socket {
-    /// One that asks. Its buffer has room for the answers to many questions.
+    /// Opens a socket for requests, with a buffer for many answers.
     ///
     /// # Errors
+    ///
     /// Those of `socket(2)` and `bind(2)`.
     pub fn asking() -> io::Result<Socket> {
         let made = Socket::bound(0)?;
-        // What is asked in one go is little enough for the default; this is for kernels where answers are larger.
+        // The default is enough for one batch; this is for kernels with larger answers.
         let room: libc::c_int = 1 << 20;
         let len = size_of_val(&room) as libc::socklen_t;
         // SAFETY: the option's value is `len` bytes at `room`. A refusal leaves the default.
@@ -46,14 +48,14 @@ impl Socket {
         Ok(made)
     }
 
-    /// One that hears of changes: a bit for each of the groups `RTMGRP_*`.
+    /// Opens a socket for notifications of these groups (`RTMGRP_*`, one bit each).
     pub(crate) fn hearing(groups: u32) -> io::Result<Socket> {
         Socket::bound(groups)
     }
 
     fn bound(groups: u32) -> io::Result<Socket> {
         let fd = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
-        // SAFETY: the struct is of integers: zeros are a valid value, and let the kernel choose the port.
+        // SAFETY: the struct is of integers: zeros are valid, and let the kernel choose the port.
         let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
         address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
         address.nl_groups = groups;
@@ -73,7 +75,7 @@ impl Socket {
 
     fn wait(&self) -> io::Result<()> {
         let mut poll = libc::pollfd { fd: self.raw(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd, as said.
+        // SAFETY: the pointer is to one pollfd, as the count says.
         match check(unsafe { libc::poll(&mut poll, 1, PATIENCE) })? {
             0 => Err(io::ErrorKind::WouldBlock.into()),
             _ => Ok(()),
@@ -85,7 +87,7 @@ impl Channel for Socket {
     fn send(&mut self, requests: &[u8]) -> io::Result<()> {
         // SAFETY: the bytes of a slice.
         let sent = unsafe { libc::send(self.raw(), requests.as_ptr().cast(), requests.len(), 0) };
-        // A datagram goes whole or not at all.
+        // A datagram is sent whole or not at all.
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
@@ -95,13 +97,13 @@ impl Channel for Socket {
             let mut from: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
             let mut len = size_of_val(&from) as libc::socklen_t;
             let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
-            let place = (&raw mut from).cast();
-            // SAFETY: the bytes of a slice, and `len` bytes for an address.
+            let sender = (&raw mut from).cast();
+            // SAFETY: the pointers and lengths are those of a slice and of an address structure.
             let got = unsafe {
-                libc::recvfrom(self.raw(), buffer.as_mut_ptr().cast(), buffer.len(), flags, place, &mut len)
+                libc::recvfrom(self.raw(), buffer.as_mut_ptr().cast(), buffer.len(), flags, sender, &mut len)
             };
             match usize::try_from(got) {
-                // Port 0 is the kernel's; others have no say.
+                // Port 0 is the kernel's; other senders are ignored.
                 Ok(got) if from.nl_pid == 0 => return Ok(got),
                 Ok(_) => {}
                 Err(_) => match io::Error::last_os_error() {
@@ -114,9 +116,9 @@ impl Channel for Socket {
     }
 }
 
-/// An IPv4 address as the ioctl shows it.
+/// An IPv4 address as the ioctl reports it.
 pub(crate) struct Labelled {
-    /// The interface's name, or a label that begins with it.
+    /// Interface name, or a label that begins with it.
     pub(crate) name: String,
     pub(crate) ip: Ipv4Addr,
     pub(crate) mask: u32,
@@ -131,13 +133,13 @@ pub(crate) struct Control {
 /// `ETHTOOL_GLINKSETTINGS` of `<linux/ethtool.h>`.
 const GLINKSETTINGS: u32 = 0x4c;
 
-/// `struct ethtool_link_settings`, with room for three maps of link modes of the greatest number of words.
+/// `struct ethtool_link_settings`, with room for three maps of link modes of the largest size.
 #[repr(C)]
 struct LinkSettings {
     cmd: u32,
     speed: u32,
     bytes: [u8; 7],
-    /// Words of each map; negative if the kernel has so many and was asked for another number.
+    /// Words of each map; negative if the kernel expects the opposite number.
     words: i8,
     rest: [u8; 32],
     maps: [u32; 3 * 127],
@@ -152,7 +154,7 @@ impl Control {
     }
 
     fn request(name: &str) -> io::Result<libc::ifreq> {
-        // SAFETY: the struct is of integers and addresses that nobody follows: zeros are a valid value.
+        // SAFETY: the struct is of integers and pointers that nobody dereferences: zeros are valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         let room = request.ifr_name.len();
         if name.len() >= room {
@@ -164,27 +166,32 @@ impl Control {
         Ok(request)
     }
 
+    /// Issues an ioctl.
+    ///
     /// # Safety
-    /// The operation reads and writes nothing but the request and what the request points to, in its bounds.
+    ///
+    /// The operation must read and write only the request and the memory that it points to, within
+    /// its bounds.
     unsafe fn ioctl(&self, operation: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: the caller's promise; the type of the operation differs between C libraries.
+        // SAFETY: the caller's promise. The type of the operation differs between C libraries.
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), operation as _, &raw mut *request) }).map(|_| ())
     }
 
-    /// Mb/s; none if the driver does not know or cannot say.
+    /// Returns the speed in Mb/s; `None` if the driver does not know or cannot tell.
     pub(crate) fn speed(&self, name: &str) -> io::Result<Option<u32>> {
-        // SAFETY: the struct is of integers: zeros are a valid value.
+        // SAFETY: the struct is of integers: zeros are valid.
         let mut settings: LinkSettings = unsafe { std::mem::zeroed() };
         settings.cmd = GLINKSETTINGS;
-        // First the kernel says how long its maps are, then it fills them.
+        // The first call returns the length of the maps, the second one fills them.
         for _ in 0..2 {
             let mut request = Control::request(name)?;
             request.ifr_ifru.ifru_data = (&raw mut settings).cast();
-            // SAFETY: SIOCETHTOOL writes what the command at the start of the data asks for: the struct, and three
-            // times as many words as `words` says, of which there is room for any number.
+            // SAFETY: SIOCETHTOOL writes what the command at the start of the data asks for: the
+            // struct, and three times as many words as `words` says, of which there is room for any
+            // number.
             match unsafe { self.ioctl(libc::SIOCETHTOOL, &mut request) } {
                 Ok(()) => {}
-                // No such question to this driver, or not now; an interface that has gone.
+                // The driver does not support the query, or not now; or the interface has gone.
                 Err(e)
                     if matches!(
                         e.raw_os_error(),
@@ -230,7 +237,7 @@ impl Control {
         u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// The IPv4 addresses of all interfaces.
+    /// Returns the IPv4 addresses of all interfaces.
     pub(crate) fn addresses(&self) -> io::Result<Vec<Labelled>> {
         // SAFETY: as in `request`.
         let empty: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -242,21 +249,23 @@ impl Control {
             let mut conf: libc::ifconf = unsafe { std::mem::zeroed() };
             conf.ifc_len = libc::c_int::try_from(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
             conf.ifc_ifcu.ifcu_req = list.as_mut_ptr();
-            // SAFETY: SIOCGIFCONF writes at most `ifc_len` bytes to the list, and how many into `ifc_len`.
+            // SAFETY: SIOCGIFCONF writes at most `ifc_len` bytes to the list, and their number into
+            // `ifc_len`.
             check(unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFCONF as _, &raw mut conf) })?;
             let got = usize::try_from(conf.ifc_len).unwrap_or(0) / size_of::<libc::ifreq>();
             if got < room {
                 return Ok(list[..got].iter().filter_map(|one| self.labelled(*one)).collect());
             }
-            // It does not say how many there are, only that there may be more.
+            // A full list may be incomplete; the kernel does not report the total.
             room *= 4;
         }
     }
 
-    /// None if the address has gone since.
+    /// Returns `None` if the address has gone meanwhile.
     fn labelled(&self, mut request: libc::ifreq) -> Option<Labelled> {
         let address = |request: &libc::ifreq| {
-            // SAFETY: the kernel wrote a socket address there; an IPv4 one has the same size, and is of integers.
+            // SAFETY: the kernel wrote a socket address there; an IPv4 one has the same size and is
+            // of integers.
             let sin: libc::sockaddr_in = unsafe { std::mem::transmute(request.ifr_ifru.ifru_addr) };
             u32::from_be(sin.sin_addr.s_addr)
         };
@@ -266,7 +275,7 @@ impl Control {
         let mask = match unsafe { self.ioctl(libc::SIOCGIFNETMASK, &mut request) } {
             Ok(()) => address(&request),
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::EADDRNOTAVAIL)) => return None,
-            // A sandbox that does not know the question: the address is there, and whose neighbour it is is not known.
+            // A sandbox may not support the ioctl: the address exists, but its subnet is unknown.
             Err(_) => u32::MAX,
         };
         Some(Labelled { name: String::from_utf8_lossy(&name).into_owned(), ip, mask })

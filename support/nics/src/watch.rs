@@ -1,4 +1,4 @@
-//! Hearing of changes of interfaces, addresses and routes.
+//! Notification of changes of interfaces, addresses and routes.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -6,29 +6,30 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use crate::kernel::Channel;
 use crate::sys::Socket;
 
-/// Tells that interfaces, addresses or routes of a network namespace changed.
+/// A watch on the interfaces, addresses and routes of a network namespace.
 ///
-/// Its descriptor is readable when something did.
+/// Its descriptor is readable when something has changed.
 #[derive(Debug)]
 pub struct Watch<C = Socket> {
     channel: C,
 }
 
-/// `RTMGRP_IPV6_ROUTE` and the others: the groups of `rtnetlink(7)` that concern pairing.
+/// The groups of `rtnetlink(7)` that concern pairing.
 const GROUPS: i32 = libc::RTMGRP_LINK
     | libc::RTMGRP_IPV4_IFADDR
     | libc::RTMGRP_IPV6_IFADDR
     | libc::RTMGRP_IPV4_ROUTE
     | libc::RTMGRP_IPV6_ROUTE;
 
-/// Datagrams that one call reads: a flood does not hold up the caller.
+/// Most datagrams that one call reads, so that a flood does not delay the caller.
 const MOST: usize = 64;
 
 impl Watch {
-    /// Begins to watch the network namespace of the calling thread.
+    /// Watches the network namespace of the calling thread.
     ///
     /// # Errors
-    /// Where there is no netlink, or it is forbidden: then nobody hears of changes.
+    ///
+    /// Fails where there is no netlink, or it is forbidden. Changes then go unnoticed.
     pub fn here() -> io::Result<Watch> {
         Ok(Watch { channel: Socket::hearing(GROUPS as u32)? })
     }
@@ -40,15 +41,17 @@ impl<C: Channel> Watch<C> {
         Watch { channel }
     }
 
-    /// Whether something changed since the last call; true also if the kernel had more to say than there was room for. Never
-    /// blocks, and costs one system call if nothing did.
+    /// Returns true if something changed since the last call, or if notifications were lost.
+    ///
+    /// Never blocks, and costs one system call if nothing changed.
     ///
     /// # Errors
-    /// Those of `recv(2)` that do not pass: the watch is of no use any more.
+    ///
+    /// Those of `recv(2)` that are permanent: the watch is useless from then on.
     pub fn changed(&mut self) -> io::Result<bool> {
         let mut changed = false;
         for _ in 0..MOST {
-            // What changed is read anew; the message is not.
+            // Any message means a new survey; its content is not needed.
             match self.channel.receive(&mut [0; 16], false) {
                 Ok(_) => changed = true,
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => changed = true,

@@ -1,10 +1,10 @@
-//! What a watch hears, without the kernel.
+//! A watch with scripted notifications.
 
 use std::collections::VecDeque;
 
 use super::*;
 
-/// Reads what is written down.
+/// A channel that replays a script.
 struct Script(VecDeque<Result<usize, i32>>);
 
 impl Channel for Script {

@@ -1,4 +1,4 @@
-//! Framing of netlink messages: requests are built, replies are cut into messages and attributes.
+//! Framing of netlink messages: builds requests, cuts replies into messages and attributes.
 //!
 //! Numbers are in the byte order of the host (`netlink(7)`), addresses in that of the network.
 
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::{NLA_HEADER_SIZE, NetlinkBuffer, NlaBuffer, NlasIterator};
 
-/// Bytes of a message's header.
+/// Size of a message's header in bytes.
 const HEADER: usize = 16;
 
 fn padded(len: usize) -> usize {
@@ -23,14 +23,15 @@ pub(crate) struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// The error of an `NLMSG_ERROR` or `NLMSG_DONE`, as a positive number; 0 is none. A message too short to hold
-    /// one has none.
+    /// Returns the error of an `NLMSG_ERROR` or `NLMSG_DONE` as a positive number; 0 for none.
+    ///
+    /// A message too short for an error has none.
     pub(crate) fn error(&self) -> i32 {
         self.payload.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code).saturating_neg())
     }
 }
 
-/// The messages of a datagram, as far as they can be told apart: the last one is an error if they cannot.
+/// Returns the messages of a datagram; the last item is an error if the rest is malformed.
 pub(crate) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Malformed>> {
     std::iter::from_fn(move || {
         if datagram.is_empty() {
@@ -52,11 +53,12 @@ pub(crate) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<Messa
     })
 }
 
-/// Bytes that are no netlink messages.
+/// The error for bytes that are no netlink messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Malformed;
 
-/// The attributes behind a fixed part, up to the first one that is cut: a number and a value each.
+/// Returns the attributes (number and value) after a fixed part, up to the first one that is cut
+/// off.
 pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     NlasIterator::new(bytes).map_while(Result::ok).map(|nla| {
         let len = usize::from(nla.length());
@@ -64,18 +66,18 @@ pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// A number of 32 bits.
+/// Reads a 32-bit number.
 pub(crate) fn number(value: &[u8]) -> Option<u32> {
     value.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// A string, with or without the zero at its end.
+/// Reads a string, with or without the terminating zero.
 pub(crate) fn text(value: &[u8]) -> String {
     let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }
 
-/// An address of 4 or 16 bytes.
+/// Reads an address of 4 or 16 bytes.
 pub(crate) fn address(value: &[u8]) -> Option<IpAddr> {
     if let Ok(bytes) = <[u8; 4]>::try_from(value) {
         return Some(Ipv4Addr::from(bytes).into());
@@ -83,14 +85,15 @@ pub(crate) fn address(value: &[u8]) -> Option<IpAddr> {
     <[u8; 16]>::try_from(value).ok().map(|bytes| Ipv6Addr::from(bytes).into())
 }
 
-/// Appends a request without attributes: `fixed` is its fixed part, of a length divisible by 4.
+/// Appends a request without attributes; the length of its fixed part `fixed` must be divisible by
+/// 4.
 pub(crate) fn request(out: &mut Vec<u8>, kind: u16, flags: i32, sequence: u32, fixed: &[u8]) -> Request {
     let at = out.len();
     out.resize(at + HEADER, 0);
     out.extend_from_slice(fixed);
     let mut header = NetlinkBuffer::new(&mut out[at..]);
     header.set_message_type(kind);
-    // All flags of requests are below 2^16.
+    // All request flags are below 2^16.
     header.set_flags((libc::NLM_F_REQUEST | flags) as u16);
     header.set_sequence_number(sequence);
     let request = Request { at };
@@ -105,7 +108,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Appends an attribute, of less than 2^16 bytes.
+    /// Appends an attribute of less than 2^16 bytes.
     pub(crate) fn attribute(self, out: &mut Vec<u8>, kind: u16, value: &[u8]) -> Request {
         let at = out.len();
         out.resize(at + NLA_HEADER_SIZE + padded(value.len()), 0);

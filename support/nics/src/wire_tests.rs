@@ -1,4 +1,4 @@
-//! Messages that are whole, cut or nonsense; and replies of a kernel that is out of its mind.
+//! Messages that are whole, cut off or malformed; and damaged replies.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -77,7 +77,7 @@ impl Random {
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % n
     }
 
-    /// Damages what is delivered, in one place or several.
+    /// Damages the deliveries, in one position or several.
     fn damage(&mut self, replies: &mut VecDeque<Delivery>) {
         for _ in 0..1 + self.below(4) {
             if replies.is_empty() {
@@ -103,31 +103,31 @@ impl Random {
             if bytes.is_empty() {
                 continue;
             }
-            let place = self.below(bytes.len());
+            let location = self.below(bytes.len());
             match what {
-                3 => bytes.truncate(place),
+                3 => bytes.truncate(location),
                 4 => bytes.resize(bytes.len() + 1 + self.below(64), 0xa5),
-                5..=7 => bytes[place] ^= 1 << self.below(8),
-                8 | 9 => bytes[place] = [0, 1, 4, 0x7f, 0x80, 0xff][self.below(6)],
-                // Lengths of attributes and messages are at even places.
-                10 | 11 if place + 2 <= bytes.len() => {
+                5..=7 => bytes[location] ^= 1 << self.below(8),
+                8 | 9 => bytes[location] = [0, 1, 4, 0x7f, 0x80, 0xff][self.below(6)],
+                // Lengths of attributes and messages are at even offsets.
+                10 | 11 if location + 2 <= bytes.len() => {
                     let len = [0u16, 1, 3, 4, 5, 8, 0x7fff, 0xffff][self.below(8)];
-                    bytes[place & !1..][..2].copy_from_slice(&len.to_ne_bytes());
+                    bytes[location & !1..][..2].copy_from_slice(&len.to_ne_bytes());
                 }
-                12 if place + 8 <= bytes.len() => {
-                    bytes.drain(place..place + 4);
+                12 if location + 8 <= bytes.len() => {
+                    bytes.drain(location..location + 4);
                 }
                 13 => {
-                    let copy = bytes[place..].to_vec();
+                    let copy = bytes[location..].to_vec();
                     bytes.extend_from_slice(&copy);
                 }
-                _ => bytes[place] = bytes[place].wrapping_add(1),
+                _ => bytes[location] = bytes[location].wrapping_add(1),
             }
         }
     }
 }
 
-/// Damaged replies in `cargo test`; `NETMOD_NICS_MUTATIONS` sets another number.
+/// Number of damaged replies in `cargo test`; `NETMOD_NICS_MUTATIONS` sets another.
 const MUTATIONS: u64 = 4_000;
 
 #[test]
@@ -155,7 +155,7 @@ fn damaged_replies_never_panic() {
             Err(_) => panic!("seed {seed} panics"),
         }
     }
-    // All three ways are taken, or the damage is too little or too much.
+    // All three outcomes occur; otherwise the damage is too small or too large.
     assert!(
         [whole, failed, different].iter().all(|n| *n * 50 > rounds),
         "{whole} {failed} {different} of {rounds}"
