@@ -1,4 +1,4 @@
-//! Values of any size and content as short printable texts in numbered chunks.
+//! Encoding of values of any size and content as short printable texts in numbered chunks.
 //!
 //! A value under key `K` is stored as
 //!
@@ -8,10 +8,9 @@
 //! K~2   TEXT   ...
 //! ```
 //!
-//! The text is the unpadded base64url form of the bytes; its first part travels with the
-//! heading, so that a short value is one entry. Length and checksum (CRC-32, ISO-HDLC) reveal
-//! a chunk that a server cut, and no entry is ever empty, since an empty value is a fatal parse
-//! error in Hydra 5.
+//! The text is the unpadded base64url form of the bytes. Its first part travels with the heading,
+//! so a short value is one entry. Length and checksum (CRC-32, ISO-HDLC) reveal a truncated chunk.
+//! No entry is ever empty, since an empty value is a fatal parse error in Hydra 5.
 
 #[cfg(test)]
 mod tests;
@@ -19,18 +18,18 @@ mod tests;
 /// Largest value, in bytes.
 pub const MAX_VALUE: usize = 1 << 20;
 
-/// Longest chunk of text, in bytes, whatever the server announces.
+/// Longest chunk of text, in bytes, even if the server announces more.
 pub const MAX_CHUNK: usize = 800;
 
 /// Longest suffix that chunk numbers add to a key, in bytes.
 pub const SUFFIX_ROOM: usize = 6;
 
-/// Smallest chunk that is reasonable to use, in bytes.
+/// Smallest useful chunk, in bytes.
 pub const MIN_CHUNK: usize = 64;
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// CRC-32 with the reflected polynomial 0xEDB88320 (as in zlib and Ethernet).
+/// Returns the CRC-32 with the reflected polynomial 0xEDB88320 (as in zlib and Ethernet).
 pub fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = !0u32;
     for &byte in bytes {
@@ -42,7 +41,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// The unpadded base64url form (RFC 4648 section 5) of `bytes`.
+/// Returns the unpadded base64url form (RFC 4648 section 5) of `bytes`.
 pub fn to_text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
@@ -55,7 +54,7 @@ pub fn to_text(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of an unpadded base64url text; `None` if it is not one.
+/// Returns the bytes of an unpadded base64url text; `None` if it is invalid.
 pub fn from_text(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
     for group in text.as_bytes().chunks(4) {
@@ -70,7 +69,7 @@ pub fn from_text(text: &str) -> Option<Vec<u8>> {
         };
         word <<= 6 * (4 - group.len());
         let [_, a, b, c] = word.to_be_bytes();
-        // Left-over bits that are not zero would make two texts for one value.
+        // Nonzero left-over bits would give two texts for one value.
         if [a, b, c][used..].iter().any(|b| *b != 0) {
             return None;
         }
@@ -90,16 +89,19 @@ fn value_of(digit: u8) -> Option<u32> {
     })
 }
 
-/// The key of chunk `index` of a value under `key`; chunk 0 is under the key itself.
+/// Returns the key of chunk `index` of a value under `key`; chunk 0 is under the key itself.
 pub fn chunk_key(key: &str, index: usize) -> String {
     if index == 0 { key.to_owned() } else { format!("{key}~{index}") }
 }
 
-/// The texts to store for `bytes`, each at most `room` bytes: element `i` belongs under
-/// [`chunk_key`]`(key, i)`.
+/// Returns the texts to store for `bytes`, each at most `room` bytes.
+///
+/// Element `i` belongs under [`chunk_key`]`(key, i)`.
 ///
 /// # Errors
-/// What is wrong: the value is larger than [`MAX_VALUE`], or `room` smaller than [`MIN_CHUNK`].
+///
+/// Returns the reason as text if the value is larger than [`MAX_VALUE`], or if `room` is smaller
+/// than [`MIN_CHUNK`].
 pub fn encode(bytes: &[u8], room: usize) -> Result<Vec<String>, String> {
     if bytes.len() > MAX_VALUE {
         return Err(format!("{} bytes are more than the limit of {MAX_VALUE}", bytes.len()));
@@ -133,7 +135,7 @@ pub fn encode(bytes: &[u8], room: usize) -> Result<Vec<String>, String> {
     Ok(texts)
 }
 
-/// Puts the chunks of a value together again and checks them.
+/// A decoder that joins the chunks of a value and checks them.
 #[derive(Debug)]
 pub struct Decoder {
     length: usize,
@@ -144,10 +146,11 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Starts with what was stored under the key itself.
+    /// Starts with the text stored under the key itself.
     ///
     /// # Errors
-    /// What is wrong with the heading.
+    ///
+    /// Returns the error in the heading as text.
     pub fn new(head: &str) -> Result<Decoder, String> {
         let bad = || format!("its heading is \"{}\"", crate::wire::quote(head.as_bytes()));
         let mut parts = head.splitn(5, '.');
@@ -172,7 +175,7 @@ impl Decoder {
         Ok(decoder)
     }
 
-    /// The index of the next chunk to [`push`](Self::push), or `None` if all are there.
+    /// Returns the index of the next chunk to [`push`](Self::push), or `None` if all are there.
     pub fn wants(&self) -> Option<usize> {
         (self.have < self.chunks).then_some(self.have)
     }
@@ -180,7 +183,8 @@ impl Decoder {
     /// Adds the chunk that [`wants`](Self::wants) asked for.
     ///
     /// # Errors
-    /// The chunks are longer together than the heading says.
+    ///
+    /// Fails if the chunks together are longer than the heading says.
     pub fn push(&mut self, chunk: &str) -> Result<(), String> {
         self.text.push_str(chunk);
         self.have += 1;
@@ -199,10 +203,11 @@ impl Decoder {
         Ok(())
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
-    /// What is missing, cut or changed.
+    ///
+    /// Returns as text which part is missing, truncated or changed.
     pub fn finish(self) -> Result<Vec<u8>, String> {
         if let Some(index) = self.wants() {
             return Err(format!("chunk {index} of {} is missing", self.chunks));
@@ -224,7 +229,7 @@ impl Decoder {
     }
 }
 
-/// Characters of the unpadded base64url form of `bytes` bytes.
+/// Returns the length of the unpadded base64url form of `bytes` bytes.
 const fn text_length(bytes: usize) -> usize {
     (bytes * 4).div_ceil(3)
 }

@@ -1,4 +1,4 @@
-//! Who started this process, told from its environment.
+//! Detection of the launcher from the environment.
 
 #[cfg(test)]
 mod tests;
@@ -13,10 +13,10 @@ pub const CHOICE: &str = "NETMOD_PMI";
 /// The variable with the name of libpmix.
 pub const PMIX_LIBRARY: &str = "NETMOD_PMIX_LIBRARY";
 
-/// Which protocol to speak with the launcher.
+/// The choice of a protocol to the launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// What the environment offers; see [`detect`].
+    /// The protocol that the environment offers; see [`detect`].
     Auto,
     /// PMI-1.
     Pmi1,
@@ -27,7 +27,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The words of `NETMOD_PMI`.
+    /// The accepted words of `NETMOD_PMI`.
     pub const WORDS: [&'static str; 4] = ["auto", "1", "2", "pmix"];
 }
 
@@ -44,12 +44,12 @@ impl FromStr for Choice {
     }
 }
 
-/// How to find and reach the launcher.
+/// Settings for finding and reaching the launcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Which protocol to speak.
+    /// Choice of the protocol.
     pub choice: Choice,
-    /// Name or path of libpmix, as the system's loader takes it.
+    /// Name or path of libpmix, as the dynamic loader accepts it.
     pub pmix_library: String,
 }
 
@@ -60,10 +60,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// From the two values; an empty one means the default.
+    /// Parses the two values; an empty one means the default.
     ///
     /// # Errors
-    /// `choice` is none of [`Choice::WORDS`].
+    ///
+    /// Fails if `choice` is none of [`Choice::WORDS`].
     pub fn parse(choice: &str, pmix_library: &str) -> Result<Settings, PmiError> {
         let mut settings = Settings::default();
         if !choice.trim().is_empty() {
@@ -75,53 +76,56 @@ impl Settings {
         Ok(settings)
     }
 
-    /// From the environment; `lookup` gives the value of a variable. An empty value counts as
-    /// absent.
+    /// Reads the settings from the environment; `lookup` returns the value of a variable.
+    ///
+    /// An empty value counts as absent.
     ///
     /// # Errors
-    /// `NETMOD_PMI` is none of [`Choice::WORDS`].
+    ///
+    /// Fails if `NETMOD_PMI` is none of [`Choice::WORDS`].
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Settings, PmiError> {
         let lookup = |name: &str| lookup(name).unwrap_or_default();
         Settings::parse(&lookup(CHOICE), &lookup(PMIX_LIBRARY))
     }
 }
 
-/// The way to the launcher that the environment describes.
+/// The connection to the launcher that the environment describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Detected {
     /// PMI over an inherited descriptor (`PMI_FD`, `PMI_RANK`, `PMI_SIZE`).
     Descriptor {
-        /// The descriptor's number.
+        /// Number of the descriptor.
         fd: RawFd,
-        /// This process's rank.
+        /// Rank of this process.
         rank: u32,
-        /// The number of ranks.
+        /// Number of ranks.
         size: u32,
-        /// What is spoken.
+        /// Protocol version.
         version: Version,
         /// The launcher's name for the job (`PMI_JOBID`), if it gave one.
         job: Option<String>,
     },
-    /// PMI over TCP (`PMI_PORT`, `PMI_ID`); rank and size come with the handshake.
+    /// PMI over TCP (`PMI_PORT`, `PMI_ID`); the handshake gives rank and size.
     Port {
-        /// `host:port`.
+        /// The address, `host:port`.
         address: String,
-        /// What this process calls itself in the handshake.
+        /// Identifier of this process in the handshake.
         id: String,
-        /// What is spoken.
+        /// Protocol version.
         version: Version,
     },
-    /// PMIx, which finds the rest in the environment by itself.
+    /// PMIx, whose library finds the rest in the environment.
     Pmix {
-        /// The namespace, which names the job.
+        /// Namespace, the name of the job.
         namespace: String,
     },
     /// No launcher: a job of one process.
     Singleton,
 }
 
-/// Variables by which a launcher tells the number of processes, beside those of PMI: without PMI
-/// they mean several processes that each believe to be alone, which is never what was meant.
+/// Variables in which launchers announce the number of processes, beside those of PMI.
+///
+/// Without PMI, several such processes would each run as a job of one, which is never intended.
 const COUNTS: [(&str, &str, &str); 5] = [
     ("SLURM_NTASKS", "Slurm", "srun --mpi=pmi2 or --mpi=pmix"),
     ("SLURM_NPROCS", "Slurm", "srun --mpi=pmi2 or --mpi=pmix"),
@@ -130,21 +134,22 @@ const COUNTS: [(&str, &str, &str); 5] = [
     ("PALS_NRANKS", "PALS", "a launcher that offers PMI-1, PMI-2 or PMIx"),
 ];
 
-/// Finds the way to the launcher.
+/// Finds the launcher.
 ///
-/// The order is `PMI_FD`, `PMI_PORT`, `PMIX_NAMESPACE`, the variables of launchers without PMI with
-/// a number of processes above one (an error), singleton. A variable with an empty value counts as
+/// The order is `PMI_FD`, `PMI_PORT`, `PMIX_NAMESPACE`; then a launcher without PMI that announces
+/// more than one process is an error; else a singleton. A variable with an empty value counts as
 /// absent.
 ///
-/// Over `PMI_FD` and `PMI_PORT`, PMI-1 is spoken: each server does. Under `srun --mpi=pmi2`
-/// (`SLURM_MPI_TYPE=pmi2` with a `PMI_JOBID`) it is PMI-2, that plugin's own protocol. `choice` can
-/// demand another.
+/// `PMI_FD` and `PMI_PORT` mean PMI-1, which each server speaks. Under `srun --mpi=pmi2`
+/// (`SLURM_MPI_TYPE=pmi2` with a `PMI_JOBID`) they mean PMI-2, that plugin's own protocol. `choice`
+/// can demand another.
 ///
-/// `lookup` gives the value of a variable; `|name| std::env::var(name).ok()` outside of tests.
+/// `lookup` returns the value of a variable: `|name| std::env::var(name).ok()` outside of tests.
 ///
 /// # Errors
-/// The environment contradicts itself, or describes a launcher that cannot be talked to, or not as
-/// `choice` demands.
+///
+/// Fails if the environment contradicts itself, or describes a launcher that cannot be reached, or
+/// not by the protocol of `choice`.
 pub fn detect(choice: Choice, lookup: impl Fn(&str) -> Option<String>) -> Result<Detected, PmiError> {
     let lookup = |name: &str| lookup(name).filter(|value| !value.is_empty());
     let required = |var: &'static str, with: &str| {
@@ -170,7 +175,7 @@ pub fn detect(choice: Choice, lookup: impl Fn(&str) -> Option<String>) -> Result
             if let Some(job) = job.as_deref().filter(|job| !is_word(job)) {
                 return Err(no_identifier("PMI_JOBID", job));
             }
-            // A launcher below Slurm passes SLURM_MPI_TYPE on, but not PMI_JOBID.
+            // A launcher inside a Slurm job passes SLURM_MPI_TYPE on, but not PMI_JOBID.
             let slurm = job.is_some() && lookup("SLURM_MPI_TYPE").as_deref() == Some("pmi2");
             return Ok(Detected::Descriptor { fd, rank, size, version: version(choice, slurm), job });
         }
@@ -197,7 +202,7 @@ pub fn detect(choice: Choice, lookup: impl Fn(&str) -> Option<String>) -> Result
         (Choice::Auto, None) => {}
     }
     for (var, launcher, instead) in COUNTS {
-        // Other values are the launcher's business, not a reason to refuse a single process.
+        // Other values do not matter to a single process.
         if let Some(count) = lookup(var).and_then(|n| n.parse::<u64>().ok())
             && count > 1
         {
@@ -215,7 +220,7 @@ fn version(choice: Choice, offers_v2: bool) -> Version {
     }
 }
 
-/// Whether a text can be repeated to the launcher as one word.
+/// Returns true if a text can be repeated to the launcher as one word.
 fn is_word(text: &str) -> bool {
     text.len() <= 64 && text.chars().all(|c| c.is_ascii_graphic() && c != '=' && c != ';')
 }
@@ -232,7 +237,7 @@ fn parse<T: std::str::FromStr>(var: &'static str, value: &str) -> Result<T, PmiE
     })
 }
 
-/// Takes `host:port` apart; an IPv6 address stands in brackets.
+/// Splits `host:port`; an IPv6 address is in brackets.
 pub(crate) fn split_address(address: &str) -> Result<(&str, u16), PmiError> {
     let bad = || PmiError::Environment {
         var: "PMI_PORT",

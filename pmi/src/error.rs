@@ -1,20 +1,20 @@
-//! The one error type of the client side: what failed, what the launcher said, and the way out.
+//! The error type of the client side: the operation, the launcher's words, and the way out.
 
 use std::io;
 use std::time::Duration;
 
-/// Why an operation of the process-manager interface failed.
+/// The reason why an operation of the process-manager interface failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PmiError {
-    /// A variable that the launcher sets is missing or makes no sense.
+    /// A variable that the launcher sets is missing or invalid.
     #[error(
         "{var}: {why}; the launcher sets this variable: start the program with mpiexec.hydra, nmrun or srun --mpi=pmi2, or unset PMI_FD and PMI_PORT to run it alone"
     )]
     Environment {
         /// Name of the variable.
         var: &'static str,
-        /// What is wrong, with the value.
+        /// The error, with the value.
         why: String,
     },
     /// `NETMOD_PMI` is none of its words.
@@ -28,23 +28,23 @@ pub enum PmiError {
         "NETMOD_PMI={choice} is set, but {missing}; unset NETMOD_PMI to use what the launcher offers, or to run the program alone"
     )]
     NotOffered {
-        /// The demand.
+        /// The word in `NETMOD_PMI`.
         choice: &'static str,
-        /// What would be there if it were offered.
+        /// The missing variable.
         missing: &'static str,
     },
-    /// One of several processes, and no process-manager interface to find the others.
+    /// There are several processes, but no process-manager interface to find the others.
     #[error(
         "{launcher} runs {count} processes here ({var}) but offers no process-manager interface; start the program with {instead}, or with mpiexec.hydra or nmrun (or unset {var} and its like to run it alone)"
     )]
     WithoutPmi {
-        /// The launcher.
+        /// Name of the launcher.
         launcher: &'static str,
         /// The variable with the number of processes.
         var: &'static str,
-        /// That number.
+        /// The number of processes.
         count: u64,
-        /// What to start the program with.
+        /// Commands to start the program with.
         instead: &'static str,
     },
     /// The launcher speaks PMIx, and libpmix cannot be loaded.
@@ -54,7 +54,7 @@ pub enum PmiError {
     PmixLibrary {
         /// The name or path tried.
         library: String,
-        /// What the loader says.
+        /// The loader's error.
         why: String,
     },
     /// libpmix reports an error.
@@ -62,41 +62,41 @@ pub enum PmiError {
         "PMIx failed while {doing}: {why}; is the launcher still running, and of a version that libpmix can talk to?"
     )]
     Pmix {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What libpmix says.
+        /// The error of libpmix.
         why: String,
     },
-    /// The launcher's server, with which PMIx talks on this node, is gone.
+    /// The launcher's PMIx server on this node is gone.
     #[error("PMIx has lost the connection to the launcher's server on this node; was it killed?")]
     Lost,
     /// This process has connected to its launcher before.
     #[error("this process is already connected to its launcher; share the one ProcessManager")]
     AlreadyConnected,
-    /// This process is a forked child of the one that is connected.
+    /// This process is a forked child of the connected one.
     #[error(
         "{call}: this process was forked from the one that is connected to the launcher, which alone may speak to it; call exec in the child, or start it with a launcher of its own"
     )]
     Forked {
-        /// The call.
+        /// The refused call.
         call: &'static str,
     },
-    /// The launcher's port could not be reached.
+    /// The launcher's port cannot be reached.
     #[error(
         "cannot connect to the launcher at PMI_PORT={address}: {source}; is the launcher still running, and is its host name known here?"
     )]
     Connect {
         /// The address as given.
         address: String,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
     /// The connection to the launcher failed.
     #[error("the PMI connection failed while {doing}: {source}; is the launcher still running?")]
     Io {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
     /// The launcher closed the connection.
@@ -104,33 +104,33 @@ pub enum PmiError {
         "the launcher has closed the PMI connection ({doing}); the job has probably been ended, see the launcher's own output"
     )]
     Closed {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
     },
-    /// The launcher did not answer.
+    /// The launcher did not reply.
     #[error("no answer from the launcher within {after:?} while {doing}; is it stopped or overloaded?")]
     Timeout {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// How long was waited.
+        /// The time limit.
         after: Duration,
     },
-    /// The launcher said something that is no proper answer.
+    /// The launcher sent an invalid reply.
     #[error(
         "while {doing}, the launcher said \"{line}\": {why}; does it speak PMI (mpiexec.hydra, srun --mpi=pmi2, nmrun)?"
     )]
     Malformed {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// The line (its beginning, escaped).
         line: String,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
     /// The launcher refused the operation.
     #[error("the launcher refused {doing}: it said \"{line}\"")]
     Refused {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
         /// The line (its beginning, escaped).
         line: String,
@@ -140,25 +140,25 @@ pub enum PmiError {
     Argument {
         /// The key (its beginning, escaped).
         key: String,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// A value in the key-value space is not what its writer put there.
+    /// A value in the key-value space differs from what its writer stored.
     #[error(
         "the value of key \"{key}\" is damaged: {why}; the launcher lost or cut a part of it, or it was not stored with put_bytes"
     )]
     Corrupt {
         /// The key.
         key: String,
-        /// What does not fit.
+        /// The mismatch.
         why: String,
     },
-    /// The call is not allowed now.
+    /// The call is not allowed in this state.
     #[error("{call} is not possible now: {why}")]
     State {
-        /// The call.
+        /// The refused call.
         call: &'static str,
-        /// What stands in its way.
+        /// The reason.
         why: String,
     },
 }
@@ -171,8 +171,8 @@ impl PmiError {
 }
 
 impl From<PmiError> for io::Error {
-    /// Keeps the kind of the cause, so that callers that deal in `io::Error` can tell a closed
-    /// connection from a malformed answer.
+    /// Keeps the kind of the cause, so that users of `io::Error` can tell a closed connection from
+    /// a malformed reply.
     fn from(error: PmiError) -> io::Error {
         let kind = match &error {
             PmiError::Connect { source, .. } | PmiError::Io { source, .. } => source.kind(),

@@ -1,13 +1,13 @@
-//! Process-manager interface: how the ranks of a job are started and find each other.
+//! Process-manager interface: starts the ranks of a job, and lets them find each other.
 //!
-//! - [`ProcessManager`] is what a program uses: [`ProcessManager::from_env`] finds out what
-//!   started the process (Hydra, Slurm, Open MPI's mpirun, [`nmrun`](Launcher), or nobody) and
-//!   connects to it; then it knows its rank, puts and gets values of any size, and takes part in
-//!   barriers, blocking or not.
-//! - [`PmiClient`] is the client of PMI-1 and PMI-2 below it; PMIx is spoken by libpmix, which is
+//! - [`ProcessManager`] is the interface for programs. [`ProcessManager::from_env`] detects the
+//!   launcher (Hydra, Slurm, Open MPI's mpirun, [`nmrun`](Launcher), or none) and connects to it.
+//!   It gives the rank, puts and gets values of any size, and takes part in barriers, blocking or
+//!   not.
+//! - [`PmiClient`] is the PMI-1 and PMI-2 client below it. PMIx goes through libpmix, which is
 //!   loaded when a launcher needs it.
-//! - [`Launcher`] starts the ranks of a job on this machine and serves PMI-1 to them; the
-//!   program `nmrun` is its command line.
+//! - [`Launcher`] starts the ranks of a job on this machine and serves PMI-1 to them; the program
+//!   `nmrun` is its command line.
 //!
 //! Ranks that exchange their addresses:
 //!
@@ -26,9 +26,9 @@
 //! # }
 //! ```
 //!
-//! PMI-1 (one line of `key=value` words per message) and PMI-2 are spoken as Hydra 4 and 5 and
-//! Slurm's `mpi/pmi2` plugin really speak them; see [`wire`] for the differences that matter, and
-//! [`detect`] for which is used when.
+//! The client speaks PMI-1 (one line of `key=value` words per message) and PMI-2 as Hydra 4 and 5
+//! and Slurm's `mpi/pmi2` plugin really do; see [`wire`] for the differences that matter, and
+//! [`detect`] for the choice between them.
 
 pub mod client;
 pub mod codec;

@@ -1,12 +1,13 @@
-//! `PMI_process_mapping`: which rank runs on which node.
+//! `PMI_process_mapping`: the node of each rank.
 //!
-//! The launcher states it as `(vector,BLOCK,BLOCK,..)`. A block `(node0,nnodes,ppn)` places
-//! `ppn` consecutive ranks on each of the nodes `node0 .. node0 + nnodes`; a mere number is a
-//! node with one rank; `[BLOCK,..]xN` (Hydra 5) repeats blocks N times. When the blocks are
-//! used up they are used again from the first, on the same nodes, until every rank is placed:
-//! `(vector,(0,1,1))` with four ranks puts them all on node 0, and `(vector,(0,2,1),(0,2,1))`
-//! or `(vector,[(0,2,1)]x2)` deals them out in turn. The grammar is that of MPICH's rank maps
-//! (`mpl_rankmap.c`).
+//! The launcher states it as `(vector,BLOCK,BLOCK,..)`. A block `(node0,nnodes,ppn)` places `ppn`
+//! consecutive ranks on each of the nodes `node0 .. node0 + nnodes`; a mere number is a node with
+//! one rank; `[BLOCK,..]xN` (Hydra 5) repeats blocks N times. After the last block the first one
+//! follows again, on the same nodes, until every rank is placed: `(vector,(0,1,1))` with four ranks
+//! puts them all on node 0, and `(vector,(0,2,1),(0,2,1))` or `(vector,[(0,2,1)]x2)` alternates
+//! between two nodes.
+//!
+//! The grammar is that of MPICH's rank maps (`mpl_rankmap.c`).
 
 #[cfg(test)]
 mod tests;
@@ -24,12 +25,12 @@ impl Block {
     }
 }
 
-/// Blocks that are used `times` times in a row.
+/// Blocks that are repeated `times` times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Group {
     blocks: Vec<Block>,
     times: u32,
-    /// Ranks that one time places; not zero.
+    /// Ranks placed by one repetition; not zero.
     once: u64,
 }
 
@@ -38,7 +39,7 @@ impl Group {
         self.once * u64::from(self.times)
     }
 
-    /// How many of the first `limit` ranks of one time are on `node`.
+    /// Returns how many of the first `limit` ranks of one repetition are on `node`.
     fn count(&self, node: u32, limit: u64) -> u64 {
         let (mut before, mut count) = (0, 0);
         for block in &self.blocks {
@@ -59,31 +60,32 @@ impl Group {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessMapping {
     groups: Vec<Group>,
-    /// Ranks that all groups place together; not zero.
+    /// Ranks placed by all groups together; not zero.
     period: u64,
 }
 
-/// A process mapping that cannot be read.
+/// A process mapping that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the process mapping \"{text}\" cannot be read: {why}")]
 pub struct MappingError {
     /// The mapping (its beginning, escaped).
     pub text: String,
-    /// What is wrong with it.
+    /// The error in it.
     pub why: &'static str,
 }
 
 impl ProcessMapping {
-    /// Reads a mapping.
+    /// Parses a mapping.
     ///
     /// # Errors
-    /// Says what is wrong with the text.
+    ///
+    /// Returns the error in the text.
     pub fn parse(text: &str) -> Result<ProcessMapping, MappingError> {
         parse(&mut Reader { rest: text })
             .map_err(|why| MappingError { text: crate::wire::quote(text.as_bytes()), why })
     }
 
-    /// The node a rank runs on.
+    /// Returns the node of a rank.
     pub fn node_of(&self, rank: u32) -> u32 {
         let mut left = u64::from(rank) % self.period;
         for group in &self.groups {
@@ -94,7 +96,7 @@ impl ProcessMapping {
             left %= group.once;
             for block in &group.blocks {
                 if left < block.ranks() {
-                    // Below `nodes`, hence it fits.
+                    // Below `nodes`, so it fits.
                     let index = left / u64::from(block.ranks_per_node);
                     return block.first_node + index as u32;
                 }
@@ -104,7 +106,7 @@ impl ProcessMapping {
         unreachable!("the remainder is below the sum of the blocks")
     }
 
-    /// How many of the ranks `0 .. size` run on `node`.
+    /// Returns how many of the ranks `0 .. size` run on `node`.
     pub fn ranks_on(&self, node: u32, size: u32) -> u32 {
         let periods = u64::from(size) / self.period;
         let mut left = u64::from(size) % self.period;
@@ -168,13 +170,13 @@ fn parse(reader: &mut Reader<'_>) -> Result<ProcessMapping, &'static str> {
     Ok(ProcessMapping { groups, period })
 }
 
-/// What is left to read.
+/// The rest of the text.
 struct Reader<'a> {
     rest: &'a str,
 }
 
 impl Reader<'_> {
-    /// Whether `word` comes next (after blanks); it is then read.
+    /// Returns true if `word` comes next (after blanks), and consumes it.
     fn take(&mut self, word: &str) -> bool {
         match self.rest.trim_start().strip_prefix(word) {
             Some(rest) => {

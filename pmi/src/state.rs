@@ -1,4 +1,4 @@
-//! What a connection to a launcher allows now.
+//! The state of a connection to a launcher, and the calls that it allows.
 
 use crate::PmiError;
 
@@ -6,9 +6,9 @@ use crate::PmiError;
 pub(crate) enum State {
     Idle,
     InBarrier,
-    /// The barrier is over, which nobody has asked about yet.
+    /// The barrier has ended, and nobody has polled it yet.
     BarrierOver,
-    /// The launcher was told that this process is done, and has not answered.
+    /// The launcher was told that this process is done, and has not replied.
     Leaving,
     Finalized,
 }

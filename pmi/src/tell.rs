@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-/// Time without an answer after which the user is told.
+/// Time without a reply after which the user is told.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Says through the program's log, or else on stderr, that the launcher has not answered for
+/// Reports in the program's log, or else on stderr, that the launcher has not replied for
 /// [`PATIENCE`].
 pub(crate) fn waits(doing: &dyn Display) {
     let text = format_args!(
@@ -16,7 +16,7 @@ pub(crate) fn waits(doing: &dyn Display) {
     if tracing::dispatcher::has_been_set() {
         tracing::warn!("{text}");
     } else {
-        // In one piece, and whoever has closed stderr does not want to know.
+        // In one write; a closed stderr is no error.
         let line = format!("netmod: warning: {text}\n");
         let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
     }

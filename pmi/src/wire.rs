@@ -1,12 +1,13 @@
-//! PMI on the wire: messages of `key=value` words, and a bounded buffer that cuts them out of a
-//! byte stream. In PMI-1 a message is a line and its words are separated by blanks; PMI-2 has
-//! messages that begin with their length, and semicolons.
+//! The PMI wire format: messages of `key=value` words, and a bounded buffer that cuts them out of a
+//! byte stream.
 //!
-//! The servers differ in the order of the words (`rc` first or last), in extra words (`msg`,
-//! `tag`), and in how they say that a key is missing; a parser may rely on the names alone.
-//! What they announce as `vallen_max=1024` is not what they take: Slurm reads at most 1024
-//! bytes of a request line, Hydra 4 cuts values at 1023 silently. Request lines are therefore
-//! at most [`MAX_REQUEST`] bytes.
+//! A PMI-1 message is a line whose words are separated by blanks. A PMI-2 message begins with its
+//! length and separates words by semicolons.
+//!
+//! Servers differ in the order of the words (`rc` first or last), in extra words (`msg`, `tag`),
+//! and in their reply for a missing key; a parser may rely on the names alone. `vallen_max=1024`
+//! does not mean that such values work: Slurm reads at most 1024 bytes of a request line, and Hydra
+//! 4 silently truncates values at 1023. Request lines are therefore at most [`MAX_REQUEST`] bytes.
 
 pub(crate) mod frame;
 #[cfg(test)]
@@ -15,37 +16,37 @@ pub(crate) mod tests;
 /// Longest request line a client may send, with its newline, in bytes.
 pub const MAX_REQUEST: usize = 1000;
 
-/// Longest line that is accepted from the other side, without its newline, in bytes.
+/// Longest line that is accepted from the peer, without its newline, in bytes.
 pub const MAX_LINE: usize = 16 * 1024;
 
 /// Most words in a line.
 const MAX_WORDS: usize = 16;
 
-/// A line that is not made of `key=value` words; says what is wrong with it.
+/// The error in a line that is not made of `key=value` words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// Bytes other than printable ASCII and blanks.
+    /// It has bytes other than printable ASCII and blanks.
     #[error("it is not printable text")]
     NotText,
-    /// The line is empty.
+    /// It is empty.
     #[error("it is empty")]
     Empty,
     /// The first word has no `=`, or a word has nothing before it.
     #[error("it is not made of key=value words")]
     NotKeyValue,
-    /// The same key twice.
+    /// It has the same key twice.
     #[error("it has the same key twice")]
     Twice,
-    /// More words than any PMI-1 message has.
+    /// It has more words than any PMI-1 message.
     #[error("it has too many words")]
     TooManyWords,
-    /// No word `cmd=`.
+    /// It has no word `cmd=`.
     #[error("it has no cmd=")]
     NoCommand,
-    /// Longer than [`MAX_LINE`].
+    /// It is longer than [`MAX_LINE`].
     #[error("it is longer than {MAX_LINE} bytes")]
     TooLong,
-    /// A message of PMI-2 that does not begin with its length.
+    /// It is a PMI-2 message that does not begin with its length.
     #[error("it does not begin with its length in six characters")]
     NoLength,
 }
@@ -58,13 +59,14 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Takes a line apart.
+    /// Parses a line.
     ///
-    /// Words are separated by blanks. A word without `=` belongs to the value before it, so
-    /// that `msg=no such key` is one value. Carriage return and newline at the end are ignored.
+    /// Words are separated by blanks. A word without `=` belongs to the value before it, so `msg=no
+    /// such key` is one value. Carriage return and newline at the end are ignored.
     ///
     /// # Errors
-    /// What is wrong with the line; see [`LineError`].
+    ///
+    /// Returns the error in the line; see [`LineError`].
     pub fn parse(bytes: &'a [u8]) -> Result<Line<'a>, LineError> {
         if bytes.len() > MAX_LINE + 2 {
             return Err(LineError::TooLong);
@@ -78,7 +80,7 @@ impl<'a> Line<'a> {
             return Err(LineError::Empty);
         }
         let mut line = Line { words: [("", ""); MAX_WORDS], len: 0 };
-        // Start of the value that is being collected, which may span several words.
+        // Start of the current value, which may span several words.
         let mut value_at = 0;
         let mut pos = 0;
         while pos < text.len() {
@@ -117,23 +119,23 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// The value of a key, if the line has it.
+    /// Returns the value of a key, if the line has it.
     pub fn get(&self, key: &str) -> Option<&'a str> {
         self.words[..self.len].iter().find(|(k, _)| *k == key).map(|(_, v)| *v)
     }
 
-    /// The value of `cmd=`.
+    /// Returns the value of `cmd=`.
     pub fn cmd(&self) -> &'a str {
         self.get("cmd").unwrap_or_default()
     }
 
-    /// The value of a key as a number; `None` if it is absent or not a number.
+    /// Returns the value of a key as a number; `None` if it is absent or not a number.
     pub fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         self.get(key)?.parse().ok()
     }
 }
 
-/// The beginning of a line, escaped, for an error message.
+/// Returns the beginning of a line, escaped, for an error message.
 pub fn quote(line: &[u8]) -> String {
     const SHOWN: usize = 160;
     let line = line.trim_ascii_end();
@@ -142,19 +144,21 @@ pub fn quote(line: &[u8]) -> String {
     format!("{}{dots}", cut.escape_ascii())
 }
 
-/// Bytes received and not yet taken as lines or frames; bounded.
+/// A bounded buffer of received bytes that were not yet taken as lines or frames.
 #[derive(Debug, Default)]
 pub struct LineBuffer {
     bytes: Vec<u8>,
-    /// Everything before this was taken.
+    /// Offset of the first byte that was not taken.
     taken: usize,
-    /// No newline between `taken` and this.
+    /// Offset up to which there is no newline after `taken`.
     searched: usize,
 }
 
 impl LineBuffer {
-    /// Adds received bytes. Take all lines out after each call: what is kept is then never more
-    /// than one unfinished line.
+    /// Appends received bytes.
+    ///
+    /// Take all lines out after each call: the buffer then never keeps more than one unfinished
+    /// line.
     pub fn extend(&mut self, bytes: &[u8]) {
         if self.taken > 0 {
             self.bytes.drain(..self.taken);
@@ -164,10 +168,11 @@ impl LineBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole line, without its newline; `None` if there is none yet.
+    /// Returns the next whole line, without its newline; `None` if there is none yet.
     ///
     /// # Errors
-    /// [`LineError::TooLong`] if the line is, or is becoming, longer than [`MAX_LINE`].
+    ///
+    /// Returns [`LineError::TooLong`] if the line is, or is becoming, longer than [`MAX_LINE`].
     pub fn next_line(&mut self) -> Result<Option<&[u8]>, LineError> {
         let newline = self.bytes[self.searched..].iter().position(|b| *b == b'\n');
         let start = self.taken;
@@ -184,7 +189,7 @@ impl LineBuffer {
         Ok(Some(&self.bytes[start..end]))
     }
 
-    /// The bytes that were received and not taken.
+    /// Returns the bytes that were received and not taken.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }

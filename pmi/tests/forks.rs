@@ -1,4 +1,4 @@
-//! A forked child does not speak for its parent.
+//! A forked child must not use its parent's connection.
 
 #![allow(unsafe_code)]
 
@@ -9,7 +9,8 @@ use std::os::unix::net::UnixStream;
 use netmod_pmi::client::{PmiClient, Version};
 use netmod_pmi::{PmiError, ProcessManager};
 
-/// A launcher that answers what a client asks at its start, and then keeps all requests until the client hangs up.
+/// A launcher that replies to a client's handshake, and then records all requests until the client
+/// disconnects.
 fn launcher(stream: UnixStream) -> Vec<String> {
     let mut writer = stream.try_clone().expect("another descriptor");
     let mut requests = Vec::new();
@@ -30,7 +31,7 @@ fn launcher(stream: UnixStream) -> Vec<String> {
     requests
 }
 
-/// Runs `check` in a forked child; its code at the end.
+/// Runs `check` in a forked child; returns its exit code.
 fn in_child(check: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child ends by `_exit`.
     match unsafe { libc::fork() } {
@@ -38,7 +39,7 @@ fn in_child(check: impl FnOnce() -> i32) -> i32 {
         0 => unsafe { libc::_exit(check()) },
         child => {
             let mut status = 0;
-            // SAFETY: a child of this process, and a place for its status.
+            // SAFETY: the process is a child of this one, and the status goes to a valid integer.
             assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
             assert!(libc::WIFEXITED(status), "{status:#x}");
             libc::WEXITSTATUS(status)

@@ -1,4 +1,4 @@
-//! `nmrun` with real processes: exchange, failures, signals, output, and what is left behind.
+//! `nmrun` with real processes: exchange, failures, signals, output, and cleanup.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn check_exchange(options: &[&str], ranks: usize) {
     check_exchange_on(options, &vec![0; ranks], |_| ranks);
 }
 
-/// The ranks are on these nodes, each with so many.
+/// Checks that the ranks are on these nodes, and that `here(node)` of them are told to be local.
 fn check_exchange_on(options: &[&str], nodes: &[u32], here: impl Fn(u32) -> usize) {
     let output = nmrun_probe(options, "exchange");
     let ranks = nodes.len();
@@ -61,7 +61,7 @@ fn one_rank_and_three_ranks_exchange() {
     check_exchange(&["-n", "3", "--pmi-port", "--label"], 3);
 }
 
-/// Blocks of the same size, the last of which may be smaller.
+/// Blocks of equal size, of which the last may be smaller.
 #[test]
 fn ranks_are_told_of_several_nodes() {
     check_exchange_on(&["-n", "4", "--nodes", "2"], &[0, 0, 1, 1], |_| 2);
@@ -84,14 +84,14 @@ fn abort_ends_the_job_with_its_code() {
     }
 }
 
-/// An abort ends ranks that ignore SIGTERM and ranks that are stopped, all of them, and soon: within a second
-/// on a machine that has time for it, here within a few.
+/// An abort ends all ranks, also those that ignore SIGTERM or are stopped, and soon: in a second on
+/// an idle machine, in a few here.
 #[test]
 fn abort_ends_ranks_that_ignore_it() {
     for options in [&["-n", "4"][..], &["-n", "4", "--no-kill", "--pmi-port"]] {
         let scratch = Scratch::new("stubborn");
         let mut command = nmrun(options);
-        // What is ignored stays so in the program that the shell becomes.
+        // An ignored signal stays ignored in the program that the shell executes.
         command.args(["sh", "-c", "trap '' TERM; exec \"$0\" \"$@\""]);
         probe(&mut command, "abort-stubborn");
         command.env("PROBE_DIRECTORY", &scratch.0);
@@ -131,7 +131,7 @@ fn an_end_without_finalize_is_a_failure_even_with_status_0() {
 
 #[test]
 fn a_barrier_that_cannot_end_is_a_failure() {
-    // Whether the end or the barrier comes first.
+    // In either order of the rank's end and the barrier.
     for part in ["leave", "leave-first"] {
         let output = nmrun_probe(&["-n", "3"], part);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output));
@@ -150,7 +150,7 @@ fn malformed_lines_are_the_fault_of_the_rank_that_sent_them() {
 }
 
 #[test]
-fn without_killing_the_others_go_on() {
+fn with_no_kill_the_others_continue() {
     for options in [&["-n", "4", "--no-kill"][..], &["-n", "4", "--no-kill", "--pmi-port"]] {
         let output = nmrun_probe(options, "survive");
         assert_eq!(output.status.code(), Some(5), "{}", text(&output));
@@ -223,7 +223,8 @@ fn much_labelled_output_arrives_whole() {
     }
 }
 
-/// `nmrun` whose labelled stdout nobody reads; gives it, its pipe, and the folder in which ranks leave their marks.
+/// Starts `nmrun` whose labelled stdout nobody reads; returns it, its pipe, and the ranks' folder
+/// for marker files.
 fn unread(
     options: &[&str],
     script: &str,
@@ -256,7 +257,7 @@ fn a_reader_that_does_not_read_stops_only_the_rank_that_writes() {
     let (mut child, stdout) = unread(&["-n", "3", "--label"], &script, &scratch);
     let done = |rank: u32| scratch.0.join(rank.to_string()).exists();
     assert!(eventually(|| (0..3).all(done)), "PMI is not served");
-    // What the launcher holds is bounded, whatever the rank would write.
+    // The launcher's buffers are bounded, whatever the rank writes.
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let held = status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
     assert!(held.is_some_and(|kib: u64| kib < 64 * 1024), "{status}");
@@ -284,7 +285,8 @@ fn the_time_limit_and_the_second_signal_hold_while_nobody_reads() {
     drop(stdout);
 }
 
-/// The ranks have ended, but their output has not been read: the launcher waits for the reader, and a signal ends that.
+/// The ranks have ended, but their output is unread: the launcher waits for the reader until a
+/// signal comes.
 #[test]
 fn output_that_nobody_reads_does_not_keep_the_launcher_for_ever() {
     let scratch = Scratch::new("unread-end");
@@ -312,10 +314,10 @@ fn what_cannot_be_written_is_a_failure_with_its_cause() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     let told = "nmrun: cannot write the output of the ranks to stdout: No space left on device";
     assert!(said.contains(told), "{said}");
-    // Nobody can be told; the code says it.
+    // No message can be written; the exit code shows the failure.
     let status = nmrun(&["--label", "sh", "-c", "echo x >&2"]).stderr(full()).status().unwrap();
     assert_eq!(status.code(), Some(1));
-    // A reader that goes, and a rank that does not mind.
+    // A reader that closes, and a rank that ignores SIGPIPE.
     let mut command =
         nmrun(&["--label", "sh", "-c", "trap '' PIPE; sleep 0.2; echo x; sleep 0.2; echo y; exit 0"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -367,7 +369,7 @@ fn nmrun_within_nmrun_serves_its_own_ranks() {
 }
 
 #[test]
-fn what_cannot_be_started_is_told() {
+fn a_program_that_cannot_be_started_is_reported() {
     let output = run(nmrun(&["-n", "2", "no-such-program-anywhere"]));
     assert_eq!(output.status.code(), Some(127));
     assert!(text(&output).contains("cannot start \"no-such-program-anywhere\": there is no such program"));
@@ -388,7 +390,7 @@ fn what_cannot_be_started_is_told() {
     }
 }
 
-/// Starts `nmrun` with ranks that hang; gives it and their process numbers.
+/// Starts `nmrun` with ranks that hang; returns it and their process ids.
 fn hanging(scratch: &Scratch, ranks: u32) -> (std::process::Child, Vec<u32>) {
     let mut command = nmrun(&["-n", &ranks.to_string()]);
     probe(&mut command, "hang");
@@ -446,10 +448,12 @@ fn the_second_signal_kills() {
     assert_eq!(child.wait().unwrap().code(), Some(128 + 2));
 }
 
-/// The signal of `NETMOD_STATUS_SIGNAL` reaches what catches it, also behind a shell that does not; nobody ends by
-/// it. Without the setting it is a signal like others.
+/// The signal of `NETMOD_STATUS_SIGNAL` reaches processes that catch it, even behind a shell that
+/// does not, and ends nothing.
+///
+/// Without the setting it is a signal like others.
 #[test]
-fn the_status_signal_goes_to_who_catches_it() {
+fn the_status_signal_goes_to_processes_that_catch_it() {
     let scratch = Scratch::new("status");
     let path = scratch.0.display();
     let catches = format!(
@@ -526,7 +530,7 @@ fn without_a_launcher_this_process_is_a_singleton() {
         .iter()
         .any(|name| std::env::var_os(name).is_some())
     {
-        // The tests themselves were started by a launcher: ask a process that was not.
+        // A launcher started the tests themselves, so this needs a process without one.
         return;
     }
     let mut pm = ProcessManager::from_env().unwrap();

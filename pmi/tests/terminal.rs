@@ -1,4 +1,4 @@
-//! `nmrun` as a job of a shell with job control, over a pseudo-terminal: `script` makes it, and `bash -i` is its user.
+//! `nmrun` as a job of an interactive shell, on a pseudo-terminal made by `script`.
 
 mod common;
 
@@ -13,18 +13,18 @@ const CTRL_C: &str = "\x03";
 const CTRL_Z: &str = "\x1a";
 const CTRL_BACKSLASH: &str = "\x1c";
 
-/// A shell at a terminal of its own.
+/// A shell on a terminal of its own.
 struct Shell {
     child: Child,
     keys: ChildStdin,
     seen: Arc<Mutex<Vec<u8>>>,
-    /// Up to here it has been looked at.
+    /// Position in the output up to which it has been searched.
     at: usize,
     scratch: Scratch,
 }
 
 impl Shell {
-    /// Starts it, or says why not and gives none.
+    /// Starts a shell, or reports why not and returns `None`.
     fn start(test: &str) -> Option<Shell> {
         let scratch = Scratch::new(test);
         let mut command = Command::new("script");
@@ -35,7 +35,7 @@ impl Shell {
         let Ok(mut child) = started else {
             let text = format!("{test}: script not installed (apt-get install bsdutils)");
             assert!(!std::env::var("NETMOD_TEST_NO_SKIP").is_ok_and(|v| v == "1"), "{text}");
-            // Not eprintln!, whose output the test harness keeps from those who read it.
+            // The test harness would capture eprintln!, so that nobody reads it.
             std::io::stderr().write_all(format!("SKIPPED: {text}\n").as_bytes()).unwrap();
             return None;
         };
@@ -49,7 +49,7 @@ impl Shell {
             }
         });
         let mut shell = Shell { child, keys, seen, at: 0, scratch };
-        // Nothing that is typed is seen, so that only what programs say is found.
+        // Without echo, only the programs' output is found.
         shell.types("stty -echo; set +o histexpand; echo rea''dy\n");
         shell.sees("ready");
         Some(shell)
@@ -64,7 +64,7 @@ impl Shell {
         String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
     }
 
-    /// Waits for a text behind what was found before.
+    /// Waits for a text after the last one found.
     #[track_caller]
     fn sees(&mut self, text: &str) {
         let mut found = None;
@@ -99,7 +99,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // The terminal goes with it, and all that is at it is hung up.
+        // The terminal closes with it, which hangs up all its processes.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -118,7 +118,7 @@ fn probe_entry() {
     common::probe_entry();
 }
 
-/// Ranks that have a process each, of their own, that waits for the file `go`.
+/// Ranks that each have a child process and wait for the file `go`.
 const WAITING: &str = "sh -c 'echo $$ > $D/pid$PMI_RANK; sleep 1000 & echo $! > $D/child$PMI_RANK; \
     until [ -e $D/go ]; do sleep 0.05; done; kill $!; echo rank $PMI_RANK is do''ne'";
 
@@ -159,7 +159,8 @@ fn the_job_is_stopped_and_continued() {
             shell.has(&["child0", "child1"]);
             shell.types(CTRL_Z);
             shell.sees("Stopped");
-            // A shell that waits for its stopped child to run a program shows as busy (vfork(2)).
+            // A shell that waits for its stopped child to exec is in uninterruptible sleep
+            // (vfork(2)).
             let pids = ["child0", "child1"].map(|name| shell.pid(name));
             assert!(eventually(|| pids.iter().all(|pid| is_stopped(*pid))), "{}", shell.screen());
             shell.types(&format!("touch $D/go; {how}; echo co''de=$?\n"));
@@ -175,7 +176,7 @@ fn keys_end_the_job_with_the_code_of_their_signal() {
     for label in LABELS {
         for (key, code) in [(CTRL_C, 130), (CTRL_BACKSLASH, 131)] {
             let Some(mut shell) = Shell::start("tty-keys") else { return };
-            // What comes behind the job in its list is not run when the key has ended the list.
+            // Commands after the job in its list are not run when the key has ended the list.
             shell.types(&format!("ulimit -c 0; nmrun -n 2 {label} {WAITING}\n"));
             shell.has(&["child0", "child1"]);
             shell.types(key);

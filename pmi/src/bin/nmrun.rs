@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The setting of the ranks that names it.
+/// The rank setting that names the status signal.
 const STATUS_SIGNAL: &str = "NETMOD_STATUS_SIGNAL";
 
 /// Starts the ranks of a job on this machine.
@@ -35,8 +35,8 @@ struct Cli {
     #[arg(long, value_name = "S", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// Tell the ranks that they are on this many nodes, in blocks of the same size, for tests of what is different
-    /// between nodes.
+    /// Tell the ranks that they are on this many nodes, in blocks of equal size; for tests of what
+    /// differs between nodes.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     nodes: u32,
 
@@ -73,10 +73,10 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Prints the help, the version or what is wrong with the arguments.
+/// Prints the help, the version, or the error in the arguments.
 fn tell(told: &clap::Error) -> ExitCode {
     if let Err(error) = told.print().and_then(|()| std::io::stdout().flush()) {
-        // With stderr closed there is nobody to tell.
+        // With stderr closed the error cannot be reported.
         let _ = writeln!(std::io::stderr(), "nmrun: cannot write to stdout: {error}");
         return ExitCode::FAILURE;
     }
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         .no_kill(cli.no_kill)
         .pmi_port(cli.pmi_port)
         .forward_signals(true);
-    // The signal on which ranks tell their state.
+    // The signal on which ranks report their state.
     let given = cli.env.iter().rev().find(|(name, _)| name == STATUS_SIGNAL).map(|(_, value)| value.clone());
     if let Some(signal) = given.or_else(|| std::env::var(STATUS_SIGNAL).ok()) {
         launcher = launcher.pass_on(signal.trim());
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
     match launcher.run() {
         Ok(report) => ExitCode::from(u8::try_from(report.code).unwrap_or(u8::MAX)),
         Err(error) => {
-            // With stderr closed there is nobody to tell.
+            // With stderr closed the error cannot be reported.
             let _ = writeln!(std::io::stderr(), "nmrun: {error}");
             ExitCode::from(error.exit_code())
         }

@@ -1,5 +1,5 @@
-//! Requests and replies over the connection: bounded messages, a time limit for answers, and a
-//! connection that stays failed once it has failed.
+//! Requests and replies over the connection: bounded messages, a time limit for replies, and no
+//! recovery after a failure.
 
 use crate::wire::frame::LENGTH;
 use crate::wire::{Line, LineBuffer, quote};
@@ -15,12 +15,13 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) struct Exchange {
     fd: OwnedFd,
     buffer: LineBuffer,
-    /// Messages are frames of PMI-2, no lines.
+    /// True if messages are PMI-2 frames instead of lines.
     frames: bool,
     timeout: Duration,
-    /// Why requests and replies can no longer be told apart.
+    /// The failure after which requests and replies can no longer be matched.
     failed: Option<String>,
-    /// The process that is connected: the requests and replies of a forked child would be taken for its own.
+    /// The process that connected. The launcher would take a forked child's requests for its
+    /// parent's.
     origin: Origin,
 }
 
@@ -46,7 +47,7 @@ impl Exchange {
         self.timeout = timeout;
     }
 
-    /// Goes over to the frames of PMI-2, in both directions.
+    /// Switches to PMI-2 frames, in both directions.
     pub(super) fn use_frames(&mut self) {
         self.frames = true;
     }
@@ -57,19 +58,19 @@ impl Exchange {
 
     fn fail(&mut self, error: PmiError) -> PmiError {
         self.failed = Some(error.to_string());
-        // A connection at its end is readable for ever, and others wait for its descriptor.
+        // A closed connection stays readable, and others wait for its descriptor.
         if let Err(error) = sys::silence(&self.fd) {
             tracing::warn!(%error, "the descriptor of a failed PMI connection stays readable");
         }
         error
     }
 
-    /// The error for a line that does not fit; the connection is unusable from now on.
+    /// Returns the error for a malformed line; the connection is unusable from now on.
     pub(super) fn malformed(&mut self, doing: &'static str, line: &[u8], why: impl ToString) -> PmiError {
         self.fail(PmiError::Malformed { doing, line: quote(line), why: why.to_string() })
     }
 
-    /// Sends a message; one of PMI-1 brings its newline, one of PMI-2 gets its length here.
+    /// Sends a message. A PMI-1 message includes its newline; a PMI-2 message gets its length here.
     pub(super) fn send(&mut self, doing: &'static str, message: &str) -> Result<(), PmiError> {
         self.check_origin(doing)?;
         if let Some(why) = &self.failed {
@@ -96,7 +97,7 @@ impl Exchange {
     }
 
     fn wait(&mut self, doing: &'static str, write: bool, deadline: Option<Instant>) -> Result<(), PmiError> {
-        // What has no time limit waits for other processes.
+        // Without a time limit, the reply depends on other processes.
         if let Some(deadline) = deadline {
             let patience = (Instant::now() + tell::PATIENCE).min(deadline);
             match sys::wait_fd(self.fd.as_fd(), write, Some(patience)) {
@@ -116,7 +117,7 @@ impl Exchange {
         }
     }
 
-    /// A whole message if there is one; never waits.
+    /// Returns a whole message if there is one; never waits.
     pub(super) fn try_receive(&mut self, doing: &'static str) -> Result<Option<Vec<u8>>, PmiError> {
         self.check_origin(doing)?;
         if let Some(why) = &self.failed {
@@ -147,13 +148,13 @@ impl Exchange {
         }
     }
 
-    /// Waits until something can be received, for as long as an answer may take.
+    /// Waits until a message can be received, within the time limit of a reply.
     pub(super) fn await_message(&mut self, doing: &'static str) -> Result<(), PmiError> {
         let deadline = Instant::now() + self.timeout;
         self.wait(doing, false, Some(deadline))
     }
 
-    /// Waits until something can be received, without a limit.
+    /// Waits until a message can be received, without a limit.
     pub(super) fn await_message_for_ever(&mut self, doing: &'static str) -> Result<(), PmiError> {
         self.wait(doing, false, None)
     }
@@ -202,7 +203,7 @@ impl Exchange {
         parsed.map_err(|why| self.malformed(doing, text, why))
     }
 
-    /// Requires `rc=0`, or no `rc` at all in the replies where Hydra 4 leaves it out.
+    /// Requires `rc=0`, or no `rc` in the replies where Hydra 4 omits it.
     pub(super) fn accept_if_told(&mut self, doing: &'static str, text: &[u8]) -> Result<(), PmiError> {
         match self.parse(doing, text)?.get("rc") {
             None | Some("0") => Ok(()),
@@ -210,7 +211,7 @@ impl Exchange {
         }
     }
 
-    /// Requires `rc=0`, except from Hydra 4's `initack`, which has none.
+    /// Requires `rc=0`, except in Hydra 4's `initack`, which has none.
     pub(super) fn accept(&mut self, doing: &'static str, text: &[u8]) -> Result<(), PmiError> {
         let line = self.parse(doing, text)?;
         if line.get("rc").is_none() && line.cmd() != "initack" {

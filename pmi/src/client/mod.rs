@@ -1,4 +1,4 @@
-//! The client of PMI-1 and PMI-2: one connection to the launcher, one request at a time.
+//! The PMI-1 and PMI-2 client: one connection to the launcher, one request at a time.
 
 mod exchange;
 mod questions;
@@ -23,36 +23,36 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Lines of the handshake that are read before giving up.
+/// Most lines of the handshake that are read.
 const MAX_HANDSHAKE: usize = 16;
 
-/// How long each address of the launcher is tried.
+/// Time limit for connecting to each address of the launcher.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Finalize, in errors.
+/// Description of finalize in errors.
 const GOODBYE: &str = "saying goodbye (finalize)";
 
-/// What the launcher announces, in bytes.
+/// Limits that the launcher announces, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Maxes {
     /// Longest name of a key-value space.
     pub kvsname: usize,
     /// Longest key.
     pub key: usize,
-    /// Longest value, with a terminating zero.
+    /// Longest value, including a terminating zero.
     pub value: usize,
 }
 
-/// Which of the two protocols is spoken on the connection.
+/// The version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// PMI-1, which every server of PMI speaks.
+    /// PMI-1, which every PMI server speaks.
     V1,
     /// PMI-2.
     V2,
 }
 
-/// What the launcher tells at the start.
+/// The job's data from the handshake.
 struct Job {
     name: String,
     appnum: i32,
@@ -61,8 +61,8 @@ struct Job {
 
 /// A connection to the launcher.
 ///
-/// Dropping it without [`finalize`](Self::finalize) looks to the launcher like the death of
-/// this process, once the process has ended.
+/// Dropping it without [`finalize`](Self::finalize) is a failure of this process to the launcher,
+/// once the process has ended.
 #[derive(Debug)]
 pub struct PmiClient {
     exchange: Exchange,
@@ -73,18 +73,19 @@ pub struct PmiClient {
     appnum: i32,
     maxes: Maxes,
     state: State,
-    /// A barrier is over.
+    /// True after the first barrier.
     fenced: bool,
     questions: Questions,
 }
 
 impl PmiClient {
-    /// Speaks over an inherited descriptor by its number, as `PMI_FD` gives it.
+    /// Connects over an inherited descriptor by its number, as in `PMI_FD`.
     ///
-    /// The number stays open (and is closed on exec); the client has a duplicate.
+    /// The descriptor stays open (and is closed on exec); the client has a duplicate.
     ///
     /// # Errors
-    /// The descriptor is not an open socket, or the launcher does not answer as PMI requires.
+    ///
+    /// Fails if the descriptor is not an open socket, or if the launcher violates the protocol.
     pub fn from_inherited_fd(
         fd: RawFd,
         rank: u32,
@@ -99,11 +100,14 @@ impl PmiClient {
         PmiClient::from_fd(fd, rank, size, version, job)
     }
 
-    /// Speaks over a connected stream socket. `job` is the launcher's name for the job
-    /// (`PMI_JOBID`), if it gave one; PMI-2 repeats it to the launcher.
+    /// Connects over a connected stream socket.
+    ///
+    /// `job` is the launcher's name for the job (`PMI_JOBID`), if it gave one; PMI-2 repeats it to
+    /// the launcher.
     ///
     /// # Errors
-    /// The launcher does not answer as PMI requires.
+    ///
+    /// Fails if the launcher violates the protocol.
     pub fn from_fd(
         fd: OwnedFd,
         rank: u32,
@@ -114,18 +118,19 @@ impl PmiClient {
         PmiClient::start(Exchange::new(fd), rank, size, version, job)
     }
 
-    /// Connects to `host:port` (`PMI_PORT`) and introduces itself as `id` (`PMI_ID`); the
-    /// launcher answers with rank and size.
+    /// Connects to `host:port` (`PMI_PORT`) and identifies itself as `id` (`PMI_ID`); the launcher
+    /// replies with rank and size.
     ///
     /// # Errors
-    /// The address cannot be reached, or the launcher does not answer as PMI requires.
+    ///
+    /// Fails if the address cannot be reached, or if the launcher violates the protocol.
     pub fn connect_port(address: &str, id: &str, version: Version) -> Result<PmiClient, PmiError> {
         const DOING: &str = "introducing this process (initack)";
         let stream = connect(address)?;
         let mut exchange = Exchange::new(OwnedFd::from(stream));
         exchange.send(DOING, &format!("cmd=initack pmiid={id}\n"))?;
         let (mut size, mut rank, mut debug) = (None, None, false);
-        // Hydra 5 has rank and size in the first line too, but sends the others all the same.
+        // Hydra 5 has rank and size in the first line, too, but still sends the others.
         for _ in 0..MAX_HANDSHAKE {
             let text = exchange.receive(DOING)?;
             let line = exchange.parse(DOING, &text)?;
@@ -178,53 +183,58 @@ impl PmiClient {
         })
     }
 
-    /// The protocol spoken.
+    /// Returns the version of the protocol.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// This process's rank.
+    /// Returns this process's rank.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// The name of the job's key-value space, which differs from that of any other job.
+    /// Returns the name of the job's key-value space, which differs from that of any other job.
     pub fn kvsname(&self) -> &str {
         &self.kvsname
     }
 
-    /// The number of this program in a job of several programs (MPI_APPNUM); -1 if unknown.
+    /// Returns the number of this program in a job of several programs (MPI_APPNUM); -1 if unknown.
     pub fn appnum(&self) -> i32 {
         self.appnum
     }
 
-    /// The limits that the launcher announces. What it takes may be less; see [`wire`](crate::wire).
+    /// Returns the limits that the launcher announces. The real ones may be lower; see
+    /// [`wire`](crate::wire).
     pub fn maxes(&self) -> Maxes {
         self.maxes
     }
 
-    /// How long to wait for the answer to a request (not for a barrier); 120 s at first.
+    /// Sets the time limit for the reply to a request (not for a barrier); 120 s at first.
     pub fn set_reply_timeout(&mut self, timeout: Duration) {
         self.exchange.set_timeout(timeout);
     }
 
-    /// The descriptor of the connection: readable when [`barrier_poll`](Self::barrier_poll) has
-    /// something to do. For poll(2) or epoll(7) only.
+    /// Returns the connection's descriptor, for poll(2) or epoll(7) only.
+    ///
+    /// It is readable when [`barrier_poll`](Self::barrier_poll) has something to do.
     pub fn fd(&self) -> RawFd {
         self.exchange.as_raw_fd()
     }
 
-    /// Stores a short printable text without blanks under `key`; every rank, this
-    /// one included, can look it up after a barrier.
+    /// Stores a short printable text without blanks under `key`.
+    ///
+    /// Every rank, this one included, can look it up after a barrier.
     ///
     /// # Errors
-    /// The key or the value cannot be sent in one line (use [`put_bytes`](Self::put_bytes)), or
-    /// the launcher refuses or fails. Launchers refuse a key that exists.
+    ///
+    /// Fails if the key or the value does not fit into one line (use
+    /// [`put_bytes`](Self::put_bytes)), or if the launcher refuses or fails. Launchers refuse a key
+    /// that exists.
     pub fn put_str(&mut self, key: &str, value: &str) -> Result<(), PmiError> {
         self.check_idle("put")?;
         self.check_key(key, 0)?;
@@ -243,49 +253,58 @@ impl PmiClient {
         self.put(key, value)
     }
 
-    /// Looks a short text up; `Ok(None)` if the key is missing.
+    /// Looks up a short text; `Ok(None)` if the key is missing.
     ///
     /// # Errors
-    /// The key is no key, or the connection fails.
+    ///
+    /// Fails if the key is invalid, or the connection fails.
     pub fn get_str(&mut self, key: &str) -> Result<Option<String>, PmiError> {
         self.check_idle("get")?;
         self.check_key(key, 0)?;
         self.ask_text(key)
     }
 
-    /// Stores up to [`codec::MAX_VALUE`] bytes of any content under `key`; every rank, this
-    /// one included, can look them up after a barrier, with [`get_bytes`](Self::get_bytes).
+    /// Stores up to [`codec::MAX_VALUE`] bytes of any content under `key`.
+    ///
+    /// Every rank, this one included, can look them up after a barrier with
+    /// [`get_bytes`](Self::get_bytes).
     ///
     /// # Errors
-    /// The key is too long or not printable, the value too large, or the launcher refuses or
-    /// fails. Launchers refuse a key that exists.
+    ///
+    /// Fails if the key is too long or not printable, if the value is too large, or if the launcher
+    /// refuses or fails. Launchers refuse a key that exists.
     pub fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
         self.check_idle("put")?;
         self.check_key(key, codec::SUFFIX_ROOM)?;
         let room = self.value_room(key.len() + codec::SUFFIX_ROOM);
         let texts = codec::encode(value, room)
             .map_err(|why| PmiError::Argument { key: quote(key.as_bytes()), why })?;
-        // The heading goes last: who finds it finds the rest.
+        // The heading goes last: a reader who finds it finds the rest.
         for (index, text) in texts.iter().enumerate().rev() {
             self.put(&codec::chunk_key(key, index), text)?;
         }
         Ok(())
     }
 
-    /// Looks up what [`put_bytes`](Self::put_bytes) stored; `Ok(None)` if the key is missing.
+    /// Looks up a value that [`put_bytes`](Self::put_bytes) stored; `Ok(None)` if the key is
+    /// missing.
     ///
     /// # Errors
-    /// A part of the value is missing, cut or changed; the key is no key; the connection fails.
+    ///
+    /// Fails if a part of the value is missing, truncated or changed, if the key is invalid, or if
+    /// the connection fails.
     pub fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
         self.check_idle("get")?;
         self.wait_value(key)
     }
 
-    /// What the launcher tells about the job under a name of its own, such as
-    /// `PMI_process_mapping`; `Ok(None)` if it does not.
+    /// Looks up a job attribute under the launcher's name for it, such as `PMI_process_mapping`.
+    ///
+    /// `Ok(None)` if the launcher does not have it.
     ///
     /// # Errors
-    /// The connection fails.
+    ///
+    /// Fails if the connection fails.
     pub fn attribute(&mut self, name: &str) -> Result<Option<String>, PmiError> {
         self.check_idle("asking about the job")?;
         self.check_key(name, 0)?;
@@ -304,7 +323,7 @@ impl PmiClient {
         self.exchange.accept(DOING, &text)
     }
 
-    /// Bytes for a value beside a key of `key` bytes.
+    /// Returns the room for a value, in bytes, with a key of `key` bytes.
     fn value_room(&self, key: usize) -> usize {
         let frame = "cmd=put kvsname= key= value=\n".len() + self.kvsname.len() + key;
         // One byte of the announced length is for a terminating zero.
@@ -324,36 +343,43 @@ impl PmiClient {
         Ok(())
     }
 
-    /// Whether a barrier has begun and is not over.
+    /// Returns true if a barrier has begun and has not ended.
     pub fn in_barrier(&self) -> bool {
         matches!(self.state, State::InBarrier | State::BarrierOver)
     }
 
-    /// Enters a barrier without waiting for the others: then call
-    /// [`barrier_poll`](Self::barrier_poll) until it says `true`.
+    /// Enters a barrier without waiting for the others.
+    ///
+    /// Call [`barrier_poll`](Self::barrier_poll) until it returns true.
     ///
     /// # Errors
-    /// A barrier has begun already, or the connection fails.
+    ///
+    /// Fails if a barrier has begun already, or if the connection fails.
     pub fn barrier_begin(&mut self) -> Result<(), PmiError> {
         self.check_idle("barrier_begin")?;
         self.state = State::InBarrier;
         self.ask_barrier()
     }
 
-    /// Whether all ranks have entered the barrier; never waits. Once `true`, the barrier is
-    /// over, and what others put before it can be looked up.
+    /// Returns true if all ranks have entered the barrier; never waits.
+    ///
+    /// After that the barrier has ended, and the values that were put before it can be looked up.
     ///
     /// # Errors
-    /// No barrier has begun, or the connection fails; the cause inside is a [`PmiError`].
+    ///
+    /// Fails if no barrier has begun, or if the connection fails; the cause inside is a
+    /// [`PmiError`].
     pub fn barrier_poll(&mut self) -> io::Result<bool> {
         Ok(self.poll_barrier(false)?)
     }
 
-    /// A whole barrier; waits, without a time limit, until all ranks have entered it. Continues
-    /// one that [`barrier_begin`](Self::barrier_begin) began.
+    /// Enters a barrier and waits, without a time limit, until all ranks have entered it.
+    ///
+    /// Continues a barrier that [`barrier_begin`](Self::barrier_begin) began.
     ///
     /// # Errors
-    /// The connection fails.
+    ///
+    /// Fails if the connection fails.
     pub fn barrier(&mut self) -> Result<(), PmiError> {
         if !self.in_barrier() {
             self.barrier_begin()?;
@@ -376,7 +402,7 @@ impl PmiClient {
         }
     }
 
-    /// Takes the message that ends the barrier.
+    /// Processes the message that ends the barrier.
     fn leave_barrier(&mut self, text: &[u8]) -> Result<(), PmiError> {
         const DOING: &str = "waiting in a barrier";
         let reply = match self.version {
@@ -390,11 +416,13 @@ impl PmiClient {
         Ok(())
     }
 
-    /// Tells the launcher that this process is done with it; the process may then end at will.
+    /// Tells the launcher that this process no longer needs it, so that it may end at any time.
+    ///
     /// A second call does nothing.
     ///
     /// # Errors
-    /// A barrier is not over, or the connection fails.
+    ///
+    /// Fails if a barrier has not ended, or if the connection fails.
     pub fn finalize(&mut self) -> Result<(), PmiError> {
         while !self.finalize_poll()? {
             self.exchange.await_message(GOODBYE)?;
@@ -402,11 +430,14 @@ impl PmiClient {
         Ok(())
     }
 
-    /// As [`finalize`](Self::finalize), without waiting: the first call tells the launcher. Returns
-    /// true if it has answered; the descriptor is readable when it may have.
+    /// Does the same as [`finalize`](Self::finalize) without waiting: the first call sends the
+    /// request.
+    ///
+    /// Returns true if the launcher has replied; the descriptor is readable when it may have.
     ///
     /// # Errors
-    /// A barrier is not over, or the connection fails.
+    ///
+    /// Fails if a barrier has not ended, or if the connection fails.
     pub fn finalize_poll(&mut self) -> Result<bool, PmiError> {
         if !matches!(self.state, State::Leaving | State::Finalized) {
             self.check_idle("finalize")?;
@@ -418,7 +449,7 @@ impl PmiClient {
         Ok(self.state == State::Finalized)
     }
 
-    /// Takes the answer of a launcher that was told that this process is done.
+    /// Processes the reply to finalize.
     fn take_goodbye(&mut self, text: &[u8]) -> Result<(), PmiError> {
         let reply = match self.version {
             Version::V1 => "finalize_ack",
@@ -430,12 +461,15 @@ impl PmiClient {
         Ok(())
     }
 
-    /// Asks the launcher to end the whole job with this exit code. Allowed in every state; does
-    /// not wait for the end. PMI-2 has no exit codes: Slurm's is 137 in any case; Hydra 4 does not
-    /// know this request of PMI-2, and ends the job because of that, with 255.
+    /// Asks the launcher to end the whole job with this exit code.
+    ///
+    /// It is allowed in every state, and does not wait for the end. PMI-2 has no exit codes: Slurm
+    /// exits with 137 in any case. Hydra 4 does not know the PMI-2 request, and ends the job
+    /// because of that, with 255.
     ///
     /// # Errors
-    /// The connection fails.
+    ///
+    /// Fails if the connection fails.
     pub fn abort(&mut self, code: i32) -> Result<(), PmiError> {
         let request = match self.version {
             Version::V1 => format!("cmd=abort exitcode={code}\n"),
@@ -444,23 +478,24 @@ impl PmiClient {
         self.exchange.send("aborting the job", &request)
     }
 
-    /// Checks that a call may begin: in the process that has made the client, and behind the call before.
+    /// Checks that a call may begin: in the process that created the client, and not during a
+    /// barrier.
     fn check_idle(&self, call: &'static str) -> Result<(), PmiError> {
         self.exchange.check_origin(call)?;
         self.state.check_idle(call)
     }
 
-    /// Waits until the launcher closes the connection, or for at most `limit`.
+    /// Waits until the launcher closes the connection, but at most for `limit`.
     pub(crate) fn wait_closed(&mut self, limit: Duration) {
         self.exchange.wait_closed(limit);
     }
 }
 
-/// What a key has to be like, for messages.
+/// The rule for keys, for messages.
 pub(crate) const KEY_RULE: &str = "a key is one printable word without = ; and ~";
 
-/// Whether a key can be sent: `=` and `;` structure the lines of PMI-1 and PMI-2, and `~` marks
-/// the chunks of large values.
+/// Returns true if a key can be sent: `=` and `;` structure PMI messages, and `~` marks the chunks
+/// of large values.
 pub(crate) fn is_key(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'=' | b';' | b'~'))
 }
@@ -472,7 +507,7 @@ fn connect(address: &str) -> Result<TcpStream, PmiError> {
     for target in (host, port).to_socket_addrs().map_err(failed)? {
         match TcpStream::connect_timeout(&target, CONNECT_TIMEOUT) {
             Ok(stream) => {
-                // Requests are single small segments that wait for an answer.
+                // Requests are small single segments that wait for a reply.
                 stream.set_nodelay(true).map_err(failed)?;
                 return Ok(stream);
             }

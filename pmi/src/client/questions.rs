@@ -1,7 +1,7 @@
-//! Requests that nobody waits for: they go to the launcher one at a time, in the order in which they were asked.
+//! Asynchronous requests: sent to the launcher one at a time, in the order of the calls.
 //!
-//! Servers of PMI differ in whether they take a request before they have answered the last one, so none is sent
-//! before that.
+//! PMI servers differ in whether they accept a request before they have replied to the last one, so
+//! the next one waits for the reply.
 
 use std::collections::VecDeque;
 
@@ -10,33 +10,33 @@ use crate::codec::{self, Decoder};
 use crate::state::State;
 use crate::{Answer, PmiError};
 
-/// Hydra's name for the ranks that have died.
+/// Hydra's key for the ranks that have died.
 const DEAD: &str = "PMI_dead_processes";
 
-/// A request of the queue.
+/// A request in the queue.
 #[derive(Debug)]
 enum Question {
-    /// A value that [`PmiClient::put_bytes`] stored, as far as it has come.
+    /// A lookup of a value that [`PmiClient::put_bytes`] stored, with the chunks so far.
     Value { key: String, decoder: Option<Decoder> },
-    /// The failed ranks.
+    /// A query for the failed ranks.
     Failed,
-    /// The barrier.
+    /// A barrier.
     Barrier,
-    /// This process is done.
+    /// A finalize.
     Goodbye,
 }
 
-/// Requests that wait for their turn or for their answer, and answers that nobody has taken.
+/// Requests that wait to be sent or for their reply, and answers that nobody has taken.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     queue: VecDeque<Question>,
-    /// The first one has been sent.
+    /// True if the first request has been sent.
     sent: bool,
     answers: VecDeque<Answer>,
 }
 
 impl Questions {
-    /// Drops what has not been sent.
+    /// Drops the requests that have not been sent.
     pub(super) fn drop_unsent(&mut self) {
         self.queue.truncate(usize::from(self.sent));
     }
@@ -47,20 +47,25 @@ impl Questions {
 }
 
 impl PmiClient {
-    /// Asks for a value that [`put_bytes`](Self::put_bytes) stored, without waiting: the answer comes by
-    /// [`answer`](Self::answer). Questions that are asked during a barrier are sent after it.
+    /// Asks for a value that [`put_bytes`](Self::put_bytes) stored, without waiting.
+    ///
+    /// [`answer`](Self::answer) returns it. Requests made during a barrier are sent after it.
     ///
     /// # Errors
-    /// The key is no key; the connection fails, or was finalized.
+    ///
+    /// Fails if the key is invalid, or if the connection fails or is finalized.
     pub fn ask_value(&mut self, key: &str) -> Result<(), PmiError> {
         self.check_key(key, codec::SUFFIX_ROOM)?;
         self.ask(Question::Value { key: key.to_owned(), decoder: None })
     }
 
-    /// Asks for the ranks that have failed, without waiting: the answer comes by [`answer`](Self::answer).
+    /// Asks for the ranks that have failed, without waiting.
+    ///
+    /// [`answer`](Self::answer) returns them.
     ///
     /// # Errors
-    /// The connection fails, or was finalized.
+    ///
+    /// Fails if the connection fails or is finalized.
     pub fn ask_failed(&mut self) -> Result<(), PmiError> {
         self.ask(Question::Failed)
     }
@@ -69,7 +74,7 @@ impl PmiClient {
         self.ask(Question::Barrier)
     }
 
-    /// The last one of all.
+    /// Queues a finalize, the last request of all.
     pub(super) fn ask_goodbye(&mut self) {
         self.questions.queue.push_back(Question::Goodbye);
     }
@@ -82,16 +87,18 @@ impl PmiClient {
         self.drive()
     }
 
-    /// The next answer, in the order of the questions; never waits. Also notices that the launcher has closed
-    /// the connection.
+    /// Returns the next answer, in the order of the requests; never waits.
+    ///
+    /// Also detects that the launcher has closed the connection.
     ///
     /// # Errors
-    /// The connection fails or has failed.
+    ///
+    /// Fails if the connection fails or has failed.
     pub fn answer(&mut self) -> Result<Option<Answer>, PmiError> {
         if self.state != State::Finalized {
             self.drive()?;
             let listens = self.questions.is_empty() && self.questions.answers.is_empty();
-            // A launcher may close the connection of who has left.
+            // A launcher may close the connection of a finalized process.
             if listens && self.state != State::Finalized {
                 self.listen()?;
             }
@@ -99,7 +106,7 @@ impl PmiClient {
         Ok(self.questions.answers.pop_front())
     }
 
-    /// Nothing is due: what comes is the end of the connection, or nonsense.
+    /// Reads while no reply is due: only the end of the connection may come.
     fn listen(&mut self) -> Result<(), PmiError> {
         const DOING: &str = "nothing was asked";
         match self.exchange.try_receive(DOING)? {
@@ -108,7 +115,7 @@ impl PmiClient {
         }
     }
 
-    /// Sends what is to be sent and takes what has come; never waits.
+    /// Sends and receives as far as possible; never waits.
     pub(super) fn drive(&mut self) -> Result<(), PmiError> {
         while let Some(question) = self.questions.queue.front() {
             if !self.questions.sent {
@@ -137,10 +144,11 @@ impl PmiClient {
         Ok(())
     }
 
-    /// Waits until all questions are answered.
+    /// Waits for the replies to all requests.
     ///
     /// # Errors
-    /// The connection fails; there is no answer in time.
+    ///
+    /// Fails if the connection fails, or if a reply does not come in time.
     pub(super) fn settle(&mut self) -> Result<(), PmiError> {
         self.drive()?;
         while !self.questions.is_empty() {
@@ -184,13 +192,13 @@ impl PmiClient {
         }
     }
 
-    /// The next part of the value that is asked for, or that there is none.
+    /// Takes the next chunk of the value being looked up, or `None` if it is missing.
     fn take_value(&mut self, chunk: Option<String>) {
         let Some(Question::Value { key, decoder }) = self.questions.queue.front_mut() else { return };
         let value = match (decoder.take(), chunk) {
             (None, None) => Ok(None),
             (None, Some(head)) => Decoder::new(&head).map(Some),
-            // `finish` says which part is missing.
+            // `finish` reports which chunk is missing.
             (Some(decoder), None) => decoder.finish().map(|_| None),
             (Some(mut decoder), Some(chunk)) => decoder.push(&chunk).map(|()| Some(decoder)),
         };
@@ -226,7 +234,7 @@ impl PmiClient {
     fn attribute_request(&self, name: &str) -> String {
         match self.version {
             Version::V1 => v1::get(&self.kvsname, name),
-            // Values that somebody has put and those that the launcher has are apart.
+            // PMI-2 keeps stored values and the launcher's own apart.
             Version::V2 => v2::attribute(name),
         }
     }
@@ -238,11 +246,11 @@ impl PmiClient {
         }
     }
 
-    /// None if it is known that there is no value.
+    /// Returns `None` if it is known that there is no value.
     fn value_request(&self, key: &str) -> Option<String> {
         match self.version {
             Version::V1 => Some(v1::get(&self.kvsname, key)),
-            // Nothing can be there before the first fence, and Hydra 4 ends the job when asked.
+            // Before the first fence there is no value, and Hydra 4 ends the job when asked.
             Version::V2 if !self.fenced => None,
             Version::V2 => Some(v2::get(&self.kvsname, key)),
         }
@@ -255,7 +263,7 @@ impl PmiClient {
         }
     }
 
-    /// The value of a key, waited for.
+    /// Looks up a value and waits for it.
     pub(super) fn wait_value(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
         self.ask_value(key)?;
         self.settle()?;
@@ -265,7 +273,7 @@ impl PmiClient {
         }
     }
 
-    /// The failed ranks, waited for.
+    /// Asks for the failed ranks and waits for them.
     pub(crate) fn wait_failed(&mut self) -> Result<Vec<u32>, PmiError> {
         self.ask_failed()?;
         self.settle()?;
@@ -275,7 +283,7 @@ impl PmiClient {
         }
     }
 
-    /// What the launcher tells about the job, in one round trip.
+    /// Asks for a job attribute, in one round trip.
     pub(super) fn ask_attribute(&mut self, name: &str) -> Result<Option<String>, PmiError> {
         const DOING: &str = "asking about the job";
         self.settle()?;
@@ -285,7 +293,7 @@ impl PmiClient {
         self.attribute_reply(&text)
     }
 
-    /// A short text under a key, in one round trip.
+    /// Looks up a short text, in one round trip.
     pub(super) fn ask_text(&mut self, key: &str) -> Result<Option<String>, PmiError> {
         const DOING: &str = "looking a value up";
         self.settle()?;
@@ -307,7 +315,7 @@ impl Question {
     }
 }
 
-/// Reads a list like `1,3-5`.
+/// Parses a list like `1,3-5`.
 pub(crate) fn parse_ranks(text: &str, size: u32) -> Option<Vec<u32>> {
     let mut ranks = Vec::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -317,7 +325,7 @@ pub(crate) fn parse_ranks(text: &str, size: u32) -> Option<Vec<u32>> {
             return None;
         }
         ranks.extend(first..=last);
-        // A list cannot be longer than the job, however often it names a rank.
+        // A list cannot be longer than the job, even if it repeats a rank.
         ranks.sort_unstable();
         ranks.dedup();
     }

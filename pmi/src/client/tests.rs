@@ -1,4 +1,4 @@
-//! The client against scripted servers: the real ones' spellings, and broken ones.
+//! The client against scripted servers: real dialects, and broken ones.
 
 use super::*;
 use crate::wire::tests::Random;
@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 
-/// Replies of one kind of server. `K` in a put or get decides what is answered.
+/// The replies of one kind of server. `K` in a put or get decides which one is sent.
 #[derive(Clone, Copy)]
 struct Dialect {
     init: &'static str,
@@ -56,7 +56,7 @@ const SLURM: Dialect = Dialect {
     finalize: "cmd=finalize_ack rc=0",
 };
 
-/// Serves one client until it hangs up; gives the requests.
+/// Serves one client until it disconnects; returns the requests.
 fn serve(dialect: Dialect, stream: UnixStream) -> JoinHandle<Vec<String>> {
     thread::spawn(move || {
         let mut kvs = std::collections::HashMap::new();
@@ -153,7 +153,7 @@ fn leaving_waits_for_no_answer() {
     }
     stop.send(()).unwrap();
     server.join().unwrap();
-    // The other form of the call continues it.
+    // The blocking call continues a polled one.
     client.finalize().unwrap();
     assert!(client.finalize_poll().unwrap());
     // The launcher has closed the connection, as it may.
@@ -223,7 +223,7 @@ fn a_lost_or_cut_chunk_is_an_error_that_says_so() {
     client.put_str("cut", &codec::encode(&[1; 300], 800).unwrap()[0][..300]).unwrap();
     let error = client.get_bytes("cut").unwrap_err();
     assert!(error.to_string().contains("truncated"), "{error}");
-    // The connection itself is fine.
+    // The connection itself is intact.
     assert_eq!(client.get_bytes("other").unwrap(), None);
     drop(client);
     server.join().unwrap();
@@ -315,7 +315,7 @@ fn a_barrier_can_be_polled_and_forbids_other_calls_meanwhile() {
     assert!(client.barrier_poll().unwrap());
     assert!(client.barrier_poll().is_err() && !client.in_barrier(), "it is over");
     client.put_str("k", "v").unwrap();
-    // A blocking call goes on with one that has begun.
+    // A blocking call continues a barrier that has begun.
     client.barrier_begin().unwrap();
     gate.write_all(b"cmd=barrier_out\n").unwrap();
     client.barrier().unwrap();
@@ -375,14 +375,14 @@ fn damaged_conversations_end_in_a_value_or_an_error() {
         random.damage(whole.as_bytes(), &mut bytes);
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(&bytes).unwrap();
-        // The server says no more, but reads on.
+        // The server sends no more, but reads on.
         theirs.shutdown(std::net::Shutdown::Write).unwrap();
         match PmiClient::from_fd(ours.into(), 0, 4, Version::V1, None)
             .and_then(|mut client| client.get_bytes("k"))
         {
             Ok(value) => {
                 good += 1;
-                // Damage to the value itself does not get past its checksum.
+                // The checksum detects damage to the value itself.
                 assert!(value.is_none_or(|value| value == b"abc"));
             }
             Err(error) => {

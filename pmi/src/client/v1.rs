@@ -1,4 +1,4 @@
-//! The dialect of PMI-1: how a conversation starts, and how requests and replies are worded.
+//! The PMI-1 dialect: the handshake, and the text of requests and replies.
 
 use super::exchange::Exchange;
 use super::{Job, Maxes};
@@ -11,7 +11,7 @@ pub(super) fn start(exchange: &mut Exchange) -> Result<Job, PmiError> {
     const NAME: &str = "asking for the name of the job (get_my_kvsname)";
     let text = exchange.ask(INIT, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init")?;
     exchange.accept(INIT, &text)?;
-    // Hydra 5 answers with subversion 2; version 1 is what matters.
+    // Hydra 5 replies with subversion 2; only version 1 matters.
     if exchange.parse(INIT, &text)?.get("pmi_version") != Some("1") {
         return Err(exchange.malformed(INIT, &text, "the version is not 1"));
     }
@@ -46,13 +46,13 @@ pub(super) fn get(job: &str, key: &str) -> String {
     format!("cmd=get kvsname={job} key={key}\n")
 }
 
-/// The value in the answer to [`get`].
+/// Returns the value in the reply to [`get`].
 pub(super) fn value_of(exchange: &mut Exchange, text: &[u8]) -> Result<Option<String>, PmiError> {
     const DOING: &str = "looking a value up (get)";
     exchange.expect(DOING, text, "get_result")?;
     let reply = exchange.parse(DOING, text)?;
-    // The miss of Hydra 4: `rc=-1 msg=key_K_not_found value=unknown`; of Slurm: `rc=1`; of
-    // Hydra 5: some other number.
+    // A missing key is `rc=-1 msg=key_K_not_found value=unknown` in Hydra 4, `rc=1` in Slurm, and
+    // another number in Hydra 5.
     match (reply.number::<i64>("rc"), reply.get("value")) {
         (Some(0), Some(value)) => Ok(Some(value.to_owned())),
         (Some(0), None) => Err(exchange.malformed(DOING, text, "there is no value")),

@@ -1,15 +1,17 @@
-//! The dialect of PMI-2: how a conversation starts, and how requests and replies are worded.
+//! The PMI-2 dialect: the handshake, and the text of requests and replies.
 
 use super::exchange::Exchange;
 use super::{Job, Maxes};
 use crate::PmiError;
 use crate::wire::quote;
 
-/// PMI-2 has fixed limits; no server announces any.
+/// The fixed limits of PMI-2; no server announces any.
 const MAXES: Maxes = Maxes { kvsname: 256, key: 64, value: 1024 };
 
-/// Starts in the form of PMI-1 and goes over to frames. `rank` and `size` are what the environment
-/// says; `job` is the value of `PMI_JOBID`, which Slurm gives and Hydra does not.
+/// Starts with PMI-1 lines and switches to frames.
+///
+/// `rank` and `size` are those of the environment; `job` is the value of `PMI_JOBID`, which Slurm
+/// sets and Hydra does not.
 pub(super) fn start(
     exchange: &mut Exchange,
     rank: u32,
@@ -25,14 +27,14 @@ pub(super) fn start(
     }
     exchange.accept(INIT, &text)?;
     exchange.use_frames();
-    // An empty value is a fatal error in Hydra 5: what is not known is left out.
+    // An empty value is a fatal error in Hydra 5, so an unknown one is omitted.
     let job = job.map(|job| format!("pmijobid={job};")).unwrap_or_default();
     let ask = format!("cmd=fullinit;{job}pmirank={rank};threaded=FALSE;");
     let text = exchange.ask(FULL, &ask, "fullinit-response")?;
     exchange.accept(FULL, &text)?;
     let line = exchange.parse(FULL, &text)?;
-    let place = (line.number::<u32>("rank"), line.number::<u32>("size"));
-    if place != (Some(rank), Some(size)) {
+    let position = (line.number::<u32>("rank"), line.number::<u32>("size"));
+    if position != (Some(rank), Some(size)) {
         let why = format!("rank {rank} and size {size} are what the environment says");
         return Err(exchange.malformed(FULL, &text, why));
     }
@@ -54,7 +56,7 @@ pub(super) fn get(job: &str, key: &str) -> String {
     format!("cmd=kvs-get;jobid={job};srcid=-1;key={key};")
 }
 
-/// The value in the answer to [`get`].
+/// Returns the value in the reply to [`get`].
 pub(super) fn value_of(exchange: &mut Exchange, text: &[u8]) -> Result<Option<String>, PmiError> {
     lookup(exchange, "looking a value up (kvs-get)", text, "kvs-get-response")
 }
@@ -63,7 +65,7 @@ pub(super) fn attribute(name: &str) -> String {
     format!("cmd=info-getjobattr;key={name};")
 }
 
-/// The value in the answer to [`attribute`].
+/// Returns the value in the reply to [`attribute`].
 pub(super) fn attribute_of(exchange: &mut Exchange, text: &[u8]) -> Result<Option<String>, PmiError> {
     lookup(exchange, "asking about the job (info-getjobattr)", text, "info-getjobattr-response")
 }
@@ -76,7 +78,8 @@ fn lookup(
 ) -> Result<Option<String>, PmiError> {
     exchange.expect(doing, text, reply)?;
     let line = exchange.parse(doing, text)?;
-    // A miss is `found=FALSE rc=0` for Hydra 4 and Slurm; Hydra 5 says rc=1 and has no `found`.
+    // A missing key is `found=FALSE rc=0` in Hydra 4 and Slurm; Hydra 5 replies rc=1 without
+    // `found`.
     match (line.number::<i64>("rc"), line.get("found"), line.get("value")) {
         (Some(0), Some("TRUE") | None, Some(value)) => Ok(Some(value.to_owned())),
         (Some(0), Some("FALSE"), _) => Ok(None),

@@ -1,4 +1,4 @@
-//! The client against scripted servers of PMI-2: the real ones' spellings, and broken ones.
+//! The client against scripted PMI-2 servers: real dialects, and broken ones.
 
 use super::*;
 use crate::wire::tests::Random;
@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 
-/// Replies of one kind of server. `{V}` is replaced by the value asked for.
+/// The replies of one kind of server. `{V}` is replaced by the requested value.
 #[derive(Clone, Copy)]
 struct Dialect {
     init: &'static str,
@@ -18,7 +18,7 @@ struct Dialect {
     miss: &'static str,
     fence: &'static str,
     finalize: &'static str,
-    /// Whether the length is left-justified.
+    /// True if the length is left-justified.
     left: bool,
 }
 
@@ -53,7 +53,7 @@ const SLURM: Dialect = Dialect {
     ..HYDRA4
 };
 
-/// Serves one client until it hangs up; gives the requests.
+/// Serves one client until it disconnects; returns the requests.
 fn serve(dialect: Dialect, mut stream: UnixStream) -> JoinHandle<Vec<String>> {
     thread::spawn(move || {
         let mut kvs = std::collections::HashMap::new();
@@ -214,7 +214,7 @@ fn damaged_conversations_end_in_a_value_or_an_error() {
         random.damage(whole.as_bytes(), &mut bytes);
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(&bytes).unwrap();
-        // The server says no more, but reads on.
+        // The server sends no more, but reads on.
         theirs.shutdown(std::net::Shutdown::Write).unwrap();
         let talk = || {
             let mut client = PmiClient::from_fd(ours.into(), 1, 4, Version::V2, None)?;
@@ -224,7 +224,7 @@ fn damaged_conversations_end_in_a_value_or_an_error() {
         match talk() {
             Ok(value) => {
                 good += 1;
-                // Damage to the value itself does not get past its checksum.
+                // The checksum detects damage to the value itself.
                 assert!(value.is_none_or(|value| value == b"abc"));
             }
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Round trips of all sizes, and damage that must not go unnoticed.
+//! Round trips of all sizes, and damage that must be detected.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Environments of the launchers, and broken ones.
+//! Environments of real launchers, and broken ones.
 
 use super::*;
 
@@ -23,7 +23,7 @@ const PORT: [(&str, &str); 2] = [("PMI_PORT", "[::1]:4711"), ("PMI_ID", "3")];
 
 #[test]
 fn pmi_comes_before_everything_else() {
-    // nmrun in a Slurm allocation or below a PMIx launcher; srun --mpi=pmi2.
+    // nmrun in a Slurm allocation or inside a PMIx job; srun --mpi=pmi2.
     let outer = [("PMIX_NAMESPACE", "x"), ("SLURM_NTASKS", "2"), ("SLURM_NPROCS", "2")];
     assert_eq!(with(&FD).unwrap(), by_fd(Version::V1, None));
     assert_eq!(with(&PORT).unwrap(), by_port(Version::V1));
@@ -45,7 +45,8 @@ fn pmi2_is_spoken_with_slurm_and_on_demand() {
     assert_eq!(with(&slurm).unwrap(), by_fd(Version::V2, job));
     assert_eq!(choose(Choice::Pmi1, &slurm).unwrap(), by_fd(Version::V1, job));
     assert_eq!(choose(Choice::Pmi2, &slurm).unwrap(), by_fd(Version::V2, job));
-    // Another launcher below Slurm, which passes the type on; a server that has a name for the job.
+    // Another launcher inside a Slurm job, which passes the type on; a server that has a name for
+    // the job.
     let below = [&FD[..], &[("SLURM_MPI_TYPE", "pmi2")]].concat();
     assert_eq!(with(&below).unwrap(), by_fd(Version::V1, None));
     let named = [&FD[..], &[("PMI_JOBID", "1.0")]].concat();
@@ -61,7 +62,7 @@ fn pmix_is_spoken_where_there_is_nothing_else_and_on_demand() {
     let pmix = Detected::Pmix { namespace: "job.7".into() };
     assert_eq!(with(&slurm).unwrap(), pmix);
     assert_eq!(choose(Choice::Pmix, &slurm).unwrap(), pmix);
-    // An mpirun below a launcher of PMI, which it passes on.
+    // An mpirun inside a PMI job, which passes it on.
     let both = [&FD[..], &PORT, &slurm].concat();
     assert_eq!(with(&both).unwrap(), by_fd(Version::V1, None));
     assert_eq!(choose(Choice::Pmix, &both).unwrap(), pmix);

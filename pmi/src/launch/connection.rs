@@ -1,4 +1,4 @@
-//! A rank's PMI connection on the launcher's side: lines in, buffered bytes out, never waiting.
+//! A rank's PMI connection at the launcher: lines in, buffered bytes out, never blocking.
 
 use crate::server::Sink;
 use crate::sys;
@@ -6,17 +6,17 @@ use crate::wire::{LineBuffer, LineError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Replies that a client may leave unread, in bytes.
+/// Most bytes of replies that a client may leave unread.
 const MAX_UNREAD: usize = 1 << 20;
 
-/// What reading has brought.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
     /// Some bytes; there may be more.
     Some,
-    /// Nothing now.
+    /// Nothing yet.
     Nothing,
-    /// The other side has closed, or the connection failed, which is the same to the server.
+    /// The peer has closed it, or it has failed, which is the same to the server.
     Closed,
 }
 
@@ -24,7 +24,7 @@ pub(super) enum Input {
 pub(super) struct Connection {
     fd: OwnedFd,
     lines: LineBuffer,
-    /// Whether the connection is watched for room to write.
+    /// True if the connection is polled for room to write.
     pub(super) watched_for_room: bool,
 }
 
@@ -63,11 +63,11 @@ impl Connection {
     }
 }
 
-/// What is to be sent to each rank.
+/// Data to send to each rank.
 #[derive(Debug)]
 pub(super) struct Outbox {
     queues: Vec<Vec<u8>>,
-    /// Ranks with something new to send.
+    /// Ranks with new data to send.
     dirty: Vec<u32>,
 }
 
@@ -80,7 +80,7 @@ impl Outbox {
         std::mem::take(&mut self.dirty)
     }
 
-    /// Whether the rank leaves more unread than it may.
+    /// Returns true if the rank leaves more unread than allowed.
     pub(super) fn overflows(&self, rank: u32) -> bool {
         self.queues[rank as usize].len() > MAX_UNREAD
     }
@@ -89,7 +89,7 @@ impl Outbox {
         self.queues[rank as usize].clear();
     }
 
-    /// Sends what goes; `true` if that was everything.
+    /// Sends as much as possible; returns true if that was everything.
     pub(super) fn flush(&mut self, rank: u32, connection: &Connection) -> bool {
         let queue = &mut self.queues[rank as usize];
         let mut sent = 0;
@@ -98,7 +98,7 @@ impl Outbox {
                 Ok(count) => sent += count,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // Nobody will read it; the end of the rank is noticed elsewhere.
+                // Nobody will read it; the end of the rank is detected elsewhere.
                 Err(_) => sent = queue.len(),
             }
         }

@@ -1,4 +1,4 @@
-//! PMI over TCP: the listener, and connections that have not yet said which rank they are.
+//! PMI over TCP: the listener, and connections that have not identified themselves yet.
 
 use super::LaunchError;
 use super::connection::{Connection, Input};
@@ -9,29 +9,29 @@ use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Connections without a rank that are kept; the oldest goes if there are more.
+/// Most connections without a rank; beyond that the oldest one is closed.
 const SPARE: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Doorman {
     listener: TcpListener,
     address: String,
-    /// Identifiers (`PMI_ID`) of the ranks that have not come yet.
+    /// Identifiers (`PMI_ID`) of the ranks that have not connected yet.
     expected: HashMap<String, u32>,
     ids: Vec<String>,
-    /// By a number that is never used twice.
+    /// Unidentified connections, each with a number that is never reused.
     pending: Vec<(u32, Connection)>,
     next: u32,
 }
 
-/// What has become of a connection without a rank.
+/// The state of a connection without a rank.
 #[derive(Debug)]
 pub(super) enum Caller {
-    /// It has to be waited for.
+    /// It has not identified itself yet.
     Waits,
     /// It is this rank.
     Rank(u32, Connection),
-    /// It is nobody, or has closed.
+    /// It is no rank, or has closed.
     Nobody,
 }
 
@@ -65,17 +65,17 @@ impl Doorman {
         self.listener.as_fd()
     }
 
-    /// `PMI_PORT`.
+    /// Returns the value of `PMI_PORT`.
     pub(super) fn address(&self) -> &str {
         &self.address
     }
 
-    /// `PMI_ID` of a rank.
+    /// Returns the `PMI_ID` of a rank.
     pub(super) fn id(&self, rank: u32) -> &str {
         &self.ids[rank as usize]
     }
 
-    /// Accepts one connection; gives its number.
+    /// Accepts one connection; returns its number.
     pub(super) fn accept(&mut self) -> io::Result<Option<u32>> {
         loop {
             return match self.listener.accept() {
@@ -101,17 +101,17 @@ impl Doorman {
         }
     }
 
-    /// The descriptor of a connection without a rank.
+    /// Returns the descriptor of a connection without a rank.
     pub(super) fn pending_fd(&self, number: u32) -> Option<BorrowedFd<'_>> {
         self.pending.iter().find(|(n, _)| *n == number).map(|(_, c)| c.fd())
     }
 
-    /// The numbers of all connections without a rank.
+    /// Returns the numbers of all connections without a rank.
     pub(super) fn pending(&self) -> Vec<u32> {
         self.pending.iter().map(|(number, _)| *number).collect()
     }
 
-    /// Listens to a connection without a rank.
+    /// Reads from a connection without a rank.
     pub(super) fn hear(&mut self, number: u32) -> Caller {
         let Some(at) = self.pending.iter().position(|(n, _)| *n == number) else {
             return Caller::Nobody;

@@ -1,9 +1,11 @@
-//! Which processes are a rank's, and signals to them.
+//! Grouping of the ranks' processes, and signals to them.
 //!
-//! A terminal knows one process group as its foreground job: it alone reads, writes with `stty tostop` set, changes the
-//! modes, and gets the signals of the keys. So under a controlling terminal the ranks stay in the launcher's group, and the
-//! kernel and the shell stop, continue, interrupt and hang up all of them as they do with any job. Without one each rank
-//! leads a group of its own, so that what it has started goes with it; in the shared group that is found by a variable.
+//! A terminal has one process group as its foreground job. Only that group reads, writes with `stty
+//! tostop` set, changes the modes, and gets the signals of the keys. So under a controlling
+//! terminal the ranks stay in the launcher's group, and kernel and shell stop, continue, interrupt
+//! and hang up all of them as any job. Without a terminal each rank leads a group of its own, so
+//! that the processes it has started end with it. In the shared group those are found by an
+//! environment variable.
 
 use super::passed;
 use super::rank::Rank;
@@ -11,20 +13,21 @@ use crate::sys;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The variable by which a rank's processes are known in the shared group. (That it begins so keeps it from the ranks of a
-/// launcher that a rank starts.)
+/// The variable that marks a rank's processes in the shared group.
+///
+/// Its prefix keeps a launcher started by a rank from passing it on.
 const MARK: &str = "PMI_NMRUN_RANK";
 
 #[derive(Debug)]
 pub(super) enum Grouping {
     /// Each rank leads a group.
     Own,
-    /// The ranks are in the group of the launcher, whose job has this name.
+    /// The ranks are in the launcher's group; the job has this name.
     Shared { job: String },
 }
 
 impl Grouping {
-    /// How the ranks of this process's job `job` are grouped.
+    /// Returns the grouping of the ranks of job `job`.
     pub(super) fn of_this_process(job: &str) -> Grouping {
         if sys::has_terminal() { Grouping::Shared { job: job.to_owned() } } else { Grouping::Own }
     }
@@ -33,7 +36,7 @@ impl Grouping {
         matches!(self, Grouping::Shared { .. })
     }
 
-    /// The variable that marks the processes of a rank, if that is needed.
+    /// Returns the variable that marks the processes of a rank, if needed.
     pub(super) fn mark(&self, rank: u32) -> Option<(&'static str, String)> {
         match self {
             Grouping::Own => None,
@@ -41,7 +44,7 @@ impl Grouping {
         }
     }
 
-    /// Sends a signal to all processes of ranks that have not been reaped.
+    /// Sends a signal to all processes of the ranks that have not been reaped.
     pub(super) fn signal(&self, ranks: &[Rank], signal: i32) {
         for rank in ranks {
             rank.signal(signal);
@@ -51,23 +54,24 @@ impl Grouping {
             let of: BTreeSet<u32> = living.clone().map(Rank::number).collect();
             let told: BTreeSet<u32> = living.map(Rank::pid).collect();
             for (_, pid) in marked(job, &of).into_iter().filter(|(_, pid)| !told.contains(pid)) {
-                // It may have ended meanwhile.
+                // The process may have ended meanwhile.
                 let _ = sys::kill(pid, signal);
             }
         }
     }
 
-    /// Kills what ranks that have ended have left in the shared group.
+    /// Kills the processes that ended ranks have left in the shared group.
     pub(super) fn kill_leftovers(&self, ranks: &[Rank], ended: &[u32]) {
         let Grouping::Shared { job } = self else { return };
         let ended = ended.iter().filter_map(|rank| ranks.get(*rank as usize)).filter(|r| r.has_ended());
         for (_, pid) in marked(job, &ended.map(Rank::number).collect()) {
-            // It may have ended meanwhile.
+            // The process may have ended meanwhile.
             let _ = sys::kill(pid, libc::SIGKILL);
         }
     }
 
-    /// Sends a signal to those processes of ranks that catch it. Of how many ranks there are any.
+    /// Sends a signal to those processes of the ranks that catch it; returns the number of ranks
+    /// with such a process.
     pub(super) fn pass_on(&self, ranks: &[Rank], signal: i32) -> usize {
         let living = ranks.iter().filter(|r| r.exit.is_none());
         match self {
@@ -85,7 +89,8 @@ impl Grouping {
     }
 }
 
-/// The processes of this process's group that are marked as ranks of a job: rank and process.
+/// Returns the processes of this process's group that are marked as ranks of a job, as (rank,
+/// process).
 fn marked(job: &str, ranks: &BTreeSet<u32>) -> Vec<(u32, u32)> {
     let (me, group) = (std::process::id(), sys::own_group());
     // Without /proc only the ranks themselves are reached.
@@ -99,7 +104,7 @@ fn marked(job: &str, ranks: &BTreeSet<u32>) -> Vec<(u32, u32)> {
     marked.collect()
 }
 
-/// The rank of a job that an environment is marked with.
+/// Returns the rank of a job that an environment is marked with.
 fn rank_of(environ: &[u8], job: &str) -> Option<u32> {
     let words = environ.split(|b| *b == 0);
     let mut values = words.filter_map(|w| w.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="));

@@ -1,4 +1,4 @@
-//! The launcher's loop: one epoll set for PMI connections, ends of ranks, output and signals.
+//! The launcher's event loop: one epoll set for PMI connections, ends of ranks, output and signals.
 
 mod streams;
 
@@ -16,24 +16,24 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Between SIGTERM and SIGKILL when the launcher ends the job.
+/// Time from SIGTERM to SIGKILL when the launcher ends the job.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The same when a rank has aborted the job: whoever aborts wants it to be over.
+/// The same when a rank has aborted the job, which is urgent.
 const ABORT_GRACE: Duration = Duration::from_millis(250);
 
-/// Between the first rank that a forwarded signal ended and SIGKILL for the others, which may
-/// be busy saving their work.
+/// Time from the first rank that a forwarded signal ended to SIGKILL for the others, which may be
+/// saving their work.
 const SIGNAL_GRACE: Duration = Duration::from_secs(10);
 
-/// How often ranks are looked after on kernels without pidfds.
+/// Interval of checks for ended ranks on kernels without pidfds.
 const LOOK_AFTER: Duration = Duration::from_millis(50);
 
-/// Descriptors of the launcher for each rank, and beside them.
+/// Descriptors that the launcher needs per rank.
 const FILES_PER_RANK: u64 = 6;
 const FILES_BESIDE: u64 = 64;
 
-/// What a number in the epoll set stands for.
+/// The meaning of a number in the epoll set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token {
     End(u32),
@@ -90,15 +90,15 @@ struct Job<'a> {
     grouping: Grouping,
     stdout: Writer,
     stderr: Writer,
-    /// Readable when something was written, or cannot be.
+    /// Eventfd, readable when output was written or cannot be.
     written: Arc<EventFd>,
-    /// Output that is not read before more of it is written.
+    /// Output that is not read until more of it is written.
     full: Vec<(u32, Target)>,
     failure: Option<Failure>,
-    /// The launcher is ending the job; SIGKILL is due then.
+    /// Time of SIGKILL, once the launcher is ending the job.
     kill_at: Option<Instant>,
     ending: bool,
-    /// A signal was forwarded.
+    /// True if a signal was forwarded.
     interrupted: bool,
     time_limit: Option<Instant>,
     captured: Option<(Vec<u8>, bool)>,
@@ -141,7 +141,7 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
             Some(SignalPipe::new(launcher.passed_on).map_err(LaunchError::system("catching signals"))?);
     }
     for rank in 0..launcher.ranks {
-        // On failure the ranks started so far are killed as `job` is dropped.
+        // If it fails, dropping `job` kills the ranks started so far.
         let started = Rank::spawn(launcher, rank, job.doorman.as_ref(), open_files, &job.grouping)?;
         job.ranks.push(started);
     }
@@ -151,7 +151,7 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
     Ok(job.report())
 }
 
-/// Descriptors that an outer launcher gave to this process are not for its ranks.
+/// Keeps an outer launcher's descriptors from this launcher's ranks.
 fn close_outer_descriptors() {
     for name in ["PMI_FD", "HYDI_CONTROL_FD"] {
         if let Some(fd) = std::env::var(name).ok().and_then(|fd| fd.parse().ok()) {
@@ -194,7 +194,7 @@ impl Job<'_> {
             let look_after = without_pidfd.then(|| Instant::now() + LOOK_AFTER);
             let deadline = [self.time_limit, self.kill_at, look_after].into_iter().flatten().min();
             self.epoll.wait(&mut ready, deadline).map_err(LaunchError::system("waiting for the ranks"))?;
-            // What a rank said comes before its end.
+            // A rank's messages are handled before its end.
             for event in &ready {
                 if let Some(token) = Token::from_number(event.token) {
                     self.handle(token, *event, &mut ended)?;
@@ -249,7 +249,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Reads from a rank's connection, once, or to its end.
+    /// Reads from a rank's connection, once or to its end.
     fn hear_rank(&mut self, rank: u32, to_the_end: bool) {
         loop {
             let Some(connection) = &mut self.ranks[rank as usize].connection else { return };
@@ -259,8 +259,8 @@ impl Job<'_> {
                 Input::Some if to_the_end => {}
                 Input::Some | Input::Nothing => return,
                 Input::Closed => {
-                    // Closing takes it out of the epoll set. What this means the end of the
-                    // process will tell.
+                    // Closing removes it from the epoll set. The end of the process decides what it
+                    // means.
                     self.ranks[rank as usize].connection = None;
                     self.outbox.clear(rank);
                     return;
@@ -269,7 +269,7 @@ impl Job<'_> {
         }
     }
 
-    /// Lets the server have the lines that have come.
+    /// Passes the received lines to the server.
     fn answer(&mut self, rank: u32) {
         loop {
             let Some(connection) = &mut self.ranks[rank as usize].connection else { return };
@@ -293,7 +293,7 @@ impl Job<'_> {
         }
     }
 
-    /// Ends a rank that has broken the protocol.
+    /// Ends a rank that has violated the protocol.
     fn condemn(&mut self, rank: u32, fault: &Fault) {
         let state = &mut self.ranks[rank as usize];
         state.connection = None;
@@ -306,17 +306,17 @@ impl Job<'_> {
     }
 
     fn abort(&mut self, rank: u32, code: i32) {
-        // A job that was aborted is not a success, whatever code it was aborted with.
+        // An aborted job is no success, whatever the code.
         let shown = if code & 0xff == 0 { 1 } else { code & 0xff };
         let what = format!("aborted the job with code {code}");
         self.record(Failure { rank: Some(rank), code: shown, what }, true);
-        // A process that was being ended anyhow is not given more time than that.
+        // Ranks that are being ended already get no extra time.
         let at = Instant::now() + ABORT_GRACE;
         self.end(Some(libc::SIGTERM), ABORT_GRACE);
         self.kill_at = self.kill_at.map(|planned| planned.min(at));
     }
 
-    /// A rank's process has ended.
+    /// Handles the end of a rank's process.
     fn rank_ended(&mut self, rank: u32) -> Result<(), LaunchError> {
         let index = rank as usize;
         if self.ranks[index].exit.is_some() || !self.ranks[index].has_ended() {
@@ -356,8 +356,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// A barrier that a rank has ended without entering would never be over, whichever of the two
-    /// came first.
+    /// Fails the job if a rank waits in a barrier that an ended rank cannot enter, in whichever
+    /// order they came.
     fn check_barrier(&mut self) {
         if !self.ending
             && let Some((waiting, gone)) = self.server.stuck_barrier()
@@ -367,7 +367,7 @@ impl Job<'_> {
         }
     }
 
-    /// Takes note of a failure, and ends the job unless it is to go on.
+    /// Records a failure, and ends the job unless it is to continue.
     fn fail(&mut self, failure: Failure) {
         let kill = !self.launcher.no_kill;
         self.record(failure, kill);
@@ -378,7 +378,7 @@ impl Job<'_> {
         }
     }
 
-    /// What fails while the launcher ends the job is its own doing.
+    /// Records a failure. Failures while the launcher ends the job are its own doing.
     fn record(&mut self, failure: Failure, kill: bool) {
         if self.ending {
             return;
@@ -416,8 +416,9 @@ impl Job<'_> {
         self.kill_at = Some(Instant::now() + grace);
     }
 
-    /// Hands a signal on; the second one ends the job. One from the terminal has reached the ranks that share the
-    /// launcher's process group.
+    /// Forwards a signal; the second one ends the job.
+    ///
+    /// A signal from the terminal has reached the ranks in the launcher's process group already.
     fn forward(&mut self, signal: i32, by: Sender) {
         if self.interrupted {
             let name = sys::signal_name(signal);
@@ -435,13 +436,15 @@ impl Job<'_> {
                 self.signal_all(signal);
             }
             if signal == libc::SIGHUP {
-                // A stopped process acts on it only when it is continued.
+                // A stopped process acts on the signal only when it is continued.
                 self.signal_all(libc::SIGCONT);
             }
         }
     }
 
-    /// Hands a signal to the ranks that catch it. Those that do not are told of: it might have been meant for them.
+    /// Forwards a signal to the ranks that catch it.
+    ///
+    /// Reports those that do not, as it may have been meant for them.
     fn pass_on(&mut self, signal: i32) {
         let reached = self.grouping.pass_on(&self.ranks, signal);
         if reached < self.living {
@@ -494,7 +497,7 @@ impl Job<'_> {
             .change(connection.fd(), Token::Pmi(rank).number(), Interest::Read)
             .map_err(LaunchError::system("accepting a PMI connection"))?;
         state.connection = Some(connection);
-        // The doorman has read the introduction; the server answers it, and what came with it.
+        // The introduction is consumed already; the server replies to it, and to what came with it.
         let introduction = format!("cmd=initack pmiid={rank}");
         if let Err(fault) = self.server.line(rank, introduction.as_bytes(), &mut self.outbox) {
             self.condemn(rank, &fault);

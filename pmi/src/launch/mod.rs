@@ -26,21 +26,22 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// Most ranks that can be started.
+/// Most ranks of a job.
 pub const MAX_RANKS: u32 = 4096;
 
-/// Variable that tells a rank that its job goes on without the launcher.
+/// The variable that tells a rank that its job continues without the launcher.
 pub(crate) const NO_KILL: &str = "PMI_NO_KILL";
 
-/// What to start, and how.
+/// A job to start.
 ///
-/// Each rank leads a process group of its own, which is killed with it. If this process has a controlling terminal, the
-/// ranks stay in its group instead, so that the terminal treats them all as one job; what a rank leaves behind is found
-/// by its environment then. A rank dies when the
-/// thread that called [`run`](Self::run) does, even by SIGKILL, unless the job goes on after failures
-/// ([`no_kill`](Self::no_kill)). A process that a rank itself has started may survive that, and notices it by the
-/// end of its PMI connection. Variables of an outer launcher (`PMI_*`,
-/// `PMIX_*`, ..) are not passed on.
+/// Each rank leads a process group of its own, which is killed with it. If this process has a
+/// controlling terminal, the ranks stay in its group instead, so that the terminal treats them as
+/// one job; processes that a rank leaves behind are then found by their environment.
+///
+/// A rank dies with the thread that called [`run`](Self::run), even by SIGKILL, unless the job
+/// continues after failures ([`no_kill`](Self::no_kill)). A process that a rank has started may
+/// survive that, and detects it by the end of its PMI connection. Variables of an outer launcher
+/// (`PMI_*`, `PMIX_*`, ..) are not passed on.
 #[derive(Debug, Clone)]
 pub struct Launcher {
     program: OsString,
@@ -56,12 +57,12 @@ pub struct Launcher {
     capture: Option<usize>,
     quiet: bool,
     signals: bool,
-    /// A signal that asks the ranks something.
+    /// Signal that asks the ranks for their state.
     passed_on: Option<i32>,
 }
 
 impl Launcher {
-    /// One rank of `program`, which is looked for in `PATH` unless it has a slash.
+    /// Creates a job of one rank of `program`, which is searched in `PATH` unless it has a slash.
     pub fn new(program: impl AsRef<OsStr>) -> Launcher {
         Launcher {
             program: program.as_ref().to_owned(),
@@ -81,19 +82,20 @@ impl Launcher {
         }
     }
 
-    /// The number of ranks, 1 to [`MAX_RANKS`].
+    /// Sets the number of ranks, 1 to [`MAX_RANKS`].
     pub fn ranks(mut self, ranks: u32) -> Launcher {
         self.ranks = ranks;
         self
     }
 
-    /// The number of nodes that the ranks are told to be on, in blocks of the same size; all of them are this machine.
+    /// Sets the number of nodes that the ranks are told, in blocks of equal size; all of them are
+    /// this machine.
     pub fn nodes(mut self, nodes: u32) -> Launcher {
         self.nodes = nodes;
         self
     }
 
-    /// Ranks on each node but the last, which may have fewer.
+    /// Returns the number of ranks on each node but the last, which may have fewer.
     fn ranks_per_node(&self) -> u32 {
         self.ranks.div_ceil(self.nodes.max(1)).max(1)
     }
@@ -110,21 +112,24 @@ impl Launcher {
         self
     }
 
-    /// Sets a variable for every rank, beside those that this process has.
+    /// Sets a variable for every rank, in addition to this process's variables.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Launcher {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// Whether each line of output gets the prefix `[rank] `. Otherwise ranks write directly to
-    /// this process's stdout and stderr.
+    /// Sets whether each line of output gets the prefix `[rank] `.
+    ///
+    /// Otherwise ranks write directly to this process's stdout and stderr.
     pub fn label(mut self, label: bool) -> Launcher {
         self.label = label;
         self
     }
 
-    /// Whether the other ranks go on when one fails. Barriers then count those that are gone as
-    /// present, the key `PMI_dead_processes` lists those that failed, and ranks go on without the launcher, too.
+    /// Sets whether the other ranks continue when one fails.
+    ///
+    /// Barriers then count ended ranks as present, the key `PMI_dead_processes` lists those that
+    /// failed, and ranks continue without the launcher, too.
     pub fn no_kill(mut self, no_kill: bool) -> Launcher {
         self.no_kill = no_kill;
         self
@@ -136,15 +141,16 @@ impl Launcher {
         self
     }
 
-    /// Serves PMI over TCP on 127.0.0.1 (`PMI_PORT`, `PMI_ID`) instead of an inherited
-    /// descriptor. Each rank's `PMI_ID` is random, so that other users of the machine cannot
-    /// pose as a rank.
+    /// Serves PMI over TCP on 127.0.0.1 (`PMI_PORT`, `PMI_ID`) instead of an inherited descriptor.
+    ///
+    /// Each rank's `PMI_ID` is random, so that other users of the machine cannot impersonate a
+    /// rank.
     pub fn pmi_port(mut self, port: bool) -> Launcher {
         self.port = port;
         self
     }
 
-    /// Whether rank 0 gets this process's stdin (the default); the others have /dev/null.
+    /// Sets whether rank 0 gets this process's stdin (the default); the others have /dev/null.
     pub fn inherit_stdin(mut self, stdin: bool) -> Launcher {
         self.stdin = stdin;
         self
@@ -156,33 +162,38 @@ impl Launcher {
         self
     }
 
-    /// Keeps the launcher from saying on stderr what failed.
+    /// Keeps the launcher from reporting failures on stderr.
     pub fn quiet(mut self, quiet: bool) -> Launcher {
         self.quiet = quiet;
         self
     }
 
-    /// Catches SIGINT, SIGTERM, SIGQUIT and SIGHUP during the run, those that are not ignored, and passes them on to the
-    /// ranks; the second kills the ranks. One launcher of a process can do so at a time.
+    /// Forwards SIGINT, SIGTERM, SIGQUIT and SIGHUP to the ranks during the run, except those that
+    /// are ignored.
+    ///
+    /// The second signal kills the ranks. Only one launcher of a process can do so at a time.
     pub fn forward_signals(mut self, signals: bool) -> Launcher {
         self.signals = signals;
         self
     }
 
-    /// With [`Launcher::forward_signals`], catches a further signal too: `usr1`, `usr2`, `hup` or `quit`; any other
-    /// word names none. It ends nothing, and goes to those processes of the ranks that catch it.
+    /// Forwards a further signal with [`Launcher::forward_signals`]: `usr1`, `usr2`, `hup` or
+    /// `quit`.
+    ///
+    /// It goes to the ranks' processes that catch it, and ends nothing. Any other word is ignored.
     pub fn pass_on(mut self, signal: &str) -> Launcher {
         self.passed_on = crate::sys::signal_by_name(signal);
         self
     }
 
-    /// Starts the ranks and serves them until the last has ended.
+    /// Starts the ranks and serves them until the last one has ended.
     ///
     /// Raises this process's soft limit of open files if it is too low (not that of the ranks).
     ///
     /// # Errors
-    /// A rank cannot be started, or the system refuses what the launcher itself needs. Ranks
-    /// that were started are killed before the return.
+    ///
+    /// Fails if a rank cannot be started, or if the system refuses what the launcher needs. Ranks
+    /// that were started are killed first.
     pub fn run(self) -> Result<ExitReport, LaunchError> {
         if self.ranks == 0 || self.ranks > MAX_RANKS {
             return Err(LaunchError::Ranks { ranks: self.ranks });
@@ -191,39 +202,38 @@ impl Launcher {
     }
 }
 
-/// How a job has ended.
+/// The result of a job.
 #[derive(Debug, Clone)]
 pub struct ExitReport {
-    /// The exit code for the whole: 0 if every rank exited with 0; otherwise that of the
-    /// failure.
+    /// Exit code of the job: 0 if every rank exited with 0, else that of the failure.
     pub code: i32,
     /// The first failure.
     pub failure: Option<Failure>,
-    /// How each rank has ended.
+    /// Exits of the ranks.
     pub ranks: Vec<RankExit>,
-    /// Rank 0's stdout, if it was to be collected.
+    /// Rank 0's stdout, if it was captured.
     pub stdout: Vec<u8>,
-    /// Whether rank 0 wrote more than was to be collected.
+    /// True if rank 0 wrote more than was captured.
     pub stdout_truncated: bool,
 }
 
-/// How one rank has ended.
+/// The exit of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RankExit {
-    /// With this status.
+    /// Exited with this status.
     Status(i32),
-    /// By this signal.
+    /// Killed by this signal.
     Signal(i32),
 }
 
-/// What made a job fail.
+/// The failure of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The rank whose failure it is, if it is one rank's.
+    /// The rank that failed, if it is one rank's failure.
     pub rank: Option<u32>,
-    /// The exit code it leads to, 1 to 255.
+    /// Exit code of the failure, 1 to 255.
     pub code: i32,
-    /// What happened, as the end of a sentence that begins with the rank.
+    /// Description, as the end of a sentence that begins with the rank.
     pub what: String,
 }
 
@@ -236,17 +246,17 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Why a job could not be started, or could not be served any longer.
+/// The reason why a job could not be started or served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// There cannot be so many ranks.
+    /// The number of ranks is not possible.
     #[error("cannot start {ranks} ranks; 1 to {MAX_RANKS} are possible")]
     Ranks {
-        /// The number asked for.
+        /// The requested number.
         ranks: u32,
     },
-    /// There is no such program.
+    /// The program does not exist.
     #[error(
         "cannot start \"{program}\": there is no such program; is the path right (without a slash it is looked for in PATH), and does the interpreter in its first line exist?"
     )]
@@ -269,24 +279,24 @@ pub enum LaunchError {
     Spawn {
         /// The program.
         program: String,
-        /// The rank that was being started.
+        /// The rank being started.
         rank: u32,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
     /// The launcher itself failed.
     #[error("the launcher failed while {doing}: {source}")]
     System {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl LaunchError {
-    /// The exit code that a shell would give: 127 for a program that is not there, 126 for one
-    /// that cannot be executed, 1 otherwise.
+    /// Returns the exit code of a shell: 127 if the program does not exist, 126 if it cannot be
+    /// executed, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             LaunchError::NotFound { .. } => 127,
@@ -295,7 +305,7 @@ impl LaunchError {
         }
     }
 
-    /// For `map_err`.
+    /// Returns an adapter for `map_err`.
     fn system(doing: &'static str) -> impl FnOnce(io::Error) -> LaunchError {
         move |source| LaunchError::System { doing, source }
     }

@@ -1,4 +1,4 @@
-//! Output of ranks: lines with the rank before them, or collected.
+//! Output of ranks: labelled lines, or captured.
 
 use super::writer::{Unwritten, Writer};
 use crate::sys;
@@ -6,13 +6,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-/// What a rank may have written to one stream that the launcher has not, in bytes: beyond it the rank waits.
+/// Most bytes per stream that a rank may have written and the launcher has not; beyond it the rank
+/// waits.
 const MAX_UNWRITTEN: usize = 128 * 1024;
 
-/// A line that is longer is cut in pieces of this size, in bytes.
+/// Longest piece in bytes; a longer line is split.
 const MAX_PIECE: usize = 64 * 1024;
 
-/// Which of the launcher's own streams.
+/// The target: one of the launcher's own streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     Stdout,
@@ -32,16 +33,16 @@ enum Sort {
     Capture { bytes: Vec<u8>, limit: usize, truncated: bool },
 }
 
-/// Whether more is to be expected of a pipe.
+/// The state of a pipe after a read.
 #[derive(Debug)]
 pub(super) enum Flow {
-    /// Some was read; there may be more.
+    /// Data was read; there may be more.
     More,
-    /// Nothing now.
+    /// Nothing yet.
     Later,
-    /// Not before more of it is written.
+    /// Full: no reading until more is written.
     Full,
-    /// It has ended, or nobody takes it any more.
+    /// It has ended, or its data can no longer be written.
     Ended,
     /// It cannot be read.
     Failed(io::Error),
@@ -63,7 +64,7 @@ impl Output {
         self.fd.as_fd()
     }
 
-    /// What was collected, and whether there was more.
+    /// Returns the captured output, and whether there was more.
     pub(super) fn into_captured(self) -> Option<(Vec<u8>, bool)> {
         match self.sort {
             Sort::Capture { bytes, truncated, .. } => Some((bytes, truncated)),
@@ -71,7 +72,7 @@ impl Output {
         }
     }
 
-    /// Returns true if so much of it waits to be written that no more is read.
+    /// Returns true if so much is unwritten that no more is read.
     pub(super) fn is_full(&self) -> bool {
         match &self.sort {
             Sort::Label { unwritten, .. } => unwritten.load(Ordering::Relaxed) >= MAX_UNWRITTEN,
@@ -79,13 +80,13 @@ impl Output {
         }
     }
 
-    /// Reads once and passes on, unless too much waits to be written.
+    /// Reads once and passes the data on, unless too much is unwritten.
     pub(super) fn pass(&mut self, writer: &mut Writer) -> Flow {
         if self.is_full() {
             return Flow::Full;
         }
         if writer.has_failed() && matches!(self.sort, Sort::Label { .. }) {
-            // The rank learns it the usual way: its pipe is closed.
+            // Closing the pipe tells the rank.
             return Flow::Ended;
         }
         let mut chunk = [0; 16 * 1024];
@@ -122,8 +123,9 @@ impl Output {
     }
 }
 
-/// Adds `chunk` to the unfinished `line` and appends all finished lines to `text`, each with
-/// the prefix; an empty chunk is the end.
+/// Adds `chunk` to the unfinished `line` and appends finished lines with the prefix to `text`.
+///
+/// An empty chunk is the end.
 fn label(prefix: &str, line: &mut Vec<u8>, chunk: &[u8], text: &mut Vec<u8>) {
     let mut emit = |line: &mut Vec<u8>| {
         text.extend_from_slice(prefix.as_bytes());

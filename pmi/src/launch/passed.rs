@@ -1,13 +1,13 @@
-//! A signal that asks ranks something, such as their state, and must not end those that know nothing of it: it goes
-//! to the processes that catch it.
+//! Forwarding of a signal that must not end processes that do not catch it, such as a query for
+//! their state.
 
 use std::fs;
 
 use crate::sys;
 
-/// Sends `signal` to the processes of a group that catch it. How many those are.
+/// Sends `signal` to the processes of a group that catch it; returns their number.
 pub(super) fn to_catchers(group: u32, signal: i32) -> usize {
-    // A group that cannot be looked at has ended, or is another user's: nobody of it is reached.
+    // A group that cannot be examined has ended, or is another user's: it gets nothing.
     let Ok(all) = fs::read_dir("/proc") else { return 0 };
     let pids = all.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| is_of(*pid, group) && to_catcher(*pid, signal)).count()
@@ -23,7 +23,8 @@ pub(super) fn is_of(pid: u32, group: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| group_of(&text) == Some(group))
 }
 
-/// The group in `/proc/PID/stat`: the third field behind the name, which may contain anything.
+/// Returns the group in `/proc/PID/stat`: the third field after the name, which may contain
+/// anything.
 fn group_of(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
 }
@@ -32,7 +33,7 @@ fn catches(pid: u32, signal: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|text| is_caught(&text, signal))
 }
 
-/// Whether `/proc/PID/status` names a signal among those with a handler.
+/// Returns true if `/proc/PID/status` lists the signal among those with a handler.
 fn is_caught(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
     let mask = mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! One rank: how it is started, and what the launcher holds of it.
+//! One rank: its start, and its state in the launcher.
 
 use super::connection::Connection;
 use super::doorman::Doorman;
@@ -12,8 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 
-/// Variables of an outer launcher that are not passed on, beside those that begin with `PMI_`
-/// or `PMIX_`.
+/// Variables of an outer launcher that are not passed on, beside those that begin with `PMI_` or
+/// `PMIX_`.
 const OUTER: [&str; 4] =
     ["MPI_LOCALNRANKS", "MPI_LOCALRANKID", "HYDI_CONTROL_FD", "MPIR_CVAR_CH3_INTERFACE_HOSTNAME"];
 
@@ -21,15 +21,15 @@ const OUTER: [&str; 4] =
 pub(super) struct Rank {
     child: Child,
     rank: u32,
-    /// It leads a process group.
+    /// True if it leads a process group.
     own_group: bool,
-    /// Readable when the process has ended; `None` on kernels without pidfds.
+    /// Pidfd, readable when the process has ended; `None` on kernels without pidfds.
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) connection: Option<Connection>,
     pub(super) stdout: Option<Output>,
     pub(super) stderr: Option<Output>,
     pub(super) exit: Option<RankExit>,
-    /// The launcher has killed it for a fault that is already reported.
+    /// True if the launcher has killed it for a fault that is already reported.
     pub(super) condemned: bool,
 }
 
@@ -126,10 +126,11 @@ impl Rank {
         Ok(started)
     }
 
-    /// Sends a signal to the rank's process group, or to the rank alone if it leads none, if it has not been reaped.
+    /// Sends a signal to the rank's process group, or to the rank alone if it leads none. Does
+    /// nothing after it is reaped.
     pub(super) fn signal(&self, signal: i32) {
         if self.exit.is_none() {
-            // It fails only if the process or group is gone, which is noticed elsewhere.
+            // It fails only if the process or group is gone, which is detected elsewhere.
             let _ = if self.own_group {
                 sys::kill_group(self.child.id(), signal)
             } else {
@@ -142,19 +143,21 @@ impl Rank {
         self.rank
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether the process has ended and waits to be reaped.
+    /// Returns true if the process has ended and waits to be reaped.
     pub(super) fn has_ended(&self) -> bool {
         // An error means that somebody else has reaped it: `reap` finds out.
         self.exit.is_none() && sys::has_ended(self.child.id()).unwrap_or(true)
     }
 
-    /// Takes the exit status of a process that has ended, after killing what is left of its
-    /// process group, if it leads one (while its number is still its own).
+    /// Reaps an ended process and returns its exit.
+    ///
+    /// First kills the rest of its process group, if it leads one, while the group's number cannot
+    /// be reused.
     pub(super) fn reap(&mut self) -> Result<RankExit, LaunchError> {
         if self.own_group {
             self.signal(libc::SIGKILL);

@@ -1,5 +1,7 @@
-//! The launcher's own stdout and stderr. A thread for each writes, so that a reader that does not read stops no one
-//! else: the descriptors may be shared with other programs, so they are left as they are, and a write may block.
+//! The launcher's own stdout and stderr, each written by a thread.
+//!
+//! A write may block: the descriptors may be shared with other programs, so their flags are left
+//! alone. Threads keep a slow reader from blocking anything else.
 
 use super::output::Target;
 use crate::sys::{self, EventFd};
@@ -9,10 +11,10 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The most that the launcher's own messages may add up to while they are not written, in bytes.
+/// Most bytes of the launcher's own unwritten messages.
 const MAX_OWN: usize = 64 * 1024;
 
-/// Bytes of one source that are not written yet.
+/// The number of unwritten bytes of one source.
 pub(super) type Unwritten = Arc<AtomicUsize>;
 
 #[derive(Debug)]
@@ -24,7 +26,7 @@ struct Chunk {
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Chunk>,
-    /// Bytes of all that is queued or being written.
+    /// Bytes queued or being written.
     unwritten: usize,
     closed: bool,
     failed: Option<io::Error>,
@@ -42,7 +44,7 @@ impl Shared {
     }
 }
 
-/// One of the two streams, with its thread once something was to be written.
+/// One of the two streams; its thread starts with the first write.
 #[derive(Debug)]
 pub(super) struct Writer {
     target: Target,
@@ -54,13 +56,13 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// A writer that makes `wake` readable when it has written something, or cannot.
+    /// Creates a writer that makes `wake` readable after each write or failure.
     pub(super) fn new(target: Target, wake: Arc<EventFd>) -> Writer {
         let (shared, own) = (Arc::default(), Arc::default());
         Writer { target, shared, wake, started: false, failure_taken: false, own }
     }
 
-    /// Has a text of a source written, behind what was queued before.
+    /// Queues a text of a source.
     pub(super) fn write(&mut self, text: Vec<u8>, source: &Unwritten) {
         if text.is_empty() {
             return;
@@ -84,7 +86,7 @@ impl Writer {
         }
     }
 
-    /// Has a message of the launcher itself written; dropped if too many are waiting.
+    /// Queues a message of the launcher itself; drops it if too many are waiting.
     pub(super) fn say(&mut self, text: String) {
         if self.own.load(Ordering::Relaxed) < MAX_OWN {
             let own = Arc::clone(&self.own);
@@ -92,17 +94,17 @@ impl Writer {
         }
     }
 
-    /// Bytes that are not written.
+    /// Returns the number of unwritten bytes.
     pub(super) fn unwritten(&self) -> usize {
         self.shared.lock().unwritten
     }
 
-    /// Returns true if nothing can be written any more.
+    /// Returns true if no more can be written.
     pub(super) fn has_failed(&self) -> bool {
         self.shared.lock().failed.is_some()
     }
 
-    /// Why nothing can be written any more, once.
+    /// Returns the reason why no more can be written, once.
     pub(super) fn take_failure(&mut self) -> Option<String> {
         let state = self.shared.lock();
         let error = state.failed.as_ref().filter(|_| !self.failure_taken)?;
@@ -110,14 +112,15 @@ impl Writer {
         Some(error.to_string())
     }
 
-    /// Returns true if the reader has gone, rather than the disk or the terminal.
+    /// Returns true if the reader has closed, rather than the disk or terminal failed.
     pub(super) fn reader_is_gone(&self) -> bool {
         self.shared.lock().failed.as_ref().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
 impl Drop for Writer {
-    /// The thread ends when its present write does, which may be never: nobody waits for it.
+    /// Detaches the thread. It ends after its present write, which may never finish, so nobody
+    /// waits.
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.closed = true;
@@ -127,7 +130,7 @@ impl Drop for Writer {
     }
 }
 
-/// Notes a failure, and lets go of what waits: it will never be written.
+/// Records a failure, and drops the queue, which will never be written.
 fn fail(shared: &Shared, error: io::Error) {
     let mut state = shared.lock();
     for chunk in state.queue.drain(..) {
@@ -137,7 +140,7 @@ fn fail(shared: &Shared, error: io::Error) {
     state.failed = Some(error);
 }
 
-/// The body of the thread.
+/// Runs the writer thread.
 fn write_all(target: Target, shared: &Shared, wake: &EventFd) {
     loop {
         let mut state = shared.lock();
@@ -172,7 +175,7 @@ fn write_one(target: Target, mut text: &[u8]) -> io::Result<()> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => text = &text[count..],
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // Somebody who shares the descriptor's file has made it so.
+            // A process that shares the open file has set it non-blocking.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 sys::wait_fd(fd, true, None)?;
             }

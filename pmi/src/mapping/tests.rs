@@ -1,4 +1,4 @@
-//! Mappings as launchers write them, and nonsense.
+//! Mappings as launchers write them, and malformed ones.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What comes from libpmix's own thread: the end of a fence, and failures of processes.
+//! Events from libpmix's thread: ends of operations, and failures of processes.
 
 use super::ffi::{Datum, Status};
 use crate::sys::EventFd;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// A non-blocking operation: finished on the thread of libpmix, asked about on ours. One at a time.
+/// A non-blocking operation: ended by libpmix's thread, polled by ours. One at a time.
 #[derive(Debug)]
 pub(super) struct Operation {
-    /// Readable from the end of the operation until it was [taken](Operation::take).
+    /// Readable from the end of the operation until it is [taken](Operation::take).
     ready: EventFd,
     status: AtomicI32,
     finished: AtomicBool,
-    /// What a lookup has found.
+    /// The value that a lookup found.
     found: Mutex<Option<Datum>>,
 }
 
@@ -30,36 +30,37 @@ impl Operation {
         })
     }
 
-    /// The operation has ended so.
+    /// Records the end of the operation.
     pub(super) fn finish(&self, status: Status) {
         self.status.store(status, Ordering::Relaxed);
         self.finished.store(true, Ordering::Release);
         self.ready.signal();
     }
 
-    /// A lookup has ended so.
+    /// Records the end of a lookup, and its value.
     pub(super) fn finish_lookup(&self, status: Status, found: Option<Datum>) {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
         self.finish(status);
     }
 
-    /// What the lookup that has ended found.
+    /// Takes the value of the ended lookup.
     pub(super) fn take_found(&self) -> Option<Datum> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// How the operation has ended, once, after which the next may begin; `None` if it has not.
+    /// Takes the status of the ended operation, once, after which the next may begin; `None` if it
+    /// has not ended.
     pub(super) fn take(&self) -> Option<Status> {
         if !self.finished.swap(false, Ordering::Acquire) {
             return None;
         }
-        // The signal comes after the mark: it is waited for, so that the descriptor is quiet when
-        // the next operation begins.
+        // The wake-up follows the mark. Waiting for it leaves the descriptor unreadable for the
+        // next operation.
         self.ready.consume();
         Some(self.status.load(Ordering::Relaxed))
     }
 
-    /// Makes the descriptor unreadable: nothing will end any more.
+    /// Makes the descriptor unreadable: no more operations will end.
     pub(super) fn hush(&self) {
         if self.ready.is_ready() {
             self.ready.consume();
@@ -71,7 +72,7 @@ impl Operation {
         self.ready.signal();
     }
 
-    /// Waits for the end of the operation for so long. Returns true if it may have come.
+    /// Waits for the end of the operation, at most for `limit`. Returns true if it may have ended.
     pub(super) fn wait_for(&self, limit: Duration) -> io::Result<bool> {
         self.ready.wait_for(limit)
     }
@@ -81,7 +82,7 @@ impl Operation {
         self.ready.wait()
     }
 
-    /// Readable when the operation has ended.
+    /// Returns a descriptor that is readable when the operation has ended.
     pub(super) fn fd(&self) -> RawFd {
         self.ready.fd()
     }
@@ -94,32 +95,34 @@ pub(super) struct Peer {
     pub(super) rank: u32,
 }
 
-/// Processes of which a failure was told. There is one connection to PMIx in a process.
+/// Processes whose failure was reported. A process has one connection to PMIx.
 static FAILED: Mutex<Vec<Peer>> = Mutex::new(Vec::new());
 
-/// Whose connections libpmix has lost: that of the server on this node, and perhaps those of other processes.
+/// Peers whose connections libpmix has lost: this node's server, and perhaps other processes.
 static LOST: Mutex<Vec<Peer>> = Mutex::new(Vec::new());
 
-/// The operation whose descriptor this process waits for.
+/// The operation whose descriptor this process polls.
 static WAITING: OnceLock<Arc<Operation>> = OnceLock::new();
 
-/// Has the loss of the server wake who waits for this operation's descriptor.
+/// Makes the loss of the server wake this operation's descriptor.
 pub(super) fn wake_by(operation: &Arc<Operation>) {
-    // There is one connection to PMIx in a process.
+    // A process has one connection to PMIx.
     WAITING.get_or_init(|| Arc::clone(operation));
 }
 
-/// Returns true if libpmix has lost its connection to the launcher's server, which is no process of the job.
+/// Returns true if libpmix has lost its connection to the launcher's server, which is no process of
+/// the job.
 pub(super) fn server_is_lost(namespace: &str) -> bool {
     LOST.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|peer| peer.namespace != namespace)
 }
 
-/// `PMIX_ERR_LOST_CONNECTION` of PMIx 4 and later, and what version 3 says.
+/// `PMIX_ERR_LOST_CONNECTION` of PMIx 4 and later; the next constant is that of version 3.
 const LOST_CONNECTION: Status = -61;
 const LOST_CONNECTION_TO_SERVER: Status = -101;
 
-/// Whether an event says that the processes it concerns have failed. The end of a process alone
-/// (`PMIX_EVENT_PROC_TERMINATED`) does not.
+/// Returns true if the event means that its processes have failed.
+///
+/// The mere end of a process (`PMIX_EVENT_PROC_TERMINATED`) does not.
 fn is_failure(status: Status) -> bool {
     const LOST_PEER: Status = -102;
     const LOST_CLIENT: Status = -103;
@@ -150,7 +153,7 @@ fn is_failure(status: Status) -> bool {
     )
 }
 
-/// An event: `affected` are the processes that it names; if it names none, it is about its source.
+/// Handles an event about the processes in `affected`, or, if it names none, about its source.
 pub(super) fn happened(status: Status, source: Option<Peer>, mut affected: Vec<Peer>) {
     tracing::debug!(status, ?source, ?affected, "event from the process manager");
     if !is_failure(status) {
@@ -160,7 +163,8 @@ pub(super) fn happened(status: Status, source: Option<Peer>, mut affected: Vec<P
         affected.extend(source);
     }
     if matches!(status, LOST_CONNECTION | LOST_CONNECTION_TO_SERVER) {
-        // The signal is given before anybody can see the loss, so that who sees it can take the signal away.
+        // The wake-up comes before the loss is visible, so that whoever sees the loss can consume
+        // it.
         let mut lost = LOST.lock().unwrap_or_else(PoisonError::into_inner);
         lost.extend(affected.iter().cloned());
         if let Some(waiting) = WAITING.get() {
@@ -175,14 +179,14 @@ pub(super) fn happened(status: Status, source: Option<Peer>, mut affected: Vec<P
     }
 }
 
-/// The handler of events is in place, or cannot be.
+/// Records whether the event handler could be registered.
 pub(super) fn registered(status: Status) {
     if status < 0 {
         tracing::warn!(status, "the process manager will not tell of failed processes");
     }
 }
 
-/// The ranks of a job that have failed, in ascending order.
+/// Returns the failed ranks of a job, in ascending order.
 pub(super) fn failed(namespace: &str, size: u32) -> Vec<u32> {
     let failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
     let of_job = failed.iter().filter(|peer| peer.namespace == namespace && peer.rank < size);
@@ -213,7 +217,7 @@ mod tests {
         assert_eq!(failed("job", 4), []);
     }
 
-    /// The connection to the server is none of the job's processes; one of a process of the job is no server.
+    /// The server is none of the job's processes; a process of the job is no server.
     #[test]
     fn the_loss_of_the_server_is_told_from_that_of_a_process() {
         assert!(!server_is_lost("job-c"));

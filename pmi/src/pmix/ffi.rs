@@ -1,8 +1,8 @@
-//! The C interface of libpmix (any of versions 2 to 5, soname `libpmix.so.2`), loaded at run time.
+//! The C interface of libpmix (versions 2 to 5, soname `libpmix.so.2`), loaded at run time.
 //!
-//! Declarations of our own, in the layout of the PMIx standard; nothing of PMIx is needed to build.
-//! What leaves this file is safe: owned values, and callbacks that end in an [`Operation`] or in
-//! the list of failed processes.
+//! The declarations are our own, in the layout of the PMIx standard, so PMIx is not needed to
+//! build. The interface of this file is safe: owned values, and callbacks that end in an
+//! [`Operation`] or in the list of failed processes.
 
 // Foreign functions, their structures, and values that they allocate.
 #![allow(unsafe_code)]
@@ -14,23 +14,23 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-/// `pmix_status_t`: 0 is success, errors are below.
+/// `pmix_status_t`: 0 is success, errors are negative.
 pub(super) type Status = c_int;
 
 pub(super) const SUCCESS: Status = 0;
 pub(super) const ERR_NOT_FOUND: Status = -46;
-/// A non-blocking operation is over already, and its callback will not be called.
+/// A non-blocking operation has already ended, and its callback will not be called.
 const OPERATION_SUCCEEDED: Status = -157;
 const EVENT_ACTION_COMPLETE: Status = -334;
 
-/// Asks for what holds for the whole job, instead of a rank.
+/// Stands for the whole job, instead of a rank.
 pub(super) const RANK_WILDCARD: u32 = u32::MAX - 1;
 /// `PMIX_GLOBAL`: values for all processes.
 const SCOPE_GLOBAL: u8 = 3;
 
 const NAME_LEN: usize = 256;
 const KEY_LEN: usize = 512;
-/// Longest key in bytes, without the zero at its end.
+/// Longest key in bytes, without the terminating zero.
 pub(super) const MAX_KEY: usize = KEY_LEN - 1;
 
 /// Types of values (`pmix_data_type_t`).
@@ -92,7 +92,7 @@ union Data {
     bytes: ByteObject,
     proc: *const Proc,
     array: *const DataArray,
-    /// The union's size is that of its largest member in C.
+    /// Gives the union the size of its largest member in C.
     words: [u64; 3],
 }
 
@@ -111,7 +111,7 @@ struct Info {
     value: Value,
 }
 
-// The sizes that libpmix 4.2 and 5.0 have on 64-bit systems.
+// The sizes in libpmix 4.2 and 5.0 on 64-bit systems.
 const _: () = assert!(size_of::<Proc>() == 260 && align_of::<Proc>() == 4);
 const _: () = assert!(size_of::<Value>() == 32 && std::mem::offset_of!(Value, data) == 8);
 const _: () = assert!(size_of::<Info>() == 552 && std::mem::offset_of!(Info, value) == 520);
@@ -149,7 +149,7 @@ type GetNb = unsafe extern "C" fn(
     ValueCallback,
     *mut c_void,
 ) -> Status;
-// It returns nothing in version 3 and a status since 4, which the callback has too.
+// It returns nothing in version 3 and a status since 4; the callback gets that status, too.
 type RegisterHandler = unsafe extern "C" fn(
     *const Status,
     usize,
@@ -161,13 +161,13 @@ type RegisterHandler = unsafe extern "C" fn(
 );
 type ErrorString = unsafe extern "C" fn(Status) -> *const c_char;
 
-/// A value as the launcher typed it.
+/// A value of the type that the launcher gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Datum {
     Text(String),
     Number(i128),
     Bytes(Vec<u8>),
-    /// A type that nobody here needs.
+    /// A type that is not needed here.
     Other(u16),
 }
 
@@ -192,10 +192,11 @@ impl std::fmt::Debug for Library {
 }
 
 impl Library {
-    /// Loads the library by a name that the system's loader finds, or by its path.
+    /// Loads the library by a name for the dynamic loader, or by its path.
     ///
     /// # Errors
-    /// What the loader says.
+    ///
+    /// Returns the loader's error.
     pub(super) fn load(name: &str) -> Result<Library, String> {
         let library = Shared::open(Path::new(name))?;
         // SAFETY: each type is that of the function of this name in the PMIx standard. The pointers
@@ -216,7 +217,7 @@ impl Library {
         }
     }
 
-    /// Connects to the launcher; the namespace, which names the job, and the rank.
+    /// Connects to the launcher; returns the namespace, which names the job, and the rank.
     pub(super) fn init(&self) -> Result<(String, u32), Status> {
         let mut me = Proc { namespace: [0; NAME_LEN], rank: 0 };
         // SAFETY: `me` is a pmix_proc_t to be filled; no attributes are given.
@@ -230,7 +231,7 @@ impl Library {
         check(unsafe { (self.finalize)(ptr::null(), 0) })
     }
 
-    /// Asks for the end of the whole job; may wait for the launcher's answer.
+    /// Requests the end of the whole job; may wait for the launcher's reply.
     pub(super) fn abort(&self, code: c_int, message: &CStr) -> Result<(), Status> {
         // SAFETY: the message ends with a zero; no processes given means all of the job.
         check(unsafe { (self.abort)(code, message.as_ptr(), ptr::null(), 0) })
@@ -243,18 +244,19 @@ impl Library {
         value.data.bytes = object;
         debug_assert!(key.to_bytes().len() <= MAX_KEY);
         // SAFETY: the key ends with a zero; the value is of the type it states; PMIx_Put copies it
-        // and only reads from the bytes.
+        // and only reads the bytes.
         check(unsafe { (self.put)(SCOPE_GLOBAL, key.as_ptr(), &mut value) })
     }
 
-    /// Hands over what was put.
+    /// Passes the stored values to the server.
     pub(super) fn commit(&self) -> Result<(), Status> {
         // SAFETY: no arguments.
         check(unsafe { (self.commit)() })
     }
 
-    /// Starts a fence of all processes of a job with exchange of their data, which ends in
-    /// [`Operation::finish`] on a thread of libpmix.
+    /// Starts a fence of all processes of a job that exchanges their data.
+    ///
+    /// It ends in [`Operation::finish`] on libpmix's thread.
     pub(super) fn fence_begin(&self, namespace: &str, operation: &Arc<Operation>) -> Result<(), Status> {
         let all = proc_of(namespace, RANK_WILDCARD)?;
         let collect = flag(c"pmix.collect");
@@ -264,8 +266,8 @@ impl Library {
         if status == SUCCESS {
             return Ok(());
         }
-        // SAFETY: with any other status the callback will not be called, and the reference that
-        // was meant for it is still ours.
+        // SAFETY: with any other status the callback will not be called, so its reference is still
+        // ours.
         drop(unsafe { Arc::from_raw(data.cast_const().cast::<Operation>()) });
         if status == OPERATION_SUCCEEDED {
             operation.finish(SUCCESS);
@@ -274,8 +276,10 @@ impl Library {
         Err(status)
     }
 
-    /// Looks up a key of a rank (or of the whole job, [`RANK_WILDCARD`]) without waiting for
-    /// somebody to put it: in this process, and unless `local` with the launcher's server.
+    /// Looks up a key of a rank (or of the whole job, [`RANK_WILDCARD`]) without waiting for its
+    /// put.
+    ///
+    /// Searches in this process and, unless `local`, at the launcher's server.
     pub(super) fn get(&self, namespace: &str, rank: u32, key: &CStr, local: bool) -> Result<Datum, Status> {
         let proc = proc_of(namespace, rank)?;
         let how = flag(if local { c"pmix.optional" } else { c"pmix.immediate" });
@@ -286,15 +290,18 @@ impl Library {
         if value.is_null() {
             return Err(ERR_NOT_FOUND);
         }
-        // SAFETY: the value was allocated by libpmix with malloc and is complete; nobody else has it.
+        // SAFETY: libpmix has allocated the value with malloc and completed it, and nobody else has
+        // it.
         Ok(unsafe { take(value) })
     }
 
-    /// Starts a lookup of a rank's key, as [`get`](Self::get) with the launcher's server, which ends in
-    /// [`Operation::finish_lookup`] on a thread of libpmix.
+    /// Starts a lookup of a rank's key at the launcher's server, as [`get`](Self::get) does.
+    ///
+    /// It ends in [`Operation::finish_lookup`] on libpmix's thread.
     ///
     /// # Errors
-    /// It does not start, and will not end.
+    ///
+    /// Fails if it does not start; then it does not end either.
     pub(super) fn get_begin(
         &self,
         namespace: &str,
@@ -310,38 +317,39 @@ impl Library {
         if status == SUCCESS {
             return Ok(());
         }
-        // SAFETY: with any other status the callback will not be called, and the reference that
-        // was meant for it is still ours.
+        // SAFETY: with any other status the callback will not be called, so its reference is still
+        // ours.
         drop(unsafe { Arc::from_raw(data.cast_const().cast::<Operation>()) });
         Err(status)
     }
 
-    /// Has failures of processes noted down; see [`event`].
+    /// Starts recording failures of processes; see [`event`].
     pub(super) fn watch_failures(&self) {
-        // SAFETY: no codes means all events; both functions may be called on any thread at any
+        // SAFETY: no codes means all events. Both functions may be called on any thread at any
         // time, which is why the library is never unloaded.
         unsafe {
             (self.register_handler)(ptr::null(), 0, ptr::null(), 0, on_event, on_registered, ptr::null_mut());
         }
     }
 
-    /// A status in words.
+    /// Returns a status as text.
     pub(super) fn describe(&self, status: Status) -> String {
-        // SAFETY: any number may be asked about; the text is static.
+        // SAFETY: any number is a valid argument; the text is static.
         let text = unsafe { (self.error_string)(status) };
         if text.is_null() {
             return format!("status {status}");
         }
-        // SAFETY: it is not null, and a C string.
+        // SAFETY: it is a C string, and not null.
         let text = unsafe { CStr::from_ptr(text) };
         format!("{} ({status})", text.to_string_lossy())
     }
 }
 
-/// A function of the library.
+/// Returns a function of the library.
 ///
 /// # Safety
-/// `T` is the type of a pointer to that function.
+///
+/// `T` must be the type of a pointer to that function.
 unsafe fn symbol<T: Copy>(library: Shared, name: &CStr) -> Result<T, String> {
     const { assert!(size_of::<T>() == size_of::<*mut c_void>(), "a pointer to a function") };
     let found = library.symbol(name, c"").ok_or_else(|| format!("it has no {}", name.to_string_lossy()))?;
@@ -353,7 +361,7 @@ fn check(status: Status) -> Result<(), Status> {
     if status == SUCCESS || status == OPERATION_SUCCEEDED { Ok(()) } else { Err(status) }
 }
 
-/// Copies a text to a zeroed array; false if it does not fit beside a final zero.
+/// Copies a text to a zeroed array; false if it does not fit beside a terminating zero.
 fn copy(text: &[u8], to: &mut [c_char]) -> bool {
     if text.len() >= to.len() {
         return false;
@@ -370,7 +378,7 @@ fn proc_of(namespace: &str, rank: u32) -> Result<Proc, Status> {
     if copy(namespace.as_bytes(), &mut proc.namespace) { Ok(proc) } else { Err(ERR_BAD_PARAM) }
 }
 
-/// An attribute that is true.
+/// Returns an attribute that is true.
 fn flag(key: &CStr) -> Info {
     let mut data = Data { words: [0; 3] };
     data.flag = true;
@@ -388,10 +396,11 @@ fn text_of(chars: &[c_char]) -> String {
 /// Copies a value out and frees it.
 ///
 /// # Safety
-/// `value` is a complete pmix_value_t that malloc has allocated, with what it points to, and that
-/// nobody else uses.
+///
+/// `value` must be a complete pmix_value_t that malloc has allocated, with what it points to, and
+/// that nobody else uses.
 unsafe fn take(value: *mut Value) -> Datum {
-    // SAFETY: the caller's promise; which member of the union is valid follows from the type.
+    // SAFETY: the caller's promise; the type tells which member of the union is valid.
     unsafe {
         let Value { kind, data } = *value;
         let datum = match kind {
@@ -408,7 +417,8 @@ unsafe fn take(value: *mut Value) -> Datum {
                 libc::free(bytes.cast());
                 Datum::Bytes(copied)
             }
-            // What other types point to is a few bytes that are not worth knowing each layout.
+            // Other types may point to a few bytes, which leak: freeing them would need each
+            // layout.
             _ => number(kind, &data).map_or(Datum::Other(kind), Datum::Number),
         };
         libc::free(value.cast());
@@ -416,12 +426,13 @@ unsafe fn take(value: *mut Value) -> Datum {
     }
 }
 
-/// Copies a value that stays libpmix's; none if there is none.
+/// Copies a value that libpmix keeps; `None` if there is none.
 ///
 /// # Safety
-/// `value` is null or a complete pmix_value_t that nobody changes meanwhile.
+///
+/// `value` must be null or a complete pmix_value_t that nobody changes meanwhile.
 unsafe fn copy_of(value: *const Value) -> Option<Datum> {
-    // SAFETY: the caller's promise; which member of the union is valid follows from the type.
+    // SAFETY: the caller's promise; the type tells which member of the union is valid.
     unsafe {
         let Value { kind, data } = *value.as_ref()?;
         Some(match kind {
@@ -435,10 +446,11 @@ unsafe fn copy_of(value: *const Value) -> Option<Datum> {
     }
 }
 
-/// A number of any type: launchers differ in which they use for the same key.
+/// Returns a number of any type: launchers differ in the type for the same key.
 ///
 /// # Safety
-/// `data` is the union of a value of type `kind`.
+///
+/// `data` must be the union of a value of type `kind`.
 unsafe fn number(kind: u16, data: &Data) -> Option<i128> {
     // SAFETY: the member that is read is that of the type.
     unsafe {
@@ -459,14 +471,14 @@ unsafe fn number(kind: u16, data: &Data) -> Option<i128> {
 }
 
 unsafe extern "C" fn fence_done(status: Status, data: *mut c_void) {
-    // SAFETY: `data` is the reference that fence_begin made for this one call.
+    // SAFETY: `data` is the reference that fence_begin created for this one call.
     let operation = unsafe { Arc::from_raw(data.cast_const().cast::<Operation>()) };
     operation.finish(status);
 }
 
 unsafe extern "C" fn lookup_done(status: Status, value: *mut Value, data: *mut c_void) {
-    // SAFETY: `data` is the reference that get_begin made for this one call; the value is libpmix's, which frees
-    // it after the call.
+    // SAFETY: `data` is the reference that get_begin created for this one call; the value is
+    // libpmix's, which frees it after the call.
     let (operation, found) =
         unsafe { (Arc::from_raw(data.cast_const().cast::<Operation>()), copy_of(value)) };
     operation.finish_lookup(status, found);
@@ -488,7 +500,7 @@ unsafe extern "C" fn on_event(
     data: *mut c_void,
 ) {
     // SAFETY: libpmix gives the source (or null) and `count` attributes that are valid during the
-    // call, and waits for `done`, to be called once with the data it gave.
+    // call, and waits for one call of `done` with its data.
     unsafe {
         let source = source.as_ref().map(peer_of);
         let infos = if info.is_null() { &[][..] } else { std::slice::from_raw_parts(info, count) };
@@ -521,7 +533,7 @@ fn peer_of(proc: &Proc) -> Peer {
     Peer { namespace: text_of(&proc.namespace), rank: proc.rank }
 }
 
-/// A key as C wants it; none if it has a zero inside, or is too long.
+/// Returns a key as a C string; `None` if it has a zero inside, or is too long.
 pub(super) fn key(text: &str) -> Option<CString> {
     CString::new(text).ok().filter(|key| key.to_bytes().len() <= MAX_KEY)
 }

@@ -1,14 +1,14 @@
-//! The client of PMIx, which Open MPI's `mpirun`, PRRTE and `srun --mpi=pmix` speak: through
-//! libpmix, the protocol between that library and the launcher being its own.
+//! The PMIx client, for Open MPI's `mpirun`, PRRTE and `srun --mpi=pmix`.
 //!
-//! Differences to PMI that show here:
+//! It uses libpmix, since the protocol between that library and the launcher is private.
+//! Differences to PMI:
 //!
-//! - Values belong to the rank that put them. The keys of this project name their owner, so a
-//!   lookup asks that rank first, then rank 0, then the others; a fence exchanges all values, so
-//!   each of these questions is answered on the node.
+//! - Values belong to the rank that put them. Keys of this project name their owner, so a lookup
+//!   asks that rank first, then rank 0, then the others. A fence exchanges all values, so each of
+//!   these queries is answered on the node.
 //! - A lookup of a key that nobody has put waits for it, unless told not to.
-//! - The type of a value is the launcher's choice, also for numbers that the standard types.
-//! - The callbacks come on a thread of libpmix, which only marks an operation as finished.
+//! - The launcher chooses the type of a value, even for numbers that the standard types.
+//! - Callbacks run on a thread of libpmix, and only mark an operation as ended.
 
 mod event;
 mod ffi;
@@ -42,16 +42,16 @@ pub(crate) struct PmixClient {
     size: u32,
     appnum: i32,
     local_ranks: u32,
-    /// Node of each rank, once somebody has asked; none if the launcher does not tell.
+    /// Node of each rank, once asked for; inner `None` if the launcher does not tell.
     nodes: OnceCell<Option<Vec<u32>>>,
     /// Keys that this process has put.
     own: HashSet<String>,
-    /// The fence or the lookup that is under way.
+    /// The fence or lookup in progress.
     operation: Arc<Operation>,
     questions: Questions,
-    /// The launcher lets this job go on after failures.
+    /// True if the launcher lets this job continue after failures.
     recoverable: bool,
-    /// The thread that waits in PMIx_Finalize.
+    /// The thread that runs PMIx_Finalize.
     goodbye: Option<JoinHandle<Result<(), Status>>>,
     state: State,
 }
@@ -60,7 +60,8 @@ impl PmixClient {
     /// Connects to the launcher through the library of that name or path.
     ///
     /// # Errors
-    /// The library cannot be loaded, or cannot talk to the launcher.
+    ///
+    /// Fails if the library cannot be loaded, or cannot connect to the launcher.
     pub(crate) fn connect(library: &str) -> Result<PmixClient, PmiError> {
         let library = Library::load(library)
             .map_err(|why| PmiError::PmixLibrary { library: library.to_owned(), why })?;
@@ -76,7 +77,7 @@ impl PmixClient {
             doing: "asking for the size of the job",
             why: format!("the answer is {size} for rank {rank}"),
         })?;
-        // Of these a launcher may know nothing.
+        // A launcher may not know these.
         let appnum = number(rank, c"pmix.appnum").ok().and_then(|n| i32::try_from(n).ok()).unwrap_or(-1);
         let local = number(RANK_WILDCARD, c"pmix.local.size").ok().and_then(|n| u32::try_from(n).ok());
         let local_ranks = local.unwrap_or(1).clamp(1, size);
@@ -115,7 +116,7 @@ impl PmixClient {
         ffi::key(text).ok_or_else(|| argument(format!("it is longer than {} characters", ffi::MAX_KEY)))
     }
 
-    /// Which node each rank is on, by the names of their hosts, numbered as they first occur.
+    /// Returns the node of each rank, by the names of their hosts, numbered as they first occur.
     fn find_nodes(&self) -> Option<Vec<u32>> {
         let mut numbers = HashMap::new();
         let mut nodes = Vec::new();
@@ -131,9 +132,9 @@ impl PmixClient {
     }
 }
 
-/// Whether a status of a lookup says that nobody has put the key.
+/// Returns true if a lookup's status says that nobody has put the key.
 fn is_miss(status: Status) -> bool {
-    // What older versions say in that case.
+    // The status of older versions in that case.
     const DATA_VALUE_NOT_FOUND: Status = -30;
     const PROC_ENTRY_NOT_FOUND: Status = -17;
     const INVALID_NAMESPACE: Status = -44;
@@ -148,8 +149,9 @@ fn number_of(library: &Library, namespace: &str, rank: u32, key: &CStr) -> Resul
     }
 }
 
-/// The ranks to ask for a key, the likely ones first: the number at the end of the key, this rank,
-/// rank 0, and all others.
+/// Returns the ranks to ask for a key, the likely ones first.
+///
+/// These are the number at the end of the key, this rank, rank 0, and all others.
 fn owners(key: &str, me: u32, size: u32) -> impl Iterator<Item = u32> {
     let digits = key.bytes().rev().take_while(u8::is_ascii_digit).count();
     let named = key[key.len() - digits..].parse().ok().filter(|rank| *rank < size);
@@ -190,7 +192,7 @@ impl Backend for PmixClient {
         if !self.own.insert(key.to_owned()) {
             return Err(argument("it exists".to_owned()));
         }
-        // An empty value does not arrive with each version: all have a first byte that says nothing.
+        // Some versions lose an empty value, so all values have a first byte without a meaning.
         let stored: Vec<u8> = [&[FORM], value].concat();
         self.library.put(&name, &stored).map_err(|status| self.error("storing a value (PMIx_Put)", status))
     }
@@ -248,7 +250,7 @@ impl Backend for PmixClient {
         Ok(())
     }
 
-    /// PMIx_Finalize waits for the launcher's answer: it has a thread of its own.
+    /// Finalizes on a thread of its own, since PMIx_Finalize waits for the launcher's reply.
     fn finalize_poll(&mut self) -> Result<bool, PmiError> {
         match self.state {
             State::Finalized => return Ok(true),
@@ -260,7 +262,7 @@ impl Backend for PmixClient {
             }
         }
         if self.goodbye.is_none() {
-            // A lookup under way ends first, unless nobody is left to end it.
+            // A lookup in progress ends first, unless the server that would end it is lost.
             if !event::server_is_lost(&self.namespace) {
                 self.drive()?;
                 if self.has_started() {
@@ -284,7 +286,8 @@ impl Backend for PmixClient {
         }
     }
 
-    /// PMIx_Abort waits for the launcher's answer, which may never come: it has a thread of its own.
+    /// Aborts on a thread of its own, since PMIx_Abort waits for the launcher's reply, which may
+    /// never come.
     fn abort(&mut self, code: i32, message: &str, limit: Duration) -> Result<(), PmiError> {
         const DOING: &str = "aborting the job (PMIx_Abort)";
         let library = Arc::clone(&self.library);
@@ -331,7 +334,7 @@ impl Backend for PmixClient {
         nodes.get(rank as usize).copied()
     }
 
-    /// The launcher's own number, without a question for each rank.
+    /// Returns the launcher's own number, without a query for each rank.
     fn own_node(&self) -> Option<u32> {
         number_of(&self.library, &self.namespace, self.rank, c"pmix.nodeid").ok()?.try_into().ok()
     }
@@ -345,7 +348,7 @@ impl Backend for PmixClient {
     }
 }
 
-/// Finalize, in errors.
+/// Description of finalize in errors.
 const GOODBYE: &str = "saying goodbye (PMIx_Finalize)";
 
 /// First byte of each value.

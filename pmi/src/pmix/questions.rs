@@ -1,4 +1,4 @@
-//! Lookups and barriers that nobody waits for: one at a time, in the order in which they were asked.
+//! Asynchronous lookups and barriers: one at a time, in the order of the calls.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -8,10 +8,10 @@ use super::{FORM, PmixClient, event, is_miss, owners};
 use crate::state::State;
 use crate::{Answer, PmiError};
 
-/// An operation that is to be started, or has been.
+/// A request that waits to be started, or has been.
 #[derive(Debug)]
 enum Question {
-    /// A key, and the ranks that have not been asked for it.
+    /// A lookup of a key, with the ranks that have not been asked for it.
     Value {
         key: String,
         name: CString,
@@ -20,11 +20,11 @@ enum Question {
     Barrier,
 }
 
-/// Operations that wait for their turn or for their end, and answers that nobody has taken.
+/// Requests that wait to be started or to end, and answers that nobody has taken.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     queue: VecDeque<Question>,
-    /// The first one has been started.
+    /// True if the first request has been started.
     started: bool,
     answers: VecDeque<Answer>,
 }
@@ -45,14 +45,14 @@ impl PmixClient {
         self.drive()
     }
 
-    /// The failures that libpmix has told of are known here.
+    /// Answers a query for failed ranks at once: libpmix has reported them already.
     pub(super) fn ask_for_failed(&mut self) {
         let failed = event::failed(&self.namespace, self.size);
         self.questions.answers.push_back(Answer::Failed(failed));
     }
 
     pub(super) fn next_answer(&mut self) -> Result<Option<Answer>, PmiError> {
-        // Whether the launcher lives is of no interest to who has told it that it is done.
+        // A finalized process is not interested in whether the launcher lives.
         if !matches!(self.state, State::Leaving | State::Finalized) {
             if event::server_is_lost(&self.namespace) {
                 self.operation.hush();
@@ -63,21 +63,21 @@ impl PmixClient {
         Ok(self.questions.answers.pop_front())
     }
 
-    /// Drops what has not been started.
+    /// Drops the requests that have not been started.
     pub(super) fn drop_unstarted(&mut self) {
         self.questions.queue.truncate(usize::from(self.questions.started));
-        // Nobody waits for what the other ranks may know.
+        // The lookup in progress asks no further ranks.
         if let Some(Question::Value { owners, .. }) = self.questions.queue.front_mut() {
             owners.clear();
         }
     }
 
-    /// Returns true if an operation is under way.
+    /// Returns true if an operation is in progress.
     pub(super) fn has_started(&self) -> bool {
         self.questions.started
     }
 
-    /// Starts what is to be started and takes what has ended; never waits.
+    /// Starts and ends operations as far as possible; never waits.
     pub(super) fn drive(&mut self) -> Result<(), PmiError> {
         while let Some(question) = self.questions.queue.front_mut() {
             if !self.questions.started {
@@ -107,7 +107,7 @@ impl PmixClient {
         Ok(())
     }
 
-    /// The first of the queue has ended so.
+    /// Handles the end of the first request of the queue.
     fn take_end(&mut self, status: Status, found: Option<Datum>) -> Result<(), PmiError> {
         match self.questions.queue.front() {
             None => {}
@@ -119,7 +119,7 @@ impl PmixClient {
                     return Err(self.error("waiting in a barrier (PMIx_Fence_nb)", status));
                 }
             }
-            // Then the next rank is asked.
+            // The next rank is asked.
             Some(Question::Value { .. }) if is_miss(status) => {}
             Some(Question::Value { key, .. }) => {
                 let corrupt = |why| PmiError::Corrupt { key: key.clone(), why };
@@ -144,7 +144,7 @@ impl PmixClient {
         }
     }
 
-    /// The value of a key, waited for.
+    /// Looks up the value of a key, and waits for it.
     pub(super) fn wait_value(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError> {
         self.ask_for_value(key)?;
         self.settle("looking a value up (PMIx_Get_nb)")?;
@@ -154,7 +154,7 @@ impl PmixClient {
         }
     }
 
-    /// Waits until all that was asked has ended.
+    /// Waits until all requests have ended.
     pub(super) fn settle(&mut self, doing: &'static str) -> Result<(), PmiError> {
         self.drive()?;
         while !self.questions.queue.is_empty() {

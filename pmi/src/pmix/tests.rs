@@ -1,4 +1,4 @@
-//! What needs no launcher: the library that is not there, and whom a lookup asks.
+//! Tests without a launcher: a missing library, and the order of ranks in a lookup.
 
 use super::*;
 

@@ -13,7 +13,7 @@ pub(super) struct Pmi {
     mapping_text: Option<String>,
     mapping: Option<ProcessMapping>,
     local_ranks: u32,
-    /// The answer to the last question for failed ranks.
+    /// The answer to the last query for failed ranks.
     failed: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! The process manager of a process that nobody has launched: a job of one.
+//! The process manager of a process without a launcher: a job of one.
 
 use super::Backend;
 use crate::client::{KEY_RULE, is_key};

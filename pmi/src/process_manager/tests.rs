@@ -1,4 +1,4 @@
-//! The singleton, and the facade over a client.
+//! The singleton, and the interface over a client.
 
 use super::*;
 use crate::client::Version;
@@ -38,7 +38,7 @@ fn singletons_have_different_names() {
     assert_ne!(ProcessManager::singleton().job_id(), ProcessManager::singleton().job_id());
 }
 
-/// A job of four over a server that says `mapping` for the process mapping.
+/// Returns a job of four over a server that replies `mapping` for the process mapping.
 fn over(mapping: &'static str, local_ranks: Option<u32>) -> ProcessManager {
     let (ours, theirs) = UnixStream::pair().unwrap();
     std::thread::spawn(move || {
@@ -112,7 +112,7 @@ fn last_words_that_nobody_reads_end_nevertheless() {
     last_words(&mut writer, "why\n", Duration::from_millis(2)).expect("room in the pipe");
     drop(reader);
     assert!(last_words(&mut writer, "why\n", Duration::from_secs(60)).is_err(), "nobody can read it");
-    // What is no pipe has nobody to be waited for.
+    // A file that is no pipe has no reader to wait for.
     let mut file = std::fs::File::options().write(true).open("/dev/null").expect("a file");
     last_words(&mut file, "why\n", Duration::from_secs(60)).expect("a file takes everything");
 }

@@ -1,31 +1,31 @@
-//! What a client may say, parsed and checked.
+//! The requests of a client, parsed and checked.
 
 use crate::wire::{Line, LineError};
 
 /// A client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// The first line over a port: who is there (`PMI_ID`).
+    /// The first line over a port: identifies the client (`PMI_ID`).
     Initack {
         /// The identifier.
         id: &'a str,
     },
-    /// Start of PMI.
+    /// Starts PMI.
     Init {
         /// The version that the client speaks.
         version: u32,
     },
     /// Asks for the limits.
     GetMaxes,
-    /// Asks for the number of the program.
+    /// Asks for the number of the program in the job.
     GetAppnum,
-    /// Asks for the number of processes there can be.
+    /// Asks for the largest possible number of processes.
     GetUniverseSize,
     /// Asks for the name of the job's key-value space.
     GetMyKvsname,
     /// Stores a value.
     Put {
-        /// The key-value space.
+        /// Name of the key-value space.
         kvsname: &'a str,
         /// The key.
         key: &'a str,
@@ -34,46 +34,47 @@ pub enum Command<'a> {
     },
     /// Looks a value up.
     Get {
-        /// The key-value space.
+        /// Name of the key-value space.
         kvsname: &'a str,
         /// The key.
         key: &'a str,
     },
     /// Enters the barrier.
     BarrierIn,
-    /// End of PMI.
+    /// Ends PMI.
     Finalize,
-    /// Asks for the end of the job.
+    /// Requests the end of the job.
     Abort {
         /// The exit code to end with.
         code: i32,
     },
-    /// Publishes or looks up a name, which is answered with a refusal.
+    /// Publishes or looks up a name, which is refused.
     NameService {
-        /// The `cmd=` of the answer.
+        /// The `cmd=` of the reply.
         reply: &'static str,
     },
 }
 
-/// What is wrong with a client's line.
+/// The error in a client's line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// It is not a line of words.
+    /// The line is not made of words.
     #[error("{0}")]
     Line(#[from] LineError),
-    /// A word that the command needs is missing or no number.
+    /// A mandatory word is missing or invalid.
     #[error("{0}= is missing or makes no sense")]
     Word(&'static str),
-    /// The command is not known, or not supported.
+    /// The command is unknown or not supported.
     #[error("this launcher does not know the command")]
     Unknown,
 }
 
 impl<'a> Command<'a> {
-    /// Takes a client's line apart.
+    /// Parses a client's line.
     ///
     /// # Errors
-    /// What is wrong with the line.
+    ///
+    /// Returns the error in the line.
     pub fn parse(bytes: &'a [u8]) -> Result<Command<'a>, CommandError> {
         let line = Line::parse(bytes)?;
         let word =
@@ -90,7 +91,7 @@ impl<'a> Command<'a> {
             "put" => Command::Put {
                 kvsname: word("kvsname")?,
                 key: word("key")?,
-                // May be empty: that is not a fault of the line.
+                // An empty value is refused later, not as a malformed line.
                 value: line.get("value").ok_or(CommandError::Word("value"))?,
             },
             "get" => Command::Get { kvsname: word("kvsname")?, key: word("key")? },

@@ -1,4 +1,4 @@
-//! The job's key-value space, bounded in every direction.
+//! The job's key-value space, bounded in every respect.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,16 +9,16 @@ pub const KEY_MAX: usize = 64;
 /// Longest value plus one, in bytes; announced as `vallen_max`.
 pub const VALUE_MAX: usize = 1024;
 
-/// What each rank may store, in bytes: enough for three values of the largest size.
+/// Most bytes stored per rank: enough for three values of the largest size.
 const RANK_QUOTA: usize = 5 << 20;
 
-/// What all ranks may store together, in bytes.
+/// Most bytes stored by all ranks together.
 const TOTAL_QUOTA: usize = 256 << 20;
 
-/// What an entry costs beside its key and value, in bytes, about.
+/// Approximate overhead of an entry beyond its key and value, in bytes.
 const ENTRY_COST: usize = 96;
 
-/// Why a value was not stored.
+/// The reason why a value was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KvsError {
     /// The key is too long.
@@ -33,16 +33,16 @@ pub enum KvsError {
     /// The key exists.
     #[error("the key exists")]
     Duplicate,
-    /// The rank, or all ranks together, have stored as much as they may.
+    /// The rank, or all ranks together, have reached their quota.
     #[error("the limit of {RANK_QUOTA} bytes a rank, or {TOTAL_QUOTA} bytes a job, is reached")]
     Quota,
-    /// It is another job's key-value space.
+    /// The key-value space is another job's.
     #[error("there is no such key-value space")]
     OtherSpace,
 }
 
 impl KvsError {
-    /// The reason as the one word that a reply has room for.
+    /// Returns the reason as one word for the reply.
     pub fn word(self) -> &'static str {
         match self {
             KvsError::KeyTooLong => "key_too_long",
@@ -55,7 +55,7 @@ impl KvsError {
     }
 }
 
-/// Keys and values of one job.
+/// The keys and values of one job.
 #[derive(Debug)]
 pub struct Kvs {
     entries: HashMap<Box<str>, Box<str>>,
@@ -65,17 +65,18 @@ pub struct Kvs {
 }
 
 impl Kvs {
-    /// An empty space for the ranks `0 .. size`.
+    /// Creates an empty space for the ranks `0 .. size`.
     pub fn new(size: u32) -> Kvs {
         Kvs { entries: HashMap::new(), used: vec![0; size as usize], total: 0 }
     }
 
     /// Stores a value for `rank`.
     ///
-    /// A key cannot be stored twice: a reader could otherwise get half of each of two values.
+    /// A key cannot be stored twice: a reader could otherwise get parts of two values.
     ///
     /// # Errors
-    /// A limit is exceeded, or the key exists.
+    ///
+    /// Fails if a limit is exceeded, or the key exists.
     pub fn put(&mut self, rank: u32, key: &str, value: &str) -> Result<(), KvsError> {
         if key.len() >= KEY_MAX {
             return Err(KvsError::KeyTooLong);
@@ -102,7 +103,7 @@ impl Kvs {
         }
     }
 
-    /// Looks a value up.
+    /// Looks up a value.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.entries.get(key).map(|value| &**value)
     }

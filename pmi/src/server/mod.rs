@@ -1,7 +1,7 @@
 //! The PMI-1 server of one job, without I/O: lines in, lines and events out.
 //!
-//! [`Server`] is told what each rank says and when a rank is gone; what is to be sent comes
-//! out of a sink, so that it can be driven by sockets or by a test.
+//! [`Server`] gets the lines of each rank, and is told when a rank is gone. Lines to send go to a
+//! sink, so sockets or a test can drive it.
 
 mod command;
 mod kvs;
@@ -17,42 +17,42 @@ use std::fmt::Write as _;
 /// Longest name of a key-value space that is announced, in bytes.
 const KVSNAME_MAX: usize = 256;
 
-/// What a rank's line has brought about, beside replies.
+/// The effect of a rank's line beyond replies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing more.
     Continue,
-    /// The rank asks for the end of the job.
+    /// The rank requests the end of the job.
     Abort {
-        /// The exit code it wants.
+        /// The requested exit code.
         code: i32,
     },
 }
 
-/// A rank has broken the protocol; nothing it says can be relied on any more.
+/// A rank's violation of the protocol; nothing it sends can be trusted any more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("said \"{line}\" over PMI: {why}")]
 pub struct Fault {
     /// The line (its beginning, escaped).
     pub line: String,
-    /// What is wrong with it.
+    /// The error in it.
     pub why: String,
 }
 
-/// How far a rank has come.
+/// The progress of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// It has not said `init`.
+    /// It has not sent `init`.
     Started,
-    /// It has said `init`.
+    /// It has sent `init`.
     Initialized,
-    /// It has said `finalize`.
+    /// It has sent `finalize`.
     Finalized,
 }
 
-/// Takes the bytes to send to a rank.
+/// The receiver of data to send to ranks.
 pub trait Sink {
-    /// Adds a line, newline included, to what the rank is sent.
+    /// Appends a line, newline included, to what is sent to the rank.
     fn send(&mut self, rank: u32, line: &str);
 }
 
@@ -63,21 +63,21 @@ pub struct Server {
     kvs: Kvs,
     stages: Vec<Stage>,
     in_barrier: Vec<bool>,
-    /// Ranks in the barrier that has begun.
+    /// Number of ranks in the current barrier.
     waiting: usize,
     /// Ranks that will never enter a barrier again.
     gone: Vec<bool>,
     gone_count: usize,
-    /// Those of them that failed.
+    /// The ranks among them that failed.
     dead: BTreeSet<u32>,
-    /// Whether barriers go on without the ranks that are gone.
+    /// True if barriers continue without the ranks that are gone.
     tolerant: bool,
     mapping: String,
     reply: String,
 }
 
 impl Server {
-    /// A server for the ranks `0 .. size` of the job `name`, all on this node.
+    /// Creates a server for the ranks `0 .. size` of the job `name`, all on this node.
     ///
     /// With `tolerant`, barriers wait only for the ranks that are not gone.
     pub fn new(name: String, size: u32, tolerant: bool) -> Server {
@@ -97,7 +97,7 @@ impl Server {
         }
     }
 
-    /// Tells the ranks that so many of them are on each node, one block after the other.
+    /// Reports nodes of `ranks` ranks each, one block after the other.
     #[must_use]
     pub fn per_node(mut self, ranks: u32) -> Server {
         let ranks = ranks.max(1);
@@ -105,24 +105,25 @@ impl Server {
         self
     }
 
-    /// The name of the job's key-value space.
+    /// Returns the name of the job's key-value space.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn size(&self) -> u32 {
-        // Made from a u32.
+        // `new` got it as a u32.
         self.stages.len() as u32
     }
 
-    /// How far a rank has come.
+    /// Returns the progress of a rank.
     pub fn stage(&self, rank: u32) -> Stage {
         self.stages[rank as usize]
     }
 
-    /// A rank that waits in a barrier which cannot end because another rank is gone, with that
-    /// other rank. Never with a tolerant server.
+    /// Returns a rank whose barrier cannot end because another rank is gone, and that rank.
+    ///
+    /// `None` with a tolerant server.
     pub fn stuck_barrier(&self) -> Option<(u32, u32)> {
         if self.tolerant || self.waiting == 0 || self.gone_count == 0 {
             return None;
@@ -132,10 +133,12 @@ impl Server {
         Some((waiting as u32, gone as u32))
     }
 
-    /// Takes one line from a rank.
+    /// Handles one line of a rank.
     ///
     /// # Errors
-    /// The rank has broken the protocol; tell [`rank_gone`](Self::rank_gone) when it is ended.
+    ///
+    /// Fails if the rank has violated the protocol; call [`rank_gone`](Self::rank_gone) when it is
+    /// ended.
     pub fn line(&mut self, rank: u32, line: &[u8], sink: &mut dyn Sink) -> Result<Outcome, Fault> {
         let fault = |why: String| Fault { line: crate::wire::quote(line), why };
         let command = Command::parse(line).map_err(|e| fault(e.to_string()))?;
@@ -167,7 +170,7 @@ impl Server {
         reply: &mut String,
         sink: &mut dyn Sink,
     ) -> Result<Outcome, String> {
-        // Writing to a String cannot fail, so the results of write! below say nothing.
+        // Writing to a String cannot fail, so the results of write! below are ignored.
         match command {
             Command::Initack { .. } => {
                 let size = self.size();
@@ -233,7 +236,7 @@ impl Server {
         let value = match key {
             _ if kvsname != self.name => None,
             "PMI_process_mapping" => Some(self.mapping.as_str()),
-            // Hydra's key for the ranks that died, when the job goes on without them.
+            // Hydra's key for the ranks that died, when the job continues without them.
             "PMI_dead_processes" if !self.dead.is_empty() => {
                 let ranks: Vec<String> = self.dead.iter().map(u32::to_string).collect();
                 dead = ranks.join(",");
@@ -247,7 +250,7 @@ impl Server {
         };
     }
 
-    /// Tells that a rank will say nothing more; `failed` if it did not end as it should.
+    /// Notes that a rank has ended; `failed` if it did not end properly.
     pub fn rank_gone(&mut self, rank: u32, failed: bool, sink: &mut dyn Sink) {
         let index = rank as usize;
         if std::mem::replace(&mut self.gone[index], true) {

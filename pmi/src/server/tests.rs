@@ -34,7 +34,7 @@ impl Talk {
         self.server.line(rank, line.as_bytes(), &mut self.log)
     }
 
-    /// The one reply.
+    /// Sends a line and returns the one reply.
     fn say(&mut self, rank: u32, line: &str) -> String {
         assert_eq!(self.try_say(rank, line), Ok(Outcome::Continue));
         let mut replies = std::mem::take(&mut self.log.0);
@@ -97,7 +97,7 @@ fn what_a_rank_may_store_is_bounded() {
     assert!(put(1, "a", "v").contains("rc=-1 msg=duplicate_key"));
     let value = "v".repeat(VALUE_MAX - 1);
     let refused = (0..).map(|i| put(0, &format!("k{i}"), &value)).position(|r| !r.contains("rc=0"));
-    // Some megabytes, and then no more.
+    // A few megabytes, then refusals.
     assert!((3000..6000).contains(&refused.unwrap()), "{refused:?}");
     assert!(put(0, "last", &value).contains("msg=quota_exceeded"));
     assert!(put(1, "mine", &value).contains("rc=0"), "another rank has its own quota");

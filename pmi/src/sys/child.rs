@@ -1,4 +1,4 @@
-//! Child processes: what has to be set between fork and exec, and how to hear of their end.
+//! Child processes: their setup between fork and exec, and detection of their end.
 
 use super::check;
 use std::io;
@@ -6,20 +6,20 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What a child sets up before it becomes the program.
+/// The setup of a child before exec.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChildSetup {
     /// A descriptor to keep open across exec.
     pub(crate) keep: Option<RawFd>,
-    /// The child leads a process group.
+    /// True if the child leads a process group.
     pub(crate) own_group: bool,
-    /// The child dies when the thread that starts it does.
+    /// True if the child dies with the thread that starts it.
     pub(crate) die_with_parent: bool,
-    /// A soft limit of open files to go back to.
+    /// Soft limit of open files to restore.
     pub(crate) open_files: Option<u64>,
 }
 
-/// Has the child be what `setup` says.
+/// Makes the child apply `setup` before exec.
 pub(crate) fn prepare_child(command: &mut Command, setup: ChildSetup) {
     let parent = std::process::id();
     let hook = move || {
@@ -51,13 +51,13 @@ pub(crate) fn prepare_child(command: &mut Command, setup: ChildSetup) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the hook makes system calls that are async-signal-safe
-    // only (setpgid, prctl, getppid, fcntl, getrlimit, setrlimit), on memory of its own; it
-    // does not allocate, since `io::Error` from an OS code holds no heap memory.
+    // SAFETY: between fork and exec the hook only makes async-signal-safe system calls (setpgid,
+    // prctl, getppid, fcntl, getrlimit, setrlimit), on memory of its own. It does not allocate,
+    // since an `io::Error` from an OS code holds no heap memory.
     unsafe { command.pre_exec(hook) };
 }
 
-/// Raises the soft limit of open files to at least `wanted`; gives the former limit if it was
+/// Raises the soft limit of open files to at least `wanted`; returns the former limit if it was
 /// raised.
 pub(crate) fn raise_open_files(wanted: u64) -> io::Result<Option<u64>> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -79,8 +79,9 @@ pub(crate) fn raise_open_files(wanted: u64) -> io::Result<Option<u64>> {
     Ok(Some(former))
 }
 
-/// A descriptor that becomes readable when the process ends (pidfd_open(2), Linux 5.3); `None`
-/// if the kernel has no such thing.
+/// Returns a descriptor that is readable when the process has ended (pidfd_open(2), Linux 5.3).
+///
+/// `None` if the kernel does not support it.
 pub(crate) fn open_pidfd(pid: u32) -> Option<OwnedFd> {
     // SAFETY: the call takes integers and touches no memory. pidfds are closed on exec.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::c_long, 0) };
@@ -89,8 +90,9 @@ pub(crate) fn open_pidfd(pid: u32) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Whether a child of this process has ended; it stays a zombie, so that its number cannot be
-/// given to another process yet.
+/// Returns true if a child of this process has ended.
+///
+/// It stays a zombie, so its number cannot be reused yet.
 pub(crate) fn has_ended(pid: u32) -> io::Result<bool> {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: siginfo_t is plain data, all zeroes is a valid value of it; waitid(2) writes to
@@ -109,7 +111,7 @@ pub(crate) fn kill(pid: u32, signal: i32) -> io::Result<()> {
     check(unsafe { libc::kill(pid as libc::pid_t, signal) }).map(drop)
 }
 
-/// The process group of this process.
+/// Returns the process group of this process.
 pub(crate) fn own_group() -> u32 {
     // SAFETY: takes no arguments, and never fails.
     unsafe { libc::getpgrp() as u32 }

@@ -1,16 +1,16 @@
-//! epoll(7): one level-triggered set of descriptors with a number for each.
+//! epoll(7): a level-triggered set of descriptors, each with a number.
 
 use super::check;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Instant;
 
-/// What a descriptor is watched for.
+/// The conditions to watch a descriptor for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interest {
     /// Data or the end of the stream.
     Read,
-    /// As `Read`, and room for more to write.
+    /// Data as for `Read`, and room to write.
     ReadWrite,
 }
 
@@ -26,9 +26,9 @@ impl Interest {
 /// A descriptor that is ready.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ready {
-    /// The number it was added with.
+    /// The number with which it was added.
     pub(crate) token: u64,
-    /// It has failed or was closed by the other side; reading tells.
+    /// True if it has failed or was closed by the peer; reading tells which.
     pub(crate) hung_up: bool,
 }
 
@@ -64,8 +64,9 @@ impl Epoll {
         check(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), op, fd.as_raw_fd(), &mut event) }).map(drop)
     }
 
-    /// Waits until something is ready or `deadline` has passed; `ready` then has what is, and
-    /// is empty after the deadline or a signal.
+    /// Waits until descriptors are ready or `deadline` has passed.
+    ///
+    /// `ready` gets the ready ones; it is empty after the deadline or a signal.
     pub(crate) fn wait(&self, ready: &mut Vec<Ready>, deadline: Option<Instant>) -> io::Result<()> {
         const BATCH: usize = 128;
         ready.clear();

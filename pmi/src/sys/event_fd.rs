@@ -1,4 +1,4 @@
-//! An eventfd: how another thread wakes one that polls descriptors.
+//! An eventfd, for waking a thread that polls descriptors.
 
 use super::{check, wait_fd};
 use std::io;
@@ -19,12 +19,12 @@ impl EventFd {
     /// Makes it readable.
     pub(crate) fn signal(&self) {
         let one = 1u64;
-        // SAFETY: the eight bytes of `one` are read. The counter cannot overflow with one signal
-        // to each consumption, so the write neither blocks nor fails.
+        // SAFETY: the eight bytes of `one` are read. There is at most one signal per consumption,
+        // so the counter cannot overflow, and the write neither blocks nor fails.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Makes it unreadable; waits for the signal if that is still under way.
+    /// Makes it unreadable; waits for a signal in progress.
     pub(crate) fn consume(&self) {
         let mut count = [0; 8];
         while matches!(super::read(self.0.as_fd(), &mut count),
@@ -37,7 +37,7 @@ impl EventFd {
         wait_fd(self.0.as_fd(), false, None).map(drop)
     }
 
-    /// Waits until it is readable, or for so long. Returns true if it is readable.
+    /// Waits until it is readable, at most for `limit`. Returns true if it is readable.
     pub(crate) fn wait_for(&self, limit: std::time::Duration) -> io::Result<bool> {
         wait_fd(self.0.as_fd(), false, Some(std::time::Instant::now() + limit))
     }

@@ -1,7 +1,7 @@
-//! System calls that the standard library does not offer, as safe functions: waiting on
-//! descriptors, sockets that neither block nor raise signals, child processes and signals.
+//! System calls that the standard library does not offer, as safe functions.
 //!
-//! With `pmix::ffi` the only module of the crate with `unsafe`.
+//! They wait for descriptors, use sockets without blocking or signals, and handle child processes
+//! and signals. Besides `pmix::ffi` this is the crate's only module with `unsafe`.
 #![allow(unsafe_code)]
 
 mod child;
@@ -25,11 +25,14 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// A duplicate, closed on exec, of a descriptor that this process inherited as a number; the
-/// original stays open but is closed on exec too, so that no child of ours speaks there.
+/// Duplicates a descriptor that this process inherited as a number; the duplicate is closed on
+/// exec.
+///
+/// The original stays open, but is closed on exec, too, so that no child uses it.
 ///
 /// # Errors
-/// `fd` is not open, or is not a socket.
+///
+/// Fails if `fd` is not open or not a socket.
 pub(crate) fn duplicate_inherited(fd: RawFd) -> io::Result<OwnedFd> {
     if kind(fd)? != libc::S_IFSOCK {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a socket"));
@@ -41,7 +44,7 @@ pub(crate) fn duplicate_inherited(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(duplicate) })
 }
 
-/// What a descriptor is of, as fstat(2) says.
+/// Returns the file type of a descriptor, as of fstat(2).
 fn kind(fd: RawFd) -> io::Result<libc::mode_t> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `stat` has the size and alignment fstat(2) writes to; any number may be passed as
@@ -51,7 +54,7 @@ fn kind(fd: RawFd) -> io::Result<libc::mode_t> {
     Ok(unsafe { stat.assume_init() }.st_mode & libc::S_IFMT)
 }
 
-/// Whether a pipe, of which this is either end, holds bytes that nobody has read. What is no pipe holds none.
+/// Returns true if a pipe, of which this is either end, holds unread bytes. False if it is no pipe.
 pub(crate) fn holds_unread(fd: BorrowedFd<'_>) -> io::Result<bool> {
     if kind(fd.as_raw_fd())? != libc::S_IFIFO {
         return Ok(false);
@@ -62,15 +65,15 @@ pub(crate) fn holds_unread(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(bytes > 0)
 }
 
-/// Replaces what a descriptor is of by something that is never readable, under the same number.
+/// Replaces the file of a descriptor by one that is never readable, under the same number.
 pub(crate) fn silence(fd: &OwnedFd) -> io::Result<()> {
     let quiet = EventFd::new()?;
-    // SAFETY: both descriptors are open and owned by this process; dup3 closes the file of the second one, which
-    // stays open as a descriptor of the first one's file.
+    // SAFETY: both descriptors are open and owned by this process; dup3 closes the second one's
+    // file and makes it a descriptor of the first one's file.
     check(unsafe { libc::dup3(quiet.fd(), fd.as_raw_fd(), libc::O_CLOEXEC) }).map(drop)
 }
 
-/// Has a descriptor closed on exec.
+/// Sets a descriptor to be closed on exec.
 pub(crate) fn set_close_on_exec(fd: RawFd) -> io::Result<()> {
     // SAFETY: F_GETFD touches no memory; a descriptor that is not open gives EBADF.
     let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFD) })?;
@@ -78,7 +81,7 @@ pub(crate) fn set_close_on_exec(fd: RawFd) -> io::Result<()> {
     check(unsafe { libc::fcntl(fd, libc::F_SETFD, flags | libc::FD_CLOEXEC) }).map(drop)
 }
 
-/// Has reads and writes of a descriptor not block.
+/// Sets a descriptor to non-blocking.
 pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the descriptor is open for the duration of the borrow; F_GETFL touches no memory.
     let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
@@ -86,8 +89,9 @@ pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) }).map(drop)
 }
 
-/// Waits until `fd` can be read (or written, with `write`), or has failed; `Ok(false)` when
-/// `deadline` passes first. Without a deadline it waits for ever.
+/// Waits until `fd` is readable (or writable, with `write`), or has failed.
+///
+/// Returns `Ok(false)` if `deadline` passes first. Without a deadline it waits for ever.
 pub(crate) fn wait_fd(fd: BorrowedFd<'_>, write: bool, deadline: Option<Instant>) -> io::Result<bool> {
     let events = if write { libc::POLLOUT } else { libc::POLLIN };
     loop {
@@ -111,7 +115,7 @@ pub(crate) fn wait_fd(fd: BorrowedFd<'_>, write: bool, deadline: Option<Instant>
     }
 }
 
-/// Ends this process at once, without what was registered for its exit.
+/// Ends this process at once, without exit handlers.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: a number; it does not return.
     unsafe { libc::_exit(code) }
@@ -149,6 +153,6 @@ pub(crate) fn write(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 
 /// Returns true if this process has a controlling terminal.
 pub(crate) fn has_terminal() -> bool {
-    // It cannot be opened if there is none (tty(4)).
+    // Opening it fails if there is none (tty(4)).
     std::fs::File::open("/dev/tty").is_ok()
 }

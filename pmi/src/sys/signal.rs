@@ -1,19 +1,19 @@
-//! Signals as bytes in a pipe, for as long as a launcher forwards them.
+//! Signals as bytes in a pipe, while a launcher forwards them.
 
 use super::check;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Where the handler writes; -1 if nobody listens.
+/// Descriptor that the handler writes to; -1 if there is none.
 static WRITE_END: AtomicI32 = AtomicI32::new(-1);
 
 const FORWARDED: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP];
 
-/// Who has sent a signal.
+/// The sender of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// The kernel, for a terminal: the whole process group has it.
+    /// The kernel, for a terminal: the whole process group gets it.
     Terminal,
     /// A process.
     Other,
@@ -28,9 +28,9 @@ extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _context:
         // SAFETY: the kernel gives a handler with SA_SIGINFO a valid siginfo_t.
         let code = unsafe { (*info).si_code };
         let byte = signal as u8 | if code == libc::SI_KERNEL { BY_KERNEL } else { 0 };
-        // SAFETY: errno is thread-local, and a handler must leave it as it was; write(2) is
-        // async-signal-safe, reads the one byte given, and fails harmlessly if the pipe is
-        // full, in which case a signal is waiting to be read anyway.
+        // SAFETY: errno is thread-local, and a handler must preserve it. write(2) is
+        // async-signal-safe, and reads the one byte given. If the pipe is full it fails, but then a
+        // signal is waiting to be read anyway.
         unsafe {
             let errno = libc::__errno_location();
             let saved = *errno;
@@ -40,7 +40,10 @@ extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _context:
     }
 }
 
-/// Catches SIGINT, SIGTERM, SIGQUIT and SIGHUP, unless they are ignored, and another signal if it is told to, while it lives. One at a time in a process.
+/// Catches SIGINT, SIGTERM, SIGQUIT and SIGHUP, unless ignored, and possibly another signal, until
+/// dropped.
+///
+/// A process has at most one.
 #[derive(Debug)]
 pub(crate) struct SignalPipe {
     read: OwnedFd,
@@ -57,7 +60,7 @@ impl std::fmt::Debug for SavedAction {
 }
 
 impl SignalPipe {
-    /// Starts to catch.
+    /// Starts catching, with `another` signal if given.
     pub(crate) fn new(another: Option<i32>) -> io::Result<SignalPipe> {
         let mut fds = [-1; 2];
         // SAFETY: `fds` has room for the two descriptors.
@@ -77,7 +80,9 @@ impl SignalPipe {
         Ok(pipe)
     }
 
-    /// Catches a signal; one that is ignored, as a shell's background jobs and nohup have it, only if it is `wanted`.
+    /// Catches a signal.
+    ///
+    /// An ignored one, as in background jobs and under nohup, is caught only if it is `wanted`.
     fn catch(&mut self, signal: libc::c_int, wanted: bool) -> io::Result<()> {
         // SAFETY: sigaction is plain data, all zeroes is a valid value of it; the handler is
         // async-signal-safe (see there).
@@ -98,7 +103,7 @@ impl SignalPipe {
         Ok(())
     }
 
-    /// The next signal caught, if any, and who has sent it.
+    /// Returns the next signal caught, if any, and its sender.
     pub(crate) fn take(&self) -> Option<(i32, Sender)> {
         let mut byte = [0u8];
         let [byte] = matches!(super::read(self.read.as_fd(), &mut byte), Ok(1)).then_some(byte)?;
@@ -106,7 +111,7 @@ impl SignalPipe {
         Some((i32::from(byte & !BY_KERNEL), sender))
     }
 
-    /// Readable when a signal was caught.
+    /// Returns a descriptor that is readable when a signal was caught.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.read.as_fd()
     }
@@ -118,16 +123,17 @@ impl Drop for SignalPipe {
             // SAFETY: `former` is what an earlier sigaction call gave for this signal.
             unsafe { libc::sigaction(signal, &former.0, std::ptr::null_mut()) };
         }
-        // A handler that has loaded the descriptor already may still write one byte to a
-        // descriptor that is about to be closed; that byte would be lost, at worst.
+        // A handler that has loaded the descriptor already may still write one byte to it as it is
+        // closed; at worst that byte is lost.
         WRITE_END.compare_exchange(self.write.as_raw_fd(), -1, Ordering::SeqCst, Ordering::SeqCst).ok();
     }
 }
 
 extern "C" fn nothing(_signal: libc::c_int) {}
 
-/// Has SIGUSR1 do nothing, unless the process has decided otherwise. A handler rather than
-/// "ignore", which programs started later would inherit.
+/// Makes SIGUSR1 do nothing, unless the process has set it otherwise.
+///
+/// It gets a handler: programs started later would inherit "ignore".
 pub(crate) fn defuse_sigusr1() -> io::Result<()> {
     // SAFETY: sigaction is plain data, all zeroes is a valid value of it; the handler does
     // nothing, so it is async-signal-safe; both calls only use the structures given.
@@ -143,7 +149,7 @@ pub(crate) fn defuse_sigusr1() -> io::Result<()> {
     }
 }
 
-/// The signal of a word, of those that a program may use for purposes of its own.
+/// Returns the signal of a word, of those that programs may use for their own purposes.
 pub(crate) fn by_name(word: &str) -> Option<i32> {
     match word {
         "usr1" => Some(libc::SIGUSR1),
@@ -154,7 +160,7 @@ pub(crate) fn by_name(word: &str) -> Option<i32> {
     }
 }
 
-/// The name of a signal, for messages.
+/// Returns the name of a signal, for messages.
 pub(crate) fn name(signal: i32) -> &'static str {
     match signal {
         libc::SIGHUP => "SIGHUP",

@@ -1,7 +1,7 @@
-//! PMI-2 on the wire: a length in six characters, then `key=value;` words.
+//! The PMI-2 wire format: a length in six characters, then `key=value;` words.
 //!
-//! Slurm writes the length left-justified, Hydra right-justified. The servers differ in the order
-//! of the words and in which of them they leave out, as in PMI-1.
+//! Slurm writes the length left-justified, Hydra right-justified. As in PMI-1, servers differ in
+//! the order of words and in the words that they omit.
 
 #[cfg(test)]
 mod tests;
@@ -12,13 +12,14 @@ use super::{Line, LineBuffer, LineError, MAX_LINE, MAX_WORDS};
 pub(crate) const LENGTH: usize = 6;
 
 impl<'a> Line<'a> {
-    /// Takes a message of PMI-2 apart, without its length.
+    /// Parses a PMI-2 message without its length.
     ///
-    /// Each word ends with a semicolon, the last one perhaps without. A doubled semicolon is a part
-    /// of the value (and stays doubled: what is asked for here has none).
+    /// Each word ends with a semicolon, which the last one may lack. A doubled semicolon is a part
+    /// of the value (and stays doubled: no value used here has one).
     ///
     /// # Errors
-    /// What is wrong with the message; see [`LineError`].
+    ///
+    /// Returns the error in the message; see [`LineError`].
     pub fn parse_frame(bytes: &'a [u8]) -> Result<Line<'a>, LineError> {
         if bytes.len() > MAX_LINE {
             return Err(LineError::TooLong);
@@ -46,7 +47,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The text before the first semicolon that stands alone, and what follows it.
+/// Splits the text at the first semicolon that stands alone.
 fn split_word(text: &str) -> (&str, &str) {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -61,10 +62,12 @@ fn split_word(text: &str) -> (&str, &str) {
 }
 
 impl LineBuffer {
-    /// The next whole message of PMI-2, without its length; `None` if there is none yet.
+    /// Returns the next whole PMI-2 message, without its length; `None` if there is none yet.
     ///
     /// # Errors
-    /// [`LineError::NoLength`]; [`LineError::TooLong`] if it announces more than [`MAX_LINE`] bytes.
+    ///
+    /// Returns [`LineError::NoLength`], or [`LineError::TooLong`] if it announces more than
+    /// [`MAX_LINE`] bytes.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, LineError> {
         let rest = self.bytes.get(self.taken..).unwrap_or_default();
         let Some((length, rest)) = rest.split_at_checked(LENGTH) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Lines of the real servers, lines cut anywhere, and millions of damaged lines.
+//! Lines of real servers, lines cut anywhere, and millions of damaged lines.
 
 use super::*;
 
@@ -112,7 +112,7 @@ fn millions_of_damaged_lines_do_no_harm() {
                 assert!(!line.cmd().is_empty());
                 for (key, value) in &line.words[..line.len] {
                     assert!(!key.is_empty() && !key.contains([' ', '=']), "{bytes:?}");
-                    // Every value can be read back by its key, and is a part of the line.
+                    // Every value can be read by its key, and is a part of the line.
                     assert_eq!(line.get(key), Some(*value));
                     assert!(key.len() + value.len() < bytes.len());
                 }
@@ -137,7 +137,7 @@ impl Random {
         (self.0 >> 16) as usize % limit
     }
 
-    /// A copy of `seed` with up to three bytes changed, added, removed, or cut off.
+    /// Writes a copy of `seed` with up to three bytes changed, added, removed, or cut off.
     pub(crate) fn damage(&mut self, seed: &[u8], bytes: &mut Vec<u8>) {
         const USUAL: &[u8] = b" =\n\r\t;-09ac\0\xff";
         bytes.clear();

@@ -1,7 +1,9 @@
-//! What the launcher tests share: the probe (the test program itself, started as a rank), the
-//! commands, and the helper that skips what is not installed.
+//! Shared parts of the launcher tests.
+//!
+//! These are the probe (the test program itself, started as a rank), the commands, and a helper
+//! that skips tests of programs that are not installed.
 
-// Each test program uses its part of it.
+// Each test program uses only some of it.
 #![allow(dead_code)]
 
 use netmod_pmi::ProcessManager;
@@ -11,28 +13,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Far beyond what any test takes, even on a busy machine.
+/// Far beyond the time that any test takes, even on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Which part a rank plays; not set in the test program proper.
+/// The variable with the part that a rank plays; not set in the test program itself.
 const PART: &str = "NETMOD_PMI_PROBE";
 
-/// Adds the program to start, which is this test program, playing `part`.
+/// Adds the program to start: this test program, playing `part`.
 pub fn probe(command: &mut Command, part: &str) {
     command.arg(std::env::current_exe().unwrap());
     command.args(["--exact", "probe_entry", "--nocapture", "--test-threads=1"]);
     command.env(PART, part);
 }
 
-/// `nmrun` with these options.
+/// Returns `nmrun` with these options.
 pub fn nmrun(options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nmrun"));
     command.args(options).stdin(Stdio::null());
     command
 }
 
-/// `mpiexec.hydra`, or `None` (and a line that says so) if it is not installed. With
-/// `NETMOD_TEST_NO_SKIP=1` a test that cannot run fails.
+/// Returns `mpiexec.hydra`, or `None` with a message if it is not installed.
+///
+/// With `NETMOD_TEST_NO_SKIP=1` a test that cannot run fails.
 pub fn hydra(test: &str) -> Option<Command> {
     const NAME: &str = "mpiexec.hydra";
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -41,7 +44,7 @@ pub fn hydra(test: &str) -> Option<Command> {
         if std::env::var("NETMOD_TEST_NO_SKIP").is_ok_and(|v| v == "1") {
             panic!("{text}");
         }
-        // Not eprintln!, whose output the test harness keeps from those who read it.
+        // The test harness would capture eprintln!, so that nobody reads it.
         std::io::stderr().write_all(format!("SKIPPED: {text}\n").as_bytes()).unwrap();
         return None;
     };
@@ -78,13 +81,13 @@ pub fn run(mut command: Command) -> Output {
     Output { status, stdout: out.join().unwrap().unwrap(), stderr: err.join().unwrap().unwrap() }
 }
 
-/// Both streams, for messages and searches.
+/// Returns both streams, for messages and searches.
 pub fn text(output: &Output) -> String {
     let (out, err) = (&output.stdout, &output.stderr);
     format!("{}\n{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
 }
 
-/// The lines that ranks have written with [`say`], sorted.
+/// Returns the lines that ranks have written with [`say`], sorted.
 pub fn said(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut lines: Vec<String> =
@@ -93,12 +96,12 @@ pub fn said(output: &Output) -> Vec<String> {
     lines
 }
 
-/// Writes a line in one piece, so that the lines of ranks do not mix.
+/// Writes a line at once, so that the lines of ranks do not mix.
 fn say(text: &str) {
     std::io::stdout().write_all(format!("\nPROBE {text}\n").as_bytes()).unwrap();
 }
 
-/// Has `condition` come true before the deadline?
+/// Returns true if `condition` becomes true before the deadline.
 pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
     while !condition() {
@@ -110,7 +113,7 @@ pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Whether a process is there and not a zombie.
+/// Returns true if the process exists and is no zombie.
 pub fn is_alive(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     // The state follows the name, which is in parentheses and may contain anything.
@@ -124,12 +127,12 @@ pub fn is_stopped(pid: u32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
-/// Time that all processes of the machine agree on.
+/// Returns a time that all processes of the machine agree on.
 pub fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-/// An empty directory, removed at the end.
+/// An empty directory that is removed when dropped.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -146,8 +149,8 @@ impl Drop for Scratch {
     }
 }
 
-/// The body of the test `probe_entry` of each test program: returns at once unless this process
-/// was started as a rank.
+/// Runs the test `probe_entry` of each test program: does nothing unless this process was started
+/// as a rank.
 pub fn probe_entry() {
     let Ok(part) = std::env::var(PART) else { return };
     let code = match play(&part) {
@@ -176,7 +179,7 @@ fn play(part: &str) -> Result<(), Box<dyn std::error::Error>> {
             pm.put_bytes(&format!("card-{rank}"), &value_of(rank, 5000))?;
             pm.put_bytes(&format!("none-{rank}"), b"")?;
             pm.barrier_begin()?;
-            // Another task would be done between the polls; here there is none.
+            // A real program would do other work between the polls.
             if !pm.barrier_poll()? {
                 pm.barrier()?;
             }
@@ -203,7 +206,7 @@ fn play(part: &str) -> Result<(), Box<dyn std::error::Error>> {
             }
             pm.barrier()?;
         }
-        // All ranks ignore SIGTERM; rank 2 is stopped besides.
+        // All ranks ignore SIGTERM; rank 2 is stopped as well.
         "abort-stubborn" => {
             let directory = std::env::var("PROBE_DIRECTORY")?;
             let file = |rank: u32| Path::new(&directory).join(rank.to_string());
@@ -251,7 +254,7 @@ fn play(part: &str) -> Result<(), Box<dyn std::error::Error>> {
             if rank == 0 {
                 return Ok(pm.finalize()?);
             }
-            // The launcher reaps rank 0 when it has taken note of its end.
+            // The launcher reaps rank 0 when it has recorded its end.
             let gone = || !Path::new(&format!("/proc/{first}")).exists();
             assert!(eventually(gone), "rank 0 is still there");
             pm.barrier()?;
@@ -279,7 +282,7 @@ fn play(part: &str) -> Result<(), Box<dyn std::error::Error>> {
                 !failed.is_empty()
             });
             assert!(noticed, "nobody told");
-            // Long enough for a signal that is under way; a test cannot tell that none comes.
+            // Long enough for a signal in flight; that none comes cannot be tested.
             std::thread::sleep(Duration::from_millis(100));
             say(&format!("rank {rank} noticed {failed:?}"));
             pm.finalize()?;
@@ -298,7 +301,7 @@ fn play(part: &str) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Rank with `PMI_PORT` that says something that is not PMI; the others wait in a barrier.
+/// A rank with `PMI_PORT` that sends something other than PMI; the others wait in a barrier.
 fn malformed() -> Result<(), Box<dyn std::error::Error>> {
     if std::env::var("MPI_LOCALRANKID")? != "1" {
         let mut pm = ProcessManager::from_env()?;
@@ -307,7 +310,7 @@ fn malformed() -> Result<(), Box<dyn std::error::Error>> {
     let mut stream = TcpStream::connect(std::env::var("PMI_PORT")?)?;
     let id = std::env::var("PMI_ID")?;
     stream.write_all(format!("cmd=initack pmiid={id}\nhow do you do?\n").as_bytes())?;
-    // Until the launcher has had enough.
+    // Until the launcher closes the connection.
     let mut all = Vec::new();
     stream.read_to_end(&mut all).ok();
     std::thread::sleep(DEADLINE);

@@ -1,4 +1,4 @@
-//! The ranks' output and the launcher's own: what is read, what is written, and what could not be.
+//! Output of the ranks and of the launcher: reading, writing, and failures to write.
 
 use super::{GRACE, Job, Token};
 use crate::launch::output::{Flow, Output, Target};
@@ -14,7 +14,8 @@ impl Job<'_> {
         }
     }
 
-    /// Passes output on; at its end the pipe is closed. While a rank has written too much, it is not read.
+    /// Passes output on, and closes the pipe at its end. A rank with too much unwritten output is
+    /// not read.
     pub(super) fn pass(&mut self, rank: u32, target: Target) -> io::Result<()> {
         let state = &mut self.ranks[rank as usize];
         let (slot, writer) = match target {
@@ -47,7 +48,7 @@ impl Job<'_> {
         };
         let Some(mut output) = slot.take() else { return Ok(()) };
         output.finish(writer);
-        // Closing it does the same, unless somebody has a duplicate. It is not in the set while it is full.
+        // Closing does the same, unless somebody has a duplicate. A full pipe is not in the set.
         let _ = self.epoll.remove(output.fd());
         if let Some(bytes) = output.into_captured() {
             self.captured = Some(bytes);
@@ -55,7 +56,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Something was written, or cannot be: ranks that waited for that go on.
+    /// Resumes the ranks that waited for output to be written, after a write or its failure.
     pub(super) fn written(&mut self) -> io::Result<()> {
         self.written.consume();
         self.check_writers();
@@ -74,31 +75,33 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// What cannot be written is a failure of the job, but no reason to end ranks that may not write at all.
+    /// Records a failed write as a failure of the job. It ends no ranks, since they may not write
+    /// at all.
     fn check_writers(&mut self) {
         let failed = [(&mut self.stdout, "stdout"), (&mut self.stderr, "stderr")]
             .map(|(writer, name)| writer.take_failure().map(|why| (name, why, writer.reader_is_gone())));
         for (name, why, gone) in failed.into_iter().flatten() {
-            // As if the launcher had been ended by SIGPIPE, like any program whose reader goes.
+            // As if SIGPIPE had ended the launcher, like any program whose reader closes.
             let code = if gone { 128 + libc::SIGPIPE } else { 1 };
             let what = format!("cannot write the output of the ranks to {name}: {why}");
             self.note(Failure { rank: None, code, what });
         }
     }
 
-    /// Notes a failure that is no rank's, and says it.
+    /// Records and reports a failure that is not a rank's.
     pub(super) fn note(&mut self, failure: Failure) {
         self.say(&failure.to_string());
         self.failure.get_or_insert(failure);
     }
 
-    /// All ranks have ended: passes on what they have left in their pipes, and waits until all of it is written, unless
-    /// the job is to end at once.
+    /// Passes on the rest of the output after the end of all ranks.
+    ///
+    /// Waits until all of it is written, unless the job is to end at once.
     pub(super) fn drain(&mut self) -> Result<(), LaunchError> {
         let failed = "writing the output of the ranks";
         for rank in &self.ranks {
             for output in [&rank.stdout, &rank.stderr].into_iter().flatten() {
-                // What is full is not in the set.
+                // A full pipe is not in the set.
                 let _ = self.epoll.remove(output.fd());
             }
         }
@@ -136,7 +139,7 @@ impl Job<'_> {
         }
     }
 
-    /// Reads what is there now, as far as there is room for it. Returns true if that is all.
+    /// Reads as far as there is room. Returns true if there is no more.
     fn read_rest(&mut self) -> bool {
         let mut all = true;
         for rank in &mut self.ranks {

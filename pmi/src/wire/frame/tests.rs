@@ -1,4 +1,4 @@
-//! Messages of the real servers, messages cut anywhere, and millions of damaged ones.
+//! Messages of real servers, messages cut anywhere, and millions of damaged ones.
 
 use super::super::tests::Random;
 use super::super::{MAX_LINE, quote};
@@ -114,7 +114,7 @@ fn millions_of_damaged_messages_do_no_harm() {
                 assert!(!line.cmd().is_empty());
                 for (key, value) in &line.words[..line.len] {
                     assert!(!key.is_empty() && !key.contains('='), "{bytes:?}");
-                    // Every value can be read back by its key, and is a part of the message.
+                    // Every value can be read by its key, and is a part of the message.
                     assert_eq!(line.get(key), Some(*value));
                     assert!(key.len() + value.len() < bytes.len());
                     assert!(!value.replace(";;", "").contains(';'), "{bytes:?}");
@@ -144,7 +144,7 @@ fn damaged_streams_end_in_messages_or_an_error() {
                 Err(_) => break false,
             }
         };
-        // Nothing is taken twice, and nothing is lost.
+        // No byte is taken twice or lost.
         assert_eq!(taken + buffer.rest().len(), bytes.len());
         if end && buffer.rest().is_empty() { whole += 1 } else { other += 1 }
     }
