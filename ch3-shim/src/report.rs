@@ -86,7 +86,7 @@ pub struct VcStatus {
     pub lmt: Option<String>,
 }
 
-/// What large messages of about one length have taken by either way within a node, see [`netmod_lmt::trials`].
+/// What large messages of about one length have taken by either way within a node, see [`netmod_lmt::autotune`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LargeStatus {
     /// Their length.

@@ -1,4 +1,5 @@
-//! What a ring moves between two processes beside one memcpy, by its memory, what is in it at once and the size of its chunks.
+//! Bandwidth of a ring between two processes beside one memcpy, by ring memory, window and chunk
+//! size.
 //!
 //! `cargo run --release -p netmod-lmt --example ring`. The sizes in `coop::ring` come from this.
 
@@ -12,7 +13,7 @@ use netmod_core::Segment;
 use netmod_lmt::cookie::RingName;
 use netmod_lmt::coop::{Consumer, Producer, Sizes};
 
-/// Bytes that are moved for one number.
+/// Bytes moved per measurement.
 const VOLUME: usize = 256 << 20;
 
 fn segment(buf: &mut [u8]) -> Segment {
@@ -20,7 +21,7 @@ fn segment(buf: &mut [u8]) -> Segment {
     unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) }
 }
 
-/// The sender: puts messages of `size` bytes into the ring.
+/// Runs the sender: copies messages of `size` bytes into the ring.
 fn send(name: &str, sizes: Sizes, size: usize) {
     let bytes: Vec<u8> =
         (0..16).map(|i| u8::from_str_radix(&name[2 * i..2 * i + 2], 16).expect("hexadecimal")).collect();
@@ -37,7 +38,7 @@ fn send(name: &str, sizes: Sizes, size: usize) {
     }
 }
 
-/// The receiver: GB/s from the second message on.
+/// Runs the receiver; returns GB/s from the second message on.
 fn receive(sizes: Sizes, size: usize) -> f64 {
     let mut end = Consumer::with_sizes(sizes).expect("a ring");
     let hex: String = end.name().0.iter().map(|b| format!("{b:02x}")).collect();

@@ -1,74 +1,75 @@
-//! What large messages between two processes of a node have really taken, through a ring and by the kernel, and which of the
-//! two the next one takes.
+//! Autotuning of large messages within a node: the choice between ring and kernel by measured
+//! times.
 //!
-//! A model ([`choice`](crate::choice)) knows what copies cost one process. What two take together depends on where their cores are and on what their caches
-//! hold, which changes while they run. So messages are timed, and of the way that is not taken a few are tried now and then: as
-//! rarely as keeps what trials cost to about a fiftieth.
+//! The model ([`choice`](crate::choice)) knows what copies cost one process. What two processes
+//! need together depends on the places of their cores and on the contents of their caches, which
+//! change at run time. So messages are timed, and now and then a few messages try the other
+//! strategy, rarely enough to keep the cost of trials to about a fiftieth.
 //!
-//! A message's time is that since the one before it ended: messages of one way follow each other. It says nothing if another one
-//! was under way the other way meanwhile.
+//! A message's time begins at the end of the one before it, since messages of one strategy follow
+//! each other. It is ignored if a message of the other strategy was in progress meanwhile.
 
 use crate::Mode;
 use crate::rates::{LENGTHS, nearest};
 
-/// Messages by the model's way before the other one is tried for the first time.
+/// Messages by the model's strategy before the first trial of the other one.
 const FIRST: u32 = 128;
-/// Bytes of a trial that do not count: as much memory as a long ring has, which may be in no cache.
+/// Bytes of a trial that do not count: as much as a long ring's memory, which may be in no cache.
 const WARM: u64 = 2 << 20;
-/// Messages that are timed together, of a trial too: some end in pairs.
+/// Messages that are timed together, also in a trial: some end in pairs.
 const BATCH: u32 = 8;
-/// Most messages that a trial takes, if it has not come to a result by then.
+/// Most messages of a trial that does not come to a result.
 const LONGEST: u32 = 1024;
-/// For each message of a trial at least so many that are none follow it, and at most.
+/// Least and most ordinary messages after a trial, for each of its messages.
 const PAUSE: u64 = 16;
 const MOST_PAUSE: u64 = 512;
-/// What trials may cost, as a part of all.
+/// Inverse of the share of time that trials may cost.
 const COST: u64 = 50;
-/// A batch counts for at most so many times what those before it have taken: one of its messages may have waited for a process that
-/// did something else.
+/// Factor over the time so far at which a batch is capped: the process may have waited for
+/// something else.
 const OUTLIER: u64 = 2;
-/// The way that is not taken must be faster by this part of what it takes.
+/// Advantage that the other strategy must have, as a divisor of the present one's time.
 const LEAD: u64 = 16;
 
-/// A way for data to a process of the same node.
+/// A strategy for moving data to a process of the same node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Strategy {
     /// Two copies, through a ring ([`Mode::Coop`]).
     Ring,
     /// One copy by the kernel ([`Mode::Get`], [`Mode::Put`]).
     Kernel,
 }
 
-impl Way {
-    /// That of a mode; `None` of the network.
-    pub fn of(mode: Mode) -> Option<Way> {
+impl Strategy {
+    /// Returns the strategy of a mode; `None` for the network.
+    pub fn of(mode: Mode) -> Option<Strategy> {
         match mode {
             Mode::Null => None,
-            Mode::Coop => Some(Way::Ring),
-            Mode::Get | Mode::Put => Some(Way::Kernel),
+            Mode::Coop => Some(Strategy::Ring),
+            Mode::Get | Mode::Put => Some(Strategy::Kernel),
         }
     }
 
-    fn other(self) -> Way {
+    fn other(self) -> Strategy {
         match self {
-            Way::Ring => Way::Kernel,
-            Way::Kernel => Way::Ring,
+            Strategy::Ring => Strategy::Kernel,
+            Strategy::Kernel => Strategy::Ring,
         }
     }
 }
 
-/// What a way has taken lately.
+/// The recent times of a strategy.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
-    /// Bytes and nanoseconds, those of older batches counting less.
+    /// Bytes and nanoseconds; older batches count less.
     bytes: u64,
     time: u64,
-    /// The same of the present batch, and its messages.
+    /// Bytes, nanoseconds and messages of the present batch.
     batch: (u64, u64, u32),
 }
 
 impl Taken {
-    /// A message has taken so long; whether a batch ends with it.
+    /// Adds a message's time; returns true if a batch ends with it.
     fn add(&mut self, bytes: u64, time: u64) -> bool {
         let (of, took, messages) = self.batch;
         self.batch = (of.saturating_add(bytes), took.saturating_add(time), messages + 1);
@@ -82,7 +83,7 @@ impl Taken {
         true
     }
 
-    /// Nanoseconds of so many bytes.
+    /// Returns the nanoseconds of so many bytes.
     fn time_of(&self, bytes: u64) -> Option<u64> {
         let time = u128::from(self.time) * u128::from(bytes);
         let time = time.checked_div(u128::from(self.bytes))?;
@@ -90,22 +91,22 @@ impl Taken {
     }
 }
 
-/// What the next message is for.
+/// The purpose of the next message.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// So many more before a trial.
+    /// Ordinary messages left before a trial.
     Pause(u64),
-    /// A way is tried: messages that were sent for it, and bytes that have come.
-    Trial { way: Way, sent: u32, come: u64 },
+    /// A trial: messages sent by the strategy, and bytes that have arrived.
+    Trial { strategy: Strategy, sent: u32, come: u64 },
 }
 
-/// Messages of about one length.
+/// The state for messages of about one length.
 #[derive(Clone, Copy, Debug)]
 struct Length {
     ring: Taken,
     kernel: Taken,
-    /// The way that was taken last, trials apart.
-    present: Option<Way>,
+    /// The strategy in use, apart from trials.
+    present: Option<Strategy>,
     stage: Stage,
 }
 
@@ -117,24 +118,26 @@ impl Default for Length {
 }
 
 impl Length {
-    fn of(&mut self, way: Way) -> &mut Taken {
-        match way {
-            Way::Ring => &mut self.ring,
-            Way::Kernel => &mut self.kernel,
+    fn of(&mut self, strategy: Strategy) -> &mut Taken {
+        match strategy {
+            Strategy::Ring => &mut self.ring,
+            Strategy::Kernel => &mut self.kernel,
         }
     }
 
-    /// Nanoseconds that a MiB takes.
+    /// Returns the nanoseconds per MiB of both strategies.
     fn times(&self) -> (Option<u64>, Option<u64>) {
         (self.ring.time_of(1 << 20), self.kernel.time_of(1 << 20))
     }
 
-    /// The faster way, or the model's as long as only one was taken. What there is to gain must be worth a change.
-    fn best(&mut self, model: Way) -> Way {
+    /// Returns the faster strategy, or the model's until both were used.
+    ///
+    /// A change must be worth it.
+    fn best(&mut self, model: Strategy) -> Strategy {
         let faster = |a: u64, b: u64| a.saturating_add(a / LEAD) < b;
         let best = match (self.times(), self.present.unwrap_or(model)) {
-            ((Some(ring), Some(kernel)), Way::Ring) if faster(kernel, ring) => Way::Kernel,
-            ((Some(ring), Some(kernel)), Way::Kernel) if faster(ring, kernel) => Way::Ring,
+            ((Some(ring), Some(kernel)), Strategy::Ring) if faster(kernel, ring) => Strategy::Kernel,
+            ((Some(ring), Some(kernel)), Strategy::Kernel) if faster(ring, kernel) => Strategy::Ring,
             ((Some(_), Some(_)), present) => present,
             _ => model,
         };
@@ -142,18 +145,18 @@ impl Length {
         best
     }
 
-    fn choose(&mut self, model: Way) -> Way {
+    fn choose(&mut self, model: Strategy) -> Strategy {
         let best = self.best(model);
         match &mut self.stage {
             Stage::Pause(0) => {
-                // With nothing to compare it with, a trial says nothing.
+                // Without a time to compare it with, a trial has no result.
                 if self.of(best).bytes == 0 {
                     return best;
                 }
-                let way = best.other();
-                *self.of(way) = Taken::default();
-                self.stage = Stage::Trial { way, sent: 1, come: 0 };
-                way
+                let strategy = best.other();
+                *self.of(strategy) = Taken::default();
+                self.stage = Stage::Trial { strategy, sent: 1, come: 0 };
+                strategy
             }
             Stage::Pause(left) => {
                 *left -= 1;
@@ -163,33 +166,33 @@ impl Length {
                 self.stage = Stage::Pause(u64::from(LONGEST) * PAUSE);
                 best
             }
-            Stage::Trial { way, sent, .. } => {
+            Stage::Trial { strategy, sent, .. } => {
                 *sent += 1;
-                *way
+                *strategy
             }
         }
     }
 
-    /// A message of the way has taken so long.
-    fn took(&mut self, way: Way, bytes: u64, time: u64) {
-        let Stage::Trial { way: tried, sent, come } = &mut self.stage else {
-            self.of(way).add(bytes, time);
+    /// Records the time of a message.
+    fn took(&mut self, strategy: Strategy, bytes: u64, time: u64) {
+        let Stage::Trial { strategy: tried, sent, come } = &mut self.stage else {
+            self.of(strategy).add(bytes, time);
             return;
         };
         let before = *come;
-        if *tried == way {
+        if *tried == strategy {
             *come = before.saturating_add(bytes);
             if before < WARM {
                 return;
             }
         }
-        let (in_trial, sent) = (*tried == way, u64::from(*sent));
-        if self.of(way).add(bytes, time) && in_trial {
+        let (in_trial, sent) = (*tried == strategy, u64::from(*sent));
+        if self.of(strategy).add(bytes, time) && in_trial {
             self.stage = Stage::Pause(sent.saturating_mul(self.pause()));
         }
     }
 
-    /// Messages for each one of a trial, by what the slower way costs.
+    /// Returns the ordinary messages per message of a trial, by the cost of the slower strategy.
     fn pause(&self) -> u64 {
         let (Some(ring), Some(kernel)) = self.times() else { return MOST_PAUSE };
         let (fast, slow) = (ring.min(kernel), ring.max(kernel));
@@ -197,58 +200,59 @@ impl Length {
     }
 }
 
-/// What a receiver knows of the messages of one peer.
+/// The autotuner of a receiver, for one peer.
 #[derive(Clone, Debug, Default)]
-pub struct Trials {
+pub struct Autotuner {
     lengths: [Length; LENGTHS.len()],
-    /// Messages under way, by way.
+    /// Messages in progress, by strategy.
     ring: u32,
     kernel: u32,
-    /// Since when what ends next has been under way alone, in nanoseconds.
+    /// Time since which the next message to end has been in progress alone, in nanoseconds.
     since: u64,
-    /// Whether both ways have been under way since.
+    /// True if both strategies have been in progress since.
     mixed: bool,
 }
 
-impl Trials {
-    /// The way for a message of `bytes`, for which the model has the other argument.
-    pub fn choose(&mut self, bytes: u64, model: Way) -> Way {
+impl Autotuner {
+    /// Returns the strategy for a message of `bytes`; `model` is the model's choice.
+    pub fn choose(&mut self, bytes: u64, model: Strategy) -> Strategy {
         match self.lengths.get_mut(nearest(bytes)) {
             Some(length) => length.choose(model),
             None => model,
         }
     }
 
-    /// A message is under way, at a time in nanoseconds.
-    pub fn begin(&mut self, way: Way, now: u64) {
+    /// Records that a message begins, at a time in nanoseconds.
+    pub fn begin(&mut self, strategy: Strategy, now: u64) {
         if self.ring + self.kernel == 0 {
             (self.since, self.mixed) = (now, false);
         }
-        *self.under_way(way) += 1;
-        self.mixed |= *self.under_way(way.other()) > 0;
+        *self.under_way(strategy) += 1;
+        self.mixed |= *self.under_way(strategy.other()) > 0;
     }
 
-    /// It no longer is; `moved`: so many bytes have come by it, unless it was given up.
-    pub fn end(&mut self, way: Way, moved: Option<u64>, now: u64) {
-        let left = self.under_way(way);
+    /// Records the end of a message; `moved` has its bytes, unless it was aborted.
+    pub fn end(&mut self, strategy: Strategy, moved: Option<u64>, now: u64) {
+        let left = self.under_way(strategy);
         *left = left.saturating_sub(1);
         if let Some(bytes) = moved.filter(|_| !self.mixed)
             && let Some(length) = self.lengths.get_mut(nearest(bytes))
         {
-            length.took(way, bytes, now.saturating_sub(self.since));
+            length.took(strategy, bytes, now.saturating_sub(self.since));
         }
         self.since = now;
         self.mixed = self.ring > 0 && self.kernel > 0;
     }
 
-    fn under_way(&mut self, way: Way) -> &mut u32 {
-        match way {
-            Way::Ring => &mut self.ring,
-            Way::Kernel => &mut self.kernel,
+    fn under_way(&mut self, strategy: Strategy) -> &mut u32 {
+        match strategy {
+            Strategy::Ring => &mut self.ring,
+            Strategy::Kernel => &mut self.kernel,
         }
     }
 
-    /// For each of [`LENGTHS`] of which both ways were tried, what they have taken lately, in MB/s: through a ring, by the kernel.
+    /// Returns, for each of [`LENGTHS`] with both strategies tried, the recent MB/s through a ring
+    /// and by the kernel.
     pub fn rates(&self) -> impl Iterator<Item = (usize, u64, u64)> {
         let rate = |time: u64| (1000 << 20) / time;
         LENGTHS.into_iter().zip(&self.lengths).filter_map(move |(len, l)| match l.times() {
@@ -259,5 +263,5 @@ impl Trials {
 }
 
 #[cfg(test)]
-#[path = "trials_tests.rs"]
+#[path = "autotune_tests.rs"]
 mod tests;

@@ -1,86 +1,92 @@
-//! The choice of a mode: what both sides can, what the program wants, how long the message is, and what copies cost.
+//! The choice of a mode, by both sides' abilities, the policy, the length, and the cost of copies.
 //!
-//! The two sides decide by turns: the sender what it offers, then the receiver, who knows how much it has room
-//! for, among what both can take part in.
+//! First the sender decides which modes it offers. Then the receiver, which knows how much room it
+//! has, chooses among the modes that both can use.
 //!
-//! Between two processes of one node the data can be copied twice, through a ring in caches, by both sides at the same
-//! time (Cooperative), or once, by the kernel, while one side does nothing (Put, Get). Which one is faster depends on
-//! the machine: so the choice goes by what both cost there ([`Rates`]), and by whether both sides really run at
-//! the same time.
+//! Between two processes of one node, the data is copied either twice or once. Twice means through
+//! a ring in caches, by both sides at the same time (Cooperative). Once means by the kernel, while
+//! one side does nothing (Put, Get). Which is faster depends on the machine, so the choice uses the
+//! cost of both there ([`Rates`]), and whether both sides really run at the same time.
 
 use crate::coop::RING;
 use crate::mode::{Mode, Modes};
 use crate::rates::{FROM, Rates};
 
-/// How many times as long as a copy in its own caches a core needs for a part of a ring that another core has just
-/// touched. Measured: 2 between cores that share an L3 cache, 4 between cores further apart.
+/// Cost factor of a copy from a part of a ring that another core has just touched, over one within
+/// own caches.
 const CROSSING: u64 = 3;
-/// The kernel must be faster by the `LEAD`th part: a message that is longer than what was measured leaves more of the caches, and makes its copy slower, which
-/// both sides of a ring share.
+/// Advantage that the kernel's copy must have, as a divisor of its time.
+///
+/// A message longer than the measured copy leaves the caches and makes its copy slower; the two
+/// sides of a ring share that cost.
 const LEAD: u64 = 8;
-/// What a get takes that both sides copy, of what it takes alone: numerator and denominator. Measured: 1/2 at 1 MiB and at 64 MiB, 1/3 at 2 MiB.
+/// Time of a get that both sides copy, over that of one side alone: numerator and denominator.
 const JOINT: (u64, u64) = (5, 8);
-/// Nanoseconds to wake the other side and to be woken by it, once for each filling of the ring, when the two do not
-/// run at the same time. Measured with 4 ranks on 2 cores.
-const TURN: u64 = 40_000;
-/// Nanoseconds of the calls and packets by which a window of data that is not in one piece moves by Put or Get.
+/// Nanoseconds to wake the peer and be woken by it, once per filling of the ring, if the sides
+/// share a core.
+const WAKE: u64 = 40_000;
+/// Nanoseconds of calls and packets per window of noncontiguous data in Put or Get.
 const WINDOW: u64 = 3_000;
-/// From how many bytes on it is tried which of two ways is faster: what is shorter would pay too much for being exposed to
-/// a get that may not come.
+/// Least length in bytes at which both strategies are tried; shorter messages would pay too much
+/// for exposing their memory.
 const TRIED: u64 = FROM[1];
-/// A way that takes so many times as long as the other one by the model is not tried.
+/// Factor in the model's time beyond which the slower strategy is not tried.
 const HOPELESS: u64 = 4;
 
-/// What the program wants (`NETMOD_LMT`).
+/// The program's policy (`NETMOD_LMT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// The best of what both sides can.
+pub enum Policy {
+    /// The best mode that both sides can use.
     Auto,
-    /// This one for every large message, where both sides can; else Null.
+    /// This mode for every large message if both sides can use it; else Null.
     Only(Mode),
 }
 
-impl Wish {
-    /// By its name in the configuration.
-    pub fn of_name(name: &str) -> Option<Wish> {
+impl Policy {
+    /// Returns the policy of this name in the configuration.
+    pub fn of_name(name: &str) -> Option<Policy> {
         if name == "auto" {
-            return Some(Wish::Auto);
+            return Some(Policy::Auto);
         }
-        Mode::ALL.into_iter().find(|m| m.name() == name).map(Wish::Only)
+        Mode::ALL.into_iter().find(|m| m.name() == name).map(Policy::Only)
     }
 }
 
-/// What a side decides by.
+/// The facts by which a side decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
-    /// What it can take part in; of a receiver, what both can.
+    /// Modes that it can use; at a receiver, modes that both sides can use.
     pub modes: Modes,
-    /// What its program wants.
-    pub wish: Wish,
-    /// With [`Wish::Auto`], shorter messages go in the Null mode, in bytes.
+    /// Policy of its program.
+    pub policy: Policy,
+    /// Shortest length in bytes for modes other than Null, with [`Policy::Auto`].
     pub min: u64,
-    /// Whether its data is in one piece.
+    /// True if its data is contiguous.
     pub contiguous: bool,
-    /// Whether the node has more ranks than cores, so that the two sides may have to take turns.
+    /// True if the node has more ranks than cores, so that the two sides may alternate on one core.
     pub crowded: bool,
-    /// Whether a get of this message is copied by both sides, see [`RmaUse::joint`](netmod_core::RmaUse::joint).
+    /// True if both sides copy in a get of this message, see
+    /// [`RmaUse::joint`](netmod_core::RmaUse::joint).
     pub joint: bool,
-    /// What copies of about the message's length cost.
+    /// Cost of copies of about the message's length.
     pub rates: Rates,
 }
 
 impl Side {
-    /// Nanoseconds of two copies through a ring, at the same time. Of what it takes that a message is more than caches hold, each side has half:
-    /// the one brings it from there, and the other one back.
+    /// Returns the nanoseconds of two concurrent copies through a ring.
+    ///
+    /// For a message larger than the caches, each side pays half of the extra cost: one loads it,
+    /// the other stores it.
     fn by_ring(&self, bytes: u64) -> u64 {
         let cached = nanoseconds(bytes, self.rates.cached);
         let beyond = nanoseconds(bytes, self.rates.copied).saturating_sub(cached) / 2;
         let copy = cached.saturating_mul(CROSSING).saturating_add(beyond);
-        let turns = if self.crowded { bytes.div_ceil(RING as u64) * TURN } else { 0 };
-        copy.saturating_add(turns)
+        let wakes = if self.crowded { bytes.div_ceil(RING as u64) * WAKE } else { 0 };
+        copy.saturating_add(wakes)
     }
 
-    /// Nanoseconds of one copy by the kernel, beside which data in pieces is packed or unpacked.
+    /// Returns the nanoseconds of one copy by the kernel, plus packing or unpacking of
+    /// noncontiguous data.
     fn by_kernel(&self, bytes: u64) -> u64 {
         let copy = nanoseconds(bytes, self.rates.kernel);
         if self.contiguous && self.is_joint() {
@@ -93,21 +99,23 @@ impl Side {
         }
     }
 
-    /// Whether both sides copy by the kernel, at the same time.
+    /// Returns true if both sides copy by the kernel, at the same time.
     fn is_joint(&self) -> bool {
         self.joint && !self.crowded && self.modes.has(Mode::Get)
     }
 
-    /// Whether one copy by the kernel is better than two through a ring, where both are possible.
+    /// Returns true if one copy by the kernel beats two through a ring, where both are possible.
     fn prefers_kernel(&self, bytes: u64) -> bool {
         let by_kernel = self.by_kernel(bytes);
         by_kernel.saturating_add(by_kernel / LEAD) < self.by_ring(bytes)
     }
 }
 
-/// Whether it is left to [`Trials`](crate::trials::Trials) if a message goes through a ring or is got, as long as the model finds neither hopeless.
+/// Returns true if [`Autotuner`](crate::autotune::Autotuner) decides between ring and kernel.
+///
+/// It does as long as the model finds neither hopeless.
 pub fn is_tried(side: Side, bytes: u64) -> bool {
-    let can = side.modes.has(Mode::Get) && asks_for_rates(side.modes, side.wish);
+    let can = side.modes.has(Mode::Get) && asks_for_rates(side.modes, side.policy);
     let (ring, kernel) = (side.by_ring(bytes), side.by_kernel(bytes));
     let close = ring.max(kernel) / HOPELESS <= ring.min(kernel);
     can && bytes >= side.min.max(TRIED) && side.contiguous && !side.crowded && close
@@ -117,61 +125,65 @@ fn nanoseconds(bytes: u64, rate: u32) -> u64 {
     bytes.saturating_mul(1000) / u64::from(rate.max(1))
 }
 
-/// Whether a choice would go by [`Side::rates`]: else they need not be known.
-pub fn asks_for_rates(modes: Modes, wish: Wish) -> bool {
-    wish == Wish::Auto && modes.has(Mode::Coop) && (modes.has(Mode::Get) || modes.has(Mode::Put))
+/// Returns true if a choice depends on [`Side::rates`], so that they must be measured.
+pub fn asks_for_rates(modes: Modes, policy: Policy) -> bool {
+    policy == Policy::Auto && modes.has(Mode::Coop) && (modes.has(Mode::Get) || modes.has(Mode::Put))
 }
 
-/// Whether a message that could go eagerly, which is two copies and no wait, is better announced: one copy by the kernel is so much faster.
+/// Returns true if a message that could go eagerly is better announced and read by the receiver.
+///
+/// Eager means two copies and no wait; one copy by the kernel must be much faster.
 pub fn is_got(side: Side, bytes: u64) -> bool {
-    let can = side.modes.has(Mode::Get) && asks_for_rates(side.modes, side.wish);
+    let can = side.modes.has(Mode::Get) && asks_for_rates(side.modes, side.policy);
     can && bytes >= side.min && side.contiguous && !side.crowded && side.prefers_kernel(bytes)
 }
 
-/// What a sender offers for a message of `bytes`.
+/// Returns the modes that a sender offers for a message of `bytes`.
 pub fn offer(side: Side, bytes: u64) -> Modes {
-    match side.wish {
+    match side.policy {
         _ if bytes == 0 => Modes::NULL,
-        Wish::Auto if bytes < side.min => Modes::NULL,
-        // Only the sender knows that its data is in pieces, which the ring takes as they are.
-        Wish::Auto if !side.contiguous && side.modes.has(Mode::Coop) && !side.prefers_kernel(bytes) => {
+        Policy::Auto if bytes < side.min => Modes::NULL,
+        // Only the sender knows that its data is noncontiguous; the ring takes it as it is.
+        Policy::Auto if !side.contiguous && side.modes.has(Mode::Coop) && !side.prefers_kernel(bytes) => {
             Modes::NULL.with(Mode::Coop)
         }
-        // To expose data for a get costs something before anybody has asked for it.
-        Wish::Auto if side.modes.has(Mode::Coop) && !side.prefers_kernel(bytes) && !is_tried(side, bytes) => {
+        // Exposing data for a get has a cost even if nobody reads it.
+        Policy::Auto
+            if side.modes.has(Mode::Coop) && !side.prefers_kernel(bytes) && !is_tried(side, bytes) =>
+        {
             side.modes.without(Mode::Get)
         }
-        // To expose data in pieces costs a copy, too.
-        Wish::Auto if !side.contiguous => side.modes.without(Mode::Get),
-        Wish::Auto => side.modes,
-        Wish::Only(mode) if side.modes.has(mode) => Modes::NULL.with(mode),
-        Wish::Only(_) => Modes::NULL,
+        // Exposing noncontiguous data costs a copy, too.
+        Policy::Auto if !side.contiguous => side.modes.without(Mode::Get),
+        Policy::Auto => side.modes,
+        Policy::Only(mode) if side.modes.has(mode) => Modes::NULL.with(mode),
+        Policy::Only(_) => Modes::NULL,
     }
 }
 
-/// What a receiver with room for `bytes` chooses.
+/// Returns the mode that a receiver with room for `bytes` chooses.
 pub fn grant(side: Side, bytes: u64) -> Mode {
     explain(side, bytes).0
 }
 
-/// The choice, and why, in a few words.
+/// Returns the choice, and a short reason.
 pub fn explain(side: Side, bytes: u64) -> (Mode, &'static str) {
     let kernel = match side.modes {
         modes if modes.has(Mode::Get) => Some(Mode::Get),
         modes if modes.has(Mode::Put) => Some(Mode::Put),
         _ => None,
     };
-    match side.wish {
+    match side.policy {
         _ if bytes == 0 => (Mode::Null, "there is nothing to move"),
-        Wish::Only(Mode::Null) => (Mode::Null, "NETMOD_LMT says so"),
-        Wish::Only(mode) if side.modes.has(mode) => (mode, "NETMOD_LMT says so, and both sides can"),
-        Wish::Only(Mode::Coop) => (Mode::Null, "the processes share no memory"),
-        Wish::Only(_) => (Mode::Null, "the network module has no one-sided transfers"),
-        Wish::Auto if bytes < side.min => (Mode::Null, "it is shorter than NETMOD_LMT_MIN"),
-        Wish::Auto => match (side.modes.has(Mode::Coop), kernel) {
+        Policy::Only(Mode::Null) => (Mode::Null, "NETMOD_LMT says so"),
+        Policy::Only(mode) if side.modes.has(mode) => (mode, "NETMOD_LMT says so, and both sides can"),
+        Policy::Only(Mode::Coop) => (Mode::Null, "the processes share no memory"),
+        Policy::Only(_) => (Mode::Null, "the network module has no one-sided transfers"),
+        Policy::Auto if bytes < side.min => (Mode::Null, "it is shorter than NETMOD_LMT_MIN"),
+        Policy::Auto => match (side.modes.has(Mode::Coop), kernel) {
             (true, Some(mode)) if side.prefers_kernel(bytes) => {
                 let why = if side.crowded {
-                    "ranks share cores: one copy by the kernel is faster than two by turns"
+                    "ranks share cores: one copy by the kernel is faster than two that alternate"
                 } else if side.contiguous && side.is_joint() {
                     "one copy by the kernel, of which each side does a part, is faster here than two through a cache"
                 } else {
@@ -185,7 +197,7 @@ pub fn explain(side: Side, bytes: u64) -> (Mode, &'static str) {
             (true, None) => (Mode::Coop, "both sides copy at the same time, through a cache"),
             (false, Some(Mode::Get)) => (Mode::Get, "the receiver can read the sender's memory"),
             (false, Some(mode)) => (mode, "the sender can write the receiver's memory"),
-            (false, None) => (Mode::Null, "both sides can do nothing else"),
+            (false, None) => (Mode::Null, "no other mode is possible on both sides"),
         },
     }
 }
@@ -197,53 +209,61 @@ mod tests {
     const BOTH: Modes = Modes::NULL.with(Mode::Coop).with(Mode::Get);
     const MIB: u64 = 1 << 20;
 
-    fn side(modes: Modes, wish: Wish) -> Side {
-        Side { modes, wish, min: 100, contiguous: true, crowded: false, joint: false, rates: Rates::ASSUMED }
+    fn side(modes: Modes, policy: Policy) -> Side {
+        Side {
+            modes,
+            policy,
+            min: 100,
+            contiguous: true,
+            crowded: false,
+            joint: false,
+            rates: Rates::ASSUMED,
+        }
     }
 
     #[test]
     fn names_are_those_of_the_configuration() {
-        assert_eq!(Wish::of_name("auto"), Some(Wish::Auto));
-        assert_eq!(Wish::of_name("coop"), Some(Wish::Only(Mode::Coop)));
-        assert_eq!(Wish::of_name("magic"), None);
+        assert_eq!(Policy::of_name("auto"), Some(Policy::Auto));
+        assert_eq!(Policy::of_name("coop"), Some(Policy::Only(Mode::Coop)));
+        assert_eq!(Policy::of_name("magic"), None);
     }
 
     #[test]
-    fn a_wish_holds_where_both_can() {
-        let coop = side(BOTH, Wish::Only(Mode::Coop));
+    fn a_forced_mode_holds_where_both_sides_have_it() {
+        let coop = side(BOTH, Policy::Only(Mode::Coop));
         assert_eq!((offer(coop, 1), grant(coop, 1)), (Modes::NULL.with(Mode::Coop), Mode::Coop));
         assert_eq!((offer(coop, 0), grant(coop, 0)), (Modes::NULL, Mode::Null));
-        let put = side(BOTH, Wish::Only(Mode::Put));
+        let put = side(BOTH, Policy::Only(Mode::Put));
         assert_eq!((offer(put, 1), grant(put, 1)), (Modes::NULL, Mode::Null));
-        let null = side(BOTH, Wish::Only(Mode::Null));
+        let null = side(BOTH, Policy::Only(Mode::Null));
         assert_eq!((offer(null, 1), grant(null, 1)), (Modes::NULL, Mode::Null));
-        let get = Side { contiguous: false, ..side(BOTH, Wish::Only(Mode::Get)) };
+        let get = Side { contiguous: false, ..side(BOTH, Policy::Only(Mode::Get)) };
         assert_eq!((offer(get, 1), grant(get, 1)), (Modes::NULL.with(Mode::Get), Mode::Get));
     }
 
     #[test]
-    fn without_a_wish_it_is_the_best_from_a_length_on() {
-        let auto = |modes| side(modes, Wish::Auto);
+    fn auto_takes_the_best_mode_from_a_length_on() {
+        let auto = |modes| side(modes, Policy::Auto);
         assert_eq!((offer(auto(BOTH), 99), grant(auto(BOTH), 99)), (Modes::NULL, Mode::Null));
         assert_eq!(
             (offer(auto(BOTH), 100), grant(auto(BOTH), 100)),
             (Modes::NULL.with(Mode::Coop), Mode::Coop)
         );
         assert_eq!(grant(auto(Modes::NULL.with(Mode::Put)), 100), Mode::Put);
-        assert_eq!(explain(auto(Modes::NULL), 100), (Mode::Null, "both sides can do nothing else"));
+        assert_eq!(explain(auto(Modes::NULL), 100), (Mode::Null, "no other mode is possible on both sides"));
     }
 
     #[test]
     fn the_machine_decides_between_two_copies_and_one() {
         let at = |cached, kernel| Side {
             rates: Rates { cached, copied: cached, kernel },
-            ..side(BOTH, Wish::Auto)
+            ..side(BOTH, Policy::Auto)
         };
-        assert_eq!(grant(side(BOTH, Wish::Auto), MIB), Mode::Coop);
+        assert_eq!(grant(side(BOTH, Policy::Auto), MIB), Mode::Coop);
         assert_eq!(grant(at(30_000, 9_000), MIB), Mode::Coop);
         assert_eq!(grant(at(30_000, 11_000), MIB), Mode::Coop);
         assert_eq!(grant(at(30_000, 12_000), MIB), Mode::Get);
-        // Nothing that was measured may make it divide by nothing, or be too large.
+        // No measured rate may cause a division by zero or an overflow.
         for (contiguous, crowded) in [(true, false), (false, false), (true, true), (false, true)] {
             for (cached, kernel) in [(0, 0), (u32::MAX, u32::MAX), (0, 1), (1, 0)] {
                 let odd = Side { contiguous, crowded, ..at(cached, kernel) };
@@ -252,18 +272,19 @@ mod tests {
         }
     }
 
-    /// As measured on two virtual cores of an Intel Xeon, 2 MiB of L2 cache each: rates, and which of Get and Cooperative was faster.
+    /// Rates of two virtual cores of an Intel Xeon with 2 MiB of L2 cache each, and the faster of
+    /// Get and Cooperative there.
     #[test]
     fn what_leaves_the_caches_is_copied_by_both() {
         let at = |copied, kernel| Side {
             rates: Rates { cached: 49_000, copied, kernel },
-            ..side(BOTH, Wish::Auto)
+            ..side(BOTH, Policy::Auto)
         };
         assert_eq!(grant(at(49_000, 29_000), 256 << 10), Mode::Get);
         assert_eq!(grant(at(30_000, 21_000), MIB), Mode::Get);
         assert_eq!(grant(at(14_000, 12_000), 4 * MIB), Mode::Coop);
         assert_eq!(grant(at(11_000, 10_500), 64 * MIB), Mode::Coop);
-        // Nor is what is not tried exposed for a get.
+        // Nor is a message exposed for a get if the get is not tried.
         assert_eq!(offer(at(49_000, 10_500), 256 << 10), Modes::NULL.with(Mode::Coop));
         assert_eq!(offer(at(49_000, 5_000), 64 * MIB), BOTH);
         assert_eq!(offer(at(49_000, 4_000), 64 * MIB), Modes::NULL.with(Mode::Coop));
@@ -275,26 +296,26 @@ mod tests {
         let at = |copied, kernel, joint| Side {
             rates: Rates { cached: 49_000, copied, kernel },
             joint,
-            ..side(BOTH, Wish::Auto)
+            ..side(BOTH, Policy::Auto)
         };
         for (copied, kernel, bytes) in [(14_000, 12_000, 4 * MIB), (14_000, 11_500, 16 * MIB)] {
             assert_eq!(grant(at(copied, kernel, false), bytes), Mode::Coop);
             let (mode, why) = explain(at(copied, kernel, true), bytes);
             assert!(mode == Mode::Get && why.contains("each side"), "{mode}: {why}");
         }
-        // Not with data in pieces, nor if there is a core for one of them alone.
+        // Not with noncontiguous data, nor if the two share cores.
         let pieces = Side { contiguous: false, ..at(14_000, 12_000, true) };
         assert_eq!(grant(pieces, 4 * MIB), Mode::Coop);
         let crowded = Side { crowded: true, ..at(14_000, 4_000, true) };
         assert_eq!(grant(crowded, MIB), Mode::Coop);
-        // Where a ring's copies are much faster, it stays that.
-        let near = Side { rates: Rates::ASSUMED, joint: true, ..side(BOTH, Wish::Auto) };
+        // The ring stays where its copies are much faster.
+        let near = Side { rates: Rates::ASSUMED, joint: true, ..side(BOTH, Policy::Auto) };
         assert_eq!(grant(near, MIB), Mode::Coop);
     }
 
     #[test]
-    fn ways_that_may_both_be_the_faster_are_tried() {
-        let tried = side(BOTH, Wish::Auto);
+    fn strategies_that_may_both_be_faster_are_tried() {
+        let tried = side(BOTH, Policy::Auto);
         assert!(is_tried(tried, MIB) && !is_tried(tried, 500_000));
         let others = [
             Side { contiguous: false, ..tried },
@@ -302,8 +323,8 @@ mod tests {
             Side { min: 2 * MIB, ..tried },
             Side { modes: Modes::NULL.with(Mode::Coop).with(Mode::Put), ..tried },
             Side { modes: Modes::NULL.with(Mode::Get), ..tried },
-            Side { wish: Wish::Only(Mode::Get), ..tried },
-            // Hopeless, the one way or the other.
+            Side { policy: Policy::Only(Mode::Get), ..tried },
+            // Hopeless for one of the two.
             Side { rates: Rates { kernel: 5_000, ..Rates::ASSUMED }, ..tried },
             Side { rates: Rates { cached: 10_000, copied: 10_000, kernel: 90_000 }, ..tried },
         ];
@@ -315,7 +336,7 @@ mod tests {
     #[test]
     fn what_is_got_sooner_does_not_go_eagerly() {
         let (near, far) = (Rates::ASSUMED, Rates { cached: 49_000, copied: 49_000, kernel: 29_000 });
-        let at = |rates| Side { rates, ..side(BOTH, Wish::Auto) };
+        let at = |rates| Side { rates, ..side(BOTH, Policy::Auto) };
         assert!(is_got(at(far), 64 << 10) && !is_got(at(near), 64 << 10));
         let others = [
             Side { contiguous: false, ..at(far) },
@@ -323,7 +344,7 @@ mod tests {
             Side { min: 100_000, ..at(far) },
             Side { modes: Modes::NULL.with(Mode::Coop).with(Mode::Put), ..at(far) },
             Side { modes: Modes::NULL.with(Mode::Get), ..at(far) },
-            Side { wish: Wish::Only(Mode::Get), ..at(far) },
+            Side { policy: Policy::Only(Mode::Get), ..at(far) },
         ];
         for other in others {
             assert!(!is_got(other, 64 << 10), "{other:?}");
@@ -331,10 +352,10 @@ mod tests {
     }
 
     #[test]
-    fn sides_that_take_turns_wake_each_other_often() {
+    fn sides_that_share_cores_wake_each_other_often() {
         let crowded = |kernel| {
             let rates = Rates { kernel, ..Rates::ASSUMED };
-            Side { crowded: true, rates, ..side(BOTH, Wish::Auto) }
+            Side { crowded: true, rates, ..side(BOTH, Policy::Auto) }
         };
         let (mode, why) = explain(crowded(12_000), MIB);
         assert!(mode == Mode::Get && why.contains("share cores"), "{mode}: {why}");
@@ -344,7 +365,7 @@ mod tests {
     #[test]
     fn data_in_pieces_goes_through_the_ring() {
         let rates = Rates { cached: 60_000, copied: 60_000, kernel: 24_000 };
-        let pieces = Side { contiguous: false, rates, ..side(BOTH, Wish::Auto) };
+        let pieces = Side { contiguous: false, rates, ..side(BOTH, Policy::Auto) };
         let one = Side { contiguous: true, ..pieces };
         assert_eq!((grant(one, MIB), grant(pieces, MIB)), (Mode::Get, Mode::Coop));
         assert_eq!((offer(one, MIB), offer(pieces, MIB)), (BOTH, Modes::NULL.with(Mode::Coop)));
@@ -359,11 +380,11 @@ mod tests {
 
     #[test]
     fn rates_matter_only_between_a_ring_and_the_kernel() {
-        assert!(asks_for_rates(BOTH, Wish::Auto));
-        assert!(asks_for_rates(Modes::NULL.with(Mode::Coop).with(Mode::Put), Wish::Auto));
+        assert!(asks_for_rates(BOTH, Policy::Auto));
+        assert!(asks_for_rates(Modes::NULL.with(Mode::Coop).with(Mode::Put), Policy::Auto));
         for modes in [Modes::NULL, Modes::NULL.with(Mode::Coop), Modes::NULL.with(Mode::Get)] {
-            assert!(!asks_for_rates(modes, Wish::Auto));
+            assert!(!asks_for_rates(modes, Policy::Auto));
         }
-        assert!(!asks_for_rates(BOTH, Wish::Only(Mode::Get)));
+        assert!(!asks_for_rates(BOTH, Policy::Only(Mode::Get)));
     }
 }

@@ -1,73 +1,77 @@
-//! Cookies: what the two sides of a transfer tell each other beside the packets' headers.
+//! Cookies: data of the two transfer machines for each other, which packets carry.
 //!
 //! All numbers are little-endian. A cookie is one version byte, one byte for its kind, then:
 //!
-//! | kind | cookie   | goes with | body |
-//! |------|----------|-----------|------|
-//! | 1    | Offer    | RTS       | modes: 1, boot id: 16, device: 8, process ids: 8, user: 4, then the first window of Get or nothing |
-//! | 2    | GrantPut | CTS       | window |
-//! | 3    | GrantCoop| CTS       | ring: 16 |
-//! | 4    | Window   | COOKIE    | window |
-//! | 5    | At       | COOKIE    | number of the window: 4 |
-//! | 6    | Refuse   | COOKIE    | – |
-//! | 7    | Abort    | COOKIE    | – |
-//! | 8    | Wake     | COOKIE    | – |
+//! | kind | cookie    | packet | body |
+//! |------|-----------|--------|------|
+//! | 1    | Offer     | RTS    | modes: 1, boot: 16, device: 8, pids: 8, user: 4, window? |
+//! | 2    | GrantPut  | CTS    | window |
+//! | 3    | GrantCoop | CTS    | ring: 16 |
+//! | 4    | Window    | COOKIE | window |
+//! | 5    | WindowAck | COOKIE | number of the window: 4 |
+//! | 6    | Refuse    | COOKIE | none |
+//! | 7    | Abort     | COOKIE | none |
+//! | 8    | Wake      | COOKIE | none |
 //!
-//! A window is its number: 4, start: 8, length: 8, length of its key: 2, and the key. Without a cookie RTS
-//! offers Null, and CTS grants it. As for packets there is exactly one form of each cookie: whatever is longer, shorter or
-//! of another version is refused.
+//! `window?` is the first window of Get, or nothing. A window is its number: 4, start: 8,
+//! length: 8, length of its key: 2, and the key. RTS without a cookie offers Null, and CTS without
+//! one grants it. As with packets, each cookie has exactly one form; any other length or version
+//! is refused.
 
 use netmod_core::rma::RemoteKey;
 
 use crate::mode::{Mode, Modes};
 use crate::window::Window;
 
-/// Version of the forms described here.
+/// Version of the format.
 pub const VERSION: u8 = 1;
 
 const OFFER: u8 = 1;
 const GRANT_PUT: u8 = 2;
 const GRANT_COOP: u8 = 3;
 const WINDOW: u8 = 4;
-const AT: u8 = 5;
+const WINDOW_ACK: u8 = 5;
 const REFUSE: u8 = 6;
 const ABORT: u8 = 7;
 const WAKE: u8 = 8;
 
-/// Where a process's shared memory is: two processes with the same one can map the same file there.
+/// The shared memory that a process can reach: two processes with equal values can map each other's
+/// files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The kernel's boot id (`random(4)`).
+pub struct ShmDomain {
+    /// Boot id of the kernel (`random(4)`).
     pub boot: [u8; 16],
-    /// Device number of the file system (`st_dev`), which tells containers apart.
+    /// Device number of the file system (`st_dev`), which differs between containers.
     pub device: u64,
-    /// The PID namespace (inode of `/proc/self/ns/pid`): a ring is found by its maker's process id.
+    /// PID namespace (inode of `/proc/self/ns/pid`); a ring is found by its owner's process id.
     pub pids: u64,
     /// Effective user id.
     pub user: u32,
 }
 
-/// The name of a ring: its maker's process id and the descriptor of its file there, 4 bytes each, and a random number
-/// that stands in the file, so that another file in its place is not taken for it.
+/// The name of a ring: process id and descriptor of its owner, 4 bytes each, and a random number.
+///
+/// The random number is also in the file, so that another file under the same descriptor is not
+/// taken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RingName(pub [u8; 16]);
 
 /// A window and the netmod's key to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keyed {
-    /// The part of the message.
+    /// Part of the message.
     pub window: Window,
-    /// Its key.
+    /// Key to its memory.
     pub key: RemoteKey,
 }
 
-/// What a sender offers.
+/// The offer of a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Modes that it can take part in.
+    /// Modes that the sender can use.
     pub modes: Modes,
-    /// Where its shared memory is.
-    pub place: Place,
+    /// Shared memory that the sender can reach.
+    pub domain: ShmDomain,
     /// The first window of Get, if that is offered.
     pub first: Option<Keyed>,
 }
@@ -75,70 +79,70 @@ pub struct Offer {
 /// A cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cookie {
-    /// Of RTS.
+    /// With RTS: the sender's offer.
     Offer(Offer),
-    /// Of CTS: the sender puts, here first.
+    /// With CTS: the sender puts, into this window first.
     GrantPut(Keyed),
-    /// Of CTS: both copy through this ring.
+    /// With CTS: both sides copy through this ring.
     GrantCoop(RingName),
     /// The next window.
     Window(Keyed),
     /// All windows before this one have moved.
-    At(u32),
-    /// The sender cannot do what the receiver has chosen.
+    WindowAck(u32),
+    /// The sender cannot use the mode that the receiver has chosen.
     Refuse,
-    /// The transfer is given up.
+    /// The transfer is aborted.
     Abort,
-    /// The ring has room, or data, for who sleeps.
+    /// The ring has room, or data, for the sleeping peer.
     Wake,
 }
 
-/// Why bytes are not a cookie.
+/// The reason why bytes are not a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CookieError {
-    /// Of another version.
+    /// The version is another one.
     #[error("cookie of version {0}, this is {VERSION}; do both sides run the same version?")]
     Version(u8),
-    /// Of no kind that is known.
+    /// The kind is unknown.
     #[error("cookie of the unknown kind {0}")]
     Kind(u8),
-    /// Too short, or too long.
+    /// The length is wrong.
     #[error("{kind} cookie of {len} bytes, which is not its length")]
     Length {
-        /// Its kind.
+        /// Kind of the cookie.
         kind: &'static str,
-        /// Its length.
+        /// Length in bytes.
         len: usize,
     },
-    /// A field has a value that it cannot have.
+    /// A field has an impossible value.
     #[error("{kind} cookie whose {field} cannot be so")]
     Value {
-        /// Its kind.
+        /// Kind of the cookie.
         kind: &'static str,
-        /// The field.
+        /// Name of the field.
         field: &'static str,
     },
 }
 
 impl Cookie {
-    /// Its bytes.
+    /// Returns the cookie's bytes.
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
         self.emit_to(&mut out);
         out
     }
 
-    /// Appends its bytes, as [`Cookie::emit`] has them.
+    /// Appends the bytes of [`Cookie::emit`].
     pub fn emit_to(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         match self {
             Cookie::Offer(offer) => {
                 out.push(OFFER);
                 out.push(offer.modes.bits());
-                out.extend_from_slice(&offer.place.boot);
-                out.extend_from_slice(&offer.place.device.to_le_bytes());
-                out.extend_from_slice(&offer.place.pids.to_le_bytes());
-                out.extend_from_slice(&offer.place.user.to_le_bytes());
+                out.extend_from_slice(&offer.domain.boot);
+                out.extend_from_slice(&offer.domain.device.to_le_bytes());
+                out.extend_from_slice(&offer.domain.pids.to_le_bytes());
+                out.extend_from_slice(&offer.domain.user.to_le_bytes());
                 if let Some(first) = &offer.first {
                     emit_window(first, out);
                 }
@@ -155,8 +159,8 @@ impl Cookie {
                 out.push(WINDOW);
                 emit_window(next, out);
             }
-            Cookie::At(index) => {
-                out.push(AT);
+            Cookie::WindowAck(index) => {
+                out.push(WINDOW_ACK);
                 out.extend_from_slice(&index.to_le_bytes());
             }
             Cookie::Refuse => out.push(REFUSE),
@@ -165,10 +169,11 @@ impl Cookie {
         }
     }
 
-    /// Reads a cookie, which must be exactly `bytes`.
+    /// Parses a cookie, which must be exactly `bytes`.
     ///
     /// # Errors
-    /// [`CookieError`]; the peer is broken, hostile or of another version.
+    ///
+    /// Returns a [`CookieError`] if the peer is faulty, hostile or of another version.
     pub fn parse(bytes: &[u8]) -> Result<Cookie, CookieError> {
         let mut r = Reader { kind: "empty", len: bytes.len(), rest: bytes };
         match r.u8()? {
@@ -179,14 +184,14 @@ impl Cookie {
             OFFER => {
                 r.kind = "Offer";
                 let modes = Modes::of_bits(r.u8()?).ok_or_else(|| r.value("set of modes"))?;
-                let place = Place {
+                let domain = ShmDomain {
                     boot: r.take()?,
                     device: u64::from_le_bytes(r.take()?),
                     pids: u64::from_le_bytes(r.take()?),
                     user: u32::from_le_bytes(r.take()?),
                 };
                 let first = if modes.has(Mode::Get) { Some(r.window()?) } else { None };
-                Cookie::Offer(Offer { modes, place, first })
+                Cookie::Offer(Offer { modes, domain, first })
             }
             GRANT_PUT => {
                 r.kind = "GrantPut";
@@ -200,9 +205,9 @@ impl Cookie {
                 r.kind = "Window";
                 Cookie::Window(r.window()?)
             }
-            AT => {
-                r.kind = "At";
-                Cookie::At(u32::from_le_bytes(r.take()?))
+            WINDOW_ACK => {
+                r.kind = "WindowAck";
+                Cookie::WindowAck(u32::from_le_bytes(r.take()?))
             }
             REFUSE => r.plain("Refuse", Cookie::Refuse),
             ABORT => r.plain("Abort", Cookie::Abort),

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Who moves the data of a large message, and how.
+/// The mode of a large message: which side moves the data, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// The sender sends it as an ordinary message of the netmod.
@@ -16,10 +16,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Mode; 4] = [Mode::Null, Mode::Put, Mode::Get, Mode::Coop];
 
-    /// Its name in the configuration.
+    /// Returns its name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Mode::Null => "null",
@@ -45,44 +45,44 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A set of modes, which always has [`Mode::Null`].
+/// A set of modes, which always contains [`Mode::Null`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Modes(u8);
 
 impl Modes {
-    /// Null alone.
+    /// The set of Null alone.
     pub const NULL: Modes = Modes(0);
     const KNOWN: u8 = Mode::Put.bit() | Mode::Get.bit() | Mode::Coop.bit();
 
-    /// The set with one more.
+    /// Returns the set with one more mode.
     #[must_use]
     pub const fn with(self, mode: Mode) -> Modes {
         Modes(self.0 | mode.bit())
     }
 
-    /// The set without one. Null stays.
+    /// Returns the set without one mode. Null stays.
     #[must_use]
     pub const fn without(self, mode: Mode) -> Modes {
         Modes(self.0 & !mode.bit())
     }
 
-    /// What is in both.
+    /// Returns the modes that both sets have.
     #[must_use]
     pub const fn and(self, other: Modes) -> Modes {
         Modes(self.0 & other.0)
     }
 
-    /// Whether it has the mode.
+    /// Returns true if the set has the mode.
     pub const fn has(self, mode: Mode) -> bool {
         self.0 & mode.bit() == mode.bit()
     }
 
-    /// As it travels: a bit for each but Null.
+    /// Returns the wire form: one bit for each mode but Null.
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The set of these bits; `None` if one of them is of no mode.
+    /// Returns the set of these bits; `None` if a bit has no mode.
     pub const fn of_bits(bits: u8) -> Option<Modes> {
         if bits & !Modes::KNOWN == 0 { Some(Modes(bits)) } else { None }
     }

@@ -1,40 +1,40 @@
-//! Known mistakes that the explorer must catch; in anything but a test build there are none.
+//! Known mistakes that the explorer must catch; only test builds have them.
 
-/// A mistake to make on purpose.
+/// A deliberate mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(not(test), allow(dead_code))]
 pub(crate) enum Mutant {
-    /// Windows are registered that are not due: more memory than was meant to be.
+    /// Registers windows that are not due: more memory than intended.
     ExposeAhead,
-    /// A window is deregistered when its move begins.
+    /// Deregisters a window when its move begins.
     ReleaseEarly,
-    /// No window follows the first one.
+    /// Sends no window after the first one.
     NeverRekey,
-    /// DONE before the last window.
+    /// Sends DONE before the last window.
     EarlyDone,
-    /// A mover that has no window to go on with does not say that it has moved the last one.
+    /// Does not acknowledge the last window if no next one has come.
     MuteMover,
-    /// A move that fails is not told.
+    /// Does not report a failed move.
     MuteFailure,
-    /// Get's offer stays registered though another mode was chosen.
+    /// Keeps Get's offer registered though another mode was chosen.
     KeepOffer,
-    /// The same, for a message that was taken back.
+    /// Keeps it registered for a withdrawn message.
     KeepWithdrawn,
-    /// The same, for one that the other side has given up.
+    /// Keeps it registered for a message that the other side has aborted.
     KeepAborted,
-    /// The same, for one that this side has given up.
+    /// Keeps it registered for a message that this side has abandoned.
     KeepAbandoned,
-    /// The same, at the end.
+    /// Keeps it registered at the end.
     KeepDone,
-    /// The same, when the VC was lost.
+    /// Keeps it registered when the VC was lost.
     KeepLost,
-    /// The same, when Put was refused.
+    /// Keeps it registered when Put was refused.
     KeepRefused,
-    /// The memory is given back while a move is under way.
+    /// Returns the memory while a move is in progress.
     NoDrain,
-    /// A refused mode is replaced by none.
+    /// Does not replace a refused mode.
     MuteRefused,
-    /// A refusal that finds its receive gone is dropped.
+    /// Drops a refusal whose receive is gone.
     MuteGone,
 }
 
@@ -80,7 +80,7 @@ mod testing {
         ACTIVE.get() == Some(mutant)
     }
 
-    /// Runs `f` with one mistake being made by this thread's machines.
+    /// Runs `f` with one mistake in this thread's machines.
     pub(crate) fn with<R>(mutant: Option<Mutant>, f: impl FnOnce() -> R) -> R {
         ACTIVE.set(mutant);
         let r = f();

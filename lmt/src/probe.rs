@@ -1,7 +1,8 @@
-//! What copying costs on this machine: one copy within the caches, one of as much as a message has, and one by the kernel.
+//! Measurement of copying on this machine: within the caches, of a whole message, and by the
+//! kernel.
 //!
-//! Each is measured once, when the choice between them first matters. The best of a few tries counts, since a busy machine only ever makes
-//! them slower.
+//! Each is measured once, when a choice first depends on it. The best of a few attempts counts,
+//! since other load only makes them slower.
 
 #![allow(unsafe_code)]
 
@@ -11,10 +12,12 @@ use std::time::{Duration, Instant};
 use crate::coop::RING;
 use crate::rates::Rates;
 
-/// How often each is copied: the first time brings the memory, and the caches settle during the next ones.
+/// Copies per measurement. The first one faults the memory in, and the caches settle during the
+/// next ones.
 const TRIES: usize = 4;
 
-/// Measures with so many bytes; `None` where the kernel does not let a process read even its own memory.
+/// Measures with copies of `len` bytes; `None` if the kernel does not let a process read even its
+/// own memory.
 pub fn rates(len: usize) -> Option<Rates> {
     let from = vec![1u8; len];
     // Written, so that its pages are there.
@@ -34,14 +37,14 @@ fn copy(from: &[u8], to: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// How long it takes to copy.
+/// Returns the time of a copy.
 fn timed(copy: impl FnOnce(&[u8], &mut [u8]) -> Option<()>, from: &[u8], to: &mut [u8]) -> Option<Duration> {
     let start = Instant::now();
     copy(from, to)?;
     Some(start.elapsed())
 }
 
-/// MB/s of the best try, each of which tells how long `len` bytes took.
+/// Returns the MB/s of the best attempt, each of which returns its time for `len` bytes.
 fn best(len: usize, mut attempt: impl FnMut() -> Option<Duration>) -> Option<u32> {
     let mut least = Duration::MAX;
     for _ in 0..TRIES {
@@ -50,7 +53,7 @@ fn best(len: usize, mut attempt: impl FnMut() -> Option<Duration>) -> Option<u32
     Some(rate(len, least))
 }
 
-/// Bytes in a microsecond.
+/// Returns bytes per microsecond.
 fn rate(bytes: usize, time: Duration) -> u32 {
     u32::try_from(bytes as u128 * 1000 / time.as_nanos().max(1)).unwrap_or(u32::MAX).max(1)
 }

@@ -6,24 +6,24 @@ use crate::send::close;
 use crate::table::{Access, Action, Actions, Ending, Event, Fault};
 use crate::window::{Exposed, Exposer, Mover, Window};
 
-/// Where the receiver is.
+/// The phase of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecvPhase {
-    /// Put: the first window is being registered; CTS has not left.
+    /// Put: the first window is being registered; CTS was not sent.
     Opening(Exposer),
-    /// Null: CTS has left.
+    /// Null: CTS was sent.
     Cleared,
     /// Null: the data is arriving.
     Streaming,
     /// Cooperative: so many bytes are still to be copied out of the ring.
     Copying(u64),
-    /// Put.
+    /// Put: the sender writes.
     Putting(Exposer),
-    /// Get.
+    /// Get: this side reads.
     Getting(Mover),
-    /// Over, as soon as the get under way has ended.
+    /// Ended, except for a get in progress.
     Draining(Ending),
-    /// Over.
+    /// Ended.
     Over(Ending),
 }
 
@@ -35,9 +35,10 @@ pub struct RecvLmt {
 }
 
 impl RecvLmt {
-    /// A receive that has room for `total` bytes of a message has matched it, and `mode` was chosen. `window`: for
-    /// Put, bytes that are registered at once at most. `first`: for Get, the sender's first window. Without
-    /// bytes to move, whatever the mode, Null is used.
+    /// Starts the transfer of a message that has matched a receive with room for `total` bytes.
+    ///
+    /// `mode` is the chosen mode, `window` the most bytes registered at once (Put), and `first` the
+    /// sender's first window (Get). Without bytes to move, Null is used.
     pub fn start(total: u64, mode: Mode, window: u64, first: Option<Window>) -> (RecvLmt, Actions) {
         let mut acts = Actions::default();
         let phase = match (mode, first) {
@@ -49,7 +50,7 @@ impl RecvLmt {
             (Mode::Get, Some(first)) if total > 0 => {
                 match Mover::start(total, first, false, &mut acts) {
                     Ok(m) => RecvPhase::Getting(m),
-                    // A first window that is none: the data can come as a message.
+                    // The first window is invalid: the data can come as a message.
                     Err(_) => {
                         acts = Actions::default();
                         null(&mut acts)
@@ -66,17 +67,17 @@ impl RecvLmt {
         (RecvLmt { total, phase }, acts)
     }
 
-    /// Where it is.
+    /// Returns its phase.
     pub fn phase(&self) -> &RecvPhase {
         &self.phase
     }
 
-    /// Bytes to be moved.
+    /// Returns the bytes to move.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Whether it is over, and how.
+    /// Returns how it ended, if it has.
     pub fn ending(&self) -> Option<Ending> {
         match self.phase {
             RecvPhase::Over(ending) => Some(ending),
@@ -84,16 +85,19 @@ impl RecvLmt {
         }
     }
 
-    /// The answer to an event for a receive that is over and forgotten. What else crosses the end of one is dropped.
+    /// Returns the response to an event for a receive that has ended and is forgotten.
+    ///
+    /// Other events that cross the end are dropped.
     pub fn answer_when_gone(event: Event) -> Option<Action> {
         // The sender waits for another mode, and nobody is left to choose it.
         (event == Event::Refused && !mutated(Mutant::MuteGone)).then_some(Action::SendAbort)
     }
 
-    /// Takes an event.
+    /// Handles an event.
     ///
     /// # Errors
-    /// [`Fault`]; nothing has changed then.
+    ///
+    /// Returns a [`Fault`] and changes nothing.
     pub fn on(&mut self, event: Event) -> Result<Actions, Fault> {
         let mut acts = Actions::default();
         self.phase = step(self.phase, self.total, event, &mut acts)?;
@@ -101,11 +105,11 @@ impl RecvLmt {
     }
 }
 
-/// The table: a row for each pair of a phase and an event that may meet.
+/// The transition table: a row for each phase and event that may meet.
 fn step(phase: RecvPhase, total: u64, event: Event, acts: &mut Actions) -> Result<RecvPhase, Fault> {
     use RecvPhase as P;
     Ok(match (phase, event) {
-        // What crossed the end.
+        // Events that crossed the end.
         (P::Over(_), _) => return Err(Fault::Late),
 
         (P::Opening(mut e), Event::Registered(ok)) => match e.registered(ok, acts) {
@@ -129,7 +133,7 @@ fn step(phase: RecvPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
         // The sender's windows that crossed the choice of Null.
         (P::Cleared, Event::Window(_)) => phase,
         (P::Cleared, Event::Abort) => over(Ending::Aborted, acts),
-        // Data that comes for a request that is gone is dropped whole.
+        // Data that comes for a request that is gone is discarded.
         (P::Cleared, Event::Abandon) => over(Ending::Cancelled, acts),
 
         (P::Copying(left), Event::Copied(n)) if n <= left => match left - n {
@@ -140,7 +144,7 @@ fn step(phase: RecvPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
             acts.push(Action::LeaveRing);
             if mutated(Mutant::MuteRefused) { P::Cleared } else { null(acts) }
         }
-        // The bytes of the message have their place in the ring and must be taken out of it.
+        // The message's bytes are in the ring and must be taken out of it.
         (P::Copying(_), Event::Abandon) => {
             acts.push(Action::Discard);
             over(Ending::Cancelled, acts)
@@ -150,8 +154,8 @@ fn step(phase: RecvPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
             over(Ending::Lost, acts)
         }
 
-        (P::Putting(mut e), Event::At(i)) => {
-            e.at(i, acts)?;
+        (P::Putting(mut e), Event::WindowAck(i)) => {
+            e.window_ack(i, acts)?;
             P::Putting(e)
         }
         (P::Putting(mut e), Event::Registered(ok)) => match e.registered(ok, acts) {
@@ -211,7 +215,7 @@ fn step(phase: RecvPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
         }
 
         (P::Draining(ending), Event::Ended(_)) => over(ending, acts),
-        // Whatever else comes is of no account any more.
+        // Other events no longer matter.
         (P::Draining(_), _) => phase,
 
         (P::Opening(e) | P::Putting(e), Event::Lost) => {
@@ -233,7 +237,7 @@ fn step(phase: RecvPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
     })
 }
 
-/// The data is to come as a message.
+/// Requests the data as a message.
 fn null(acts: &mut Actions) -> RecvPhase {
     acts.push(Action::SendCts(Mode::Null, None));
     RecvPhase::Cleared

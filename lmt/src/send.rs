@@ -5,26 +5,26 @@ use crate::mutant::{Mutant, mutated};
 use crate::table::{Access, Action, Actions, Ending, Event, Fault};
 use crate::window::{Exposed, Exposer, Mover};
 
-/// Where the sender is.
+/// The phase of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SendPhase {
-    /// Its first window is being registered; RTS has not left.
+    /// Get: its first window is being registered; RTS was not sent.
     Opening(Exposer),
-    /// RTS has left, with Get's first window or without.
+    /// RTS was sent, with Get's first window or without.
     Offered(Option<Exposer>),
-    /// Null: the data is with the netmod.
+    /// Null: the netmod has the data.
     Streaming,
     /// Cooperative: the ring is being mapped.
     Attaching,
     /// Cooperative: so many bytes are still to be copied into the ring.
     Copying(u64),
-    /// Put.
+    /// Put: this side writes.
     Putting(Mover),
-    /// Get.
+    /// Get: the receiver reads.
     Getting(Exposer),
-    /// Over, as soon as the put under way has ended.
+    /// Ended, except for a put in progress.
     Draining(Ending),
-    /// Over.
+    /// Ended.
     Over(Ending),
 }
 
@@ -36,8 +36,9 @@ pub struct SendLmt {
 }
 
 impl SendLmt {
-    /// Announces a message of `total` bytes. With `get` it is offered to be read, in windows of at most so many
-    /// bytes.
+    /// Announces a message of `total` bytes.
+    ///
+    /// With `get` the receiver may read it, in windows of at most so many bytes.
     pub fn start(total: u64, get: Option<u64>) -> (SendLmt, Actions) {
         let mut acts = Actions::default();
         let phase = match get.filter(|_| total > 0) {
@@ -54,12 +55,12 @@ impl SendLmt {
         (SendLmt { total, phase }, acts)
     }
 
-    /// Where it is.
+    /// Returns its phase.
     pub fn phase(&self) -> &SendPhase {
         &self.phase
     }
 
-    /// Whether it is over, and how.
+    /// Returns how it ended, if it has.
     pub fn ending(&self) -> Option<Ending> {
         match self.phase {
             SendPhase::Over(ending) => Some(ending),
@@ -67,10 +68,11 @@ impl SendLmt {
         }
     }
 
-    /// Takes an event.
+    /// Handles an event.
     ///
     /// # Errors
-    /// [`Fault`]; nothing has changed then.
+    ///
+    /// Returns a [`Fault`] and changes nothing.
     pub fn on(&mut self, event: Event) -> Result<Actions, Fault> {
         let mut acts = Actions::default();
         let (phase, total) = step(self.phase, self.total, event, &mut acts)?;
@@ -79,11 +81,11 @@ impl SendLmt {
     }
 }
 
-/// The table: a row for each pair of a phase and an event that may meet.
+/// The transition table: a row for each phase and event that may meet.
 fn step(phase: SendPhase, total: u64, event: Event, acts: &mut Actions) -> Result<(SendPhase, u64), Fault> {
     use SendPhase as P;
     let next = match (phase, event) {
-        // What crossed the end.
+        // Events that crossed the end.
         (P::Over(_), _) => return Err(Fault::Late),
 
         (P::Opening(mut e), Event::Registered(ok)) => match e.registered(ok, acts) {
@@ -106,8 +108,8 @@ fn step(phase: SendPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
             return granted(mode, room, first, acts).map(|phase| (phase, room));
         }
         // Get: the receiver has begun.
-        (P::Offered(Some(mut e)), Event::At(i)) => {
-            e.at(i, acts)?;
+        (P::Offered(Some(mut e)), Event::WindowAck(i)) => {
+            e.window_ack(i, acts)?;
             P::Getting(e)
         }
         (P::Offered(Some(e)), Event::Done) => through(Some(e), acts),
@@ -117,7 +119,7 @@ fn step(phase: SendPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
         }
         // The receiver's windows that crossed the refusal of Put.
         (P::Offered(None), Event::Window(_)) => phase,
-        // The receiver gives up.
+        // The receiver aborts.
         (P::Offered(e), Event::Abort) => {
             close(e, Mutant::KeepAborted, acts);
             over(Ending::Aborted, acts)
@@ -187,8 +189,8 @@ fn step(phase: SendPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
             drain(m, Ending::Cancelled, acts)
         }
 
-        (P::Getting(mut e), Event::At(i)) => {
-            e.at(i, acts)?;
+        (P::Getting(mut e), Event::WindowAck(i)) => {
+            e.window_ack(i, acts)?;
             P::Getting(e)
         }
         (P::Getting(mut e), Event::Registered(ok)) => match e.registered(ok, acts) {
@@ -205,7 +207,7 @@ fn step(phase: SendPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
         },
         // The receiver may take less than was offered.
         (P::Getting(e), Event::Done) => through(Some(e), acts),
-        // Its first read has failed: it wants the data as a message.
+        // Its first read has failed: it requests the data as a message.
         (P::Getting(e), Event::Cts { mode, total: room, first }) if e.is_untouched() && room <= total => {
             close(Some(e), Mutant::KeepOffer, acts);
             return granted(mode, room, first, acts).map(|phase| (phase, room));
@@ -221,7 +223,7 @@ fn step(phase: SendPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
         }
 
         (P::Draining(ending), Event::Ended(_)) => over(ending, acts),
-        // Whatever else comes is of no account any more.
+        // Other events no longer matter.
         (P::Draining(_), _) => phase,
 
         (P::Opening(e) | P::Offered(Some(e)) | P::Getting(e), Event::Lost) => {
@@ -246,7 +248,7 @@ fn step(phase: SendPhase, total: u64, event: Event, acts: &mut Actions) -> Resul
     Ok((next, total))
 }
 
-/// CTS: the receiver has chosen.
+/// Handles CTS: the receiver has chosen.
 fn granted(
     mode: Mode,
     total: u64,
@@ -277,7 +279,7 @@ fn through(e: Option<Exposer>, acts: &mut Actions) -> SendPhase {
     over(Ending::Done, acts)
 }
 
-/// Ends the registrations, unless the mutant does not.
+/// Ends the registrations, except with the mutant.
 pub(crate) fn close(e: Option<Exposer>, unless: Mutant, acts: &mut Actions) {
     if let Some(mut e) = e
         && !mutated(unless)

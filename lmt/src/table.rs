@@ -1,9 +1,9 @@
-//! What the machines are told and what they answer.
+//! The events and actions of the machines.
 
 use crate::mode::Mode;
 use crate::window::Window;
 
-/// What a registration is for; see `netmod_core::rma::Access`.
+/// The purpose of a registration; see `netmod_core::rma::Access`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// The receiver reads it (Get).
@@ -12,108 +12,110 @@ pub enum Access {
     RemoteWrite,
 }
 
-/// How a transfer ended. The request's memory is its owner's again.
+/// The end of a transfer. The request's memory is its owner's again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ending {
     /// All of it has moved.
     Done,
-    /// It was taken back, or given up by its owner.
+    /// It was withdrawn, or abandoned by its owner.
     Cancelled,
     /// The VC was lost.
     Lost,
-    /// The other side has given it up, or memory could not be registered or reached. The VC lives.
+    /// The other side has aborted it, or memory could not be registered or accessed. The VC lives.
     Aborted,
 }
 
-/// What happened to a transfer.
+/// An event of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// The answer to [`Action::Register`].
+    /// The result of [`Action::Register`].
     Registered(bool),
-    /// CTS came: the mode, the bytes that the receiver has room for, and for Put its first window.
+    /// CTS came, with the receiver's choice.
     Cts {
-        /// The receiver's choice.
+        /// Mode chosen by the receiver.
         mode: Mode,
-        /// Bytes to be moved.
+        /// Bytes to move.
         total: u64,
-        /// For Put: where to.
+        /// First window for Put.
         first: Option<Window>,
     },
     /// COOKIE came: the next window.
     Window(Window),
     /// COOKIE came: all windows before this one have moved.
-    At(u32),
-    /// COOKIE came: the sender cannot do what the receiver has chosen.
+    WindowAck(u32),
+    /// COOKIE came: the sender cannot use the chosen mode.
     Refused,
-    /// COOKIE came: the other side gives up.
+    /// COOKIE came: the other side aborts.
     Abort,
     /// DONE came.
     Done,
-    /// The answer to [`Action::Attach`].
+    /// The result of [`Action::Attach`].
     Attached(bool),
     /// The header of the data came (Null), which has so many bytes.
     Data(u64),
-    /// The last byte of the data has left, or has come (Null).
+    /// The last byte of the data was sent or received (Null).
     Moved,
-    /// So many bytes were copied into, or out of, the ring (Cooperative).
+    /// Bytes copied into, or out of, the ring (Cooperative).
     Copied(u64),
-    /// The put or get of [`Action::Move`] has ended; the netmod touches its memory no more.
+    /// The put or get of [`Action::Move`] has ended; the netmod no longer accesses its memory.
     Ended(bool),
-    /// The receiver has taken the message out of its unexpected ones.
+    /// The receiver has withdrawn the message from the unexpected ones.
     Withdrawn,
-    /// The owner gives the transfer up: its memory must go.
+    /// The owner abandons the transfer: its memory must be released.
     Abandon,
     /// The VC was lost.
     Lost,
 }
 
-/// What to do, in this order.
+/// An action, to be carried out in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Send RTS. With a window, Get is offered and the window's key goes with it.
+    /// Send RTS. With a window, Get is offered and RTS carries the window's key.
     SendRts(Option<Window>),
-    /// Send CTS for a mode, for Put with the key of the window.
+    /// Send CTS for a mode; for Put with the key of the window.
     SendCts(Mode, Option<Window>),
-    /// Send COOKIE: the key of a window.
+    /// Send COOKIE with the key of a window.
     SendWindow(Window),
     /// Send COOKIE: all windows before this one have moved.
-    SendAt(u32),
+    SendWindowAck(u32),
     /// Send COOKIE: the mode is refused.
     SendRefuse,
-    /// Send COOKIE: given up.
+    /// Send COOKIE: the transfer is aborted.
     SendAbort,
     /// Send DONE.
     SendDone,
-    /// Register a window of the request's memory; answer with [`Event::Registered`] before anything else.
+    /// Register a window of the request's memory; report [`Event::Registered`] before anything
+    /// else.
     Register(Window, Access),
     /// End the registration of the window of this number.
     Deregister(u32),
-    /// Register the range of a window for local use and start the put or get; deregister when it has ended, and answer
-    /// with [`Event::Ended`].
+    /// Register a window's range for local use and start the put or get.
+    ///
+    /// When it has ended, deregister and report [`Event::Ended`].
     Move(Window),
-    /// Map the ring that CTS names; answer with [`Event::Attached`] before anything else.
+    /// Map the ring that CTS names; report [`Event::Attached`] before anything else.
     Attach,
-    /// Copy so many bytes into or out of the ring, behind what was queued for it.
+    /// Copy so many bytes into or out of the ring, after what is queued for it.
     Copy(u64),
-    /// Copy nothing any more; it has no place in the ring's queue.
+    /// Stop copying; remove the transfer from the ring's queue.
     LeaveRing,
     /// Send the data (Null).
     SendData(u64),
-    /// What comes of the data is of no use: let it fall.
+    /// Discard the rest of the data.
     Discard,
-    /// A message is in the middle of its data and cannot end: give the VC up.
+    /// Disconnect the VC: a message is in the middle of its data and cannot end.
     Sever,
-    /// The transfer is over.
+    /// The transfer has ended.
     Finish(Ending),
 }
 
-/// Why an event is not taken. Nothing has changed.
+/// The reason why an event is refused. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The transfer was over; what crossed its end is dropped.
+    /// The transfer had ended; events that cross its end are dropped.
     #[error("the transfer was over")]
     Late,
-    /// The other side breaks the protocol.
+    /// The other side violates the protocol.
     #[error("{0}")]
     Violation(&'static str),
 }
@@ -121,7 +123,7 @@ pub enum Fault {
 /// Most actions of one event.
 const MOST: usize = 6;
 
-/// What an event asks for, without allocation.
+/// The actions of one event, without allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Actions {
     list: [Option<Action>; MOST],
@@ -130,15 +132,15 @@ pub struct Actions {
 
 impl Actions {
     pub(crate) fn push(&mut self, action: Action) {
-        // Exploration reaches every row of the tables; none asks for more.
+        // Exploration reaches every row of the tables; none has more actions.
         debug_assert!(self.len < MOST, "{self:?} and {action:?}");
-        if let Some(place) = self.list.get_mut(self.len) {
-            *place = Some(action);
+        if let Some(slot) = self.list.get_mut(self.len) {
+            *slot = Some(action);
             self.len += 1;
         }
     }
 
-    /// In the order in which they are to be carried out.
+    /// Iterates in the order in which they are to be carried out.
     pub fn iter(&self) -> impl Iterator<Item = Action> + use<> {
         self.list.into_iter().flatten()
     }

@@ -1,59 +1,59 @@
-//! Windows: a message whose memory cannot be registered all at once moves part by part, the next one being
-//! registered while the last one moves.
+//! Windows: a message whose memory cannot be registered at once moves part by part.
 //!
-//! One side, the exposer, registers windows and tells their keys; the other one, the mover, puts or gets. `At(i)` says that all windows
-//! before `i` have moved: the exposer ends their registrations, and registers `i + 1` while `i` moves. So
-//! two are registered at most, and no window is deregistered that is still moving.
+//! One part is registered while the part before it moves. One side, the exposer, registers windows
+//! and sends their keys; the other one, the mover, puts or gets. `WindowAck(i)` says that all
+//! windows before `i` have moved: the exposer ends their registrations, and registers `i + 1` while
+//! `i` moves. So at most two are registered, and no window is deregistered while it moves.
 
 use crate::mutant::{Mutant, mutated};
 use crate::table::{Access, Action, Actions, Fault};
 
-/// Windows are not made smaller than this, in bytes, when memory cannot be registered.
+/// Least size of a window in bytes, even if memory cannot be registered.
 pub const MIN_WINDOW: u64 = if cfg!(test) { 1 } else { 64 << 10 };
 
 /// A part of a message, in bytes of its packed stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// Its number, from 0.
+    /// Number of the window, from 0.
     pub index: u32,
-    /// Where it begins.
+    /// Offset of its first byte.
     pub at: u64,
-    /// Its length.
+    /// Length in bytes.
     pub len: u64,
 }
 
 impl Window {
-    /// One past its last byte.
+    /// Returns the offset after its last byte.
     pub const fn end(self) -> u64 {
         self.at.saturating_add(self.len)
     }
 }
 
-/// What became of a registration.
+/// The result of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exposed {
-    /// Its key can be told.
+    /// It is registered, and its key can be sent.
     Yes(Window),
-    /// Another attempt is made, now or when a window has moved.
+    /// Another attempt follows, now or when a window has moved.
     Later,
-    /// Nothing can be registered, and nothing is.
+    /// No memory can be registered, and none is.
     Never,
 }
 
-/// The side whose memory is reached by the other one.
+/// The side whose memory the other one accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Exposer {
     access: Access,
     total: u64,
     window: u64,
-    /// The next window to be registered.
+    /// Number of the next window to register.
     next: u32,
     next_at: u64,
-    /// Registered, by number modulo 2.
+    /// Registered windows, by number modulo 2.
     live: [Option<Window>; 2],
-    /// Being registered.
+    /// Window being registered.
     asked: Option<Window>,
-    /// The last `At`, plus one.
+    /// The last `WindowAck`, plus one.
     reached: u32,
 }
 
@@ -63,12 +63,12 @@ impl Exposer {
         Exposer { access, total, window, next: 0, next_at: 0, live: [None; 2], asked: None, reached: 0 }
     }
 
-    /// Whether the mover has said that it began.
+    /// Returns true if the mover has not begun.
     pub(crate) fn is_untouched(&self) -> bool {
         self.reached <= 1
     }
 
-    /// Asks for the next window's registration, if it is due.
+    /// Requests the next window's registration, if it is due.
     pub(crate) fn expose(&mut self, acts: &mut Actions) {
         let ahead = if mutated(Mutant::ExposeAhead) { 1 } else { 0 };
         if self.asked.is_some() || self.next_at >= self.total || self.next > self.reached + ahead {
@@ -80,7 +80,7 @@ impl Exposer {
         acts.push(Action::Register(window, self.access));
     }
 
-    /// The answer. With `Yes` the caller tells the key, then calls [`Exposer::expose`].
+    /// Handles the result. With `Yes` the caller sends the key, then calls [`Exposer::expose`].
     pub(crate) fn registered(&mut self, ok: bool, acts: &mut Actions) -> Exposed {
         let Some(window) = self.asked.take() else { return Exposed::Later };
         if ok {
@@ -100,16 +100,16 @@ impl Exposer {
         Exposed::Never
     }
 
-    /// The mover has moved all windows before `index`.
-    pub(crate) fn at(&mut self, index: u32, acts: &mut Actions) -> Result<(), Fault> {
+    /// Handles the mover's message that all windows before `index` have moved.
+    pub(crate) fn window_ack(&mut self, index: u32, acts: &mut Actions) -> Result<(), Fault> {
         let exposed = index < self.next || (index == self.next && self.next_at < self.total);
         if index != self.reached || !exposed {
             return Err(Fault::Violation("a window that was not exposed is said to have moved"));
         }
         self.reached = index.saturating_add(1);
         let through = if mutated(Mutant::ReleaseEarly) { index + 1 } else { index };
-        for place in &mut self.live {
-            if let Some(w) = place.take_if(|w| w.index < through) {
+        for slot in &mut self.live {
+            if let Some(w) = slot.take_if(|w| w.index < through) {
                 acts.push(Action::Deregister(w.index));
             }
         }
@@ -119,15 +119,15 @@ impl Exposer {
         Ok(())
     }
 
-    /// Whether all windows were exposed, as they must have been when all has moved.
+    /// Returns true if all windows were exposed, as they must have been when all has moved.
     pub(crate) fn is_through(&self) -> bool {
         self.next_at >= self.total
     }
 
     /// Ends all registrations.
     pub(crate) fn close(&mut self, acts: &mut Actions) {
-        for place in &mut self.live {
-            if let Some(w) = place.take() {
+        for slot in &mut self.live {
+            if let Some(w) = slot.take() {
                 acts.push(Action::Deregister(w.index));
             }
         }
@@ -139,14 +139,14 @@ impl Exposer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mover {
     total: u64,
-    /// Bytes of windows that have come, moved or not.
+    /// Bytes of the windows that have come, moved or not.
     known: u64,
-    /// Windows that have come.
+    /// Number of windows that have come.
     count: u32,
     moving: Option<Window>,
     ready: Option<Window>,
     moved: u64,
-    /// Whether the exposer knows that the message is cut to `total`.
+    /// True if the exposer knows that the message is cut to `total`.
     agreed: bool,
 }
 
@@ -155,7 +155,7 @@ impl Mover {
     pub(crate) fn start(total: u64, first: Window, agreed: bool, acts: &mut Actions) -> Result<Mover, Fault> {
         let mut m = Mover { total, known: 0, count: 0, moving: None, ready: None, moved: 0, agreed };
         if first.len < total {
-            acts.push(Action::SendAt(0));
+            acts.push(Action::SendWindowAck(0));
         }
         m.window(first, acts)?;
         Ok(m)
@@ -169,7 +169,7 @@ impl Mover {
         self.moved == 0
     }
 
-    /// A window has come.
+    /// Handles a window that has come.
     pub(crate) fn window(&mut self, w: Window, acts: &mut Actions) -> Result<(), Fault> {
         let end = w.at.checked_add(w.len);
         let follows = w.index == self.count && w.at == self.known && w.len > 0;
@@ -177,7 +177,7 @@ impl Mover {
         if !follows || !fits || self.ready.is_some() {
             return Err(Fault::Violation("a window that does not follow the last one, or is out of bounds"));
         }
-        // Behind a message that was cut here: the other side has not heard of that yet.
+        // Behind the end of a message that was cut here, which the other side does not know yet.
         if w.at >= self.total {
             return Ok(());
         }
@@ -197,7 +197,7 @@ impl Mover {
         acts.push(Action::Move(w));
     }
 
-    /// A window has moved. Whether that was the last one.
+    /// Handles the end of a window's move; returns true if it was the last one.
     pub(crate) fn ended(&mut self, acts: &mut Actions) -> bool {
         let Some(w) = self.moving.take() else { return false };
         self.moved = w.end();
@@ -205,7 +205,7 @@ impl Mover {
             return true;
         }
         if !(mutated(Mutant::MuteMover) && self.ready.is_none()) {
-            acts.push(Action::SendAt(w.index + 1));
+            acts.push(Action::SendWindowAck(w.index + 1));
         }
         if let Some(next) = self.ready.take() {
             self.begin(next, acts);
@@ -213,7 +213,7 @@ impl Mover {
         false
     }
 
-    /// The move under way has failed.
+    /// Handles the failure of the move in progress.
     pub(crate) fn failed(&mut self) {
         self.moving = None;
     }

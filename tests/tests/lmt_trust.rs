@@ -10,8 +10,8 @@ use ch3_shim::{Device, Error, Request};
 use netmod_core::Segment;
 use netmod_core::config::SPIN_MANY;
 use netmod_core::rma::RemoteKey;
-use netmod_lmt::cookie::{Cookie, Keyed, Offer, Place, RingName};
-use netmod_lmt::coop::{Consumer, Producer, place_here};
+use netmod_lmt::cookie::{Cookie, Keyed, Offer, RingName, ShmDomain};
+use netmod_lmt::coop::{Consumer, Producer, shm_domain};
 use netmod_lmt::{Mode, Modes, Window};
 use netmod_tests::conformance::pattern;
 use netmod_tests::loopback::Rng;
@@ -183,21 +183,21 @@ fn a_ring_that_cannot_be_mapped_is_refused_once() {
 /// Whoever is on another node, or in another container, is not sent to a ring that it cannot map.
 #[test]
 fn a_ring_is_granted_only_to_who_can_map_it() {
-    let here = place_here().expect("shared memory");
+    let here = shm_domain().expect("shared memory");
     let elsewhere = [
-        Place { boot: [1; 16], ..here },
-        Place { device: here.device + 1, ..here },
-        Place { pids: here.pids + 1, ..here },
-        Place { user: here.user + 1, ..here },
+        ShmDomain { boot: [1; 16], ..here },
+        ShmDomain { device: here.device + 1, ..here },
+        ShmDomain { pids: here.pids + 1, ..here },
+        ShmDomain { user: here.user + 1, ..here },
     ];
-    for (place, near) in elsewhere.into_iter().map(|p| (p, false)).chain([(here, true)]) {
+    for (domain, near) in elsewhere.into_iter().map(|p| (p, false)).chain([(here, true)]) {
         let (script, mut dev) = device("coop");
         let world = dev.world();
         let receive = dev.irecv(vec![0; BYTES], 1, 1, world).expect("irecv");
-        announce(&script, 1, Offer { modes: Modes::NULL.with(Mode::Coop), place, first: None });
+        announce(&script, 1, Offer { modes: Modes::NULL.with(Mode::Coop), domain, first: None });
         script.play(&mut dev);
         let (_, cookie) = granted(&script, 1).expect("an answer");
-        assert_eq!(cookie.is_some(), near, "{place:?}");
+        assert_eq!(cookie.is_some(), near, "{domain:?}");
         script.die(1);
         script.play(&mut dev);
         dev.wait(receive).expect_err("it is dead");
@@ -222,8 +222,8 @@ fn a_receiver_gives_up_who_garbles_its_ring() {
     let (script, mut dev) = device("coop");
     let world = dev.world();
     let receive = dev.irecv(vec![0; BYTES], 1, 1, world).expect("irecv");
-    let place = place_here().expect("shared memory");
-    announce(&script, 1, Offer { modes: Modes::NULL.with(Mode::Coop), place, first: None });
+    let domain = shm_domain().expect("shared memory");
+    announce(&script, 1, Offer { modes: Modes::NULL.with(Mode::Coop), domain, first: None });
     script.play(&mut dev);
     let Some((_, Some(Cookie::GrantCoop(name)))) = granted(&script, 1) else { panic!("no ring") };
     let mut end = Producer::open(name).expect("the device's ring");
@@ -262,8 +262,8 @@ fn a_sender_that_is_read_believes_nothing() {
         (|s| cts(s, 10)(CookieLen::NONE).emit().to_vec(), End::Null),
     ];
     let cookies = [
-        (Cookie::At(1), End::Lost),
-        (Cookie::At(u32::MAX), End::Lost),
+        (Cookie::WindowAck(1), End::Lost),
+        (Cookie::WindowAck(u32::MAX), End::Lost),
         (Cookie::Window(window(0, 0, 1)), End::Lost),
         (Cookie::Refuse, End::Lost),
         (Cookie::Abort, End::Failed),
@@ -276,7 +276,7 @@ fn a_sender_that_is_read_believes_nothing() {
         assert!(offer.and_then(|o| o.first).is_some_and(|k| k.window.len < TOTAL));
         assert_eq!(script.regions().live(), 1);
         if begun {
-            script.send(1, &with(cookie(sreq), &Cookie::At(0)));
+            script.send(1, &with(cookie(sreq), &Cookie::WindowAck(0)));
         }
         let bytes = bytes(sreq);
         match bytes.is_empty() {
@@ -296,7 +296,7 @@ fn a_sender_that_is_read_believes_nothing() {
         }
         for (said, end) in &cookies {
             // Having begun, it has moved the first window by then: the second one is registered.
-            let end = if begun && *said == Cookie::At(1) { continue } else { *end };
+            let end = if begun && *said == Cookie::WindowAck(1) { continue } else { *end };
             try_one(&format!("{said:?}"), &|sreq| with(cookie(sreq), said), begun, end);
         }
     }
@@ -309,7 +309,7 @@ fn a_receiver_that_is_written_believes_nothing() {
         |rreq| move |cookie_len| Packet::Cookie { from_sender: true, sreq: THEIRS, rreq, cookie_len };
     let cases = [
         (None, End::Failed),
-        (Some(Cookie::At(2)), End::Lost),
+        (Some(Cookie::WindowAck(2)), End::Lost),
         (Some(Cookie::Window(window(0, 0, 9))), End::Lost),
         (Some(Cookie::Abort), End::Failed),
         (Some(Cookie::Refuse), End::Null),
@@ -321,7 +321,7 @@ fn a_receiver_that_is_written_believes_nothing() {
         let (script, mut dev) = device("put");
         let world = dev.world();
         let receive = dev.irecv(vec![0; BYTES], 1, 1, world).expect("irecv");
-        let offer = Offer { modes: Modes::NULL.with(Mode::Put), place: Place::default(), first: None };
+        let offer = Offer { modes: Modes::NULL.with(Mode::Put), domain: ShmDomain::default(), first: None };
         announce(&script, 1, offer);
         script.play(&mut dev);
         let Some((rreq, Some(Cookie::GrantPut(first)))) = granted(&script, 1) else { panic!("no window") };
@@ -367,7 +367,7 @@ fn a_receiver_that_reads_believes_nothing() {
         let world = dev.world();
         let receive = dev.irecv(vec![0; BYTES], 1, 1, world).expect("irecv");
         let modes = Modes::NULL.with(Mode::Get);
-        announce(&script, 1, Offer { modes, place: Place::default(), first: Some(first) });
+        announce(&script, 1, Offer { modes, domain: ShmDomain::default(), first: Some(first) });
         script.play(&mut dev);
         let sent = parse(&script.received(1));
         if end == End::Null {
@@ -417,13 +417,13 @@ fn random_cookies_leave_nothing_behind() {
                 0..5 => {
                     let modes = Modes::of_bits(1 + rng.below(3) as u8).expect("a set of modes");
                     let first = modes.has(Mode::Get).then(|| keyed(0));
-                    announce(&script, 1, Offer { modes, place: Place::default(), first });
+                    announce(&script, 1, Offer { modes, domain: ShmDomain::default(), first });
                     Vec::new()
                 }
                 5 => cts(sreq, TOTAL >> rng.below(2))(CookieLen::NONE).emit().to_vec(),
                 6 => with(cts(sreq, TOTAL), &Cookie::GrantPut(keyed(0))),
                 7 => with(packet, &Cookie::Window(keyed(index))),
-                8 | 9 => with(packet, &Cookie::At(index / 2)),
+                8 | 9 => with(packet, &Cookie::WindowAck(index / 2)),
                 10 => with(packet, [&Cookie::Refuse, &Cookie::Abort, &Cookie::Wake][rng.below(3)]),
                 _ => Packet::Done { req: id }.emit().to_vec(),
             };

@@ -1,4 +1,5 @@
-//! Cookies come back as they were, have one form each, and damaged ones are refused or are another cookie's bytes.
+//! Cookies survive a round trip, have one form each, and damage is refused or yields another valid
+//! cookie.
 
 use proptest::prelude::*;
 
@@ -13,18 +14,18 @@ fn keyed() -> impl Strategy<Value = Keyed> {
 }
 
 fn cookies() -> impl Strategy<Value = Cookie> {
-    let place = (any::<[u8; 16]>(), any::<u64>(), any::<u64>(), any::<u32>())
-        .prop_map(|(boot, device, pids, user)| Place { boot, device, pids, user });
-    let offer = (0..8u8, place, keyed()).prop_map(|(bits, place, first)| {
+    let domain = (any::<[u8; 16]>(), any::<u64>(), any::<u64>(), any::<u32>())
+        .prop_map(|(boot, device, pids, user)| ShmDomain { boot, device, pids, user });
+    let offer = (0..8u8, domain, keyed()).prop_map(|(bits, domain, first)| {
         let modes = Modes::of_bits(bits).expect("three bits");
-        Cookie::Offer(Offer { modes, place, first: modes.has(Mode::Get).then_some(first) })
+        Cookie::Offer(Offer { modes, domain, first: modes.has(Mode::Get).then_some(first) })
     });
     prop_oneof![
         offer,
         keyed().prop_map(Cookie::GrantPut),
         any::<[u8; 16]>().prop_map(|r| Cookie::GrantCoop(RingName(r))),
         keyed().prop_map(Cookie::Window),
-        any::<u32>().prop_map(Cookie::At),
+        any::<u32>().prop_map(Cookie::WindowAck),
         Just(Cookie::Refuse),
         Just(Cookie::Abort),
         Just(Cookie::Wake),
@@ -39,7 +40,8 @@ proptest! {
         prop_assert_eq!(Cookie::parse(&cookie.emit()), Ok(cookie));
     }
 
-    /// One byte is changed, some are cut off or appended: whatever is still taken has exactly one form.
+    /// After one byte is changed or some are cut off or appended, any accepted cookie still has
+    /// exactly one form.
     #[test]
     fn what_is_taken_has_one_form(
         cookie in cookies(), at in any::<prop::sample::Index>(), to in any::<u8>(),
@@ -67,8 +69,8 @@ proptest! {
 fn the_forms_stay() {
     let key = Keyed { window: Window { index: 1, at: 2, len: 3 }, key: RemoteKey::of([9, 8]) };
     let window = [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 2, 0, 9, 8];
-    let place = Place { boot: [7; 16], device: 5, pids: 8, user: 6 };
-    let offer = Offer { modes: Modes::NULL.with(Mode::Get), place, first: Some(key) };
+    let domain = ShmDomain { boot: [7; 16], device: 5, pids: 8, user: 6 };
+    let offer = Offer { modes: Modes::NULL.with(Mode::Get), domain, first: Some(key) };
     let mut golden = vec![1, 1, 2];
     golden.extend([7; 16]);
     golden.extend([5, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0]);
@@ -77,7 +79,7 @@ fn the_forms_stay() {
     assert_eq!(Cookie::GrantPut(key).emit(), [&[1, 2][..], &window].concat());
     assert_eq!(Cookie::GrantCoop(RingName([4; 16])).emit(), [&[1, 3][..], &[4; 16]].concat());
     assert_eq!(Cookie::Window(key).emit(), [&[1, 4][..], &window].concat());
-    assert_eq!(Cookie::At(0x0102).emit(), [1, 5, 2, 1, 0, 0]);
+    assert_eq!(Cookie::WindowAck(0x0102).emit(), [1, 5, 2, 1, 0, 0]);
     assert_eq!(Cookie::Refuse.emit(), [1, 6]);
     assert_eq!(Cookie::Abort.emit(), [1, 7]);
     assert_eq!(Cookie::Wake.emit(), [1, 8]);

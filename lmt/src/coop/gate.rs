@@ -1,45 +1,45 @@
-//! Positions of a ring in memory that both sides write, and who is to be woken.
+//! The positions of a ring in memory that both sides write, and the flags that request a wake-up.
 //!
-//! Each side writes its own position alone and keeps a copy of it, so that the peer cannot move it; what the peer
-//! says of its own is checked each time it is read. The file is compiled a second time in tests,
-//! against loom.
+//! Each side writes only its own position and keeps a copy of it, so the peer cannot move it. The
+//! peer's position is checked each time it is read. Tests compile this file a second time, against
+//! loom.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The positions of a ring are not those of a ring.
+/// Positions that no honest peer writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the peer's position in the ring is {theirs}, this side's is {ours}, and the ring has {size} bytes; is its memory overwritten?"
 )]
 pub struct Corrupt {
-    /// The peer's position.
+    /// Position of the peer.
     pub theirs: u64,
-    /// This side's.
+    /// Position of this side.
     pub ours: u64,
-    /// Bytes of the ring.
+    /// Size of the ring in bytes.
     pub size: u64,
 }
 
-/// In a cache line of its own: each is written by one side, in its own time.
+/// A value in a cache line of its own; each has one writer.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 struct Apart<T>(T);
 
-/// What both sides see.
+/// The part that both sides see.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// Bytes that were put in, in all.
+    /// Bytes that were put in, in total.
     head: Apart<AtomicU64>,
-    /// Bytes that were taken out, in all.
+    /// Bytes that were taken out, in total.
     tail: Apart<AtomicU64>,
-    /// Not 0 if the one who puts in waits to be woken.
+    /// Nonzero if the producer waits to be woken.
     putter_sleeps: Apart<AtomicU32>,
-    /// The same of the one who takes out.
+    /// Nonzero if the consumer waits to be woken.
     taker_sleeps: Apart<AtomicU32>,
 }
 
-/// The side that puts in.
+/// The producer's side.
 #[derive(Debug)]
 pub(super) struct Putter {
     head: u64,
@@ -47,7 +47,7 @@ pub(super) struct Putter {
     size: u64,
 }
 
-/// The side that takes out.
+/// The consumer's side.
 #[derive(Debug)]
 pub(super) struct Taker {
     head: u64,
@@ -55,9 +55,11 @@ pub(super) struct Taker {
     size: u64,
 }
 
-/// Sleeps only if nothing has changed: the flag is up before the last look, and who changes something
-/// looks at the flag after it. One of the two sees the other.
-fn lie_down(flag: &AtomicU32, still: impl FnOnce() -> bool) -> bool {
+/// Prepares to sleep; returns true if nothing has changed.
+///
+/// The flag is set before the last check, and whoever changes something checks the flag after it.
+/// One of the two sees the other.
+fn prepare_to_sleep(flag: &AtomicU32, still: impl FnOnce() -> bool) -> bool {
     flag.store(1, Ordering::Relaxed);
     fence(Ordering::SeqCst);
     if still() {
@@ -67,7 +69,7 @@ fn lie_down(flag: &AtomicU32, still: impl FnOnce() -> bool) -> bool {
     false
 }
 
-/// Whether the other side sleeps, and is to be woken by who asks.
+/// Returns true if the other side sleeps and the caller must wake it.
 fn must_wake(flag: &AtomicU32) -> bool {
     fence(Ordering::SeqCst);
     flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::Relaxed) != 0
@@ -78,12 +80,12 @@ impl Putter {
         Putter { head: 0, tail: 0, size }
     }
 
-    /// Its position.
+    /// Returns its position.
     pub(super) fn at(&self) -> u64 {
         self.head
     }
 
-    /// Bytes that can be put in, at least `wanted` if there are so many.
+    /// Returns the bytes that can be put in, at least `wanted` if there is so much room.
     pub(super) fn room(&mut self, gate: &Gate, wanted: u64) -> Result<u64, Corrupt> {
         if self.size - (self.head - self.tail) < wanted {
             let tail = gate.tail.0.load(Ordering::Acquire);
@@ -95,21 +97,21 @@ impl Putter {
         Ok(self.size - (self.head - self.tail))
     }
 
-    /// `n` bytes were put in, for which there was room.
+    /// Publishes that `n` bytes were put in, for which there was room.
     pub(super) fn put(&mut self, gate: &Gate, n: u64) {
         self.head += n;
         gate.head.0.store(self.head, Ordering::Release);
     }
 
-    /// Whether the taker is to be woken.
+    /// Returns true if the consumer must be woken.
     pub(super) fn must_wake(&self, gate: &Gate) -> bool {
         must_wake(&gate.taker_sleeps.0)
     }
 
-    /// Whether this side may sleep: there is no room, and who makes some will wake it.
-    pub(super) fn lie_down(&mut self, gate: &Gate) -> Result<bool, Corrupt> {
+    /// Returns true if this side may sleep: there is no room, and the consumer will wake it.
+    pub(super) fn prepare_to_sleep(&mut self, gate: &Gate) -> Result<bool, Corrupt> {
         let mut room = Ok(0);
-        let sleeps = lie_down(&gate.putter_sleeps.0, || {
+        let sleeps = prepare_to_sleep(&gate.putter_sleeps.0, || {
             room = self.room(gate, 1);
             room == Ok(0)
         });
@@ -122,12 +124,12 @@ impl Taker {
         Taker { head: 0, tail: 0, size }
     }
 
-    /// Its position.
+    /// Returns its position.
     pub(super) fn at(&self) -> u64 {
         self.tail
     }
 
-    /// Bytes that can be taken out.
+    /// Returns the bytes that can be taken out.
     pub(super) fn there(&mut self, gate: &Gate) -> Result<u64, Corrupt> {
         if self.head == self.tail {
             let head = gate.head.0.load(Ordering::Acquire);
@@ -139,21 +141,21 @@ impl Taker {
         Ok(self.head - self.tail)
     }
 
-    /// `n` bytes were taken out, which were there.
+    /// Publishes that `n` bytes were taken out, which were there.
     pub(super) fn take(&mut self, gate: &Gate, n: u64) {
         self.tail += n;
         gate.tail.0.store(self.tail, Ordering::Release);
     }
 
-    /// Whether the putter is to be woken.
+    /// Returns true if the producer must be woken.
     pub(super) fn must_wake(&self, gate: &Gate) -> bool {
         must_wake(&gate.putter_sleeps.0)
     }
 
-    /// Whether this side may sleep: nothing is there, and who puts something in will wake it.
-    pub(super) fn lie_down(&mut self, gate: &Gate) -> Result<bool, Corrupt> {
+    /// Returns true if this side may sleep: there is no data, and the producer will wake it.
+    pub(super) fn prepare_to_sleep(&mut self, gate: &Gate) -> Result<bool, Corrupt> {
         let mut there = Ok(0);
-        let sleeps = lie_down(&gate.taker_sleeps.0, || {
+        let sleeps = prepare_to_sleep(&gate.taker_sleeps.0, || {
             there = self.there(gate);
             there == Ok(0)
         });
@@ -163,7 +165,7 @@ impl Taker {
 
 #[cfg(test)]
 impl Gate {
-    /// Writes what an honest peer would not.
+    /// Writes positions that an honest peer would not.
     pub(super) fn forge(&self, head: u64, tail: u64) {
         self.head.0.store(head, Ordering::Release);
         self.tail.0.store(tail, Ordering::Release);

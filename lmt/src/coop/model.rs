@@ -1,6 +1,8 @@
-//! Model check of the ring's positions and of its doorbell: all interleavings of two sides, by loom. What is copied
-//! before it is there, or overwritten before it was taken, is a race of two threads on a cell; a lost
-//! wake-up is a deadlock. The file under test is compiled once more, against loom's atomics.
+//! Model check of the ring's positions and wake-ups: loom runs all interleavings of two sides.
+//!
+//! Copying data before it is there, or overwriting data before it was taken, is a race of two
+//! threads on a cell. A lost wake-up is a deadlock. The file under test is compiled once more,
+//! against loom's atomics.
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
@@ -60,7 +62,7 @@ fn run(total: u64) {
             let mut p = Putter::new(SIZE);
             while p.at() < total {
                 if p.room(&there.gate, 1).expect("the taker is honest") == 0 {
-                    if p.lie_down(&there.gate).expect("the taker is honest") {
+                    if p.prepare_to_sleep(&there.gate).expect("the taker is honest") {
                         there.putter.wait();
                     }
                     continue;
@@ -76,7 +78,7 @@ fn run(total: u64) {
         let mut t = Taker::new(SIZE);
         while t.at() < total {
             if t.there(&shared.gate).expect("the putter is honest") == 0 {
-                if t.lie_down(&shared.gate).expect("the putter is honest") {
+                if t.prepare_to_sleep(&shared.gate).expect("the putter is honest") {
                     shared.taker.wait();
                 }
                 continue;
@@ -95,7 +97,8 @@ fn run(total: u64) {
 
 #[allow(unsafe_code)]
 fn write(cell: *mut u64, value: u64) {
-    // SAFETY: loom checks that no other thread uses the cell meanwhile, and the cell outlives the threads.
+    // SAFETY: loom checks that no other thread uses the cell meanwhile, and the cell outlives the
+    // threads.
     unsafe { *cell = value }
 }
 

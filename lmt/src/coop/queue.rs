@@ -1,4 +1,4 @@
-//! The messages that a VC copies through its ring, in the order in which they were granted.
+//! The queues of messages that a VC copies through its rings, in the order of the grants.
 
 use std::collections::VecDeque;
 
@@ -9,37 +9,38 @@ use super::gate::Corrupt;
 use super::ring::{Consumer, Producer};
 use crate::cookie::RingName;
 
-/// Messages that go out through a ring of the peer's. `K` names a request.
+/// The messages that go out through the peer's ring. `K` names a request.
 #[derive(Debug)]
-pub struct OutLane<K> {
+pub struct OutQueue<K> {
     ring: Option<(RingName, Producer)>,
     queue: VecDeque<(K, u64)>,
 }
 
-/// Messages that come through a ring of this process. Of one that was given up, the bytes still come.
+/// The messages that come in through this process's ring. Bytes of an abandoned message still come.
 #[derive(Debug)]
-pub struct InLane<K> {
+pub struct InQueue<K> {
     ring: Option<Consumer>,
     queue: VecDeque<(K, u64, bool)>,
 }
 
-impl<K> Default for OutLane<K> {
+impl<K> Default for OutQueue<K> {
     fn default() -> Self {
-        OutLane { ring: None, queue: VecDeque::new() }
+        OutQueue { ring: None, queue: VecDeque::new() }
     }
 }
 
-impl<K> Default for InLane<K> {
+impl<K> Default for InQueue<K> {
     fn default() -> Self {
-        InLane { ring: None, queue: VecDeque::new() }
+        InQueue { ring: None, queue: VecDeque::new() }
     }
 }
 
-impl<K: Copy + PartialEq> OutLane<K> {
-    /// Maps the ring of this name, if it is not the one that is mapped.
+impl<K: Copy + PartialEq> OutQueue<K> {
+    /// Maps the ring of this name, unless it is mapped already.
     ///
     /// # Errors
-    /// If it cannot be mapped, or messages of another one are not through.
+    ///
+    /// Fails if it cannot be mapped, or if messages through another ring have not ended.
     pub fn attach(&mut self, name: RingName) -> Result<(), RingError> {
         match &self.ring {
             Some((mapped, _)) if *mapped == name => Ok(()),
@@ -52,30 +53,31 @@ impl<K: Copy + PartialEq> OutLane<K> {
         }
     }
 
-    /// A message of `len` bytes follows those that are there.
+    /// Queues a message of `len` bytes.
     pub fn push(&mut self, key: K, len: u64) {
         self.queue.push_back((key, len));
     }
 
-    /// The message whose turn it is.
+    /// Returns the first message.
     pub fn front(&self) -> Option<K> {
         self.queue.front().map(|(key, _)| *key)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no messages.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Whether a message is there.
+    /// Returns true if the message is queued.
     pub fn contains(&self, key: K) -> bool {
         self.queue.iter().any(|(k, _)| *k == key)
     }
 
-    /// Copies at most `max` bytes of the message whose turn it is, whose data `seg` is; returns how many.
+    /// Copies at most `max` bytes of the first message, whose data is `seg`; returns their number.
     ///
     /// # Errors
-    /// If the peer has broken the ring.
+    ///
+    /// Fails if the peer has corrupted the ring.
     pub fn fill(&mut self, seg: &mut Segment, max: usize) -> Result<usize, Corrupt> {
         let (Some((_, ring)), Some((_, left))) = (&mut self.ring, self.queue.front_mut()) else {
             return Ok(0);
@@ -88,28 +90,30 @@ impl<K: Copy + PartialEq> OutLane<K> {
         Ok(n)
     }
 
-    /// See [`Producer::must_wake`].
+    /// Does the same as [`Producer::must_wake`].
     pub fn must_wake(&self) -> bool {
         self.ring.as_ref().is_some_and(|(_, ring)| ring.must_wake())
     }
 
-    /// See [`Producer::lie_down`]. Without messages it may always.
+    /// Does the same as [`Producer::prepare_to_sleep`]; always true without messages.
     ///
     /// # Errors
-    /// If the peer has broken the ring.
-    pub fn lie_down(&mut self) -> Result<bool, Corrupt> {
+    ///
+    /// Fails if the peer has corrupted the ring.
+    pub fn prepare_to_sleep(&mut self) -> Result<bool, Corrupt> {
         match &mut self.ring {
-            Some((_, ring)) if !self.queue.is_empty() => ring.lie_down(),
+            Some((_, ring)) if !self.queue.is_empty() => ring.prepare_to_sleep(),
             _ => Ok(true),
         }
     }
 }
 
-impl<K: Copy + PartialEq> InLane<K> {
-    /// The name of the ring, which is made if there is none; see [`Consumer::create`].
+impl<K: Copy + PartialEq> InQueue<K> {
+    /// Returns the name of the ring; creates it first if there is none, see [`Consumer::create`].
     ///
     /// # Errors
-    /// If it cannot be made.
+    ///
+    /// Fails if it cannot be created.
     pub fn open(&mut self, long: bool) -> Result<RingName, RingError> {
         match &self.ring {
             Some(ring) => Ok(ring.name()),
@@ -117,47 +121,49 @@ impl<K: Copy + PartialEq> InLane<K> {
         }
     }
 
-    /// The name of the ring, if there is one.
+    /// Returns the name of the ring, if there is one.
     pub fn name(&self) -> Option<RingName> {
         self.ring.as_ref().map(Consumer::name)
     }
 
-    /// Whether there is a ring.
+    /// Returns true if there is a ring.
     pub fn is_open(&self) -> bool {
         self.ring.is_some()
     }
 
-    /// A message of `len` bytes was granted.
+    /// Queues a message of `len` bytes that was granted.
     pub fn push(&mut self, key: K, len: u64) {
         self.queue.push_back((key, len, true));
     }
 
-    /// The message whose turn it is, and whether it is wanted.
+    /// Returns the first message, and whether it is still wanted.
     pub fn front(&self) -> Option<(K, bool)> {
         self.queue.front().map(|(key, _, wanted)| (*key, *wanted))
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no messages.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Nobody wants the message any more: its bytes will fall.
+    /// Marks a message as abandoned: its bytes will be discarded.
     pub fn forget(&mut self, key: K) {
         for (k, _, wanted) in &mut self.queue {
             *wanted &= *k != key;
         }
     }
 
-    /// The sender does not put the message in.
+    /// Removes a message that the sender will not send.
     pub fn remove(&mut self, key: K) {
         self.queue.retain(|(k, ..)| *k != key);
     }
 
-    /// Copies at most `max` bytes of the message whose turn it is, to where `seg` says or nowhere; returns how many.
+    /// Copies at most `max` bytes of the first message to `seg`, or discards them; returns their
+    /// number.
     ///
     /// # Errors
-    /// If the peer has broken the ring.
+    ///
+    /// Fails if the peer has corrupted the ring.
     pub fn drain(&mut self, seg: Option<&mut Segment>, max: usize) -> Result<usize, Corrupt> {
         let (Some(ring), Some((_, left, _))) = (&mut self.ring, self.queue.front_mut()) else { return Ok(0) };
         let max = max.min(usize::try_from(*left).unwrap_or(usize::MAX));
@@ -172,18 +178,19 @@ impl<K: Copy + PartialEq> InLane<K> {
         Ok(n)
     }
 
-    /// See [`Consumer::must_wake`].
+    /// Does the same as [`Consumer::must_wake`].
     pub fn must_wake(&self) -> bool {
         self.ring.as_ref().is_some_and(Consumer::must_wake)
     }
 
-    /// See [`Consumer::lie_down`]. Without messages it may always.
+    /// Does the same as [`Consumer::prepare_to_sleep`]; always true without messages.
     ///
     /// # Errors
-    /// If the peer has broken the ring.
-    pub fn lie_down(&mut self) -> Result<bool, Corrupt> {
+    ///
+    /// Fails if the peer has corrupted the ring.
+    pub fn prepare_to_sleep(&mut self) -> Result<bool, Corrupt> {
         match &mut self.ring {
-            Some(ring) if !self.queue.is_empty() => ring.lie_down(),
+            Some(ring) if !self.queue.is_empty() => ring.prepare_to_sleep(),
             _ => Ok(true),
         }
     }

@@ -13,45 +13,53 @@ use super::gate::{Corrupt, Gate, Putter, Taker};
 use super::sys::{self, Mapping};
 use crate::cookie::RingName;
 
-/// Bytes of a ring. With its two sides' working sets they fit the caches that cores do not share; see the example `ring`.
+/// Size of a ring in bytes.
+///
+/// With the working sets of its two sides it fits the caches that cores do not share; see the
+/// example `ring`.
 pub const RING: usize = 256 << 10;
-/// Bytes of memory of a long ring, more than a core's own caches hold: until a byte's place is written again, the receiver's
-/// have lost it, and it need not be taken away from there (see [`netmod_core::stores`]).
+/// Size of a long ring in bytes, more than a core's own caches hold.
+///
+/// Before a position is written again, the receiver's caches have evicted it, so it need not be
+/// taken from there (see [`netmod_core::stores`]).
 pub const LONG: usize = 2 << 20;
-/// Bytes that are in a long ring at once, at most: so much slack lets neither side wait for the other.
+/// Most bytes in a long ring at once; with this much slack neither side waits for the other.
 const LONG_WINDOW: usize = 1 << 20;
-/// Bytes after which the other side is told. Smaller ones cost more synchronization, larger ones less overlap.
+/// Bytes after which the other side is told.
+///
+/// Smaller chunks cost more synchronization, larger ones reduce the overlap.
 pub const CHUNK: usize = 64 << 10;
 
-/// Messages of so many bytes, and longer ones, are written past the receiver's caches, as memcpy does from about there
-/// on: no cache holds them until they are read.
+/// Length from which on messages are written past the receiver's caches.
+///
+/// memcpy does so from about there on, too. No cache holds such a message until it is read.
 pub(super) const HUGE: usize = 16 << 20;
 
-/// What precedes the data in the file.
+/// Bytes before the data in the file.
 const HEADER: usize = 4096;
-/// Where the number of the ring is, at the header's end.
+/// Offset of the ring's random number, at the end of the header.
 const NUMBER_AT: usize = HEADER - 8;
 const _: () = assert!(size_of::<Gate>() <= NUMBER_AT);
 
-/// Sizes of a ring, in bytes.
+/// The sizes of a ring, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Of its memory.
+    /// Memory of the ring.
     pub memory: usize,
-    /// That are in it at once, at most: no more than its memory.
+    /// Most bytes in the ring at once, at most its memory.
     pub window: usize,
-    /// After which the other side is told.
+    /// Bytes after which the other side is told.
     pub chunk: usize,
 }
 
 impl Sizes {
-    /// Of a ring that is not long.
+    /// Sizes of a short ring.
     pub const SHORT: Sizes = Sizes { memory: RING, window: RING, chunk: CHUNK };
-    /// Of one that is.
+    /// Sizes of a long ring.
     pub const LONG: Sizes = Sizes { memory: LONG, window: LONG_WINDOW, chunk: CHUNK };
 }
 
-/// The memory of a ring.
+/// The mapped memory of a ring.
 #[derive(Debug)]
 struct Memory {
     map: Mapping,
@@ -60,12 +68,12 @@ struct Memory {
 
 impl Memory {
     fn gate(&self) -> &Gate {
-        // SAFETY: the mapping begins on a page and has at least `HEADER` bytes; a gate is made of atomics, for which
-        // any bytes are a value, and which the peer may change at any time.
+        // SAFETY: the mapping begins on a page and has at least `HEADER` bytes. A gate is made of
+        // atomics, for which any bytes are valid, and which the peer may change at any time.
         unsafe { self.map.base().cast::<Gate>().as_ref() }
     }
 
-    /// The longest piece from a position on that does not wrap, of at most `n` bytes.
+    /// Returns the longest piece at a position that does not wrap, of at most `n` bytes.
     fn piece(&self, at: u64, n: usize) -> (NonNull<u8>, usize) {
         let at = (at % self.size as u64) as usize;
         debug_assert!(HEADER + self.size <= self.map.len());
@@ -90,12 +98,14 @@ pub struct Consumer {
     memory: Memory,
     taker: Taker,
     name: RingName,
-    /// By which the peer finds the ring: closed with it, or when something has come, since the peer then has mapped it.
+    /// File by which the peer finds the ring.
+    ///
+    /// It is closed with the ring, or when data has come, since the peer has mapped it then.
     file: Option<File>,
     chunk: usize,
 }
 
-/// A number that nobody guesses.
+/// Returns an unpredictable number.
 fn random_number() -> Result<[u8; 8], RingError> {
     let mut number = [0; 8];
     getrandom::fill(&mut number).map_err(|e| RingError::System {
@@ -108,19 +118,22 @@ fn random_number() -> Result<[u8; 8], RingError> {
 }
 
 impl Consumer {
-    /// Makes a ring; a long one if that is of use on this machine and `long` says that there is memory for it.
+    /// Creates a ring: a long one if this machine benefits from it and `long` says that there is
+    /// memory for it.
     ///
     /// # Errors
-    /// If the file cannot be made, or there is no memory for it.
+    ///
+    /// Fails if the file cannot be created, or there is no memory for it.
     pub fn create(long: bool) -> Result<Consumer, RingError> {
         let long = long && Processor::here() == Processor::Zen4;
         Consumer::with_sizes(if long { Sizes::LONG } else { Sizes::SHORT })
     }
 
-    /// The same with other sizes, to measure them.
+    /// Creates a ring of other sizes, for measurements.
     ///
     /// # Errors
-    /// As [`Consumer::create`].
+    ///
+    /// As for [`Consumer::create`].
     pub fn with_sizes(sizes: Sizes) -> Result<Consumer, RingError> {
         let Sizes { memory, window, chunk } = sizes;
         let (map, file, name) = sys::create(random_number()?, NUMBER_AT as u64, HEADER + memory)?;
@@ -128,20 +141,22 @@ impl Consumer {
         Ok(Consumer { memory, taker: Taker::new(window as u64), name, file: Some(file), chunk })
     }
 
-    /// By which the peer finds it.
+    /// Returns the name by which the peer finds it.
     pub fn name(&self) -> RingName {
         self.name
     }
 
-    /// Copies at most `max` bytes out of the ring into the segment, as far as there are any; returns how many.
+    /// Copies at most `max` bytes from the ring into the segment, as far as there are any; returns
+    /// their number.
     ///
     /// # Errors
-    /// If the peer has broken the ring.
+    ///
+    /// Fails if the peer has corrupted the ring.
     pub fn drain(&mut self, seg: &mut Segment, max: usize) -> Result<usize, Corrupt> {
         let max = max.min(seg.remaining());
         let huge = seg.total() >= HUGE;
         self.each_piece(max, |base, n| {
-            // SAFETY: the piece is within the mapping, which lives longer than this call.
+            // SAFETY: the piece is within the mapping, which outlives this call.
             let bytes = unsafe { RxBytes::from_raw(base, n) };
             if huge {
                 seg.unpack_past_caches(bytes);
@@ -151,10 +166,11 @@ impl Consumer {
         })
     }
 
-    /// Lets at most `max` bytes fall; returns how many.
+    /// Discards at most `max` bytes; returns their number.
     ///
     /// # Errors
-    /// If the peer has broken the ring.
+    ///
+    /// Fails if the peer has corrupted the ring.
     pub fn discard(&mut self, max: usize) -> Result<usize, Corrupt> {
         self.each_piece(max, |_, _| {})
     }
@@ -176,38 +192,41 @@ impl Consumer {
         Ok(done)
     }
 
-    /// Whether the peer sleeps and is to be told that there is room.
+    /// Returns true if the peer sleeps and must be told that there is room.
     pub fn must_wake(&self) -> bool {
         self.taker.must_wake(self.memory.gate())
     }
 
-    /// Whether this side may sleep: the peer will tell when there is something.
+    /// Returns true if this side may sleep: the peer will tell when there is data.
     ///
     /// # Errors
-    /// If the peer has broken the ring.
-    pub fn lie_down(&mut self) -> Result<bool, Corrupt> {
-        self.taker.lie_down(self.memory.gate())
+    ///
+    /// Fails if the peer has corrupted the ring.
+    pub fn prepare_to_sleep(&mut self) -> Result<bool, Corrupt> {
+        self.taker.prepare_to_sleep(self.memory.gate())
     }
 }
 
 impl Producer {
-    /// Maps the ring that a peer on this node has made.
+    /// Maps the ring that a peer on this node has created.
     ///
     /// # Errors
-    /// If it is not there, or not what a peer makes.
+    ///
+    /// Fails if there is no such ring, or not in the form that a peer creates.
     pub fn open(name: RingName) -> Result<Producer, RingError> {
         Producer::map(name, &[Sizes::SHORT, Sizes::LONG])
     }
 
-    /// The same with other sizes, to measure them.
+    /// Maps a ring of other sizes, for measurements.
     ///
     /// # Errors
-    /// As [`Producer::open`].
+    ///
+    /// As for [`Producer::open`].
     pub fn with_sizes(name: RingName, sizes: Sizes) -> Result<Producer, RingError> {
         Producer::map(name, &[sizes])
     }
 
-    /// Maps a ring that has one of these sizes, as the length of its file tells.
+    /// Maps a ring that has one of these sizes, according to the length of its file.
     fn map(name: RingName, all: &[Sizes]) -> Result<Producer, RingError> {
         let lens: Vec<usize> = all.iter().map(|sizes| HEADER + sizes.memory).collect();
         let map = sys::open(name, NUMBER_AT as u64, &lens)?;
@@ -218,10 +237,12 @@ impl Producer {
         Ok(Producer { memory: Memory { map, size }, putter, chunk, stores: Stores::default() })
     }
 
-    /// Copies at most `max` bytes of the segment into the ring, as far as there is room; returns how many.
+    /// Copies at most `max` bytes of the segment into the ring, as far as there is room; returns
+    /// their number.
     ///
     /// # Errors
-    /// If the peer has broken the ring.
+    ///
+    /// Fails if the peer has corrupted the ring.
     pub fn fill(&mut self, seg: &mut Segment, max: usize) -> Result<usize, Corrupt> {
         let max = max.min(seg.remaining());
         let mut done = 0;
@@ -234,7 +255,8 @@ impl Producer {
             let n = usize::try_from(room).unwrap_or(usize::MAX).min(want);
             let (base, n) = self.memory.piece(self.putter.at(), n);
             let n = self.stores.copy(n, |way| {
-                // SAFETY: the piece is within the mapping; it is the ring's and no part of a request's memory.
+                // SAFETY: the piece is within the mapping; it belongs to the ring and to no
+                // request's memory.
                 unsafe { seg.pack_raw(base.as_ptr(), n, way) }
             });
             self.putter.put(self.memory.gate(), n as u64);
@@ -243,17 +265,18 @@ impl Producer {
         Ok(done)
     }
 
-    /// Whether the peer sleeps and is to be told that there is something.
+    /// Returns true if the peer sleeps and must be told that there is data.
     pub fn must_wake(&self) -> bool {
         self.putter.must_wake(self.memory.gate())
     }
 
-    /// Whether this side may sleep: the peer will tell when there is room.
+    /// Returns true if this side may sleep: the peer will tell when there is room.
     ///
     /// # Errors
-    /// If the peer has broken the ring.
-    pub fn lie_down(&mut self) -> Result<bool, Corrupt> {
-        self.putter.lie_down(self.memory.gate())
+    ///
+    /// Fails if the peer has corrupted the ring.
+    pub fn prepare_to_sleep(&mut self) -> Result<bool, Corrupt> {
+        self.putter.prepare_to_sleep(self.memory.gate())
     }
 }
 

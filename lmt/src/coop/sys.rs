@@ -1,5 +1,7 @@
-//! Ring files: made without a name, found by their maker's descriptor, and mapped. So none is ever left behind, however its
-//! processes end. The unsafe part of the Cooperative mode but for the copying.
+//! Ring files: unnamed, found by their owner's descriptor, and mapped.
+//!
+//! None is ever left behind, however its processes end. This is the unsafe part of the Cooperative
+//! mode, except for the copying.
 
 #![allow(unsafe_code)]
 
@@ -14,16 +16,17 @@ use memmap2::{MmapOptions, MmapRaw};
 use netmod_core::card::NodeSection;
 
 use super::RingError;
-use crate::cookie::{Place, RingName};
+use crate::cookie::{RingName, ShmDomain};
 
-/// Where ring files are made: a file system in memory that every process of a node sees.
+/// The folder of ring files: a file system in memory that every process of a node sees.
 const FOLDER: &str = "/dev/shm";
 
-/// Where this process's shared memory is.
+/// Returns the shared memory that this process can reach.
 ///
 /// # Errors
-/// If there is none.
-pub fn place_here() -> Result<Place, RingError> {
+///
+/// Fails if there is none.
+pub fn shm_domain() -> Result<ShmDomain, RingError> {
     let failed = |source| RingError::System {
         what: "look at",
         path: FOLDER.into(),
@@ -35,17 +38,17 @@ pub fn place_here() -> Result<Place, RingError> {
     // SAFETY: geteuid has no arguments and cannot fail.
     let user = unsafe { libc::geteuid() };
     let pids = std::fs::metadata("/proc/self/ns/pid").map_err(failed)?.ino();
-    Ok(Place { boot: node.boot_id, device: folder.dev(), pids, user })
+    Ok(ShmDomain { boot: node.boot_id, device: folder.dev(), pids, user })
 }
 
-/// Where another process finds the file of a ring.
+/// Returns the path by which another process finds the file of a ring.
 pub(super) fn path_of(name: RingName) -> PathBuf {
     let [a, b, c, d, e, f, g, h, ..] = name.0;
     let (pid, fd) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
     format!("/proc/{pid}/fd/{fd}").into()
 }
 
-/// The name of a ring of this process.
+/// Returns the name of a ring of this process.
 fn name_of(file: &File, number: [u8; 8]) -> RingName {
     let mut name = [0; 16];
     name[..4].copy_from_slice(&std::process::id().to_le_bytes());
@@ -61,11 +64,14 @@ pub(super) struct Mapping {
     base: NonNull<u8>,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread, and its base is used by its one holder.
+// SAFETY: a mapping belongs to the process, not to a thread, and its base is used by its one
+// holder.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// First byte, on a page boundary. Readable and writable for [`Mapping::len`] bytes while the mapping lives.
+    /// Returns the first byte, on a page boundary.
+    ///
+    /// The mapping is readable and writable for [`Mapping::len`] bytes while it lives.
     pub(super) fn base(&self) -> NonNull<u8> {
         self.base
     }
@@ -81,8 +87,10 @@ impl Mapping {
     }
 }
 
-/// Makes a file of `len` bytes without a name, for this user alone, whose memory is there, and maps it. It is found as long
-/// as it is kept open, and by the random `number` that is put at `number_at` in it.
+/// Creates an unnamed file of `len` allocated bytes, for this user alone, and maps it.
+///
+/// It can be found as long as it is open, and recognised by the random `number` at offset
+/// `number_at`.
 pub(super) fn create(
     number: [u8; 8],
     number_at: u64,
@@ -98,7 +106,7 @@ pub(super) fn create(
         .custom_flags(libc::O_TMPFILE)
         .open(FOLDER)
         .map_err(failed("create", "large messages go through the network module; is /dev/shm writable?"))?;
-    // Not by ftruncate alone: memory that is not there when it is written to ends the process (SIGBUS).
+    // ftruncate alone is not enough: a write without memory behind it ends the process (SIGBUS).
     // SAFETY: a live descriptor.
     let e = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len as libc::off_t) };
     let full = "large messages go through the network module; is /dev/shm large enough (df /dev/shm)?";
@@ -114,7 +122,9 @@ pub(super) fn create(
     Ok((map, file, name))
 }
 
-/// Maps the file of a peer on this node, which has one of these lengths, and the number of its name at `number_at`.
+/// Maps the file of a peer on this node.
+///
+/// It must have one of these lengths, and its name's number at `number_at`.
 pub(super) fn open(name: RingName, number_at: u64, lens: &[usize]) -> Result<Mapping, RingError> {
     let path = path_of(name);
     let failed = |what| {
@@ -123,7 +133,7 @@ pub(super) fn open(name: RingName, number_at: u64, lens: &[usize]) -> Result<Map
         move |source| RingError::System { what, path, source, hint }
     };
     let foreign = |why| RingError::Foreign { path: path.display().to_string(), why };
-    // What is there may be anything: it is looked at before it is opened, and once more behind that.
+    // The path may lead to anything: it is checked before it is opened, and once more after that.
     let check = |meta: std::fs::Metadata| {
         // SAFETY: geteuid has no arguments and cannot fail.
         let user = unsafe { libc::geteuid() };

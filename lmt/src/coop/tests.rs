@@ -1,4 +1,4 @@
-//! Rings between two ends in one process: contents, bounds, broken positions, files.
+//! Rings between two sides in one process: contents, bounds, corrupted positions, files.
 
 #![allow(unsafe_code)]
 
@@ -13,22 +13,22 @@ fn segment(buf: &mut [u8]) -> Segment {
     unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) }
 }
 
-/// Of a ring that shows where it wraps.
+/// Sizes of a ring that wraps soon.
 const SMALL: Sizes = Sizes { memory: 8192, window: 8192, chunk: 4096 };
 
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 31) ^ (i >> 8) ^ seed) as u8).collect()
 }
 
-fn lanes() -> (OutLane<u32>, InLane<u32>) {
-    let (mut out, mut inc) = (OutLane::default(), InLane::default());
+fn queues() -> (OutQueue<u32>, InQueue<u32>) {
+    let (mut out, mut inc) = (OutQueue::default(), InQueue::default());
     out.attach(inc.open(true).expect("a ring")).expect("the same ring");
     (out, inc)
 }
 
 #[test]
 fn messages_follow_each_other_through_the_ring() {
-    let (mut out, mut inc) = lanes();
+    let (mut out, mut inc) = queues();
     let lens = [1, RING - 1, RING, 3 * RING + 17, 5, CHUNK];
     let mut data: Vec<_> = lens.iter().enumerate().map(|(i, len)| pattern(*len, i)).collect();
     let mut got: Vec<_> = lens.iter().map(|len| vec![0; *len]).collect();
@@ -53,7 +53,7 @@ fn messages_follow_each_other_through_the_ring() {
 
 #[test]
 fn a_message_that_no_cache_holds_arrives_whole() {
-    let (mut out, mut inc) = lanes();
+    let (mut out, mut inc) = queues();
     let len = HUGE + 4321;
     let (mut data, mut got) = (pattern(len, 3), vec![0; len + 1]);
     let want = data.clone();
@@ -69,7 +69,7 @@ fn a_message_that_no_cache_holds_arrives_whole() {
 
 #[test]
 fn a_message_that_nobody_wants_falls_and_the_next_one_is_whole() {
-    let (mut out, mut inc) = lanes();
+    let (mut out, mut inc) = queues();
     let (mut a, mut b, mut there) = (pattern(1000, 1), pattern(2000, 2), vec![0; 2000]);
     let want = b.clone();
     for (key, buf) in [(1, &mut a), (2, &mut b)] {
@@ -92,7 +92,7 @@ fn positions_that_cannot_be_are_found() {
     ring.forge(size + 1, 0);
     assert_eq!(ring.discard(1), Err(Corrupt { theirs: size + 1, ours: 0, size }));
     ring.forge(u64::MAX, 0);
-    assert!(ring.lie_down().is_err());
+    assert!(ring.prepare_to_sleep().is_err());
     ring.forge(10, 0);
     assert_eq!(ring.discard(10), Ok(10));
     ring.forge(9, 10);
@@ -110,7 +110,8 @@ fn positions_that_cannot_be_are_found() {
     assert!(end.fill(&mut segment(&mut data), 1).is_err());
 }
 
-/// A ring with more memory than may be in it at once: no more is, and what goes round it many times comes out as it went in.
+/// A ring with more memory than its window is never filled beyond the window, and its data survives
+/// many rounds.
 #[test]
 fn a_long_ring_is_written_round_and_round() {
     let sizes = Sizes { memory: 5 * 4096, ..SMALL };
@@ -134,7 +135,7 @@ fn a_long_ring_is_written_round_and_round() {
     assert!(Producer::open(inc.name()).is_err());
 }
 
-/// Both sides know by the length of a ring how much may be in it at once.
+/// Both sides derive the window from the length of a ring.
 #[test]
 fn rings_of_both_lengths_are_filled_as_far_as_both_sides_mean() {
     for sizes in [Sizes::SHORT, Sizes::LONG] {
@@ -153,7 +154,7 @@ fn rings_of_both_lengths_are_filled_as_far_as_both_sides_mean() {
     }
 }
 
-/// The file of a ring has no name, so that nothing is left of it when its processes end.
+/// The file of a ring has no name, so that it does not outlive its processes.
 #[test]
 fn a_ring_is_found_by_its_descriptor_until_it_is_used() {
     use std::os::unix::fs::MetadataExt;
@@ -187,7 +188,7 @@ fn what_is_no_ring_is_not_mapped() {
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("chmod");
     let error = Producer::with_sizes(ring.name(), SMALL).expect_err("of everybody").to_string();
     assert!(error.contains("this user alone"), "{error}");
-    // Nothing is opened that is no file: a pipe would do something.
+    // Only regular files are opened: opening a pipe would have an effect.
     let (reader, _writer) = std::io::pipe().expect("a pipe");
     let mut name = ring.name();
     name.0[4..8].copy_from_slice(&(std::os::fd::AsRawFd::as_raw_fd(&reader) as u32).to_le_bytes());
@@ -196,17 +197,17 @@ fn what_is_no_ring_is_not_mapped() {
 }
 
 #[test]
-fn who_sleeps_is_woken_once() {
-    let (mut out, mut inc) = lanes();
+fn a_sleeping_side_is_woken_once() {
+    let (mut out, mut inc) = queues();
     let mut data = pattern(10, 0);
     inc.push(1, 20);
-    assert_eq!(inc.lie_down(), Ok(true));
+    assert_eq!(inc.prepare_to_sleep(), Ok(true));
     out.push(1, 20);
     assert!(!inc.must_wake() && out.must_wake() && !out.must_wake());
-    assert_eq!(inc.lie_down(), Ok(true));
+    assert_eq!(inc.prepare_to_sleep(), Ok(true));
     out.fill(&mut segment(&mut data), 10).expect("honest");
     assert!(out.must_wake());
-    assert_eq!(inc.lie_down(), Ok(false), "something is there");
+    assert_eq!(inc.prepare_to_sleep(), Ok(false), "something is there");
     assert!(!out.must_wake(), "and nobody sleeps");
-    assert_eq!(out.lie_down(), Ok(false), "there is room");
+    assert_eq!(out.prepare_to_sleep(), Ok(false), "there is room");
 }

@@ -1,6 +1,8 @@
-//! Exploration of two sides of a transfer, in every order of deliveries, moves, failed registrations, failed
-//! moves, cancellation, abandonment and loss, for each mode and for receives that are too short; and of sides with known
-//! mistakes in them, which must go wrong.
+//! Exploration of the two sides of a transfer, in every order of events.
+//!
+//! Events are deliveries, moves, failed registrations, failed moves, cancellation, abandonment and
+//! loss, for each mode and for receives that are too short. Sides with a known mistake (mutants)
+//! must be caught.
 
 mod world;
 
@@ -11,11 +13,11 @@ use world::{Case, World};
 use crate::mode::Mode;
 use crate::mutant::{Mutant, with};
 
-/// States and ends that were reached; or what went wrong, and how.
+/// Returns the number of states and of ends reached, or the violation with its history.
 fn explore(case: Case) -> Result<(usize, usize), String> {
     let start = World::new(case);
     let mut known = HashSet::from([start.clone()]);
-    // Each state with where it came from and by which step, for the history of a mistake.
+    // Each state with its predecessor and the step between them, for the history of a violation.
     let mut worlds: Vec<(World, usize, String)> = vec![(start, 0, "start".into())];
     let (mut at, mut ends) = (0, 0);
     while at < worlds.len() {
@@ -48,7 +50,7 @@ fn history(worlds: &[(World, usize, String)], mut at: usize) -> String {
     format!("\n{}", lines.join("\n"))
 }
 
-/// All modes, with a message of `total` windows, for which there is room for all, for a part, for nothing.
+/// Returns all modes for a message of `total` windows, with room for all, a part, or none of it.
 fn cases(total: u64, faults: u8) -> impl Iterator<Item = Case> {
     let rooms = [total, total.saturating_sub(2), 0];
     Mode::ALL.into_iter().flat_map(move |mode| {

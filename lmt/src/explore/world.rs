@@ -1,4 +1,5 @@
-//! The model: two sides, the packets between them, registered memory, one ring, and what can go wrong.
+//! The model: two sides, the packets between them, registered memory, one ring, and possible
+//! faults.
 
 use std::collections::VecDeque;
 
@@ -8,18 +9,18 @@ use crate::send::SendLmt;
 use crate::table::{Action, Actions, Ending, Event};
 use crate::window::Window;
 
-/// What is explored.
+/// The case to explore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Case {
-    /// The receiver's choice.
+    /// Mode chosen by the receiver.
     pub mode: Mode,
-    /// Units of the message, of which a ring holds two.
+    /// Units of the message; a ring holds two.
     pub total: u64,
     /// Units that the receive has room for.
     pub room: u64,
     /// Units of the first window.
     pub window: u64,
-    /// How many of all things may go wrong.
+    /// Most faults that may occur.
     pub faults: u8,
 }
 
@@ -54,7 +55,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Whether it comes by itself: without one of these nothing happens any more.
+    /// Returns true if the step comes by itself: without such a step the model is at rest.
     pub(super) fn is_due(&self) -> bool {
         !matches!(
             self,
@@ -63,16 +64,16 @@ impl Step {
     }
 }
 
-/// One side but for its machine.
+/// The state of one side, except for its machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Place {
+struct SideState {
     inbox: VecDeque<Packet>,
-    /// Registered for the peer.
+    /// Windows registered for the peer.
     regions: Vec<Window>,
     moving: Option<Window>,
     in_ring: bool,
     ended: Option<Ending>,
-    /// Whether it was told that the VC is lost.
+    /// True if it was told that the VC is lost.
     told: bool,
 }
 
@@ -80,23 +81,23 @@ struct Place {
 pub(super) struct World {
     case: Case,
     send: SendLmt,
-    /// From the match on.
+    /// The receiver, from the match on.
     recv: Option<RecvLmt>,
     /// The announced message, until the match.
     announced: Option<Option<Window>>,
-    places: [Place; 2],
-    /// The side that waits for the answer to a registration, or for a ring that was mapped.
+    sides: [SideState; 2],
+    /// The side that waits for the result of a registration or of mapping a ring.
     asked: Option<(Side, Option<Window>)>,
     faults: u8,
     lost: bool,
     cancelled: bool,
-    /// Whether the sender's memory is with the netmod (Null).
+    /// True if the netmod holds the sender's memory (Null).
     with_netmod: bool,
     filled: u64,
     emptied: u64,
     /// Units in the receiver's memory: from the start, without gaps.
     arrived: u64,
-    /// Whether what is put in the ring falls.
+    /// True if the ring's data is discarded.
     discarding: bool,
 }
 
@@ -109,7 +110,7 @@ impl World {
             send,
             recv: None,
             announced: None,
-            places: Default::default(),
+            sides: Default::default(),
             asked: None,
             faults: case.faults,
             lost: false,
@@ -124,16 +125,16 @@ impl World {
         w
     }
 
-    fn place(&mut self, side: Side) -> &mut Place {
-        &mut self.places[side as usize]
+    fn state(&mut self, side: Side) -> &mut SideState {
+        &mut self.sides[side as usize]
     }
 
     fn is_live(&self, side: Side) -> bool {
         let machine = side == Sender || self.recv.is_some();
-        machine && self.places[side as usize].ended.is_none()
+        machine && self.sides[side as usize].ended.is_none()
     }
 
-    /// What can happen next.
+    /// Returns the steps that can happen next.
     pub(super) fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         let spare = self.faults > 0;
@@ -145,7 +146,7 @@ impl World {
             return steps;
         }
         for side in [Sender, Receiver] {
-            let p = &self.places[side as usize];
+            let p = &self.sides[side as usize];
             if !p.inbox.is_empty() && !p.told {
                 steps.push(Step::Deliver(side));
             }
@@ -165,7 +166,7 @@ impl World {
                 steps.push(Step::Tell(side));
             }
         }
-        if self.announced.is_some() && !self.places[1].told {
+        if self.announced.is_some() && !self.sides[1].told {
             steps.push(Step::Match);
         }
         if self.with_netmod {
@@ -198,14 +199,14 @@ impl World {
                 self.carry_out(Receiver, acts.into_iter().collect())
             }
             Step::End(side, wanted) => {
-                let Some(w) = self.place(side).moving.take() else { return Ok(()) };
+                let Some(w) = self.state(side).moving.take() else { return Ok(()) };
                 self.faults -= u8::from(!wanted);
-                let there = &self.places[1 - side as usize].regions;
+                let there = &self.sides[1 - side as usize].regions;
                 let ok = wanted && there.iter().any(|r| r.index == w.index && r.at == w.at && r.len >= w.len);
                 if wanted && !ok && self.is_live(side) && self.is_live(self.other(side)) {
                     return Err(format!("{w:?} is moved, and is not registered"));
                 }
-                if self.places[Receiver as usize].ended == Some(Ending::Done) {
+                if self.sides[Receiver as usize].ended == Some(Ending::Done) {
                     return Err("memory is written after the receive was done".into());
                 }
                 if ok {
@@ -251,9 +252,9 @@ impl World {
                 Ok(())
             }
             Step::Tell(side) => {
-                let place = self.place(side);
-                place.told = true;
-                place.inbox.clear();
+                let side_state = self.state(side);
+                side_state.told = true;
+                side_state.inbox.clear();
                 if side == Receiver {
                     self.announced = None;
                 }
@@ -276,12 +277,12 @@ impl World {
     fn post(&mut self, from: Side, packet: Packet) {
         if !self.lost {
             let to = self.other(from);
-            self.place(to).inbox.push_back(packet);
+            self.state(to).inbox.push_back(packet);
         }
     }
 
     fn deliver(&mut self, side: Side) -> Result<(), String> {
-        let Some(packet) = self.place(side).inbox.pop_front() else { return Ok(()) };
+        let Some(packet) = self.state(side).inbox.pop_front() else { return Ok(()) };
         match packet {
             Packet::Rts(first) => {
                 self.announced = Some(first);
@@ -326,8 +327,8 @@ impl World {
         match region {
             Some(w) => {
                 if ok {
-                    self.place(side).regions.push(w);
-                    if self.place(side).regions.len() > 2 {
+                    self.state(side).regions.push(w);
+                    if self.state(side).regions.len() > 2 {
                         return Err("three windows are registered".into());
                     }
                 }
@@ -339,7 +340,7 @@ impl World {
 
     fn carry_out(&mut self, side: Side, mut acts: VecDeque<Action>) -> Result<(), String> {
         while let Some(act) = acts.pop_front() {
-            if let Some(ended) = self.places[side as usize].ended {
+            if let Some(ended) = self.sides[side as usize].ended {
                 return Err(format!("{act:?} after {ended:?}"));
             }
             let lmt = |event| Packet::Lmt(event);
@@ -349,7 +350,7 @@ impl World {
                     self.post(side, lmt(Event::Cts { mode, total: self.case.room, first }));
                 }
                 Action::SendWindow(w) => self.post(side, lmt(Event::Window(w))),
-                Action::SendAt(i) => self.post(side, lmt(Event::At(i))),
+                Action::SendWindowAck(i) => self.post(side, lmt(Event::WindowAck(i))),
                 Action::SendRefuse => self.post(side, lmt(Event::Refused)),
                 Action::SendAbort => self.post(side, lmt(Event::Abort)),
                 Action::SendDone => self.post(side, lmt(Event::Done)),
@@ -359,7 +360,7 @@ impl World {
                 Action::Register(w, _) => self.asked = Some((side, Some(w))),
                 Action::Attach => self.asked = Some((side, None)),
                 Action::Deregister(i) => {
-                    let regions = &mut self.place(side).regions;
+                    let regions = &mut self.state(side).regions;
                     let n = regions.len();
                     regions.retain(|r| r.index != i);
                     if regions.len() + 1 != n {
@@ -367,14 +368,14 @@ impl World {
                     }
                 }
                 Action::Move(w) => {
-                    if self.place(side).moving.replace(w).is_some() {
+                    if self.state(side).moving.replace(w).is_some() {
                         return Err("two moves at once".into());
                     }
                 }
-                Action::Copy(_) => self.place(side).in_ring = true,
-                Action::LeaveRing => self.place(side).in_ring = false,
+                Action::Copy(_) => self.state(side).in_ring = true,
+                Action::LeaveRing => self.state(side).in_ring = false,
                 Action::SendData(_) => self.with_netmod = true,
-                // What is dropped is taken out of the ring, or off the wire, all the same.
+                // Discarded data is still taken out of the ring, or off the wire.
                 Action::Discard => {
                     self.discarding = true;
                     self.emptied = self.filled;
@@ -389,32 +390,32 @@ impl World {
         Ok(())
     }
 
-    /// The request's memory is its owner's again: nothing may hold on to it.
+    /// Returns the request's memory to its owner: nothing may use it any more.
     fn finish(&mut self, side: Side, ending: Ending) -> Result<(), String> {
         let (arrived, room) = (self.arrived, self.case.room);
         let with_netmod = side == Sender && self.with_netmod && ending != Ending::Lost;
-        let place = self.place(side);
-        if !place.regions.is_empty() {
-            return Err(format!("{side:?} is over, and {:?} are registered", place.regions));
+        let side_state = self.state(side);
+        if !side_state.regions.is_empty() {
+            return Err(format!("{side:?} is over, and {:?} are registered", side_state.regions));
         }
-        if place.moving.is_some() || with_netmod {
+        if side_state.moving.is_some() || with_netmod {
             return Err(format!("{side:?} is over while its data moves"));
         }
-        place.ended = Some(ending);
-        place.in_ring = false;
+        side_state.ended = Some(ending);
+        side_state.in_ring = false;
         if side == Receiver && ending == Ending::Done && arrived != room {
             return Err(format!("the receive is done with {arrived} of {room} units"));
         }
         Ok(())
     }
 
-    /// Nothing happens any more.
+    /// Checks a state in which nothing happens any more.
     pub(super) fn check_end(&self) -> Result<(), String> {
-        let [sender, receiver] = [self.places[0].ended, self.places[1].ended];
+        let [sender, receiver] = [self.sides[0].ended, self.sides[1].ended];
         if sender.is_none() || (self.recv.is_some() && receiver.is_none()) {
             return Err("nothing happens any more, and a side is not over".into());
         }
-        // A registration that fails costs nothing but speed, or the transfer.
+        // A failed registration costs speed or the transfer, but nothing else.
         if self.case.faults == self.faults && (sender, receiver) != (Some(Ending::Done), Some(Ending::Done)) {
             return Err(format!("nothing went wrong, and it ended with {sender:?} and {receiver:?}"));
         }

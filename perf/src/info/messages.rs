@@ -1,7 +1,7 @@
 //! Which messages of a netmod go eagerly, and in which mode the others move, as the device chooses it.
 
 use netmod_core::Config;
-use netmod_lmt::choice::{self, Side, Wish};
+use netmod_lmt::choice::{self, Policy, Side};
 use netmod_lmt::rates::{FROM, Measured, Rates};
 use netmod_lmt::{Mode, Modes, coop, probe};
 use serde::Serialize;
@@ -22,13 +22,13 @@ pub(super) struct Line {
 
 /// The table, and why a netmod has fewer modes than it could have.
 pub(super) fn table(cfg: &Config) -> (Vec<Line>, Option<String>) {
-    let wish = Wish::of_name(cfg.lmt).unwrap_or(Wish::Only(Mode::Null));
+    let policy = Policy::of_name(cfg.lmt).unwrap_or(Policy::Only(Mode::Null));
     let (mut near, mut far, mut warning) = (Modes::NULL, Modes::NULL, None);
-    match coop::place_here() {
+    match coop::shm_domain() {
         Ok(_) => {
             near = near.with(Mode::Coop);
             // Over a network only if it is asked for.
-            if wish == Wish::Only(Mode::Coop) {
+            if policy == Policy::Only(Mode::Coop) {
                 far = near;
             }
         }
@@ -40,8 +40,8 @@ pub(super) fn table(cfg: &Config) -> (Vec<Line>, Option<String>) {
     let mut measured = Measured::default();
     let mut rates = |bytes| measured.at(bytes, |len| probe::rates(len).unwrap_or(Rates::ASSUMED));
     let joint = |crowded| netmod_shm::joint_from(&cfg.shm, crowded) as u64;
-    let mut lines = of_netmod(cfg, netmod_shm::NAME, near, wish, &mut rates, joint);
-    lines.extend(of_netmod(cfg, netmod_tcp::NAME, far, wish, &mut rates, |_| u64::MAX));
+    let mut lines = of_netmod(cfg, netmod_shm::NAME, near, policy, &mut rates, joint);
+    lines.extend(of_netmod(cfg, netmod_tcp::NAME, far, policy, &mut rates, |_| u64::MAX));
     (lines, warning)
 }
 
@@ -55,17 +55,17 @@ fn of_netmod(
     cfg: &Config,
     netmod: &'static str,
     modes: Modes,
-    wish: Wish,
+    policy: Policy,
     rates: &mut impl FnMut(u64) -> Rates,
     joint_from: impl Fn(bool) -> u64,
 ) -> Vec<Line> {
     let (most, min) = (cfg.eager_max as u64, cfg.lmt_min as u64);
-    let by_rates = choice::asks_for_rates(modes, wish);
+    let by_rates = choice::asks_for_rates(modes, policy);
     let mut choices = |from: u64| {
         let rates = if by_rates && from >= min { rates(from) } else { Rates::ASSUMED };
         let explain = |contiguous, crowded| {
             let joint = joint_from(crowded) <= from;
-            let side = Side { modes, wish, min, contiguous, crowded, joint, rates };
+            let side = Side { modes, policy, min, contiguous, crowded, joint, rates };
             if from <= most && !(cfg.leaves_eager_open() && choice::is_got(side, from)) {
                 return ("eager", EAGER, false);
             }
@@ -124,14 +124,14 @@ mod tests {
     use super::*;
 
     fn modes(cfg: &Config, modes: Modes, rates: Rates) -> Vec<(String, &'static str, &'static str)> {
-        let wish = Wish::of_name(cfg.lmt).expect("a mode");
-        let lines = of_netmod(cfg, "shm", modes, wish, &mut |_| rates, |_| u64::MAX);
+        let policy = Policy::of_name(cfg.lmt).expect("a mode");
+        let lines = of_netmod(cfg, "shm", modes, policy, &mut |_| rates, |_| u64::MAX);
         lines.into_iter().map(|l| (l.sizes, l.data, l.mode)).collect()
     }
 
     #[test]
     fn each_length_has_its_rates() {
-        let wish = Wish::of_name("auto").expect("a mode");
+        let policy = Policy::of_name("auto").expect("a mode");
         let all = Modes::NULL.with(Mode::Coop).with(Mode::Get);
         let (mut asked, cfg) = (Vec::new(), Config::default());
         let mut rates = |bytes| {
@@ -143,7 +143,7 @@ mod tests {
                 kernel: if long { 4_000 } else { 25_000 },
             }
         };
-        let lines = of_netmod(&cfg, "shm", all, wish, &mut rates, |_| u64::MAX);
+        let lines = of_netmod(&cfg, "shm", all, policy, &mut rates, |_| u64::MAX);
         let one_piece = lines.iter().filter(|l| l.data.is_empty() || l.data == "in one piece");
         let found: Vec<_> = one_piece.map(|l| (&*l.sizes, l.mode)).collect();
         let gets = [
@@ -166,7 +166,7 @@ mod tests {
         let both = Modes::NULL.with(Mode::Coop).with(Mode::Get);
         let slow = Rates { cached: 27_000, copied: 27_000, kernel: 11_000 };
         let joint_from = |crowded| if crowded { u64::MAX } else { 1 << 20 };
-        let lines = of_netmod(&Config::default(), "shm", both, Wish::Auto, &mut |_| slow, joint_from);
+        let lines = of_netmod(&Config::default(), "shm", both, Policy::Auto, &mut |_| slow, joint_from);
         let gets: Vec<&Line> = lines.iter().filter(|l| l.data == "in one piece").collect();
         let [sooner, short, alone, joint] = gets[..] else { panic!("{lines:?}") };
         assert_eq!((&*sooner.sizes, sooner.mode), ("49152 to 131072 bytes", "get"));

@@ -90,7 +90,7 @@ impl Ch3 {
                     // Being here, it has done its work.
                     Cookie::Wake => return Ok(()),
                     Cookie::Window(keyed) => (Event::Window(keyed.window), Some(keyed)),
-                    Cookie::At(index) => (Event::At(index), None),
+                    Cookie::WindowAck(index) => (Event::WindowAck(index), None),
                     Cookie::Refuse => (Event::Refused, None),
                     Cookie::Abort => (Event::Abort, None),
                     Cookie::Offer(_) | Cookie::GrantPut(_) | Cookie::GrantCoop(_) => return Err(misplaced()),

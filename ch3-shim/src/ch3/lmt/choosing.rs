@@ -1,10 +1,10 @@
 //! What the choice of a mode goes by on a VC: what this side can take part in, its data, and what copies cost here.
 
 use netmod_core::{Module, ReqId, VcId};
-use netmod_lmt::choice::{self, Side, Wish};
+use netmod_lmt::autotune::Strategy;
+use netmod_lmt::choice::{self, Policy, Side};
 use netmod_lmt::probe;
 use netmod_lmt::rates::Rates;
-use netmod_lmt::trials::Way;
 use netmod_lmt::{Mode, Modes};
 
 use super::{Lmt, Machine};
@@ -26,17 +26,17 @@ impl Ch3 {
     /// for peers of this node gets the network.
     pub(super) fn lmt_modes(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part) -> Modes {
         let mut modes = Modes::NULL;
-        let rings = self.lmt.place.is_some() && !self.lmt.lanes.get(vc).is_some_and(|l| l.barred);
-        if rings && (self.lmt.wish != Wish::Auto || io.netmod.is_near(io.core, vc)) {
+        let rings = self.lmt.domain.is_some() && !self.lmt.lanes.get(vc).is_some_and(|l| l.barred);
+        if rings && (self.lmt.policy != Policy::Auto || io.netmod.is_near(io.core, vc)) {
             modes = modes.with(Mode::Coop);
         }
-        let asked = matches!(self.lmt.wish, Wish::Auto | Wish::Only(Mode::Put | Mode::Get));
+        let asked = matches!(self.lmt.policy, Policy::Auto | Policy::Only(Mode::Put | Mode::Get));
         if asked
             && let Some(rma) = io.netmod.rma(io.core, vc)
             && let Ok(rma) = rma.usable(io.core, vc)
         {
             let (puts, gets) = match part {
-                Part::Sender(bytes) if self.lmt.wish == Wish::Auto && bytes < rma.worth as u64 => {
+                Part::Sender(bytes) if self.lmt.policy == Policy::Auto && bytes < rma.worth as u64 => {
                     (false, false)
                 }
                 part => [Mode::Put, Mode::Get].map(|mode| part.ability(&rma, mode).is_now()).into(),
@@ -61,14 +61,14 @@ impl Ch3 {
     }
 
     fn lmt_side(&mut self, io: &mut DevIo<'_>, vc: VcId, contiguous: bool, modes: Modes, bytes: u64) -> Side {
-        let (wish, min, crowded) = (self.lmt.wish, self.lmt.min, self.lmt.crowded);
+        let (policy, min, crowded) = (self.lmt.policy, self.lmt.min, self.lmt.crowded);
         let (mut rates, mut joint) = (Rates::ASSUMED, false);
-        if choice::asks_for_rates(modes, wish) && bytes >= min {
+        if choice::asks_for_rates(modes, policy) && bytes >= min {
             rates = self.lmt.rates.at(bytes, measure);
             let usable = io.netmod.rma(io.core, vc).map(|rma| rma.usable(io.core, vc));
             joint = usable.is_some_and(|rma| rma.is_ok_and(|rma| rma.joint as u64 <= bytes));
         }
-        Side { modes, wish, min, contiguous, crowded, joint, rates }
+        Side { modes, policy, min, contiguous, crowded, joint, rates }
     }
 
     /// Whether a message that is longer than what always goes eagerly on a VC does so all the same, because a get would not be faster.
@@ -102,33 +102,33 @@ impl Ch3 {
 impl Ch3 {
     /// The mode of a message that could go through a ring or be got, by what those before it have taken; the other argument is the model's.
     pub(super) fn tried_mode(&mut self, vc: VcId, model: Mode, bytes: u64) -> Mode {
-        let Some(way) = Way::of(model) else { return model };
-        if self.lmt.trials.get(vc).is_none() {
-            self.lmt.trials.set(vc, Box::default());
+        let Some(strategy) = Strategy::of(model) else { return model };
+        if self.lmt.autotuners.get(vc).is_none() {
+            self.lmt.autotuners.set(vc, Box::default());
         }
-        match self.lmt.trials.get_mut(vc).map(|trials| trials.choose(bytes, way)) {
-            Some(Way::Ring) => Mode::Coop,
-            Some(Way::Kernel) => Mode::Get,
+        match self.lmt.autotuners.get_mut(vc).map(|tuner| tuner.choose(bytes, strategy)) {
+            Some(Strategy::Ring) => Mode::Coop,
+            Some(Strategy::Kernel) => Mode::Get,
             None => model,
         }
     }
 
     /// The data of a message begins to move.
-    pub(super) fn lmt_timed(&mut self, vc: VcId, way: Option<Way>) {
-        if let Some(way) = way
-            && let Some(trials) = self.lmt.trials.get_mut(vc)
+    pub(super) fn lmt_timed(&mut self, vc: VcId, strategy: Option<Strategy>) {
+        if let Some(strategy) = strategy
+            && let Some(tuner) = self.lmt.autotuners.get_mut(vc)
         {
-            trials.begin(way, self.lmt.clock.now().0);
+            tuner.begin(strategy, self.lmt.clock.now().0);
         }
     }
 
     /// A message has come by the way that is timed, or does not any more.
     pub(super) fn lmt_took(&mut self, req: ReqId, whole: bool) {
         let Some(t) = self.lmt.transfers.get_mut(req) else { return };
-        let (Some(way), Machine::Recv(m)) = (t.timed.take(), &t.machine) else { return };
+        let (Some(strategy), Machine::Recv(m)) = (t.timed.take(), &t.machine) else { return };
         let moved = whole.then(|| m.total());
-        if let Some(trials) = self.lmt.trials.get_mut(t.vc) {
-            trials.end(way, moved, self.lmt.clock.now().0);
+        if let Some(tuner) = self.lmt.autotuners.get_mut(t.vc) {
+            tuner.end(strategy, moved, self.lmt.clock.now().0);
         }
     }
 }
@@ -137,7 +137,7 @@ impl Lmt {
     /// What messages of a VC's peer have taken, of lengths of which both ways were tried.
     pub(crate) fn report(&self, vc: VcId) -> Vec<LargeStatus> {
         let status = |(len, ring, kernel)| LargeStatus { len: len as u64, ring, kernel };
-        self.trials.get(vc).map_or_else(Vec::new, |trials| trials.rates().map(status).collect())
+        self.autotuners.get(vc).map_or_else(Vec::new, |tuner| tuner.rates().map(status).collect())
     }
 }
 

@@ -38,7 +38,7 @@ impl Ch3 {
             Err(error) => {
                 // The file system is full, or the like: not a matter of this message alone.
                 tracing::warn!(%error, "no ring; large messages are sent in the Null mode from now on");
-                self.lmt.place = None;
+                self.lmt.domain = None;
                 false
             }
         }
@@ -214,7 +214,7 @@ impl Ch3 {
         for vc in &self.lmt.copying {
             let Some(lanes) = self.lmt.lanes.get_mut(*vc) else { continue };
             // A broken ring is found by the next poll.
-            all &= lanes.out.lie_down() == Ok(true) && lanes.inc.lie_down() == Ok(true);
+            all &= lanes.out.prepare_to_sleep() == Ok(true) && lanes.inc.prepare_to_sleep() == Ok(true);
         }
         all
     }

@@ -14,11 +14,11 @@ use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{
     Config, Netmod, OnDone, Outcome, PacketFault, ReqId, SendBuf, Sent, SideTable, VcError, VcErrorKind, VcId,
 };
-use netmod_lmt::choice::{self, Wish};
-use netmod_lmt::cookie::{Cookie, Keyed, Offer, Place, RingName};
-use netmod_lmt::coop::{InLane, OutLane};
+use netmod_lmt::autotune::{Autotuner, Strategy};
+use netmod_lmt::choice::{self, Policy};
+use netmod_lmt::cookie::{Cookie, Keyed, Offer, RingName, ShmDomain};
+use netmod_lmt::coop::{InQueue, OutQueue};
 use netmod_lmt::rates::Measured;
-use netmod_lmt::trials::{Trials, Way};
 use netmod_lmt::{Action, Actions, Ending, Event, Fault, Mode, Modes, RecvLmt, SendLmt, SendPhase, Window};
 
 use super::pool::segment_of;
@@ -56,7 +56,7 @@ struct Transfer {
     /// Senders: whether the send is synchronous.
     sync: bool,
     /// Receivers: the way that is timed.
-    timed: Option<Way>,
+    timed: Option<Strategy>,
 }
 
 /// What RTS says of how its message may move.
@@ -95,8 +95,8 @@ impl Kept {
 /// Rings of a VC, both ways.
 #[derive(Debug, Default)]
 struct Lanes {
-    out: OutLane<ReqId>,
-    inc: InLane<ReqId>,
+    out: OutQueue<ReqId>,
+    inc: InQueue<ReqId>,
     /// A ring of the peer's could not be mapped: it is not offered rings any more.
     barred: bool,
 }
@@ -104,7 +104,7 @@ struct Lanes {
 /// What large messages need beside their requests.
 #[derive(Debug)]
 pub(crate) struct Lmt {
-    wish: Wish,
+    policy: Policy,
     unmet: Unmet,
     /// Shorter messages are not worth another mode, in bytes.
     min: u64,
@@ -115,10 +115,10 @@ pub(crate) struct Lmt {
     /// What copies cost here, as far as that has mattered.
     rates: Measured,
     /// What messages of peers have taken.
-    trials: SideTable<Box<Trials>, VcKind>,
+    autotuners: SideTable<Box<Autotuner>, VcKind>,
     clock: Clock,
     /// Where this process's shared memory is, if it has any and may use it.
-    place: Option<Place>,
+    domain: Option<ShmDomain>,
     transfers: SideTable<Transfer, ReqKind>,
     /// What transfers by Put or Get have registered and move.
     onesided: SideTable<Box<OneSided>, ReqKind>,
@@ -143,28 +143,28 @@ impl Lmt {
     /// As the configuration has it. `near`: a netmod shares memory with peers; `crowded`: the node has more ranks than
     /// cores. With a simulation's clock the peers are not processes, and have no shared memory.
     pub(crate) fn new(cfg: &Config, near: bool, crowded: bool, clock: Clock) -> Lmt {
-        let wish = Wish::of_name(cfg.lmt).unwrap_or(Wish::Only(Mode::Null));
-        let rings = match wish {
-            Wish::Auto => near,
-            Wish::Only(mode) => mode == Mode::Coop,
+        let policy = Policy::of_name(cfg.lmt).unwrap_or(Policy::Only(Mode::Null));
+        let rings = match policy {
+            Policy::Auto => near,
+            Policy::Only(mode) => mode == Mode::Coop,
         };
-        let place = (rings && matches!(clock, Clock::Machine(_))).then(|| {
-            let place = netmod_lmt::coop::place_here();
-            place.inspect_err(|error| tracing::warn!(%error, "no Cooperative mode")).ok()
+        let domain = (rings && matches!(clock, Clock::Machine(_))).then(|| {
+            let domain = netmod_lmt::coop::shm_domain();
+            domain.inspect_err(|error| tracing::warn!(%error, "no Cooperative mode")).ok()
         });
-        let place = place.flatten();
+        let domain = domain.flatten();
         // What a user says of NETMOD_EAGER_MAX holds.
-        let by_rates = cfg.leaves_eager_open() && wish == Wish::Auto && place.is_some() && !crowded;
+        let by_rates = cfg.leaves_eager_open() && policy == Policy::Auto && domain.is_some() && !crowded;
         Lmt {
-            wish,
+            policy,
             unmet: Unmet::default(),
             min: cfg.lmt_min as u64,
             crowded,
             got_from: if by_rates { cfg.lmt_min } else { usize::MAX },
             rates: Measured::default(),
-            trials: SideTable::new(),
+            autotuners: SideTable::new(),
             clock,
-            place,
+            domain,
             transfers: SideTable::new(),
             onesided: SideTable::new(),
             one_sided: 0,
@@ -199,7 +199,7 @@ impl Ch3 {
     /// What an offer says to this side.
     fn lmt_announced(&mut self, io: &mut DevIo<'_>, vc: VcId, offer: Offer) -> Announced {
         let mut modes = offer.modes.and(self.lmt_modes(io, vc, Part::Receiver));
-        if self.lmt.place != Some(offer.place) {
+        if self.lmt.domain != Some(offer.domain) {
             modes = modes.without(Mode::Coop);
             self.lmt_elsewhere(io, vc, offer.modes);
         }
@@ -248,8 +248,8 @@ impl Ch3 {
             return self.send_control(io, vc, rts(CookieLen::NONE));
         }
         // Without shared memory the place is none that a peer could be in.
-        let place = self.lmt.place.unwrap_or_default();
-        self.send_cookie(io, vc, &Cookie::Offer(Offer { modes: offered, place, first }), rts);
+        let domain = self.lmt.domain.unwrap_or_default();
+        self.send_cookie(io, vc, &Cookie::Offer(Offer { modes: offered, domain, first }), rts);
     }
 
     /// Sends a packet with a cookie behind it, which is kept until it has left.
@@ -313,7 +313,7 @@ impl Ch3 {
         if mode == Mode::Coop && !self.has_ring(vc) {
             mode = Mode::Null;
         }
-        let timed = Way::of(mode).filter(|_| tried);
+        let timed = Strategy::of(mode).filter(|_| tried);
         if let Some(m) = self.side.get(req) {
             let Status { source: peer, tag, .. } = m.matched.status();
             tracing::trace!(target: "netmod::message", %req, peer, tag, bytes = room, %mode, "CTS sent");
@@ -504,7 +504,7 @@ impl Ch3 {
         }
         self.lmt.copying.retain(|v| *v != vc);
         self.lmt.lanes.remove(vc);
-        self.lmt.trials.remove(vc);
+        self.lmt.autotuners.remove(vc);
         self.lmt_met(vc);
     }
 
@@ -515,7 +515,7 @@ impl Ch3 {
             Machine::Send(m) => m.on(event)?,
             Machine::Recv(m) => m.on(event)?,
         };
-        let moved = matches!(event, Event::At(_) | Event::Done);
+        let moved = matches!(event, Event::WindowAck(_) | Event::Done);
         self.lmt_do(io, req, acts, moved);
         Ok(())
     }
@@ -564,7 +564,7 @@ impl Ch3 {
             }
             Action::Deregister(i) => return self.unexpose(io, vc, req, i, moved),
             Action::Move(w) => return self.begin_move(io, vc, req, w),
-            Action::SendAt(i) => return self.send_cookie(io, vc, &Cookie::At(i), cookie),
+            Action::SendWindowAck(i) => return self.send_cookie(io, vc, &Cookie::WindowAck(i), cookie),
             Action::SendRefuse => return self.send_cookie(io, vc, &Cookie::Refuse, cookie),
             Action::SendAbort => return self.send_cookie(io, vc, &Cookie::Abort, cookie),
             Action::SendDone => return self.send_control(io, vc, Packet::Done { req: theirs }),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use netmod_core::slab::VcKind;
 use netmod_core::{Ability, Module, ReqId, RmaUse, SideTable, VcId};
-use netmod_lmt::choice::Wish;
+use netmod_lmt::choice::Policy;
 use netmod_lmt::{Mode, Modes};
 
 use super::choosing::Part;
@@ -52,7 +52,7 @@ impl Ch3 {
     fn lmt_lack(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part, mode: Mode) -> Lack {
         match mode {
             Mode::Null => Lack::Nothing,
-            Mode::Coop if self.lmt.place.is_none() => {
+            Mode::Coop if self.lmt.domain.is_none() => {
                 Lack::Always("this process has no shared memory".into())
             }
             Mode::Coop if self.lmt.lanes.get(vc).is_some_and(|l| l.barred) => {
@@ -75,7 +75,7 @@ impl Ch3 {
 
     /// A side has chosen `modes` for a message of `bytes`.
     pub(super) fn lmt_chosen(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part, modes: Modes, bytes: u64) {
-        let Wish::Only(asked) = self.lmt.wish else { return };
+        let Policy::Only(asked) = self.lmt.policy else { return };
         if bytes > 0 && !modes.has(asked) {
             self.lmt_without(io, vc, part);
         } else if bytes > 0 && part == Part::Receiver {
@@ -85,9 +85,9 @@ impl Ch3 {
 
     /// The receiver has answered an offer for a message of `bytes`.
     pub(super) fn lmt_answered(&mut self, io: &DevIo<'_>, vc: VcId, offered: Modes, mode: Mode, bytes: u64) {
-        match self.lmt.wish {
-            Wish::Only(asked) if asked == mode => self.lmt_met(vc),
-            Wish::Only(asked) if bytes > 0 && offered.has(asked) => {
+        match self.lmt.policy {
+            Policy::Only(asked) if asked == mode => self.lmt_met(vc),
+            Policy::Only(asked) if bytes > 0 && offered.has(asked) => {
                 let why = "the receiver has chosen the null mode (has it another NETMOD_LMT?)";
                 self.lmt_unmet(io, vc, why, false);
             }
@@ -97,7 +97,8 @@ impl Ch3 {
 
     /// The receiver takes the null mode for a message of `bytes`, of which both sides had `modes`.
     pub(super) fn lmt_fell_back(&mut self, io: &DevIo<'_>, vc: VcId, modes: Modes, bytes: u64) {
-        if bytes > 0 && matches!(self.lmt.wish, Wish::Only(asked) if asked != Mode::Null && modes.has(asked))
+        if bytes > 0
+            && matches!(self.lmt.policy, Policy::Only(asked) if asked != Mode::Null && modes.has(asked))
         {
             let why = "a transfer could not begin (nothing could be registered, no ring was left, or the system forbids it)";
             self.lmt_unmet(io, vc, why, true);
@@ -113,8 +114,8 @@ impl Ch3 {
 
     /// A peer that does not share this process's memory has offered `modes`.
     pub(super) fn lmt_elsewhere(&mut self, io: &DevIo<'_>, vc: VcId, modes: Modes) {
-        let asked = self.lmt.wish == Wish::Only(Mode::Coop) && modes.has(Mode::Coop);
-        if asked && self.lmt.place.is_some() {
+        let asked = self.lmt.policy == Policy::Only(Mode::Coop) && modes.has(Mode::Coop);
+        if asked && self.lmt.domain.is_some() {
             let why = "the peer does not share this process's memory (is it on another node?)";
             self.lmt_unmet(io, vc, why, true);
         }
@@ -123,7 +124,7 @@ impl Ch3 {
     /// A message of a VC goes without the mode that `NETMOD_LMT` asks for.
     #[cold]
     fn lmt_without(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part) {
-        let Wish::Only(mode) = self.lmt.wish else { return };
+        let Policy::Only(mode) = self.lmt.policy else { return };
         match (self.lmt_lack(io, vc, part, mode), part) {
             (Lack::Always(why), _) => self.lmt_unmet(io, vc, &why, true),
             (Lack::Nothing, Part::Receiver) => {
@@ -138,7 +139,7 @@ impl Ch3 {
     /// (not `own`) it says itself.
     #[cold]
     pub(super) fn lmt_unmet(&mut self, io: &DevIo<'_>, vc: VcId, why: &str, own: bool) {
-        let Wish::Only(mode) = self.lmt.wish else { return };
+        let Policy::Only(mode) = self.lmt.policy else { return };
         if self.lmt.unmet.vcs.get(vc).is_some() {
             return;
         }
