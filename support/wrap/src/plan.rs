@@ -1,38 +1,40 @@
-//! What faults are injected: the plan, and the text by which a user asks for it.
+//! The plan of injected faults, and its text form.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Longest delay that a plan may ask for.
+/// Longest delay of a plan.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Which faults are injected, how often, and from which seed.
+/// A plan of faults: their kinds, probabilities and seed.
 ///
-/// As text (`NETMOD_FAULTS`) it is a list such as `seed=7,drop=0.001,delay=1ms..5ms,split=0.5`; the fields
-/// below tell the names. Every decision depends on the seed, the two ranks of a link, and the number of the
-/// message or byte on that link; so faults of sends and altered bits repeat from run to run, and those of
-/// received pieces do as far as the network cuts its pieces alike.
+/// Its text form (`NETMOD_FAULTS`) is a list such as `seed=7,drop=0.001,delay=1ms..5ms,split=0.5`,
+/// with the names given at the fields. Every decision depends on the seed, the two ranks of a
+/// connection, and the number of the message or byte on that connection. So faults of sends and
+/// altered bits repeat from run to run; those of received pieces do as far as the network cuts its
+/// pieces the same way.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FaultPlan {
-    /// `seed`: of all random decisions.
+    /// `seed`: seed of all random decisions.
     pub seed: u64,
-    /// `drop`: probability, for each message sent, that the connection breaks then. With a netmod that
-    /// cannot break a connection by itself, the VC is given up.
+    /// `drop`: probability, per message sent, that the connection breaks.
+    ///
+    /// With a netmod that cannot break a connection, the VC is aborted.
     pub drop: f64,
-    /// `abort`: probability, for each message sent, that the VC is given up.
+    /// `abort`: probability, per message sent, that the VC is aborted.
     pub abort: f64,
-    /// `delay`: how long received bytes are held back; their order on each VC is kept.
+    /// `delay`: time for which received bytes are held; their order on each VC is kept.
     pub delay: Option<Span>,
     /// `split`: probability that a received piece is cut, and each of its parts again.
     pub split: f64,
-    /// `corrupt`: probability, for each received byte, that one of its bits is wrong.
+    /// `corrupt`: probability, per received byte, that one of its bits is altered.
     pub corrupt: f64,
-    /// `refuse`: probability that a peer that connects first is refused.
+    /// `refuse`: probability that a connecting peer is refused.
     pub refuse: f64,
-    /// `send_delay`: how long a message is held before the netmod gets it; their order on each VC is kept.
+    /// `send_delay`: time for which messages are held; their order on each VC is kept.
     pub send_delay: Option<Span>,
-    /// `rank`: only this rank has faults; without it all have.
+    /// `rank`: the only rank with faults; without it all have them.
     pub rank: Option<u32>,
 }
 
@@ -46,46 +48,46 @@ pub struct Span {
 }
 
 impl Span {
-    /// A duration of the range.
+    /// Returns a random duration of the range.
     pub(crate) fn pick(self, rng: &mut netmod_harness::Rng) -> Duration {
         let width = self.max.saturating_sub(self.min).as_nanos() as u64;
         self.min + Duration::from_nanos(rng.below(width + 1))
     }
 }
 
-/// A text that is no plan.
+/// The reason why a text is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// No `name=value`.
+    /// An item is not of the form `name=value`.
     #[error(
         "`{item}` is not of the form name=value; an example is seed=7,drop=0.001,delay=1ms..5ms,split=0.5"
     )]
     Form {
-        /// What stands there.
+        /// The item.
         item: String,
     },
-    /// An unknown name.
+    /// The name is unknown.
     #[error(
         "there is no fault `{name}`; there are drop, abort, delay, split, corrupt, refuse, send_delay, and seed and rank"
     )]
     Name {
-        /// What stands there.
+        /// The name.
         name: String,
     },
-    /// A name that stands there twice.
+    /// A name is given twice.
     #[error("`{name}` is given twice; leave one of them out")]
     Twice {
         /// The name.
         name: String,
     },
-    /// A value that is not accepted.
+    /// The value is not accepted.
     #[error("{name}={value} is not accepted; expected {expected}")]
     Value {
         /// The name.
         name: String,
-        /// What stands there.
+        /// The value.
         value: String,
-        /// What is accepted.
+        /// Description of the accepted values.
         expected: &'static str,
     },
 }
@@ -165,7 +167,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// The text that means the same plan.
+/// Writes the text form of the plan.
 impl fmt::Display for FaultPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "seed={}", self.seed)?;
@@ -189,54 +191,54 @@ impl fmt::Display for FaultPlan {
 }
 
 impl FaultPlan {
-    /// No faults yet, of this seed; set the fields, or use the methods below.
+    /// Creates a plan without faults; set the fields, or use the methods below.
     pub fn new(seed: u64) -> FaultPlan {
         FaultPlan { seed, ..FaultPlan::default() }
     }
 
-    /// With received pieces cut with this probability.
+    /// Sets the probability that a received piece is cut.
     #[must_use]
     pub fn split(mut self, probability: f64) -> FaultPlan {
         self.split = probability;
         self
     }
 
-    /// With received bytes held back for a time from `min` to `max`.
+    /// Sets the range of times for which received bytes are held.
     #[must_use]
     pub fn delay(mut self, min: Duration, max: Duration) -> FaultPlan {
         self.delay = Some(Span { min, max: max.max(min) });
         self
     }
 
-    /// With sends held for a time from `min` to `max`.
+    /// Sets the range of times for which messages are held.
     #[must_use]
     pub fn send_delay(mut self, min: Duration, max: Duration) -> FaultPlan {
         self.send_delay = Some(Span { min, max: max.max(min) });
         self
     }
 
-    /// With connections that break with this probability at each send.
+    /// Sets the probability, per message sent, that the connection breaks.
     #[must_use]
     pub fn drop(mut self, probability: f64) -> FaultPlan {
         self.drop = probability;
         self
     }
 
-    /// With VCs given up with this probability at each send.
+    /// Sets the probability, per message sent, that the VC is aborted.
     #[must_use]
     pub fn abort(mut self, probability: f64) -> FaultPlan {
         self.abort = probability;
         self
     }
 
-    /// With a bit of each received byte altered with this probability.
+    /// Sets the probability, per received byte, that a bit is altered.
     #[must_use]
     pub fn corrupt(mut self, probability: f64) -> FaultPlan {
         self.corrupt = probability;
         self
     }
 
-    /// Whether this rank has faults at all.
+    /// Returns true if this rank has faults.
     pub fn concerns(&self, rank: u32) -> bool {
         self.rank.is_none_or(|only| only == rank)
     }

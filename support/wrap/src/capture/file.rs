@@ -1,4 +1,4 @@
-//! The file of a capture: buffered, and given up at the first error.
+//! The file of a capture: buffered, and abandoned at the first error.
 
 use std::io::{ErrorKind, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,13 +8,13 @@ use netmod_core::{PeerName, VcId, files};
 use super::pcapng;
 use super::record::{Record, What};
 
-/// Bytes gathered for one write.
+/// Bytes buffered for one write.
 const BUFFER: usize = 64 << 10;
 
-/// Most files of one name.
+/// Most files with one stem.
 const FILES: u32 = 1000;
 
-/// Where the time comes from: nanoseconds since the beginning of 1970.
+/// The source of time: nanoseconds since the beginning of 1970.
 pub type Clock = Box<dyn FnMut() -> u64 + Send>;
 
 fn machine() -> u64 {
@@ -22,7 +22,7 @@ fn machine() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A capture being written.
+/// A capture file being written.
 pub struct CaptureFile {
     name: String,
     out: Option<Box<dyn Write + Send>>,
@@ -35,9 +35,12 @@ pub struct CaptureFile {
 }
 
 impl CaptureFile {
-    /// Creates the file `stem`.pcapng, or `stem`.1.pcapng and so on if that is there already (several engines
-    /// of one process, an earlier job of the same name), for the process called `me`. An error is told and ends
-    /// the capture, not the job. Of each payload the first `snap` bytes are kept.
+    /// Creates the capture file of the process `me`, which keeps the first `snap` bytes of each
+    /// payload.
+    ///
+    /// Its name is `stem`.pcapng, or `stem`.1.pcapng and so on if that exists (several engines of
+    /// one process, an earlier job of the same name). An error is logged and ends the capture, but
+    /// not the job.
     pub fn create(stem: &str, me: PeerName, snap: usize) -> CaptureFile {
         let (mut number, mut name) = (0, format!("{stem}.pcapng"));
         let created = loop {
@@ -60,7 +63,7 @@ impl CaptureFile {
         }
     }
 
-    /// A capture that goes to any writer, with times of any clock.
+    /// Creates a capture that goes to any writer, with times of any clock.
     pub fn new(
         out: Box<dyn Write + Send>,
         name: String,
@@ -79,17 +82,17 @@ impl CaptureFile {
         self.snap
     }
 
-    /// Records written, and records lost to an error.
+    /// Returns the number of records written, and of records lost to an error.
     pub fn counts(&self) -> (u64, u64) {
         (self.written, self.lost)
     }
 
-    /// Where it goes.
+    /// Returns the name of the file.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Adds a record of `parts`; `len` is that of the whole payload.
+    /// Adds a record of `parts`; `len` is the length of the whole payload.
     pub(super) fn add(&mut self, what: What, peer: PeerName, vc: VcId, len: u64, parts: [&[u8]; 2]) {
         if self.out.is_none() {
             self.lost += 1;
@@ -105,7 +108,7 @@ impl CaptureFile {
         }
     }
 
-    /// Writes what is gathered.
+    /// Writes the buffered records.
     pub fn flush(&mut self) {
         if self.buffer.is_empty() {
             return;

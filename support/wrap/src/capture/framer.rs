@@ -1,11 +1,13 @@
-//! Where frames begin in a stream of received bytes that is cut anywhere.
+//! Finds frames in a stream of received bytes that may be cut anywhere.
 
 use netmod_core::{HDR_LEN, Header, NETMOD_FRAME, RxBytes};
 
-/// How many payload bytes follow a header: the upper layer's knowledge. `None` if it is no header.
+/// Returns the number of payload bytes after a header, which the upper layer knows.
+///
+/// `None` if the bytes are no header.
 pub type PayloadLen = fn(&Header) -> Option<u64>;
 
-/// A frame whose header, and as much of its payload as is kept, has come.
+/// A received frame: its header, and as much of its payload as is kept.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub header: Header,
@@ -13,7 +15,7 @@ pub(super) struct Frame {
     pub payload: Vec<u8>,
 }
 
-/// What has been found.
+/// The result of feeding bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Frame(Frame),
@@ -21,12 +23,12 @@ pub(super) enum Found {
     Nonsense(Header),
 }
 
-/// Follows the stream of one VC.
+/// The framer of one VC's stream.
 #[derive(Debug)]
 pub(super) struct Framer {
     header: Header,
     have: usize,
-    /// Payload bytes of the present frame that are still to come.
+    /// Payload bytes of the present frame that have not come.
     left: u64,
     /// The present frame, until enough of its payload has come.
     open: Option<Frame>,
@@ -38,12 +40,12 @@ impl Framer {
         Framer { header: [0; HDR_LEN], have: 0, left: 0, open: None, lost: false }
     }
 
-    /// Another connection begins.
+    /// Restarts for another connection.
     pub(super) fn reset(&mut self) {
         *self = Framer::new();
     }
 
-    /// Takes bytes, and tells what they have completed.
+    /// Takes bytes, and reports the frames that they complete.
     pub(super) fn feed(
         &mut self,
         mut bytes: RxBytes<'_>,

@@ -1,9 +1,9 @@
-//! Capture: a netmod that writes down what passes through it.
+//! Capture: a netmod that records the traffic of another one.
 //!
-//! [`record`] tells what a file holds, and [`pcapng`] how. Received bytes all come by events while a capture
-//! runs ([`netmod_core::Vc::no_direct`]), which costs large messages a copy. Bytes are gathered in memory and
-//! written when 64 KiB are there, and whenever the process is about to block: the file of a job that hangs is
-//! complete.
+//! [`record`] has the content of a file, and [`pcapng`] its format. While a capture runs, all
+//! received bytes come by events ([`netmod_core::Vc::no_direct`]), which costs large messages a
+//! copy. Records are buffered and written when 64 KiB are full, and whenever the process is about
+//! to block: the file of a job that hangs is complete.
 
 mod file;
 mod framer;
@@ -26,9 +26,9 @@ pub use framer::PayloadLen;
 use framer::{Found, Framer};
 use record::{TEXT_MAX, What};
 
-/// The wrapper's part of a VC.
+/// The wrapper's side table entry of a VC.
 #[derive(Debug)]
-struct Lane {
+struct VcCapture {
     peer: PeerName,
     framer: Framer,
 }
@@ -38,8 +38,8 @@ pub struct Capture<N> {
     inner: N,
     file: CaptureFile,
     payload_len: PayloadLen,
-    lanes: SideTable<Lane, VcKind>,
-    /// The first bytes of the payload being sent.
+    vcs: SideTable<VcCapture, VcKind>,
+    /// First bytes of the payload being sent.
     scratch: Vec<u8>,
     finalizing: bool,
 }
@@ -54,22 +54,22 @@ impl<N: Netmod> fmt::Debug for Capture<N> {
 }
 
 impl<N: Netmod> Capture<N> {
-    /// Captures what passes through `inner`; `payload_len` reads the upper layer's headers.
+    /// Captures the traffic of `inner`; `payload_len` reads the upper layer's headers.
     pub fn new(inner: N, file: CaptureFile, payload_len: PayloadLen) -> Capture<N> {
-        Capture { inner, file, payload_len, lanes: SideTable::new(), scratch: Vec::new(), finalizing: false }
+        Capture { inner, file, payload_len, vcs: SideTable::new(), scratch: Vec::new(), finalizing: false }
     }
 
-    /// The netmod itself.
+    /// Returns the wrapped netmod.
     pub fn inner(&self) -> &N {
         &self.inner
     }
 
-    /// The netmod itself.
+    /// Returns the wrapped netmod.
     pub fn inner_mut(&mut self) -> &mut N {
         &mut self.inner
     }
 
-    /// The file.
+    /// Returns the capture file.
     pub fn file(&mut self) -> &mut CaptureFile {
         &mut self.file
     }
@@ -78,7 +78,7 @@ impl<N: Netmod> Capture<N> {
         if let Some(v) = core.vcs.get_mut(vc) {
             v.no_direct = true;
         }
-        self.lanes.insert(vc, Lane { peer, framer: Framer::new() });
+        self.vcs.insert(vc, VcCapture { peer, framer: Framer::new() });
         self.event(What::Init, peer, vc, text);
     }
 
@@ -91,11 +91,11 @@ impl<N: Netmod> Capture<N> {
     }
 
     fn event_of(&mut self, what: What, vc: VcId, text: &str) {
-        let peer = self.lanes.get(vc).map(|l| l.peer).unwrap_or_default();
+        let peer = self.vcs.get(vc).map(|l| l.peer).unwrap_or_default();
         self.event(what, peer, vc, text);
     }
 
-    /// Remembers the first bytes of a message before the netmod gets it.
+    /// Keeps the first bytes of a message before the netmod gets it.
     fn peek(&mut self, data: SendBuf) -> u64 {
         self.scratch.clear();
         let bytes = data.bytes();
@@ -103,7 +103,7 @@ impl<N: Netmod> Capture<N> {
         bytes.len() as u64
     }
 
-    /// The same for a message whose data is in its request's segment.
+    /// Keeps the first bytes of a message whose data is in its request's segment.
     fn peek_segment(&mut self, core: &mut Core, req: ReqId) -> u64 {
         self.scratch.clear();
         let Some(r) = core.reqs.get_mut(req) else { return 0 };
@@ -114,7 +114,7 @@ impl<N: Netmod> Capture<N> {
         left as u64
     }
 
-    /// Writes down what became of a send.
+    /// Records the result of a send.
     fn sent<T>(
         &mut self,
         vc: VcId,
@@ -122,7 +122,7 @@ impl<N: Netmod> Capture<N> {
         len: u64,
         result: Result<T, VcError>,
     ) -> Result<T, VcError> {
-        let peer = self.lanes.get(vc).map(|l| l.peer).unwrap_or_default();
+        let peer = self.vcs.get(vc).map(|l| l.peer).unwrap_or_default();
         match &result {
             Ok(_) => self.file.add(What::Sent, peer, vc, len, [hdr, &self.scratch]),
             Err(e) => self.event(What::Refused, peer, vc, &e.to_string()),
@@ -130,9 +130,9 @@ impl<N: Netmod> Capture<N> {
         result
     }
 
-    /// Bytes have come.
+    /// Records received bytes.
     fn came(&mut self, vc: VcId, bytes: RxBytes<'_>) {
-        let Some(l) = self.lanes.get_mut(vc) else { return };
+        let Some(l) = self.vcs.get_mut(vc) else { return };
         let (file, peer) = (&mut self.file, l.peer);
         l.framer.feed(bytes, file.snap(), self.payload_len, |found| match found {
             Found::Frame(f) => {
@@ -145,7 +145,7 @@ impl<N: Netmod> Capture<N> {
         });
     }
 
-    /// Writes down what a poll has found.
+    /// Records the events of a poll.
     fn note(&mut self, events: &Events, from: usize) {
         for ev in events.iter_from(from) {
             let other = match ev {
@@ -175,7 +175,7 @@ impl<N: Netmod> Capture<N> {
                 Event::PortPeer { peer, port, .. } => {
                     self.event(What::NewPeer, peer, VcId::from_wire(0), &format!("to port {port}"));
                 }
-                // Bytes are not among the others.
+                // Received bytes come by other events.
                 Event::Rx { .. }
                 | Event::Header { .. }
                 | Event::RecvDone { .. }
@@ -186,13 +186,13 @@ impl<N: Netmod> Capture<N> {
     }
 
     fn begin_anew(&mut self, vc: VcId) {
-        if let Some(l) = self.lanes.get_mut(vc) {
+        if let Some(l) = self.vcs.get_mut(vc) {
             l.framer.reset();
         }
     }
 }
 
-/// Finds what is wrapped, for [`netmod_core::forward`].
+/// Names the wrapped netmod for [`netmod_core::forward`].
 macro_rules! inner {
     ($wrapper:expr, [$($vc:ident),*], $n:ident => $body:expr) => {{
         let Self { inner: $n, .. } = $wrapper;
@@ -216,7 +216,7 @@ impl<N: Netmod> VcLife for Capture<N> {
     }
 
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
-        self.lanes.remove(vc);
+        self.vcs.remove(vc);
         self.inner.vc_destroy(core, vc);
     }
 

@@ -1,9 +1,11 @@
-//! The three blocks of pcapng that a capture consists of, written and read.
+//! Reader and writer of the three pcapng blocks that a capture consists of.
 //!
-//! Source: draft-ietf-opsawg-pcapng (section header, interface description, enhanced packet). Any tool that
-//! knows pcapng reads these files. The reader here is for files that are cut off or damaged: it
-//! looks for the next block that makes sense, says how many bytes it has skipped, allocates nothing by a
-//! length that it has read, and knows little-endian sections alone.
+//! Source: draft-ietf-opsawg-pcapng (section header, interface description, enhanced packet). Any
+//! tool that knows pcapng reads these files.
+//!
+//! The reader is for files that are truncated or damaged. It looks for the next valid block,
+//! reports how many bytes it has skipped, allocates nothing by a length that it has read, and knows
+//! only little-endian sections.
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -11,9 +13,9 @@ const PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 /// `LINKTYPE_USER0`.
 pub(crate) const LINK_TYPE: u16 = 147;
-/// Longest block.
+/// Longest block in bytes.
 const BLOCK_MAX: usize = 4 << 20;
-/// Bytes of a block beside its body.
+/// Bytes of a block in addition to its body.
 const FRAME: usize = 12;
 
 const OPT_COMMENT: u16 = 1;
@@ -46,7 +48,7 @@ fn block(out: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&len.to_le_bytes());
 }
 
-/// Appends what a file begins with.
+/// Appends the blocks at the beginning of a file.
 pub(crate) fn begin(out: &mut Vec<u8>, comment: &str, interface: &str, snap: u32) {
     block(out, SECTION, |out| {
         out.extend_from_slice(&BYTE_ORDER.to_le_bytes());
@@ -67,7 +69,7 @@ pub(crate) fn begin(out: &mut Vec<u8>, comment: &str, interface: &str, snap: u32
     });
 }
 
-/// Appends a packet that consists of `parts` and was `whole` bytes long originally.
+/// Appends a packet that consists of `parts` and originally had `whole` bytes.
 pub(crate) fn packet(out: &mut Vec<u8>, nanos: u64, parts: &[&[u8]], whole: u64) {
     let kept: usize = parts.iter().map(|p| p.len()).sum();
     block(out, PACKET, |out| {
@@ -83,35 +85,35 @@ pub(crate) fn packet(out: &mut Vec<u8>, nanos: u64, parts: &[&[u8]], whole: u64)
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block<'a> {
-    /// A file, or one of several that were put together, begins; with its comment.
+    /// The beginning of a file, or of one of several that were concatenated.
     Section {
-        /// Who wrote it.
+        /// Comment of its writer.
         comment: Option<&'a str>,
     },
     /// An interface, with its link type.
     Interface {
-        /// The link type.
+        /// Its link type.
         link: u16,
     },
     /// A packet.
     Packet {
         /// Nanoseconds since the beginning of 1970.
         nanos: u64,
-        /// What was kept of it.
+        /// The captured part.
         data: &'a [u8],
     },
-    /// A block of another kind, which is of no interest.
+    /// A block of another kind, which is ignored.
     Other,
-    /// Bytes that make no sense, or are the beginning of a block that was cut off.
+    /// Invalid bytes, or the beginning of a truncated block.
     Skipped {
-        /// Where they begin.
+        /// Offset of the first one.
         at: usize,
-        /// How many they are.
+        /// Their number.
         bytes: usize,
     },
 }
 
-/// The blocks of a file.
+/// An iterator over the blocks of a file.
 #[derive(Clone, Debug)]
 pub struct Blocks<'a> {
     file: &'a [u8],
@@ -119,7 +121,7 @@ pub struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// The blocks of a file, which is given whole.
+    /// Iterates over the blocks of a whole file.
     pub fn new(file: &'a [u8]) -> Blocks<'a> {
         Blocks { file, at: 0 }
     }
@@ -135,7 +137,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes([b[0], b[1]]))
 }
 
-/// The block that begins with `file`, and its length; `None` if none does.
+/// Returns the block at the beginning of `file`, and its length; `None` if there is none.
 fn read(file: &[u8]) -> Option<(Block<'_>, usize)> {
     let (kind, len) = (u32_at(file, 0)?, u32_at(file, 4)? as usize);
     if len % 4 != 0
@@ -163,7 +165,7 @@ fn read(file: &[u8]) -> Option<(Block<'_>, usize)> {
     Some((block, len))
 }
 
-/// The comment among options.
+/// Returns the comment among options.
 fn comment(mut options: &[u8]) -> Option<&str> {
     loop {
         let (code, len) = (u16_at(options, 0)?, usize::from(u16_at(options, 2)?));
@@ -189,8 +191,8 @@ impl<'a> Iterator for Blocks<'a> {
             self.at += len;
             return Some(block);
         }
-        // The next place where a block of a known kind begins. Bytes may be missing, so that it need not
-        // be at a multiple of 4.
+        // The next offset at which a block of a known kind begins. Bytes may be missing, so it need
+        // not be a multiple of 4.
         let known =
             |b: &[u8]| matches!(u32_at(b, 0), Some(SECTION | INTERFACE | PACKET)) && read(b).is_some();
         let skip = (1..rest.len()).find(|&i| known(&rest[i..])).unwrap_or(rest.len());

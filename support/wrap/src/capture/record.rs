@@ -1,6 +1,6 @@
-//! What a packet of a capture file holds: link type 147 (`LINKTYPE_USER0`), one record.
+//! The record in each packet of a capture file (link type 147, `LINKTYPE_USER0`).
 //!
-//! A record is 40 bytes, all numbers little-endian, and what follows them:
+//! A record has 40 bytes, all numbers little-endian, and then data:
 //!
 //! | bytes | meaning |
 //! |-------|---------|
@@ -15,48 +15,48 @@
 //! | 24..32 | frames: length of the payload; events: 0 |
 //! | 32..40 | first half of the id of the peer's group |
 //!
-//! A frame's record goes on with the 32 bytes of its header and the first bytes of its payload, an event's
-//! with a text in UTF-8. A frame is recorded as sent when the netmod has taken it, and as received when
-//! its header has come, with as much of the payload as is kept.
+//! The data of a frame is the 32 bytes of its header and the first bytes of its payload, that of an
+//! event a text in UTF-8. A frame is recorded as sent when the netmod has accepted it, and as
+//! received when its header and the captured part of its payload have come.
 
 use netmod_core::{GroupId, HDR_LEN, Header, PeerName, VcId};
 
-/// Bytes before a frame or a text.
+/// Bytes before the data.
 pub const RECORD_LEN: usize = 40;
 const VERSION: u8 = 1;
-/// Longest text of an event.
+/// Longest text of an event in bytes.
 pub(super) const TEXT_MAX: usize = 500;
 
-/// What a record is of.
+/// The subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum What {
-    /// A frame that the process sent.
+    /// A frame that the process has sent.
     Sent,
-    /// A frame that the process received.
+    /// A frame that the process has received.
     Received,
-    /// Event 1: the netmod took charge of the VC.
+    /// Event 1: the netmod got the VC.
     Init,
-    /// Event 2: a connection was made.
+    /// Event 2: a connection was established.
     Up,
-    /// Event 3: the VC failed; the text says why.
+    /// Event 3: the VC failed; the text has the reason.
     Down,
     /// Event 4: the VC has terminated.
     Terminated,
-    /// Event 5: the upper layer wants the VC terminated.
+    /// Event 5: the upper layer terminates the VC.
     Terminate,
-    /// Event 6: the upper layer gave the VC up; the text says why.
+    /// Event 6: the upper layer aborted the VC; the text has the reason.
     Abort,
-    /// Event 7: a send was refused; the text says why.
+    /// Event 7: a send was refused; the text has the reason.
     Refused,
-    /// Event 8: a queued send was taken back; the text is its request.
+    /// Event 8: a queued send was cancelled; the text names its request.
     Cancelled,
-    /// Event 9: a peer without a VC wants to connect.
+    /// Event 9: a peer without a VC requests a connection.
     NewPeer,
-    /// Event 10: the received bytes are no frames any more; those that follow are not recorded.
+    /// Event 10: the received bytes are no frames any more; later ones are not recorded.
     Lost,
-    /// Event 11: the netmod is being closed.
+    /// Event 11: the netmod is being finalized.
     Finalize,
-    /// Event 12: a VC that was down is made usable again.
+    /// Event 12: a VC that was down is usable again.
     Revive,
 }
 
@@ -76,7 +76,7 @@ const EVENTS: [What; 12] = [
 ];
 
 impl What {
-    /// Kind and event.
+    /// Returns kind and event.
     fn code(self) -> [u8; 2] {
         match self {
             What::Sent => [0, 0],
@@ -94,7 +94,7 @@ impl What {
         }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             What::Sent => "sent",
@@ -115,54 +115,54 @@ impl What {
     }
 }
 
-/// A record, read.
+/// A parsed record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it is of.
+    /// Subject of the record.
     pub what: What,
     /// Rank of the process that wrote it.
     pub rank: u32,
-    /// The other end.
+    /// Rank of the peer.
     pub peer: u32,
     /// First half of the id of the peer's group.
     pub group: [u8; 8],
-    /// The VC in the process that wrote it.
+    /// Handle of the VC in the process that wrote it.
     pub vc: VcId,
-    /// Frames: bytes of the whole payload.
+    /// Frames: length of the whole payload in bytes.
     pub payload_len: u64,
-    /// Frames: the header.
+    /// Frames: header.
     pub header: Option<Header>,
-    /// Frames: the first bytes of the payload. Events: the text.
+    /// Frames: first bytes of the payload. Events: text.
     pub data: Vec<u8>,
 }
 
-/// Bytes that are no record.
+/// The reason why bytes are no record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// Too few bytes.
+    /// There are too few bytes.
     #[error("{found} bytes, where a record has at least {RECORD_LEN}, and one of a frame {}", RECORD_LEN + HDR_LEN)]
     Short {
-        /// How many there are.
+        /// Their number.
         found: usize,
     },
-    /// Another version.
+    /// The version is another one.
     #[error("a record of version {found}; this program reads version {VERSION}")]
     Version {
-        /// What stands there.
+        /// Version found.
         found: u8,
     },
-    /// An unknown kind or event.
+    /// The kind or event is unknown.
     #[error("unknown kind {kind} with event {event}")]
     Kind {
-        /// The kind.
+        /// Kind found.
         kind: u8,
-        /// The event.
+        /// Event found.
         event: u8,
     },
 }
 
 impl Record {
-    /// The 40 bytes.
+    /// Returns the first 40 bytes of a record.
     pub(super) fn emit(what: What, rank: u32, peer: PeerName, vc: VcId, len: u64) -> [u8; RECORD_LEN] {
         let mut out = [0; RECORD_LEN];
         let [kind, event] = what.code();
@@ -176,10 +176,11 @@ impl Record {
         out
     }
 
-    /// Reads the data of a packet.
+    /// Parses the data of a packet.
     ///
     /// # Errors
-    /// If it is no record.
+    ///
+    /// Fails if it is no record.
     pub fn parse(bytes: &[u8]) -> Result<Record, RecordError> {
         let short = RecordError::Short { found: bytes.len() };
         let (head, rest) = bytes.split_first_chunk::<RECORD_LEN>().ok_or(short.clone())?;

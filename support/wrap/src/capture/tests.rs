@@ -1,4 +1,4 @@
-//! What is written is read again, by this code and by other people's; damaged files are read as far as they go.
+//! Captures are read again, by this code and by a foreign crate; damaged files as far as possible.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ fn clock() -> super::Clock {
     })
 }
 
-/// A file of some records.
+/// Returns a file of some records.
 fn sample(records: usize) -> Vec<u8> {
     let out = Shared::default();
     let mut file = CaptureFile::new(Box::new(out.clone()), "test".into(), clock(), ME, 16);
@@ -131,7 +131,7 @@ fn every_event_has_a_code_of_its_own() {
     assert_eq!(seen.len(), 14);
 }
 
-/// A damaged block costs itself, and not those behind it.
+/// A damaged block does not affect those after it.
 #[test]
 fn damage_is_skipped() {
     let file = sample(9);
@@ -151,11 +151,11 @@ fn damage_is_skipped() {
     assert_eq!(left.len(), 8);
     assert!(left.iter().all(|r| whole.contains(r)));
     assert_eq!(Blocks::new(&bad).filter(|b| matches!(b, Block::Skipped { .. })).count(), 1);
-    // A byte that is missing.
+    // A missing byte.
     let mut bad = file.clone();
     bad.remove(starts[2] + 30);
     assert_eq!(records(&bad).len(), 8);
-    // Cut off anywhere.
+    // A file truncated anywhere.
     for end in 0..file.len() {
         let got = records(&file[..end]);
         assert!(got.len() <= 9 && got[..] == whole[..got.len()]);
@@ -168,7 +168,7 @@ fn damage_is_skipped() {
     }
 }
 
-/// Whether a block ends at `end`.
+/// Returns true if a block ends at `end`.
 fn boundary(file: &[u8], end: usize) -> bool {
     let mut at = 0;
     while at < end {
@@ -177,7 +177,7 @@ fn boundary(file: &[u8], end: usize) -> bool {
     at == end
 }
 
-/// Millions of damaged files: none makes the parser panic or find more than there is.
+/// The parser survives millions of damaged files and finds no more than there is.
 #[test]
 fn mutated_files() {
     const ROUNDS: u64 = 3_000_000;
@@ -211,7 +211,7 @@ fn mutated_files() {
         }
         assert!(covered <= bad.len());
     }
-    // Most of what was not hit is still there.
+    // Most of the undamaged records are still found.
     assert!(survivors > ROUNDS, "{survivors}");
 }
 
@@ -220,7 +220,7 @@ fn len_of(header: &Header) -> Option<u64> {
 }
 
 proptest! {
-    /// However the stream is cut, the same frames are found.
+    /// The same frames are found however the stream is cut.
     #[test]
     fn frames_do_not_depend_on_cuts(
         kinds in prop::collection::vec((any::<u8>(), 0usize..3), 0..12),
@@ -272,7 +272,7 @@ fn nonsense_is_told_once() {
     framer.feed(RxBytes::from_slice(&[0; HDR_LEN]), 10, len_of, |f| assert!(matches!(f, Found::Frame(_))));
 }
 
-/// A disk that fills up ends the capture and nothing else.
+/// A full disk ends the capture and nothing else.
 #[test]
 fn a_full_disk() {
     struct Full(Arc<AtomicU64>);

@@ -1,4 +1,4 @@
-//! Receive buffers of the wrapper's own, on loan to the engine.
+//! Receive buffers of the wrapper, lent to the engine.
 
 #![allow(unsafe_code)]
 
@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use netmod_core::RxBuf;
 
-/// Buffers on loan, by the token of the [`RxBuf`] that stands for each.
+/// The lent buffers, by the token of the [`RxBuf`] that stands for each.
 #[derive(Debug, Default)]
 pub(super) struct Loans {
     lent: Vec<Option<Vec<u8>>>,
@@ -22,12 +22,12 @@ impl Loans {
             self.lent.len() - 1
         });
         self.lent[slot] = Some(bytes);
-        // SAFETY: a Vec's memory stays where it is when the Vec moves. Nobody touches the Vec before the
-        // buffer comes back, and if that never happens `drop` leaks it.
+        // SAFETY: a Vec's memory stays in place when the Vec moves. Nobody touches the Vec before
+        // the buffer comes back, and if that never happens `drop` leaks it.
         unsafe { RxBuf::new(base, len, slot as u64) }
     }
 
-    /// A buffer comes back; its memory may be used again.
+    /// Takes a buffer back; its memory may be used again.
     pub(super) fn give_back(&mut self, buf: RxBuf) -> Option<Vec<u8>> {
         let slot = usize::try_from(buf.token()).ok()?;
         let bytes = self.lent.get_mut(slot)?.take()?;
@@ -38,7 +38,7 @@ impl Loans {
 
 impl Drop for Loans {
     fn drop(&mut self) {
-        // What is still on loan may still be read.
+        // Lent buffers may still be read.
         self.lent.drain(..).flatten().for_each(std::mem::forget);
     }
 }

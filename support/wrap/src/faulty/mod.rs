@@ -1,12 +1,12 @@
-//! Fault injection: a netmod that loses connections, and delays, cuts and alters what arrives.
+//! Fault injection: a netmod that breaks connections, and delays, cuts and alters received bytes.
 //!
-//! Received bytes are copied into buffers of the wrapper's own, and never read straight into a receive's
-//! memory ([`netmod_core::Vc::no_direct`]), so that they can be held and cut. Events of a VC stay behind its
-//! bytes. While bytes are held the wrapped netmod is told so ([`Events::hold`]), lest it take the end of a
-//! connection for a loss before the goodbye in those bytes has been handled.
+//! Received bytes are copied into buffers of the wrapper, and never read straight into a receive's
+//! memory ([`netmod_core::Vc::no_direct`]), so that they can be held and cut. Events of a VC stay
+//! behind its bytes. The wrapped netmod is told while bytes are held ([`Events::hold`]): it must
+//! not take the end of a connection for a loss before the goodbye in those bytes is handled.
 
-mod lane;
 mod loan;
+mod vc;
 
 use std::fmt;
 
@@ -18,29 +18,29 @@ use netmod_core::{
 };
 
 use crate::plan::FaultPlan;
-use lane::{Data, Fate, Lane, Outgoing, Received};
 use loan::Loans;
 use netmod_harness::Rng;
+use vc::{Data, Fate, Outgoing, Received, VcFaults};
 
-/// Bytes held back beyond which the wrapped netmod is not polled.
+/// Held bytes beyond which the wrapped netmod is not polled.
 const HELD_MAX: usize = 16 << 20;
-/// The purpose of the random numbers that decide on unknown peers.
-const STRANGERS: u64 = 4;
+/// Purpose of the random numbers for unknown peers.
+const UNKNOWN_PEERS: u64 = 4;
 
-/// What was done to the traffic.
+/// Counters of injected faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultStats {
-    /// Connections broken.
+    /// Broken connections.
     pub dropped: u64,
-    /// VCs given up.
+    /// Aborted VCs.
     pub aborted: u64,
-    /// Received pieces held back.
+    /// Delayed received pieces.
     pub delayed: u64,
     /// Cuts of received pieces.
     pub split: u64,
-    /// Bits altered.
+    /// Altered bits.
     pub flipped: u64,
-    /// Peers refused.
+    /// Refused peers.
     pub refused: u64,
     /// Messages held before they were sent.
     pub held: u64,
@@ -66,19 +66,19 @@ impl fmt::Display for FaultStats {
     }
 }
 
-/// A netmod with faults.
+/// A netmod with injected faults.
 pub struct Faulty<N> {
     inner: N,
     plan: FaultPlan,
     me: PeerName,
-    lanes: SideTable<Lane, VcKind>,
-    /// VCs of which something received is held, in the order in which they are served.
+    vcs: SideTable<VcFaults, VcKind>,
+    /// VCs with held received data, in the order in which they are served.
     waiting: Vec<VcId>,
-    /// VCs of which messages are held.
+    /// VCs with held messages.
     sending: Vec<VcId>,
-    /// Bytes held back.
+    /// Held bytes.
     held: usize,
-    strangers: Rng,
+    unknown_peers: Rng,
     incoming: Events,
     loans: Loans,
     now: Time,
@@ -94,15 +94,15 @@ impl<N: Netmod> fmt::Debug for Faulty<N> {
 }
 
 impl<N: Netmod> Faulty<N> {
-    /// `inner` with the faults of a plan, in the process called `me`.
+    /// Wraps `inner` with the faults of a plan, in the process `me`.
     pub fn new(inner: N, plan: FaultPlan, me: PeerName) -> Faulty<N> {
         tracing::info!(target: "netmod::faults", netmod = inner.name(), %plan, "faults are injected");
         Faulty {
             inner,
-            strangers: Rng::for_purpose(plan.seed, &[u64::from(me.rank), 0, STRANGERS]),
+            unknown_peers: Rng::for_purpose(plan.seed, &[u64::from(me.rank), 0, UNKNOWN_PEERS]),
             plan,
             me,
-            lanes: SideTable::new(),
+            vcs: SideTable::new(),
             waiting: Vec::new(),
             sending: Vec::new(),
             held: 0,
@@ -114,24 +114,24 @@ impl<N: Netmod> Faulty<N> {
         }
     }
 
-    /// The netmod without faults.
+    /// Returns the wrapped netmod.
     pub fn inner(&self) -> &N {
         &self.inner
     }
 
-    /// The netmod without faults.
+    /// Returns the wrapped netmod.
     pub fn inner_mut(&mut self) -> &mut N {
         &mut self.inner
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     pub fn stats(&self) -> FaultStats {
         self.stats
     }
 
-    /// Before a message: what the plan has in store for its connection.
+    /// Injects the fault that the plan has for the next message.
     fn strike(&mut self, core: &mut Core, vc: VcId) {
-        let Some(l) = self.lanes.get_mut(vc) else { return };
+        let Some(l) = self.vcs.get_mut(vc) else { return };
         let (fate, peer) = (l.fate(&self.plan), l.peer);
         match fate {
             Fate::Nothing => {}
@@ -148,13 +148,13 @@ impl<N: Netmod> Faulty<N> {
         }
     }
 
-    /// Whether the next message of a VC must be held.
+    /// Returns true if the next message of a VC must be held.
     fn holds(&self, vc: VcId) -> bool {
-        self.lanes.get(vc).is_some_and(|l| self.plan.send_delay.is_some() || !l.outbox.is_empty())
+        self.vcs.get(vc).is_some_and(|l| self.plan.send_delay.is_some() || !l.outbox.is_empty())
     }
 
     fn hold(&mut self, vc: VcId, req: ReqId, hdr: &Header, data: Data) {
-        let Some(l) = self.lanes.get_mut(vc) else { return };
+        let Some(l) = self.vcs.get_mut(vc) else { return };
         let due = l.due(&self.plan, self.now);
         if l.outbox.is_empty() {
             self.sending.push(vc);
@@ -163,9 +163,9 @@ impl<N: Netmod> Faulty<N> {
         self.stats.held += 1;
     }
 
-    /// Gives the netmod the messages of a VC that are due by `until`.
+    /// Passes the messages of a VC that are due by `until` to the netmod.
     fn send_held(&mut self, core: &mut Core, vc: VcId, until: Time) {
-        while let Some(m) = self.lanes.get_mut(vc).and_then(|l| l.outbox.pop_front_if(|m| m.due <= until)) {
+        while let Some(m) = self.vcs.get_mut(vc).and_then(|l| l.outbox.pop_front_if(|m| m.due <= until)) {
             let sent = match m.data {
                 Data::Contig(data) => self.inner.i_send_contig(core, vc, m.req, &m.hdr, data),
                 Data::Segment => self.inner.send_noncontig(core, vc, m.req, &m.hdr),
@@ -176,7 +176,7 @@ impl<N: Netmod> Faulty<N> {
                 Err(e) => core.send_failed(m.req, &e),
             }
         }
-        if self.lanes.get(vc).is_none_or(|l| l.outbox.is_empty()) {
+        if self.vcs.get(vc).is_none_or(|l| l.outbox.is_empty()) {
             self.sending.retain(|v| *v != vc);
         }
     }
@@ -189,24 +189,24 @@ impl<N: Netmod> Faulty<N> {
         }
     }
 
-    /// No message of a VC that is held will leave.
+    /// Fails the held messages of a VC.
     fn fail_held(&mut self, core: &mut Core, vc: VcId, error: &VcError) {
-        if let Some(l) = self.lanes.get_mut(vc) {
+        if let Some(l) = self.vcs.get_mut(vc) {
             l.outbox.drain(..).for_each(|m| core.send_failed(m.req, error));
             self.sending.retain(|v| *v != vc);
         }
     }
 
-    /// Bytes that have come, flipped or not.
+    /// Copies received bytes, possibly altered.
     fn hold_back(&mut self, vc: VcId, mut bytes: Vec<u8>) -> Received {
-        if let Some(l) = self.lanes.get_mut(vc) {
+        if let Some(l) = self.vcs.get_mut(vc) {
             l.flip(&self.plan, &mut bytes, &mut self.stats);
         }
         self.held += bytes.len();
         Received::Bytes { bytes, gone: 0 }
     }
 
-    /// Takes what the netmod has found.
+    /// Takes the events of the wrapped netmod.
     fn take(&mut self, core: &mut Core, events: &mut Events) {
         while let Some(ev) = self.incoming.pop() {
             let (vc, what) = match ev {
@@ -218,7 +218,7 @@ impl<N: Netmod> Faulty<N> {
                 }
                 Event::Header { vc, hdr } => (vc, self.hold_back(vc, hdr.to_vec())),
                 Event::NewPeer { peer, .. } | Event::PortPeer { peer, .. } => {
-                    if self.strangers.chance(self.plan.refuse) {
+                    if self.unknown_peers.chance(self.plan.refuse) {
                         self.stats.refused += 1;
                         tracing::debug!(target: "netmod::faults", peer = peer.rank, "peer refused");
                         self.inner.refuse_peer(peer, Refusal::NotWanted);
@@ -241,14 +241,14 @@ impl<N: Netmod> Faulty<N> {
                 | Event::RecvDone { vc }
                 | Event::RmaDone { vc, .. } => (vc, Received::Event(ev)),
             };
-            match self.lanes.get_mut(vc) {
+            match self.vcs.get_mut(vc) {
                 Some(l) => {
                     if l.inbox.is_empty() {
                         self.waiting.push(vc);
                     }
                     l.receive(&self.plan, what, self.now, &mut self.stats);
                 }
-                // A VC that the netmod has given up meanwhile: its bytes are nobody's.
+                // The netmod has given up the VC meanwhile: its bytes are dropped.
                 None => match what {
                     Received::Bytes { bytes, .. } => self.held -= bytes.len(),
                     Received::Event(ev) => events.push(ev),
@@ -262,7 +262,7 @@ impl<N: Netmod> Faulty<N> {
         for i in 0..self.waiting.len() {
             let vc = self.waiting[i];
             while events.room() > 0
-                && let Some(l) = self.lanes.get_mut(vc)
+                && let Some(l) = self.vcs.get_mut(vc)
                 && l.inbox.front().is_some_and(|(due, _)| *due <= self.now)
                 && let Some((due, what)) = l.inbox.pop_front()
             {
@@ -285,17 +285,17 @@ impl<N: Netmod> Faulty<N> {
                 }
             }
         }
-        let lanes = &self.lanes;
-        self.waiting.retain(|vc| lanes.get(*vc).is_some_and(|l| !l.inbox.is_empty()));
-        // Another one first next time.
+        let vcs = &self.vcs;
+        self.waiting.retain(|vc| vcs.get(*vc).is_some_and(|l| !l.inbox.is_empty()));
+        // Another VC comes first next time.
         if self.waiting.len() > 1 {
             self.waiting.rotate_left(1);
         }
     }
 
-    /// Forgets the bytes of a VC that were not delivered.
+    /// Drops the bytes of a VC that were not delivered.
     fn discard(&mut self, vc: VcId) {
-        let Some(l) = self.lanes.get_mut(vc) else { return };
+        let Some(l) = self.vcs.get_mut(vc) else { return };
         let mut bytes = 0;
         l.inbox.retain(|(_, what)| match what {
             Received::Bytes { bytes: b, gone } => {
@@ -307,21 +307,21 @@ impl<N: Netmod> Faulty<N> {
         self.held -= bytes;
     }
 
-    /// The netmod has a new VC.
+    /// Starts the side table entry of a new VC.
     fn take_charge(&mut self, core: &mut Core, vc: VcId, peer: PeerName) {
         if let Some(v) = core.vcs.get_mut(vc) {
             v.no_direct = true;
         }
-        self.lanes.insert(vc, Lane::new(&self.plan, self.me, peer));
+        self.vcs.insert(vc, VcFaults::new(&self.plan, self.me, peer));
     }
 
     fn next_due(&self) -> Option<Time> {
-        let next = |vc: &VcId| self.lanes.get(*vc).and_then(Lane::next);
+        let next = |vc: &VcId| self.vcs.get(*vc).and_then(VcFaults::next);
         self.waiting.iter().chain(&self.sending).filter_map(next).min()
     }
 }
 
-/// Finds what is wrapped, for [`netmod_core::forward`].
+/// Names the wrapped netmod for [`netmod_core::forward`].
 macro_rules! inner {
     ($wrapper:expr, [$($vc:ident),*], $n:ident => $body:expr) => {{
         let Self { inner: $n, .. } = $wrapper;
@@ -345,10 +345,10 @@ impl<N: Netmod> VcLife for Faulty<N> {
     }
 
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
-        let peer = self.lanes.get(vc).map(|l| l.peer);
+        let peer = self.vcs.get(vc).map(|l| l.peer);
         self.fail_held(core, vc, &VcError::new(VcErrorKind::Aborted, peer, "the VC was destroyed"));
         self.discard(vc);
-        self.lanes.remove(vc);
+        self.vcs.remove(vc);
         self.waiting.retain(|v| *v != vc);
         self.inner.vc_destroy(core, vc);
     }
@@ -360,7 +360,7 @@ impl<N: Netmod> VcLife for Faulty<N> {
 
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         self.fail_held(core, vc, &error);
-        // What comes after the abort is not of the connection that was trusted.
+        // Data after the abort is not of the trusted connection.
         self.discard(vc);
         self.inner.vc_abort(core, vc, error);
     }
@@ -443,7 +443,7 @@ impl<N: Netmod> Netmod for Faulty<N> {
     }
 
     fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
-        if let Some(l) = self.lanes.get_mut(vc)
+        if let Some(l) = self.vcs.get_mut(vc)
             && let Some(at) = l.outbox.iter().position(|m| m.req == req)
         {
             l.outbox.remove(at);
@@ -507,7 +507,7 @@ impl<N: Netmod> Diagnose for Faulty<N> {
 
     fn describe(&self, core: &Core, vc: VcId) -> String {
         let inner = self.inner.describe(core, vc);
-        let (inbox, outbox) = self.lanes.get(vc).map_or((0, 0), |l| (l.inbox.len(), l.outbox.len()));
+        let (inbox, outbox) = self.vcs.get(vc).map_or((0, 0), |l| (l.inbox.len(), l.outbox.len()));
         format!(
             "{inner}; faults by {}: {}; of this VC {inbox} pieces and {outbox} sends are held",
             self.plan, self.stats

@@ -1,4 +1,4 @@
-//! What is held back of one VC: received bytes and events, and messages to be sent.
+//! Held traffic of one VC: received bytes and events, and messages to send.
 
 use std::collections::VecDeque;
 
@@ -8,28 +8,28 @@ use super::FaultStats;
 use crate::plan::FaultPlan;
 use netmod_harness::Rng;
 
-/// Purposes of random numbers.
+/// Purposes of the random numbers.
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
 const CORRUPT: u64 = 3;
-/// Half of the cuts fall within so many bytes, where the headers are.
+/// Bytes in which half of the cuts fall, since headers are there.
 const NEAR: u64 = 40;
 
-/// Something received.
+/// Held received data.
 #[derive(Debug)]
 pub(super) enum Received {
     /// Bytes, of which the first `gone` have been delivered.
     Bytes { bytes: Vec<u8>, gone: usize },
-    /// Something that happened behind them.
+    /// An event that came after them.
     Event(Event),
 }
 
 /// The data of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Data {
-    /// In one piece.
+    /// Contiguous data.
     Contig(SendBuf),
-    /// In the request's segment.
+    /// Data in the request's segment.
     Segment,
 }
 
@@ -42,14 +42,14 @@ pub(super) struct Outgoing {
     pub data: Data,
 }
 
-/// The wrapper's part of a VC.
+/// The wrapper's side table entry of a VC.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct VcFaults {
     pub peer: PeerName,
     receive: Rng,
     send: Rng,
     corrupt: Rng,
-    /// Bytes until the next that is altered.
+    /// Bytes until the next altered one.
     until_flip: u64,
     last_in: Time,
     last_out: Time,
@@ -57,7 +57,7 @@ pub(super) struct Lane {
     pub outbox: VecDeque<Outgoing>,
 }
 
-/// What happens to a message when it is sent.
+/// The fault of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Nothing,
@@ -65,11 +65,11 @@ pub(super) enum Fate {
     Abort,
 }
 
-impl Lane {
-    pub(super) fn new(plan: &FaultPlan, me: PeerName, peer: PeerName) -> Lane {
+impl VcFaults {
+    pub(super) fn new(plan: &FaultPlan, me: PeerName, peer: PeerName) -> VcFaults {
         let rng = |purpose| Rng::for_purpose(plan.seed, &[u64::from(me.rank), u64::from(peer.rank), purpose]);
         let mut corrupt = rng(CORRUPT);
-        Lane {
+        VcFaults {
             peer,
             receive: rng(RECEIVE),
             send: rng(SEND),
@@ -82,7 +82,7 @@ impl Lane {
         }
     }
 
-    /// Alters bits of bytes that have arrived.
+    /// Alters bits of received bytes.
     pub(super) fn flip(&mut self, plan: &FaultPlan, bytes: &mut [u8], stats: &mut FaultStats) {
         let mut rest = bytes;
         while let Some(byte) = usize::try_from(self.until_flip).ok().and_then(|at| rest.get_mut(at)) {
@@ -94,7 +94,7 @@ impl Lane {
         self.until_flip = self.until_flip.saturating_sub(rest.len() as u64);
     }
 
-    /// Puts something received behind what is there.
+    /// Appends received data.
     pub(super) fn receive(&mut self, plan: &FaultPlan, what: Received, now: Time, stats: &mut FaultStats) {
         let mut due = now;
         if let (Some(delay), Received::Bytes { .. }) = (plan.delay, &what) {
@@ -105,7 +105,8 @@ impl Lane {
         self.inbox.push_back((self.last_in, what));
     }
 
-    /// How many of `len` bytes are delivered in one piece, and whether the rest waits for the next poll.
+    /// Returns how many of `len` bytes are delivered at once, and whether the rest waits for the
+    /// next poll.
     pub(super) fn cut(&mut self, plan: &FaultPlan, len: usize, stats: &mut FaultStats) -> (usize, bool) {
         if len < 2 || !self.receive.chance(plan.split) {
             return (len, false);
@@ -116,7 +117,7 @@ impl Lane {
         (1 + self.receive.below(within) as usize, self.receive.chance(0.5))
     }
 
-    /// What happens with the next message.
+    /// Returns the fault of the next message.
     pub(super) fn fate(&mut self, plan: &FaultPlan) -> Fate {
         if self.send.chance(plan.drop) {
             Fate::Break
@@ -127,7 +128,7 @@ impl Lane {
         }
     }
 
-    /// When the next message is due.
+    /// Returns when the next message is due.
     pub(super) fn due(&mut self, plan: &FaultPlan, now: Time) -> Time {
         if let Some(delay) = plan.send_delay {
             self.last_out = self.last_out.max(now + delay.pick(&mut self.send));
@@ -135,7 +136,7 @@ impl Lane {
         self.last_out.max(now)
     }
 
-    /// When something is due next.
+    /// Returns when anything is due next.
     pub(super) fn next(&self) -> Option<Time> {
         let received = self.inbox.front().map(|(due, _)| *due);
         received.into_iter().chain(self.outbox.front().map(|m| m.due)).min()
