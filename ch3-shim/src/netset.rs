@@ -4,8 +4,8 @@ use std::os::fd::RawFd;
 
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Events,
-    Finalize, GroupId, Header, MetGroup, Module, Netmod, PeerName, PollOrder, Pollers, Refusal, ReqId, RxBuf,
-    SendBuf, Time, VcError, VcErrorKind, VcId, VcLife, forward,
+    Finalize, GroupId, Header, Module, Netmod, PeerName, PollOrder, Pollers, Refusal, RemoteGroup, ReqId,
+    RxBuf, SendBuf, Time, VcError, VcErrorKind, VcId, VcLife, forward,
 };
 
 use crate::choice::{self, Choice, Offer, Offered};
@@ -303,13 +303,13 @@ impl DynamicProcesses for NetSet {
         }
     }
 
-    fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError> {
-        self.any(|m| each!(m, n => n.meet_group(met)))
+    fn join_group(&mut self, met: &RemoteGroup) -> Result<(), DeviceError> {
+        self.any(|m| each!(m, n => n.join_group(met)))
     }
 
-    fn part_group(&mut self, id: &GroupId) {
+    fn leave_group(&mut self, id: &GroupId) {
         for m in &mut self.mods {
-            each!(m, n => n.part_group(id));
+            each!(m, n => n.leave_group(id));
         }
     }
 }

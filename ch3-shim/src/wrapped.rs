@@ -88,7 +88,7 @@ impl VcLife for AnyNetmod {
 }
 
 impl DynamicProcesses for AnyNetmod {
-    forward!(any: connect_to_root, open_port, close_port, meet_group, part_group);
+    forward!(any: connect_to_root, open_port, close_port, join_group, leave_group);
 }
 
 impl Checkpoint for AnyNetmod {

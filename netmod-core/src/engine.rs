@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::buf::{IoVec, RxBytes};
+use crate::completion::CompletionTable;
 use crate::error::{DeviceError, PacketFault, VcError, VcErrorKind};
 use crate::event::{Event, Events};
 use crate::netmod::{HDR_LEN, Header, NETMOD_FRAME, Netmod, PeerName, PollOrder};
@@ -11,7 +12,6 @@ use crate::request::{OnDone, Outcome, Request};
 use crate::slab::{ReqId, ReqKind, Slab, VcId, VcKind};
 use crate::time::Time;
 use crate::vc::Vc;
-use crate::words::Words;
 
 /// Where the next payload bytes of a VC go ([`Core::recv_target`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Core {
     /// Sends with [`OnDone::Upper`] whose data has left, in order.
     sent: VecDeque<(VcId, ReqId)>,
     /// Where other threads see which requests are finished, if there are any.
-    words: Option<Arc<Words>>,
+    completions: Option<Arc<CompletionTable>>,
     /// See [`Core::is_staged`].
     staged: bool,
     /// See [`Core::next_released`].
@@ -92,15 +92,15 @@ impl Core {
     }
 
     /// Keeps completion words from now on, for threads that do not hold the engine.
-    pub fn keep_words(&mut self, words: Arc<Words>) {
-        self.words = Some(words);
+    pub fn keep_completions(&mut self, completions: Arc<CompletionTable>) {
+        self.completions = Some(completions);
     }
 
     /// Sets the completion word of a request whose outcome was set other than by [`Core::finish`].
     #[inline]
     pub fn announce(&self, req: ReqId) {
-        if let Some(words) = &self.words {
-            words.set(req);
+        if let Some(completions) = &self.completions {
+            completions.set(req);
         }
     }
 

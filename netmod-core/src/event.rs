@@ -61,7 +61,7 @@ pub enum Event {
         /// Which netmod of a set it came by.
         netmod: u8,
     },
-    /// A process of another job has come to a port and has proved to know its key: answer with `meet_group`
+    /// A process of another job has come to a port and has proved to know its key: answer with `join_group`
     /// and `vc_init`, or `refuse_peer`.
     PortPeer {
         /// The name that it has chosen for this connection.
@@ -87,7 +87,7 @@ pub enum Event {
 /// The bytes of small messages come by the million: their places are written and read part by part, never as a
 /// value of many forms that is put together elsewhere first.
 #[derive(Debug)]
-struct Place {
+struct Slot {
     /// [`NOBODY`] if it is the turn of another event.
     vc: VcId,
     /// If there is none, `hdr` means something.
@@ -95,8 +95,8 @@ struct Place {
     hdr: Halves,
 }
 
-impl Place {
-    const EMPTY: Place = Place { vc: NOBODY, buf: None, hdr: [[0; 2]; 2] };
+impl Slot {
+    const EMPTY: Slot = Slot { vc: NOBODY, buf: None, hdr: [[0; 2]; 2] };
 
     /// Whether it is the turn of another event.
     #[inline]
@@ -109,7 +109,7 @@ impl Place {
 #[derive(Debug)]
 pub struct Events {
     /// Those from `head` to `tail` wait; the others are memory.
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     head: usize,
     tail: usize,
     /// Events other than bytes.
@@ -125,10 +125,10 @@ const NOBODY: VcId = VcId::from_wire(0);
 impl Events {
     /// A batch of at most `limit` events, give or take those that cannot wait.
     pub fn with_limit(limit: usize) -> Events {
-        let mut places = Vec::new();
-        places.resize_with(limit + limit / 2, || Place::EMPTY);
+        let mut slots = Vec::new();
+        slots.resize_with(limit + limit / 2, || Slot::EMPTY);
         let others = VecDeque::with_capacity(limit + limit / 2);
-        Events { places, head: 0, tail: 0, others, limit, held: Vec::new(), moved: false }
+        Events { slots, head: 0, tail: 0, others, limit, held: Vec::new(), moved: false }
     }
 
     /// Adds an event.
@@ -140,8 +140,8 @@ impl Events {
                 self.push_header(vc, halves(&hdr));
             }
             other => {
-                let place = self.next_place();
-                (place.vc, place.buf) = (NOBODY, None);
+                let slot = self.next_place();
+                (slot.vc, slot.buf) = (NOBODY, None);
                 self.others.push_back(other);
             }
         }
@@ -150,31 +150,31 @@ impl Events {
     /// Adds [`Event::Rx`].
     #[inline]
     pub fn push_rx(&mut self, vc: VcId, buf: RxBuf) {
-        let place = self.next_place();
-        place.vc = vc;
-        place.buf = Some(buf);
+        let slot = self.next_place();
+        slot.vc = vc;
+        slot.buf = Some(buf);
     }
 
     /// Adds [`Event::Header`], by its halves in words.
     #[inline]
     pub fn push_header(&mut self, vc: VcId, halves: Halves) {
-        let place = self.next_place();
-        (place.vc, place.buf, place.hdr) = (vc, None, halves);
+        let slot = self.next_place();
+        (slot.vc, slot.buf, slot.hdr) = (vc, None, halves);
     }
 
     #[inline]
-    fn next_place(&mut self) -> &mut Place {
-        if self.tail == self.places.len() {
+    fn next_place(&mut self) -> &mut Slot {
+        if self.tail == self.slots.len() {
             self.grow();
         }
         self.tail += 1;
-        &mut self.places[self.tail - 1]
+        &mut self.slots[self.tail - 1]
     }
 
     #[cold]
     fn grow(&mut self) {
         // Once the batch has been handled, its places are used from the first again.
-        self.places.push(Place::EMPTY);
+        self.slots.push(Slot::EMPTY);
     }
 
     /// Something moved that is no event: a part of a message that went straight to its place. Whoever waits
@@ -202,11 +202,11 @@ impl Events {
         if self.head == self.tail {
             return None;
         }
-        let place = &mut self.places[self.head];
+        let slot = &mut self.slots[self.head];
         // Nothing is written before it is known what it is.
-        place.buf.as_ref()?;
-        let buf = place.buf.take()?.by_words();
-        let vc = place.vc;
+        slot.buf.as_ref()?;
+        let buf = slot.buf.take()?.by_words();
+        let vc = slot.vc;
         self.passed();
         Some((vc, buf))
     }
@@ -217,11 +217,11 @@ impl Events {
         if self.head == self.tail {
             return None;
         }
-        let place = &self.places[self.head];
-        if place.is_others() || place.buf.is_some() {
+        let slot = &self.slots[self.head];
+        if slot.is_others() || slot.buf.is_some() {
             return None;
         }
-        let found = (place.vc, whole(&place.hdr));
+        let found = (slot.vc, whole(&slot.hdr));
         self.passed();
         Some(found)
     }
@@ -250,8 +250,8 @@ impl Events {
         }
     }
 
-    fn waiting(&self) -> &[Place] {
-        &self.places[self.head..self.tail]
+    fn waiting(&self) -> &[Slot] {
+        &self.slots[self.head..self.tail]
     }
 
     /// Says of the events from the `from`-th on which netmod of a set they came by.

@@ -16,6 +16,7 @@ compile_error!(
 pub mod apart;
 pub mod buf;
 pub mod card;
+pub mod completion;
 pub mod config;
 pub mod cpus;
 pub mod engine;
@@ -25,8 +26,8 @@ pub mod files;
 pub mod lifecycle;
 pub mod netmod;
 pub mod pollers;
-pub mod quiet;
 pub mod ranks;
+pub mod reply_backoff;
 pub mod request;
 pub mod rma;
 pub mod segment;
@@ -36,30 +37,29 @@ pub mod stores;
 pub mod tell;
 pub mod time;
 pub mod vc;
-pub mod words;
 
 pub use apart::apart;
 pub use buf::{IoVec, RecvBuf, RxBuf, RxBytes, SendBuf};
 pub use card::{Card, CardError, CardWriter};
+pub use completion::CompletionTable;
 pub use config::Config;
 pub use cpus::CpuShare;
 pub use engine::{Core, DataAvail, Engine, Io, Progress, RecvTarget, Upper};
 pub use error::{DeviceError, PacketFault, VcError, VcErrorKind};
 pub use event::{Event, Events, Seen};
 pub use netmod::{
-    Arm, Checkpoint, Diagnose, DynamicProcesses, Finalize, GroupId, HDR_LEN, Header, MetGroup, Module,
-    NETMOD_FRAME, Netmod, NoCheckpoint, NoDynamicProcesses, PeerName, PollOrder, Refusal, Sent, VcLife,
+    Arm, Checkpoint, Diagnose, DynamicProcesses, Finalize, GroupId, HDR_LEN, Header, Module, NETMOD_FRAME,
+    Netmod, NoCheckpoint, NoDynamicProcesses, PeerName, PollOrder, Refusal, RemoteGroup, Sent, VcLife,
     port_group,
 };
 pub use pollers::Pollers;
-pub use quiet::Quiet;
 pub use ranks::RankTable;
+pub use reply_backoff::ReplyBackoff;
 pub use request::{OnDone, Outcome, Request};
 pub use rma::{Ability, Rma, RmaUse};
 pub use segment::{Datatype, Run, Segment};
-pub use sendq::{Data, Message, SendQueue, Turns};
+pub use sendq::{Data, Message, SendQueue, WorkList};
 pub use slab::{ReqId, SideTable, Slab, VcId};
-pub use stores::{Stores, Way};
+pub use stores::{StoreKind, Stores};
 pub use time::Time;
 pub use vc::{Vc, VcStats};
-pub use words::Words;

@@ -69,7 +69,7 @@ impl fmt::Display for PeerName {
 
 /// A group of another job, as one of its two ends sees it (dynamic processes).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct MetGroup {
+pub struct RemoteGroup {
     /// The group at the other end.
     pub id: GroupId,
     /// Number of its processes.
@@ -80,10 +80,10 @@ pub struct MetGroup {
     pub key: [u8; 32],
 }
 
-impl fmt::Debug for MetGroup {
+impl fmt::Debug for RemoteGroup {
     /// All but the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MetGroup")
+        f.debug_struct("RemoteGroup")
             .field("id", &self.id)
             .field("size", &self.size)
             .field("me", &self.me)

@@ -41,7 +41,7 @@ pub struct Request {
     /// What the layer above charges the message with, if it may have to take that back; of no account here.
     pub charge: u32,
     /// Sends: where the message is in its netmod's queue, by the queue's own count.
-    pub place: u64,
+    pub queue_seq: u64,
     /// What happens when the data has all moved.
     pub on_done: OnDone,
     /// Nobody waits for it: it leaves the slab as soon as it is finished.
@@ -68,7 +68,7 @@ impl Request {
             seg,
             excess: 0,
             charge: 0,
-            place: 0,
+            queue_seq: 0,
             on_done: OnDone::Complete,
             detached: false,
             reported: false,
@@ -86,7 +86,7 @@ impl Request {
         self.seg = seg;
         self.excess = 0;
         self.charge = 0;
-        self.place = 0;
+        self.queue_seq = 0;
         self.on_done = OnDone::Complete;
         self.detached = false;
         self.reported = false;

@@ -31,7 +31,7 @@ pub struct Message {
     pub data: Data,
     req: ReqId,
     /// Its place in the order of its queue.
-    place: u64,
+    seq: u64,
     /// It was taken back.
     dead: bool,
 }
@@ -39,7 +39,7 @@ pub struct Message {
 impl Message {
     /// A message of which nothing has gone.
     pub fn new(hdr: Header, data: Data, req: ReqId) -> Message {
-        Message { hdr, head_gone: 0, data, req, place: 0, dead: false }
+        Message { hdr, head_gone: 0, data, req, seq: 0, dead: false }
     }
 
     /// This message, without its first `n` bytes, which have gone; header and contiguous data.
@@ -124,9 +124,9 @@ pub struct SendQueue {
 impl SendQueue {
     /// Adds a message.
     pub fn push(&mut self, core: &mut Core, mut message: Message) {
-        message.place = self.next;
+        message.seq = self.next;
         if let Some(r) = core.reqs.get_mut(message.req) {
-            r.place = self.next;
+            r.queue_seq = self.next;
         }
         self.next += 1;
         self.messages.push_back(message);
@@ -177,8 +177,8 @@ impl SendQueue {
 
     /// Takes a message out of which nothing has gone ([`crate::Netmod::cancel_send`]); whether that was possible.
     pub fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
-        let Some(place) = core.reqs.get(req).map(|r| r.place) else { return false };
-        let Ok(at) = self.messages.binary_search_by_key(&place, |m| m.place) else { return false };
+        let Some(seq) = core.reqs.get(req).map(|r| r.queue_seq) else { return false };
+        let Ok(at) = self.messages.binary_search_by_key(&seq, |m| m.seq) else { return false };
         let m = &mut self.messages[at];
         if m.req != req || m.dead || m.started() {
             return false;
@@ -217,12 +217,12 @@ impl SendQueue {
 
 /// VCs that a netmod's poll has to see to, in order; each is in it once.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct WorkList {
     order: VecDeque<VcId>,
     waits: SideTable<(), VcKind>,
 }
 
-impl Turns {
+impl WorkList {
     /// Adds a VC at the end, unless it is there.
     pub fn add(&mut self, vc: VcId) {
         if self.waits.get(vc).is_none() {

@@ -78,7 +78,7 @@ fn who_is_told_keeps_nobody_waiting() {
 }
 
 #[test]
-fn only_what_has_not_begun_is_taken_back() {
+fn only_messages_that_have_not_begun_are_cancelled() {
     let mut core = Core::new(1);
     let [a, b, c] = [(); 3].map(|()| request(&mut core, OnDone::Complete));
     let mut q = SendQueue::default();
@@ -142,8 +142,8 @@ fn a_queue_that_fails_fails_its_requests() {
 }
 
 #[test]
-fn each_vc_has_one_turn_and_they_are_in_order() {
-    let mut t = Turns::default();
+fn a_work_list_has_each_vc_once_and_in_order() {
+    let mut t = WorkList::default();
     for n in [3, 1, 3, 2, 1] {
         t.add(vc(n));
     }
@@ -157,9 +157,9 @@ fn each_vc_has_one_turn_and_they_are_in_order() {
 }
 
 #[test]
-fn a_vc_that_is_gone_takes_no_turn_from_the_one_in_its_place() {
+fn a_vc_that_is_gone_does_not_displace_the_one_in_its_slot() {
     let [old, new] = [1u64, 3].map(|generation| VcId::from_wire(generation << 32 | 5));
-    let mut t = Turns::default();
+    let mut t = WorkList::default();
     t.add(old);
     t.add(new);
     t.add(new);

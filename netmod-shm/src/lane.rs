@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use netmod_core::quiet::Classes;
+use netmod_core::reply_backoff::Classes;
 use netmod_core::stores::Processor;
-use netmod_core::{Header, Quiet, Refusal, Stores, Time, VcId};
+use netmod_core::{Header, Refusal, ReplyBackoff, Stores, Time, VcId};
 
 use crate::pause::Pause;
 use crate::ring::{
@@ -104,7 +104,7 @@ pub(crate) struct Lane {
     /// The poll in which the last message was sent.
     sent_in: u32,
     /// How long an answer of this rank's is not looked for.
-    pub(crate) quiet: Quiet,
+    pub(crate) quiet: ReplyBackoff,
     /// How long pieces are best stored for this rank.
     pub(crate) stores: Stores,
     pub(crate) wake: Wake,

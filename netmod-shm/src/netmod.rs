@@ -10,7 +10,7 @@ use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Diagnose, Event, Events, Finalize, Header,
     Message, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Pollers, Refusal, ReqId, Request, Rma,
-    RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, Turns, VcError, VcErrorKind, VcId, VcLife,
+    RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife, WorkList,
 };
 
 use crate::NAME;
@@ -89,7 +89,7 @@ pub struct ShmNetmod {
     pub(crate) watched: Vec<usize>,
     pub(crate) unwatched: Unwatched,
     pub(crate) dirty: Vec<usize>,
-    pub(crate) wanting: Turns,
+    pub(crate) wanting: WorkList,
     /// One-sided transfers.
     pub(crate) transfers: Transfers,
     /// Events that arose outside `poll`.
@@ -167,7 +167,7 @@ impl ShmNetmod {
             watched: Vec::with_capacity(16),
             unwatched: Unwatched::new(n),
             dirty: Vec::with_capacity(n),
-            wanting: Turns::default(),
+            wanting: WorkList::default(),
             transfers: Transfers::new(cfg.register_max, joint),
             pending: VecDeque::with_capacity(64),
             armed: false,

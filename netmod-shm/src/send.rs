@@ -1,6 +1,8 @@
 //! Sending: at once if possible, else through the VC's queue.
 
-use netmod_core::{Core, Event, Header, Message, Quiet, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId};
+use netmod_core::{
+    Core, Event, Header, Message, ReplyBackoff, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId,
+};
 
 use crate::lane::CLASSES;
 use crate::link;
@@ -234,7 +236,7 @@ impl ShmNetmod {
         let lower = self.segment.as_ref().is_ok_and(|s| s.me() < slot);
         let lane = &mut self.lanes[slot];
         if lane.share_shuttle(lower) {
-            (lane.shuttle, lane.quiet) = (Shuttle::new(lower), Quiet::new(lower, CLASSES, 1));
+            (lane.shuttle, lane.quiet) = (Shuttle::new(lower), ReplyBackoff::new(lower, CLASSES, 1));
         }
     }
 

@@ -9,7 +9,7 @@ use netmod_core::config::TcpConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize,
-    GroupId, Header, MetGroup, Module, Netmod, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RxBuf,
+    GroupId, Header, Module, Netmod, PeerName, PollOrder, Pollers, Refusal, RemoteGroup, ReqId, Rma, RxBuf,
     SendBuf, Sent, SideTable, Slab, Time, VcError, VcErrorKind, VcId, VcLife, port_group,
 };
 
@@ -384,12 +384,12 @@ impl DynamicProcesses for TcpNetmod {
         self.id.close_port(port);
     }
 
-    fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError> {
+    fn join_group(&mut self, met: &RemoteGroup) -> Result<(), DeviceError> {
         self.id.meet(*met);
         Ok(())
     }
 
-    fn part_group(&mut self, id: &GroupId) {
+    fn leave_group(&mut self, id: &GroupId) {
         self.id.part(id);
         while let Some((_, conn)) = self.unclaimed.iter().find(|(p, _)| p.group == *id).copied() {
             self.reject(conn, netmod_connection::RejectReason::Finalized);

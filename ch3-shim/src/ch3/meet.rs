@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use netmod_core::lifecycle::{VcEvent, VcState};
 use netmod_core::{
-    Card, DeviceError, DynamicProcesses, MetGroup, Outcome, PeerName, Refusal, Vc, VcError, VcErrorKind,
+    Card, DeviceError, DynamicProcesses, Outcome, PeerName, Refusal, RemoteGroup, Vc, VcError, VcErrorKind,
     VcId, VcLife, port_group,
 };
 
@@ -67,7 +67,7 @@ impl Ch3 {
             return io.netmod.refuse_peer(peer, Refusal::NotWanted);
         };
         let me = PeerName { group: port_group(tag), rank: ROOT };
-        let met = MetGroup { id: peer.group, size: 1, me, key };
+        let met = RemoteGroup { id: peer.group, size: 1, me, key };
         let known = self.groups.find(&peer.group).is_some() || peer.rank != ROOT;
         let guest = if known { None } else { self.meet(io, &met, Cards::Unknown).ok() };
         match guest {
@@ -106,16 +106,16 @@ impl Ch3 {
     pub(crate) fn meet(
         &mut self,
         io: &mut DevIo<'_>,
-        met: &MetGroup,
+        met: &RemoteGroup,
         cards: Cards,
     ) -> Result<u32, DeviceError> {
         if self.groups.find(&met.id).is_some() {
             return Err(DeviceError::new("device", "the group is known already; was it met twice?"));
         }
-        io.netmod.meet_group(met)?;
+        io.netmod.join_group(met)?;
         let number = self.groups.meet(met.id, met.me, met.size, cards);
         number.ok_or_else(|| {
-            io.netmod.part_group(&met.id);
+            io.netmod.leave_group(&met.id);
             DeviceError::new("device", "too many groups are connected; disconnect some")
         })
     }
@@ -151,7 +151,7 @@ impl Ch3 {
         for (_, vc) in group.vcs.iter() {
             self.destroy_vc(io, vc, &error);
         }
-        io.netmod.part_group(&group.id);
+        io.netmod.leave_group(&group.id);
         self.forget_failures(&group.id);
         for req in self.posted.drain_matching(|p, _| group.space.owns(p.context())) {
             self.finish(io.core, req, Outcome::Failed(error.clone()));

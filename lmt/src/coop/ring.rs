@@ -159,7 +159,7 @@ impl Consumer {
             // SAFETY: the piece is within the mapping, which outlives this call.
             let bytes = unsafe { RxBytes::from_raw(base, n) };
             if huge {
-                seg.unpack_past_caches(bytes);
+                seg.unpack_nontemporal(bytes);
             } else {
                 seg.unpack(bytes);
             }
@@ -254,10 +254,10 @@ impl Producer {
             }
             let n = usize::try_from(room).unwrap_or(usize::MAX).min(want);
             let (base, n) = self.memory.piece(self.putter.at(), n);
-            let n = self.stores.copy(n, |way| {
+            let n = self.stores.copy(n, |kind| {
                 // SAFETY: the piece is within the mapping; it belongs to the ring and to no
                 // request's memory.
-                unsafe { seg.pack_raw(base.as_ptr(), n, way) }
+                unsafe { seg.pack_raw(base.as_ptr(), n, kind) }
             });
             self.putter.put(self.memory.gate(), n as u64);
             done += n;

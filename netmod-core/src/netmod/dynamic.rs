@@ -3,7 +3,7 @@
 use crate::card::Card;
 use crate::engine::Core;
 use crate::error::{DeviceError, VcError, VcErrorKind};
-use crate::netmod::{GroupId, MetGroup, Module};
+use crate::netmod::{GroupId, Module, RemoteGroup};
 use crate::slab::VcId;
 
 /// Connections with processes of other jobs. A netmod that has none implements [`NoDynamicProcesses`].
@@ -35,10 +35,10 @@ pub trait DynamicProcesses {
     ///
     /// # Errors
     /// If the netmod cannot.
-    fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError>;
+    fn join_group(&mut self, met: &RemoteGroup) -> Result<(), DeviceError>;
 
     /// Forgets a group of which no VC is left, with its key.
-    fn part_group(&mut self, id: &GroupId);
+    fn leave_group(&mut self, id: &GroupId);
 }
 
 /// A netmod that reaches processes of its own job only: it has no port to open and no group to meet.
@@ -60,9 +60,9 @@ impl<N: NoDynamicProcesses> DynamicProcesses for N {
 
     fn close_port(&mut self, _: u64) {}
 
-    fn meet_group(&mut self, _: &MetGroup) -> Result<(), DeviceError> {
+    fn join_group(&mut self, _: &RemoteGroup) -> Result<(), DeviceError> {
         Err(DeviceError::new(self.name(), format!("cannot talk to other jobs; {}", N::INSTEAD)))
     }
 
-    fn part_group(&mut self, _: &GroupId) {}
+    fn leave_group(&mut self, _: &GroupId) {}
 }

@@ -143,14 +143,14 @@ macro_rules! forward {
             $via!(self, [], n => n.close_port(port))
         }
     };
-    (@ meet_group $via:ident) => {
-        fn meet_group(&mut self, met: &$crate::MetGroup) -> ::core::result::Result<(), $crate::DeviceError> {
-            $via!(self, [], n => n.meet_group(met))
+    (@ join_group $via:ident) => {
+        fn join_group(&mut self, met: &$crate::RemoteGroup) -> ::core::result::Result<(), $crate::DeviceError> {
+            $via!(self, [], n => n.join_group(met))
         }
     };
-    (@ part_group $via:ident) => {
-        fn part_group(&mut self, id: &$crate::GroupId) {
-            $via!(self, [], n => n.part_group(id))
+    (@ leave_group $via:ident) => {
+        fn leave_group(&mut self, id: &$crate::GroupId) {
+            $via!(self, [], n => n.leave_group(id))
         }
     };
 

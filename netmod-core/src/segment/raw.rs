@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::layout::Visit;
 use super::{Datatype, Layout, List, Run, Segment};
 use crate::buf::{IoVec, RxBytes};
-use crate::stores::{Way, load, store};
+use crate::stores::{StoreKind, load, store};
 
 #[cfg(test)]
 mod tests;
@@ -105,11 +105,11 @@ impl Segment {
     /// # Safety
     /// `room` bytes at `dst` are writable and no part of the segment.
     #[inline]
-    pub unsafe fn pack_raw(&mut self, dst: *mut u8, room: usize, way: Way) -> usize {
+    pub unsafe fn pack_raw(&mut self, dst: *mut u8, room: usize, kind: StoreKind) -> usize {
         let n = room.min(self.remaining());
-        if way == Way::Past && matches!(self.layout, Layout::Contig) {
+        if kind == StoreKind::NonTemporal && matches!(self.layout, Layout::Contig) {
             // SAFETY: `pos + n <= end` bytes at `base` are lent; `dst` by this function's contract.
-            unsafe { store(self.base.wrapping_add(self.pos), dst, n, way) };
+            unsafe { store(self.base.wrapping_add(self.pos), dst, n, kind) };
             self.pos += n;
         } else {
             // SAFETY: `n` is at most what remains, and `dst` has room for it by this function's contract.
@@ -144,13 +144,13 @@ impl Segment {
 
     /// As [`Segment::unpack`], past the caches if the segment is one piece: for a part of a message so long that they
     /// do not hold it anyway. Whoever may see that the bytes are there, in whatever thread, sees the bytes.
-    pub fn unpack_past_caches(&mut self, src: RxBytes<'_>) -> usize {
+    pub fn unpack_nontemporal(&mut self, src: RxBytes<'_>) -> usize {
         if !matches!(self.layout, Layout::Contig) {
             return self.unpack(src);
         }
         let n = src.len().min(self.remaining());
         // SAFETY: as for `unpack`: `pos + n <= end` bytes at `base` are lent.
-        unsafe { store(src.as_ptr(), self.base.wrapping_add(self.pos), n, Way::Past) };
+        unsafe { store(src.as_ptr(), self.base.wrapping_add(self.pos), n, StoreKind::NonTemporal) };
         self.pos += n;
         n
     }

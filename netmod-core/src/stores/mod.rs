@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 mod load;
-mod past;
+mod nontemporal;
 #[cfg(test)]
 mod tests;
 
@@ -25,24 +25,24 @@ use std::time::Instant;
 /// # Safety
 /// `n` bytes readable at `src`, writable at `dst`, not overlapping.
 #[inline]
-pub unsafe fn store(src: *const u8, dst: *mut u8, n: usize, way: Way) {
+pub unsafe fn store(src: *const u8, dst: *mut u8, n: usize, kind: StoreKind) {
     // SAFETY: as demanded.
     unsafe {
-        match way {
-            Way::Cached => src.copy_to_nonoverlapping(dst, n),
-            Way::Past => past::copy(src, dst, n),
+        match kind {
+            StoreKind::Cached => src.copy_to_nonoverlapping(dst, n),
+            StoreKind::NonTemporal => nontemporal::copy(src, dst, n),
         }
     }
 }
 
 /// A way to store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
+pub enum StoreKind {
     /// As any program does.
     #[default]
     Cached,
     /// Past the caches.
-    Past,
+    NonTemporal,
 }
 
 /// Shortest copy that may go past the caches, in bytes: up to here whoever reads waits for memory longer than is saved.
@@ -67,49 +67,49 @@ enum Stage {
     /// A trial by way of the caches: so many to come, and the least picoseconds for a line so far.
     Cached(u32, u64),
     /// A trial past them, behind one by way of the caches that took so long.
-    Past(u32, u64, u64),
+    NonTemporal(u32, u64, u64),
 }
 
 /// Which way is better for what one thread stores for another one; learnt from how long it takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Stores {
-    way: Way,
+    kind: StoreKind,
     stage: Stage,
     pause: u32,
-    /// Trials in a row that have said [`Way::Cached`].
+    /// Trials in a row that have said [`StoreKind::Cached`].
     cached: u32,
 }
 
 impl Default for Stores {
     fn default() -> Stores {
-        Stores { way: Way::Cached, stage: Stage::Pause(PAUSE), pause: PAUSE, cached: 0 }
+        Stores { kind: StoreKind::Cached, stage: Stage::Pause(PAUSE), pause: PAUSE, cached: 0 }
     }
 }
 
 impl Stores {
     /// Makes a copy of `n` bytes by the function, which is told the way.
     #[inline]
-    pub fn copy<T>(&mut self, n: usize, f: impl FnOnce(Way) -> T) -> T {
+    pub fn copy<T>(&mut self, n: usize, f: impl FnOnce(StoreKind) -> T) -> T {
         if n < LEAST || Processor::here() == Processor::Other {
-            return f(Way::Cached);
+            return f(StoreKind::Cached);
         }
         if let Stage::Pause(left @ 1..) = &mut self.stage {
             *left -= 1;
-            return f(self.way);
+            return f(self.kind);
         }
-        let way = self.tried();
+        let kind = self.tried();
         let start = Instant::now();
-        let done = f(way);
+        let done = f(kind);
         self.took(n, start.elapsed().as_nanos() as u64);
         done
     }
 
     /// The way of the next copy, which is one of a trial.
-    fn tried(&mut self) -> Way {
+    fn tried(&mut self) -> StoreKind {
         if let Stage::Pause(_) = self.stage {
             self.stage = Stage::Cached(TRIES, u64::MAX);
         }
-        if matches!(self.stage, Stage::Past(..)) { Way::Past } else { Way::Cached }
+        if matches!(self.stage, Stage::NonTemporal(..)) { StoreKind::NonTemporal } else { StoreKind::Cached }
     }
 
     /// The copy of a trial took so long.
@@ -118,14 +118,14 @@ impl Stores {
         self.stage = match self.stage {
             Stage::Pause(left) => Stage::Pause(left),
             Stage::Cached(left, best) => match (left - 1, best.min(line)) {
-                (0, best) if best < INNOCENT => self.decide(Way::Cached),
-                (0, best) => Stage::Past(TRIES, u64::MAX, best),
+                (0, best) if best < INNOCENT => self.decide(StoreKind::Cached),
+                (0, best) => Stage::NonTemporal(TRIES, u64::MAX, best),
                 (left, best) => Stage::Cached(left, best),
             },
-            Stage::Past(left, best, cached) => match (left - 1, best.min(line)) {
-                (0, best) if best.saturating_add(PENALTY) < cached => self.decide(Way::Past),
-                (0, _) => self.decide(Way::Cached),
-                (left, best) => Stage::Past(left, best, cached),
+            Stage::NonTemporal(left, best, cached) => match (left - 1, best.min(line)) {
+                (0, best) if best.saturating_add(PENALTY) < cached => self.decide(StoreKind::NonTemporal),
+                (0, _) => self.decide(StoreKind::Cached),
+                (left, best) => Stage::NonTemporal(left, best, cached),
             },
         };
     }
@@ -133,17 +133,17 @@ impl Stores {
     /// The end of a trial. The first copies by way of the caches behind others may find lines that nobody has, and be faster than those
     /// that follow: so stores that went past the caches until just now, and do so again, are tried less and less often.
     #[cold]
-    fn decide(&mut self, way: Way) -> Stage {
-        self.way = way;
-        match way {
-            Way::Cached => {
+    fn decide(&mut self, kind: StoreKind) -> Stage {
+        self.kind = kind;
+        match kind {
+            StoreKind::Cached => {
                 self.cached = self.cached.saturating_add(1);
                 if self.cached > 2 {
                     self.pause = PAUSE;
                 }
                 Stage::Pause(PAUSE)
             }
-            Way::Past => {
+            StoreKind::NonTemporal => {
                 self.cached = 0;
                 let pause = self.pause;
                 self.pause = (2 * pause).min(MOST_PAUSE);

@@ -1,52 +1,57 @@
 use super::*;
 
 /// Copies of `n` bytes, of which each takes what the function says of way and number; returns the ways.
-fn ways(stores: &mut Stores, count: usize, n: usize, cost: impl Fn(Way, usize) -> u64) -> Vec<Way> {
+fn ways(
+    stores: &mut Stores,
+    count: usize,
+    n: usize,
+    cost: impl Fn(StoreKind, usize) -> u64,
+) -> Vec<StoreKind> {
     (0..count)
         .map(|i| {
             if let Stage::Pause(left @ 1..) = &mut stores.stage {
                 *left -= 1;
-                return stores.way;
+                return stores.kind;
             }
-            let way = stores.tried();
-            stores.took(n, cost(way, i) * n as u64 / LINE);
-            way
+            let kind = stores.tried();
+            stores.took(n, cost(kind, i) * n as u64 / LINE);
+            kind
         })
         .collect()
 }
 
-fn share(ways: &[Way], way: Way) -> f64 {
-    ways.iter().filter(|w| **w == way).count() as f64 / ways.len() as f64
+fn share(ways: &[StoreKind], kind: StoreKind) -> f64 {
+    ways.iter().filter(|w| **w == kind).count() as f64 / ways.len() as f64
 }
 
 /// Nanoseconds a line between cores that share an L3 cache, and cores that do not; with stores past the caches 4.
-fn costs(cached: u64) -> impl Fn(Way, usize) -> u64 {
-    move |way, _| if way == Way::Cached { cached } else { 4 }
+fn costs(cached: u64) -> impl Fn(StoreKind, usize) -> u64 {
+    move |kind, _| if kind == StoreKind::Cached { cached } else { 4 }
 }
 
 #[test]
 fn lines_that_are_near_never_go_past_the_caches() {
     let ways = ways(&mut Stores::default(), 100_000, 8 << 10, costs(4));
-    assert_eq!(share(&ways, Way::Cached), 1.0);
+    assert_eq!(share(&ways, StoreKind::Cached), 1.0);
 }
 
 /// Stores are slow, but those past the caches are not faster by what the reader pays: the data comes from memory.
 #[test]
 fn cold_data_goes_by_way_of_the_caches() {
     let mut stores = Stores::default();
-    let ways = ways(&mut stores, 100_000, 8 << 10, |way, _| if way == Way::Cached { 14 } else { 10 });
-    assert_eq!(stores.way, Way::Cached);
-    assert!(share(&ways, Way::Past) < 0.07, "{}", share(&ways, Way::Past));
+    let ways = ways(&mut stores, 100_000, 8 << 10, |kind, _| if kind == StoreKind::Cached { 14 } else { 10 });
+    assert_eq!(stores.kind, StoreKind::Cached);
+    assert!(share(&ways, StoreKind::NonTemporal) < 0.07, "{}", share(&ways, StoreKind::NonTemporal));
 }
 
 #[test]
 fn lines_that_are_far_go_past_the_caches_soon_and_nearly_always() {
     let mut stores = Stores::default();
     let first = ways(&mut stores, 100, 16 << 10, costs(25));
-    assert_eq!(stores.way, Way::Past);
-    assert_eq!(first[99], Way::Past);
+    assert_eq!(stores.kind, StoreKind::NonTemporal);
+    assert_eq!(first[99], StoreKind::NonTemporal);
     let later = ways(&mut stores, 100_000, 16 << 10, costs(25));
-    assert!(share(&later, Way::Past) > 0.99, "{}", share(&later, Way::Past));
+    assert!(share(&later, StoreKind::NonTemporal) > 0.99, "{}", share(&later, StoreKind::NonTemporal));
 }
 
 /// A process that is moved to another core: what was learnt is learnt anew, within as many copies as a long pause has.
@@ -55,9 +60,9 @@ fn what_changes_is_noticed() {
     let mut stores = Stores::default();
     for round in 0..10 {
         ways(&mut stores, 2 * MOST_PAUSE as usize, 8 << 10, costs(25));
-        assert_eq!(stores.way, Way::Past, "{round}");
+        assert_eq!(stores.kind, StoreKind::NonTemporal, "{round}");
         ways(&mut stores, 2 * MOST_PAUSE as usize, 8 << 10, costs(4));
-        assert_eq!(stores.way, Way::Cached, "{round}");
+        assert_eq!(stores.kind, StoreKind::Cached, "{round}");
     }
 }
 
@@ -65,12 +70,12 @@ fn what_changes_is_noticed() {
 #[test]
 fn interruptions_say_nothing() {
     let mut stores = Stores::default();
-    let ways = ways(&mut stores, 100_000, 8 << 10, |way, i| match (i % 3, way) {
+    let ways = ways(&mut stores, 100_000, 8 << 10, |kind, i| match (i % 3, kind) {
         (0, _) => 4,
-        (_, Way::Cached) => 10_000,
-        (_, Way::Past) => 4,
+        (_, StoreKind::Cached) => 10_000,
+        (_, StoreKind::NonTemporal) => 4,
     });
-    assert_eq!(share(&ways, Way::Cached), 1.0);
+    assert_eq!(share(&ways, StoreKind::Cached), 1.0);
 }
 
 /// The first stores by way of the caches behind others are fast, since nobody has the lines.
@@ -81,31 +86,32 @@ fn a_trial_that_deceives_is_made_less_and_less_often() {
     let mut since = 0;
     for _ in 0..100_000 {
         let fast = since < 8;
-        let way = ways(&mut stores, 1, 8 << 10, costs(if fast { 3 } else { 15 }))[0];
-        since = if way == Way::Past { 0 } else { since + 1 };
-        past += usize::from(way == Way::Past);
+        let kind = ways(&mut stores, 1, 8 << 10, costs(if fast { 3 } else { 15 }))[0];
+        since = if kind == StoreKind::NonTemporal { 0 } else { since + 1 };
+        past += usize::from(kind == StoreKind::NonTemporal);
     }
     assert!(past > 90_000, "{past}");
 }
 
 #[test]
-fn short_copies_take_the_way_of_any_program() {
-    let mut stores = Stores { way: Way::Past, ..Stores::default() };
-    assert_eq!(stores.copy(LEAST - 1, |way| way), Way::Cached);
-    let learnt = if Processor::here() == Processor::Other { Way::Cached } else { Way::Past };
-    assert_eq!(stores.copy(LEAST, |way| way), learnt);
+fn short_copies_use_cached_stores() {
+    let mut stores = Stores { kind: StoreKind::NonTemporal, ..Stores::default() };
+    assert_eq!(stores.copy(LEAST - 1, |kind| kind), StoreKind::Cached);
+    let learnt =
+        if Processor::here() == Processor::Other { StoreKind::Cached } else { StoreKind::NonTemporal };
+    assert_eq!(stores.copy(LEAST, |kind| kind), learnt);
 }
 
 /// Every length and place, either way: the same bytes, and none beside them.
 #[test]
-fn both_ways_copy_the_same() {
+fn both_kinds_copy_the_same() {
     let from: Vec<u8> = (0..600).map(|i| (i * 7 + i / 256) as u8).collect();
-    for way in [Way::Cached, Way::Past] {
+    for kind in [StoreKind::Cached, StoreKind::NonTemporal] {
         for at in 0..70 {
             for n in [0, 1, 15, 16, 63, 64, 65, 127, 128, 300, 400] {
                 let mut to = vec![0xee; 600];
                 // SAFETY: both vectors have more bytes than that.
-                unsafe { store(from.as_ptr().add(at / 3), to.as_mut_ptr().add(at), n, way) };
+                unsafe { store(from.as_ptr().add(at / 3), to.as_mut_ptr().add(at), n, kind) };
                 assert_eq!(to[at..at + n], from[at / 3..at / 3 + n]);
                 assert!(to[..at].iter().chain(&to[at + n..]).all(|b| *b == 0xee));
             }
@@ -121,10 +127,10 @@ fn what_is_loaded_is_what_was_there() {
     for n in (0..70).chain(440..580).chain(1000..1100).chain([2048, 4095, 4096, 4097, 32_767, 32_768, 33_000])
     {
         for from in [0, 1, 63, 64] {
-            for way in ways {
+            for kind in ways {
                 let mut dst = vec![0xa5; n + 2];
                 // SAFETY: `n` bytes within each of the two.
-                unsafe { way(src.as_ptr().add(from), dst.as_mut_ptr().add(1), n) };
+                unsafe { kind(src.as_ptr().add(from), dst.as_mut_ptr().add(1), n) };
                 assert_eq!(dst[1..=n], src[from..from + n]);
                 assert_eq!((dst[0], dst[n + 1]), (0xa5, 0xa5), "{n} bytes from {from}");
             }

@@ -195,7 +195,7 @@ impl TxQueue {
         }
         let mut r = Request::new(Some(vc), Segment::empty());
         r.copied = true;
-        r.place = self.places;
+        r.queue_seq = self.places;
         let req = core.reqs.insert(r);
         self.append(Message { req: Some(req), batch: true, ..Message::run(staged, false) });
         req
@@ -266,7 +266,7 @@ impl TxQueue {
             }
         }
         if let Some(r) = core.reqs.get_mut(req) {
-            r.place = self.places;
+            r.queue_seq = self.places;
         }
         self.append(m);
         if gone > 0 {
@@ -410,7 +410,7 @@ impl TxQueue {
     /// Takes a message back if no byte of it has gone.
     pub(crate) fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
         // Of messages that share a request none can be told from the others.
-        let Some(place) = core.reqs.get(req).filter(|r| !r.is_shared()).map(|r| r.place) else {
+        let Some(place) = core.reqs.get(req).filter(|r| !r.is_shared()).map(|r| r.queue_seq) else {
             return false;
         };
         let at = self.messages.partition_point(|m| m.place < place).max(self.cursor);

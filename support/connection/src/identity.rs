@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use netmod_core::{GroupId, MetGroup, PeerName, port_group};
+use netmod_core::{GroupId, PeerName, RemoteGroup, port_group};
 
 use crate::{Directory, JobKey, Purpose};
 
@@ -13,7 +13,7 @@ pub struct Identity {
     group_size: u32,
     job_key: Option<JobKey>,
     incarnation: u64,
-    met: HashMap<GroupId, MetGroup>,
+    met: HashMap<GroupId, RemoteGroup>,
     ports: HashMap<u64, JobKey>,
 }
 
@@ -55,7 +55,7 @@ impl Identity {
     }
 
     /// Processes of another group may come from now on.
-    pub fn meet(&mut self, met: MetGroup) {
+    pub fn meet(&mut self, met: RemoteGroup) {
         self.met.insert(met.id, met);
     }
 

@@ -8,9 +8,9 @@ use netmod_connection::{Identity, JobKey, Purpose};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, DynamicProcesses, Event,
-    Events, Finalize, GroupId, Header, Message, MetGroup, Module, Netmod, PeerName, PollOrder, Pollers,
-    Refusal, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, Turns, VcError,
-    VcErrorKind, VcId, VcLife, port_group,
+    Events, Finalize, GroupId, Header, Message, Module, Netmod, PeerName, PollOrder, Pollers, Refusal,
+    RemoteGroup, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind,
+    VcId, VcLife, WorkList, port_group,
 };
 
 use crate::book::{Book, Dest};
@@ -86,9 +86,9 @@ pub struct FrameNetmod<D: Device> {
     /// What is to be looked into.
     pub(crate) doubts: Vec<Doubt>,
     /// VCs that a poll must see to.
-    pub(crate) wanting: Turns,
+    pub(crate) wanting: WorkList,
     /// VCs with a frame that is being filled.
-    pub(crate) staged: Turns,
+    pub(crate) staged: WorkList,
     /// How many DATA and SHORT frames have come, modulo 2^32.
     pub(crate) taken: u32,
     /// Whose answer is not looked for before it may be there.
@@ -152,8 +152,8 @@ impl<D: Device> FrameNetmod<D> {
             outbox: VecDeque::new(),
             unsaid: Vec::new(),
             doubts: Vec::new(),
-            wanting: Turns::default(),
-            staged: Turns::default(),
+            wanting: WorkList::default(),
+            staged: WorkList::default(),
             taken: 0,
             awaited: None,
             polls: 1,
@@ -350,13 +350,13 @@ impl<D: Device> DynamicProcesses for FrameNetmod<D> {
         self.manager.identity_mut().close_port(port);
     }
 
-    fn meet_group(&mut self, met: &MetGroup) -> Result<(), DeviceError> {
+    fn join_group(&mut self, met: &RemoteGroup) -> Result<(), DeviceError> {
         self.own.as_ref().map_err(|why| DeviceError::new(D::NAME, why.clone()))?;
         self.manager.identity_mut().meet(*met);
         Ok(())
     }
 
-    fn part_group(&mut self, id: &GroupId) {
+    fn leave_group(&mut self, id: &GroupId) {
         self.manager.identity_mut().part(id);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use netmod_core::Quiet;
-use netmod_core::quiet::Classes;
+use netmod_core::ReplyBackoff;
+use netmod_core::reply_backoff::Classes;
 
 /// Bytes of data, beside the header, of messages that are answered about as soon as each other.
 const CLASSES: Classes = [64, 256, 1 << 10, 2 << 10];
-/// What takes a lock, and calls of a library, to be answered is answered later than what takes a line; see [`Quiet::new`].
+/// What takes a lock, and calls of a library, to be answered is answered later than what takes a line; see [`ReplyBackoff::new`].
 const STRETCH: usize = 2;
 
 /// How many DATA and SHORT frames there were, modulo 2^32.
@@ -33,7 +33,7 @@ impl Counts {
 /// The turns of a connection.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    quiet: Quiet,
+    quiet: ReplyBackoff,
     /// When a message was sent last.
     before: Counts,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Turn {
 impl Turn {
     /// Of a new connection. Of its two sides one is `first`.
     pub(crate) fn new(first: bool) -> Turn {
-        Turn { quiet: Quiet::new(first, CLASSES, STRETCH), before: Counts::default() }
+        Turn { quiet: ReplyBackoff::new(first, CLASSES, STRETCH), before: Counts::default() }
     }
 
     /// A message with so many bytes of data has gone in a frame of its own. Whether its answer is worth waiting for.

@@ -149,7 +149,7 @@ impl VcLife for Third {
 }
 
 impl DynamicProcesses for Third {
-    forward!(inner: connect_to_root, open_port, close_port, meet_group, part_group);
+    forward!(inner: connect_to_root, open_port, close_port, join_group, leave_group);
 }
 
 impl Checkpoint for Third {

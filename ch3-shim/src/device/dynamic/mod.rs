@@ -30,7 +30,7 @@ mod word;
 
 use std::time::Duration;
 
-use netmod_core::{Card, GroupId, MetGroup, PeerName, Time, port_group};
+use netmod_core::{Card, GroupId, PeerName, RemoteGroup, Time, port_group};
 
 use super::{Comm, Vci};
 use crate::ch3::{Cards, INTERNAL, ROOT};
@@ -323,7 +323,7 @@ impl Vci {
         let roster = self.gather(call)?;
         let port = port.ok_or_else(|| Error::Usage("connect: the root must name the port".into()))?;
         let me = PeerName { group: GroupId(random()?), rank: ROOT };
-        let met = MetGroup { id: port_group(port.tag), size: 1, me, key: port.key };
+        let met = RemoteGroup { id: port_group(port.tag), size: 1, me, key: port.key };
         let now = self.now;
         let host = self.ch3.meet(&mut self.engine.io(now), &met, Cards::Unknown)?;
         let outcome = self.apply(port, host, roster, call);

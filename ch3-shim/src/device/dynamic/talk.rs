@@ -9,7 +9,7 @@ use super::word::{MAX_WORD, Plan, Roster, Word};
 use crate::ch3::{Cards, INTERNAL, WORLD};
 use crate::error::{Error, Result};
 use crate::tagmatch::Pattern;
-use netmod_core::{MetGroup, PeerName};
+use netmod_core::{PeerName, RemoteGroup};
 
 /// A group that was met, as its members know it here.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +138,7 @@ impl Vci {
     pub(super) fn install(&mut self, plan: Plan) -> Result<Met> {
         let Plan { id, ours, key, party } = plan;
         let size = party.roster.len() as u32;
-        let met = MetGroup { id, size, me: PeerName { group: ours, rank: self.rank() }, key };
+        let met = RemoteGroup { id, size, me: PeerName { group: ours, rank: self.rank() }, key };
         let now = self.now;
         let group = self.ch3.meet(&mut self.engine.io(now), &met, Cards::Given(party.roster))?;
         Ok(Met { group, root: party.root, size })

@@ -111,7 +111,7 @@ fn guest_until(step: usize, port: &PortName, fault: Fault) -> Option<Device> {
     let mut dev = device("bad guest");
     let end = call(&mut dev, "connect", LONG).deadline;
     let me = PeerName { group: GroupId(random().expect("random bytes")), rank: ROOT };
-    let met = MetGroup { id: port_group(port.tag), size: 1, me, key: port.key };
+    let met = RemoteGroup { id: port_group(port.tag), size: 1, me, key: port.key };
     let now = dev.now;
     let dev_ref: &mut Vci = &mut dev;
     let host = dev_ref.ch3.meet(&mut dev_ref.engine.io(now), &met, Cards::Unknown).expect("a group");

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use forks::Origin;
-use netmod_core::{Arm, PollOrder, Time, Words};
+use netmod_core::{Arm, CompletionTable, PollOrder, Time};
 
 use super::Shared;
 use super::baton::{Baton, Sleeper, Work};
@@ -152,7 +152,7 @@ impl Sleeper for Descriptors {
 /// An engine of a [`super::Multiple`] device.
 pub(super) struct Engine {
     pub(super) baton: Baton<Vci, Descriptors>,
-    words: Arc<Words>,
+    completions: Arc<CompletionTable>,
     spin: u32,
     origin: Origin,
 }
@@ -168,14 +168,14 @@ impl Engine {
 
     /// With what wakes the thread that waits on the engine's descriptors.
     fn waking_by(mut vci: Vci, event: Option<EventFd>, pusher: &Arc<Pusher>) -> Engine {
-        let words = Arc::new(Words::new());
-        vci.engine.core.keep_words(Arc::clone(&words));
+        let completions = Arc::new(CompletionTable::new());
+        vci.engine.core.keep_completions(Arc::clone(&completions));
         vci.engine.keep_alone();
         let mut fds: Vec<RawFd> = vci.descriptors().collect();
         fds.extend(event.as_ref().map(AsRawFd::as_raw_fd));
         let spin = vci.spin;
         let sleeper = Descriptors { fds, event, pusher: Arc::clone(pusher), siblings: OnceLock::new() };
-        Engine { baton: Baton::new(vci, sleeper), words, spin, origin: Origin::here() }
+        Engine { baton: Baton::new(vci, sleeper), completions, spin, origin: Origin::here() }
     }
 
     /// Makes the device's other engines known, of which this is number `this`.
@@ -210,7 +210,7 @@ impl Engine {
     /// Whether a request is known to be finished, without the lock.
     #[inline]
     pub(super) fn is_finished(&self, req: RawReq) -> bool {
-        req.is_over() || self.words.is_finished(req.0)
+        req.is_over() || self.completions.is_finished(req.0)
     }
 
     /// Waits for one of several requests, of which not all are null.

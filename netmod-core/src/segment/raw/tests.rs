@@ -426,8 +426,8 @@ fn past_the_caches_arrives_the_same() {
             let mut seg = unsafe { Segment::contig(got.as_mut_ptr().add(at), len) };
             // In two parts, and with more bytes than remain.
             let (a, b) = (&src[at % 7..][..len / 3], &src[at % 7..][len / 3..]);
-            let n = seg.unpack_past_caches(RxBytes::from_slice(a));
-            assert_eq!((n, seg.unpack_past_caches(RxBytes::from_slice(b))), (len / 3, len - len / 3));
+            let n = seg.unpack_nontemporal(RxBytes::from_slice(a));
+            assert_eq!((n, seg.unpack_nontemporal(RxBytes::from_slice(b))), (len / 3, len - len / 3));
             assert!(seg.is_done());
             assert_eq!(got, want, "{len} bytes at {at}");
         }
@@ -436,7 +436,7 @@ fn past_the_caches_arrives_the_same() {
     let apart = Datatype::vector(3, 1, 8, &int).unwrap();
     // SAFETY: as above; the type spans 20 bytes.
     let mut seg = unsafe { Segment::typed(got.as_mut_ptr(), &apart, 1) };
-    assert_eq!(seg.unpack_past_caches(RxBytes::from_slice(&[9; 30])), 12);
+    assert_eq!(seg.unpack_nontemporal(RxBytes::from_slice(&[9; 30])), 12);
     assert_eq!(got, [9, 9, 9, 9, 0, 0, 0, 0, 9, 9, 9, 9, 0, 0, 0, 0, 9, 9, 9, 9, 0, 0, 0, 0]);
 }
 

@@ -212,9 +212,9 @@ impl RawRing {
     #[inline]
     pub(crate) fn write_piece(&self, at: u32, bytes: &[u8], stores: &mut Stores) {
         assert!(at as usize + bytes.len() <= self.geometry.bulk as usize);
-        stores.copy(bytes.len(), |way| {
+        stores.copy(bytes.len(), |kind| {
             // SAFETY: within the bulk area, as asserted; for the slice see `write_inline`.
-            unsafe { store(bytes.as_ptr(), self.bulk.as_ptr().add(at as usize), bytes.len(), way) };
+            unsafe { store(bytes.as_ptr(), self.bulk.as_ptr().add(at as usize), bytes.len(), kind) };
         });
     }
 
@@ -224,9 +224,9 @@ impl RawRing {
     /// If they do not fit there.
     pub(crate) fn pack_piece(&self, at: u32, room: usize, req: &mut Request, stores: &mut Stores) -> usize {
         assert!(at as usize + room <= self.geometry.bulk as usize);
-        stores.copy(room, |way| {
+        stores.copy(room, |kind| {
             // SAFETY: within the bulk area, as asserted, which is no memory of a request's.
-            unsafe { req.seg.pack_raw(self.bulk.as_ptr().add(at as usize), room, way) }
+            unsafe { req.seg.pack_raw(self.bulk.as_ptr().add(at as usize), room, kind) }
         })
     }
 

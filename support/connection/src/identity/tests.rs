@@ -25,8 +25,8 @@ fn key(n: u8) -> JobKey {
 fn identity() -> Identity {
     let mut id = Identity::new(name(WORLD, 1), 4, 5);
     id.set_job_key(key(1));
-    id.meet(MetGroup { id: THEIRS, size: 3, me: name(OURS, 1), key: [2; 32] });
-    id.meet(MetGroup { id: OTHERS, size: 3, me: name(TOWARDS_OTHERS, 1), key: [4; 32] });
+    id.meet(RemoteGroup { id: THEIRS, size: 3, me: name(OURS, 1), key: [2; 32] });
+    id.meet(RemoteGroup { id: OTHERS, size: 3, me: name(TOWARDS_OTHERS, 1), key: [4; 32] });
     id.open_port(PORT, key(7));
     id
 }

@@ -237,7 +237,7 @@ impl<N: Netmod> VcLife for Capture<N> {
 }
 
 impl<N: Netmod> DynamicProcesses for Capture<N> {
-    forward!(inner: open_port, close_port, meet_group, part_group);
+    forward!(inner: open_port, close_port, join_group, leave_group);
 
     fn connect_to_root(
         &mut self,

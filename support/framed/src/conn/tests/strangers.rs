@@ -9,7 +9,7 @@ fn a_port_has_its_own_names_and_key() {
     w.processes[1].manager.identity_mut().open_port(port, key);
     let root = PeerName { group: netmod_core::port_group(port), rank: 0 };
     let guest = PeerName { group: GroupId([8; 16]), rank: 0 };
-    let met = netmod_core::MetGroup { id: root.group, size: 1, me: guest, key: [5; 32] };
+    let met = netmod_core::RemoteGroup { id: root.group, size: 1, me: guest, key: [5; 32] };
     w.processes[0].manager.identity_mut().meet(met);
     // In this world ranks are addresses, and the port's root is at that of rank 1.
     let a = w.processes[0].vcs.insert(Vc::new(name(1), 0));
@@ -17,7 +17,7 @@ fn a_port_has_its_own_names_and_key() {
     w.connect(0, a);
     w.settle();
     assert_eq!(w.log(1), ["port 77"]);
-    let met = netmod_core::MetGroup { id: guest.group, size: 1, me: root, key: [5; 32] };
+    let met = netmod_core::RemoteGroup { id: guest.group, size: 1, me: root, key: [5; 32] };
     w.processes[1].manager.identity_mut().meet(met);
     let b = w.processes[1].vcs.insert(Vc::new(name(0), 0));
     w.run(1, |m, env| m.add(b, guest, Purpose::Vc, env));
@@ -28,7 +28,7 @@ fn a_port_has_its_own_names_and_key() {
         let mut w2 = World::new(2);
         w2.processes[1].manager.identity_mut().open_port(port, key);
         let root = PeerName { group: netmod_core::port_group(p), rank: 0 };
-        let met = netmod_core::MetGroup { id: root.group, size: 1, me: guest, key: [k; 32] };
+        let met = netmod_core::RemoteGroup { id: root.group, size: 1, me: guest, key: [k; 32] };
         w2.processes[0].manager.identity_mut().meet(met);
         let a = w2.processes[0].vcs.insert(Vc::new(name(1), 0));
         w2.run(0, |m, env| m.add(a, root, Purpose::Root { port: p }, env));

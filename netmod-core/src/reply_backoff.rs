@@ -30,12 +30,12 @@ const SOON: u32 = 8;
 const LATE: u32 = 64;
 /// Measured batches in a row that all took longer, or all shorter, by more than an eighth: something has changed.
 const CHANGED: i32 = SLOT as i32 / SAMPLED as i32;
-/// Longest messages of each class but the last one, for [`Quiet`].
+/// Longest messages of each class but the last one, for [`ReplyBackoff`].
 pub type Classes = [usize; 4];
 
 /// What the turns of two ranks so far have shown one of them.
 #[derive(Debug)]
-pub struct Quiet {
+pub struct ReplyBackoff {
     classes: Classes,
     /// How many halves of what the processor calls a pause are one of the pauses here.
     stretch: usize,
@@ -68,20 +68,20 @@ struct Found {
     changed: i32,
 }
 
-impl Default for Quiet {
+impl Default for ReplyBackoff {
     /// Of a rank that takes no turns yet.
-    fn default() -> Quiet {
-        Quiet::new(true, [0; 4], 1)
+    fn default() -> ReplyBackoff {
+        ReplyBackoff::new(true, [0; 4], 1)
     }
 }
 
-impl Quiet {
+impl ReplyBackoff {
     /// Of the rank that tries first, or of the other one. `classes` are lengths of messages that are answered about as soon as each other, in
     /// bytes; both ranks must have the same. Up to 14 pauses are tried, each as long as `stretch` halves of what the processor calls a pause, which is 10
     /// to 70 ns.
-    pub fn new(first: bool, classes: Classes, stretch: usize) -> Quiet {
+    pub fn new(first: bool, classes: Classes, stretch: usize) -> ReplyBackoff {
         let found = Found { kept: 0, tried: None, patience: SOON, usual: None, changed: 0 };
-        Quiet {
+        ReplyBackoff {
             classes,
             stretch,
             awaited: false,
@@ -220,7 +220,7 @@ mod tests {
 
     /// Two ranks that take turns.
     struct Pair {
-        ranks: [Quiet; 2],
+        ranks: [ReplyBackoff; 2],
         messages: u32,
         now: Instant,
     }
@@ -231,7 +231,7 @@ mod tests {
     impl Pair {
         fn new() -> Pair {
             Pair {
-                ranks: [true, false].map(|first| Quiet::new(first, CLASSES, 1)),
+                ranks: [true, false].map(|first| ReplyBackoff::new(first, CLASSES, 1)),
                 messages: 0,
                 now: Instant::now(),
             }
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_waited_for_once() {
-        let mut quiet = Quiet::new(true, CLASSES, 1);
+        let mut quiet = ReplyBackoff::new(true, CLASSES, 1);
         quiet.sent(true, 8, 1, Instant::now);
         assert!(quiet.awaited);
         assert!(quiet.wait());

@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::slab::ReqId;
 
-/// Words of the first block; each further block has twice as many as the one before.
+/// CompletionTable of the first block; each further block has twice as many as the one before.
 const FIRST: usize = 64;
 /// Blocks: enough for every index.
 const BLOCKS: usize = 27;
 
 /// A word for each place of the request slab: the generation of the request that was finished there last.
 ///
-/// The engine's owner writes them; any thread reads them without a lock. Words never move, so the table
+/// The engine's owner writes them; any thread reads them without a lock. CompletionTable never move, so the table
 /// grows beside its readers.
 #[derive(Debug, Default)]
-pub struct Words {
+pub struct CompletionTable {
     blocks: [OnceLock<Box<[AtomicU32]>>; BLOCKS],
 }
 
@@ -26,10 +26,10 @@ fn place(index: usize) -> (usize, usize) {
     (block, n - (FIRST << block))
 }
 
-impl Words {
+impl CompletionTable {
     /// A table without memory; the first request gets it some.
-    pub fn new() -> Words {
-        Words::default()
+    pub fn new() -> CompletionTable {
+        CompletionTable::default()
     }
 
     /// Says that a request is finished. Only the engine's owner may do so.
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn generations_are_told_apart() {
-        let words = Words::new();
+        let words = CompletionTable::new();
         assert!(!words.is_finished(req(70, 1)));
         words.set(req(70, 1));
         assert!(words.is_finished(req(70, 1)));
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn readers_see_what_was_written_before() {
-        let words = std::sync::Arc::new(Words::new());
+        let words = std::sync::Arc::new(CompletionTable::new());
         let data = std::sync::Arc::new(AtomicU32::new(0));
         let (w, d) = (words.clone(), data.clone());
         let writer = std::thread::spawn(move || {
