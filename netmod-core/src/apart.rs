@@ -1,18 +1,20 @@
-//! Words that are read one by one where they were written one by one.
+//! Word-by-word access to data that was written word by word.
 //!
-//! A core that loads what it has just stored gets it from the store, which is not in the cache yet. That works if one store covers the whole
-//! load; a load across two of them waits until both have left for the cache, for some 15 cycles on x86-64 (Intel's optimization manual, "Store
-//! Forwarding"; AMD's optimization guides, "Load-Store Unit"). Compilers like to copy or compare two neighbouring words by one load of 16 bytes, and
-//! don't know that each was written by itself a few dozen instructions before. On the way of a message of 8 bytes such waits were a tenth of the time.
+//! A core that loads what it has just stored gets it from the store buffer. That works if one store
+//! covers the whole load. A load across two stores waits until both are in the cache, some 15
+//! cycles on x86-64 (Intel's optimization manual, "Store Forwarding"; AMD's optimization guides,
+//! "Load-Store Unit"). Compilers like to copy or compare two neighbouring words by one load of 16
+//! bytes, and do not know that each was stored alone shortly before. The functions here prevent
+//! that.
 
 #![allow(unsafe_code)]
 
 use crate::netmod::{HDR_LEN, Header};
 
-/// A message's header in words, by its halves.
+/// The words of a message's header, by its halves.
 pub type Halves = [[u64; 2]; 2];
 
-/// The words of a header that may just have been made word by word.
+/// Returns the words of a header that may just have been written word by word.
 #[inline]
 pub fn halves(hdr: &Header) -> Halves {
     let (words, _) = hdr.as_chunks::<8>();
@@ -20,7 +22,7 @@ pub fn halves(hdr: &Header) -> Halves {
     [[word(0), word(1)], [word(2), word(3)]]
 }
 
-/// The header of these words, which may just have been written.
+/// Returns the header of these words, which may just have been written.
 #[inline]
 pub fn whole(halves: &Halves) -> Header {
     let mut hdr = [0; HDR_LEN];
@@ -31,13 +33,14 @@ pub fn whole(halves: &Halves) -> Header {
     hdr
 }
 
-/// The word, in a register of its own: it is not loaded together with its neighbours.
+/// Returns the word in a register of its own, so that it is not loaded together with its
+/// neighbours.
 #[inline(always)]
 pub fn apart(word: u64) -> u64 {
     #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     return word;
     #[cfg(all(not(miri), any(target_arch = "x86_64", target_arch = "aarch64")))]
-    // SAFETY: no instruction; the word is left as it is.
+    // SAFETY: there is no instruction; the word is unchanged.
     unsafe {
         let same: u64;
         core::arch::asm!("/* {0} */", inlateout(reg) word => same, options(pure, nomem, nostack, preserves_flags));

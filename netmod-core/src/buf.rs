@@ -2,9 +2,9 @@
 //!
 //! # The safety contract of lent memory
 //!
-//! Whoever constructs a [`SendBuf`] or a [`RecvBuf`] (or a [`crate::Segment`], which is made of the
-//! same raw memory) promises that from the moment it is given to a request until that request is
-//! finished
+//! Whoever constructs a [`SendBuf`] or a [`RecvBuf`] (or a [`crate::Segment`], which consists of
+//! the same raw memory) promises that from the moment it is given to a request until that request
+//! is finished
 //!
 //! 1. the memory is allocated, and readable (send) or writable (receive), for its whole length;
 //! 2. nobody writes to the memory of a send;
@@ -12,9 +12,10 @@
 //!
 //! A request is finished when [`crate::Core::is_finished`] says so, whatever its outcome: success,
 //! truncation, cancellation, loss of the VC. A netmod may keep the pointers in its queues until
-//! then and not a moment longer. The send of a netmod that resumes lost connections is finished when its data was
-//! acknowledged or copied, not when it was sent. It is the upper layer's duty to keep a buffer alive when its owner
-//! forgets the handle; `ch3-shim` does so by owning it, or by not leaving the scope that lent it.
+//! then and no longer. With a netmod that resumes lost connections, a send is finished when its
+//! data was acknowledged or copied, not when it was sent. The upper layer must keep a buffer alive
+//! when its owner drops the handle; `ch3-shim` does so by owning the buffer, or by not leaving the
+//! scope that lent it.
 
 #![allow(unsafe_code)]
 
@@ -39,11 +40,11 @@ impl IoVec {
     pub const EMPTY: IoVec = IoVec { base: NonNull::<u8>::dangling().as_ptr(), len: 0 };
 }
 
-// SAFETY: an IoVec is an address and a length; using it is governed by the contract of this module,
-// which says nothing about threads.
+// SAFETY: an IoVec is an address and a length; its use is governed by this module's contract, which
+// does not depend on threads.
 unsafe impl Send for IoVec {}
 
-/// Contiguous data to send, lent under the contract of this module.
+/// Contiguous data to send, lent under this module's contract.
 #[derive(Clone, Copy)]
 pub struct SendBuf {
     ptr: NonNull<u8>,
@@ -54,13 +55,15 @@ pub struct SendBuf {
 unsafe impl Send for SendBuf {}
 
 impl SendBuf {
-    /// No data.
+    /// An empty buffer.
     pub const EMPTY: SendBuf = SendBuf { ptr: NonNull::dangling(), len: 0 };
 
     /// Lends `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// The contract of this module (points 1 and 2) until the request that gets it is finished.
+    ///
+    /// This module's contract (points 1 and 2) must hold until the request that gets the buffer is
+    /// finished.
     #[inline]
     pub const unsafe fn new(ptr: *const u8, len: usize) -> SendBuf {
         match NonNull::new(ptr.cast_mut()) {
@@ -75,47 +78,48 @@ impl SendBuf {
         unsafe { SendBuf::new(data.as_ptr(), data.len()) }
     }
 
-    /// What remains of a segment, if it lies in one piece. The segment was lent under the same
-    /// contract, and its request gets the result.
+    /// Returns the rest of a segment if it is contiguous.
+    ///
+    /// The segment was lent under the same contract, and its request gets the result.
     #[inline]
     pub fn of_segment(seg: &crate::segment::Segment) -> Option<SendBuf> {
         let (ptr, len) = seg.as_contig()?;
         Some(NonNull::new(ptr).map_or(SendBuf::EMPTY, |ptr| SendBuf { ptr, len }))
     }
 
-    /// The whole of a run, which was lent under the same contract; its request gets the result.
+    /// Returns all of a run, which was lent under the same contract; its request gets the result.
     #[inline]
     pub fn of_run(run: &crate::segment::Run) -> SendBuf {
         NonNull::new(run.base()).map_or(SendBuf::EMPTY, |ptr| SendBuf { ptr, len: run.len() })
     }
 
-    /// First byte.
+    /// Returns the address of the first byte.
     #[inline]
     pub const fn as_ptr(&self) -> *const u8 {
         self.ptr.as_ptr()
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is nothing to send.
+    /// Returns true if there is nothing to send.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes, to be copied or handed to the kernel at once.
+    /// Returns the bytes, to be copied or passed to the kernel at once.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: readable and unwritten while the request lives, by `new`'s contract; the
-        // borrow does not outlive `self`, which the netmod drops when the request is finished.
+        // SAFETY: by `new`'s contract the bytes are readable and unwritten while the request lives.
+        // The borrow does not outlive `self`, which the netmod drops when the request is finished.
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 
-    /// The part from `at` on; empty if `at` is past the end.
+    /// Returns the part from `at` on; empty if `at` is past the end.
     #[inline]
     pub fn skip(&self, at: usize) -> SendBuf {
         let at = at.min(self.len);
@@ -123,7 +127,7 @@ impl SendBuf {
         SendBuf { ptr: unsafe { self.ptr.add(at) }, len: self.len - at }
     }
 
-    /// As an iovec for a gathering system call.
+    /// Returns an iovec for a gathering system call.
     #[inline]
     pub const fn iov(&self) -> IoVec {
         IoVec { base: self.ptr.as_ptr(), len: self.len }
@@ -136,7 +140,7 @@ impl fmt::Debug for SendBuf {
     }
 }
 
-/// Contiguous memory to receive into, lent under the contract of this module.
+/// Contiguous memory to receive into, lent under this module's contract.
 pub struct RecvBuf {
     ptr: NonNull<u8>,
     len: usize,
@@ -146,13 +150,15 @@ pub struct RecvBuf {
 unsafe impl Send for RecvBuf {}
 
 impl RecvBuf {
-    /// Room for nothing.
+    /// A buffer without room.
     pub const EMPTY: RecvBuf = RecvBuf { ptr: NonNull::dangling(), len: 0 };
 
     /// Lends `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// The contract of this module (points 1 and 3) until the request that gets it is finished.
+    ///
+    /// This module's contract (points 1 and 3) must hold until the request that gets the buffer is
+    /// finished.
     #[inline]
     pub const unsafe fn new(ptr: *mut u8, len: usize) -> RecvBuf {
         match NonNull::new(ptr) {
@@ -161,30 +167,30 @@ impl RecvBuf {
         }
     }
 
-    /// First byte.
+    /// Returns the address of the first byte.
     #[inline]
     pub const fn as_ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing fits.
+    /// Returns true if there is no room.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Copies as much of `src` as fits; returns how much that was.
+    /// Copies as much of `src` as fits; returns the number of bytes.
     #[inline]
     pub fn fill(&mut self, src: RxBytes<'_>) -> usize {
         let n = src.len().min(self.len);
-        // SAFETY: `n` bytes are writable here by `new`'s contract and readable there by `RxBytes`'s;
-        // nobody else touches the memory of a receive, so the two ranges do not overlap.
+        // SAFETY: `n` bytes are writable here by `new`'s contract and readable there by that of
+        // `RxBytes`. Nobody else accesses the memory of a receive, so the ranges do not overlap.
         unsafe { ptr::copy_nonoverlapping(src.as_ptr(), self.ptr.as_ptr(), n) };
         n
     }
@@ -196,9 +202,9 @@ impl fmt::Debug for RecvBuf {
     }
 }
 
-/// Received bytes, which may lie in memory that an untrusted peer can still write.
+/// Received bytes, possibly in memory that an untrusted peer can still write.
 ///
-/// They can be copied out of, and never borrowed as a slice: what is checked is always a copy.
+/// They can be copied out, but never borrowed as a slice, so every check is on a copy.
 #[derive(Clone, Copy)]
 pub struct RxBytes<'a> {
     ptr: NonNull<u8>,
@@ -207,40 +213,41 @@ pub struct RxBytes<'a> {
 }
 
 impl<'a> RxBytes<'a> {
-    /// Received bytes in memory of this process.
+    /// Wraps bytes in memory of this process.
     #[inline]
     pub fn from_slice(bytes: &'a [u8]) -> RxBytes<'a> {
         RxBytes { ptr: NonNull::from(bytes).cast(), len: bytes.len(), _lent: PhantomData }
     }
 
-    /// Received bytes in memory that may change while they are read.
+    /// Wraps bytes in memory that may change while they are read.
     ///
     /// # Safety
-    /// `len` bytes at `ptr` stay mapped and readable during `'a`.
+    ///
+    /// `len` bytes at `ptr` must stay mapped and readable during `'a`.
     #[inline]
     pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize) -> RxBytes<'a> {
         RxBytes { ptr, len, _lent: PhantomData }
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// First byte.
+    /// Returns the address of the first byte.
     #[inline]
     pub fn as_ptr(&self) -> *const u8 {
         self.ptr.as_ptr()
     }
 
-    /// The first `n` bytes (at most all) and the rest.
+    /// Splits off the first `n` bytes (at most all).
     #[inline]
     pub fn split_at(self, n: usize) -> (RxBytes<'a>, RxBytes<'a>) {
         let n = n.min(self.len);
@@ -252,31 +259,32 @@ impl<'a> RxBytes<'a> {
         )
     }
 
-    /// Without the first `n` bytes.
+    /// Returns the bytes without the first `n`.
     #[inline]
     pub fn skip(self, n: usize) -> RxBytes<'a> {
         self.split_at(n).1
     }
 
-    /// At most the first `n` bytes.
+    /// Returns at most the first `n` bytes.
     #[inline]
     pub fn take(self, n: usize) -> RxBytes<'a> {
         self.split_at(n).0
     }
 
-    /// A copy of the first `N` bytes, if there are so many.
+    /// Returns a copy of the first `N` bytes, if there are that many.
     #[inline]
     pub fn first<const N: usize>(&self) -> Option<[u8; N]> {
         if self.len < N {
             return None;
         }
         let mut out = [0; N];
-        // SAFETY: `N <= len` readable bytes by the constructor's contract; `out` is our own.
+        // SAFETY: `N <= len` bytes are readable by the constructor's contract; `out` is a local
+        // array.
         unsafe { ptr::copy_nonoverlapping(self.ptr.as_ptr(), out.as_mut_ptr(), N) };
         Some(out)
     }
 
-    /// Copies as much as fits into `dst`; returns how much that was.
+    /// Copies as much as fits into `dst`; returns the number of bytes.
     #[inline]
     pub fn copy_to(&self, dst: &mut [u8]) -> usize {
         let n = self.len.min(dst.len());
@@ -289,8 +297,8 @@ impl<'a> RxBytes<'a> {
     pub fn append_to(&self, dst: &mut Vec<u8>) {
         dst.reserve(self.len);
         let old = dst.len();
-        // SAFETY: `reserve` made room for `len` bytes behind `old`; after the copy they are
-        // initialised, so the new length is true.
+        // SAFETY: `reserve` made room for `len` bytes after `old`. They are initialised by the
+        // copy, so the new length is true.
         unsafe {
             ptr::copy_nonoverlapping(self.ptr.as_ptr(), dst.as_mut_ptr().add(old), self.len);
             dst.set_len(old + self.len);
@@ -304,9 +312,9 @@ impl fmt::Debug for RxBytes<'_> {
     }
 }
 
-/// Received bytes on loan from a netmod: a whole buffer, or a part of a larger one.
+/// Received bytes lent by a netmod: a whole buffer, or a part of a larger one.
 ///
-/// The engine gives it back with [`crate::Netmod::release`]; the netmod recognises it by its token.
+/// The engine returns it with [`crate::Netmod::release`]; the netmod identifies it by its token.
 /// Dropping one instead leaks the netmod's buffer.
 #[must_use = "give it back with Netmod::release"]
 pub struct RxBuf {
@@ -315,33 +323,34 @@ pub struct RxBuf {
     token: u64,
 }
 
-// SAFETY: see `IoVec`; the netmod promises validity until release, wherever the value is.
+// SAFETY: see `IoVec`; the netmod promises validity until release, in any thread.
 unsafe impl Send for RxBuf {}
 
 impl RxBuf {
     /// Lends `len` received bytes at `ptr` to the engine.
     ///
     /// # Safety
-    /// They stay mapped and readable until the netmod gets this value back by `release`.
+    ///
+    /// They must stay mapped and readable until the netmod gets this value back by `release`.
     #[inline]
     pub unsafe fn new(ptr: NonNull<u8>, len: usize, token: u64) -> RxBuf {
         RxBuf { ptr, len, token }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn bytes(&self) -> RxBytes<'_> {
         // SAFETY: `new`'s contract covers the time until `release` consumes `self`.
         unsafe { RxBytes::from_raw(self.ptr, self.len) }
     }
 
-    /// The same, read word by word where it was just written ([`apart`]).
+    /// Returns the same buffer, read word by word because it was just written ([`apart`]).
     #[inline]
     pub(crate) fn by_words(self) -> RxBuf {
         RxBuf { len: apart(self.len as u64) as usize, ..self }
     }
 
-    /// What the netmod recognises the buffer by.
+    /// Returns the token by which the netmod identifies the buffer.
     #[inline]
     pub fn token(&self) -> u64 {
         self.token

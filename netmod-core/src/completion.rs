@@ -1,53 +1,55 @@
-//! Completion words: which requests are finished, for threads that do not hold the engine.
+//! The completion table: finished requests, for threads that do not hold the engine.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::slab::ReqId;
 
-/// CompletionTable of the first block; each further block has twice as many as the one before.
+/// Words of the first block; each further block has twice as many as the one before.
 const FIRST: usize = 64;
-/// Blocks: enough for every index.
+/// Number of blocks: enough for every index.
 const BLOCKS: usize = 27;
 
-/// A word for each place of the request slab: the generation of the request that was finished there last.
+/// A word for each slot of the request slab: the generation of the last request that was finished
+/// there.
 ///
-/// The engine's owner writes them; any thread reads them without a lock. CompletionTable never move, so the table
-/// grows beside its readers.
+/// The engine's owner writes the words; any thread reads them without a lock. Words never move, so
+/// the table can grow while others read it.
 #[derive(Debug, Default)]
 pub struct CompletionTable {
     blocks: [OnceLock<Box<[AtomicU32]>>; BLOCKS],
 }
 
-/// Block and place in it of an index.
-fn place(index: usize) -> (usize, usize) {
+/// Returns the block of an index, and the position in it.
+fn position(index: usize) -> (usize, usize) {
     let n = index + FIRST;
     let block = (n / FIRST).ilog2() as usize;
     (block, n - (FIRST << block))
 }
 
 impl CompletionTable {
-    /// A table without memory; the first request gets it some.
+    /// Creates a table without memory; the first request allocates some.
     pub fn new() -> CompletionTable {
         CompletionTable::default()
     }
 
-    /// Says that a request is finished. Only the engine's owner may do so.
+    /// Publishes that a request is finished. Only the engine's owner may call it.
     pub fn set(&self, req: ReqId) {
-        let (block, at) = place(req.index());
+        let (block, at) = position(req.index());
         let Some(block_of) = self.blocks.get(block) else { return };
         let words = block_of.get_or_init(|| (0..FIRST << block).map(|_| AtomicU32::new(0)).collect());
         words[at].store(req.generation(), Ordering::Release);
     }
 
-    /// Whether a request is known to be finished, or was used up long ago. What its end wrote, such as a
-    /// received message, is visible then.
+    /// Returns true if a request is finished, or was retired long ago.
+    ///
+    /// Its results, such as a received message, are visible then.
     #[inline]
     pub fn is_finished(&self, req: ReqId) -> bool {
-        let (block, at) = place(req.index());
+        let (block, at) = position(req.index());
         let words = self.blocks.get(block).and_then(OnceLock::get);
         let word = words.map_or(0, |w| w[at].load(Ordering::Acquire));
-        // Generations wrap; a request of half their number ago is nobody's any more.
+        // Generations wrap; a request of half their number ago belongs to nobody any more.
         word != 0 && word.wrapping_sub(req.generation()) < 1 << 31
     }
 }
@@ -63,14 +65,14 @@ mod tests {
     #[test]
     fn indexes_have_places_of_their_own() {
         let mut at = (0, 0);
-        assert_eq!(place(0), at);
+        assert_eq!(position(0), at);
         for index in 1..10_000 {
-            let next = place(index);
+            let next = position(index);
             assert!(next == (at.0, at.1 + 1) || next == (at.0 + 1, 0), "{index}: {next:?} after {at:?}");
             assert!(next.1 < FIRST << next.0);
             at = next;
         }
-        assert_eq!(place(u32::MAX as usize).0, BLOCKS - 1);
+        assert_eq!(position(u32::MAX as usize).0, BLOCKS - 1);
     }
 
     #[test]

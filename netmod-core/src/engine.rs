@@ -13,14 +13,14 @@ use crate::slab::{ReqId, ReqKind, Slab, VcId, VcKind};
 use crate::time::Time;
 use crate::vc::Vc;
 
-/// Where the next payload bytes of a VC go ([`Core::recv_target`]).
+/// The memory for the next payload bytes of a VC ([`Core::recv_target`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecvTarget {
-    /// Entries of the list that were filled.
+    /// Number of list entries that were filled.
     pub pieces: usize,
-    /// Bytes they hold; zero if there is no target.
+    /// Their size in bytes; zero if there is no target.
     pub bytes: usize,
-    /// Whether that is all that is left of the receive, so that later bytes may follow behind it.
+    /// True if they cover the rest of the receive, so that later bytes may follow them.
     pub whole: bool,
 }
 
@@ -31,44 +31,45 @@ pub struct Core {
     pub vcs: Slab<Vc, VcKind>,
     /// Requests.
     pub reqs: Slab<Request, ReqKind>,
-    /// Sends with [`OnDone::Upper`] whose data has left, in order.
+    /// Sends with [`OnDone::Upper`] whose data was sent, in order.
     sent: VecDeque<(VcId, ReqId)>,
-    /// Where other threads see which requests are finished, if there are any.
+    /// Table in which other threads see finished requests, if there are any.
     completions: Option<Arc<CompletionTable>>,
-    /// See [`Core::is_staged`].
+    /// Flag of [`Core::is_staged`].
     staged: bool,
-    /// See [`Core::next_released`].
+    /// Requests for [`Core::next_released`].
     released: Vec<ReqId>,
 }
 
 impl Core {
-    /// Nothing yet, with room for `requests` of them without allocating.
+    /// Creates an empty core, with room for `requests` requests without allocation.
     pub fn new(requests: usize) -> Core {
         let mut core = Core { sent: VecDeque::with_capacity(64), ..Core::default() };
         core.reqs.reserve(requests);
         core
     }
 
-    /// For netmods: something that was taken has not left, and waits for the next poll or flush.
+    /// Notes that staged data waits for the next poll or flush. For netmods.
     #[inline]
     pub fn note_staged(&mut self) {
         self.staged = true;
     }
 
-    /// Returns true if something that a netmod has taken may wait for the next poll or flush. Who makes no further
-    /// call for a while must see to it that there is one.
+    /// Returns true if a netmod may have staged data for the next poll or flush.
+    ///
+    /// A caller that makes no call for a while must make sure that one follows.
     #[inline]
     pub fn is_staged(&self) -> bool {
         self.staged
     }
 
-    /// Everything is about to be flushed. A netmod that keeps something back all the same notes it again.
+    /// Clears the flag before a flush. A netmod that still keeps data back sets it again.
     #[inline]
     pub fn clear_staged(&mut self) {
         self.staged = false;
     }
 
-    /// Whether the request is finished; one that is not in the slab is.
+    /// Returns true if the request is finished, or not in the slab.
     #[inline]
     pub fn is_finished(&self, req: ReqId) -> bool {
         self.reqs.get(req).is_none_or(Request::is_finished)
@@ -91,12 +92,12 @@ impl Core {
         }
     }
 
-    /// Keeps completion words from now on, for threads that do not hold the engine.
+    /// Maintains a completion table from now on, for threads that do not hold the engine.
     pub fn keep_completions(&mut self, completions: Arc<CompletionTable>) {
         self.completions = Some(completions);
     }
 
-    /// Sets the completion word of a request whose outcome was set other than by [`Core::finish`].
+    /// Publishes a request whose outcome was set other than by [`Core::finish`].
     #[inline]
     pub fn announce(&self, req: ReqId) {
         if let Some(completions) = &self.completions {
@@ -104,8 +105,8 @@ impl Core {
         }
     }
 
-    /// Uses a finished request up: its outcome, as far as this share of it goes. `None` if the handle is of
-    /// nothing.
+    /// Retires one share of a finished request; returns its outcome. `None` if there is no such
+    /// request.
     #[inline]
     pub fn take(&mut self, req: ReqId) -> Option<Outcome> {
         let r = self.reqs.get_mut(req)?;
@@ -117,8 +118,8 @@ impl Core {
         self.reqs.remove(req).map(|r| r.outcome)
     }
 
-    /// Nobody will use this share of a request up: the request leaves the slab when it is finished and
-    /// no share is left.
+    /// Detaches one share of a request: the request leaves the slab when it is finished and has no
+    /// more shares.
     pub fn detach(&mut self, req: ReqId) {
         let Some(r) = self.reqs.get_mut(req) else { return };
         if r.shares > 1 {
@@ -131,9 +132,10 @@ impl Core {
         }
     }
 
-    /// Detaches a request of which the upper layer holds something, such as its memory.
+    /// Detaches a request for which the upper layer holds something, such as its memory.
     ///
-    /// As [`Core::detach`]; if it is finished later, [`Core::next_released`] tells of it.
+    /// Does the same as [`Core::detach`]; if it is finished later, [`Core::next_released`] returns
+    /// it.
     pub fn detach_reported(&mut self, req: ReqId) {
         if let Some(r) = self.reqs.get_mut(req) {
             r.reported = true;
@@ -141,7 +143,7 @@ impl Core {
         self.detach(req);
     }
 
-    /// Returns true if [`Core::next_released`] has something to tell.
+    /// Returns true if [`Core::next_released`] has a request.
     #[inline]
     pub fn has_released(&self) -> bool {
         !self.released.is_empty()
@@ -155,7 +157,7 @@ impl Core {
         self.released.pop()
     }
 
-    /// For netmods: counts a message that is to be sent, with that many bytes of data.
+    /// Counts a message to send, with so many bytes of data. For netmods.
     #[inline]
     pub fn count_send(&mut self, vc: VcId, data_len: usize) {
         if let Some(v) = self.vcs.get_mut(vc) {
@@ -164,7 +166,7 @@ impl Core {
         }
     }
 
-    /// For netmods: counts a message that could not be sent at once.
+    /// Counts a message that could not be sent at once. For netmods.
     #[inline]
     pub fn count_queued(&mut self, vc: VcId) {
         if let Some(v) = self.vcs.get_mut(vc) {
@@ -173,7 +175,8 @@ impl Core {
         self.staged = true;
     }
 
-    /// For netmods: the last byte of a queued send has left, and its memory is needed no more.
+    /// Notes that the last byte of a queued send was sent, and its memory is no longer needed. For
+    /// netmods.
     #[inline]
     pub fn send_finished(&mut self, vc: VcId, req: ReqId) {
         match self.reqs.get_mut(req) {
@@ -183,18 +186,20 @@ impl Core {
         }
     }
 
-    /// Takes the sends of which the upper layer is to know, in order. The engine does this; so
-    /// does a netmod's test that has no engine.
+    /// Takes the sends to report to the upper layer, in order.
+    ///
+    /// The engine calls this, and so does a netmod's test without an engine.
     pub fn drain_sent(&mut self) -> impl Iterator<Item = (VcId, ReqId)> + '_ {
         self.sent.drain(..)
     }
 
-    /// For netmods: a queued send will never leave.
+    /// Fails a queued send that will never be sent. For netmods.
     pub fn send_failed(&mut self, req: ReqId, error: &VcError) {
         self.finish(req, Outcome::Failed(error.clone()));
     }
 
-    /// For netmods: where the next payload bytes of the VC go, if a receive is active and has room.
+    /// Returns the memory for the VC's next payload bytes, if a receive is active and has room. For
+    /// netmods.
     #[inline]
     pub fn recv_target(&self, vc: VcId, out: &mut [IoVec]) -> RecvTarget {
         let Some(v) = self.vcs.get(vc) else { return RecvTarget::default() };
@@ -209,8 +214,10 @@ impl Core {
         RecvTarget { pieces, bytes, whole: bytes == r.seg.remaining() }
     }
 
-    /// For netmods: `n` bytes were read into the iovecs of [`Core::recv_target`]. True if that was the
-    /// last of the receive: push [`Event::RecvDone`] before anything else of this VC.
+    /// Notes that `n` bytes were read into the iovecs of [`Core::recv_target`]. For netmods.
+    ///
+    /// Returns true if that was the rest of the receive: push [`Event::RecvDone`] before any other
+    /// event of this VC.
     #[inline]
     pub fn recv_advance(&mut self, vc: VcId, n: usize) -> bool {
         let Some(v) = self.vcs.get_mut(vc) else { return false };
@@ -221,8 +228,9 @@ impl Core {
         r.seg.is_done() && r.excess == 0
     }
 
-    /// Makes `req` the receive that the VC's next payload bytes belong to. The packet handler calls
-    /// this after it has consumed all that was there.
+    /// Makes `req` the receive that the VC's next payload bytes belong to.
+    ///
+    /// The packet handler calls this after it has consumed all bytes that were there.
     #[inline]
     pub fn set_recv_active(&mut self, vc: VcId, req: ReqId) {
         if let Some(v) = self.vcs.get_mut(vc) {
@@ -231,7 +239,7 @@ impl Core {
         }
     }
 
-    /// Stops giving bytes to the active receive; what is still to come of it is discarded.
+    /// Detaches the active receive; the rest of its payload is discarded.
     pub fn abandon_recv(&mut self, vc: VcId) -> Option<ReqId> {
         let v = self.vcs.get_mut(vc)?;
         let req = v.take_recv_active()?;
@@ -241,7 +249,7 @@ impl Core {
         Some(req)
     }
 
-    /// Counts a packet that was dropped.
+    /// Counts a dropped packet.
     #[cold]
     pub fn count_fault(&mut self, vc: VcId, what: &str) {
         if let Some(v) = self.vcs.get_mut(vc) {
@@ -250,7 +258,8 @@ impl Core {
         }
     }
 
-    /// For upper layers: `n` messages came in what a handler has used beside the one it was called for.
+    /// Counts `n` messages that a handler has used in addition to the one it was called for. For
+    /// upper layers.
     #[inline]
     pub fn count_received(&mut self, vc: VcId, n: u64) {
         if let Some(v) = self.vcs.get_mut(vc) {
@@ -258,8 +267,9 @@ impl Core {
         }
     }
 
-    /// For netmods: a new connection begins on the VC (`false`), or it has ended (`true`): returns the
-    /// receive that was cut off, which the upper layer fails when it learns of it.
+    /// Resets reception when a connection begins or ends. For netmods.
+    ///
+    /// Returns the receive that was cut off, which the upper layer fails when it learns of it.
     pub fn reset_receive(&mut self, vc: VcId) -> Option<ReqId> {
         self.vcs.get_mut(vc)?.reset_receive()
     }
@@ -270,44 +280,49 @@ impl Core {
     }
 }
 
-/// What a handler of the upper layer may use: the core and the netmod, but no progress.
+/// The engine as a handler of the upper layer may use it: core and netmod, but no progress.
 #[derive(Debug)]
 pub struct Io<'a, N> {
     /// VCs and requests.
     pub core: &'a mut Core,
     /// The netmod.
     pub netmod: &'a mut N,
-    /// The caller's time.
+    /// Time of the caller.
     pub now: Time,
 }
 
 impl<N> Io<'_, N> {
-    /// The same for a shorter time.
+    /// Returns the same for a shorter lifetime.
     #[inline]
     pub fn reborrow(&mut self) -> Io<'_, N> {
         Io { core: self.core, netmod: self.netmod, now: self.now }
     }
 }
 
-/// The upper layer's answer when the data of a request has all moved. There is no answer "more follows", as Nemesis's OnDataAvail has it: a
-/// segment describes all of a message from the start, whatever its datatype.
+/// The upper layer's answer when all data of a request has moved.
+///
+/// There is no answer "more follows", unlike in Nemesis's OnDataAvail: a segment describes all of a
+/// message from the start, whatever its datatype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataAvail {
     /// The request is finished.
     Complete,
-    /// Something else must happen first; the upper layer will finish it.
+    /// The upper layer will finish it later.
     Later,
 }
 
 /// The layer above the engine.
 pub trait Upper<N> {
-    /// A header arrived on a VC, with what had arrived of its payload (and of later messages).
+    /// Handles a header that arrived on a VC, with the bytes after it (its payload, and later
+    /// messages).
     ///
     /// Returns how many bytes of `rest` it used. If the payload is longer than `rest`, the handler
-    /// uses all of `rest` and makes a receive active for what is to come. It may also use later messages that are there as
-    /// a whole, none of them a control frame of a netmod ([`NETMOD_FRAME`]), and says so by [`Core::count_received`].
+    /// uses all of `rest` and makes a receive active for the remaining bytes. It may also use later
+    /// complete messages, except for a netmod's control frames ([`NETMOD_FRAME`]), and reports them
+    /// by [`Core::count_received`].
     ///
     /// # Errors
+    ///
     /// By severity, see [`PacketFault`].
     fn packet(
         &mut self,
@@ -317,18 +332,18 @@ pub trait Upper<N> {
         rest: RxBytes<'_>,
     ) -> Result<usize, PacketFault>;
 
-    /// The data of a request with [`OnDone::Upper`] has all moved.
+    /// Handles the end of a request with [`OnDone::Upper`]: all its data has moved.
     fn on_data_avail(&mut self, io: &mut Io<'_, N>, vc: VcId, req: ReqId) -> DataAvail;
 
-    /// Something else happened: `Up`, `Terminated`, `Down`, `NeedCard`, `NewPeer` or `RmaDone`.
+    /// Handles another event: `Up`, `Terminated`, `Down`, `NeedCard`, `NewPeer` or `RmaDone`.
     fn on_event(&mut self, io: &mut Io<'_, N>, event: Event);
 }
 
-/// What a call of [`Engine::progress`] did.
+/// The result of [`Engine::progress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Number of events handled and sends finished, and one more for progress that is no event; zero means
-    /// that nothing happened.
+    /// Number of events handled and sends finished, plus one for progress without an event; zero
+    /// for none.
     pub events: usize,
 }
 
@@ -343,21 +358,22 @@ pub struct Engine<N> {
 }
 
 impl<N: Netmod> Engine<N> {
-    /// An engine over a netmod.
+    /// Creates an engine over a netmod.
     pub fn new(netmod: N, core: Core) -> Engine<N> {
         Engine { core, netmod, events: Events::default() }
     }
 
-    /// What handlers get.
+    /// Returns what handlers get.
     #[inline]
     pub fn io(&mut self, now: Time) -> Io<'_, N> {
         Io { core: &mut self.core, netmod: &mut self.netmod, now }
     }
 
-    /// Polls the netmod once and handles what it found.
+    /// Polls the netmod once and handles the events.
     ///
     /// # Errors
-    /// If the netmod as a whole cannot go on.
+    ///
+    /// Fails if the netmod as a whole cannot continue.
     #[inline]
     pub fn progress<U: Upper<N>>(
         &mut self,
@@ -388,8 +404,10 @@ impl<N: Netmod> Engine<N> {
         Ok(Progress { events: n })
     }
 
-    /// Events other than bytes. Out of line, as are the other rare turns of the engine: each system call
-    /// leaves little of this code in the instruction cache.
+    /// Handles events other than bytes.
+    ///
+    /// Out of line, like other rare paths of the engine: each system call leaves little of this
+    /// code in the instruction cache.
     #[inline(never)]
     fn handle_event<U: Upper<N>>(&mut self, upper: &mut U, event: Event, now: Time) {
         match event {
@@ -405,7 +423,7 @@ impl<N: Netmod> Engine<N> {
         }
     }
 
-    /// Sends whose data has left and whose owner wants to know; their number.
+    /// Reports finished sends to the upper layer; returns their number.
     #[inline(never)]
     fn handle_sent<U: Upper<N>>(&mut self, upper: &mut U, now: Time) -> usize {
         let mut n = 0;
@@ -420,8 +438,9 @@ impl<N: Netmod> Engine<N> {
         n
     }
 
-    /// Handles as many bytes as a header has, as [`Engine::handle_pkt`] does, with one look at the VC if they are a message.
-    // Out of line, so that what is lent, as over shared memory, is handled in line.
+    /// Handles exactly as many bytes as a header has, like [`Engine::handle_pkt`], with one lookup
+    /// of the VC.
+    // Out of line, so that lent bytes, as over shared memory, are handled inline.
     #[inline(never)]
     fn handle_header<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, hdr: &Header, now: Time) {
         let Some(v) = self.core.vcs.get_mut(vc).filter(|v| v.is_between() && hdr[0] != NETMOD_FRAME) else {
@@ -434,7 +453,7 @@ impl<N: Netmod> Engine<N> {
         }
     }
 
-    /// A frame of the netmod's own, which is no message; whether the VC goes on.
+    /// Handles a control frame of the netmod; returns true if the VC continues.
     #[inline(never)]
     fn handle_control(&mut self, vc: VcId, hdr: &Header) -> bool {
         match self.netmod.control_frame(&mut self.core, vc, hdr) {
@@ -446,7 +465,7 @@ impl<N: Netmod> Engine<N> {
         }
     }
 
-    /// What is wrong with a packet; whether the VC goes on.
+    /// Handles an error in a packet; returns true if the VC continues.
     #[cold]
     #[inline(never)]
     fn faulty(&mut self, vc: VcId, fault: PacketFault) -> bool {
@@ -465,8 +484,9 @@ impl<N: Netmod> Engine<N> {
         }
     }
 
-    /// Handles bytes that arrived on a VC: any number of packets, cut anywhere. Bytes of a VC that
-    /// is gone are ignored; a VC whose peer breaks the protocol is aborted.
+    /// Handles bytes that arrived on a VC: any number of packets, cut anywhere.
+    ///
+    /// Bytes of a VC that is gone are ignored; a VC whose peer violates the protocol is aborted.
     #[inline]
     pub fn handle_pkt<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, mut bytes: RxBytes<'_>, now: Time) {
         let mut uncounted = bytes.len() as u64;
@@ -513,7 +533,7 @@ impl<N: Netmod> Engine<N> {
         }
     }
 
-    /// Gives bytes to the active receive, or to nobody; returns the rest.
+    /// Passes bytes to the active receive, or discards them; returns the rest.
     #[inline(never)]
     fn feed_active<'b, U: Upper<N>>(
         &mut self,
@@ -530,7 +550,7 @@ impl<N: Netmod> Engine<N> {
             return bytes.skip(n as usize);
         };
         let Some(r) = self.core.reqs.get_mut(req) else {
-            // Nobody may take an active request out of the slab; without it the length of what
+            // Nobody may remove an active request from the slab; without it the length of what
             // follows is unknown.
             self.violation(vc, "the receive under way has vanished");
             return bytes.skip(bytes.len());
@@ -548,7 +568,7 @@ impl<N: Netmod> Engine<N> {
         rest
     }
 
-    /// The active receive of a VC has all its bytes.
+    /// Handles the end of a VC's active receive.
     #[inline(never)]
     fn recv_done<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, now: Time) {
         let Some(req) = self.core.vcs.get_mut(vc).and_then(|v| v.take_recv_active()) else { return };

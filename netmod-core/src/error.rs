@@ -6,54 +6,54 @@ use std::time::Duration;
 
 use crate::netmod::PeerName;
 
-/// A packet that its receiver cannot use. Whose fault: the peer's.
+/// A packet that its receiver cannot use, which is the peer's fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketFault {
-    /// The packet is dropped and counted, with `payload` bytes that belong to it; the VC lives.
+    /// The packet is dropped and counted, with its `payload` bytes; the VC lives.
     #[error("dropped a packet: {what}")]
     Drop {
-        /// What was wrong.
+        /// The error.
         what: String,
-        /// Payload bytes that follow the header, all to be discarded.
+        /// Payload bytes after the header, all to be discarded.
         payload: u64,
     },
-    /// Nothing that follows could be trusted; the VC goes down.
+    /// Nothing that follows can be trusted; the VC goes down.
     #[error("protocol violation: {what}")]
     Violation {
-        /// What was wrong.
+        /// The error.
         what: String,
     },
 }
 
-/// Why a virtual connection failed: the class, for programs.
+/// The class of a virtual connection's error, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VcErrorKind {
-    /// No connection could be made within the deadline.
+    /// No connection could be established within the deadline.
     Unreachable,
     /// The connection broke.
     Lost,
-    /// The peer ended the connection while messages were under way.
+    /// The peer ended the connection while messages were in progress.
     Closed,
-    /// The peer would not have us.
+    /// The peer refused the connection.
     Refused,
     /// The two ends have chosen different netmods for the connection.
     Mismatch,
-    /// The peer sent what no correct peer sends.
+    /// The peer violated the protocol.
     Protocol,
     /// This process lacks a resource (descriptors, memory, ports).
     Resource,
-    /// The card of the peer is missing, broken, or offers nothing in common.
+    /// The card of the peer is missing, malformed, or offers nothing in common.
     Card,
-    /// This side gave the VC up (finalize, abort).
+    /// This side aborted the VC (finalize, abort).
     Aborted,
-    /// The netmod cannot do what was asked.
+    /// The netmod does not support the operation.
     Unsupported,
-    /// The process manager says that the process is dead.
+    /// The process manager reports that the process is dead.
     Dead,
 }
 
 impl VcErrorKind {
-    /// Who found it out, and how: for people.
+    /// Returns the source of the error, human-readable.
     pub fn found_by(self) -> &'static str {
         match self {
             VcErrorKind::Unreachable => "a connection that could not be made in time",
@@ -76,24 +76,24 @@ struct VcErrorInner {
     after: Option<Duration>,
 }
 
-/// Why a virtual connection went down, or why a request on it failed.
+/// The error of a virtual connection, or of a request on it.
 ///
 /// Cheap to clone: every request of the VC gets the same cause.
 #[derive(Clone)]
 pub struct VcError(Arc<VcErrorInner>);
 
 impl VcError {
-    /// `text` says object, cause and way out, without the name of the peer.
+    /// Creates an error; `text` says object, cause and way out, without the name of the peer.
     pub fn new(kind: VcErrorKind, peer: Option<PeerName>, text: impl Into<String>) -> VcError {
         VcError(Arc::new(VcErrorInner { kind, peer, host: None, text: text.into(), after: None }))
     }
 
-    /// The same, with how long it had been tried.
+    /// Adds the time that was spent trying.
     pub fn after(self, after: Duration) -> VcError {
         self.altered(|inner| inner.after = Some(after))
     }
 
-    /// The same, with the name of the peer's host.
+    /// Adds the name of the peer's host.
     pub fn on_host(self, host: impl Into<String>) -> VcError {
         self.altered(|inner| inner.host = Some(host.into()))
     }
@@ -110,22 +110,22 @@ impl VcError {
         VcError(Arc::new(inner))
     }
 
-    /// Its class.
+    /// Returns its class.
     pub fn kind(&self) -> VcErrorKind {
         self.0.kind
     }
 
-    /// The other end, if it is known.
+    /// Returns the peer, if it is known.
     pub fn peer(&self) -> Option<PeerName> {
         self.0.peer
     }
 
-    /// The name of the peer's host, if it is known.
+    /// Returns the name of the peer's host, if it is known.
     pub fn host(&self) -> Option<&str> {
         self.0.host.as_deref()
     }
 
-    /// How long it had been tried.
+    /// Returns the time that was spent trying.
     pub fn tried_for(&self) -> Option<Duration> {
         self.0.after
     }
@@ -162,8 +162,10 @@ impl PartialEq for VcError {
 impl Eq for VcError {}
 impl std::error::Error for VcError {}
 
-/// A netmod that cannot go on, or could not start, or the loss of something without which no netmod can. As wide as a
-/// pointer: each poll may say it, and hardly one ever does.
+/// The error of a netmod that cannot continue or start, or the loss of something that every netmod
+/// needs.
+///
+/// It is as wide as a pointer: each poll may return it, and hardly one ever does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceError(Box<Trouble>);
 
@@ -178,27 +180,27 @@ impl fmt::Display for DeviceError {
 
 impl std::error::Error for DeviceError {}
 
-/// What a [`DeviceError`] says.
+/// The content of a [`DeviceError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Trouble {
     /// Name of the netmod, if it is one's fault.
     netmod: Option<&'static str>,
-    /// Object, cause and way out.
+    /// Text with object, cause and way out.
     text: String,
 }
 
 impl DeviceError {
-    /// `text` says object, cause and way out.
+    /// Creates the error of a netmod; `text` says object, cause and way out.
     pub fn new(netmod: &'static str, text: impl Into<String>) -> DeviceError {
         DeviceError(Box::new(Trouble { netmod: Some(netmod), text: text.into() }))
     }
 
-    /// What is no netmod's fault, but ends them all. `text` says object, cause and way out.
+    /// Creates an error that ends all netmods; `text` says object, cause and way out.
     pub fn of_all(text: impl Into<String>) -> DeviceError {
         DeviceError(Box::new(Trouble { netmod: None, text: text.into() }))
     }
 
-    /// What is wrong, without the name of the netmod.
+    /// Returns the text, without the name of the netmod.
     pub fn text(&self) -> &str {
         &self.0.text
     }

@@ -1,4 +1,4 @@
-//! Events: what a netmod found when it was polled.
+//! Events: the findings of a poll.
 
 use std::collections::VecDeque;
 
@@ -8,89 +8,91 @@ use crate::error::VcError;
 use crate::netmod::{Header, PeerName};
 use crate::slab::VcId;
 
-/// One thing that happened. The engine handles events of one VC in the order they were pushed.
+/// An event. The engine handles the events of one VC in the order in which they were pushed.
 #[derive(Debug)]
 pub enum Event {
     /// Bytes arrived.
     Rx {
-        /// On which VC.
+        /// Their VC.
         vc: VcId,
-        /// The bytes, on loan.
+        /// The bytes, lent by the netmod.
         buf: RxBuf,
     },
-    /// As many bytes as a header has arrived, and most likely one, of a message that has nothing behind it. The same as [`Event::Rx`] with these bytes, but nothing
-    /// is on loan.
+    /// Exactly [`HDR_LEN`](crate::HDR_LEN) bytes arrived, held inline; most likely a header without
+    /// payload.
+    ///
+    /// The same as [`Event::Rx`] with these bytes, but no buffer is lent.
     Header {
-        /// On which VC.
+        /// Their VC.
         vc: VcId,
         /// The bytes.
         hdr: Header,
     },
     /// The active receive of the VC was filled directly ([`crate::Core::recv_advance`]).
     RecvDone {
-        /// On which VC.
+        /// Its VC.
         vc: VcId,
     },
-    /// A connection was made; the peer may have made it. If the VC was down, it is of use again.
+    /// A connection was established, by either side. A VC that was down is usable again.
     Up {
-        /// Of which VC.
+        /// Its VC.
         vc: VcId,
     },
-    /// `vc_terminate` has run its course; the VC is as after `vc_init`.
+    /// `vc_terminate` is complete; the VC is as after `vc_init`.
     Terminated {
-        /// Of which VC.
+        /// Its VC.
         vc: VcId,
     },
-    /// The VC failed; every request that the netmod had of it has been failed with the same error.
+    /// The VC failed; all its requests in the netmod have failed with the same error.
     Down {
-        /// Which VC.
+        /// The VC.
         vc: VcId,
-        /// Why.
+        /// The reason.
         error: VcError,
     },
-    /// The netmod must connect and has no card of the peer: answer with `set_card`.
+    /// The netmod must connect and has no card of the peer: call `set_card`.
     NeedCard {
-        /// Of which VC.
+        /// Its VC.
         vc: VcId,
     },
-    /// An authenticated peer without a VC wants to connect: answer with `vc_init` or
-    /// `refuse_peer`.
+    /// An authenticated peer without a VC requests a connection: call `vc_init` or `refuse_peer`.
     NewPeer {
-        /// Its name.
+        /// Name of the peer.
         peer: PeerName,
-        /// Which netmod of a set it came by.
+        /// Number of the netmod of a set that it uses.
         netmod: u8,
     },
-    /// A process of another job has come to a port and has proved to know its key: answer with `join_group`
-    /// and `vc_init`, or `refuse_peer`.
+    /// A process of another job has come to a port and has proved that it knows the port's key.
+    ///
+    /// Call `join_group` and `vc_init`, or `refuse_peer`.
     PortPeer {
-        /// The name that it has chosen for this connection.
+        /// Name that it has chosen for this connection.
         peer: PeerName,
         /// The port.
         port: u64,
-        /// Which netmod of a set it came by.
+        /// Number of the netmod of a set that it uses.
         netmod: u8,
     },
-    /// A put or get ended ([`crate::Rma`]).
+    /// A put or get has ended ([`crate::Rma`]).
     RmaDone {
-        /// On which VC.
+        /// Its VC.
         vc: VcId,
-        /// The caller's number for the operation.
+        /// Number of the operation, given by the caller.
         op: u64,
-        /// How it ended.
+        /// Its result.
         result: Result<(), VcError>,
     },
 }
 
-/// A place in a batch: received bytes, a header, or the turn of the next event of another kind.
+/// A slot of a batch: received bytes, a header, or a reference to the next event of another kind.
 ///
-/// The bytes of small messages come by the million: their places are written and read part by part, never as a
-/// value of many forms that is put together elsewhere first.
+/// Small messages are frequent, so slots are written and read part by part. An enum would be
+/// assembled elsewhere first, and copied.
 #[derive(Debug)]
 struct Slot {
-    /// [`NOBODY`] if it is the turn of another event.
+    /// The VC, or [`NOBODY`] for an event of another kind.
     vc: VcId,
-    /// If there is none, `hdr` means something.
+    /// The buffer; without one, `hdr` is valid.
     buf: Option<RxBuf>,
     hdr: Halves,
 }
@@ -98,7 +100,7 @@ struct Slot {
 impl Slot {
     const EMPTY: Slot = Slot { vc: NOBODY, buf: None, hdr: [[0; 2]; 2] };
 
-    /// Whether it is the turn of another event.
+    /// Returns true if it stands for an event of another kind.
     #[inline]
     fn is_others(&self) -> bool {
         self.vc == NOBODY
@@ -108,7 +110,7 @@ impl Slot {
 /// A bounded batch of events.
 #[derive(Debug)]
 pub struct Events {
-    /// Those from `head` to `tail` wait; the others are memory.
+    /// Slots; those from `head` to `tail` are in use.
     slots: Vec<Slot>,
     head: usize,
     tail: usize,
@@ -123,7 +125,7 @@ pub struct Events {
 const NOBODY: VcId = VcId::from_wire(0);
 
 impl Events {
-    /// A batch of at most `limit` events, give or take those that cannot wait.
+    /// Creates a batch of about `limit` events; some that cannot wait may exceed it.
     pub fn with_limit(limit: usize) -> Events {
         let mut slots = Vec::new();
         slots.resize_with(limit + limit / 2, || Slot::EMPTY);
@@ -147,7 +149,7 @@ impl Events {
         }
     }
 
-    /// Adds [`Event::Rx`].
+    /// Adds an [`Event::Rx`].
     #[inline]
     pub fn push_rx(&mut self, vc: VcId, buf: RxBuf) {
         let slot = self.next_place();
@@ -155,7 +157,7 @@ impl Events {
         slot.buf = Some(buf);
     }
 
-    /// Adds [`Event::Header`], by its halves in words.
+    /// Adds an [`Event::Header`], by its words.
     #[inline]
     pub fn push_header(&mut self, vc: VcId, halves: Halves) {
         let slot = self.next_place();
@@ -173,37 +175,38 @@ impl Events {
 
     #[cold]
     fn grow(&mut self) {
-        // Once the batch has been handled, its places are used from the first again.
+        // When the batch has been handled, its slots are reused from the first one.
         self.slots.push(Slot::EMPTY);
     }
 
-    /// Something moved that is no event: a part of a message that went straight to its place. Whoever waits
-    /// then does not take the poll for one in vain.
+    /// Notes progress without an event: a part of a message that went straight to its memory.
+    ///
+    /// The poll then does not count as empty.
     #[inline]
     pub fn note_progress(&mut self) {
         self.moved = true;
     }
 
-    /// Whether [`Events::note_progress`] was called since this was asked last.
+    /// Returns and clears the flag of [`Events::note_progress`].
     #[inline]
     pub fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
 
-    /// Whether [`Events::note_progress`] was called, without taking that.
+    /// Returns the flag of [`Events::note_progress`].
     #[inline]
     pub fn has_progress(&self) -> bool {
         self.moved
     }
 
-    /// Takes the first event, if it is [`Event::Rx`].
+    /// Takes the first event, if it is an [`Event::Rx`].
     #[inline]
     pub fn pop_rx(&mut self) -> Option<(VcId, RxBuf)> {
         if self.head == self.tail {
             return None;
         }
         let slot = &mut self.slots[self.head];
-        // Nothing is written before it is known what it is.
+        // Nothing is written before its kind is known.
         slot.buf.as_ref()?;
         let buf = slot.buf.take()?.by_words();
         let vc = slot.vc;
@@ -211,7 +214,7 @@ impl Events {
         Some((vc, buf))
     }
 
-    /// Takes the first event, if it is [`Event::Header`].
+    /// Takes the first event, if it is an [`Event::Header`].
     #[inline]
     pub fn pop_header(&mut self) -> Option<(VcId, Header)> {
         if self.head == self.tail {
@@ -254,7 +257,7 @@ impl Events {
         &self.slots[self.head..self.tail]
     }
 
-    /// Says of the events from the `from`-th on which netmod of a set they came by.
+    /// Sets the number of the netmod (of a set) in the events from the `from`-th on.
     pub fn tag_netmod(&mut self, from: usize, number: u8) {
         let others = self.waiting().iter().skip(from).filter(|p| p.is_others()).count();
         for ev in self.others.iter_mut().rev().take(others) {
@@ -264,23 +267,24 @@ impl Events {
         }
     }
 
-    /// Whether bytes of a VC are among the events, or held back by a wrapper, so that its present state is
-    /// not the last word.
+    /// Returns true if the events, or a wrapper, hold bytes of the VC, so that its state is not
+    /// final.
     pub fn concern(&self, vc: VcId) -> bool {
         self.held.contains(&vc)
             || vc != NOBODY && self.waiting().iter().any(|p| p.vc == vc)
             || self.others.iter().any(|ev| matches!(ev, Event::RecvDone { vc: v } if *v == vc))
     }
 
-    /// For wrappers: sets the VCs of which bytes are held back, beside those that `outer` names, so that
-    /// the wrapped netmod does not take a VC's end for known before they have been handled.
+    /// Sets the VCs of which bytes are held back, in addition to those of `outer`. For wrappers.
+    ///
+    /// The wrapped netmod then does not take a VC's end for final before they have been handled.
     pub fn hold(&mut self, vcs: impl Iterator<Item = VcId>, outer: &Events) {
         self.held.clear();
         self.held.extend(vcs);
         self.held.extend_from_slice(&outer.held);
     }
 
-    /// The events from the `from`-th on, in order.
+    /// Iterates over the events from the `from`-th on, in order.
     pub fn iter_from(&self, from: usize) -> impl Iterator<Item = Seen<'_>> {
         let waiting = self.waiting();
         let before = waiting.iter().take(from).filter(|p| p.is_others()).count();
@@ -292,33 +296,33 @@ impl Events {
         })
     }
 
-    /// How many more a netmod should find in this poll.
+    /// Returns how many more events a netmod should add in this poll.
     #[inline]
     pub fn room(&self) -> usize {
         self.limit.saturating_sub(self.len())
     }
 
-    /// Number of events.
+    /// Returns the number of events.
     #[inline]
     pub fn len(&self) -> usize {
         self.tail - self.head
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no events.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == self.tail
     }
 }
 
-/// An event as [`Events::iter_from`] shows it.
+/// An event as [`Events::iter_from`] returns it.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'e> {
     /// [`Event::Rx`].
     Rx(VcId, &'e RxBuf),
     /// [`Event::Header`].
     Header(VcId, Header),
-    /// Another one.
+    /// Another event.
     Other(&'e Event),
 }
 
@@ -332,9 +336,9 @@ impl Default for Events {
 mod tests {
     use super::*;
 
-    /// Headers and other events come out as they went in, and are shown so.
+    /// Headers and other events come out, and are shown, as they went in.
     #[test]
-    fn headers_keep_their_place() {
+    fn headers_keep_their_order() {
         let vc = |n: u64| VcId::from_wire(1 << 32 | n);
         let hdr: Header = core::array::from_fn(|i| i as u8);
         let mut events = Events::with_limit(8);

@@ -1,7 +1,7 @@
-//! Files that a process leaves in folders which others may write to.
+//! Files in folders that others may write to.
 //!
-//! They are made new, so that no link or pipe that somebody has laid in their place is followed or waited for, and only their owner can
-//! read them, whatever the umask.
+//! They are created anew, so that no link or pipe in their place is followed or waited for. Only
+//! their owner can read them, whatever the umask.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -10,36 +10,40 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Names that are tried.
+/// Most names that are tried.
 const TRIES: u32 = 16;
 
-/// Makes a file for this user alone.
+/// Creates a file for this user alone.
 ///
 /// # Errors
-/// Of the system; [`ErrorKind::AlreadyExists`] if there is anything of that name, a dangling link included.
+///
+/// Those of the system; [`ErrorKind::AlreadyExists`] if the name exists, even as a dangling link.
 pub fn create_new(path: &Path) -> io::Result<File> {
     // O_EXCL: neither follows a link nor opens what is there. The standard library adds O_CLOEXEC.
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Makes a folder, and those it is in, for this user alone. Folders that are there stay as they are.
+/// Creates a folder and its parents, for this user alone. Existing folders are unchanged.
 ///
 /// # Errors
-/// Of the system.
+///
+/// Those of the system.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Writes a file for this user alone, which takes the place of one that is there. Whoever reads it finds all of it. If the place cannot be
-/// had, because somebody else's file is in it, the new one gets another name. Returns its path.
+/// Writes a file for this user alone, atomically replacing an existing one; returns its path.
+///
+/// If the name cannot be used, because it is another user's file, the new file gets another name.
 ///
 /// # Errors
-/// Of the system; then no file is left.
+///
+/// Those of the system; then no file is left.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let (mut new, mut file) = create_beside(path)?;
     let written = file.write_all(bytes);
     if let Err(e) = written {
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _ = std::fs::remove_file(&new);
         return Err(e);
     }
@@ -49,7 +53,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     Ok(new)
 }
 
-/// Makes a file whose name is that of `path` and something that nobody can guess.
+/// Creates a file whose name is that of `path` plus an unpredictable part.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let extension = path.extension().unwrap_or_default().to_string_lossy().into_owned();
     let mut last = io::Error::from(ErrorKind::AlreadyExists);
@@ -100,9 +104,9 @@ mod tests {
         assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "nothing else is left");
     }
 
-    /// Neither is what a link leads to written to, nor a pipe waited for.
+    /// A link in the file's place is not written through, and a pipe not waited for.
     #[test]
-    fn what_lies_in_the_place_of_a_file_is_replaced_and_not_used() {
+    fn a_link_or_pipe_is_replaced_and_not_used() {
         let folder = Folder::new("laid");
         let (path, victim) = (folder.0.join("a.txt"), folder.0.join("victim"));
         std::fs::write(&victim, "precious").unwrap();
@@ -116,7 +120,7 @@ mod tests {
         assert_eq!(replace(&pipe, b"new").unwrap(), pipe);
         assert_eq!(std::fs::read(&pipe).unwrap(), b"new");
 
-        // A place that cannot be had: the file has another name.
+        // A name that cannot be used: the file gets another one.
         let taken = folder.0.join("c.txt");
         std::fs::create_dir(&taken).unwrap();
         let other = replace(&taken, b"new").unwrap();

@@ -1,12 +1,12 @@
 //! The netmod contract.
 //!
-//! This crate defines what a network module ("netmod", in the sense of MPICH's Nemesis) is and
-//! what the layer above it may expect: virtual connections ([`Vc`]) and their lifecycle, requests,
-//! buffers and segments, the [`Netmod`] trait with those it is built on, [`Rma`], and the [`Engine`] that drives a netmod
-//! and reassembles packets. It knows no network and no MPI.
+//! This crate defines what a network module ("netmod", in the sense of MPICH's Nemesis) is, and
+//! what the layer above may expect of it: virtual connections ([`Vc`]) and their lifecycle,
+//! requests, buffers and segments, the [`Netmod`] trait with its supertraits, [`Rma`], and the
+//! [`Engine`] that drives a netmod and reassembles packets. It knows no network and no MPI.
 //!
-//! Source of the interface: the Nemesis network module API of MPICH; see `ARCHITECTURE.md` for
-//! where and why this departs from it.
+//! Source of the interface: the Nemesis network module API of MPICH. `ARCHITECTURE.md` lists the
+//! differences and their reasons.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!(

@@ -1,22 +1,25 @@
-//! Who polls on a node, and whether there is a core for each.
+//! The threads that poll on a node, and whether there is a core for each.
 
-/// What of a node's processes may want the same cores at the same time.
+/// The competition of a node's processes for the same cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pollers {
     /// Processes of the job that may use these cores, this one included.
     pub processes: usize,
-    /// Engines of each; every one has a thread that polls.
+    /// Engines per process; each has a thread that polls.
     pub engines: usize,
     /// Thousandths of a core that these processes have together.
     pub millicores: usize,
 }
 
 impl Pollers {
-    /// Of a process that knows nothing of its node: it takes the cores to be shared.
+    /// The value for a process without information on its node: it assumes shared cores.
     pub const UNKNOWN: Pollers = Pollers { processes: 2, engines: 1, millicores: 1000 };
 
-    /// Returns true if spinning would oversubscribe the cores. `threads`: those by which the libraries of a process's netmods make
-    /// progress ([`Module::threads`](crate::Module::threads)). Such a thread cannot go to where its process may not.
+    /// Returns true if spinning would oversubscribe the cores.
+    ///
+    /// `threads` counts the library threads by which a process's netmods make progress
+    /// ([`Module::threads`](crate::Module::threads)). They are confined to the same cores as their
+    /// process.
     pub fn are_crowded(self, threads: usize) -> bool {
         self.processes * (self.engines + threads) * 1000 > self.millicores
     }
@@ -26,7 +29,8 @@ impl Pollers {
 mod tests {
     use super::Pollers;
 
-    /// Threads that poll in vain take the cores from those that have work: engines count like processes, as do threads of libraries.
+    /// Threads that spin take cores from those with work: engines and library threads count like
+    /// processes.
     #[test]
     fn more_than_cores_are_crowded() {
         for (processes, engines, threads, millicores, expected) in [

@@ -1,4 +1,4 @@
-//! The VC of each rank of a group, at eight bytes for those that have one.
+//! The VC of each rank of a group, at eight bytes per rank with a VC.
 
 use crate::slab::VcId;
 
@@ -7,19 +7,20 @@ const PAGE: usize = 1 << PAGE_BITS;
 /// The handle of no VC.
 const NO_VC: VcId = VcId::from_wire(0);
 
-/// Rank to VC, in pages that are allocated when one of their ranks is first used.
+/// A map from rank to VC, in pages that are allocated on first use.
 #[derive(Debug, Default)]
 pub struct RankTable {
     pages: Vec<Option<Box<[VcId; PAGE]>>>,
 }
 
 impl RankTable {
-    /// No VCs, with room for the pages of so many ranks: an eighth of a byte for each.
+    /// Creates an empty table with room for the pages of so many ranks: an eighth of a byte for
+    /// each.
     pub fn new(ranks: u32) -> RankTable {
         RankTable { pages: (0..(ranks as usize).div_ceil(PAGE)).map(|_| None).collect() }
     }
 
-    /// The VC of a rank, if it has one.
+    /// Returns the VC of a rank, if it has one.
     #[inline]
     pub fn get(&self, rank: u32) -> Option<VcId> {
         let page = self.pages.get((rank >> PAGE_BITS) as usize)?.as_ref()?;
@@ -27,8 +28,10 @@ impl RankTable {
         (vc != NO_VC).then_some(vc)
     }
 
-    /// Sets the VC of a rank. The table grows with the greatest rank that was ever given one: the caller sees
-    /// to it that it is a rank of the group.
+    /// Sets the VC of a rank.
+    ///
+    /// The table grows with the greatest rank ever set; the caller makes sure that it is a rank of
+    /// the group.
     pub fn set(&mut self, rank: u32, vc: Option<VcId>) {
         let page = (rank >> PAGE_BITS) as usize;
         if page >= self.pages.len() {
@@ -41,7 +44,7 @@ impl RankTable {
             vc.unwrap_or(NO_VC);
     }
 
-    /// The ranks that have a VC.
+    /// Iterates over the ranks that have a VC.
     pub fn iter(&self) -> impl Iterator<Item = (u32, VcId)> + '_ {
         let pages = self.pages.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?)));
         pages.flat_map(|(i, p)| {

@@ -1,84 +1,96 @@
-//! How long a rank that has sent something leaves the lines alone to which the answer will be written, where ranks take turns.
+//! Adaptive delay before polling for a reply, for ping-pong traffic.
 //!
-//! A line that one core writes and another one reads and writes then, and so on, goes from the one to the other as a whole: one
-//! transfer a turn. If the rank that waits looks at it meanwhile, both have it, and the answer has to wait until it
-//! was taken away again: two more. Where looking takes a lock that writing the answer needs, too, it is worse. The first look should come just when the answer has. When that is depends on both ranks and on how far
-//! their cores are apart, so it is tried out: each number of pauses in some batches of turns, and the one with which turns were
-//! shortest is kept until the next trial. Pauses are counted, not timed, because a loop whose end can be foretold ends sooner.
+//! A cache line that two cores write and read alternately moves as a whole: one transfer per
+//! message. If the waiting rank polls it too early, both cores share it, and writing the reply
+//! needs two more transfers. If polling takes a lock that writing the reply needs, too, it is
+//! worse. The first poll should come just after the reply.
 //!
-//! How long a turn takes is what both ranks do in it. So one of them tries while the other keeps what it has. Both count the same
-//! messages: of every two *slots* of so many batches the first belongs to one rank, the second to the other, and either tries in its own
-//! slots only. It does so rarely while it finds the same each time, and soon when turns take longer or shorter than they did, because
-//! the other one has found something, or a processor was moved. What it has found is true of messages of one length, or nearly.
+//! When that is depends on both ranks and on the distance of their cores, so it is tried out. A
+//! trial measures each number of pauses in some batches of ping-pongs; the fastest number is kept
+//! until the next trial. Pauses are counted, not timed, because a loop with a predictable end ends
+//! sooner.
+//!
+//! The time of a ping-pong depends on both ranks, so one of them tries while the other keeps its
+//! delay. Both count the same messages: of every two *slots* of a fixed number of batches, the
+//! first belongs to one rank and the second to the other, and each tries in its own slots only. It
+//! tries rarely while results stay the same, and soon when ping-pongs become slower or faster,
+//! because the other rank has changed its delay or a process has moved. Results hold for messages
+//! of about one length.
 
 use std::time::Instant;
 
-/// Numbers of pauses, from none on.
+/// Numbers of pauses that are tried, from 0 on.
 const NUMBERS: usize = 15;
-/// Turns of a batch; a power of two.
+/// Ping-pongs of a batch; a power of two.
 const BATCH: u32 = 32;
-/// Batches with each number in a trial, one in each pass over all of them. What lengthens one of them is no matter.
+/// Batches per number in a trial, one in each pass over all numbers, so that one disturbance
+/// affects few.
 const PASSES: u32 = 4;
 /// Batches of a trial.
 const TRIAL: u32 = PASSES * NUMBERS as u32;
-/// Batches of a slot, of which a trial leaves some; a power of two.
+/// Batches of a slot, more than those of a trial; a power of two.
 const SLOT: u32 = 64;
-/// In a slot without a trial its rank measures one batch of so many.
+/// Interval of measured batches in a slot without a trial.
 const SAMPLED: u32 = 16;
-/// Slots from one trial to the next of the same rank: at least, and at most.
+/// Least and most slots between two trials of the same rank.
 const SOON: u32 = 8;
 const LATE: u32 = 64;
-/// Measured batches in a row that all took longer, or all shorter, by more than an eighth: something has changed.
+/// Consecutive measured batches, all slower or all faster by more than an eighth, that mean a
+/// change.
 const CHANGED: i32 = SLOT as i32 / SAMPLED as i32;
-/// Longest messages of each class but the last one, for [`ReplyBackoff`].
+/// Longest message of each length class but the last one, in bytes, for [`ReplyBackoff`].
 pub type Classes = [usize; 4];
 
-/// What the turns of two ranks so far have shown one of them.
+/// The reply back-off of one rank of a pair.
 #[derive(Debug)]
 pub struct ReplyBackoff {
     classes: Classes,
-    /// How many halves of what the processor calls a pause are one of the pauses here.
+    /// Length of one pause, in halves of the processor's pause instruction.
     stretch: usize,
-    /// A message was sent in turn, and nobody has waited for its answer yet.
+    /// True if a ping-pong message was sent and its reply has not been waited for.
     awaited: bool,
-    /// Whether the slots with odd numbers are this rank's, or those with even ones.
+    /// True if slots with odd numbers are this rank's, else those with even ones.
     odd: bool,
-    /// Of which class the last message was, and the pauses before the first look: those of a trial, or those that are kept.
+    /// Class of the last message, and its pauses before the first poll: those of a trial, or those
+    /// kept.
     class: usize,
     pauses: usize,
-    /// This rank tries in the present slot, for this class.
+    /// Class of this rank's trial in the present slot.
     trying: Option<usize>,
-    /// When the present batch began, if it is measured and was not broken.
+    /// Begin of the present batch, if it is measured and was not interrupted.
     began: Option<Instant>,
-    /// How long the two shortest batches of a trial took, by the number of pauses, in nanoseconds.
+    /// Times of the two fastest batches of a trial, per number of pauses, in nanoseconds.
     took: [[u32; 2]; NUMBERS],
     found: [Found; 5],
 }
 
-/// What is known of messages of one class.
+/// The results for messages of one class.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// Pauses before the first look.
+    /// Pauses before the first poll.
     kept: usize,
-    /// The slot of the last trial, and how many pass until the next if nothing changes.
+    /// Slot of the last trial, and the slots until the next one without a change.
     tried: Option<u32>,
     patience: u32,
-    /// How long a batch took after that, and how many in a row have taken longer (or, negative, shorter) since.
+    /// Time of a batch after the trial, and the consecutive slower (or, negative, faster) batches
+    /// since.
     usual: Option<u32>,
     changed: i32,
 }
 
 impl Default for ReplyBackoff {
-    /// Of a rank that takes no turns yet.
+    /// Creates the back-off of a rank without ping-pong traffic.
     fn default() -> ReplyBackoff {
         ReplyBackoff::new(true, [0; 4], 1)
     }
 }
 
 impl ReplyBackoff {
-    /// Of the rank that tries first, or of the other one. `classes` are lengths of messages that are answered about as soon as each other, in
-    /// bytes; both ranks must have the same. Up to 14 pauses are tried, each as long as `stretch` halves of what the processor calls a pause, which is 10
-    /// to 70 ns.
+    /// Creates the back-off of the rank that tries first, or of the other one.
+    ///
+    /// `classes` are lengths of messages with similar reply times, in bytes; both ranks must have
+    /// the same. Up to 14 pauses are tried, each `stretch` halves of the processor's pause
+    /// instruction, which takes 10 to 70 ns.
     pub fn new(first: bool, classes: Classes, stretch: usize) -> ReplyBackoff {
         let found = Found { kept: 0, tried: None, patience: SOON, usual: None, changed: 0 };
         ReplyBackoff {
@@ -95,13 +107,16 @@ impl ReplyBackoff {
         }
     }
 
-    /// A message of `len` bytes has gone: one of many in turn, or not. `messages` is how many have gone either way, this one among them.
+    /// Notes that a message of `len` bytes was sent.
+    ///
+    /// `in_turn`: it is a part of ping-pong traffic. `messages` is the number of messages either
+    /// way, this one included.
     #[inline]
     pub fn sent(&mut self, in_turn: bool, len: usize, messages: u32, clock: impl FnOnce() -> Instant) {
         self.awaited = in_turn;
         let class = self.classes.iter().filter(|longest| len > **longest).count();
         if !in_turn || class != self.class {
-            // A batch is of turns in a row, all of one class.
+            // A batch consists of consecutive ping-pongs, all of one class.
             (self.class, self.pauses, self.began) = (class, self.found[class].kept, None);
         }
         if in_turn && messages % (2 * BATCH) < 2 {
@@ -109,7 +124,7 @@ impl ReplyBackoff {
         }
     }
 
-    /// Waits until the answer to what was sent may be there, if ranks take turns; whether they do.
+    /// Waits until the reply may be there; returns false if there is no ping-pong traffic.
     #[inline]
     pub fn wait(&mut self) -> bool {
         let awaited = std::mem::take(&mut self.awaited);
@@ -119,7 +134,7 @@ impl ReplyBackoff {
         awaited
     }
 
-    /// Batch number `n` begins.
+    /// Begins batch number `n`.
     #[cold]
     #[inline(never)]
     fn begin(&mut self, n: u32, clock: impl FnOnce() -> Instant) {
@@ -141,8 +156,9 @@ impl ReplyBackoff {
         }
     }
 
-    /// Batch number `n` of a trial begins, or, behind the last one, what was found is kept. A trial of which too little is known
-    /// changes nothing.
+    /// Begins batch number `n` of a trial; after the last one, keeps the result.
+    ///
+    /// A trial with too few measurements changes nothing.
     fn try_next(&mut self, slot: u32, n: u32, now: Instant) {
         if let Some(began) = self.began.replace(now) {
             let took = nanos(began, now);
@@ -157,7 +173,8 @@ impl ReplyBackoff {
         }
     }
 
-    /// The number with which turns were shortest, together with its neighbours: an answer does not always take as long.
+    /// Returns the number of pauses with the fastest ping-pongs, together with its neighbours:
+    /// reply times vary.
     fn best(&self) -> Option<usize> {
         if self.took.iter().any(|t| t[1] == u32::MAX) {
             return None;
@@ -168,13 +185,13 @@ impl ReplyBackoff {
 }
 
 impl Found {
-    /// Whether there should be a trial in this slot.
+    /// Returns true if a trial is due in this slot.
     fn is_due(&self, slot: u32) -> bool {
         let changed = self.changed.abs() >= CHANGED;
         self.tried.is_none_or(|tried| slot.wrapping_sub(tried) >= if changed { SOON } else { self.patience })
     }
 
-    /// A trial has ended.
+    /// Ends a trial.
     fn keep(&mut self, slot: u32, best: Option<usize>) {
         let best = best.unwrap_or(self.kept);
         let same = self.tried.is_some() && best.abs_diff(self.kept) <= 1;
@@ -182,7 +199,7 @@ impl Found {
         (self.kept, self.tried, self.usual, self.changed) = (best, Some(slot), None, 0);
     }
 
-    /// A batch with what is kept has taken so long.
+    /// Compares the time of a batch with the usual one.
     fn compare(&mut self, took: u32) {
         let usual = *self.usual.get_or_insert(took);
         let longer = i32::from(took > usual + usual / 8) - i32::from(took < usual - usual / 8);
@@ -191,15 +208,15 @@ impl Found {
     }
 }
 
-/// Nanoseconds between two times; of more than some seconds, some.
+/// Returns the nanoseconds between two times; saturates after some seconds.
 fn nanos(from: Instant, to: Instant) -> u32 {
     u32::try_from(to.saturating_duration_since(from).as_nanos()).unwrap_or(u32::MAX / 2)
 }
 
-/// Fewer than two batches were whole.
+/// The times of a number with fewer than two complete batches.
 const UNKNOWN: [u32; 2] = [u32::MAX; 2];
 
-/// Does nothing for so many halves of what the processor calls a pause, each 10 to 70 ns.
+/// Pauses for so many halves of the processor's pause instruction, each 10 to 70 ns.
 #[inline]
 fn idle(halves: usize) {
     (0..halves / 2).for_each(|_| std::hint::spin_loop());
@@ -218,14 +235,14 @@ mod tests {
 
     const CLASSES: Classes = [56, 512, 2 << 10, 8 << 10];
 
-    /// Two ranks that take turns.
+    /// Two ranks with ping-pong traffic.
     struct Pair {
         ranks: [ReplyBackoff; 2],
         messages: u32,
         now: Instant,
     }
 
-    /// Turns of a slot.
+    /// Ping-pongs of a slot.
     const TURNS: u32 = SLOT * BATCH;
 
     impl Pair {
@@ -237,7 +254,8 @@ mod tests {
             }
         }
 
-        /// So many turns with messages of `len` bytes, of which each rank's half takes what `took` says of it and its pauses, in nanoseconds.
+        /// Runs ping-pongs with messages of `len` bytes; `took` returns the nanoseconds of a rank's
+        /// half, by its pauses.
         fn turns(&mut self, n: u32, len: usize, took: impl Fn(usize, u64) -> u64) {
             for _ in 0..n {
                 for (i, rank) in self.ranks.iter_mut().enumerate() {
@@ -256,7 +274,7 @@ mod tests {
             self.ranks.each_ref().map(|r| r.pauses)
         }
 
-        /// Slots in which a rank tries, of so many.
+        /// Returns the number of slots, of so many, in which a rank tries.
         fn trials(&mut self, slots: u32, took: impl Fn(usize, u64) -> u64 + Copy) -> u32 {
             let mut trials = 0;
             for _ in 0..slots {
@@ -268,7 +286,8 @@ mod tests {
         }
     }
 
-    /// A look before the answer lengthens a turn, and a later one by as much as it is late.
+    /// Returns the time of a half: polling too early lengthens it, and polling late does by the
+    /// delay.
     fn early_or_late(answer: u64, pauses: u64) -> u64 {
         100 + if pauses < answer { 120 } else { 10 * (pauses - answer) }
     }
@@ -279,7 +298,7 @@ mod tests {
             let took = |i: usize, pauses| early_or_late(answers[i], pauses);
             let mut pair = Pair::new();
             pair.turns(2 * TURNS, 8, took);
-            // One later than the answer, since that is far better than one earlier.
+            // One pause later than the reply, since that is far better than one earlier.
             let safe = answers.map(|a| if a == 0 { 0 } else { a as usize + 1 });
             for turn in 2 * TURNS..20 * TURNS {
                 assert_eq!(pair.kept(0), safe, "{answers:?}");
@@ -305,12 +324,13 @@ mod tests {
         let mut pair = Pair::new();
         pair.turns(200 * TURNS, 8, |_, n| 2000 - n);
         assert_eq!(pair.kept(0), [NUMBERS - 1; 2]);
-        // What each has found lengthens the other's turns, too: whoever comes first does not see yet how short they can be.
+        // Each rank's result lengthens the other's ping-pongs, too: the first one does not see yet
+        // how short they can be.
         pair.turns((SOON + 4) * TURNS, 8, |_, n| 100 + n);
         assert_eq!(pair.kept(0), [0; 2]);
     }
 
-    /// What lasts as long as ever but for some noise is not tried more often.
+    /// Noise alone does not cause more trials.
     #[test]
     fn single_batches_that_take_longer_are_no_change() {
         let mut pair = Pair::new();
@@ -318,7 +338,7 @@ mod tests {
         pair.turns(200 * TURNS, 8, took);
         let mut trials = 0;
         for _ in 0..4 * LATE {
-            // The last batch that is measured in each slot.
+            // The last measured batch of each slot.
             let before = (SLOT - SAMPLED) * BATCH + BATCH / 2;
             pair.turns(before, 8, took);
             pair.now += Duration::from_micros(50);
@@ -328,7 +348,7 @@ mod tests {
         assert_eq!(trials, 8);
     }
 
-    /// What happens beside it lengthens some batches, but hardly three with one number.
+    /// Disturbances lengthen some batches, but hardly three with one number.
     #[test]
     fn two_undisturbed_batches_will_do() {
         let mut pair = Pair::new();
@@ -341,7 +361,8 @@ mod tests {
         assert_eq!(pair.kept(0), [7; 2], "the first of the three around 8");
     }
 
-    /// Turns with something else between them say nothing: a batch is of turns in a row.
+    /// Ping-pongs with other messages between them are not measured: a batch is of consecutive
+    /// ones.
     #[test]
     fn a_trial_of_broken_batches_changes_nothing() {
         let mut pair = Pair::new();
@@ -358,7 +379,8 @@ mod tests {
         assert_eq!(pair.kept(0), [0; 2]);
     }
 
-    /// Longer messages are answered later; each class has its own number, from its first message in a row on.
+    /// Longer messages have later replies; each class has its own number, from its first
+    /// consecutive message on.
     #[test]
     fn lengths_are_told_apart() {
         let lens = [(8, 0, 2), (500, 1, 5), (1024, 2, 8), (8 << 10, 3, 11), (16 << 10, 4, 12)];
@@ -377,7 +399,7 @@ mod tests {
         }
     }
 
-    /// Lengths by turns: no batch is of one, so nothing is found, and nothing is taken for a trial.
+    /// Alternating lengths: no batch is of one class, so nothing is tried or found.
     #[test]
     fn lengths_that_change_with_each_turn_are_not_tried() {
         let mut pair = Pair::new();

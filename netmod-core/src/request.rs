@@ -4,63 +4,66 @@ use crate::error::VcError;
 use crate::segment::Segment;
 use crate::slab::VcId;
 
-/// What happens when the data of a request has all moved (Nemesis's `OnDataAvail`).
+/// The action when all data of a request has moved (Nemesis's `OnDataAvail`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDone {
     /// It is finished (the NULL callback).
     Complete,
-    /// [`crate::Upper::on_data_avail`] is called. The messages behind a send do not wait for it.
+    /// [`crate::Upper::on_data_avail`] is called. Later messages do not wait for it.
     Upper,
 }
 
-/// How a request stands.
+/// The state or outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Under way; the memory lent to it must be left alone.
+    /// In progress; the memory lent to it must be left alone.
     Pending,
     /// All data has moved.
     Done,
-    /// It was cancelled; no data will move any more.
+    /// It was cancelled; no more data will move.
     Cancelled,
-    /// It failed with its VC; no data will move any more.
+    /// It failed with its VC; no more data will move.
     Failed(VcError),
 }
 
-/// A send or receive under way.
+/// A send or receive in progress.
 ///
-/// It belongs to the layer that made it, or that got it from `i_start_contig_msg`, and stays in the
+/// It belongs to the layer that created it, or got it from `i_start_contig_msg`, and stays in the
 /// slab until that layer removes it.
 #[derive(Debug)]
 pub struct Request {
     /// The VC it is bound to, once that is known.
     pub vc: Option<VcId>,
-    /// The memory: source of a send, target of a receive.
+    /// Memory: source of a send, target of a receive.
     pub seg: Segment,
-    /// Receives: bytes that follow the segment's and are discarded (truncation).
+    /// Receives: bytes after the segment's that are discarded (truncation).
     pub excess: u64,
-    /// What the layer above charges the message with, if it may have to take that back; of no account here.
+    /// The upper layer's charge for the message, which it may have to take back; not used here.
     pub charge: u32,
-    /// Sends: where the message is in its netmod's queue, by the queue's own count.
+    /// Sends: number of the message in its netmod's queue.
     pub queue_seq: u64,
-    /// What happens when the data has all moved.
+    /// Action when all data has moved.
     pub on_done: OnDone,
-    /// Nobody waits for it: it leaves the slab as soon as it is finished.
+    /// True if nobody waits for it: it leaves the slab as soon as it is finished.
     pub detached: bool,
-    /// When it leaves the slab detached, [`crate::Core::next_released`] tells of it.
+    /// True if [`crate::Core::next_released`] reports it when it leaves the slab detached.
     pub(crate) reported: bool,
-    /// How many messages it stands for. More than one, or none lent, only for sends whose data was
-    /// copied: each message's sender got the same handle, and [`crate::Core::take`] counts them down.
+    /// Number of messages that it stands for.
+    ///
+    /// More than one, or none lent, only for sends whose data was copied: each message's sender got
+    /// the same handle, and [`crate::Core::take`] counts them down.
     pub shares: u32,
-    /// A share of it was given up or used up: it stands for more messages than `shares` says.
+    /// True if a share of it was detached or retired: it stands for more messages than `shares`
+    /// says.
     pub(crate) parted: bool,
-    /// Its data was copied: it borrows no memory.
+    /// True if its data was copied: it borrows no memory.
     pub copied: bool,
-    /// How it stands.
+    /// State or outcome.
     pub outcome: Outcome,
 }
 
 impl Request {
-    /// A request for the memory of `seg`, finished by nobody but the core.
+    /// Creates a request for the memory of `seg`, which only the core finishes.
     #[inline]
     pub fn new(vc: Option<VcId>, seg: Segment) -> Request {
         Request {
@@ -79,7 +82,7 @@ impl Request {
         }
     }
 
-    /// Makes this the request that [`Request::new`] makes, part by part where they lie.
+    /// Turns this into the request of [`Request::new`], part by part in place.
     #[inline]
     pub fn renew(&mut self, vc: Option<VcId>, seg: Segment) {
         self.vc = vc;
@@ -96,19 +99,20 @@ impl Request {
         self.outcome = Outcome::Pending;
     }
 
-    /// Whether it stands, or has stood, for more than one message: then none of them can be taken back.
+    /// Returns true if it stands, or has stood, for more than one message: then none of them can be
+    /// cancelled.
     pub fn is_shared(&self) -> bool {
         self.shares > 1 || self.parted
     }
 
-    /// Whether all there is to say of it is that its data, which lies in one piece, has moved: such a request holds nothing
-    /// that must be dropped.
+    /// Returns true if its contiguous data has moved and nothing else matters: such a request holds
+    /// nothing to drop.
     #[inline]
     pub fn is_plainly_done(&self) -> bool {
         matches!(self.outcome, Outcome::Done) && self.shares == 1 && self.seg.is_plain()
     }
 
-    /// Whether it is finished, in whatever way.
+    /// Returns true if it is finished, with any outcome.
     #[inline]
     pub fn is_finished(&self) -> bool {
         !matches!(self.outcome, Outcome::Pending)
@@ -126,7 +130,8 @@ mod tests {
     use super::*;
     use crate::engine::Core;
 
-    /// One that is given up by one of two senders still has the messages of both in the netmod's queue.
+    /// The netmod's queue keeps both messages of a shared request when one of its two senders
+    /// detaches.
     #[test]
     fn a_request_that_was_shared_stays_so() {
         let mut core = Core::new(2);
@@ -142,7 +147,7 @@ mod tests {
         assert!(!Request::new(None, Segment::empty()).is_shared());
     }
 
-    /// Only what the upper layer asked for is reported, once, and not before it is finished.
+    /// Only the requested ones are reported, once, and not before they are finished.
     #[test]
     fn detached_requests_are_reported() {
         let mut core = Core::new(4);
@@ -157,7 +162,7 @@ mod tests {
         core.finish(reported, Outcome::Cancelled);
         assert!(core.has_released() && core.reqs.get(reported).is_none());
         assert_eq!((core.next_released(), core.next_released()), (Some(reported), None));
-        // Its place in the slab serves another request, of which nothing is reported.
+        // Its slot is reused by another request, which is not reported.
         let next = core.reqs.insert(Request::default());
         core.detach(next);
         core.finish(next, Outcome::Done);

@@ -1,4 +1,4 @@
-//! One-sided transfers, offered by netmods that have them; large-message transfer is built on this.
+//! One-sided transfers, for netmods that have them; large-message transfer is built on this.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use crate::engine::Core;
 use crate::error::VcError;
 use crate::slab::VcId;
 
-/// What a registration is for.
+/// The purpose of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Peers read it (Get mode, the sender's buffer).
@@ -19,12 +19,14 @@ pub enum Access {
     Local,
 }
 
-/// Local handle of a registration.
+/// A local handle of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionId(pub u64);
 
-/// What a peer must know to reach a registration: opaque bytes in the netmod's own encoding (rkey, address, offset, process id). It
-/// needs no memory beside itself, so that a transfer costs no allocation.
+/// The key that a peer needs to access a registration: opaque bytes in the netmod's own encoding.
+///
+/// Examples are an rkey, an address, an offset or a process id. It is held inline, so a transfer
+/// needs no allocation.
 #[derive(Clone, Copy)]
 pub struct RemoteKey {
     len: u8,
@@ -32,17 +34,17 @@ pub struct RemoteKey {
 }
 
 impl RemoteKey {
-    /// Most bytes.
+    /// Largest size in bytes.
     pub const MAX: usize = 64;
 
-    /// A key of these bytes; `None` if they are more than [`RemoteKey::MAX`].
+    /// Creates a key of these bytes; `None` if they are more than [`RemoteKey::MAX`].
     pub fn new(bytes: &[u8]) -> Option<RemoteKey> {
         let mut key = RemoteKey { len: u8::try_from(bytes.len()).ok()?, bytes: [0; RemoteKey::MAX] };
         key.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(key)
     }
 
-    /// A key of as many bytes as the array has, which must not be more than [`RemoteKey::MAX`].
+    /// Creates a key of an array's bytes, which must not be more than [`RemoteKey::MAX`].
     pub fn of<const N: usize>(bytes: [u8; N]) -> RemoteKey {
         const { assert!(N <= RemoteKey::MAX) };
         let mut key = RemoteKey { len: N as u8, bytes: [0; RemoteKey::MAX] };
@@ -50,7 +52,7 @@ impl RemoteKey {
         key
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
@@ -71,58 +73,62 @@ impl fmt::Debug for RemoteKey {
     }
 }
 
-/// Limits that a transfer must respect.
+/// The limits of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmaLimits {
     /// Most bytes in one put or get.
     pub max_op: usize,
-    /// Most bytes registered at once; larger buffers are registered window by window (COOKIE). Half of it is for
-    /// [`Access::Local`], so that transfers which expose memory never keep out those which move into it.
+    /// Most bytes registered at once; larger buffers are registered window by window (COOKIE).
+    ///
+    /// Half of it is for [`Access::Local`], so that transfers which expose memory never block those
+    /// which move data into it.
     pub max_registered: usize,
-    /// Whether the target must make progress for the operation to complete.
+    /// True if the target must make progress for the operation to complete.
     pub target_progress: bool,
 }
 
-/// Whether one kind of transfer is possible.
+/// The availability of one kind of transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
     /// Now.
     Yes,
-    /// Not now, and perhaps later: its connections are not made.
+    /// Not now, but perhaps later: its connections are not established.
     Soon,
     /// Not on this VC.
     Never,
 }
 
 impl Ability {
-    /// Returns true if it is possible now.
+    /// Returns true if it is available now.
     pub fn is_now(self) -> bool {
         self == Ability::Yes
     }
 }
 
-/// What of one-sided transfers there is between this side and the peer of a VC, as far as this side knows. That
-/// the peer can do its part is the peer's affair.
+/// The one-sided transfers between this side and the peer of a VC, as far as this side knows.
+///
+/// The peer has to check its own part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmaUse {
-    /// This side can put to regions of the peer's.
+    /// This side can put to the peer's regions.
     pub puts: Ability,
-    /// This side can get from regions of the peer's.
+    /// This side can get from the peer's regions.
     pub gets: Ability,
-    /// The peer can put to regions of this side.
+    /// The peer can put to this side's regions.
     pub is_put_to: Ability,
-    /// The peer can get from regions of this side.
+    /// The peer can get from this side's regions.
     pub is_got_from: Ability,
-    /// Shorter messages, in bytes, are as fast without.
+    /// Length in bytes below which other transfers are as fast.
     pub worth: usize,
-    /// From so many bytes on a get is copied by both sides at once, if the owner of the memory polls; `usize::MAX`: never.
+    /// Length in bytes from which on both sides copy in a get, if the owner of the memory polls;
+    /// `usize::MAX`: never.
     pub joint: usize,
 }
 
 impl RmaUse {
     /// Everything, for messages of any length.
     pub const ALL: RmaUse = RmaUse::each(Ability::Yes);
-    /// Nothing as long as there is no connection.
+    /// Nothing until there is a connection.
     pub const SOON: RmaUse = RmaUse::each(Ability::Soon);
 
     const fn each(can: Ability) -> RmaUse {
@@ -130,29 +136,34 @@ impl RmaUse {
     }
 }
 
-/// Put and get on registered memory. A netmod that has it says so by [`crate::Module::rma`].
+/// Put and get on registered memory. A netmod that has it returns it from [`crate::Module::rma`].
 ///
 /// A registration lives from [`Rma::register`] to [`Rma::deregister`]; it is never cached beyond.
-/// Ends are reported as [`crate::Event::RmaDone`]; after the event (also a failed one) the netmod touches
-/// the memory no more.
+/// [`crate::Event::RmaDone`] reports the end of an operation, even a failed one; after it the
+/// netmod no longer accesses the memory.
 ///
-/// A netmod that ends, by [`crate::Module::finalize`] or a drop, deregisters all that is registered, and waits for it as
-/// [`Rma::deregister`] does: the memory is freed right behind that.
+/// A netmod that ends, by [`crate::Module::finalize`] or a drop, deregisters everything, and waits
+/// as [`Rma::deregister`] does, because the memory is freed right after that.
 pub trait Rma {
-    /// Says what of it there is on a VC. Asked before each large message, so that a netmod which has to
-    /// prepare for transfers can begin to.
+    /// Returns the transfers that are available on a VC.
+    ///
+    /// It is called before each large message, so a netmod that has to prepare for transfers can
+    /// begin to.
     ///
     /// # Errors
-    /// Why there is none, and will be none, as one line that a person understands.
+    ///
+    /// Returns why there are none, and will be none, as one human-readable line.
     fn usable(&mut self, core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>>;
 
-    /// Its limits on this VC.
+    /// Returns the limits on this VC.
     fn limits(&self, core: &Core, vc: VcId) -> RmaLimits;
 
     /// Registers memory, under the contract of [`crate::buf`] until it is deregistered.
     ///
     /// # Errors
-    /// [`crate::VcErrorKind::Resource`] when a limit is hit; the caller then tries a smaller window.
+    ///
+    /// [`crate::VcErrorKind::Resource`] when a limit is reached; the caller then tries a smaller
+    /// window.
     fn register(
         &mut self,
         core: &mut Core,
@@ -161,18 +172,23 @@ pub trait Rma {
         access: Access,
     ) -> Result<(RegionId, RemoteKey), VcError>;
 
-    /// Ends a registration. When this returns, nobody reaches the memory by it any more: neither the peer, nor an
-    /// operation of this side, which ends with an error. Its event still comes. For a part of a put of the
-    /// peer's that is just being written, or of a get that the peer helps with, it waits.
+    /// Ends a registration.
+    ///
+    /// When this returns, neither the peer nor an operation of this side can access the memory by
+    /// it any more; such an operation ends with an error, and its event still comes. This call
+    /// waits for a part of the peer's put that is just being written, or of a get that the peer
+    /// helps with.
     ///
     /// # Errors
-    /// If the handle is not live.
+    ///
+    /// Fails if the handle is not live.
     fn deregister(&mut self, core: &mut Core, region: RegionId) -> Result<(), VcError>;
 
     /// Starts writing local memory `(region, offset, len)` to `offset` of the peer's registration.
     ///
     /// # Errors
-    /// If nothing was started; no event follows then.
+    ///
+    /// Fails if nothing was started; no event follows then.
     #[allow(clippy::too_many_arguments)]
     fn put(
         &mut self,
@@ -189,7 +205,9 @@ pub trait Rma {
     /// Starts reading `len` bytes at `remote_at` of the peer's registration into local memory.
     ///
     /// # Errors
-    /// If nothing was started; no event follows then. [`crate::VcErrorKind::Unsupported`] by a netmod that has no get.
+    ///
+    /// Fails if nothing was started; no event follows then. A netmod without get returns
+    /// [`crate::VcErrorKind::Unsupported`].
     #[allow(clippy::too_many_arguments)]
     fn get(
         &mut self,

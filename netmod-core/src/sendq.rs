@@ -1,7 +1,8 @@
-//! What waits to be sent: a VC's messages in order, and the VCs whose turn it is.
+//! Send queues: a VC's queued messages in order, and the VCs to serve.
 //!
-//! For netmods that send a message at once if they can, and else let it wait (in Nemesis the send queue of a VC). How bytes leave is the
-//! netmod's affair; which message is next and what of it has gone is the same for all.
+//! They are for netmods that send a message at once if they can, and otherwise queue it (in Nemesis
+//! the send queue of a VC). How bytes leave is up to the netmod; which message is next and how much
+//! of it was sent is the same for all.
 
 use std::collections::VecDeque;
 
@@ -11,38 +12,39 @@ use crate::error::VcError;
 use crate::netmod::{HDR_LEN, Header};
 use crate::slab::{ReqId, SideTable, VcId, VcKind};
 
-/// The data of a message, behind its header.
+/// The data of a message, after its header.
 #[derive(Debug)]
 pub enum Data {
-    /// Nothing, or nothing more.
+    /// No data, or no more.
     None,
-    /// Bytes in one piece.
+    /// Contiguous bytes.
     Contig(SendBuf),
-    /// What is left of the request's segment.
+    /// The rest of the request's segment.
     Segment,
 }
 
-/// A message that waits.
+/// A queued message.
 #[derive(Debug)]
 pub struct Message {
     hdr: Header,
     head_gone: usize,
-    /// What of its data has not gone.
+    /// Data that was not sent.
     pub data: Data,
     req: ReqId,
-    /// Its place in the order of its queue.
+    /// Number in the order of its queue.
     seq: u64,
-    /// It was taken back.
+    /// True if it was cancelled.
     dead: bool,
 }
 
 impl Message {
-    /// A message of which nothing has gone.
+    /// Creates a message of which nothing was sent.
     pub fn new(hdr: Header, data: Data, req: ReqId) -> Message {
         Message { hdr, head_gone: 0, data, req, seq: 0, dead: false }
     }
 
-    /// This message, without its first `n` bytes, which have gone; header and contiguous data.
+    /// Returns this message without its first `n` bytes, which were sent; covers header and
+    /// contiguous data.
     #[must_use]
     pub fn without(mut self, n: usize) -> Message {
         self.head_gone = n.min(HDR_LEN);
@@ -52,32 +54,32 @@ impl Message {
         self
     }
 
-    /// The request that ends with it.
+    /// Returns the request that ends with it.
     pub fn req(&self) -> ReqId {
         self.req
     }
 
-    /// Its header.
+    /// Returns its header.
     pub fn header(&self) -> &Header {
         &self.hdr
     }
 
-    /// What of its header has not gone.
+    /// Returns the part of its header that was not sent.
     pub fn head(&self) -> &[u8] {
         &self.hdr[self.head_gone..]
     }
 
-    /// `n` bytes more of its header have gone.
+    /// Notes that `n` more bytes of its header were sent.
     pub fn head_sent(&mut self, n: usize) {
         self.head_gone = (self.head_gone + n).min(HDR_LEN);
     }
 
-    /// Whether a byte of it has gone.
+    /// Returns true if any byte of it was sent.
     pub fn started(&self) -> bool {
         self.head_gone > 0
     }
 
-    /// Bytes of its data that have not gone.
+    /// Returns the number of bytes of its data that were not sent.
     pub fn left(&self, core: &Core) -> usize {
         match &self.data {
             Data::None => 0,
@@ -86,7 +88,8 @@ impl Message {
         }
     }
 
-    /// Copies as much of its data as there is room for; how much, and whether that was the rest.
+    /// Copies as much of its data as there is room for; returns the number of bytes, and true if
+    /// that was the rest.
     pub fn copy(&mut self, core: &mut Core, room: &mut [u8]) -> (usize, bool) {
         match &mut self.data {
             Data::None => (0, true),
@@ -104,25 +107,26 @@ impl Message {
     }
 }
 
-/// Messages that were taken back and are still in a queue: fewer than this, or than those that were not.
+/// Most cancelled messages that stay in a queue, unless there are more others.
 const DEAD: usize = 32;
 
-/// A VC's messages that wait, the next one first.
+/// The queued messages of a VC, the next one first.
 ///
-/// A message is found by its place, which its request knows. One that is taken back stays where it is until it is at an end of the queue,
-/// or such messages are more than the others: so taking back takes logarithmic time and the memory stays bounded.
+/// A message is found by its number, which its request knows. A cancelled one stays until it is at
+/// an end of the queue, or until cancelled ones outnumber the others. So cancelling takes
+/// logarithmic time, and the memory stays bounded.
 #[derive(Debug, Default)]
 pub struct SendQueue {
-    /// Neither the first nor the last one was taken back.
+    /// Messages; neither the first nor the last one is cancelled.
     messages: VecDeque<Message>,
-    /// How many were taken back.
+    /// Number of cancelled messages.
     dead: usize,
-    /// The place of the next message.
+    /// Number of the next message.
     next: u64,
 }
 
 impl SendQueue {
-    /// Adds a message.
+    /// Appends a message.
     pub fn push(&mut self, core: &mut Core, mut message: Message) {
         message.seq = self.next;
         if let Some(r) = core.reqs.get_mut(message.req) {
@@ -132,17 +136,17 @@ impl SendQueue {
         self.messages.push_back(message);
     }
 
-    /// How many wait.
+    /// Returns the number of messages.
     pub fn len(&self) -> usize {
         self.messages.len() - self.dead
     }
 
-    /// Messages that it has memory for.
+    /// Returns the number of messages that it has memory for.
     pub fn capacity(&self) -> usize {
         self.messages.capacity()
     }
 
-    /// Removes the first message, and those behind it that were taken back.
+    /// Removes the first message, and the cancelled ones after it.
     fn pop(&mut self) {
         self.messages.pop_front();
         while self.messages.front().is_some_and(|m| m.dead) {
@@ -151,23 +155,23 @@ impl SendQueue {
         }
     }
 
-    /// Whether none waits.
+    /// Returns true if there are no messages.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Whether a part of the first message has gone, and another may follow.
+    /// Returns true if a part of the first message was sent, and more may follow.
     pub fn is_within(&self) -> bool {
         self.messages.front().is_some_and(Message::started)
     }
 
-    /// The next message.
+    /// Returns the next message.
     pub fn front(&mut self) -> Option<&mut Message> {
         self.messages.front_mut()
     }
 
-    /// The next message has gone.
+    /// Removes the next message, which was sent.
     pub fn front_sent(&mut self, core: &mut Core, vc: VcId) {
         if let Some(m) = self.messages.front() {
             core.send_finished(vc, m.req);
@@ -175,7 +179,8 @@ impl SendQueue {
         }
     }
 
-    /// Takes a message out of which nothing has gone ([`crate::Netmod::cancel_send`]); whether that was possible.
+    /// Cancels a message of which nothing was sent ([`crate::Netmod::cancel_send`]); returns true
+    /// if that was possible.
     pub fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
         let Some(seq) = core.reqs.get(req).map(|r| r.queue_seq) else { return false };
         let Ok(at) = self.messages.binary_search_by_key(&seq, |m| m.seq) else { return false };
@@ -190,7 +195,7 @@ impl SendQueue {
         true
     }
 
-    /// Removes what was taken back from the ends, or all of it if that is much.
+    /// Removes cancelled messages at the ends, or all of them if they are many.
     fn tidy(&mut self) {
         while self.messages.front().is_some_and(|m| m.dead) {
             self.messages.pop_front();
@@ -206,7 +211,7 @@ impl SendQueue {
         }
     }
 
-    /// None of them will ever go.
+    /// Fails all messages.
     pub fn fail(&mut self, core: &mut Core, error: &VcError) {
         self.dead = 0;
         for m in self.messages.drain(..).filter(|m| !m.dead) {
@@ -215,7 +220,7 @@ impl SendQueue {
     }
 }
 
-/// VCs that a netmod's poll has to see to, in order; each is in it once.
+/// The VCs that a netmod's poll has to serve, in order; each is in it once.
 #[derive(Debug, Default)]
 pub struct WorkList {
     order: VecDeque<VcId>,
@@ -223,7 +228,7 @@ pub struct WorkList {
 }
 
 impl WorkList {
-    /// Adds a VC at the end, unless it is there.
+    /// Appends a VC, unless it is there.
     pub fn add(&mut self, vc: VcId) {
         if self.waits.get(vc).is_none() {
             self.waits.set(vc, ());
@@ -231,19 +236,19 @@ impl WorkList {
         }
     }
 
-    /// The VC whose turn it is; it is not in it any more.
+    /// Removes and returns the first VC.
     pub fn take(&mut self) -> Option<VcId> {
         let vc = self.order.pop_front()?;
         self.waits.clear(vc);
         Some(vc)
     }
 
-    /// How many there are.
+    /// Returns the number of VCs.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no VCs.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()

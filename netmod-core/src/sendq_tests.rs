@@ -1,4 +1,4 @@
-//! Queues of messages, and turns: order, what has gone, taking back.
+//! Send queues and work lists: order, progress, cancelling.
 
 use super::*;
 use crate::error::VcErrorKind;
@@ -91,14 +91,15 @@ fn only_messages_that_have_not_begun_are_cancelled() {
     assert_eq!(q.len(), 1);
 }
 
-/// However many are taken back, and in whatever order, the queue holds those that were not, and little more.
+/// After any number of cancellations in any order, the queue holds the other messages and little
+/// more.
 #[test]
-fn what_was_taken_back_takes_no_memory() {
+fn cancelled_messages_take_no_memory() {
     let mut core = Core::new(1);
     let mut q = SendQueue::default();
     let first = request(&mut core, OnDone::Complete);
     q.push(&mut core, message(first));
-    // The one before the last is taken back, so that it is at no end.
+    // The last but one is cancelled, so that it is at no end.
     let mut last = request(&mut core, OnDone::Complete);
     q.push(&mut core, message(last));
     for _ in 0..10_000 {
@@ -149,7 +150,7 @@ fn a_work_list_has_each_vc_once_and_in_order() {
     }
     assert_eq!(t.len(), 3);
     assert_eq!(t.take(), Some(vc(3)));
-    // It may come again, behind the others.
+    // It may be added again, after the others.
     t.add(vc(3));
     let rest: Vec<_> = std::iter::from_fn(|| t.take()).collect();
     assert_eq!(rest, [vc(1), vc(2), vc(3)]);

@@ -3,20 +3,20 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-/// A handle: 32-bit index, 32-bit generation. `K` says what it is a handle of.
+/// A handle: 32-bit index, 32-bit generation. `K` is the kind of object.
 ///
-/// A handle may travel to a peer and come back. One that is stale, or that the peer made up, is
+/// A handle may travel to a peer and come back. One that is stale, or invented by the peer, is
 /// simply not found.
 pub struct Handle<K> {
-    /// In one word, because that is how it is stored, and read again a moment later.
+    /// Both parts in one word, since they are stored and soon read together.
     word: u64,
     _kind: PhantomData<fn() -> K>,
 }
 
-/// What a [`VcId`] is a handle of.
+/// The kind of a [`VcId`].
 #[derive(Debug)]
 pub enum VcKind {}
-/// What a [`ReqId`] is a handle of.
+/// The kind of a [`ReqId`].
 #[derive(Debug)]
 pub enum ReqKind {}
 
@@ -31,25 +31,25 @@ impl<K> Handle<K> {
         Handle::from_wire(index as u64 | (generation as u64) << 32)
     }
 
-    /// Place in the slab.
+    /// Returns the index of the slot in the slab.
     #[inline]
     pub const fn index(self) -> usize {
         self.word as u32 as usize
     }
 
-    /// How often that place had been given away before.
+    /// Returns how often the slot had been used before.
     #[inline]
     pub const fn generation(self) -> u32 {
         (self.word >> 32) as u32
     }
 
-    /// The form that travels on the wire.
+    /// Returns the wire form.
     #[inline]
     pub const fn to_wire(self) -> u64 {
         self.word
     }
 
-    /// From the wire: any number is a handle, though perhaps of nothing.
+    /// Creates a handle from its wire form; any number is a handle, possibly of nothing.
     #[inline]
     pub const fn from_wire(word: u64) -> Self {
         Handle { word, _kind: PhantomData }
@@ -97,20 +97,23 @@ impl<K> fmt::Display for Handle<K> {
 }
 
 const NO_FREE: u32 = u32::MAX;
-/// No handle of a place: its index is that of none.
+/// A word that is the handle of no slot: its index is invalid.
 const NOBODY: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// Taken: its handle, whose generation is odd. Free: an even generation, and in the index's stead that of the next free slot, or [`NO_FREE`].
-    /// No handle equals that by which this slot is looked up, whatever its generation: a slot does not come after itself.
+    /// Occupied: its own handle (odd generation). Free: index of the next free slot, or
+    /// [`NO_FREE`], and an even generation.
+    ///
+    /// The word of a free slot never equals a handle by which this slot is looked up: a slot does
+    /// not follow itself.
     word: u64,
-    /// In a free slot: nothing, or what [`Slab::retire_if`] has left.
+    /// The value; in a free slot nothing, or the value left by [`Slab::retire_if`].
     value: Option<T>,
 }
 
 impl<T> Slot<T> {
-    /// Takes a free slot; returns its handle, and the next free slot.
+    /// Occupies a free slot; returns its handle, and the next free slot.
     #[inline]
     fn take<K>(&mut self, index: u32) -> (Handle<K>, u32) {
         let free = Handle::<K>::from_wire(self.word);
@@ -119,18 +122,19 @@ impl<T> Slot<T> {
         (handle, free.index() as u32)
     }
 
-    /// Frees a slot that is taken.
+    /// Frees an occupied slot.
     #[inline]
     fn free<K>(&mut self, h: Handle<K>, next: u32) {
         self.word = Handle::<K>::new(next, h.generation().wrapping_add(1)).word;
     }
 }
 
-/// Slots from which on a table grows by an eighth and not to the double: the memory of large tables is moved
-/// by the system, without copies, and half of it unused is much.
+/// Number of slots from which on a table grows by an eighth instead of doubling.
+///
+/// The system moves the memory of large tables without copies, and an unused half would be much.
 const LARGE: usize = 4096;
 
-/// Room for one more, so that a row of calls costs constant time each.
+/// Makes room for one more, at constant amortized cost.
 #[cold]
 fn make_room<T>(slots: &mut Vec<T>, len: usize) {
     let more = len - slots.len();
@@ -141,14 +145,14 @@ fn make_room<T>(slots: &mut Vec<T>, len: usize) {
     }
 }
 
-/// The first value of a place.
+/// Creates the first value of a slot.
 #[cold]
 #[inline(never)]
 fn fill<T: Default>(place: &mut Option<T>) {
     *place = Some(T::default());
 }
 
-/// A growing array of `T` whose places are used again, last freed first.
+/// A growing array of `T` whose slots are reused, last freed first.
 #[derive(Debug)]
 pub struct Slab<T, K> {
     slots: Vec<Slot<T>>,
@@ -164,24 +168,25 @@ impl<T, K> Default for Slab<T, K> {
 }
 
 impl<T, K> Slab<T, K> {
-    /// An empty slab.
+    /// Creates an empty slab.
     pub const fn new() -> Self {
         Slab { slots: Vec::new(), free: NO_FREE, len: 0, _kind: PhantomData }
     }
 
-    /// Room for `n` values without allocating.
+    /// Makes room for `n` values without further allocation.
     pub fn reserve(&mut self, n: usize) {
         self.slots.reserve(n.saturating_sub(self.slots.len()));
     }
 
-    /// Puts a value in the place freed last, or in a new one.
+    /// Stores a value in the slot freed last, or in a new one.
     ///
     /// # Panics
-    /// At 2^32 - 1 live values, which no memory holds.
+    ///
+    /// At 2^32 - 1 live values, for which no memory suffices.
     #[inline]
     pub fn insert(&mut self, value: T) -> Handle<K> {
-        // The one store of the value, to which nothing else gets its address: so its parts go from registers to
-        // their place, without a copy of it in between.
+        // The only store of the value, whose address is not taken elsewhere: its parts go from
+        // registers to the slot, without a copy in between.
         if self.free == NO_FREE {
             self.grow();
         }
@@ -194,10 +199,12 @@ impl<T, K> Slab<T, K> {
         h
     }
 
-    /// Takes a place and lets its new value be made there, which spares a large one the way through memory elsewhere:
-    /// it is `T::default()`, or what [`Slab::retire_if`] has left.
+    /// Occupies a slot and returns its value to be set in place, which avoids moving a large one.
+    ///
+    /// The value is `T::default()`, or what [`Slab::retire_if`] has left.
     ///
     /// # Panics
+    ///
     /// As [`Slab::insert`].
     #[inline]
     pub fn renew(&mut self) -> (Handle<K>, &mut T)
@@ -218,8 +225,10 @@ impl<T, K> Slab<T, K> {
         (h, slot.value.get_or_insert_default())
     }
 
-    /// If the value is so, frees the place and leaves the value in it, for [`Slab::renew`]: the handle is dead from now on. Whether
-    /// it was.
+    /// Frees the slot if `is_so` holds for the value, and leaves the value in it for
+    /// [`Slab::renew`].
+    ///
+    /// Returns true if it did; the handle is dead then.
     #[inline]
     pub fn retire_if(&mut self, h: Handle<K>, is_so: impl FnOnce(&T) -> bool) -> bool {
         let Some(slot) = self.slots.get_mut(h.index()).filter(|slot| slot.word == h.word) else {
@@ -234,7 +243,7 @@ impl<T, K> Slab<T, K> {
         true
     }
 
-    /// One more free slot.
+    /// Adds a free slot.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
@@ -247,21 +256,21 @@ impl<T, K> Slab<T, K> {
         self.free = index;
     }
 
-    /// The value, if the handle is live.
+    /// Returns the value, if the handle is live.
     #[inline]
     pub fn get(&self, h: Handle<K>) -> Option<&T> {
         let slot = self.slots.get(h.index())?;
         if slot.word == h.word { slot.value.as_ref() } else { None }
     }
 
-    /// The value, if the handle is live.
+    /// Returns the value, if the handle is live.
     #[inline]
     pub fn get_mut(&mut self, h: Handle<K>) -> Option<&mut T> {
         let slot = self.slots.get_mut(h.index())?;
         if slot.word == h.word { slot.value.as_mut() } else { None }
     }
 
-    /// Takes the value out; the handle is dead from now on.
+    /// Removes and returns the value; the handle is dead from now on.
     #[inline]
     pub fn remove(&mut self, h: Handle<K>) -> Option<T> {
         let slot = self.slots.get_mut(h.index()).filter(|slot| slot.word == h.word)?;
@@ -272,17 +281,17 @@ impl<T, K> Slab<T, K> {
         Some(value)
     }
 
-    /// Number of live values.
+    /// Returns the number of live values.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no live value.
+    /// Returns true if there is no live value.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All live values, by index.
+    /// Iterates over all live values, by index.
     pub fn iter(&self) -> impl Iterator<Item = (Handle<K>, &T)> {
         self.slots.iter().enumerate().filter_map(|(i, s)| {
             let h = Handle::from_wire(s.word);
@@ -290,7 +299,7 @@ impl<T, K> Slab<T, K> {
         })
     }
 
-    /// The same, to be changed.
+    /// Iterates mutably over all live values, by index.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Handle<K>, &mut T)> {
         self.slots.iter_mut().enumerate().filter_map(|(i, s)| {
             let h = Handle::from_wire(s.word);
@@ -299,12 +308,12 @@ impl<T, K> Slab<T, K> {
     }
 }
 
-/// A layer's own part of something that lives in a slab: `T` by handle.
+/// A layer's own part of objects that live in a slab: `T` by handle.
 ///
-/// The value belongs to one generation of the handle; asked with another it is not there.
+/// The value belongs to one generation of the handle; another one does not find it.
 #[derive(Debug)]
 pub struct SideTable<T, K> {
-    /// By handle. [`NOBODY`]: nothing, or what [`SideTable::retire_if`] has left.
+    /// Handle and value. [`NOBODY`]: none, or what [`SideTable::retire_if`] has left.
     slots: Vec<(u64, Option<T>)>,
     _kind: PhantomData<fn() -> K>,
 }
@@ -316,7 +325,7 @@ impl<T, K> Default for SideTable<T, K> {
 }
 
 impl<T, K> SideTable<T, K> {
-    /// An empty table.
+    /// Creates an empty table.
     pub const fn new() -> Self {
         SideTable { slots: Vec::new(), _kind: PhantomData }
     }
@@ -332,8 +341,9 @@ impl<T, K> SideTable<T, K> {
         slot.1.replace(value)
     }
 
-    /// As [`SideTable::insert`], but drops what an earlier generation may have left: large values need not be
-    /// moved out, and are made in their place.
+    /// Does the same as [`SideTable::insert`], but drops what an earlier generation may have left.
+    ///
+    /// Large values are created in place and need not be moved.
     #[inline(always)]
     pub fn set(&mut self, h: Handle<K>, value: T) {
         if h.index() >= self.slots.len() {
@@ -344,8 +354,10 @@ impl<T, K> SideTable<T, K> {
         slot.1 = Some(value);
     }
 
-    /// Lets the value of a handle be made in its place, which spares a large one the way through memory elsewhere: it
-    /// is `T::default()`, or what [`SideTable::retire_if`] or an earlier generation has left.
+    /// Returns the value of a handle to be set in place, which avoids moving a large one.
+    ///
+    /// The value is `T::default()`, or what [`SideTable::retire_if`] or an earlier generation has
+    /// left.
     #[inline]
     pub fn renew(&mut self, h: Handle<K>) -> &mut T
     where
@@ -362,8 +374,10 @@ impl<T, K> SideTable<T, K> {
         slot.1.get_or_insert_default()
     }
 
-    /// If the value is so, the handle has none from now on, and what it had stays where it is, for [`SideTable::renew`]; whether it
-    /// was, or `None` if there is none.
+    /// Removes the handle's value if `is_so` holds for it, and leaves the value in place for
+    /// [`SideTable::renew`].
+    ///
+    /// Returns whether it did, or `None` if there is no value.
     #[inline]
     pub fn retire_if(&mut self, h: Handle<K>, is_so: impl FnOnce(&T) -> bool) -> Option<bool> {
         let (of, value) = self.slots.get_mut(h.index()).filter(|(of, _)| *of == h.word)?;
@@ -383,7 +397,7 @@ impl<T, K> SideTable<T, K> {
         self.slots.resize_with(len, || (NOBODY, None));
     }
 
-    /// The value of a handle.
+    /// Returns the value of a handle.
     #[inline]
     pub fn get(&self, h: Handle<K>) -> Option<&T> {
         match self.slots.get(h.index()) {
@@ -392,7 +406,7 @@ impl<T, K> SideTable<T, K> {
         }
     }
 
-    /// The value of a handle.
+    /// Returns the value of a handle.
     #[inline]
     pub fn get_mut(&mut self, h: Handle<K>) -> Option<&mut T> {
         match self.slots.get_mut(h.index()) {
@@ -401,7 +415,7 @@ impl<T, K> SideTable<T, K> {
         }
     }
 
-    /// Takes the value of a handle out.
+    /// Removes and returns the value of a handle.
     #[inline]
     pub fn remove(&mut self, h: Handle<K>) -> Option<T> {
         match self.slots.get_mut(h.index()) {
@@ -410,8 +424,7 @@ impl<T, K> SideTable<T, K> {
         }
     }
 
-    /// Drops the value of a handle, after `f` has taken out of it what is wanted: in its place, because large
-    /// values are not moved for nothing.
+    /// Drops the value of a handle, after `f` has taken what it needs; large values are not moved.
     #[inline]
     pub fn remove_with<R>(&mut self, h: Handle<K>, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         match self.slots.get_mut(h.index()) {
@@ -434,7 +447,7 @@ impl<T, K> SideTable<T, K> {
         }
     }
 
-    /// All values with their handles, by index.
+    /// Iterates over all values with their handles, by index.
     pub fn iter(&self) -> impl Iterator<Item = (Handle<K>, &T)> {
         let values = self.slots.iter().filter(|(h, _)| *h != NOBODY);
         values.filter_map(|(h, v)| v.as_ref().map(|v| (Handle::from_wire(*h), v)))
@@ -485,7 +498,7 @@ mod tests {
         assert_eq!((t.retire_if(a, |n| *n != 6), t.get(a)), (Some(false), Some(&6)));
         assert_eq!((t.retire_if(a, |n| *n == 6), t.get(a)), (Some(true), None));
         assert_eq!(t.retire_if(a, |_| true), None);
-        // The second is the free place's own number, which a peer may make up.
+        // The second one is the free slot's own number, which a peer may invent.
         for h in [a, ReqId::from_wire(a.to_wire() + (1 << 32)), ReqId::from_wire(0)] {
             assert!(s.get(h).is_none() && s.get_mut(h).is_none() && s.remove(h).is_none());
             assert!(t.get(h).is_none() && t.get_mut(h).is_none() && t.remove(h).is_none());

@@ -1,15 +1,15 @@
-//! What users are told on stderr, where their program takes no interest in what is traced.
+//! Messages on stderr, for programs that do not subscribe to traces.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
 /// Writes a line to stderr.
 pub fn on_stderr(what: &dyn Display) {
-    // Whoever has closed it does not want to know.
+    // A closed stderr is no error.
     let _ = write_line(&mut io::stderr(), what);
 }
 
-/// In one piece: the processes of a job have the same stderr, and lines that go out in parts get mixed.
+/// Writes a line at once: the processes of a job share stderr, and parts of lines would mix.
 fn write_line(out: &mut impl Write, what: &dyn Display) -> io::Result<()> {
     out.write_all(format!("netmod: {what}\n").as_bytes())
 }

@@ -3,20 +3,20 @@
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// Nanoseconds since an origin that the caller chose once (usually its start).
+/// A time in nanoseconds since an origin that the caller chose once (usually its start).
 ///
 /// Nothing below the device layer reads a clock, so a test can drive every protocol object with
-/// times of its own making.
+/// simulated time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time(pub u64);
 
 impl Time {
     /// The origin.
     pub const ZERO: Time = Time(0);
-    /// Later than anything that happens: the deadline of what may wait for ever.
+    /// A time later than every event: the deadline of a wait without a limit.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// How long ago `earlier` was; zero if it is in the future.
+    /// Returns the time since `earlier`; zero if it is in the future.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

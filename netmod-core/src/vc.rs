@@ -1,59 +1,60 @@
-//! A virtual connection: what the core knows of one peer.
+//! A virtual connection: the core's state of one peer.
 
 use crate::lifecycle::VcState;
 use crate::netmod::{Header, PeerName};
 use crate::slab::ReqId;
 
-/// What a VC has carried, counted always.
+/// Counters of a VC's traffic, always maintained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VcStats {
     /// Messages (frames) handed to the netmod.
     pub tx_msgs: u64,
     /// Their bytes, headers included.
     pub tx_bytes: u64,
-    /// Of them, messages that could not go at once.
+    /// Messages among them that could not go at once.
     pub tx_queued: u64,
     /// Messages (frames) received.
     pub rx_msgs: u64,
     /// Their bytes, headers included.
     pub rx_bytes: u64,
-    /// Of them, bytes that went straight into a user's buffer.
+    /// Bytes among them that went straight into a user's buffer.
     pub rx_direct: u64,
-    /// Packets dropped because they were of no use.
+    /// Dropped packets.
     pub faults: u32,
-    /// Connections that were made.
+    /// Connections established.
     pub connects: u32,
 }
 
-/// No receive: the handle of nothing.
+/// The handle of no receive.
 const NO_RECV: ReqId = ReqId::from_wire(0);
 
-/// One peer, as the core sees it.
+/// The core's state of one peer.
 ///
 /// The netmod and the layers above keep their own parts in side tables by the same handle.
 #[derive(Debug)]
 pub struct Vc {
-    /// Who is at the other end.
+    /// Name of the peer.
     pub peer: PeerName,
-    /// Which netmod of a set carries it.
+    /// Number of the netmod of a set that carries it.
     pub netmod: u8,
-    /// Where it is in its life; changed by the layer above by [`crate::lifecycle`]'s table.
+    /// State of its life, changed by the layer above according to [`crate::lifecycle`]'s table.
     pub state: VcState,
     pub(crate) pending_len: u8,
-    /// The receive that the bytes in flight belong to, or [`NO_RECV`].
+    /// The receive that the arriving bytes belong to, or [`NO_RECV`].
     recv_active: ReqId,
-    /// Payload bytes to come that nobody wants.
+    /// Payload bytes still to come that are discarded.
     pub(crate) discard: u64,
-    /// Room for a header that comes in parts, made with the first connection.
+    /// Room for a header that arrives in parts, allocated with the first connection.
     pending_pkt: Option<Box<Header>>,
-    /// All bytes go through events, none straight into a receive's memory: a wrapper wants to see them.
+    /// True if all bytes go through events, none straight into a receive's memory, because a
+    /// wrapper needs to see them.
     pub no_direct: bool,
     /// Counters.
     pub stats: VcStats,
 }
 
 impl Vc {
-    /// A VC that was never used.
+    /// Creates a VC that was never used.
     pub fn new(peer: PeerName, netmod: u8) -> Vc {
         Vc {
             peer,
@@ -68,13 +69,13 @@ impl Vc {
         }
     }
 
-    /// The receive that is under way, if one is.
+    /// Returns the active receive, if there is one.
     #[inline]
     pub fn recv_active(&self) -> Option<ReqId> {
         (self.recv_active != NO_RECV).then_some(self.recv_active)
     }
 
-    /// Whether what comes next begins with a header.
+    /// Returns true if the next bytes begin with a header.
     #[inline]
     pub(crate) fn is_between(&self) -> bool {
         self.recv_active == NO_RECV && self.discard == 0 && self.pending_len == 0
@@ -92,22 +93,23 @@ impl Vc {
         req
     }
 
-    /// Header bytes that wait for the rest of their header.
+    /// Returns the number of header bytes that wait for the rest.
     pub fn pending_pkt_len(&self) -> usize {
         usize::from(self.pending_len)
     }
 
-    /// The room for a header that comes in parts.
+    /// Returns the room for a header that arrives in parts.
     #[inline]
     pub(crate) fn pending_pkt(&mut self) -> &mut Header {
         self.pending_pkt.get_or_insert_default()
     }
 
-    /// Forgets what was under way: the connection is gone, another begins with a header.
+    /// Forgets the message in progress: the connection is gone, and another one begins with a
+    /// header.
     pub(crate) fn reset_receive(&mut self) -> Option<ReqId> {
         self.pending_len = 0;
         self.discard = 0;
-        // Here, because it may not be allocated while bytes come in.
+        // Allocated here, because it must not be while bytes arrive.
         self.pending_pkt();
         self.take_recv_active()
     }

@@ -1,6 +1,7 @@
-//! The shape of the contract: small traits, no silent defaults, and a forwarding macro that knows all of it.
+//! The shape of the contract: small traits, no silent defaults, and a forwarding macro that covers
+//! all of it.
 
-/// The traits, where they are, and how many functions each may have.
+/// Each trait, its file, and the most functions that it may have.
 const TRAITS: [(&str, &str, usize); 6] = [
     ("Netmod", include_str!("../src/netmod.rs"), 12),
     ("Module", include_str!("../src/netmod/module.rs"), 8),
@@ -11,14 +12,14 @@ const TRAITS: [(&str, &str, usize); 6] = [
 ];
 const FORWARD: &str = include_str!("../src/netmod/forward.rs");
 
-/// The text between a trait's braces.
+/// Returns the text between a trait's braces.
 fn body<'a>(name: &str, source: &'a str) -> &'a str {
     let start = source.find(&format!("pub trait {name}")).expect("the trait");
     let text = &source[start..];
     &text[..text.find("\n}\n").expect("its end")]
 }
 
-/// The names of the functions that a text declares.
+/// Returns the names of the functions that a text declares.
 fn functions(text: &str) -> Vec<&str> {
     let lines = text.lines().filter_map(|l| l.trim_start().strip_prefix("fn "));
     lines.filter_map(|l| l.split('(').next()).collect()

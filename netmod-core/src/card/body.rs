@@ -2,9 +2,9 @@
 
 use super::CardError;
 
-/// Writes the body of a section. Its methods can be chained.
+/// A writer of a section's body. Its methods can be chained.
 ///
-/// It cannot fail: what is too long for a length prefix is too long for any card, so
+/// It cannot fail: a value too long for a length prefix is too long for any card, so
 /// [`super::CardWriter::section`] refuses the body.
 #[derive(Clone, Debug, Default)]
 pub struct BodyWriter {
@@ -12,7 +12,7 @@ pub struct BodyWriter {
 }
 
 impl BodyWriter {
-    /// An empty body.
+    /// Creates an empty body.
     pub fn new() -> BodyWriter {
         BodyWriter::default()
     }
@@ -37,7 +37,7 @@ impl BodyWriter {
         self.raw(&v.to_le_bytes())
     }
 
-    /// Appends bytes of a length that the reader knows.
+    /// Appends bytes whose length the reader knows.
     pub fn raw(&mut self, v: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(v);
         self
@@ -53,13 +53,13 @@ impl BodyWriter {
         self.bytes(v.as_bytes())
     }
 
-    /// What was written so far.
+    /// Returns the bytes written so far.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Reads the body of a section, checking each length.
+/// A reader of a section's body that checks each length.
 ///
 /// Each method takes the name of the value, for the error [`CardError::Truncated`].
 #[derive(Clone, Debug)]
@@ -70,52 +70,57 @@ pub struct BodyReader<'a> {
 }
 
 impl<'a> BodyReader<'a> {
-    /// Reads `body`; `what` names it in the error of [`Self::finish`].
+    /// Creates a reader of `body`; `what` names it in the error of [`Self::finish`].
     pub fn new(what: &'static str, body: &'a [u8]) -> BodyReader<'a> {
         BodyReader { what, rest: body, allow_trailing: false }
     }
 
-    /// Lets [`Self::finish`] accept bytes that were not read: what a later version appended.
+    /// Lets [`Self::finish`] accept unread bytes, which a later version may have appended.
     pub fn allow_trailing(mut self) -> Self {
         self.allow_trailing = true;
         self
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
+    ///
     /// [`CardError::Truncated`].
     pub fn u8(&mut self, what: &'static str) -> Result<u8, CardError> {
         Ok(u8::from_le_bytes(self.array(what)?))
     }
 
-    /// Two bytes.
+    /// Reads two bytes.
     ///
     /// # Errors
+    ///
     /// [`CardError::Truncated`].
     pub fn u16(&mut self, what: &'static str) -> Result<u16, CardError> {
         Ok(u16::from_le_bytes(self.array(what)?))
     }
 
-    /// Four bytes.
+    /// Reads four bytes.
     ///
     /// # Errors
+    ///
     /// [`CardError::Truncated`].
     pub fn u32(&mut self, what: &'static str) -> Result<u32, CardError> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
-    /// Eight bytes.
+    /// Reads eight bytes.
     ///
     /// # Errors
+    ///
     /// [`CardError::Truncated`].
     pub fn u64(&mut self, what: &'static str) -> Result<u64, CardError> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
-    /// `N` bytes.
+    /// Reads `N` bytes.
     ///
     /// # Errors
+    ///
     /// [`CardError::Truncated`].
     pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], CardError> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(CardError::Truncated { what })?;
@@ -123,9 +128,10 @@ impl<'a> BodyReader<'a> {
         Ok(*head)
     }
 
-    /// `n` bytes.
+    /// Reads `n` bytes.
     ///
     /// # Errors
+    ///
     /// [`CardError::Truncated`].
     pub fn raw(&mut self, n: usize, what: &'static str) -> Result<&'a [u8], CardError> {
         let (head, rest) = self.rest.split_at_checked(n).ok_or(CardError::Truncated { what })?;
@@ -133,25 +139,27 @@ impl<'a> BodyReader<'a> {
         Ok(head)
     }
 
-    /// What [`BodyWriter::bytes`] wrote.
+    /// Reads what [`BodyWriter::bytes`] wrote.
     ///
     /// # Errors
+    ///
     /// [`CardError::Truncated`].
     pub fn bytes(&mut self, what: &'static str) -> Result<&'a [u8], CardError> {
         let n = self.u16(what)?;
         self.raw(n.into(), what)
     }
 
-    /// What [`BodyWriter::str`] wrote.
+    /// Reads what [`BodyWriter::str`] wrote.
     ///
     /// # Errors
+    ///
     /// [`CardError::Truncated`]; [`CardError::Malformed`] if it is not UTF-8.
     pub fn str(&mut self, what: &'static str) -> Result<&'a str, CardError> {
         core::str::from_utf8(self.bytes(what)?)
             .map_err(|_| CardError::Malformed { what, expected: "it must be UTF-8" })
     }
 
-    /// What has not been read.
+    /// Returns the unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -159,6 +167,7 @@ impl<'a> BodyReader<'a> {
     /// Ends reading.
     ///
     /// # Errors
+    ///
     /// [`CardError::Trailing`] if bytes are left, unless [`Self::allow_trailing`] was called.
     pub fn finish(self) -> Result<(), CardError> {
         if self.rest.is_empty() || self.allow_trailing {

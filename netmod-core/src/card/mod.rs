@@ -1,14 +1,14 @@
-//! Business cards: what a process publishes so that others can reach it, a section per netmod.
+//! Business cards: what a process publishes so that others can reach it, one section per netmod.
 //!
-//! A card comes from another process and is read with suspicion: its size, the number of its
-//! sections and every length are bounded and checked before anything is allocated. Sections that the
-//! reader does not know are kept and ignored, so that processes with different netmods can meet.
+//! A card comes from another process and is not trusted: its size, the number of its sections and
+//! every length are bounded and checked before anything is allocated. Unknown sections are kept and
+//! ignored, so that processes with different netmods can connect.
 //!
 //! # Format
 //!
 //! All numbers are little-endian.
 //!
-//! | offset | bytes | |
+//! | offset | bytes | content |
 //! |---|---|---|
 //! | 0 | 4 | `NMC1` |
 //! | 4 | 2 | version of this format, [`FORMAT_VERSION`] |
@@ -42,17 +42,17 @@ const MAGIC: [u8; 4] = *b"NMC1";
 const HEADER: usize = 16;
 const CHECKSUM_AT: usize = 12;
 
-/// What is wrong with a card, or with what should go into one.
+/// The error in a card, or in data for one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CardError {
-    /// It does not start like a card.
+    /// It does not begin like a card.
     #[error(
         "business card: does not start with `NMC1`; was it published by another program, \
          or decoded wrongly?"
     )]
     Magic,
-    /// A format that this build does not read.
+    /// The format's version is not supported.
     #[error(
         "business card: format version {found}, but only {FORMAT_VERSION} is understood; \
          start all processes of the job with the same version of netmod"
@@ -61,27 +61,27 @@ pub enum CardError {
         /// The version found.
         found: u16,
     },
-    /// Larger than [`MAX_CARD`].
+    /// It is larger than [`MAX_CARD`].
     #[error(
         "business card: {len} bytes, at most {MAX_CARD} are allowed; publish fewer addresses, \
          for example by choosing one interface"
     )]
     TooLarge {
-        /// Its size in bytes, or what it would become.
+        /// Its size, or the size that it would get, in bytes.
         len: usize,
     },
-    /// Cut off, or followed by something.
+    /// It is truncated, or followed by other bytes.
     #[error(
         "business card: says it has {stated} bytes but {actual} arrived; were all its pieces \
          fetched, and in order?"
     )]
     Length {
-        /// What the card says.
+        /// Length according to the card, in bytes.
         stated: usize,
-        /// What is there.
+        /// Length found, in bytes.
         actual: usize,
     },
-    /// Changed on the way.
+    /// It was changed in transit.
     #[error(
         "business card: checksum {found:#010x} instead of {computed:#010x}; it was damaged, \
          or mixed with another"
@@ -92,10 +92,10 @@ pub enum CardError {
         /// The checksum of its bytes.
         computed: u32,
     },
-    /// More than [`MAX_SECTIONS`].
+    /// It has more than [`MAX_SECTIONS`] sections.
     #[error("business card: {count} sections, at most {MAX_SECTIONS} are allowed")]
     TooManySections {
-        /// How many it has, or would get.
+        /// Number of sections that it has, or would get.
         count: usize,
     },
     /// A section's name is empty, too long, or not printable ASCII.
@@ -107,13 +107,13 @@ pub enum CardError {
         /// The name, at most its first [`MAX_NAME`] bytes.
         name: Vec<u8>,
     },
-    /// A section that is there twice.
+    /// A section occurs twice.
     #[error("business card: section `{name}` occurs twice; each netmod writes its own once")]
     Duplicate {
         /// Its name.
         name: String,
     },
-    /// A section that the reader needs is not there.
+    /// A section that the reader needs is missing.
     #[error("business card: no section `{name}`; does that process use the same netmods?")]
     Missing {
         /// Its name.
@@ -122,23 +122,23 @@ pub enum CardError {
     /// The bytes end before a value does.
     #[error("business card: ends within {what}")]
     Truncated {
-        /// The value.
+        /// Name of the value.
         what: &'static str,
     },
-    /// A value that cannot be.
+    /// A value is not allowed.
     #[error("business card: {what} has a value that is not allowed; {expected}")]
     Malformed {
-        /// The value.
+        /// Name of the value.
         what: &'static str,
-        /// What is allowed.
+        /// Description of the allowed values.
         expected: &'static str,
     },
-    /// More bytes than values.
+    /// Bytes are left over.
     #[error("business card: {left} bytes left over after {what}")]
     Trailing {
-        /// What was read.
+        /// Name of what was read.
         what: &'static str,
-        /// How many bytes follow it.
+        /// Number of bytes after it.
         left: usize,
     },
 }
@@ -146,11 +146,11 @@ pub enum CardError {
 /// One section of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section<'a> {
-    /// Its name: that of the netmod, or [`NODE_SECTION`].
+    /// Name: that of the netmod, or [`NODE_SECTION`].
     pub name: &'a str,
-    /// Version of its body. Versions of one name only append to the body.
+    /// Version of the body. Versions of one name only append to the body.
     pub version: u16,
-    /// Its content; see [`BodyReader`].
+    /// Content; see [`BodyReader`].
     pub body: &'a [u8],
 }
 
@@ -173,15 +173,16 @@ impl<'a> Section<'a> {
 /// A checked card.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Card {
-    /// All of it, as it came: one allocation a card, for there may be very many.
+    /// The whole card, as it came. One allocation per card, since there may be very many.
     bytes: Box<[u8]>,
 }
 
 impl Card {
-    /// Checks a card and keeps a copy, which is all that is allocated.
+    /// Checks a card and keeps a copy, which is the only allocation.
     ///
     /// # Errors
-    /// What is wrong with it; whatever the bytes are.
+    ///
+    /// Returns the error in it, for any bytes.
     pub fn parse(bytes: &[u8]) -> Result<Card, CardError> {
         if !bytes.starts_with(&MAGIC) {
             let short = bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes);
@@ -223,28 +224,29 @@ impl Card {
         Ok(Card { bytes: bytes.into() })
     }
 
-    /// The section of that name.
+    /// Returns the section of that name.
     pub fn section(&self, name: &str) -> Option<Section<'_>> {
         self.sections().find(|s| s.name == name)
     }
 
-    /// All sections in the order they were written, known or not.
+    /// Returns all sections in the order in which they were written, known or not.
     pub fn sections(&self) -> impl Iterator<Item = Section<'_>> {
         let mut rest = &self.bytes[HEADER..];
         // `parse` has checked them, so the first error is the end.
         core::iter::from_fn(move || Section::take(&mut rest).ok())
     }
 
-    /// The section on the node where the process runs.
+    /// Returns the section on the node of the process.
     ///
     /// # Errors
-    /// It is missing or malformed.
+    ///
+    /// Fails if it is missing or malformed.
     pub fn node(&self) -> Result<NodeSection, CardError> {
         let section = self.section(NODE_SECTION).ok_or(CardError::Missing { name: NODE_SECTION })?;
         NodeSection::parse(section)
     }
 
-    /// The card as it was parsed.
+    /// Returns the card as it was parsed.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -256,7 +258,7 @@ impl fmt::Debug for Card {
     }
 }
 
-/// Builds a card.
+/// A writer of a card.
 #[derive(Clone, Debug)]
 pub struct CardWriter {
     bytes: Vec<u8>,
@@ -270,15 +272,16 @@ impl Default for CardWriter {
 }
 
 impl CardWriter {
-    /// A card without sections.
+    /// Creates a card without sections.
     pub fn new() -> CardWriter {
         CardWriter { bytes: vec![0; HEADER], names: Vec::new() }
     }
 
-    /// Adds a section. On an error the card is as before.
+    /// Adds a section. After an error the card is unchanged.
     ///
     /// # Errors
-    /// A name that is malformed or already there; a card that becomes too large.
+    ///
+    /// Fails if the name is malformed or exists, or if the card would become too large.
     pub fn section(&mut self, name: &str, version: u16, body: &[u8]) -> Result<(), CardError> {
         check_name(name.as_bytes())?;
         if self.names.iter().any(|n| n == name) {
@@ -302,7 +305,7 @@ impl CardWriter {
         Ok(())
     }
 
-    /// The finished card.
+    /// Returns the finished card.
     pub fn finish(mut self) -> Vec<u8> {
         let (count, len) = (self.names.len() as u16, self.bytes.len() as u32);
         self.bytes[..4].copy_from_slice(&MAGIC);
@@ -323,7 +326,7 @@ fn check_name(name: &[u8]) -> Result<&str, CardError> {
     }
 }
 
-/// FNV-1a over all but the checksum's own bytes. `bytes` holds at least a header.
+/// Returns the FNV-1a of all but the checksum's own bytes. `bytes` holds at least a header.
 fn checksum(bytes: &[u8]) -> u32 {
     let (head, rest) = (&bytes[..CHECKSUM_AT], &bytes[HEADER..]);
     head.iter().chain(rest).fold(0x811C_9DC5, |h, &b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193))

@@ -1,4 +1,4 @@
-//! The section `node`, common to all netmods: on which machine a process runs.
+//! The section `node`, common to all netmods: the machine on which a process runs.
 
 use std::fs;
 use std::io;
@@ -22,17 +22,17 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// The node of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSection {
-    /// Host name; for people. Containers of one machine have different ones.
+    /// Host name, for messages only. Containers of one machine have different ones.
     pub hostname: String,
-    /// The kernel's boot id (`random(4)`): the same exactly for processes of one running kernel.
+    /// Boot id of the kernel (`random(4)`), the same exactly for processes of one running kernel.
     pub boot_id: [u8; 16],
     /// Process id, as the process itself sees it.
     pub pid: u32,
-    /// Processors of the machine that are online; at least 1.
+    /// Number of online processors of the machine, at least 1.
     pub cores: u32,
 }
 
-/// This machine does not say what it is.
+/// The error of a machine that does not describe itself.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
@@ -44,14 +44,14 @@ pub enum NodeError {
         /// The system's error.
         source: io::Error,
     },
-    /// A file of the kernel says something unexpected.
+    /// A file of the kernel has unexpected content.
     #[error("{path} says `{}`; expected {expected}", text.escape_debug())]
     Content {
         /// The file.
         path: &'static str,
-        /// What it says, in part.
+        /// The beginning of the content.
         text: String,
-        /// What it should say.
+        /// Description of the expected content.
         expected: &'static str,
     },
 }
@@ -60,7 +60,8 @@ impl NodeSection {
     /// Describes the running process on Linux.
     ///
     /// # Errors
-    /// The kernel's files on host name and boot id are not there or not as documented.
+    ///
+    /// Fails if the kernel's files for host name and boot id are missing or not as documented.
     pub fn of_this_process() -> Result<NodeSection, NodeError> {
         let read = |path| {
             let bytes = fs::read(path).map_err(|source| NodeError::Read { path, source })?;
@@ -73,7 +74,7 @@ impl NodeSection {
         let boot_id = read(BOOT_ID)?;
         let boot_id = parse_uuid(&boot_id)
             .ok_or_else(|| unexpected(BOOT_ID, &boot_id, "32 hexadecimal digits with dashes"))?;
-        // Without /sys, the processors that this process may use are the best guess.
+        // Without /sys, the processors that this process may use are the best estimate.
         let cores = read(ONLINE)
             .ok()
             .and_then(|list| u32::try_from(CpuSet::parse(&list)?.len()).ok())
@@ -82,7 +83,7 @@ impl NodeSection {
         Ok(NodeSection { hostname, boot_id, pid: std::process::id(), cores })
     }
 
-    /// Whether both run under the same kernel.
+    /// Returns true if both run under the same kernel.
     pub fn same_node(&self, other: &NodeSection) -> bool {
         self.boot_id == other.boot_id
     }
@@ -90,7 +91,8 @@ impl NodeSection {
     /// Writes the section.
     ///
     /// # Errors
-    /// [`CardError::Malformed`] if a value is out of bounds; or those of [`CardWriter::section`].
+    ///
+    /// [`CardError::Malformed`] if a value is out of bounds, or those of [`CardWriter::section`].
     pub fn emit(&self, card: &mut CardWriter) -> Result<(), CardError> {
         self.check()?;
         let mut body = BodyWriter::new();
@@ -101,6 +103,7 @@ impl NodeSection {
     /// Reads the section.
     ///
     /// # Errors
+    ///
     /// [`CardError::Truncated`], [`CardError::Malformed`] or [`CardError::Trailing`].
     pub fn parse(section: Section<'_>) -> Result<NodeSection, CardError> {
         let mut r = BodyReader::new("section `node`", section.body);
@@ -139,7 +142,7 @@ fn unexpected(path: &'static str, text: &str, expected: &'static str) -> NodeErr
     NodeError::Content { path, text: text.chars().take(64).collect(), expected }
 }
 
-/// `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`.
+/// Parses `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`.
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: Vec<u8> = text.bytes().filter(|&b| b != b'-').collect();
     let mut out = [0; 16];

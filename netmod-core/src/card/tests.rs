@@ -1,4 +1,4 @@
-//! Cards: the format to the byte, round trips, refusals, and mutated input.
+//! Cards: the exact format, round trips, refusals, and mutated input.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ fn card(sections: &[(&str, u16, &[u8])]) -> Vec<u8> {
     w.finish()
 }
 
-/// Makes the checksum right, so that the checks behind it are reached.
+/// Corrects the checksum, so that the checks after it are reached.
 fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = checksum(&bytes);
     bytes[CHECKSUM_AT..HEADER].copy_from_slice(&sum.to_le_bytes());
@@ -188,8 +188,8 @@ impl Rng {
     }
 }
 
-/// Whatever was done to a card, reading it ends with a card that can be read to the end or with an
-/// error; and a card is never more than the bytes that came.
+/// Parsing a mutated card returns an error, or a card that can be read completely and is no larger
+/// than its bytes.
 #[test]
 fn mutated_cards() {
     let rounds = if cfg!(miri) { 500 } else { 2_000_000 };
@@ -217,7 +217,7 @@ fn mutated_cards() {
                 _ => bytes[at] = rng.below(256) as u8,
             }
         }
-        // Mostly with a right length and checksum, or nothing behind them would be reached.
+        // Mostly with a correct length and checksum, so that the checks after them are reached.
         if round % 4 != 0 && bytes.len() >= HEADER {
             let len = bytes.len() as u32;
             bytes[8..12].copy_from_slice(&len.to_le_bytes());

@@ -1,36 +1,36 @@
-//! What can be wrong with a configuration, and what merely looks wrong.
+//! Errors in a configuration, and warnings.
 
 use super::{Kind, PREFIX, VARIABLES};
 
-/// A configuration that cannot be used.
+/// The error of a configuration that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A value that is not accepted.
     #[error("{name}=`{value}` is not accepted; expected {kind}")]
     Value {
-        /// The variable.
+        /// Name of the variable.
         name: &'static str,
-        /// Its value, escaped, and cut if it is long.
+        /// The value, escaped, and cut if it is long.
         value: String,
-        /// What is accepted.
+        /// The accepted values.
         kind: Kind,
     },
-    /// A value that is no text.
+    /// A value is not text.
     #[error("the value of {name} is not UTF-8; set it to plain text")]
     NotUnicode {
-        /// The variable.
+        /// Name of the variable.
         name: String,
     },
-    /// No such variable.
+    /// There is no such variable.
     #[error("there is no variable `{name}`{}", did_you_mean(nearest))]
     Unknown {
         /// The name.
         name: String,
-        /// The variable that may have been meant.
+        /// The variable that was probably meant.
         nearest: Option<&'static str>,
     },
-    /// Two values that contradict each other.
+    /// Two values contradict each other.
     #[error("{smaller} is larger than {larger}; lower the one or raise the other")]
     Order {
         /// The variable that must not be larger.
@@ -50,15 +50,15 @@ impl ConfigError {
     }
 }
 
-/// Something odd that does not prevent starting. Its text is meant for the log.
+/// A warning that does not prevent starting. Its text is for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigWarning {
-    /// A `NETMOD_*` variable that means nothing.
+    /// A `NETMOD_*` variable is unknown.
     Unknown {
-        /// Its name, escaped, and cut if it is long.
+        /// Name of the variable, escaped, and cut if it is long.
         name: String,
-        /// The variable that may have been meant.
+        /// The variable that was probably meant.
         nearest: Option<&'static str>,
     },
 }
@@ -85,15 +85,15 @@ fn did_you_mean(nearest: &Option<&'static str>) -> String {
 
 const EXCERPT: usize = 64;
 
-/// Text from outside, fit for a message: control characters escaped, and not long.
+/// Returns foreign text for a message: control characters escaped, and not long.
 pub(super) fn excerpt(text: &str) -> String {
     let more = if text.chars().nth(EXCERPT).is_some() { "..." } else { "" };
     text.chars().take(EXCERPT).flat_map(char::escape_debug).chain(more.chars()).collect()
 }
 
-/// The variable that resembles `name` most, if half of the name is right.
+/// Returns the variable most similar to `name`, if at least half of the name is right.
 fn nearest(name: &str) -> Option<&'static str> {
-    // Names that long resemble nothing, and would make the comparison long.
+    // Names that long resemble nothing, and would make the comparison slow.
     if name.len() > EXCERPT {
         return None;
     }
@@ -111,7 +111,7 @@ fn nearest(name: &str) -> Option<&'static str> {
         .map(|(.., name)| name)
 }
 
-/// How many bytes must be inserted, deleted or replaced (Levenshtein's distance).
+/// Returns the number of bytes to insert, delete or replace (Levenshtein distance).
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

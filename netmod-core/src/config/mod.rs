@@ -1,9 +1,10 @@
-//! Configuration: typed values from `NETMOD` and `NETMOD_*` environment variables, each with its origin.
+//! Configuration: typed values from `NETMOD` and `NETMOD_*` environment variables, each with its
+//! origin.
 //!
-//! One table below declares every variable: field, type, default, name, what is accepted, meaning.
-//! The fields are read directly, also by hot code; they are changed with [`Config::set`], which
-//! checks and remembers the origin. A netmod is given its part, such as [`TcpConfig`], and never
-//! looks at the environment.
+//! One table below declares every variable: field, type, default, name, accepted values, meaning.
+//! Fields are read directly, also by hot code; [`Config::set`] changes them, checks the value and
+//! records the origin. A netmod gets its part, such as [`TcpConfig`], and never reads the
+//! environment.
 
 mod error;
 #[cfg(test)]
@@ -15,7 +16,7 @@ use core::time::Duration;
 pub use error::{ConfigError, ConfigWarning};
 pub use value::{Kind, PortRange, SPIN_FEW, SPIN_MANY, Setting, Spin};
 
-/// Where a value comes from. Later ones take precedence.
+/// The origin of a value. Later ones take precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// The built-in default.
@@ -36,20 +37,20 @@ impl core::fmt::Display for Origin {
     }
 }
 
-/// One variable as documented and as set.
+/// A variable with its documentation and value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
-    /// Its value, in the form in which it can be set.
+    /// Value, in the form in which it can be set.
     pub value: String,
-    /// Where the value comes from.
+    /// Origin of the value.
     pub origin: Origin,
-    /// What it is for, in one line.
+    /// Meaning, in one line.
     pub meaning: &'static str,
-    /// Its default, in the same form as the value.
+    /// Default, in the same form as the value.
     pub default: String,
-    /// What is accepted.
+    /// Accepted values.
     pub kind: Kind,
 }
 
@@ -59,12 +60,13 @@ struct Variable {
     kind: Kind,
     meaning: &'static str,
     show: fn(&Config, Kind) -> String,
-    /// False, and nothing changed, if the text is not accepted.
+    /// Sets the value; returns false and changes nothing if the text is not accepted.
     set: fn(&mut Config, Kind, &str) -> bool,
 }
 
-/// Makes the structs and [`VARIABLES`] from one table. Each row is
-/// `field: type = default, "NAME", kind, "meaning";`
+/// Generates the structs and [`VARIABLES`] from one table.
+///
+/// Each row is `field: type = default, "NAME", kind, "meaning";`
 macro_rules! config_table {
     (
         $( $f:ident : $t:ty = $d:expr, $name:literal, $kind:expr, $doc:literal; )*
@@ -80,7 +82,7 @@ macro_rules! config_table {
         pub struct Config {
             $( #[doc = concat!("`", $name, "`: ", $doc, ".")] pub $f: $t, )*
             $( #[doc = $gdoc] pub $g: $group, )*
-            /// By place in [`VARIABLES`].
+            /// Origins, by index in [`VARIABLES`].
             origins: [Origin; VARIABLES.len()],
         }
 
@@ -142,7 +144,7 @@ const HELLO: Duration = Duration::from_secs(10);
 const BACKOFF: Duration = Duration::from_secs(1);
 
 const PREFIX: &str = "NETMOD_";
-/// Variables that tell the project's tests what to do; no configuration.
+/// Prefix of the variables that control the project's tests; they are no configuration.
 const TESTS: &str = "NETMOD_TEST_";
 
 config_table! {
@@ -190,7 +192,7 @@ config_table! {
         Kind::Choice(&["none", "usr1", "usr2", "hup", "quit"]),
         "signal on which a rank writes its state to a file in NETMOD_STATUS or the temporary folder";
 
-    /// The part of the netmod `shm`.
+    /// Settings of the netmod `shm`.
     shm: ShmConfig {
         dir: String = "/dev/shm".to_owned(), "NETMOD_SHM_DIR", Kind::Text { max: 4000 },
             "folder, on a file system in memory, where the ranks of a node find their shared memory";
@@ -202,7 +204,7 @@ config_table! {
             "bytes that large messages may register at once for transfers between processes; more moves window by window; 0: any";
     }
 
-    /// The part of the netmod `tcp`.
+    /// Settings of the netmod `tcp`.
     tcp: TcpConfig {
         interface: String = String::new(), "NETMOD_TCP_INTERFACE", Kind::Text { max: 255 },
             "interfaces to listen on and to publish: names, addresses or subnets, ! before those not wanted, such as eth*,!eth7,10.0.0.0/8; empty: all";
@@ -251,7 +253,7 @@ config_table! {
             "connections of strangers, in their handshake or refused, at once; at most a quarter of the descriptors";
     }
 
-    /// The part of the netmod `ofi`.
+    /// Settings of the netmod `ofi`.
     ofi: OfiConfig {
         library: String = String::new(), "NETMOD_OFI_LIBRARY", Kind::Text { max: 4095 },
             "libfabric's file; empty: what the system calls libfabric.so.1";
@@ -284,7 +286,7 @@ config_table! {
             "handshakes of strangers in progress at once; at most a quarter of the descriptors";
     }
 
-    /// The part of the netmod `verbs`.
+    /// Settings of the netmod `verbs`.
     verbs: VerbsConfig {
         library: String = String::new(), "NETMOD_VERBS_LIBRARY", Kind::Text { max: 4095 },
             "libibverbs's file; empty: what the system calls libibverbs.so.1";
@@ -315,10 +317,11 @@ config_table! {
 }
 
 impl Config {
-    /// The configuration that the environment asks for, and what is odd about it.
+    /// Reads the configuration from the environment, with warnings.
     ///
     /// # Errors
-    /// A variable whose value is not accepted.
+    ///
+    /// Fails if a variable's value is not accepted.
     pub fn from_env() -> Result<(Config, Vec<ConfigWarning>), ConfigError> {
         let mut found = Vec::new();
         for (name, value) in std::env::vars_os() {
@@ -332,11 +335,14 @@ impl Config {
         Config::from_lookup(found)
     }
 
-    /// As [`Config::from_env`], from names and values. Names that are not `NETMOD` or `NETMOD_*`, and `NETMOD_TEST_*`,
-    /// are skipped; of a name that occurs twice, the last value counts.
+    /// Reads the configuration from names and values, as [`Config::from_env`] does.
+    ///
+    /// Names that are not `NETMOD` or `NETMOD_*`, and `NETMOD_TEST_*`, are skipped. If a name
+    /// occurs twice, the last value counts.
     ///
     /// # Errors
-    /// A variable whose value is not accepted.
+    ///
+    /// Fails if a variable's value is not accepted.
     pub fn from_lookup(
         vars: impl IntoIterator<Item = (String, String)>,
     ) -> Result<(Config, Vec<ConfigWarning>), ConfigError> {
@@ -355,10 +361,11 @@ impl Config {
         Ok((config, warnings))
     }
 
-    /// Sets a variable, with precedence over the environment. On an error nothing changes.
+    /// Sets a variable, with precedence over the environment. After an error nothing is changed.
     ///
     /// # Errors
-    /// An unknown name; a value that is not accepted, or that contradicts another.
+    ///
+    /// Fails if the name is unknown, or if the value is not accepted or contradicts another.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
         let i = find(name).ok_or_else(|| ConfigError::unknown(name))?;
         let mut changed = self.clone();
@@ -368,7 +375,7 @@ impl Config {
         Ok(())
     }
 
-    /// All variables in the order of the documentation.
+    /// Returns all variables in the order of the documentation.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         let default = Config::default();
         VARIABLES.iter().zip(self.origins).map(move |(var, origin)| Entry {
@@ -381,12 +388,13 @@ impl Config {
         })
     }
 
-    /// Where the value of a variable comes from; None if there is no such variable.
+    /// Returns the origin of a variable's value; `None` if there is no such variable.
     pub fn origin(&self, name: &str) -> Option<Origin> {
         find(name).map(|i| self.origins[i])
     }
 
-    /// Whether nobody has said which messages go eagerly, so that it may go by what copies cost.
+    /// Returns true if NETMOD_EAGER_MAX has its default, so that the cost of copies may decide what
+    /// goes eagerly.
     pub fn leaves_eager_open(&self) -> bool {
         self.origin("NETMOD_EAGER_MAX") == Some(Origin::Default)
             && self.eager_max == Config::default().eager_max
@@ -401,7 +409,7 @@ impl Config {
         Ok(())
     }
 
-    /// What no variable can be checked for alone.
+    /// Checks conditions on several variables.
     fn check(&self) -> Result<(), ConfigError> {
         if self.tcp.backoff_min > self.tcp.backoff_max {
             return Err(ConfigError::Order {

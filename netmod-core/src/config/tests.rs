@@ -8,7 +8,7 @@ fn lookup(vars: &[(&str, &str)]) -> Result<(Config, Vec<ConfigWarning>), ConfigE
     Config::from_lookup(vars.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())))
 }
 
-/// The value as text after setting it in the environment, or None if it is refused.
+/// Returns the value as text after setting it in the environment, or `None` if it is refused.
 fn shown(name: &str, value: &str) -> Option<String> {
     match lookup(&[(name, value)]) {
         Ok((config, warnings)) => {
@@ -119,7 +119,7 @@ fn defaults() {
     assert_eq!(config.tcp, TcpConfig::default());
 }
 
-/// The table obeys its own rules.
+/// Every default satisfies its variable's own rules.
 #[test]
 fn every_default_is_accepted() {
     for entry in Config::default().entries() {
@@ -319,7 +319,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Any text is refused by name, or accepted and shown in a form that means the same.
+    /// Any text is refused with the variable's name, or accepted and shown in an equivalent form.
     #[test]
     fn arbitrary_values(
         i in 0..VARIABLES.len(),

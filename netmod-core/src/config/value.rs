@@ -1,9 +1,9 @@
-//! The types of values: what text is accepted for each, and how a value is written as such text.
+//! The types of values: the accepted text of each, and its inverse.
 
 use core::fmt;
 use core::time::Duration;
 
-/// What is accepted as the value of a variable; its `Display` says so in words.
+/// The accepted values of a variable. `Display` describes them in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -11,37 +11,37 @@ pub enum Kind {
     Bool,
     /// A number.
     Count {
-        /// Smallest.
+        /// Least value.
         min: usize,
-        /// Largest.
+        /// Largest value.
         max: usize,
     },
-    /// A number of bytes, perhaps with one of the suffixes K, M, G (powers of 1024).
+    /// A number of bytes, optionally with one of the suffixes K, M, G (powers of 1024).
     Size {
-        /// Smallest.
+        /// Least value.
         min: usize,
-        /// Largest.
+        /// Largest value.
         max: usize,
     },
     /// `auto` or a number of bytes.
     AutoSize {
-        /// Smallest.
+        /// Least value.
         min: usize,
-        /// Largest.
+        /// Largest value.
         max: usize,
     },
     /// A whole number with one of the suffixes us, ms, s.
     Duration {
-        /// Shortest.
+        /// Shortest duration.
         min: Duration,
-        /// Longest.
+        /// Longest duration.
         max: Duration,
     },
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Text without control characters.
     Text {
-        /// Most bytes.
+        /// Largest length in bytes.
         max: usize,
     },
     /// Names separated by commas or spaces, at least one, none twice.
@@ -85,14 +85,14 @@ impl fmt::Display for Kind {
 
 /// A type of values.
 pub trait Setting: Sized {
-    /// The value that the text means; None if that kind does not accept it, or is another type's.
+    /// Parses a value; `None` if the kind does not accept it, or belongs to another type.
     fn parse(kind: Kind, text: &str) -> Option<Self>;
 
-    /// Text that [`Setting::parse`] accepts and takes for the same value.
+    /// Returns text that [`Setting::parse`] takes for the same value.
     fn show(&self, kind: Kind) -> String;
 }
 
-/// Sets `place`, unless the text is not accepted: then false.
+/// Sets `place`; returns false if the text is not accepted.
 pub(super) fn assign<T: Setting>(place: &mut T, kind: Kind, text: &str) -> bool {
     match T::parse(kind, text.trim()) {
         Some(value) => {
@@ -103,7 +103,7 @@ pub(super) fn assign<T: Setting>(place: &mut T, kind: Kind, text: &str) -> bool 
     }
 }
 
-/// Digits and nothing else; `str::parse` would take a sign.
+/// Parses digits and nothing else; `str::parse` would accept a sign.
 fn number<T: core::str::FromStr>(text: &str) -> Option<T> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
@@ -169,7 +169,7 @@ impl Setting for usize {
     }
 }
 
-/// `None`: as is best.
+/// `None` stands for `auto`.
 impl Setting for Option<usize> {
     fn parse(kind: Kind, text: &str) -> Option<Option<usize>> {
         let Kind::AutoSize { min, max } = kind else {
@@ -256,17 +256,17 @@ impl Setting for Vec<String> {
     }
 }
 
-/// Ports from the first to the last, both included.
+/// A range of ports, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
-    /// At least 1.
+    /// First port, at least 1.
     pub first: u16,
-    /// At least `first`.
+    /// Last port, at least `first`.
     pub last: u16,
 }
 
 impl PortRange {
-    /// The ports in ascending order.
+    /// Returns the ports in ascending order.
     pub fn ports(self) -> core::ops::RangeInclusive<u16> {
         self.first..=self.last
     }
@@ -296,27 +296,28 @@ impl Setting for Option<PortRange> {
     }
 }
 
-/// Polls in vain before blocking, with [`Spin::Auto`] and a core for each rank: long enough for an
-/// answer over any network.
+/// Empty polls before blocking, with [`Spin::Auto`] and a core for each rank: enough for a reply
+/// over any network.
 pub const SPIN_MANY: u32 = 10_000;
-/// Polls in vain before yielding or blocking, with [`Spin::Auto`] and ranks that share cores: whoever spins then
-/// takes the time of the one it waits for.
+/// Empty polls before yielding or blocking, with [`Spin::Auto`] and shared cores.
+///
+/// A spinning rank would take time from the rank that it waits for.
 pub const SPIN_FEW: u32 = 2;
 
-/// So many times longer, while memory is moved that nobody sees moving.
+/// Factor by which polling lasts longer while one-sided transfers are in progress.
 const PATIENCE: u32 = 64;
 
-/// How long to poll before blocking.
+/// The time to poll before blocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spin {
-    /// As the load of the node suggests.
+    /// Chosen by the load of the node.
     Auto,
-    /// That many polls.
+    /// A fixed number of polls.
     Polls(u32),
 }
 
 impl Spin {
-    /// The number of polls. `crowded`: more want to poll than there are cores.
+    /// Returns the number of polls. `crowded`: more threads poll than there are cores.
     pub fn polls(self, crowded: bool) -> u32 {
         match self {
             Spin::Polls(n) => n,
@@ -325,8 +326,11 @@ impl Spin {
         }
     }
 
-    /// Polls that find nothing, before those in vain are counted, while a one-sided transfer is under way: 4 MiB take longer than any
-    /// answer, and a process that blocks is woken for each part of them. `polls` is what [`Spin::polls`] says.
+    /// Returns the number of empty polls that do not count while a one-sided transfer is in
+    /// progress.
+    ///
+    /// A transfer of 4 MiB takes longer than any reply, and a process that blocks is woken for each
+    /// part of it. `polls` is the result of [`Spin::polls`].
     pub fn patience(self, polls: u32) -> u32 {
         match self {
             Spin::Auto if polls == SPIN_MANY => SPIN_MANY * PATIENCE,

@@ -1,7 +1,8 @@
-//! The quotas of processor time of this process's cgroups, of both versions (`cgroups(7)`).
+//! Quotas of processor time of this process's cgroups, versions 1 and 2 (`cgroups(7)`).
 //!
-//! A process is in one cgroup of each mounted hierarchy, and the quota of every cgroup above that one holds
-//! for it, too. In a container the hierarchy begins at some cgroup, so that what lies above it is not seen.
+//! A process is in one cgroup of each mounted hierarchy, and the quota of every cgroup above
+//! applies to it, too. In a container the hierarchy begins at some cgroup, and those above it are
+//! invisible.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -22,14 +23,14 @@ enum Version {
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
     version: Version,
-    /// The cgroup that is seen at the mount point, from the root of the hierarchy.
+    /// Path of the cgroup at the mount point, from the root of the hierarchy.
     top: PathBuf,
     point: PathBuf,
 }
 
-/// The quotas of this process, the innermost cgroup's first. `root` stands for `/`.
+/// Returns the quotas of this process, the innermost cgroup's first. `root` stands for `/`.
 ///
-/// A kernel without cgroups has none. What is not as documented is no quota either; the trace says so.
+/// A kernel without cgroups has none. Undocumented content counts as no quota, with a trace event.
 pub(super) fn quotas(root: &Path) -> Vec<CpuQuota> {
     let read = |path| fs::read_to_string(root.join(path)).unwrap_or_default();
     let (own, mounts) = (read(OWN), read(MOUNTS));
@@ -55,7 +56,7 @@ pub(super) fn quotas(root: &Path) -> Vec<CpuQuota> {
     found
 }
 
-/// A line of `/proc/self/cgroup` that is about processor time: `5:cpu,cpuacct:/a/b` or `0::/a/b`.
+/// Parses a line of `/proc/self/cgroup` on processor time: `5:cpu,cpuacct:/a/b` or `0::/a/b`.
 fn parse_own(line: &str) -> Option<(Version, PathBuf)> {
     let mut fields = line.splitn(3, ':');
     let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -64,14 +65,15 @@ fn parse_own(line: &str) -> Option<(Version, PathBuf)> {
         _ if controllers.split(',').any(|c| c == "cpu") => Version::V1,
         _ => return None,
     };
-    // Who is outside of its cgroup namespace has a path with `..`: its cgroup is not within any mount.
+    // A process outside of its cgroup namespace has a path with `..`: its cgroup is not within any
+    // mount.
     let path = PathBuf::from(path);
     let plain =
         path.has_root() && path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
     plain.then_some((version, path))
 }
 
-/// A line of `/proc/self/mountinfo` that is about processor time (`proc_pid_mountinfo(5)`).
+/// Parses a line of `/proc/self/mountinfo` on processor time (`proc_pid_mountinfo(5)`).
 fn parse_mount(line: &str) -> Option<Mount> {
     let (head, tail) = line.split_once(" - ")?;
     let mut head = head.split(' ').skip(3);
@@ -86,7 +88,7 @@ fn parse_mount(line: &str) -> Option<Mount> {
     Some(Mount { version, top: top.into(), point: point.into() })
 }
 
-/// Undoes the escapes of mountinfo: a backslash and three octal digits.
+/// Decodes the escapes of mountinfo: a backslash and three octal digits.
 fn unescape(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -104,7 +106,7 @@ fn unescape(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// The quota of a cgroup; None if it has none.
+/// Returns the quota of a cgroup; `None` if it has none.
 fn quota_of(dir: &Path, version: Version) -> Option<CpuQuota> {
     let read = |file: &str| fs::read_to_string(dir.join(file)).ok();
     let (quota, period) = match version {
@@ -128,7 +130,7 @@ fn quota_of(dir: &Path, version: Version) -> Option<CpuQuota> {
     Some(CpuQuota { cgroup: cgroup?, millicores: millicores? })
 }
 
-/// Thousandths of a processor, at least 1, from microseconds in a period of so many.
+/// Returns the thousandths of a processor, at least 1, from microseconds per period.
 fn millicores(quota: &str, period: &str) -> Option<u32> {
     let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
     let millis = quota.checked_mul(1000)?.checked_div(period)?;

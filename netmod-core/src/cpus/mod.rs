@@ -1,9 +1,9 @@
-//! The processor time that a process may use, and with how many of its node it shares that.
+//! The processor time that a process may use, and shares with others of its node.
 //!
-//! A scheduler or container gives a job a part of the machine: a set of processors (`sched_setaffinity(2)`,
-//! cpusets), a quota of processor time (cgroups), or both. Each process publishes its part in its card, in
-//! the section [`CPUS_SECTION`]. From these each one tells who may take the processor from it
-//! ([`CpuShare::pollers`]).
+//! A scheduler or container gives a job a part of the machine: a set of processors
+//! (`sched_setaffinity(2)`, cpusets), a quota of processor time (cgroups), or both. Each process
+//! publishes its part in the section [`CPUS_SECTION`] of its card. From these, each one determines
+//! which processes compete for its processors ([`CpuShare::pollers`]).
 
 mod cgroup;
 mod set;
@@ -20,35 +20,35 @@ pub use set::{CpuSet, MAX_CPUS};
 
 /// Name of the section.
 pub const CPUS_SECTION: &str = "cpus";
-/// Most quotas of one process: the cgroups above each other that have one.
+/// Most quotas of one process: nested cgroups that have one.
 pub const MAX_QUOTAS: usize = 8;
 
 const VERSION: u16 = 1;
-/// The affinity of the calling thread.
+/// The file with the affinity of the calling thread.
 const STATUS: &str = "proc/thread-self/status";
 const ONLINE: &str = "sys/devices/system/cpu/online";
 
 /// A quota of processor time that the processes of a cgroup share (`cpu.max`, `cpu.cfs_quota_us`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuQuota {
-    /// The cgroup: the inode number of its folder, the same in every container of the machine.
+    /// Inode number of the cgroup's folder, the same in every container of the machine.
     pub cgroup: u64,
-    /// Thousandths of a processor.
+    /// Quota in thousandths of a processor.
     pub millicores: u32,
 }
 
 /// The part of its machine that a process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuShare {
-    /// The processors that it may run on.
+    /// Processors that it may run on.
     pub cpus: CpuSet,
-    /// The quotas that hold for it, the innermost cgroup's first; at most [`MAX_QUOTAS`].
+    /// Quotas that apply to it, the innermost cgroup's first; at most [`MAX_QUOTAS`].
     pub quotas: Vec<CpuQuota>,
-    /// True if that is all of the machine. The card does not have it.
+    /// True if this is the whole machine. It is not in the card.
     pub whole: bool,
 }
 
-/// The kernel does not say what a process may use.
+/// The error of a kernel that does not say what a process may use.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CpusError {
@@ -60,32 +60,36 @@ pub enum CpusError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// A file has no list of processors where there should be one.
+    /// A file has no valid list of processors.
     #[error("{} has no line `{field}` with a list of processors below {MAX_CPUS}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing field.
         field: &'static str,
     },
 }
 
 impl CpuShare {
-    /// Describes the calling thread on Linux. A process is described by the thread that makes its device.
+    /// Describes the calling thread on Linux.
+    ///
+    /// The thread that creates the device stands for the process.
     ///
     /// # Errors
-    /// The kernel's files are not there or not as documented (`proc(5)`).
+    ///
+    /// Fails if the kernel's files are missing or not as documented (`proc(5)`).
     pub fn of_this_process() -> Result<CpuShare, CpusError> {
         CpuShare::below(Path::new("/"))
     }
 
-    /// Part of a machine that says nothing of itself: as many processors as the standard library finds.
+    /// Returns the share to assume without information: as many processors as the standard library
+    /// finds.
     pub fn assumed() -> CpuShare {
         let n = std::thread::available_parallelism().map_or(1, usize::from);
         CpuShare { cpus: CpuSet::first(n), quotas: Vec::new(), whole: true }
     }
 
-    /// As [`CpuShare::of_this_process`], of the files below a folder.
+    /// Does the same as [`CpuShare::of_this_process`] for the files below a folder.
     fn below(root: &Path) -> Result<CpuShare, CpusError> {
         const FIELD: &str = "Cpus_allowed_list:";
         let path = root.join(STATUS);
@@ -95,8 +99,8 @@ impl CpuShare {
         let mut cpus = allowed
             .and_then(|list| CpuSet::parse(list.trim()))
             .ok_or(CpusError::Content { path, field: FIELD })?;
-        // The affinity names processors that are not there, too. Without /sys there is no list of those
-        // that are.
+        // The affinity also names processors that do not exist. Without /sys there is no list of
+        // those that do.
         let online = fs::read_to_string(root.join(ONLINE)).ok();
         let online = online.and_then(|list| CpuSet::parse(list.trim()));
         let mut whole = false;
@@ -109,10 +113,10 @@ impl CpuShare {
         Ok(CpuShare { cpus, quotas, whole })
     }
 
-    /// Returns who may want this process's processors at the same time as itself, where the processes
-    /// `others` run on the same node; `None` is one that does not say what it may use.
+    /// Returns the competition for this process's processors.
     ///
-    /// Of the process's own set and its quotas the one that leaves each process the least counts.
+    /// `others` are the other processes of the node; `None` stands for one without information. Of
+    /// the process's own set and its quotas, the one that leaves the least per process counts.
     pub fn pollers(&self, others: &[Option<CpuShare>], engines: usize) -> Pollers {
         let sharing = |shares: &dyn Fn(&CpuShare) -> bool| {
             1 + others.iter().filter(|o| o.as_ref().is_none_or(shares)).count()
@@ -131,7 +135,9 @@ impl CpuShare {
     /// Writes the section.
     ///
     /// # Errors
-    /// [`CardError::Malformed`] with more than [`MAX_QUOTAS`] quotas; or those of [`CardWriter::section`].
+    ///
+    /// [`CardError::Malformed`] with more than [`MAX_QUOTAS`] quotas, or those of
+    /// [`CardWriter::section`].
     pub fn emit(&self, card: &mut CardWriter) -> Result<(), CardError> {
         if self.quotas.len() > MAX_QUOTAS {
             return Err(too_many());
@@ -145,9 +151,10 @@ impl CpuShare {
         card.section(CPUS_SECTION, VERSION, body.as_bytes())
     }
 
-    /// Reads the section of a card; None if there is none.
+    /// Reads the section of a card; `None` if there is none.
     ///
     /// # Errors
+    ///
     /// [`CardError::Truncated`], [`CardError::Malformed`] or [`CardError::Trailing`].
     pub fn of(card: &Card) -> Result<Option<CpuShare>, CardError> {
         card.section(CPUS_SECTION).map(CpuShare::parse).transpose()

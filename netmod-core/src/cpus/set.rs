@@ -2,7 +2,7 @@
 
 use crate::card::{BodyReader, BodyWriter, CardError};
 
-/// Processors of a machine, at most (`NR_CPUS` of the largest kernels).
+/// Most processors of a machine (`NR_CPUS` of the largest kernels).
 pub const MAX_CPUS: usize = 8192;
 
 const WORD: usize = u64::BITS as usize;
@@ -10,7 +10,7 @@ const WORD: usize = u64::BITS as usize;
 /// Processors by their numbers, all below [`MAX_CPUS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuSet {
-    /// A bit for each processor; the last word is not 0.
+    /// One bit per processor; the last word is not 0.
     words: Vec<u64>,
 }
 
@@ -22,7 +22,7 @@ impl CpuSet {
         set
     }
 
-    /// Reads a list of ranges such as `0-3,8` (`cpuset(7)`, "List format").
+    /// Parses a list of ranges such as `0-3,8` (`cpuset(7)`, "List format").
     pub fn parse(list: &str) -> Option<CpuSet> {
         let mut set = CpuSet::default();
         for range in list.split(',') {
@@ -44,22 +44,22 @@ impl CpuSet {
         self.words[word] |= 1 << (cpu % WORD);
     }
 
-    /// Number of processors.
+    /// Returns the number of processors.
     pub fn len(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// Returns true if there is none.
+    /// Returns true if there are no processors.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// Returns true if both have a processor.
+    /// Returns true if the sets have a processor in common.
     pub fn overlaps(&self, other: &CpuSet) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
-    /// Returns the processors of both.
+    /// Returns the processors in both sets.
     #[must_use]
     pub fn intersection(&self, other: &CpuSet) -> CpuSet {
         CpuSet { words: self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect() }.trimmed()
@@ -72,7 +72,9 @@ impl CpuSet {
         self
     }
 
-    /// Writes how many words of 64 processors are left out since they are 0, how many follow, and these.
+    /// Writes the number of leading zero words, the number of words that follow, and these.
+    ///
+    /// A word stands for 64 processors.
     pub(super) fn emit(&self, body: &mut BodyWriter) {
         let skipped = self.words.iter().take_while(|w| **w == 0).count();
         let rest = &self.words[skipped..];

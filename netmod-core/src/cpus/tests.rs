@@ -1,4 +1,4 @@
-//! What a process may use: from files of a made-up machine, in cards, and shared with others.
+//! The share of a process: from files of a simulated machine, in cards, and shared with others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// A folder that stands for `/`, removed at the end.
+/// A folder that stands for `/`, removed when dropped.
 struct Root(PathBuf);
 
 impl Root {
@@ -18,7 +18,7 @@ impl Root {
         root
     }
 
-    /// A machine of eight processors of which the process may use some.
+    /// Returns a machine of eight processors of which the process may use some.
     fn allowing(list: &str) -> Root {
         let root = Root::new();
         root.file(
@@ -100,7 +100,7 @@ fn what_is_not_there_is_an_error() {
     assert!(e.contains("Cpus_allowed_list") && e.contains(STATUS), "{e}");
 }
 
-/// The quota of every cgroup up the tree is found, but not that of one beside it.
+/// The quota of every cgroup up the tree counts, but not that of a sibling.
 #[test]
 fn quotas_of_version_2() {
     let root = Root::allowing("0-7");
@@ -133,7 +133,7 @@ fn quotas_of_version_1() {
     assert_eq!(root.share(), confined("0-7", &[(root.cgroup("sys/fs/cgroup/cpu/job"), 1500)]));
 }
 
-/// A container sees its own cgroup as the mount's top, or, with a cgroup namespace, as the root of all.
+/// A container sees its own cgroup as the mount's top, or, with a cgroup namespace, as the root.
 #[test]
 fn quotas_within_a_container() {
     for (own, top) in [("/docker/a/inner", "/docker/a"), ("/inner", "/")] {
@@ -146,7 +146,7 @@ fn quotas_within_a_container() {
     }
 }
 
-/// What makes no sense is no quota, and what lies outside the mount is not looked for.
+/// Malformed quotas are ignored, and so are cgroups outside of the mount.
 #[test]
 fn nonsense_is_no_quota() {
     for (own, max) in [
@@ -182,7 +182,7 @@ fn more_levels_than_are_published() {
 
 /// Ranks confined together share; ranks bound to processors of their own do not.
 #[test]
-fn who_overlaps_shares() {
+fn overlapping_sets_are_shared() {
     let crowded = |own: &CpuShare, others: &[Option<CpuShare>]| own.pollers(others, 1).are_crowded(0);
     let on = |list| confined(list, &[]);
     for (own, others, expected) in [
@@ -199,7 +199,7 @@ fn who_overlaps_shares() {
         let others: Vec<_> = others.into_iter().map(|o| Some(on(o))).collect();
         assert_eq!(crowded(&on(own), &others), expected, "{own} {others:?}");
     }
-    // Who does not say what it may use may use this process's.
+    // A process without information may use this one's processors.
     assert!(crowded(&on("0"), &[None]) && !crowded(&on("0-1"), &[None]));
 }
 
@@ -214,7 +214,7 @@ fn a_quota_is_shared_by_its_cgroup() {
     assert!(!crowded(&job(10, 3000), &[&job(11, 3000), &job(12, 3000)]));
     assert!(crowded(&job(10, 2999), &[&job(11, 2999), &job(12, 2999)]));
     assert!(crowded(&job(10, 3000), &[&job(10, 3000)]));
-    // A quota below one processor is too little for anybody who polls.
+    // A quota below one processor is too little for any polling process.
     assert!(crowded(&confined("0-7", &[(1, 500)]), &[]));
     assert!(!crowded(&confined("0-7", &[(1, 1000)]), &[&confined("0-7", &[(2, 1000)])]));
     // Engines count like processes, with their library's threads.
@@ -259,7 +259,7 @@ fn bodies_out_of_bounds_are_refused() {
 }
 
 proptest::proptest! {
-    /// No section of a card makes the reader fail otherwise than by an error, and what is read is in bounds.
+    /// Any section body is read within bounds, or refused with an error.
     #[test]
     fn any_body(version in 0u16..4, body: Vec<u8>) {
         if let Ok(share) = CpuShare::parse(Section { name: CPUS_SECTION, version, body: &body }) {

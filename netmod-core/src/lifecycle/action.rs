@@ -1,15 +1,15 @@
-//! What the caller has to do after a step of the lifecycle.
+//! The actions that a step of the lifecycle requires.
 
 use core::fmt;
 use core::ops::BitOr;
 
-/// A small set of things to do, once the new state is stored.
+/// A small set of actions, to be carried out once the new state is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[must_use = "a step's action has to be carried out"]
 pub struct Action(pub(super) u8);
 
 impl Action {
-    /// Nothing to do.
+    /// No action.
     pub const NONE: Action = Action(0);
     /// Send CLOSE with `ack` false.
     pub const SEND_CLOSE: Action = Action(1);
@@ -33,19 +33,19 @@ impl Action {
         (Action::CLOSE_FINISHED, "ops-1"),
     ];
 
-    /// Whether all of `other` is in this.
+    /// Returns true if all of `other` is in this.
     #[inline]
     pub const fn contains(self, other: Action) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether there is nothing to do.
+    /// Returns true if there is no action.
     #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The CLOSE packet to send, by its `ack`.
+    /// Returns the `ack` of the CLOSE packet to send, if any.
     #[inline]
     pub const fn close_packet(self) -> Option<bool> {
         if self.contains(Action::SEND_CLOSE_ACK) {
@@ -57,7 +57,7 @@ impl Action {
         }
     }
 
-    /// What to add to the number of outstanding close operations: -1, 0 or 1.
+    /// Returns the change of the number of outstanding close operations: -1, 0 or 1.
     #[inline]
     pub const fn close_ops(self) -> i32 {
         self.contains(Action::CLOSE_STARTED) as i32 - self.contains(Action::CLOSE_FINISHED) as i32
@@ -75,7 +75,7 @@ impl BitOr for Action {
     }
 }
 
-/// As in the table: the single things, separated by commas.
+/// Writes the actions as in the table, separated by commas.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = true;

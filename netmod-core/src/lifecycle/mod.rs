@@ -1,8 +1,9 @@
 //! The lifecycle of a VC: MPICH's close protocol as one table.
 //!
-//! [`step`] is a pure function from (state, event) to (state, [`Action`]). The caller stores the new
-//! state *before* it does what the action says: the answer to a CLOSE may arrive while the CLOSE is
-//! being sent. A CLOSE packet carries one bit, `ack`: whether its sender has seen the peer's CLOSE.
+//! [`step`] is a pure function from (state, event) to (state, [`Action`]). The caller stores the
+//! new state *before* it does what the action says: the answer to a CLOSE may arrive while the
+//! CLOSE is being sent. A CLOSE packet carries one bit, `ack`: whether its sender has seen the
+//! peer's CLOSE.
 //!
 //! Everything that is not in the table is a [`Violation`]. Two correct peers never cause one, so a
 //! violation by [`VcEvent::RecvClose`] is the peer's protocol error and brings that VC down; one by
@@ -36,7 +37,7 @@ pub use table::{dot, markdown, step};
 
 use core::fmt;
 
-/// Where a VC is in its life.
+/// The state of a VC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum VcState {
     /// Never used, or closed by agreement and free to be used again.
@@ -44,15 +45,15 @@ pub enum VcState {
     Inactive,
     /// In use. The netmod may still be connecting.
     Active,
-    /// This side has said CLOSE and the peer has not.
+    /// This side has sent CLOSE and the peer has not.
     LocalClose,
-    /// The peer has said CLOSE and this side has not; sending is still allowed.
+    /// The peer has sent CLOSE and this side has not; sending is still allowed.
     RemoteClose,
-    /// Both have said CLOSE; the peer's acknowledgement is under way.
+    /// Both have sent CLOSE; the peer's acknowledgement is in transit.
     CloseAcked,
     /// Both know that both have closed; the netmod is terminating the connection.
     Closed,
-    /// This process has finalized; nothing leads out of here.
+    /// This process has finalized; this state is final.
     InactiveClosed,
     /// The peer or the connection was lost.
     Moribund,
@@ -71,7 +72,7 @@ impl VcState {
         VcState::Moribund,
     ];
 
-    /// MPICH's name of the state.
+    /// Returns MPICH's name of the state.
     pub const fn name(self) -> &'static str {
         match self {
             VcState::Inactive => "INACTIVE",
@@ -85,37 +86,38 @@ impl VcState {
         }
     }
 
-    /// Whether the upper layer may send messages now (after [`VcEvent::Use`] if it is inactive).
+    /// Returns true if the upper layer may send now (after [`VcEvent::Use`] if it is inactive).
     #[inline]
     pub const fn can_send(self) -> bool {
         matches!(self, VcState::Inactive | VcState::Active | VcState::RemoteClose)
     }
 
-    /// Whether messages of the peer may still arrive on the present connection.
+    /// Returns true if messages of the peer may still arrive on the present connection.
     #[inline]
     pub const fn can_receive(self) -> bool {
         matches!(self, VcState::Active | VcState::LocalClose)
     }
 
-    /// Whether this side has begun to close and is not through: it counts as a close operation.
+    /// Returns true if this side has begun to close and has not finished: a close operation is
+    /// outstanding.
     #[inline]
     pub const fn is_closing(self) -> bool {
         matches!(self, VcState::LocalClose | VcState::CloseAcked | VcState::Closed)
     }
 
-    /// Whether [`VcEvent::LocalClose`] would start a close operation.
+    /// Returns true if [`VcEvent::LocalClose`] would start a close operation.
     #[inline]
     pub const fn needs_close(self) -> bool {
         matches!(self, VcState::Active | VcState::RemoteClose)
     }
 
-    /// Whether the peer or the connection was lost.
+    /// Returns true if the peer or the connection was lost.
     #[inline]
     pub const fn is_failed(self) -> bool {
         matches!(self, VcState::Moribund)
     }
 
-    /// Whether nothing more will happen by itself: not in use, finalized or failed.
+    /// Returns true if nothing more will happen by itself: not in use, finalized or failed.
     #[inline]
     pub const fn is_at_rest(self) -> bool {
         matches!(self, VcState::Inactive | VcState::InactiveClosed | VcState::Moribund)
@@ -128,25 +130,25 @@ impl fmt::Display for VcState {
     }
 }
 
-/// What can happen to a VC.
+/// An event of a VC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum VcEvent {
-    /// The first use by this side, or a connection that the peer has made.
+    /// The first use by this side, or a connection from the peer.
     Use,
-    /// The device wants to close the VC.
+    /// The device closes the VC.
     LocalClose,
-    /// A CLOSE packet of the peer.
+    /// The peer's CLOSE packet has arrived.
     RecvClose {
-        /// Whether the peer had seen this side's CLOSE.
+        /// True if the peer had seen this side's CLOSE.
         ack: bool,
     },
-    /// The netmod reports that the connection has been terminated as asked.
+    /// The netmod reports that the connection has been terminated as requested.
     Terminated,
     /// The netmod reports that the VC is down.
     Lost,
     /// This process finalizes; every VC was closed before.
     Finalize,
-    /// A failed VC is to be used again, perhaps with a new incarnation of the peer.
+    /// A failed VC is used again, perhaps with a new incarnation of the peer.
     Revive,
 }
 
@@ -176,7 +178,7 @@ impl VcEvent {
         }
     }
 
-    /// A short name for messages and graphs.
+    /// Returns a short name for messages and graphs.
     pub const fn name(self) -> &'static str {
         match self {
             VcEvent::Use => "use",
@@ -197,7 +199,7 @@ impl fmt::Display for VcEvent {
     }
 }
 
-/// An event that the table has no entry for.
+/// An event without an entry in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[error(
     "VC event \"{event}\" is not allowed in state {state}; {}",
@@ -209,7 +211,7 @@ impl fmt::Display for VcEvent {
     }
 )]
 pub struct Violation {
-    /// The state, which stays as it is.
+    /// The state, which is unchanged.
     pub state: VcState,
     /// The event.
     pub event: VcEvent,

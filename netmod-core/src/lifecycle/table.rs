@@ -6,7 +6,8 @@ use super::{Action, VcEvent, VcState, Violation};
 
 pub(super) type Entry = Option<(VcState, Action)>;
 
-/// (state, event) to (state, action). A value, so that tests can explore altered ones.
+/// A map from (state, event) to (state, action). It is a value, so that tests can explore mutated
+/// ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Table(pub(super) [[Entry; VcEvent::ALL.len()]; VcState::ALL.len()]);
 
@@ -44,11 +45,11 @@ const RULES: [Rule; 36] = {
         // Both had agreed: what is lost now is at most this side's last CLOSE.
         Rule(Closed, Lost, Inactive, FAIL_CLOSE),
         Rule(Moribund, Revive, Inactive, A::NONE),
-        // Nothing new. A connection of the peer's may cross the local use and close.
+        // No change. A connection from the peer may cross the local use and close.
         Rule(Active, Use, Active, A::NONE),
         Rule(LocalClose, Use, LocalClose, A::NONE),
         Rule(RemoteClose, Use, RemoteClose, A::NONE),
-        // Closing what is closing or at rest.
+        // Closing a VC that is closing or at rest.
         Rule(Inactive, Close, Inactive, A::NONE),
         Rule(LocalClose, Close, LocalClose, A::NONE),
         Rule(CloseAcked, Close, CloseAcked, A::NONE),
@@ -89,17 +90,18 @@ impl Table {
     }
 }
 
-/// The next state, and what to do once it is stored.
+/// Returns the next state, and the action to carry out once it is stored.
 ///
 /// # Errors
-/// [`Violation`] if the table has no entry; the state stays as it is. See the module for whose
-/// mistake that is.
+///
+/// Returns a [`Violation`] if the table has no entry; the state is unchanged. The module's
+/// documentation says whose fault that is.
 #[inline]
 pub const fn step(state: VcState, event: VcEvent) -> Result<(VcState, Action), Violation> {
     TABLE.step(state, event)
 }
 
-/// The table as a graph in Graphviz's language, without entries that change and do nothing.
+/// Returns the table as a graph in Graphviz's language, without entries that change and do nothing.
 pub fn dot() -> String {
     let mut out = String::from("digraph vc {\n");
     for state in VcState::ALL {
@@ -117,7 +119,7 @@ pub fn dot() -> String {
     out
 }
 
-/// The whole table in Markdown: a row for each state, a column for each event.
+/// Returns the whole table in Markdown: a row for each state, a column for each event.
 pub fn markdown() -> String {
     let mut out = String::from("| state |");
     for event in VcEvent::ALL {

@@ -1,4 +1,4 @@
-//! Snapshot of the VC lifecycle's table and graph, and of its small promises.
+//! Snapshots of the VC lifecycle's table and graph, and its invariants.
 
 use super::*;
 

@@ -1,32 +1,39 @@
-//! Checkpoints: a process whose image is taken, and goes on later or elsewhere.
+//! Checkpoints: the image of a process is taken, and the process continues later or elsewhere.
 
 use crate::engine::Core;
 use crate::error::DeviceError;
 use crate::netmod::{Finalize, Module};
 use crate::time::Time;
 
-/// Quiesce and go on. A netmod that cannot implements [`NoCheckpoint`].
+/// Quiescing and continuing. A netmod that cannot do so implements [`NoCheckpoint`].
 pub trait Checkpoint {
-    /// Checks that this netmod can be checkpointed at all, with what it has opened.
+    /// Checks that this netmod can be checkpointed, with what it has opened.
     ///
     /// # Errors
-    /// Why not.
+    ///
+    /// Returns the reason why not.
     fn can_ckpt(&self) -> Result<(), DeviceError>;
 
-    /// Quiesces for a checkpoint: peers are told, then no resource of the system is held. `Pending` until done; to be
-    /// called again, with polls between. What was taken and not delivered is kept, as is what is sent meanwhile, and
-    /// goes on after [`Checkpoint::ckpt_restart`]: nothing is lost or doubled. There is no
+    /// Quiesces for a checkpoint: tells the peers, then releases all resources of the system.
+    ///
+    /// Returns `Pending` until it is done; call it again, with polls between. Messages that were
+    /// accepted and not delivered are kept, as are those sent meanwhile. They continue after
+    /// [`Checkpoint::ckpt_restart`]: none is lost or duplicated. There is no
     /// [`Netmod::wait_fd`](crate::Netmod::wait_fd) until then.
     ///
     /// # Errors
-    /// If the netmod cannot be checkpointed; then nothing has changed.
+    ///
+    /// Fails if the netmod cannot be checkpointed; then nothing has changed.
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError>;
 
-    /// Goes on after [`Checkpoint::ckpt_shutdown`] was `Done`, possibly in a process that was restored from an image of
-    /// this one, and with another address. [`Netmod::wait_fd`](crate::Netmod::wait_fd) is a new one.
+    /// Continues after [`Checkpoint::ckpt_shutdown`] was `Done`.
+    ///
+    /// The process may have been restored from an image, and may have another address.
+    /// [`Netmod::wait_fd`](crate::Netmod::wait_fd) is a new one.
     ///
     /// # Errors
-    /// If the network cannot be opened again.
+    ///
+    /// Fails if the network cannot be opened again.
     fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError>;
 }
 

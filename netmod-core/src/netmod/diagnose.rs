@@ -1,21 +1,24 @@
-//! What a netmod tells people, and tests do to it.
+//! Diagnosis: human-readable descriptions, and faults on demand.
 
 use crate::engine::Core;
 use crate::slab::VcId;
 
-/// Descriptions for people, and faults on demand.
+/// Human-readable descriptions, and faults on demand.
 pub trait Diagnose {
-    /// Says why the netmod has opened nothing and so reaches nobody; `None` if it has, or if there is nobody to reach.
+    /// Returns why the netmod has opened nothing and so reaches no peer.
+    ///
+    /// `None` if it has opened something, or if there is no peer to reach.
     fn failure(&self) -> Option<&str>;
 
-    /// Says what the netmod has opened, or why nothing: one line.
+    /// Describes in one line what the netmod has opened, or why nothing.
     fn opened(&self) -> String;
 
-    /// Says what a person who debugs should know of this VC: one line (connection, interface, queue).
+    /// Describes this VC in one line for debugging (connection, interface, queue).
     fn describe(&self, core: &Core, vc: VcId) -> String;
 
-    /// Breaks the connection of the VC, if there is one, as if the network had lost it; if there is none, nothing
-    /// happens. Returns false if the netmod cannot do that; the VC can then only be given up
-    /// by [`VcLife::vc_abort`](crate::VcLife::vc_abort).
+    /// Breaks the connection of the VC, if there is one, as if the network had lost it.
+    ///
+    /// Returns false if the netmod cannot do that; then only
+    /// [`VcLife::vc_abort`](crate::VcLife::vc_abort) ends the VC.
     fn break_connection(&mut self, core: &mut Core, vc: VcId) -> bool;
 }

@@ -6,14 +6,19 @@ use crate::error::{DeviceError, VcError, VcErrorKind};
 use crate::netmod::{GroupId, Module, RemoteGroup};
 use crate::slab::VcId;
 
-/// Connections with processes of other jobs. A netmod that has none implements [`NoDynamicProcesses`].
+/// Connections with processes of other jobs. A netmod that has none implements
+/// [`NoDynamicProcesses`].
 pub trait DynamicProcesses {
-    /// Takes charge of a VC like `vc_init`, with the process that waits at a port with this tag, and begins to
-    /// connect. The VC's peer is rank 0 of [`port_group`](crate::port_group), which was met before;
-    /// the other side gets [`crate::Event::PortPeer`].
+    /// Initializes a VC with the process that accepts at a port with this tag, and begins to
+    /// connect.
+    ///
+    /// The VC's peer is rank 0 of [`port_group`](crate::port_group), which was joined before; the
+    /// other side gets [`crate::Event::PortPeer`].
     ///
     /// # Errors
-    /// If the netmod cannot, or the card is of no use; the VC is then not in its charge.
+    ///
+    /// Fails if the netmod does not support it, or the card is unusable; the netmod then does not
+    /// have the VC.
     fn connect_to_root(
         &mut self,
         core: &mut Core,
@@ -25,23 +30,25 @@ pub trait DynamicProcesses {
     /// Opens a port: whoever knows its key may come by [`crate::Event::PortPeer`].
     ///
     /// # Errors
-    /// If the netmod cannot.
+    ///
+    /// Fails if the netmod does not support it.
     fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError>;
 
-    /// Closes a port to newcomers.
+    /// Closes a port to new peers.
     fn close_port(&mut self, port: u64);
 
-    /// Allows VCs with processes of this group, and those processes to connect.
+    /// Allows VCs with processes of this group, and connections from them.
     ///
     /// # Errors
-    /// If the netmod cannot.
+    ///
+    /// Fails if the netmod does not support it.
     fn join_group(&mut self, met: &RemoteGroup) -> Result<(), DeviceError>;
 
-    /// Forgets a group of which no VC is left, with its key.
+    /// Forgets a group without VCs, and its key.
     fn leave_group(&mut self, id: &GroupId);
 }
 
-/// A netmod that reaches processes of its own job only: it has no port to open and no group to meet.
+/// A netmod that reaches only processes of its own job.
 pub trait NoDynamicProcesses: Module {
     /// The way out, for the error message: "allow tcp in NETMOD".
     const INSTEAD: &'static str;

@@ -1,11 +1,12 @@
-//! Forwarding, for netmods around netmods.
+//! Forwarding, for wrappers.
 
-/// Writes functions of a wrapper that do nothing but call the same function of what it wraps.
+/// Generates functions of a wrapper that only call the same function of the wrapped netmod.
 ///
-/// It stands within an `impl` of one of the contract's traits, beside the functions that the wrapper writes itself:
-/// `forward!(inner: vc_init, set_card);`. `inner` is a macro of the caller's that finds what is wrapped. It is called
-/// as `inner!(self, [core, vc], n => n.vc_init(core, vc, ..))`, where the brackets hold the VC that the function is
-/// about, or nothing, and binds `n` to what the function is called on.
+/// It is used within an `impl` of one of the contract's traits, beside the functions that the
+/// wrapper implements itself: `forward!(inner: vc_init, set_card);`. `inner` is a macro of the
+/// caller that names the wrapped netmod. It is called as `inner!(self, [core, vc], n =>
+/// n.vc_init(core, vc, ..))`, where the brackets hold the VC of the call, if any, and binds `n` to
+/// the wrapped netmod.
 #[macro_export]
 macro_rules! forward {
     ($via:ident: $($name:ident),+ $(,)?) => { $( $crate::forward!(@ $name $via); )+ };

@@ -1,4 +1,4 @@
-//! A netmod from its start to its end.
+//! The life of a netmod as a whole.
 
 use crate::card::{Card, CardError, CardWriter};
 use crate::engine::Core;
@@ -9,41 +9,51 @@ use crate::rma::Rma;
 use crate::slab::VcId;
 use crate::time::Time;
 
-/// What a netmod is to its process: its name, its card, its end. Its constructor opens it.
+/// A netmod as a part of its process: name, card, start and end. Its constructor opens it.
 pub trait Module: Send {
-    /// Its name, as in `NETMOD=tcp`.
+    /// Returns its name, as in `NETMOD=tcp`.
     fn name(&self) -> &'static str;
 
-    /// Number of threads of libraries that make its progress, and need a core while anything moves.
+    /// Returns the number of library threads that make its progress, and need a core while data
+    /// moves.
     fn threads(&self) -> usize;
 
-    /// Returns true if its peers are on this node and share memory with this process. Then the device offers them rings for large messages, and
-    /// lets the costs of copies decide what goes eagerly.
+    /// Returns true if its peers are on this node and share memory with this process.
+    ///
+    /// Then the device offers them rings for large messages, and lets the cost of copies decide
+    /// what goes eagerly.
     fn shares_memory(&self) -> bool;
 
-    /// Joins the job, all of whose processes have opened their netmods by now: takes the secret that they share, and who shares
-    /// this process's cores. From now on peers that know the secret may connect.
+    /// Joins the job, after all processes of the job have opened their netmods.
+    ///
+    /// Takes the job key, and the competition for this process's cores. From now on, peers that
+    /// know the key may connect.
     ///
     /// # Errors
-    /// If the netmod cannot begin to accept peers.
+    ///
+    /// Fails if the netmod cannot begin to accept peers.
     fn join_job(&mut self, job_key: [u8; 32], pollers: Pollers) -> Result<(), DeviceError>;
 
     /// Writes its section of the process's business card.
     ///
     /// # Errors
-    /// If it does not fit.
+    ///
+    /// Fails if it does not fit.
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError>;
 
     /// Checks that a process with this card could be reached.
     ///
     /// # Errors
-    /// The reason why not, as one line that a person understands.
+    ///
+    /// Returns the reason why not, as one human-readable line.
     fn reachable(&mut self, card: &Card) -> Result<(), String>;
 
-    /// Its one-sided transfers, if it has them for this VC; `None` is the Null mode.
+    /// Returns its one-sided transfers, if it has them for this VC; `None` means the Null mode.
     fn rma(&mut self, core: &Core, vc: VcId) -> Option<&mut dyn Rma>;
 
-    /// Closes everything. Called again, with polls between, until `Done`, or as long as the device has time. Then comes
-    /// [`VcLife::vc_destroy`](crate::VcLife::vc_destroy) for each VC, and nothing else.
+    /// Closes everything.
+    ///
+    /// Call it again, with polls between, until `Done`, or as long as the device has time. Then
+    /// [`VcLife::vc_destroy`](crate::VcLife::vc_destroy) follows for each VC, and no other call.
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize;
 }

@@ -7,16 +7,17 @@ use crate::netmod::{PeerName, Refusal};
 use crate::slab::VcId;
 use crate::time::Time;
 
-/// How VCs come into a netmod's charge, change and leave it.
+/// The beginning, changes and end of VCs in a netmod.
 pub trait VcLife {
-    /// Takes charge of a VC. No connection is made before the first send.
+    /// Initializes a VC. No connection is established before the first send.
     ///
-    /// Without a card it can wait for the peer; should it have to connect itself, it asks with
-    /// [`crate::Event::NeedCard`]. If the peer is already waiting ([`crate::Event::NewPeer`]) its connection is
-    /// taken up.
+    /// Without a card the netmod can wait for the peer; if it has to connect itself, it asks with
+    /// [`crate::Event::NeedCard`]. If the peer is already waiting ([`crate::Event::NewPeer`]), its
+    /// connection is adopted.
     ///
     /// # Errors
-    /// If the card is of no use; the VC is then not in its charge.
+    ///
+    /// Fails if the card is unusable; the netmod then does not have the VC.
     fn vc_init(
         &mut self,
         core: &mut Core,
@@ -25,41 +26,50 @@ pub trait VcLife {
         card: Option<&Card>,
     ) -> Result<(), VcError>;
 
-    /// Takes the card that [`crate::Event::NeedCard`] asked for, or why there is none.
+    /// Takes the card that [`crate::Event::NeedCard`] asked for, or the reason why there is none.
     fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>);
 
-    /// Turns away the peer of a [`crate::Event::NewPeer`] or [`crate::Event::PortPeer`], which learns why.
+    /// Refuses the peer of a [`crate::Event::NewPeer`] or [`crate::Event::PortPeer`], which gets
+    /// the reason.
     fn refuse_peer(&mut self, peer: PeerName, why: Refusal);
 
-    /// Forgets a VC, which the core still knows; whatever is left of its connection is closed at once.
+    /// Destroys the netmod's part of a VC, which the core still knows; closes its connection at
+    /// once.
     ///
-    /// Each VC that came into its charge leaves it so, one that is down too: when the peer's group is parted from, or after
-    /// [`Module::finalize`](crate::Module::finalize) was done or given up, when as a rule nothing but memory is left of it. One that has terminated
-    /// stays in its charge, as does one during a checkpoint. Only a netmod that is dropped without having been finalized forgets its VCs by
-    /// itself: its process has failed, or has given the device up.
+    /// Each VC of a netmod ends so, even one that is down: when the peer's group is left, or after
+    /// [`Module::finalize`](crate::Module::finalize) was done or abandoned; by then as a rule only
+    /// memory is left of it. A terminated VC is not destroyed, nor is one during a checkpoint. Only
+    /// a netmod that is dropped without finalize frees its VCs by itself: its process has failed,
+    /// or has abandoned the device.
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId);
 
-    /// Lets pending sends go out, then closes the connection, then reports
-    /// [`crate::Event::Terminated`]. After that the VC is as after `vc_init`. A VC that is down
-    /// terminates at once.
+    /// Sends pending data, then closes the connection, then reports [`crate::Event::Terminated`].
+    ///
+    /// After that the VC is as after `vc_init`. A VC that is down terminates at once.
     fn vc_terminate(&mut self, core: &mut Core, vc: VcId, now: Time);
 
-    /// Gives the VC up because of `error`: the connection is closed, its requests fail, and
+    /// Aborts the VC because of `error`: closes the connection and fails its requests;
     /// [`crate::Event::Down`] follows.
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError);
 
-    /// Watches the process of a VC that may have no connection, because something waits for it: if the process has ended,
-    /// [`crate::Event::Down`] follows. Nothing is sent on the VC, and a process that computes is not taken for dead. The caller
-    /// repeats the call about once a second for as long as it waits.
+    /// Watches the process of a VC that may have no connection, because the caller waits for it.
     ///
-    /// Returns false if the netmod watches as many processes as it may: the caller asks again later.
+    /// If the process has ended, [`crate::Event::Down`] follows. Nothing is sent on the VC, and a
+    /// process that computes is not taken for dead. The caller repeats the call about once a second
+    /// while it waits.
+    ///
+    /// Returns false if the netmod watches as many processes as it can: the caller asks again
+    /// later.
     fn watch_peer(&mut self, core: &mut Core, vc: VcId, now: Time) -> bool;
 
-    /// Makes a VC that was reported down usable again, as after [`VcLife::vc_init`]: for the same process, or for
-    /// a new incarnation of it. Nothing of the earlier connection is continued. A card replaces what was known of
-    /// the peer; `None` keeps that. On a VC that is not down, only the card is taken.
+    /// Makes a VC that was reported down usable again, as after [`VcLife::vc_init`].
+    ///
+    /// The peer is the same process, or a new incarnation of it. Nothing of the earlier connection
+    /// continues. A card replaces what was known of the peer; `None` keeps that. If the VC is not
+    /// down, only the card is taken.
     ///
     /// # Errors
-    /// If the card is of no use; the VC stays as it is.
+    ///
+    /// Fails if the card is unusable; the VC is unchanged.
     fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError>;
 }

@@ -1,7 +1,7 @@
-//! Datatypes: which bytes, relative to a base address, make up one element.
+//! Datatypes: the bytes of one element, relative to a base address.
 //!
-//! They correspond to MPI's derived datatypes (MPI 4.1, chapter 5) with all counts in elements and
-//! all distances in bytes. A datatype is immutable and has been checked when it was built: no size,
+//! They correspond to MPI's derived datatypes (MPI 4.1, chapter 5), with all counts in elements and
+//! all distances in bytes. A datatype is immutable, and was checked when it was built: no size,
 //! bound or offset of an element overflows.
 
 use core::ops::{ControlFlow, Range};
@@ -12,10 +12,10 @@ use super::layout::{Node, Visit};
 #[cfg(test)]
 mod tests;
 
-/// How many datatypes may be nested in one another.
+/// Deepest nesting of datatypes.
 pub const MAX_DEPTH: u32 = 64;
 
-/// Why a datatype cannot exist, or not that many elements of it.
+/// The reason why a datatype, or so many elements of it, cannot exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatatypeError {
@@ -25,27 +25,27 @@ pub enum DatatypeError {
         isize::MAX
     )]
     Size {
-        /// What was to be built.
+        /// Name of the constructor.
         constructor: &'static str,
     },
-    /// A byte, or a bound, is further from the base than an address can be.
+    /// A byte or a bound is further from the base than an address can be.
     #[error(
         "{constructor} datatype: a displacement is out of the range of addresses; \
          are strides and displacements in bytes?"
     )]
     Range {
-        /// What was to be built.
+        /// Name of the constructor.
         constructor: &'static str,
     },
-    /// Nested deeper than [`MAX_DEPTH`].
+    /// The nesting is deeper than [`MAX_DEPTH`].
     #[error("{constructor} datatype: nested more than {MAX_DEPTH} deep; flatten it")]
     Depth {
-        /// What was to be built.
+        /// Name of the constructor.
         constructor: &'static str,
     },
 }
 
-/// From the first byte to the one past the last; relative to the base.
+/// The range from the first byte to the one past the last, relative to the base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounds {
     lo: isize,
@@ -59,7 +59,8 @@ impl Bounds {
         Some(Bounds { lo, hi })
     }
 
-    /// Around `count > 0` copies at a distance of `stride`, the first moved by `disp`.
+    /// Returns the bounds of `count > 0` copies at a distance of `stride`, the first moved by
+    /// `disp`.
     fn repeated(self, disp: i64, count: usize, stride: i128) -> Option<Bounds> {
         let last = stride.checked_mul(count as i128 - 1)?;
         let (lo, hi) = (self.lo as i128 + disp as i128, self.hi as i128 + disp as i128);
@@ -78,17 +79,18 @@ impl Bounds {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Datatype {
     node: Node,
-    /// Lower and upper bound: what the extent is taken of. None for a type without bytes or bounds.
+    /// Lower and upper bound, which define the extent. `None` for a type without bytes or bounds.
     bounds: Option<Bounds>,
-    /// Around the data itself. None if there is no data.
+    /// Bounds of the data itself. `None` if there is no data.
     data: Option<Bounds>,
     depth: u32,
 }
 
 impl Datatype {
-    /// `len` bytes in a row.
+    /// Creates a type of `len` consecutive bytes.
     ///
     /// # Errors
+    ///
     /// [`DatatypeError::Size`] if `len` exceeds `isize::MAX`.
     pub fn contiguous(len: usize) -> Result<Arc<Datatype>, DatatypeError> {
         let hi = isize::try_from(len).map_err(|_| DatatypeError::Size { constructor: "contiguous" })?;
@@ -96,11 +98,14 @@ impl Datatype {
         Ok(Arc::new(Datatype { node: Node::bytes(len), bounds, data: bounds, depth: 1 }))
     }
 
-    /// `count` blocks of `blocklen` elements each, the blocks `stride` bytes apart
-    /// (`MPI_Type_create_hvector`). The stride may be negative, or let blocks overlap.
+    /// Creates a type of `count` blocks of `blocklen` elements each, the blocks `stride` bytes
+    /// apart (`MPI_Type_create_hvector`).
+    ///
+    /// The stride may be negative, or let blocks overlap.
     ///
     /// # Errors
-    /// Sizes or displacements that overflow; nesting too deep.
+    ///
+    /// Fails if sizes or displacements overflow, or if the nesting is too deep.
     pub fn vector(
         count: usize,
         blocklen: usize,
@@ -113,31 +118,36 @@ impl Datatype {
         Ok(Arc::new(ty.nested(VECTOR, child.depth)?))
     }
 
-    /// Blocks of elements, each with its displacement in bytes and its count, in this order
-    /// (`MPI_Type_create_hindexed`).
+    /// Creates a type of blocks of elements, each with its displacement in bytes and its count, in
+    /// this order (`MPI_Type_create_hindexed`).
     ///
     /// # Errors
-    /// Sizes or displacements that overflow; nesting too deep.
+    ///
+    /// Fails if sizes or displacements overflow, or if the nesting is too deep.
     pub fn indexed(blocks: &[(i64, usize)], child: &Arc<Datatype>) -> Result<Arc<Datatype>, DatatypeError> {
         let parts = blocks.iter().map(|&(disp, count)| (disp, count, &**child));
         Self::sequence("indexed", parts)
     }
 
-    /// Blocks of elements of different types, each with its displacement in bytes and its count,
-    /// in this order (`MPI_Type_create_struct`).
+    /// Creates a type of blocks of elements of different types, each with its displacement in bytes
+    /// and its count, in this order (`MPI_Type_create_struct`).
     ///
     /// # Errors
-    /// Sizes or displacements that overflow; nesting too deep.
+    ///
+    /// Fails if sizes or displacements overflow, or if the nesting is too deep.
     pub fn structure(fields: &[(i64, usize, Arc<Datatype>)]) -> Result<Arc<Datatype>, DatatypeError> {
         let parts = fields.iter().map(|(disp, count, child)| (*disp, *count, &**child));
         Self::sequence("structure", parts)
     }
 
-    /// The same data with another lower bound and extent, in bytes (`MPI_Type_create_resized`).
-    /// The extent is what elements of an array are apart.
+    /// Creates a type of the same data with another lower bound and extent, in bytes
+    /// (`MPI_Type_create_resized`).
+    ///
+    /// The extent is the distance of elements in an array.
     ///
     /// # Errors
-    /// Bounds that overflow; nesting too deep.
+    ///
+    /// Fails if bounds overflow, or if the nesting is too deep.
     pub fn resized(lb: i64, extent: i64, child: &Arc<Datatype>) -> Result<Arc<Datatype>, DatatypeError> {
         const RESIZED: &str = "resized";
         let bounds = Bounds::new(lb as i128, lb as i128 + extent as i128)
@@ -146,47 +156,50 @@ impl Datatype {
         Ok(Arc::new(ty.nested(RESIZED, child.depth)?))
     }
 
-    /// Bytes of data of one element.
+    /// Returns the bytes of data of one element.
     #[inline]
     pub fn size(&self) -> usize {
         self.node.size()
     }
 
-    /// Distance from one element to the next in bytes: upper minus lower bound.
+    /// Returns the distance from one element to the next in bytes: upper minus lower bound.
     #[inline]
     pub fn extent(&self) -> i64 {
         self.bounds.map_or(0, |b| b.hi as i64 - b.lo as i64)
     }
 
-    /// Lower bound in bytes from the base.
+    /// Returns the lower bound in bytes from the base.
     #[inline]
     pub fn lower_bound(&self) -> i64 {
         self.bounds.map_or(0, |b| b.lo as i64)
     }
 
-    /// Upper bound in bytes from the base.
+    /// Returns the upper bound in bytes from the base.
     #[inline]
     pub fn upper_bound(&self) -> i64 {
         self.bounds.map_or(0, |b| b.hi as i64)
     }
 
-    /// Whether any number of elements in an array is one run of bytes without gaps.
+    /// Returns true if any number of elements in an array is one run of bytes without gaps.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.as_run(2).is_some()
     }
 
-    /// Where the data of `count` elements lies, in bytes from the base: the memory that
-    /// [`super::Segment::typed`] needs. Empty if there is no data.
+    /// Returns the range of the data of `count` elements, in bytes from the base.
+    ///
+    /// This is the memory that [`super::Segment::typed`] needs. It is empty if there is no data.
     ///
     /// # Errors
-    /// So many elements have more bytes, or lie further from the base, than an address space allows.
+    ///
+    /// Fails if so many elements have more bytes, or extend further from the base, than an address
+    /// space allows.
     pub fn span(&self, count: usize) -> Result<Range<i64>, DatatypeError> {
         let all = self.block("array of a", 0, count)?;
         Ok(all.data.map_or(0..0, |b| b.lo as i64..b.hi as i64))
     }
 
-    /// Offset of the data of `count` elements if that is one run.
+    /// Returns the offset of the data of `count` elements if that is one run.
     #[inline]
     pub(super) fn as_run(&self, count: usize) -> Option<isize> {
         let off = self.node.as_run()?;
@@ -194,7 +207,7 @@ impl Datatype {
     }
 
     /// Visits the runs of an endless array of elements, without the first `skip` bytes, until the
-    /// visitor has enough.
+    /// visitor breaks.
     #[inline]
     pub(super) fn walk<V: Visit>(&self, skip: usize, v: &mut V) -> ControlFlow<()> {
         self.node.walk_many(0, usize::MAX, self.extent() as isize, skip, v)
@@ -204,7 +217,7 @@ impl Datatype {
         Datatype { node: Node::bytes(0), bounds: None, data: None, depth: 0 }
     }
 
-    /// `count` elements in a row, moved by `disp`.
+    /// Returns `count` consecutive elements, moved by `disp`.
     fn block(&self, constructor: &'static str, disp: i64, count: usize) -> Result<Datatype, DatatypeError> {
         self.repeated(constructor, disp, count, self.extent())
     }
@@ -271,7 +284,7 @@ impl Datatype {
     }
 }
 
-/// Adds sizes within `isize::MAX`; `None` stands for an overflow before.
+/// Adds sizes within `isize::MAX`; `None` stands for an earlier overflow.
 fn size_sum(constructor: &'static str, a: usize, b: Option<usize>) -> Result<usize, DatatypeError> {
     b.and_then(|b| a.checked_add(b))
         .filter(|&sum| isize::try_from(sum).is_ok())

@@ -1,18 +1,18 @@
 //! Normalised layouts: the runs of bytes of a datatype in packed order, from any position on.
 //!
-//! Whatever way a datatype was built, what is regular becomes one run or one strided sequence of
-//! runs, so that the loops over small blocks are tight. Offsets wrap: [`super::Datatype`] has
-//! checked that those of one element do not, and [`super::Segment::typed`] demands it for the rest.
+//! However a datatype was built, regular parts become one run or one strided sequence of runs, so
+//! the loops over small blocks are tight. Offsets wrap: [`super::Datatype`] has checked that those
+//! of one element do not overflow, and [`super::Segment::typed`] demands it for the rest.
 
 use core::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Gets the runs of a layout in packed order. `Break` ends the walk.
+/// A visitor of the runs of a layout in packed order. `Break` ends the walk.
 pub(super) trait Visit {
-    /// `len > 0` bytes at `off` from the base.
+    /// Visits `len > 0` bytes at `off` from the base.
     fn run(&mut self, off: isize, len: usize) -> ControlFlow<()>;
 
-    /// `count` runs of `len` bytes, the first at `off`, each `stride` after the one before.
+    /// Visits `count` runs of `len` bytes, the first at `off`, each `stride` after the one before.
     #[inline]
     fn strided(&mut self, off: isize, count: usize, stride: isize, len: usize) -> ControlFlow<()> {
         let mut off = off;
@@ -27,7 +27,7 @@ pub(super) trait Visit {
 /// A layout. Cloning it is cheap.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
-    /// Where its own origin lies.
+    /// Offset of its own origin.
     off: isize,
     /// Bytes of data.
     size: usize,
@@ -36,7 +36,7 @@ pub(super) struct Node {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Shape {
-    /// `size` bytes.
+    /// A run of `size` bytes.
     Run,
     Strided {
         count: usize,
@@ -58,45 +58,47 @@ struct Part {
     node: Node,
 }
 
-/// `i` strides; wraps.
+/// Returns `i` strides; wraps.
 #[inline]
 fn times(stride: isize, i: usize) -> isize {
     stride.wrapping_mul(i as isize)
 }
 
-/// How many whole pieces of `size > 0` bytes fit in `n`, and the rest. Inner loops mostly start at
-/// zero, and are spared the division.
+/// Returns the number of whole pieces of `size > 0` bytes in `n`, and the rest.
+///
+/// Inner loops mostly start at zero, and avoid the division.
 #[inline]
 fn split(n: usize, size: usize) -> (usize, usize) {
     if n == 0 { (0, 0) } else { (n / size, n % size) }
 }
 
 impl Node {
-    /// `len` bytes.
+    /// Creates a run of `len` bytes.
     pub(super) fn bytes(len: usize) -> Node {
         Node { off: 0, size: len, shape: Shape::Run }
     }
 
-    /// Bytes of data.
+    /// Returns the bytes of data.
     #[inline]
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// Offset of the data if it is one run.
+    /// Returns the offset of the data if it is one run.
     #[inline]
     pub(super) fn as_run(&self) -> Option<isize> {
         matches!(self.shape, Shape::Run).then_some(self.off)
     }
 
-    /// The same data elsewhere.
+    /// Returns the same data, moved.
     pub(super) fn shifted(mut self, by: isize) -> Node {
         self.off = self.off.wrapping_add(by);
         self
     }
 
-    /// `count` times the node, each time `stride` further. The caller checked that sizes and
-    /// offsets are representable.
+    /// Repeats the node `count` times, each time `stride` further.
+    ///
+    /// The caller has checked that sizes and offsets are representable.
     pub(super) fn repeated(self, count: usize, stride: isize) -> Node {
         if count == 0 || self.size == 0 {
             return Node::bytes(0);
@@ -119,7 +121,7 @@ impl Node {
         Node { off, size, shape }
     }
 
-    /// The nodes one after the other. The caller checked the sum of their sizes.
+    /// Joins the nodes one after the other. The caller has checked the sum of their sizes.
     pub(super) fn sequence(nodes: impl Iterator<Item = Node>) -> Node {
         let mut parts: Vec<Part> = Vec::new();
         let mut total = 0;
@@ -180,7 +182,7 @@ impl Node {
         }
     }
 
-    /// Visits `count` times the node, each time `stride` further, without the first `skip` bytes.
+    /// Visits the node `count` times, each time `stride` further, without the first `skip` bytes.
     #[inline]
     pub(super) fn walk_many<V: Visit>(
         &self,
@@ -217,7 +219,7 @@ impl Node {
     }
 }
 
-/// Stride and length, if all parts are runs of one length at a constant distance.
+/// Returns stride and length, if all parts are runs of one length at a constant distance.
 fn regular(parts: &[Part]) -> Option<(isize, usize)> {
     let off = |p: &Part| p.node.as_run();
     let len = parts.first()?.node.size;

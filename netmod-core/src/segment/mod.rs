@@ -1,8 +1,8 @@
-//! Segments: a resumable cursor over data that may be scattered in memory.
+//! Segments: a resumable cursor over data that may be noncontiguous in memory.
 //!
-//! A [`Datatype`] says where the bytes of one element lie relative to a base address; a [`Segment`]
-//! is a base address, a datatype, a count and a position in the packed byte stream. The position is
-//! a plain number: any operation may start at any byte, so a transport can stop and resume wherever
+//! A [`Datatype`] describes the bytes of one element relative to a base address. A [`Segment`] is a
+//! base address, a datatype, a count and a position in the packed byte stream. The position is a
+//! plain number: any operation may start at any byte, so a transport can stop and resume wherever
 //! its network cuts the data.
 //!
 //! The memory of a segment is lent under the contract of [`crate::buf`].
@@ -26,12 +26,12 @@ use layout::Visit;
 pub struct Segment {
     base: *mut u8,
     pos: usize,
-    /// Never more than the layout describes; `pos <= end`.
+    /// End position, at most what the layout describes; `pos <= end`.
     end: usize,
     layout: Layout,
 }
 
-/// A segment of one piece, from its start: small enough to be handed on in registers, as a [`Segment`] is not.
+/// A contiguous segment at its start, small enough to be passed in registers, unlike a [`Segment`].
 #[derive(Debug)]
 pub struct Run {
     base: *mut u8,
@@ -39,19 +39,19 @@ pub struct Run {
 }
 
 impl Run {
-    /// First byte.
+    /// Returns the address of the first byte.
     #[inline]
     pub(crate) const fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     #[inline]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no bytes.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -65,22 +65,24 @@ impl From<Run> for Segment {
     }
 }
 
-/// Where the bytes are. Elements of `Typed` repeat at the datatype's extent, up to `Segment::end`.
+/// The position of the bytes in memory.
+///
+/// Elements of `Typed` repeat at the datatype's extent, up to `Segment::end`.
 enum Layout {
     Contig,
     Typed(Arc<Datatype>),
     List(Box<List>),
 }
 
-/// Pieces of memory that need not belong to one object.
+/// Pieces of memory, possibly of different objects.
 struct List {
     iov: Vec<IoVec>,
-    /// Position in the packed stream where each piece ends.
+    /// Positions in the packed stream at which the pieces end.
     ends: Vec<usize>,
 }
 
 impl List {
-    /// The pieces of the `n` bytes from `pos` on, in order.
+    /// Iterates over the pieces of the `n` bytes from `pos` on, in order.
     fn pieces(&self, pos: usize, n: usize) -> impl Iterator<Item = IoVec> + '_ {
         let first = self.ends.partition_point(|&end| end <= pos);
         let before = first.checked_sub(1).map_or(0, |i| self.ends[i]);
@@ -97,45 +99,46 @@ impl List {
 }
 
 impl Segment {
-    /// No data.
+    /// Creates a segment without data.
     pub const fn empty() -> Segment {
         Segment { base: IoVec::EMPTY.base, pos: 0, end: 0, layout: Layout::Contig }
     }
 
-    /// All bytes, those before the position included.
+    /// Returns the number of all bytes, including those before the position.
     #[inline]
     pub const fn total(&self) -> usize {
         self.end
     }
 
-    /// Whether its layout is that of one piece, which holds no memory of its own.
+    /// Returns true if its layout is contiguous, and so holds no memory of its own.
     #[inline]
     pub const fn is_plain(&self) -> bool {
         matches!(self.layout, Layout::Contig)
     }
 
-    /// The segment as a run, if it is one.
+    /// Returns the segment as a run, if it is one.
     ///
     /// # Errors
-    /// Itself, if it is not.
+    ///
+    /// Returns the segment itself if it is not.
     #[inline(always)]
     pub fn into_run(self) -> Result<Run, Segment> {
         if self.is_plain() && self.pos == 0 { Ok(Run { base: self.base, len: self.end }) } else { Err(self) }
     }
 
-    /// Bytes before the position.
+    /// Returns the number of bytes before the position.
     #[inline]
     pub const fn pos(&self) -> usize {
         self.pos
     }
 
-    /// Bytes from the position on.
+    /// Returns the number of bytes from the position on.
     #[inline]
     pub const fn remaining(&self) -> usize {
         self.end - self.pos
     }
 
-    /// Whether nothing remains.
+    /// Returns true if no bytes remain.
     #[inline]
     pub const fn is_done(&self) -> bool {
         self.pos == self.end
@@ -147,7 +150,7 @@ impl Segment {
         self.pos = pos.min(self.end);
     }
 
-    /// Moves on by `n` bytes, or to the end if fewer remain.
+    /// Advances by `n` bytes, or to the end if fewer remain.
     #[inline]
     pub fn advance(&mut self, n: usize) {
         self.pos += n.min(self.remaining());
@@ -160,12 +163,12 @@ impl Segment {
         self.pos = self.pos.min(self.end);
     }
 
-    /// Describes the data from the position on, without moving.
+    /// Describes the data from the position on, without advancing.
     ///
-    /// Fills `out` from its start, with at most `max_bytes` bytes; returns the number of entries and
-    /// of bytes. Blocks of a datatype that are adjacent in memory share an entry; the pieces of
-    /// [`Segment::iovecs`] do not, since they may be of different objects. No entry has length zero,
-    /// and no bytes at all means that nothing remains or that nothing was asked for.
+    /// Fills `out` from its start, with at most `max_bytes` bytes; returns the number of entries
+    /// and of bytes. Blocks of a datatype that are adjacent in memory share an entry; the pieces of
+    /// [`Segment::iovecs`] do not, since they may belong to different objects. No entry has length
+    /// zero. No bytes at all means that none remain or none were requested.
     #[inline]
     pub fn next_iovecs(&self, max_bytes: usize, out: &mut [IoVec]) -> (usize, usize) {
         let max = max_bytes.min(self.remaining());
@@ -194,7 +197,7 @@ impl Segment {
         }
     }
 
-    /// The remaining data as address and length, if it lies in one piece.
+    /// Returns the remaining data as address and length, if it is contiguous.
     #[inline]
     pub fn as_contig(&self) -> Option<(*mut u8, usize)> {
         if matches!(self.layout, Layout::Contig) || self.is_done() {
@@ -223,7 +226,7 @@ impl fmt::Debug for Segment {
     }
 }
 
-/// Collects runs as iovecs, merging neighbours.
+/// A visitor that collects runs as iovecs, merging neighbours.
 struct Gather<'a> {
     base: *mut u8,
     out: &'a mut [IoVec],

@@ -1,8 +1,9 @@
-//! All of the segments' dealings with raw memory: lending it, copying out of it, copying into it.
+//! The segments' operations on raw memory: lending, copying out, copying in.
 //!
-//! Why the copies are sound: a [`Segment`] is built only here, by whoever takes on the contract of
-//! [`crate::buf`] for every byte that it describes. Its layout never changes afterwards, and its
-//! end only shrinks. So each byte between position and end is one that the caller answers for.
+//! The copies are sound for this reason: a [`Segment`] is built only here, by a caller who takes on
+//! the contract of [`crate::buf`] for every byte that it describes. Its layout never changes
+//! afterwards, and its end only shrinks. So the caller vouches for each byte between position and
+//! end.
 
 #![allow(unsafe_code)]
 
@@ -18,19 +19,20 @@ use crate::stores::{StoreKind, load, store};
 #[cfg(test)]
 mod tests;
 
-// SAFETY: a segment is addresses and numbers, and an immutable layout that may be shared; using the
-// addresses is governed by the contract of `crate::buf`, which says nothing about threads.
+// SAFETY: a segment is addresses and numbers, and an immutable layout that may be shared. The use
+// of the addresses is governed by the contract of `crate::buf`, which does not depend on threads.
 unsafe impl Send for Segment {}
 
 // SAFETY: as for a segment.
 unsafe impl Send for Run {}
 
 impl Segment {
-    /// `len` bytes at `base`. A null base means no data.
+    /// Creates a segment of `len` bytes at `base`. A null base means no data.
     ///
     /// # Safety
-    /// The contract of [`crate::buf`] for these bytes until the request that gets the segment is
-    /// finished; without a request, as long as the segment is used.
+    ///
+    /// The contract of [`crate::buf`] must hold for these bytes until the request that gets the
+    /// segment is finished; without a request, as long as the segment is used.
     #[inline]
     pub const unsafe fn contig(base: *mut u8, len: usize) -> Segment {
         if base.is_null() {
@@ -39,15 +41,17 @@ impl Segment {
         Segment { base, pos: 0, end: len, layout: Layout::Contig }
     }
 
-    /// `count` elements of a datatype at `base`, each the datatype's extent after the one before.
+    /// Creates a segment of `count` elements of a datatype at `base`, each the datatype's extent
+    /// after the one before.
     ///
-    /// Allocates nothing, and is the same as [`Segment::contig`] if the data lies in one piece.
+    /// It allocates nothing, and is the same as [`Segment::contig`] if the data is contiguous.
     ///
     /// # Safety
-    /// [`Datatype::span`] of `count` is not an error, and the contract of [`crate::buf`] holds as for
-    /// [`Segment::contig`] for every byte that the elements describe. Gaps are not touched and need
-    /// not be memory. Data to be received should not describe a byte twice; if it does, the value
-    /// that stays is unspecified.
+    ///
+    /// [`Datatype::span`] of `count` must not be an error, and the contract of [`crate::buf`] must
+    /// hold as for [`Segment::contig`] for every byte that the elements describe. Gaps are not
+    /// accessed and need not be memory. Data to be received should not describe a byte twice; if it
+    /// does, the value that stays is unspecified.
     #[inline]
     pub unsafe fn typed(base: *mut u8, ty: &Arc<Datatype>, count: usize) -> Segment {
         let end = ty.size().saturating_mul(count).min(isize::MAX as usize);
@@ -60,11 +64,14 @@ impl Segment {
         }
     }
 
-    /// Pieces of memory at absolute addresses, in this order. Pieces beyond a total of `isize::MAX`
-    /// bytes are left out, which no set of distinct pieces reaches.
+    /// Creates a segment of pieces of memory at absolute addresses, in this order.
+    ///
+    /// Pieces beyond a total of `isize::MAX` bytes are left out; no set of distinct pieces reaches
+    /// that.
     ///
     /// # Safety
-    /// The contract of [`crate::buf`] as for [`Segment::contig`] for every piece.
+    ///
+    /// The contract of [`crate::buf`] must hold as for [`Segment::contig`] for every piece.
     pub unsafe fn iovecs(mut list: Vec<IoVec>) -> Segment {
         let mut end = 0usize;
         let mut ends = Vec::with_capacity(list.len());
@@ -89,21 +96,25 @@ impl Segment {
         }
     }
 
-    /// Copies data out, as much as fits into `dst` or remains, and moves on; returns how much.
+    /// Copies data out, as much as fits into `dst` or remains, and advances; returns the number of
+    /// bytes.
     #[inline]
     pub fn pack(&mut self, dst: &mut [u8]) -> usize {
         let n = dst.len().min(self.remaining());
-        // SAFETY: `dst` has room for `n` bytes, no more than remain, and is borrowed mutably while
-        // nobody writes to the memory of a send: so they do not overlap.
+        // SAFETY: `dst` has room for `n` bytes, no more than remain. It is borrowed mutably while
+        // nobody writes to the memory of a send, so they do not overlap.
         unsafe { self.copy_out(dst.as_mut_ptr(), n) };
         n
     }
 
-    /// As [`Segment::pack`], into memory that other processes can see, and that is therefore never a slice; data in one piece goes
-    /// the given way.
+    /// Does the same as [`Segment::pack`], into memory that other processes can see, and that is
+    /// therefore never a slice.
+    ///
+    /// Contiguous data is stored in the given way.
     ///
     /// # Safety
-    /// `room` bytes at `dst` are writable and no part of the segment.
+    ///
+    /// `room` bytes at `dst` must be writable and no part of the segment.
     #[inline]
     pub unsafe fn pack_raw(&mut self, dst: *mut u8, room: usize, kind: StoreKind) -> usize {
         let n = room.min(self.remaining());
@@ -112,19 +123,20 @@ impl Segment {
             unsafe { store(self.base.wrapping_add(self.pos), dst, n, kind) };
             self.pos += n;
         } else {
-            // SAFETY: `n` is at most what remains, and `dst` has room for it by this function's contract.
+            // SAFETY: `n` is at most what remains, and `dst` has room for it by this function's
+            // contract.
             unsafe { self.copy_out(dst, n) };
         }
         n
     }
 
-    /// Appends up to `max` bytes of data to `dst` and moves on; returns how many.
+    /// Appends up to `max` bytes of data to `dst` and advances; returns the number of bytes.
     pub fn pack_vec(&mut self, max: usize, dst: &mut Vec<u8>) -> usize {
         let n = max.min(self.remaining());
         dst.reserve(n);
         let old = dst.len();
-        // SAFETY: `reserve` made room for `n` bytes behind `old`; for the rest see `pack`. After the
-        // copy they are initialised, so the new length is true.
+        // SAFETY: `reserve` made room for `n` bytes after `old`; for the rest see `pack`. The copy
+        // initialises them, so the new length is true.
         unsafe {
             self.copy_out(dst.as_mut_ptr().add(old), n);
             dst.set_len(old + n);
@@ -132,18 +144,21 @@ impl Segment {
         n
     }
 
-    /// Copies received bytes in, as many as there are or as remain, and moves on; returns how many.
+    /// Copies received bytes in, as many as there are or as remain, and advances; returns the
+    /// number of bytes.
     #[inline]
     pub fn unpack(&mut self, src: RxBytes<'_>) -> usize {
         let n = src.len().min(self.remaining());
-        // SAFETY: `src` has `n` readable bytes, no more than remain; it does not overlap the memory of
-        // a receive, which nobody else may touch.
+        // SAFETY: `src` has `n` readable bytes, no more than remain. It does not overlap the memory
+        // of a receive, which nobody else may access.
         unsafe { self.copy_in(src.as_ptr(), n) };
         n
     }
 
-    /// As [`Segment::unpack`], past the caches if the segment is one piece: for a part of a message so long that they
-    /// do not hold it anyway. Whoever may see that the bytes are there, in whatever thread, sees the bytes.
+    /// Does the same as [`Segment::unpack`] with non-temporal stores if the segment is contiguous.
+    ///
+    /// It is for a part of a message that is too long for the caches anyway. Any thread that may
+    /// see that the bytes are there sees the bytes.
     pub fn unpack_nontemporal(&mut self, src: RxBytes<'_>) -> usize {
         if !matches!(self.layout, Layout::Contig) {
             return self.unpack(src);
@@ -155,8 +170,12 @@ impl Segment {
         n
     }
 
+    /// Copies data out and advances.
+    ///
     /// # Safety
-    /// `n` is at most what remains; `n` bytes at `dst` are writable and no part of the segment.
+    ///
+    /// `n` must be at most what remains; `n` bytes at `dst` must be writable and no part of the
+    /// segment.
     #[inline]
     unsafe fn copy_out(&mut self, dst: *mut u8, n: usize) {
         if matches!(self.layout, Layout::Contig) {
@@ -169,8 +188,12 @@ impl Segment {
         self.pos += n;
     }
 
+    /// Copies data in and advances.
+    ///
     /// # Safety
-    /// `n` is at most what remains; `n` bytes at `src` are readable and no part of the segment.
+    ///
+    /// `n` must be at most what remains; `n` bytes at `src` must be readable and no part of the
+    /// segment.
     #[inline(always)]
     unsafe fn copy_in(&mut self, src: *const u8, n: usize) {
         if matches!(self.layout, Layout::Contig) {
@@ -183,15 +206,19 @@ impl Segment {
         self.pos += n;
     }
 
+    /// Copies noncontiguous data.
+    ///
     /// # Safety
-    /// `n` is at most what remains; `n` bytes at `packed` are no part of the segment, and readable if
-    /// `DIR` is `IN`, writable if it is `OUT`.
+    ///
+    /// `n` must be at most what remains; `n` bytes at `packed` must be no part of the segment, and
+    /// readable if `DIR` is `IN`, writable if it is `OUT`.
     unsafe fn copy_scattered<const DIR: bool>(&self, packed: *mut u8, n: usize) {
         if n == 0 {
             return;
         }
         match &self.layout {
-            // SAFETY: `pos + n <= end` bytes at `base` are lent; `packed` by this function's contract.
+            // SAFETY: `pos + n <= end` bytes at `base` are lent; `packed` by this function's
+            // contract.
             Layout::Contig => unsafe {
                 copy::<DIR>(self.base.wrapping_add(self.pos), packed, n);
             },
@@ -202,7 +229,7 @@ impl Segment {
             Layout::List(list) => {
                 let mut packed = packed;
                 for piece in list.pieces(self.pos, n) {
-                    // SAFETY: the piece is lent, and `pieces` adds up to at most `n` bytes.
+                    // SAFETY: the piece is lent, and the pieces have at most `n` bytes in total.
                     unsafe { copy::<DIR>(piece.base, packed, piece.len) };
                     packed = packed.wrapping_add(piece.len);
                 }
@@ -211,14 +238,18 @@ impl Segment {
     }
 }
 
-/// As [`load`]; up to 16 bytes without a call.
+/// Does the same as [`load`], without a call for up to 16 bytes.
 ///
 /// # Safety
-/// As for that: `n` bytes readable at `src`, writable at `dst`, not overlapping.
+///
+/// As for that: `n` bytes must be readable at `src` and writable at `dst`, without overlap.
 #[inline(always)]
 unsafe fn copy_short(src: *const u8, dst: *mut u8, n: usize) {
+    /// Copies by two moves, which may overlap each other.
+    ///
     /// # Safety
-    /// As above, and `n` is `LEN` to `2 * LEN`: two moves, which may overlap each other.
+    ///
+    /// As above, with `n` from `LEN` to `2 * LEN`.
     #[inline(always)]
     unsafe fn two<const LEN: usize>(src: *const u8, dst: *mut u8, n: usize) {
         // SAFETY: the first `LEN` and the last `LEN` of at least `LEN` bytes.
@@ -242,8 +273,12 @@ unsafe fn copy_short(src: *const u8, dst: *mut u8, n: usize) {
 const OUT: bool = false;
 const IN: bool = true;
 
+/// Copies in the given direction.
+///
 /// # Safety
-/// `len` bytes at both, which do not overlap; the source of `DIR` readable, the other writable.
+///
+/// `len` bytes at both must not overlap, and the source of `DIR` must be readable, the other
+/// writable.
 #[inline(always)]
 unsafe fn copy<const DIR: bool>(memory: *mut u8, packed: *mut u8, len: usize) {
     let (src, dst) = if DIR == IN { (packed, memory) } else { (memory, packed) };
@@ -251,8 +286,9 @@ unsafe fn copy<const DIR: bool>(memory: *mut u8, packed: *mut u8, len: usize) {
     unsafe { ptr::copy_nonoverlapping(src, dst, len) };
 }
 
-/// Copies the runs that a walk over the segment's own datatype shows it, `left` bytes at most.
-/// Made only by `copy_scattered`, whose contract is what the copies below rest on.
+/// A visitor that copies the runs of the segment's own datatype, at most `left` bytes.
+///
+/// Only `copy_scattered` creates it, on whose contract the copies below rest.
 struct Copy<const DIR: bool> {
     base: *mut u8,
     packed: *mut u8,
@@ -260,10 +296,11 @@ struct Copy<const DIR: bool> {
 }
 
 impl<const DIR: bool> Copy<DIR> {
-    /// `count` blocks of exactly `LEN` bytes.
+    /// Copies `count` blocks of exactly `LEN` bytes.
     ///
     /// # Safety
-    /// As for [`copy`], for each block; `packed` moves on by `LEN` each time.
+    ///
+    /// As for [`copy`], for each block; `packed` advances by `LEN` each time.
     #[inline(always)]
     unsafe fn blocks<const LEN: usize>(&mut self, first: *mut u8, count: usize, stride: isize) {
         let (mut memory, mut packed) = (first, self.packed);
@@ -282,7 +319,7 @@ impl<const DIR: bool> Visit for Copy<DIR> {
     fn run(&mut self, off: isize, len: usize) -> ControlFlow<()> {
         let len = len.min(self.left);
         // SAFETY: the walk is over the segment's datatype from its position on, and `left` ends it
-        // before the segment's end: so the run is lent, and `packed` has `left` bytes.
+        // before the segment's end. So the run is lent, and `packed` has `left` bytes.
         unsafe {
             let memory = self.base.wrapping_offset(off);
             match len {
@@ -299,7 +336,7 @@ impl<const DIR: bool> Visit for Copy<DIR> {
 
     #[inline]
     fn strided(&mut self, off: isize, count: usize, stride: isize, len: usize) -> ControlFlow<()> {
-        // Short rows are spared the division.
+        // Short rows avoid the division.
         let whole = match count.checked_mul(len) {
             Some(all) if all <= self.left => count,
             _ => self.left / len,

@@ -2,21 +2,25 @@
 
 use super::Processor;
 
-/// Bytes that are fetched while those before them are copied.
+/// Bytes that are prefetched ahead of the copy.
 const AHEAD: usize = 512;
-/// The same in copies from so many bytes on, of which the writer is far ahead: there it is of use to fetch more, and what is
-/// written to as well.
+/// Bytes that are prefetched in long copies, of which the writer is far ahead.
+///
+/// There it helps to prefetch more, and the destination as well.
 const FAR_AHEAD: usize = 1024;
 const LONG: usize = 32 << 10;
-/// Bytes of a line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// As `ptr::copy_nonoverlapping`, out of memory that is another core's to write. On AMD's processors up to Zen 4 lines are taken as if to
-/// be written: a line that was only read stays the writer's as well, and each of the two then has to ask for it before it writes to it
-/// again, long after both have lost it; one that was taken it finds in the cache that both share.
+/// Does the same as `ptr::copy_nonoverlapping`, for memory that another core will write again.
+///
+/// On AMD processors up to Zen 4 it prefetches lines for writing. A line that was only read stays
+/// shared with the writer, so each core must request it before it writes again, long after both
+/// have evicted it. A line that was taken exclusively is found in the shared cache.
 ///
 /// # Safety
-/// As for that: `n` bytes readable at `src`, writable at `dst`, not overlapping.
+///
+/// As for that: `n` bytes must be readable at `src` and writable at `dst`, without overlap.
 #[inline]
 pub unsafe fn load(src: *const u8, dst: *mut u8, n: usize) {
     // SAFETY: as demanded.
@@ -31,9 +35,10 @@ pub unsafe fn load(src: *const u8, dst: *mut u8, n: usize) {
     }
 }
 
-/// The same, `STEP` bytes at a time; `BOTH`: what is written to is fetched, too.
+/// Does the same, `STEP` bytes at a time; with `BOTH` it also prefetches the destination.
 ///
 /// # Safety
+///
 /// As for [`load`].
 #[inline(never)]
 pub(super) unsafe fn load_taken<const STEP: usize, const BOTH: bool>(src: *const u8, dst: *mut u8, n: usize) {
@@ -44,7 +49,7 @@ pub(super) unsafe fn load_taken<const STEP: usize, const BOTH: bool>(src: *const
         let (next, len) = (at + step, STEP.min(n - at - step));
         fetch_all_to_write(src.wrapping_add(next), len);
         if BOTH {
-            // The copy's own fetches wait behind those.
+            // The copy's own loads wait behind these prefetches.
             fetch_all_to_write(dst.wrapping_add(next), len);
         }
         // SAFETY: `at + step <= n`.
@@ -53,7 +58,7 @@ pub(super) unsafe fn load_taken<const STEP: usize, const BOTH: bool>(src: *const
     }
 }
 
-/// Asks for the cache lines of some bytes, as if to write to them. Changes nothing.
+/// Prefetches the cache lines of some bytes for writing. Changes nothing.
 #[inline]
 pub fn fetch_all_to_write(at: *const u8, len: usize) {
     for line in (0..len).step_by(LINE) {
@@ -61,13 +66,14 @@ pub fn fetch_all_to_write(at: *const u8, len: usize) {
     }
 }
 
-/// Asks for the cache line of an address, to be written. Changes nothing.
+/// Prefetches the cache line of an address for writing. Changes nothing.
 #[inline(always)]
 pub fn fetch_to_write(line: *const u8) {
-    // By name, because the compiler's intrinsic makes it a fetch for reading where the target need not know it;
-    // processors that do not know it ignore it (AMD64 Architecture Programmer's Manual, volume 3, PREFETCHW).
+    // In assembly, because the compiler's intrinsic becomes a prefetch for reading where the target
+    // need not support this one. Processors without it ignore it (AMD64 Architecture Programmer's
+    // Manual, volume 3, PREFETCHW).
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: has no effect but on caches, whatever the address.
+    // SAFETY: a prefetch affects only caches, whatever the address.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
     }

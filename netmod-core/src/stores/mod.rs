@@ -1,12 +1,13 @@
-//! How bytes are stored where another core will read them, by way of the caches or past them, and how they are read there ([`load`]).
+//! Stores for another core to read, through the caches or non-temporal, and the matching reads
+//! ([`load`]).
 //!
-//! A store needs the line that it writes to. If the core that read it last still has it, it must be taken away from there
-//! first: on AMD's processors up to Zen 4 that takes 15 ns for each line between cores of one L3 cache, and more than 20 between those of two, however many
-//! lines are asked for at once; from the L3 cache, or from memory, it takes 2 to 4, but more than 5 if it was only read there, which the
-//! reader can avoid. Stores past the caches take nothing from
-//! anybody, but whoever reads has to go to memory, for about 5 ns a line. So they are the better way
-//! as soon as they save the writer more than that. Which cores the two are, and whether the reader's caches hold the memory, changes while a process
-//! runs: it is tried out, a few copies in a hundred at most.
+//! A store needs the cache line that it writes to. If the core that read it last still has it, the
+//! line must be taken from there first. On AMD processors up to Zen 4 that costs several times as
+//! much as a fetch from the shared cache or from memory, however many lines are requested at once.
+//! Non-temporal stores take no line from another core, but the reader has to go to memory. So they
+//! are better as soon as they save the writer more than that. Which cores the two are, and whether
+//! the reader's caches hold the memory, changes at run time, so a few copies in a hundred try the
+//! other kind.
 
 #![allow(unsafe_code)]
 
@@ -20,10 +21,11 @@ pub use load::{fetch_all_to_write, fetch_to_write, load};
 use std::sync::LazyLock;
 use std::time::Instant;
 
-/// Copies bytes the given way, before whoever sees later stores of this thread in order.
+/// Copies bytes by the given kind of store, ordered before later stores of this thread.
 ///
 /// # Safety
-/// `n` bytes readable at `src`, writable at `dst`, not overlapping.
+///
+/// `n` bytes must be readable at `src` and writable at `dst`, without overlap.
 #[inline]
 pub unsafe fn store(src: *const u8, dst: *mut u8, n: usize, kind: StoreKind) {
     // SAFETY: as demanded.
@@ -35,48 +37,52 @@ pub unsafe fn store(src: *const u8, dst: *mut u8, n: usize, kind: StoreKind) {
     }
 }
 
-/// A way to store.
+/// A kind of store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreKind {
-    /// As any program does.
+    /// An ordinary store, through the caches.
     #[default]
     Cached,
-    /// Past the caches.
+    /// A non-temporal store, past the caches.
     NonTemporal,
 }
 
-/// Shortest copy that may go past the caches, in bytes: up to here whoever reads waits for memory longer than is saved.
+/// Least length of a non-temporal copy, in bytes: below it the reader waits longer for memory than
+/// is saved.
 pub const LEAST: usize = 2 << 10;
-/// Bytes of a line.
+/// Size of a cache line in bytes.
 const LINE: u64 = 64;
-/// Copies of each way in a trial; the best of them counts, because others are lengthened by what happens beside them.
+/// Copies of each kind in a trial; the fastest counts, since disturbances make others slower.
 const TRIES: u32 = 4;
-/// Copies between two trials, and the most of them while stores go past the caches and each trial has said so.
+/// Copies between two trials, and the most of them while stores are non-temporal and each trial has
+/// confirmed that.
 const PAUSE: u32 = 64;
 const MOST_PAUSE: u32 = 4096;
-/// Picoseconds for a line that are no reason to try the other way.
+/// Picoseconds per line that give no reason to try the other kind.
 const INNOCENT: u64 = 6_000;
-/// Picoseconds for a line that stores past the caches must save, since whoever reads pays for them.
+/// Picoseconds per line that non-temporal stores must save, since the reader pays for them.
 const PENALTY: u64 = 5_000;
 
-/// What the next copy is for.
+/// The purpose of the next copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Nothing is tried.
+    /// No trial, for so many copies.
     Pause(u32),
-    /// A trial by way of the caches: so many to come, and the least picoseconds for a line so far.
+    /// Trial of cached stores: copies left, and the least picoseconds per line so far.
     Cached(u32, u64),
-    /// A trial past them, behind one by way of the caches that took so long.
+    /// Trial of non-temporal stores: copies left, the least picoseconds per line so far, and those
+    /// of cached stores.
     NonTemporal(u32, u64, u64),
 }
 
-/// Which way is better for what one thread stores for another one; learnt from how long it takes.
+/// The kind of store that is better from one thread to another one, learnt from the times of
+/// copies.
 #[derive(Clone, Copy, Debug)]
 pub struct Stores {
     kind: StoreKind,
     stage: Stage,
     pause: u32,
-    /// Trials in a row that have said [`StoreKind::Cached`].
+    /// Consecutive trials that chose [`StoreKind::Cached`].
     cached: u32,
 }
 
@@ -87,7 +93,7 @@ impl Default for Stores {
 }
 
 impl Stores {
-    /// Makes a copy of `n` bytes by the function, which is told the way.
+    /// Copies `n` bytes by calling `f` with the kind of store.
     #[inline]
     pub fn copy<T>(&mut self, n: usize, f: impl FnOnce(StoreKind) -> T) -> T {
         if n < LEAST || Processor::here() == Processor::Other {
@@ -104,7 +110,7 @@ impl Stores {
         done
     }
 
-    /// The way of the next copy, which is one of a trial.
+    /// Returns the kind of the next copy of a trial.
     fn tried(&mut self) -> StoreKind {
         if let Stage::Pause(_) = self.stage {
             self.stage = Stage::Cached(TRIES, u64::MAX);
@@ -112,7 +118,7 @@ impl Stores {
         if matches!(self.stage, Stage::NonTemporal(..)) { StoreKind::NonTemporal } else { StoreKind::Cached }
     }
 
-    /// The copy of a trial took so long.
+    /// Records the time of a trial's copy.
     fn took(&mut self, n: usize, nanoseconds: u64) {
         let line = nanoseconds.saturating_mul(1000 * LINE) / n as u64;
         self.stage = match self.stage {
@@ -130,8 +136,11 @@ impl Stores {
         };
     }
 
-    /// The end of a trial. The first copies by way of the caches behind others may find lines that nobody has, and be faster than those
-    /// that follow: so stores that went past the caches until just now, and do so again, are tried less and less often.
+    /// Ends a trial.
+    ///
+    /// The first cached copies after non-temporal ones may find lines that no core has, and be
+    /// faster than later ones. So trials become rarer while they keep confirming non-temporal
+    /// stores.
     #[cold]
     fn decide(&mut self, kind: StoreKind) -> Stage {
         self.kind = kind;
@@ -153,21 +162,20 @@ impl Stores {
     }
 }
 
-/// What is known of processors like this one.
+/// The known properties of processors like this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processor {
-    /// AMD's, up to family 19h (Zen 4): to take a line away from another core's caches takes four times as long as to fetch it from
-    /// one that both share.
+    /// AMD's, up to family 19h (Zen 4): taking a line from another core's caches takes much longer
+    /// than fetching it from a cache that both share.
     Zen4,
-    /// AMD's, later than that: between cores of one L3 cache lines go as fast as in one core. Further away is as before. An EPYC has shown this whose
-    /// family was not noted.
+    /// AMD's, later than that: between cores of one L3 cache lines move as fast as within a core.
     Zen5,
-    /// Any other: nothing of the kind was found, or looked for.
+    /// Any other: no such effect was found, or looked for.
     Other,
 }
 
 impl Processor {
-    /// This one.
+    /// Returns this processor.
     #[inline]
     pub fn here() -> Processor {
         static HERE: LazyLock<Processor> = LazyLock::new(Processor::ask);
@@ -176,7 +184,7 @@ impl Processor {
 
     #[cfg(target_arch = "x86_64")]
     fn ask() -> Processor {
-        // An instruction set of AMD's processors alone.
+        // An instruction set of AMD processors alone.
         if !std::arch::is_x86_feature_detected!("sse4a") {
             return Processor::Other;
         }

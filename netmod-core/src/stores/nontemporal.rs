@@ -1,21 +1,22 @@
-//! Copying past the caches, for data that will have left them before anybody looks at it.
+//! Non-temporal copies, for data that will have left the caches before it is read.
 //!
-//! An ordinary store fetches the line that it writes to, and later writes it back: twice the traffic to memory. A
-//! non-temporal one writes it once.
+//! An ordinary store fetches the line that it writes to, and later writes it back: twice the memory
+//! traffic. A non-temporal one only writes it.
 
-/// As `ptr::copy_nonoverlapping`, past the caches where the processor has a way.
+/// Does the same as `ptr::copy_nonoverlapping`, with non-temporal stores.
 ///
 /// # Safety
-/// As for that: `n` bytes readable at `src`, writable at `dst`, not overlapping.
+///
+/// As for that: `n` bytes must be readable at `src` and writable at `dst`, without overlap.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn copy(src: *const u8, dst: *mut u8, n: usize) {
     use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-    /// Bytes of a line, which is written as a whole.
+    /// Size of a cache line in bytes, which is written as a whole.
     const LINE: usize = 64;
 
-    // SAFETY: all offsets below `n`. The stores go to multiples of 16, since `head` brings `dst` to a line's start and
-    // whole lines follow. They are not ordered with others, which the fence at the end makes up for before anybody
-    // is told of them.
+    // SAFETY: all offsets are below `n`. The stores go to multiples of 16, since `head` brings
+    // `dst` to a line's start and whole lines follow. They are not ordered with others; the fence
+    // at the end orders them before anybody is told of them.
     unsafe {
         let head = dst.align_offset(LINE).min(n);
         src.copy_to_nonoverlapping(dst, head);
@@ -40,9 +41,11 @@ pub(super) unsafe fn copy(src: *const u8, dst: *mut u8, n: usize) {
     }
 }
 
-/// As `ptr::copy_nonoverlapping`: another way is not known for this processor.
+/// Does the same as `ptr::copy_nonoverlapping`: non-temporal stores are not known for this
+/// processor.
 ///
 /// # Safety
+///
 /// As for that.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) unsafe fn copy(src: *const u8, dst: *mut u8, n: usize) {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Copies of `n` bytes, of which each takes what the function says of way and number; returns the ways.
+/// Runs copies of `n` bytes, whose times `cost` returns by kind and number; returns the kinds.
 fn ways(
     stores: &mut Stores,
     count: usize,
@@ -24,7 +24,8 @@ fn share(ways: &[StoreKind], kind: StoreKind) -> f64 {
     ways.iter().filter(|w| **w == kind).count() as f64 / ways.len() as f64
 }
 
-/// Nanoseconds a line between cores that share an L3 cache, and cores that do not; with stores past the caches 4.
+/// Nanoseconds per line between cores with and without a shared L3 cache; non-temporal stores take
+/// 4.
 fn costs(cached: u64) -> impl Fn(StoreKind, usize) -> u64 {
     move |kind, _| if kind == StoreKind::Cached { cached } else { 4 }
 }
@@ -35,7 +36,8 @@ fn lines_that_are_near_never_go_past_the_caches() {
     assert_eq!(share(&ways, StoreKind::Cached), 1.0);
 }
 
-/// Stores are slow, but those past the caches are not faster by what the reader pays: the data comes from memory.
+/// Stores are slow, but non-temporal ones do not save what the reader pays: the data comes from
+/// memory.
 #[test]
 fn cold_data_goes_by_way_of_the_caches() {
     let mut stores = Stores::default();
@@ -54,7 +56,8 @@ fn lines_that_are_far_go_past_the_caches_soon_and_nearly_always() {
     assert!(share(&later, StoreKind::NonTemporal) > 0.99, "{}", share(&later, StoreKind::NonTemporal));
 }
 
-/// A process that is moved to another core: what was learnt is learnt anew, within as many copies as a long pause has.
+/// A process moves to another core: the kind is learnt anew, within as many copies as a long pause
+/// has.
 #[test]
 fn what_changes_is_noticed() {
     let mut stores = Stores::default();
@@ -66,7 +69,7 @@ fn what_changes_is_noticed() {
     }
 }
 
-/// Some copies take long because the process did not run meanwhile.
+/// Some copies take long because the process was interrupted.
 #[test]
 fn interruptions_say_nothing() {
     let mut stores = Stores::default();
@@ -78,7 +81,7 @@ fn interruptions_say_nothing() {
     assert_eq!(share(&ways, StoreKind::Cached), 1.0);
 }
 
-/// The first stores by way of the caches behind others are fast, since nobody has the lines.
+/// The first cached stores after non-temporal ones are fast, since no core has the lines.
 #[test]
 fn a_trial_that_deceives_is_made_less_and_less_often() {
     let mut stores = Stores::default();
@@ -102,7 +105,7 @@ fn short_copies_use_cached_stores() {
     assert_eq!(stores.copy(LEAST, |kind| kind), learnt);
 }
 
-/// Every length and place, either way: the same bytes, and none beside them.
+/// At every length and offset, either kind writes the same bytes, and none beside them.
 #[test]
 fn both_kinds_copy_the_same() {
     let from: Vec<u8> = (0..600).map(|i| (i * 7 + i / 256) as u8).collect();
@@ -119,7 +122,8 @@ fn both_kinds_copy_the_same() {
     }
 }
 
-/// All ways of reading, whichever this processor takes, at all lengths around the steps and at odd addresses.
+/// All kinds of reads, whichever this processor uses, at all lengths around the steps and at odd
+/// addresses.
 #[test]
 fn what_is_loaded_is_what_was_there() {
     let src: Vec<u8> = (0..40_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
@@ -129,7 +133,7 @@ fn what_is_loaded_is_what_was_there() {
         for from in [0, 1, 63, 64] {
             for kind in ways {
                 let mut dst = vec![0xa5; n + 2];
-                // SAFETY: `n` bytes within each of the two.
+                // SAFETY: `n` bytes are within each of the two.
                 unsafe { kind(src.as_ptr().add(from), dst.as_mut_ptr().add(1), n) };
                 assert_eq!(dst[1..=n], src[from..from + n]);
                 assert_eq!((dst[0], dst[n + 1]), (0xa5, 0xa5), "{n} bytes from {from}");

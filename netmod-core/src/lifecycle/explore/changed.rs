@@ -1,4 +1,4 @@
-//! Exploration of altered tables and of wrong uses of the right one: all must go wrong.
+//! Exploration of mutated tables and of wrong uses of the right one: all must be caught.
 
 use super::super::table::{Entry, TABLE};
 use super::super::{Action, VcEvent, VcState};
@@ -34,7 +34,7 @@ fn mpich_s_fatal_second_report_is_found() {
     }
 }
 
-/// Changes that no run can show, and why.
+/// Returns why a change is unobservable, if it is.
 fn harmless(state: VcState, event: VcEvent, to: Entry) -> Option<&'static str> {
     let (next, action) = to?;
     let (old_next, old) = TABLE.step(state, event).ok()?;
@@ -67,8 +67,9 @@ fn every_single_change_of_the_table_goes_wrong() {
     netmod_models::mutants(module_path!(), "single changes of the table", all.len() - harmless_seen);
 }
 
-/// Every table that differs from the real one in one entry: another target, another packet, one thing
-/// more or less to do, or the entry removed.
+/// Returns every table that differs from the real one in one entry.
+///
+/// The change is another target, another packet, one action more or less, or no entry.
 fn single_changes() -> Vec<(VcState, VcEvent, Entry)> {
     const PACKETS: [Action; 3] = [Action::NONE, Action::SEND_CLOSE, Action::SEND_CLOSE_ACK];
     const REST: [Action; 4] =

@@ -1,8 +1,8 @@
-//! Exploration of two VCs that are each other's peer: every interleaving of their closes, with loss
-//! of the connection, crash and restart, finalize, late and doubled reports, and use after closing.
+//! Exploration of two VCs that are each other's peer.
 //!
-//! And, in `changed`, of every table that differs from the real one in a single entry: those must go
-//! wrong.
+//! It covers every interleaving of their closes, with loss of the connection, crash and restart,
+//! finalize, late and repeated reports, and use after closing. `changed` also explores every table
+//! that differs from the real one in one entry; those must be caught.
 
 mod changed;
 
@@ -13,11 +13,11 @@ use super::{Action, VcEvent, VcState};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Msg {
-    /// The first a side hears of a new connection.
+    /// The first message of a new connection.
     Connect,
     Data,
     Close(bool),
-    /// The netmod's goodbye, behind everything that was pending at `vc_terminate`.
+    /// The netmod's goodbye, after everything that was pending at `vc_terminate`.
     Bye,
 }
 
@@ -54,13 +54,13 @@ struct Peer {
     crashed: bool,
     connected: bool,
     terminating: bool,
-    /// The connection is gone, and this side has not noticed.
+    /// True if the connection is gone and this side has not noticed.
     breaking: bool,
-    /// A posted receive.
+    /// True if a receive is posted.
     receiving: bool,
-    /// A packet that the netmod cannot get rid of.
+    /// True if the netmod has a packet that it cannot send.
     stuck_send: bool,
-    /// What an onlooker knows of this VC, whatever the table says.
+    /// The true history of this VC, independent of the table.
     ghost: Ghost,
     /// The new state of a driver that sends before it stores.
     late: Option<VcState>,
@@ -134,17 +134,17 @@ impl Ghost {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct World {
     peers: [Peer; 2],
-    /// What is under way *to* each peer.
+    /// Messages in transit *to* each peer.
     to: [Fifo; 2],
     faults: u8,
-    /// Harmless repetitions that are left: a second close, a second report of an end.
+    /// Repetitions left: a second close, a second report of an end.
     echoes: u8,
     revivals: u8,
     faulty: bool,
     ack_lost: bool,
 }
 
-/// How the layer above uses the table.
+/// The driver: how the layer above uses the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Driver {
     Right,
@@ -157,7 +157,7 @@ enum Driver {
 struct Model<'a> {
     table: &'a Table,
     driver: Driver,
-    /// Finalize waits for both sides to be at rest.
+    /// True if finalize waits for both sides to be at rest.
     barrier: bool,
 }
 
@@ -379,7 +379,7 @@ impl Model<'_> {
         if !p.vc.needs_close() {
             out.push(self.apply(w, x, VcEvent::LocalClose));
         }
-        // A connection of the peer's that crosses one's own: told of when it is adopted.
+        // A connection of the peer that crosses one's own: reported when it is adopted.
         if matches!(p.vc, VcState::Active | VcState::LocalClose | VcState::RemoteClose) {
             out.push(self.apply(w, x, VcEvent::Use));
         }
@@ -410,7 +410,7 @@ impl Model<'_> {
         crash.peers[x] = Peer { crashed: true, ..Peer::new(0) };
         crash.to[x] = Fifo::default();
         out.push(Ok(crash));
-        // The process manager says so, before the VC was used.
+        // The process manager reports it, before the VC was used.
         if p.vc == VcState::Inactive && !p.connected {
             w.to[x].cut_from_connect();
             w.peers[1 - x].breaking |= q.connected;
@@ -419,7 +419,7 @@ impl Model<'_> {
         }
     }
 
-    /// Nothing happens any more: has everything ended well?
+    /// Checks a state without further steps: has everything ended properly?
     fn check_end(&self, w: &World) -> Result<(), String> {
         for (x, p) in w.peers.iter().enumerate().filter(|(_, p)| !p.crashed) {
             let done = p.uses == 0 && p.vc == VcState::InactiveClosed || w.faulty && p.vc.is_at_rest();
@@ -457,7 +457,7 @@ impl Model<'_> {
     }
 }
 
-/// How the exploration came to a world.
+/// Returns the steps that led to a world.
 fn history(worlds: &[(World, usize)], mut at: usize) -> String {
     let mut lines = vec![];
     while at != 0 {
@@ -488,7 +488,7 @@ fn start(uses: [u8; 2], faults: u8, echoes: u8) -> World {
     }
 }
 
-/// The explorations that together reach every entry that a correct pair reaches.
+/// Runs the explorations that together reach every entry that a correct pair reaches.
 fn explore_all(table: &Table, driver: Driver) -> Result<Seen, String> {
     let mut all = Seen::default();
     for (uses, faults, echoes, barrier) in [

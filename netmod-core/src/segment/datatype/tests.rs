@@ -1,4 +1,4 @@
-//! What datatypes refuse, and how they are normalised.
+//! Refusals of datatypes, and their normalisation.
 
 use super::*;
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A datatype's description, from which both the datatype and the model are made.
+/// A datatype's description, from which both the datatype and the model are built.
 #[derive(Clone, Debug)]
 enum Tree {
     Bytes(usize),
@@ -14,7 +14,7 @@ enum Tree {
     Resized(i64, i64, Box<Tree>),
 }
 
-/// Offsets in packed order, and the bounds by MPI's definition (none: no bytes, no markers).
+/// Offsets in packed order, and the bounds by MPI's definition (`None`: no bytes, no markers).
 #[derive(Clone, Debug, Default)]
 struct Model {
     offs: Vec<i64>,
@@ -92,7 +92,7 @@ impl Tree {
     }
 }
 
-/// Displacements and strides; small ones often, so that blocks touch and overlap.
+/// Displacements and strides; often small, so that blocks touch and overlap.
 fn disp() -> impl Strategy<Value = i64> {
     prop_oneof![-8i64..9, -70i64..70]
 }
@@ -112,7 +112,7 @@ fn tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Memory that just holds the offsets of a model, and the model's offsets into it.
+/// Memory that just covers the offsets of a model, and the model's offsets into it.
 struct Memory {
     bytes: Vec<u8>,
     origin: i64,
@@ -129,8 +129,8 @@ impl Memory {
 
     fn segment(&mut self, ty: &Arc<Datatype>, count: usize) -> Segment {
         let base = self.bytes.as_mut_ptr().wrapping_offset(self.origin as isize);
-        // SAFETY: the memory covers every offset of the type, and outlives the segment in each test,
-        // which does not touch it meanwhile.
+        // SAFETY: the memory covers every offset of the type, and outlives the segment in each
+        // test, which does not access it meanwhile.
         unsafe { Segment::typed(base, ty, count) }
     }
 
@@ -296,7 +296,7 @@ proptest! {
         let list = |objects: &mut Vec<Vec<u8>>| -> Vec<IoVec> {
             objects.iter_mut().map(|o| IoVec { base: o.as_mut_ptr(), len: o.len() }).collect()
         };
-        // SAFETY: the objects outlive the segment and are not touched before it is last used.
+        // SAFETY: the objects outlive the segment and are not accessed before its last use.
         let mut seg = unsafe { Segment::iovecs(list(&mut objects)) };
         prop_assert_eq!(seg.total(), flat.len());
         let start = start.index(flat.len() + 1);
@@ -308,7 +308,7 @@ proptest! {
             prop_assert_eq!(out[..n].iter().map(|v| v.len).sum::<usize>(), bytes);
             prop_assert!(bytes == piece.min(seg.remaining()) || n == 2);
             if bytes > 0 {
-                // SAFETY: the first byte of a piece that the segment describes.
+                // SAFETY: this is the first byte of a piece that the segment describes.
                 prop_assert_eq!(unsafe { *out[0].base }, flat[seg.pos()]);
             }
             seg.pack_vec(piece, &mut got);
@@ -331,7 +331,7 @@ proptest! {
     }
 }
 
-/// Every block length that has a copy loop of its own, and some that have not.
+/// Every block length with a copy loop of its own, and some without.
 #[test]
 fn vectors_of_small_blocks() {
     for len in (1..=33).chain([64, 65, 100]) {
@@ -353,7 +353,7 @@ fn vectors_of_small_blocks() {
 #[test]
 fn contiguous_segments_copy_and_clamp() {
     let mut mem = *b"0123456789";
-    // SAFETY: `mem` outlives the segment and is not touched meanwhile.
+    // SAFETY: `mem` outlives the segment and is not accessed meanwhile.
     let mut seg = unsafe { Segment::contig(mem.as_mut_ptr(), 10) };
     seg.truncate(8);
     seg.advance(3);
@@ -422,7 +422,7 @@ fn past_the_caches_arrives_the_same() {
         for len in [0, 1, 15, 63, 64, 65, 127, 128, 200, 300] {
             let (mut got, mut want) = ([0xaa_u8; 400], [0xaa_u8; 400]);
             want[at..at + len].copy_from_slice(&src[at % 7..][..len]);
-            // SAFETY: `got` outlives the segment and is not touched meanwhile.
+            // SAFETY: `got` outlives the segment and is not accessed meanwhile.
             let mut seg = unsafe { Segment::contig(got.as_mut_ptr().add(at), len) };
             // In two parts, and with more bytes than remain.
             let (a, b) = (&src[at % 7..][..len / 3], &src[at % 7..][len / 3..]);
