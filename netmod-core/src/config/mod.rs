@@ -149,81 +149,81 @@ const TESTS: &str = "NETMOD_TEST_";
 
 config_table! {
     netmods: Vec<String> = vec!["shm".to_owned(), "tcp".to_owned()], "NETMOD", Kind::Names,
-        "netmods that may be used, of shm, tcp, ofi and verbs, the preferred one first";
+        "netmods to use, in order of preference: of shm, tcp, ofi and verbs";
     eager_max: usize = 128 * K, "NETMOD_EAGER_MAX", Kind::Size { min: 0, max: G },
-        "largest message, in bytes, that is sent without waiting for its receive; if it is not set, within a node less where a get is faster";
+        "largest eager message in bytes; if it is not set, less within a node where a get is faster";
     eager_window: usize = M, "NETMOD_EAGER_WINDOW", Kind::Size { min: 16 * K, max: G },
-        "bytes of eager messages, with 256 for each, that a peer may send before any are received; rank 0's value holds";
+        "bytes of eager messages, counting 256 more for each, that a peer may send before any are received; rank 0's value applies";
     rts_max: usize = 1024, "NETMOD_RTS_MAX", Kind::Count { min: 1, max: 1 << 20 },
-        "messages that a peer may announce before any are received; rank 0's value holds";
+        "messages that a peer may announce before any are received; rank 0's value applies";
     lmt: &'static str = "auto", "NETMOD_LMT", Kind::Choice(&["null", "put", "get", "coop", "auto"]),
-        "how large messages move: null by the network, put or get from memory to memory where that is possible, coop through shared memory within a node, auto as is best";
+        "mode of large messages: null, as ordinary messages; put or get, one-sided where that is possible; coop, through shared memory within a node; auto, the best of these";
     lmt_min: usize = 48 * K, "NETMOD_LMT_MIN", Kind::Size { min: 0, max: G },
-        "smallest message, in bytes, for which auto takes another mode than null";
+        "smallest message in bytes for which auto chooses a mode other than null";
     unexpected_max: usize = 256 * M, "NETMOD_UNEXPECTED_MAX", Kind::Size { min: M, max: 1024 * G },
-        "bytes that messages without a receive may take in all; rank 0's value holds";
+        "bytes of all unexpected messages together; rank 0's value applies";
     close_timeout: Duration = CLOSE, "NETMOD_CLOSE_TIMEOUT",
         Kind::Duration { min: Duration::ZERO, max: HOUR },
-        "how long finalize waits for the peers to close";
+        "time that finalize waits for the peers to close";
     failure_check: Duration = FAILURE_CHECK, "NETMOD_FAILURE_CHECK",
         Kind::Duration { min: Duration::ZERO, max: HOUR },
-        "how often a wait asks the process manager for failed ranks, and whether it is there; 0: never";
+        "interval at which a wait asks the process manager for failed ranks, and checks that it lives; 0: never";
     spin: Spin = Spin::Auto, "NETMOD_SPIN", Kind::Spin,
-        "polls in vain before a wait blocks; auto: few, and then some yields, if more would poll than the cores that they may use";
+        "empty polls before a wait blocks; auto: many, or few and some yields if polling would oversubscribe the cores";
     progress: &'static str = "auto", "NETMOD_PROGRESS", Kind::Choice(&["auto", "off"]),
-        "auto: a thread that sleeps until then sends within a millisecond what is staged while the program makes no call; off: no thread, and it leaves with the next call";
+        "progress while the program makes no call; auto: a helper thread sends staged messages within a millisecond; off: they wait for the next call";
     pmi: &'static str = "auto", "NETMOD_PMI", Kind::Choice(&["auto", "1", "2", "pmix"]),
-        "protocol to speak with the launcher; auto: what its environment offers";
+        "protocol with the launcher; auto: the one that the environment offers";
     pmix_library: String = "libpmix.so.2".to_owned(), "NETMOD_PMIX_LIBRARY", Kind::Text { max: 4095 },
         "name or path of the library for launchers that speak PMIx";
     engines: usize = 1, "NETMOD_ENGINES", Kind::Count { min: 1, max: 64 },
-        "engines of a process whose threads all send and receive (level Multiple)";
+        "engines of a process at thread level Multiple";
     log: String = "warn".to_owned(), "NETMOD_LOG", Kind::Text { max: 1024 },
-        "which diagnostics are printed, as a filter of the crate tracing-subscriber";
+        "diagnostics to print, as a filter of the crate tracing-subscriber";
     faults: String = String::new(), "NETMOD_FAULTS", Kind::Text { max: 1024 },
         "faults to inject, for tests, such as seed=7,drop=0.001,delay=1ms..5ms,split=0.5; empty: none";
     capture: String = String::new(), "NETMOD_CAPTURE", Kind::Text { max: 1024 },
-        "where frames are captured, for netmod-perf decode: PREFIX-JOB-RANK-NETMOD.pcapng; empty: nowhere";
+        "prefix of capture files for netmod-perf decode, PREFIX-JOB-RANK-NETMOD.pcapng; empty: no capture";
     capture_snap: usize = 64, "NETMOD_CAPTURE_SNAP", Kind::Size { min: 0, max: M },
         "bytes of each payload that a capture keeps";
     status: String = String::new(), "NETMOD_STATUS", Kind::Text { max: 255 },
-        "folder of the sockets by which netmod-perf top asks running ranks; empty: none";
+        "folder of the sockets that netmod-perf top connects to; empty: none";
     status_signal: &'static str = "none", "NETMOD_STATUS_SIGNAL",
         Kind::Choice(&["none", "usr1", "usr2", "hup", "quit"]),
-        "signal on which a rank writes its state to a file in NETMOD_STATUS or the temporary folder";
+        "signal that makes a rank write its state to a file in NETMOD_STATUS or the temporary folder";
 
     /// Settings of the netmod `shm`.
     shm: ShmConfig {
         dir: String = "/dev/shm".to_owned(), "NETMOD_SHM_DIR", Kind::Text { max: 4000 },
-            "folder, on a file system in memory, where the ranks of a node find their shared memory";
+            "folder of the shared memory files of a node's ranks, on a file system in memory";
         ranks: usize = 0, "NETMOD_SHM_RANKS", Kind::Count { min: 0, max: 448 },
-            "ranks that share memory in one folder, on whatever nodes the launcher sees them; 0: those of a node, as it says";
+            "consecutive ranks that share memory in one folder, whatever nodes the launcher reports; 0: those of a node";
         joint: &'static str = "auto", "NETMOD_SHM_JOINT", Kind::Choice(&["auto", "on", "off"]),
-            "whether a long message that its receiver reads is copied by both sides: on; off, by the receiver alone; auto: on if the node has a core for each that polls";
+            "copying of a long message in mode get; on: by both sides; off: by the receiver alone; auto: on if there is a core for each polling thread";
         register_max: usize = 0, "NETMOD_SHM_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },
-            "bytes that large messages may register at once for transfers between processes; more moves window by window; 0: any";
+            "bytes that large messages may register at once; more moves window by window; 0: no limit";
     }
 
     /// Settings of the netmod `tcp`.
     tcp: TcpConfig {
         interface: String = String::new(), "NETMOD_TCP_INTERFACE", Kind::Text { max: 255 },
-            "interfaces to listen on and to publish: names, addresses or subnets, ! before those not wanted, such as eth*,!eth7,10.0.0.0/8; empty: all";
+            "interfaces to listen on and to publish: names, addresses or subnets, with ! to exclude, such as eth*,!eth7,10.0.0.0/8; empty: all";
         speed: String = String::new(), "NETMOD_TCP_SPEED", Kind::Text { max: 255 },
-            "Mb/s of interfaces that do not say it or say it wrong, such as eth0=25000,ens*=10000";
+            "speeds in Mb/s of interfaces that report none or a wrong one, such as eth0=25000,ens*=10000";
         rails: usize = 4, "NETMOD_TCP_RAILS", Kind::Count { min: 1, max: 8 },
-            "pairs of interfaces that carry large messages to a peer at once; 1: never more than one";
+            "most rails: pairs of interfaces that carry large messages to a peer at once";
         rail_ratio: usize = 4, "NETMOD_TCP_RAIL_RATIO", Kind::Count { min: 1, max: 1000 },
-            "how many times as slow as the fastest pair of interfaces one may be that is used beside it";
+            "largest ratio of speeds between the fastest pair of interfaces and another one that is used beside it";
         rails_loopback: usize = 0, "NETMOD_TCP_RAILS_LOOPBACK", Kind::Count { min: 0, max: 8 },
-            "for tests: as many connections for large messages over the loopback interface, whatever the pairs are; 0 or 1: none";
+            "for tests: rails over the loopback interface, whatever the pairs are; 0 or 1: none";
         port_range: Option<PortRange> = None, "NETMOD_TCP_PORT_RANGE", Kind::Ports,
             "ports to listen on; empty: any";
         connect_timeout: Duration = CONNECT, "NETMOD_TCP_CONNECT_TIMEOUT",
             Kind::Duration { min: MS, max: HOUR },
-            "how long to try to connect to a peer";
+            "time limit for connecting to a peer";
         hello_timeout: Duration = HELLO, "NETMOD_TCP_HELLO_TIMEOUT",
             Kind::Duration { min: MS, max: HOUR },
-            "how long a handshake may take";
+            "time limit of a handshake";
         backoff_min: Duration = MS, "NETMOD_TCP_BACKOFF_MIN",
             Kind::Duration { min: MS, max: HOUR },
             "pause after the first failed attempt to connect";
@@ -231,88 +231,88 @@ config_table! {
             Kind::Duration { min: MS, max: HOUR },
             "longest pause between attempts to connect";
         detect: Duration = DETECT, "NETMOD_TCP_DETECT", Kind::Duration { min: Duration::ZERO, max: HOUR },
-            "how long a connection's host may be silent before the connection counts as lost; 0: for ever";
+            "silence of a peer's host after which a connection is lost; 0: never";
         resume_timeout: Duration = RESUME, "NETMOD_TCP_RESUME_TIMEOUT",
             Kind::Duration { min: Duration::ZERO, max: HOUR },
-            "how long to try to resume a lost connection before its peer counts as lost; 0: not at all";
+            "time limit for resuming a lost connection, after which its peer is lost; 0: no resumption";
         resume_local: bool = false, "NETMOD_TCP_RESUME_LOCAL", Kind::Bool,
-            "resume lost connections within a node, over the loopback interface, too";
+            "resumes lost connections within a node, over the loopback interface, too";
         ckpt_timeout: Duration = HOUR, "NETMOD_TCP_CKPT_TIMEOUT", Kind::Duration { min: MS, max: DAY },
-            "how long a peer that is being checkpointed has to come back before it counts as lost";
+            "time limit for a checkpointed peer to return, after which it is lost";
         checksum: bool = false, "NETMOD_CHECKSUM", Kind::Bool,
-            "check every byte on a connection with CRC32C; holds where both sides have it on";
+            "checks every byte on a connection with CRC32C, if both sides have it on";
         sndbuf: usize = 0, "NETMOD_TCP_SNDBUF", Kind::Size { min: 0, max: G },
             "send buffer of a socket in bytes; 0: the system's default";
         rcvbuf: usize = 0, "NETMOD_TCP_RCVBUF", Kind::Size { min: 0, max: G },
             "receive buffer of a socket in bytes; 0: the system's default";
         stage: usize = 16 * K, "NETMOD_TCP_STAGE", Kind::Size { min: K, max: M },
-            "bytes of small messages that are gathered for one system call";
+            "bytes of small messages that are staged for one system call";
         rx_buffer: usize = 64 * K, "NETMOD_TCP_RX_BUFFER", Kind::Size { min: 4 * K, max: 16 * M },
-            "bytes that one system call receives";
+            "most bytes that one system call receives";
         hello_max: usize = 256, "NETMOD_TCP_HELLO_MAX", Kind::Count { min: 1, max: 65536 },
-            "connections of strangers, in their handshake or refused, at once; at most a quarter of the descriptors";
+            "most connections of unauthenticated peers at once, in their handshake or refused; at most a quarter of the descriptors";
     }
 
     /// Settings of the netmod `ofi`.
     ofi: OfiConfig {
         library: String = String::new(), "NETMOD_OFI_LIBRARY", Kind::Text { max: 4095 },
-            "libfabric's file; empty: what the system calls libfabric.so.1";
+            "file of libfabric; empty: the system's libfabric.so.1";
         provider: String = String::new(), "NETMOD_OFI_PROVIDER", Kind::Text { max: 255 },
-            "providers that may be used, the preferred one first, ! before those not wanted, such as tcp,verbs;ofi_rxm,!sockets; empty: any";
+            "providers to use, in order of preference, with ! to exclude, such as tcp,verbs;ofi_rxm,!sockets; empty: any";
         domain: String = String::new(), "NETMOD_OFI_DOMAIN", Kind::Text { max: 255 },
-            "domains that may be used: names or patterns, ! before those not wanted, such as mlx5_*,!mlx5_3; empty: any";
+            "domains to use: names or patterns, with ! to exclude, such as mlx5_*,!mlx5_3; empty: any";
         domains: usize = 4, "NETMOD_OFI_DOMAINS", Kind::Count { min: 1, max: 16 },
-            "domains (network cards) that a process opens at most";
+            "most domains (network cards) that a process opens";
         contexts: usize = 1, "NETMOD_OFI_CONTEXTS", Kind::Count { min: 1, max: 64 },
-            "transmit and receive contexts that the engines of a process share in a scalable endpoint, where the provider has them";
+            "transmit and receive contexts of a scalable endpoint that a process's engines share, where the provider has them";
         disable_sep: bool = false, "NETMOD_OFI_DISABLE_SEP", Kind::Bool,
-            "use plain endpoints although the provider has scalable ones";
+            "uses plain endpoints even if the provider has scalable ones";
         frame: usize = 65 * K, "NETMOD_OFI_FRAME", Kind::Size { min: K, max: M },
-            "largest libfabric message in bytes; more than that is sent in several";
+            "largest libfabric message in bytes; a larger one is sent in several";
         window: usize = 512 * K, "NETMOD_OFI_WINDOW", Kind::Size { min: 4 * K, max: 4 * M },
-            "bytes of libfabric messages that a peer may have under way to this process";
+            "bytes of libfabric messages that a peer may have in flight to this process";
         rx_memory: Option<usize> = None, "NETMOD_OFI_RX_MEMORY", Kind::AutoSize { min: 64 * K, max: G },
-            "bytes of receive buffers of a domain; auto: 256K over shm, which must stay in a core's cache, 4M elsewhere";
+            "bytes of receive buffers per domain; auto: 256K over shm, which stays in a core's cache, 4M elsewhere";
         wait: &'static str = "auto", "NETMOD_OFI_WAIT", Kind::Choice(&["auto", "fd", "none"]),
-            "what a blocked wait waits on: fd, a descriptor of libfabric's, which costs each message; none, where it looks again after short naps; auto: none if the node has a core for each that polls";
+            "method of a blocked wait; fd: a descriptor of libfabric, at a cost per message; none: short sleeps between polls; auto: none if there is a core for each polling thread";
         register_max: usize = 0, "NETMOD_OFI_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },
-            "bytes that large messages may register at once; more moves window by window; 0: any";
+            "bytes that large messages may register at once; more moves window by window; 0: no limit";
         connect_timeout: Duration = CONNECT, "NETMOD_OFI_CONNECT_TIMEOUT",
             Kind::Duration { min: MS, max: HOUR },
-            "how long to try to connect to a peer";
+            "time limit for connecting to a peer";
         detect: Duration = DETECT, "NETMOD_OFI_DETECT", Kind::Duration { min: Duration::ZERO, max: HOUR },
-            "how long a peer that owes an answer may be silent before its host is asked whether it lives; 0: for ever";
+            "silence of a peer with outstanding acknowledgements after which its host is asked whether it lives; 0: never";
         hello_max: usize = 256, "NETMOD_OFI_HELLO_MAX", Kind::Count { min: 1, max: 65536 },
-            "handshakes of strangers in progress at once; at most a quarter of the descriptors";
+            "most handshakes of unauthenticated peers at once; at most a quarter of the descriptors";
     }
 
     /// Settings of the netmod `verbs`.
     verbs: VerbsConfig {
         library: String = String::new(), "NETMOD_VERBS_LIBRARY", Kind::Text { max: 4095 },
-            "libibverbs's file; empty: what the system calls libibverbs.so.1";
+            "file of libibverbs; empty: the system's libibverbs.so.1";
         device: String = String::new(), "NETMOD_VERBS_DEVICE", Kind::Text { max: 255 },
-            "devices and ports that may be used: names or patterns, ! before those not wanted, such as mlx5_*,!mlx5_3:2; empty: any";
+            "devices and ports to use: names or patterns, with ! to exclude, such as mlx5_*,!mlx5_3:2; empty: any";
         gid: String = String::new(), "NETMOD_VERBS_GID", Kind::Text { max: 15 },
-            "place in the ports' tables of the GID that packets come from, or v1 or v2 for a version of RoCE; empty: the best one";
+            "index of the source GID in the ports' tables, or v1 or v2 for a version of RoCE; empty: the best one";
         ports: usize = 4, "NETMOD_VERBS_PORTS", Kind::Count { min: 1, max: 16 },
-            "ports of devices that a process opens at most";
+            "most ports of devices that a process opens";
         frame: usize = 8 * K, "NETMOD_VERBS_FRAME", Kind::Size { min: K, max: M },
-            "largest message of verbs in bytes; more than that is sent in several";
+            "largest verbs message in bytes; a larger one is sent in several";
         window: usize = 256 * K, "NETMOD_VERBS_WINDOW", Kind::Size { min: 4 * K, max: 4 * M },
-            "bytes of messages of verbs that a peer may have under way to this process";
+            "bytes of verbs messages that a peer may have in flight to this process";
         rx_memory: usize = 4 * M, "NETMOD_VERBS_RX_MEMORY", Kind::Size { min: 64 * K, max: G },
-            "bytes of receive buffers of a port: who sends while the windows of all that send fit into it never has to repeat a message";
+            "bytes of receive buffers per port; no message is retransmitted while the windows of all senders fit";
         xrc: bool = false, "NETMOD_VERBS_XRC", Kind::Bool,
-            "one receiving queue pair for the processes of a node, by XRC, where both nodes' devices have it; proven on simulated devices only";
+            "one receiving queue pair for all processes of a node, by XRC, if both nodes' devices have it; tested on simulated devices only";
         register_max: usize = 0, "NETMOD_VERBS_REGISTER_MAX", Kind::Size { min: 0, max: 1024 * G },
-            "bytes that large messages may register at once; more moves window by window; 0: any";
+            "bytes that large messages may register at once; more moves window by window; 0: no limit";
         connect_timeout: Duration = CONNECT, "NETMOD_VERBS_CONNECT_TIMEOUT",
             Kind::Duration { min: MS, max: HOUR },
-            "how long to try to connect to a peer";
+            "time limit for connecting to a peer";
         detect: Duration = DETECT, "NETMOD_VERBS_DETECT", Kind::Duration { min: Duration::ZERO, max: HOUR },
-            "how long a peer that owes an answer may be silent before its host is asked whether it lives; 0: for ever";
+            "silence of a peer with outstanding acknowledgements after which its host is asked whether it lives; 0: never";
         hello_max: usize = 256, "NETMOD_VERBS_HELLO_MAX", Kind::Count { min: 1, max: 65536 },
-            "handshakes of strangers in progress at once; at most a quarter of the descriptors";
+            "most handshakes of unauthenticated peers at once; at most a quarter of the descriptors";
     }
 }
 
