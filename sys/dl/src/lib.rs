@@ -1,7 +1,8 @@
-//! A shared library that is loaded at run time, and its symbols by version.
+//! Shared libraries that are loaded at run time, and their symbols by version.
 //!
-//! A binary that loads what it can do without starts everywhere. Symbols are asked for by the version that has the layouts which the
-//! caller declares, so that a later library with other layouts is not called by mistake.
+//! A binary that loads its optional libraries starts on every machine. A symbol is looked up with
+//! the version whose layouts the caller declares. So a later library with other layouts is not
+//! called by mistake.
 
 #![allow(unsafe_code)]
 mod signals;
@@ -14,33 +15,37 @@ use std::path::Path;
 
 use signals::Signals;
 
-/// A library that stays loaded for ever, so that what was found in it can be used at any time.
+/// A shared library that is never unloaded, so that its symbols can be used at any time.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared(*mut c_void);
 
-// SAFETY: a handle of the loader may be used by any thread, and the loader locks for itself.
+// SAFETY: a loader's handle may be used by any thread, and the loader does its own locking.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Loads a library: a path, or a name that the system's loader looks for. Its initialisers run, and those of what it is linked with;
-    /// what they change of the process's actions on signals is undone.
+    /// Loads a library by path, or by a name that the system's loader looks up.
+    ///
+    /// The library's initialisers run, and those of its dependencies. Signal actions that they
+    /// change are restored afterwards.
     ///
     /// # Errors
-    /// What the loader says.
+    /// The loader's message.
     pub fn open(path: &Path) -> Result<Shared, String> {
         let name = CString::new(path.as_os_str().as_encoded_bytes())
             .map_err(|_| "a path with a zero byte in it".to_owned())?;
         let handle = {
             let _signals = Signals::keep();
-            // SAFETY: loading a library runs its initialisers, which is what the caller wants; the name is a C string.
+            // SAFETY: loading a library runs its initialisers, which is what the caller wants; the
+            // name is a C string.
             unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
         };
         if !handle.is_null() {
             return Ok(Shared(handle));
         }
-        // SAFETY: after a failure the loader has a message, a C string that lives until its next call in this thread.
+        // SAFETY: after a failure the loader has a message, a C string that lives until its next
+        // call in this thread.
         unsafe {
             let text = libc::dlerror();
             if text.is_null() {
@@ -51,7 +56,8 @@ impl Shared {
         }
     }
 
-    /// A symbol of a version, or, where the library or the system knows no such version (or none is named), of that name.
+    /// Returns the symbol of this version. If the library or the system does not know the version,
+    /// or none is named, returns the default symbol of that name.
     pub fn symbol(self, name: &CStr, version: &CStr) -> Option<*mut c_void> {
         self.versioned(name, version).or_else(|| {
             // SAFETY: the handle is live for ever, the name is a C string.
@@ -60,7 +66,7 @@ impl Shared {
         })
     }
 
-    /// A symbol of that version and no other.
+    /// Returns the symbol of exactly this version.
     #[cfg(target_env = "gnu")]
     pub fn versioned(self, name: &CStr, version: &CStr) -> Option<*mut c_void> {
         if version.is_empty() {
@@ -71,7 +77,7 @@ impl Shared {
         (!found.is_null()).then_some(found)
     }
 
-    /// Nothing: the system knows no versions.
+    /// Returns nothing: the system has no symbol versions.
     #[cfg(not(target_env = "gnu"))]
     pub fn versioned(self, _name: &CStr, _version: &CStr) -> Option<*mut c_void> {
         None

@@ -1,24 +1,26 @@
-//! What the process does on signals, kept while a library is loaded.
+//! The process's signal actions, preserved while a library is loaded.
 
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the process does on signals, kept while a library is loaded.
+/// The process's signal actions; dropping it restores them.
 ///
-/// Libraries of providers change that when they are loaded: libinfinipath, which Debian's libfabric 1.17 is linked with, writes a
-/// file into the current folder and calls `exit(1)` on faults and on SIGTERM and SIGINT, so that a job's launcher takes a crash or a signal
-/// for an ordinary end.
+/// Some libraries change signal actions when they are loaded. An example is libinfinipath, a
+/// dependency of Debian's libfabric 1.17: on faults, SIGTERM and SIGINT it writes a file into the
+/// current folder and calls `exit(1)`. A job's launcher would take a crash or a signal for an
+/// ordinary exit.
 pub(crate) struct Signals {
     before: [(c_int, Option<libc::sigaction>); 7],
-    /// One at a time: another one would take what a library has set in between for the program's.
-    _turn: MutexGuard<'static, ()>,
+    /// Serialises loads. A second load would save the actions that the first library has just set
+    /// as the program's own.
+    _guard: MutexGuard<'static, ()>,
 }
 
 impl Signals {
     pub(crate) fn keep() -> Signals {
-        static TURN: Mutex<()> = Mutex::new(());
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        static LOADING: Mutex<()> = Mutex::new(());
+        let _guard = LOADING.lock().unwrap_or_else(PoisonError::into_inner);
         let all = [
             libc::SIGINT,
             libc::SIGTERM,
@@ -28,14 +30,14 @@ impl Signals {
             libc::SIGFPE,
             libc::SIGABRT,
         ];
-        Signals { before: all.map(|signal| (signal, action(signal))), _turn }
+        Signals { before: all.map(|signal| (signal, action(signal))), _guard }
     }
 }
 
-/// What the process does on a signal.
+/// Returns the process's action for a signal.
 fn action(signal: c_int) -> Option<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: nothing is set, and what is read has room; an action of zeros is a valid one.
+    // SAFETY: no action is set, and the result has room; an action of zeros is a valid one.
     unsafe {
         (libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) == 0).then(|| action.assume_init())
     }

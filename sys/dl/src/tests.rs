@@ -1,4 +1,4 @@
-//! Libraries that are everywhere, and one that is nowhere.
+//! Tests with libraries that every system has, and with one that does not exist.
 
 use super::Shared;
 use std::path::Path;
@@ -20,7 +20,8 @@ fn symbols_are_found_by_version_and_without() {
     assert_eq!(library.versioned(c"memcpy", c"NO_SUCH_VERSION"), None);
     assert_eq!(library.versioned(c"memcpy", c""), None);
     if cfg!(target_arch = "x86_64") {
-        // The C library has two, of which the one without a version is the newer one.
+        // The C library has two versions of this symbol; the unversioned look-up gives the newer
+        // one.
         assert_eq!(library.symbol(c"memcpy", c"GLIBC_2.14"), Some(plain));
         assert!(library.symbol(c"memcpy", c"GLIBC_2.2.5").is_some_and(|old| old != plain));
     }

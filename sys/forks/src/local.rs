@@ -1,4 +1,4 @@
-//! A value that children of its process do not drop.
+//! A value that is not dropped in forked children.
 
 #![allow(unsafe_code)]
 
@@ -7,7 +7,7 @@ use core::ops::{Deref, DerefMut};
 
 use crate::Origin;
 
-/// A value that is dropped by the process that made it, and by no child: what a child inherits of it is leaked.
+/// A value that only the process that made it drops. A child leaks what it inherits of it.
 #[derive(Debug)]
 pub struct Local<T> {
     value: ManuallyDrop<T>,
@@ -15,12 +15,12 @@ pub struct Local<T> {
 }
 
 impl<T> Local<T> {
-    /// A value of the calling process.
+    /// Wraps a value of the calling process.
     pub fn new(value: T) -> Local<T> {
         Local { value: ManuallyDrop::new(value), origin: Origin::here() }
     }
 
-    /// The process that made it.
+    /// Returns the process that made this value.
     #[inline]
     pub fn origin(&self) -> Origin {
         self.origin

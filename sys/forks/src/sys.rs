@@ -1,4 +1,4 @@
-//! The word that children find empty.
+//! A word of memory that is zero in a forked child.
 
 #![allow(unsafe_code)]
 
@@ -8,21 +8,22 @@ use std::sync::OnceLock;
 
 static WORD: OnceLock<&'static AtomicU32> = OnceLock::new();
 
-/// The word of this process: in a child it is 0.
+/// Returns this process's word, which is 0 in a new child.
 ///
-/// The kernel wipes it (`MADV_WIPEONFORK`, Linux 4.14), in whichever way the child is made. `fork(3)` does so, too, by a
-/// handler, for kernels that do not know of this.
+/// The kernel wipes the page in every kind of child (`MADV_WIPEONFORK`, Linux 4.14). A handler of
+/// `fork(3)` also clears the word, for older kernels.
 pub(crate) fn word() -> &'static AtomicU32 {
     WORD.get_or_init(|| {
         let word = wiped_page().unwrap_or_else(|| Box::leak(Box::new(AtomicU32::new(0))));
-        // SAFETY: the handler stores to one word, which is allowed in a child of many threads.
+        // SAFETY: the handler stores to one word, which is allowed in the child of a multi-threaded
+        // process.
         let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         debug_assert_eq!(failed, 0, "no memory for a handler of fork");
         word
     })
 }
 
-/// A page of this process that is empty in its children.
+/// Maps a page that the kernel zeroes in children.
 fn wiped_page() -> Option<&'static AtomicU32> {
     let len = size_of::<AtomicU32>();
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);

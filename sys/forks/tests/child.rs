@@ -1,4 +1,4 @@
-//! What a child sees of its parent's values, by `fork` and by the bare system call.
+//! A child's view of its parent's values, with `fork` and with the bare system call.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ fn in_child(fork: fn() -> libc::pid_t, check: impl FnOnce() -> bool) -> bool {
         0 => unsafe { libc::_exit(i32::from(!check())) },
         child if child > 0 => {
             let mut status = 0;
-            // SAFETY: a child of this process, and a place for its status.
+            // SAFETY: a child of this process, and the status has room.
             assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
             libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
         }
@@ -24,14 +24,15 @@ fn by_function() -> libc::pid_t {
     unsafe { libc::fork() }
 }
 
-/// Without the handlers of the C library.
+/// Forks without running the C library's handlers.
 fn by_system_call() -> libc::pid_t {
     let (none, flags) = (std::ptr::null::<u8>(), libc::SIGCHLD as libc::c_ulong);
-    // SAFETY: as a fork: no shared memory, no stack of its own; the child does nothing but compare, store and exit.
+    // SAFETY: as a fork: no shared memory, no stack of its own; the child does nothing but compare,
+    // store and exit.
     unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) as libc::pid_t }
 }
 
-/// Sets a flag in memory that children share when it is dropped.
+/// Sets a flag in memory that children share, when it is dropped.
 struct Flag(&'static std::sync::atomic::AtomicU32);
 
 impl Drop for Flag {
@@ -56,7 +57,7 @@ fn a_child_is_told_from_its_parent() {
         let origin = Origin::here();
         assert!(origin.is_here() && Origin::here().is_here());
         let told = in_child(fork, || {
-            // It can have values of its own, of which its own child is told in turn.
+            // A child can have values of its own; its own children then see them as inherited.
             let own = Origin::here();
             !origin.is_here()
                 && own.is_here()

@@ -27,13 +27,14 @@ impl IbvAh {
         if !device.has_port(attr.port) {
             return Err(Error::new("ibv_create_ah", on(), errno::EINVAL));
         }
-        let mut way = convert::way(attr);
-        // SAFETY: the domain is live, and the record has a place.
-        let ah = unsafe { (device.library().ibv_create_ah)(device.pd, &raw mut way) };
+        let mut attr = convert::ah_attr(attr);
+        // SAFETY: the protection domain is live, and the record is readable.
+        let ah = unsafe { (device.library().ibv_create_ah)(device.pd, &raw mut attr) };
         Ok(IbvAh { ah: made(ah, "ibv_create_ah", on)?, device: device.clone() })
     }
 
-    /// For requests of that device; drivers would read another's as one of their own.
+    /// Returns the handle if it belongs to this device. A driver would read another device's handle
+    /// as its own.
     #[inline]
     pub(crate) fn of(&self, device: &Arc<Device>) -> Option<*mut ibv_ah> {
         Arc::ptr_eq(&self.device, device).then_some(self.ah)
@@ -42,7 +43,8 @@ impl IbvAh {
 
 impl Drop for IbvAh {
     fn drop(&mut self) {
-        // SAFETY: it is live, and ends once; requests have taken what they need of it.
+        // SAFETY: the handle is live and destroyed once; posted requests hold a copy of its
+        // contents.
         let done = unsafe { (self.device.library().ibv_destroy_ah)(self.ah) };
         closed(done, "ibv_destroy_ah", self.device.name());
     }

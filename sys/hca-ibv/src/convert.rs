@@ -1,4 +1,5 @@
-//! Requests, completions and attributes, from and to the structs of libibverbs. Pure.
+//! Converts requests, completions and attributes to and from the structs of libibverbs. Pure
+//! functions.
 
 use core::ffi::c_int;
 use core::mem::offset_of;
@@ -14,7 +15,7 @@ use libibverbs_sys::consts::*;
 use libibverbs_sys::object::ibv_ah;
 use libibverbs_sys::work::*;
 
-// Slices of pieces go to the library as they are.
+// Slices of elements are passed to the library without conversion.
 const _: () = {
     assert!(size_of::<Sge>() == size_of::<ibv_sge>() && align_of::<Sge>() == align_of::<ibv_sge>());
     assert!(offset_of!(Sge, addr) == offset_of!(ibv_sge, addr));
@@ -28,7 +29,8 @@ const NO_WINDOW: ibv_wr_bind_mw = ibv_wr_bind_mw {
     bind_info: ibv_mw_bind_info { mr: null_mut(), addr: 0, length: 0, mw_access_flags: 0 },
 };
 
-/// A request of a send queue of that kind. `handle` is the way of a datagram, if it is one of the same device.
+/// Converts a send request for a queue pair of this kind. `handle` is a datagram's address handle,
+/// if it is of the same device.
 #[inline]
 pub(crate) fn send<Ah>(
     wr: &SendWr<'_, Ah>,
@@ -39,8 +41,8 @@ pub(crate) fn send<Ah>(
     let atomic = |remote_addr, compare_add, swap, rkey| ibv_wr {
         atomic: ibv_wr_atomic { remote_addr, compare_add, swap, rkey },
     };
-    // Whether the data goes to the peer, as inline data must.
-    let (opcode, imm, mut what, goes) = match wr.op {
+    // `outgoing`: the data goes to the peer, as inline data must.
+    let (opcode, imm, mut operation, outgoing) = match wr.op {
         SendOp::Send => (IBV_WR_SEND, 0, rdma(0, 0), true),
         SendOp::SendImm(imm) => (IBV_WR_SEND_WITH_IMM, imm, rdma(0, 0), true),
         SendOp::RdmaWrite { addr, rkey } => (IBV_WR_RDMA_WRITE, 0, rdma(addr, rkey), true),
@@ -61,13 +63,15 @@ pub(crate) fn send<Ah>(
             if matches!(wr.op, SendOp::Send | SendOp::SendImm(_)) =>
         {
             let ah = handle(ah).ok_or(errno::EINVAL)?;
-            what = ibv_wr { ud: ibv_wr_ud { ah, remote_qpn: qp.0, remote_qkey: qkey } };
+            operation = ibv_wr { ud: ibv_wr_ud { ah, remote_qpn: qp.0, remote_qkey: qkey } };
         }
         _ => return Err(errno::EINVAL),
     }
     let (pieces, count, inline) = match wr.data {
         Data::Registered(pieces) => (pieces.as_ptr().cast_mut().cast(), pieces.len(), 0),
-        Data::Inline(pieces) if goes => (pieces.as_ptr().cast_mut().cast(), pieces.len(), IBV_SEND_INLINE),
+        Data::Inline(pieces) if outgoing => {
+            (pieces.as_ptr().cast_mut().cast(), pieces.len(), IBV_SEND_INLINE)
+        }
         Data::Inline(_) => return Err(errno::EINVAL),
     };
     let flag = |is: bool, flag| if is { flag } else { 0 };
@@ -82,13 +86,13 @@ pub(crate) fn send<Ah>(
             | flag(wr.flags.solicited, IBV_SEND_SOLICITED)
             | flag(wr.flags.fence, IBV_SEND_FENCE),
         imm_data: imm.to_be(),
-        wr: what,
+        wr: operation,
         qp_type: ibv_wr_xrc { remote_srqn },
         bind_mw: NO_WINDOW,
     })
 }
 
-/// A receive.
+/// Converts a receive request.
 #[inline]
 pub(crate) fn receive(wr: &RecvWr<'_>) -> Result<ibv_recv_wr, Errno> {
     Ok(ibv_recv_wr {
@@ -99,7 +103,7 @@ pub(crate) fn receive(wr: &RecvWr<'_>) -> Result<ibv_recv_wr, Errno> {
     })
 }
 
-/// A completion.
+/// Converts a completion.
 #[inline]
 pub(crate) fn completion(wc: &ibv_wc) -> Completion {
     let status = Status::of_code(wc.status);
@@ -126,7 +130,7 @@ pub(crate) fn completion(wc: &ibv_wc) -> Completion {
     }
 }
 
-/// Access to memory, or to a queue pair's process.
+/// Converts access rights.
 pub(crate) fn access(access: Access) -> u32 {
     let flag = |is: bool, flag| if is { flag } else { 0 };
     flag(access.local_write, IBV_ACCESS_LOCAL_WRITE)
@@ -135,8 +139,8 @@ pub(crate) fn access(access: Access) -> u32 {
         | flag(access.remote_atomic, IBV_ACCESS_REMOTE_ATOMIC)
 }
 
-/// A way to a port.
-pub(crate) fn way(ah: &AhAttr) -> ibv_ah_attr {
+/// Converts a route to a port.
+pub(crate) fn ah_attr(ah: &AhAttr) -> ibv_ah_attr {
     let grh = ah.grh.map(|grh| ibv_global_route {
         dgid: ibv_gid { raw: grh.dgid.0 },
         flow_label: grh.flow_label,
@@ -155,11 +159,12 @@ pub(crate) fn way(ah: &AhAttr) -> ibv_ah_attr {
     }
 }
 
-/// Fills in an alternate path and a state of path migration. Returns which attributes are given.
+/// Fills in an alternate path and a state of path migration. Returns the mask of the attributes
+/// that are set.
 fn paths(attr: &mut ibv_qp_attr, alt: Option<AltPath>, state: Option<PathMigState>) -> c_int {
     let mut mask = 0;
     if let Some(alt) = alt {
-        attr.alt_ah_attr = way(&alt.ah);
+        attr.alt_ah_attr = ah_attr(&alt.ah);
         (attr.alt_port_num, attr.alt_pkey_index) = (alt.ah.port, alt.pkey_index);
         attr.alt_timeout = alt.timeout;
         mask |= IBV_QP_ALT_PATH;
@@ -171,7 +176,8 @@ fn paths(attr: &mut ibv_qp_attr, alt: Option<AltPath>, state: Option<PathMigStat
     mask
 }
 
-/// A step of a queue pair of that kind: attributes, and which of them are given. `None` if the kind has no such step.
+/// Converts a state transition to attributes and their mask. Returns `None` if a queue pair of this
+/// kind has no such transition.
 pub(crate) fn step(step: &ModifyQp, kind: QpKindOf) -> Option<(ibv_qp_attr, c_int)> {
     use QpKindOf::{Rc, Ud, XrcIni, XrcTgt};
     let mut attr = ibv_qp_attr::default();
@@ -189,7 +195,7 @@ pub(crate) fn step(step: &ModifyQp, kind: QpKindOf) -> Option<(ibv_qp_attr, c_in
         }
         (ModifyQp::Rtr(to), Rc | XrcIni | XrcTgt) => {
             (attr.path_mtu, attr.dest_qp_num, attr.rq_psn) = (to.path_mtu as u32, to.dest_qp.0, to.rq_psn);
-            attr.ah_attr = way(&to.ah);
+            attr.ah_attr = ah_attr(&to.ah);
             let mut mask = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
             if kind != XrcIni {
                 (attr.max_dest_rd_atomic, attr.min_rnr_timer) = (to.max_dest_rd_atomic, to.min_rnr_timer);
@@ -221,7 +227,7 @@ pub(crate) fn step(step: &ModifyQp, kind: QpKindOf) -> Option<(ibv_qp_attr, c_in
     Some((attr, mask | IBV_QP_STATE))
 }
 
-/// A queue pair's state.
+/// Converts a queue pair's state.
 pub(crate) fn state(code: u32) -> Option<QpState> {
     Some(match code {
         IBV_QPS_RESET => QpState::Reset,
@@ -235,7 +241,7 @@ pub(crate) fn state(code: u32) -> Option<QpState> {
     })
 }
 
-/// The size that is asked for.
+/// Converts a requested capacity.
 pub(crate) fn size(cap: &QpCap) -> ibv_qp_cap {
     ibv_qp_cap {
         max_send_wr: cap.max_send_wr,
@@ -246,7 +252,7 @@ pub(crate) fn size(cap: &QpCap) -> ibv_qp_cap {
     }
 }
 
-/// The size that was given.
+/// Converts a capacity that the device has given.
 pub(crate) fn given(cap: &ibv_qp_cap) -> QpCap {
     QpCap {
         max_send_wr: cap.max_send_wr,
@@ -257,7 +263,7 @@ pub(crate) fn given(cap: &ibv_qp_cap) -> QpCap {
     }
 }
 
-/// A device's limits.
+/// Converts a device's attributes.
 pub(crate) fn device(attr: &ibv_device_attr) -> DeviceAttr {
     let count = |n: c_int| u32::try_from(n).unwrap_or(0);
     let byte = |n: c_int| count(n).min(u8::MAX.into()) as u8;
@@ -284,9 +290,9 @@ pub(crate) fn device(attr: &ibv_device_attr) -> DeviceAttr {
     }
 }
 
-/// A port.
+/// Converts a port's attributes.
 pub(crate) fn port(attr: &ibv_port_attr) -> PortAttr {
-    // A port without a link may have no code; one of a device to come can do more than is known here.
+    // A port without a link may have no MTU code, and a future device an unknown one.
     let mtu = |code: u32| Mtu::of_code(code.clamp(1, 5)).unwrap_or(Mtu::B256);
     PortAttr {
         state: match attr.state {
@@ -312,7 +318,7 @@ pub(crate) fn port(attr: &ibv_port_attr) -> PortAttr {
     }
 }
 
-/// Lanes of a link, by the code of its width (ibv_query_port(3)).
+/// Returns the number of lanes for a code of link width (ibv_query_port(3)).
 fn lanes(code: u8) -> u32 {
     match code {
         1 => 1,
@@ -324,7 +330,7 @@ fn lanes(code: u8) -> u32 {
     }
 }
 
-/// Mb/s of a lane, by the code of its speed (ibv_query_port(3)).
+/// Returns the speed of a lane in Mb/s for a code of link speed (ibv_query_port(3)).
 fn lane(code: u8) -> u32 {
     match code {
         1 => 2_500,

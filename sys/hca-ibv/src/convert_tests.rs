@@ -1,4 +1,4 @@
-//! Tests of conversions, against the numbers of the header.
+//! Tests of the conversions against the numbers of the C header.
 
 #![allow(unsafe_code)]
 
@@ -6,14 +6,14 @@ use hca::{Gid, GlobalRoute, Piece, QpNum, SendFlags, SrqNum, ToRtr, ToRts};
 
 use super::*;
 
-/// A way of datagrams, and whether it is of the queue pair's device.
-type Way = (*mut ibv_ah, bool);
+/// A datagram's address handle; true if it is of the queue pair's device.
+type Handle = (*mut ibv_ah, bool);
 
-fn to_c(wr: &SendWr<'_, Way>, kind: QpKindOf) -> Result<ibv_send_wr, Errno> {
+fn to_c(wr: &SendWr<'_, Handle>, kind: QpKindOf) -> Result<ibv_send_wr, Errno> {
     send(wr, kind, |(ah, ours)| ours.then_some(*ah))
 }
 
-fn wr(op: SendOp) -> SendWr<'static, Way> {
+fn wr(op: SendOp) -> SendWr<'static, Handle> {
     SendWr { wr_id: 4711, op, data: Data::EMPTY, flags: SendFlags::NONE, to: To::Peer }
 }
 
@@ -38,7 +38,7 @@ fn each_operation_has_its_opcode_and_fields() {
         let c = to_c(&wr(op), QpKindOf::Rc).expect("it is valid");
         assert_eq!((c.wr_id, c.opcode, c.imm_data, c.send_flags), (4711, opcode, imm, 0), "{op:?}");
         assert!(c.next.is_null() && c.num_sge == 0);
-        // SAFETY: the member of the opcode was written, and all are numbers.
+        // SAFETY: the member of the opcode was written, and all members are numbers.
         unsafe {
             match op {
                 SendOp::RdmaWrite { addr, rkey }
@@ -79,13 +79,13 @@ fn flags_and_pieces_go_as_they_are() {
         let registered = SendWr { flags, data: Data::Registered(&pieces), ..wr(WRITE) };
         let c = to_c(&registered, QpKindOf::Rc).expect("it is valid");
         assert_eq!((c.send_flags, c.num_sge), (expected, 2));
-        // SAFETY: two pieces, which live.
+        // SAFETY: the list has two elements, which are live.
         let second = unsafe { *c.sg_list.add(1) };
         assert_eq!(second, ibv_sge { addr: 4, length: 5, lkey: 6 });
         let inline = SendWr { flags, data: Data::Inline(&bytes), ..wr(SendOp::Send) };
         let c = to_c(&inline, QpKindOf::Rc).expect("it is valid");
         assert_eq!((c.send_flags, c.num_sge), (expected | IBV_SEND_INLINE, 3));
-        // SAFETY: three pieces, which live.
+        // SAFETY: the list has three elements, which are live.
         let second = unsafe { *c.sg_list.add(1) };
         assert_eq!((second.addr, second.length), (bytes[1].sge().addr, 4));
     }
@@ -127,7 +127,7 @@ fn a_request_goes_to_whom_its_queue_pair_can_reach() {
         (srq, SendOp::Send, QpKindOf::Rc),
         (srq, SendOp::Send, QpKindOf::XrcTgt),
         (datagram(&ours), SendOp::Send, QpKindOf::Rc),
-        // The way is where the address of a write would be.
+        // The union holds the handle where a write has its address.
         (datagram(&ours), WRITE, QpKindOf::Ud),
         (datagram(&foreign), SendOp::Send, QpKindOf::Ud),
     ];
@@ -141,7 +141,7 @@ fn a_request_goes_to_whom_its_queue_pair_can_reach() {
 }
 
 #[test]
-fn completions_tell_what_c_told() {
+fn completions_are_converted_from_c() {
     let opcodes = [
         (IBV_WC_SEND, Completed::Send),
         (IBV_WC_RDMA_WRITE, Completed::RdmaWrite),
@@ -167,15 +167,15 @@ fn completions_tell_what_c_told() {
         assert_eq!(completion(&wc), expected);
     }
     let imm_data = 0x0102_0304_u32.to_be();
-    let told = |wc_flags, status| {
+    let converted = |wc_flags, status| {
         let c = completion(&ibv_wc { opcode: IBV_WC_RECV, imm_data, wc_flags, status, ..Default::default() });
         (c.imm, c.grh)
     };
-    assert_eq!(told(0, IBV_WC_SUCCESS), (None, false));
-    assert_eq!(told(IBV_WC_WITH_IMM, IBV_WC_SUCCESS), (Some(0x0102_0304), false));
-    assert_eq!(told(IBV_WC_GRH, IBV_WC_SUCCESS), (None, true));
-    // Flags of a failure mean nothing.
-    assert_eq!(told(IBV_WC_WITH_IMM | IBV_WC_GRH, IBV_WC_WR_FLUSH_ERR), (None, false));
+    assert_eq!(converted(0, IBV_WC_SUCCESS), (None, false));
+    assert_eq!(converted(IBV_WC_WITH_IMM, IBV_WC_SUCCESS), (Some(0x0102_0304), false));
+    assert_eq!(converted(IBV_WC_GRH, IBV_WC_SUCCESS), (None, true));
+    // The flags of a failed completion are not valid.
+    assert_eq!(converted(IBV_WC_WITH_IMM | IBV_WC_GRH, IBV_WC_WR_FLUSH_ERR), (None, false));
     let statuses = [
         (IBV_WC_LOC_LEN_ERR, Status::LocLenErr),
         (IBV_WC_LOC_QP_OP_ERR, Status::LocQpOpErr),
@@ -213,11 +213,11 @@ fn access_and_ways_go_flag_by_flag() {
     for (asked, flags) in expected {
         assert_eq!(access(asked), flags);
     }
-    let c = way(&AH);
+    let c = ah_attr(&AH);
     assert_eq!((c.port_num, c.dlid, c.sl, c.src_path_bits, c.is_global), (2, 3, 4, 5, 1));
     assert_eq!((c.grh.dgid.raw, c.grh.sgid_index, c.grh.hop_limit), ([6; 16], 7, 8));
     assert_eq!((c.grh.traffic_class, c.grh.flow_label), (9, 10));
-    assert_eq!(way(&AhAttr { grh: None, ..AH }).is_global, 0);
+    assert_eq!(ah_attr(&AhAttr { grh: None, ..AH }).is_global, 0);
 }
 
 const AH: AhAttr = AhAttr {
@@ -261,7 +261,7 @@ fn steps_name_what_their_kind_must_have() {
     let init_ud = ModifyQp::InitUd { port: 1, pkey_index: 2, qkey: 3 };
     let (rtr, rts) = (ModifyQp::Rtr(RTR), ModifyQp::Rts(RTS));
     let rts_ud = ModifyQp::RtsUd { sq_psn: 8 };
-    // Of ibv_modify_qp(3), and for XRC the kernel's table of steps.
+    // From ibv_modify_qp(3), and for XRC from the kernel's table of transitions.
     let to_init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
     let to_rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     let to_rts = IBV_QP_STATE | IBV_QP_SQ_PSN;
@@ -284,7 +284,7 @@ fn steps_name_what_their_kind_must_have() {
     let attr = |what: &ModifyQp, kind| step(what, kind).expect("a step").0;
     let c = attr(&init, Rc);
     assert_eq!((c.qp_state, c.port_num, c.pkey_index), (IBV_QPS_INIT, 1, 2));
-    // Local memory is no matter of a queue pair.
+    // Local write access does not apply to queue pairs.
     assert_eq!(c.qp_access_flags, 14);
     assert_eq!((attr(&init_ud, Ud).qkey, attr(&init_ud, Ud).qp_state), (3, IBV_QPS_INIT));
     let c = attr(&rtr, Rc);
@@ -401,7 +401,7 @@ fn ports_are_read_by_the_header() {
     for (state, expected) in states {
         assert_eq!(port(&ibv_port_attr { state, ..attr }).state, expected);
     }
-    // A code that is not known is no reason to have no port.
+    // Unknown codes do not make a port unusable.
     let odd = port(&ibv_port_attr { max_mtu: 7, active_mtu: 0, active_width: 3, link_layer: 9, ..attr });
     assert_eq!((odd.max_mtu, odd.active_mtu, odd.speed), (Mtu::B4096, Mtu::B256, 0));
     assert_eq!(odd.link_layer, LinkLayer::Unspecified);

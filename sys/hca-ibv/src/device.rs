@@ -1,4 +1,4 @@
-//! An opened device with its protection domain, which all objects keep alive.
+//! An opened device with its protection domain, kept alive by all its objects.
 
 #![allow(unsafe_code)]
 
@@ -23,34 +23,35 @@ pub(crate) struct Context {
     pub(crate) name: String,
 }
 
-// SAFETY: the library's calls may come from any thread, and it locks for itself.
+// SAFETY: the library's calls may come from any thread, and the library does its own locking.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Takes over an opened device.
+    /// Takes ownership of an opened device.
     ///
     /// # Safety
-    /// It was opened by that library, and is closed by nobody else.
+    /// The device was opened by this library, and nobody else closes it.
     pub(crate) unsafe fn new(library: Library, raw: *mut ibv_context, name: String) -> Context {
         Context { library, raw, name }
     }
 
-    /// For the library's calls.
+    /// Returns the pointer for the library's calls.
     pub(crate) fn raw(&self) -> *mut ibv_context {
         self.raw
     }
 
-    /// The descriptor of asynchronous events.
+    /// Returns the descriptor of asynchronous events.
     pub(crate) fn async_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the context is live, and with it its descriptor.
         unsafe { BorrowedFd::borrow_raw((*self.raw).async_fd) }
     }
 
-    /// The device's folder in sysfs.
+    /// Returns the device's folder in sysfs.
     pub(crate) fn folder(&self) -> PathBuf {
-        // SAFETY: the context is live, and keeps its device; the path is a C string within that.
+        // SAFETY: the context is live and keeps its device; the path is a C string within the
+        // device.
         let path = unsafe { CStr::from_ptr((&raw const (*(*self.raw).device).ibdev_path).cast()) };
         PathBuf::from(path.to_string_lossy().into_owned())
     }
@@ -58,7 +59,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: all objects of the context have kept it; it is closed once.
+        // SAFETY: every object of the context keeps it alive, so none is left; it is closed once.
         closed(unsafe { (self.library.ibv_close_device)(self.raw) }, "ibv_close_device", &self.name);
     }
 }
@@ -104,41 +105,41 @@ impl Device {
         &self.context.library
     }
 
-    /// Whether a port has that number; drivers do not always look.
+    /// Returns true if the device has a port of this number. Drivers do not always check.
     pub(crate) fn has_port(&self, port: u8) -> bool {
         (1..=self.attr.ports).contains(&port)
     }
 
-    /// The next asynchronous event.
+    /// Returns the next asynchronous event.
     pub(crate) fn event(&self) -> Result<Option<AsyncEvent>, Error> {
         let mut event = MaybeUninit::uninit();
         // SAFETY: the context is live, and the event has room.
         let got = unsafe { (self.library().ibv_get_async_event)(self.context.raw, event.as_mut_ptr()) };
         if got != 0 {
             return match error::last() {
-                // Nothing there; or a signal came, and what is there stays.
+                // No event, or a signal interrupted the call; pending events stay.
                 Errno(libc::EAGAIN | libc::EINTR) => Ok(None),
                 why => Err(Error::new("ibv_get_async_event", self.name(), why)),
             };
         }
-        // SAFETY: the library has written it. The object that it names cannot go before the event is acknowledged: who
-        // closes it waits for that.
+        // SAFETY: the library has written the event. Closing the object that it names waits until
+        // the event is acknowledged.
         unsafe {
-            let told = event::told(event.assume_init_ref());
+            let converted = event::convert(event.assume_init_ref());
             (self.library().ibv_ack_async_event)(event.as_mut_ptr());
-            Ok(Some(told))
+            Ok(Some(converted))
         }
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: all objects of the domain have kept it; it ends once.
+        // SAFETY: every object of the domain keeps it alive, so none is left; it is freed once.
         closed(unsafe { (self.library().ibv_dealloc_pd)(self.pd) }, "ibv_dealloc_pd", self.name());
     }
 }
 
-/// Makes reading a descriptor fail where it would wait.
+/// Makes a descriptor non-blocking.
 pub(crate) fn nonblocking(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     use std::os::fd::AsRawFd as _;
     let fd = fd.as_raw_fd();
@@ -152,7 +153,7 @@ pub(crate) fn nonblocking(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     if done == -1 { Err(error::last()) } else { Ok(()) }
 }
 
-/// A token as a pointer that the library hands back.
+/// Returns a token as a pointer, which the library hands back.
 pub(crate) fn pointer_of(token: u64) -> Result<*mut core::ffi::c_void, Errno> {
     let address = usize::try_from(token).map_err(|_| errno::EINVAL)?;
     Ok(core::ptr::without_provenance_mut(address))

@@ -1,4 +1,4 @@
-//! Tests of what an opened device has, on other descriptors.
+//! Tests of descriptors and tokens without a device.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! The library, and the devices that it knows.
+//! The loaded library and its list of devices.
 
 #![allow(unsafe_code)]
 
@@ -14,43 +14,46 @@ use crate::device::{Context, Device};
 use crate::error;
 use crate::hca::IbvHca;
 
-/// libibverbs, loaded.
+/// The loaded libibverbs.
 #[derive(Clone, Copy, Debug)]
 pub struct Devices {
     library: Library,
 }
 
 impl Devices {
-    /// Loads a libibverbs: this file, or what the system has. That says nothing of devices.
+    /// Loads libibverbs from this file, or the system's. Succeeds without any device.
     ///
     /// # Errors
-    /// If there is none that can be used, with the packages that have one; if it cannot protect the process's memory from a fork.
+    /// If no usable library is found (the message names the packages), or the library cannot
+    /// protect registered memory from a fork.
     pub fn load(path: Option<&Path>) -> Result<Devices, String> {
         let library = Library::load(path).map_err(|e| e.to_string())?;
-        // A fork shares all pages until one of the two writes. If that is this process, it goes on with a copy, and the device with the old
-        // page: what comes is never seen. Programs may fork at any time (`system(3)` does), so memory must be protected
-        // from the first registration on. The price (ibv_fork_init(3)): a system call for each registration, memory to remember it, and
-        // that a child has no such pages. Where the kernel copies pinned pages when it forks, the library does nothing at all.
-        // SAFETY: it takes nothing, and may be called at any time.
+        // After a fork, parent and child share all pages until one of them writes. If the parent
+        // writes first, it continues with a copy of the page while the device keeps writing to the
+        // old one. Programs may fork at any time (`system(3)` does), so memory must be protected
+        // before the first registration. The cost (ibv_fork_init(3)): a system call and a record
+        // for each registration, and the child lacks these pages. Where the kernel copies pinned
+        // pages when it forks, the library does nothing.
+        // SAFETY: the function takes no arguments and may be called at any time.
         match unsafe { (library.ibv_fork_init)() } {
             0 => Ok(Devices { library }),
             refused => Err(fork_refused(error::number(refused))),
         }
     }
 
-    /// Names of the devices that there are now.
+    /// Returns the names of the present devices.
     ///
     /// # Errors
-    /// If the library cannot say.
+    /// If the library cannot list them.
     pub fn names(&self) -> Result<Vec<String>, String> {
         let list = List::new(&self.library)?;
         Ok(list.all().iter().map(|device| list.name(*device)).collect())
     }
 
-    /// Opens the device of that name.
+    /// Opens the device of this name.
     ///
     /// # Errors
-    /// If there is none, or it does not open.
+    /// If there is no such device, or it cannot be opened.
     pub fn open(&self, name: &str) -> Result<IbvHca, String> {
         let list = List::new(&self.library)?;
         let found = list.all().iter().find(|device| list.name(**device) == name);
@@ -63,7 +66,7 @@ impl Devices {
         if context.is_null() {
             return Err(not_opened(name, error::last()));
         }
-        // SAFETY: the context was opened by this library just now, and belongs to nobody else.
+        // SAFETY: this library has just opened the context, and nobody else owns it.
         let context = unsafe { Context::new(self.library, context, name.to_owned()) };
         let device = Device::new(context).map_err(|e| e.to_string())?;
         Ok(IbvHca::new(Arc::new(device)))
@@ -80,7 +83,7 @@ struct List<'a> {
 impl List<'_> {
     fn new(library: &Library) -> Result<List<'_>, String> {
         let mut count = 0;
-        // SAFETY: the number has a place.
+        // SAFETY: the count has room.
         let list = unsafe { (library.ibv_get_device_list)(&raw mut count) };
         if list.is_null() {
             return Err(no_list(error::last()));
@@ -89,7 +92,7 @@ impl List<'_> {
     }
 
     fn all(&self) -> &[*mut ibv_device] {
-        // SAFETY: the list is of that many, and is not freed before `self` is dropped.
+        // SAFETY: the list has that many entries and lives until `self` is dropped.
         unsafe { core::slice::from_raw_parts(self.list, self.count) }
     }
 
@@ -101,7 +104,7 @@ impl List<'_> {
 
 impl Drop for List<'_> {
     fn drop(&mut self) {
-        // SAFETY: it is freed once. Devices that were opened stay.
+        // SAFETY: the list is freed once. Opened devices stay valid.
         unsafe { (self.library.ibv_free_device_list)(self.list) }
     }
 }
@@ -132,7 +135,8 @@ fn not_opened(name: &str, why: Errno) -> String {
 
 fn fork_refused(why: Errno) -> String {
     let way_out = match why.0 {
-        // The variable makes the library do it when it is first used, whoever does that.
+        // The variable makes the library call `ibv_fork_init` itself when it is first used, by any
+        // user.
         libc::EINVAL => "; something else has registered memory already: set RDMAV_FORK_SAFE=1",
         libc::ENOSYS => "; the kernel is too old (before 2.6.17)",
         _ => "",

@@ -1,4 +1,4 @@
-//! Tests of the library and its list, with and without one.
+//! Tests of loading the library and listing devices, on machines with and without either.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn without_a_library_the_packages_are_named() {
 
 #[test]
 fn devices_have_names_or_it_is_said_why_there_are_none() {
-    // Machines without the library are the other test.
+    // Another test covers machines without the library.
     let Ok(devices) = Devices::load(None) else { return };
     let there = match devices.names() {
         Ok(names) => names,

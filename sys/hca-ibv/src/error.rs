@@ -1,17 +1,18 @@
-//! Errors of libibverbs as those of the trait.
+//! Converts errors of libibverbs to those of the trait.
 
 use core::ffi::c_int;
 use std::io;
 
 use hca::{Errno, Error, errno};
 
-/// The error of the last call in this thread that has left one in `errno`.
+/// Returns `errno` as the last failed call of this thread has left it.
 #[cold]
 pub(crate) fn last() -> Errno {
     Errno(io::Error::last_os_error().raw_os_error().filter(|n| *n > 0).unwrap_or(errno::EIO.0))
 }
 
-/// The error that a call has returned: most return the number, some drivers its negative, and some calls -1 with the number in `errno`.
+/// Returns the error number of a call. Most calls return the number, some drivers its negative, and
+/// some calls -1 with the number in `errno`.
 #[cold]
 pub(crate) fn number(returned: c_int) -> Errno {
     match returned {
@@ -21,13 +22,13 @@ pub(crate) fn number(returned: c_int) -> Errno {
     }
 }
 
-/// The result of a call that returns 0.
+/// Checks a call that returns 0 on success.
 #[inline]
 pub(crate) fn check(returned: c_int, call: &'static str, on: impl FnOnce() -> String) -> Result<(), Error> {
     if returned == 0 { Ok(()) } else { Err(Error::new(call, on(), number(returned))) }
 }
 
-/// The result of a call that returns an object, or null.
+/// Checks a call that returns an object, or null on failure.
 pub(crate) fn made<T>(
     object: *mut T,
     call: &'static str,
@@ -40,7 +41,7 @@ pub(crate) fn made<T>(
     Ok(object)
 }
 
-/// An object was dropped: it is closed, or that is told.
+/// Logs a warning if closing a dropped object has failed.
 pub(crate) fn closed(returned: c_int, call: &'static str, device: &str) {
     if returned != 0 {
         let why = Error::new(call, device, number(returned));

@@ -3,10 +3,10 @@
 use super::*;
 
 #[test]
-fn numbers_are_told_whichever_way_a_call_returns_them() {
+fn numbers_are_found_however_a_call_returns_them() {
     assert_eq!(number(libc::ENOMEM), errno::ENOMEM);
     assert_eq!(number(-libc::EINVAL), errno::EINVAL);
-    // A call of the system that fails leaves a number.
+    // Sets `errno` by a failing system call.
     let refused = std::fs::File::open("/nonexistent/file").expect_err("there is none");
     assert_eq!(refused.raw_os_error(), Some(libc::ENOENT));
     assert_eq!(number(-1), Errno(libc::ENOENT));

@@ -1,4 +1,4 @@
-//! Asynchronous events as the trait tells them.
+//! Converts asynchronous events.
 
 #![allow(unsafe_code)]
 
@@ -8,18 +8,20 @@ use hca::{AsyncEvent, QpNum};
 use libibverbs_sys::consts::*;
 use libibverbs_sys::work::ibv_async_event;
 
-/// The token that a pointer of an object's maker is.
+/// Returns the token that an object's user pointer holds.
 pub(crate) fn token(pointer: *mut c_void) -> u64 {
     pointer.addr() as u64
 }
 
-/// What an event tells.
+/// Converts an event.
 ///
 /// # Safety
-/// It is as the library writes it: the element is of the kind that its type says, and the object lives.
-pub(crate) unsafe fn told(event: &ibv_async_event) -> AsyncEvent {
+/// The library has written the event: its element is of the kind that its type says, and the object
+/// is live.
+pub(crate) unsafe fn convert(event: &ibv_async_event) -> AsyncEvent {
     let element = event.element;
-    // SAFETY: the caller's promise; each is read where the type says that it is the one.
+    // SAFETY: the caller's promise; the closure of each member is called only for types that have
+    // this member.
     let (cq, srq, qp, port) = unsafe {
         (
             || token((*element.cq).cq_context),
@@ -48,7 +50,7 @@ pub(crate) unsafe fn told(event: &ibv_async_event) -> AsyncEvent {
         IBV_EVENT_SM_CHANGE => AsyncEvent::SmChange(port()),
         IBV_EVENT_CLIENT_REREGISTER => AsyncEvent::ClientReregister(port()),
         IBV_EVENT_DEVICE_FATAL => AsyncEvent::DeviceFatal,
-        // What is newer than this list.
+        // Types that are newer than this list.
         other => AsyncEvent::Other(other),
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of events, on made-up objects.
+//! Tests of events on constructed objects.
 
 use core::mem::MaybeUninit;
 
@@ -10,7 +10,7 @@ use crate::device::pointer_of;
 
 #[test]
 fn each_event_names_whom_it_concerns() {
-    // SAFETY: zeros are valid in all of them: null pointers, numbers, and locks that nobody takes.
+    // SAFETY: zeros are valid in all of them: null pointers, numbers, and unused locks.
     let (mut cq, mut srq, mut qp) = unsafe {
         (
             MaybeUninit::<ibv_cq>::zeroed().assume_init(),
@@ -48,7 +48,7 @@ fn each_event_names_whom_it_concerns() {
         (of_port, 4711, AsyncEvent::Other(4711)),
     ];
     for (element, event_type, event) in expected {
-        // SAFETY: the element is of the event's kind, and its object lives.
-        assert_eq!(unsafe { told(&ibv_async_event { element, event_type }) }, event);
+        // SAFETY: the element is of the event's kind, and its object is live.
+        assert_eq!(unsafe { convert(&ibv_async_event { element, event_type }) }, event);
     }
 }

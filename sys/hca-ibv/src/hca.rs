@@ -1,4 +1,4 @@
-//! An opened device.
+//! Implements the trait for an opened device.
 
 #![allow(unsafe_code)]
 
@@ -12,7 +12,7 @@ use hca::{
 use crate::device::Device;
 use crate::{IbvAh, IbvChannel, IbvCq, IbvMr, IbvQp, IbvSrq, IbvXrcd, convert};
 
-/// A device that was opened by [`crate::Devices::open`], with one protection domain.
+/// A device opened by [`crate::Devices::open`], with one protection domain.
 #[derive(Debug)]
 pub struct IbvHca(Arc<Device>);
 

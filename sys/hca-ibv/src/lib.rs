@@ -1,16 +1,18 @@
-//! The trait [`Hca`](::hca::Hca) over libibverbs.
+//! Implements the trait [`Hca`](::hca::Hca) over libibverbs.
 //!
-//! [`Devices`] is the library, loaded at run time; [`IbvHca`] a device that was opened by it. Each object is a pointer of the library's
-//! that keeps alive what must be closed after it, and is closed when it is dropped; one that does not close is a warning, and stays
-//! with the device until that is closed.
+//! [`Devices`] is the library, loaded at run time. [`IbvHca`] is a device that it has opened. Each
+//! object holds a pointer of the library, keeps alive the objects that must be closed later, and is
+//! closed when it is dropped. An object that cannot be closed causes a warning and stays until its
+//! device is closed.
 //!
-//! Work requests and completions are converted on the stack, in arrays of fixed length: nothing is allocated, and a long list
-//! goes in several calls.
+//! Work requests and completions are converted in fixed-length arrays on the stack, without
+//! allocation. A long list takes several calls.
 //!
-//! # What is refused here
-//! Drivers believe what a request says of itself. So what would make one follow a pointer that is not there, or read another driver's
-//! object as its own, is `EINVAL` here: objects of another device, a datagram without address handle, reads and atomics with
-//! inline data, and posts to a queue pair whose state takes none.
+//! # Requests that are refused
+//! Drivers trust requests. A wrong one could make a driver follow a dangling pointer, or read
+//! another driver's object as its own. These are refused with `EINVAL`: objects of another device,
+//! a datagram without an address handle, reads and atomics with inline data, and posts to a queue
+//! pair whose state accepts none.
 
 mod ah;
 mod convert;

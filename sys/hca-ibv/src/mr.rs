@@ -15,7 +15,7 @@ use crate::error::{self, check, closed};
 /// A registration of memory.
 #[derive(Debug)]
 pub struct IbvMr {
-    /// Null when it has ended.
+    /// The library's registration; null after it has ended.
     mr: *mut ibv_mr,
     lkey: u32,
     rkey: u32,
@@ -24,10 +24,12 @@ pub struct IbvMr {
     device: Arc<Device>,
 }
 
-// SAFETY: the library's calls may come from any thread, and the memory is not touched here.
+// SAFETY: the library's calls may come from any thread, and the memory is not accessed here.
 unsafe impl Send for IbvMr {}
 
 impl IbvMr {
+    /// Registers memory.
+    ///
     /// # Safety
     /// See [`hca::Hca::register`].
     pub(crate) unsafe fn new(
@@ -36,20 +38,20 @@ impl IbvMr {
         len: usize,
         access: Access,
     ) -> Result<IbvMr, Error> {
-        // SAFETY: the domain is live, and the memory is lent by the caller.
+        // SAFETY: the protection domain is live, and the caller lends the memory.
         let mr = unsafe { device.library().reg_mr(device.pd, base.cast(), len, convert::access(access)) };
         if mr.is_null() {
             let why = error::last();
             return Err(Error::new("ibv_reg_mr", refused(device.name(), len, why, lockable()), why));
         }
-        // SAFETY: it was made just now.
+        // SAFETY: the registration was just made.
         let (lkey, rkey) = unsafe { ((*mr).lkey, (*mr).rkey) };
         let addr = base.expose_provenance() as u64;
         Ok(IbvMr { mr, lkey, rkey, addr, len, device: device.clone() })
     }
 }
 
-/// What was asked for; and the limit in KiB that may be in the way.
+/// Describes a refused registration, with the limit of locked memory in KiB if one applies.
 #[cold]
 fn refused(device: &str, len: usize, why: Errno, limit: Option<u64>) -> String {
     match limit {
@@ -60,7 +62,7 @@ fn refused(device: &str, len: usize, why: Errno, limit: Option<u64>) -> String {
     }
 }
 
-/// How many bytes this process may lock, if there is a limit.
+/// Returns this process's limit of locked memory in bytes, if there is one.
 #[cold]
 fn lockable() -> Option<u64> {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
@@ -94,7 +96,7 @@ impl Mr for IbvMr {
     }
 
     fn deregister(mut self) -> Result<(), (Self, Error)> {
-        // SAFETY: it is live, and this is the last use of it unless the device refuses.
+        // SAFETY: the registration is live, and this is its last use unless the device refuses.
         let done = unsafe { (self.device.library().ibv_dereg_mr)(self.mr) };
         match check(done, "ibv_dereg_mr", || format!("{}, {} bytes", self.device.name(), self.len)) {
             Ok(()) => {
@@ -109,7 +111,7 @@ impl Mr for IbvMr {
 impl Drop for IbvMr {
     fn drop(&mut self) {
         if !self.mr.is_null() {
-            // SAFETY: it is live, and ends once.
+            // SAFETY: the registration is live and ends once.
             let done = unsafe { (self.device.library().ibv_dereg_mr)(self.mr) };
             closed(done, "ibv_dereg_mr", self.device.name());
         }

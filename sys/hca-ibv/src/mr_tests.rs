@@ -1,4 +1,4 @@
-//! Tests of what is said of a registration that is refused.
+//! Tests of the description of a refused registration.
 
 use super::*;
 

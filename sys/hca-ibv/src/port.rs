@@ -1,4 +1,4 @@
-//! What a device says of its ports.
+//! Queries ports, their GIDs and partition keys.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use libibverbs_sys::sysfs;
 use crate::device::Device;
 use crate::error::{check, number};
 
-/// Entries of a table that can be named.
+/// Maximum number of entries of a table of GIDs that [`GidEntry::index`] can name.
 const TABLE: u32 = 256;
 
 impl Device {
@@ -41,7 +41,7 @@ impl Device {
             match asked {
                 0 => all.extend(used(&entry)),
                 _ => match number(asked) {
-                    // An empty place.
+                    // An empty entry.
                     Errno(libc::ENODATA) => {}
                     errno::EOPNOTSUPP => all.extend(used(&self.old_gid(port, index, attr.link_layer)?)),
                     why => {
@@ -54,7 +54,8 @@ impl Device {
         Ok(all)
     }
 
-    /// An entry as libraries without `ibv_query_gid_ex` tell it, and the kernel the rest; zero if the place is empty.
+    /// Reads an entry without `ibv_query_gid_ex`: the GID from the library, its type and interface
+    /// from sysfs. Returns zeros for an empty entry.
     fn old_gid(&self, port: u8, index: u32, link_layer: u8) -> Result<ibv_gid_entry, Error> {
         let on = || format!("{}, port {port}, GID {index}", self.name());
         let mut gid = ibv_gid::default();
@@ -80,7 +81,7 @@ impl Device {
             return Err(Error::new("ibv_query_pkey", on(), errno::EINVAL));
         }
         let mut key = 0;
-        // SAFETY: the context is live, and the number has a place.
+        // SAFETY: the context is live, and the number has room.
         let asked =
             unsafe { (self.library().ibv_query_pkey)(self.context.raw(), port, index.into(), &raw mut key) };
         check(asked, "ibv_query_pkey", on)?;
@@ -88,7 +89,7 @@ impl Device {
     }
 }
 
-/// An entry, if it is one that packets can have.
+/// Converts an entry. Returns `None` if it is empty or of an unknown type.
 fn used(entry: &ibv_gid_entry) -> Option<GidEntry> {
     let kind = match entry.gid_type {
         IBV_GID_TYPE_IB => GidKind::Ib,
@@ -101,7 +102,7 @@ fn used(entry: &ibv_gid_entry) -> Option<GidEntry> {
     (!gid.is_zero()).then_some(GidEntry { gid, index, kind, ifindex: entry.ndev_ifindex })
 }
 
-/// The network interface of an entry, by the folders of the device and of interfaces in sysfs; 0 if there is none (InfiniBand).
+/// Returns the index of an entry's network interface, from sysfs; 0 if there is none (InfiniBand).
 fn interface(device: &Path, interfaces: &Path, port: u8, index: u32) -> u32 {
     let name = std::fs::read_to_string(device.join(format!("ports/{port}/gid_attrs/ndevs/{index}")));
     let number = name.and_then(|name| std::fs::read_to_string(interfaces.join(name.trim()).join("ifindex")));

@@ -1,4 +1,4 @@
-//! Tests of entries of tables of GIDs.
+//! Tests of the entries of GID tables.
 
 use super::*;
 
@@ -26,10 +26,10 @@ fn entries_have_a_kind_and_an_address_or_are_none() {
 fn an_interface_is_found_by_what_the_kernel_says() {
     let root = std::env::temp_dir().join(format!("netmod-hca-ibv-{}", std::process::id()));
     let (device, interfaces) = (root.join("device"), root.join("net"));
-    let places = device.join("ports/2/gid_attrs/ndevs");
-    std::fs::create_dir_all(&places).expect("a folder");
+    let ndevs = device.join("ports/2/gid_attrs/ndevs");
+    std::fs::create_dir_all(&ndevs).expect("a folder");
     std::fs::create_dir_all(interfaces.join("eth7")).expect("a folder");
-    std::fs::write(places.join("5"), "eth7\n").expect("a file");
+    std::fs::write(ndevs.join("5"), "eth7\n").expect("a file");
     std::fs::write(interfaces.join("eth7/ifindex"), "12\n").expect("a file");
     assert_eq!(interface(&device, &interfaces, 2, 5), 12);
     assert_eq!(interface(&device, &interfaces, 2, 6), 0);

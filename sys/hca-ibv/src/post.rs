@@ -1,4 +1,4 @@
-//! Lists of work requests, as C links them, in arrays on the stack.
+//! Builds the linked lists of work requests that C expects, in arrays on the stack.
 
 #![allow(unsafe_code)]
 
@@ -10,10 +10,10 @@ use libibverbs_sys::work::{ibv_recv_wr, ibv_send_wr};
 
 use crate::error;
 
-/// Requests that go in one call, at most.
+/// Maximum number of requests posted by one call.
 pub(crate) const BATCH: usize = 16;
 
-/// A request that is linked to the next.
+/// A C work request that can be linked to the next one.
 pub(crate) trait Linked: Copy {
     fn link(&mut self, next: *mut Self);
 }
@@ -32,9 +32,10 @@ impl Linked for ibv_recv_wr {
     }
 }
 
-/// Posts a list. `convert` makes a request, or refuses it; `call` gets a linked list, and a place for the first that the driver refuses.
+/// Posts a list. `convert` makes or refuses a request. `call` posts a linked list, and stores the
+/// first request that the driver refuses.
 ///
-/// A driver that refuses without saying where has refused the whole call.
+/// A driver that fails without naming a request has refused the whole call.
 #[inline]
 pub(crate) fn post<T, W: Linked>(
     list: &[T],
@@ -49,7 +50,8 @@ pub(crate) fn post<T, W: Linked>(
         let mut refused = None;
         for request in requests {
             match convert(request) {
-                // SAFETY: a batch has no more requests than there is room for; the address behind the last is only compared.
+                // SAFETY: a batch holds at most as many requests as the array; the pointer past the
+                // last one is never dereferenced.
                 Ok(mut wr) => unsafe {
                     wr.link(base.add(made + 1));
                     base.add(made).write(wr);
@@ -67,7 +69,7 @@ pub(crate) fn post<T, W: Linked>(
             unsafe { (*base.add(made - 1)).link(core::ptr::null_mut()) };
             let done = call(base, &raw mut bad);
             if done != 0 {
-                return Err(PostError { at: from + place(base, bad, made), errno: error::number(done) });
+                return Err(PostError { at: from + index_of(base, bad, made), errno: error::number(done) });
             }
         }
         if let Some(refused) = refused {
@@ -77,9 +79,9 @@ pub(crate) fn post<T, W: Linked>(
     Ok(())
 }
 
-/// Which of the requests it is that a driver points to.
+/// Returns the index of the request that a driver points to.
 #[cold]
-fn place<W>(base: *mut W, bad: *mut W, count: usize) -> usize {
+fn index_of<W>(base: *mut W, bad: *mut W, count: usize) -> usize {
     let at = bad.addr().wrapping_sub(base.addr()) / size_of::<W>();
     if bad.is_null() || at >= count { 0 } else { at }
 }

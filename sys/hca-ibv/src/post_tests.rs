@@ -1,4 +1,4 @@
-//! Tests of lists, with a driver that keeps what it is given.
+//! Tests of lists, with a driver that records its calls.
 
 use hca::errno;
 
@@ -14,7 +14,8 @@ fn request(wr_id: &u64) -> Result<ibv_recv_wr, Errno> {
     Ok(ibv_recv_wr { wr_id: *wr_id, next: core::ptr::null_mut(), sg_list: nothing, num_sge: 0 })
 }
 
-/// Posts a list to a driver that takes so many requests: what it has taken, call by call, and the result.
+/// Posts a list to a driver with room for `room` requests. Returns the requests that it took, by
+/// call, and the result.
 fn post_to(list: &[u64], room: usize) -> (Vec<Vec<u64>>, Result<(), PostError>) {
     let (mut calls, mut left): (Vec<Vec<u64>>, usize) = (Vec::new(), room);
     let done = post(list, request, |mut wr, bad| {
@@ -67,7 +68,7 @@ fn what_is_refused_here_comes_after_what_was_posted() {
         let (calls, done) = post_to(&list, usize::MAX);
         assert_eq!(done, Err(PostError { at: bad, errno: errno::EINVAL }));
         assert_eq!(calls.concat(), list[..bad]);
-        // The driver comes first if it refuses an earlier one.
+        // A request that the driver refuses comes before one that the conversion refuses later.
         if bad > 1 {
             assert_eq!(post_to(&list, bad - 1).1, Err(PostError { at: bad - 1, errno: errno::ENOMEM }));
         }
@@ -80,10 +81,10 @@ fn a_driver_that_does_not_say_where_has_refused_the_call() {
     let mut elsewhere = request(&0).expect("a request");
     for bad in [core::ptr::null_mut(), &raw mut elsewhere] {
         let mut calls = 0;
-        let done = post(&list, request, |_, place| {
+        let done = post(&list, request, |_, refused| {
             calls += 1;
-            // SAFETY: the place is there during the call.
-            unsafe { *place = bad };
+            // SAFETY: the pointer is valid during the call.
+            unsafe { *refused = bad };
             if calls == 2 { -libc::EINVAL } else { 0 }
         });
         assert_eq!(done, Err(PostError { at: BATCH, errno: errno::EINVAL }));

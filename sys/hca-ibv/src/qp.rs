@@ -24,7 +24,7 @@ use crate::post::post;
 use crate::queue::{Completions, IbvCq, IbvSrq, Receives};
 use crate::xrc::{Domain, IbvXrcd, unsupported};
 
-/// What a queue pair keeps alive.
+/// The objects that a queue pair keeps alive.
 #[derive(Debug, Default)]
 struct Keeps {
     _cqs: [Option<Arc<Completions>>; 2],
@@ -42,7 +42,8 @@ pub struct IbvQp {
     keeps: Keeps,
 }
 
-// SAFETY: the library's calls may come from any thread. What is read of the object without a call belongs to the thread that has it.
+// SAFETY: the library's calls may come from any thread. The fields read without a call belong to
+// the owning thread.
 unsafe impl Send for IbvQp {}
 
 impl IbvQp {
@@ -71,7 +72,7 @@ impl IbvQp {
         let kind = init.kind.kind();
         let on = || asked(device, kind, &init.cap);
         let ours = cqs.iter().all(|cq| Arc::ptr_eq(&cq.0.device, device))
-            // An XRC queue is of no use to others, and drivers do not all say so.
+            // Only XRC pairs can use an XRC queue, and not all drivers check that.
             && srq.is_none_or(|srq| Arc::ptr_eq(&srq.0.device, device) && !srq.is_xrc());
         if !ours {
             return Err(Error::new("ibv_create_qp", on(), errno::EINVAL));
@@ -85,7 +86,7 @@ impl IbvQp {
             qp_type,
             sq_sig_all,
         };
-        // SAFETY: all objects are live, and stay so as long as the queue pair; the record has a place.
+        // SAFETY: all objects are live, and stay so as long as the queue pair; the record has room.
         let qp = unsafe { (device.library().ibv_create_qp)(device.pd, &raw mut attr) };
         let qp = made(qp, "ibv_create_qp", on)?;
         let keeps =
@@ -119,7 +120,7 @@ impl IbvQp {
             (attr.qp_type, attr.comp_mask) = (IBV_QPT_XRC_RECV, IBV_QP_INIT_ATTR_XRCD);
             attr.xrcd = xrcd.0.xrcd;
         }
-        // SAFETY: all objects are live, and stay so as long as the queue pair; the record has a place.
+        // SAFETY: all objects are live, and stay so as long as the queue pair; the record has room.
         let qp = unsafe { call::ibv_create_qp_ex(device.context.raw(), &raw mut attr) };
         let qp = qp.map_err(|why| refuse(unsupported(Errno(why))))?;
         let keeps = Keeps {
@@ -130,7 +131,7 @@ impl IbvQp {
         Ok(IbvQp { qp, kind, cap: convert::given(&attr.cap), device: device.clone(), keeps })
     }
 
-    /// Takes part in a receiving queue pair of a domain.
+    /// Opens an existing receiving queue pair of a domain.
     pub(crate) fn open(device: &Arc<Device>, xrcd: &IbvXrcd, number: QpNum) -> Result<IbvQp, Error> {
         let on = || format!("{}, queue pair {}", device.name(), number.0);
         let refuse = |why| Error::new("ibv_open_qp", on(), why);
@@ -144,7 +145,8 @@ impl IbvQp {
             qp_context: null_mut(),
             qp_type: IBV_QPT_XRC_RECV,
         };
-        // SAFETY: context and domain are live; the domain stays so as long as the queue pair; the record has a place.
+        // SAFETY: context and domain are live, the domain for as long as the queue pair; the record
+        // is readable.
         let qp = unsafe { call::ibv_open_qp(device.context.raw(), &raw mut attr) };
         let qp = qp.map_err(|why| refuse(unsupported(Errno(why))))?;
         let keeps = Keeps { _xrcd: Some(xrcd.0.clone()), ..Keeps::default() };
@@ -152,7 +154,7 @@ impl IbvQp {
         Ok(IbvQp { qp, kind, cap, device: device.clone(), keeps })
     }
 
-    /// Asks the library for attributes.
+    /// Queries attributes.
     fn query(&self, mask: i32) -> Result<ibv_qp_attr, Error> {
         let on = || format!("{}, queue pair {}", self.device.name(), self.number().0);
         let mut attr = ibv_qp_attr::default();
@@ -164,22 +166,23 @@ impl IbvQp {
         Ok(attr)
     }
 
-    /// An attribute whose value verbs do not know.
+    /// Returns the error for an attribute with an unknown value.
     #[cold]
     fn unknown(&self) -> Error {
         let on = format!("{}, queue pair {}", self.device.name(), self.number().0);
         Error::new("ibv_query_qp", on, errno::EIO)
     }
 
-    /// The state after the last step. A queue pair that has failed since is not in error here.
+    /// Returns the state after the last transition. Does not see a later failure of the queue pair.
     #[inline]
     fn last_state(&self) -> u32 {
-        // SAFETY: the object is live; only steps write the state, and they come from the thread that has the object.
+        // SAFETY: the object is live; only transitions write the state, and they come from the
+        // owning thread.
         unsafe { (*self.qp).state }
     }
 }
 
-/// What was asked for, for errors.
+/// Describes the requested queue pair, for errors.
 #[cold]
 fn asked(device: &Device, kind: QpKindOf, cap: &QpCap) -> String {
     let QpCap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline } = cap;
@@ -211,7 +214,7 @@ impl Qp for IbvQp {
         let Some((mut attr, mask)) = convert::step(step, self.kind) else {
             return Err(Error::new("ibv_modify_qp", on(), errno::EINVAL));
         };
-        // SAFETY: the object is live, and the record has a place.
+        // SAFETY: the object is live, and the record has room.
         let done = unsafe { (self.device.library().ibv_modify_qp)(self.qp, &raw mut attr, mask) };
         check(done, "ibv_modify_qp", on)
     }
@@ -228,13 +231,14 @@ impl Qp for IbvQp {
 
     #[inline]
     fn post_send(&self, list: &[SendWr<'_, IbvAh>]) -> Result<(), PostError> {
-        // Drivers do not all look, and some keep the request for later.
+        // Not all drivers check the state, and some keep such requests for later.
         if self.last_state() < IBV_QPS_RTS {
             return refused(list.len());
         }
         let convert = |wr: &SendWr<'_, IbvAh>| convert::send(wr, self.kind, |ah| ah.of(&self.device));
-        // SAFETY: the object is live and the list ends; its handles are of this device, live during the call, and pieces are borrowed
-        // for as long. Other memory is named by keys, which the device checks.
+        // SAFETY: the queue pair is live and the list ends; its handles are of this device and live
+        // during the call; inline data is borrowed for as long. Other memory is named by keys,
+        // which the device checks.
         post(list, convert, |wr, bad| unsafe { call::ibv_post_send(self.qp, wr, bad) })
     }
 
@@ -244,12 +248,13 @@ impl Qp for IbvQp {
         if !own || self.last_state() == IBV_QPS_RESET {
             return refused(list.len());
         }
-        // SAFETY: the object is live, and the list ends; memory is named by keys, which the device checks.
+        // SAFETY: the queue pair is live and the list ends; memory is named by keys, which the
+        // device checks.
         post(list, convert::receive, |wr, bad| unsafe { call::ibv_post_recv(self.qp, wr, bad) })
     }
 }
 
-/// A list that is not posted at all.
+/// Returns the error of a list that is refused as a whole.
 #[cold]
 fn refused(len: usize) -> Result<(), PostError> {
     if len == 0 { Ok(()) } else { Err(PostError { at: 0, errno: errno::EINVAL }) }

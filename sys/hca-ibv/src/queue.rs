@@ -20,10 +20,10 @@ use crate::error::{self, check, closed, made};
 use crate::post::post;
 use crate::xrc::{Domain, IbvXrcd, unsupported};
 
-/// Completions that are taken in one call, at most.
+/// Maximum number of completions taken by one call.
 const BATCH: usize = 32;
 
-/// A channel, closed when its last queue has gone.
+/// A channel; closed when its last queue is closed.
 #[derive(Debug)]
 struct Events {
     channel: *mut ibv_comp_channel,
@@ -60,16 +60,17 @@ impl Channel for IbvChannel {
         let library = self.0.device.library();
         for taken in 0.. {
             let (mut cq, mut context) = (core::ptr::null_mut(), core::ptr::null_mut());
-            // SAFETY: the channel is live, and places have room.
+            // SAFETY: the channel is live, and results have room.
             let got = unsafe { (library.ibv_get_cq_event)(self.0.channel, &raw mut cq, &raw mut context) };
             if got != 0 {
                 return match error::last() {
-                    // No more; or a signal came, and what is there stays.
+                    // No more events, or a signal interrupted the call; pending events stay.
                     Errno(libc::EAGAIN | libc::EINTR) => Ok(taken),
                     why => Err(Error::new("ibv_get_cq_event", self.0.device.name(), why)),
                 };
             }
-            // SAFETY: a queue cannot go before its events are acknowledged: who closes it waits for that.
+            // SAFETY: a queue cannot go before its events are acknowledged: who closes it waits for
+            // that.
             unsafe { (library.ibv_ack_cq_events)(cq, 1) };
         }
         Ok(usize::MAX)
@@ -84,7 +85,7 @@ impl Drop for Events {
     }
 }
 
-/// A completion queue, closed when the last queue that completes in it has gone.
+/// A completion queue; closed when the last queue that completes in it is closed.
 #[derive(Debug)]
 pub(crate) struct Completions {
     pub(crate) cq: *mut ibv_cq,
@@ -129,7 +130,7 @@ impl IbvCq {
 
     #[cold]
     fn failed(&self, returned: c_int) -> Error {
-        // What drivers return here are numbers of their own.
+        // Drivers return error numbers of their own here.
         let why = if returned == -libc::EOPNOTSUPP { errno::EOPNOTSUPP } else { errno::EIO };
         Error::new("ibv_poll_cq", self.0.device.name(), why)
     }
@@ -146,14 +147,14 @@ impl Cq for IbvCq {
         let mut batch = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
         while taken < room.len() {
             let asked = BATCH.min(room.len() - taken);
-            // SAFETY: the queue is live, and there is room for so many.
+            // SAFETY: the queue is live, and there is room for that many.
             let got = unsafe { call::ibv_poll_cq(self.0.cq, asked as c_int, batch.as_mut_ptr().cast()) };
             let Ok(got) = usize::try_from(got) else {
-                // What was taken before is not lost; the next call fails again.
+                // Completions already taken are reported; the next call fails again.
                 return if taken > 0 { Ok(taken) } else { Err(self.failed(got)) };
             };
             for (to, from) in room[taken..].iter_mut().zip(&batch[..got.min(asked)]) {
-                // SAFETY: the driver has written so many.
+                // SAFETY: the driver has written that many.
                 *to = convert::completion(unsafe { from.assume_init_ref() });
             }
             taken += got.min(asked);
@@ -179,7 +180,7 @@ impl Drop for Completions {
     }
 }
 
-/// A shared receive queue, closed when the last queue pair that takes from it has gone.
+/// A shared receive queue; closed when the last queue pair that takes from it is closed.
 #[derive(Debug)]
 pub(crate) struct Receives {
     pub(crate) srq: *mut ibv_srq,
@@ -203,7 +204,7 @@ impl IbvSrq {
         let on = || format!("{}, {} requests", device.name(), attr.max_wr);
         let srq_context = pointer_of(token).map_err(|e| Error::new("ibv_create_srq", on(), e))?;
         let mut init = ibv_srq_init_attr { srq_context, attr: size(attr) };
-        // SAFETY: the domain is live, and the record has a place.
+        // SAFETY: the domain is live, and the record has room.
         let srq = unsafe { (device.library().ibv_create_srq)(device.pd, &raw mut init) };
         let srq = made(srq, "ibv_create_srq", on)?;
         let max_wr = init.attr.max_wr.max(attr.max_wr);
@@ -235,7 +236,7 @@ impl IbvSrq {
             cq: cq.0.cq,
             tm_cap: ibv_tm_cap::default(),
         };
-        // SAFETY: all objects are live, and stay so as long as the queue; the record has a place.
+        // SAFETY: all objects are live, and stay so as long as the queue; the record has room.
         let srq = unsafe { call::ibv_create_srq_ex(device.context.raw(), &raw mut init) };
         let srq = srq.map_err(|why| refuse(unsupported(Errno(why))))?;
         let mut new = Receives {
@@ -246,7 +247,7 @@ impl IbvSrq {
             _xrc: Some((xrcd.0.clone(), cq.0.clone())),
         };
         let mut number = 0;
-        // SAFETY: the queue is live, and the number has a place.
+        // SAFETY: the queue is live, and the number has room.
         let asked = unsafe { call::ibv_get_srq_num(srq, &raw mut number) };
         check(asked, "ibv_get_srq_num", on)?;
         new.number = Some(SrqNum(number));
@@ -255,7 +256,7 @@ impl IbvSrq {
 }
 
 impl IbvSrq {
-    /// Whether it is of an XRC domain.
+    /// Returns true if the queue is of an XRC domain.
     pub(crate) fn is_xrc(&self) -> bool {
         self.0.number.is_some()
     }
@@ -280,7 +281,7 @@ impl Srq for IbvSrq {
             return Err(Error::new("ibv_modify_srq", on(), errno::EINVAL));
         }
         let mut attr = ibv_srq_attr { srq_limit: limit, ..Default::default() };
-        // SAFETY: the queue is live, and the record has a place.
+        // SAFETY: the queue is live, and the record has room.
         let done =
             unsafe { (self.0.device.library().ibv_modify_srq)(self.0.srq, &raw mut attr, IBV_SRQ_LIMIT) };
         check(done, "ibv_modify_srq", on)
@@ -288,14 +289,16 @@ impl Srq for IbvSrq {
 
     #[inline]
     fn post_recv(&self, list: &[RecvWr<'_>]) -> Result<(), PostError> {
-        // SAFETY: the queue is live, and the list ends; memory is named by keys, which the device checks.
+        // SAFETY: the queue is live, and the list ends; memory is named by keys, which the device
+        // checks.
         post(list, convert::receive, |wr, bad| unsafe { call::ibv_post_srq_recv(self.0.srq, wr, bad) })
     }
 }
 
 impl Drop for Receives {
     fn drop(&mut self) {
-        // SAFETY: it is live; queue pairs that take from it have kept it; its events are acknowledged.
+        // SAFETY: it is live; queue pairs that take from it have kept it; its events are
+        // acknowledged.
         let done = unsafe { (self.device.library().ibv_destroy_srq)(self.srq) };
         closed(done, "ibv_destroy_srq", self.device.name());
     }

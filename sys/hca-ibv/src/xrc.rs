@@ -15,7 +15,7 @@ use libibverbs_sys::object::ibv_xrcd;
 use crate::device::Device;
 use crate::error::closed;
 
-/// A domain, closed when the last object of it has gone.
+/// An XRC domain; closed when its last object is closed.
 #[derive(Debug)]
 pub(crate) struct Domain {
     pub(crate) xrcd: *mut ibv_xrcd,
@@ -33,10 +33,10 @@ pub struct IbvXrcd(pub(crate) Arc<Domain>);
 
 impl IbvXrcd {
     pub(crate) fn new(device: &Arc<Device>, how: XrcdOpen<'_>) -> Result<IbvXrcd, Error> {
-        let (fd, oflags) = place(how);
+        let (fd, oflags) = fd_and_flags(how);
         let comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
         let mut attr = ibv_xrcd_init_attr { comp_mask, fd, oflags };
-        // SAFETY: the context is live, and the record has a place.
+        // SAFETY: the context is live, and the record has room.
         let opened = unsafe { call::ibv_open_xrcd(device.context.raw(), &raw mut attr) };
         let xrcd =
             opened.map_err(|why| Error::new("ibv_open_xrcd", device.name(), unsupported(Errno(why))))?;
@@ -44,8 +44,9 @@ impl IbvXrcd {
     }
 }
 
-/// Descriptor and flags. A domain of this process alone is one without a file, which is always made.
-fn place(how: XrcdOpen<'_>) -> (c_int, c_int) {
+/// Returns the descriptor and the flags for opening a domain. A private domain has no file and is
+/// always created.
+fn fd_and_flags(how: XrcdOpen<'_>) -> (c_int, c_int) {
     match how {
         XrcdOpen::Shared(file) => (file.as_raw_fd(), libc::O_CREAT),
         XrcdOpen::Existing(file) => (file.as_raw_fd(), 0),
@@ -53,7 +54,7 @@ fn place(how: XrcdOpen<'_>) -> (c_int, c_int) {
     }
 }
 
-/// Old kernels have another number for what a device cannot do.
+/// Maps the error number by which old kernels report a missing feature to `EOPNOTSUPP`.
 pub(crate) fn unsupported(why: Errno) -> Errno {
     if why.0 == libc::ENOSYS { errno::EOPNOTSUPP } else { why }
 }

@@ -1,6 +1,8 @@
-//! The scenarios on the machine's first RDMA device, whose port has an IPv4 address; and what a simulation cannot show.
+//! Runs the scenarios on the machine's first RDMA device, whose port has an IPv4 address, and tests
+//! what a simulation cannot show.
 //!
-//! There is one in the virtual machine of `cargo xtask vm-test`; elsewhere these tests are ignored.
+//! The virtual machine of `cargo xtask vm-test` has such a device; elsewhere these tests are
+//! ignored.
 
 #![allow(unsafe_code)]
 
@@ -15,9 +17,9 @@ use hca::{Access, Hca, Mr, QpCap, QpInit, QpKind, errno};
 use hca_ibv::{Devices, IbvHca};
 use scenarios::World;
 
-/// Milliseconds after which a test gives up. An emulated machine on a busy host is slow.
+/// Timeout of a wait in ms. An emulated machine on a busy host is slow.
 const PATIENCE: i32 = 60_000;
-/// The interface of the virtual machine's device.
+/// Network interface of the virtual machine's device.
 const INTERFACE: &str = "dummy0";
 
 struct Real(Devices);
@@ -45,9 +47,9 @@ impl World for Real {
         let gids = self.open().gids(1).expect("a table");
         let index = std::fs::read_to_string(format!("/sys/class/net/{INTERFACE}/ifindex"));
         let index: u32 = index.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-        // GIDs of a port without addresses are none; it was this interface that was taken down then.
+        // A port without addresses has no GIDs; in that case this interface has been taken down.
         if index == 0 || gids.iter().any(|entry| entry.ifindex != index) {
-            // Nobody's network is taken down.
+            // Only the virtual machine's own interface may be taken down.
             println!("the device's port is not that of {INTERFACE}, which the virtual machine has");
             return false;
         }
@@ -61,9 +63,10 @@ impl World for Real {
         std::thread::sleep(time);
     }
 
-    /// The child has all of this process's memory.
+    /// The child shares all of this process's memory.
     fn beside_a_child(&self, work: impl FnOnce()) {
-        // SAFETY: the child makes system calls alone, and none that a process of many threads may not make after a fork.
+        // SAFETY: the child only makes system calls that are allowed after a fork of a
+        // multi-threaded process.
         let child = unsafe {
             match libc::fork() {
                 0 => {
@@ -76,7 +79,7 @@ impl World for Real {
         assert!(child > 0, "{}", std::io::Error::last_os_error());
         work();
         let mut status = 0;
-        // SAFETY: the child is this process's, and the number has a place.
+        // SAFETY: the child is this process's, and the number has room.
         let ended = unsafe { (libc::kill(child, libc::SIGKILL), libc::waitpid(child, &raw mut status, 0)) };
         assert_eq!(
             (ended, libc::WTERMSIG(status)),
@@ -86,7 +89,7 @@ impl World for Real {
     }
 
     fn not_ready(&self) -> Option<u64> {
-        // As `rdma_rxe` counts.
+        // The counter of `rdma_rxe`.
         let name = self.0.names().ok()?.into_iter().next()?;
         let count = format!("/sys/class/infiniband/{name}/ports/1/hw_counters/rcvd_rnr_err");
         std::fs::read_to_string(count).ok()?.trim().parse().ok()
@@ -115,7 +118,7 @@ fn objects_of_another_context_are_refused() {
     assert!(refused.to_string().contains("4294967295 sends"), "{refused}");
 }
 
-/// Counts what is logged.
+/// Counts logged events.
 #[derive(Clone, Default)]
 struct Logged(Arc<AtomicUsize>);
 
@@ -149,14 +152,15 @@ fn whatever_goes_first_all_objects_close() {
     assert_eq!(logged.0.load(Ordering::Relaxed), 0, "objects that do not close are warnings");
 }
 
-/// In a thread of its own, which gives up what lets root lock as much as it likes: the system's call is of the thread alone.
+/// Runs in a thread of its own, which drops the capability that lets root lock any amount of
+/// memory. The system call affects only the calling thread.
 #[test]
 #[ignore = "needs an RDMA device (cargo xtask vm-test)"]
 fn a_limit_of_locked_memory_is_named() {
     const LIMIT: u64 = 64 << 10;
     let set = |soft: u64| {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the record has a place.
+        // SAFETY: the record has room.
         unsafe {
             assert_eq!(libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit), 0);
             let before = limit.rlim_cur;

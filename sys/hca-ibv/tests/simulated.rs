@@ -1,4 +1,4 @@
-//! The scenarios on the simulated HCA, which shows that they ask for no more than verbs promise.
+//! Runs the scenarios on the simulated HCA, which shows that they rely only on what verbs promise.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What a device and its ports say of themselves.
+//! Attributes of devices and their ports.
 
 /// Limits of a device (`ibv_query_device(3)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,39 +7,40 @@ pub struct DeviceAttr {
     pub node_guid: u64,
     /// Number of ports; they are numbered from 1 on.
     pub ports: u8,
-    /// Queue pairs.
+    /// Maximum number of queue pairs.
     pub max_qp: u32,
-    /// Requests in a queue of a queue pair.
+    /// Maximum number of outstanding requests in a queue of a queue pair.
     pub max_qp_wr: u32,
-    /// Pieces of local memory in a request.
+    /// Maximum number of scatter-gather elements of a request.
     pub max_sge: u32,
-    /// Pieces of local memory in a read.
+    /// Maximum number of scatter-gather elements of a read.
     pub max_sge_rd: u32,
-    /// Completion queues.
+    /// Maximum number of completion queues.
     pub max_cq: u32,
-    /// Entries of a completion queue.
+    /// Maximum number of entries of a completion queue.
     pub max_cqe: u32,
-    /// Registrations.
+    /// Maximum number of registrations.
     pub max_mr: u32,
-    /// Bytes of a registration.
+    /// Maximum length of a registration, in bytes.
     pub max_mr_size: u64,
-    /// Address handles.
+    /// Maximum number of address handles.
     pub max_ah: u32,
-    /// Shared receive queues.
+    /// Maximum number of shared receive queues.
     pub max_srq: u32,
-    /// Requests in a shared receive queue.
+    /// Maximum number of requests in a shared receive queue.
     pub max_srq_wr: u32,
-    /// Pieces of local memory in a request of a shared receive queue.
+    /// Maximum number of scatter-gather elements of a request of a shared receive queue.
     pub max_srq_sge: u32,
-    /// Reads and atomics that a queue pair can have under way as their target.
+    /// Maximum number of outstanding reads and atomics with a queue pair as their target.
     pub max_qp_rd_atom: u8,
-    /// Reads and atomics that a queue pair can have under way as their initiator.
+    /// Maximum number of outstanding reads and atomics with a queue pair as their initiator.
     pub max_qp_init_rd_atom: u8,
-    /// Whether there are atomic operations.
+    /// True if the device has atomic operations.
     pub atomics: bool,
-    /// Support for alternate paths of queue pairs (`IBV_DEVICE_AUTO_PATH_MIG`).
+    /// True if queue pairs can have alternate paths (`IBV_DEVICE_AUTO_PATH_MIG`).
     pub path_migration: bool,
-    /// What the device's capability bits say of XRC. Not to be relied on: [`crate::Hca::open_xrcd`] tells.
+    /// True if the device's capability bits claim XRC. Unreliable: only [`crate::Hca::open_xrcd`]
+    /// tells.
     pub xrc_claimed: bool,
 }
 
@@ -55,7 +56,7 @@ pub enum PortState {
     ActiveDefer,
 }
 
-/// What a port's link is.
+/// Link layer of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum LinkLayer {
@@ -64,7 +65,7 @@ pub enum LinkLayer {
     Ethernet,
 }
 
-/// Bytes of payload in a packet.
+/// Maximum transmission unit: bytes of payload in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 #[repr(u8)]
@@ -77,39 +78,39 @@ pub enum Mtu {
 }
 
 impl Mtu {
-    /// All of them, in ascending order.
+    /// All values, in ascending order.
     pub const ALL: [Mtu; 5] = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096];
 
-    /// As a number of bytes.
+    /// Returns the number of bytes.
     pub const fn bytes(self) -> u32 {
         128 << self as u32
     }
 
-    /// By its code in verbs and on the wire.
+    /// Returns the MTU with this code of verbs.
     pub fn of_code(code: u32) -> Option<Mtu> {
         Mtu::ALL.into_iter().find(|mtu| *mtu as u32 == code)
     }
 }
 
-/// A port (`ibv_query_port(3)`).
+/// Attributes of a port (`ibv_query_port(3)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortAttr {
-    /// Whether packets can pass.
+    /// The port's state; only an active port passes packets.
     pub state: PortState,
     /// The largest MTU that the port supports.
     pub max_mtu: Mtu,
-    /// The largest that its link is configured for.
+    /// The MTU that its link is configured for.
     pub active_mtu: Mtu,
     /// Local identifier; 0 with RoCE.
     pub lid: u16,
     /// Kind of link.
     pub link_layer: LinkLayer,
-    /// Entries of the table of GIDs.
+    /// Number of entries in the table of GIDs.
     pub gid_table_len: u32,
-    /// Entries of the table of partition keys.
+    /// Number of entries in the table of partition keys.
     pub pkey_table_len: u16,
-    /// Bytes of the longest message.
+    /// Maximum length of a message, in bytes.
     pub max_msg_size: u32,
-    /// Link speed in Mb/s, as width and speed of a lane make it; 0 if unknown.
+    /// Link speed in Mb/s: width times lane speed; 0 if unknown.
     pub speed: u32,
 }

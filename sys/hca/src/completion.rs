@@ -1,42 +1,43 @@
-//! Completions.
+//! Completions of work requests.
 
-/// How a work request ended (`ibv_poll_cq(3)`, `enum ibv_wc_status`).
+/// Status of a completed work request (`ibv_poll_cq(3)`, `enum ibv_wc_status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Status {
-    /// Done.
+    /// Success.
     Success = 0,
     /// The message is longer than local memory, or than the port permits.
     LocLenErr = 1,
-    /// The queue pair is in no state to do this.
+    /// The request is not valid for the queue pair or its state.
     LocQpOpErr = 2,
-    /// An end-to-end context (reliable datagrams) is in no state to do this.
+    /// The request is not valid for an end-to-end context (reliable datagrams).
     LocEecOpErr = 3,
-    /// Local memory is not registered, or not for this.
+    /// Local memory is not registered, or not with this access.
     LocProtErr = 4,
-    /// Not tried: the queue pair was in error already.
+    /// Flushed: the queue pair was in the error state already.
     WrFlushErr = 5,
     /// A memory window could not be bound.
     MwBindErr = 6,
-    /// The peer's answer made no sense.
+    /// The peer's response was malformed.
     BadRespErr = 7,
-    /// What the peer wrote with immediate data does not fit in local memory's protection.
+    /// The peer's write with immediate data violates the protection of local memory.
     LocAccessErr = 8,
-    /// The peer's device took the message for invalid: too long for its receive, or an operation that is not permitted there.
+    /// The peer's device rejects the request as invalid: too long for its receive, or an operation
+    /// that it does not permit.
     RemInvReqErr = 9,
-    /// The peer's memory is not registered, not with that key, or not for this.
+    /// The peer's memory is not registered, not with that key, or not with this access.
     RemAccessErr = 10,
-    /// The peer's device could not do it; its own completion says why.
+    /// The peer's device could not complete the operation; its own completion says why.
     RemOpErr = 11,
-    /// The peer did not answer, `retry_cnt` times over.
+    /// The peer did not answer; `retry_cnt` attempts were made.
     RetryExcErr = 12,
-    /// The peer had no receive posted, `rnr_retry` times over.
+    /// The peer had no receive posted; `rnr_retry` attempts were made.
     RnrRetryExcErr = 13,
     /// Reliable datagrams: the domains do not match.
     LocRddViolErr = 14,
     /// Reliable datagrams: invalid request at the peer.
     RemInvRdReqErr = 15,
-    /// The peer gave the operation up.
+    /// The peer aborted the operation.
     RemAbortErr = 16,
     /// Invalid number of an end-to-end context.
     InvEecnErr = 17,
@@ -44,18 +45,19 @@ pub enum Status {
     InvEecStateErr = 18,
     /// The device or its driver has failed.
     FatalErr = 19,
-    /// The peer's answer took too long.
+    /// The peer's response timed out.
     RespTimeoutErr = 20,
-    /// Something else.
+    /// Another error.
     GeneralErr = 21,
-    /// Tag matching.
+    /// Tag matching failed.
     TmErr = 22,
-    /// Tag matching: the rendezvous is left to software.
+    /// Tag matching: software must do the rendezvous.
     TmRndvIncomplete = 23,
 }
 
 impl Status {
-    /// By its number in libibverbs; what is newer than this list is a [`Status::GeneralErr`].
+    /// Returns the status with this number of libibverbs. Unknown numbers become
+    /// [`Status::GeneralErr`].
     pub fn of_code(code: u32) -> Status {
         const ALL: [Status; 24] = [
             Status::Success,
@@ -86,14 +88,14 @@ impl Status {
         ALL.get(code as usize).copied().unwrap_or(Status::GeneralErr)
     }
 
-    /// Whether the request was done.
+    /// Returns true if the request succeeded.
     #[inline]
     pub fn is_success(self) -> bool {
         self == Status::Success
     }
 }
 
-/// What was completed (`enum ibv_wc_opcode`).
+/// Operation that was completed (`enum ibv_wc_opcode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Completed {
@@ -107,38 +109,40 @@ pub enum Completed {
     CompareSwap,
     /// A fetch-and-add.
     FetchAdd,
-    /// A receive, by a send.
+    /// A receive that a send used.
     Recv,
-    /// A receive, by a write with immediate data; the data is not in the receive's memory.
+    /// A receive that a write with immediate data used; its memory holds no data.
     RecvRdmaWithImm,
 }
 
-/// A completion (`ibv_poll_cq(3)`). With a status other than success only `wr_id`, `status`, `vendor_err` and `qp_num` mean anything.
+/// A completion (`ibv_poll_cq(3)`). Unless its status is success, only `wr_id`, `status`,
+/// `vendor_err` and `qp_num` are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// What the request's maker called it.
+    /// The identifier from the work request.
     pub wr_id: u64,
-    /// How it ended.
+    /// The status.
     pub status: Status,
-    /// What was completed.
+    /// The operation.
     pub op: Completed,
-    /// Whether a datagram came with a global header; its 40 bytes are in front of the data, with or without one. Of connections it means
-    /// nothing: some devices set it, others do not.
+    /// True if a datagram came with a global header. Its 40 bytes precede the data in either case.
+    /// Meaningless for connections: some devices set it, others do not.
     pub grh: bool,
-    /// More of an error, for the device's maker.
+    /// Vendor-specific error code.
     pub vendor_err: u32,
-    /// Bytes received, read or exchanged; a datagram's with 40 for the global header.
+    /// Bytes received, read or exchanged; for a datagram this includes the 40 bytes of the global
+    /// header.
     pub byte_len: u32,
     /// Immediate data.
     pub imm: Option<u32>,
-    /// The queue pair on this side.
+    /// Number of the local queue pair.
     pub qp_num: u32,
-    /// The queue pair that sent a datagram.
+    /// Number of the queue pair that sent the datagram.
     pub src_qp: u32,
 }
 
 impl Completion {
-    /// Room for a completion.
+    /// An empty completion, to be filled by a poll.
     pub const EMPTY: Completion = Completion {
         wr_id: 0,
         status: Status::GeneralErr,

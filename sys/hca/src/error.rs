@@ -1,12 +1,12 @@
-//! Errors of calls. What becomes of a request that was accepted is told by its completion.
+//! Errors of calls. The outcome of an accepted request is in its completion.
 
 use core::fmt;
 
-/// An error's number (`errno(3)`), as verbs return it.
+/// An error number of verbs (`errno(3)`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 
-/// Numbers that callers decide by, of Linux.
+/// Error numbers of Linux that callers distinguish.
 #[allow(missing_docs)]
 pub mod errno {
     use super::Errno;
@@ -33,32 +33,32 @@ impl fmt::Debug for Errno {
     }
 }
 
-/// A call that failed. It has no effect then.
+/// A failed call. It has had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call} on {on}: {errno}{}", advice(.call, *.errno))]
 pub struct Error {
-    /// The call of libibverbs.
+    /// Name of the libibverbs call.
     pub call: &'static str,
-    /// The device, and what was asked of it.
+    /// The device, and the arguments.
     pub on: String,
-    /// Why not.
+    /// The cause.
     pub errno: Errno,
 }
 
 impl Error {
-    /// A call that failed on a device or an object of it.
+    /// Makes the error of a call on a device or one of its objects.
     #[cold]
     pub fn new(call: &'static str, on: impl Into<String>, errno: Errno) -> Error {
         Error { call, on: on.into(), errno }
     }
 }
 
-/// A limit that systems set far too low, and who raises it.
+/// Way out when the limit of locked memory, often far too low, is reached.
 const MEMLOCK: &str = "; is the limit of locked memory large enough? `ulimit -l unlimited` raises it, for logins memlock in \
     /etc/security/limits.conf, for services LimitMEMLOCK=infinity of systemd; Slurm passes on that of the login node unless there is \
     PropagateResourceLimitsExcept=MEMLOCK in slurm.conf";
 
-/// What mends an error, where that is known.
+/// Returns the way out of an error, or an empty text if none is known.
 fn advice(call: &str, number: Errno) -> &'static str {
     match (call, number) {
         ("ibv_reg_mr", errno::ENOMEM | errno::EAGAIN | errno::EPERM) => MEMLOCK,
@@ -71,12 +71,14 @@ fn advice(call: &str, number: Errno) -> &'static str {
     }
 }
 
-/// A list of requests of which one was refused (`bad_wr` of `ibv_post_send(3)`). Those before it are posted, the rest is not.
+/// A list of requests of which one was refused (`bad_wr` of `ibv_post_send(3)`). The requests
+/// before it are posted, the rest are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("work request {at} of the list: {errno}")]
 pub struct PostError {
-    /// Place of the request that was refused, from 0 on: as many were posted.
+    /// Index of the refused request, which is also the number of requests posted.
     pub at: usize,
-    /// Why: `ENOMEM`: the queue is full; `EINVAL`: the request, or the queue pair's state.
+    /// The cause. `ENOMEM`: the queue is full. `EINVAL`: the request or the queue pair's state is
+    /// not valid.
     pub errno: Errno,
 }

@@ -1,49 +1,50 @@
-//! Asynchronous events.
+//! Asynchronous events of a device.
 
 use crate::qp::QpNum;
 
-/// What happened without being asked for (`ibv_get_async_event(3)`). Completion queues and shared receive queues are told apart by the
-/// tokens that they were made with, queue pairs by their numbers.
+/// An asynchronous event (`ibv_get_async_event(3)`). Completion queues and shared receive queues
+/// are identified by the tokens they were made with, queue pairs by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AsyncEvent {
-    /// A completion queue is of no more use: it was full.
+    /// A completion queue has overrun and is unusable.
     CqError(u64),
-    /// A queue pair has gone to the error state, for a reason that no completion can tell.
+    /// A queue pair went to the error state, for a reason that no completion reports.
     QpFatal(QpNum),
-    /// A queue pair has gone to the error state: an invalid request came.
+    /// A queue pair went to the error state because an invalid request arrived.
     QpRequestError(QpNum),
-    /// A queue pair has gone to the error state: a request came that the keys of memory do not permit.
+    /// A queue pair went to the error state because a request violated memory protection.
     QpAccessError(QpNum),
-    /// The first message came to a queue pair that is ready to receive and not yet to send.
+    /// The first message arrived at a queue pair that is ready to receive and not yet ready to
+    /// send.
     CommEstablished(QpNum),
-    /// A queue pair has changed to its alternate path, which is its only one now.
+    /// A queue pair changed to its alternate path, now its only one.
     PathMigrated(QpNum),
-    /// A peer wanted to change to a path that is not the alternate one of this queue pair.
+    /// A peer tried to change to a path that is not this queue pair's alternate path.
     PathMigrationFailed(QpNum),
-    /// A send queue that was to be drained is empty.
+    /// A send queue that was being drained is empty.
     SqDrained(QpNum),
-    /// The queue pair in error takes no more from its shared receive queue.
+    /// A queue pair in the error state will take no more from its shared receive queue.
     LastWqeReached(QpNum),
-    /// A shared receive queue is of no more use.
+    /// A shared receive queue is unusable.
     SrqError(u64),
-    /// Fewer receives are left in a shared receive queue than its limit, which is now off.
+    /// A shared receive queue has fewer receives than its limit. The limit is now off.
     SrqLimitReached(u64),
-    /// A port works.
+    /// A port became active.
     PortActive(u8),
-    /// A port's link is gone.
+    /// A port lost its link.
     PortError(u8),
-    /// A port has another local identifier.
+    /// A port's local identifier changed.
     LidChange(u8),
-    /// A port has other partition keys.
+    /// A port's partition keys changed.
     PkeyChange(u8),
-    /// A port has other GIDs.
+    /// A port's GIDs changed.
     GidChange(u8),
-    /// A port has another subnet manager.
+    /// A port's subnet manager changed.
     SmChange(u8),
-    /// A port's subnet manager wants registrations with it to be made anew.
+    /// A port's subnet manager asks for all registrations with it to be repeated.
     ClientReregister(u8),
-    /// The device is of no more use.
+    /// The device is unusable.
     DeviceFatal,
-    /// Something else, by its number.
+    /// Another event, by its number.
     Other(u32),
 }

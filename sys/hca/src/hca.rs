@@ -12,14 +12,15 @@ use crate::event::AsyncEvent;
 use crate::object::{Channel, Cq, Mr, Qp, Srq};
 use crate::qp::{Access, QpInit, QpNum, SrqAttr};
 
-/// How an XRC domain is found (`ibv_open_xrcd(3)`).
+/// Selects an XRC domain to open (`ibv_open_xrcd(3)`).
 #[derive(Clone, Copy, Debug)]
 pub enum XrcdOpen<'a> {
-    /// By a file, of which all processes that open a domain on it get the same. It is made if there is none.
+    /// The domain of a file, the same one for all processes that name the file. Made if there is
+    /// none yet.
     Shared(BorrowedFd<'a>),
-    /// The same, but it must have been made already.
+    /// The domain of a file. It must exist.
     Existing(BorrowedFd<'a>),
-    /// One of this process alone.
+    /// A new domain of this process alone.
     Private,
 }
 
@@ -46,31 +47,33 @@ pub trait Hca: Debug + Send + Sized + 'static {
     /// The device's limits, as they were when it was opened.
     fn device(&self) -> &DeviceAttr;
 
-    /// Asks for a port's state (`ibv_query_port(3)`); ports are numbered from 1 on.
+    /// Returns a port's state (`ibv_query_port(3)`). Ports are numbered from 1.
     ///
     /// # Errors
     /// If there is no such port, or the device has failed.
     fn port(&self, port: u8) -> Result<PortAttr, Error>;
 
-    /// The entries of a port's table of GIDs that are in use (`ibv_query_gid_ex(3)`).
+    /// Returns the entries of a port's table of GIDs that are in use (`ibv_query_gid_ex(3)`).
     ///
     /// # Errors
     /// If there is no such port, or the device has failed.
     fn gids(&self, port: u8) -> Result<Vec<GidEntry>, Error>;
 
-    /// A partition key of a port, in this host's order (`ibv_query_pkey(3)`).
+    /// Returns a partition key of a port, in host byte order (`ibv_query_pkey(3)`).
     ///
     /// # Errors
     /// If there is no such port or entry.
     fn pkey(&self, port: u8, index: u16) -> Result<u16, Error>;
 
-    /// Readable while there are asynchronous events; to wait on, not to read.
+    /// Returns the descriptor that is readable while there are asynchronous events. It is for
+    /// waiting, not for reading.
     fn async_fd(&self) -> BorrowedFd<'_>;
 
-    /// The next asynchronous event if there is one, without waiting, acknowledged (`ibv_get_async_event(3)`).
+    /// Returns the next asynchronous event if there is one, already acknowledged
+    /// (`ibv_get_async_event(3)`). Does not wait.
     ///
     /// # Errors
-    /// If the device has failed in a way that leaves it no events.
+    /// If the device has failed so that it reports no events.
     fn async_event(&self) -> Result<Option<AsyncEvent>, Error>;
 
     /// Makes a channel of completion events (`ibv_create_comp_channel(3)`).
@@ -79,7 +82,8 @@ pub trait Hca: Debug + Send + Sized + 'static {
     /// If the device or the system refuses.
     fn create_channel(&self) -> Result<Self::Channel, Error>;
 
-    /// Makes a completion queue with room for so many entries; events of it say the token (`ibv_create_cq(3)`).
+    /// Makes a completion queue for at least this many entries (`ibv_create_cq(3)`). Its
+    /// asynchronous events carry the token.
     ///
     /// # Errors
     /// If the device or the system refuses.
@@ -89,26 +93,31 @@ pub trait Hca: Debug + Send + Sized + 'static {
     /// Registers memory (`ibv_reg_mr(3)`).
     ///
     /// # Safety
-    /// From this call until the registration has ended
-    /// 1. the memory is allocated, readable, and writable if the access says so, for its whole length;
-    /// 2. nobody writes to what a request under way reads, and nobody reads or writes what one under way writes;
-    /// 3. of memory that peers may write (read), that holds for as long as a peer that knows the key may do so (do so).
+    /// From this call until the registration has ended:
+    /// 1. The memory is allocated and readable for its whole length, and writable if the access
+    ///    allows writing.
+    /// 2. Nobody writes memory that an outstanding request reads. Nobody reads or writes memory
+    ///    that an outstanding request writes.
+    /// 3. Memory that peers may write is treated as if such a request were outstanding for as long
+    ///    as a peer with the key may write it; likewise for reading.
     ///
-    /// A request is under way until its completion, or one of a later request of the same send queue, was polled, or its queue pair
-    /// was closed or reset. If a registration is dropped and the device refuses to end it, the memory stays lent for ever; who cannot
-    /// promise that calls [`Mr::deregister`].
+    /// A request is outstanding until its completion, or that of a later request of the same send
+    /// queue, was polled, or until its queue pair was closed or reset. If a registration is dropped
+    /// and the device refuses to end it, the memory stays lent for ever. A caller who cannot accept
+    /// that calls [`Mr::deregister`].
     ///
     /// # Errors
-    /// If the device or the system refuses; in particular for the limit of locked memory.
+    /// If the device or the system refuses, most often because of the limit of locked memory.
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Self::Mr, Error>;
 
-    /// Makes a shared receive queue; events of it say the token (`ibv_create_srq(3)`).
+    /// Makes a shared receive queue (`ibv_create_srq(3)`). Its asynchronous events carry the token.
     ///
     /// # Errors
     /// If the device or the system refuses.
     fn create_srq(&self, attr: SrqAttr, token: u64) -> Result<Self::Srq, Error>;
 
-    /// Makes a shared receive queue of an XRC domain, whose receives complete in the given queue (`ibv_create_srq_ex(3)`).
+    /// Makes a shared receive queue of an XRC domain; its receives complete in the given queue
+    /// (`ibv_create_srq_ex(3)`).
     ///
     /// # Errors
     /// If the device or the system refuses.
@@ -129,7 +138,7 @@ pub trait Hca: Debug + Send + Sized + 'static {
     /// Makes an address handle (`ibv_create_ah(3)`).
     ///
     /// # Errors
-    /// If the way is not valid, or the device refuses.
+    /// If the route is not valid, or the device refuses.
     fn create_ah(&self, attr: &AhAttr) -> Result<Self::Ah, Error>;
 
     /// Opens an XRC domain (`ibv_open_xrcd(3)`).
@@ -138,8 +147,8 @@ pub trait Hca: Debug + Send + Sized + 'static {
     /// `EOPNOTSUPP` if the device has no XRC, whatever its capability bits say.
     fn open_xrcd(&self, how: XrcdOpen<'_>) -> Result<Self::Xrcd, Error>;
 
-    /// Takes part in a receiving queue pair of a domain, which any process of the domain may have made (`ibv_open_qp(3)`). It lives at
-    /// least until all that have made or opened it have dropped it.
+    /// Opens a receiving queue pair that any process of the domain has made (`ibv_open_qp(3)`). It
+    /// lives at least until all that made or opened it have dropped it.
     ///
     /// # Errors
     /// If there is no such queue pair in the domain.

@@ -1,22 +1,27 @@
-//! A host channel adapter (HCA) as InfiniBand verbs show it: the trait [`Hca`], and what goes through it.
+//! A host channel adapter (HCA) in terms of InfiniBand verbs: the trait [`Hca`] and its types.
 //!
-//! There are two kinds of implementations: libibverbs, and a simulation. Users are generic over the trait, so calls are static and
-//! may be inlined; posting and polling take slices of plain structs, and neither boxes nor allocates.
+//! There are two implementations: libibverbs, and a simulation. Users are generic over the trait,
+//! so calls are static and may be inlined. Posting and polling take slices of plain structs and
+//! allocate nothing.
 //!
-//! Numbers and names are those of the InfiniBand Architecture Specification (volume 1) and of the manual pages of libibverbs, which
-//! each method names. Numbers that travel in big-endian order are in the order of this host here.
+//! Names and numbers are those of the InfiniBand Architecture Specification (volume 1) and of
+//! libibverbs' manual pages, which each method names. Numbers that are big-endian on the wire are
+//! in host byte order here.
 //!
 //! # Lifetimes
-//! An object is closed when it is dropped, and keeps alive whatever libibverbs wants to be closed later: a queue pair its completion
-//! queues, shared receive queue and XRC domain, a completion queue its channel, everything the device and protection domain. So
+//! Dropping an object closes it. An object keeps alive whatever libibverbs requires to be closed
+//! later: a queue pair keeps its completion queues, shared receive queue and XRC domain; a
+//! completion queue keeps its channel; every object keeps the device and protection domain. So
 //! objects may be dropped in any order.
 //!
 //! # Threads
-//! An opened device and its objects belong to one thread at a time (`Send`, not `Sync`), as engines do.
+//! An opened device and its objects belong to one thread at a time (`Send`, not `Sync`), as engines
+//! do.
 //!
-//! # What is unsafe
-//! [`Hca::register`] alone: it lends memory to the device and to whoever knows the keys. Requests name memory by keys, so a wrong
-//! address or length is the device's error, not undefined behaviour; data without a key (inline) is borrowed.
+//! # Unsafe code
+//! [`Hca::register`] is the only unsafe method: it lends memory to the device and to every peer
+//! that knows the key. Requests name memory by key, so the device rejects a wrong address or
+//! length. Inline data has no key and is borrowed.
 
 mod address;
 mod attr;

@@ -1,4 +1,4 @@
-//! What the objects of an opened device can do. Each is closed when it is dropped.
+//! The objects of an opened device. Each is closed when it is dropped.
 
 use core::fmt::Debug;
 use std::os::fd::BorrowedFd;
@@ -11,11 +11,13 @@ use crate::work::{RecvWr, SendWr, Sge};
 
 /// A channel of completion events (`ibv_create_comp_channel(3)`).
 pub trait Channel: Send + Debug {
-    /// Readable while there are events; to wait on, not to read.
+    /// Returns the descriptor that is readable while there are events. It is for waiting, not for
+    /// reading.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Takes all events that are there, without waiting, and acknowledges them (`ibv_get_cq_event(3)`, `ibv_ack_cq_events(3)`).
-    /// Returns how many there were. Which queues they came from is not told: whoever waited polls them all.
+    /// Takes and acknowledges all pending events without waiting, and returns their number
+    /// (`ibv_get_cq_event(3)`, `ibv_ack_cq_events(3)`). Does not tell their queues: a thread that
+    /// has waited polls all of them.
     ///
     /// # Errors
     /// If the channel cannot be read.
@@ -24,17 +26,19 @@ pub trait Channel: Send + Debug {
 
 /// A completion queue.
 pub trait Cq: Send + Debug {
-    /// Entries that it has room for; at least as many as were asked for.
+    /// Returns the queue's capacity in entries, at least the number asked for.
     fn entries(&self) -> u32;
 
-    /// Takes completions, at most as many as there is room for, the oldest first (`ibv_poll_cq(3)`). Returns how many there were.
+    /// Takes the oldest completions, up to the length of `room`, and returns their number
+    /// (`ibv_poll_cq(3)`).
     ///
     /// # Errors
     /// If the queue or the device has failed.
     fn poll(&self, room: &mut [Completion]) -> Result<usize, Error>;
 
-    /// The next completion is an event of the channel, or the next that is solicited or has failed (`ibv_req_notify_cq(3)`). What
-    /// came before the call is none: poll once more after it.
+    /// Requests an event for the next completion, or for the next one that is solicited or has
+    /// failed (`ibv_req_notify_cq(3)`). Earlier completions cause no event: poll once more
+    /// afterwards.
     ///
     /// # Errors
     /// If the device has failed.
@@ -43,45 +47,47 @@ pub trait Cq: Send + Debug {
 
 /// A registration of memory (`ibv_reg_mr(3)`).
 pub trait Mr: Send + Debug + Sized {
-    /// Key for requests of this process.
+    /// Returns the key for requests of this process.
     fn lkey(&self) -> u32;
 
-    /// Key for peers.
+    /// Returns the key for peers.
     fn rkey(&self) -> u32;
 
-    /// First byte.
+    /// Returns the address of the first byte.
     fn addr(&self) -> u64;
 
-    /// Bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> usize;
 
-    /// Whether it has no bytes.
+    /// Returns true if the registration is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A part of it for a request; whether the part is within is looked at by the device.
+    /// Returns a part of the memory for a request. The device checks that the part is within the
+    /// registration.
     #[inline]
     fn sge(&self, at: usize, len: u32) -> Sge {
         Sge { addr: self.addr() + at as u64, len, lkey: self.lkey() }
     }
 
-    /// Ends the registration (`ibv_dereg_mr(3)`). After a drop one does not know.
+    /// Ends the registration (`ibv_dereg_mr(3)`). Unlike a drop, it tells whether that succeeded.
     ///
     /// # Errors
-    /// If the device refuses: the registration is as it was, and the memory still lent.
+    /// If the device refuses: the registration is unchanged, and the memory is still lent.
     fn deregister(self) -> Result<(), (Self, Error)>;
 }
 
 /// A shared receive queue.
 pub trait Srq: Send + Debug {
-    /// Requests that it has room for; at least as many as were asked for.
+    /// Returns the queue's capacity in requests, at least the number asked for.
     fn max_wr(&self) -> u32;
 
-    /// Its number, if it is one of XRC (`ibv_get_srq_num(3)`).
+    /// Returns the number of an XRC queue, else `None` (`ibv_get_srq_num(3)`).
     fn number(&self) -> Option<SrqNum>;
 
-    /// When fewer receives than that are left an event tells, once; 0: none (`ibv_modify_srq(3)`).
+    /// Sets the number of receives below which the queue reports an event, once; 0 for none
+    /// (`ibv_modify_srq(3)`).
     ///
     /// # Errors
     /// If the limit is larger than the queue, or the device has failed.
@@ -90,7 +96,7 @@ pub trait Srq: Send + Debug {
     /// Posts receives (`ibv_post_srq_recv(3)`).
     ///
     /// # Errors
-    /// At the first that is refused.
+    /// At the first request that is refused.
     fn post_recv(&self, list: &[RecvWr<'_>]) -> Result<(), PostError>;
 }
 
@@ -99,19 +105,20 @@ pub trait Qp: Send + Debug {
     /// Address handles of its device.
     type Ah;
 
-    /// Its number.
+    /// Returns the queue pair's number.
     fn number(&self) -> QpNum;
 
-    /// Its kind.
+    /// Returns the queue pair's kind.
     fn kind(&self) -> QpKindOf;
 
-    /// What the device gave.
+    /// Returns the capacity that the device gave.
     fn cap(&self) -> QpCap;
 
-    /// Takes a step (`ibv_modify_qp(3)`).
+    /// Changes the state or attributes (`ibv_modify_qp(3)`).
     ///
     /// # Errors
-    /// If the step is not one from the present state, an attribute is not valid, or the device has failed.
+    /// If the step is not allowed in the present state, an attribute is not valid, or the device
+    /// has failed.
     fn modify(&self, step: &ModifyQp) -> Result<(), Error>;
 
     /// Asks the device for the state (`ibv_query_qp(3)`).
@@ -126,16 +133,16 @@ pub trait Qp: Send + Debug {
     /// If the device has failed.
     fn path_mig_state(&self) -> Result<PathMigState, Error>;
 
-    /// Posts sends, writes, reads and atomics (`ibv_post_send(3)`). The device tells by the list's end that there is work: longer lists
-    /// cost less.
+    /// Posts sends, writes, reads and atomics (`ibv_post_send(3)`). The device is notified once per
+    /// list, so longer lists cost less per request.
     ///
     /// # Errors
-    /// At the first that is refused.
+    /// At the first request that is refused.
     fn post_send(&self, list: &[SendWr<'_, Self::Ah>]) -> Result<(), PostError>;
 
-    /// Posts receives to a queue of its own (`ibv_post_recv(3)`).
+    /// Posts receives to the pair's own receive queue (`ibv_post_recv(3)`).
     ///
     /// # Errors
-    /// At the first that is refused.
+    /// At the first request that is refused.
     fn post_recv(&self, list: &[RecvWr<'_>]) -> Result<(), PostError>;
 }

@@ -8,12 +8,11 @@ use crate::address::AhAttr;
 /// is ready to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AltPath {
-    /// The way to the peer. Its port is the alternate port of this side (`alt_port_num`).
+    /// The route to the peer. Its port is this side's alternate port (`alt_port_num`).
     pub ah: AhAttr,
-    /// Place of the partition key in the alternate port's table.
+    /// Index of the partition key in the alternate port's table.
     pub pkey_index: u16,
-    /// Time limit of an acknowledgement on this path, as a code (see
-    /// [`crate::timeout_wait`]).
+    /// Acknowledgement timeout on this path, as a code (see [`crate::timeout_wait`]).
     pub timeout: u8,
 }
 
@@ -21,17 +20,18 @@ pub struct AltPath {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PathMigState {
-    /// Nothing is armed. An armed queue pair that is set to it changes to its alternate path.
+    /// Nothing is armed. Setting this state on an armed queue pair makes it change to its alternate
+    /// path.
     #[default]
     Migrated = 0,
-    /// An alternate path is loaded, and the peer has not said yet that it has loaded one, too.
+    /// An alternate path is loaded; the peer has not reported yet that it has loaded one.
     Rearm = 1,
     /// Both sides have loaded one. Only the device sets this state.
     Armed = 2,
 }
 
 impl PathMigState {
-    /// Returns the state that has a code of verbs.
+    /// Returns the state with this code of verbs.
     pub fn of_code(code: u32) -> Option<PathMigState> {
         [PathMigState::Migrated, PathMigState::Rearm, PathMigState::Armed]
             .into_iter()

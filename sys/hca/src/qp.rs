@@ -1,4 +1,4 @@
-//! Queue pairs and shared receive queues: what they are made of, and their states.
+//! Queue pairs and shared receive queues: attributes and states.
 
 use core::time::Duration;
 
@@ -15,12 +15,13 @@ pub struct QpNum(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SrqNum(pub u32);
 
-/// Kind of a queue pair, without its queues.
+/// Kind of a queue pair, without references to its queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QpKindOf {
     /// Reliable connection.
     Rc,
-    /// Datagrams, with which anything may happen to messages but that they are cut.
+    /// Unreliable datagrams: messages may be lost, duplicated or reordered, but are never
+    /// truncated.
     Ud,
     /// Sending half of an extended reliable connection.
     XrcIni,
@@ -28,40 +29,42 @@ pub enum QpKindOf {
     XrcTgt,
 }
 
-/// Kind of a queue pair, and where its completions and receives are (`ibv_create_qp(3)`, `ibv_create_qp_ex(3)`).
+/// Kind of a queue pair, with its completion and receive queues (`ibv_create_qp(3)`,
+/// `ibv_create_qp_ex(3)`).
 #[derive(Debug)]
 pub enum QpKind<'a, H: Hca> {
     /// Reliable connection (`IBV_QPT_RC`).
     Rc {
-        /// For what was sent.
+        /// Completion queue of sends.
         send_cq: &'a H::Cq,
-        /// For what was received.
+        /// Completion queue of receives.
         recv_cq: &'a H::Cq,
-        /// Where receives are taken from; without it, from a queue of the pair's own.
+        /// Shared receive queue; `None` gives the pair a receive queue of its own.
         srq: Option<&'a H::Srq>,
     },
     /// Datagrams (`IBV_QPT_UD`).
     Ud {
-        /// For what was sent.
+        /// Completion queue of sends.
         send_cq: &'a H::Cq,
-        /// For what was received.
+        /// Completion queue of receives.
         recv_cq: &'a H::Cq,
-        /// Where receives are taken from; without it, from a queue of the pair's own.
+        /// Shared receive queue; `None` gives the pair a receive queue of its own.
         srq: Option<&'a H::Srq>,
     },
     /// Sender of XRC (`IBV_QPT_XRC_SEND`).
     XrcIni {
-        /// For what was sent.
+        /// Completion queue of sends.
         send_cq: &'a H::Cq,
     },
-    /// Receiver of XRC (`IBV_QPT_XRC_RECV`). Messages go to the shared receive queues of the domain that they name.
+    /// Receiver of XRC (`IBV_QPT_XRC_RECV`). Each message names a shared receive queue of the
+    /// domain.
     XrcTgt {
-        /// Its domain.
+        /// The domain.
         xrcd: &'a H::Xrcd,
     },
 }
 
-// Not derived: it would ask the device to be Copy.
+// Not derived: a derived impl would require `H: Clone`.
 impl<H: Hca> Clone for QpKind<'_, H> {
     fn clone(&self) -> Self {
         *self
@@ -71,7 +74,7 @@ impl<H: Hca> Clone for QpKind<'_, H> {
 impl<H: Hca> Copy for QpKind<'_, H> {}
 
 impl<H: Hca> QpKind<'_, H> {
-    /// Without the queues.
+    /// Returns the kind without the queues.
     pub fn kind(&self) -> QpKindOf {
         match self {
             QpKind::Rc { .. } => QpKindOf::Rc,
@@ -82,62 +85,64 @@ impl<H: Hca> QpKind<'_, H> {
     }
 }
 
-/// Size of a queue pair.
+/// Capacity of a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpCap {
-    /// Requests in the send queue.
+    /// Outstanding requests in the send queue.
     pub max_send_wr: u32,
-    /// Requests in the receive queue, if there is one of its own.
+    /// Outstanding requests in the receive queue, if the pair has its own.
     pub max_recv_wr: u32,
-    /// Pieces of memory in a send.
+    /// Scatter-gather elements of a send.
     pub max_send_sge: u32,
-    /// Pieces of memory in a receive.
+    /// Scatter-gather elements of a receive.
     pub max_recv_sge: u32,
-    /// Bytes that can be sent inline.
+    /// Maximum length of inline data, in bytes.
     pub max_inline: u32,
 }
 
-/// A queue pair that is to be made (`ibv_create_qp(3)`).
+/// Attributes of a queue pair to be made (`ibv_create_qp(3)`).
 #[derive(Debug)]
 pub struct QpInit<'a, H: Hca> {
     /// Kind and queues.
     pub kind: QpKind<'a, H>,
-    /// Least size; the device may give more, see [`crate::Qp::cap`].
+    /// Minimum capacity; the device may give more, see [`crate::Qp::cap`].
     pub cap: QpCap,
-    /// Whether each request has a completion, or only those that ask for one.
+    /// True if every request has a completion; false if only requests that ask for it.
     pub signal_all: bool,
 }
 
-/// Size and limit of a shared receive queue (`ibv_create_srq(3)`).
+/// Capacity of a shared receive queue (`ibv_create_srq(3)`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SrqAttr {
-    /// Requests in it.
+    /// Outstanding requests.
     pub max_wr: u32,
-    /// Pieces of memory in a request.
+    /// Scatter-gather elements of a request.
     pub max_sge: u32,
 }
 
-/// Who may do what with memory, or with a queue pair's process (`ibv_reg_mr(3)`). Local reading is always permitted.
+/// Access rights to memory, or through a queue pair (`ibv_reg_mr(3)`). Local reading is always
+/// permitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Access {
-    /// The device may write for this process: receives, results of reads and atomics. Needed for remote writes and atomics too.
+    /// The local device may write: receives, results of reads and atomics. Required for remote
+    /// writes and atomics, too.
     pub local_write: bool,
-    /// A peer may write.
+    /// Peers may write.
     pub remote_write: bool,
-    /// A peer may read.
+    /// Peers may read.
     pub remote_read: bool,
-    /// A peer may do atomic operations.
+    /// Peers may do atomic operations.
     pub remote_atomic: bool,
 }
 
 impl Access {
-    /// Sends only.
+    /// Access for sends only.
     pub const READ: Access =
         Access { local_write: false, remote_write: false, remote_read: false, remote_atomic: false };
-    /// Sends and receives.
+    /// Access for sends and receives.
     pub const LOCAL: Access =
         Access { local_write: true, remote_write: false, remote_read: false, remote_atomic: false };
-    /// Everything.
+    /// All access rights.
     pub const ALL: Access =
         Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: true };
 }
@@ -155,91 +160,96 @@ pub enum QpState {
     Err,
 }
 
-/// What a connected queue pair needs to be ready to receive.
+/// Attributes that take a connected queue pair to ready to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToRtr {
-    /// Bytes in a packet; both sides must have the same, and it may be no more than the port's active MTU.
+    /// Path MTU, the same on both sides and at most the port's active MTU.
     pub path_mtu: Mtu,
-    /// The peer.
+    /// Number of the peer's queue pair.
     pub dest_qp: QpNum,
-    /// Number of the first packet that will come, 24 bits.
+    /// Packet sequence number of the first packet to arrive, 24 bits.
     pub rq_psn: u32,
-    /// Reads and atomics that the peer may have under way. Not of [`QpKindOf::XrcIni`].
+    /// Maximum number of outstanding reads and atomics from the peer. Unused with
+    /// [`QpKindOf::XrcIni`].
     pub max_dest_rd_atomic: u8,
-    /// How long the peer waits if no receive was posted, as a code (see [`rnr_wait`]). Not of [`QpKindOf::XrcIni`].
+    /// Delay asked of a peer whose message found no receive, as a code (see [`rnr_wait`]). Unused
+    /// with [`QpKindOf::XrcIni`].
     pub min_rnr_timer: u8,
-    /// The way to the peer.
+    /// The route to the peer.
     pub ah: AhAttr,
-    /// Another way to the same peer.
+    /// The alternate path to the same peer.
     pub alt: Option<AltPath>,
 }
 
-/// What a connected queue pair needs to be ready to send.
+/// Attributes that take a connected queue pair to ready to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToRts {
-    /// Number of the first packet that will go, 24 bits.
+    /// Packet sequence number of the first packet to send, 24 bits.
     pub sq_psn: u32,
-    /// How long an acknowledgement is waited for, as a code (see [`timeout_wait`]).
+    /// Acknowledgement timeout, as a code (see [`timeout_wait`]).
     pub timeout: u8,
-    /// How often a request is repeated that was not answered, 0 to 7. Not of [`QpKindOf::XrcTgt`].
+    /// Number of retries of a request without answer, 0 to 7. Unused with [`QpKindOf::XrcTgt`].
     pub retry_cnt: u8,
-    /// How often a request is repeated that met no receive, 0 to 6, or 7: without end. Not of [`QpKindOf::XrcTgt`].
+    /// Number of retries of a request that found no receive, 0 to 6; 7 for no limit. Unused with
+    /// [`QpKindOf::XrcTgt`].
     pub rnr_retry: u8,
-    /// Reads and atomics of this side under way. Not of [`QpKindOf::XrcTgt`].
+    /// Maximum number of outstanding reads and atomics of this side. Unused with
+    /// [`QpKindOf::XrcTgt`].
     pub max_rd_atomic: u8,
-    /// Another way to the same peer.
+    /// The alternate path to the same peer.
     pub alt: Option<AltPath>,
-    /// State of path migration, [`PathMigState::Migrated`] if none is given.
+    /// State of path migration; [`PathMigState::Migrated`] if none is given.
     pub path_mig_state: Option<PathMigState>,
 }
 
-/// A step of a queue pair (`ibv_modify_qp(3)`), with the attributes that it must have.
+/// A state transition of a queue pair (`ibv_modify_qp(3)`), with its required attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModifyQp {
-    /// From anywhere: as if it had just been made.
+    /// From any state to reset, as after creation.
     Reset,
-    /// From reset, of connected ones: receives may be posted.
+    /// From reset to init, for connected pairs: receives may be posted.
     Init {
         /// The port, from 1 on.
         port: u8,
-        /// Place of the partition key in the port's table.
+        /// Index of the partition key in the port's table.
         pkey_index: u16,
-        /// What a peer may do; `local_write` has no meaning here.
+        /// Access of the peer; `local_write` has no meaning here.
         access: Access,
     },
-    /// From reset, of datagrams: receives may be posted.
+    /// From reset to init, for datagrams: receives may be posted.
     InitUd {
         /// The port, from 1 on.
         port: u8,
-        /// Place of the partition key in the port's table.
+        /// Index of the partition key in the port's table.
         pkey_index: u16,
-        /// Messages must have the same.
+        /// Queue key, which messages must carry.
         qkey: u32,
     },
-    /// From init, of connected ones: messages can come.
+    /// From init to ready to receive, for connected pairs.
     Rtr(ToRtr),
-    /// From init, of datagrams.
+    /// From init to ready to receive, for datagrams.
     RtrUd,
-    /// From ready to receive, of connected ones: sends may be posted.
+    /// From ready to receive to ready to send, for connected pairs.
     Rts(ToRts),
-    /// From ready to receive, of datagrams.
+    /// From ready to receive to ready to send, for datagrams.
     RtsUd {
-        /// Number of the first packet.
+        /// Packet sequence number of the first packet.
         sq_psn: u32,
     },
-    /// From ready to send, of connected ones: the queue pair stays as it is but for its paths.
+    /// Changes only the paths of a connected pair that is ready to send.
     Paths {
-        /// Another way to the same peer.
+        /// The alternate path to the same peer.
         alt: Option<AltPath>,
         /// State of path migration.
         path_mig_state: Option<PathMigState>,
     },
-    /// From anywhere but reset: all requests are flushed.
+    /// From any state but reset to error: all requests are flushed.
     Err,
 }
 
-/// How long an acknowledgement is waited for, by the code of `timeout` in `ibv_modify_qp(3)`: 4.096 us times two to its power; 0:
-/// without end. Devices may take up to four times as long (InfiniBand Architecture Specification, 9.7.6.1.3).
+/// Returns the acknowledgement timeout for a code of `timeout` in `ibv_modify_qp(3)`: 4.096 us
+/// times 2 to the power of the code. Code 0 means no timeout. Devices may wait up to four times as
+/// long (InfiniBand Architecture Specification, 9.7.6.1.3).
 pub const fn timeout_wait(code: u8) -> Option<Duration> {
     match code & 31 {
         0 => None,
@@ -247,7 +257,8 @@ pub const fn timeout_wait(code: u8) -> Option<Duration> {
     }
 }
 
-/// How long a sender waits that met no receive, by the code of `min_rnr_timer` (InfiniBand Architecture Specification, table 45).
+/// Returns the delay before a sender retries that found no receive, for a code of `min_rnr_timer`
+/// (InfiniBand Architecture Specification, table 45).
 pub const fn rnr_wait(code: u8) -> Duration {
     const HUNDREDTHS_OF_MS: [u64; 32] = [
         65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,

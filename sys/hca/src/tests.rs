@@ -1,4 +1,4 @@
-//! Codes of verbs and their meanings.
+//! Tests of the codes of verbs and their meanings.
 
 use core::time::Duration;
 

@@ -1,22 +1,23 @@
-//! Work requests. They are plain values that borrow what they name, and are made anew for each post.
+//! Work requests: plain values that borrow the memory they name and are made for each post.
 
 use core::marker::PhantomData;
 
 use crate::qp::{QpNum, SrqNum};
 
-/// A piece of registered memory; laid out as `struct ibv_sge`.
+/// A scatter-gather element: a piece of registered memory. Laid out as `struct ibv_sge`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sge {
-    /// First byte, a virtual address.
+    /// Virtual address of the first byte.
     pub addr: u64,
     /// Length in bytes.
     pub len: u32,
-    /// Key of the registration.
+    /// Local key of the registration.
     pub lkey: u32,
 }
 
-/// A piece of memory whose bytes are copied when the request is posted; laid out as `struct ibv_sge`.
+/// A piece of memory whose bytes are copied when the request is posted. Laid out as `struct
+/// ibv_sge`.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
@@ -38,7 +39,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// As verbs take it. The bytes can be read as long as the piece lives.
+    /// Returns the element in the form of verbs. Its bytes can be read as long as the piece lives.
     #[inline]
     pub fn sge(&self) -> Sge {
         self.sge
@@ -48,9 +49,9 @@ impl<'a> Piece<'a> {
 /// Local memory of a send, write, read or atomic.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
-    /// Registered memory: left to the device until the completion was polled.
+    /// Registered memory, owned by the device until the completion is polled.
     Registered(&'a [Sge]),
-    /// Copied when posted (`IBV_SEND_INLINE`); of sends and writes.
+    /// Bytes that are copied when posted (`IBV_SEND_INLINE`); for sends and writes.
     Inline(&'a [Piece<'a>]),
 }
 
@@ -59,23 +60,23 @@ impl Data<'_> {
     pub const EMPTY: Data<'static> = Data::Registered(&[]);
 }
 
-/// What a request of the send queue does (`ibv_post_send(3)`).
+/// Operation of a send request (`ibv_post_send(3)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOp {
     /// Sends a message to a receive of the peer.
     Send,
-    /// The same, with immediate data.
+    /// Sends a message with immediate data.
     SendImm(u32),
     /// Writes to the peer's memory.
     RdmaWrite {
-        /// First byte there.
+        /// Address of the first byte at the peer.
         addr: u64,
         /// Key of the peer's registration.
         rkey: u32,
     },
-    /// Writes to the peer's memory, and completes one of its receives.
+    /// Writes to the peer's memory and completes one of its receives.
     RdmaWriteImm {
-        /// First byte there.
+        /// Address of the first byte at the peer.
         addr: u64,
         /// Key of the peer's registration.
         rkey: u32,
@@ -84,71 +85,73 @@ pub enum SendOp {
     },
     /// Reads the peer's memory.
     RdmaRead {
-        /// First byte there.
+        /// Address of the first byte at the peer.
         addr: u64,
         /// Key of the peer's registration.
         rkey: u32,
     },
-    /// Adds to a number of 8 bytes in the peer's memory; its old value comes to local memory.
+    /// Adds to an 8-byte number in the peer's memory. The old value is stored in local memory.
     FetchAdd {
-        /// Where it is, a multiple of 8.
+        /// Its address at the peer, a multiple of 8.
         addr: u64,
         /// Key of the peer's registration.
         rkey: u32,
-        /// What is added.
+        /// The number to add.
         add: u64,
     },
-    /// Replaces a number of 8 bytes in the peer's memory if it has a certain value; its old value comes to local memory.
+    /// Replaces an 8-byte number in the peer's memory if it equals `compare`. The old value is
+    /// stored in local memory.
     CompareSwap {
-        /// Where it is, a multiple of 8.
+        /// Its address at the peer, a multiple of 8.
         addr: u64,
         /// Key of the peer's registration.
         rkey: u32,
-        /// The value that it must have.
+        /// The expected value.
         compare: u64,
-        /// The value that it gets.
+        /// The new value.
         swap: u64,
     },
 }
 
-/// Flags of a request of the send queue.
+/// Flags of a send request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendFlags {
-    /// It has a completion. Without one, its place in the queue is free only when a later completion of the queue was polled.
+    /// Requests a completion. Without one, the queue slot becomes free only when a later completion
+    /// of the queue is polled.
     pub signaled: bool,
-    /// The receiver's completion is an event even where only solicited ones are.
+    /// Makes the receiver's completion an event even if its queue is armed for solicited ones only.
     pub solicited: bool,
-    /// It begins only when earlier reads and atomics are done.
+    /// Delays the request until earlier reads and atomics are complete.
     pub fence: bool,
 }
 
 impl SendFlags {
-    /// With a completion.
+    /// Flags that request a completion.
     pub const SIGNALED: SendFlags = SendFlags { signaled: true, solicited: false, fence: false };
-    /// Without.
+    /// No flags.
     pub const NONE: SendFlags = SendFlags { signaled: false, solicited: false, fence: false };
 }
 
-/// To whom a request goes.
+/// Destination of a send request.
 #[derive(Debug)]
 pub enum To<'a, Ah> {
     /// The peer of a connected queue pair.
     Peer,
-    /// A queue pair of datagrams.
+    /// A datagram queue pair.
     Datagram {
-        /// The way there.
+        /// The route to it.
         ah: &'a Ah,
-        /// The queue pair.
+        /// Number of the queue pair.
         qp: QpNum,
-        /// Its key.
+        /// Its queue key.
         qkey: u32,
     },
-    /// A shared receive queue in the domain of the peer of an XRC queue pair. Its process is the one whose memory reads and writes
-    /// mean.
+    /// A shared receive queue in the XRC domain of the peer. Reads and writes access the memory of
+    /// the process that owns the queue.
     Srq(SrqNum),
 }
 
-// Not derived: it would ask address handles to be Copy.
+// Not derived: a derived impl would require `Ah: Clone`.
 impl<Ah> Clone for To<'_, Ah> {
     fn clone(&self) -> Self {
         *self
@@ -157,18 +160,18 @@ impl<Ah> Clone for To<'_, Ah> {
 
 impl<Ah> Copy for To<'_, Ah> {}
 
-/// A request of the send queue (`ibv_post_send(3)`).
+/// A send request (`ibv_post_send(3)`).
 #[derive(Debug)]
 pub struct SendWr<'a, Ah> {
-    /// What its completion says.
+    /// Identifier that its completion carries.
     pub wr_id: u64,
-    /// What it does.
+    /// The operation.
     pub op: SendOp,
     /// Local memory.
     pub data: Data<'a>,
     /// Flags.
     pub flags: SendFlags,
-    /// To whom.
+    /// The destination.
     pub to: To<'a, Ah>,
 }
 
@@ -180,11 +183,11 @@ impl<Ah> Clone for SendWr<'_, Ah> {
 
 impl<Ah> Copy for SendWr<'_, Ah> {}
 
-/// A receive (`ibv_post_recv(3)`, `ibv_post_srq_recv(3)`).
+/// A receive request (`ibv_post_recv(3)`, `ibv_post_srq_recv(3)`).
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWr<'a> {
-    /// What its completion says.
+    /// Identifier that its completion carries.
     pub wr_id: u64,
-    /// Memory for a message: left to the device until the completion was polled.
+    /// Memory for a message, owned by the device until the completion is polled.
     pub sges: &'a [Sge],
 }

@@ -1,6 +1,6 @@
-//! What is said of and to providers: `fi_info` and its parts, attributes of objects, completions.
+//! Attributes of providers and objects: `fi_info` and its parts, and completions.
 //!
-//! Of [`fi_domain_attr`] newer versions have more fields behind: none of these is ever made or copied here.
+//! Newer versions append fields to [`fi_domain_attr`]: it is never constructed or copied here.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -9,7 +9,7 @@ use crate::fid::{fid, fid_domain, fid_fabric, fid_wait};
 /// Address of a peer in an address vector.
 pub type fi_addr_t = u64;
 
-/// What a provider offers, or what is asked of one; `fi_getinfo(3)`.
+/// Capabilities that a provider offers, or that a caller requests; `fi_getinfo(3)`.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -216,7 +216,8 @@ pub struct fi_cq_data_entry {
     pub data: u64,
 }
 
-/// A completion with error; `fi_cq(3)`. To be zeroed before each use. `src_addr` is of 1.20.
+/// A completion with an error; `fi_cq(3)`. Must be zeroed before each use. `src_addr` exists since
+/// 1.20.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
@@ -266,7 +267,7 @@ pub struct fi_msg {
     pub data: u64,
 }
 
-/// A piece of a peer's memory; `fi_rma(3)`.
+/// A part of a peer's memory; `fi_rma(3)`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
@@ -291,7 +292,8 @@ pub struct fi_msg_rma {
     pub data: u64,
 }
 
-/// What an operation lends to the provider until its completion, whether `FI_CONTEXT` or `FI_CONTEXT2` is asked for.
+/// Storage that an operation lends to the provider until its completion, with `FI_CONTEXT` or
+/// `FI_CONTEXT2`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]

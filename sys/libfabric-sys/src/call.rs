@@ -1,9 +1,10 @@
-//! The calls that the headers make inline, through the tables of an object.
+//! The functions that the headers define inline: calls through an object's tables.
 //!
 //! # Safety
-//! All functions here ask the same of the caller: objects are live, of the class that the name says and were made by the provider, and
-//! are used by one thread at a time unless the domain's threading says otherwise; pointers point to what the man page of the C
-//! function demands, for as long as it demands. A function that the provider lacks is `-FI_ENOSYS`.
+//! All functions have the same contract. Objects are live, were made by the provider, and are of
+//! the class that the function's name says. One thread at a time uses them, unless the domain's
+//! threading model allows more. Pointers satisfy the man page of the C function, for as long as it
+//! demands. A function that the provider lacks returns `-FI_ENOSYS`.
 
 #![allow(clippy::missing_safety_doc, clippy::too_many_arguments, missing_docs)]
 
@@ -16,11 +17,12 @@ use crate::attr::*;
 use crate::consts::{FI_ENABLE, FI_ENOSYS};
 use crate::fid::*;
 
-/// Calls a function of a table, if the provider has the table, the table reaches so far, and the function is there.
+/// Calls a function of a table, if the provider has the table, the table is long enough, and the
+/// entry is not null.
 macro_rules! through {
     ($ops:expr, $table:ty, $field:ident, $none:expr, ($($arg:expr),*)) => {{
-        // SAFETY: the contract of this module: the object is live, and so are its tables, each of which begins with its size;
-        // the rest is the contract of the C function.
+        // SAFETY: the contract of this module: the object and its tables are live, and each table
+        // begins with its size; the rest is the contract of the C function.
         unsafe {
             let ops = $ops;
             if ops.is_null() || (*ops).size <= offset_of!($table, $field) {
@@ -177,7 +179,7 @@ pub unsafe fn fi_av_remove(av: *mut fid_av, fi_addr: *mut fi_addr_t, count: usiz
     through!((*av).ops, fi_ops_av, remove, NONE, (av, fi_addr, count, flags))
 }
 
-/// An address in words; null if the provider has none.
+/// Returns an address as text; null if the provider has no text form.
 pub unsafe fn fi_av_straddr(
     av: *mut fid_av,
     addr: *const c_void,
@@ -206,7 +208,7 @@ pub unsafe fn fi_cq_sread(
     through!((*cq).ops, fi_ops_cq, sread, NONE_LONG, (cq, buf, count, cond, timeout_ms))
 }
 
-/// What a provider's own error number means; null if it does not say.
+/// Returns the meaning of a provider's own error number; null if it has none.
 pub unsafe fn fi_cq_strerror(
     cq: *mut fid_cq,
     prov_errno: c_int,
@@ -301,7 +303,7 @@ pub unsafe fn fi_writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -
     through!((*ep).rma, fi_ops_rma, writemsg, NONE_LONG, (ep, msg, flags))
 }
 
-/// Address of a receive context, as `fi_rx_addr` makes it.
+/// Returns the address of a receive context, as `fi_rx_addr` of the header does.
 pub const fn fi_rx_addr(addr: fi_addr_t, index: u32, rx_ctx_bits: u32) -> fi_addr_t {
     if rx_ctx_bits == 0 { addr } else { (index as u64) << (64 - rx_ctx_bits) | addr }
 }

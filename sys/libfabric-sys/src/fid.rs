@@ -1,7 +1,7 @@
-//! Objects and their tables of functions, as version 1.17 has them.
+//! Objects and their tables of functions, as of version 1.17.
 //!
-//! Functions that are not called are untyped ([`Unused`]). A provider's table may be shorter than the one here, as its `size`
-//! says.
+//! Functions that are not called are untyped ([`Unused`]). A provider's table may be shorter than
+//! declared here; its `size` tells.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -14,7 +14,7 @@ use crate::attr::{
 /// A function that is not called here.
 pub type Unused = Option<unsafe extern "C" fn()>;
 
-/// Begins every object.
+/// The header of every object.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -24,7 +24,7 @@ pub struct fid {
     pub ops: *mut fi_ops,
 }
 
-/// What every object can do.
+/// Functions of every object.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -48,7 +48,7 @@ pub struct fid_fabric {
     pub api_version: u32,
 }
 
-/// What a fabric can do.
+/// Functions of a fabric.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -64,7 +64,7 @@ pub struct fi_ops_fabric {
     pub domain2: Unused,
 }
 
-/// A domain: a network card, say.
+/// A domain, for example a network card.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -74,7 +74,7 @@ pub struct fid_domain {
     pub mr: *mut fi_ops_mr,
 }
 
-/// What a domain can do.
+/// Functions of a domain.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -99,7 +99,7 @@ pub struct fi_ops_domain {
     pub endpoint2: Unused,
 }
 
-/// How a domain registers memory.
+/// Functions of a domain that register memory.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -141,7 +141,7 @@ pub struct fid_av {
     pub ops: *mut fi_ops_av,
 }
 
-/// What an address vector can do.
+/// Functions of an address vector.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -168,7 +168,7 @@ pub struct fid_cq {
     pub ops: *mut fi_ops_cq,
 }
 
-/// What a completion queue can do.
+/// Functions of a completion queue.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -184,7 +184,7 @@ pub struct fi_ops_cq {
         Option<unsafe extern "C" fn(*mut fid_cq, c_int, *const c_void, *mut c_char, usize) -> *const c_char>,
 }
 
-/// A set of things to wait for; not used.
+/// A wait set; not used.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -208,7 +208,7 @@ pub struct fid_ep {
     pub collective: *mut c_void,
 }
 
-/// What an endpoint can do.
+/// Functions of an endpoint.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -227,7 +227,7 @@ pub struct fi_ops_ep {
     pub tx_size_left: Unused,
 }
 
-/// How endpoints are named.
+/// Functions of an endpoint for its name and connections.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -244,7 +244,7 @@ pub struct fi_ops_cm {
     pub join: Unused,
 }
 
-/// Messages.
+/// Functions for messages.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -274,7 +274,7 @@ pub struct fi_ops_msg {
     pub injectdata: Unused,
 }
 
-/// Remote memory access.
+/// Functions for remote memory access.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]

@@ -1,4 +1,4 @@
-//! The library itself: found at run time, or not.
+//! Loads the library at run time.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use crate::attr::{fi_fabric_attr, fi_info};
 use crate::fid::fid_fabric;
 use crate::{OLDEST, version};
 
-/// Why there is no libfabric.
+/// Reason why libfabric cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// It was not found, or does not load.
+    /// The library was not found or does not load.
     #[error(
         "no libfabric: {why}; install it (Debian: apt-get install libfabric1) or say where it is with {}",
         Library::VARIABLE
     )]
     Missing {
-        /// What the loader says.
+        /// The loader's message.
         why: String,
     },
-    /// It lacks a function.
+    /// The library lacks a function.
     #[error("{path} is no libfabric: it has no {name}")]
     Symbol {
         /// The file.
@@ -29,7 +29,7 @@ pub enum LoadError {
         /// The function's name.
         name: &'static str,
     },
-    /// It is too old.
+    /// The library is too old.
     #[error(
         "{path} is libfabric {}.{}, and at least 1.9 is needed: install a newer one (apt-get install libfabric1), or name one in {}",
         .found >> 16,
@@ -39,12 +39,13 @@ pub enum LoadError {
     Old {
         /// The file.
         path: PathBuf,
-        /// Its version, as `FI_VERSION` makes it.
+        /// Its version, in the form of `FI_VERSION`.
         found: u32,
     },
 }
 
-/// The functions that libfabric exports. A library stays loaded for ever, so these can be called at any time.
+/// The functions that libfabric exports. The library is never unloaded, so they can be called at
+/// any time.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct Library {
@@ -65,13 +66,13 @@ pub struct Library {
 }
 
 impl Library {
-    /// The variable that names the file.
+    /// Environment variable with the path of the library.
     pub const VARIABLE: &'static str = "NETMOD_OFI_LIBRARY";
 
-    /// Loads the file, or what the system calls `libfabric.so.1` (`libfabric.so.2` in its stead).
+    /// Loads this file, or the system's `libfabric.so.1`, or else its `libfabric.so.2`.
     ///
     /// # Errors
-    /// If there is none that can be used.
+    /// If no usable library is found.
     pub fn load(path: Option<&Path>) -> Result<Library, LoadError> {
         if let Some(path) = path {
             return Library::open(path);
@@ -91,8 +92,8 @@ impl Library {
                 name: name.to_str().unwrap_or("a function"),
             })
         };
-        // SAFETY: each function has the type that the headers of every version since 1.9 give to it; the versions of the symbols
-        // are those whose structures are declared here.
+        // SAFETY: each function has the type that the headers of every version since 1.9 declare.
+        // The symbols' versions are those whose structures are declared here.
         let library = unsafe {
             Library {
                 fi_version: core::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> u32>(symbol(
@@ -135,18 +136,19 @@ impl Library {
         Ok(library)
     }
 
-    /// Its version, as `FI_VERSION` makes it.
+    /// Returns the library's version, in the form of `FI_VERSION`.
     pub fn version(&self) -> u32 {
-        // SAFETY: the function takes nothing and is always callable.
+        // SAFETY: the function takes no arguments and may be called at any time.
         unsafe { (self.fi_version)() }
     }
 
-    /// The version to ask for: its own, but not a newer one than that of which the layouts are.
+    /// Returns the version to request: the library's own, but at most the one whose layouts are
+    /// declared.
     pub fn api(&self) -> u32 {
         self.version().min(crate::API)
     }
 
-    /// What an error number means; either sign will do.
+    /// Returns the meaning of an error number of either sign.
     pub fn error(&self, number: i64) -> String {
         let number = i32::try_from(number.unsigned_abs()).unwrap_or(0);
         // SAFETY: the function takes any number, and returns a static C string.
@@ -159,7 +161,8 @@ impl Library {
         }
     }
 
-    /// Another function or variable of the library: those that a library for tests has beside libfabric's.
+    /// Returns another function or variable of the library. A test library has some beside
+    /// libfabric's.
     pub fn symbol(&self, name: &CStr) -> Option<*mut c_void> {
         self.shared.symbol(name, c"")
     }

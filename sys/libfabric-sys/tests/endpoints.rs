@@ -1,4 +1,4 @@
-//! What providers keep of endpoints that were opened and closed, by libfabric's own calls alone.
+//! Measures the memory that providers keep for closed endpoints, using libfabric's calls alone.
 
 #![allow(unsafe_code)]
 
@@ -15,15 +15,15 @@ use libfabric_sys::consts::*;
 use libfabric_sys::fid::{fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric};
 use libfabric_sys::{Library, version};
 
-/// Names the provider, in the process that it has to itself.
+/// Environment variable that makes this program a child process for the named provider.
 const ALONE: &str = "NETMOD_TEST_ALONE";
-/// Endpoints that are opened and closed: before counting, and while it is counted.
+/// Number of endpoints opened and closed before counting, and again while counting.
 const FEW: usize = 20;
 const MANY: usize = 200;
-/// What that process says, before the bytes that stay of each endpoint.
+/// Prefix of the child's result line, before the number of bytes kept per endpoint.
 const SAYS: &str = "bytes kept: ";
 
-/// Bytes that `malloc` has given out and that were not freed.
+/// Returns the number of bytes allocated by `malloc` and not freed.
 fn allocated() -> usize {
     #[cfg(target_env = "gnu")]
     {
@@ -44,12 +44,13 @@ fn library() -> Option<Library> {
     found.ok()
 }
 
-/// The first record of a provider with reliable datagrams and transfers; null if there is none. Whoever gets it frees it.
+/// Returns the first record of a provider with reliable datagrams and transfers; null if there is
+/// none. The caller frees it.
 fn info(lib: &Library, provider: &str) -> *mut fi_info {
     let name = CString::new(provider).expect("a name");
     let mut found = null_mut();
-    // SAFETY: the hints are the library's own, as it has made them with all parts, and are freed with it; the name is taken out before
-    // that, since it is not the library's.
+    // SAFETY: the library has made the hints with all parts, and they are freed with it. The name
+    // is taken out before, since it is not the library's.
     unsafe {
         let hints = (lib.fi_dupinfo)(null());
         assert!(!hints.is_null(), "fi_dupinfo");
@@ -74,7 +75,8 @@ fn open_and_close(lib: &Library, info: *mut fi_info) {
     let (mut av, mut cq, mut ep): (*mut fid_av, *mut fid_cq, *mut fid_ep) =
         (null_mut(), null_mut(), null_mut());
     let none: *mut c_void = null_mut();
-    // SAFETY: the record is live; each object is used while it is live, and closed after those that need it.
+    // SAFETY: the record is live; each object is used while it is live, and closed after those that
+    // need it.
     unsafe {
         done(lib, "fi_fabric", (lib.fi_fabric)((*info).fabric_attr, &raw mut fabric, none));
         done(lib, "fi_domain", fi_domain(fabric, info, &raw mut domain, none));
@@ -109,7 +111,7 @@ fn open_and_close(lib: &Library, info: *mut fi_info) {
     }
 }
 
-/// Bytes that stay of each endpoint; `None` if there is no such provider.
+/// Returns the number of bytes kept per endpoint; `None` if there is no such provider.
 fn kept(lib: &Library, provider: &str) -> Option<usize> {
     let info = info(lib, provider);
     if info.is_null() {
@@ -123,13 +125,14 @@ fn kept(lib: &Library, provider: &str) -> Option<usize> {
         open_and_close(lib, info);
     }
     let kept = allocated().saturating_sub(before) / MANY;
-    // SAFETY: as `info` has made it; nobody uses it any more.
+    // SAFETY: the record came from `info`, and nobody uses it any more.
     unsafe { (lib.fi_freeinfo)(info) };
     Some(kept)
 }
 
-/// Providers, from which version on that is so, and the least and the most bytes that stay of each endpoint. 1.17's net loses records of
-/// its own; shm keeps the name of each endpoint until the process ends, and so it did in 2.4.
+/// Providers that keep memory: name, first version, and least and most bytes kept per endpoint. The
+/// net provider of 1.17 loses records of its own. The shm provider keeps the name of each endpoint
+/// until the process ends, still in 2.4.
 const KEPT: [(&str, u32, usize, usize); 5] = [
     ("net", version(1, 17), 500, 1000),
     ("shm", version(1, 17), 200, 400),
@@ -139,7 +142,7 @@ const KEPT: [(&str, u32, usize, usize); 5] = [
 ];
 
 #[test]
-fn what_stays_of_an_endpoint() {
+fn memory_kept_per_closed_endpoint() {
     let Some(lib) = library() else { return };
     if let Ok(provider) = std::env::var(ALONE) {
         return match kept(&lib, &provider) {
@@ -157,7 +160,7 @@ fn what_stays_of_an_endpoint() {
         }
         let this = std::env::current_exe().expect("the path of this program");
         let mut command = Command::new(this);
-        command.args(["--exact", "what_stays_of_an_endpoint", "--nocapture"]);
+        command.args(["--exact", "memory_kept_per_closed_endpoint", "--nocapture"]);
         // One heap for all threads.
         let out = command.env(ALONE, provider).env("MALLOC_ARENA_MAX", "1").output();
         let out = out.expect("this program starts");
@@ -175,9 +178,9 @@ fn what_stays_of_an_endpoint() {
     assert!(seen > 0, "none of these providers is there");
 }
 
-/// With a second libfabric.
+/// Repeats the test with a second libfabric.
 #[test]
-fn what_stays_with_a_second_library() {
+fn memory_kept_with_a_second_library() {
     let Some(path) = std::env::var_os("NETMOD_TEST_OFI_LIBRARY").map(PathBuf::from) else {
         return common::skip(
             "libfabric 2 (`cargo xtask test` fetches one, and names it in NETMOD_TEST_OFI_LIBRARY)",
@@ -185,7 +188,7 @@ fn what_stays_with_a_second_library() {
     };
     let this = std::env::current_exe().expect("the path of this program");
     let mut command = Command::new(this);
-    command.args(["--exact", "what_stays_of_an_endpoint", "--nocapture"]).env(Library::VARIABLE, &path);
+    command.args(["--exact", "memory_kept_per_closed_endpoint", "--nocapture"]).env(Library::VARIABLE, &path);
     if let Some(folder) = path.parent() {
         command.env("FI_PROVIDER_PATH", folder);
     }

@@ -1,7 +1,7 @@
-//! The layouts and numbers declared here are those of libfabric's headers, where these are installed.
+//! Compares the declared layouts and constants with libfabric's installed headers.
 //!
-//! A C program that prints them is written, compiled with the system's compiler and run. Headers of versions after 1.17 may have
-//! longer structures, but only those that are named here.
+//! The test writes a C program that prints them, compiles it with the system's compiler, and runs
+//! it. Headers after 1.17 may have longer structures, but only the ones listed here.
 
 #![allow(unsafe_code)]
 
@@ -14,9 +14,9 @@ use libfabric_sys::attr::*;
 use libfabric_sys::consts::*;
 use libfabric_sys::fid::*;
 
-/// Structures to which later versions have appended fields.
+/// Structures that later versions have extended.
 const LONGER: [&str; 3] = ["fi_domain_attr", "fi_ops_av", "fi_cq_err_entry"];
-/// A field that headers before 1.20 do not have: it must lie where their structure ends.
+/// A field that exists since 1.20: older headers must end their structure at its offset.
 const OF_1_20: (&str, &str) = ("fi_cq_err_entry", "src_addr");
 
 fn layouts() -> Vec<Layout> {
@@ -168,7 +168,7 @@ fn every_declaration_is_compared() {
     assert_eq!(constants_declared, compared);
 }
 
-/// What the C program prints.
+/// Returns the output of the C program.
 fn headers() -> Option<BTreeMap<String, Vec<i64>>> {
     let mut program = Program::new(&[
         "rdma/fabric.h",

@@ -1,4 +1,4 @@
-//! The real library, where there is one; and what is said where there is none.
+//! Tests with the real library where there is one, and of the error where there is none.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ use std::process::Command;
 use libfabric_sys::attr::fi_info;
 use libfabric_sys::{API, Library, LoadError, OLDEST};
 
-/// The library to test with: the one that `NETMOD_OFI_LIBRARY` names, or else the system's.
+/// Returns the library under test: the one that `NETMOD_OFI_LIBRARY` names, or else the system's.
 fn library() -> Option<Library> {
     if let Some(path) = std::env::var_os(Library::VARIABLE) {
         return Some(Library::load(Some(Path::new(&path))).expect("NETMOD_OFI_LIBRARY"));
@@ -23,8 +23,8 @@ fn library() -> Option<Library> {
     found.ok()
 }
 
-/// The tests of this program that take what [`library`] gives, once more with a second libfabric: in a process of its own, for two of
-/// them, and their providers, do not get on with each other.
+/// Repeats the tests that use [`library`] with a second libfabric. It runs in a process of its own,
+/// because two libraries and their providers conflict within one process.
 #[test]
 fn the_same_with_a_second_library() {
     if std::env::var_os(Library::VARIABLE).is_some() {
@@ -47,10 +47,10 @@ fn the_same_with_a_second_library() {
     assert!(text.contains("test the_library_lists_its_providers ... ok"), "{text}");
 }
 
-/// The providers of a library, in its order.
+/// Returns the names of a library's providers, in its order.
 fn providers(library: &Library) -> Vec<String> {
     let mut list: *mut fi_info = core::ptr::null_mut();
-    // SAFETY: nothing is asked for, and the list is written on success.
+    // SAFETY: no hints are given, and the list is written on success.
     let done = unsafe {
         (library.fi_getinfo)(
             library.api(),
@@ -64,7 +64,8 @@ fn providers(library: &Library) -> Vec<String> {
     assert_eq!(done, 0, "{}", library.error(done.into()));
     let mut names = Vec::new();
     let mut at = list.cast_const();
-    // SAFETY: the list is live until it is freed below, each record has a fabric, and its provider's name is a C string.
+    // SAFETY: the list is live until it is freed below; each record has a fabric, whose provider
+    // name is a C string.
     unsafe {
         while let Some(info) = at.as_ref() {
             let name = (*info.fabric_attr).prov_name;
@@ -88,15 +89,16 @@ fn the_library_lists_its_providers() {
     }
 }
 
-/// Debian's libfabric 1.17 brings a library along that would end the process with status 1 on SIGTERM.
+/// Debian's libfabric 1.17 depends on a library that would end the process with status 1 on
+/// SIGTERM.
 #[test]
-fn what_is_done_on_signals_stays() {
+fn signal_actions_are_preserved() {
     const FRESH: &str = "NETMOD_TEST_FRESH_PROCESS";
     if std::env::var_os(FRESH).is_none() {
-        // No other test has loaded anything there.
+        // No other test loads a library in that process.
         let this = std::env::current_exe().expect("the path of this program");
         let mut command = Command::new(this);
-        command.args(["--exact", "what_is_done_on_signals_stays", "--nocapture"]).env(FRESH, "1");
+        command.args(["--exact", "signal_actions_are_preserved", "--nocapture"]).env(FRESH, "1");
         let out = command.output().expect("this program starts");
         let text = String::from_utf8_lossy(&out.stdout);
         assert!(
@@ -108,7 +110,7 @@ fn what_is_done_on_signals_stays() {
     }
     let actions = || {
         [libc::SIGINT, libc::SIGTERM, libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT].map(|signal| {
-            // SAFETY: an action of zeros is a valid one; nothing is set, and what is read has room.
+            // SAFETY: an action of zeros is a valid one; no action is set, and the result has room.
             unsafe {
                 let mut action: libc::sigaction = core::mem::zeroed();
                 assert_eq!(libc::sigaction(signal, core::ptr::null(), &raw mut action), 0);

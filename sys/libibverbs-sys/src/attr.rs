@@ -1,6 +1,6 @@
-//! What devices, ports and queues are asked for, and what they say of themselves.
+//! Attributes of devices, ports and queues.
 //!
-//! Enumerations of C are `u32`; their values are in [`crate::consts`].
+//! C enumerations are `u32`; their values are in [`crate::consts`].
 
 #![allow(missing_docs)]
 
@@ -8,7 +8,7 @@ use core::ffi::{c_char, c_int, c_void};
 
 use crate::object::{ibv_cq, ibv_pd, ibv_srq, ibv_xrcd};
 
-/// A port's address: of InfiniBand, or, with RoCE, made of an IP address. Big-endian.
+/// A port's address, big-endian. With RoCE it is made of an IP address.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ibv_gid {
@@ -23,11 +23,11 @@ pub struct ibv_gid_entry {
     pub gid_index: u32,
     pub port_num: u32,
     pub gid_type: u32,
-    /// The network interface, or 0.
+    /// Index of the network interface, or 0.
     pub ndev_ifindex: u32,
 }
 
-/// A device's limits.
+/// Limits of a device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_device_attr {
@@ -75,14 +75,14 @@ pub struct ibv_device_attr {
     pub phys_port_cnt: u8,
 }
 
-/// What is asked of `query_device_ex`.
+/// Input of `query_device_ex`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_query_device_ex_input {
     pub comp_mask: u32,
 }
 
-/// Operations of each transport that need no pinned memory.
+/// Operations of each transport that work without pinned memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_odp_transports {
@@ -91,7 +91,7 @@ pub struct ibv_odp_transports {
     pub ud_odp_caps: u32,
 }
 
-/// Memory that need not be pinned.
+/// On-demand paging: operations without pinned memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_odp_caps {
@@ -118,7 +118,7 @@ pub struct ibv_rss_caps {
     pub rx_hash_function: u8,
 }
 
-/// Limits of rate limits.
+/// Bounds of rate limits.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_packet_pacing_caps {
@@ -138,7 +138,7 @@ pub struct ibv_tm_caps {
     pub max_sge: u32,
 }
 
-/// How events of completion queues can be thinned out.
+/// Limits of event moderation on completion queues.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_cq_moderation_caps {
@@ -146,7 +146,7 @@ pub struct ibv_cq_moderation_caps {
     pub max_cq_period: u16,
 }
 
-/// Atomic operations over the bus.
+/// Atomic operations across PCI.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_pci_atomic_caps {
@@ -155,7 +155,7 @@ pub struct ibv_pci_atomic_caps {
     pub compare_swap: u16,
 }
 
-/// A device's limits, with what was added to them.
+/// Limits of a device, with extensions.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_device_attr_ex {
@@ -178,7 +178,7 @@ pub struct ibv_device_attr_ex {
     pub phys_port_cnt_ex: u32,
 }
 
-/// A port.
+/// Attributes of a port.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_port_attr {
@@ -207,7 +207,7 @@ pub struct ibv_port_attr {
     pub port_cap_flags2: u16,
 }
 
-/// The global part of a way to a port; always there with RoCE.
+/// The global part of a route to a port; always present with RoCE.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_global_route {
@@ -218,7 +218,7 @@ pub struct ibv_global_route {
     pub traffic_class: u8,
 }
 
-/// The global header, which is in front of each received datagram.
+/// The global header in front of each received datagram.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_grh {
@@ -232,7 +232,7 @@ pub struct ibv_grh {
     pub dgid: ibv_gid,
 }
 
-/// A way to a port.
+/// A route to a port.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_ah_attr {
@@ -245,17 +245,17 @@ pub struct ibv_ah_attr {
     pub port_num: u8,
 }
 
-/// A shared receive queue.
+/// Attributes of a shared receive queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_srq_attr {
     pub max_wr: u32,
     pub max_sge: u32,
-    /// When fewer receives than that are left, one asynchronous event tells, and this is 0 again.
+    /// Number of receives below which one asynchronous event is reported. The event resets it to 0.
     pub srq_limit: u32,
 }
 
-/// A shared receive queue that is to be made.
+/// Attributes of a new shared receive queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_srq_init_attr {
@@ -271,7 +271,7 @@ pub struct ibv_tm_cap {
     pub max_ops: u32,
 }
 
-/// A shared receive queue that is to be made, perhaps one of an XRC domain.
+/// Attributes of a new shared receive queue, possibly of an XRC domain.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_srq_init_attr_ex {
@@ -285,7 +285,7 @@ pub struct ibv_srq_init_attr_ex {
     pub tm_cap: ibv_tm_cap,
 }
 
-/// The size of a queue pair.
+/// Capacity of a queue pair.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_qp_cap {
@@ -297,7 +297,7 @@ pub struct ibv_qp_cap {
     pub max_inline_data: u32,
 }
 
-/// A queue pair that is to be made.
+/// Attributes of a new queue pair.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_qp_init_attr {
@@ -320,7 +320,7 @@ pub struct ibv_rx_hash_conf {
     pub rx_hash_fields_mask: u64,
 }
 
-/// A queue pair that is to be made, perhaps one of XRC.
+/// Attributes of a new queue pair, possibly of XRC.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_qp_init_attr_ex {
@@ -342,7 +342,7 @@ pub struct ibv_qp_init_attr_ex {
     pub send_ops_flags: u64,
 }
 
-/// A queue pair of an XRC domain that this process is to take part in.
+/// Selects a queue pair of an XRC domain to open.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_qp_open_attr {
@@ -353,18 +353,18 @@ pub struct ibv_qp_open_attr {
     pub qp_type: u32,
 }
 
-/// An XRC domain that is to be opened.
+/// Attributes for opening an XRC domain.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_xrcd_init_attr {
     pub comp_mask: u32,
-    /// Of the file by which processes find the same domain; -1: one of this process alone.
+    /// Descriptor of the file that identifies the domain; -1 for a private domain.
     pub fd: c_int,
     /// `O_CREAT`, `O_EXCL`.
     pub oflags: c_int,
 }
 
-/// A queue pair.
+/// Attributes of a queue pair.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_qp_attr {
@@ -384,17 +384,17 @@ pub struct ibv_qp_attr {
     pub alt_pkey_index: u16,
     pub en_sqd_async_notify: u8,
     pub sq_draining: u8,
-    /// Reads and atomics that this side may have under way.
+    /// Maximum number of outstanding reads and atomics of this side.
     pub max_rd_atomic: u8,
-    /// Those of the peer.
+    /// Maximum number of outstanding reads and atomics of the peer.
     pub max_dest_rd_atomic: u8,
-    /// How long a sender that met no receive is told to wait, as a code: 1 is 10 us, 0 is 655 ms.
+    /// Delay asked of a sender that finds no receive, as a code: 1 is 10 us, 0 is 655 ms.
     pub min_rnr_timer: u8,
     pub port_num: u8,
-    /// How long an acknowledgement is waited for: 4.096 us times two to this power; 0: for ever.
+    /// Acknowledgement timeout: 4.096 us times 2 to this power; 0 for no limit.
     pub timeout: u8,
     pub retry_cnt: u8,
-    /// 7: without end.
+    /// Number of retries without a receive; 7 for no limit.
     pub rnr_retry: u8,
     pub alt_port_num: u8,
     pub alt_timeout: u8,

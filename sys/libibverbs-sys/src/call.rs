@@ -1,9 +1,10 @@
-//! The calls that the header makes inline, through the tables of a context.
+//! The functions that the header defines inline: calls through a context's tables.
 //!
 //! # Safety
-//! All functions here ask the same of the caller: objects are live and came from the library; pointers point to what the man page of the C function
-//! demands, for as long as it demands; lists of work requests end. Memory that a work request names, and that is not sent inline, stays valid and registered
-//! until its completion. Any thread may call them.
+//! All functions have the same contract. Objects are live and came from the library. Pointers
+//! satisfy the man page of the C function, for as long as it demands. Lists of work requests end.
+//! Memory that a work request names, unless it is sent inline, stays valid and registered until its
+//! completion. Any thread may call them.
 
 #![allow(clippy::missing_safety_doc, missing_docs)]
 
@@ -23,8 +24,8 @@ use crate::work::*;
 /// Calls a function of a context's table, which every driver fills.
 macro_rules! data {
     ($context:expr, $field:ident, ($($arg:expr),*)) => {{
-        // SAFETY: the contract of this module: the object is live, and so is the context that it names; the rest is the contract of
-        // the C function.
+        // SAFETY: the contract of this module: the object and the context that it names are live;
+        // the rest is the contract of the C function.
         unsafe {
             match (*$context).ops.$field {
                 Some(function) => function($($arg),*),
@@ -34,15 +35,17 @@ macro_rules! data {
     }};
 }
 
-/// A function of the table around a context, if there is one, it reaches so far, and the driver has the function.
+/// Returns a function of the table around a context, if there is a table, it is large enough, and
+/// the driver has the function.
 macro_rules! later {
     ($context:expr, $field:ident) => {{
-        // SAFETY: the contract of this module: the context is live; and the place is that of the field.
+        // SAFETY: the contract of this module: the context is live; the offset is that of the
+        // field.
         unsafe { entry($context, offset_of!(verbs_context, $field), |table: &verbs_context| &table.$field) }
     }};
 }
 
-/// Reads a function of the table around a context: `offset` is where it is, `_field` tells its type.
+/// Reads a function of the table around a context: `offset` is its offset, `_field` gives its type.
 ///
 /// # Safety
 /// The context is live and came from the library; the offset is that of the field.
@@ -51,21 +54,22 @@ unsafe fn entry<F: Copy>(
     offset: usize,
     _field: impl Fn(&verbs_context) -> &Option<F>,
 ) -> Option<F> {
-    let place = |offset: usize| context.wrapping_byte_sub(offset_of!(verbs_context, context) - offset);
-    // SAFETY: a context with the mark is the last field of a `verbs_context`, just behind its size in bytes. That size counts from the
-    // end, since the table grows in front; a field within it is there.
+    let field_at = |offset: usize| context.wrapping_byte_sub(offset_of!(verbs_context, context) - offset);
+    // SAFETY: a context with the mark is the last field of a `verbs_context`, just behind its size
+    // in bytes. The size counts from the end, since the table grows in front. So a field within the
+    // size exists.
     unsafe {
         if (*context).abi_compat.addr() != usize::MAX
-            || place(offset_of!(verbs_context, sz)).cast::<usize>().read()
+            || field_at(offset_of!(verbs_context, sz)).cast::<usize>().read()
                 < size_of::<verbs_context>() - offset
         {
             return None;
         }
-        place(offset).cast::<Option<F>>().read()
+        field_at(offset).cast::<Option<F>>().read()
     }
 }
 
-/// The object, or the error's number.
+/// Returns the object, or the error number.
 fn made<T>(object: *mut T) -> Result<*mut T, c_int> {
     if object.is_null() {
         let number = std::io::Error::last_os_error().raw_os_error();
@@ -75,7 +79,7 @@ fn made<T>(object: *mut T) -> Result<*mut T, c_int> {
     }
 }
 
-/// How many completions were written; negative: an error.
+/// Takes completions. Returns their number, or a negative error.
 #[inline]
 pub unsafe fn ibv_poll_cq(cq: *mut ibv_cq, count: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: the contract of this module.
@@ -87,7 +91,8 @@ pub unsafe fn ibv_poll_cq(cq: *mut ibv_cq, count: c_int, wc: *mut ibv_wc) -> c_i
     }
 }
 
-/// Asks for one event at the next completion, or the next of a message that was sent with `IBV_SEND_SOLICITED`.
+/// Requests one event at the next completion, or at the next message sent with
+/// `IBV_SEND_SOLICITED`.
 #[inline]
 pub unsafe fn ibv_req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     data!((*cq).context, req_notify_cq, (cq, solicited_only))
@@ -112,30 +117,34 @@ pub unsafe fn ibv_post_srq_recv(
     data!((*srq).context, post_srq_recv, (srq, wr, bad_wr))
 }
 
-/// The call of the table around the context alone: `None` if there is none. [`crate::Library::query_port`] has another way then.
+/// Calls `query_port` of the table around the context. Returns `None` if the driver has none;
+/// [`crate::Library::query_port`] has a fallback.
 pub(crate) unsafe fn later_query_port(
     context: *mut ibv_context,
     port: u8,
     attr: *mut ibv_port_attr,
 ) -> Option<c_int> {
-    // SAFETY: the contract of this module; no more than the length is written.
+    // SAFETY: the contract of this module; at most the given length is written.
     later!(context, query_port)
         .map(|function| unsafe { function(context, port, attr, size_of::<ibv_port_attr>()) })
 }
 
-/// As above, for [`crate::Library::query_device_ex`].
+/// Calls `query_device_ex` of the table around the context, for
+/// [`crate::Library::query_device_ex`].
 pub(crate) unsafe fn later_query_device(
     context: *mut ibv_context,
     attr: *mut ibv_device_attr_ex,
 ) -> Option<c_int> {
     later!(context, query_device_ex)
-        // SAFETY: the contract of this module; no input means that nothing special is asked; no more than the length is written.
+        // SAFETY: the contract of this module; a null input asks for nothing special; at most the
+        // given length is written.
         .map(|function| unsafe {
             function(context, core::ptr::null(), attr, size_of::<ibv_device_attr_ex>())
         })
 }
 
-/// Opens an XRC domain. That a device has XRC is told by this call alone: its capability bit is no proof.
+/// Opens an XRC domain. This call is the only proof that a device has XRC; the capability bit is
+/// unreliable.
 pub unsafe fn ibv_open_xrcd(
     context: *mut ibv_context,
     attr: *mut ibv_xrcd_init_attr,
@@ -155,7 +164,8 @@ pub unsafe fn ibv_close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     }
 }
 
-/// Makes a shared receive queue of an XRC domain. Others are made by [`crate::Library::ibv_create_srq`].
+/// Makes a shared receive queue of an XRC domain. [`crate::Library::ibv_create_srq`] makes all
+/// others.
 pub unsafe fn ibv_create_srq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
@@ -165,7 +175,7 @@ pub unsafe fn ibv_create_srq_ex(
     made(unsafe { function(context, attr) })
 }
 
-/// The number by which senders of XRC name a shared receive queue.
+/// Returns the number by which XRC senders name a shared receive queue.
 pub unsafe fn ibv_get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
     // SAFETY: the contract of this module.
     let context = unsafe { (*srq).context };
@@ -176,7 +186,7 @@ pub unsafe fn ibv_get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
     }
 }
 
-/// Makes a queue pair of XRC. Others are made by [`crate::Library::ibv_create_qp`].
+/// Makes a queue pair of XRC. [`crate::Library::ibv_create_qp`] makes all others.
 pub unsafe fn ibv_create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
@@ -186,7 +196,7 @@ pub unsafe fn ibv_create_qp_ex(
     made(unsafe { function(context, attr) })
 }
 
-/// Takes part in a receive queue pair that another process of the XRC domain has made.
+/// Opens a receive queue pair that another process of the XRC domain has made.
 pub unsafe fn ibv_open_qp(
     context: *mut ibv_context,
     attr: *mut ibv_qp_open_attr,

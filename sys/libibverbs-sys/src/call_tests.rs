@@ -1,13 +1,14 @@
-//! Tables as older and newer libraries, and drivers without a call, have them.
+//! Tests with tables of older and newer libraries, and of drivers that lack a call.
 
 use core::mem::MaybeUninit;
 
 use super::*;
 use crate::object::verbs_context;
 
-/// A context within its table, of a library that knows `size` bytes of it, with a mark or without.
+/// Makes a context within its table, of a library that knows `size` bytes of the table, with or
+/// without the mark.
 fn table(size: usize, marked: bool) -> Box<verbs_context> {
-    // SAFETY: zeros are valid: null pointers, no functions, and locks that nobody uses.
+    // SAFETY: zeros are valid: null pointers, no functions, and unused locks.
     let mut table = unsafe { Box::<verbs_context>::new(MaybeUninit::zeroed().assume_init()) };
     table.sz = size;
     table.context.abi_compat = core::ptr::without_provenance_mut(if marked { usize::MAX } else { 0 });
@@ -17,7 +18,7 @@ fn table(size: usize, marked: bool) -> Box<verbs_context> {
 const WHOLE: usize = size_of::<verbs_context>();
 
 unsafe extern "C" fn number(_: *mut ibv_srq, number: *mut u32) -> c_int {
-    // SAFETY: the caller below gives a live place.
+    // SAFETY: the caller below gives a valid pointer.
     unsafe { number.write(4711) };
     0
 }
@@ -27,7 +28,8 @@ unsafe extern "C" fn domain(context: *mut ibv_context, attr: *mut ibv_xrcd_init_
     unsafe { if (*attr).fd == 7 { context.cast() } else { core::ptr::null_mut() } }
 }
 
-/// What the calls of a table give: the errors of a domain that is opened, and of a number that is asked for.
+/// Calls a table's functions. Returns the errors of opening a domain and of asking for a number,
+/// and the number.
 fn tried(mut table: Box<verbs_context>, fd: c_int) -> (Option<c_int>, c_int, u32) {
     let table = &raw mut *table;
     // SAFETY: table, record and queue are live, and made so that the functions above can use them.
@@ -74,7 +76,7 @@ fn without_the_mark_there_is_no_table() {
 
 #[test]
 fn an_object_that_was_not_made_is_an_error() {
-    // The number is whatever `errno` holds; a null pointer is never an object.
+    // The error is whatever `errno` holds; a null pointer is never an object.
     assert!(tried(filled(WHOLE, true), 8).0.is_some());
 }
 

@@ -1,4 +1,4 @@
-//! The library itself: found at run time, or not.
+//! Loads the library at run time.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use crate::consts::IBV_ACCESS_OPTIONAL_RANGE;
 use crate::object::*;
 use crate::work::ibv_async_event;
 
-/// Why there is no libibverbs.
+/// Reason why libibverbs cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// It was not found, or does not load.
+    /// The library was not found or does not load.
     #[error(
         "no libibverbs: {why}; install it with the drivers of devices \
          (Debian: apt-get install libibverbs1 ibverbs-providers)"
     )]
     Missing {
-        /// What the loader says.
+        /// The loader's message.
         why: String,
     },
-    /// It lacks a function.
+    /// The library lacks a function.
     #[error("{path} is no libibverbs, or one from before 2006: it has no {name}")]
     Symbol {
         /// The file.
@@ -33,14 +33,15 @@ pub enum LoadError {
     },
 }
 
-/// Declares the table of functions, and how it is filled: name, signature and version of each; a library
-/// may lack the late ones.
+/// Declares the table of functions and loads it: name, signature and version of each. A library may
+/// lack the later ones.
 macro_rules! exported {
     (
         always { $($name:ident: fn($($arg:ty),*) $(-> $result:ty)?, $version:literal;)* }
         late { $($late:ident: fn($($late_arg:ty),*) $(-> $late_result:ty)?, $late_version:literal;)* }
     ) => {
-        /// The functions that libibverbs exports. A library stays loaded for ever, so these can be called at any time.
+        /// The functions that libibverbs exports. The library is never unloaded, so they can be
+        /// called at any time.
         #[derive(Clone, Copy, Debug)]
         #[allow(missing_docs)]
         pub struct Library {
@@ -54,7 +55,8 @@ macro_rules! exported {
                     $($name: {
                         let found = symbol(shared, stringify!($name), $version);
                         let found = found.ok_or(LoadError::Symbol { path: path.into(), name: stringify!($name) })?;
-                        // SAFETY: the function has the type that the header gives to it in this version.
+                        // SAFETY: the function has the type that the header gives to it in this
+                        // version.
                         unsafe {
                             core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $result)?>(found)
                         }
@@ -68,7 +70,7 @@ macro_rules! exported {
                 })
             }
 
-            /// Name and version of each function: first those that must be there.
+            /// Name and version of each function, the required ones first.
             #[cfg(test)]
             pub(crate) const SYMBOLS: &[(&str, &str)] =
                 &[$((stringify!($name), $version),)* $((stringify!($late), $late_version),)*];
@@ -128,22 +130,24 @@ fn symbol(shared: Shared, name: &str, version: &str) -> Option<*mut c_void> {
 }
 
 impl Library {
-    /// Loads the file, or what the system calls `libibverbs.so.1`. That says nothing of devices.
+    /// Loads this file, or the system's `libibverbs.so.1`. Succeeds without any device.
     ///
     /// # Errors
-    /// If there is none that can be used.
+    /// If no usable library is found.
     pub fn load(path: Option<&Path>) -> Result<Library, LoadError> {
         let path = path.unwrap_or(Path::new("libibverbs.so.1"));
         let shared = Shared::open(path).map_err(|why| LoadError::Missing { why })?;
         Library::fill(shared, path)
     }
 
-    /// `ibv_query_device_ex` as the header makes it: where it is missing, what came later is zero.
+    /// Queries a device like `ibv_query_device_ex` of the header. Without driver support, the
+    /// extensions are zero.
     ///
     /// # Safety
-    /// As for all calls of [`call`]; `attr` has room.
+    /// As for all functions of [`call`]; `attr` has room.
     pub unsafe fn query_device_ex(&self, context: *mut ibv_context, attr: *mut ibv_device_attr_ex) -> c_int {
-        // SAFETY: the caller's promise. The longer record begins with the shorter one, and zeros are valid in all of it.
+        // SAFETY: the caller's promise. The longer record begins with the shorter one, and zeros
+        // are valid in all of it.
         unsafe {
             match call::later_query_device(context, attr) {
                 None | Some(libc::EOPNOTSUPP | libc::ENOSYS) => {
@@ -155,12 +159,14 @@ impl Library {
         }
     }
 
-    /// `ibv_query_port` as the header makes it: where the library's own is an old one, what it does not know is zero.
+    /// Queries a port like `ibv_query_port` of the header. Fields that an old library does not know
+    /// are zero.
     ///
     /// # Safety
-    /// As for all calls of [`call`]; `attr` has room.
+    /// As for all functions of [`call`]; `attr` has room.
     pub unsafe fn query_port(&self, context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int {
-        // SAFETY: the caller's promise; zeros are valid in the record, and the exported function writes its beginning.
+        // SAFETY: the caller's promise; zeros are valid in the record, and the exported function
+        // writes its beginning.
         unsafe {
             match call::later_query_port(context, port, attr) {
                 Some(done) => done,
@@ -172,10 +178,11 @@ impl Library {
         }
     }
 
-    /// `ibv_query_gid_ex` as the header makes it; `EOPNOTSUPP` where the library has none.
+    /// Queries a GID like `ibv_query_gid_ex` of the header. Returns `EOPNOTSUPP` if the library has
+    /// none.
     ///
     /// # Safety
-    /// As for all calls of [`call`]; `entry` has room.
+    /// As for all functions of [`call`]; `entry` has room.
     pub unsafe fn query_gid_ex(
         &self,
         context: *mut ibv_context,
@@ -192,10 +199,11 @@ impl Library {
         }
     }
 
-    /// `ibv_reg_mr` as the header makes it: access that need not be known is left out for a library that does not.
+    /// Registers memory like `ibv_reg_mr` of the header: optional access flags are omitted for a
+    /// library that does not know them.
     ///
     /// # Safety
-    /// As for all calls of [`call`]; the memory stays mapped as long as it is registered.
+    /// As for all functions of [`call`]; the memory stays mapped as long as it is registered.
     pub unsafe fn reg_mr(
         &self,
         pd: *mut ibv_pd,
@@ -214,23 +222,23 @@ impl Library {
         }
     }
 
-    /// What a completion's status means.
+    /// Returns the meaning of a completion's status.
     pub fn status(&self, status: u32) -> String {
         text(self.ibv_wc_status_str, status)
     }
 
-    /// What an asynchronous event is called.
+    /// Returns the name of an asynchronous event.
     pub fn event(&self, event: u32) -> String {
         text(self.ibv_event_type_str, event)
     }
 
-    /// What a port's state is called.
+    /// Returns the name of a port's state.
     pub fn port_state(&self, state: u32) -> String {
         text(self.ibv_port_state_str, state)
     }
 }
 
-/// What a function says of a number.
+/// Returns the text that a function of the library has for a number.
 fn text(function: unsafe extern "C" fn(u32) -> *const c_char, number: u32) -> String {
     // SAFETY: the functions take any number, and return a static C string.
     unsafe {

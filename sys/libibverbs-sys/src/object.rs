@@ -1,6 +1,6 @@
-//! Objects of the library, and the tables of functions that a device's context carries.
+//! Objects of the library, and the tables of functions in a device's context.
 //!
-//! The library makes and frees them all. Functions that are not called are untyped ([`Unused`]).
+//! The library makes and frees all objects. Functions that are not called are untyped ([`Unused`]).
 
 #![allow(missing_docs)]
 
@@ -14,7 +14,7 @@ use crate::work::{ibv_recv_wr, ibv_send_wr, ibv_wc};
 /// A function that is not called here.
 pub type Unused = Option<unsafe extern "C" fn()>;
 
-/// What was to make a device's contexts.
+/// Obsolete functions for making a device's contexts.
 #[repr(C)]
 #[derive(Debug)]
 pub struct _ibv_device_ops {
@@ -22,7 +22,7 @@ pub struct _ibv_device_ops {
     pub _dummy2: Unused,
 }
 
-/// A device that is there. Names and paths are C strings.
+/// A device. Names and paths are C strings.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ibv_device {
@@ -36,7 +36,7 @@ pub struct ibv_device {
     pub ibdev_path: [c_char; 256],
 }
 
-/// The calls that move data.
+/// Functions for data transfer.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ibv_context_ops {
@@ -77,21 +77,21 @@ pub struct ibv_context_ops {
     pub _compat_async_event: Unused,
 }
 
-/// A device that is open.
+/// An opened device.
 #[repr(C)]
 pub struct ibv_context {
     pub device: *mut ibv_device,
     pub ops: ibv_context_ops,
     pub cmd_fd: c_int,
-    /// Readable when there is an asynchronous event.
+    /// Descriptor that is readable while there is an asynchronous event.
     pub async_fd: c_int,
     pub num_comp_vectors: c_int,
     pub mutex: pthread_mutex_t,
-    /// All bits set if a [`verbs_context`] is around this one.
+    /// All bits set if a [`verbs_context`] surrounds this context.
     pub abi_compat: *mut c_void,
 }
 
-/// What lies around an [`ibv_context`]: calls that were added later, each in front of the earlier ones.
+/// The extension around an [`ibv_context`]: later functions, each in front of the earlier ones.
 #[repr(C)]
 #[allow(non_snake_case)]
 pub struct verbs_context {
@@ -142,7 +142,7 @@ pub struct verbs_context {
     pub open_xrcd: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd>,
     pub close_xrcd: Option<unsafe extern "C" fn(*mut ibv_xrcd) -> c_int>,
     pub _ABI_placeholder3: u64,
-    /// Bytes of the whole, as the library that made it knows it.
+    /// Size of the whole structure in bytes, as the library that made it knows it.
     pub sz: usize,
     pub context: ibv_context,
 }
@@ -175,7 +175,7 @@ pub struct ibv_mr {
     pub rkey: u32,
 }
 
-/// A way to a port, for datagrams.
+/// A route to a port, for datagrams.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ibv_ah {
@@ -184,12 +184,12 @@ pub struct ibv_ah {
     pub handle: u32,
 }
 
-/// A channel of events of completion queues.
+/// A channel for events of completion queues.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ibv_comp_channel {
     pub context: *mut ibv_context,
-    /// Readable when there is an event.
+    /// Descriptor that is readable while there is an event.
     pub fd: c_int,
     pub refcnt: c_int,
 }
@@ -201,7 +201,7 @@ pub struct ibv_cq {
     pub channel: *mut ibv_comp_channel,
     pub cq_context: *mut c_void,
     pub handle: u32,
-    /// How many completions it holds.
+    /// Capacity in completions.
     pub cqe: c_int,
     pub mutex: pthread_mutex_t,
     pub cond: pthread_cond_t,

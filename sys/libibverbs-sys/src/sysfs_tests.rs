@@ -1,4 +1,4 @@
-//! Files as the kernel writes them.
+//! Tests with files in the kernel's format.
 
 use super::*;
 use crate::consts::IBV_LINK_LAYER_INFINIBAND;

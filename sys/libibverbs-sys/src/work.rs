@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_void};
 
 use crate::object::{ibv_ah, ibv_cq, ibv_mr, ibv_qp, ibv_srq};
 
-/// A piece of local memory.
+/// A scatter-gather element: a piece of local memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ibv_sge {
@@ -15,7 +15,7 @@ pub struct ibv_sge {
     pub lkey: u32,
 }
 
-/// Where a read or write goes.
+/// Remote memory of a read or write.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_wr_rdma {
@@ -23,7 +23,7 @@ pub struct ibv_wr_rdma {
     pub rkey: u32,
 }
 
-/// Where an atomic operation goes, and what it does.
+/// Remote memory and operands of an atomic operation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_wr_atomic {
@@ -33,7 +33,7 @@ pub struct ibv_wr_atomic {
     pub rkey: u32,
 }
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_wr_ud {
@@ -42,7 +42,7 @@ pub struct ibv_wr_ud {
     pub remote_qkey: u32,
 }
 
-/// Which of the three it is, the opcode and the queue pair's type say.
+/// Opcode-specific part of a send request. The opcode and the queue pair's type select the member.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union ibv_wr {
@@ -51,14 +51,14 @@ pub union ibv_wr {
     pub ud: ibv_wr_ud,
 }
 
-/// To which shared receive queue a message of XRC goes.
+/// Destination queue of an XRC message.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_wr_xrc {
     pub remote_srqn: u32,
 }
 
-/// What a memory window is bound to.
+/// Memory that a memory window is bound to.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_mw_bind_info {
@@ -68,7 +68,7 @@ pub struct ibv_mw_bind_info {
     pub mw_access_flags: u32,
 }
 
-/// The binding of a memory window. Not used here: it keeps the room.
+/// Binding of a memory window. Not used; it gives the union its size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_wr_bind_mw {
@@ -77,7 +77,7 @@ pub struct ibv_wr_bind_mw {
     pub bind_info: ibv_mw_bind_info,
 }
 
-/// Something to be sent, read or written.
+/// A send request.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ibv_send_wr {
@@ -87,14 +87,14 @@ pub struct ibv_send_wr {
     pub num_sge: c_int,
     pub opcode: u32,
     pub send_flags: u32,
-    /// Big-endian; of the opcodes with immediate data.
+    /// Immediate data, big-endian; valid for opcodes with immediate data.
     pub imm_data: u32,
     pub wr: ibv_wr,
     pub qp_type: ibv_wr_xrc,
     pub bind_mw: ibv_wr_bind_mw,
 }
 
-/// A buffer for a message.
+/// A receive request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ibv_recv_wr {
@@ -104,7 +104,8 @@ pub struct ibv_recv_wr {
     pub num_sge: c_int,
 }
 
-/// A completion. With a status other than success only `wr_id`, `status`, `qp_num` and `vendor_err` mean something.
+/// A completion. Unless its status is success, only `wr_id`, `status`, `qp_num` and `vendor_err`
+/// are valid.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ibv_wc {
@@ -113,7 +114,7 @@ pub struct ibv_wc {
     pub opcode: u32,
     pub vendor_err: u32,
     pub byte_len: u32,
-    /// Big-endian; if the flags say that there is some.
+    /// Immediate data, big-endian; valid if the flags say so.
     pub imm_data: u32,
     pub qp_num: u32,
     pub src_qp: u32,
@@ -124,7 +125,7 @@ pub struct ibv_wc {
     pub dlid_path_bits: u8,
 }
 
-/// Whom an asynchronous event concerns: the event's type says which of them it is.
+/// The object that an asynchronous event concerns; the event's type selects the member.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union ibv_event_element {

@@ -1,6 +1,7 @@
-//! The layouts and numbers declared here are those of libibverbs's header, where it is installed.
+//! Compares the declared layouts and constants with libibverbs' installed header.
 //!
-//! A C program that prints them is written, compiled with the system's compiler and run.
+//! The test writes a C program that prints them, compiles it with the system's compiler, and runs
+//! it.
 
 #![allow(unsafe_code)]
 
@@ -15,12 +16,13 @@ use libibverbs_sys::consts::*;
 use libibverbs_sys::object::*;
 use libibverbs_sys::work::*;
 
-/// Records to which headers after rdma-core 44 may have appended fields: they go with their length, or are the library's own.
+/// Records that headers after rdma-core 44 may extend: they are passed with their length, or the
+/// library makes them.
 const LONGER: [&str; 3] = ["ibv_port_attr", "ibv_device_attr_ex", "ibv_qp_init_attr_ex"];
-/// The table that grows in front: its fields count from the end.
+/// The table that grows in front: its fields are counted from the end.
 const GROWS_IN_FRONT: &str = "verbs_context";
 
-/// What C calls a type.
+/// Returns the C name of a type.
 fn in_c(name: &str) -> String {
     let part = |of: &str, path: &str| format!("__typeof__(((struct {of} *)0)->{path})");
     match name {
@@ -256,7 +258,7 @@ fn every_declaration_is_compared() {
     assert_eq!(constants_declared, compared);
 }
 
-/// What the C program prints.
+/// Returns the output of the C program.
 fn headers() -> Option<BTreeMap<String, Vec<i64>>> {
     let mut program = Program::new(&["infiniband/verbs.h"]);
     for layout in layouts() {
@@ -272,12 +274,12 @@ fn headers() -> Option<BTreeMap<String, Vec<i64>>> {
     program.run("the layout of libibverbs's structures", "infiniband/verbs.h", "libibverbs-dev")
 }
 
-/// What is wrong, by what the C program has printed.
+/// Compares the output of the C program with the declarations, and returns the differences.
 fn wrong(c: &BTreeMap<String, Vec<i64>>) -> Vec<String> {
     let of = |name: &str| c.get(name).unwrap_or_else(|| panic!("{name} was not printed")).as_slice();
     let mut wrong = Vec::new();
     let ours = size_of::<verbs_context>() as i64;
-    // The table has grown with each version that has appended something anywhere.
+    // Every version that appends anything anywhere also extends the table.
     let newer = of(GROWS_IN_FRONT)[0] > ours;
     for layout in layouts() {
         let (rust, in_c) = ([layout.size as i64, layout.align as i64], of(layout.name));
@@ -311,7 +313,7 @@ fn layouts_and_numbers_are_those_of_the_header() {
     }
 }
 
-/// The numbers of this crate, as a header of the same version has them.
+/// Returns this crate's numbers, as a header of the same version would give them.
 fn own() -> BTreeMap<String, Vec<i64>> {
     let mut all = BTreeMap::new();
     for layout in layouts() {
@@ -327,18 +329,19 @@ fn own() -> BTreeMap<String, Vec<i64>> {
 #[test]
 fn a_newer_header_may_have_appended_and_nothing_else() {
     assert_eq!(wrong(&own()), Vec::<String>::new());
-    // Another size without a grown table is a mistake, even where it may be.
+    // Another size without a longer table is an error, even for an extensible record.
     let mut c = own();
     c.get_mut("ibv_port_attr").expect("it")[0] += 4;
     assert_eq!(wrong(&c).len(), 1);
-    // With one it is a newer version.
+    // With a longer table, it is a newer version.
     let table: Vec<String> = c.keys().filter(|k| k.starts_with("verbs_context.")).cloned().collect();
     c.get_mut(GROWS_IN_FRONT).expect("it")[0] += 16;
     for field in &table {
         c.get_mut(field).expect("it")[0] += 16;
     }
     assert_eq!(wrong(&c), Vec::<String>::new());
-    // But not if a field has moved, or a record is longer that goes without its length.
+    // A moved field is an error even then, and so is a longer record that is passed without its
+    // length.
     c.get_mut("verbs_context.open_xrcd").expect("it")[0] += 8;
     c.get_mut("ibv_wc").expect("it")[0] += 8;
     assert_eq!(wrong(&c).len(), 2);

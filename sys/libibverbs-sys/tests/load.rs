@@ -1,4 +1,4 @@
-//! The real library, where there is one; and what is said where there is none.
+//! Tests with the real library where there is one, and of the error where there is none.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use std::path::Path;
 use libibverbs_sys::consts::*;
 use libibverbs_sys::{Library, LoadError};
 
-/// The system's library.
+/// Returns the system's library.
 fn library() -> Option<Library> {
     let found = Library::load(None);
     if let Err(e) = &found {
@@ -23,7 +23,8 @@ fn library() -> Option<Library> {
 fn the_library_lists_devices_or_has_none() {
     let Some(library) = library() else { return };
     let mut count = -1;
-    // SAFETY: the number has a place; the list is of that many devices, whose names are C strings, and it is freed once.
+    // SAFETY: the count has room; the list has that many devices, whose names are C strings, and it
+    // is freed once.
     unsafe {
         let list = (library.ibv_get_device_list)(&raw mut count);
         if list.is_null() {
@@ -49,7 +50,7 @@ fn numbers_have_names() {
     assert!(library.status(IBV_WC_RNR_RETRY_EXC_ERR).contains("RNR"));
     assert!(library.event(IBV_EVENT_SRQ_LIMIT_REACHED).contains("limit"));
     assert!(library.port_state(IBV_PORT_DOWN).to_lowercase().contains("down"));
-    // Those of libraries to come have none.
+    // Numbers of future libraries have no name.
     for text in [library.status(4711), library.event(4711), library.port_state(4711)] {
         assert!(!text.is_empty());
     }
@@ -57,7 +58,7 @@ fn numbers_have_names() {
 
 #[test]
 fn what_later_versions_have_is_found() {
-    // Each libibverbs of a distribution that is still cared for is from after 2020.
+    // Every supported distribution has a libibverbs from after 2020.
     if let Some(library) = library() {
         assert!(library.ibv_reg_mr_iova2.is_some() && library._ibv_query_gid_ex.is_some());
     }

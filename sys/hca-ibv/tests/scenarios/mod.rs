@@ -1,4 +1,4 @@
-//! What a device does through the trait, whichever implements it.
+//! Scenarios for any device behind the trait.
 
 #![allow(unsafe_code)]
 
@@ -12,7 +12,7 @@ use hca::{
 use side::*;
 pub use side::{World, readable};
 
-/// All scenarios as tests of a world.
+/// Defines every scenario as a test of a world.
 #[macro_export]
 macro_rules! suite {
     ([$($attr:tt)*] $world:expr) => {
@@ -28,7 +28,7 @@ macro_rules! suite {
             a_registration_ends_when_nothing_uses_it
             objects_go_in_any_order
             a_channel_wakes_who_waits
-            a_port_that_goes_down_and_up_is_told
+            a_port_that_goes_down_and_up_is_reported
             long_lists_are_posted_up_to_what_is_refused
             queue_pairs_take_what_their_state_permits
             xrc_is_there_or_refused
@@ -75,7 +75,7 @@ pub fn messages_fill_a_shared_receive_queue_inline_and_with_immediate_data<W: Wo
     let long = pattern(SLOT, 3);
     a.mem.put(DATA_AT, &long);
     {
-        // The bytes end with this block; the message has its own.
+        // The lent parts end with this block; the message has a copy.
         let gone = (head.clone(), tail.clone());
         let pieces = [Piece::new(&gone.0), Piece::new(&gone.1)];
         let silent = SendWr { flags: SendFlags::NONE, ..wr(10, SendOp::Send, Data::Inline(&pieces)) };
@@ -89,7 +89,7 @@ pub fn messages_fill_a_shared_receive_queue_inline_and_with_immediate_data<W: Wo
     assert_eq!((second.wr_id, second.byte_len, second.imm), (1, SLOT as u32, Some(0xdead_beef)));
     assert_eq!(b.mem.get(SLOT, SLOT), long);
     assert_eq!(second.qp_num, b.qp.number().0);
-    // Of the two sends one has asked for a completion.
+    // Only one of the two sends has requested a completion.
     let sent = a.done(Completed::Send);
     assert_eq!((sent.wr_id, sent.qp_num), (11, a.qp.number().0));
     assert!(a.is_quiet() && b.is_quiet());
@@ -112,7 +112,8 @@ pub fn a_shared_receive_queue_tells_that_it_runs_low<W: World>(world: &W) {
     assert_eq!(a.hca.async_event(), Ok(None));
 }
 
-/// A queue with one receive at a time: its limit's event tells each time that it is used up, messages wait for the next one, and none is lost.
+/// Uses a queue with one receive at a time. The limit's event is reported each time it is used,
+/// messages wait for the next receive, and none is lost.
 pub fn messages_wait_for_receives<W: World>(world: &W) {
     const MESSAGES: usize = 6;
     let (a, b) = pair(world);
@@ -121,7 +122,7 @@ pub fn messages_wait_for_receives<W: World>(world: &W) {
         a.post(&[wr(i as u64, SendOp::SendImm(i as u32), Data::EMPTY)]);
     }
     for i in 0..MESSAGES {
-        // Those that are there wait meanwhile.
+        // The remaining messages wait meanwhile.
         world.pass(core::time::Duration::from_millis(30));
         b.srq.set_limit(1).expect("there is room for more");
         b.receive(i..i + 1);
@@ -134,11 +135,12 @@ pub fn messages_wait_for_receives<W: World>(world: &W) {
         assert_eq!(a.done(Completed::Send).wr_id, i as u64);
     }
     let after = world.not_ready();
-    assert!(before.zip(after).is_none_or(|(before, after)| after > before), "nobody was told to wait");
+    assert!(before.zip(after).is_none_or(|(before, after)| after > before), "no sender was told to wait");
     assert_eq!((a.qp.state(), b.qp.state()), (Ok(QpState::Rts), Ok(QpState::Rts)));
 }
 
-/// While a child shares this process's pages, what is received goes where this process looks for it, also after it has written beside that.
+/// While a child shares this process's pages, received data arrives in this process's page, even
+/// after it has written beside it.
 pub fn what_comes_after_a_fork_is_seen<W: World>(world: &W) {
     let (a, b) = pair(world);
     b.receive(0..3);
@@ -164,12 +166,12 @@ pub fn memory_is_written_read_and_added_to<W: World>(world: &W) {
     a.post(&[wr(1, SendOp::RdmaWrite { addr, rkey }, Data::Registered(&all))]);
     assert_eq!(a.done(Completed::RdmaWrite).wr_id, 1);
     assert_eq!(b.mem.get(DATA_AT, DATA), bytes);
-    // With immediate data a receive is used up, whose memory is not.
+    // Immediate data uses a receive, but not its memory.
     b.receive(5..6);
     let piece = [Piece::new(b"written inline")];
     a.post(&[wr(2, SendOp::RdmaWriteImm { addr: addr + 100, rkey, imm: 17 }, Data::Inline(&piece))]);
-    let told = b.done(Completed::RecvRdmaWithImm);
-    assert_eq!((told.wr_id, told.imm, told.byte_len), (5, Some(17), 14));
+    let received = b.done(Completed::RecvRdmaWithImm);
+    assert_eq!((received.wr_id, received.imm, received.byte_len), (5, Some(17), 14));
     assert_eq!(b.mem.get(DATA_AT + 100, 14), b"written inline");
     assert_eq!(b.mem.get(5 * SLOT, SLOT), vec![0; SLOT]);
     a.done(Completed::RdmaWrite);
@@ -208,13 +210,13 @@ pub fn datagrams_come_behind_a_global_header<W: World>(world: &W) {
         side.qp.modify(&ModifyQp::RtsUd { sq_psn: 1 }).expect("ready to send");
     }
     b.receive(0..1);
-    let ah = a.hca.create_ah(&a.way(&b)).expect("a way");
-    assert!(a.hca.create_ah(&hca::AhAttr { port: 0, ..a.way(&b) }).is_err());
+    let ah = a.hca.create_ah(&a.route(&b)).expect("an address handle");
+    assert!(a.hca.create_ah(&hca::AhAttr { port: 0, ..a.route(&b) }).is_err());
     a.mem.put(DATA_AT, &pattern(50, 6));
     let data = a.data(0, 50);
     let to = To::Datagram { ah: &ah, qp: b.qp.number(), qkey: QKEY };
     let datagram = wr(1, SendOp::SendImm(9), Data::Registered(&data));
-    // Without an address it would go nowhere.
+    // A datagram without an address handle has no destination.
     assert_eq!(a.qp.post_send(&[datagram]), Err(PostError { at: 0, errno: errno::EINVAL }));
     a.post(&[SendWr { to, ..datagram }]);
     let got = b.done(Completed::Recv);
@@ -237,7 +239,7 @@ pub fn what_is_not_permitted_fails_and_flushes_what_follows<W: World>(world: &W)
     let ended = [a.next(), a.next()].map(|c| (c.wr_id, c.status));
     assert_eq!(ended, [(1, Status::RemAccessErr), (2, Status::WrFlushErr)]);
     assert_eq!((a.qp.state(), b.mem.get(DATA_AT, 64)), (Ok(QpState::Err), before));
-    // So it is with one that is given up.
+    // An aborted queue pair behaves the same.
     b.qp.modify(&ModifyQp::Err).expect("it has not failed, or it has");
     b.post(&[wr(3, SendOp::Send, Data::EMPTY)]);
     let flushed = b.next();
@@ -261,7 +263,7 @@ pub fn a_registration_ends_when_nothing_uses_it<W: World>(world: &W) {
 }
 
 pub fn objects_go_in_any_order<W: World>(world: &W) {
-    // A queue pair alone keeps what it needs, and so do queues.
+    // A queue pair keeps alive everything it needs, and so do queues.
     let (a, b) = pair(world);
     b.receive(0..1);
     let Side { qp, srq, cq, channel, mr, hca, mem, .. } = b;
@@ -278,7 +280,7 @@ pub fn objects_go_in_any_order<W: World>(world: &W) {
         let channel = hca.create_channel().expect("a channel");
         let cq = hca.create_cq(8, 1, Some(&channel)).expect("a queue");
         let srq = hca.create_srq(SrqAttr { max_wr: 8, max_sge: 1 }, 2).expect("a queue");
-        let ah = hca.create_ah(&way(&hca)).expect("a way");
+        let ah = hca.create_ah(&route(&hca)).expect("an address handle");
         let qp = queue_pair(&hca, QpKind::Rc { send_cq: &cq, recv_cq: &cq, srq: Some(&srq) });
         let mem = Block::new();
         let mr = mem.register(&hca, Access::LOCAL);
@@ -304,7 +306,7 @@ pub fn a_channel_wakes_who_waits<W: World>(world: &W) {
     assert_eq!((b.channel.drain(), b.channel.drain()), (Ok(1), Ok(0)));
     assert!(!readable(b.channel.fd(), 0));
     b.done(Completed::Recv);
-    // Of the solicited ones alone it hears if it has asked so.
+    // An event for solicited completions only, because it was armed so.
     b.receive(2..4);
     b.cq.arm(true).expect("the device works");
     let flags = SendFlags { solicited: true, ..SendFlags::SIGNALED };
@@ -315,7 +317,7 @@ pub fn a_channel_wakes_who_waits<W: World>(world: &W) {
     assert_eq!(b.done(Completed::Recv).imm, Some(3));
 }
 
-pub fn a_port_that_goes_down_and_up_is_told<W: World>(world: &W) {
+pub fn a_port_that_goes_down_and_up_is_reported<W: World>(world: &W) {
     let hca = world.open();
     for up in [false, true] {
         if !world.set_port(up) {
@@ -325,7 +327,7 @@ pub fn a_port_that_goes_down_and_up_is_told<W: World>(world: &W) {
         loop {
             world.wait(hca.async_fd(), "the port's event");
             match hca.async_event().expect("the device works") {
-                // GIDs go and come with the interface's addresses.
+                // GIDs change with the interface's addresses.
                 None | Some(AsyncEvent::GidChange(PORT)) => {}
                 Some(event) => {
                     assert_eq!(event, expected);
@@ -342,7 +344,7 @@ pub fn long_lists_are_posted_up_to_what_is_refused<W: World>(world: &W) {
     let (a, b) = pair(world);
     b.receive(0..LONG);
     let imm = |i: usize| wr(i as u64, SendOp::SendImm(i as u32), Data::EMPTY);
-    // What is read cannot be inline.
+    // Reads have no inline data.
     let (addr, rkey) = b.remote(0);
     let bytes = [Piece::new(b"12345678")];
     let mut list: Vec<Wr<'_, W>> = (0..LONG).map(imm).collect();
@@ -355,7 +357,7 @@ pub fn long_lists_are_posted_up_to_what_is_refused<W: World>(world: &W) {
         assert_eq!((got.wr_id, got.imm), (i as u64, Some(i as u32)));
         assert_eq!(a.done(Completed::Send).wr_id, i as u64);
     }
-    // More receives than there is room for.
+    // More receives than the queue has room for.
     let srq = b.hca.create_srq(SrqAttr { max_wr: 40, max_sge: 1 }, 3).expect("a queue");
     let list = vec![RecvWr { wr_id: 1, sges: &[] }; 2 * srq.max_wr() as usize + 100];
     let full = srq.post_recv(&list).expect_err("so many");
@@ -377,11 +379,11 @@ pub fn queue_pairs_take_what_their_state_permits<W: World>(world: &W) {
     qp.modify(&INIT).expect("init");
     assert_eq!((qp.post_recv(&receive), qp.post_send(&send)), (Ok(()), refused));
     assert_eq!(qp.state(), Ok(QpState::Init));
-    // With a shared queue there is none of its own.
+    // With a shared queue, the pair has no receive queue of its own.
     side.qp.modify(&INIT).expect("init");
     assert_eq!(side.qp.post_recv(&receive), refused);
     assert_eq!(side.qp.post_recv(&[]), Ok(()));
-    // What came too early does not go later.
+    // A send that was posted too early is not sent later.
     let peer = Side::new(world, false);
     peer.receive(0..2);
     connect(&peer.qp, &peer.hca, side.qp.number());

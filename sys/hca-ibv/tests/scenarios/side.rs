@@ -1,4 +1,4 @@
-//! One side of a connection: an opened device of its own, with memory, queues and a queue pair.
+//! One side of a connection: a device opened separately, with memory, queues and a queue pair.
 
 use core::cell::RefCell;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -10,7 +10,7 @@ use hca::{
     ToRts,
 };
 
-/// Where scenarios happen.
+/// An environment that scenarios run in.
 pub trait World {
     type H: Hca;
 
@@ -20,27 +20,27 @@ pub trait World {
     /// Waits until a descriptor is readable.
     fn wait(&self, fd: BorrowedFd<'_>, what: &str);
 
-    /// Takes the port's link down or up. `false` if that cannot be done here.
+    /// Takes the port's link down or up. Returns false if this world cannot do that.
     fn set_port(&self, up: bool) -> bool;
 
-    /// Lets time go by.
+    /// Lets time pass.
     fn pass(&self, time: core::time::Duration);
 
-    /// Does something while a child lives that was forked before.
+    /// Runs `work` while a previously forked child lives.
     fn beside_a_child(&self, work: impl FnOnce()) {
         work();
     }
 
-    /// How often the device has been told that a message met no receive, if it counts that.
+    /// Returns the device's count of messages that found no receive, if it has one.
     fn not_ready(&self) -> Option<u64> {
         None
     }
 }
 
-/// Whether a descriptor is readable, or becomes so within some milliseconds.
+/// Returns true if a descriptor is readable, or becomes so within `patience` ms.
 pub fn readable(fd: BorrowedFd<'_>, patience: i32) -> bool {
     let mut wanted = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one record, which has a place.
+    // SAFETY: one record, which is valid.
     let ready = unsafe { libc::poll(&raw mut wanted, 1, patience) };
     assert!(ready >= 0, "{}", std::io::Error::last_os_error());
     ready == 1
@@ -49,10 +49,10 @@ pub fn readable(fd: BorrowedFd<'_>, patience: i32) -> bool {
 pub const PORT: u8 = 1;
 pub const QKEY: u32 = 0x1234_5678;
 const PSN: u32 = 0x00ff_fff0;
-/// Of what goes inline.
+/// Maximum length of inline data, in bytes.
 pub const INLINE: usize = 64;
 
-/// A side's memory: slots of receives, and behind them data.
+/// Length of a receive slot in bytes. A side's memory has the slots first, then data.
 pub const SLOT: usize = 4096;
 pub const SLOTS: usize = 64;
 pub const DATA_AT: usize = SLOT * SLOTS;
@@ -76,13 +76,14 @@ impl Block {
 
     /// Registers all of it.
     pub fn register<H: Hca>(&self, hca: &H, access: Access) -> H::Mr {
-        // SAFETY: scenarios drop registrations before the block, and look only at what no request under way uses.
+        // SAFETY: scenarios drop registrations before the block, and access only bytes that no
+        // outstanding request uses.
         unsafe { hca.register(self.0, ALL, access) }.expect("registration")
     }
 
     pub fn put(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= ALL);
-        // SAFETY: within the block, and nothing that is under way uses the place.
+        // SAFETY: within the block, and no outstanding request uses these bytes.
         unsafe { self.0.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
@@ -97,12 +98,12 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: it was allocated so, and registrations are dropped before.
+        // SAFETY: it was allocated with this layout, and registrations are dropped before.
         unsafe { dealloc(self.0, Block::layout()) }
     }
 }
 
-/// See the module. Memory goes last.
+/// One side of a connection. The memory is the last field, so it is dropped last.
 pub struct Side<'w, W: World> {
     pub qp: <W::H as Hca>::Qp,
     pub srq: <W::H as Hca>::Srq,
@@ -112,7 +113,7 @@ pub struct Side<'w, W: World> {
     pub hca: W::H,
     pub mem: Block,
     pub world: &'w W,
-    /// Completions that came before those that were waited for.
+    /// Completions that arrived before the expected ones.
     early: RefCell<Vec<Completion>>,
 }
 
@@ -139,9 +140,9 @@ impl<'w, W: World> Side<'w, W> {
         Side { qp, srq, cq, channel, mr, hca, mem, world, early: RefCell::default() }
     }
 
-    /// The way to the other side.
-    pub fn way(&self, to: &Side<'_, W>) -> AhAttr {
-        way(&to.hca)
+    /// Returns the route to the other side.
+    pub fn route(&self, to: &Side<'_, W>) -> AhAttr {
+        route(&to.hca)
     }
 
     /// Posts slots to the shared receive queue, as one list.
@@ -154,12 +155,12 @@ impl<'w, W: World> Side<'w, W> {
         self.srq.post_recv(&list).expect("there is room");
     }
 
-    /// A piece of the data.
+    /// Returns a part of the data area.
     pub fn data(&self, at: usize, len: usize) -> [Sge; 1] {
         [self.mr.sge(DATA_AT + at, len as u32)]
     }
 
-    /// Where the data is, for the other side.
+    /// Returns address and key of the data, for the other side.
     pub fn remote(&self, at: usize) -> (u64, u32) {
         (self.mr.addr() + (DATA_AT + at) as u64, self.mr.rkey())
     }
@@ -174,14 +175,14 @@ impl<'w, W: World> Side<'w, W> {
         (got == 1).then_some(room[0])
     }
 
-    /// The next completion: waits on the channel.
+    /// Returns the next completion; waits on the channel.
     pub fn next(&self) -> Completion {
         loop {
             if let Some(found) = self.poll() {
                 return found;
             }
             self.cq.arm(false).expect("the device works");
-            // What came before has no event.
+            // Completions from before the arming cause no event.
             if let Some(found) = self.poll() {
                 return found;
             }
@@ -190,7 +191,8 @@ impl<'w, W: World> Side<'w, W> {
         }
     }
 
-    /// The next completion of this kind, which is none of a failure. Those of sends and receives come in any order.
+    /// Returns the next completion of this operation, which must be successful. Sends and receives
+    /// complete in any order.
     #[track_caller]
     pub fn done(&self, op: Completed) -> Completion {
         let mut early = self.early.borrow_mut();
@@ -223,8 +225,8 @@ pub fn queue_pair<H: Hca>(hca: &H, kind: QpKind<'_, H>) -> H::Qp {
     hca.create_qp(&QpInit { kind, cap, signal_all: false }).expect("a queue pair")
 }
 
-/// The way to a device's port.
-pub fn way<H: Hca>(to: &H) -> AhAttr {
+/// Returns the route to a device's port.
+pub fn route<H: Hca>(to: &H) -> AhAttr {
     let port = to.port(PORT).expect("a port");
     let here = AhAttr { port: PORT, dlid: port.lid, sl: 0, src_path_bits: 0, grh: None };
     if port.link_layer != LinkLayer::Ethernet {
@@ -244,27 +246,27 @@ pub fn way<H: Hca>(to: &H) -> AhAttr {
 
 pub const INIT: ModifyQp = ModifyQp::Init { port: PORT, pkey_index: 0, access: Access::ALL };
 
-/// Takes a queue pair to where it sends to another.
+/// Connects a queue pair with another, up to ready to send.
 pub fn connect<Q: Qp>(qp: &Q, hca: &impl Hca, to: QpNum) {
     qp.modify(&INIT).expect("init");
     ready(qp, hca, to);
 }
 
-/// The same, for one that takes receives already.
+/// Connects a queue pair that is in the init state already.
 pub fn ready<Q: Qp>(qp: &Q, hca: &impl Hca, to: QpNum) {
     let path_mtu = hca.port(PORT).expect("a port").active_mtu;
-    let ah = way(hca);
+    let ah = route(hca);
     let (dest_qp, rq_psn, max_dest_rd_atomic, min_rnr_timer) = (to, PSN, 4, 1);
     let rtr = ToRtr { path_mtu, dest_qp, rq_psn, max_dest_rd_atomic, min_rnr_timer, ah, alt: None };
     qp.modify(&ModifyQp::Rtr(rtr)).expect("ready to receive");
-    // Patient: 4.096 us times two to the power of 18, seven times.
+    // Long timeouts: 4.096 us times 2 to the power of 18, seven times.
     let (alt, path_mig_state) = (None, None);
     let rts =
         ToRts { sq_psn: PSN, timeout: 18, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 4, alt, path_mig_state };
     qp.modify(&ModifyQp::Rts(rts)).expect("ready to send");
 }
 
-/// Two sides that are connected.
+/// Returns two connected sides.
 pub fn pair<W: World>(world: &W) -> (Side<'_, W>, Side<'_, W>) {
     let (a, b) = (Side::new(world, false), Side::new(world, false));
     connect(&a.qp, &a.hca, b.qp.number());
@@ -272,12 +274,12 @@ pub fn pair<W: World>(world: &W) -> (Side<'_, W>, Side<'_, W>) {
     (a, b)
 }
 
-/// A request with a completion.
+/// Returns a request with a completion.
 pub fn wr<'a, Ah>(wr_id: u64, op: SendOp, data: Data<'a>) -> SendWr<'a, Ah> {
     SendWr { wr_id, op, data, flags: SendFlags::SIGNALED, to: To::Peer }
 }
 
-/// Bytes that no other place has.
+/// Returns bytes that differ by position and seed.
 pub fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 31 + seed * 7 + (i >> 8)) % 251) as u8).collect()
 }

@@ -1,13 +1,13 @@
-//! What the tests of this crate have in common.
+//! Helpers shared by the tests of this crate.
 
-// Each test program uses a part of it.
+// Each test program uses only some of them.
 #![allow(dead_code, unused_macros)]
 
 pub mod probe;
 
 use std::io::Write;
 
-/// Says that something is not tested here, on stderr and in the log that `cargo xtask test` reads.
+/// Reports on stderr, and in the log that `cargo xtask test` reads, that a test is skipped.
 ///
 /// # Panics
 /// If `NETMOD_TEST_NO_SKIP=1`, as in CI.

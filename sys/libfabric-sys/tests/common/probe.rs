@@ -1,11 +1,12 @@
-//! A C program that prints sizes, offsets and numbers of installed headers, and what is declared here in the same form.
+//! Builds a C program that prints sizes, offsets and constants of installed headers, and lists the
+//! Rust declarations in the same form.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A structure: its name, size and alignment in bytes, and name, offset and size of each field.
+/// A structure: its name, size and alignment in bytes, and the name, offset and size of each field.
 pub struct Layout {
     pub name: &'static str,
     pub size: usize,
@@ -13,12 +14,12 @@ pub struct Layout {
     pub fields: Vec<(&'static str, usize, usize)>,
 }
 
-/// Bytes of the field to which a function leads.
+/// Returns the size in bytes of the field that a function leads to.
 pub fn size_of_field<T, F>(_: impl Fn(*const T) -> *const F) -> usize {
     size_of::<F>()
 }
 
-/// The [`Layout`]s of structures and unions.
+/// Lists the [`Layout`]s of structures and unions.
 #[macro_export]
 macro_rules! layouts {
     ($($name:ident { $($field:ident),* $(,)? })*) => {
@@ -30,7 +31,7 @@ macro_rules! layouts {
                 stringify!($field),
                 core::mem::offset_of!($name, $field),
                 $crate::common::probe::size_of_field(|s: *const $name| {
-                    // SAFETY: only the type counts, this is never called.
+                    // SAFETY: only the type is used; the closure is never called.
                     unsafe { &raw const (*s).$field }
                 }),
             )),*],
@@ -38,7 +39,7 @@ macro_rules! layouts {
     };
 }
 
-/// Constants, by name.
+/// Lists constants by name.
 #[macro_export]
 macro_rules! constants {
     ($($name:ident),* $(,)?) => {
@@ -46,7 +47,7 @@ macro_rules! constants {
     };
 }
 
-/// The structures (with their fields) and constants that sources declare.
+/// Finds the structures, with their fields, and the constants that source files declare.
 pub fn declared(structures: &[&str], constants: &str) -> (BTreeMap<String, Vec<String>>, Vec<String>) {
     let mut found = BTreeMap::new();
     let parts = structures.iter().flat_map(|s| s.split("\npub ").skip(1));
@@ -62,22 +63,23 @@ pub fn declared(structures: &[&str], constants: &str) -> (BTreeMap<String, Vec<S
     (found, constants.collect())
 }
 
-/// A C program that is put together.
+/// A C program under construction.
 pub struct Program(String);
 
 impl Program {
-    /// It begins with these headers.
+    /// Starts a program that includes these headers.
     pub fn new(headers: &[&str]) -> Program {
         let headers: String = headers.iter().map(|h| format!("#include <{h}>\n")).collect();
         Program(format!("#include <stddef.h>\n#include <stdio.h>\n{headers}int main(void) {{\n"))
     }
 
-    /// Prints size and alignment of a type.
+    /// Prints the size and alignment of a type.
     pub fn size(&mut self, name: &str, c: &str) {
         self.0 += &format!("printf(\"{name} %zu %zu\\n\", sizeof({c}), _Alignof({c}));\n");
     }
 
-    /// Prints offset and size of a field. Names that are words of Rust end with `_` there.
+    /// Prints the offset and size of a field. A name that is a Rust keyword has a trailing `_` in
+    /// Rust.
     pub fn field(&mut self, name: &str, c: &str, field: &str) {
         let c_field = field.trim_end_matches('_');
         self.0 += &format!(
@@ -90,13 +92,13 @@ impl Program {
         self.0 += &format!("printf(\"{name} %lld\\n\", (long long)({c}));\n");
     }
 
-    /// A line of the preprocessor.
+    /// Adds a preprocessor line.
     pub fn line(&mut self, line: &str) {
         self.0 += &format!("{line}\n");
     }
 
-    /// What the program prints: for each name its numbers. `None` if it cannot be compiled here, which is told: `what` stays untested without
-    /// the header of the Debian package.
+    /// Runs the program and returns its numbers by name. Returns `None`, and reports `what` as
+    /// untested, if there is no C compiler, or no such header from the Debian package.
     pub fn run(self, what: &str, header: &str, package: &str) -> Option<BTreeMap<String, Vec<i64>>> {
         let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
         if Command::new(&compiler).arg("--version").output().is_err() {
@@ -133,7 +135,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// Compiles a program; what the compiler says if it fails.
+    /// Compiles a program. Returns the compiler's messages if that fails.
     fn compile(&self, compiler: &OsStr, name: &str, text: &str) -> Result<PathBuf, String> {
         let (source, out) = (self.0.join(name), self.0.join(name).with_extension("out"));
         std::fs::write(&source, text).map_err(|e| e.to_string())?;

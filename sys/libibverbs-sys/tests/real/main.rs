@@ -1,6 +1,8 @@
-//! The real stack through these bindings, on the first RDMA device of the machine, whose port has an IPv4 address.
+//! Tests the real stack through these bindings, on the machine's first RDMA device, whose port has
+//! an IPv4 address.
 //!
-//! There is one in the virtual machine of `cargo xtask vm-test`; elsewhere these tests are ignored.
+//! The virtual machine of `cargo xtask vm-test` has such a device; elsewhere these tests are
+//! ignored.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +17,7 @@ use libibverbs_sys::sysfs;
 use libibverbs_sys::work::*;
 use side::*;
 
-/// Two sides that are connected.
+/// Returns two connected sides.
 fn pair(device: &Device) -> (Side<'_>, Side<'_>) {
     let (a, b) = (Side::new(device, IBV_QPT_RC), Side::new(device, IBV_QPT_RC));
     a.connect(&b.address(), PATIENT);
@@ -23,7 +25,7 @@ fn pair(device: &Device) -> (Side<'_>, Side<'_>) {
     (a, b)
 }
 
-/// Bytes that no other place has.
+/// Returns bytes that differ by position and seed.
 pub fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 31 + seed * 7 + (i >> 8)) % 251) as u8).collect()
 }
@@ -39,7 +41,7 @@ fn a_device_says_what_it_is() {
     );
     assert!(limits.max_qp > 0 && limits.max_srq > 0 && limits.max_mr > 0 && limits.max_qp_rd_atom > 0);
     let mut old: ibv_device_attr_ex = device.attr;
-    // SAFETY: the context is live, and places have room.
+    // SAFETY: the context is live, and results have room.
     unsafe {
         old.orig_attr = core::mem::zeroed();
         assert_eq!((library.ibv_query_device)(device.context, &raw mut old.orig_attr), 0);
@@ -50,7 +52,7 @@ fn a_device_says_what_it_is() {
         let mut key = 0;
         assert_eq!((library.ibv_query_pkey)(device.context, PORT, 0, &raw mut key), 0);
         assert_eq!(u16::from_be(key), 0xffff);
-        // All three ways tell the same of each GID.
+        // All three calls give the same type for each GID.
         let mut types = Vec::new();
         for index in 0..device.port.gid_tbl_len as u32 {
             let (mut gid, mut entry) = (ibv_gid::default(), ibv_gid_entry::default());
@@ -59,9 +61,10 @@ fn a_device_says_what_it_is() {
             }
             assert_eq!((library.ibv_query_gid)(device.context, PORT, index as i32, &raw mut gid), 0);
             assert_eq!((entry.gid, entry.gid_index, entry.port_num), (gid, index, PORT.into()));
-            let told = sysfs::gid_type(&device.folder, PORT, index, device.port.link_layer).expect("a type");
-            assert_eq!(told, entry.gid_type, "GID {index}");
-            types.push(told);
+            let from_sysfs =
+                sysfs::gid_type(&device.folder, PORT, index, device.port.link_layer).expect("a type");
+            assert_eq!(from_sysfs, entry.gid_type, "GID {index}");
+            types.push(from_sysfs);
         }
         assert!(types.contains(&IBV_GID_TYPE_ROCE_V2) && types.len() < device.port.gid_tbl_len as usize);
     }
@@ -75,11 +78,11 @@ fn messages_go_inline_and_with_immediate_data_into_a_shared_receive_queue() {
     let device = Device::open();
     let (a, b) = pair(&device);
     b.receive(0..4);
-    // Out of memory that is not registered, and ends at once.
+    // Sent from memory that is not registered and is freed at once.
     let short = pattern(INLINE, 1);
     let gone = short.clone();
     a.post(IBV_WR_SEND, IBV_SEND_INLINE, SEND_AT, INLINE, |wr| {
-        // SAFETY: the piece is the caller's, who lends it.
+        // SAFETY: the element is the caller's, who lends it.
         unsafe {
             *wr.sg_list = ibv_sge { addr: gone.as_ptr().addr() as u64, length: INLINE as u32, lkey: 0 }
         };
@@ -98,7 +101,7 @@ fn messages_go_inline_and_with_immediate_data_into_a_shared_receive_queue() {
     assert_eq!([first.wr_id, second.wr_id], [0, 1]);
     // SAFETY: the queue pair is live.
     assert_eq!(second.qp_num, unsafe { (*b.qp).qp_num });
-    // Of the two sends one has asked for a completion.
+    // Only one of the two sends has requested a completion.
     assert_eq!(a.done(IBV_WC_SEND).wr_id, 100 + u64::from(IBV_WR_SEND_WITH_IMM));
     assert!(a.is_quiet() && b.is_quiet());
 }
@@ -116,15 +119,15 @@ fn a_mebibyte_is_written_and_read_and_a_number_is_added_to() {
     });
     a.done(IBV_WC_RDMA_WRITE);
     assert_eq!(b.get(0, DATA), bytes);
-    // With immediate data a receive is used up, whose memory is not.
+    // Immediate data uses a receive, but not its memory.
     b.receive(0..1);
     a.put(0, &pattern(100, 4));
     a.post(IBV_WR_RDMA_WRITE_WITH_IMM, 0, 0, 100, |wr| {
         wr.imm_data = 17_u32.to_be();
         (wr.wr.rdma.remote_addr, wr.wr.rdma.rkey) = (to.addr + 1000, to.rkey);
     });
-    let told = b.done(IBV_WC_RECV_RDMA_WITH_IMM);
-    assert_eq!((u32::from_be(told.imm_data), told.byte_len), (17, 100));
+    let received = b.done(IBV_WC_RECV_RDMA_WITH_IMM);
+    assert_eq!((u32::from_be(received.imm_data), received.byte_len), (17, 100));
     assert_eq!(b.get(1000, 100), pattern(100, 4));
     assert_eq!(b.get(SLOTS_AT, SLOT), vec![0; SLOT]);
 
@@ -160,7 +163,7 @@ fn a_shared_receive_queue_tells_once_that_it_runs_low() {
     let library = &device.library;
     b.receive(0..4);
     let mut attr = ibv_srq_attr { srq_limit: 3, ..Default::default() };
-    // SAFETY: the queue is live, and records have places.
+    // SAFETY: the queue is live, and records are valid.
     let limit = || unsafe {
         let mut attr = ibv_srq_attr::default();
         assert_eq!((library.ibv_query_srq)(b.srq, &raw mut attr), 0);
@@ -240,9 +243,9 @@ fn datagrams_find_their_way_by_an_address_handle() {
     }
     b.receive(0..1);
     let to = b.address();
-    let mut way = a.way(&to);
+    let mut route = a.route(&to);
     // SAFETY: domain and record are live.
-    let ah = unsafe { (device.library.ibv_create_ah)(a.pd, &raw mut way) };
+    let ah = unsafe { (device.library.ibv_create_ah)(a.pd, &raw mut route) };
     assert!(!ah.is_null(), "{}", errno());
     a.put(SEND_AT, &pattern(40, 6));
     a.post(IBV_WR_SEND, IBV_SEND_SIGNALED, SEND_AT, 40, |wr| {
@@ -270,12 +273,12 @@ fn a_completion_queue_grows() {
 
 #[test]
 #[ignore = "needs an RDMA device (cargo xtask vm-test)"]
-fn a_port_that_goes_down_and_up_is_told() {
+fn a_port_that_goes_down_and_up_is_reported() {
     const INTERFACE: &str = "dummy0";
     let device = Device::open();
     let index = std::fs::read_to_string(format!("/sys/class/net/{INTERFACE}/ifindex")).unwrap_or_default();
     if index.trim().parse() != Ok(device.gid.ndev_ifindex) {
-        // Nobody's network is taken down.
+        // Only the virtual machine's own interface may be taken down.
         println!("the device's port is not that of {INTERFACE}, which the virtual machine has");
         return;
     }
@@ -285,7 +288,7 @@ fn a_port_that_goes_down_and_up_is_told() {
         loop {
             let event = device.event();
             device.ack(event);
-            // GIDs go and come with the interface's addresses.
+            // GIDs change with the interface's addresses.
             if event.event_type == IBV_EVENT_GID_CHANGE {
                 continue;
             }
@@ -307,7 +310,7 @@ fn xrc_is_there_or_refused_in_each_call() {
         fd: -1,
         oflags: libc::O_CREAT,
     };
-    // SAFETY: objects and records are live; what is made ends once.
+    // SAFETY: objects and records are live; each object is destroyed once.
     unsafe {
         let opened = ibv_open_xrcd(device.context, &raw mut attr);
         println!("ibv_open_xrcd: {opened:?}, capability bit: {}", {
@@ -320,7 +323,8 @@ fn xrc_is_there_or_refused_in_each_call() {
             return;
         }
         assert_eq!(opened, Err(libc::EOPNOTSUPP));
-        // Without a domain the others cannot succeed, whatever the driver has of them; they must not crash either.
+        // Without a domain the other calls cannot succeed, whatever the driver supports; they must
+        // not crash either.
         let mut number = 0;
         assert_ne!(ibv_get_srq_num(side.srq, &raw mut number), 0);
         let mut attr = ibv_qp_open_attr {

@@ -1,4 +1,4 @@
-//! Two processes: this program, and itself once more.
+//! Tests with two processes: this program and a second copy of it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -9,9 +9,9 @@ use libibverbs_sys::consts::*;
 use crate::pattern;
 use crate::side::*;
 
-/// The variable that makes this program the other one.
+/// Environment variable that makes this program the peer.
 const PEER: &str = "NETMOD_TEST_VERBS_PEER";
-/// In front of what the two say to each other: the test harness writes to the same pipe.
+/// Prefix of the lines between the two processes: the test harness writes to the same pipe.
 const MARK: &str = "peer: ";
 
 fn words(address: &Address) -> String {
@@ -19,7 +19,7 @@ fn words(address: &Address) -> String {
     format!("{MARK}{} {} {gid} {} {}", address.qpn, address.psn, address.addr, address.rkey)
 }
 
-/// What the other process is called, by its line.
+/// Reads the other process's address from its line.
 fn address(from: &mut impl BufRead) -> Address {
     let mut line = String::new();
     while !line.contains(MARK) {
@@ -56,7 +56,7 @@ fn an_address_is_read_as_it_was_written() {
     assert_eq!(address(&mut text.as_bytes()), all);
 }
 
-/// The other process: says where it is, answers each message with its bytes, and ends with the pipe.
+/// The peer: reports its address, echoes each message, and ends when the pipe is closed.
 fn peer() {
     let device = Device::open();
     let side = Side::new(&device, IBV_QPT_RC);
@@ -69,7 +69,7 @@ fn peer() {
         let wc = side.done(IBV_WC_RECV);
         let at = SLOTS_AT + wc.wr_id as usize * SLOT;
         if wc.byte_len == 0 {
-            // The other side wants to see the memory that it has written, and read that of this one.
+            // The other side checks the memory that it has written, and reads this side's.
             let mebibyte = side.get(0, DATA);
             side.put(0, &mebibyte.iter().map(|b| !b).collect::<Vec<_>>());
         }
@@ -81,7 +81,7 @@ fn peer() {
     }
 }
 
-/// The other process, from here.
+/// The peer process, as its parent sees it.
 struct Peer {
     child: Child,
     input: ChildStdin,
@@ -89,7 +89,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Starts it, and connects a side with it.
+    /// Starts the peer, and connects a side with it.
     fn start(test: &str, side: &Side<'_>, patience: Patience) -> (Peer, Address) {
         let this = std::env::current_exe().expect("the path of this program");
         let mut command = Command::new(this);
@@ -101,7 +101,7 @@ impl Peer {
         let to = address(&mut peer.output);
         side.connect(&to, patience);
         writeln!(peer.input, "{}", words(&side.address())).expect("it lives");
-        // Once more: it is connected.
+        // The repeated line says that the peer is connected.
         assert_eq!(address(&mut peer.output), to);
         (peer, to)
     }
@@ -157,7 +157,7 @@ fn a_process_that_is_killed_does_not_answer() {
     }
     let device = Device::open();
     let side = Side::new(&device, IBV_QPT_RC);
-    // 0.5 s, twice.
+    // Two attempts of 0.5 s.
     let patience = Patience { timeout: 17, retry_cnt: 1, ..PATIENT };
     let (mut peer, _) = Peer::start("processes::a_process_that_is_killed_does_not_answer", &side, patience);
     peer.child.kill().expect("it lives");

@@ -12,7 +12,8 @@ use libibverbs_sys::consts::*;
 use libibverbs_sys::object::*;
 use libibverbs_sys::work::*;
 
-/// A side's memory: data, slots of receives, room for what is sent, and a number.
+/// Length of the data area in bytes. A side's memory has data, receive slots, a send area and a
+/// number.
 pub const DATA: usize = 1 << 20;
 pub const SLOT: usize = 4096;
 pub const SLOTS: usize = 16;
@@ -20,17 +21,17 @@ pub const SLOTS_AT: usize = DATA;
 pub const SEND_AT: usize = SLOTS_AT + SLOTS * SLOT;
 pub const NUMBER_AT: usize = SEND_AT + SLOT;
 const ALL: usize = NUMBER_AT + SLOT;
-/// Bytes that go inline.
+/// Maximum length of inline data, in bytes.
 pub const INLINE: usize = 64;
-/// Milliseconds after which a test gives up. An emulated machine on a busy host is slow.
+/// Timeout of a wait in ms. An emulated machine on a busy host is slow.
 const PATIENCE: c_int = 60_000;
 
-/// The last error of a call that returned null.
+/// Returns the error of the last call that returned null.
 pub fn errno() -> std::io::Error {
     std::io::Error::last_os_error()
 }
 
-/// A device that is open, with a port that is up.
+/// An opened device with an active port.
 pub struct Device {
     pub library: Library,
     pub context: *mut ibv_context,
@@ -47,7 +48,7 @@ impl Device {
     pub fn open() -> Device {
         let library = Library::load(None).unwrap_or_else(|e| panic!("{e}"));
         let mut count = 0;
-        // SAFETY: places have room, the list is freed once, and names are C strings.
+        // SAFETY: records are valid, the list is freed once, and names are C strings.
         unsafe {
             assert_eq!((library.ibv_fork_init)(), 0);
             let list = (library.ibv_get_device_list)(&raw mut count);
@@ -81,9 +82,9 @@ impl Device {
         }
     }
 
-    /// The next asynchronous event.
+    /// Returns the next asynchronous event.
     pub fn event(&self) -> ibv_async_event {
-        // SAFETY: the context is live, the event has a place, and zeros are valid in it.
+        // SAFETY: the context is live, the event has room, and zeros are valid in it.
         unsafe {
             readable((*self.context).async_fd, "an asynchronous event");
             let mut event: ibv_async_event = core::mem::zeroed();
@@ -109,12 +110,12 @@ impl Drop for Device {
 /// Waits until a descriptor is readable.
 fn readable(fd: c_int, what: &str) {
     let mut wanted = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one record, which has a place.
+    // SAFETY: one record, which is valid.
     let ready = unsafe { libc::poll(&raw mut wanted, 1, PATIENCE) };
     assert_eq!(ready, 1, "{what} did not come within {} s: {}", PATIENCE / 1000, errno());
 }
 
-/// What the other side must know.
+/// Connection data of one side, for the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub qpn: u32,
@@ -124,7 +125,7 @@ pub struct Address {
     pub rkey: u32,
 }
 
-/// How patient a queue pair is.
+/// Timeouts and retries of a queue pair.
 #[derive(Clone, Copy)]
 pub struct Patience {
     pub timeout: u8,
@@ -132,10 +133,11 @@ pub struct Patience {
     pub rnr_retry: u8,
 }
 
-/// For ever, nearly: 4.096 us times two to the power of 18, seven times.
+/// Practically no timeout: 4.096 us times 2 to the power of 18, seven times.
 pub const PATIENT: Patience = Patience { timeout: 18, retry_cnt: 7, rnr_retry: 7 };
 
-/// One side: domain, memory, completion queue with its channel, shared receive queue and queue pair.
+/// One side: domain, memory, completion queue with its channel, shared receive queue and queue
+/// pair.
 pub struct Side<'a> {
     pub device: &'a Device,
     pub pd: *mut ibv_pd,
@@ -146,7 +148,7 @@ pub struct Side<'a> {
     pub mr: *mut ibv_mr,
     memory: *mut u8,
     psn: u32,
-    /// Completions that came before those that were waited for.
+    /// Completions that arrived before the expected ones.
     early: RefCell<Vec<ibv_wc>>,
 }
 
@@ -154,7 +156,8 @@ impl<'a> Side<'a> {
     pub fn new(device: &'a Device, qp_type: u32) -> Side<'a> {
         let library = &device.library;
         let layout = Layout::from_size_align(ALL, 4096).expect("a layout");
-        // SAFETY: all objects are those made just before, and live; records have places; the memory is registered as long as it lives.
+        // SAFETY: all objects were just made and are live; records are valid; the memory outlives
+        // its registration.
         unsafe {
             let memory = alloc_zeroed(layout);
             assert!(!memory.is_null());
@@ -219,15 +222,15 @@ impl<'a> Side<'a> {
     }
 
     pub fn modify(&self, mut attr: ibv_qp_attr, mask: c_int) {
-        // SAFETY: the queue pair is live, and the record has a place.
+        // SAFETY: the queue pair is live, and the record is valid.
         let done = unsafe { (self.device.library.ibv_modify_qp)(self.qp, &raw mut attr, mask) };
         assert_eq!(done, 0, "state {}", attr.qp_state);
     }
 
-    /// The queue pair's state.
+    /// Returns the queue pair's state.
     pub fn state(&self) -> u32 {
         let mut attr = ibv_qp_attr::default();
-        // SAFETY: the queue pair is live, records have places, and zeros are valid in them.
+        // SAFETY: the queue pair is live, records are valid, and zeros are valid in them.
         unsafe {
             let mut init: ibv_qp_init_attr = core::mem::zeroed();
             let done =
@@ -243,8 +246,8 @@ impl<'a> Side<'a> {
         Address { qpn, psn: self.psn, gid: self.device.gid.gid, addr: self.memory.addr() as u64, rkey }
     }
 
-    /// The way to the other side.
-    pub fn way(&self, to: &Address) -> ibv_ah_attr {
+    /// Returns the route to the other side.
+    pub fn route(&self, to: &Address) -> ibv_ah_attr {
         let grh = ibv_global_route {
             dgid: to.gid,
             sgid_index: self.device.gid.gid_index as u8,
@@ -258,7 +261,7 @@ impl<'a> Side<'a> {
         self.modify(
             ibv_qp_attr {
                 qp_state: IBV_QPS_RTR,
-                ah_attr: self.way(to),
+                ah_attr: self.route(to),
                 path_mtu: self.device.port.active_mtu.min(IBV_MTU_4096),
                 dest_qp_num: to.qpn,
                 rq_psn: to.psn,
@@ -298,11 +301,12 @@ impl<'a> Side<'a> {
     /// Writes bytes into the memory.
     pub fn put(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= ALL);
-        // SAFETY: within the memory, which nobody else touches: no operation on that place is under way.
+        // SAFETY: within the memory, which nobody else accesses: no outstanding operation uses
+        // these bytes.
         unsafe { self.memory.add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
     }
 
-    /// Bytes of the memory.
+    /// Reads bytes of the memory.
     pub fn get(&self, at: usize, len: usize) -> Vec<u8> {
         assert!(at + len <= ALL);
         let mut bytes = vec![0; len];
@@ -331,18 +335,20 @@ impl<'a> Side<'a> {
             .collect();
         let first = list.as_mut_ptr();
         for i in 1..list.len() {
-            // SAFETY: both are in the list.
+            // SAFETY: both elements are in the list.
             unsafe { (*first.add(i - 1)).next = first.add(i) };
         }
         let mut bad = core::ptr::null_mut();
-        // SAFETY: the list ends, it and its pieces live during the call, and the slots as long as the registration.
+        // SAFETY: the list ends; the list and its elements live during the call, and the slots as
+        // long as the registration.
         assert_eq!(unsafe { ibv_post_srq_recv(self.srq, first, &raw mut bad) }, 0);
     }
 
-    /// Posts one work request; what is done, and to whom, is filled in by the caller.
+    /// Posts one work request. The caller fills in the operation and its destination.
     pub fn post(&self, opcode: u32, flags: u32, at: usize, len: usize, fill: impl FnOnce(&mut ibv_send_wr)) {
         let mut piece = self.piece(at, len);
-        // SAFETY: zeros are valid in the record. It and its piece live during the call, the memory as long as the registration.
+        // SAFETY: zeros are valid in the record. It and its element live during the call, the
+        // memory as long as the registration.
         unsafe {
             let mut wr: ibv_send_wr = core::mem::zeroed();
             (wr.wr_id, wr.opcode, wr.send_flags) = (u64::from(opcode) + 100, opcode, flags);
@@ -353,7 +359,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The next completion, if there is one now.
+    /// Returns the next completion, if there is one now.
     fn poll(&self) -> Option<ibv_wc> {
         let mut wc = ibv_wc::default();
         // SAFETY: the queue is live, and there is room for one.
@@ -362,16 +368,16 @@ impl<'a> Side<'a> {
         (count == 1).then_some(wc)
     }
 
-    /// The next completion: waits on the channel.
+    /// Returns the next completion; waits on the channel.
     pub fn next(&self) -> ibv_wc {
         loop {
             if let Some(wc) = self.poll() {
                 return wc;
             }
-            // SAFETY: the objects are live, places have room, and each event is acknowledged once.
+            // SAFETY: the objects are live, records are valid, and each event is acknowledged once.
             unsafe {
                 assert_eq!(ibv_req_notify_cq(self.cq, 0), 0);
-                // What came before it was asked for has no event.
+                // Completions from before the arming cause no event.
                 if let Some(wc) = self.poll() {
                     return wc;
                 }
@@ -386,8 +392,9 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The next completion of this kind, and no failure. Those of sends and receives come in any order: a peer's answer may be faster than
-    /// the acknowledgement of what it answers.
+    /// Returns the next completion of this operation, which must be successful. Sends and receives
+    /// complete in any order: a peer's answer may arrive before the acknowledgement of the message
+    /// that it answers.
     #[track_caller]
     pub fn done(&self, opcode: u32) -> ibv_wc {
         let mut early = self.early.borrow_mut();
@@ -404,19 +411,19 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Whether nothing has come that was not asked for.
+    /// Returns true if no unexpected completion has arrived.
     pub fn is_quiet(&self) -> bool {
         self.early.borrow().is_empty() && self.poll().is_none()
     }
 }
 
-/// The key of datagrams.
+/// Queue key of datagrams.
 pub const QKEY: u32 = 0x1234_5678;
 
 impl Drop for Side<'_> {
     fn drop(&mut self) {
         let library = &self.device.library;
-        // SAFETY: the objects are live, and end once, those first that need the others.
+        // SAFETY: the objects are live and destroyed once, dependent objects first.
         let ended = unsafe {
             [
                 (library.ibv_destroy_qp)(self.qp),
@@ -428,7 +435,7 @@ impl Drop for Side<'_> {
             ]
         };
         if ended == [0; 6] {
-            // SAFETY: it was allocated so, and nothing is registered any more.
+            // SAFETY: it was allocated with this layout, and nothing is registered any more.
             unsafe { dealloc(self.memory, Layout::from_size_align_unchecked(ALL, 4096)) };
         } else {
             assert!(std::thread::panicking(), "ends of the objects: {ended:?}");
