@@ -1,4 +1,4 @@
-//! What tests hold: the way into the loaded library, and a world in it.
+//! The tests' interface to the loaded library, and to a world in it.
 
 #![allow(unsafe_code)]
 
@@ -12,10 +12,12 @@ use libfabric_sys::Library;
 
 const FILE: &str = "libnetmod_fake_fabric.so";
 
-/// The shared library, which lies where cargo puts what tests are built from: beside the running program, or not far from it.
+/// Returns the path of the shared library: beside the running program, or near it, where cargo puts
+/// build outputs.
 ///
 /// # Panics
-/// If it is not there: then the program is no test of a crate that has this one among its dev-dependencies.
+/// If it is missing: the program is no test of a crate that has this one among its
+/// dev-dependencies.
 pub fn library_path() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     let folders = program.ancestors().skip(1).take(3);
@@ -31,12 +33,12 @@ pub fn library_path() -> PathBuf {
     })
 }
 
-/// The way into a loaded library.
+/// Control function of a loaded library.
 #[derive(Clone, Copy, Debug)]
 pub struct Control(ControlFn);
 
 impl Control {
-    /// Of a library that was loaded from [`library_path`].
+    /// Finds the control function of a library that was loaded from [`library_path`].
     ///
     /// # Panics
     /// If it is another library.
@@ -46,7 +48,7 @@ impl Control {
         Control(unsafe { core::mem::transmute::<*mut c_void, ControlFn>(symbol) })
     }
 
-    /// Loads the library from a file and finds the way into it.
+    /// Loads the library from a file, and finds its control function.
     ///
     /// # Panics
     /// If it cannot be loaded.
@@ -63,7 +65,8 @@ impl Control {
         }
         let request = serde_json::to_vec(request).expect("requests are plain data");
         let mut answer: Vec<u8> = Vec::new();
-        // SAFETY: the bytes of the request, and a function that gets the Vec which it expects, within this call.
+        // SAFETY: the bytes of the request, and a function that gets the expected Vec, within this
+        // call.
         unsafe { (self.0)(request.as_ptr(), request.len(), receive, (&raw mut answer).cast()) };
         match serde_json::from_slice(&answer).expect("the library is of the same version") {
             Reply::Refused(why) => panic!("netmod-fake-fabric: {why}"),
@@ -72,9 +75,10 @@ impl Control {
     }
 }
 
-/// A network of its own, with one domain. Endpoints of that domain reach each other, whichever process they stand for.
+/// A network with one domain. Endpoints of the domain reach each other, whichever process they
+/// stand for.
 ///
-/// All its methods panic if they are asked for what is not there.
+/// All methods panic if their argument does not exist.
 #[derive(Debug)]
 pub struct World {
     control: Control,
@@ -84,7 +88,7 @@ pub struct World {
 }
 
 impl World {
-    /// Makes one; the provider lists it from now on.
+    /// Makes a world; the provider lists it from now on.
     pub fn new(control: &Control, settings: Settings) -> World {
         match control.ask(&Request::New(Box::new(settings))) {
             Reply::World(id, name) => World { control: *control, id, name, open: true },
@@ -92,12 +96,12 @@ impl World {
         }
     }
 
-    /// The name of its domain and of its fabric.
+    /// Returns the name of its domain and fabric.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What a strict provider would not have stood, in order.
+    /// Returns the violations of a strict provider's rules, in order.
     pub fn violations(&self) -> Vec<String> {
         match self.control.ask(&Request::Violations(self.id)) {
             Reply::Texts(texts) => texts,
@@ -105,7 +109,7 @@ impl World {
         }
     }
 
-    /// Its endpoints, in the order in which they were made.
+    /// Returns its endpoints, in order of creation.
     pub fn nodes(&self) -> Vec<NodeState> {
         match self.control.ask(&Request::Nodes(self.id)) {
             Reply::Nodes(nodes) => nodes,
@@ -113,7 +117,7 @@ impl World {
         }
     }
 
-    /// What has happened so far.
+    /// Returns the statistics so far.
     pub fn stats(&self) -> Stats {
         match self.control.ask(&Request::Stats(self.id)) {
             Reply::Stats(stats) => stats,
@@ -121,23 +125,24 @@ impl World {
         }
     }
 
-    /// The process behind an endpoint dies, with all endpoints of its domain: nothing of it arrives any more, what it had under way is gone, and its memory is not
-    /// touched again. What becomes of operations of others is [`Settings::to_the_dead`].
+    /// Kills the process of an endpoint, with all endpoints of its domain: its messages and
+    /// operations in flight are lost, and its memory is not accessed any more.
+    /// [`Settings::to_the_dead`] decides about other processes' operations.
     pub fn kill(&self, node: Node) {
         self.order(&Request::Kill(self.id, node));
     }
 
-    /// Nothing moves to an endpoint any more, nor to or from its memory; or it does again.
+    /// Stops all data to an endpoint, and to and from its memory; or resumes it.
     pub fn stall(&self, node: Node, on: bool) {
         self.order(&Request::Stall(self.id, node, on));
     }
 
-    /// The next operations of a kind fail; of receives, those that get a message.
+    /// Makes the next operations of a kind fail; for receives, those that get a message.
     pub fn fail_next(&self, kind: Operation, count: u64) {
         self.order(&Request::FailNext(self.id, kind, count));
     }
 
-    /// Ends it, and tells what was not closed. Lent memory is not touched any more.
+    /// Ends the world, and returns what was not closed. Lent memory is not accessed any more.
     pub fn close(mut self) -> Leaks {
         self.open = false;
         match self.control.ask(&Request::Close(self.id)) {

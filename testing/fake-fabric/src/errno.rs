@@ -21,7 +21,7 @@ pub(crate) const FI_ENOCQ: i32 = 263;
 pub(crate) const FI_ENOKEY: i32 = 266;
 pub(crate) const FI_ENOAV: i32 = 267;
 
-/// What a number means; libfabric's own ones begin at 256.
+/// Returns the meaning of an error number; libfabric's own begin at 256.
 pub(crate) fn text(number: i32) -> String {
     let own = match number {
         0 => "Success",

@@ -1,17 +1,20 @@
 //! A libfabric provider for tests.
 //!
-//! The crate is two libraries. The shared one exports what libfabric exports, and is loaded by
-//! [`Library::load`](libfabric_sys::Library::load) from [`library_path`] like the real one. The Rust one, this, tells it what to do:
-//! each test makes a [`World`], a network of its own with one domain, which the provider "fake" lists by the world's name, with what
-//! [`Settings`] say that it can do, demands and does wrong.
+//! The crate is two libraries. The shared one exports libfabric's functions, and is loaded by
+//! [`Library::load`](libfabric_sys::Library::load) from [`library_path`] like the real one. The
+//! Rust library, this one, controls it: each test makes a [`World`], a network with one domain. The
+//! provider "fake" lists it under the world's name. [`Settings`] are its capabilities, requirements
+//! and faults.
 //!
-//! A world looks at each call with the eyes of the strictest provider, and writes down what that one would not have stood
-//! ([`World::violations`]); it never crashes for it. Nothing happens but within calls of `fi_cq_read`, and chance comes from a seed: the
-//! same calls lead to the same events. It really copies data, and really writes to what an operation lends to a provider.
+//! A world checks each call by the rules of the strictest provider, and records every violation
+//! ([`World::violations`]); it never crashes because of one. Events happen only within calls of
+//! `fi_cq_read`, and all randomness comes from a seed: the same calls lead to the same events. Data
+//! is really copied, and operations' lent storage is really written to.
 //!
-//! `model` is the provider without pointers, `ffi` its face to the C interface, `mem` the memory that calls lend.
+//! `model` is the provider without pointers, `ffi` its C interface, `mem` the memory that calls
+//! lend.
 
-/// The environment variable with the version that the library says it has, such as "1.8".
+/// Environment variable with the library's pretended version, such as "1.8".
 pub const VERSION: &str = "FAKE_FABRIC_VERSION";
 
 mod control;

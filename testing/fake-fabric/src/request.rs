@@ -1,19 +1,20 @@
-//! What a test says to the loaded library, and what it hears: JSON, since the two share no Rust types.
+//! Requests of a test to the loaded library, and its replies: JSON, since the two share no Rust
+//! types.
 
 use serde::{Deserialize, Serialize};
 
 use crate::settings::Settings;
 
-/// Which endpoint is meant.
+/// Selects an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Node {
-    /// The endpoints of a world in the order in which they were made, from 0.
+    /// Its number in order of creation, from 0 on.
     Number(usize),
-    /// By what `fi_getname` says.
+    /// Its address from `fi_getname`.
     Address(Vec<u8>),
 }
 
-/// What can be made to fail.
+/// Operations that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Operation {
@@ -28,56 +29,58 @@ pub enum Operation {
 pub struct NodeState {
     /// Its address.
     pub address: Vec<u8>,
-    /// [`World::kill`](crate::World::kill) was called for it.
+    /// True if [`World::kill`](crate::World::kill) was called for it.
     pub dead: bool,
-    /// The application has closed it.
+    /// True if the application has closed it.
     pub closed: bool,
 }
 
-/// What has happened in a world.
+/// Statistics of a world.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
     /// Calls of `fi_cq_read`.
     pub polls: u64,
-    /// Sends that were accepted, injected ones too.
+    /// Accepted sends, including injected ones.
     pub sends: u64,
-    /// Of these, injected.
+    /// Accepted injected sends.
     pub injects: u64,
-    /// Bytes of them.
+    /// Bytes of accepted sends.
     pub bytes: u64,
-    /// Receives that were accepted.
+    /// Accepted receives.
     pub receives: u64,
-    /// Reads that were accepted.
+    /// Accepted reads.
     pub reads: u64,
-    /// Writes that were accepted.
+    /// Accepted writes.
     pub writes: u64,
-    /// Messages that arrived.
+    /// Delivered messages.
     pub delivered: u64,
-    /// Messages that were thrown away, because an end of theirs is gone.
+    /// Messages discarded because an endpoint is gone.
     pub lost: u64,
-    /// Calls that were answered by `-FI_EAGAIN`, other than reads of queues.
+    /// Calls that returned `-FI_EAGAIN`, except reads of queues.
     pub again: u64,
-    /// Receives for several messages that were refused, since too many messages wait.
+    /// Multi-receives refused because too many messages wait.
     pub no_room: u64,
-    /// Operations that failed by chance or by order.
+    /// Operations that failed, at random or on request.
     pub failed: u64,
-    /// Entries without error that were read.
+    /// Completions read.
     pub completions: u64,
-    /// Entries with error that were read.
+    /// Error entries read.
     pub errors: u64,
-    /// Entries that only said that a receive buffer is free again.
+    /// Entries that only release a receive buffer.
     pub releases: u64,
-    /// Completions with a length that was too short.
+    /// Completions with a length that is too short.
     pub short: u64,
-    /// Completions of nothing.
+    /// Completions without an operation.
     pub spurious: u64,
-    /// Sends and writes that completed before their data had arrived.
+    /// Sends and writes that completed before their data arrived.
     pub early: u64,
-    /// A number that is the same if, and most likely only if, the same things happened in the same order.
+    /// Hash of the sequence of events: equal for equal sequences, and almost certainly different
+    /// otherwise.
     pub trace: u64,
 }
 
-/// What a world's users have left behind. Objects of nodes that were killed do not count.
+/// Objects and operations that a world's users have left behind. Objects of killed nodes are not
+/// counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Leaks {
@@ -89,20 +92,21 @@ pub struct Leaks {
     pub vectors: usize,
     pub queues: usize,
     pub regions: usize,
-    /// Operations under way, posted receives too.
+    /// Operations in flight, including posted receives.
     pub operations: usize,
-    /// Sends, reads and writes that were under way when their endpoint was closed. No leak, but seldom meant.
+    /// Sends, reads and writes in flight when their endpoint was closed. Not a leak, but rarely
+    /// intended.
     pub abandoned: usize,
 }
 
 impl Leaks {
-    /// Whether nothing was left, not even operations that were abandoned.
+    /// Returns true if nothing was left, nor any operation abandoned.
     pub fn is_none(&self) -> bool {
         *self == Leaks::default()
     }
 }
 
-/// What is asked of the library.
+/// A request to the library.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     New(Box<Settings>),
@@ -115,7 +119,7 @@ pub(crate) enum Request {
     Close(u64),
 }
 
-/// What it answers.
+/// A reply of the library.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     World(u64, String),

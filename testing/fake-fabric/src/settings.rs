@@ -1,46 +1,48 @@
-//! What a world is like: what its provider demands, what it can do, what goes wrong.
+//! Properties of a world: the provider's requirements, capabilities and faults.
 
 use serde::{Deserialize, Serialize};
 
-/// What addresses look like.
+/// Format of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AddressFormat {
     /// `sockaddr_in`, 16 bytes.
     Inet,
-    /// Strings (`FI_ADDR_STR`), each of another length, of at most so many bytes with the zero; at least 40, at most 300.
+    /// Strings (`FI_ADDR_STR`) of different lengths, at most this many bytes with the final zero;
+    /// at least 40, at most 300.
     Text(usize),
 }
 
-/// Who moves data. Whatever is said here, everything happens within calls of `fi_cq_read`.
+/// Progress model. In each of them, events happen only within calls of `fi_cq_read`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Progress {
-    /// Any endpoint's queue that is read moves the data of all.
+    /// Reading any endpoint's queue moves the data of all endpoints.
     Auto,
-    /// Nothing moves to an endpoint, nor to or from its memory, unless a queue of its own is read.
+    /// Data to an endpoint, or to and from its memory, moves only when one of its own queues is
+    /// read.
     Manual,
-    /// As `Manual`, but the provider says that it is `Auto`, as some real ones do.
+    /// Behaves like `Manual`, but claims `Auto`, as some real providers do.
     ClaimsAuto,
 }
 
-/// What becomes of operations whose peer is dead, closed, or was never there.
+/// Result of operations whose peer is dead, closed, or never existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToTheDead {
-    /// Messages complete as if all were well; reads and writes never do.
+    /// Messages complete successfully; reads and writes never complete.
     Silence,
-    /// `-FI_EAGAIN` for ever; what is under way never completes.
+    /// `-FI_EAGAIN` for ever; operations in flight never complete.
     Again,
-    /// Everything completes with an error.
+    /// Operations complete with an error.
     Error,
 }
 
-/// How memory registration is spoken of.
+/// Form of the requirements for memory registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MrDialect {
-    /// By bits, as since version 1.5; see [`Settings::mr_mode`].
+    /// Bits, as since version 1.5; see [`Settings::mr_mode`].
     Bits,
-    /// Only `FI_MR_BASIC`, which means virtual addresses, allocated memory and keys of the provider.
+    /// `FI_MR_BASIC` only: virtual addresses, allocated memory and keys chosen by the provider.
     Basic,
-    /// Only `FI_MR_SCALABLE`, which demands nothing.
+    /// `FI_MR_SCALABLE` only: no requirements.
     Scalable,
 }
 
@@ -56,7 +58,7 @@ pub struct Again {
 }
 
 impl Again {
-    /// The same for all calls.
+    /// Makes the same probability for all calls.
     pub fn all(probability: f64) -> Again {
         Again {
             send: probability,
@@ -68,22 +70,23 @@ impl Again {
     }
 }
 
-/// Probabilities that an operation which was accepted fails.
+/// Probabilities that an accepted operation fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Of a send, or of what is injected; every second time the message arrives nevertheless.
+    /// Failure of a send, also of an injected one; every second message is delivered nevertheless.
     pub send: f64,
-    /// Of a receive: the message is lost.
+    /// Failure of a receive: the message is lost.
     pub recv: f64,
-    /// Of a read: nothing was read.
+    /// Failure of a read: no data is read.
     pub read: f64,
-    /// Of a write: nothing was written.
+    /// Failure of a write: no data is written.
     pub write: f64,
 }
 
 macro_rules! settings {
     ($($(#[doc = $doc:literal])* $name:ident: $type:ty = $default:expr,)*) => {
-        /// What a world is like. The default is an easy-going provider without faults: no mode bits, 64 bytes inject, multi-recv.
+        /// Properties of a world. The default is a provider without special requirements or faults:
+        /// no mode bits, 64 bytes inject, multi-receive.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         pub struct Settings {
             $($(#[doc = $doc])* pub $name: $type,)*
@@ -109,88 +112,92 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Everything that chance decides follows from it and from the calls that are made.
+    /// Seed of all random decisions, which depend only on it and on the calls made.
     seed: u64 = 1,
 
-    /// Which of `FI_MR_LOCAL`, `VIRT_ADDR`, `ALLOCATED`, `PROV_KEY`, `ENDPOINT` are demanded.
+    /// Required bits of `FI_MR_LOCAL`, `VIRT_ADDR`, `ALLOCATED`, `PROV_KEY`, `ENDPOINT`.
     mr_mode: i32 = 0,
-    /// Whether these bits are used, or one of the two words of before 1.5.
+    /// Form of the requirements: these bits, or one of the two modes from before 1.5.
     mr_dialect: MrDialect = MrDialect::Bits,
-    /// Bytes of a key, 1 to 8.
+    /// Length of a key in bytes, 1 to 8.
     mr_key_size: usize = 8,
-    /// Regions that a domain can have at once.
+    /// Maximum number of regions of a domain.
     mr_count: usize = 65_536,
-    /// Which of `FI_CONTEXT`, `FI_CONTEXT2`, `FI_ASYNC_IOV` are demanded.
+    /// Required modes of `FI_CONTEXT`, `FI_CONTEXT2`, `FI_ASYNC_IOV`.
     mode: u64 = 0,
 
-    /// Whether there is remote memory access.
+    /// True if there is remote memory access.
     rma: bool = true,
-    /// Whether a receive buffer may take several messages.
+    /// True if a receive buffer can take several messages.
     multi_recv: bool = true,
-    /// Messages in such a buffer begin at multiples of it.
+    /// Alignment of messages in such a buffer.
     multi_recv_align: usize = 1,
-    /// Longest message that can be injected; 0 for none but empty ones.
+    /// Maximum length of an injected message; 0 allows only empty ones.
     inject_size: usize = 64,
-    /// Operations of a transmit context under way.
+    /// Maximum number of operations in flight of a transmit context.
     tx_size: usize = 256,
-    /// Receives posted in a receive context.
+    /// Maximum number of receives posted to a receive context.
     rx_size: usize = 256,
-    /// Messages that wait at a receive context without a buffer; a sender gets `-FI_EAGAIN` beyond.
+    /// Maximum number of messages that wait at a receive context without a buffer; beyond, senders
+    /// get `-FI_EAGAIN`.
     unexpected_max: usize = 4096,
-    /// With so many messages that wait at a receive context without a buffer none can be posted that takes several (`-FI_ENOMEM`): shm of 1.17
-    /// keeps both in the same places. 0: with any number one can.
+    /// Number of waiting messages from which on multi-receives cannot be posted (`-FI_ENOMEM`), as
+    /// in shm of 1.17, which keeps both in the same slots. 0: no such limit.
     unexpected_full: usize = 0,
-    /// Longest message, read or write.
+    /// Maximum length of a message, read or write.
     max_msg_size: usize = 1 << 30,
-    /// Pieces of local memory in an operation.
+    /// Maximum number of pieces of local memory in an operation.
     iov_limit: usize = 4,
-    /// Pieces of remote memory in an operation.
+    /// Maximum number of pieces of remote memory in an operation.
     rma_iov_limit: usize = 1,
-    /// Entries of a completion queue that asks for none in particular.
+    /// Default capacity of a completion queue.
     cq_size: usize = 1024,
     /// Transmit contexts of an endpoint; 1: there are no scalable endpoints.
     max_ep_tx_ctx: usize = 1,
     /// Receive contexts of an endpoint; 1: there are no scalable endpoints.
     max_ep_rx_ctx: usize = 1,
-    /// Whether receive contexts have addresses (`FI_NAMED_RX_CTX`).
+    /// True if receive contexts have addresses (`FI_NAMED_RX_CTX`).
     named_rx_ctx: bool = true,
-    /// Form of addresses.
+    /// Address format.
     address: AddressFormat = AddressFormat::Inet,
-    /// Kinds of address vectors, as bits: 1 map, 2 table. The first one is taken if the application leaves it open.
+    /// Types of address vectors, as bits: 1 map, 2 table. The first one is the default.
     av_types: u32 = 3,
-    /// Who moves data.
+    /// Progress model.
     progress: Progress = Progress::Auto,
-    /// Whether there are descriptors to wait on.
+    /// True if there are descriptors to wait on.
     wait_fd: bool = true,
-    /// What the network card says of its link, in bits per second; `None`: there is no card to be seen.
+    /// Link speed of the network card in bits per second; `None`: there is no card.
     link_speed: Option<usize> = None,
-    /// Whether that link is up.
+    /// True if the link is up.
     link_up: bool = true,
 
-    /// `-FI_EAGAIN` for no reason.
+    /// Probabilities of random `-FI_EAGAIN`.
     again: Again = Again::default(),
-    /// Arrivals, reads and writes take up to so many calls of `fi_cq_read`.
+    /// Maximum delay of arrivals, reads and writes, in calls of `fi_cq_read`.
     delivery_delay: u64 = 0,
-    /// Completions take up to so many calls of `fi_cq_read`.
+    /// Maximum delay of completions, in calls of `fi_cq_read`.
     completion_delay: u64 = 0,
-    /// Whether things overtake each other, other than messages from one context to one context. With delays they do so far.
+    /// True if events may be reordered, except messages from one context to one context. With
+    /// delays they may be in any case.
     reorder: bool = false,
-    /// Whether operations that do not ask for `FI_DELIVERY_COMPLETE` may complete before the data has arrived.
+    /// True if operations without `FI_DELIVERY_COMPLETE` may complete before their data arrives.
     complete_early: bool = true,
-    /// Operations that fail.
+    /// Probabilities of failed operations.
     failure: Failure = Failure::default(),
-    /// Error numbers in completions are negative.
+    /// True if error numbers in completions are negative.
     negative_errors: bool = false,
-    /// Completions with error of receives, reads and writes have no context. What was injected never has one.
+    /// True if error entries of receives, reads and writes have no context. Those of injected
+    /// messages never have one.
     anonymous_errors: bool = false,
-    /// Probability that the completion of a send has a shorter length than what was sent.
+    /// Probability that a send's completion has too short a length.
     short_length: f64 = 0.0,
-    /// Probability that `FI_MULTI_RECV` comes in an entry of its own, behind those of the messages.
+    /// Probability that `FI_MULTI_RECV` comes in an entry of its own, after those of the messages.
     release_alone: f64 = 0.0,
-    /// Probability, at each call of `fi_cq_read`, of a completion of nothing: no context, no flags.
+    /// Probability, per call of `fi_cq_read`, of a completion without an operation: no context, no
+    /// flags.
     spurious: f64 = 0.0,
-    /// Whether what has not arrived is lost when its sender closes the endpoint.
+    /// True if undelivered messages are lost when their sender closes the endpoint.
     close_loses: bool = false,
-    /// What becomes of operations whose peer is gone.
+    /// Result of operations whose peer is gone.
     to_the_dead: ToTheDead = ToTheDead::Silence,
 }

@@ -1,4 +1,5 @@
-//! Scalable endpoints, selective completion, waiting, and what `fi_getinfo` says of it all.
+//! Tests of scalable endpoints, selective completion, waiting, and their attributes in
+//! `fi_getinfo`.
 
 #![allow(unsafe_code)]
 
@@ -15,16 +16,16 @@ use netmod_fake_fabric::{Node, Progress, Settings};
 
 const COUNT: usize = 3;
 
-fn scalable() -> (Settings, Wish) {
+fn scalable() -> (Settings, Requested) {
     let settings = Settings::default().max_ep_tx_ctx(COUNT).max_ep_rx_ctx(COUNT).complete_early(false);
-    (settings, Wish { contexts: COUNT, caps: FI_MSG | FI_RMA | FI_NAMED_RX_CTX, ..Wish::default() })
+    (settings, Requested { contexts: COUNT, caps: FI_MSG | FI_RMA | FI_NAMED_RX_CTX, ..Requested::default() })
 }
 
 #[test]
 fn contexts_have_lanes_of_their_own() {
-    let (settings, wish) = scalable();
+    let (settings, requested) = scalable();
     let (library, world) = world(settings.mr_mode(FI_MR_ENDPOINT));
-    let (a, to_b, b, _) = Side::pair(&library, &world, &wish);
+    let (a, to_b, b, _) = Side::pair(&library, &world, &requested);
     let contexts = Contexts::new(2 * COUNT);
     let mut buffers = vec![vec![0u8; 8]; COUNT];
     for (number, buffer) in buffers.iter_mut().enumerate() {
@@ -51,7 +52,7 @@ fn contexts_have_lanes_of_their_own() {
             assert_eq!(poll(a.cqs[other]).len(), usize::from(other == number));
         }
     }
-    // One-sided transfers go to the endpoint, to which the region is bound.
+    // One-sided transfers address the endpoint that the region is bound to.
     let (memory, mut into) = (vec![7u8; 8], vec![0u8; 8]);
     let region = b.register(&memory, ALL_ACCESS, 1).unwrap();
     assert_eq!((bind(region.cast(), b.ep.cast(), 0), enable(region.cast())), (0, 0));
@@ -63,7 +64,8 @@ fn contexts_have_lanes_of_their_own() {
     assert_eq!((rc, poll(a.cqs[2]).len(), into), (0, 1, memory.clone()));
     assert_eq!(world.violations(), [""; 0]);
 
-    // The endpoint itself sends nothing, transmit contexts receive nothing, and no more contexts are there.
+    // The endpoint itself does not send, transmit contexts do not receive, and there are no further
+    // contexts.
     let mut none = null_mut();
     // SAFETY: live objects; nothing is lent.
     unsafe {
@@ -88,9 +90,9 @@ fn contexts_have_lanes_of_their_own() {
 
 #[test]
 fn a_context_can_be_closed_and_opened_again() {
-    let (settings, wish) = scalable();
+    let (settings, requested) = scalable();
     let (library, world) = world(settings);
-    let mut a = Side::open(&library, &world, &wish);
+    let mut a = Side::open(&library, &world, &requested);
     let (contexts, mut buffer) = (Contexts::new(1), vec![0u8; 8]);
     assert_eq!(recv_multi_refused(&a, &mut buffer, &contexts), -260);
     // SAFETY: the test keeps the buffer; live objects, and a place for a new one.
@@ -115,17 +117,17 @@ fn a_context_can_be_closed_and_opened_again() {
     assert!(world.close().is_none());
 }
 
-/// Several messages in a buffer: the capability was not asked for.
+/// Posts a multi-receive although the capability was not requested.
 fn recv_multi_refused(side: &Side, buffer: &mut [u8], contexts: &Contexts) -> isize {
     recv_multi(side.rx[0], buffer, null_mut(), contexts.at(0))
 }
 
 #[test]
 fn receive_contexts_have_addresses_where_they_have() {
-    let (settings, wish) = scalable();
+    let (settings, requested) = scalable();
     let (library, world) = world(settings.named_rx_ctx(false));
-    assert_eq!(info(&library, &world, &wish), Err(-FI_ENODATA));
-    let (a, to_b, _b, _) = Side::pair(&library, &world, &Wish { caps: FI_MSG, ..wish });
+    assert_eq!(info(&library, &world, &requested), Err(-FI_ENODATA));
+    let (a, to_b, _b, _) = Side::pair(&library, &world, &Requested { caps: FI_MSG, ..requested });
     // SAFETY: live objects; nothing is lent.
     unsafe {
         assert_eq!(call::fi_inject(a.tx[0], null_mut(), 0, to_b), 0);
@@ -146,10 +148,10 @@ fn completions_come_for_whom_they_are_asked_for() {
         (true, 0, Some(FI_COMPLETION), true),
     ] {
         let (library, world) = world(Settings::default().tx_size(1).mode(FI_CONTEXT2));
-        let wish = Wish { selective, tx_flags, ..Wish::default() };
-        let (a, to_b, b, _) = Side::pair(&library, &world, &wish);
+        let requested = Requested { selective, tx_flags, ..Requested::default() };
+        let (a, to_b, b, _) = Side::pair(&library, &world, &requested);
         let (contexts, mut buffer) = (Contexts::new(2), vec![0; 8]);
-        // Twice: without a completion the place must be free again, too.
+        // Twice: the slot must become free without a completion, too.
         for _ in 0..2 {
             let rc = match flags {
                 None => a.send(b"x", null_mut(), to_b, contexts.at(0)),
@@ -164,9 +166,9 @@ fn completions_come_for_whom_they_are_asked_for() {
         b.close();
         assert!(world.close().is_none());
     }
-    // Errors come in any case.
+    // Errors are always reported.
     let (library, world) = world(Settings::default());
-    let (a, to_b, ..) = Side::pair(&library, &world, &Wish { selective: true, ..Wish::default() });
+    let (a, to_b, ..) = Side::pair(&library, &world, &Requested { selective: true, ..Requested::default() });
     world.fail_next(netmod_fake_fabric::Operation::Send, 1);
     assert_eq!(a.send(b"x", null_mut(), to_b, null_mut()), 0);
     assert_eq!(a.poll().len(), 1);
@@ -175,7 +177,7 @@ fn completions_come_for_whom_they_are_asked_for() {
 #[test]
 fn a_queue_that_is_full_keeps_what_comes() {
     let (library, world) = world(Settings::default().cq_size(2));
-    let (a, to_b, ..) = Side::pair(&library, &world, &Wish::default());
+    let (a, to_b, ..) = Side::pair(&library, &world, &Requested::default());
     for _ in 0..5 {
         world.fail_next(netmod_fake_fabric::Operation::Send, 1);
         assert_eq!(a.send(b"x", null_mut(), to_b, null_mut()), 0);
@@ -197,7 +199,7 @@ fn trywait(side: &Side, cq: *mut fid_cq) -> i32 {
     unsafe { call::fi_trywait(side.fabric, &raw mut object, 1) }
 }
 
-/// Whether a queue's descriptor becomes readable within a time.
+/// Returns true if a queue's descriptor becomes readable within a time.
 fn readable(cq: *mut fid_cq, within: Duration) -> bool {
     let mut fd = -1i32;
     // SAFETY: a live queue and a place for a descriptor.
@@ -212,8 +214,8 @@ fn who_waits_is_woken() {
     for progress in [Progress::Auto, Progress::Manual] {
         let settings = Settings::default().progress(progress).delivery_delay(3).completion_delay(3);
         let (library, world) = world(settings);
-        let wish = Wish { wait_obj: FI_WAIT_FD, ..Wish::default() };
-        let (a, to_b, b, _) = Side::pair(&library, &world, &wish);
+        let requested = Requested { wait_obj: FI_WAIT_FD, ..Requested::default() };
+        let (a, to_b, b, _) = Side::pair(&library, &world, &requested);
         let (contexts, mut buffer) = (Contexts::new(2), vec![0; 8]);
         let memory = vec![1; 8];
         b.register(&memory, ALL_ACCESS, 1).unwrap();
@@ -225,11 +227,12 @@ fn who_waits_is_woken() {
             assert!(readable(b.cq, Duration::from_secs(20)));
             let mut got = 0;
             while got == 0 {
-                // There is something to come: one may not wait.
+                // An event is coming, so one may not wait.
                 assert_eq!(trywait(&b, b.cq), -FI_EAGAIN);
                 got = b.poll().len();
             }
-            // A read: who makes the progress must not sleep, and the other one is woken by its end.
+            // A read: the side that makes progress must not sleep; the other one is woken when it
+            // ends.
             let mut into = vec![0; 8];
             assert_eq!(trywait(&b, b.cq), 0);
             assert_eq!(a.read(&mut into, null_mut(), to_b, 0, 1, contexts.at(1)), 0);
@@ -247,11 +250,11 @@ fn who_waits_is_woken() {
             }
             assert_eq!(into, memory);
         }
-        // A message without a buffer is nothing to poll for.
+        // A message without a buffer is no reason to poll.
         assert_eq!(trywait(&b, b.cq), 0);
         assert_eq!(a.inject(b"x", to_b), 0);
         assert_eq!(trywait(&b, b.cq), 0);
-        // A death wakes, since it may end something.
+        // A death wakes, since it may end an operation.
         world.kill(Node::Number(1));
         assert!(readable(a.cq, Duration::from_secs(20)));
         assert_eq!(world.violations(), [""; 0]);
@@ -273,7 +276,7 @@ fn hints_are_copied_and_answers_are_what_settings_say() {
         .link_speed(Some(100_000_000_000));
     let (library, control) = library();
     let world = netmod_fake_fabric::World::new(&control, settings.clone());
-    let list = info(&library, &world, &Wish::default()).unwrap();
+    let list = info(&library, &world, &Requested::default()).unwrap();
     // SAFETY: an info and its copy have their parts.
     unsafe {
         let copy = (library.fi_dupinfo)(list);
@@ -293,7 +296,7 @@ fn hints_are_copied_and_answers_are_what_settings_say() {
         (library.fi_freeinfo)(copy);
         (library.fi_freeinfo)(list);
     }
-    // What asks for more is not answered.
+    // Requested that request more get no answer.
     type Fill = fn(&mut libfabric_sys::attr::fi_info);
     // SAFETY: hints have their parts.
     let more: [Fill; 12] = unsafe {
@@ -326,8 +329,8 @@ fn hints_are_copied_and_answers_are_what_settings_say() {
     }
     assert_eq!(library.error(-259), "Error available");
     assert_eq!(library.api(), libfabric_sys::API);
-    // One who claims more than was offered does not get a domain.
-    let list = info(&library, &world, &Wish::default()).unwrap();
+    // Requesting more than was offered gives no domain.
+    let list = info(&library, &world, &Requested::default()).unwrap();
     // SAFETY: an info has its parts, and its fabric is this library's.
     unsafe {
         let (mut fabric, mut domain) = (null_mut(), null_mut());

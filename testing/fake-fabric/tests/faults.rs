@@ -1,4 +1,4 @@
-//! What goes wrong when it is asked for, that the rest goes right nevertheless, and that a seed gives the same run again.
+//! Tests of faults: they occur as requested, everything else works, and a seed reproduces a run.
 
 mod common;
 
@@ -10,31 +10,32 @@ use netmod_fake_fabric::{Again, Failure, Node, Operation, Progress, Settings, St
 
 const AGAIN: isize = -(FI_EAGAIN as isize);
 
-/// A run over several sides that send, write and read by chance: what came of it.
+/// Result of a run in which several sides send, write and read at random.
 struct Run {
     stats: Stats,
-    /// For each receiver what it got, in order: sender, number.
+    /// Messages of each receiver in order: sender and number.
     got: Vec<Vec<(u8, u32)>>,
-    /// For each sender the contexts of its completions, in order.
+    /// Contexts and errors of each sender's completions, in order.
     ended: Vec<Vec<(usize, i32)>>,
     violations: Vec<String>,
     leaks: netmod_fake_fabric::Leaks,
-    /// A message was there before the data that was written before it had.
+    /// Number of messages that arrived before the data written before them.
     overtaken: usize,
 }
 
 const SIDES: usize = 3;
 const MESSAGES: u32 = 120;
 
-/// Each of three sends numbered messages to all, with a write of the number to each receiver's memory before each.
+/// Runs three sides, each sending numbered messages to all. Before each message it writes the
+/// number to the receiver's memory.
 fn run(settings: Settings) -> Run {
     let (library, world) = world(settings.clone());
-    let sides: Vec<Side> = (0..SIDES).map(|_| Side::open(&library, &world, &Wish::default())).collect();
+    let sides: Vec<Side> = (0..SIDES).map(|_| Side::open(&library, &world, &Requested::default())).collect();
     let peers: Vec<Vec<u64>> =
         sides.iter().map(|side| sides.iter().map(|peer| side.insert(&peer.name)).collect()).collect();
     const RX: usize = 512;
     let mut receives: Vec<Vec<Vec<u8>>> = vec![vec![vec![0; RX]; 4]; SIDES];
-    // Where writers write: a word for each of them.
+    // Destination of writes: a word per writer.
     let boards: Vec<Vec<u8>> = vec![vec![0; 8 * SIDES]; SIDES];
     let contexts: Vec<Contexts> = (0..SIDES).map(|_| Contexts::new(4 + 1000)).collect();
     let local = |side: usize, memory: &[u8], key| sides[side].register_for(&settings, memory, key);
@@ -52,7 +53,7 @@ fn run(settings: Settings) -> Run {
         }
         rx_descs.push(descs);
     }
-    // What is sent and written, never used again.
+    // Sent and written data, never reused.
     let outs: Vec<Vec<u8>> = (0..SIDES)
         .map(|side| {
             (0..MESSAGES)
@@ -68,7 +69,7 @@ fn run(settings: Settings) -> Run {
         })
         .collect();
     let mut posted = [[false; 4]; SIDES];
-    // Messages in each receive buffer, as far as they have been reported.
+    // Messages reported in each receive buffer.
     let mut reported = [[0; 4]; SIDES];
     let mut run = Run {
         stats: Stats::default(),
@@ -78,7 +79,7 @@ fn run(settings: Settings) -> Run {
         leaks: netmod_fake_fabric::Leaks::default(),
         overtaken: 0,
     };
-    // For each side what it does next: the number, the receiver, and whether its write has gone.
+    // Next step of each side: the number, the receiver, and whether its write is done.
     let mut next = [(0u32, 0usize, false); SIDES];
     let mut under_way = [0usize; SIDES];
     let mut quiet = 0;
@@ -145,7 +146,7 @@ fn run(settings: Settings) -> Run {
                     reported[side][slot] += 1;
                 }
                 if done.flags & FI_MULTI_RECV != 0 {
-                    // It is the last that is said of the buffer: of 512 bytes less than 64 are left.
+                    // This is the last entry of the buffer: less than 64 of 512 bytes are left.
                     let whole = settings.failure.recv == 0.0;
                     assert!(!whole || reported[side][slot] == 29, "{}", reported[side][slot]);
                     reported[side][slot] = 0;
@@ -173,7 +174,8 @@ fn run(settings: Settings) -> Run {
 }
 
 impl Run {
-    /// Nothing is lost, doubled, or out of order from one sender to one receiver, and nothing is wrong.
+    /// Checks that nothing is lost, duplicated or reordered between one sender and one receiver,
+    /// and that there are no violations.
     fn is_right(&self) {
         assert_eq!(self.violations, [""; 0]);
         for got in &self.got {
@@ -186,7 +188,7 @@ impl Run {
         assert!(self.leaks.is_none(), "{:?}", self.leaks);
     }
 
-    /// Whether messages of different senders came in another order than that in which all send in turn.
+    /// Returns true if messages of different senders arrived in another order than they were sent.
     fn mixed(&self) -> bool {
         self.got.iter().any(|got| !got.is_sorted_by_key(|(_, number)| *number))
     }
@@ -270,19 +272,19 @@ fn operations_fail_where_asked_for() {
         let failed = run.ended.iter().flatten().filter(|(_, err)| *err != 0).count() as u64;
         let lost = run.got.iter().map(Vec::len).sum::<usize>() as u64;
         let lost = 9 * u64::from(MESSAGES) - lost;
-        // Of sends that failed some have arrived; receives that failed are errors, too.
+        // Some failed sends have arrived; failed receives count as errors, too.
         assert!(failed > 50 && run.stats.failed > failed, "{failed} {:?}", run.stats);
         assert!(lost == run.stats.lost && lost < run.stats.failed && lost > 50, "{lost} {:?}", run.stats);
         let sign = if negative { -libc::EIO } else { libc::EIO };
         assert!(run.ended.iter().flatten().all(|(_, err)| *err == 0 || *err == sign));
-        // What arrives is in order.
+        // Arrived messages are in order.
         for (side, got) in run.got.iter().enumerate() {
             let mine =
                 |from: u8| got.iter().filter(move |(other, _)| *other == from).map(|(_, number)| *number);
             assert!((0..SIDES as u8).all(|from| mine(from).is_sorted()), "{side}");
         }
     }
-    // Without contexts nobody knows which, but of sends, whose slots are odd.
+    // Without contexts failures are not identified, except sends, whose slots are odd.
     let run = run(Settings::default().failure(failure).anonymous_errors(true).complete_early(false));
     let known = |(slot, err): &(usize, i32)| *err != 0 && slot % 2 == 1;
     assert!(run.ended.iter().flatten().all(|end| end.1 == 0 || known(end)));
@@ -293,7 +295,7 @@ fn operations_fail_where_asked_for() {
 #[test]
 fn what_is_injected_and_fails_is_reported_without_a_context() {
     let (library, world) = world(Settings::default());
-    let (a, to_b, b, _) = Side::pair(&library, &world, &Wish::default());
+    let (a, to_b, b, _) = Side::pair(&library, &world, &Requested::default());
     let (contexts, mut into) = (Contexts::new(1), vec![0; 1000]);
     assert_eq!(b.recv_multi(&mut into, null_mut(), contexts.at(0)), 0);
     let mut arrived = 0;
@@ -315,7 +317,7 @@ fn what_is_injected_and_fails_is_reported_without_a_context() {
 #[test]
 fn the_next_operations_fail_to_order() {
     let (library, world) = world(Settings::default());
-    let (a, to_b, b, _) = Side::pair(&library, &world, &Wish::default());
+    let (a, to_b, b, _) = Side::pair(&library, &world, &Requested::default());
     let (contexts, memory, mut into) = (Contexts::new(8), vec![1; 10], vec![0; 10]);
     let key = key_of(b.register(&memory, ALL_ACCESS, 1).unwrap());
     world.fail_next(Operation::Read, 2);
@@ -345,9 +347,9 @@ fn the_next_operations_fail_to_order() {
 #[test]
 fn receives_are_taken_back() {
     for multi in [false, true] {
-        // Errors without a context are no excuse here: the buffer could never be freed.
+        // A missing context is no excuse here: the buffer could never be freed.
         let (library, world) = world(Settings::default().mode(FI_CONTEXT2).anonymous_errors(true));
-        let a = Side::open(&library, &world, &Wish::default());
+        let a = Side::open(&library, &world, &Requested::default());
         let (contexts, mut buffer) = (Contexts::new(2), vec![0; 100]);
         for _ in 0..20 {
             let rc = if multi {
@@ -376,11 +378,11 @@ fn the_dead_are_as_settings_say() {
             let settings =
                 Settings::default().to_the_dead(way).complete_early(false).progress(Progress::Manual);
             let (library, world) = world(settings);
-            let (a, to_b, b, to_a) = Side::pair(&library, &world, &Wish::default());
+            let (a, to_b, b, to_a) = Side::pair(&library, &world, &Requested::default());
             let (contexts, mut into, mut memory) = (Contexts::new(8), vec![0; 10], vec![0; 10]);
             assert_eq!(b.recv(&mut memory, null_mut(), contexts.at(7)), 0);
             let region = b.register(&memory, ALL_ACCESS, 1).unwrap();
-            // Under way: a message, a read, and a message of the one who is going to die.
+            // In flight: a message, a read, and a message of the process about to die.
             assert_eq!(a.send(b"x", null_mut(), to_b, contexts.at(0)), 0);
             assert_eq!(a.read(&mut into, null_mut(), to_b, 0, 1, contexts.at(1)), 0);
             assert_eq!(b.inject(b"x", to_a), 0);
@@ -407,7 +409,7 @@ fn the_dead_are_as_settings_say() {
                 ToTheDead::Again => vec![],
                 ToTheDead::Error => (0..4).map(|number| (number, gone)).collect(),
             };
-            // What has been sent by one who has closed arrives; of the dead nothing does.
+            // Messages of a closed endpoint arrive; those of a dead process do not.
             if by_closing {
                 expected.push((4, 0));
             }
@@ -428,17 +430,17 @@ fn the_dead_give_up_what_they_hold() {
     let settings =
         Settings::default().mr_mode(FI_MR_LOCAL).to_the_dead(ToTheDead::Again).complete_early(false);
     let (library, world) = world(settings);
-    let (a, to_b, mut b, _) = Side::pair(&library, &world, &Wish::default());
+    let (a, to_b, mut b, _) = Side::pair(&library, &world, &Requested::default());
     let memory = vec![1; 16];
     let (mine, _theirs) =
         (a.register(&memory, ALL_ACCESS, 1).unwrap(), b.register(&memory, ALL_ACCESS, 1).unwrap());
     assert_eq!(a.send(&memory, desc_of(mine), to_b, null_mut()), 0);
     world.kill(Node::Number(1));
-    // The send will never complete, and nobody need wait for it.
+    // The send will never complete, and nobody needs to wait for it.
     assert_eq!(close(mine.cast()), 0);
     assert_eq!(world.violations(), [""; 0]);
-    // Another endpoint of the dead one's domain still offers no memory of its.
-    // SAFETY: live objects, and a place for a new one.
+    // Another endpoint of the dead process's domain exposes no memory either.
+    // SAFETY: live objects, and the result has room.
     #[allow(unsafe_code)]
     let name = unsafe {
         assert_eq!(libfabric_sys::call::fi_endpoint(b.domain, b.info, &raw mut b.ep, null_mut()), 0);
@@ -461,7 +463,7 @@ fn the_dead_give_up_what_they_hold() {
 #[test]
 fn delivery_is_waited_for_where_asked_for() {
     let (library, world) = world(Settings::default());
-    let (a, to_b, b, _) = Side::pair(&library, &world, &Wish::default());
+    let (a, to_b, b, _) = Side::pair(&library, &world, &Requested::default());
     let mut buffer = vec![0; 8];
     for _ in 0..20 {
         assert_eq!(sendmsg(a.ep, &[piece(b"x")], to_b, null_mut(), FI_DELIVERY_COMPLETE), 0);
@@ -475,7 +477,7 @@ fn delivery_is_waited_for_where_asked_for() {
 #[test]
 fn senders_overtake_each_other_without_any_delay() {
     let (library, world) = world(Settings::default().reorder(true));
-    let sides: Vec<Side> = (0..4).map(|_| Side::open(&library, &world, &Wish::default())).collect();
+    let sides: Vec<Side> = (0..4).map(|_| Side::open(&library, &world, &Requested::default())).collect();
     let (mut buffers, contexts) = (vec![vec![0; 1]; 4], Contexts::new(4));
     let mut orders = std::collections::BTreeSet::new();
     let to: Vec<u64> = sides.iter().map(|side| side.insert(&sides[0].name)).collect();
@@ -491,18 +493,18 @@ fn senders_overtake_each_other_without_any_delay() {
 }
 
 #[test]
-fn what_closes_may_lose() {
+fn closing_may_lose_messages() {
     for loses in [false, true] {
         let (library, world) = world(Settings::default().close_loses(loses));
-        let (a, to_b, b, _) = Side::pair(&library, &world, &Wish::default());
+        let (a, to_b, b, _) = Side::pair(&library, &world, &Requested::default());
         let (context, mut buffer) = (Contexts::new(1), vec![0; 10]);
         assert_eq!(a.inject(b"x", to_b), 0);
         assert_eq!(close(a.ep.cast()), 0);
         assert_eq!(b.recv(&mut buffer, null_mut(), context.at(0)), 0);
         assert_eq!(b.poll().len(), usize::from(!loses));
-        // Writes alike, if they have been reported as done.
+        // The same for writes, if they have been reported as complete.
         let (library, world) = common::world(Settings::default().close_loses(loses).delivery_delay(50));
-        let (a, to_b, b, _) = Side::pair(&library, &world, &Wish::default());
+        let (a, to_b, b, _) = Side::pair(&library, &world, &Requested::default());
         let memory = vec![0; 40];
         b.register(&memory, ALL_ACCESS, 1).unwrap();
         for at in 0..40 {
@@ -518,7 +520,7 @@ fn what_closes_may_lose() {
 #[test]
 fn operations_that_were_under_way_are_told() {
     let (library, world) = world(Settings::default().complete_early(false));
-    let (a, to_b, _b, _) = Side::pair(&library, &world, &Wish::default());
+    let (a, to_b, _b, _) = Side::pair(&library, &world, &Requested::default());
     assert_eq!(a.send(b"x", null_mut(), to_b, null_mut()), 0);
     assert_eq!(close(a.ep.cast()), 0);
     let leaks = world.close();
@@ -528,7 +530,7 @@ fn operations_that_were_under_way_are_told() {
 #[test]
 fn a_stalled_target_moves_nothing() {
     let (library, world) = world(Settings::default().complete_early(false));
-    let (a, to_b, b, _) = Side::pair(&library, &world, &Wish::default());
+    let (a, to_b, b, _) = Side::pair(&library, &world, &Requested::default());
     let (contexts, mut buffer, mut into) = (Contexts::new(4), vec![0; 10], vec![0; 10]);
     let memory = vec![1; 10];
     b.register(&memory, ALL_ACCESS, 1).unwrap();
@@ -551,7 +553,7 @@ fn a_target_that_does_not_poll_is_waited_for_where_progress_is_manual() {
         (Progress::ClaimsAuto, FI_PROGRESS_AUTO, true),
     ] {
         let (library, world) = world(Settings::default().progress(progress));
-        let (a, to_b, b, _) = Side::pair(&library, &world, &Wish::default());
+        let (a, to_b, b, _) = Side::pair(&library, &world, &Requested::default());
         // SAFETY: an info has its parts.
         #[allow(unsafe_code)]
         let claimed = unsafe { (*(*a.info).domain_attr).data_progress };

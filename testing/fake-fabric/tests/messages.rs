@@ -1,4 +1,5 @@
-//! Right use: worlds are listed, objects open and close, messages arrive, and nothing is complained of.
+//! Tests of correct use: worlds are listed, objects open and close, messages arrive, and there are
+//! no violations.
 
 mod common;
 
@@ -11,7 +12,7 @@ use netmod_fake_fabric::{AddressFormat, Settings};
 #[test]
 fn a_message_goes_from_one_to_the_other() {
     let (library, world) = world(Settings::default());
-    let (a, to_b, b, to_a) = Side::pair(&library, &world, &Wish::default());
+    let (a, to_b, b, to_a) = Side::pair(&library, &world, &Requested::default());
     let contexts = Contexts::new(4);
     let mut buffer = vec![0; 100];
     assert_eq!(b.recv(&mut buffer, null_mut(), contexts.at(0)), 0);
@@ -24,7 +25,7 @@ fn a_message_goes_from_one_to_the_other() {
     assert_eq!(at_b.len(), 1, "{at_b:?}");
     assert_eq!((at_b[0].context, at_b[0].len), (contexts.at(0).addr(), 5));
     assert_eq!(&buffer[..5], b"hello");
-    // And to itself, and back, by inject, before there is a buffer.
+    // To itself as well, and back, by inject, before there is a buffer.
     assert_eq!(b.inject(b"back", to_a), 0);
     let to_itself = a.insert(&a.name);
     assert_eq!(a.inject(b"self", to_itself), 0);
@@ -45,8 +46,8 @@ fn a_buffer_takes_several_messages_and_is_given_back() {
     for (align, alone) in [(1, 0.0), (64, 0.0), (1, 1.0)] {
         let settings = Settings::default().multi_recv_align(align).release_alone(alone);
         let (library, world) = world(settings);
-        let wish = Wish { min_multi_recv: 200, ..Wish::default() };
-        let (a, to_b, b, _) = Side::pair(&library, &world, &wish);
+        let requested = Requested { min_multi_recv: 200, ..Requested::default() };
+        let (a, to_b, b, _) = Side::pair(&library, &world, &requested);
         let contexts = Contexts::new(2);
         let mut buffers = [vec![0; 1000], vec![0; 1000]];
         for (number, buffer) in buffers.iter_mut().enumerate() {
@@ -73,7 +74,7 @@ fn a_buffer_takes_several_messages_and_is_given_back() {
             }
         }
         assert_eq!(got, (0..60).map(|number| vec![number; 50]).collect::<Vec<_>>());
-        // Room for 200 must be left: 17 messages of 50 in 1000, or 13 of 64.
+        // Free space of 200 must remain: 17 messages of 50 in 1000 bytes, or 13 of 64.
         let each = if align == 1 { 17 } else { 13 };
         let expected: Vec<_> = (0..60 / each).map(|number| (number % 2, each)).collect();
         assert_eq!(released, expected);
@@ -92,10 +93,13 @@ fn worlds_are_apart() {
     let two = netmod_fake_fabric::World::new(&control, Settings::default().address(AddressFormat::Text(300)));
     let all = domains(&library, getinfo(&library, |hints| hints.mode = ALL_MODES).unwrap());
     assert!(all.contains(&one.name().to_string()) && all.contains(&two.name().to_string()), "{all:?}");
-    let only = domains(&library, info(&library, &one, &Wish::default()).unwrap());
+    let only = domains(&library, info(&library, &one, &Requested::default()).unwrap());
     assert_eq!(only, [one.name()]);
-    let (a, b) = (Side::open(&library, &one, &Wish::default()), Side::open(&library, &two, &Wish::default()));
-    let c = Side::open(&library, &two, &Wish::default());
+    let (a, b) = (
+        Side::open(&library, &one, &Requested::default()),
+        Side::open(&library, &two, &Requested::default()),
+    );
+    let c = Side::open(&library, &two, &Requested::default());
     assert_eq!(a.name.len(), 16);
     assert_eq!(b.name.len(), 300);
     assert!(c.name.len() < 300 && c.name.ends_with(&[0]));

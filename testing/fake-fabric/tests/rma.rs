@@ -1,4 +1,4 @@
-//! Reads, writes and registrations: right in every mode, and each wrong use noticed.
+//! Tests of reads, writes and registrations: correct in every mode, with each misuse detected.
 
 mod common;
 
@@ -17,13 +17,13 @@ fn complains(world: &World, words: &str) {
     assert!(all.len() == 1 && all[0].contains(words), "{words:?} expected: {all:#?}");
 }
 
-/// Where a region's byte is for a peer.
+/// Returns a peer's address of a region's byte.
 fn at(settings: &Settings, memory: &[u8], offset: usize) -> u64 {
     let first = if settings.mr_mode & FI_MR_VIRT_ADDR != 0 { memory.as_ptr().addr() } else { 0 };
     (first + offset) as u64
 }
 
-/// Two sides; the second one has memory that the first may use.
+/// Two sides; the second has memory that the first may access.
 struct Scene {
     settings: Settings,
     world: World,
@@ -32,21 +32,21 @@ struct Scene {
     b: Side,
     mine: Vec<u8>,
     theirs: Vec<u8>,
-    /// Registrations of both.
+    /// Registrations of both sides.
     regions: [*mut fid_mr; 2],
     contexts: Contexts,
 }
 
 fn scene(settings: Settings) -> Scene {
     let (library, world) = world(settings.clone());
-    let (a, to_b, b, _) = Side::pair(&library, &world, &Wish::default());
+    let (a, to_b, b, _) = Side::pair(&library, &world, &Requested::default());
     let (mine, theirs) = (vec![1; 256], (0..=255).collect::<Vec<u8>>());
     let regions = [a.register_for(&settings, &mine, 1), b.register_for(&settings, &theirs, 1)];
     Scene { settings, world, a, to_b, b, mine, theirs, regions, contexts: Contexts::new(4) }
 }
 
 impl Scene {
-    /// Reads `len` bytes from `offset`, with the right key, and returns the error of the completion.
+    /// Reads `len` bytes from `offset` with the right key, and returns the error of the completion.
     fn read(&mut self, offset: usize, len: usize) -> i32 {
         let key = key_of(self.regions[1]);
         self.read_with(at(&self.settings, &self.theirs, offset), len, key)
@@ -129,21 +129,21 @@ fn access_outside_is_refused_and_touches_nothing() {
             assert_eq!((rc, scene.outcome()), (0, libc::EACCES));
             assert_eq!(scene.theirs, (0..=255).collect::<Vec<u8>>());
         }
-        // The wrong way of addressing.
+        // The wrong kind of address.
         let mut scene = new();
         let (key, addr) = (key_of(scene.regions[1]), scene.theirs.as_ptr().addr() as u64);
         assert_eq!(scene.read_with(if mr_mode == 0 { addr } else { 0 }, 1, key), libc::EACCES);
         complains(&scene.world, "leaves the region");
-        // No such key.
+        // An unknown key.
         let mut scene = new();
         assert_eq!(scene.read_with(addr, 1, key + 1), libc::EACCES);
         complains(&scene.world, "no live region has that key");
-        // One whose region has been closed.
+        // The key of a closed region.
         let mut scene = new();
         assert_eq!(close(scene.regions[1].cast()), 0);
         assert_eq!(scene.read_with(addr, 1, key), libc::EACCES);
         complains(&scene.world, "no live region has that key");
-        // A region that does not permit it.
+        // A region without the access.
         let mut scene = new();
         let region = scene.b.register(&scene.theirs, FI_REMOTE_WRITE, 2).unwrap();
         let addr = at(&scene.settings, &scene.theirs, 0);
@@ -156,7 +156,7 @@ fn access_outside_is_refused_and_touches_nothing() {
 fn local_memory_is_registered_where_demanded() {
     let new = || {
         let (library, world) = world(Settings::default().mr_mode(FI_MR_LOCAL));
-        let (a, to_b, b, _) = Side::pair(&library, &world, &Wish::default());
+        let (a, to_b, b, _) = Side::pair(&library, &world, &Requested::default());
         (world, a, to_b, b, vec![0u8; 100])
     };
     let refused = -(libc::EACCES as isize);
@@ -211,7 +211,8 @@ fn local_memory_is_registered_where_demanded() {
 
 #[test]
 fn regions_stay_while_they_are_used() {
-    // A receive, a send whose message waits, a read that waits: cut off, so that the memory is free indeed.
+    // A receive, a send whose message waits, and a waiting read are cut off, so that the memory is
+    // really free.
     for kind in 0..3 {
         let settings = Settings::default().mr_mode(FI_MR_LOCAL).complete_early(false).delivery_delay(1000);
         let mut scene = scene(settings);
@@ -237,7 +238,7 @@ fn regions_stay_while_they_are_used() {
         }
         assert_eq!(scene.mine, [1; 256]);
     }
-    // Also when the operation has ended, until its completion was read.
+    // Also after the operation has ended, until its completion was read.
     let settings = Settings::default().mr_mode(FI_MR_LOCAL).complete_early(false);
     let scene = scene(settings);
     let (desc, key) = (desc_of(scene.regions[0]), key_of(scene.regions[1]));
@@ -251,8 +252,10 @@ fn regions_stay_while_they_are_used() {
 #[test]
 fn keys_are_checked() {
     let (library, world_) = world(Settings::default().mr_key_size(2));
-    let (a, b) =
-        (Side::open(&library, &world_, &Wish::default()), Side::open(&library, &world_, &Wish::default()));
+    let (a, b) = (
+        Side::open(&library, &world_, &Requested::default()),
+        Side::open(&library, &world_, &Requested::default()),
+    );
     let memory = vec![0; 10];
     assert_eq!(a.register(&memory, ALL_ACCESS, 0x1_0000).err(), Some(-libc::EINVAL));
     complains(&world_, "longer than 2 bytes");
@@ -264,13 +267,13 @@ fn keys_are_checked() {
     assert!(a.register(&memory, ALL_ACCESS, 0xffff).is_ok());
     assert_eq!(a.register(&memory[..0], ALL_ACCESS, 3).err(), Some(-libc::EINVAL));
     assert_eq!(world_.violations().len(), 3);
-    // Those of the provider are its own affair.
+    // Keys chosen by the provider are not checked.
     let (library, world_) = world(Settings::default().mr_key_size(2).mr_mode(FI_MR_PROV_KEY).mr_count(3));
-    let a = Side::open(&library, &world_, &Wish::default());
+    let a = Side::open(&library, &world_, &Requested::default());
     let regions: Vec<_> = (0..3).map(|_| a.register(&memory, ALL_ACCESS, u64::MAX).unwrap()).collect();
     let keys: Vec<u64> = regions.iter().map(|region| key_of(*region)).collect();
     assert!(keys.iter().all(|key| *key <= 0xffff) && keys[0] != keys[1] && keys[1] != keys[2], "{keys:?}");
-    // So many and no more, which is no fault of the application.
+    // The maximum number; exceeding it is no violation.
     assert_eq!(a.register(&memory, ALL_ACCESS, 0).err(), Some(-libc::ENOMEM));
     assert_eq!(world_.violations(), [""; 0]);
 }
@@ -278,11 +281,12 @@ fn keys_are_checked() {
 #[test]
 fn memory_is_there_where_demanded() {
     let (library, world_) = world(Settings::default().mr_mode(FI_MR_ALLOCATED));
-    let a = Side::open(&library, &world_, &Wish::default());
+    let a = Side::open(&library, &world_, &Requested::default());
     let memory = vec![0u8; 3 << 20];
     assert!(a.register(&memory, ALL_ACCESS, 1).is_ok());
     assert_eq!(world_.violations(), [""; 0]);
-    // SAFETY: an address that nothing is mapped at is only passed on, and the provider asks the kernel first.
+    // SAFETY: the address of unmapped memory is only passed on; the provider asks the kernel before
+    // any access.
     #[allow(unsafe_code)]
     let nowhere = unsafe { core::slice::from_raw_parts(core::ptr::without_provenance::<u8>(4096), 10) };
     assert_eq!(a.register(nowhere, FI_REMOTE_READ, 2).err(), Some(-libc::EINVAL));
@@ -293,7 +297,7 @@ fn memory_is_there_where_demanded() {
 fn regions_are_bound_and_enabled_where_demanded() {
     let settings = Settings::default().mr_mode(FI_MR_ENDPOINT | FI_MR_LOCAL);
     let (library, world_) = world(settings.clone());
-    let (a, to_b, b, _) = Side::pair(&library, &world_, &Wish::default());
+    let (a, to_b, b, _) = Side::pair(&library, &world_, &Requested::default());
     let memory = vec![0; 10];
     let region = a.register(&memory, ALL_ACCESS, 5).unwrap();
     assert_eq!(key_of(region), u64::MAX);
@@ -314,18 +318,18 @@ fn regions_are_bound_and_enabled_where_demanded() {
     assert_eq!(key_of(region), 5);
     assert_eq!(a.send(&memory, desc_of(region), to_b, null_mut()), 0);
     assert_eq!(world_.violations().len(), 4);
-    // Where it is not demanded it is not there.
+    // Without the requirement it is not checked.
     let (library, world_) = world(Settings::default());
-    let a = Side::open(&library, &world_, &Wish::default());
+    let a = Side::open(&library, &world_, &Requested::default());
     let region = a.register(&memory, ALL_ACCESS, 5).unwrap();
     assert_eq!((bind(region.cast(), a.ep.cast(), 0), enable(region.cast())), (-FI_ENOSYS, -FI_ENOSYS));
 }
 
 #[test]
 fn hints_must_allow_what_is_demanded() {
-    let asks = |settings: Settings, wish: Wish| {
+    let asks = |settings: Settings, requested: Requested| {
         let (library, world) = world(settings);
-        info(&library, &world, &wish).map(|list| {
+        info(&library, &world, &requested).map(|list| {
             // SAFETY: what was found has its parts.
             #[allow(unsafe_code)]
             let mode = unsafe { ((*list).mode, (*(*list).domain_attr).mr_mode) };
@@ -336,22 +340,25 @@ fn hints_must_allow_what_is_demanded() {
     let none = Err(-FI_ENODATA);
     for bit in MR_BITS {
         let settings = Settings::default().mr_mode(bit);
-        assert_eq!(asks(settings.clone(), Wish { mr_mode: bit, ..Wish::default() }), Ok((0, bit)));
-        assert_eq!(asks(settings, Wish { mr_mode: ALL_MR & !bit, ..Wish::default() }), none);
+        assert_eq!(asks(settings.clone(), Requested { mr_mode: bit, ..Requested::default() }), Ok((0, bit)));
+        assert_eq!(asks(settings, Requested { mr_mode: ALL_MR & !bit, ..Requested::default() }), none);
     }
     for bit in [FI_CONTEXT, FI_CONTEXT2, FI_ASYNC_IOV] {
         let settings = Settings::default().mode(bit);
-        assert_eq!(asks(settings.clone(), Wish { mode: bit, ..Wish::default() }), Ok((bit, 0)));
-        assert_eq!(asks(settings, Wish { mode: ALL_MODES & !bit, ..Wish::default() }), none);
+        assert_eq!(asks(settings.clone(), Requested { mode: bit, ..Requested::default() }), Ok((bit, 0)));
+        assert_eq!(asks(settings, Requested { mode: ALL_MODES & !bit, ..Requested::default() }), none);
     }
-    // The words of before 1.5.
+    // The modes from before 1.5.
     for (dialect, word) in [(MrDialect::Basic, FI_MR_BASIC), (MrDialect::Scalable, FI_MR_SCALABLE)] {
         let settings = Settings::default().mr_dialect(dialect);
-        assert_eq!(asks(settings.clone(), Wish { mr_mode: word, ..Wish::default() }), Ok((0, word)));
-        assert_eq!(asks(settings, Wish::default()), none);
+        assert_eq!(
+            asks(settings.clone(), Requested { mr_mode: word, ..Requested::default() }),
+            Ok((0, word))
+        );
+        assert_eq!(asks(settings, Requested::default()), none);
     }
-    // Capabilities that are not there.
-    let caps = |caps| Wish { caps, ..Wish::default() };
+    // Missing capabilities.
+    let caps = |caps| Requested { caps, ..Requested::default() };
     assert_eq!(asks(Settings::default(), caps(FI_MSG | FI_RMA | FI_MULTI_RECV)), Ok((0, 0)));
     assert_eq!(asks(Settings::default(), caps(FI_MSG | FI_TAGGED)), none);
     assert_eq!(asks(Settings::default(), caps(FI_MSG | FI_NAMED_RX_CTX)), none);
@@ -364,8 +371,8 @@ fn hints_must_allow_what_is_demanded() {
 fn the_words_of_before_mean_what_they_meant() {
     for (dialect, word) in [(MrDialect::Basic, FI_MR_BASIC), (MrDialect::Scalable, FI_MR_SCALABLE)] {
         let (library, world) = world(Settings::default().mr_dialect(dialect));
-        let wish = Wish { mr_mode: word, ..Wish::default() };
-        let (a, to_b, b, _) = Side::pair(&library, &world, &wish);
+        let requested = Requested { mr_mode: word, ..Requested::default() };
+        let (a, to_b, b, _) = Side::pair(&library, &world, &requested);
         let (theirs, mut mine) = (vec![3; 10], vec![0; 10]);
         let region = b.register(&theirs, FI_REMOTE_READ, 77).unwrap();
         let basic = dialect == MrDialect::Basic;
@@ -380,7 +387,7 @@ fn the_words_of_before_mean_what_they_meant() {
 #[test]
 fn transfers_need_the_capability_and_keep_their_limits() {
     let (library, world_) = world(Settings::default());
-    let a = Side::open(&library, &world_, &Wish { caps: FI_MSG, ..Wish::default() });
+    let a = Side::open(&library, &world_, &Requested { caps: FI_MSG, ..Requested::default() });
     let to = a.insert(&a.name);
     assert_eq!(a.write(b"x", null_mut(), to, 0, 0, null_mut()), -(libc::EINVAL as isize));
     complains(&world_, "without FI_RMA");

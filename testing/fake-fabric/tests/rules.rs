@@ -1,4 +1,5 @@
-//! Wrong use of the message interface: each is noticed, refused where a call can refuse, and nothing else is complained of.
+//! Tests of misuse of the message interface: each is detected, refused where a call can refuse, and
+//! nothing else is reported.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +15,7 @@ use netmod_fake_fabric::{AddressFormat, Settings, World};
 
 const EINVAL: isize = -(libc::EINVAL as isize);
 
-/// The world has exactly one complaint, with these words.
+/// Checks that the world has exactly one violation, containing these words.
 fn complains(world: &World, words: &str) {
     let all = world.violations();
     assert!(all.len() == 1 && all[0].contains(words), "{words:?} expected: {all:#?}");
@@ -22,7 +23,7 @@ fn complains(world: &World, words: &str) {
 
 fn pair(settings: Settings) -> (World, Side, u64, Side, u64) {
     let (library, world) = world(settings);
-    let (a, to_b, b, to_a) = Side::pair(&library, &world, &Wish::default());
+    let (a, to_b, b, to_a) = Side::pair(&library, &world, &Requested::default());
     (world, a, to_b, b, to_a)
 }
 
@@ -31,7 +32,7 @@ fn contexts_are_lent() {
     for (mode, size) in [(FI_CONTEXT, 32), (FI_CONTEXT2, 64)] {
         let contexts = Contexts::new(2);
         let mut buffer = [0; 8];
-        // None.
+        // No context.
         let (world, a, to_b, ..) = pair(Settings::default().mode(mode));
         assert_eq!(a.send(b"x", null_mut(), to_b, null_mut()), EINVAL);
         complains(&world, "no context to write to");
@@ -39,7 +40,7 @@ fn contexts_are_lent() {
         let (world, _, _, b, _) = pair(Settings::default().mode(mode));
         assert_eq!(b.recv(&mut buffer, null_mut(), contexts.at(0).wrapping_byte_add(1)), EINVAL);
         complains(&world, "no context to write to");
-        // In use, wholly or in part.
+        // In use, completely or partly.
         for overlap in [0, size - 8] {
             let (world, a, to_b, b, _) = pair(Settings::default().mode(mode));
             assert_eq!(b.recv(&mut buffer, null_mut(), contexts.at(0)), 0);
@@ -47,7 +48,7 @@ fn contexts_are_lent() {
             assert_eq!(a.send(b"x", null_mut(), to_b, context), EINVAL);
             complains(&world, "is lent to another operation");
         }
-        // Written to, in its last word, before the completion was read.
+        // Modified, in its last word, before the completion was read.
         let (world, a, to_b, b, _) = pair(Settings::default().mode(mode).complete_early(false));
         assert_eq!(a.send(b"x", null_mut(), to_b, contexts.at(1)), 0);
         // SAFETY: the test's own storage.
@@ -55,7 +56,7 @@ fn contexts_are_lent() {
         assert_eq!(b.recv(&mut buffer, null_mut(), contexts.at(0)), 0);
         assert_eq!((b.poll().len(), a.poll().len()), (1, 1));
         complains(&world, "context was written to");
-        // Right: used again when its completion was read, and touched behind what is lent.
+        // Correct: reused after its completion was read, and modified beyond the lent part.
         let (world, a, to_b, b, _) = pair(Settings::default().mode(mode).complete_early(false));
         for _ in 0..3 {
             assert_eq!(b.recv(&mut buffer, null_mut(), contexts.at(0)), 0);
@@ -142,7 +143,7 @@ fn queues_have_sizes() {
         assert_eq!(rc, if number < 3 { 0 } else { -(FI_EAGAIN as isize) });
     }
     assert_eq!(world.violations(), [""; 0]);
-    // A receiver without buffers keeps its senders back.
+    // A receiver without buffers blocks its senders.
     let (world, a, to_b, b, _) = pair(Settings::default().unexpected_max(5));
     let sent = (0..10).take_while(|_| a.inject(b"x", to_b) == 0).count();
     assert_eq!(sent, 5);
@@ -158,7 +159,7 @@ fn a_message_must_fit_its_buffer() {
     for multi in [false, true] {
         let (world, a, to_b, b, _) = pair(Settings::default());
         let contexts = Contexts::new(1);
-        // Behind the buffer is what must not be written.
+        // The bytes behind the buffer must not be written.
         let mut memory = [9; 100];
         let rc = if multi {
             b.recv_multi(&mut memory[..70], null_mut(), contexts.at(0))
@@ -171,7 +172,7 @@ fn a_message_must_fit_its_buffer() {
         assert_eq!((done.len(), done[0].err, done[0].len, done[0].olen), (1, FI_ETRUNC, 70, 1));
         assert_eq!((memory[69], memory[70]), (1, 9));
         complains(&world, "truncated");
-        // What fits just so.
+        // A message that just fits.
         assert_eq!(b.recv(&mut memory[..70], null_mut(), contexts.at(0)), 0);
         assert_eq!((a.inject(&[2; 64], to_b), b.poll()[0].err, world.violations().len()), (0, 0, 1));
         assert_eq!(b.recv(&mut memory[..70], null_mut(), contexts.at(0)), 0);
@@ -204,7 +205,7 @@ fn arrays_stay_where_asked_for() {
 fn objects_close_in_order_and_once() {
     let settings = Settings::default().mr_mode(FI_MR_ENDPOINT);
     let (library, world) = world(settings.clone());
-    let a = Side::open(&library, &world, &Wish::default());
+    let a = Side::open(&library, &world, &Requested::default());
     let memory = vec![0; 64];
     let region = a.register_for(&settings, &memory, 7);
     let early = [a.fabric.cast(), a.domain.cast(), a.av.cast(), a.cq.cast(), a.ep.cast()];
@@ -231,8 +232,8 @@ fn objects_close_in_order_and_once() {
 #[test]
 fn what_is_left_is_counted() {
     let (library, world) = world(Settings::default().max_ep_tx_ctx(2).max_ep_rx_ctx(2));
-    let a = Side::open(&library, &world, &Wish { contexts: 2, ..Wish::default() });
-    let (b, memory) = (Side::open(&library, &world, &Wish::default()), vec![0; 10]);
+    let a = Side::open(&library, &world, &Requested { contexts: 2, ..Requested::default() });
+    let (b, memory) = (Side::open(&library, &world, &Requested::default()), vec![0; 10]);
     let contexts = Contexts::new(2);
     b.register(&memory, ALL_ACCESS, 1).unwrap();
     let mut buffer = vec![0; 10];
@@ -240,21 +241,21 @@ fn what_is_left_is_counted() {
     let leaks = world.close();
     assert_eq!((leaks.fabrics, leaks.domains, leaks.vectors, leaks.queues), (2, 2, 2, 4), "{leaks:?}");
     assert_eq!((leaks.endpoints, leaks.contexts, leaks.regions, leaks.operations), (2, 4, 1, 1), "{leaks:?}");
-    // What is closed now is closed in vain, and does no harm.
+    // Closing now fails, without harm.
     a.close();
 }
 
 #[test]
 fn endpoints_are_complete_before_they_are_enabled_and_used() {
     let (library, world) = world(Settings::default());
-    let a = Side::open(&library, &world, &Wish::default());
+    let a = Side::open(&library, &world, &Requested::default());
     let mut ep = null_mut();
     // SAFETY: live objects, and a place for a new one.
     unsafe {
         assert_eq!(call::fi_endpoint(a.domain, a.info, &raw mut ep, null_mut()), 0);
         let mut len = 0;
         assert_eq!(call::fi_getname(ep, null_mut(), &raw mut len), -258);
-        // What is too short for the name tells the length, and is not written to.
+        // A buffer too short for the name gets the length, and is not written to.
         let mut name = [7u8; 16];
         let mut len = 15;
         assert_eq!(call::fi_getname(a.ep, name.as_mut_ptr().cast(), &raw mut len), -257);
@@ -271,7 +272,7 @@ fn endpoints_are_complete_before_they_are_enabled_and_used() {
     assert_eq!(world.violations().len(), 5, "{:?}", world.violations());
     assert_eq!(bind(ep.cast(), a.cq.cast(), FI_RECV), 0);
     assert_eq!(enable(ep.cast()), 0);
-    let b = Side::open(&library, &world, &Wish::default());
+    let b = Side::open(&library, &world, &Requested::default());
     assert_eq!(bind(ep.cast(), b.cq.cast(), FI_RECV), -libc::EINVAL);
     assert!(world.violations()[5].contains("different domains"));
 }
@@ -280,8 +281,8 @@ fn endpoints_are_complete_before_they_are_enabled_and_used() {
 fn addresses_are_in_the_vector() {
     for (kind, format) in [(FI_AV_TABLE, AddressFormat::Inet), (FI_AV_MAP, AddressFormat::Text(200))] {
         let (library, world) = world(Settings::default().address(format));
-        let wish = Wish { av_type: kind, ..Wish::default() };
-        let (a, to_b, b, _) = Side::pair(&library, &world, &wish);
+        let requested = Requested { av_type: kind, ..Requested::default() };
+        let (a, to_b, b, _) = Side::pair(&library, &world, &requested);
         let second = a.insert(&b.name);
         if kind == FI_AV_TABLE {
             assert_eq!((to_b, second), (0, 1));
@@ -294,7 +295,7 @@ fn addresses_are_in_the_vector() {
         complains(&world, "not in the address vector");
         assert_eq!(a.remove(to_b), -libc::EINVAL);
         assert_eq!(world.violations().len(), 2);
-        // Two at once, of which the second is none.
+        // Two addresses at once, the second one invalid.
         let addresses = if format == AddressFormat::Inet {
             [b.name.clone(), vec![0; 16]].concat()
         } else {
@@ -315,7 +316,7 @@ fn addresses_are_in_the_vector() {
 fn several_messages_in_a_buffer_need_the_capability() {
     let mut buffer = [0; 100];
     let (library, world) = world(Settings::default());
-    let a = Side::open(&library, &world, &Wish { caps: FI_MSG, ..Wish::default() });
+    let a = Side::open(&library, &world, &Requested { caps: FI_MSG, ..Requested::default() });
     assert_eq!(a.recv_multi(&mut buffer, null_mut(), null_mut()), -260);
     complains(&world, "FI_MULTI_RECV");
     let (world, a, ..) = pair(Settings::default().multi_recv(false));
@@ -327,8 +328,8 @@ fn several_messages_in_a_buffer_need_the_capability() {
 fn a_domain_belongs_to_one_thread_at_a_time() {
     for (threading, noticed) in [(FI_THREAD_DOMAIN, true), (FI_THREAD_SAFE, false)] {
         let (library, world) = world(Settings::default());
-        let a = Side::open(&library, &world, &Wish { threading, ..Wish::default() });
-        // Two threads that do nothing else are sure to meet; how soon, only chance knows.
+        let a = Side::open(&library, &world, &Requested { threading, ..Requested::default() });
+        // Two threads that only make calls are certain to collide; how soon is random.
         let most = if noticed { 200 } else { 3 };
         for _ in 0..most {
             std::thread::scope(|scope| {
@@ -343,7 +344,7 @@ fn a_domain_belongs_to_one_thread_at_a_time() {
         let all = world.violations();
         assert_eq!(!all.is_empty(), noticed);
         assert!(all.iter().all(|text| text.contains("threads: fi_cq_read")), "{all:?}");
-        // From one thread to another in turn is right.
+        // Use by one thread after another is correct.
         let before = all.len();
         std::thread::scope(|scope| drop(scope.spawn(|| a.poll()).join()));
         drop(a.poll());
@@ -354,7 +355,7 @@ fn a_domain_belongs_to_one_thread_at_a_time() {
 #[test]
 fn other_formats_and_objects() {
     let (library, world) = world(Settings::default().wait_fd(false).av_types(1));
-    let a = Side::open(&library, &world, &Wish::default());
+    let a = Side::open(&library, &world, &Requested::default());
     // SAFETY: live objects, attributes, and places for what is made.
     unsafe {
         let mut cq = null_mut();
@@ -374,7 +375,8 @@ fn other_formats_and_objects() {
     // The shorter formats.
     for format in [FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_MSG] {
         let contexts = Contexts::new(1);
-        // SAFETY: live objects, attributes, and places for what is made; the entries' room is that of their format.
+        // SAFETY: live objects and attributes, and results have room; the entries' room is that of
+        // their format.
         unsafe {
             let (mut cq, mut ep) = (null_mut(), null_mut());
             let mut attr: fi_cq_attr = core::mem::zeroed();

@@ -1,4 +1,4 @@
-//! Tools for tests and simulations: random numbers by a seed, and random schedules of netmods.
+//! Tools for tests and simulations: seeded random numbers, and random schedules of netmods.
 
 pub mod rng;
 #[cfg(feature = "schedules")]

@@ -1,6 +1,6 @@
-//! Random numbers by a seed, for tests and simulations: splitmix64 (Steele, Lea, Flood: "Fast splittable
-//! pseudorandom number generators"), so that a seed gives the same run on every machine and with every
-//! version of whatever else is linked. Not for secrets.
+//! Random numbers by a seed, for tests and simulations: splitmix64 (Steele, Lea, Flood: "Fast
+//! splittable pseudorandom number generators"), so that a seed gives the same run on every machine
+//! and with every version of whatever else is linked. Not for secrets.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,8 @@ impl Rng {
         Rng(seed)
     }
 
-    /// Makes the generator of a purpose, named by words, independent of those of the seed's other purposes.
+    /// Makes the generator of a purpose, named by words, independent of those of the seed's other
+    /// purposes.
     pub fn for_purpose(seed: u64, purpose: &[u64]) -> Rng {
         Rng(purpose
             .iter()
@@ -53,12 +54,14 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// Returns true with a probability. What never or always happens takes no number from the sequence.
+    /// Returns true with a probability. What never or always happens takes no number from the
+    /// sequence.
     pub fn chance(&mut self, probability: f64) -> bool {
         probability > 0.0 && (probability >= 1.0 || self.unit() < probability)
     }
 
-    /// Returns how many trials fail before one of that probability succeeds; `u64::MAX` if none ever does.
+    /// Returns how many trials fail before one of that probability succeeds; `u64::MAX` if none
+    /// ever does.
     pub fn failures(&mut self, probability: f64) -> u64 {
         if probability <= 0.0 {
             return u64::MAX;

@@ -1,16 +1,16 @@
-//! A descriptor that is readable while events wait.
+//! A descriptor that is readable while events are pending.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 
-/// Events that wait, and a descriptor for them.
+/// A descriptor for pending events.
 #[derive(Debug)]
 pub(crate) struct Bell {
     listen: UnixStream,
     ring: UnixStream,
-    /// Whether a byte is under way.
+    /// True if a byte is in the socket.
     rung: Mutex<bool>,
 }
 
@@ -22,18 +22,18 @@ impl Bell {
         Ok(Bell { listen, ring, rung: Mutex::new(false) })
     }
 
-    /// Makes it readable, or not.
+    /// Makes the descriptor readable, or not.
     pub(crate) fn set(&self, on: bool) {
         let mut rung = self.rung.lock().unwrap_or_else(|poison| poison.into_inner());
         if on == *rung {
             return;
         }
-        // One byte is on its way at most, so neither call can find the socket full or empty.
+        // At most one byte is in transit, so neither call can find the socket full or empty.
         let done = match on {
             true => (&self.ring).write(&[1]),
             false => (&self.listen).read(&mut [0]),
         };
-        // What could not be rung is rung at the next event.
+        // If this fails, the next event tries again.
         *rung = on && matches!(done, Ok(1));
     }
 

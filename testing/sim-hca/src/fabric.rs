@@ -1,4 +1,4 @@
-//! A fabric: its devices and processes, its time, what goes wrong, and what was found.
+//! A fabric: its devices and processes, its time, its faults and violations.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use netmod_core::Time;
 use crate::bell::Bell;
 use crate::hca::SimHca;
 use crate::model::State;
-use crate::model::device::{Context, Device, Place};
+use crate::model::device::{Context, Device, PortId};
 use crate::settings::{DeviceSettings, Faults, Settings};
 
 /// A device of a fabric.
@@ -20,7 +20,7 @@ pub struct DeviceId(pub(crate) usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContextId(pub(crate) usize);
 
-/// What a process has open.
+/// Number of objects that a process has open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Completion channels.
@@ -29,21 +29,21 @@ pub struct Counts {
     pub cqs: usize,
     /// Shared receive queues.
     pub srqs: usize,
-    /// Queue pairs, but for receivers of XRC.
+    /// Queue pairs, except receivers of XRC.
     pub qps: usize,
-    /// Parts in receiving queue pairs of XRC, made or opened.
+    /// Handles of XRC receiving queue pairs, made or opened.
     pub tgt_qps: usize,
     /// Registrations.
     pub mrs: usize,
-    /// Bytes that are registered.
+    /// Total length of the registrations in bytes.
     pub bytes: u64,
     /// Address handles.
     pub ahs: usize,
-    /// Parts in XRC domains.
+    /// Memberships in XRC domains.
     pub xrcds: usize,
 }
 
-/// What is open in all of a fabric.
+/// Number of objects open in a whole fabric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leaks {
     /// Opened devices.
@@ -60,35 +60,35 @@ pub struct Leaks {
     pub mrs: usize,
     /// Address handles.
     pub ahs: usize,
-    /// Processes' parts in XRC domains.
+    /// Memberships of processes in XRC domains.
     pub xrcds: usize,
     /// XRC domains.
     pub domains: usize,
 }
 
-/// What has come of messages that need a receive, of connected queue pairs.
+/// Statistics of messages that need a receive, on connected queue pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// They had one.
+    /// Messages that found a receive.
     pub received: u64,
-    /// They met none, and are to be sent again.
+    /// Messages that found no receive and are retried.
     pub not_ready: u64,
 }
 
-/// Devices that are joined by a network. Clones are the same fabric.
+/// Devices joined by a network. Clones are the same fabric.
 #[derive(Clone, Debug)]
 pub struct Fabric {
     state: Arc<Mutex<State>>,
 }
 
 impl Fabric {
-    /// A fabric without devices, at time zero.
+    /// Makes a fabric without devices, at time zero.
     pub fn new(settings: Settings) -> Fabric {
         Fabric { state: Arc::new(Mutex::new(State::new(settings))) }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // A thread that panicked did so outside, or it was one of this crate's tests.
+        // A panic of another thread happened outside, or in a test of this crate.
         self.state.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
@@ -100,7 +100,7 @@ impl Fabric {
         DeviceId(number)
     }
 
-    /// Opens a device, as a process of its own.
+    /// Opens a device, as a new process.
     ///
     /// # Errors
     /// If the system has no descriptors left.
@@ -122,22 +122,22 @@ impl Fabric {
         Ok(SimHca::new(self.clone(), ContextId(number), name, attr, bell))
     }
 
-    /// The present.
+    /// Returns the present time.
     pub fn now(&self) -> Time {
         self.lock().now
     }
 
-    /// When the next thing happens, if one is to come.
+    /// Returns the time of the next event, if there is one.
     pub fn next_due(&self) -> Option<Time> {
         self.lock().wire.next_due()
     }
 
-    /// Has everything happen up to a time. Time does not go back.
+    /// Lets everything happen up to a time. Time does not go back.
     pub fn advance(&self, now: Time) {
         self.lock().advance(now);
     }
 
-    /// Has everything happen that is to come, up to a time: at most that much, and less if nothing is left. Returns whether nothing is left.
+    /// Lets all events happen up to a time. Returns true if none are left.
     pub fn settle(&self, until: Time) -> bool {
         let mut state = self.lock();
         while let Some(due) = state.wire.next_due() {
@@ -149,60 +149,65 @@ impl Fabric {
         true
     }
 
-    /// Changes what goes wrong from now on.
+    /// Changes the faults from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.lock().settings.faults = faults;
     }
 
-    /// Has one call be refused (`ENOMEM`): the n-th from now on, counted from 1, of those that open a device, or make or change an object.
+    /// Refuses one call (`ENOMEM`): the n-th from now on, counted from 1, of those that open a
+    /// device, or make or change an object.
     pub fn refuse(&self, nth: u64) {
         self.lock().refuse(nth);
     }
 
-    /// The call that was refused because of [`Fabric::refuse`].
+    /// Returns the call that [`Fabric::refuse`] has refused.
     pub fn refused(&self) -> Option<&'static str> {
         self.lock().refused
     }
 
-    /// What has come of messages.
+    /// Returns the statistics.
     pub fn stats(&self) -> Stats {
         self.lock().stats
     }
 
-    /// Pulls the cable of a port, or puts it back; ports are numbered from 1 on. What is under way to it is lost.
+    /// Takes a port's link down or up; ports are numbered from 1 on. Packets in transit to it are
+    /// lost.
     ///
     /// # Panics
     /// If there is no such port.
     pub fn set_port(&self, device: DeviceId, port: u8, up: bool) {
-        self.lock().set_port(Place { device: device.0, port }, up);
+        self.lock().set_port(PortId { device: device.0, port }, up);
     }
 
-    /// Has a device fail for good: its processes are told, calls fail, nothing completes any more.
+    /// Fails a device permanently: its processes get an event, calls fail, nothing completes any
+    /// more.
     pub fn fail_device(&self, device: DeviceId) {
         self.lock().fail_device(device.0);
     }
 
-    /// Tells all processes of a device something that has no cause here, such as a change of GIDs.
+    /// Reports an event to all processes of a device, without a cause, for example a change of
+    /// GIDs.
     pub fn tell(&self, device: DeviceId, event: AsyncEvent) {
         self.lock().event_of_device(device.0, event);
     }
 
-    /// A process dies: its objects vanish, as the kernel has it. Handles to them fail from now on, and may be dropped.
+    /// Kills a process: its objects vanish, as the kernel does it. Handles to them fail from now
+    /// on, and may be dropped.
     pub fn kill(&self, context: ContextId) {
         self.lock().end_context(context.0);
     }
 
-    /// What was done that hardware would punish, in words.
+    /// Returns descriptions of all calls that real hardware would punish.
     pub fn violations(&self) -> Vec<String> {
         self.lock().violations().to_vec()
     }
 
-    /// What is open in all.
+    /// Returns the number of objects open in all.
     pub fn leaks(&self) -> Leaks {
         self.lock().leaks()
     }
 
-    /// What a process has open.
+    /// Returns the number of objects that a process has open.
     pub fn counts(&self, context: ContextId) -> Counts {
         self.lock().counts(context.0)
     }

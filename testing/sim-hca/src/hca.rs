@@ -16,10 +16,10 @@ use crate::bell::Bell;
 use crate::fabric::{ContextId, Fabric};
 use crate::mem::Lent;
 use crate::model::create::NewQp;
-use crate::model::device::Place;
+use crate::model::device::PortId;
 use crate::object::{Process, SimAh, SimChannel, SimCq, SimMr, SimQp, SimSrq, SimXrcd};
 
-/// An opened device of a [`Fabric`], which stands for a process.
+/// An opened device of a [`Fabric`]; it stands for a process.
 #[derive(Debug)]
 pub struct SimHca {
     process: Arc<Process>,
@@ -38,13 +38,13 @@ impl SimHca {
         SimHca { process: Arc::new(Process { fabric, context, name }), attr, bell }
     }
 
-    /// The process that it stands for.
+    /// Returns the process that it stands for.
     pub fn context(&self) -> ContextId {
         self.process.context
     }
 
-    fn place(&self, port: u8) -> Place {
-        Place { device: self.process.fabric.lock().contexts[self.process.context.0].device, port }
+    fn port_id(&self, port: u8) -> PortId {
+        PortId { device: self.process.fabric.lock().contexts[self.process.context.0].device, port }
     }
 }
 
@@ -66,16 +66,16 @@ impl Hca for SimHca {
     }
 
     fn port(&self, port: u8) -> Result<PortAttr, Error> {
-        let place = self.place(port);
+        let port_id = self.port_id(port);
         let state = self.process.fabric.lock();
-        let attr = state.usable(self.process.context.0).and_then(|()| state.port(place));
+        let attr = state.usable(self.process.context.0).and_then(|()| state.port(port_id));
         attr.map_err(|errno| self.process.error("ibv_query_port", format_args!("port {port}"), errno))
     }
 
     fn gids(&self, port: u8) -> Result<Vec<GidEntry>, Error> {
-        let place = self.place(port);
+        let port_id = self.port_id(port);
         let state = self.process.fabric.lock();
-        let gids = state.usable(self.process.context.0).and_then(|()| state.gids(place));
+        let gids = state.usable(self.process.context.0).and_then(|()| state.gids(port_id));
         gids.map_err(|errno| self.process.error("ibv_query_gid_ex", format_args!("port {port}"), errno))
     }
 
@@ -118,7 +118,8 @@ impl Hca for SimHca {
     }
 
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<SimMr, Error> {
-        // SAFETY: the contract is this method's own; the fabric drops it when the registration ends.
+        // SAFETY: the contract is this method's own; the fabric drops it when the registration
+        // ends.
         let lent = unsafe { Lent::new(base, len) };
         let addr = lent.addr();
         let made = self.process.fabric.lock().register(self.process.context.0, lent, access);

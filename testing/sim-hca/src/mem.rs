@@ -12,6 +12,8 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
+    /// Wraps registered memory.
+    ///
     /// # Safety
     /// The contract of [`hca::Hca::register`], until this value is dropped.
     pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Lent {
@@ -26,12 +28,12 @@ impl Lent {
         self.len
     }
 
-    /// Whether bytes lie within.
+    /// Returns true if the bytes lie within.
     pub(crate) fn contains(&self, addr: u64, len: u64) -> bool {
         addr.checked_sub(self.addr).is_some_and(|at| at <= self.len && len <= self.len - at)
     }
 
-    /// Appends bytes to a vector; `None` if they do not lie within.
+    /// Appends bytes to a vector; returns `None` if they do not lie within.
     pub(crate) fn read(&self, addr: u64, len: u64, to: &mut Vec<u8>) -> Option<()> {
         if !self.contains(addr, len) {
             return None;
@@ -39,8 +41,8 @@ impl Lent {
         let len = len as usize;
         to.reserve(len);
         let (from, old) = (core::ptr::with_exposed_provenance::<u8>(addr as usize), to.len());
-        // SAFETY: the bytes lie within registered memory, which can be read (contract of `new`); there is room for as many
-        // behind `old`, which the copy initialises.
+        // SAFETY: the bytes lie within registered memory, which can be read (contract of `new`);
+        // there is room for as many behind `old`, which the copy initialises.
         unsafe {
             core::ptr::copy_nonoverlapping(from, to.as_mut_ptr().add(old), len);
             to.set_len(old + len);
@@ -48,25 +50,27 @@ impl Lent {
         Some(())
     }
 
-    /// Writes bytes; `None` if there is not that much room. Callers have looked at the registration's access: it permits writing.
+    /// Writes bytes; returns `None` if they do not fit. Callers have checked that the registration
+    /// permits writing.
     pub(crate) fn write(&self, addr: u64, bytes: &[u8]) -> Option<()> {
         if !self.contains(addr, bytes.len() as u64) {
             return None;
         }
         let to = core::ptr::with_exposed_provenance_mut::<u8>(addr as usize);
-        // SAFETY: the bytes lie within registered memory that can be written (contract of `new`, access looked at by the
-        // callers); `bytes` is memory of the simulation's own.
+        // SAFETY: the bytes lie within registered memory that can be written (contract of `new`,
+        // access checked by the callers); `bytes` is the simulation's own memory.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         Some(())
     }
 }
 
-/// The bytes of inline data.
+/// Returns the bytes of inline data.
 pub(crate) fn gather(pieces: &[Piece<'_>]) -> Vec<u8> {
     let mut all = Vec::new();
     for sge in pieces.iter().map(Piece::sge) {
         let from = core::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
-        // SAFETY: a piece is made of a slice alone, which it borrows; an empty slice's address is not null.
+        // SAFETY: a piece is made only of a slice that it borrows; an empty slice's address is not
+        // null.
         all.extend_from_slice(unsafe { core::slice::from_raw_parts(from, sge.len as usize) });
     }
     all

@@ -1,4 +1,5 @@
-//! Handles of objects. Each keeps alive what must be closed later, and closes its own when it is dropped.
+//! Handles of objects. Each keeps alive what must be closed later, and closes its object when it is
+//! dropped.
 
 use core::fmt;
 use std::os::fd::BorrowedFd;
@@ -38,12 +39,12 @@ impl Drop for Process {
     }
 }
 
-/// An object of a process, which is closed with the last handle or object that needs it.
+/// An object of a process, closed with the last handle or object that needs it.
 struct Object {
     id: Id,
     close: fn(&mut State, Id, usize),
     process: Arc<Process>,
-    /// What must be closed later.
+    /// Objects that must be closed later.
     _parents: Vec<Arc<Object>>,
 }
 
@@ -71,7 +72,7 @@ impl fmt::Debug for Object {
 impl Drop for Object {
     fn drop(&mut self) {
         let mut state = self.process.fabric.lock();
-        // What dead processes had was closed when they died.
+        // Objects of dead processes were closed when they died.
         if state.contexts[self.process.context.0].open {
             (self.close)(&mut state, self.id, self.process.context.0);
         }
@@ -155,7 +156,7 @@ pub struct SimMr {
 impl SimMr {
     pub(crate) fn new(process: &Arc<Process>, id: Id, key: u32, addr: u64, len: usize) -> SimMr {
         let object = Object::new(process, id, vec![], |state, id, _| {
-            // Nobody hears of a refusal: the registration stays, and is counted.
+            // A refusal has no consequence here: the registration stays, and is counted.
             let _ = state.deregister(id);
         });
         SimMr { object, key, addr, len }
@@ -248,7 +249,7 @@ impl SimAh {
     }
 }
 
-/// A part in an XRC domain.
+/// A membership in an XRC domain.
 #[derive(Debug)]
 pub struct SimXrcd {
     object: Arc<Object>,
@@ -296,7 +297,7 @@ impl SimQp {
 }
 
 impl SimQp {
-    /// Asks for an attribute.
+    /// Queries an attribute.
     fn query<T>(&self, attribute: impl FnOnce(&model::qp::Qp) -> T) -> Result<T, Error> {
         let process = &self.object.process;
         let state = process.fabric.lock();
@@ -351,7 +352,7 @@ impl Qp for SimQp {
             };
             let to = match wr.to {
                 To::Peer => NewTo::Peer,
-                To::Datagram { ah, qp, qkey } => NewTo::Datagram { way: ah.object.id, number: qp.0, qkey },
+                To::Datagram { ah, qp, qkey } => NewTo::Datagram { route: ah.object.id, number: qp.0, qkey },
                 To::Srq(number) => NewTo::Srq(number.0),
             };
             let flags = wr.flags;

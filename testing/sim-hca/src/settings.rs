@@ -1,28 +1,31 @@
-//! What a fabric and its devices are like, and what goes wrong.
+//! Properties of a fabric and its devices, and its faults.
 
 use core::time::Duration;
 
 use hca::{DeviceAttr, LinkLayer, Mtu};
 
-/// How long a receiving XRC queue pair lives whose processes have all died or closed it, while its domain has members.
+/// Lifetime of an XRC receiving queue pair whose processes have all died or closed it, while its
+/// domain has members.
 ///
-/// Systems differ. Who wants to live with both has each process of the domain open the queue pair.
+/// Systems differ. A program that must work with both lets each process of the domain open the
+/// queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TgtLife {
-    /// Death closes no queue pair: it lives until the last of its processes closes it, or its domain ends.
+    /// Death does not close queue pairs: one lives until the last of its processes closes it, or
+    /// its domain ends.
     Domain,
-    /// It ends with the last process that has made or opened it and lives.
+    /// It ends with the last live process that has made or opened it.
     Handles,
 }
 
-/// What goes wrong. Probabilities are from 0 to 1.
+/// Probabilities of faults, from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Faults {
-    /// A packet, acknowledgements among them, is lost.
+    /// Loss of a packet or acknowledgement.
     pub loss: f64,
-    /// A message that needs a receive finds none although there is one.
+    /// A message finds no receive although there is one.
     pub rnr: f64,
-    /// A request of the send queue fails at once with a general error.
+    /// A send request fails immediately with a general error.
     pub send: f64,
     /// An object other than a registration cannot be made (`ENOMEM`).
     pub create: f64,
@@ -30,7 +33,7 @@ pub struct Faults {
     pub register: f64,
     /// A registration does not end (`EBUSY`).
     pub deregister: f64,
-    /// What completions with errors say to the device's maker.
+    /// Vendor-specific error code of failed completions.
     pub vendor_err: u32,
 }
 
@@ -40,18 +43,19 @@ impl Default for Faults {
     }
 }
 
-/// What a fabric is like.
+/// Properties of a fabric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Everything that chance decides follows from it and from the calls that are made.
+    /// Seed of all random decisions, which depend only on it and on the calls made.
     pub seed: u64,
-    /// Least time that a packet takes.
+    /// Minimum transit time of a packet.
     pub delay_min: Duration,
-    /// Most time that a packet takes. With zero everything but time-outs happens by posts and polls alone.
+    /// Maximum transit time of a packet. With zero, posts and polls alone make everything happen
+    /// except time-outs.
     pub delay_max: Duration,
-    /// Life of receiving XRC queue pairs.
+    /// Lifetime of XRC receiving queue pairs.
     pub tgt_life: TgtLife,
-    /// What goes wrong from the beginning.
+    /// Initial faults.
     pub faults: Faults,
 }
 
@@ -67,31 +71,32 @@ impl Default for Settings {
     }
 }
 
-/// What a device is like.
+/// Properties of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceSettings {
     /// Its name.
     pub name: String,
-    /// What it says of itself. The node's identifier is made by the fabric.
+    /// Its attributes. The fabric sets the node's identifier.
     pub attr: DeviceAttr,
-    /// Whether there is XRC.
+    /// True if it has XRC.
     pub xrc: bool,
-    /// InfiniBand, or Ethernet (RoCE).
+    /// Link layer: InfiniBand, or Ethernet (RoCE).
     pub link_layer: LinkLayer,
-    /// Of all ports.
+    /// MTU of all ports.
     pub mtu: Mtu,
-    /// Bytes of the longest message.
+    /// Maximum length of a message in bytes.
     pub max_msg_size: u32,
-    /// Most bytes that can be sent inline.
+    /// Maximum length of inline data in bytes.
     pub max_inline: u32,
-    /// Bytes that each process can register; `None`: all.
+    /// Bytes that each process can register; `None` for no limit.
     pub memlock: Option<u64>,
-    /// Whether the event of a shared receive queue's limit comes at once if fewer receives are left when it is set. Devices differ.
+    /// True if setting a shared receive queue's limit above its number of receives reports the
+    /// event immediately. Devices differ.
     pub srq_limit_at_once: bool,
 }
 
 impl DeviceSettings {
-    /// An InfiniBand device with one port and with everything.
+    /// Makes an InfiniBand device with one port and all features.
     pub fn new(name: impl Into<String>) -> DeviceSettings {
         DeviceSettings {
             name: name.into(),

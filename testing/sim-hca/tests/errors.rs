@@ -1,4 +1,4 @@
-//! How requests fail on connections, and what becomes of the others.
+//! Tests of failing requests on connections, and of their effect on other requests.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn without_a_receive_a_sender_waits_as_often_as_it_was_told() {
         assert!(pair.settle());
         let got = pair.a.statuses();
         assert_eq!(got, [(1, Status::RnrRetryExcErr), (2, Status::WrFlushErr)]);
-        // Each time it waits for 10 us, code 1.
+        // Each retry waits for 10 us, code 1.
         let waited = pair.fabric.now();
         let waits = Duration::from_micros(10) * u32::from(rnr_retry);
         assert!(waited >= Time::ZERO + waits && waited < Time::ZERO + waits + Duration::from_micros(60));
@@ -94,7 +94,7 @@ fn what_a_queue_pair_in_error_gets_is_flushed_in_order() {
     pair.qa.post_send(&[quiet(10, SendOp::Send, &[]), send(11, SendOp::Send, &[])]).unwrap();
     let flushed = [0, 1, 2, 3, 10, 11].map(|wr_id| (wr_id, Status::WrFlushErr));
     assert_eq!(pair.a.statuses(), flushed);
-    // Places in the queue are free again.
+    // Slots in the queue are free again.
     for i in 0..40 {
         pair.qa.post_send(&[quiet(i, SendOp::Send, &[])]).unwrap();
         assert_eq!(pair.a.statuses(), [(i, Status::WrFlushErr)]);
@@ -202,7 +202,7 @@ fn a_port_that_is_down_too_long_breaks_connections() {
     let pair = with(ToRts { timeout: 10, ..rts(0) });
     let [_, b] = pair.devices;
     (0..3).for_each(|i| pair.b.recv(&pair.qb, i, 0, 64));
-    // A short interruption costs time alone.
+    // A short interruption only costs time.
     pair.fabric.set_port(b, 1, false);
     pair.qa.post_send(&[send(1, SendOp::Send, &[])]).unwrap();
     after(&pair.fabric, Duration::from_millis(6));
@@ -263,7 +263,8 @@ fn retries_begin_anew_when_the_peer_has_answered() {
 
 #[test]
 fn old_answers_stop_nobody() {
-    // The way takes longer than the sender waits, so that many copies, complaints and answers are under way at once.
+    // The transit takes longer than the sender's timeout, so many copies, refusals and answers are
+    // in transit at once.
     for seed in 0..300 {
         let delay = Duration::from_micros(100);
         let faults = Faults { loss: 0.2, rnr: 0.3, ..Faults::default() };

@@ -1,4 +1,4 @@
-//! Death of processes and devices, ports, limits, what refuses to be made, threads.
+//! Tests of the death of processes and devices, ports, limits, refused creation, and threads.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn peers_of_the_dead_run_out_of_retries() {
     assert!(pair.settle());
     assert_eq!(pair.a.statuses(), [(1, Status::Success), (2, Status::RetryExcErr)]);
     assert_eq!((pair.a.events(), pair.a.hca.port(1).unwrap().state), (vec![], PortState::Active));
-    // Handles of the dead.
+    // Handles of a dead process.
     assert_eq!(pair.qb.post_send(&[send(1, SendOp::Send, &[])]).unwrap_err().errno, errno::ENODEV);
     assert_eq!(pair.b.cq.poll(&mut []).unwrap_err().errno, errno::ENODEV);
     assert_eq!(pair.b.hca.create_channel().unwrap_err().errno, errno::ENODEV);
@@ -48,7 +48,7 @@ fn what_was_on_its_way_from_the_dead_may_arrive() {
     let pair = Pair::new(1);
     pair.b.recv(&pair.qb, 1, 0, 64);
     pair.qa.post_send(&[send(2, SendOp::Send, &[])]).unwrap();
-    // The packet has left, and takes 200 ns at least.
+    // The packet has left, and takes at least 200 ns.
     after(&pair.fabric, Duration::ZERO);
     pair.fabric.kill(pair.a.hca.context());
     assert!(pair.settle());
@@ -108,7 +108,7 @@ fn what_a_process_holds_is_counted() {
     assert_eq!(base, expected);
     let srq = pair.a.hca.create_srq(SrqAttr { max_wr: 4, max_sge: 1 }, 0).unwrap();
     let qps: Vec<_> = (0..5).map(|_| pair.a.rc(CAP, Some(&srq))).collect();
-    let ah = pair.a.hca.create_ah(&way(&pair.b.hca)).unwrap();
+    let ah = pair.a.hca.create_ah(&route(&pair.b.hca)).unwrap();
     let xrcd = pair.a.hca.open_xrcd(hca::XrcdOpen::Private).unwrap();
     assert_eq!(pair.fabric.counts(context), Counts { srqs: 1, qps: 6, ahs: 1, xrcds: 1, ..base });
     let leaks =
@@ -178,7 +178,7 @@ fn creating_and_registering_fail_where_asked() {
         hca.create_cq(1, 0, None).map(|_| ()),
         hca.create_srq(SrqAttr { max_wr: 1, max_sge: 1 }, 0).map(|_| ()),
         hca.create_qp(&QpInit { kind, cap: CAP, signal_all: false }).map(|_| ()),
-        hca.create_ah(&way(&pair.b.hca)).map(|_| ()),
+        hca.create_ah(&route(&pair.b.hca)).map(|_| ()),
         register(hca, &mem, Access::LOCAL).map(|_| ()),
     ];
     for error in errors {
@@ -218,7 +218,7 @@ fn processes_may_be_in_several_threads() {
         let mut open = 2;
         while open != 0 {
             open -= a.poll().len();
-            // A receive may have been missed for a moment: time must pass.
+            // A receive may have been missing for a moment: time must pass.
             after(&fabric, Duration::from_micros(1));
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! Memory: reads, writes and atomics by peers, keys, access, registrations and their end.
+//! Tests of memory: reads, writes and atomics by peers, keys, access, registrations and their end.
 
 mod common;
 
@@ -106,7 +106,7 @@ fn atomics_are_done_once_although_packets_are_lost() {
     }
 }
 
-/// One request that is to be refused.
+/// Sends a request that must be refused.
 fn refused(change: impl Fn(&Pair) -> (SendOp, usize)) -> (Status, Vec<AsyncEvent>) {
     let pair = Pair::new(5);
     let (op, len) = change(&pair);
@@ -278,7 +278,7 @@ fn reads_need_a_limit() {
 
 #[test]
 fn a_fence_waits_for_reads() {
-    // What is read is sent on: without the fence it may go before it has come.
+    // Data that is read is sent on: without the fence, the send may precede the data.
     let run = |seed, fence| {
         let pair = Pair::new(seed);
         pair.b.mem.write(0, &[1; 8]);
@@ -327,9 +327,9 @@ fn a_registration_that_a_request_uses_must_stay() {
     let mr = register(&pair.b.hca, &mem, Access::LOCAL).unwrap();
     pair.qb.post_recv(&[hca::RecvWr { wr_id: 1, sges: &[mr.sge(0, 8)] }]).unwrap();
     mr.deregister().unwrap();
-    pair.punished("under way");
+    pair.punished("in flight");
 
-    // Until the completion was polled, or a later one.
+    // Until its completion, or a later one, was polled.
     let pair = Pair::new(5);
     let mr = register(&pair.a.hca, &mem, Access::LOCAL).unwrap();
     (0..2).for_each(|i| pair.b.recv(&pair.qb, i, 0, 64));
@@ -340,7 +340,7 @@ fn a_registration_that_a_request_uses_must_stay() {
     assert_eq!(pair.fabric.violations().len(), 0);
     pair.clean();
 
-    // Or the queue pair closed.
+    // Or until the queue pair is closed.
     let pair = Pair::new(5);
     let mr = register(&pair.a.hca, &mem, Access::LOCAL).unwrap();
     pair.qa.post_recv(&[hca::RecvWr { wr_id: 1, sges: &[mr.sge(0, 8)] }]).unwrap();

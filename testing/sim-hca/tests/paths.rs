@@ -1,4 +1,4 @@
-//! Alternate paths: the steps that take them, and what becomes of connections whose port is lost.
+//! Tests of alternate paths: the transitions that load them, and connections whose port is lost.
 
 mod common;
 
@@ -9,9 +9,9 @@ use hca::{
 };
 use netmod_sim_hca::{DeviceSettings, Fabric, Settings, SimHca, SimQp};
 
-/// A way from the second port to a peer's second port.
+/// Returns the path from the second port to a peer's second port.
 fn second(to: &SimHca) -> AltPath {
-    let ah = AhAttr { port: 2, dlid: to.port(2).expect("two ports").lid, ..way(to) };
+    let ah = AhAttr { port: 2, dlid: to.port(2).expect("two ports").lid, ..route(to) };
     AltPath { ah, pkey_index: 0, timeout: 6 }
 }
 
@@ -19,7 +19,7 @@ fn paths(alt: Option<AltPath>, path_mig_state: Option<PathMigState>) -> ModifyQp
     ModifyQp::Paths { alt, path_mig_state }
 }
 
-/// Two processes on devices with two ports each, connected by the first ones.
+/// Makes two processes on devices with two ports each, connected by the first ones.
 fn pair(seed: u64) -> Pair {
     let fabric = Fabric::new(Settings { seed, ..Settings::default() });
     let devices = ["sim_a", "sim_b"].map(|name| {
@@ -35,7 +35,7 @@ fn pair(seed: u64) -> Pair {
     Pair { fabric, devices, qa, qb, a, b }
 }
 
-/// Loads alternate paths on both sides, and has a message arm them.
+/// Loads alternate paths on both sides, and arms them by a message.
 fn arm(pair: &Pair) {
     let rearm = Some(PathMigState::Rearm);
     pair.qa.modify(&paths(Some(second(&pair.b.hca)), rearm)).expect("it is ready to send");
@@ -51,7 +51,7 @@ fn states(pair: &Pair) -> [PathMigState; 2] {
     [&pair.qa, &pair.qb].map(|qp| qp.path_mig_state().expect("a device that works"))
 }
 
-/// Sends messages that say their number, and expects all of them, once and in order.
+/// Sends numbered messages, and expects each once and in order.
 fn exchange(pair: &Pair, from: (&Node, &SimQp), to: (&Node, &SimQp), what: &str) {
     for n in 0..4 {
         to.0.recv(to.1, n, n as usize * 8, 8);
@@ -131,8 +131,8 @@ fn an_armed_connection_can_be_moved_and_armed_again() {
     pair.qa.modify(&paths(None, Some(PathMigState::Migrated))).expect("it is armed");
     exchange(&pair, (&pair.a, &pair.qa), (&pair.b, &pair.qb), "on the second path");
     assert_eq!(states(&pair), [PathMigState::Migrated; 2]);
-    // Back to the first ports, when the second are lost.
-    let first = |to: &SimHca| AltPath { ah: way(to), pkey_index: 0, timeout: 5 };
+    // Back to the first ports when the second ones are lost.
+    let first = |to: &SimHca| AltPath { ah: route(to), pkey_index: 0, timeout: 5 };
     let rearm = Some(PathMigState::Rearm);
     pair.qa.modify(&paths(Some(first(&pair.b.hca)), rearm)).expect("a step");
     pair.qb.modify(&paths(Some(first(&pair.a.hca)), rearm)).expect("a step");
@@ -158,7 +158,7 @@ fn a_peer_that_moves_elsewhere_is_told_of_and_not_heard() {
     connect(&qb, &a.hca, qa.number(), 3, ToRts { sq_psn: 5, ..sending });
     let pair = Pair { fabric, devices, qa, qb, a, b };
     arm(&pair);
-    // It leaves by its third port, and its peer expects the second.
+    // It sends from its third port, and its peer expects the second.
     let third = AltPath { ah: AhAttr { port: 3, ..second(&pair.b.hca).ah }, ..second(&pair.b.hca) };
     pair.qa.modify(&paths(Some(third), Some(PathMigState::Rearm))).expect("a step");
     pair.b.recv(&pair.qb, 2, 0, 64);
@@ -202,7 +202,7 @@ fn each_step_takes_paths_as_the_table_has_it_and_names_what_it_refuses() {
         refused(ModifyQp::Rts(ToRts { alt: Some(wrong), ..rts(0) }), attribute);
     }
     refused(ModifyQp::Rts(ToRts { path_mig_state: armed, ..rts(0) }), "path_mig_state: set by the device");
-    // The one that was loaded with the step before is there.
+    // The path loaded by the previous transition is there.
     qp.modify(&ModifyQp::Rts(ToRts { path_mig_state: rearm, ..rts(0) })).expect("a step");
     assert_eq!(qp.path_mig_state(), Ok(PathMigState::Rearm));
     for (wrong, attribute) in wrong {
@@ -213,11 +213,11 @@ fn each_step_takes_paths_as_the_table_has_it_and_names_what_it_refuses() {
     qp.modify(&paths(Some(alt), rearm)).expect("a step");
     qp.modify(&paths(None, None)).expect("a step without attributes");
     assert_eq!(pair.qa.modify(&paths(None, rearm)).expect_err("none is loaded").errno, errno::EINVAL);
-    // A reset forgets.
+    // A reset discards it.
     qp.modify(&ModifyQp::Reset).expect("a step");
     assert_eq!(qp.path_mig_state(), Ok(PathMigState::Migrated));
     assert_eq!(pair.fabric.violations(), Vec::<String>::new());
-    // The step is one from ready to send, and not of datagrams.
+    // The transition requires ready to send, and a connected queue pair.
     qp.modify(&paths(Some(alt), rearm)).expect_err("it is reset");
     let kind = QpKind::Ud { send_cq: &pair.a.cq, recv_cq: &pair.a.cq, srq: None };
     let ud = pair.a.hca.create_qp(&QpInit { kind, cap: CAP, signal_all: false }).expect("room");

@@ -1,4 +1,4 @@
-//! Shared receive queues with their limits, completion queues with their events.
+//! Tests of shared receive queues and their limits, and of completion queues and their events.
 
 mod common;
 
@@ -12,9 +12,9 @@ use hca::{
 };
 use netmod_sim_hca::{DeviceSettings, Fabric, Settings, SimCq, SimQp, SimSrq};
 
-/// Whether a descriptor has something to read.
+/// Returns true if a descriptor is readable.
 fn readable(fd: std::os::fd::BorrowedFd<'_>) -> bool {
-    // What is read is lost: to be asked once.
+    // Reading consumes the byte, so this may be asked once.
     let socket = UnixStream::from(fd.try_clone_to_owned().unwrap());
     let mut copy = &socket;
     let mut byte = [0; 1];
@@ -30,7 +30,7 @@ fn readable(fd: std::os::fd::BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Two senders, one receiver with a shared queue of eight.
+/// Two senders, and one receiver with a shared queue of eight.
 struct Shared {
     fabric: Fabric,
     srq: SimSrq,
@@ -159,7 +159,7 @@ fn receive_queues_of_queue_pairs_overflow_too() {
     pair.punished("receive queue overflow");
 }
 
-/// A queue pair whose completions are in a queue of the given size, beside one that works.
+/// Makes a queue pair with a completion queue of the given size, beside a working one.
 fn small(pair: &Pair, entries: u32) -> (SimCq, SimQp) {
     let cq = pair.b.hca.create_cq(entries, 99, None).unwrap();
     let kind = QpKind::Rc { send_cq: &pair.b.cq, recv_cq: &cq, srq: None };

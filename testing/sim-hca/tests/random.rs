@@ -1,5 +1,6 @@
-//! What is delivered is what was sent, whatever is lost, late or not ready: random traffic over connections, shared receive queues and XRC.
-//! `NETMOD_TEST_SEEDS` says how many seeds are run, `NETMOD_TEST_SEED` which one alone.
+//! Delivered data equals sent data, whatever is lost, late or not ready: random traffic over
+//! connections, shared receive queues and XRC. `NETMOD_TEST_SEEDS` is the number of seeds;
+//! `NETMOD_TEST_SEED` selects one.
 
 mod common;
 
@@ -14,9 +15,9 @@ use hca::{
 use netmod_harness::Rng;
 use netmod_sim_hca::{DeviceSettings, Fabric, Faults, Settings, SimQp, SimSrq};
 
-/// Bytes of a place for a message.
-const PLACE: usize = 1500;
-/// Where in a receiver's memory writes go, and what they write at most.
+/// Length of a message slot in bytes.
+const SLOT: usize = 1500;
+/// Offset of the target of writes in a receiver's memory, and their maximum length.
 const WRITES: usize = 32 << 10;
 const WRITTEN: usize = 256;
 const MESSAGES: u32 = 30;
@@ -28,15 +29,15 @@ enum Kind {
     Xrc,
 }
 
-/// A sender's queue pair and what it has under way.
+/// A sender's queue pair and its messages in flight.
 struct Sender {
     qp: SimQp,
     node: Node,
-    /// Requests posted and freed; request i has place i modulo the queue's length.
+    /// Numbers of posted and freed requests; request i uses slot i modulo the queue's length.
     posted: u64,
     freed: u64,
     failed: bool,
-    /// Messages whose completion said that they arrived.
+    /// Messages whose completion reported their arrival.
     done: u64,
 }
 
@@ -58,12 +59,12 @@ struct Receiver {
 
 fn content(stream: usize, message: u32) -> Vec<u8> {
     let mut rng = Rng::new(u64::from(message) << 8 | stream as u64);
-    let most = if rng.below(2) == 0 { 40 } else { PLACE as u64 + 1 };
+    let most = if rng.below(2) == 0 { 40 } else { SLOT as u64 + 1 };
     let len = rng.below(most);
     (0..len).map(|_| rng.below(256) as u8).collect()
 }
 
-/// How a message goes: by a write with immediate data if that is short enough.
+/// Returns true if a message is sent by a write with immediate data, if it is short enough.
 fn by_write(stream: usize, message: u32) -> bool {
     (message + stream as u32).is_multiple_of(3) && content(stream, message).len() <= WRITTEN
 }
@@ -150,22 +151,22 @@ impl World {
             return;
         }
         let bytes = content(stream, sent);
-        let place = (from.posted % u64::from(CAP.max_send_wr)) as usize * PLACE;
+        let slot = (from.posted % u64::from(CAP.max_send_wr)) as usize * SLOT;
         let imm = (stream as u32) << 16 | sent;
         let addr = peer.addr(WRITES + (stream * MESSAGES as usize + sent as usize) * WRITTEN);
         let op = match by_write(stream, sent) {
             true => SendOp::RdmaWriteImm { addr, rkey: peer.mr.rkey(), imm },
             false => SendOp::SendImm(imm),
         };
-        // Every place must come free some time.
+        // Every slot must become free at some time.
         let signaled = from.posted % 4 == 3 || self.rng.below(2) == 0;
         let to = srq.map_or(To::Peer, To::Srq);
         let flags = SendFlags { signaled, ..SendFlags::NONE };
         let pieces = [Piece::new(&bytes)];
-        let sges = [from.node.sge(place, bytes.len())];
+        let sges = [from.node.sge(slot, bytes.len())];
         let short = bytes.len() <= CAP.max_inline as usize && self.rng.below(2) == 0;
         let data = if short { Data::Inline(&pieces) } else { Data::Registered(&sges) };
-        from.node.mem.write(place, &bytes);
+        from.node.mem.write(slot, &bytes);
         from.qp.post_send(&[SendWr { wr_id: from.posted, op, data, flags, to }]).unwrap();
         from.posted += 1;
         self.streams[stream].sent += 1;
@@ -173,9 +174,9 @@ impl World {
 
     fn refill(&mut self, receiver: usize) {
         let receiver = &mut self.receivers[receiver];
-        let Some(place) = receiver.free.pop() else { return };
-        let sges = [receiver.node.sge(place as usize * PLACE, PLACE)];
-        let list = [RecvWr { wr_id: place, sges: &sges }];
+        let Some(slot) = receiver.free.pop() else { return };
+        let sges = [receiver.node.sge(slot as usize * SLOT, SLOT)];
+        let list = [RecvWr { wr_id: slot, sges: &sges }];
         match (&receiver.srq, &receiver.qp) {
             (Some(srq), _) => srq.post_recv(&list).unwrap(),
             (None, Some(qp)) => qp.post_recv(&list).unwrap(),
@@ -198,13 +199,10 @@ impl World {
                 other => panic!("{other:?}"),
             }
         }
-        // What is free may be written to at once.
+        // Free slots may be written at once.
         for request in sender.freed.saturating_sub(8)..sender.freed {
             if sender.posted - request <= u64::from(CAP.max_send_wr) {
-                sender
-                    .node
-                    .mem
-                    .write((request % u64::from(CAP.max_send_wr)) as usize * PLACE, &[0xee; PLACE]);
+                sender.node.mem.write((request % u64::from(CAP.max_send_wr)) as usize * SLOT, &[0xee; SLOT]);
             }
         }
     }
@@ -222,7 +220,7 @@ impl World {
             let mem = &self.receivers[at].node.mem;
             let from = match by_write(stream, message) {
                 true => WRITES + (stream * MESSAGES as usize + message as usize) * WRITTEN,
-                false => completion.wr_id as usize * PLACE,
+                false => completion.wr_id as usize * SLOT,
             };
             assert_eq!(completion.byte_len as usize, expected.len());
             assert_eq!(mem.read(from, expected.len()), expected, "stream {stream}, message {message}");
@@ -273,7 +271,7 @@ impl World {
         }
         let (fabric, trace) = (self.fabric.clone(), self.trace);
         assert_eq!(fabric.violations(), Vec::<String>::new());
-        // Queues go before the memory of their receives.
+        // Queues are dropped before the memory of their receives.
         self.receivers.iter_mut().for_each(|receiver| receiver.qp = None);
         self.receivers.iter_mut().for_each(|receiver| receiver.srq = None);
         drop(self);
@@ -291,7 +289,7 @@ fn seeds() -> core::ops::Range<u64> {
 }
 
 #[test]
-fn what_arrives_is_what_was_sent() {
+fn delivered_data_equals_sent_data() {
     let (mut runs, mut failures) = (0, 0);
     for seed in seeds() {
         let result = std::panic::catch_unwind(|| world(seed).run());
@@ -299,7 +297,7 @@ fn what_arrives_is_what_was_sent() {
         runs += 1;
         failures += usize::from(failed);
     }
-    // With many packets lost some connections break, and most do not.
+    // With high loss some connections break, and most do not.
     assert!(failures * 2 <= runs, "{failures} of {runs}");
 }
 

@@ -1,4 +1,4 @@
-//! Reliable connections: steps, order, completions, places in the queue.
+//! Tests of reliable connections: transitions, order, completions, slots in the queue.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn what_is_not_signaled_does_not_complete_and_keeps_its_place() {
     }
     pair.qa.post_send(&[send(15, SendOp::Send, &[])]).unwrap();
     assert!(pair.settle());
-    // All have arrived, but until the completion was polled the queue is full.
+    // All have arrived, but the queue is full until the completion was polled.
     let full = pair.qa.post_send(&[quiet(16, SendOp::Send, &[])]);
     assert_eq!(full, Err(PostError { at: 0, errno: errno::ENOMEM }));
     pair.punished("send queue overflow");

@@ -1,4 +1,5 @@
-//! Extended reliable connections: domains that processes share, receivers that outlive their makers.
+//! Tests of extended reliable connections: domains shared by processes, and receivers that outlive
+//! their makers.
 
 mod common;
 
@@ -12,7 +13,7 @@ use hca::{
 };
 use netmod_sim_hca::{DeviceId, DeviceSettings, Fabric, Settings, SimQp, SimSrq, SimXrcd, TgtLife};
 
-/// A process of the receiving node, in the node's domain.
+/// A process of the receiving node that is a member of the node's domain.
 struct Member {
     srq: SimSrq,
     xrcd: SimXrcd,
@@ -50,7 +51,8 @@ fn ini(node: &Node) -> SimQp {
     node.hca.create_qp(&QpInit { kind, cap: CAP, signal_all: false }).unwrap()
 }
 
-/// A sender on one device, members of a domain on another one, and a receiver that the first of them has made.
+/// A sender on one device, members of a domain on another, and a receiver that the first member has
+/// made.
 struct Net {
     fabric: Fabric,
     device: DeviceId,
@@ -84,7 +86,7 @@ impl Net {
         self.tgt.as_ref().unwrap().number()
     }
 
-    /// Sends to a shared receive queue; how it ended.
+    /// Sends to a shared receive queue; returns the completions.
     fn send(&self, to: SrqNum, text: &[u8]) -> Vec<(u64, Status)> {
         let pieces = [Piece::new(text)];
         self.ini.post_send(&[to_srq(inline(1, SendOp::Send, &pieces), to)]).unwrap();
@@ -180,11 +182,11 @@ fn the_receiver_outlives_its_maker() {
     net.fabric.kill(maker.node.hca.context());
     assert_eq!(net.send(last.number(), b"still"), SENT);
     assert_eq!(last.node.mem.read(0, 5), b"still");
-    // Handles of the dead are of no use, and harmless.
+    // Handles of a dead process are useless and harmless.
     assert_eq!(net.tgt.as_ref().unwrap().state().unwrap_err().errno, errno::ENODEV);
     drop((net.tgt.take(), maker));
     assert_eq!(net.send(last.number(), b"again"), SENT);
-    // With the domain it ends.
+    // It ends with the domain.
     let to = last.number();
     assert_eq!(net.fabric.leaks().qps, 2);
     drop(last);
@@ -241,7 +243,7 @@ fn receivers_are_opened_in_their_domain_alone() {
     assert_eq!(open(&same, QpNum(0x7777)), errno::EINVAL);
     assert_eq!(open(&same, other.rc(CAP, None).number()), errno::EINVAL);
     assert!(other.hca.open_tgt(&same, net.tgt()).is_ok());
-    // A domain that must be there, and is not; and one of the same file on another device.
+    // A domain that must exist and does not; and one of the same file on another device.
     let manifest = File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
     let found =
         |hca: &netmod_sim_hca::SimHca, file: &File| hca.open_xrcd(XrcdOpen::Existing(file.as_fd())).is_ok();

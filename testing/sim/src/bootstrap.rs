@@ -1,4 +1,4 @@
-//! The simulated process manager: key-value space, barriers, and who has failed.
+//! The simulated process manager: key-value space, barriers, and failed ranks.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
@@ -8,25 +8,25 @@ use ch3_shim::{Asked, Bootstrap};
 
 use crate::net::Net;
 
-/// What the process manager knows.
+/// State of the process manager.
 #[derive(Debug)]
-pub(crate) struct Office {
+pub(crate) struct PmState {
     size: u32,
     job: String,
     values: HashMap<String, Vec<u8>>,
-    /// Values asked for, by rank.
+    /// Number of values that each rank has asked for.
     pub(crate) fetched: Vec<u64>,
-    /// Barriers that each rank has entered; the first is that of joining the job.
+    /// Number of barriers that each rank has entered; the first is for joining the job.
     entered: Vec<u32>,
-    /// Ranks that have entered the barrier of leaving.
+    /// Number of ranks that have entered the barrier for leaving.
     waiting: u32,
     failed: Vec<u32>,
     net: Arc<Mutex<Net>>,
 }
 
-impl Office {
-    pub(crate) fn new(size: u32, net: Arc<Mutex<Net>>) -> Office {
-        Office {
+impl PmState {
+    pub(crate) fn new(size: u32, net: Arc<Mutex<Net>>) -> PmState {
+        PmState {
             size,
             job: format!("simulated job of {size}"),
             values: HashMap::new(),
@@ -38,7 +38,7 @@ impl Office {
         }
     }
 
-    /// Whether all that live want to leave.
+    /// Returns true if all live ranks want to leave.
     fn is_complete(&self) -> bool {
         self.waiting + self.failed.len() as u32 >= self.size
     }
@@ -49,7 +49,7 @@ impl Office {
         }
     }
 
-    /// A rank has died.
+    /// Records the death of a rank.
     pub(crate) fn fail(&mut self, rank: u32) {
         if self.failed.contains(&rank) {
             return;
@@ -63,33 +63,33 @@ impl Office {
     }
 }
 
-/// One rank's part of the process manager.
+/// One rank's connection to the process manager.
 ///
-/// Values can be read as soon as they are published, and the barrier of joining does not wait: the ranks
-/// of a simulation are made one after another, the one that publishes the job key first.
+/// Values can be read as soon as they are published, and the barrier for joining does not wait: a
+/// simulation makes its ranks one after another, first the one that publishes the job key.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct RankPm {
     pub(crate) rank: u32,
-    pub(crate) office: Arc<Mutex<Office>>,
+    pub(crate) pm: Arc<Mutex<PmState>>,
 }
 
-impl Place {
-    fn office(&self) -> MutexGuard<'_, Office> {
-        self.office.lock().unwrap_or_else(PoisonError::into_inner)
+impl RankPm {
+    fn pm(&self) -> MutexGuard<'_, PmState> {
+        self.pm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Bootstrap for Place {
+impl Bootstrap for RankPm {
     fn rank(&self) -> u32 {
         self.rank
     }
 
     fn size(&self) -> u32 {
-        self.office().size
+        self.pm().size
     }
 
     fn job_id(&self) -> String {
-        self.office().job.clone()
+        self.pm().job.clone()
     }
 
     fn local_size(&self) -> u32 {
@@ -97,29 +97,29 @@ impl Bootstrap for Place {
     }
 
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
-        self.office().values.insert(key.to_owned(), value.to_vec());
+        self.pm().values.insert(key.to_owned(), value.to_vec());
         Ok(())
     }
 
     fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
-        let mut office = self.office();
-        office.fetched[self.rank as usize] += 1;
-        Ok(office.values.get(key).cloned())
+        let mut pm = self.pm();
+        pm.fetched[self.rank as usize] += 1;
+        Ok(pm.values.get(key).cloned())
     }
 
     fn barrier_begin(&mut self) -> Result<(), String> {
-        let mut office = self.office();
-        office.entered[self.rank as usize] += 1;
-        if office.entered[self.rank as usize] > 1 {
-            office.waiting += 1;
-            office.wake_if_complete();
+        let mut pm = self.pm();
+        pm.entered[self.rank as usize] += 1;
+        if pm.entered[self.rank as usize] > 1 {
+            pm.waiting += 1;
+            pm.wake_if_complete();
         }
         Ok(())
     }
 
     fn barrier_poll(&mut self) -> Result<bool, String> {
-        let office = self.office();
-        Ok(office.entered[self.rank as usize] <= 1 || office.is_complete())
+        let pm = self.pm();
+        Ok(pm.entered[self.rank as usize] <= 1 || pm.is_complete())
     }
 
     fn fd(&self) -> Option<RawFd> {
@@ -127,7 +127,7 @@ impl Bootstrap for Place {
     }
 
     fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
-        Ok(Asked::Now(self.office().failed.clone()))
+        Ok(Asked::Now(self.pm().failed.clone()))
     }
 
     fn finalize_poll(&mut self) -> Result<bool, String> {

@@ -1,4 +1,4 @@
-//! A simulated job: makes the ranks, and lets processes and network take turns in a random order.
+//! A simulated job: makes the ranks, and runs processes and network in a random order.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,55 +7,55 @@ use ch3_shim::{Bootstrap, Builder, Device, VirtualClock};
 use netmod_core::{Config, Time};
 use netmod_tcp::link::LinkConfig;
 
-use crate::bootstrap::{Office, Place};
+use crate::bootstrap::{PmState, RankPm};
 use crate::net::{Net, NetStats, Partition};
 use crate::netmod::SimNetmod;
-use crate::plan::{Fault, Mood, Plan};
+use crate::plan::{Fault, FaultKind, Plan};
 use crate::program::{Program, Turn};
 use crate::trace::Trace;
 use crate::world::{World, Wrong, wrong};
 use netmod_harness::Rng;
 use netmod_harness::rng::mix;
 
-/// Virtual time without anything begun or ended after which a job hangs. Longer than all timeouts of
-/// the device and the netmod together.
+/// Virtual time without any beginning or end of an operation after which a job is hung. Longer than
+/// all timeouts of the device and the netmod together.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// The most virtual time that passes in one step while a process has something to do.
+/// Maximum virtual time per step while a process has something to do.
 const UNSERVED: Duration = Duration::from_millis(1);
-/// Turns without anything begun or ended after which a job runs in circles, for each rank.
-const CIRCLES: u64 = 200_000;
+/// Turns per rank without any beginning or end of an operation after which a job is in a livelock.
+const LIVELOCK: u64 = 200_000;
 
-/// What a job did.
+/// Results of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// Processes.
+    /// Number of processes.
     pub ranks: u32,
-    /// What went wrong on purpose.
-    pub mood: Mood,
+    /// Kind of faults.
+    pub fault_kind: FaultKind,
     /// Turns of processes and of the network.
     pub steps: u64,
     /// Messages received.
     pub messages: u64,
     /// Requests that failed because of a peer.
     pub failures: u64,
-    /// Virtual time that passed, in nanoseconds.
+    /// Elapsed virtual time in nanoseconds.
     pub virtual_ns: u64,
-    /// What the network did.
+    /// Statistics of the network.
     pub net: NetStats,
-    /// The most values that one rank asked the process manager for.
+    /// Maximum number of values that one rank asked the process manager for.
     pub fetched_high: u64,
 }
 
-/// A job in which something did not hold.
+/// A job that violates an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// The seed.
     pub seed: u64,
-    /// What did not hold, and how the processes stood.
+    /// The violation, and the state of the processes.
     pub what: String,
-    /// The last events, if they were asked for.
+    /// The last events, if requested.
     pub trace: Vec<String>,
 }
 
@@ -67,20 +67,20 @@ impl std::fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// A job between its beginning and its end.
+/// A job in progress.
 #[derive(Debug)]
 pub(crate) struct Job {
     seed: u64,
     rng: Rng,
     net: Arc<Mutex<Net>>,
-    office: Arc<Mutex<Office>>,
+    pm: Arc<Mutex<PmState>>,
     clock: VirtualClock,
     world: World,
     programs: Vec<Program>,
     unfinished: usize,
     steps: u64,
     next_fault: usize,
-    /// The world's activity when it last changed, with the time and the step.
+    /// The world's last change of activity, with its time and step.
     last: (u64, Time, u64),
 }
 
@@ -92,12 +92,12 @@ impl Job {
         let n = plan.ranks;
         let net = Net::new(n, plan.profile.clone(), rng.fork(), clock.clone(), Trace::new(trace));
         let net = Arc::new(Mutex::new(net));
-        let office = Arc::new(Mutex::new(Office::new(n, Arc::clone(&net))));
+        let pm = Arc::new(Mutex::new(PmState::new(n, Arc::clone(&net))));
         let mut job = Job {
             seed,
             rng,
             net,
-            office,
+            pm,
             clock,
             programs: Vec::with_capacity(n as usize),
             unfinished: n as usize,
@@ -119,19 +119,19 @@ impl Job {
         self.net.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn office(&self) -> MutexGuard<'_, Office> {
-        self.office.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pm(&self) -> MutexGuard<'_, PmState> {
+        self.pm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn device(&self, rank: u32) -> Result<Device, Wrong> {
         let mut cfg = Config::default();
         cfg.netmods.clear();
         cfg.eager_max = self.world.plan.eager_max;
-        // A rank may be late because the network is slow, or because it waits for one that is lost, until all
-        // give up. One that never comes is found as a hang.
+        // A rank may be late because the network is slow, or because it waits for a lost one until
+        // all give up. A rank that never comes is found as a hang.
         cfg.close_timeout = PATIENCE * 10;
-        let place: Box<dyn Bootstrap> = Box::new(Place { rank, office: Arc::clone(&self.office) });
-        let builder = Builder::new(cfg, place).clock(self.clock.clone());
+        let rank_pm: Box<dyn Bootstrap> = Box::new(RankPm { rank, pm: Arc::clone(&self.pm) });
+        let builder = Builder::new(cfg, rank_pm).clock(self.clock.clone());
         let netmod = SimNetmod::new(Arc::clone(&self.net), builder.name(), LinkConfig::default());
         Ok(builder.netmod(Box::new(netmod)).build()?)
     }
@@ -145,7 +145,8 @@ impl Job {
     }
 
     fn failed(&self, what: String) -> Failed {
-        let mut what = format!("{what}\nmood {:?}, {:?}", self.world.plan.mood, self.world.plan.profile);
+        let mut what =
+            format!("{what}\nmood {:?}, {:?}", self.world.plan.fault_kind, self.world.plan.profile);
         for p in self.programs.iter().filter(|p| !p.is_done()).take(8) {
             what += &format!("\n  {}", p.describe(&self.world));
         }
@@ -159,13 +160,13 @@ impl Job {
         Report {
             seed: self.seed,
             ranks: self.world.plan.ranks,
-            mood: self.world.plan.mood,
+            fault_kind: self.world.plan.fault_kind,
             steps: self.steps,
             messages: self.world.received,
             failures: self.world.failures,
             virtual_ns: net.now().0,
             net: net.stats,
-            fetched_high: self.office().fetched.iter().copied().max().unwrap_or(0),
+            fetched_high: self.pm().fetched.iter().copied().max().unwrap_or(0),
         }
     }
 
@@ -177,7 +178,7 @@ impl Job {
                 let net = self.net();
                 (net.has_ready(), net.next_at())
             };
-            // A process that has something to do gets its turn before long.
+            // A process that has something to do gets its turn soon.
             let soon = next.is_some_and(|at| at.since(self.clock.now()) <= UNSERVED);
             if soon && self.rng.one_in(2) || !ready && next.is_some() {
                 self.net().step();
@@ -188,7 +189,7 @@ impl Job {
             }
             self.watch()?;
         }
-        // What is still on its way finds nobody; then nothing may be left.
+        // Data in transit is discarded; then nothing may be left.
         while self.net().step() {}
         let left = self.net().connections();
         if left > 0 {
@@ -197,7 +198,7 @@ impl Job {
         self.world.check()
     }
 
-    /// Any process that has something to do has its turn.
+    /// Runs a turn of a random process that has something to do.
     fn turn(&mut self) -> Result<(), Wrong> {
         let Some(rank) = self.net().take_ready() else { return Ok(()) };
         let plan = &self.world.plan;
@@ -227,17 +228,18 @@ impl Job {
             self.net().wake(rank);
         }
         if self.world.activity != before && self.world.plan.ranks <= 16 {
-            // What a rank knows by way of the world may let any other go on.
+            // A rank's knowledge shared through the world may let any other rank continue.
             self.net().wake_all();
         }
         Ok(())
     }
 
-    /// Nobody has anything to do and nothing is on its way: only time can help, or giving up.
+    /// Handles a state in which no process has work and nothing is in transit: advances the time,
+    /// or makes ranks give up.
     fn idle(&mut self) -> Result<(), Wrong> {
         let idle = self.clock.now().since(self.last.1);
         if idle >= PATIENCE {
-            if !self.world.plan.mood.is_lossy() || self.world.giving_up {
+            if !self.world.plan.fault_kind.is_lossy() || self.world.giving_up {
                 return wrong("the job hangs: nothing is to come, and these ranks wait");
             }
             self.world.giving_up = true;
@@ -249,22 +251,22 @@ impl Job {
         Ok(())
     }
 
-    /// Notices a job that never ends although something always happens.
+    /// Detects a livelock.
     fn watch(&mut self) -> Result<(), Wrong> {
         let now = self.clock.now();
         if self.world.activity != self.last.0 {
             self.last = (self.world.activity, now, self.steps);
             return Ok(());
         }
-        if self.steps - self.last.2 > CIRCLES * u64::from(self.world.plan.ranks)
+        if self.steps - self.last.2 > LIVELOCK * u64::from(self.world.plan.ranks)
             || now.since(self.last.1) > PATIENCE * 4
         {
-            return wrong("the job runs in circles: nothing has begun or ended for a long time");
+            return wrong("the job is in a livelock: nothing has begun or ended for a long time");
         }
         Ok(())
     }
 
-    /// What is to go wrong by now does.
+    /// Applies the due faults.
     fn faults(&mut self) {
         while let Some((_, fault)) =
             self.world.plan.faults.get(self.next_fault).filter(|(at, _)| *at <= self.steps).cloned()
@@ -309,6 +311,6 @@ impl Job {
         self.world.activity += 1;
         self.programs[rank as usize].crash();
         self.unfinished -= 1;
-        self.office().fail(rank);
+        self.pm().fail(rank);
     }
 }

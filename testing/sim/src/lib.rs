@@ -1,10 +1,11 @@
-//! Whole jobs of real devices in one thread, over a simulated network, in virtual time, from a seed.
+//! Whole jobs of real devices in one thread, over a simulated network, in virtual time, from a
+//! seed.
 //!
 //! [`run_seed`] runs the job that a seed describes: some ranks, each with a real device layer over
-//! [`NAME`], a network with delays, bounded buffers and fragments of its own, a random program of
-//! messages, and faults. An oracle that sees all ranks checks that no message is lost, doubled or
-//! reordered, that no request waits for ever, that only requests which concern a lost peer fail, and
-//! that nothing is left over. The same seed gives the same job, step by step.
+//! [`NAME`]; a network with its own delays, bounded buffers and fragments; a random program of
+//! messages; and faults. An oracle that sees all ranks checks that no message is lost, duplicated
+//! or reordered, that every request ends, that only requests concerning a lost peer fail, and that
+//! nothing is left. The same seed gives the same job, step by step.
 
 mod bootstrap;
 mod job;
@@ -24,22 +25,22 @@ use plan::Plan;
 pub use job::{Failed, Report};
 pub use net::{NetStats, Profile};
 pub use netmod::NAME;
-pub use plan::Mood;
+pub use plan::FaultKind;
 
-/// Runs the job of a seed, with so many ranks or as many as the seed says, and keeps the last `trace`
+/// Runs the job of a seed, with `ranks` ranks or as many as the seed says. Keeps the last `trace`
 /// events for the report of a failure.
 ///
 /// # Errors
-/// What did not hold.
+/// The violation.
 pub fn run_seed(seed: u64, ranks: Option<u32>, trace: usize) -> Result<Report, Failed> {
     run_plan(seed, Plan::random(seed, ranks), trace)
 }
 
-/// Runs a job of `ranks` in which each exchanges small messages with its neighbours and with the ranks at
-/// distances of all powers of two.
+/// Runs a job of `ranks` in which each exchanges small messages with its neighbours and with the
+/// ranks at distances of all powers of two.
 ///
 /// # Errors
-/// What did not hold.
+/// The violation.
 pub fn run_neighbours(ranks: u32, rounds: usize, seed: u64) -> Result<Report, Failed> {
     run_plan(seed, Plan::neighbours(ranks, rounds), 0)
 }
@@ -47,7 +48,7 @@ pub fn run_neighbours(ranks: u32, rounds: usize, seed: u64) -> Result<Report, Fa
 /// Runs a job in which all other ranks connect to rank 0 at once.
 ///
 /// # Errors
-/// What did not hold.
+/// The violation.
 pub fn run_storm(ranks: u32, seed: u64) -> Result<Report, Failed> {
     run_plan(seed, Plan::storm(ranks, seed), 0)
 }

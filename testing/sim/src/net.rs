@@ -1,9 +1,8 @@
-//! The simulated network: hosts, connections, and the events that are to come.
+//! The simulated network: hosts, connections, and future events.
 //!
-//! A connection is two lanes, one in each direction. What is written to a lane arrives in order, in
-//! fragments, after random delays; a lane holds a bounded number of bytes that nobody has read yet. All
-//! chance comes from one generator, and ties in time are broken by it, so that a seed determines
-//! everything.
+//! A connection has a pipe in each direction. Data in a pipe arrives in order, in fragments, after
+//! random delays. A pipe holds a bounded number of unread bytes. All randomness comes from one
+//! generator, which also breaks ties in time, so a seed determines everything.
 
 mod conn;
 mod profile;
@@ -20,53 +19,53 @@ use netmod_core::{Time, VcId};
 use crate::trace::Trace;
 use netmod_harness::Rng;
 
-use conn::{Conn, ConnKind, Host, Lane, Life};
+use conn::{Conn, ConnKind, Host, Life, Pipe};
 use schedule::{NetEvent, Scheduled};
 
-pub(crate) use conn::{ConnId, End, Item, Stage, Word};
+pub(crate) use conn::{ConnId, End, HandshakeMessage, Item, Stage};
 pub use profile::Profile;
-/// Connection attempts that a host keeps before it has accepted them; further ones are tried again later.
+/// Maximum number of connection attempts that a host queues; further ones are retried later.
 const BACKLOG: usize = 128;
-/// Pause before an attempt that found no room is tried again; doubled each time.
+/// Delay before an attempt that found the queue full is retried; doubled each time.
 const KNOCK_AGAIN: Duration = Duration::from_millis(200);
-/// The longest a system goes on trying to deliver before it gives a connection up.
+/// Maximum delivery delay, in nanoseconds, before a system gives a connection up.
 const GIVES_UP_AFTER: u64 = 15_000_000_000;
 
-/// `ECONNREFUSED`: nobody listens.
+/// `ECONNREFUSED`: there is no listener.
 const REFUSED: i32 = 111;
 /// `ECONNRESET`: the other end is gone.
 const RESET: i32 = 104;
-/// `ETIMEDOUT`: nothing was heard for too long.
+/// `ETIMEDOUT`: nothing was received for too long.
 const TIMED_OUT: i32 = 110;
 
-/// A time in which some hosts cannot speak to some others.
+/// A time during which some hosts cannot reach others.
 #[derive(Clone, Debug)]
 pub(crate) struct Partition {
     pub(crate) from: Time,
-    /// [`Time::NEVER`] if it does not heal.
+    /// End of the partition; [`Time::NEVER`] if it is permanent.
     pub(crate) until: Time,
-    /// Which side each rank is on.
+    /// Side of each rank.
     pub(crate) side: Vec<bool>,
 }
 
-/// What a network has done.
+/// Statistics of a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetStats {
-    /// Connections dialled.
+    /// Dialled connections.
     pub dials: u64,
-    /// Of them, attempts that found the listener's queue full.
+    /// Attempts that found the listener's queue full.
     pub crowded: u64,
-    /// Connections that messages flowed on.
+    /// Connections that carried messages.
     pub opened: u64,
-    /// Connections that were broken.
+    /// Severed connections.
     pub severed: u64,
-    /// Things that happened.
+    /// Executed events.
     pub events: u64,
-    /// Most connections at once.
+    /// Maximum number of simultaneous connections.
     pub high: u64,
 }
 
-/// The network.
+/// The simulated network.
 #[derive(Debug)]
 pub(crate) struct Net {
     pub(crate) rng: Rng,
@@ -107,7 +106,7 @@ impl Net {
         self.hosts.len() as u32
     }
 
-    /// The process of a rank has something to do.
+    /// Makes the process of a rank ready.
     pub(crate) fn wake(&mut self, rank: u32) {
         let host = &mut self.hosts[rank as usize];
         if host.life != Life::Crashed && !std::mem::replace(&mut host.ready, true) {
@@ -121,13 +120,13 @@ impl Net {
         }
     }
 
-    /// The process of a rank will have something to do then.
+    /// Makes the process of a rank ready at a later time.
     pub(crate) fn wake_at(&mut self, rank: u32, at: Time) {
         let at = at.max(self.now());
         self.schedule(at, NetEvent::Wake(rank));
     }
 
-    /// Any process that has something to do.
+    /// Takes a random ready process.
     pub(crate) fn take_ready(&mut self) -> Option<u32> {
         if self.ready.is_empty() {
             return None;
@@ -142,20 +141,20 @@ impl Net {
         !self.ready.is_empty()
     }
 
-    /// When the next thing happens, if one is to come.
+    /// Returns the time of the next event, if there is one.
     pub(crate) fn next_at(&self) -> Option<Time> {
         self.queue.peek().map(|Reverse(s)| s.at)
     }
 
-    /// Connections that exist.
+    /// Returns the number of connections.
     pub(crate) fn connections(&self) -> usize {
         self.conns.len()
     }
 
-    /// What is left of connections, for people.
+    /// Describes the remaining connections.
     pub(crate) fn describe(&self) -> String {
         let each = self.conns.iter().take(20).map(|(id, c)| {
-            let lane = |l: &Lane| {
+            let pipe = |l: &Pipe| {
                 let mut text = format!("{} bytes", l.data.len());
                 if !l.items.is_empty() {
                     text += &format!(", arrived {:?}", l.items);
@@ -173,8 +172,8 @@ impl Net {
                 b.rank,
                 b.stage,
                 if c.severed { ", severed" } else { "" },
-                lane(&c.lanes[0]),
-                lane(&c.lanes[1])
+                pipe(&c.pipes[0]),
+                pipe(&c.pipes[1])
             )
         });
         each.collect()
@@ -194,13 +193,14 @@ impl Net {
         Duration::from_nanos(ns)
     }
 
-    /// When what would arrive at `at` does, given the partitions; `None` if never.
-    /// Returns true if the host of a rank, as far as `by` can ask it, says that the rank's process has ended.
+    /// Returns true if the process of `rank` has ended, as far as `by` can ask its host.
     pub(crate) fn has_ended(&mut self, by: u32, rank: u32) -> bool {
         let now = self.now();
         self.hosts[rank as usize].life != Life::Up && self.passes(by, rank, now).is_some_and(|at| at <= now)
     }
 
+    /// Returns the time at which data due at `at` arrives, given the partitions;
+    /// `None` if never.
     fn passes(&mut self, a: u32, b: u32, mut at: Time) -> Option<Time> {
         for i in 0..self.partitions.len() {
             let p = &self.partitions[i];
@@ -214,7 +214,7 @@ impl Net {
         Some(at)
     }
 
-    /// Lets the next thing happen; false if nothing is to come.
+    /// Executes the next event; returns false if there is none.
     pub(crate) fn step(&mut self) -> bool {
         let Some(Reverse(next)) = self.queue.pop() else { return false };
         self.clock.set(next.at);
@@ -222,10 +222,10 @@ impl Net {
         let event = &next.event;
         self.trace.note(next.at, || format!("network: {event:?}"));
         match next.event {
-            NetEvent::Arrive { conn, lane, item } => self.arrive(conn, lane, item),
+            NetEvent::Arrive { conn, pipe, item } => self.arrive(conn, pipe, item),
             NetEvent::Broken { conn, side, errno } => {
                 if let Some(c) = self.conns.get_mut(conn) {
-                    c.lanes[1 - usize::from(side)].items.push_back(Item::Reset(errno));
+                    c.pipes[1 - usize::from(side)].items.push_back(Item::Reset(errno));
                     self.notify(conn, side);
                     self.tidy(conn);
                 }
@@ -237,19 +237,19 @@ impl Net {
         true
     }
 
-    /// Moves the clock although nothing is to come.
+    /// Advances the clock without an event.
     pub(crate) fn pass(&mut self, by: Duration) {
         self.clock.set(self.now() + by);
     }
 
-    /// Tells an end's process that something is there.
+    /// Notifies an end's process of new data.
     fn notify(&mut self, conn: ConnId, side: u8) {
         let Some(end) = self.conns.get_mut(conn).map(|c| &mut c.ends[usize::from(side)]) else { return };
         match end.stage {
             Stage::Closed => {}
             // The attempt has not reached the host.
             Stage::Knocking if !end.knocked => {}
-            // Whatever comes is thrown away; an end of the connection ends it.
+            // Arriving data is discarded; a FIN or reset ends the connection.
             Stage::Lingering => self.discard(conn, side),
             _ => {
                 let rank = end.rank;
@@ -261,12 +261,12 @@ impl Net {
         }
     }
 
-    fn arrive(&mut self, conn: ConnId, lane: u8, item: Item) {
+    fn arrive(&mut self, conn: ConnId, pipe: u8, item: Item) {
         let Some(c) = self.conns.get_mut(conn).filter(|c| !c.severed) else { return };
-        let to = 1 - lane;
-        let l = &mut c.lanes[usize::from(lane)];
+        let to = 1 - pipe;
+        let l = &mut c.pipes[usize::from(pipe)];
         if c.ends[usize::from(to)].stage == Stage::Closed {
-            // Nobody is there: the system says so.
+            // There is no process: the system answers.
             if let Item::Bytes(n) = item {
                 l.data.drain(..n);
                 return self.put(conn, to, Item::Reset(RESET));
@@ -280,12 +280,12 @@ impl Net {
         self.notify(conn, to);
     }
 
-    /// Throws away what has arrived at an end that does not read any more.
+    /// Discards the data that has arrived at a closed end.
     fn discard(&mut self, conn: ConnId, side: u8) {
         while let Some(item) = self.item(conn, side) {
             match item {
                 Item::Bytes(n) => self.consume(conn, side, n),
-                Item::Word(_) => self.pop(conn, side),
+                Item::HandshakeMessage(_) => self.pop(conn, side),
                 Item::Fin | Item::Reset(_) => return self.close(conn, side),
             }
         }
@@ -297,7 +297,7 @@ impl Net {
         let end = |rank, stage, vc| End { rank, stage, vc, peer_left: false, queued: false, knocked: false };
         let conn = self.conns.insert(Conn {
             ends: [end(from, Stage::Dial, Some(vc)), end(to, Stage::Knocking, None)],
-            lanes: Default::default(),
+            pipes: Default::default(),
             severed: false,
         });
         self.stats.high = self.stats.high.max(self.conns.len() as u64);
@@ -308,7 +308,7 @@ impl Net {
         conn
     }
 
-    /// An attempt to connect reaches its host.
+    /// Handles a connection attempt's arrival at its host.
     fn knock(&mut self, conn: ConnId, tries: u32) {
         let Some(c) = self.conns.get_mut(conn).filter(|c| !c.severed) else { return };
         let (from, to) = (c.ends[0].rank, c.ends[1].rank);
@@ -334,13 +334,13 @@ impl Net {
         self.notify(conn, 1);
     }
 
-    /// Sends something that takes no room.
+    /// Sends an item that needs no buffer space.
     fn put(&mut self, conn: ConnId, side: u8, item: Item) {
         let delay = self.delay();
         let now = self.now();
         let Some(c) = self.conns.get_mut(conn) else { return };
         let (a, b) = (c.ends[0].rank, c.ends[1].rank);
-        let l = &mut c.lanes[usize::from(side)];
+        let l = &mut c.pipes[usize::from(side)];
         if l.ended {
             return;
         }
@@ -349,34 +349,34 @@ impl Net {
         l.last = at;
         if let Some(at) = self.passes(a, b, at) {
             if let Some(c) = self.conns.get_mut(conn) {
-                c.lanes[usize::from(side)].last = at;
+                c.pipes[usize::from(side)].last = at;
             }
-            self.schedule(at, NetEvent::Arrive { conn, lane: side, item });
+            self.schedule(at, NetEvent::Arrive { conn, pipe: side, item });
         }
     }
 
-    pub(crate) fn say(&mut self, conn: ConnId, side: u8, word: Word) {
-        self.put(conn, side, Item::Word(word));
+    pub(crate) fn send_handshake(&mut self, conn: ConnId, side: u8, message: HandshakeMessage) {
+        self.put(conn, side, Item::HandshakeMessage(message));
     }
 
-    /// The end of what this end writes.
+    /// Ends the stream written by this end.
     pub(crate) fn fin(&mut self, conn: ConnId, side: u8) {
         self.put(conn, side, Item::Fin);
     }
 
-    /// Bytes that a lane takes now.
+    /// Returns the number of bytes that a pipe accepts now.
     pub(crate) fn room(&self, conn: ConnId, side: u8) -> usize {
-        let held = self.conns.get(conn).map_or(usize::MAX, |c| c.lanes[usize::from(side)].data.len());
+        let held = self.conns.get(conn).map_or(usize::MAX, |c| c.pipes[usize::from(side)].data.len());
         self.profile.capacity.saturating_sub(held)
     }
 
-    /// Writes bytes, whether there is room or not.
+    /// Writes bytes, regardless of the buffer space.
     pub(crate) fn write(&mut self, conn: ConnId, side: u8, bytes: &[u8]) {
-        let Some(c) = self.conns.get_mut(conn).filter(|c| !c.lanes[usize::from(side)].ended) else { return };
-        c.lanes[usize::from(side)].data.extend(bytes);
+        let Some(c) = self.conns.get_mut(conn).filter(|c| !c.pipes[usize::from(side)].ended) else { return };
+        c.pipes[usize::from(side)].data.extend(bytes);
         let mut left = bytes.len();
         while left > 0 {
-            // A few fragments show all that many would: what is read at once is cut again.
+            // A few fragments behave like many: reading cuts the data again.
             let n =
                 if self.rng.one_in(3) { left } else { left.min(1 + self.rng.index(self.profile.fragment)) };
             self.put(conn, side, Item::Bytes(n));
@@ -384,14 +384,14 @@ impl Net {
         }
     }
 
-    /// The writer is told when there is room again.
+    /// Requests a notification when there is space again.
     pub(crate) fn wants_room(&mut self, conn: ConnId, side: u8) {
         if let Some(c) = self.conns.get_mut(conn) {
-            c.lanes[usize::from(side)].blocked = true;
+            c.pipes[usize::from(side)].blocked = true;
         }
     }
 
-    /// The next end of this rank with something new.
+    /// Takes the rank's next end with new data.
     pub(crate) fn take_inbox(&mut self, rank: u32) -> Option<(ConnId, u8)> {
         loop {
             let (conn, side) = self.hosts[rank as usize].inbox.pop_front()?;
@@ -406,7 +406,7 @@ impl Net {
         self.hosts[rank as usize].inbox.len()
     }
 
-    /// There is more to do at an end.
+    /// Puts an end back into the inbox, because it has more to do.
     pub(crate) fn again(&mut self, conn: ConnId, side: u8) {
         self.notify(conn, side);
     }
@@ -419,17 +419,17 @@ impl Net {
         self.conns.get_mut(conn).map(|c| &mut c.ends[usize::from(side)])
     }
 
-    /// Which end of a connection is of this rank.
+    /// Returns the rank's side of a connection.
     pub(crate) fn side_of(&self, conn: ConnId, rank: u32) -> u8 {
         self.conns.get(conn).map_or(0, |c| u8::from(c.ends[0].rank != rank))
     }
 
-    /// The rank at the other end.
+    /// Returns the rank at the other end.
     pub(crate) fn peer_of(&self, conn: ConnId, side: u8) -> u32 {
         self.conns.get(conn).map_or(0, |c| c.ends[usize::from(1 - side)].rank)
     }
 
-    /// The process has seen that it is being dialled.
+    /// Records that the process has noticed the dialled connection.
     pub(crate) fn accept(&mut self, conn: ConnId, side: u8) {
         if let Some(end) = self.end_mut(conn, side) {
             end.stage = Stage::Proved;
@@ -440,30 +440,30 @@ impl Net {
         }
     }
 
-    /// The first thing that has arrived at an end.
+    /// Returns the first item that has arrived at an end.
     pub(crate) fn item(&self, conn: ConnId, side: u8) -> Option<Item> {
-        self.conns.get(conn)?.lanes[usize::from(1 - side)].items.front().copied()
+        self.conns.get(conn)?.pipes[usize::from(1 - side)].items.front().copied()
     }
 
-    /// The first `n` bytes that have arrived at an end.
+    /// Returns the first `n` bytes that have arrived at an end.
     pub(crate) fn head(&self, conn: ConnId, side: u8, n: usize) -> [&[u8]; 2] {
         let Some(c) = self.conns.get(conn) else { return [&[]; 2] };
-        let (a, b) = c.lanes[usize::from(1 - side)].data.as_slices();
+        let (a, b) = c.pipes[usize::from(1 - side)].data.as_slices();
         let first = n.min(a.len());
         [&a[..first], &b[..n - first]]
     }
 
-    /// The first thing is dealt with.
+    /// Removes the first item.
     pub(crate) fn pop(&mut self, conn: ConnId, side: u8) {
         if let Some(c) = self.conns.get_mut(conn) {
-            c.lanes[usize::from(1 - side)].items.pop_front();
+            c.pipes[usize::from(1 - side)].items.pop_front();
         }
     }
 
-    /// The first `n` bytes have been read.
+    /// Removes the first `n` bytes, which were read.
     pub(crate) fn consume(&mut self, conn: ConnId, side: u8, n: usize) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let l = &mut c.lanes[usize::from(1 - side)];
+        let l = &mut c.pipes[usize::from(1 - side)];
         l.data.drain(..n);
         if l.data.is_empty() && l.data.capacity() > 1 << 12 {
             l.data.shrink_to(0);
@@ -480,7 +480,7 @@ impl Net {
         }
     }
 
-    /// An end says no more and reads no more.
+    /// Makes an end linger: it writes and reads no more.
     pub(crate) fn linger(&mut self, conn: ConnId, side: u8) {
         self.fin(conn, side);
         if let Some(end) = self.end_mut(conn, side) {
@@ -491,7 +491,7 @@ impl Net {
         self.tidy(conn);
     }
 
-    /// An end is closed.
+    /// Closes an end.
     pub(crate) fn close(&mut self, conn: ConnId, side: u8) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let end = &mut c.ends[usize::from(side)];
@@ -499,7 +499,7 @@ impl Net {
         let rank = end.rank;
         end.stage = Stage::Closed;
         end.vc = None;
-        let unread = !c.lanes[usize::from(1 - side)].items.is_empty();
+        let unread = !c.pipes[usize::from(1 - side)].items.is_empty();
         if knocking {
             self.hosts[rank as usize].knocking -= 1;
         }
@@ -508,7 +508,7 @@ impl Net {
         self.tidy(conn);
     }
 
-    /// Forgets a connection that nobody reads any more.
+    /// Removes a connection with two closed ends.
     fn tidy(&mut self, conn: ConnId) {
         let done = |e: &End| match e.stage {
             Stage::Closed | Stage::Lingering => true,
@@ -520,7 +520,7 @@ impl Net {
         }
     }
 
-    /// Cuts a connection: each end learns of it in its own time.
+    /// Severs a connection: each end notices separately.
     fn sever(&mut self, conn: ConnId, longest: u64) {
         let Some(c) = self.conns.get_mut(conn).filter(|c| !c.severed) else { return };
         c.severed = true;
@@ -532,7 +532,7 @@ impl Net {
         }
     }
 
-    /// Cuts one connection that messages flow on; the ranks at its ends.
+    /// Severs a random connection that carries messages; returns its ranks.
     pub(crate) fn sever_any(&mut self) -> Option<(u32, u32)> {
         let open: Vec<(ConnId, u32, u32)> = self
             .conns
@@ -549,7 +549,7 @@ impl Net {
         Some((a, b))
     }
 
-    /// The ranks of two hosts between which nothing passes any more.
+    /// Severs all connections between two sides of the network.
     pub(crate) fn split(&mut self, side: &[bool]) {
         let across: Vec<ConnId> = self
             .conns
@@ -562,7 +562,7 @@ impl Net {
         }
     }
 
-    /// A process leaves properly, with all its connections closed: nobody listens any more.
+    /// Handles the orderly exit of a process whose connections are closed: it no longer listens.
     pub(crate) fn finalized(&mut self, rank: u32) {
         self.hosts[rank as usize].life = Life::Finalized;
         let knocking = std::mem::take(&mut self.hosts[rank as usize].inbox);
@@ -571,7 +571,7 @@ impl Net {
         }
     }
 
-    /// A process dies.
+    /// Handles the death of a process.
     pub(crate) fn crash(&mut self, rank: u32) {
         if self.hosts[rank as usize].life != Life::Up {
             return;
@@ -587,7 +587,7 @@ impl Net {
             .collect();
         for (conn, side) in mine {
             if self.rng.one_in(2) {
-                // What was on its way is lost with the host.
+                // Data in transit is lost with the host.
                 self.sever(conn, 1_000_000_000);
             }
             self.close(conn, side);

@@ -1,9 +1,9 @@
-//! What the ranks of a simulated job do: messages, rounds, disconnects, faults; all from the seed.
+//! The plan of a simulated job: messages, rounds, disconnects and faults, all from the seed.
 //!
-//! Every receive belongs to a stream: the receives of one rank with the same arguments, of which there
-//! are as many as messages that match them and no others. So no receive can take the message that another
-//! one needs, and the k-th receive of a stream that got its message from a source got the k-th that this
-//! source sent to the stream.
+//! Every receive belongs to a stream: the receives of one rank with the same arguments. A stream
+//! has as many receives as messages, and only these messages match it. So no receive can take a
+//! message that another receive needs. The k-th receive of a stream that got its message from a
+//! source got the k-th message that this source sent to the stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,23 +13,23 @@ use crate::net::Profile;
 use netmod_harness::Rng;
 use netmod_harness::rng::mix;
 
-/// First tag of messages that are received by themselves.
+/// First tag of messages with a receive of their own.
 const LONE: i32 = 1_000_000;
-/// Tags of one round.
+/// Number of tags per round.
 const ROUND_TAGS: i32 = 100;
-/// Tag that nobody sends with.
+/// A tag that no message has.
 pub(crate) const NEVER_TAG: i32 = 999_999;
-/// Tag of a message that only shows whether its receiver is there.
+/// Tag of a message that only tests whether its receiver lives.
 pub(crate) const POKE_TAG: i32 = 999_998;
 
-/// How a receive is made.
+/// Method of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// `irecv`.
     Posted,
-    /// `iprobe` until it says yes, then a receive of what it said.
+    /// `iprobe` until it finds a message, then a receive of that message.
     Probed,
-    /// `improbe` until it says yes, then `imrecv`.
+    /// `improbe` until it finds a message, then `imrecv`.
     Matched,
 }
 
@@ -43,12 +43,12 @@ pub(crate) struct Message {
     pub(crate) len: usize,
     pub(crate) mode: Mode,
     pub(crate) stream: usize,
-    /// Its sender asks for it back as soon as it is sent.
+    /// True if its sender cancels it right after sending.
     pub(crate) cancel: bool,
 }
 
 impl Message {
-    /// Its bytes: its number, if it is long enough, then what only this message has.
+    /// Returns its bytes: its number, if it is long enough, then bytes that identify it.
     pub(crate) fn content(&self, id: usize) -> Vec<u8> {
         let mut out = vec![0; self.len];
         for (i, chunk) in out.chunks_mut(8).enumerate() {
@@ -62,110 +62,110 @@ impl Message {
     }
 }
 
-/// Receives of one rank with the same arguments.
+/// The receives of one rank with the same arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) to: u32,
     pub(crate) comm: usize,
     pub(crate) source: i32,
     pub(crate) tag: i32,
-    /// Bytes of each receive's buffer.
+    /// Length of each receive's buffer in bytes.
     pub(crate) room: usize,
     /// Its messages, in the order in which each source sends them.
     pub(crate) messages: Vec<usize>,
-    /// Its only message may be taken back by its sender.
+    /// True if its only message may be cancelled by its sender.
     pub(crate) revocable: bool,
 }
 
-/// One thing that a rank does.
+/// An operation of a rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
     Send(usize),
     Receive(usize, How),
-    /// A receive that nothing can match, and its cancellation.
+    /// A receive that nothing matches, and its cancellation.
     Never,
 }
 
-/// What a rank does in one round.
+/// The operations of a rank in one round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Round {
-    /// Done in this order, without waiting.
+    /// Operations in this order, without waiting.
     pub(crate) ops: Vec<Op>,
-    /// Ranks that it disconnects from when all is done.
+    /// Ranks to disconnect from at the end of the round.
     pub(crate) disconnect: Vec<u32>,
 }
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// A connection is cut.
+    /// A connection is severed.
     Cut,
     /// A process dies.
     Crash(u32),
-    /// The network falls into two halves, for so many nanoseconds, or for good.
+    /// The network splits into two halves, for this many nanoseconds, or permanently.
     Partition { side: Vec<bool>, lasts: Option<u64> },
 }
 
-/// What may happen in a job.
+/// Kind of faults in a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
-    /// Nothing goes wrong.
+pub enum FaultKind {
+    /// No faults.
     Calm,
-    /// The network stops now and then, but loses nothing.
+    /// The network stalls now and then, but loses nothing.
     Shaky,
-    /// Connections are cut, for good halves of the network too.
+    /// Connections are severed, and the network may split permanently.
     Cuts,
     /// Processes die.
     Crashes,
 }
 
-impl Mood {
-    /// Whether requests may fail.
+impl FaultKind {
+    /// Returns true if requests may fail.
     pub fn is_lossy(self) -> bool {
-        matches!(self, Mood::Cuts | Mood::Crashes)
+        matches!(self, FaultKind::Cuts | FaultKind::Crashes)
     }
 }
 
-/// A whole job.
+/// The plan of a whole job.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) ranks: u32,
-    pub(crate) mood: Mood,
+    pub(crate) fault_kind: FaultKind,
     pub(crate) profile: Profile,
     pub(crate) eager_max: usize,
     pub(crate) comms: usize,
     pub(crate) messages: Vec<Message>,
     pub(crate) streams: Vec<Stream>,
-    /// By rank, then by round.
+    /// Rounds by rank.
     pub(crate) rounds: Vec<Vec<Round>>,
-    /// With the step of the simulation at which each happens.
+    /// Faults, each with the step of the simulation at which it happens.
     pub(crate) faults: Vec<(u64, Fault)>,
-    /// One in so many turns of a process is put off; zero for none.
+    /// Interval of delayed turns of a process; zero for none.
     pub(crate) laziness: u64,
-    /// The rank that is put off far more often, if one is.
+    /// A rank that is delayed far more often, if there is one.
     pub(crate) slow: Option<u32>,
 }
 
-/// The seeds in which something goes wrong, and what.
-fn mood(rng: &mut Rng) -> Mood {
+/// Chooses the kind of faults.
+fn fault_kind(rng: &mut Rng) -> FaultKind {
     match rng.below(10) {
-        0..5 => Mood::Calm,
-        5..7 => Mood::Shaky,
-        7 => Mood::Cuts,
-        _ => Mood::Crashes,
+        0..5 => FaultKind::Calm,
+        5..7 => FaultKind::Shaky,
+        7 => FaultKind::Cuts,
+        _ => FaultKind::Crashes,
     }
 }
 
 struct Maker {
     rng: Rng,
     plan: Plan,
-    /// Streams by rank, communicator, source, tag.
+    /// Streams by rank, communicator, source and tag.
     by_args: BTreeMap<(u32, usize, i32, i32), usize>,
     longest: usize,
 }
 
 impl Plan {
-    /// The plan of a seed, with so many ranks or as many as the seed says.
+    /// Makes the plan of a seed, with `ranks` ranks or as many as the seed says.
     pub(crate) fn random(seed: u64, ranks: Option<u32>) -> Plan {
         let mut rng = Rng::new(mix(seed ^ 0x5eed));
         let ranks = ranks.unwrap_or_else(|| rng.range(2, 6) as u32);
@@ -174,7 +174,7 @@ impl Plan {
         let rounds = rng.range(1, 3) as usize;
         let plan = Plan {
             ranks,
-            mood: mood(&mut rng),
+            fault_kind: fault_kind(&mut rng),
             eager_max: rng.pick(&[0, 16, 100, 3000, 128 << 10]),
             profile,
             comms: 2 + rounds,
@@ -193,13 +193,13 @@ impl Plan {
         maker.plan
     }
 
-    /// Each rank sends to its neighbours, and to the ranks at distances of all powers of two, small
-    /// messages in `rounds` rounds.
+    /// Makes a plan in which each rank sends small messages to its neighbours, and to the ranks at
+    /// distances of all powers of two, in `rounds` rounds.
     pub(crate) fn neighbours(ranks: u32, rounds: usize) -> Plan {
         let rng = Rng::new(1);
         let plan = Plan {
             ranks,
-            mood: Mood::Calm,
+            fault_kind: FaultKind::Calm,
             profile: Profile::default(),
             eager_max: 128 << 10,
             comms: 1,
@@ -228,7 +228,7 @@ impl Plan {
                     maker.add(round, m, from as i32, round as i32, How::Posted);
                     step *= 2;
                 }
-                // The left neighbour too: a stencil.
+                // The left neighbour, too: a stencil.
                 let left = (from + ranks - 1) % ranks;
                 let m = Message {
                     from,
@@ -246,7 +246,7 @@ impl Plan {
         maker.plan
     }
 
-    /// All ranks but 0 send one message to rank 0 at once.
+    /// Makes a plan in which all other ranks send one message to rank 0 at once.
     pub(crate) fn storm(ranks: u32, seed: u64) -> Plan {
         let mut plan = Plan::neighbours(ranks, 0);
         plan.rounds = vec![vec![Round::default()]; ranks as usize];
@@ -296,12 +296,12 @@ impl Maker {
                 _ => (0, lone, me, None),
             };
             let cancel = kind == 10;
-            // A message that may be taken back cannot be waited for with a probe.
+            // A probe must not wait for a message that may be cancelled.
             let how = if cancel { How::Posted } else { how };
             let m = Message { from, to, comm, tag, len, mode, stream: 0, cancel };
             let stream = self.add(round, m, source, receive_tag.unwrap_or(tag), how);
             if kind == 11 && self.rng.one_in(2) {
-                // A receive that is too small, and by itself.
+                // A separate receive that is too small.
                 self.plan.streams[stream].room = self.rng.index(len.max(1));
             }
         }
@@ -314,7 +314,8 @@ impl Maker {
         let used = self.used(round);
         for a in 0..self.plan.ranks {
             for b in a + 1..self.plan.ranks {
-                // Without a message the one may have left the round before the other knows of a connection.
+                // Without a message, one may have left the round before the other knows of a
+                // connection.
                 if used.contains(&(a, b)) && self.rng.one_in(3) {
                     self.plan.rounds[a as usize][round].disconnect.push(b);
                     self.plan.rounds[b as usize][round].disconnect.push(a);
@@ -323,7 +324,7 @@ impl Maker {
         }
     }
 
-    /// Pairs between which a message of the round is surely received.
+    /// Returns the pairs between which a message of the round is certainly received.
     fn used(&self, round: usize) -> BTreeSet<(u32, u32)> {
         let ops = self.plan.rounds.iter().flat_map(|r| &r[round].ops);
         let sent =
@@ -331,7 +332,7 @@ impl Maker {
         sent.filter(|m| !m.cancel).map(|m| (m.from.min(m.to), m.from.max(m.to))).collect()
     }
 
-    /// Adds a message, with its receive; the receive's stream.
+    /// Adds a message with its receive; returns the receive's stream.
     fn add(&mut self, round: usize, mut m: Message, source: i32, tag: i32, how: How) -> usize {
         let streams = &mut self.plan.streams;
         let stream = *self.by_args.entry((m.to, m.comm, source, tag)).or_insert_with(|| {
@@ -357,7 +358,7 @@ impl Maker {
         stream
     }
 
-    /// Mixes a round's receives and other things with its sends, whose order stays.
+    /// Mixes a round's receives and other operations with its sends, whose order stays.
     fn shuffle(&mut self, rank: usize, round: usize) {
         let ops = std::mem::take(&mut self.plan.rounds[rank][round].ops);
         let (sends, mut others): (Vec<Op>, Vec<Op>) = ops.into_iter().partition(|o| matches!(o, Op::Send(_)));
@@ -382,15 +383,15 @@ impl Maker {
         };
         let halves = |rng: &mut Rng| (0..n).map(|_| rng.one_in(2)).collect::<Vec<bool>>();
         let mut faults = Vec::new();
-        match self.plan.mood {
-            Mood::Calm => {}
-            Mood::Shaky => {
+        match self.plan.fault_kind {
+            FaultKind::Calm => {}
+            FaultKind::Shaky => {
                 for _ in 0..rng.range(1, 3) {
                     let lasts = Some(rng.pick(&[10_000, 1_000_000, 1_000_000_000]));
                     faults.push((when(rng), Fault::Partition { side: halves(rng), lasts }));
                 }
             }
-            Mood::Cuts => {
+            FaultKind::Cuts => {
                 for _ in 0..rng.range(1, 3) {
                     faults.push((when(rng), Fault::Cut));
                 }
@@ -398,7 +399,7 @@ impl Maker {
                     faults.push((when(rng), Fault::Partition { side: halves(rng), lasts: None }));
                 }
             }
-            Mood::Crashes => {
+            FaultKind::Crashes => {
                 for _ in 0..rng.range(1, u64::from(n - 1)) {
                     faults.push((when(rng), Fault::Crash(rng.below(u64::from(n)) as u32)));
                 }

@@ -1,4 +1,4 @@
-//! The program of one rank: it begins what the plan says, and deals with what is finished.
+//! The program of one rank: begins the planned operations, and handles their completions.
 
 use ch3_shim::{ANY_SOURCE, Comm, Device, Disconnecting, Error, Request};
 use netmod_core::{Arm, VcErrorKind};
@@ -7,16 +7,17 @@ use crate::plan::{How, NEVER_TAG, Op, POKE_TAG};
 use crate::world::{Fate, World, Wrong, wrong};
 use netmod_harness::Rng;
 
-/// Operations that are begun in one turn.
+/// Maximum number of operations begun per turn.
 const BURST: u64 = 6;
-/// Of so many turns, one in which the process computes after it has begun something: what is staged leaves by the helper.
+/// Interval of turns in which the process computes after beginning operations, so that the helper
+/// must send staged data.
 const COMPUTES: u64 = 8;
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug)]
 enum What {
     Send { id: usize, given_up: bool },
-    Receive { stream: usize, place: usize, given_up: bool },
+    Receive { stream: usize, position: usize, given_up: bool },
     Never,
     Poke,
 }
@@ -27,12 +28,12 @@ struct Pending {
     what: What,
 }
 
-/// How far a rank is.
+/// Progress of a rank.
 #[derive(Debug)]
 enum Stage {
     Working,
     Disconnecting(Vec<Disconnecting>),
-    /// All is done but what the device does by itself.
+    /// Only the device's own work is left.
     Settling,
     Finalizing,
     Done,
@@ -43,25 +44,25 @@ enum Stage {
 pub(crate) struct Program {
     rank: u32,
     rng: Rng,
-    /// `None` when it is finalized, or has crashed.
+    /// The device; `None` after finalize or a crash.
     dev: Option<Device>,
     comms: Vec<Comm>,
     round: usize,
     next: usize,
     pending: Vec<Pending>,
-    /// Receives that wait for a probe to say yes.
+    /// Receives that wait for a probe.
     probes: Vec<(usize, How)>,
     stage: Stage,
-    /// Ranks that it has tried to reach because it may never have heard of them.
+    /// Ranks that it has sent a test message to, because they may never have heard of it.
     poked: Vec<u32>,
 }
 
-/// What a turn did.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// There may be more to do at once.
     Busy,
-    /// Nothing; something must come first.
+    /// Nothing to do until something arrives.
     Idle,
 }
 
@@ -88,14 +89,14 @@ impl Program {
         matches!(self.stage, Stage::Done)
     }
 
-    /// The process dies: nothing is said to anybody.
+    /// Kills the process, without notice to anybody.
     pub(crate) fn crash(&mut self) {
         self.dev = None;
         self.pending.clear();
         self.stage = Stage::Done;
     }
 
-    /// What it is doing, for people.
+    /// Describes its current activity.
     pub(crate) fn describe(&self, world: &World) -> String {
         let what = |p: &Pending| match p.what {
             What::Send { id, given_up } => {
@@ -130,7 +131,7 @@ impl Program {
         out
     }
 
-    /// Does what can be done now.
+    /// Does everything that can be done now.
     pub(crate) fn turn(&mut self, world: &mut World) -> Result<Turn, Wrong> {
         let rank = self.rank;
         let before = world.activity;
@@ -156,13 +157,13 @@ impl Program {
         }
         self.probe(world)?;
         self.harvest(world)?;
-        // Who has begun to finalize has nothing left to give up, and may not send.
+        // A rank that has begun to finalize has nothing left to give up, and may not send.
         if world.giving_up && !matches!(self.stage, Stage::Finalizing) {
             self.give_up(world)?;
         }
         self.revoked(world);
         self.next_stage(world)?;
-        // As a loop around the device's descriptor does before it waits.
+        // As an event loop around the device's descriptor does before it waits.
         if let Some(dev) = &mut self.dev
             && matches!(self.stage, Stage::Finalizing)
         {
@@ -176,7 +177,7 @@ impl Program {
         world.plan.rounds[self.rank as usize].get(self.round).map_or(0, |r| r.ops.len())
     }
 
-    /// Begins the next few operations of the round.
+    /// Begins the next operations of the round.
     fn begin(&mut self, world: &mut World) -> Result<(), Wrong> {
         for _ in 0..self.rng.range(1, BURST) {
             let rounds = &world.plan.rounds[self.rank as usize];
@@ -216,7 +217,7 @@ impl Program {
         world.sent(id, Fate::Failed)
     }
 
-    /// Whether a failure is one that this peer may cause.
+    /// Returns true if this peer may have caused a failure.
     fn excused(
         &self,
         world: &mut World,
@@ -253,7 +254,7 @@ impl Program {
         let Some(dev) = &mut self.dev else { return Ok(()) };
         match dev.irecv(vec![0xee; room], source, tag, comm) {
             Ok(req) => {
-                let what = What::Receive { stream, place: world.post(stream), given_up: false };
+                let what = What::Receive { stream, position: world.post(stream), given_up: false };
                 self.pending.push(Pending { req, what });
                 Ok(())
             }
@@ -269,7 +270,7 @@ impl Program {
         Ok(())
     }
 
-    /// Asks for one or two of the messages that are looked at first.
+    /// Probes for one or two of the messages that are probed.
     fn probe(&mut self, world: &mut World) -> Result<(), Wrong> {
         for _ in 0..self.probes.len().min(2) {
             let at = self.rng.index(self.probes.len());
@@ -280,9 +281,9 @@ impl Program {
             let found = match how {
                 How::Matched => dev.improbe(source, tag, comm).map(|m| {
                     m.map(|m| {
-                        let place = world.post(stream);
+                        let position = world.post(stream);
                         let req = dev.imrecv(vec![0xee; room], m);
-                        let what = What::Receive { stream, place, given_up: false };
+                        let what = What::Receive { stream, position, given_up: false };
                         self.pending.push(Pending { req, what });
                     })
                 }),
@@ -301,7 +302,7 @@ impl Program {
                     self.probes.swap_remove(at);
                     world.activity += 1;
                 }
-                // It waits for those who are left.
+                // It waits for the remaining ranks.
                 Err(Error::PendingFailed { rank, .. }) if world.tainted(rank, self.rank) => {
                     if let Some(dev) = &mut self.dev {
                         dev.ack_failures();
@@ -316,7 +317,7 @@ impl Program {
         Ok(())
     }
 
-    /// Deals with the requests that are finished.
+    /// Handles finished requests.
     fn harvest(&mut self, world: &mut World) -> Result<(), Wrong> {
         let mut i = 0;
         while i < self.pending.len() {
@@ -334,7 +335,7 @@ impl Program {
                     Ok(_) => world.sent(id, Fate::Sent)?,
                     Err(e) => self.send_failed(world, id, e.into())?,
                 },
-                What::Receive { stream, place, given_up } => match done.map_err(Error::from) {
+                What::Receive { stream, position, given_up } => match done.map_err(Error::from) {
                     Ok(done) if done.status.cancelled => {
                         if !given_up {
                             return wrong(format!("a receive of stream {stream} was cancelled by nobody"));
@@ -345,7 +346,7 @@ impl Program {
                             "a receive of stream {stream} got a message that had been taken back"
                         ));
                     }
-                    Ok(done) => world.received(stream, place, &done.status, Some(&done.buffer))?,
+                    Ok(done) => world.received(stream, position, &done.status, Some(&done.buffer))?,
                     Err(Error::Truncated { status, sent }) => {
                         let room = world.stream(stream).room;
                         if status.len != room || sent <= room as u64 {
@@ -353,7 +354,7 @@ impl Program {
                                 "a buffer of {room} bytes cut a message of {sent}: {status:?}"
                             ));
                         }
-                        world.received(stream, place, &status, None)?;
+                        world.received(stream, position, &status, None)?;
                     }
                     Err(e) => {
                         let source = world.stream(stream).source;
@@ -370,7 +371,7 @@ impl Program {
         Ok(())
     }
 
-    /// Receives whose message has been taken back are taken back too.
+    /// Cancels receives whose message was cancelled.
     fn revoked(&mut self, world: &World) {
         let Some(dev) = &mut self.dev else { return };
         for p in &mut self.pending {
@@ -384,7 +385,7 @@ impl Program {
         }
     }
 
-    /// Gives up what may never come, now that nothing else moves.
+    /// Gives up what may never complete, when nothing else can happen.
     fn give_up(&mut self, world: &mut World) -> Result<(), Wrong> {
         let Some(dev) = &mut self.dev else { return Ok(()) };
         let rank = self.rank;
@@ -399,7 +400,7 @@ impl Program {
                     let source = world.plan.streams[*stream].source;
                     let never = match u32::try_from(source) {
                         Ok(source) => world.is_late(source, rank),
-                        // Even if nobody is lost here: one that was to send may have given up.
+                        // Even without a loss here: a sender may have given up.
                         Err(_) => true,
                     };
                     (given_up, never)
@@ -415,8 +416,8 @@ impl Program {
                 dev.cancel(&p.req);
             }
         }
-        // What is between two ranks may have been lost before the one knew of the other. Of the dead the
-        // process manager tells.
+        // A message between two ranks may have been lost before one knew of the other. The process
+        // manager reports dead ranks.
         let doubtful = |r: &u32| {
             let (r, crashed) = (*r, &world.crashed[*r as usize]);
             !crashed && world.tainted(r, rank) && !self.poked.contains(&r)
@@ -455,14 +456,14 @@ impl Program {
                 for d in std::mem::take(closing) {
                     match dev.disconnect_poll(&d) {
                         Ok(true) => world.activity += 1,
-                        // The peer may not even know of the connection, if its messages were lost.
+                        // The peer may not know of the connection, if its messages were lost.
                         Ok(false) if world.giving_up => {
                             world.activity += 1;
                             world.late(self.rank, d.rank());
                         }
                         Ok(false) => left.push(d),
-                        // The peer may be waiting for somebody who was lost, and comes too late.
-                        Err(_) if world.plan.mood.is_lossy() => {
+                        // The peer may wait for a lost rank, and come too late.
+                        Err(_) if world.plan.fault_kind.is_lossy() => {
                             world.activity += 1;
                             world.late(self.rank, d.rank());
                         }
@@ -484,7 +485,7 @@ impl Program {
                 }
                 world.activity += 1;
                 let left = (dev.unexpected_len(), dev.posted_len(), dev.stats().unexpected_bytes);
-                if !world.plan.mood.is_lossy() && left != (0, 0, 0) {
+                if !world.plan.fault_kind.is_lossy() && left != (0, 0, 0) {
                     return wrong(format!(
                         "{} messages, {} receives and {} bytes of unexpected messages are left over",
                         left.0, left.1, left.2

@@ -1,4 +1,4 @@
-//! Raw memory: received bytes on loan to the engine, and receives straight into a request's memory.
+//! Raw memory: received bytes lent to the engine, and receives directly into a request's memory.
 
 #![allow(unsafe_code)]
 
@@ -6,10 +6,10 @@ use std::ptr::{self, NonNull};
 
 use netmod_core::{Core, IoVec, RxBuf, VcId};
 
-/// What memory is overwritten with when a loan ends, so that a late reader is noticed.
+/// Byte that overwrites memory when a loan ends, so that a late read is noticed.
 const POISON: u8 = 0xdb;
 
-/// Received bytes that are on loan to the engine.
+/// Received bytes lent to the engine.
 #[derive(Debug, Default)]
 pub(crate) struct Loans {
     /// Boxes that were taken apart, so that no reference to their memory exists while it is lent.
@@ -33,7 +33,7 @@ impl Loans {
         unsafe { RxBuf::new(memory.cast(), memory.len(), slot as u64) }
     }
 
-    /// Takes a loan back. False if it is none of these.
+    /// Takes a loan back. Returns false if it is none of these.
     pub(crate) fn give_back(&mut self, buf: RxBuf) -> bool {
         let slot = usize::try_from(buf.token()).unwrap_or(usize::MAX);
         let Some(memory) = self.lent.get_mut(slot).and_then(Option::take) else { return false };
@@ -44,7 +44,7 @@ impl Loans {
         true
     }
 
-    /// Number of loans.
+    /// Returns the number of loans.
     pub(crate) fn open(&self) -> usize {
         self.lent.len() - self.free.len()
     }
@@ -53,23 +53,23 @@ impl Loans {
 impl Drop for Loans {
     fn drop(&mut self) {
         for memory in self.lent.drain(..).flatten() {
-            // SAFETY: the box that `lend` took apart. The netmod goes with its engine, which reads no
-            // more.
+            // SAFETY: the box that `lend` took apart. The netmod is dropped with its engine, which
+            // reads no more.
             drop(unsafe { Box::from_raw(memory.as_ptr()) });
         }
     }
 }
 
-/// What a direct receive did.
+/// Result of a direct receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Direct {
-    /// Bytes that went into the receive.
+    /// Bytes stored in the receive.
     pub(crate) taken: usize,
-    /// Whether that was its end: `RecvDone` must be pushed.
+    /// True if the receive is complete: `RecvDone` must be pushed.
     pub(crate) done: bool,
 }
 
-/// Writes as much of `src` into the active receive of a VC as has room there. `None` if no receive is
+/// Writes as much of `src` into the active receive of a VC as fits. Returns `None` if no receive is
 /// active.
 pub(crate) fn receive_direct(core: &mut Core, vc: VcId, src: [&[u8]; 2]) -> Option<Direct> {
     let mut iov = [IoVec::EMPTY; 16];
@@ -89,8 +89,8 @@ pub(crate) fn receive_direct(core: &mut Core, vc: VcId, src: [&[u8]; 2]) -> Opti
                 }
             }
             let n = piece.len.min(part.len());
-            // SAFETY: the core says that `piece.len` bytes at `piece.base` are memory of the active
-            // receive, which is lent for writing and which nobody else touches.
+            // SAFETY: according to the core, `piece.len` bytes at `piece.base` are memory of the
+            // active receive, which is lent for writing and which nobody else accesses.
             unsafe { ptr::copy_nonoverlapping(part.as_ptr(), piece.base, n) };
             piece = IoVec { base: piece.base.wrapping_add(n), len: piece.len - n };
             part = &part[n..];

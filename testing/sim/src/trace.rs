@@ -1,10 +1,10 @@
-//! The last events of a simulation, for who replays a seed that failed.
+//! The last events of a simulation, for replaying a failed seed.
 
 use std::collections::VecDeque;
 
 use netmod_core::Time;
 
-/// A ring of lines; off unless asked for, and then a line costs nothing.
+/// A ring of lines. It is off by default, and a line then costs nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     lines: VecDeque<String>,
@@ -12,17 +12,17 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Keeps the last `limit` lines; none if that is zero.
+    /// Keeps the last `limit` lines; zero for none.
     pub fn new(limit: usize) -> Trace {
         Trace { lines: VecDeque::new(), limit }
     }
 
-    /// Whether lines are kept.
+    /// Returns true if lines are kept.
     pub fn is_on(&self) -> bool {
         self.limit > 0
     }
 
-    /// Notes a line.
+    /// Adds a line.
     #[inline]
     pub fn note(&mut self, now: Time, line: impl FnOnce() -> String) {
         if self.limit > 0 {
@@ -38,7 +38,7 @@ impl Trace {
         self.lines.push_back(format!("{:>14.6} ms  {line}", now.0 as f64 / 1e6));
     }
 
-    /// The lines, oldest first.
+    /// Returns the lines, oldest first.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(String::as_str)
     }
@@ -55,6 +55,6 @@ mod tests {
             trace.note(Time(i), || format!("line {i}"));
         }
         assert!(trace.lines().map(|l| &l[l.len() - 1..]).eq(["3", "4"]));
-        Trace::new(0).note(Time(0), || panic!("made in vain"));
+        Trace::new(0).note(Time(0), || panic!("never built"));
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of a whole simulated job, and what must hold in it.
+//! The global knowledge about a simulated job, and its invariants.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use ch3_shim::{ANY_SOURCE, Mode, Status};
 
 use crate::plan::{Message, Plan, Stream};
 
-/// Why a simulation failed: what did not hold.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong(pub(crate) String);
 
@@ -16,12 +16,12 @@ impl<E: std::error::Error> From<E> for Wrong {
     }
 }
 
-/// Something does not hold.
+/// Returns the error for a violated invariant.
 pub(crate) fn wrong<T>(what: impl Into<String>) -> Result<T, Wrong> {
     Err(Wrong(what.into()))
 }
 
-/// What became of a send.
+/// Outcome of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Open,
@@ -30,13 +30,13 @@ pub(crate) enum Fate {
     Failed,
 }
 
-/// A message that a receive got.
+/// A message received by a receive.
 #[derive(Clone, Copy, Debug)]
 struct Got {
     source: u32,
     tag: i32,
     len: usize,
-    /// Its number, if it was long enough to say.
+    /// Its number, if it was long enough to contain it.
     id: Option<usize>,
 }
 
@@ -44,25 +44,25 @@ struct Got {
 #[derive(Clone, Debug, Default)]
 struct Taken(Vec<Option<Got>>);
 
-/// What all ranks together know.
+/// The global knowledge about a job.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) plan: Plan,
     taken: Vec<Taken>,
     fates: Vec<Fate>,
     pub(crate) crashed: Vec<bool>,
-    /// Pairs whose connection was cut.
+    /// Pairs whose connection was severed.
     cut: BTreeSet<(u32, u32)>,
     /// Pairs of which one has not closed its connection in time; they are half closed from then on.
     late: BTreeSet<(u32, u32)>,
-    /// Whether ranks give up what they cannot know to fail: receives from any source, and receives from
-    /// ranks that they never had a connection with.
+    /// True if ranks give up requests that may never complete: receives from any source, and
+    /// receives from ranks that they never had a connection with.
     pub(crate) giving_up: bool,
-    /// Counts everything that was begun or came to its end.
+    /// Counter of begun and ended operations.
     pub(crate) activity: u64,
-    /// Messages received.
+    /// Number of received messages.
     pub(crate) received: u64,
-    /// Requests that failed with a peer.
+    /// Number of requests that failed with a peer.
     pub(crate) failures: u64,
 }
 
@@ -90,12 +90,13 @@ impl World {
         &self.plan.streams[stream]
     }
 
-    /// The connection of two ranks was cut: what is between them may fail from now on.
+    /// Records that the connection of two ranks was severed: messages between them may fail from
+    /// now on.
     pub(crate) fn cut(&mut self, a: u32, b: u32) {
         self.cut.insert((a.min(b), a.max(b)));
     }
 
-    /// One of two ranks did not close their connection in time.
+    /// Records that one of two ranks did not close their connection in time.
     pub(crate) fn late(&mut self, a: u32, b: u32) {
         self.late.insert((a.min(b), a.max(b)));
     }
@@ -104,7 +105,7 @@ impl World {
         self.late.contains(&(a.min(b), a.max(b)))
     }
 
-    /// Whether messages between two ranks may fail.
+    /// Returns true if messages between two ranks may fail.
     pub(crate) fn tainted(&self, a: u32, b: u32) -> bool {
         a != b
             && (self.crashed[a as usize]
@@ -113,7 +114,7 @@ impl World {
                 || self.is_late(a, b))
     }
 
-    /// Whether messages from a source, or from anybody, to a rank may fail.
+    /// Returns true if messages from a source, or from any source, to a rank may fail.
     pub(crate) fn tainted_source(&self, source: i32, to: u32) -> bool {
         if source == ANY_SOURCE {
             return (0..self.plan.ranks).any(|r| self.tainted(r, to));
@@ -121,19 +122,19 @@ impl World {
         self.tainted(source as u32, to)
     }
 
-    /// The only message of a stream has been taken back.
+    /// Returns true if the only message of a stream was cancelled.
     pub(crate) fn is_revoked(&self, stream: usize) -> bool {
         let s = self.stream(stream);
         s.revocable && s.messages.iter().all(|id| self.fates[*id] == Fate::Cancelled)
     }
 
-    /// A receive of a stream is posted, or has matched: its place.
+    /// Records a posted or matched receive of a stream, and returns its position.
     pub(crate) fn post(&mut self, stream: usize) -> usize {
         self.taken[stream].0.push(None);
         self.taken[stream].0.len() - 1
     }
 
-    /// A send was cancelled.
+    /// Records a cancelled send.
     pub(crate) fn taken_back(&mut self, id: usize, given_up: bool) -> Result<(), Wrong> {
         let m = &self.plan.messages[id];
         if !m.cancel && !given_up {
@@ -143,15 +144,15 @@ impl World {
         Ok(())
     }
 
-    /// A send is over.
+    /// Records the end of a send.
     pub(crate) fn sent(&mut self, id: usize, fate: Fate) -> Result<(), Wrong> {
         self.fates[id] = fate;
         let m = &self.plan.messages[id];
         let s = &self.plan.streams[m.stream];
         match fate {
             Fate::Sent if m.mode == Mode::Sync && s.source != ANY_SOURCE => {
-                let place = s.messages.iter().position(|i| *i == id).unwrap_or(0);
-                if self.taken[m.stream].0.len() <= place {
+                let position = s.messages.iter().position(|i| *i == id).unwrap_or(0);
+                if self.taken[m.stream].0.len() <= position {
                     return wrong(format!("synchronous message {id} was sent before its receive: {m:?}"));
                 }
             }
@@ -160,11 +161,11 @@ impl World {
         Ok(())
     }
 
-    /// A receive is over.
+    /// Records the end of a receive.
     pub(crate) fn received(
         &mut self,
         stream: usize,
-        place: usize,
+        position: usize,
         status: &Status,
         data: Option<&[u8]>,
     ) -> Result<(), Wrong> {
@@ -191,12 +192,12 @@ impl World {
                 id = Some(n);
             }
         }
-        self.taken[stream].0[place] = Some(Got { source, tag: status.tag, len: status.len, id });
+        self.taken[stream].0[position] = Some(Got { source, tag: status.tag, len: status.len, id });
         self.received += 1;
         Ok(())
     }
 
-    /// Nothing was lost, doubled or reordered.
+    /// Checks that nothing was lost, duplicated or reordered.
     pub(crate) fn check(&self) -> Result<(), Wrong> {
         for (s, taken) in self.plan.streams.iter().zip(&self.taken) {
             if !self.crashed[s.to as usize] {
@@ -220,7 +221,7 @@ impl World {
             let told = || format!("rank {}, from rank {source}, {s:?}: got {got:?}", s.to);
             let any = s.source == ANY_SOURCE && (self.giving_up || self.tainted_source(ANY_SOURCE, s.to));
             if any || self.tainted(source, s.to) {
-                // Some may be missing; what has come is in order, and nothing has come twice.
+                // Some may be missing; the received ones are in order, and none was received twice.
                 for g in got.iter().filter_map(|g| g.id) {
                     if !expected.any(|id| id == g) {
                         return wrong(format!("{}: {g} is out of order, or came twice", told()));

@@ -1,8 +1,10 @@
-//! Large jobs: what a rank needs grows with its neighbours and not with the job; many dial one.
+//! Tests of large jobs: a rank's resources grow with its neighbours and not with the job; many
+//! ranks dial one.
 
 use netmod_sim::{run_neighbours, run_storm};
 
-/// Ranks of the large job: `NETMOD_TEST_SIM_RANKS`, or enough to see the growth.
+/// Returns the number of ranks of the large job: `NETMOD_TEST_SIM_RANKS`, or enough to see the
+/// growth.
 fn ranks() -> u32 {
     std::env::var("NETMOD_TEST_SIM_RANKS").ok().and_then(|n| n.parse().ok()).unwrap_or(1024)
 }
@@ -23,6 +25,6 @@ fn connections_and_cards_grow_with_the_neighbours() {
 fn a_rank_that_all_dial_at_once_serves_them_all() {
     let report = run_storm(600, 3).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!((report.messages, report.failures), (599, 0));
-    // The listener's queue was full, and those who found it so came again.
+    // The listener's queue was full, and the rejected dials were retried.
     assert!(report.net.crowded > 0, "{report:?}");
 }

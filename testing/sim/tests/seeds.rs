@@ -1,33 +1,35 @@
-//! Jobs of some hundred seeds, and the same seed twice.
+//! Runs the jobs of some hundred seeds, and the same seed twice.
 
-use netmod_sim::{Mood, run_seed};
+use netmod_sim::{FaultKind, run_seed};
 
-/// How many seeds to run: `NETMOD_TEST_SEEDS`, or a few hundred.
+/// Returns the number of seeds to run: `NETMOD_TEST_SEEDS`, or a few hundred.
 fn seeds() -> u64 {
     std::env::var("NETMOD_TEST_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
 }
 
 #[test]
 fn small_jobs_of_many_seeds() {
-    let (mut messages, mut failures, mut moods) = (0, 0, [0; 4]);
+    let (mut messages, mut failures, mut kinds) = (0, 0, [0; 4]);
     for seed in 0..seeds() {
         let report = run_seed(seed, None, 0).unwrap_or_else(|e| panic!("{e}"));
         messages += report.messages;
         failures += report.failures;
-        moods[report.mood as usize] += 1;
-        if !report.mood.is_lossy() {
+        kinds[report.fault_kind as usize] += 1;
+        if !report.fault_kind.is_lossy() {
             assert_eq!(report.failures, 0, "seed {seed}");
         }
     }
-    // The seeds show everything that they are to show.
+    // The seeds exercise everything that they are meant to.
     assert!(messages > 20 * seeds() && failures > seeds() / 20, "{messages} messages, {failures} failures");
     assert!(
-        [Mood::Calm, Mood::Shaky, Mood::Cuts, Mood::Crashes].iter().all(|m| moods[*m as usize] > 5),
-        "{moods:?}"
+        [FaultKind::Calm, FaultKind::Shaky, FaultKind::Cuts, FaultKind::Crashes]
+            .iter()
+            .all(|m| kinds[*m as usize] > 5),
+        "{kinds:?}"
     );
 }
 
-/// Seeds that once showed a fault, by what it was.
+/// Seeds that have found errors, grouped by error.
 #[test]
 fn seeds_that_failed_before() {
     let seeds = [

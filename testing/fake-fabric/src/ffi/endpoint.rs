@@ -12,7 +12,7 @@ use super::resource::{fid_ops, id_of, table};
 use crate::errno::{FI_EINVAL, FI_ENOPROTOOPT, FI_ENOSYS, FI_ETOOSMALL};
 use crate::ffi::handle::close;
 use crate::mem::Lent;
-use crate::model::object::EndpointWish;
+use crate::model::object::EndpointRequest;
 use crate::model::post::Posting;
 use crate::model::region::Remote;
 use crate::request::Operation;
@@ -23,7 +23,7 @@ use libfabric_sys::consts::{
 };
 use libfabric_sys::fid::{fi_ops, fi_ops_cm, fi_ops_ep, fi_ops_msg, fi_ops_rma, fid, fid_domain, fid_ep};
 
-/// The longest context that a provider may ask for (`struct fi_context2`).
+/// Length of the longest context that a provider may require (`struct fi_context2`).
 const CONTEXT: usize = 64;
 
 static ENDPOINT: fi_ops = fid_ops!(fid_ep, Some(bind), Some(control));
@@ -78,8 +78,9 @@ static RMA_OPS: fi_ops_rma = fi_ops_rma {
     injectdata: None,
 };
 
-// In all functions below: SAFETY: objects are this library's, as is every `fi_info`, and pointers are what the man page of the
-// function asks for. They are called through the tables of such objects only. What an operation lends, it lends as `mem` says.
+// In all functions below: SAFETY: objects and each `fi_info` are this library's; pointers are as
+// the man page of the function requires. Functions are called only through the tables of such
+// objects. Operations lend memory as `mem` describes.
 
 fn face(class: usize, context: *mut c_void) -> fid_ep {
     fid_ep {
@@ -94,33 +95,36 @@ fn face(class: usize, context: *mut c_void) -> fid_ep {
     }
 }
 
+/// Opens an endpoint.
+///
 /// # Safety
 /// See above.
 unsafe fn open(
     domain: *mut fid_domain,
-    wish: *mut fi_info,
+    request: *mut fi_info,
     made: *mut *mut fid_ep,
     context: *mut c_void,
     scalable: bool,
 ) -> c_int {
     // SAFETY: see above.
-    let (handle, wish) = unsafe { (Handle::of(domain), wish.as_ref().map(|wish| info::read(wish))) };
-    let Some(wish) = wish else { return -FI_EINVAL };
+    let (handle, request) =
+        unsafe { (Handle::of(domain), request.as_ref().map(|request| info::read(request))) };
+    let Some(request) = request else { return -FI_EINVAL };
     let opened = handle.enter_live("fi_endpoint").and_then(|mut entered| {
-        if entered.state.offer(Some(&wish)).is_none() {
-            entered.state.violation(format!("fi_endpoint with what was not offered: {wish:?}"));
+        if entered.state.offer(Some(&request)).is_none() {
+            entered.state.violation(format!("fi_endpoint with what was not offered: {request:?}"));
             return Err(FI_EINVAL);
         }
-        let wish = EndpointWish {
-            caps: wish.caps,
-            tx_flags: wish.tx.op_flags,
-            rx_flags: wish.rx.op_flags,
-            tx_size: wish.tx.size,
-            rx_size: wish.rx.size,
-            tx_contexts: wish.tx_ctx_cnt,
-            rx_contexts: wish.rx_ctx_cnt,
+        let request = EndpointRequest {
+            caps: request.caps,
+            tx_flags: request.tx.op_flags,
+            rx_flags: request.rx.op_flags,
+            tx_size: request.tx.size,
+            rx_size: request.rx.size,
+            tx_contexts: request.tx_ctx_cnt,
+            rx_contexts: request.rx_ctx_cnt,
         };
-        entered.state.open_endpoint(handle.id, wish, scalable)
+        entered.state.open_endpoint(handle.id, request, scalable)
     });
     match opened {
         Err(error) => -error,
@@ -135,24 +139,26 @@ unsafe fn open(
 
 pub(super) unsafe extern "C" fn endpoint(
     domain: *mut fid_domain,
-    wish: *mut fi_info,
+    request: *mut fi_info,
     made: *mut *mut fid_ep,
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: see above.
-    unsafe { open(domain, wish, made, context, false) }
+    unsafe { open(domain, request, made, context, false) }
 }
 
 pub(super) unsafe extern "C" fn scalable(
     domain: *mut fid_domain,
-    wish: *mut fi_info,
+    request: *mut fi_info,
     made: *mut *mut fid_ep,
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: see above.
-    unsafe { open(domain, wish, made, context, true) }
+    unsafe { open(domain, request, made, context, true) }
 }
 
+/// Opens a context of a scalable endpoint.
+///
 /// # Safety
 /// See above.
 unsafe fn open_context(
@@ -268,7 +274,7 @@ unsafe extern "C" fn cancel(endpoint: *mut fid, context: *mut c_void) -> isize {
     long(done)
 }
 
-/// An operation with one piece of local memory.
+/// Describes an operation with one piece of local memory.
 ///
 /// # Safety
 /// See above.
@@ -295,7 +301,7 @@ unsafe fn one(
     }
 }
 
-/// An operation with an array of pieces.
+/// Describes an operation with an array of pieces.
 ///
 /// # Safety
 /// See above.
@@ -330,6 +336,8 @@ unsafe fn many(
     }
 }
 
+/// Describes a message operation.
+///
 /// # Safety
 /// See above.
 unsafe fn message(call: &'static str, message: *const fi_msg, flags: u64) -> Posting {
@@ -343,6 +351,8 @@ unsafe fn message(call: &'static str, message: *const fi_msg, flags: u64) -> Pos
     }
 }
 
+/// Posts a send.
+///
 /// # Safety
 /// See above.
 unsafe fn post_send(endpoint: *mut fid_ep, posting: Posting) -> isize {
@@ -351,6 +361,8 @@ unsafe fn post_send(endpoint: *mut fid_ep, posting: Posting) -> isize {
     long(handle.enter_live(posting.call).and_then(|mut entered| entered.state.send(handle.id, posting)))
 }
 
+/// Posts a receive.
+///
 /// # Safety
 /// See above.
 unsafe fn post_recv(endpoint: *mut fid_ep, posting: Posting) -> isize {
@@ -359,6 +371,8 @@ unsafe fn post_recv(endpoint: *mut fid_ep, posting: Posting) -> isize {
     long(handle.enter_live(posting.call).and_then(|mut entered| entered.state.recv(handle.id, posting)))
 }
 
+/// Posts a read or write.
+///
 /// # Safety
 /// See above.
 unsafe fn post_rma(endpoint: *mut fid_ep, posting: Posting, kind: Operation, remote: Vec<Remote>) -> isize {
@@ -383,9 +397,9 @@ unsafe extern "C" fn recv(
     unsafe { post_recv(endpoint, one("fi_recv", base, len, desc, from, context)) }
 }
 
-unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, wish: *const fi_msg, flags: u64) -> isize {
+unsafe extern "C" fn recvmsg(endpoint: *mut fid_ep, request: *const fi_msg, flags: u64) -> isize {
     // SAFETY: see above.
-    unsafe { post_recv(endpoint, message("fi_recvmsg", wish, flags)) }
+    unsafe { post_recv(endpoint, message("fi_recvmsg", request, flags)) }
 }
 
 unsafe extern "C" fn send(
@@ -412,9 +426,9 @@ unsafe extern "C" fn sendv(
     unsafe { post_send(endpoint, many("fi_sendv", iov, descs, count, to, context)) }
 }
 
-unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, wish: *const fi_msg, flags: u64) -> isize {
+unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, request: *const fi_msg, flags: u64) -> isize {
     // SAFETY: see above.
-    unsafe { post_send(endpoint, message("fi_sendmsg", wish, flags)) }
+    unsafe { post_send(endpoint, message("fi_sendmsg", request, flags)) }
 }
 
 unsafe extern "C" fn inject(endpoint: *mut fid_ep, base: *const c_void, len: usize, to: fi_addr_t) -> isize {
@@ -459,39 +473,42 @@ unsafe extern "C" fn write(
     }
 }
 
+/// Describes a read or write operation.
+///
 /// # Safety
 /// See above.
 unsafe fn rma_message(
     endpoint: *mut fid_ep,
     call: &'static str,
-    wish: *const fi_msg_rma,
+    request: *const fi_msg_rma,
     flags: u64,
     kind: Operation,
 ) -> isize {
     // SAFETY: see above: arrays of the lengths beside them.
     unsafe {
-        let wish = &*wish;
-        let pieces = if wish.rma_iov_count == 0 {
+        let request = &*request;
+        let pieces = if request.rma_iov_count == 0 {
             &[][..]
         } else {
-            core::slice::from_raw_parts(wish.rma_iov, wish.rma_iov_count)
+            core::slice::from_raw_parts(request.rma_iov, request.rma_iov_count)
         };
         let remote = pieces.iter().map(|piece| Remote { addr: piece.addr, len: piece.len, key: piece.key });
-        let mut posting = many(call, wish.msg_iov, wish.desc, wish.iov_count, wish.addr, wish.context);
+        let mut posting =
+            many(call, request.msg_iov, request.desc, request.iov_count, request.addr, request.context);
         posting.flags = Some(flags);
         if pieces.len() > 1 {
-            posting.arrays.push(Lent::new(wish.rma_iov.cast(), size_of_val(pieces)));
+            posting.arrays.push(Lent::new(request.rma_iov.cast(), size_of_val(pieces)));
         }
         post_rma(endpoint, posting, kind, remote.collect())
     }
 }
 
-unsafe extern "C" fn readmsg(endpoint: *mut fid_ep, wish: *const fi_msg_rma, flags: u64) -> isize {
+unsafe extern "C" fn readmsg(endpoint: *mut fid_ep, request: *const fi_msg_rma, flags: u64) -> isize {
     // SAFETY: see above.
-    unsafe { rma_message(endpoint, "fi_readmsg", wish, flags, Operation::Read) }
+    unsafe { rma_message(endpoint, "fi_readmsg", request, flags, Operation::Read) }
 }
 
-unsafe extern "C" fn writemsg(endpoint: *mut fid_ep, wish: *const fi_msg_rma, flags: u64) -> isize {
+unsafe extern "C" fn writemsg(endpoint: *mut fid_ep, request: *const fi_msg_rma, flags: u64) -> isize {
     // SAFETY: see above.
-    unsafe { rma_message(endpoint, "fi_writemsg", wish, flags, Operation::Write) }
+    unsafe { rma_message(endpoint, "fi_writemsg", request, flags, Operation::Write) }
 }

@@ -1,4 +1,4 @@
-//! The functions that a libfabric exports, and the one by which tests speak to it.
+//! The exported functions of a libfabric, and the control function for tests.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use libfabric_sys::API;
 use libfabric_sys::attr::{fi_fabric_attr, fi_info};
 use libfabric_sys::fid::fid_fabric;
 
-/// `fi_version(3)`: as the variable says, such as "1.8", or that of the layouts.
+/// `fi_version(3)`: the environment variable's version, such as "1.8", or that of the layouts.
 #[unsafe(no_mangle)]
 extern "C" fn fi_version() -> u32 {
     let named = std::env::var(crate::VERSION).ok();
@@ -23,7 +23,7 @@ extern "C" fn fi_version() -> u32 {
     numbers.map_or(API, |(major, minor)| libfabric_sys::version(major, minor))
 }
 
-/// `fi_getinfo(3)`: an entry for each world that has what the hints ask for.
+/// `fi_getinfo(3)`: an entry for each world that satisfies the hints.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_getinfo(
     api: u32,
@@ -65,7 +65,7 @@ unsafe extern "C" fn fi_freeinfo(list: *mut fi_info) {
     unsafe { info::free(list) }
 }
 
-/// `fi_dupinfo(3)`; of null an empty one (`fi_allocinfo`).
+/// `fi_dupinfo(3)`; of null: an empty one (`fi_allocinfo`).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_dupinfo(from: *const fi_info) -> *mut fi_info {
     if from.is_null() {
@@ -103,19 +103,19 @@ extern "C" fn fi_strerror(number: c_int) -> *const c_char {
     static TEXTS: Mutex<BTreeMap<c_int, CString>> = Mutex::new(BTreeMap::new());
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     let make = || CString::new(errno::text(number)).unwrap_or_else(|_| CString::from(c"an error"));
-    // Entries are never removed, so that what is returned stays.
+    // Entries are never removed, so the returned pointer stays valid.
     texts.entry(number).or_insert_with(make).as_ptr()
 }
 
-/// How an answer gets back: it is called once, with the bytes and what the caller gave.
+/// Callback for a reply, called once with the bytes and the caller's pointer.
 pub(crate) type Receiver = unsafe extern "C" fn(*mut c_void, *const u8, usize);
 
-/// What the control function is called.
+/// Name of the control function.
 pub(crate) const CONTROL: &CStr = c"fake_fabric_control";
-/// Its type.
+/// Type of the control function.
 pub(crate) type ControlFn = unsafe extern "C" fn(*const u8, usize, Receiver, *mut c_void);
 
-/// Does what a test asks for; request and answer are JSON.
+/// Handles a test's request; request and reply are JSON.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fake_fabric_control(
     request: *const u8,

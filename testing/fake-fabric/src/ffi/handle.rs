@@ -1,4 +1,5 @@
-//! Objects as the application sees them: a C structure that begins with a `fid`, and behind it what it stands for.
+//! Objects as the application sees them: a C structure that begins with a `fid`, followed by the
+//! model's identifier.
 
 #![allow(unsafe_code)]
 
@@ -11,16 +12,16 @@ use super::worlds::Shared;
 use crate::model::{Id, State};
 use libfabric_sys::fid::{fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric, fid_mr};
 
-/// Of a domain: who is within a call.
+/// Detects concurrent calls within a domain.
 #[derive(Debug)]
 pub(super) struct Guard {
-    /// One thread at a time was promised.
+    /// True if the application has promised one thread at a time.
     single: bool,
     busy: AtomicBool,
 }
 
 impl Guard {
-    /// `single`: the application has promised `FI_THREAD_DOMAIN`.
+    /// Makes a guard. `single`: the application has promised `FI_THREAD_DOMAIN`.
     pub(super) fn new(single: bool) -> Guard {
         Guard { single, busy: AtomicBool::new(false) }
     }
@@ -38,14 +39,15 @@ pub(super) struct Handle<F> {
 /// A C structure that begins with a `fid`.
 ///
 /// # Safety
-/// It does, and all objects of that type that applications get from this library are a [`Handle`] of it.
-pub(super) unsafe trait Face {}
+/// It does, and all objects of that type that applications get from this library are a [`Handle`]
+/// of it.
+pub(super) unsafe trait FidStruct {}
 
 macro_rules! faces {
     ($($face:ty: $($first:ident).+,)*) => {$(
         const _: () = assert!(offset_of!($face, $($first).+) == 0 && offset_of!(Handle<$face>, face) == 0);
         // SAFETY: the line above; objects are made by `Handle::make` alone.
-        unsafe impl Face for $face {}
+        unsafe impl FidStruct for $face {}
     )*};
 }
 
@@ -58,21 +60,24 @@ faces! {
     fid_ep: fid,
 }
 
-impl<F: Face> Handle<F> {
-    /// Makes an object. It lives until it is buried, and its world has ended.
+impl<F: FidStruct> Handle<F> {
+    /// Makes an object. It lives until it is retired and its world has ended.
     pub(super) fn make(face: F, world: &Arc<Shared>, guard: Option<&Arc<Guard>>, id: Id) -> *mut F {
         let handle = Handle { face, world: world.clone(), guard: guard.cloned(), id };
         Box::into_raw(Box::new(handle)).cast()
     }
 
+    /// Returns the handle of an object.
+    ///
     /// # Safety
-    /// The object is one of this library's and its world has not ended since it was closed.
+    /// The object is this library's, and its world has not ended since it was closed.
     pub(super) unsafe fn of<'a>(face: *mut F) -> &'a Handle<F> {
         // SAFETY: such objects are handles (contract of `Face`), which are not freed before that.
         unsafe { &*face.cast::<Handle<F>>() }
     }
 
-    /// Begins a call: locks the world, and looks whether another thread is where it promised not to be.
+    /// Begins a call: locks the world, and checks for a promise of single-threaded use that another
+    /// thread breaks.
     pub(super) fn enter(&self, call: &'static str) -> Entered<'_> {
         let mine = self.guard.as_deref().filter(|guard| guard.single);
         let crowded = mine.is_some_and(|guard| guard.busy.swap(true, Ordering::SeqCst));
@@ -84,7 +89,7 @@ impl<F: Face> Handle<F> {
         Entered { state, guard: mine.filter(|_| !crowded) }
     }
 
-    /// As [`Handle::enter`], and the object must not have been closed.
+    /// Begins a call that requires an open object.
     pub(super) fn enter_live(&self, call: &'static str) -> Result<Entered<'_>, i32> {
         let mut entered = self.enter(call);
         entered.state.live(self.id, call)?;
@@ -92,7 +97,7 @@ impl<F: Face> Handle<F> {
     }
 }
 
-/// Within a call.
+/// A call in progress.
 pub(super) struct Entered<'a> {
     pub(super) state: MutexGuard<'a, State>,
     guard: Option<&'a Guard>,
@@ -106,34 +111,37 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// A closed object that is freed when this is dropped.
-pub(super) struct Grave {
+/// A closed object, freed when this is dropped.
+pub(super) struct ClosedObject {
     object: *mut c_void,
     free: unsafe fn(*mut c_void),
 }
 
-// SAFETY: a closed object is touched by its grave alone, apart from applications' errors, which are no less so in another thread.
-unsafe impl Send for Grave {}
+// SAFETY: only this value accesses the closed object, apart from errors of the application, which
+// are as likely in any thread.
+unsafe impl Send for ClosedObject {}
 
-impl Drop for Grave {
+impl Drop for ClosedObject {
     fn drop(&mut self) {
         // SAFETY: `free` is the function for the object's type, and is called once.
         unsafe { (self.free)(self.object) }
     }
 }
 
+/// Frees an object.
+///
 /// # Safety
 /// The object was made by `Handle::<F>::make`, and nobody uses it any more.
-unsafe fn free<F: Face>(object: *mut c_void) {
+unsafe fn free<F: FidStruct>(object: *mut c_void) {
     // SAFETY: it came out of a box of this type.
     drop(unsafe { Box::from_raw(object.cast::<Handle<F>>()) });
 }
 
-/// `fi_close` of any object.
+/// Implements `fi_close` for any object.
 ///
 /// # Safety
 /// As of [`Handle::of`], and the object is an `F`.
-pub(super) unsafe extern "C" fn close<F: Face>(object: *mut fid) -> c_int {
+pub(super) unsafe extern "C" fn close<F: FidStruct>(object: *mut fid) -> c_int {
     // SAFETY: the caller's promise.
     let handle = unsafe { Handle::<F>::of(object.cast()) };
     let world = handle.world.clone();
@@ -144,19 +152,19 @@ pub(super) unsafe extern "C" fn close<F: Face>(object: *mut fid) -> c_int {
     };
     match closed {
         Ok(()) => {
-            world.bury(Grave { object: object.cast(), free: free::<F> });
+            world.retire(ClosedObject { object: object.cast(), free: free::<F> });
             0
         }
         Err(error) => -error,
     }
 }
 
-/// What the application gets for an answer of the model.
+/// Converts a result of the model to a return value.
 pub(super) fn code(result: Result<(), i32>) -> c_int {
     result.map_or_else(|error| -error, |()| 0)
 }
 
-/// The same for calls that return `ssize_t`.
+/// Converts a result for calls that return `ssize_t`.
 pub(super) fn long(result: Result<(), i32>) -> isize {
     code(result) as isize
 }

@@ -1,11 +1,12 @@
-//! `fi_info`: made, copied, read and freed. All its memory is malloc's, since applications put in strings of their own.
+//! Makes, copies, reads and frees `fi_info`. All its memory is malloc's, since applications store
+//! their own strings in it.
 
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::null_mut;
 
-use crate::model::offer::{Info, Lane};
+use crate::model::offer::{ContextAttr, Info};
 use libfabric_sys::attr::{
     fi_device_attr, fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_link_attr, fi_rx_attr,
     fi_tx_attr, fid_nic,
@@ -13,7 +14,7 @@ use libfabric_sys::attr::{
 use libfabric_sys::consts::{FI_CLASS_NIC, FI_LINK_UP, FI_RM_ENABLED};
 use libfabric_sys::{API, version};
 
-/// Zeroed memory for a C structure. Who has no memory left for a test ends here.
+/// Allocates zeroed memory for a C structure; aborts if there is none.
 fn zeroed<T>() -> *mut T {
     // SAFETY: calloc may be called with any numbers.
     let memory = unsafe { libc::calloc(1, size_of::<T>()) };
@@ -21,7 +22,7 @@ fn zeroed<T>() -> *mut T {
     memory.cast()
 }
 
-/// A copy of bytes; null of none.
+/// Copies bytes; returns null for none.
 fn bytes(from: &[u8]) -> *mut c_void {
     if from.is_empty() {
         return null_mut();
@@ -39,6 +40,8 @@ fn string(from: &str) -> *mut c_char {
     bytes(&[from.as_bytes(), &[0]].concat()).cast()
 }
 
+/// Reads a C string.
+///
 /// # Safety
 /// Null, or a C string.
 pub(super) unsafe fn text(from: *const c_char) -> Option<String> {
@@ -49,6 +52,8 @@ pub(super) unsafe fn text(from: *const c_char) -> Option<String> {
     Some(unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned())
 }
 
+/// Reads bytes.
+///
 /// # Safety
 /// Null, or points to `len` bytes.
 unsafe fn slice(from: *const c_void, len: usize) -> Vec<u8> {
@@ -59,7 +64,7 @@ unsafe fn slice(from: *const c_void, len: usize) -> Vec<u8> {
     unsafe { core::slice::from_raw_parts(from.cast::<u8>(), len) }.to_vec()
 }
 
-/// An empty one with all its parts, for hints.
+/// Makes an empty record with all its parts, for hints.
 pub(super) fn empty() -> *mut fi_info {
     let info = zeroed::<fi_info>();
     // SAFETY: the memory is new; all-zero bytes are a value of each of these types.
@@ -73,7 +78,7 @@ pub(super) fn empty() -> *mut fi_info {
     info
 }
 
-/// As the application sees an offer.
+/// Converts an offer.
 pub(super) fn make(from: &Info) -> *mut fi_info {
     let info = empty();
     // SAFETY: `empty` made all the parts.
@@ -155,7 +160,7 @@ fn card(name: &str, speed: usize, up: bool) -> *mut fid_nic {
     nic
 }
 
-/// What an application asks for.
+/// Reads a request.
 ///
 /// # Safety
 /// A `fi_info` of this library's, whose strings are C strings or null.
@@ -170,7 +175,7 @@ pub(super) unsafe fn read(info: *const fi_info) -> Info {
             ..Info::default()
         };
         if let Some(tx) = (*info).tx_attr.as_ref() {
-            to.tx = Lane {
+            to.tx = ContextAttr {
                 caps: tx.caps,
                 mode: tx.mode,
                 op_flags: tx.op_flags,
@@ -182,14 +187,14 @@ pub(super) unsafe fn read(info: *const fi_info) -> Info {
             };
         }
         if let Some(rx) = (*info).rx_attr.as_ref() {
-            to.rx = Lane {
+            to.rx = ContextAttr {
                 caps: rx.caps,
                 mode: rx.mode,
                 op_flags: rx.op_flags,
                 msg_order: rx.msg_order,
                 size: rx.size,
                 iov_limit: rx.iov_limit,
-                ..Lane::default()
+                ..ContextAttr::default()
             };
         }
         if let Some(ep) = (*info).ep_attr.as_ref() {
@@ -221,10 +226,10 @@ pub(super) unsafe fn read(info: *const fi_info) -> Info {
     }
 }
 
-/// A copy of one, without what follows it in a list.
+/// Copies a record, without its successors in a list.
 ///
 /// # Safety
-/// As of [`read`]; addresses have the lengths that are beside them.
+/// As of [`read`]; addresses have the lengths given beside them.
 pub(super) unsafe fn duplicate(from: *const fi_info) -> *mut fi_info {
     // SAFETY: the caller's promise.
     let (read, mut dest, handle) =
@@ -235,7 +240,7 @@ pub(super) unsafe fn duplicate(from: *const fi_info) -> *mut fi_info {
         (*info).dest_addrlen = dest.len();
         (*info).dest_addr = bytes(&std::mem::take(&mut dest));
         (*info).handle = handle;
-        // What only the application's own copy has.
+        // The application may have set these in its copy.
         if let Some(domain) = (*from).domain_attr.as_ref() {
             (*(*info).domain_attr).domain = domain.domain;
             (*(*info).domain_attr).caps = domain.caps;
@@ -252,7 +257,7 @@ pub(super) unsafe fn duplicate(from: *const fi_info) -> *mut fi_info {
 /// Frees a list.
 ///
 /// # Safety
-/// The list is this library's, nobody uses it any more, and what was put in is malloc's.
+/// The list is this library's, nobody uses it any more, and memory stored in it is malloc's.
 pub(super) unsafe fn free(mut info: *mut fi_info) {
     // SAFETY: the caller's promise; free takes null.
     unsafe {

@@ -1,7 +1,8 @@
-//! The C interface: what is exported, and the functions in the objects' tables.
+//! The C interface: exported functions, and the functions in the objects' tables.
 //!
-//! Each call finds the world through its object, locks it, and leaves the rest to `model`. An object's memory is freed with its world,
-//! so that the use of a closed one is noticed and not undefined. Errors are positive in the model and negative here.
+//! Each call finds the world through its object, locks it, and calls `model`. An object's memory is
+//! freed with its world, so that use after close is detected instead of undefined. Errors are
+//! positive in the model and negative here.
 
 mod endpoint;
 mod exports;

@@ -28,7 +28,7 @@ use libfabric_sys::fid::{
     fid_fabric, fid_mr,
 };
 
-/// A table of functions as objects point to it; nobody writes to it.
+/// Returns the pointer to a table of functions for objects; nobody writes to it.
 pub(super) const fn table<T>(table: &'static T) -> *mut T {
     core::ptr::from_ref(table).cast_mut()
 }
@@ -104,7 +104,7 @@ static CQ_OPS: fi_ops_cq = fi_ops_cq {
     strerror: Some(cq_strerror),
 };
 
-/// The number of an object of a class that something can be bound to or that can be waited for.
+/// Returns the identifier of an object that others can be bound to or that can be waited for.
 ///
 /// # Safety
 /// The object is this library's.
@@ -133,31 +133,34 @@ pub(super) fn fabric(world: &Arc<Shared>, context: *mut c_void) -> *mut fid_fabr
     Handle::make(face, world, None, id)
 }
 
-// In all functions below: SAFETY: objects are this library's, as is every `fi_info`, and pointers are what the man page of the
-// function asks for. They are called through the tables of such objects only.
+// In all functions below: SAFETY: objects and each `fi_info` are this library's; pointers are as
+// the man page of the function requires. Functions are called only through the tables of such
+// objects.
 
 unsafe extern "C" fn domain(
     fabric: *mut fid_fabric,
-    wish: *mut fi_info,
+    request: *mut fi_info,
     made: *mut *mut fid_domain,
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: see above.
-    let (handle, wish) = unsafe { (Handle::of(fabric), wish.as_ref().map(|wish| info::read(wish))) };
-    let Some(wish) = wish else { return -FI_EINVAL };
+    let (handle, request) =
+        unsafe { (Handle::of(fabric), request.as_ref().map(|request| info::read(request))) };
+    let Some(request) = request else { return -FI_EINVAL };
     let id = match handle.enter_live("fi_domain") {
         Err(error) => return -error,
         Ok(mut entered) => {
-            // What was offered, or less.
-            if wish.domain.as_ref() != Some(&entered.state.name) || entered.state.offer(Some(&wish)).is_none()
+            // The request must be what was offered, or less.
+            if request.domain.as_ref() != Some(&entered.state.name)
+                || entered.state.offer(Some(&request)).is_none()
             {
-                entered.state.violation(format!("fi_domain with what was not offered: {wish:?}"));
+                entered.state.violation(format!("fi_domain with what was not offered: {request:?}"));
                 return -FI_ENODATA;
             }
             entered.state.open_domain(handle.id)
         }
     };
-    let guard = Guard::new(wish.threading == FI_THREAD_DOMAIN);
+    let guard = Guard::new(request.threading == FI_THREAD_DOMAIN);
     let face = fid_domain {
         fid: fid { fclass: FI_CLASS_DOMAIN, context, ops: table(&DOMAIN) },
         ops: table(&DOMAIN_OPS),
@@ -175,7 +178,7 @@ unsafe extern "C" fn trywait(fabric: *mut fid_fabric, objects: *mut *mut fid, co
         Ok(entered) => entered,
         Err(error) => return -error,
     };
-    // All are asked, since those that may be waited for become quiet.
+    // All queues are asked, since this makes the ones that may be waited for unreadable.
     let mut result = 0;
     for number in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: see above: an array of `count` objects.
@@ -232,14 +235,14 @@ unsafe extern "C" fn av_insert(
         Ok(entered) => entered,
         Err(error) => return -error,
     };
-    // FI_MORE, which promises that more is inserted at once, changes nothing.
+    // FI_MORE, which announces further inserts, has no effect.
     if flags & !libfabric_sys::consts::FI_MORE != 0 {
         return -FI_EBADFLAGS;
     }
     let text = matches!(entered.state.settings.address, crate::settings::AddressFormat::Text(_));
     let (mut at, mut inserted) = (from.cast::<u8>(), 0);
     for number in 0..count {
-        // SAFETY: see above: `count` addresses behind each other, of 16 bytes, or strings with their zero.
+        // SAFETY: see above: `count` consecutive addresses of 16 bytes, or zero-terminated strings.
         let address = unsafe {
             let len = if text { CStr::from_ptr(at.cast()).to_bytes_with_nul().len() } else { 16 };
             let address = core::slice::from_raw_parts(at, len);
@@ -378,7 +381,8 @@ unsafe extern "C" fn cq_read(queue: *mut fid_cq, to: *mut c_void, count: usize) 
     for (number, entry) in entries.iter().enumerate() {
         let op_context = core::ptr::with_exposed_provenance_mut(entry.context);
         let Entry { flags, len, .. } = *entry;
-        // SAFETY: see above: an array of `count` entries of the queue's format, and there are no more than that.
+        // SAFETY: see above: an array of `count` entries of the queue's format, and there are at
+        // most that many.
         unsafe {
             match format {
                 FI_CQ_FORMAT_MSG => {
@@ -396,7 +400,7 @@ unsafe extern "C" fn cq_read(queue: *mut fid_cq, to: *mut c_void, count: usize) 
     entries.len() as isize
 }
 
-/// What a provider has for an error number of its own; the test may print it.
+/// A provider-specific error number, which a test may print.
 const PROV_ERRNO: c_int = 4711;
 
 unsafe extern "C" fn cq_readerr(queue: *mut fid_cq, to: *mut fi_cq_err_entry, _flags: u64) -> isize {
@@ -461,7 +465,8 @@ unsafe extern "C" fn mr_reg(
         if offset != 0 || flags != 0 {
             return Err(FI_EBADFLAGS);
         }
-        // SAFETY: a registration lends its memory until it is closed; the model does not touch it in other ways than `access` says.
+        // SAFETY: a registration lends its memory until it is closed; the model accesses it only as
+        // `access` permits.
         let memory = unsafe { Lent::new(base, len) };
         let id = entered.state.register(handle.id, memory, access, key)?;
         Ok((id, entered.state.shown_key(id), entered.state.regions.get(&id).map_or(0, |region| region.desc)))

@@ -1,30 +1,31 @@
-//! All worlds of the process, and what tests say to them.
+//! All worlds of the process, and the handling of tests' requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::handle::Grave;
+use super::handle::ClosedObject;
 use crate::model::State;
 use crate::request::{Reply, Request};
 
-/// A world, with what is to be freed when it ends.
+/// A world, with the objects to be freed when it ends.
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Closed objects; `None`: the world has ended.
-    graves: Mutex<Option<Vec<Grave>>>,
+    /// Closed objects; `None` after the world has ended.
+    closed_objects: Mutex<Option<Vec<ClosedObject>>>,
 }
 
 impl Shared {
-    /// A panic within a call is a defect of this crate, and has ended the process at the edge to C.
+    /// Locks the state. A panic within a call, a defect of this crate, has aborted the process at
+    /// the C boundary.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A closed object stays where it is until the world ends, or is freed now if that was long ago.
-    pub(super) fn bury(&self, grave: Grave) {
-        let mut graves = self.graves.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(graves) = graves.as_mut() {
-            graves.push(grave);
+    /// Keeps a closed object until the world ends. Frees it at once if that has happened.
+    pub(super) fn retire(&self, object: ClosedObject) {
+        let mut closed_objects = self.closed_objects.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(closed_objects) = closed_objects.as_mut() {
+            closed_objects.push(object);
         }
     }
 }
@@ -35,17 +36,17 @@ fn worlds() -> MutexGuard<'static, BTreeMap<u64, Arc<Shared>>> {
     WORLDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All worlds, in the order in which they were made.
+/// Returns all worlds, in order of creation.
 pub(super) fn all() -> Vec<Arc<Shared>> {
     worlds().values().cloned().collect()
 }
 
-/// The world of that name.
+/// Finds a world by name.
 pub(super) fn find(name: &str) -> Option<Arc<Shared>> {
     all().into_iter().find(|world| world.lock().name == name)
 }
 
-/// Does what a test asks for.
+/// Handles a test's request.
 pub(super) fn answer(request: &[u8]) -> Reply {
     match serde_json::from_slice(request) {
         Ok(request) => obey(request).unwrap_or_else(Reply::Refused),
@@ -65,7 +66,7 @@ fn obey(request: Request) -> Result<Reply, String> {
             };
             let state = State::new(id, *settings);
             let name = state.name.clone();
-            let shared = Shared { state: Mutex::new(state), graves: Mutex::new(Some(Vec::new())) };
+            let shared = Shared { state: Mutex::new(state), closed_objects: Mutex::new(Some(Vec::new())) };
             worlds().insert(id, Arc::new(shared));
             Reply::World(id, name)
         }
@@ -86,8 +87,8 @@ fn obey(request: Request) -> Result<Reply, String> {
                 state.end();
                 leaks
             };
-            let graves = world.graves.lock().unwrap_or_else(PoisonError::into_inner).take();
-            drop(graves);
+            let closed_objects = world.closed_objects.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(closed_objects);
             Reply::Leaks(leaks)
         }
     })

@@ -1,4 +1,5 @@
-//! A world: the provider without pointers. Everything takes the state of one world by `&mut`, and errors are positive numbers.
+//! A world: the provider without pointers. All functions take the state of a world by `&mut`;
+//! errors are positive numbers.
 
 pub(crate) mod motion;
 pub(crate) mod object;
@@ -21,14 +22,15 @@ use queue::Queue;
 use region::Region;
 use vector::Vector;
 
-/// A test that takes the world's seed, too, has other numbers.
+/// Makes the world's random numbers differ from those of a test with the same seed.
 const CHANCE: u64 = 0x6a09_e667_f3bc_c908;
 
-/// An object of a world. Numbers are not used again.
+/// Identifier of an object of a world. Identifiers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id(pub(crate) usize);
 
-/// What an object of libfabric's endpoint type is: an endpoint has both lanes, a scalable one neither, its contexts one.
+/// Parts of an object of libfabric's endpoint type: an endpoint sends and receives, a scalable one
+/// does neither, its contexts do one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Face {
     pub(crate) port: usize,
@@ -36,21 +38,21 @@ pub(crate) struct Face {
     pub(crate) rx: Option<usize>,
 }
 
-/// Where messages leave.
+/// Sending side of an endpoint or context.
 #[derive(Debug, Default)]
 pub(crate) struct Tx {
     pub(crate) open: bool,
     pub(crate) enabled: bool,
     pub(crate) queue: Option<Id>,
-    /// Completions only for operations that ask for one.
+    /// True if only operations that request a completion have one.
     pub(crate) selective: bool,
     pub(crate) op_flags: u64,
-    /// Operations that have not completed.
+    /// Number of incomplete operations.
     pub(crate) outstanding: usize,
     pub(crate) size: usize,
 }
 
-/// Where messages arrive.
+/// Receiving side of an endpoint or context.
 #[derive(Debug, Default)]
 pub(crate) struct Rx {
     pub(crate) open: bool,
@@ -59,10 +61,10 @@ pub(crate) struct Rx {
     pub(crate) op_flags: u64,
     /// Operations that wait for messages.
     pub(crate) posted: VecDeque<u64>,
-    /// A buffer with less room than that takes no further message.
+    /// Free space below which a buffer takes no further message.
     pub(crate) min_multi_recv: usize,
     pub(crate) size: usize,
-    /// Messages on their way here.
+    /// Number of messages in transit to it.
     pub(crate) coming: usize,
 }
 
@@ -77,47 +79,47 @@ pub(crate) struct Port {
     pub(crate) enabled: bool,
     pub(crate) closed: bool,
     pub(crate) dead: bool,
-    /// Nothing moves to it.
+    /// True if no data moves to it.
     pub(crate) stalled: bool,
     pub(crate) tx: Vec<Tx>,
     pub(crate) rx: Vec<Rx>,
 }
 
-/// An operation, from the call until its last completion was read or its endpoint closed.
+/// An operation, from the call until its last completion was read or its endpoint was closed.
 #[derive(Debug)]
 pub(crate) struct Op {
     pub(crate) kind: Operation,
     pub(crate) face: Face,
     pub(crate) context: usize,
-    /// What the context lends, and what was written there.
+    /// Lent context storage, and its content as the provider has written it.
     pub(crate) storage: Option<(Lent, Vec<u8>)>,
     pub(crate) pieces: Vec<Lent>,
     pub(crate) regions: Vec<Id>,
-    /// What is sent or written, as it was when the call was made; empty if the memory is free already.
+    /// Data to send or write, as of the call; empty if the memory is free already.
     pub(crate) sent: Vec<u8>,
-    /// Arrays of iovecs and descriptors that must stay as they are.
+    /// Arrays of iovecs and descriptors that must not change.
     pub(crate) arrays: Vec<(Lent, Vec<u8>)>,
     pub(crate) len: usize,
     pub(crate) wanted: bool,
-    /// It takes a place of the transmit context.
+    /// True if it occupies a slot of the transmit context.
     pub(crate) counted: bool,
-    /// A receive buffer for several messages.
+    /// True for a multi-receive buffer.
     pub(crate) multi: bool,
     pub(crate) used: usize,
-    /// When its latest completion is due.
+    /// Time of its latest completion.
     pub(crate) latest: u64,
-    /// Whom it is for, other than receives.
+    /// Its destination; unused for receives.
     pub(crate) peer: Option<usize>,
 }
 
-/// All of a world.
+/// State of a world.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) settings: Settings,
     pub(crate) name: String,
     pub(crate) number: u64,
     pub(crate) rng: Rng,
-    /// Calls of `fi_cq_read` so far: the world's only clock.
+    /// Number of calls of `fi_cq_read`, which is the world's only clock.
     pub(crate) tick: u64,
     pub(crate) slots: Vec<Slot>,
     pub(crate) faces: BTreeMap<Id, Face>,
@@ -127,15 +129,15 @@ pub(crate) struct State {
     pub(crate) ports: Vec<Port>,
     pub(crate) addresses: BTreeMap<Vec<u8>, usize>,
     pub(crate) ops: BTreeMap<u64, Op>,
-    /// Storage of contexts that operations have borrowed, by address.
+    /// Context storage lent by operations, by address.
     pub(crate) contexts: BTreeMap<usize, u64>,
     pub(crate) flows: BTreeMap<FlowKey, VecDeque<Message>>,
-    /// When the latest receive completion of a flow is due.
+    /// Time of the latest receive completion of each flow.
     pub(crate) flow_due: BTreeMap<FlowKey, u64>,
     pub(crate) transfers: Vec<Transfer>,
-    /// Counts operations, messages and completions: the order in which they were made.
+    /// Counter of operations, messages and completions, which gives their order of creation.
     pub(crate) sequence: u64,
-    /// When the latest arrival is due, where nothing may overtake.
+    /// Time of the latest arrival, where nothing may be reordered.
     pub(crate) arrival_due: u64,
     pub(crate) fail_next: [u64; 4],
     pub(crate) abandoned: usize,
@@ -172,7 +174,7 @@ impl State {
         }
     }
 
-    /// Writes down what a strict provider would not have stood. A program that goes on and on does not fill memory.
+    /// Records a violation of a strict provider's rules, up to a maximum number.
     pub(crate) fn violation(&mut self, text: String) {
         const MOST: usize = 10_000;
         if self.violations.len() < MOST {
@@ -184,7 +186,7 @@ impl State {
         &self.violations
     }
 
-    /// What regions demand, whatever the dialect.
+    /// Returns the requirements of regions as bits, whatever their form.
     pub(crate) fn mr_mode(&self) -> i32 {
         match self.settings.mr_dialect {
             MrDialect::Bits => self.settings.mr_mode,
@@ -198,14 +200,14 @@ impl State {
         self.sequence
     }
 
-    /// Mixes something that has happened into the trace (FNV-1a over words).
+    /// Mixes an event into the trace (FNV-1a over words).
     pub(crate) fn trace(&mut self, what: u64, number: u64) {
         for word in [what, number, self.tick] {
             self.stats.trace = (self.stats.trace ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         }
     }
 
-    /// Whether something can get to a port.
+    /// Returns true if data can reach a port.
     pub(crate) fn is_up(&self, port: usize) -> bool {
         !self.ports[port].dead && !self.ports[port].closed
     }
@@ -224,7 +226,8 @@ impl State {
         found.ok_or_else(|| format!("{} has no endpoint {node:?}; it has {}", self.name, self.ports.len()))
     }
 
-    /// The process behind an endpoint dies, with all endpoints of its domain: nothing that it has sent arrives any more, and its memory is not touched again.
+    /// Kills the process of an endpoint, with all endpoints of its domain: nothing that it has sent
+    /// arrives any more, and its memory is not accessed again.
     pub(crate) fn kill(&mut self, node: &Node) -> Result<(), String> {
         let domain = self.ports[self.find(node)?].domain;
         let mine: Vec<usize> =
@@ -239,7 +242,7 @@ impl State {
             flow.clear();
         }
         self.transfers.retain(|transfer| !mine.contains(&transfer.from));
-        // Whoever of the dead still opens endpoints offers no memory by them.
+        // Endpoints that the dead process still opens expose no memory.
         self.regions.values_mut().filter(|region| region.domain == domain).for_each(Region::forget);
         self.wake_all();
         Ok(())
@@ -270,7 +273,7 @@ impl State {
         }
     }
 
-    /// An operation is no more; its memory is the application's.
+    /// Removes an operation; the application owns its memory again.
     pub(crate) fn forget(&mut self, id: u64) {
         let Some(op) = self.ops.remove(&id) else { return };
         if op.storage.is_some() {
@@ -289,7 +292,7 @@ impl State {
         let mut leaks = Leaks { operations: self.ops.len(), abandoned: self.abandoned, ..Leaks::default() };
         for (number, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.open) {
             let domain = if slot.class == Class::Domain { Some(Id(number)) } else { slot.domain };
-            // A fabric is excused if a dead node's domain is all that it has.
+            // A fabric is excused if it has only a dead node's domain.
             let excused = match domain {
                 Some(domain) => dead(domain),
                 None => {
@@ -317,7 +320,7 @@ impl State {
         leaks
     }
 
-    /// The world ends: lent memory is not touched any more, whoever still calls.
+    /// Ends the world: lent memory is not accessed any more, whatever calls follow.
     pub(crate) fn end(&mut self) {
         self.ops.clear();
         self.contexts.clear();

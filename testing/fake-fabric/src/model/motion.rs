@@ -1,4 +1,4 @@
-//! What moves when a queue is read: messages into receive buffers, reads and writes.
+//! Moves data when a queue is read: messages into receive buffers, reads and writes.
 
 use super::queue::Outcome;
 use super::region::Remote;
@@ -8,7 +8,7 @@ use crate::mem::{gather, scatter};
 use crate::request::Operation;
 use crate::settings::{Progress, ToTheDead};
 
-/// From one context to one context: what stays in order.
+/// A flow from one context to one context, which stays in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowKey {
     pub(crate) from: usize,
@@ -17,7 +17,7 @@ pub(crate) struct FlowKey {
     pub(crate) rx: usize,
 }
 
-/// A message under way.
+/// A message in transit.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) due: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Message {
     pub(crate) op: Option<u64>,
 }
 
-/// A read or write under way.
+/// A read or write in transit.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     pub(crate) due: u64,
@@ -36,13 +36,13 @@ pub(crate) struct Transfer {
     pub(crate) to: usize,
     pub(crate) kind: Operation,
     pub(crate) remote: Vec<Remote>,
-    /// What is written.
+    /// Data of a write.
     pub(crate) data: Vec<u8>,
     /// The operation that completes with it.
     pub(crate) op: Option<u64>,
 }
 
-/// Something that can be done now.
+/// Work that can be done now.
 #[derive(Clone, Copy, Debug)]
 enum Work {
     Flow(FlowKey),
@@ -50,9 +50,9 @@ enum Work {
 }
 
 impl State {
-    /// Whether something may move to a port while the given ones look after their queues.
+    /// Returns true if data may move to a port while these ports' queues are read.
     fn reaches(&self, to: usize, polling: &[usize]) -> bool {
-        // What goes to somebody who is gone comes to its end by itself.
+        // Traffic to a port that is gone ends by itself.
         !self.is_up(to)
             || !self.ports[to].stalled && (self.settings.progress == Progress::Auto || polling.contains(&to))
     }
@@ -61,7 +61,7 @@ impl State {
         !self.is_up(key.to) || !self.ports[key.to].rx[key.rx].posted.is_empty()
     }
 
-    /// Does what is due.
+    /// Does all due work.
     pub(crate) fn step(&mut self, queue: Id) {
         if self.flows.is_empty() && self.transfers.is_empty() {
             return;
@@ -92,8 +92,8 @@ impl State {
             match work {
                 Work::Flow(key) => self.flow(key),
                 Work::Transfer(sequence) => {
-                    if let Some(place) = self.transfers.iter().position(|other| other.sequence == sequence) {
-                        let transfer = self.transfers.remove(place);
+                    if let Some(index) = self.transfers.iter().position(|other| other.sequence == sequence) {
+                        let transfer = self.transfers.remove(index);
                         self.transfer(transfer);
                     }
                 }
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// Whether reading a queue could move something, now or after some delay.
+    /// Returns true if reading a queue could move data, now or after a delay.
     pub(crate) fn could_move(&self, queue: Id) -> bool {
         let polling = self.queues.get(&queue).map_or(&[][..], |queue| queue.ports());
         let concerns = |from: usize, to: usize| {
@@ -113,7 +113,7 @@ impl State {
             || self.transfers.iter().any(|transfer| concerns(transfer.from, transfer.to))
     }
 
-    /// Messages of a flow arrive, as far as they are due and have buffers.
+    /// Delivers the due messages of a flow, as far as they have buffers.
     fn flow(&mut self, key: FlowKey) {
         while let Some(flow) = self.flows.get_mut(&key)
             && flow.front().is_some_and(|head| head.due <= self.tick)
@@ -139,7 +139,7 @@ impl State {
         Some(message)
     }
 
-    /// A message that finds nobody.
+    /// Handles a message without a receiver.
     fn miss(&mut self, op: Option<u64>) {
         self.stats.lost += 1;
         let Some(op) = op else { return };
@@ -164,7 +164,7 @@ impl State {
         let at = op.used.next_multiple_of(align);
         let len = message.data.len();
         if fails {
-            // A buffer for several messages may stay where it is; the entry's flags say so.
+            // A multi-receive buffer may stay posted; the entry's flags tell.
             let release = !op.multi || self.rng.chance(0.5);
             if release {
                 rx.posted.pop_front();
@@ -178,13 +178,13 @@ impl State {
             self.violation(format!(
                 "truncated: a message of {len} bytes, and the buffer has room for {room}"
             ));
-            // The buffer has what had room.
+            // The buffer gets the part that has room.
             scatter(&self.ops[&id].pieces, at, &message.data[..room]);
             return self.fail_recv(id, FI_ETRUNC, room, len - room, true, true);
         }
         scatter(&op.pieces, at, &message.data);
         op.used = at + len;
-        // The next message must find its room behind the padding.
+        // The next message must have room after the padding.
         let left = room.saturating_sub(op.used.next_multiple_of(align));
         let release = !op.multi || left < least.max(1);
         if release {
@@ -221,7 +221,7 @@ impl State {
         }
     }
 
-    /// A port has been closed: its reads end, while what it has sent and written is still under way.
+    /// Handles a closed port: its reads end, while its messages and writes are still in transit.
     pub(crate) fn settle_closed(&mut self, port: usize) {
         self.transfers.retain(|transfer| transfer.from != port || transfer.kind == Operation::Write);
         let loses = self.settings.close_loses;

@@ -1,4 +1,4 @@
-//! Objects: what is opened, bound, enabled and closed, and in which order.
+//! Objects: opening, binding, enabling and closing, and the required order.
 
 use super::queue::Queue;
 use super::region::Region;
@@ -40,36 +40,36 @@ impl Class {
     }
 }
 
-/// What all objects have.
+/// Common state of all objects.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) class: Class,
     pub(crate) open: bool,
     pub(crate) parent: Option<Id>,
     pub(crate) domain: Option<Id>,
-    /// Objects that must be closed before it.
+    /// Number of objects that must be closed before it.
     pub(crate) users: usize,
     /// Objects that must be closed after it.
     uses: Vec<Id>,
 }
 
-/// What an application asks of an endpoint, from its `fi_info`.
+/// An application's request for an endpoint, from its `fi_info`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct EndpointWish {
+pub(crate) struct EndpointRequest {
     pub(crate) caps: u64,
     pub(crate) tx_flags: u64,
     pub(crate) rx_flags: u64,
-    /// 0: as many as there are.
+    /// Size of the transmit queue; 0 for the maximum.
     pub(crate) tx_size: usize,
-    /// 0: as many as there are.
+    /// Size of the receive queue; 0 for the maximum.
     pub(crate) rx_size: usize,
-    /// Contexts of a scalable endpoint, 0 for one.
+    /// Transmit contexts of a scalable endpoint; 0 for one.
     pub(crate) tx_contexts: usize,
-    /// Contexts of a scalable endpoint, 0 for one.
+    /// Receive contexts of a scalable endpoint; 0 for one.
     pub(crate) rx_contexts: usize,
 }
 
-/// An option that is not set has this value.
+/// Default value of the option.
 const DEFAULT_MIN_MULTI_RECV: usize = 64;
 
 impl State {
@@ -87,7 +87,7 @@ impl State {
         id
     }
 
-    /// `used` stays open as long as `user` does.
+    /// Records that `used` must stay open as long as `user`.
     pub(crate) fn uses(&mut self, user: Id, used: Id) {
         if !self.slots[user.0].uses.contains(&used) {
             self.slots[user.0].uses.push(used);
@@ -95,12 +95,12 @@ impl State {
         }
     }
 
-    /// An object for messages to people.
+    /// Describes an object for messages.
     pub(crate) fn describe(&self, id: Id) -> String {
         format!("{} {}", self.slots[id.0].class.name(), id.0)
     }
 
-    /// Whether an object may be used.
+    /// Checks that an object is open.
     pub(crate) fn live(&mut self, id: Id, call: &str) -> Result<(), i32> {
         if self.slots[id.0].open {
             return Ok(());
@@ -136,36 +136,36 @@ impl State {
         id
     }
 
-    /// An endpoint, or with `scalable` one whose contexts are opened one by one.
+    /// Opens an endpoint. If `scalable`, its contexts are opened separately.
     pub(crate) fn open_endpoint(
         &mut self,
         domain: Id,
-        wish: EndpointWish,
+        request: EndpointRequest,
         scalable: bool,
     ) -> Result<Id, i32> {
         let (tx, rx) = if scalable {
             if self.settings.max_ep_tx_ctx <= 1 && self.settings.max_ep_rx_ctx <= 1 {
                 return Err(FI_ENOSYS);
             }
-            (wish.tx_contexts.max(1), wish.rx_contexts.max(1))
+            (request.tx_contexts.max(1), request.rx_contexts.max(1))
         } else {
             (1, 1)
         };
         if tx > self.settings.max_ep_tx_ctx || rx > self.settings.max_ep_rx_ctx {
             return Err(FI_EINVAL);
         }
-        if wish.tx_size > self.settings.tx_size || wish.rx_size > self.settings.rx_size {
+        if request.tx_size > self.settings.tx_size || request.rx_size > self.settings.rx_size {
             return Err(FI_EINVAL);
         }
         let or = |size: usize, most: usize| if size == 0 { most } else { size };
-        let tx_size = or(wish.tx_size, self.settings.tx_size);
-        let rx_size = or(wish.rx_size, self.settings.rx_size);
+        let tx_size = or(request.tx_size, self.settings.tx_size);
+        let rx_size = or(request.rx_size, self.settings.rx_size);
         let port = self.ports.len();
         let address = self.make_address(port);
-        let make_tx = || Tx { open: !scalable, op_flags: wish.tx_flags, size: tx_size, ..Tx::default() };
+        let make_tx = || Tx { open: !scalable, op_flags: request.tx_flags, size: tx_size, ..Tx::default() };
         let make_rx = || Rx {
             open: !scalable,
-            op_flags: wish.rx_flags,
+            op_flags: request.rx_flags,
             size: rx_size,
             min_multi_recv: DEFAULT_MIN_MULTI_RECV,
             ..Rx::default()
@@ -174,7 +174,7 @@ impl State {
         self.ports.push(Port {
             domain,
             address,
-            caps: wish.caps,
+            caps: request.caps,
             scalable,
             vector: None,
             enabled: false,
@@ -185,12 +185,12 @@ impl State {
             rx: (0..rx).map(|_| make_rx()).collect(),
         });
         let id = self.slot(if scalable { Class::Scalable } else { Class::Endpoint }, Some(domain));
-        let lane = (!scalable).then_some(0);
-        self.faces.insert(id, Face { port, tx: lane, rx: lane });
+        let side = (!scalable).then_some(0);
+        self.faces.insert(id, Face { port, tx: side, rx: side });
         Ok(id)
     }
 
-    /// Transmit context (`tx`) or receive context of a scalable endpoint.
+    /// Opens a transmit context (`tx`) or receive context of a scalable endpoint.
     pub(crate) fn open_context(&mut self, endpoint: Id, index: usize, tx: bool) -> Result<Id, i32> {
         let port = self.faces[&endpoint].port;
         let is_open = if tx {
@@ -234,7 +234,7 @@ impl State {
                     return Err(FI_EBADFLAGS);
                 }
                 let (tx, rx) = (flags & FI_TRANSMIT != 0, flags & FI_RECV != 0);
-                // A scalable endpoint itself has no lane: its contexts are bound.
+                // A scalable endpoint itself neither sends nor receives: its contexts are bound.
                 if !(tx || rx) || (tx && face.tx.is_none()) || (rx && face.rx.is_none()) {
                     let object = self.describe(id);
                     self.violation(format!(
@@ -242,12 +242,12 @@ impl State {
                     ));
                     return Err(FI_EINVAL);
                 }
-                if let (true, Some(lane)) = (tx, face.tx) {
-                    port.tx[lane].queue = Some(to);
-                    port.tx[lane].selective = flags & FI_SELECTIVE_COMPLETION != 0;
+                if let (true, Some(side)) = (tx, face.tx) {
+                    port.tx[side].queue = Some(to);
+                    port.tx[side].selective = flags & FI_SELECTIVE_COMPLETION != 0;
                 }
-                if let (true, Some(lane)) = (rx, face.rx) {
-                    port.rx[lane].queue = Some(to);
+                if let (true, Some(side)) = (rx, face.rx) {
+                    port.rx[side].queue = Some(to);
                 }
                 if let Some(queue) = self.queues.get_mut(&to) {
                     queue.add_port(face.port);
@@ -269,8 +269,8 @@ impl State {
         let port = &self.ports[face.port];
         let lacks = if port.vector.is_none() {
             Some((FI_ENOAV, "address vector"))
-        } else if face.tx.is_some_and(|lane| port.tx[lane].queue.is_none())
-            || face.rx.is_some_and(|lane| port.rx[lane].queue.is_none())
+        } else if face.tx.is_some_and(|side| port.tx[side].queue.is_none())
+            || face.rx.is_some_and(|side| port.rx[side].queue.is_none())
         {
             Some((FI_ENOCQ, "completion queue"))
         } else {
@@ -282,11 +282,11 @@ impl State {
             return Err(error);
         }
         let port = &mut self.ports[face.port];
-        if let Some(lane) = face.tx {
-            port.tx[lane].enabled = true;
+        if let Some(side) = face.tx {
+            port.tx[side].enabled = true;
         }
-        if let Some(lane) = face.rx {
-            port.rx[lane].enabled = true;
+        if let Some(side) = face.rx {
+            port.rx[side].enabled = true;
         }
         if matches!(self.slots[id.0].class, Class::Endpoint | Class::Scalable) {
             port.enabled = true;
@@ -297,12 +297,12 @@ impl State {
     /// `FI_OPT_MIN_MULTI_RECV`.
     pub(crate) fn set_min_multi_recv(&mut self, id: Id, bytes: usize) -> Result<(), i32> {
         let face = self.faces[&id];
-        let Some(lane) = face.rx else { return Err(FI_ENOPROTOOPT) };
-        self.ports[face.port].rx[lane].min_multi_recv = bytes;
+        let Some(side) = face.rx else { return Err(FI_ENOPROTOOPT) };
+        self.ports[face.port].rx[side].min_multi_recv = bytes;
         Ok(())
     }
 
-    /// An endpoint's address; only enabled ones have one.
+    /// Returns an endpoint's address; only enabled endpoints have one.
     pub(crate) fn name_of(&mut self, id: Id) -> Result<Vec<u8>, i32> {
         let port = &self.ports[self.faces[&id].port];
         if !port.enabled {
@@ -330,7 +330,7 @@ impl State {
                 self.vectors.remove(&id);
             }
             Class::Endpoint | Class::Scalable => self.close_port(self.faces[&id].port),
-            Class::Tx | Class::Rx => self.close_lane(self.faces[&id]),
+            Class::Tx | Class::Rx => self.close_side(self.faces[&id]),
             Class::Fabric | Class::Domain => (),
         }
         self.slots[id.0].open = false;
@@ -358,7 +358,7 @@ impl State {
         }
     }
 
-    fn close_lane(&mut self, face: Face) {
+    fn close_side(&mut self, face: Face) {
         let lost: Vec<u64> = self.ops.iter().filter(|(_, op)| op.face == face).map(|(id, _)| *id).collect();
         for id in lost {
             let op = &self.ops[&id];
@@ -371,15 +371,15 @@ impl State {
             }
         }
         let port = &mut self.ports[face.port];
-        if let Some(lane) = face.tx {
-            port.tx[lane] =
-                Tx { op_flags: port.tx[lane].op_flags, size: port.tx[lane].size, ..Tx::default() };
+        if let Some(side) = face.tx {
+            port.tx[side] =
+                Tx { op_flags: port.tx[side].op_flags, size: port.tx[side].size, ..Tx::default() };
         }
-        if let Some(lane) = face.rx {
-            port.rx[lane] = Rx {
-                op_flags: port.rx[lane].op_flags,
-                size: port.rx[lane].size,
-                coming: port.rx[lane].coming,
+        if let Some(side) = face.rx {
+            port.rx[side] = Rx {
+                op_flags: port.rx[side].op_flags,
+                size: port.rx[side].size,
+                coming: port.rx[side].coming,
                 min_multi_recv: DEFAULT_MIN_MULTI_RECV,
                 ..Rx::default()
             };
@@ -389,7 +389,7 @@ impl State {
     fn make_address(&mut self, port: usize) -> Vec<u8> {
         match self.settings.address {
             AddressFormat::Inet => {
-                // `sockaddr_in`: family in the host's order, port and address in the network's.
+                // `sockaddr_in`: family in host byte order, port and address in network byte order.
                 let mut address = [0u8; 16];
                 address[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
                 address[2..4].copy_from_slice(&(20_000 + (port % 40_000) as u16).to_be_bytes());
@@ -410,7 +410,7 @@ impl State {
         }
     }
 
-    /// The address of the world's one host, where addresses are those of the Internet.
+    /// Returns the IP address of the world's only host.
     pub(crate) fn host_address(&self) -> [u8; 4] {
         [10, (self.number >> 8) as u8, self.number as u8, 1]
     }

@@ -1,4 +1,4 @@
-//! What the provider answers to `fi_getinfo`: what the hints ask for, or nothing.
+//! The provider's answer to `fi_getinfo`: an offer that satisfies the hints, or none.
 
 use super::State;
 use crate::settings::{AddressFormat, MrDialect, Progress};
@@ -12,7 +12,7 @@ use libfabric_sys::consts::{
 /// The provider's name.
 pub(crate) const PROVIDER: &str = "fake";
 
-/// A `fi_info`, as asked for or offered. Zero and `None` mean that it is not said.
+/// Contents of a `fi_info`, requested or offered. Zero and `None` mean unspecified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Info {
     pub(crate) caps: u64,
@@ -35,15 +35,15 @@ pub(crate) struct Info {
     pub(crate) mr_cnt: usize,
     pub(crate) max_ep_tx_ctx: usize,
     pub(crate) max_ep_rx_ctx: usize,
-    pub(crate) tx: Lane,
-    pub(crate) rx: Lane,
+    pub(crate) tx: ContextAttr,
+    pub(crate) rx: ContextAttr,
     /// Speed and state of the card's link.
     pub(crate) link: Option<(usize, bool)>,
 }
 
 /// Attributes of sending or receiving.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lane {
+pub(crate) struct ContextAttr {
     pub(crate) caps: u64,
     pub(crate) mode: u64,
     pub(crate) op_flags: u64,
@@ -66,10 +66,10 @@ const RX_CAPS: u64 = FI_MSG
     | FI_REMOTE_COMM;
 const TX_FLAGS: u64 =
     FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
-/// `FI_ORDER_SAS` and all the orders that are weaker to keep: none.
+/// `FI_ORDER_SAS`; all weaker orders need no bits.
 const ORDER: u64 = FI_ORDER_SAS;
 
-/// A bound: what is asked for must not be more than there is, and nothing asked for gets what there is.
+/// Resolves an upper bound: the request must not exceed the maximum, and defaults to it.
 fn within(asked: usize, there: usize) -> Option<usize> {
     match asked {
         0 => Some(there),
@@ -77,7 +77,7 @@ fn within(asked: usize, there: usize) -> Option<usize> {
     }
 }
 
-/// A choice: what is asked for must be what there is, or nothing.
+/// Resolves a choice: the request must be equal, or unspecified.
 fn same<T: PartialEq>(asked: Option<&T>, there: &T) -> Option<()> {
     asked.is_none_or(|asked| asked == there).then_some(())
 }
@@ -102,7 +102,8 @@ impl State {
         caps
     }
 
-    /// The capabilities that come with those asked for: their directions, if none are named, and what costs nothing.
+    /// Returns the capabilities granted for the requested ones: also their directions if none are
+    /// named, and free ones.
     fn granted(&self, asked: u64) -> Option<u64> {
         let all = self.all_caps();
         bits(asked, all)?;
@@ -133,17 +134,17 @@ impl State {
 
     fn granted_lane(
         &self,
-        asked: &Lane,
+        asked: &ContextAttr,
         offered: u64,
         caps: u64,
         flags: u64,
         inject: usize,
         size: usize,
-    ) -> Option<Lane> {
+    ) -> Option<ContextAttr> {
         bits(asked.caps, caps & offered)?;
         bits(asked.op_flags, flags)?;
         bits(asked.msg_order, ORDER)?;
-        Some(Lane {
+        Some(ContextAttr {
             caps: if asked.caps == 0 { caps & offered } else { asked.caps },
             mode: self.settings.mode,
             op_flags: asked.op_flags,
@@ -155,12 +156,12 @@ impl State {
         })
     }
 
-    /// What is offered to somebody with these hints.
+    /// Returns the offer for these hints.
     pub(crate) fn offer(&self, hints: Option<&Info>) -> Option<Info> {
         let settings = &self.settings;
         let none = Info::default();
         let asked = hints.unwrap_or(&none);
-        // Without hints, or without the part that has the bits, the application leaves it open.
+        // Without hints, or without the part with these bits, the application accepts any mode.
         let mr_asked = hints.map(|hints| hints.mr_mode);
         if hints.is_some_and(|hints| settings.mode & !(hints.mode) != 0) {
             return None;

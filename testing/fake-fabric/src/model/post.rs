@@ -1,4 +1,4 @@
-//! Operations: what is checked, refused, and put on its way when one is posted.
+//! Posting of operations: checks, refusals, and the start of transfers.
 
 use super::motion::{FlowKey, Message, Transfer};
 use super::queue::Outcome;
@@ -17,7 +17,7 @@ use libfabric_sys::consts::{
     FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE,
 };
 
-/// What a call says of an operation.
+/// Parameters of an operation.
 #[derive(Debug, Default)]
 pub(crate) struct Posting {
     pub(crate) call: &'static str,
@@ -28,11 +28,11 @@ pub(crate) struct Posting {
     pub(crate) arrays: Vec<Lent>,
     pub(crate) peer: u64,
     pub(crate) context: usize,
-    /// The context as memory, as long as the longest that a provider may demand.
+    /// The context's memory, with the maximum length that a provider may require.
     pub(crate) storage: Option<Lent>,
     /// Flags of this call; `None`: those of the endpoint.
     pub(crate) flags: Option<u64>,
-    /// The memory is free when the call returns, and there is no completion (`fi_inject`).
+    /// True if the memory is free when the call returns, and there is no completion (`fi_inject`).
     pub(crate) inject: bool,
 }
 
@@ -43,7 +43,7 @@ impl Posting {
 }
 
 impl State {
-    /// Bytes of its context that an operation lends.
+    /// Returns the number of bytes that an operation lends of its context.
     fn storage_len(&self) -> usize {
         if self.settings.mode & FI_CONTEXT2 != 0 {
             64
@@ -59,15 +59,15 @@ impl State {
         Err(error)
     }
 
-    /// The endpoint can do it at all.
+    /// Checks that the endpoint supports the operation.
     fn usable(&mut self, id: Id, posting: &Posting, kind: Operation) -> Result<Face, i32> {
         let call = posting.call;
         let face = self.faces[&id];
         let port = &self.ports[face.port];
         let enabled = if kind == Operation::Recv {
-            face.rx.map(|lane| port.rx[lane].enabled)
+            face.rx.map(|index| port.rx[index].enabled)
         } else {
-            face.tx.map(|lane| port.tx[lane].enabled)
+            face.tx.map(|index| port.tx[index].enabled)
         };
         if enabled != Some(true) || !port.enabled {
             let object = self.describe(id);
@@ -80,7 +80,7 @@ impl State {
         Ok(face)
     }
 
-    /// Sizes, registrations and the context are as they must be. Returns the regions that are used.
+    /// Checks sizes, registrations and the context. Returns the regions in use.
     fn sound(
         &mut self,
         face: Face,
@@ -131,7 +131,7 @@ impl State {
         self.local(face, &posting.pieces, &posting.descs, access, call)
     }
 
-    /// By chance, or because there is no room.
+    /// Returns `FI_EAGAIN` at random, or if there is no room.
     fn again(&mut self, probability: f64, full: bool) -> Result<(), i32> {
         if full || self.rng.chance(probability) {
             self.stats.again += 1;
@@ -156,7 +156,7 @@ impl State {
         fails
     }
 
-    /// Whether the next message for a receive is lost with an error.
+    /// Returns true if the next message for a receive shall be lost with an error.
     pub(crate) fn recv_fails(&mut self) -> bool {
         self.fails(Operation::Recv)
     }
@@ -171,7 +171,7 @@ impl State {
         self.fail_next[slot] = count;
     }
 
-    /// Takes up an operation whose memory and context are lent from now on.
+    /// Starts an operation, which lends its memory and context from now on.
     fn begin(
         &mut self,
         face: Face,
@@ -217,8 +217,8 @@ impl State {
             peer: None,
         };
         self.ops.insert(id, op);
-        if let (Some(lane), true) = (face.tx, kind != Operation::Recv) {
-            self.ports[face.port].tx[lane].outstanding += 1;
+        if let (Some(index), true) = (face.tx, kind != Operation::Recv) {
+            self.ports[face.port].tx[index].outstanding += 1;
         }
         self.trace(1, id);
         id
@@ -233,18 +233,18 @@ impl State {
         self.arrival_due
     }
 
-    /// Whether an operation completes at once although its data is still under way.
+    /// Returns true if an operation shall complete at once although its data is still in transit.
     fn early(&mut self, flags: u64) -> bool {
         let early = self.settings.complete_early && flags & FI_DELIVERY_COMPLETE == 0 && self.rng.chance(0.5);
         self.stats.early += u64::from(early);
         early
     }
 
-    /// All kinds of sends.
+    /// Posts any kind of send.
     pub(crate) fn send(&mut self, id: Id, posting: Posting) -> Result<(), i32> {
         let face = self.usable(id, &posting, Operation::Send)?;
-        let Some(lane) = face.tx else { return Err(FI_EINVAL) };
-        let tx = &self.ports[face.port].tx[lane];
+        let Some(index) = face.tx else { return Err(FI_EINVAL) };
+        let tx = &self.ports[face.port].tx[index];
         let flags = posting.flags.unwrap_or(tx.op_flags);
         let wanted = !posting.inject && (!tx.selective || flags & FI_COMPLETION != 0);
         let full = tx.outstanding >= tx.size;
@@ -282,7 +282,7 @@ impl State {
         if fails {
             match op {
                 Some(op) => self.complete(op, Outcome::Failed(FI_EIO)),
-                None => self.fail_inject(face, lane),
+                None => self.fail_inject(face, index),
             }
             if self.rng.chance(0.5) {
                 self.stats.lost += 1;
@@ -296,7 +296,7 @@ impl State {
             }
             op => op.filter(|_| !fails),
         };
-        self.depart(FlowKey { from: face.port, tx: lane, to: to.port.unwrap_or(0), rx: to.rx }, data, op);
+        self.depart(FlowKey { from: face.port, tx: index, to: to.port.unwrap_or(0), rx: to.rx }, data, op);
         Ok(())
     }
 
@@ -307,11 +307,11 @@ impl State {
         self.wake_port(key.to);
     }
 
-    /// All kinds of receives.
+    /// Posts any kind of receive.
     pub(crate) fn recv(&mut self, id: Id, posting: Posting) -> Result<(), i32> {
         let face = self.usable(id, &posting, Operation::Recv)?;
-        let Some(lane) = face.rx else { return Err(FI_EINVAL) };
-        let rx = &self.ports[face.port].rx[lane];
+        let Some(index) = face.rx else { return Err(FI_EINVAL) };
+        let rx = &self.ports[face.port].rx[index];
         let flags = posting.flags.unwrap_or(rx.op_flags);
         let full = rx.posted.len() >= rx.size;
         let multi = flags & FI_MULTI_RECV != 0;
@@ -322,7 +322,7 @@ impl State {
             self.wrong(FI_EINVAL, format!("{}: FI_MULTI_RECV takes one buffer", posting.call))?;
         }
         let regions = self.sound(face, &posting, Operation::Recv, true, false)?;
-        let (most, rx) = (self.settings.unexpected_full, &self.ports[face.port].rx[lane]);
+        let (most, rx) = (self.settings.unexpected_full, &self.ports[face.port].rx[index]);
         if multi && most > 0 && rx.posted.is_empty() && rx.coming >= most {
             self.stats.no_room += 1;
             return Err(FI_ENOMEM);
@@ -333,11 +333,11 @@ impl State {
         if let Some(op) = self.ops.get_mut(&op) {
             op.multi = multi;
         }
-        self.ports[face.port].rx[lane].posted.push_back(op);
+        self.ports[face.port].rx[index].posted.push_back(op);
         Ok(())
     }
 
-    /// Reads and writes.
+    /// Posts a read or write.
     pub(crate) fn rma(
         &mut self,
         id: Id,
@@ -346,8 +346,8 @@ impl State {
         remote: Vec<Remote>,
     ) -> Result<(), i32> {
         let face = self.usable(id, &posting, kind)?;
-        let Some(lane) = face.tx else { return Err(FI_EINVAL) };
-        let tx = &self.ports[face.port].tx[lane];
+        let Some(index) = face.tx else { return Err(FI_EINVAL) };
+        let tx = &self.ports[face.port].tx[index];
         let flags = posting.flags.unwrap_or(tx.op_flags);
         let wanted = !tx.selective || flags & FI_COMPLETION != 0;
         let full = tx.outstanding >= tx.size;
@@ -415,15 +415,15 @@ impl State {
         self.wake_port(to);
     }
 
-    /// `fi_cancel`: only receives that wait can be taken back.
+    /// `fi_cancel`: only waiting receives can be cancelled.
     pub(crate) fn cancel(&mut self, id: Id, context: usize) -> Result<(), i32> {
         let face = self.faces[&id];
-        let Some(lane) = face.rx else { return Err(FI_ENOENT) };
-        let posted = &self.ports[face.port].rx[lane].posted;
+        let Some(index) = face.rx else { return Err(FI_ENOENT) };
+        let posted = &self.ports[face.port].rx[index].posted;
         let found = posted.iter().position(|op| self.ops.get(op).is_some_and(|op| op.context == context));
-        let Some(place) = found else { return Err(FI_ENOENT) };
-        let op = self.ports[face.port].rx[lane].posted.remove(place);
-        // Providers differ in whether they say that a buffer for several messages is free when it is taken back.
+        let Some(position) = found else { return Err(FI_ENOENT) };
+        let op = self.ports[face.port].rx[index].posted.remove(position);
+        // Providers differ in whether they report a cancelled multi-receive buffer as free.
         let says = self.rng.chance(0.5);
         op.into_iter().for_each(|op| self.fail_recv(op, FI_ECANCELED, 0, 0, true, says));
         Ok(())

@@ -1,4 +1,4 @@
-//! Completion queues: what is reported when, and what is checked when the application hears of it.
+//! Completion queues: times of completions, and the checks when the application reads them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,19 +14,19 @@ use libfabric_sys::consts::{FI_MSG, FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_
 pub(crate) struct Entry {
     pub(crate) op: Option<u64>,
     port: usize,
-    /// It is the operation's last one.
+    /// True if it is the operation's last one.
     last: bool,
     pub(crate) context: usize,
     pub(crate) flags: u64,
     pub(crate) len: usize,
     pub(crate) buf: usize,
-    /// 0 or an error number, positive.
+    /// 0, or a positive error number.
     pub(crate) error: i32,
     /// Bytes that had no room.
     pub(crate) olen: usize,
 }
 
-/// A completion that is not to be seen yet.
+/// A completion that is not visible yet.
 #[derive(Debug)]
 struct Pending {
     due: u64,
@@ -39,12 +39,12 @@ struct Pending {
 pub(crate) struct Queue {
     pub(crate) format: i32,
     size: usize,
-    /// An eventfd that does not block.
+    /// A non-blocking eventfd.
     event: Option<File>,
     pending: Vec<Pending>,
     ready: VecDeque<Entry>,
     ports: Vec<usize>,
-    /// When its latest completion is due, where none may overtake.
+    /// Time of its latest completion, where none may be reordered.
     latest: u64,
 }
 
@@ -75,12 +75,13 @@ impl Queue {
         self.ports.retain(|other| *other != port);
     }
 
-    /// The endpoints of which something is bound to it.
+    /// Returns the endpoints bound to it.
     pub(crate) fn ports(&self) -> &[usize] {
         &self.ports
     }
 
-    /// Completions of an endpoint's operations are not to come any more: contexts and buffers are the application's.
+    /// Discards completions of an endpoint's operations: the application owns contexts and buffers
+    /// again.
     pub(crate) fn forget(&mut self, port: usize) {
         self.pending.retain(|pending| pending.entry.port != port);
         self.ready.retain(|entry| entry.port != port);
@@ -96,7 +97,7 @@ impl Queue {
         self.ready.clear();
     }
 
-    /// Wakes who waits for its descriptor.
+    /// Makes its descriptor readable.
     pub(crate) fn wake(&self) {
         if let Some(mut event) = self.event.as_ref() {
             // Fails only if the counter is full; then the descriptor is readable anyway.
@@ -106,12 +107,12 @@ impl Queue {
 
     fn quiet(&self) {
         if let Some(mut event) = self.event.as_ref() {
-            // Fails if it was quiet already.
+            // Fails if the descriptor was not readable.
             let _ = event.read(&mut [0; 8]);
         }
     }
 
-    /// Makes visible what is due, as far as there is room.
+    /// Makes due completions visible, as far as there is room.
     fn promote(&mut self, tick: u64) {
         if self.pending.is_empty() {
             return;
@@ -123,11 +124,11 @@ impl Queue {
     }
 }
 
-/// How an operation ended.
+/// Outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
-    /// With an error number, positive.
+    /// Failed, with a positive error number.
     Failed(i32),
 }
 
@@ -146,12 +147,12 @@ impl State {
         queue.wake();
     }
 
-    /// A send, read or write has ended.
+    /// Completes a send, read or write.
     pub(crate) fn complete(&mut self, id: u64, outcome: Outcome) {
         let Some(op) = self.ops.get_mut(&id) else { return };
         let (face, wanted, context, kind, sent) = (op.face, op.wanted, op.context, op.kind, op.len);
         let counted = std::mem::take(&mut op.counted);
-        let Some(tx) = face.tx.and_then(|lane| self.ports[face.port].tx.get_mut(lane)) else { return };
+        let Some(tx) = face.tx.and_then(|index| self.ports[face.port].tx.get_mut(index)) else { return };
         if counted {
             tx.outstanding -= 1;
         }
@@ -186,16 +187,16 @@ impl State {
         self.push(queue, due, entry);
     }
 
-    /// What was injected has not left. There is no operation of which that could be said.
-    pub(crate) fn fail_inject(&mut self, face: Face, lane: usize) {
-        let queue = self.ports[face.port].tx[lane].queue;
+    /// Reports the failure of an injected message, which has no operation.
+    pub(crate) fn fail_inject(&mut self, face: Face, index: usize) {
+        let queue = self.ports[face.port].tx[index].queue;
         let due = self.due();
         let entry = Entry { port: face.port, flags: FI_SEND | FI_MSG, error: FI_EIO, ..Entry::default() };
         self.push(queue, due, entry);
     }
 
-    /// A message is in a receive buffer. `not_before`: when the completion of the message before it is due; returns when this
-    /// one's is.
+    /// Completes a message in a receive buffer. `not_before`: time of the previous message's
+    /// completion. Returns the time of this one.
     pub(crate) fn complete_recv(
         &mut self,
         id: u64,
@@ -204,17 +205,17 @@ impl State {
         len: usize,
         release: bool,
     ) -> u64 {
-        // A buffer for one message is free with that message.
+        // A single-message buffer is free with that message.
         let multi = self.ops.get(&id).is_some_and(|op| op.multi);
         let alone = release && multi && self.rng.chance(self.settings.release_alone);
         let due = self.due().max(not_before);
         let Some(op) = self.ops.get_mut(&id) else { return due };
-        // The entry that says that the buffer is free again is the last of it.
+        // The entry that releases the buffer is its last one.
         let due = if release { due.max(op.latest) } else { due };
         op.latest = op.latest.max(due);
         let (face, context) = (op.face, op.context);
         let buf = op.pieces.first().map_or(0, |piece| piece.addr() + at);
-        let queue = face.rx.and_then(|lane| self.ports[face.port].rx[lane].queue);
+        let queue = face.rx.and_then(|index| self.ports[face.port].rx[index].queue);
         let ends = release && !alone;
         let entry = Entry {
             op: Some(id),
@@ -241,7 +242,8 @@ impl State {
         due
     }
 
-    /// A receive fails. `release`: that is its end; `says`: the entry has `FI_MULTI_RECV` if that is so.
+    /// Fails a receive. `release`: the buffer is released; `says`: the entry has `FI_MULTI_RECV` in
+    /// that case.
     pub(crate) fn fail_recv(
         &mut self,
         id: u64,
@@ -256,7 +258,7 @@ impl State {
         let (face, context, due) = (op.face, op.context, due.max(op.latest));
         op.latest = due;
         let says = says && op.multi;
-        let queue = face.rx.and_then(|lane| self.ports[face.port].rx[lane].queue);
+        let queue = face.rx.and_then(|index| self.ports[face.port].rx[index].queue);
         let flags = FI_RECV | FI_MSG | if says { FI_MULTI_RECV } else { 0 };
         let entry = Entry {
             op: Some(id),
@@ -272,7 +274,7 @@ impl State {
         self.push(queue, due, entry);
     }
 
-    /// The start of `fi_cq_read`: the world goes on by a tick.
+    /// Begins `fi_cq_read`: advances the world by a tick.
     pub(crate) fn poll(&mut self, id: Id) {
         self.tick += 1;
         self.stats.polls += 1;
@@ -287,7 +289,7 @@ impl State {
         }
     }
 
-    /// Up to `most` completions without error; an error if there is none.
+    /// Takes up to `most` completions without error; returns an error if there are none.
     pub(crate) fn take(&mut self, id: Id, most: usize) -> Result<Vec<Entry>, i32> {
         let mut taken = Vec::new();
         let Some(queue) = self.queues.get_mut(&id) else { return Err(FI_EAGAIN) };
@@ -310,7 +312,7 @@ impl State {
         Ok(taken)
     }
 
-    /// The completion with error that is first in the queue.
+    /// Takes the error entry at the front of the queue.
     pub(crate) fn take_error(&mut self, id: Id) -> Option<Entry> {
         let queue = self.queues.get_mut(&id)?;
         if queue.ready.front()?.error == 0 {
@@ -319,8 +321,9 @@ impl State {
         let mut entry = queue.ready.pop_front()?;
         self.stats.errors += 1;
         self.hand_over(&entry);
-        // Who has cancelled something learns of it, or memory could never be freed; and who has sent something, or its buffer could never be
-        // used again: no provider is known that says of neither which it was.
+        // Cancelled operations are always identified, or their memory could never be freed. So are
+        // sends, or their buffers could never be reused: no provider is known that fails to
+        // identify them.
         let says = entry.error == FI_ECANCELED || entry.flags & FI_SEND != 0;
         if self.settings.anonymous_errors && !says {
             entry.context = 0;
@@ -331,7 +334,8 @@ impl State {
         Some(entry)
     }
 
-    /// The application hears of a completion: until now it may not have touched what it lent.
+    /// Hands a completion to the application, and checks that it has not modified lent memory
+    /// before.
     fn hand_over(&mut self, entry: &Entry) {
         self.trace(3, entry.op.unwrap_or(0));
         self.trace(entry.flags, entry.len as u64);
@@ -360,7 +364,7 @@ impl State {
         }
     }
 
-    /// Before the application blocks on a queue's descriptor: whether it may.
+    /// Checks whether the application may block on a queue's descriptor now.
     pub(crate) fn may_wait(&mut self, id: Id) -> Result<(), i32> {
         let Some(queue) = self.queues.get(&id) else { return Ok(()) };
         if !queue.ready.is_empty() || !queue.pending.is_empty() || self.could_move(id) {

@@ -9,7 +9,7 @@ use libfabric_sys::consts::{
     FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_WRITE,
 };
 
-/// What `fi_mr_key` says of a region that has no key yet.
+/// Result of `fi_mr_key` for a region without a key yet.
 pub(crate) const NO_KEY: u64 = u64::MAX;
 
 /// A memory region.
@@ -24,12 +24,12 @@ pub(crate) struct Region {
     pub(crate) desc: usize,
     port: Option<usize>,
     enabled: bool,
-    /// Operations that use it as local memory.
+    /// Number of operations that use it as local memory.
     pub(crate) users: usize,
 }
 
 impl Region {
-    /// Its memory is not touched any more.
+    /// Forgets its memory, which is not accessed any more.
     pub(crate) fn forget(&mut self) {
         self.memory = None;
     }
@@ -100,7 +100,7 @@ impl State {
             users: 0,
         };
         let id = self.add_region(domain, region);
-        // Nothing to be followed, and never null.
+        // An invalid, non-null pointer.
         let desc = 0xfade_0000_0000 | id.0 << 4;
         if let Some(region) = self.regions.get_mut(&id) {
             region.desc = desc;
@@ -108,7 +108,7 @@ impl State {
         Ok(id)
     }
 
-    /// The key that a region shows.
+    /// Returns the key that a region reports.
     pub(crate) fn shown_key(&self, id: Id) -> u64 {
         self.regions.get(&id).map_or(NO_KEY, |region| if region.enabled { region.key } else { NO_KEY })
     }
@@ -151,14 +151,15 @@ impl State {
         Ok(())
     }
 
-    /// A region is closed. Operations that still use it end, without touching it again.
+    /// Closes a region. Operations that still use it end without accessing it again.
     pub(crate) fn close_region(&mut self, id: Id) {
         let Some(region) = self.regions.remove(&id) else { return };
         if region.users == 0 {
             return;
         }
         let dead = self.ports.iter().any(|port| port.dead && port.domain == region.domain);
-        // What is for a peer that is gone may never end, and who waits for that would wait for ever.
+        // An operation with a dead peer may never complete, so the application need not wait for
+        // it.
         let could_end = |op: &&super::Op| {
             op.regions.contains(&id)
                 && (op.kind == Operation::Recv || op.peer.is_some_and(|peer| self.is_up(peer)))
@@ -174,7 +175,7 @@ impl State {
         }
     }
 
-    /// An operation loses its local memory: it ends, with an error if it had not ended before.
+    /// Ends an operation that loses its local memory, with an error if it had not ended before.
     fn cut_off(&mut self, id: u64, error: i32) {
         let Some(op) = self.ops.get_mut(&id) else { return };
         op.pieces.clear();
@@ -182,8 +183,8 @@ impl State {
         let (face, kind) = (op.face, op.kind);
         match kind {
             Operation::Recv => {
-                let Some(lane) = face.rx else { return };
-                let posted = &mut self.ports[face.port].rx[lane].posted;
+                let Some(index) = face.rx else { return };
+                let posted = &mut self.ports[face.port].rx[index].posted;
                 let before = posted.len();
                 posted.retain(|other| *other != id);
                 if posted.len() != before {
@@ -197,12 +198,12 @@ impl State {
                     self.complete(id, super::queue::Outcome::Failed(error));
                 }
             }
-            // What is sent was copied when the call was made.
+            // The data was copied by the call.
             Operation::Send | Operation::Write => (),
         }
     }
 
-    /// Checks the registrations of local memory, if the provider wants any, and returns them.
+    /// Checks the registrations of local memory, if the provider requires them, and returns them.
     pub(crate) fn local(
         &mut self,
         face: Face,
@@ -254,7 +255,7 @@ impl State {
         Ok(used)
     }
 
-    /// The memory that a read or write at a port means; every rule broken is written down.
+    /// Finds the memory that a read or write at a port refers to; records every violation.
     pub(crate) fn remote(
         &mut self,
         port: usize,

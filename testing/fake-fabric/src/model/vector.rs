@@ -15,7 +15,7 @@ pub(crate) struct Vector {
     entries: BTreeMap<u64, Vec<u8>>,
 }
 
-/// Where a message goes: the endpoint if there is one of that address, and its receive context.
+/// Destination of a message: the endpoint with the address, if it exists, and its receive context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) port: Option<usize>,
@@ -23,7 +23,7 @@ pub(crate) struct Destination {
 }
 
 impl State {
-    /// `kind`: `FI_AV_MAP`, `FI_AV_TABLE`, or 0 for what the provider likes.
+    /// Opens a vector. `kind`: `FI_AV_MAP`, `FI_AV_TABLE`, or 0 for the provider's choice.
     pub(crate) fn open_vector(&mut self, domain: Id, kind: i32, rx_ctx_bits: i32) -> Result<(Id, i32), i32> {
         let kind = self.av_kind(kind).ok_or(FI_ENOSYS)?;
         let bits = u32::try_from(rx_ctx_bits).ok().filter(|bits| *bits <= 16).ok_or(FI_EINVAL)?;
@@ -31,7 +31,7 @@ impl State {
         Ok((self.add_vector(domain, vector), kind))
     }
 
-    /// The kind of vector that an application gets who wants this one.
+    /// Returns the type of vector for a requested one.
     pub(crate) fn av_kind(&self, wanted: i32) -> Option<i32> {
         let kinds = [(FI_AV_MAP, 1), (FI_AV_TABLE, 2)];
         let offered =
@@ -39,7 +39,7 @@ impl State {
         offered.into_iter().find(|kind| wanted == 0 || *kind == wanted)
     }
 
-    /// Whether an address has the form that this provider's have.
+    /// Returns true if an address has this provider's format.
     pub(crate) fn is_address(&self, address: &[u8]) -> bool {
         match self.settings.address {
             AddressFormat::Inet => {
@@ -51,7 +51,7 @@ impl State {
         }
     }
 
-    /// Puts an address in; `None` if it is no address. Whether someone is there shows when something is sent.
+    /// Inserts an address; `None` if it is invalid. Its endpoint need not exist until data is sent.
     pub(crate) fn insert_address(&mut self, vector: Id, address: &[u8]) -> Option<u64> {
         if !self.is_address(address) {
             self.violation(format!("fi_av_insert: {address:?} is no address of this provider"));
@@ -62,7 +62,7 @@ impl State {
         let number = if vector.table {
             (0..).find(|number| !vector.entries.contains_key(number))?
         } else {
-            // Opaque, and free in the bits of receive contexts.
+            // Opaque, with the bits of receive contexts clear.
             let mask = u64::MAX >> vector.rx_ctx_bits >> 1;
             let mut number = noise & mask;
             while vector.entries.contains_key(&number) {
@@ -83,7 +83,7 @@ impl State {
         Ok(())
     }
 
-    /// Where an operation goes that names a peer.
+    /// Returns the destination of an operation that names a peer.
     pub(crate) fn destination(&mut self, from: usize, peer: u64, call: &str) -> Result<Destination, i32> {
         let vector = self.ports[from].vector.and_then(|id| self.vectors.get(&id));
         let found = vector.and_then(|vector| {

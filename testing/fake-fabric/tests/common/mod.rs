@@ -1,7 +1,7 @@
-//! What the tests drive: the objects of one process in a world, by the calls of libfabric-sys.
+//! The tests' wrappers: the objects of one process in a world, used by libfabric-sys's calls.
 //!
-//! The tests break the rules of the interface on purpose, but only those that the fake provider watches over; what is lent stays where
-//! it is for as long as the world lives.
+//! The tests break rules of the interface on purpose, but only those that the fake provider checks.
+//! Lent memory stays in place for as long as the world lives.
 
 #![allow(dead_code, unsafe_code)]
 
@@ -33,9 +33,9 @@ pub fn world(settings: Settings) -> (Library, World) {
     (library, world)
 }
 
-/// What an application asks for.
+/// An application's request.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct Requested {
     pub caps: u64,
     pub mode: u64,
     pub mr_mode: i32,
@@ -44,14 +44,14 @@ pub struct Wish {
     pub av_type: i32,
     pub wait_obj: i32,
     pub selective: bool,
-    /// Contexts of a scalable endpoint; 0: a plain endpoint.
+    /// Contexts of a scalable endpoint; 0 for a plain endpoint.
     pub contexts: usize,
     pub min_multi_recv: usize,
 }
 
-impl Default for Wish {
-    fn default() -> Wish {
-        Wish {
+impl Default for Requested {
+    fn default() -> Requested {
+        Requested {
             caps: 0,
             mode: ALL_MODES,
             mr_mode: ALL_MR,
@@ -66,9 +66,9 @@ impl Default for Wish {
     }
 }
 
-/// What `fi_getinfo` says to hints that `fill` has filled.
+/// Calls `fi_getinfo` with hints filled by `fill`.
 pub fn getinfo(library: &Library, fill: impl FnOnce(&mut fi_info)) -> Result<*mut fi_info, i32> {
-    // SAFETY: hints are the library's, parts that it makes are there, and the list is freed by its owner.
+    // SAFETY: hints are the library's with all their parts, and the list is freed by its owner.
     unsafe {
         let hints = (library.fi_dupinfo)(null());
         fill(&mut *hints);
@@ -79,45 +79,45 @@ pub fn getinfo(library: &Library, fill: impl FnOnce(&mut fi_info)) -> Result<*mu
     }
 }
 
-/// A C string that the library frees.
+/// Makes a C string that the library frees.
 pub fn strdup(text: &str) -> *mut core::ffi::c_char {
     let text = std::ffi::CString::new(text).unwrap();
     // SAFETY: a C string.
     unsafe { libc::strdup(text.as_ptr()) }
 }
 
-pub fn info(library: &Library, world: &World, wish: &Wish) -> Result<*mut fi_info, i32> {
+pub fn info(library: &Library, world: &World, requested: &Requested) -> Result<*mut fi_info, i32> {
     getinfo(library, |hints| {
-        hints.caps = wish.caps;
-        hints.mode = wish.mode;
+        hints.caps = requested.caps;
+        hints.mode = requested.mode;
         // SAFETY: an empty `fi_info` has all its parts.
         unsafe {
             (*hints.domain_attr).name = strdup(world.name());
             (*hints.fabric_attr).prov_name = strdup("fake");
-            (*hints.domain_attr).mr_mode = wish.mr_mode;
-            (*hints.domain_attr).threading = wish.threading;
-            (*hints.domain_attr).av_type = wish.av_type;
-            (*hints.tx_attr).op_flags = wish.tx_flags;
+            (*hints.domain_attr).mr_mode = requested.mr_mode;
+            (*hints.domain_attr).threading = requested.threading;
+            (*hints.domain_attr).av_type = requested.av_type;
+            (*hints.tx_attr).op_flags = requested.tx_flags;
             (*hints.ep_attr).type_ = FI_EP_RDM;
-            (*hints.ep_attr).tx_ctx_cnt = wish.contexts;
-            (*hints.ep_attr).rx_ctx_cnt = wish.contexts;
+            (*hints.ep_attr).tx_ctx_cnt = requested.contexts;
+            (*hints.ep_attr).rx_ctx_cnt = requested.contexts;
         }
     })
 }
 
-/// A completion as tests look at it.
+/// A completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     pub context: usize,
     pub flags: u64,
     pub len: usize,
     pub buf: usize,
-    /// 0 or what `fi_cq_readerr` says.
+    /// 0, or the error from `fi_cq_readerr`.
     pub err: i32,
     pub olen: usize,
 }
 
-/// Storage for contexts, at places that stay.
+/// Storage for contexts at fixed addresses.
 pub struct Contexts(Box<[UnsafeCell<fi_context2>]>);
 
 impl Contexts {
@@ -143,14 +143,14 @@ pub struct Side {
     pub av: *mut fid_av,
     pub cq: *mut fid_cq,
     pub ep: *mut fid_ep,
-    /// Of a scalable endpoint, each with a queue of its own.
+    /// Transmit contexts of a scalable endpoint, each with its own queue.
     pub tx: Vec<*mut fid_ep>,
     pub rx: Vec<*mut fid_ep>,
     pub cqs: Vec<*mut fid_cq>,
     pub name: Vec<u8>,
 }
 
-// SAFETY: the provider takes calls from all threads; tests that break a promise of theirs do so on purpose.
+// SAFETY: the provider takes calls from all threads; tests that break a promise do so on purpose.
 unsafe impl Send for Side {}
 // SAFETY: as above.
 unsafe impl Sync for Side {}
@@ -158,8 +158,8 @@ unsafe impl Sync for Side {}
 pub const RX_CTX_BITS: i32 = 4;
 
 impl Side {
-    pub fn open(library: &Library, world: &World, wish: &Wish) -> Side {
-        let info = info(library, world, wish).expect("the world has what the test wants");
+    pub fn open(library: &Library, world: &World, requested: &Requested) -> Side {
+        let info = info(library, world, requested).expect("the world has what the test wants");
         // SAFETY: objects are live, and pointers lead to this function's variables.
         unsafe {
             let mut fabric = null_mut();
@@ -167,14 +167,14 @@ impl Side {
             let mut domain = null_mut();
             assert_eq!(call::fi_domain(fabric, info, &raw mut domain, null_mut()), 0);
             let mut av_attr: fi_av_attr = core::mem::zeroed();
-            av_attr.type_ = wish.av_type;
-            av_attr.rx_ctx_bits = if wish.contexts == 0 { 0 } else { RX_CTX_BITS };
+            av_attr.type_ = requested.av_type;
+            av_attr.rx_ctx_bits = if requested.contexts == 0 { 0 } else { RX_CTX_BITS };
             let mut av = null_mut();
             assert_eq!(call::fi_av_open(domain, &raw mut av_attr, &raw mut av, null_mut()), 0);
             let open_cq = || {
                 let mut cq_attr: fi_cq_attr = core::mem::zeroed();
                 cq_attr.format = FI_CQ_FORMAT_DATA;
-                cq_attr.wait_obj = wish.wait_obj;
+                cq_attr.wait_obj = requested.wait_obj;
                 let mut cq = null_mut();
                 assert_eq!(call::fi_cq_open(domain, &raw mut cq_attr, &raw mut cq, null_mut()), 0);
                 cq
@@ -182,15 +182,15 @@ impl Side {
             let cq = open_cq();
             let mut ep = null_mut();
             let (mut tx, mut rx, mut cqs) = (Vec::new(), Vec::new(), Vec::new());
-            if wish.contexts == 0 {
+            if requested.contexts == 0 {
                 assert_eq!(call::fi_endpoint(domain, info, &raw mut ep, null_mut()), 0);
-                let flags = if wish.selective { FI_SELECTIVE_COMPLETION } else { 0 };
+                let flags = if requested.selective { FI_SELECTIVE_COMPLETION } else { 0 };
                 assert_eq!(call::fi_bind(ep.cast(), cq.cast(), FI_TRANSMIT | FI_RECV | flags), 0);
                 assert_eq!(call::fi_bind(ep.cast(), av.cast(), 0), 0);
             } else {
                 assert_eq!(call::fi_scalable_ep(domain, info, &raw mut ep, null_mut()), 0);
                 assert_eq!(call::fi_bind(ep.cast(), av.cast(), 0), 0);
-                for index in 0..wish.contexts as i32 {
+                for index in 0..requested.contexts as i32 {
                     let (mut out, mut into, queue) = (null_mut(), null_mut(), open_cq());
                     assert_eq!(call::fi_tx_context(ep, index, null_mut(), &raw mut out, null_mut()), 0);
                     assert_eq!(call::fi_rx_context(ep, index, null_mut(), &raw mut into, null_mut()), 0);
@@ -204,8 +204,8 @@ impl Side {
                 }
             }
             assert_eq!(call::fi_enable(ep.cast()), 0);
-            if wish.contexts == 0 {
-                let bytes = wish.min_multi_recv;
+            if requested.contexts == 0 {
+                let bytes = requested.min_multi_recv;
                 let at = (&raw const bytes).cast();
                 assert_eq!(
                     call::fi_setopt(ep, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, at, size_of::<usize>()),
@@ -220,9 +220,9 @@ impl Side {
         }
     }
 
-    /// Two that know each other: what each calls the other is beside it.
-    pub fn pair(library: &Library, world: &World, wish: &Wish) -> (Side, u64, Side, u64) {
-        let (a, b) = (Side::open(library, world, wish), Side::open(library, world, wish));
+    /// Makes two sides that know each other, with the address by which each calls the other.
+    pub fn pair(library: &Library, world: &World, requested: &Requested) -> (Side, u64, Side, u64) {
+        let (a, b) = (Side::open(library, world, requested), Side::open(library, world, requested));
         let (to_b, to_a) = (a.insert(&b.name), b.insert(&a.name));
         (a, to_b, b, to_a)
     }
@@ -252,7 +252,7 @@ impl Side {
         if rc == 0 { Ok(region) } else { Err(rc) }
     }
 
-    /// As the mode that all demand it: bound and enabled if that is demanded.
+    /// Registers memory as the mode requires: bound and enabled if necessary.
     pub fn register_for(&self, settings: &Settings, memory: &[u8], key: u64) -> *mut fid_mr {
         let region = self.register(memory, ALL_ACCESS, key).unwrap();
         if settings.mr_mode & FI_MR_ENDPOINT != 0 {
@@ -312,7 +312,7 @@ impl Side {
         unsafe { call::fi_write(self.ep, data.as_ptr().cast(), data.len(), desc, to, addr, key, context) }
     }
 
-    /// `fi_writemsg` with the whole of its parameters.
+    /// Calls `fi_writemsg` with all its parameters.
     pub fn writemsg(
         &self,
         pieces: &[libc::iovec],
@@ -335,7 +335,7 @@ impl Side {
         unsafe { call::fi_writemsg(self.ep, &raw const message, flags) }
     }
 
-    /// All that is in the queue now.
+    /// Takes all completions in the queue.
     pub fn poll(&self) -> Vec<Done> {
         poll(self.cq)
     }
@@ -378,7 +378,7 @@ pub fn cancel(ep: *mut fid_ep, context: *mut c_void) -> isize {
     unsafe { call::fi_cancel(ep, context) }
 }
 
-/// What `fi_mr_key` and `fi_mr_desc` are.
+/// Returns the results of `fi_mr_key` and `fi_mr_desc`.
 pub fn key_of(region: *mut fid_mr) -> u64 {
     // SAFETY: a region of the fake provider.
     unsafe { (*region).key }
@@ -461,7 +461,7 @@ pub fn poll(cq: *mut fid_cq) -> Vec<Done> {
     }
 }
 
-/// The names of the domains that are listed, and the list freed.
+/// Returns the names of the listed domains, and frees the list.
 pub fn domains(library: &Library, list: *mut fi_info) -> Vec<String> {
     let mut names = Vec::new();
     let mut at = list;

@@ -1,4 +1,5 @@
-//! The sequence is the published one; what is made of it has the right bounds and frequencies.
+//! Tests of the generator: the sequence is the published one, and derived values have the right
+//! bounds and frequencies.
 
 use super::*;
 

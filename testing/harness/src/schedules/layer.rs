@@ -1,4 +1,4 @@
-//! The layer above the netmod in a schedule: takes messages as they come, and looks at each byte.
+//! The layer above the netmod in a schedule: takes messages as they arrive, and checks each byte.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::schedules::memory::{Area, Pieces};
 /// First byte of the headers.
 const MESSAGE: u8 = 1;
 
-/// The header of a message: who sends it, which one it is, how long it is.
+/// Makes the header of a message: its sender, number and length.
 pub fn header(from: usize, number: u32, len: usize) -> Header {
     let mut hdr = [0; 32];
     hdr[0] = MESSAGE;
@@ -24,35 +24,36 @@ pub fn header(from: usize, number: u32, len: usize) -> Header {
     hdr
 }
 
-/// What the data of a message is made from.
+/// Returns the seed of a message's data.
 pub fn seed_of(from: usize, to: usize, number: u32) -> u64 {
     (from as u64) << 40 | (to as u64) << 32 | u64::from(number)
 }
 
-/// A receive under way.
+/// A receive in progress.
 #[derive(Debug)]
 struct Receiving {
     from: usize,
     number: u32,
     len: usize,
-    place: Pieces,
+    memory: Pieces,
 }
 
-/// What the layer knows of one peer.
+/// State of one peer.
 #[derive(Debug, Default)]
 pub struct Peer {
-    /// Its VC, as long as the netmod has it in charge.
+    /// The peer's VC, while the netmod has it.
     pub vc: Option<VcId>,
     pub card: Option<Card>,
-    /// Numbers of the messages that came, in order.
+    /// Numbers of the received messages, in order.
     pub got: Vec<u32>,
-    /// The VC is down.
+    /// True if the VC is down.
     pub down: bool,
-    /// Why it went down, each time.
+    /// Causes of its failures.
     pub downs: Vec<String>,
-    /// The netmod was told to terminate, and has not.
+    /// True while the netmod is terminating the VC.
     pub terminating: bool,
-    /// It was told to. A VC that was down by then, though that was not known yet, ends with a word of both.
+    /// True after termination was requested. A VC that was down by then, which was not known yet,
+    /// ends with both events.
     pub asked: bool,
 }
 
@@ -61,15 +62,15 @@ pub struct Peer {
 pub struct Layer {
     pub me: usize,
     pub rng: Rng,
-    /// The netmod is being finalized.
+    /// True while the netmod is being finalized.
     pub ending: bool,
     pub peers: Vec<Peer>,
     receiving: HashMap<ReqId, Receiving>,
-    /// Sends whose owner is told when their data has gone.
+    /// Sends whose owner waits for the completion.
     pub told: HashSet<ReqId>,
-    /// Ends of one-sided transfers, by number.
+    /// Results of one-sided transfers, by number.
     pub ended: HashMap<u64, Result<(), VcError>>,
-    /// What was lent, for as long as there are netmods.
+    /// Lent memory, kept for as long as there are netmods.
     pub lent: Vec<Area>,
 }
 
@@ -91,23 +92,23 @@ impl Layer {
         self.peers.iter().position(|p| p.vc == Some(vc)).expect("an event of a VC that is in charge")
     }
 
-    /// Where a message of so many bytes goes: with or without gaps.
-    fn place(&mut self, len: usize) -> Pieces {
+    /// Allocates memory for a message, with or without gaps.
+    fn allocate(&mut self, len: usize) -> Pieces {
         let (piece, gap) = shape(&mut self.rng);
         let pieces = Pieces::new(len, piece, gap);
         self.lent.push(pieces.area().clone());
         pieces
     }
 
-    /// Receives that have begun and not ended. After a VC went down there is none of its.
+    /// Returns the number of unfinished receives. Checks that failed VCs have none.
     pub fn open_receives(&self, core: &Core) -> usize {
         self.receiving.keys().filter(|req| !core.is_finished(**req)).count()
     }
 
-    /// A receive has all its bytes, which are looked at.
+    /// Checks the bytes of a complete receive.
     fn received(&mut self, req: ReqId) {
         let r = self.receiving.remove(&req).expect("a receive under way");
-        let data: Vec<u8> = r.place.data();
+        let data: Vec<u8> = r.memory.data();
         let right = pattern(seed_of(r.from, self.me, r.number), r.len);
         assert!(data == right, "message {} from {} to {} is not what was sent", r.number, r.from, self.me);
         let got = &mut self.peers[r.from].got;
@@ -135,13 +136,13 @@ impl<N: Netmod> Upper<N> for Layer {
         assert_eq!(from, self.peer_of(vc), "a message of another peer's");
         let number = u32::from_le_bytes(hdr[4..8].try_into().expect("four bytes"));
         let len = u64::from_le_bytes(hdr[8..16].try_into().expect("eight bytes")) as usize;
-        let place = self.place(len);
-        let mut request = Request::new(Some(vc), place.segment());
+        let memory = self.allocate(len);
+        let mut request = Request::new(Some(vc), memory.segment());
         request.on_done = OnDone::Upper;
         let used = request.seg.unpack(rest);
         let whole = request.seg.is_done();
         let req = io.core.reqs.insert(request);
-        self.receiving.insert(req, Receiving { from, number, len, place });
+        self.receiving.insert(req, Receiving { from, number, len, memory });
         if whole {
             self.received(req);
             io.core.finish(req, Outcome::Done);
@@ -166,7 +167,7 @@ impl<N: Netmod> Upper<N> for Layer {
                 let p = &mut self.peers[peer];
                 assert!(p.asked || self.ending, "nobody has asked for an end of VC {peer}");
                 (p.asked, p.terminating, p.down) = (false, false, false);
-                // Who ends a connection in the middle of a message gives that up.
+                // Ending a connection in the middle of a message abandons the message.
                 self.receiving.retain(|_, r| r.from != peer);
             }
             Event::Down { vc, error } => {
@@ -178,7 +179,7 @@ impl<N: Netmod> Upper<N> for Layer {
                 p.downs.push(error.to_string());
             }
             Event::Up { vc } => {
-                // A VC that was down is of use again when its peer has come.
+                // A VC that was down is usable again when its peer has connected.
                 let peer = self.peer_of(vc);
                 self.peers[peer].down = false;
             }

@@ -1,4 +1,4 @@
-//! Memory that schedules lend: to requests, and to one-sided transfers.
+//! Memory that schedules lend to requests and one-sided transfers.
 
 #![allow(unsafe_code)]
 
@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use netmod_core::{Datatype, IoVec, Segment, SendBuf};
 
-/// What is where nothing is to be written.
+/// Value of bytes that must not be written.
 const GAP: u8 = 0xA5;
 
 #[derive(Debug)]
@@ -17,44 +17,46 @@ struct Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: the pointer and the length are those of the box that `Area::new` took apart, and this is its only owner.
+        // SAFETY: pointer and length are those of the box that `Area::new` took apart, and this is
+        // its only owner.
         drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.base, self.len)) });
     }
 }
 
-/// Memory that is reached by its address alone. Whoever lends it keeps a clone for as long as there are netmods that have
-/// heard of it.
+/// Memory accessed only by its address. The lender keeps a clone for as long as there are netmods
+/// that know the address.
 #[derive(Clone, Debug)]
 pub struct Area(Rc<Block>);
 
 impl Area {
-    /// Memory with these bytes.
+    /// Makes memory with these bytes.
     pub fn new(bytes: Vec<u8>) -> Area {
         let len = bytes.len();
         let base = Box::into_raw(bytes.into_boxed_slice()).cast::<u8>();
         Area(Rc::new(Block { base, len }))
     }
 
-    /// A copy of it all. Ask only when nobody writes to it.
+    /// Copies all bytes. Nobody may write to them meanwhile.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = vec![0; self.0.len];
-        // SAFETY: `len` bytes that live as long as the block; netmods write to them on this thread only, and not now.
+        // SAFETY: `len` bytes that live as long as the block; netmods write to them on this thread
+        // only, and not now.
         unsafe { std::ptr::copy_nonoverlapping(self.0.base, out.as_mut_ptr(), self.0.len) };
         out
     }
 
-    /// Overwrites it all, as an owner may that has got it back.
+    /// Overwrites all bytes, as an owner may who has taken the memory back.
     pub fn fill(&self, byte: u8) {
         // SAFETY: as in `bytes`.
         unsafe { std::ptr::write_bytes(self.0.base, byte, self.0.len) };
     }
 
-    /// All of it, for one-sided transfers.
+    /// Returns the whole memory, for one-sided transfers.
     pub fn iov(&self) -> IoVec {
         IoVec { base: self.0.base, len: self.0.len }
     }
 
-    /// All of it, for a send.
+    /// Returns the whole memory, for a send.
     pub fn send_buf(&self) -> SendBuf {
         // SAFETY: the lender keeps the block, and does not write to it before the send has ended.
         unsafe { SendBuf::new(self.0.base, self.0.len) }
@@ -65,26 +67,27 @@ impl Area {
 #[derive(Clone, Debug)]
 pub struct Pieces {
     area: Area,
-    /// Where the pieces are: offset and length.
+    /// Offsets and lengths of the pieces.
     at: Vec<(usize, usize)>,
 }
 
 impl Pieces {
-    /// Memory for so many bytes, in pieces of `piece` with gaps of `gap`; all in one piece if `gap` is 0.
+    /// Allocates memory for `len` bytes in pieces of `piece` with gaps of `gap`; in one piece if
+    /// `gap` is 0.
     pub fn new(len: usize, piece: usize, gap: usize) -> Pieces {
         let piece = if gap == 0 { len.max(1) } else { piece.max(1) };
         let mut at = Vec::new();
-        let (mut place, mut left) = (gap, len);
+        let (mut offset, mut left) = (gap, len);
         while left > 0 {
             let n = piece.min(left);
-            at.push((place, n));
-            place += n + gap;
+            at.push((offset, n));
+            offset += n + gap;
             left -= n;
         }
-        Pieces { area: Area::new(vec![GAP; place.max(1)]), at }
+        Pieces { area: Area::new(vec![GAP; offset.max(1)]), at }
     }
 
-    /// The same with data in it.
+    /// Allocates memory and stores data in its pieces.
     pub fn with(data: &[u8], piece: usize, gap: usize) -> Pieces {
         let mut this = Pieces::new(data.len(), piece, gap);
         let mut bytes = this.area.bytes();
@@ -97,7 +100,7 @@ impl Pieces {
         this
     }
 
-    /// The pieces one after the other.
+    /// Returns the pieces in order.
     pub fn segment(&self) -> Segment {
         let base = self.area.0.base;
         match self.at[..] {
@@ -108,16 +111,17 @@ impl Pieces {
                 let byte = Datatype::contiguous(1).expect("a byte");
                 let blocks: Vec<_> = self.at.iter().map(|(at, n)| (*at as i64, *n)).collect();
                 let ty = Datatype::indexed(&blocks, &byte).expect("pieces within a block");
-                // SAFETY: all pieces are within the block, which the lender keeps until the request has ended.
+                // SAFETY: all pieces are within the block, which the lender keeps until the request
+                // has ended.
                 unsafe { Segment::typed(base, &ty, 1) }
             }
         }
     }
 
-    /// The data, when nobody writes to it.
+    /// Returns the data. Nobody may write to it meanwhile.
     ///
     /// # Panics
-    /// If something is between the pieces.
+    /// If a gap was written to.
     pub fn data(&self) -> Vec<u8> {
         let bytes = self.area.bytes();
         let mut out = Vec::new();
@@ -131,7 +135,7 @@ impl Pieces {
         out
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn area(&self) -> &Area {
         &self.area
     }

@@ -1,7 +1,10 @@
-//! Random schedules: a few processes in one thread, over a simulated network in simulated time. A seed decides what is done when: messages in
-//! pieces, cancelled, cut by ends and aborts; puts and gets whose memory is taken back early; a process that dies. Each byte is looked at, on both
-//! sides and beside the place it was meant for; VCs that nobody has hurt lose nothing and stay up, those that were hurt can be revived;
-//! every request ends; the [`World`] has nothing to complain of, and nothing is left.
+//! Random schedules: a few processes in one thread, over a simulated network in simulated time.
+//!
+//! A seed decides the order of events: messages in pieces, cancelled, or cut by endings and aborts;
+//! puts and gets whose memory is taken back early; a process that dies. Each byte is checked on
+//! both sides, and so are the bytes around its destination. VCs that nothing has disturbed lose
+//! nothing and stay up; the others can be revived. Every request ends, the [`World`] reports no
+//! violations, and nothing is left.
 
 pub mod data;
 mod layer;
@@ -17,14 +20,14 @@ pub use run::Run;
 pub use seen::Seen;
 pub use world::{Plan, World};
 
-/// So many seeds that fail are enough to see what they have in common.
+/// Failing seeds after which no further seeds are run.
 const ENOUGH: usize = 20;
 
 fn number(text: &str) -> u64 {
     text.parse().unwrap_or_else(|e| panic!("{text:?} is no seed: {e}"))
 }
 
-/// The seeds that were asked for. `n`: the first so many; `a..b`: those from `a` on, up to before `b`.
+/// Returns the requested seeds. `n`: the first n; `a..b`: from `a` up to before `b`.
 pub fn asked() -> Option<Vec<u64>> {
     let one = std::env::var("NETMOD_TEST_SEED").ok();
     one.map(|seed| vec![number(&seed)]).or_else(|| {
@@ -34,7 +37,8 @@ pub fn asked() -> Option<Vec<u64>> {
     })
 }
 
-/// Runs the schedules of some seeds; all of them, to see what those that fail have in common.
+/// Runs the schedules of some seeds. Failures do not stop it, so that the failing seeds can be
+/// compared.
 pub fn each<S: core::fmt::Debug>(
     seeds: &[u64],
     setting: impl Fn(u64) -> S,

@@ -1,4 +1,4 @@
-//! A schedule: what is done when.
+//! Runs a schedule: the order of its events.
 
 mod outcome;
 
@@ -20,7 +20,7 @@ use crate::schedules::seen::Seen;
 use crate::schedules::transfers::Transfers;
 use crate::schedules::world::{Plan, World};
 
-/// What an owner writes into memory that it has got back.
+/// Byte that an owner writes into memory that it has got back.
 const MINE: u8 = 0xEE;
 
 /// A process.
@@ -30,7 +30,7 @@ pub struct Rank<D: Device> {
 }
 
 impl<D: Device> Rank<D> {
-    /// The VC with a peer.
+    /// Returns the VC with a peer.
     pub fn vc(&self, peer: usize) -> VcId {
         self.layer.peers[peer].vc.expect("a peer's VC")
     }
@@ -49,23 +49,23 @@ struct Pending {
 
 /// Messages from one rank to another.
 #[derive(Default)]
-struct Lane {
+struct Flow {
     sent: Vec<u32>,
     cancelled: BTreeSet<u32>,
     pending: VecDeque<Pending>,
 }
 
-/// See the module. What was lent goes last.
+/// A schedule. Fields are in order of destruction: lent memory last.
 pub struct Run<W: World> {
     plan: Plan,
     rng: Rng,
     now: Time,
-    /// `None`: it was killed.
+    /// The ranks; `None` after a rank was killed.
     ranks: Vec<Option<Rank<W::Device>>>,
     world: W,
-    /// By sender and receiver.
-    lanes: Vec<Vec<Lane>>,
-    /// VCs between these may go down: somebody has seen to it.
+    /// Messages by sender and receiver.
+    flows: Vec<Vec<Flow>>,
+    /// Pairs of ranks whose VCs may go down, because something has disturbed them.
     hurt: BTreeSet<(usize, usize)>,
     transfers: Transfers,
     seen: Seen,
@@ -73,7 +73,7 @@ pub struct Run<W: World> {
 }
 
 impl<W: World> Run<W> {
-    /// Runs it all.
+    /// Runs the whole schedule.
     pub fn of(world: W, plan: Plan, seed: u64) -> Seen {
         let mut run = Run::new(world, plan, seed);
         run.act();
@@ -119,7 +119,7 @@ impl<W: World> Run<W> {
             now: Time::ZERO,
             ranks: ranks.into_iter().map(Some).collect(),
             world,
-            lanes: (0..n).map(|_| (0..n).map(|_| Lane::default()).collect()).collect(),
+            flows: (0..n).map(|_| (0..n).map(|_| Flow::default()).collect()).collect(),
             hurt: BTreeSet::new(),
             transfers: Transfers::default(),
             seen: Seen::default(),
@@ -147,11 +147,11 @@ impl<W: World> Run<W> {
         r.engine.progress(&mut r.layer, order, self.now).expect("progress");
     }
 
-    /// The steps in which something new begins.
+    /// Runs the steps in which new operations begin.
     fn act(&mut self) {
         let plan = self.plan;
         let kill_at = plan.kills.then(|| self.rng.below(plan.steps as u64) as usize);
-        // Who looks away, and until when.
+        // The rank that is not polled, and until when.
         let (mut asleep, mut until) = (usize::MAX, 0);
         for step in 0..plan.steps {
             if kill_at == Some(step) {
@@ -184,7 +184,7 @@ impl<W: World> Run<W> {
         }
     }
 
-    /// Something between two ranks that live.
+    /// Begins an operation between two live ranks.
     fn step(&mut self, from: usize, to: usize) {
         let plan = self.plan;
         match self.rng.below(20) {
@@ -198,7 +198,8 @@ impl<W: World> Run<W> {
                 self.transfers.begin(&mut self.ranks, &mut self.rng, from, to, plan.longest);
             }
             9 if plan.early => {
-                // Whether the provider is through with memory of one's own may depend on the peer, who is not called meanwhile.
+                // The completion of one's own transfers may depend on the peer, which is not polled
+                // meanwhile.
                 let local = self.world.gives_back_alone();
                 let of = self.transfers.take_back(&mut self.ranks, &mut self.rng, local);
                 if let Some((a, b)) = of.filter(|_| W::EARLY_HURTS) {
@@ -224,14 +225,14 @@ impl<W: World> Run<W> {
         }
         let down = rank.layer.peers[to].down;
         if self.rank(to).layer.peers[from].terminating {
-            // Its peer may find it in the middle of this message.
+            // Its peer may be in the middle of this message.
             self.hurt(from, to);
         }
         let longest = self.plan.longest;
         let most = self.rng.pick(&[1, 20, 200, longest]) as u64;
         let len = self.rng.below(most) as usize;
-        let lane = &mut self.lanes[from][to];
-        let number = (lane.sent.len() + lane.cancelled.len()) as u32;
+        let flow = &mut self.flows[from][to];
+        let number = (flow.sent.len() + flow.cancelled.len()) as u32;
         let hdr = header(from, number, len);
         let data = pattern(seed_of(from, to, number), len);
         let way = self.rng.below(3);
@@ -239,7 +240,7 @@ impl<W: World> Run<W> {
         let rank = self.ranks[from].as_mut().expect("a rank that lives");
         let vc = rank.vc(to);
         let Engine { core, netmod, .. } = &mut rank.engine;
-        // Its peer may have come, which is not told yet.
+        // Its peer may have connected, which is not reported yet.
         let down = down && netmod.describe(core, vc).starts_with("down:");
         let mut areas = Vec::new();
         let sent: Result<Option<ReqId>, VcError> = match way {
@@ -259,7 +260,7 @@ impl<W: World> Run<W> {
                 sent.map(|s| (s == Sent::Queued).then_some(req))
             }
             _ => {
-                // With gaps perhaps; its owner is told.
+                // Possibly with gaps; its owner waits for the completion.
                 let pieces = Pieces::with(&data, piece, gap);
                 areas.push(pieces.area().clone());
                 let mut request = Request::new(Some(vc), pieces.segment());
@@ -278,29 +279,29 @@ impl<W: World> Run<W> {
             }
         };
         self.lent.extend(areas.iter().cloned());
-        let lane = &mut self.lanes[from][to];
+        let flow = &mut self.flows[from][to];
         match sent {
             Ok(_) if down => panic!("a send on a VC that is down"),
             Ok(None) => {
-                // It is the sender's again.
+                // The sender owns it again.
                 areas.iter().for_each(|a| a.fill(MINE));
-                lane.sent.push(number);
+                flow.sent.push(number);
             }
             Ok(Some(req)) => {
-                lane.pending.push_back(Pending { number, req, areas });
-                lane.sent.push(number);
+                flow.pending.push_back(Pending { number, req, areas });
+                flow.sent.push(number);
             }
             Err(e) => assert!(down || self.may_go_down(from, to), "{from} to {to}: {e}"),
         }
     }
 
     fn cancel(&mut self, from: usize, to: usize) {
-        let lane = &mut self.lanes[from][to];
-        if lane.pending.is_empty() {
+        let flow = &mut self.flows[from][to];
+        if flow.pending.is_empty() {
             return;
         }
-        let at = self.rng.below(lane.pending.len() as u64) as usize;
-        let (req, number) = (lane.pending[at].req, lane.pending[at].number);
+        let at = self.rng.below(flow.pending.len() as u64) as usize;
+        let (req, number) = (flow.pending[at].req, flow.pending[at].number);
         let rank = self.ranks[from].as_mut().expect("a rank that lives");
         let vc = rank.vc(to);
         let e = &mut rank.engine;
@@ -310,19 +311,19 @@ impl<W: World> Run<W> {
         assert!(!e.core.is_finished(req), "a request that was taken back is its owner's");
         e.core.reqs.remove(req);
         rank.layer.told.remove(&req);
-        let taken = lane.pending.remove(at).expect("a send that waits");
+        let taken = flow.pending.remove(at).expect("a send that waits");
         taken.areas.iter().for_each(|a| a.fill(MINE));
-        lane.sent.retain(|n| *n != number);
-        lane.cancelled.insert(number);
+        flow.sent.retain(|n| *n != number);
+        flow.cancelled.insert(number);
         self.seen.cancelled += 1;
     }
 
-    /// Whether nothing is under way between two.
+    /// Returns true if nothing is in flight between two ranks.
     fn is_idle(&self, a: usize, b: usize) -> bool {
         let whole = |from: usize, to: usize| {
-            let lane = &self.lanes[from][to];
+            let flow = &self.flows[from][to];
             let got = self.ranks[to].as_ref().map(|r| &r.layer.peers[from].got);
-            lane.pending.is_empty() && got == Some(&lane.sent)
+            flow.pending.is_empty() && got == Some(&flow.sent)
         };
         whole(a, b) && whole(b, a) && self.transfers.between(a, b) == 0
     }
@@ -362,7 +363,7 @@ impl<W: World> Run<W> {
         self.seen.aborted += 1;
     }
 
-    /// Makes a VC that is down usable again.
+    /// Revives a VC that is down.
     fn revive(&mut self, from: usize, to: usize) {
         let with_card = self.rng.one_in(2);
         let rank = self.rank(from);
@@ -377,7 +378,7 @@ impl<W: World> Run<W> {
         self.seen.revived += 1;
     }
 
-    /// A process dies: the network forgets it, then the kernel does.
+    /// Kills a process: first in the network, then in the kernel.
     fn kill(&mut self) {
         let live = self.live();
         let dead = self.rng.pick(&live);
@@ -389,7 +390,7 @@ impl<W: World> Run<W> {
         self.lent.extend(rank.layer.lent);
         drop(rank.engine);
         for other in 0..self.ranks.len() {
-            self.lanes[dead][other].pending.clear();
+            self.flows[dead][other].pending.clear();
         }
         self.seen.killed += 1;
     }

@@ -1,6 +1,6 @@
-//! What happened in schedules, counted.
+//! Counts of the events in schedules.
 
-/// What happened.
+/// Counts of events.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub messages: usize,
@@ -37,7 +37,7 @@ impl Seen {
         self.injected += other.injected;
     }
 
-    /// Whether everything that a schedule can do was done.
+    /// Returns true if every kind of event has happened.
     pub fn is_full(&self) -> bool {
         let counts = [
             self.messages,

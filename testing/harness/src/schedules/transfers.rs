@@ -1,4 +1,4 @@
-//! Puts and gets of a schedule: memory on both sides, and what must be in it at which time.
+//! Puts and gets of a schedule: memory on both sides, and its expected content at each time.
 
 use netmod_core::rma::{Access, RegionId, RemoteKey};
 use netmod_core::{Rma, VcError};
@@ -9,23 +9,23 @@ use crate::schedules::memory::Area;
 use crate::schedules::run::Rank;
 use netmod_framed::device::Device;
 
-/// What an owner writes into memory that it has taken back.
+/// Byte that an owner writes into memory that it has taken back.
 const MINE: u8 = 0x11;
 
-/// One end of a transfer.
+/// One side of a transfer.
 #[derive(Debug)]
 struct End {
     rank: usize,
     area: Area,
     region: RegionId,
-    /// What was there at first.
+    /// Initial content.
     first: Vec<u8>,
-    /// Nobody but the owner may reach it any more: what must be there from now on.
+    /// Expected content once only the owner can access it.
     frozen: Option<Vec<u8>>,
 }
 
 impl End {
-    /// Takes the memory back. `scribble`: the owner uses it for something else at once.
+    /// Takes the memory back. `scribble`: the owner reuses it immediately.
     fn close<D: Device>(&mut self, ranks: &mut [Option<Rank<D>>], scribble: bool) {
         if self.frozen.is_some() {
             return;
@@ -51,12 +51,12 @@ pub struct Transfer {
     at: usize,
     remote_at: usize,
     len: usize,
-    /// Memory was taken back before its end.
+    /// True if memory was taken back before its end.
     early: bool,
     ended: bool,
 }
 
-/// All of them.
+/// All puts and gets.
 #[derive(Debug, Default)]
 pub struct Transfers {
     all: Vec<Transfer>,
@@ -80,18 +80,18 @@ fn register<D: Device>(
 }
 
 impl Transfers {
-    /// How many have not ended.
+    /// Returns the number of unfinished transfers.
     pub fn under_way(&self) -> usize {
         self.all.iter().filter(|t| !t.ended).count()
     }
 
-    /// How many between two ranks have not ended.
+    /// Returns the number of unfinished transfers between two ranks.
     pub fn between(&self, a: usize, b: usize) -> usize {
         let of = |t: &&Transfer| [(a, b), (b, a)].contains(&(t.local.rank, t.remote.rank));
         self.all.iter().filter(|t| !t.ended).filter(of).count()
     }
 
-    /// Begins one, if both sides can.
+    /// Begins a transfer if both sides can.
     pub fn begin<D: Device>(
         &mut self,
         ranks: &mut [Option<Rank<D>>],
@@ -132,7 +132,8 @@ impl Transfers {
         self.all.push(Transfer { op, put, local, remote, at, remote_at, len, early: false, ended: false });
     }
 
-    /// Takes memory of one of them back although it has not ended; between whom that was. `local`: also that of the side which has begun it.
+    /// Takes memory of an unfinished transfer back, and returns its ranks. `local`: possibly also
+    /// that of the side which has begun it.
     pub fn take_back<D: Device>(
         &mut self,
         ranks: &mut [Option<Rank<D>>],
@@ -151,7 +152,8 @@ impl Transfers {
         Some((t.local.rank, t.remote.rank))
     }
 
-    /// Looks what has ended. `may_fail`: whether one between two ranks may.
+    /// Checks for transfers that have ended. `may_fail`: tells whether one between two ranks may
+    /// fail.
     pub fn look<D: Device>(
         &mut self,
         ranks: &mut [Option<Rank<D>>],
@@ -160,7 +162,7 @@ impl Transfers {
     ) {
         for t in self.all.iter_mut().filter(|t| !t.ended) {
             let Some(r) = ranks[t.local.rank].as_mut() else {
-                // Its process is no more.
+                // Its process is dead.
                 t.ended = true;
                 t.local.frozen = Some(t.local.area.bytes());
                 continue;
@@ -187,7 +189,7 @@ impl Transfers {
         }
     }
 
-    /// Looks whether memory that was taken back is as its owner has left it.
+    /// Checks that memory that was taken back is as its owner has left it.
     pub fn end(&self) {
         for t in &self.all {
             for end in [&t.local, &t.remote] {
@@ -208,7 +210,7 @@ impl Transfer {
         (&from.first[at..at + self.len], to.area.bytes()[to_at..to_at + self.len].to_vec())
     }
 
-    /// It went well: the bytes are there, unless their new owner has taken them back.
+    /// Checks the bytes of a successful transfer, unless their new owner has taken them back.
     fn moved(&self) {
         let end = if self.put { &self.remote } else { &self.local };
         if end.frozen.is_none() {
@@ -217,7 +219,7 @@ impl Transfer {
         }
     }
 
-    /// Nothing was written but the bytes that were meant.
+    /// Checks that only the intended bytes were written.
     fn bounded(&self) {
         let (end, at) = if self.put { (&self.remote, self.remote_at) } else { (&self.local, self.at) };
         if end.frozen.is_some() {

@@ -1,25 +1,25 @@
-//! What schedules run on, and what they do.
+//! The interface of simulated worlds for schedules, and the parameters of a schedule.
 
 use netmod_core::{PeerName, Time};
 use netmod_framed::FrameNetmod;
 use netmod_framed::device::Device;
 
-/// What a schedule does beside messages, and what it must put up with.
+/// Events of a schedule beside messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub ranks: usize,
-    /// Steps in which something new may begin.
+    /// Number of steps in which operations may begin.
     pub steps: usize,
-    /// Longest message, and longest transfer.
+    /// Maximum length of a message or transfer.
     pub longest: usize,
     pub terminates: bool,
     pub aborts: bool,
     pub kills: bool,
-    /// Operations fail at times.
+    /// True if operations may fail.
     pub fails: bool,
-    /// One-sided transfers.
+    /// True if there are one-sided transfers.
     pub transfers: bool,
-    /// Regions are deregistered while transfers use them.
+    /// True if regions are deregistered while transfers use them.
     pub early: bool,
 }
 
@@ -27,24 +27,25 @@ pub struct Plan {
 pub trait World {
     /// The netmods' device.
     type Device: Device;
-    /// Whether a transfer whose memory is taken back before its end takes the connection down, too.
+    /// True if taking memory of an unfinished transfer back also ends the connection.
     const EARLY_HURTS: bool;
 
-    /// The netmod of a process, one of so many.
+    /// Makes the netmod of a process, one of `ranks`.
     fn netmod(&mut self, rank: usize, me: PeerName, ranks: u32) -> FrameNetmod<Self::Device>;
 
-    /// A process dies.
+    /// Kills a process.
     fn kill(&mut self, rank: usize);
 
-    /// Has happen what is due by now.
+    /// Lets everything due happen.
     fn advance(&mut self, now: Time);
 
-    /// Whether a process gets memory of its own transfers back while the peer is not called.
+    /// Returns true if a process gets the memory of its own transfers back while the peer is not
+    /// polled.
     fn gives_back_alone(&self) -> bool;
 
-    /// Rules that were broken, when memory was taken back from so many transfers before their end.
+    /// Returns the broken rules. `early`: number of transfers whose memory was taken back early.
     fn violations(&self, early: usize) -> Vec<String>;
 
-    /// The end, when all netmods are gone: what is left open, if anything is.
+    /// Ends the world after all netmods are gone; returns a description of what is left open.
     fn close(self) -> Option<String>;
 }

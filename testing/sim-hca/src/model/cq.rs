@@ -16,22 +16,22 @@ pub(crate) struct Channel {
     pub(crate) bell: Arc<Bell>,
 }
 
-/// A completion, and what is free when it was polled.
+/// A completion, and the resources that it frees when it is polled.
 #[derive(Debug)]
 pub(crate) struct Cqe {
     pub(crate) what: Completion,
-    /// The queue pair that it is of; of a receive of XRC that has no meaning to its process.
+    /// Its queue pair; without meaning for a receive of XRC.
     pub(crate) qp: Id,
-    /// Of the send queue: the number of the request, up to which all places are free.
+    /// For send queues: the number of the request up to which all slots become free.
     pub(crate) sent: Option<u64>,
-    /// Of a receive: its memory.
+    /// For receives: its memory.
     pub(crate) regions: Vec<Id>,
 }
 
 impl Cqe {
-    /// A completion that means nothing but its status.
+    /// Makes a failed completion, of which only the status is valid.
     pub(crate) fn failed(qp: Id, number: u32, wr_id: u64, op: Completed, status: Status, vendor: u32) -> Cqe {
-        // What is undefined has values that are plausible and wrong.
+        // Undefined fields get plausible wrong values.
         let what = Completion {
             wr_id,
             status,
@@ -55,13 +55,13 @@ pub(crate) struct Cq {
     pub(crate) token: u64,
     pub(crate) channel: Option<Id>,
     pub(crate) queue: VecDeque<Cqe>,
-    /// Whether the next completion is an event; whether only a solicited one.
+    /// `Some` if the next completion causes an event; true if only a solicited one.
     pub(crate) armed: Option<bool>,
     pub(crate) overrun: bool,
 }
 
 impl State {
-    /// Adds a completion. If there is no room the queue is of no more use, and neither are its queue pairs.
+    /// Adds a completion. If there is no room, the queue and its queue pairs become unusable.
     pub(crate) fn complete(&mut self, id: Id, cqe: Cqe, solicited: bool) {
         let Some(cq) = self.cqs.get_mut(&id) else {
             self.release(&cqe.regions);
@@ -97,7 +97,7 @@ impl State {
         }
     }
 
-    /// Takes completions, and frees what they stand for.
+    /// Takes completions, and frees their resources.
     pub(crate) fn poll(&mut self, id: Id, room: &mut [Completion]) -> Result<usize, Errno> {
         let context = self.cqs.get(&id).ok_or(errno::ENODEV)?.context;
         self.usable(context)?;
@@ -118,10 +118,11 @@ impl State {
         }
     }
 
-    /// Makes the next completion an event. Everything that is due happens first, so that one may sleep afterwards.
+    /// Arms the queue for an event. Everything due happens before, so the caller may sleep
+    /// afterwards.
     pub(crate) fn arm(&mut self, id: Id, solicited_only: bool) -> Result<(), Errno> {
         let cq = self.cqs.get_mut(&id).ok_or(errno::ENODEV)?;
-        // Of two calls the one that asks for more counts.
+        // Of two calls, the one that asks for more counts.
         cq.armed = Some(solicited_only && cq.armed.unwrap_or(true));
         let context = cq.context;
         self.usable(context)?;
@@ -136,7 +137,8 @@ impl State {
         Ok(core::mem::take(&mut channel.events))
     }
 
-    /// Completions of a queue pair that is no more: they lend nothing any longer, and half of the devices take them back.
+    /// Handles completions of a removed queue pair: they hold no memory any longer, and half of the
+    /// devices remove them.
     pub(crate) fn disown(&mut self, cq: Id, qp: Id, purge: bool) {
         let Some(cq) = self.cqs.get_mut(&cq) else { return };
         let mut lent = Vec::new();

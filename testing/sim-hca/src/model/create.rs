@@ -1,4 +1,4 @@
-//! Making objects, within the device's limits.
+//! Creation of objects, within the device's limits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use hca::{Access, AhAttr, Errno, QpCap, QpKindOf, QpNum, QpState, SrqAttr, errno
 
 use crate::bell::Bell;
 use crate::model::cq::{Channel, Cq};
-use crate::model::datagram::Way;
+use crate::model::datagram::AddressHandle;
 use crate::model::path::Paths;
 use crate::model::qp::{Qp, Responder, SendQueue};
 use crate::model::srq::Srq;
 use crate::model::{Id, State};
 
-/// A queue pair that is to be made, and its queues.
+/// Parameters of a new queue pair, and its queues.
 #[derive(Debug)]
 pub(crate) struct NewQp {
     pub(crate) kind: QpKindOf,
@@ -25,12 +25,12 @@ pub(crate) struct NewQp {
     pub(crate) signal_all: bool,
 }
 
-/// `EINVAL` unless it holds.
+/// Returns `EINVAL` unless the condition holds.
 fn valid(holds: bool) -> Result<(), Errno> {
     if holds { Ok(()) } else { Err(errno::EINVAL) }
 }
 
-/// `ENOMEM` unless it holds.
+/// Returns `ENOMEM` unless the condition holds.
 fn room(holds: bool) -> Result<(), Errno> {
     if holds { Ok(()) } else { Err(errno::ENOMEM) }
 }
@@ -124,7 +124,7 @@ impl State {
         let settings = &self.devices[device].settings;
         let attr = settings.attr;
         let mut cap = new.cap;
-        // What the kind has not: receives come from elsewhere, or nothing is sent.
+        // Queues that the kind does not have: receives come from elsewhere, or nothing is sent.
         if new.srq.is_some() || !matches!(new.kind, QpKindOf::Rc | QpKindOf::Ud) {
             (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
         }
@@ -189,11 +189,12 @@ impl State {
     pub(crate) fn create_ah(&mut self, context: usize, attr: AhAttr) -> Result<Id, Errno> {
         self.begin(context, "ibv_create_ah")?;
         let device = self.device_of(context);
-        self.check_way(device, &attr)?;
-        let there = self.ways.values().filter(|way| self.contexts[way.context].device == device).count();
+        self.check_route(device, &attr)?;
+        let there =
+            self.routes.values().filter(|route| self.contexts[route.context].device == device).count();
         room(there < self.devices[device].attr().max_ah as usize)?;
         let id = self.new_id();
-        self.ways.insert(id, Way { context, attr });
+        self.routes.insert(id, AddressHandle { context, attr });
         Ok(id)
     }
 }

@@ -1,25 +1,25 @@
-//! Datagrams, and the ways that they take.
+//! Datagrams and their routes.
 
 use hca::{AhAttr, Completed, Completion, Gid, LinkLayer, QpState, SendOp, Status};
 
 use crate::model::cq::Cqe;
-use crate::model::device::Place;
+use crate::model::device::PortId;
 use crate::model::qp::Local;
 use crate::model::wire::{Body, Datagram, Packet};
 use crate::model::{Id, State};
 
 /// An address handle.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct AddressHandle {
     pub(crate) context: usize,
     pub(crate) attr: AhAttr,
 }
 
-/// Bytes in front of the data of a datagram.
+/// Length of the global header in front of a datagram's data.
 const GLOBAL_HEADER: usize = 40;
 
 impl State {
-    /// Sends a datagram. It is done when it has left; what becomes of it nobody tells.
+    /// Sends a datagram. The request completes when it has left; its arrival is not reported.
     pub(crate) fn send_datagram(&mut self, id: Id, index: u64) -> Result<(), Status> {
         if self.rng.chance(self.settings.faults.send) {
             return Err(Status::GeneralErr);
@@ -37,12 +37,12 @@ impl State {
             SendOp::SendImm(imm) => Some(imm),
             _ => None,
         };
-        let (from, source, device) = (qp.place(), qp.number.0, qp.device);
+        let (from, source, device) = (qp.port_id(), qp.number.0, qp.device);
         if let Some(target) = entry.target {
-            // The highest bit asks for the sender's own key.
+            // The highest bit selects the sender's own key.
             let qkey = if target.qkey >> 31 != 0 { qp.qkey } else { target.qkey };
-            let datagram = Datagram { data, imm, qkey, solicited: entry.solicited, way: target.way };
-            if let Some(to) = self.find_port(device, &target.way) {
+            let datagram = Datagram { data, imm, qkey, solicited: entry.solicited, route: target.route };
+            if let Some(to) = self.find_port(device, &target.route) {
                 let packet = Packet {
                     from,
                     to,
@@ -65,7 +65,7 @@ impl State {
         Ok(())
     }
 
-    /// A datagram arrives, and is dropped in silence if nobody waits for it.
+    /// Handles the arrival of a datagram, which is silently dropped if there is no receive.
     pub(crate) fn datagram(&mut self, id: Id, packet: Packet) {
         let Body::Datagram(datagram) = packet.body else { return };
         let Some(qp) = self.qps.get_mut(&id) else { return };
@@ -80,7 +80,7 @@ impl State {
         };
         let (Some(recv), Some(cq)) = (recv, cq) else { return };
         let header = self.global_header(&packet.from, &packet.to, &datagram);
-        let grh = datagram.way.grh.is_some();
+        let grh = datagram.route.grh.is_some();
         let mut bytes = header.to_vec();
         bytes.extend_from_slice(&datagram.data);
         if let Err(status) = self.scatter(context, &recv.sges, &bytes) {
@@ -102,12 +102,12 @@ impl State {
         self.complete(cq, Cqe { what, qp: id, sent: None, regions: recv.regions }, datagram.solicited);
     }
 
-    /// The global header; what is in its place if there is none means nothing.
-    fn global_header(&self, from: &Place, to: &Place, datagram: &Datagram) -> [u8; GLOBAL_HEADER] {
+    /// Makes the global header; without one, its bytes have no meaning.
+    fn global_header(&self, from: &PortId, to: &PortId, datagram: &Datagram) -> [u8; GLOBAL_HEADER] {
         let mut header = [0xa5; GLOBAL_HEADER];
-        let Some(route) = datagram.way.grh else { return header };
-        let gid = |place: &Place, index: u8| {
-            let table = self.gids(*place).unwrap_or_default();
+        let Some(route) = datagram.route.grh else { return header };
+        let gid = |port_id: &PortId, index: u8| {
+            let table = self.gids(*port_id).unwrap_or_default();
             table.iter().find(|entry| entry.index == index).map_or(Gid::default(), |entry| entry.gid)
         };
         let word = 6 << 28 | u32::from(route.traffic_class) << 20 | route.flow_label & 0x000f_ffff;
@@ -120,7 +120,7 @@ impl State {
         if self.devices[to.device].settings.link_layer == LinkLayer::Ethernet
             && route.dgid.0[10..12] == [0xff; 2]
         {
-            // An IPv4 header of 20 bytes at the end, with nothing in front.
+            // An IPv4 header of 20 bytes at the end, with unused bytes in front.
             let source = gid(from, route.sgid_index).0;
             header[..20].fill(0);
             header[20] = 0x45;

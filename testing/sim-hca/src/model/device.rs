@@ -1,4 +1,5 @@
-//! Devices with their ports, and processes that have opened them with their asynchronous events.
+//! Devices with their ports, and the processes that have opened them, with their asynchronous
+//! events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use crate::bell::Bell;
 use crate::model::{Id, State};
 use crate::settings::DeviceSettings;
 
-/// A port's place in the fabric: of a device, and its number from 1 on.
+/// A port of the fabric: its device, and its number from 1 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct PortId {
     pub(crate) device: usize,
     pub(crate) port: u8,
 }
@@ -23,7 +24,7 @@ pub(crate) struct Place {
 pub(crate) struct Device {
     pub(crate) settings: DeviceSettings,
     pub(crate) failed: bool,
-    /// By port, from 0 on.
+    /// State of the ports, from 0 on; true if up.
     pub(crate) up: Vec<bool>,
     pub(crate) qps: BTreeMap<u32, Id>,
     pub(crate) srqs: BTreeMap<u32, Id>,
@@ -40,7 +41,7 @@ pub(crate) struct Context {
     pub(crate) open: bool,
     pub(crate) events: VecDeque<AsyncEvent>,
     pub(crate) bell: Arc<Bell>,
-    /// Bytes of its registrations.
+    /// Total length of its registrations in bytes.
     pub(crate) registered: u64,
 }
 
@@ -54,7 +55,7 @@ impl Device {
             qps: BTreeMap::new(),
             srqs: BTreeMap::new(),
             keys: BTreeMap::new(),
-            // The same on all devices, as it is where machines were booted together.
+            // The same on all devices, as on machines that were booted together.
             last_number: 0x40,
             last_key: 0,
         }
@@ -64,19 +65,20 @@ impl Device {
         &self.settings.attr
     }
 
-    /// A number for a queue pair or shared receive queue, 24 bits. Those of the dead do not come again soon.
+    /// Returns a new number for a queue pair or shared receive queue, 24 bits. Numbers are not
+    /// reused soon.
     pub(crate) fn new_number(&mut self) -> u32 {
         loop {
             self.last_number = (self.last_number + 1) & 0x00ff_ffff;
             let number = self.last_number;
-            // 0 and 1 are those of management.
+            // 0 and 1 are reserved for management.
             if number > 1 && !self.qps.contains_key(&number) && !self.srqs.contains_key(&number) {
                 return number;
             }
         }
     }
 
-    /// A key: an index, and eight bits that make it hard to guess.
+    /// Returns a key: an index, and eight bits that make it hard to guess.
     pub(crate) fn new_key(&mut self, random: u8) -> u32 {
         loop {
             self.last_key = (self.last_key + 1) & 0x00ff_ffff;
@@ -89,29 +91,29 @@ impl Device {
 }
 
 impl State {
-    /// Whether packets pass a port.
-    pub(crate) fn passes(&self, place: Place) -> bool {
-        let device = &self.devices[place.device];
-        !device.failed && device.up[usize::from(place.port - 1)]
+    /// Returns true if packets pass a port.
+    pub(crate) fn passes(&self, port_id: PortId) -> bool {
+        let device = &self.devices[port_id.device];
+        !device.failed && device.up[usize::from(port_id.port - 1)]
     }
 
-    fn lid(&self, place: Place) -> u16 {
-        match self.devices[place.device].settings.link_layer {
+    fn lid(&self, port_id: PortId) -> u16 {
+        match self.devices[port_id.device].settings.link_layer {
             LinkLayer::Ethernet => 0,
-            _ => (place.device * 4 + usize::from(place.port)) as u16,
+            _ => (port_id.device * 4 + usize::from(port_id.port)) as u16,
         }
     }
 
-    pub(crate) fn port(&self, place: Place) -> Result<PortAttr, Errno> {
-        let device = &self.devices[place.device];
-        if place.port == 0 || place.port > device.attr().ports {
+    pub(crate) fn port(&self, port_id: PortId) -> Result<PortAttr, Errno> {
+        let device = &self.devices[port_id.device];
+        if port_id.port == 0 || port_id.port > device.attr().ports {
             return Err(errno::EINVAL);
         }
         Ok(PortAttr {
-            state: if self.passes(place) { PortState::Active } else { PortState::Down },
+            state: if self.passes(port_id) { PortState::Active } else { PortState::Down },
             max_mtu: device.settings.mtu,
             active_mtu: device.settings.mtu,
-            lid: self.lid(place),
+            lid: self.lid(port_id),
             link_layer: device.settings.link_layer,
             gid_table_len: 16,
             pkey_table_len: 1,
@@ -120,9 +122,9 @@ impl State {
         })
     }
 
-    pub(crate) fn gids(&self, place: Place) -> Result<Vec<GidEntry>, Errno> {
-        let device = &self.devices[self.port(place).map(|_| place.device)?];
-        let guid = device.attr().node_guid.wrapping_add(u64::from(place.port) << 16);
+    pub(crate) fn gids(&self, port_id: PortId) -> Result<Vec<GidEntry>, Errno> {
+        let device = &self.devices[self.port(port_id).map(|_| port_id.device)?];
+        let guid = device.attr().node_guid.wrapping_add(u64::from(port_id.port) << 16);
         let mut link_local = [0; 16];
         link_local[..2].copy_from_slice(&[0xfe, 0x80]);
         link_local[8..].copy_from_slice(&guid.to_be_bytes());
@@ -130,10 +132,10 @@ impl State {
         if device.settings.link_layer != LinkLayer::Ethernet {
             return Ok(vec![entry(0, link_local, GidKind::Ib, 0)]);
         }
-        let ifindex = u32::from(place.port) + 1;
+        let ifindex = u32::from(port_id.port) + 1;
         let mut ipv4 = [0; 16];
         ipv4[10..12].fill(0xff);
-        ipv4[12..].copy_from_slice(&[10, (place.device >> 8) as u8, place.device as u8, place.port]);
+        ipv4[12..].copy_from_slice(&[10, (port_id.device >> 8) as u8, port_id.device as u8, port_id.port]);
         Ok(vec![
             entry(0, link_local, GidKind::RoceV1, ifindex),
             entry(1, link_local, GidKind::RoceV2, ifindex),
@@ -142,43 +144,45 @@ impl State {
         ])
     }
 
-    /// Whether a way is one that a device takes.
-    pub(crate) fn check_way(&self, device: usize, way: &AhAttr) -> Result<(), Errno> {
-        let from = Place { device, port: way.port };
+    /// Checks that a device accepts a route.
+    pub(crate) fn check_route(&self, device: usize, route: &AhAttr) -> Result<(), Errno> {
+        let from = PortId { device, port: route.port };
         let table = self.gids(from)?;
         let ethernet = self.devices[device].settings.link_layer == LinkLayer::Ethernet;
-        let sgid = way.grh.map(|grh| table.iter().any(|entry| entry.index == grh.sgid_index));
+        let sgid = route.grh.map(|grh| table.iter().any(|entry| entry.index == grh.sgid_index));
         match sgid {
             Some(true) => Ok(()),
-            None if !ethernet && way.dlid != 0 => Ok(()),
+            None if !ethernet && route.dlid != 0 => Ok(()),
             _ => Err(errno::EINVAL),
         }
     }
 
-    /// Where a way leads; `None`: nowhere.
-    pub(crate) fn find_port(&self, from: usize, way: &AhAttr) -> Option<Place> {
+    /// Returns the destination of a route, if there is one.
+    pub(crate) fn find_port(&self, from: usize, route: &AhAttr) -> Option<PortId> {
         let link_layer = self.devices[from].settings.link_layer;
-        let kind = way.grh.and_then(|grh| {
-            let table = self.gids(Place { device: from, port: way.port }).ok()?;
+        let kind = route.grh.and_then(|grh| {
+            let table = self.gids(PortId { device: from, port: route.port }).ok()?;
             table.iter().find(|entry| entry.index == grh.sgid_index).map(|entry| entry.kind)
         });
-        let places = self
+        let ports = self
             .devices
             .iter()
             .enumerate()
-            .flat_map(|(device, d)| (1..=d.attr().ports).map(move |port| Place { device, port }));
-        places.filter(|place| self.devices[place.device].settings.link_layer == link_layer).find(|place| {
-            if link_layer == LinkLayer::Ethernet {
-                let Some(grh) = way.grh else { return false };
-                let table = self.gids(*place).unwrap_or_default();
-                table.iter().any(|entry| entry.gid == grh.dgid && Some(entry.kind) == kind)
-            } else {
-                self.lid(*place) == way.dlid
-            }
-        })
+            .flat_map(|(device, d)| (1..=d.attr().ports).map(move |port| PortId { device, port }));
+        ports.filter(|port_id| self.devices[port_id.device].settings.link_layer == link_layer).find(
+            |port_id| {
+                if link_layer == LinkLayer::Ethernet {
+                    let Some(grh) = route.grh else { return false };
+                    let table = self.gids(*port_id).unwrap_or_default();
+                    table.iter().any(|entry| entry.gid == grh.dgid && Some(entry.kind) == kind)
+                } else {
+                    self.lid(*port_id) == route.dlid
+                }
+            },
+        )
     }
 
-    /// Tells a process.
+    /// Reports an event to a process.
     pub(crate) fn event(&mut self, context: usize, event: AsyncEvent) {
         let context = &mut self.contexts[context];
         if context.open {
@@ -187,7 +191,7 @@ impl State {
         }
     }
 
-    /// Tells all processes that have a device open.
+    /// Reports an event to all processes that have a device open.
     pub(crate) fn event_of_device(&mut self, device: usize, event: AsyncEvent) {
         for context in 0..self.contexts.len() {
             if self.contexts[context].device == device {
@@ -207,17 +211,17 @@ impl State {
         Ok(event)
     }
 
-    /// Pulls a port's cable, or puts it back.
-    pub(crate) fn set_port(&mut self, place: Place, up: bool) {
-        let was = core::mem::replace(&mut self.devices[place.device].up[usize::from(place.port - 1)], up);
+    /// Takes a port's link down or up.
+    pub(crate) fn set_port(&mut self, port_id: PortId, up: bool) {
+        let was = core::mem::replace(&mut self.devices[port_id.device].up[usize::from(port_id.port - 1)], up);
         if was != up {
             let event =
-                if up { AsyncEvent::PortActive(place.port) } else { AsyncEvent::PortError(place.port) };
-            self.event_of_device(place.device, event);
+                if up { AsyncEvent::PortActive(port_id.port) } else { AsyncEvent::PortError(port_id.port) };
+            self.event_of_device(port_id.device, event);
         }
     }
 
-    /// Ends a device: nothing happens to its objects any more but that they can be closed.
+    /// Fails a device: its objects can only be closed.
     pub(crate) fn fail_device(&mut self, device: usize) {
         if !core::mem::replace(&mut self.devices[device].failed, true) {
             let qps: Vec<Id> = self.devices[device].qps.values().copied().collect();

@@ -6,7 +6,7 @@ use crate::fabric::{Counts, Leaks};
 use crate::model::{Id, State};
 
 impl State {
-    /// Takes a queue pair away. Those who talk to it find out by themselves.
+    /// Removes a queue pair. Its peers find out by themselves.
     pub(crate) fn remove_qp(&mut self, id: Id) {
         self.empty_qp(id);
         if let Some(qp) = self.qps.remove(&id) {
@@ -58,10 +58,10 @@ impl State {
     }
 
     pub(crate) fn destroy_ah(&mut self, id: Id) {
-        self.ways.remove(&id);
+        self.routes.remove(&id);
     }
 
-    /// A process closes its device.
+    /// Closes a process's device.
     pub(crate) fn close_context(&mut self, context: usize) {
         if !self.contexts[context].open {
             return;
@@ -73,7 +73,7 @@ impl State {
         self.end_context(context);
     }
 
-    /// All that a process has goes, as the kernel has it when the process is dead.
+    /// Removes everything of a process, as the kernel does when it is dead.
     pub(crate) fn end_context(&mut self, context: usize) {
         if !core::mem::replace(&mut self.contexts[context].open, false) {
             return;
@@ -96,12 +96,12 @@ impl State {
             .into_iter()
             .for_each(|id| self.remove_region(id));
         self.channels.retain(|_, channel| channel.context != context);
-        self.ways.retain(|_, way| way.context != context);
+        self.routes.retain(|_, route| route.context != context);
         of(&self.xrcds, |xrcd| xrcd.context == context).into_iter().for_each(|id| self.close_xrcd(id));
         self.contexts[context].events.clear();
     }
 
-    /// What a process has open.
+    /// Counts the open objects of a process.
     pub(crate) fn counts(&self, context: usize) -> Counts {
         let tgt = |kind: QpKindOf| kind == QpKindOf::XrcTgt;
         let mine = |owners: &[usize]| owners.iter().filter(|owner| **owner == context).count();
@@ -113,12 +113,12 @@ impl State {
             tgt_qps: self.qps.values().filter(|qp| tgt(qp.kind)).map(|qp| mine(&qp.owners)).sum(),
             mrs: self.regions.values().filter(|region| region.context == context).count(),
             bytes: self.contexts[context].registered,
-            ahs: self.ways.values().filter(|way| way.context == context).count(),
+            ahs: self.routes.values().filter(|route| route.context == context).count(),
             xrcds: self.xrcds.values().filter(|xrcd| xrcd.context == context).count(),
         }
     }
 
-    /// What is open in all.
+    /// Counts all open objects.
     pub(crate) fn leaks(&self) -> Leaks {
         Leaks {
             contexts: self.contexts.iter().filter(|context| context.open).count(),
@@ -127,7 +127,7 @@ impl State {
             srqs: self.srqs.len(),
             qps: self.qps.len(),
             mrs: self.regions.len(),
-            ahs: self.ways.len(),
+            ahs: self.routes.len(),
             xrcds: self.xrcds.len(),
             domains: self.domains.len(),
         }

@@ -1,4 +1,4 @@
-//! A fabric without handles: all of its state, taken by `&mut`.
+//! A fabric without handles: its whole state, passed by `&mut`.
 
 pub(crate) mod cq;
 pub(crate) mod create;
@@ -25,14 +25,14 @@ use netmod_harness::Rng;
 use crate::fabric::Stats;
 use crate::settings::Settings;
 
-/// A test that takes the fabric's seed, too, has other numbers.
+/// Makes the fabric's random numbers differ from those of a test with the same seed.
 const CHANCE: u64 = 0x6a09_e667_f3bc_c908;
 
-/// An object of a fabric. Numbers are not used again.
+/// Identifier of an object of a fabric. Identifiers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Id(pub(crate) u32);
 
-/// All of a fabric.
+/// State of a fabric.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) settings: Settings,
@@ -45,12 +45,12 @@ pub(crate) struct State {
     pub(crate) regions: BTreeMap<Id, region::Region>,
     pub(crate) srqs: BTreeMap<Id, srq::Srq>,
     pub(crate) qps: BTreeMap<Id, qp::Qp>,
-    pub(crate) ways: BTreeMap<Id, datagram::Way>,
+    pub(crate) routes: BTreeMap<Id, datagram::AddressHandle>,
     pub(crate) domains: BTreeMap<Id, xrc::Domain>,
     pub(crate) xrcds: BTreeMap<Id, xrc::Xrcd>,
     pub(crate) wire: wire::Wire,
     pub(crate) stats: Stats,
-    /// How many calls are left until one is refused.
+    /// Number of calls until one is refused.
     refuse_in: Option<u64>,
     pub(crate) refused: Option<&'static str>,
     last_id: u32,
@@ -70,7 +70,7 @@ impl State {
             regions: BTreeMap::new(),
             srqs: BTreeMap::new(),
             qps: BTreeMap::new(),
-            ways: BTreeMap::new(),
+            routes: BTreeMap::new(),
             domains: BTreeMap::new(),
             xrcds: BTreeMap::new(),
             wire: wire::Wire::default(),
@@ -87,7 +87,7 @@ impl State {
         Id(self.last_id)
     }
 
-    /// Writes down what hardware would punish. A program that goes on and on does not fill memory.
+    /// Records a call that hardware would punish, up to a maximum number.
     pub(crate) fn violation(&mut self, text: String) {
         const MOST: usize = 10_000;
         if self.violations.len() < MOST {
@@ -99,12 +99,12 @@ impl State {
         &self.violations
     }
 
-    /// One of the next calls that make or change an object is to be refused.
+    /// Refuses one of the next calls that make or change an object.
     pub(crate) fn refuse(&mut self, nth: u64) {
         (self.refuse_in, self.refused) = (Some(nth), None);
     }
 
-    /// A call that makes or changes an object.
+    /// Counts a call that makes or changes an object, and refuses it if requested.
     pub(crate) fn call(&mut self, what: &'static str) -> Result<(), Errno> {
         match &mut self.refuse_in {
             None => Ok(()),
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// Whether a process lives and its device works.
+    /// Returns true if a process lives and its device works.
     pub(crate) fn usable(&self, context: usize) -> Result<(), Errno> {
         let context = &self.contexts[context];
         match (context.open, self.devices[context.device].failed) {

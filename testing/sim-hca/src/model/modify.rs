@@ -1,16 +1,17 @@
-//! The steps of a queue pair (InfiniBand Architecture Specification, 10.3.1), with what each demands.
+//! State transitions of a queue pair (InfiniBand Architecture Specification, 10.3.1), and their
+//! requirements.
 
 use hca::{Errno, ModifyQp, QpKindOf, QpState, ToRtr, ToRts, errno};
 
-use crate::model::device::Place;
+use crate::model::device::PortId;
 use crate::model::path::Paths;
 use crate::model::{Id, State};
 
-/// Why a step is refused.
+/// Reason why a transition is refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusal {
     pub(crate) errno: Errno,
-    /// The attribute that is not valid, as `ibv_modify_qp(3)` calls it.
+    /// The invalid attribute, by its name in `ibv_modify_qp(3)`.
     pub(crate) attribute: Option<&'static str>,
 }
 
@@ -21,22 +22,22 @@ impl From<Errno> for Refusal {
 }
 
 impl Refusal {
-    /// An attribute that is not valid.
+    /// Makes the refusal of an invalid attribute.
     pub(crate) fn of(attribute: &'static str) -> Refusal {
         Refusal { errno: errno::EINVAL, attribute: Some(attribute) }
     }
 }
 
-/// Refuses an attribute unless it holds.
+/// Refuses an attribute unless the condition holds.
 pub(crate) fn valid(holds: bool, attribute: &'static str) -> Result<(), Refusal> {
     if holds { Ok(()) } else { Err(Refusal::of(attribute)) }
 }
 
 impl State {
-    /// Takes a step.
+    /// Executes a transition.
     ///
     /// # Errors
-    /// Returns the text that names the attribute which is not valid, if one is.
+    /// The refusal, which names the invalid attribute if there is one.
     pub(crate) fn modify(&mut self, id: Id, context: usize, step: &ModifyQp) -> Result<(), Refusal> {
         self.usable(context)?;
         self.call("ibv_modify_qp")?;
@@ -95,7 +96,7 @@ impl State {
 
     fn init_qp(&mut self, id: Id, port: u8, pkey_index: u16) -> Result<(), Refusal> {
         let device = self.qps.get(&id).ok_or(errno::ENODEV)?.device;
-        let attr = self.port(Place { device, port }).map_err(|_| Refusal::of("port_num"))?;
+        let attr = self.port(PortId { device, port }).map_err(|_| Refusal::of("port_num"))?;
         valid(pkey_index < attr.pkey_table_len, "pkey_index")?;
         if let Some(qp) = self.qps.get_mut(&id) {
             qp.port = port;
@@ -116,7 +117,7 @@ impl State {
         valid(to.dest_qp.0 >> 24 == 0, "dest_qp_num")?;
         valid(to.path_mtu <= settings.mtu, "path_mtu")?;
         valid(to.ah.port == port, "ah_attr: of another port than the queue pair")?;
-        self.check_way(device, &to.ah).map_err(|_| Refusal::of("ah_attr"))?;
+        self.check_route(device, &to.ah).map_err(|_| Refusal::of("ah_attr"))?;
         let peer = self.find_port(device, &to.ah);
         self.set_paths(id, to.alt, None)?;
         if let Some(qp) = self.qps.get_mut(&id) {

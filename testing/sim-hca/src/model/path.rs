@@ -3,7 +3,7 @@
 
 use hca::{AltPath, AsyncEvent, PathMigState};
 
-use crate::model::device::Place;
+use crate::model::device::PortId;
 use crate::model::modify::{Refusal, valid};
 use crate::model::qp::Qp;
 use crate::model::wire::Packet;
@@ -12,29 +12,29 @@ use crate::model::{Id, State};
 /// The alternate path of a queue pair, and the state of its migration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Paths {
-    /// The path, and the port to which it leads.
-    alt: Option<(AltPath, Option<Place>)>,
+    /// The path, and the port that it leads to.
+    alt: Option<(AltPath, Option<PortId>)>,
     pub(crate) state: PathMigState,
 }
 
 impl Paths {
-    /// Returns true if packets ask the peer to change to the alternate path, too (`MigReq`).
+    /// Returns true if packets ask the peer to change to its alternate path (`MigReq`).
     pub(crate) fn asks(&self) -> bool {
         self.state == PathMigState::Migrated
     }
 }
 
 impl Qp {
-    fn is_on(&self, here: u8, peer: Option<Place>, packet: &Packet) -> bool {
-        packet.to == Place { device: self.device, port: here } && peer == Some(packet.from)
+    fn is_on(&self, here: u8, peer: Option<PortId>, packet: &Packet) -> bool {
+        packet.to == PortId { device: self.device, port: here } && peer == Some(packet.from)
     }
 }
 
 impl State {
-    /// Checks an alternate path and a state of migration, and takes both.
+    /// Checks and sets an alternate path and a migration state.
     ///
     /// # Errors
-    /// Returns the text that names the attribute which the device does not take.
+    /// The refusal, which names the invalid attribute.
     pub(crate) fn set_paths(
         &mut self,
         id: Id,
@@ -48,15 +48,15 @@ impl State {
         valid(able || state.unwrap_or_default() == PathMigState::Migrated, "path_mig_state")?;
         let mut loaded = paths.alt;
         if let Some(alt) = alt {
-            let place = Place { device, port: alt.ah.port };
-            let port = self.port(place).map_err(|_| Refusal::of("alt_port_num"))?;
+            let port_id = PortId { device, port: alt.ah.port };
+            let port = self.port(port_id).map_err(|_| Refusal::of("alt_port_num"))?;
             valid(alt.pkey_index < port.pkey_table_len, "alt_pkey_index")?;
             valid(alt.timeout <= 31, "alt_timeout")?;
-            self.check_way(device, &alt.ah).map_err(|_| Refusal::of("alt_ah_attr"))?;
+            self.check_route(device, &alt.ah).map_err(|_| Refusal::of("alt_ah_attr"))?;
             loaded = Some((alt, self.find_port(device, &alt.ah)));
         }
         let migrates = match (state, paths.state) {
-            // Only the device arms.
+            // Only the device sets this state.
             (Some(PathMigState::Armed), _) => return Err(Refusal::of("path_mig_state: set by the device")),
             (Some(PathMigState::Rearm), _) => {
                 valid(loaded.is_some(), "path_mig_state: no alternate path is loaded")?;
@@ -89,7 +89,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes to the alternate path of an armed queue pair, whose retries begin anew. Returns
+    /// Changes to the alternate path of an armed queue pair, and restarts its retries. Returns
     /// false if it is not armed.
     pub(crate) fn try_migrate(&mut self, id: Id) -> bool {
         let armed = self.qps.get(&id).is_some_and(|qp| qp.paths.state == PathMigState::Armed);
@@ -113,8 +113,8 @@ impl State {
         self.event_of_qp(id, AsyncEvent::PathMigrated);
     }
 
-    /// Takes in what a packet says of its sender's paths. Returns true if it has come on the path
-    /// of the queue pair; others are dropped.
+    /// Handles a packet's information about its sender's paths. Returns true if it has arrived on
+    /// the queue pair's path; others are dropped.
     pub(crate) fn came(&mut self, id: Id, packet: &Packet) -> bool {
         let Some(qp) = self.qps.get_mut(&id) else { return false };
         if qp.is_on(qp.port, qp.peer, packet) {

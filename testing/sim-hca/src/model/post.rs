@@ -1,17 +1,17 @@
-//! Posting to queue pairs: what the driver refuses, and what is written down although it would be accepted.
+//! Posting to queue pairs: the driver's refusals, and violations that a driver would accept.
 
 use hca::{AhAttr, Errno, PostError, QpKindOf, QpState, RecvWr, SendOp, Sge, errno};
 
 use crate::model::qp::{Entry, Local, Target, after};
 use crate::model::{Id, State};
 
-/// A request with its references resolved: address handles by their number, inline data copied.
+/// A request with resolved references: address handles by number, inline data copied.
 #[derive(Debug)]
 pub(crate) struct NewSend {
     pub(crate) wr_id: u64,
     pub(crate) op: SendOp,
     pub(crate) local: Local,
-    /// Pieces of local memory.
+    /// Number of pieces of local memory.
     pub(crate) pieces: usize,
     pub(crate) signaled: bool,
     pub(crate) solicited: bool,
@@ -19,16 +19,16 @@ pub(crate) struct NewSend {
     pub(crate) to: NewTo,
 }
 
-/// To whom a request goes.
+/// Destination of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NewTo {
     Peer,
-    Datagram { way: Id, number: u32, qkey: u32 },
+    Datagram { route: Id, number: u32, qkey: u32 },
     Srq(u32),
 }
 
 impl State {
-    /// Posts requests; `context` is the process that does.
+    /// Posts requests of the process `context`.
     pub(crate) fn post_send(
         &mut self,
         id: Id,
@@ -52,7 +52,7 @@ impl State {
         done
     }
 
-    /// Why a request is no good, and the number that the driver says it by.
+    /// Returns the reason why a request is invalid, and the driver's error number.
     fn objection(&self, id: Id, context: usize, new: &NewSend) -> Option<(String, Errno)> {
         let qp = self.qps.get(&id)?;
         let invalid = |text: &str| Some((text.to_owned(), errno::EINVAL));
@@ -61,9 +61,9 @@ impl State {
         }
         let fits = match (qp.kind, new.to) {
             (QpKindOf::Rc, NewTo::Peer) | (QpKindOf::XrcIni, NewTo::Srq(_)) => true,
-            (QpKindOf::Ud, NewTo::Datagram { way, .. }) => {
+            (QpKindOf::Ud, NewTo::Datagram { route, .. }) => {
                 matches!(new.op, SendOp::Send | SendOp::SendImm(_))
-                    && self.ways.get(&way).is_some_and(|way| way.context == context)
+                    && self.routes.get(&route).is_some_and(|route| route.context == context)
             }
             _ => false,
         };
@@ -128,8 +128,8 @@ impl State {
         };
         let (target, srq) = match new.to {
             NewTo::Peer => (None, None),
-            NewTo::Datagram { way, number, qkey } => {
-                (self.ways.get(&way).map(|way| Target { way: way.attr, number, qkey }), None)
+            NewTo::Datagram { route, number, qkey } => {
+                (self.routes.get(&route).map(|route| Target { route: route.attr, number, qkey }), None)
             }
             NewTo::Srq(number) => (None, Some(number)),
         };
@@ -143,7 +143,7 @@ impl State {
             signaled: new.signaled,
             solicited: new.solicited,
             fence: new.fence,
-            target: target.map(|target| Target { way: AhAttr { port: qp.port, ..target.way }, ..target }),
+            target: target.map(|target| Target { route: AhAttr { port: qp.port, ..target.route }, ..target }),
             srq,
             regions,
             psn: qp.sq.psn,
@@ -195,7 +195,7 @@ impl State {
 }
 
 impl NewSend {
-    /// Bytes of local memory.
+    /// Returns the length of local memory in bytes.
     fn len(&self) -> u64 {
         match &self.local {
             Local::Registered(sges) => sges.iter().map(|sge: &Sge| u64::from(sge.len)).sum(),

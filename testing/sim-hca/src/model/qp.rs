@@ -1,4 +1,4 @@
-//! Queue pairs: their state, and their way to the error state.
+//! Queue pairs: their state, and transition to the error state.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use hca::{
 use netmod_core::Time;
 
 use crate::model::cq::Cqe;
-use crate::model::device::Place;
+use crate::model::device::PortId;
 use crate::model::path::Paths;
 use crate::model::srq::Recv;
 use crate::model::{Id, State};
@@ -20,15 +20,15 @@ pub(crate) enum Local {
     Copied(Vec<u8>),
 }
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    pub(crate) way: hca::AhAttr,
+    pub(crate) route: hca::AhAttr,
     pub(crate) number: u32,
     pub(crate) qkey: u32,
 }
 
-/// A request of the send queue, until its place is free.
+/// A send request, until its slot is free.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) wr_id: u64,
@@ -41,16 +41,16 @@ pub(crate) struct Entry {
     pub(crate) target: Option<Target>,
     pub(crate) srq: Option<u32>,
     pub(crate) regions: Vec<Id>,
-    /// Its first packet's number, and how many there are.
+    /// Packet sequence number of its first packet, and the number of packets.
     pub(crate) psn: u32,
     pub(crate) packets: u32,
     pub(crate) answered: bool,
-    /// It cannot be done, which is told in its turn.
+    /// Set if it cannot be executed, which is reported in order.
     pub(crate) failed: Option<Status>,
 }
 
 impl Entry {
-    /// Whether its answer has more than an acknowledgement.
+    /// Returns true if its answer carries data beyond an acknowledgement.
     pub(crate) fn wants_answer(&self) -> bool {
         matches!(self.op, SendOp::RdmaRead { .. } | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. })
     }
@@ -66,29 +66,30 @@ impl Entry {
     }
 }
 
-/// A send queue. Requests are numbered from 0 on, for ever.
+/// A send queue. Requests are numbered from 0, without wrapping.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     pub(crate) entries: VecDeque<Entry>,
-    /// Number of the first of `entries`; all before it have free places.
+    /// Number of the first of `entries`; the slots of all earlier requests are free.
     pub(crate) base: u64,
-    /// The first that has not completed.
+    /// First request that has not completed.
     pub(crate) completed: u64,
-    /// The next that is sent.
+    /// Next request to send.
     pub(crate) next: u64,
-    /// All before it were sent at least once.
+    /// First request that was never sent.
     pub(crate) sent: u64,
-    /// Number of the next request's first packet.
+    /// Packet sequence number of the next request's first packet.
     pub(crate) psn: u32,
     pub(crate) retries: u8,
     pub(crate) rnr_retries: u8,
-    /// The peer had no receive: nothing is sent until the timer rings.
+    /// True after the peer had no receive: nothing is sent until the timer expires.
     pub(crate) resting: bool,
-    /// An answer was found to be lost, and its request sent again; acknowledgements of before say so once more.
+    /// True after an answer was found to be lost and its request was sent again; earlier
+    /// acknowledgements repeat that finding.
     pub(crate) implied: bool,
-    /// When the timer rings, and its place in the agenda.
+    /// Expiry of the timer, and its index in the agenda.
     pub(crate) timer: Option<(Time, u64)>,
-    /// The device was told that there is work, and has not looked yet.
+    /// True if the device was notified of work that it has not looked at yet.
     pub(crate) rung: bool,
 }
 
@@ -102,16 +103,16 @@ impl SendQueue {
     }
 }
 
-/// The side of a queue pair that answers.
+/// The responding side of a queue pair.
 #[derive(Debug, Default)]
 pub(crate) struct Responder {
-    /// Number of the packet that must come next.
+    /// Expected packet sequence number.
     pub(crate) psn: u32,
-    /// It was said that this one is missing.
+    /// True if a missing packet was reported.
     pub(crate) complained: bool,
-    /// Results of the latest atomics, by packet number, for those who ask again.
+    /// Results of the latest atomics by packet sequence number, for repeated requests.
     pub(crate) atomics: VecDeque<(u32, u64)>,
-    /// Something came.
+    /// True if a message has arrived.
     pub(crate) met: bool,
 }
 
@@ -119,7 +120,7 @@ pub(crate) struct Responder {
 #[derive(Debug)]
 pub(crate) struct Qp {
     pub(crate) device: usize,
-    /// Processes that have made or opened it: one, but with receivers of XRC, which may have any number.
+    /// Processes that have made or opened it: one, or any number for receivers of XRC.
     pub(crate) owners: Vec<usize>,
     pub(crate) kind: QpKindOf,
     pub(crate) number: QpNum,
@@ -135,7 +136,7 @@ pub(crate) struct Qp {
     pub(crate) qkey: u32,
     pub(crate) rtr: Option<ToRtr>,
     pub(crate) rts: Option<ToRts>,
-    pub(crate) peer: Option<Place>,
+    pub(crate) peer: Option<PortId>,
     pub(crate) paths: Paths,
     pub(crate) sq: SendQueue,
     pub(crate) rq: VecDeque<Recv>,
@@ -143,7 +144,7 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    /// The process whose memory and completions it has; none with a receiver of XRC.
+    /// Returns the process that owns its memory and completions; none for a receiver of XRC.
     pub(crate) fn owner(&self) -> Option<usize> {
         if self.kind == QpKindOf::XrcTgt { None } else { self.owners.first().copied() }
     }
@@ -152,28 +153,28 @@ impl Qp {
         self.send_cq == Some(cq) || self.recv_cq == Some(cq)
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place { device: self.device, port: self.port.max(1) }
+    pub(crate) fn port_id(&self) -> PortId {
+        PortId { device: self.device, port: self.port.max(1) }
     }
 
-    /// Bytes in a packet.
+    /// Returns the MTU in bytes.
     pub(crate) fn mtu(&self) -> u64 {
         self.rtr.map_or(4096, |rtr| rtr.path_mtu.bytes().into())
     }
 }
 
-/// How far a packet number is ahead of another one; they have 24 bits.
+/// Returns the distance between two packet sequence numbers of 24 bits.
 pub(crate) fn ahead(a: u32, b: u32) -> i32 {
     ((a.wrapping_sub(b) << 8) as i32) >> 8
 }
 
-/// The packet number that follows after so many.
+/// Returns the packet sequence number `packets` later.
 pub(crate) fn after(psn: u32, packets: u32) -> u32 {
     psn.wrapping_add(packets) & 0x00ff_ffff
 }
 
 impl State {
-    /// Tells the processes of a queue pair.
+    /// Reports an event to the processes of a queue pair.
     pub(crate) fn event_of_qp(&mut self, id: Id, event: fn(QpNum) -> AsyncEvent) {
         let Some(qp) = self.qps.get(&id) else { return };
         let (owners, event) = (qp.owners.clone(), event(qp.number));
@@ -186,7 +187,8 @@ impl State {
         }
     }
 
-    /// A queue pair goes to the error state, and its requests are flushed. The event is for what no completion tells.
+    /// Fails a queue pair, and flushes its requests. The event is for causes that no completion
+    /// reports.
     pub(crate) fn fail_qp(&mut self, id: Id, event: Option<fn(QpNum) -> AsyncEvent>) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         if matches!(qp.state, QpState::Err | QpState::Reset) {
@@ -204,7 +206,7 @@ impl State {
         }
     }
 
-    /// Completes what is left of a queue pair in error, in order.
+    /// Flushes the requests of a failed queue pair, in order.
     pub(crate) fn flush(&mut self, id: Id) {
         let vendor = self.settings.faults.vendor_err;
         while let Some(qp) = self.qps.get_mut(&id) {
@@ -223,7 +225,7 @@ impl State {
         }
     }
 
-    /// A receive of a queue pair's own, or one that it took, fails.
+    /// Fails a receive of a queue pair's own queue, or one that it took.
     pub(crate) fn complete_recv_error(&mut self, id: Id, recv: Recv, status: Status) {
         let Some(qp) = self.qps.get(&id) else { return };
         let (number, cq) = (qp.number.0, qp.recv_cq);
@@ -236,7 +238,7 @@ impl State {
         }
     }
 
-    /// The first request that has not completed fails, and with it the queue pair.
+    /// Fails the first incomplete request, and with it the queue pair.
     pub(crate) fn fail_send(&mut self, id: Id, status: Status) {
         let vendor = self.settings.faults.vendor_err;
         let Some(qp) = self.qps.get_mut(&id) else { return };
@@ -250,7 +252,7 @@ impl State {
         self.fail_qp(id, None);
     }
 
-    /// A completion of the send queue was polled: all places up to its request's are free.
+    /// Frees the send queue slots up to a polled completion's request.
     pub(crate) fn free_sends(&mut self, id: Id, index: u64) {
         let mut lent = Vec::new();
         if let Some(qp) = self.qps.get_mut(&id) {
@@ -263,7 +265,7 @@ impl State {
         self.release(&lent);
     }
 
-    /// Takes everything from a queue pair that it was asked to do.
+    /// Removes all requests of a queue pair.
     pub(crate) fn empty_qp(&mut self, id: Id) {
         self.stop_timer(id);
         let purge = self.rng.chance(0.5);

@@ -1,4 +1,4 @@
-//! Registered memory: keys, access, and who uses it.
+//! Registered memory: keys, access, and users.
 
 use hca::{Access, Errno, Sge, Status, errno};
 
@@ -12,7 +12,7 @@ pub(crate) struct Region {
     pub(crate) lent: Lent,
     pub(crate) access: Access,
     pub(crate) key: u32,
-    /// Pieces of it in requests that are under way.
+    /// Number of its uses in requests in flight.
     pub(crate) uses: usize,
 }
 
@@ -47,7 +47,7 @@ impl State {
         Ok((id, key))
     }
 
-    /// Ends a registration; `None` for one that has ended with its process.
+    /// Ends a registration. One that has ended with its process is ignored.
     pub(crate) fn deregister(&mut self, id: Id) -> Result<(), Errno> {
         let Some(region) = self.regions.get(&id) else { return Ok(()) };
         if self.rng.chance(self.settings.faults.deregister) {
@@ -56,7 +56,7 @@ impl State {
         if region.uses != 0 {
             let (context, key, uses) = (region.context, region.key, region.uses);
             self.violation(format!(
-                "memory of key {key:#x} of process {context}: deregistered with {uses} pieces in requests under way"
+                "memory of key {key:#x} of process {context}: deregistered with {uses} pieces in requests in flight"
             ));
         }
         self.remove_region(id);
@@ -71,7 +71,7 @@ impl State {
         }
     }
 
-    /// The registration that a process may use for a piece of local memory.
+    /// Finds the registration that a process may use for a piece of local memory.
     fn local(&self, context: usize, sge: &Sge, write: bool) -> Option<Id> {
         let id = *self.devices[self.contexts[context].device].keys.get(&sge.lkey)?;
         let region = self.regions.get(&id)?;
@@ -79,7 +79,8 @@ impl State {
         (permitted && region.lent.contains(sge.addr, sge.len.into())).then_some(id)
     }
 
-    /// The registrations of a request's pieces, which it uses from now on. What is not registered is written down; the device will find it too.
+    /// Marks the registrations of a request's pieces as used. Unregistered memory is a violation,
+    /// and the device will notice it, too.
     pub(crate) fn borrow(&mut self, context: usize, sges: &[Sge], write: bool, what: &str) -> Vec<Id> {
         let mut regions = Vec::new();
         for sge in sges.iter().filter(|sge| sge.len != 0) {
@@ -99,7 +100,7 @@ impl State {
         regions
     }
 
-    /// A request that used them is no longer under way.
+    /// Releases the registrations of a finished request.
     pub(crate) fn release(&mut self, regions: &[Id]) {
         for id in regions {
             if let Some(region) = self.regions.get_mut(id) {
@@ -108,7 +109,7 @@ impl State {
         }
     }
 
-    /// The bytes of local memory.
+    /// Reads local memory.
     pub(crate) fn gather(&self, context: usize, sges: &[Sge]) -> Result<Vec<u8>, Status> {
         let mut data = Vec::new();
         for sge in sges.iter().filter(|sge| sge.len != 0) {
@@ -118,7 +119,7 @@ impl State {
         Ok(data)
     }
 
-    /// Writes bytes to local memory: all or nothing.
+    /// Writes to local memory: all bytes or none.
     pub(crate) fn scatter(&self, context: usize, sges: &[Sge], mut data: &[u8]) -> Result<(), Status> {
         let room: u64 = sges.iter().map(|sge| u64::from(sge.len)).sum();
         if (data.len() as u64) > room {
@@ -137,7 +138,7 @@ impl State {
         Ok(())
     }
 
-    /// The registration by which a peer reaches memory of a process.
+    /// Finds the registration by which a peer accesses a process's memory.
     pub(crate) fn remote(
         &self,
         context: usize,

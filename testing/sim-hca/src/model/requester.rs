@@ -1,4 +1,4 @@
-//! The side of a connected queue pair that asks: sending in order, acknowledgements, retries.
+//! The requesting side of a connected queue pair: ordered sends, acknowledgements, retries.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::model::wire::{Body, Nak, Packet, Request};
 use crate::model::{Id, State};
 
 impl State {
-    /// A device sends what it may from a send queue.
+    /// Sends what a send queue allows.
     pub(crate) fn pump(&mut self, id: Id) {
         while let Some(index) = self.next_to_send(id) {
             let datagrams = self.qps.get(&id).is_some_and(|qp| qp.kind == QpKindOf::Ud);
@@ -43,7 +43,7 @@ impl State {
         (!full && !fenced).then_some(index)
     }
 
-    /// Reads and atomics before a request that were sent and not answered.
+    /// Returns the number of unanswered reads and atomics before a request.
     fn waiting_answers(&self, id: Id, index: u64) -> usize {
         let Some(qp) = self.qps.get(&id) else { return 0 };
         let earlier = (qp.sq.completed..index).filter_map(|at| qp.sq.get(at));
@@ -81,7 +81,7 @@ impl State {
             solicited: entry.solicited,
             depth,
         };
-        let (from, peer, source, migrated) = (qp.place(), qp.peer, qp.number.0, qp.paths.asks());
+        let (from, peer, source, migrated) = (qp.port_id(), qp.peer, qp.number.0, qp.paths.asks());
         let idle = qp.sq.timer.is_none();
         if let Some(to) = peer {
             let body = Body::Request(request);
@@ -97,7 +97,7 @@ impl State {
         Ok(())
     }
 
-    /// Sets the timer for the next acknowledgement, if there is one to come.
+    /// Sets the timer for the next acknowledgement, if one is expected.
     fn await_ack(&mut self, id: Id) {
         let Some(qp) = self.qps.get(&id) else { return };
         let outstanding = qp.sq.completed < qp.sq.next;
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// A queue pair's timer rings.
+    /// Handles the expiry of a queue pair's timer.
     pub(crate) fn timer(&mut self, id: Id) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         if qp.state != QpState::Rts || self.devices[qp.device].failed {
@@ -126,11 +126,11 @@ impl State {
         }
     }
 
-    /// Sends everything again that was not acknowledged, if it has not been tried too often.
+    /// Retransmits everything unacknowledged, within the number of retries.
     fn again(&mut self, id: Id) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         if qp.sq.resting {
-            // It will send everything again, when the peer has had its time.
+            // Everything is sent again after the peer has had its time.
             return;
         }
         if qp.sq.retries == 0 && self.try_migrate(id) {
@@ -147,7 +147,7 @@ impl State {
         self.pump(id);
     }
 
-    /// An answer of the peer.
+    /// Handles an answer of the peer.
     pub(crate) fn answer(&mut self, id: Id, body: Body) {
         if self.qps.get(&id).is_none_or(|qp| qp.state != QpState::Rts) {
             return;
@@ -160,7 +160,7 @@ impl State {
             }
             Body::Nak { psn, why } => {
                 self.acknowledge(id, psn);
-                // It is about what was sent, and not yet answered otherwise.
+                // Only if it is about a sent request without another answer.
                 let qp = self.qps.get(&id).filter(|qp| qp.state == QpState::Rts);
                 let first =
                     qp.and_then(|qp| qp.sq.get(qp.sq.completed).filter(|_| qp.sq.completed < qp.sq.sent));
@@ -173,7 +173,7 @@ impl State {
         self.pump(id);
     }
 
-    /// All packets before a number have arrived.
+    /// Acknowledges all packets before a number.
     fn acknowledge(&mut self, id: Id, upto: u32) {
         let mut lost_answer = false;
         let Some(qp) = self.qps.get_mut(&id) else { return };
@@ -198,12 +198,12 @@ impl State {
             && let Some(qp) = self.qps.get_mut(&id)
             && !core::mem::replace(&mut qp.sq.implied, true)
         {
-            // A later packet was acknowledged, so this one's answer will not come.
+            // A later packet was acknowledged, so the answer to this one was lost.
             self.again(id);
         }
     }
 
-    /// The peer answers: retries begin anew.
+    /// Restarts the retries, since the peer answers.
     fn progressed(&mut self, id: Id) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         qp.sq.implied = false;
@@ -213,7 +213,7 @@ impl State {
         }
     }
 
-    /// The result of a read or atomic.
+    /// Stores the result of a read or atomic.
     fn result(&mut self, id: Id, psn: u32, data: &[u8]) {
         let Some(qp) = self.qps.get(&id) else { return };
         let index = qp.sq.completed;
@@ -235,7 +235,7 @@ impl State {
         self.settle(id);
     }
 
-    /// The peer did not do the first request that has not completed.
+    /// Handles the peer's refusal of the first incomplete request.
     fn refused(&mut self, id: Id, why: Nak) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         match why {
@@ -258,7 +258,7 @@ impl State {
         }
     }
 
-    /// Completes what is done, in order, and what has failed in its turn.
+    /// Completes finished requests in order, and failed ones when it is their turn.
     pub(crate) fn settle(&mut self, id: Id) {
         loop {
             let Some(qp) = self.qps.get_mut(&id).filter(|qp| qp.state == QpState::Rts) else { return };
@@ -293,7 +293,7 @@ impl State {
         }
     }
 
-    /// How many packets a message takes.
+    /// Returns the number of packets of a message.
     pub(crate) fn packets(mtu: u64, op: &SendOp, len: u64) -> u32 {
         match op {
             SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => 1,
@@ -301,7 +301,7 @@ impl State {
         }
     }
 
-    /// A packet for a connected queue pair.
+    /// Handles a packet for a connected queue pair.
     pub(crate) fn connected(&mut self, id: Id, packet: Packet) {
         let Some(qp) = self.qps.get(&id) else { return };
         let Some(rtr) = qp.rtr else { return };

@@ -1,4 +1,4 @@
-//! The side of a connected queue pair that answers: order, receives, memory that peers reach.
+//! The responding side of a connected queue pair: order, receives, memory that peers access.
 
 use hca::{AsyncEvent, Completed, Completion, QpKindOf, QpNum, QpState, SendOp, Status};
 
@@ -8,21 +8,21 @@ use crate::model::srq::Recv;
 use crate::model::wire::{Body, Nak, Packet, Request};
 use crate::model::{Id, State};
 
-/// What becomes of a request.
+/// Outcome of a request.
 enum Outcome {
     Done,
-    /// It has a result.
+    /// Done, with this result.
     Result(Vec<u8>),
     /// There was no receive.
     NotReady,
-    /// It was not permitted, or went wrong: the queue pair fails, with an event unless a completion says it.
+    /// Refused or failed: the queue pair fails, with an event unless a completion reports it.
     Refused(Nak, Option<fn(QpNum) -> AsyncEvent>),
 }
 
 const INVALID: Outcome = Outcome::Refused(Nak::InvalidRequest, Some(AsyncEvent::QpRequestError));
 const DENIED: Outcome = Outcome::Refused(Nak::Access, Some(AsyncEvent::QpAccessError));
 
-/// Whose memory and receives a request is for.
+/// The owner of a request's memory and receives.
 #[derive(Clone, Copy)]
 struct Receiver {
     context: usize,
@@ -31,7 +31,7 @@ struct Receiver {
 }
 
 impl State {
-    /// A request arrives.
+    /// Handles a request.
     pub(crate) fn request(&mut self, id: Id, request: Request) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         if !matches!(qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd) || qp.kind == QpKindOf::XrcIni {
@@ -78,11 +78,11 @@ impl State {
         let (Some(rtr), Some(to)) = (qp.rtr, qp.peer) else { return };
         let migrated = qp.paths.asks();
         let packet =
-            Packet { from: qp.place(), to, source: qp.number.0, number: rtr.dest_qp.0, migrated, body };
+            Packet { from: qp.port_id(), to, source: qp.number.0, number: rtr.dest_qp.0, migrated, body };
         self.send(id, true, packet);
     }
 
-    /// A request that was done already: its answer was lost or is late. Reads are done again, other things are not.
+    /// Handles a repeated request, whose answer was lost or is late. Only reads are executed again.
     fn repeat(&mut self, id: Id, request: &Request) {
         let Some(qp) = self.qps.get(&id) else { return };
         let before = after(qp.responder.psn, 0x00ff_ffff);
@@ -121,7 +121,7 @@ impl State {
         );
         if reads && request.depth > most.into() {
             self.violation(format!(
-                "queue pair {number} of device {}: {} reads and atomics of its peer under way, it takes {most}",
+                "queue pair {number} of device {}: {} reads and atomics of its peer in flight, it takes {most}",
                 self.qps[&id].device, request.depth
             ));
             return INVALID;
@@ -177,7 +177,7 @@ impl State {
         }
     }
 
-    /// Whom a request is for; `None` if there is no such one.
+    /// Finds the receiver of a request.
     fn receiver(&self, id: Id, request: &Request) -> Option<Receiver> {
         let qp = self.qps.get(&id)?;
         if qp.kind != QpKindOf::XrcTgt {
@@ -208,7 +208,7 @@ impl State {
         }
     }
 
-    /// A message for a receive.
+    /// Delivers a message to a receive.
     fn deliver(&mut self, id: Id, receiver: Receiver, request: &Request, imm: Option<u32>) -> Outcome {
         let Some(recv) = self.take_recv(id, receiver) else { return Outcome::NotReady };
         match self.scatter(receiver.context, &recv.sges, &request.data) {
@@ -259,7 +259,7 @@ impl State {
     }
 
     fn write(&mut self, receiver: Receiver, addr: u64, rkey: u32, data: &[u8]) -> Outcome {
-        // Without data, keys are not looked at.
+        // Keys are not checked without data.
         if data.is_empty() {
             return Outcome::Done;
         }

@@ -22,7 +22,7 @@ pub(crate) struct Srq {
     pub(crate) max_sge: usize,
     pub(crate) token: u64,
     pub(crate) number: u32,
-    /// Of XRC: its domain and the queue of its completions.
+    /// For XRC: its domain, and the completion queue.
     pub(crate) xrc: Option<(Id, Id)>,
     pub(crate) posted: VecDeque<Recv>,
     pub(crate) limit: usize,
@@ -35,7 +35,7 @@ impl Srq {
 }
 
 impl State {
-    /// A receive, of which all but the place in a queue was looked at.
+    /// Checks and converts a receive, except for room in a queue.
     pub(crate) fn new_recv(&mut self, context: usize, wr: &RecvWr<'_>) -> Recv {
         let regions = self.borrow(context, wr.sges, true, "a receive");
         Recv { wr_id: wr.wr_id, sges: wr.sges.to_vec(), regions }

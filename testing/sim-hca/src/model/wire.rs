@@ -1,4 +1,4 @@
-//! What happens and when: packets on their way, doorbells, timers.
+//! Events in simulated time: packets in transit, doorbells, timers.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -6,25 +6,26 @@ use std::collections::{BTreeMap, VecDeque};
 use hca::{AhAttr, SendOp};
 use netmod_core::Time;
 
-use crate::model::device::Place;
+use crate::model::device::PortId;
 use crate::model::{Id, State};
 
-/// Things that stay in order: what one queue pair sends to another one, and what that one answers. A datagram is alone.
+/// A flow that stays in order: packets from one queue pair to another, and their answers. Each
+/// datagram is a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Flow {
-    Connected { from: Id, to: Place, number: u32, answers: bool },
+    Connected { from: Id, to: PortId, number: u32, answers: bool },
     Alone(u64),
 }
 
-/// What a packet says.
+/// Contents of a packet.
 #[derive(Debug)]
 pub(crate) enum Body {
     Request(Request),
-    /// All up to this number was done.
+    /// Acknowledges everything up to this number.
     Ack {
         psn: u32,
     },
-    /// A read's or atomic's result.
+    /// Result of a read or atomic.
     Answer {
         psn: u32,
         data: Vec<u8>,
@@ -36,32 +37,32 @@ pub(crate) enum Body {
     Datagram(Datagram),
 }
 
-/// Why a request was not done.
+/// Reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nak {
-    /// One before it is missing.
+    /// An earlier packet is missing.
     Sequence,
-    /// There is no receive; try again after the time of this code.
+    /// No receive; retry after the time with this code.
     NotReady(u8),
     InvalidRequest,
     Access,
     Operation,
 }
 
-/// A request of a connected queue pair.
+/// A request on a connected queue pair.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) psn: u32,
     pub(crate) packets: u32,
     pub(crate) op: SendOp,
     pub(crate) data: Vec<u8>,
-    /// Bytes in a packet, by the requester's queue pair.
+    /// MTU of the requester's queue pair in bytes.
     pub(crate) mtu: u64,
-    /// Bytes to be read.
+    /// Number of bytes to read.
     pub(crate) len: u64,
     pub(crate) srq: Option<u32>,
     pub(crate) solicited: bool,
-    /// Reads and atomics of the requester under way, with this one.
+    /// Number of the requester's reads and atomics in flight, including this one.
     pub(crate) depth: usize,
 }
 
@@ -72,34 +73,34 @@ pub(crate) struct Datagram {
     pub(crate) imm: Option<u32>,
     pub(crate) qkey: u32,
     pub(crate) solicited: bool,
-    pub(crate) way: AhAttr,
+    pub(crate) route: AhAttr,
 }
 
 /// A packet.
 #[derive(Debug)]
 pub(crate) struct Packet {
-    pub(crate) from: Place,
-    pub(crate) to: Place,
-    /// Queue pairs.
+    pub(crate) from: PortId,
+    pub(crate) to: PortId,
+    /// Numbers of the queue pairs.
     pub(crate) source: u32,
     pub(crate) number: u32,
-    /// The sender has no armed alternate path, or has changed to it (`MigReq`).
+    /// True if the sender has no armed alternate path, or has changed to it (`MigReq`).
     pub(crate) migrated: bool,
     pub(crate) body: Body,
 }
 
-/// Something that is due.
+/// A due event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Due {
-    /// The first packet of a flow arrives.
+    /// Arrival of a flow's first packet.
     Arrival(Flow),
     /// A device looks at a send queue.
     Doorbell(Id),
-    /// An acknowledgement is late, or a peer has had the time to post receives.
+    /// An acknowledgement is late, or the delay for posting receives is over.
     Timer(Id),
 }
 
-/// Everything that is due.
+/// All future events.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     agenda: BTreeMap<(Time, u64), Due>,
@@ -124,7 +125,7 @@ impl Wire {
 }
 
 impl State {
-    /// A device looks at a send queue soon.
+    /// Notifies a device of work in a send queue.
     pub(crate) fn ring(&mut self, id: Id) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         if !core::mem::replace(&mut qp.sq.rung, true) {
@@ -140,7 +141,7 @@ impl State {
         }
     }
 
-    /// Puts a packet on its way, unless chance or a port has it lost.
+    /// Puts a packet in transit, unless it is lost at random or at a port.
     pub(crate) fn send(&mut self, id: Id, answers: bool, packet: Packet) {
         let lost = self.rng.chance(self.settings.faults.loss);
         if lost || !self.passes(packet.from) || !self.passes(packet.to) {
@@ -162,7 +163,7 @@ impl State {
         }
     }
 
-    /// One of the things that are due, if there is any. Those that are due at much the same time come in any order.
+    /// Executes one due event, if there is any. Events at nearly the same time happen in any order.
     fn one(&mut self) -> bool {
         const AMONG: usize = 8;
         let now = self.now;
@@ -216,7 +217,7 @@ impl State {
         }
     }
 
-    /// Some of what is due.
+    /// Executes some due events.
     pub(crate) fn some(&mut self) {
         for _ in 0..self.rng.below(4) {
             if !self.one() {
@@ -225,12 +226,12 @@ impl State {
         }
     }
 
-    /// All that is due.
+    /// Executes all due events.
     pub(crate) fn all_due(&mut self) {
         while self.one() {}
     }
 
-    /// Everything up to a time.
+    /// Executes all events up to a time.
     pub(crate) fn advance(&mut self, now: Time) {
         while let Some(due) = self.wire.next_due().filter(|due| *due <= now) {
             self.now = self.now.max(due);

@@ -1,19 +1,19 @@
-//! Domains of XRC, which processes share, and the life of their receiving queue pairs.
+//! XRC domains, which processes share, and the lifetime of their receiving queue pairs.
 
 use hca::{Errno, QpKindOf, QpNum, errno};
 
 use crate::model::{Id, State};
 use crate::settings::TgtLife;
 
-/// A domain.
+/// An XRC domain.
 #[derive(Debug)]
 pub(crate) struct Domain {
     pub(crate) device: usize,
-    /// Device and inode of the file by which it is found.
+    /// Device and inode of its file.
     pub(crate) file: Option<(u64, u64)>,
 }
 
-/// A process's part in a domain.
+/// A process's membership in a domain.
 #[derive(Debug)]
 pub(crate) struct Xrcd {
     pub(crate) context: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Xrcd {
 }
 
 impl State {
-    /// Opens a domain; without a file, one of the process's own.
+    /// Opens a domain; without a file, a private one.
     pub(crate) fn open_xrcd(
         &mut self,
         context: usize,
@@ -50,7 +50,7 @@ impl State {
         Ok(id)
     }
 
-    /// Leaves a domain. With its last member it ends, and with it its receiving queue pairs.
+    /// Leaves a domain. The last member's leaving ends it, and its receiving queue pairs.
     pub(crate) fn close_xrcd(&mut self, id: Id) {
         let Some(xrcd) = self.xrcds.remove(&id) else { return };
         let (context, domain) = (xrcd.context, xrcd.domain);
@@ -70,7 +70,7 @@ impl State {
         left.into_iter().for_each(|qp| self.remove_qp(qp));
     }
 
-    /// Takes part in a receiving queue pair.
+    /// Opens a receiving queue pair.
     pub(crate) fn open_tgt(&mut self, context: usize, xrcd: Id, number: QpNum) -> Result<Id, Errno> {
         self.usable(context)?;
         self.call("ibv_open_qp")?;
@@ -85,7 +85,7 @@ impl State {
         Ok(id)
     }
 
-    /// A process closes a receiving queue pair, or dies.
+    /// Handles the closing of a receiving queue pair by a process, or the process's death.
     pub(crate) fn close_tgt(&mut self, id: Id, context: usize, death: bool) {
         let Some(qp) = self.qps.get_mut(&id) else { return };
         if let Some(at) = qp.owners.iter().position(|owner| *owner == context) {
@@ -97,7 +97,7 @@ impl State {
         }
     }
 
-    /// The shared receive queue that a message names, if it is of the domain.
+    /// Finds the shared receive queue that a message names, if it is of the domain.
     pub(crate) fn find_xrc_srq(&self, device: usize, domain: Id, number: u32) -> Option<Id> {
         let id = *self.devices[device].srqs.get(&number)?;
         let (of, _) = self.srqs.get(&id)?.xrc?;

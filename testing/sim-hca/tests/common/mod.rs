@@ -1,4 +1,4 @@
-//! Processes with a completion queue and registered memory, joined by queue pairs.
+//! Test helpers: processes with a completion queue and registered memory, joined by queue pairs.
 
 #![allow(dead_code, unsafe_code)]
 
@@ -14,10 +14,10 @@ use netmod_sim_hca::{
     DeviceId, DeviceSettings, Fabric, Faults, Settings, SimAh, SimCq, SimHca, SimMr, SimQp, SimSrq,
 };
 
-/// Bytes of each process's memory.
+/// Length of each process's memory in bytes.
 pub const MEMORY: usize = 64 << 10;
 
-/// Plain memory that does not move.
+/// Memory at a fixed address.
 pub struct Block {
     base: *mut u8,
     layout: Layout,
@@ -41,8 +41,8 @@ impl Block {
 
     pub fn write(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.layout.size());
-        // SAFETY: within the block; tests touch no memory that a request under way uses, other than on purpose, and everything is
-        // in one thread or behind the fabric's lock.
+        // SAFETY: within the block; tests access no memory of requests in flight, except on
+        // purpose, and everything is in one thread or behind the fabric's lock.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at), bytes.len()) };
     }
 
@@ -62,7 +62,7 @@ impl Drop for Block {
     }
 }
 
-/// A process: everything is dropped before the memory is freed.
+/// A process. Its objects are dropped before its memory is freed.
 pub struct Node {
     pub mr: SimMr,
     pub cq: SimCq,
@@ -71,7 +71,7 @@ pub struct Node {
 }
 
 pub fn register(hca: &SimHca, mem: &Block, access: Access) -> Result<SimMr, hca::Error> {
-    // SAFETY: whoever calls keeps the block longer than the registration.
+    // SAFETY: the caller keeps the block longer than the registration.
     unsafe { hca.register(mem.base(), mem.layout.size(), access) }
 }
 
@@ -93,17 +93,17 @@ impl Node {
         self.mr.sge(at, len as u32)
     }
 
-    /// Posts a receive of memory.
+    /// Posts a receive.
     pub fn recv(&self, qp: &SimQp, wr_id: u64, at: usize, len: usize) {
         qp.post_recv(&[RecvWr { wr_id, sges: &[self.sge(at, len)] }]).unwrap();
     }
 
-    /// All completions there are.
+    /// Takes all completions.
     pub fn poll(&self) -> Vec<Completion> {
         poll(&self.cq)
     }
 
-    /// Status of all completions there are, by request.
+    /// Takes all completions, and returns requests and statuses.
     pub fn statuses(&self) -> Vec<(u64, Status)> {
         self.poll().iter().map(|c| (c.wr_id, c.status)).collect()
     }
@@ -129,23 +129,23 @@ pub fn poll(cq: &SimCq) -> Vec<Completion> {
 pub const CAP: QpCap =
     QpCap { max_send_wr: 16, max_recv_wr: 16, max_send_sge: 4, max_recv_sge: 4, max_inline: 64 };
 
-/// A send with a completion.
+/// Makes a send with a completion.
 pub fn send(wr_id: u64, op: SendOp, sges: &[Sge]) -> SendWr<'_, SimAh> {
     SendWr { wr_id, op, data: Data::Registered(sges), flags: SendFlags::SIGNALED, to: To::Peer }
 }
 
-/// A send without completion.
+/// Makes a send without a completion.
 pub fn quiet(wr_id: u64, op: SendOp, sges: &[Sge]) -> SendWr<'_, SimAh> {
     SendWr { flags: SendFlags::NONE, ..send(wr_id, op, sges) }
 }
 
-/// A send of inline data, with a completion.
+/// Makes a send of inline data with a completion.
 pub fn inline<'a>(wr_id: u64, op: SendOp, pieces: &'a [Piece<'a>]) -> SendWr<'a, SimAh> {
     SendWr { wr_id, op, data: Data::Inline(pieces), flags: SendFlags::SIGNALED, to: To::Peer }
 }
 
-/// The way to a port of InfiniBand.
-pub fn way(to: &SimHca) -> AhAttr {
+/// Returns the route to an InfiniBand port.
+pub fn route(to: &SimHca) -> AhAttr {
     let lid = to.port(1).unwrap().lid;
     AhAttr { port: 1, dlid: lid, sl: 0, src_path_bits: 0, grh: None }
 }
@@ -156,7 +156,15 @@ pub fn init() -> ModifyQp {
 
 pub fn rtr(to: &SimHca, dest_qp: QpNum, rq_psn: u32) -> ToRtr {
     let (max_dest_rd_atomic, min_rnr_timer) = (4, 1);
-    ToRtr { path_mtu: Mtu::B1024, dest_qp, rq_psn, max_dest_rd_atomic, min_rnr_timer, ah: way(to), alt: None }
+    ToRtr {
+        path_mtu: Mtu::B1024,
+        dest_qp,
+        rq_psn,
+        max_dest_rd_atomic,
+        min_rnr_timer,
+        ah: route(to),
+        alt: None,
+    }
 }
 
 pub fn rts(sq_psn: u32) -> ToRts {
@@ -164,14 +172,14 @@ pub fn rts(sq_psn: u32) -> ToRts {
     ToRts { sq_psn, timeout: 5, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 4, alt, path_mig_state }
 }
 
-/// Takes a queue pair to where it can send.
+/// Connects a queue pair, up to ready to send.
 pub fn connect(qp: &SimQp, to: &SimHca, dest: QpNum, rq_psn: u32, sending: ToRts) {
     qp.modify(&init()).unwrap();
     qp.modify(&ModifyQp::Rtr(rtr(to, dest, rq_psn))).unwrap();
     qp.modify(&ModifyQp::Rts(sending)).unwrap();
 }
 
-/// Two processes on two devices, with a connection between them.
+/// Two processes on two devices, connected with each other.
 pub struct Pair {
     pub fabric: Fabric,
     pub devices: [DeviceId; 2],
@@ -197,7 +205,7 @@ impl Pair {
         Pair { fabric, devices, qa, qb, a, b }
     }
 
-    /// Everything happens that is to come within ten seconds; returns whether that is all.
+    /// Lets everything happen within ten seconds; returns true if nothing is left.
     pub fn settle(&self) -> bool {
         settle(&self.fabric)
     }
@@ -206,7 +214,7 @@ impl Pair {
         self.fabric.set_faults(faults);
     }
 
-    /// All is as it should be.
+    /// Checks that there are no violations or leaks.
     pub fn clean(self) {
         let fabric = self.fabric.clone();
         assert_eq!(fabric.violations(), Vec::<String>::new());
@@ -215,7 +223,7 @@ impl Pair {
         assert_eq!(fabric.leaks(), Default::default());
     }
 
-    /// There is one violation, which has these words.
+    /// Checks that there is exactly one violation, containing these words.
     pub fn punished(&self, words: &str) {
         let found = self.fabric.violations();
         assert!(found.len() == 1 && found[0].contains(words), "{words}: {found:?}");
@@ -234,7 +242,7 @@ pub fn at(time: Time) -> u64 {
     time.0
 }
 
-/// An XRC request to a shared receive queue.
+/// Makes an XRC request to a shared receive queue.
 pub fn to_srq<'a>(wr: SendWr<'a, SimAh>, srq: SrqNum) -> SendWr<'a, SimAh> {
     SendWr { to: To::Srq(srq), ..wr }
 }

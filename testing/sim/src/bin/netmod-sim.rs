@@ -9,31 +9,31 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use netmod_sim::{Failed, run_neighbours, run_seed};
 
-/// Failures after which no further seed is begun.
+/// Number of failures after which no further seed is begun.
 const ENOUGH: usize = 20;
 
-/// Simulates whole jobs of devices, one for each seed, and says which seeds show a fault.
+/// Simulates whole jobs of devices, one per seed, and lists the seeds that show a fault.
 #[derive(Debug, Parser)]
 #[command(name = "netmod-sim", version)]
 struct Cli {
-    /// Seeds to run, such as 0..1000 (the last one is not run)
+    /// Seeds to run, such as 0..1000 (the end is excluded)
     #[arg(long, value_name = "A..B", default_value = "0..1000", value_parser = range)]
     seeds: (u64, u64),
-    /// Replay this seed, with its last events if it fails
+    /// Replay this seed; if it fails, print its last events
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
     /// Events that a replay keeps for the report of a failure
     #[arg(long, value_name = "N", default_value_t = 200, requires = "seed")]
     trace: usize,
-    /// Ranks of each job [default: 2 to 6, as the seed says]
+    /// Ranks of each job [default: 2 to 6, depending on the seed]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(2..=1000))]
     ranks: Option<u32>,
-    /// One large job instead, in which each rank speaks to its neighbours and those at distances of all
-    /// powers of two
+    /// Run one large job instead, in which each rank talks to its neighbours and to those at
+    /// distances of all powers of two
     #[arg(long, value_name = "RANKS", conflicts_with_all = ["seeds", "seed", "ranks"],
         value_parser = clap::value_parser!(u32).range(2..=100_000))]
     neighbours: Option<u32>,
-    /// Jobs at once [default: the number of processors]
+    /// Concurrent jobs [default: the number of processors]
     #[arg(long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Print one JSON object at the end
@@ -46,7 +46,7 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     bounds.filter(|(a, b)| a < b).ok_or_else(|| format!("\"{text}\" is no range of seeds such as 0..1000"))
 }
 
-/// What many jobs did together.
+/// Sums over all jobs.
 #[derive(Debug, Default)]
 struct Sum {
     jobs: AtomicU64,

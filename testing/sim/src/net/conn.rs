@@ -1,4 +1,4 @@
-//! What the network is made of: hosts, connections with their two ends and two lanes, and what travels on these.
+//! Parts of the network: hosts, connections with two ends and two pipes, and the items in transit.
 
 use std::collections::VecDeque;
 
@@ -6,44 +6,44 @@ use netmod_connection::RejectReason;
 use netmod_core::slab::Handle;
 use netmod_core::{Time, VcId};
 
-/// What a [`ConnId`] is a handle of.
+/// Type of object that a [`ConnId`] refers to.
 #[derive(Debug)]
 pub(crate) enum ConnKind {}
 /// A connection between two hosts.
 pub(crate) type ConnId = Handle<ConnKind>;
 
-/// A word of the handshake.
+/// A message of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum HandshakeMessage {
     Accept,
     Reject(RejectReason),
     Ready,
     Goodbye,
 }
 
-/// What arrives on a lane.
+/// An item that arrives through a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     Bytes(usize),
-    Word(Word),
-    /// The end of what the other end writes.
+    HandshakeMessage(HandshakeMessage),
+    /// End of the stream from the other end.
     Fin,
-    /// The connection is broken, with this error of the system.
+    /// Broken connection, with this system error.
     Reset(i32),
 }
 
-/// How far one end of a connection is.
+/// State of one end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It dials.
+    /// Dialling.
     Dial,
-    /// It was dialled, and its process has not looked yet.
+    /// Dialled, and not noticed by its process yet.
     Knocking,
-    /// Its process knows who has dialled.
+    /// Its process knows the dialling peer.
     Proved,
     /// Messages flow.
     Open,
-    /// Last words are on their way; what comes is thrown away.
+    /// The last data is in transit; arriving data is discarded.
     Lingering,
     Closed,
 }
@@ -54,36 +54,36 @@ pub(crate) struct End {
     pub(crate) rank: u32,
     pub(crate) stage: Stage,
     pub(crate) vc: Option<VcId>,
-    /// The peer has said GOODBYE: the end of its stream is no fault.
+    /// True if the peer has sent GOODBYE: the end of its stream is then no failure.
     pub(crate) peer_left: bool,
-    /// In its host's inbox.
+    /// True if it is in its host's inbox.
     pub(super) queued: bool,
-    /// The attempt to connect is in its host's queue.
+    /// True if the connection attempt is in its host's queue.
     pub(super) knocked: bool,
 }
 
 /// One direction of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
-    /// Written and not read.
+pub(super) struct Pipe {
+    /// Written and unread bytes.
     pub(super) data: VecDeque<u8>,
-    /// Arrived and not read.
+    /// Arrived and unread items.
     pub(super) items: VecDeque<Item>,
-    /// When the last thing that was written arrives.
+    /// Arrival time of the last item.
     pub(super) last: Time,
-    /// Its end has been written.
+    /// True if its end has been written.
     pub(super) ended: bool,
-    /// The writer waits for room.
+    /// True if the writer waits for space.
     pub(super) blocked: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Conn {
-    /// The first dialled the second.
+    /// The two ends; the first has dialled.
     pub(super) ends: [End; 2],
-    /// The first is written by the first end.
-    pub(super) lanes: [Lane; 2],
-    /// The network between the ends is gone: nothing more arrives but the news of it.
+    /// The two pipes; the first end writes to the first.
+    pub(super) pipes: [Pipe; 2],
+    /// True if the network between the ends is gone: only the news of that still arrives.
     pub(super) severed: bool,
 }
 
@@ -97,9 +97,9 @@ pub(super) enum Life {
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) life: Life,
-    /// Ends with something new, by side.
+    /// Ends with new data, and their sides.
     pub(super) inbox: VecDeque<(ConnId, u8)>,
-    /// Attempts to connect in the inbox.
+    /// Number of connection attempts in the inbox.
     pub(super) knocking: usize,
     pub(super) ready: bool,
 }

@@ -1,21 +1,21 @@
-//! How a network behaves: delays, sizes, chances.
+//! Behaviour of a network: delays, sizes, probabilities.
 
 use netmod_harness::Rng;
 
-/// How a network behaves. Times in nanoseconds.
+/// Behaviour of a network. Times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Shortest and longest delay of what is sent.
+    /// Minimum and maximum delay of sent data.
     pub latency: (u64, u64),
-    /// One in so many deliveries takes a hundred times as long; zero for none.
+    /// Interval of deliveries that take a hundred times as long; zero for none.
     pub spikes: u64,
-    /// Bytes that a lane holds unread.
+    /// Maximum number of unread bytes in a pipe.
     pub capacity: usize,
-    /// The most bytes that arrive, or are read, at once.
+    /// Maximum number of bytes that arrive, or are read, at once.
     pub fragment: usize,
-    /// One in so many messages is queued although it could go at once; zero for none.
+    /// Interval of messages that are queued although they could be sent at once; zero for none.
     pub lazy: u64,
-    /// One in so many pieces goes straight to the receive that is under way; zero for none.
+    /// Interval of pieces that are stored directly in the active receive; zero for none.
     pub direct: u64,
 }
 
@@ -33,7 +33,7 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// A network of random character: fast or slow, with tiny or large buffers and fragments.
+    /// Makes a random network: fast or slow, with tiny or large buffers and fragments.
     pub fn random(rng: &mut Rng) -> Profile {
         let low = rng.pick(&[1, 1_000, 20_000]);
         Profile {

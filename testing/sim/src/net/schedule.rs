@@ -1,4 +1,4 @@
-//! Events that are to come, in the order of their times; a random number decides between equal ones.
+//! Future events in order of time; a random number decides between equal times.
 
 use netmod_core::Time;
 
@@ -8,10 +8,10 @@ use super::conn::{ConnId, Item};
 pub(super) enum NetEvent {
     Arrive {
         conn: ConnId,
-        lane: u8,
+        pipe: u8,
         item: Item,
     },
-    /// A severed connection's end learns of it.
+    /// A severed connection's end notices it.
     Broken {
         conn: ConnId,
         side: u8,

@@ -1,4 +1,4 @@
-//! Connections: what the link of a VC decides, and what the network brings for it.
+//! Connections: carries out the decisions of a VC's link, and delivers the network's events to it.
 
 use netmod_connection::RejectReason;
 use netmod_core::{Core, Event, Time, VcError, VcErrorKind, VcId};
@@ -6,16 +6,16 @@ use netmod_tcp::Control;
 use netmod_tcp::link::{ConnKey, DownCause, Failure, Hail, LinkAction, LinkEvent, Phase};
 
 use super::SimNetmod;
-use crate::net::{ConnId, Stage, Word};
+use crate::net::{ConnId, HandshakeMessage, Stage};
 
-/// What every simulated process says of itself: it has no sessions, and is never replaced.
+/// Handshake parameters of every simulated process: it has no sessions, and is never replaced.
 const HAIL: Hail = Hail { session: 0, fresh: 0, incarnation: 1, dial: 0 };
 
 pub(super) fn key(id: ConnId) -> ConnKey {
     ConnKey(id.to_wire())
 }
 
-/// The connection that a link means.
+/// Returns the connection that a link's key stands for.
 pub(super) fn id(key: ConnKey) -> ConnId {
     ConnId::from_wire(key.0)
 }
@@ -30,7 +30,7 @@ impl SimNetmod {
         self.net().trace.note(now, || format!("rank {me}: {}", line()));
     }
 
-    /// Lets something happen to a VC's link and does what it says.
+    /// Delivers an event to a VC's link, and carries out the resulting actions.
     pub(super) fn link_event(&mut self, core: &mut Core, vc: VcId, event: LinkEvent) {
         let mut next = Some(event);
         while let Some(event) = next.take() {
@@ -51,15 +51,16 @@ impl SimNetmod {
                             },
                         });
                     }
-                    LinkAction::SendAccept(c) => self.say(id(c), Word::Accept),
+                    LinkAction::SendAccept(c) => self.send_handshake(id(c), HandshakeMessage::Accept),
                     LinkAction::SendReject(c, reason) => self.reject(id(c), reason),
-                    LinkAction::SendReady(c) => self.say(id(c), Word::Ready),
+                    LinkAction::SendReady(c) => self.send_handshake(id(c), HandshakeMessage::Ready),
                     LinkAction::Adopt(c) => self.adopt(core, vc, id(c)),
                     LinkAction::Abandon(c) => self.say_and_linger(id(c), Control::Goodbye),
                     LinkAction::Withdraw(c) => self.say_and_linger(id(c), Control::Withdrawn),
                     LinkAction::SayGoodbye(c) => self.say_goodbye(id(c)),
                     LinkAction::Close(c) => self.close(id(c)),
-                    // Without sessions nothing is resumed, and no connection is left for a better one.
+                    // Without sessions nothing is resumed, and no connection is replaced by a
+                    // better one.
                     LinkAction::Suspend(_) | LinkAction::Offer(_) => {}
                     LinkAction::Terminated => self.events.push_back(Event::Terminated { vc }),
                     LinkAction::Down(cause) => {
@@ -105,13 +106,13 @@ impl SimNetmod {
         self.net().side_of(conn, self.me.rank)
     }
 
-    fn say(&self, conn: ConnId, word: Word) {
+    fn send_handshake(&self, conn: ConnId, message: HandshakeMessage) {
         let side = self.side(conn);
-        self.net().say(conn, side, word);
+        self.net().send_handshake(conn, side, message);
     }
 
     pub(super) fn reject(&mut self, conn: ConnId, reason: RejectReason) {
-        self.say(conn, Word::Reject(reason));
+        self.send_handshake(conn, HandshakeMessage::Reject(reason));
         self.linger(conn);
     }
 
@@ -132,7 +133,7 @@ impl SimNetmod {
         self.unclaimed.retain(|(_, c)| *c != conn);
     }
 
-    /// A connection becomes the VC's.
+    /// Makes a connection the VC's.
     fn adopt(&mut self, core: &mut Core, vc: VcId, conn: ConnId) {
         let side = self.side(conn);
         let mut net = self.net();
@@ -154,7 +155,7 @@ impl SimNetmod {
         self.events.push_back(Event::Up { vc });
     }
 
-    /// The VC has something to send.
+    /// Marks that the VC has something to send.
     pub(super) fn soil(&mut self, vc: VcId) {
         if let Some(v) = self.vcs.get_mut(vc)
             && !std::mem::replace(&mut v.dirty, true)
@@ -175,7 +176,7 @@ impl SimNetmod {
         let side = self.side(conn);
         let stage = self.net().end(conn, side).map(|e| e.stage);
         if stage == Some(Stage::Dial) {
-            self.net().say(conn, side, Word::Goodbye);
+            self.net().send_handshake(conn, side, HandshakeMessage::Goodbye);
         } else {
             self.net().write(conn, side, &word.emit());
         }
@@ -210,7 +211,7 @@ impl SimNetmod {
 
     pub(super) fn abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         let Some(v) = self.vcs.get_mut(vc) else { return };
-        // The connection is closed here, and the VC fails for our reason.
+        // The connection is closed here, and the VC fails for this side's reason.
         let conn = v.link.conn();
         self.link_event(core, vc, LinkEvent::Abort);
         if let Some(c) = conn {
@@ -219,7 +220,7 @@ impl SimNetmod {
         self.vc_failed(core, vc, error);
     }
 
-    /// A VC that was down can be used again.
+    /// Revives a VC that was down.
     pub(super) fn revive(&mut self, core: &mut Core, vc: VcId) {
         self.link_event(core, vc, LinkEvent::Revive);
         // A link that was terminating when it was aborted is idle already.
@@ -231,7 +232,7 @@ impl SimNetmod {
         }
     }
 
-    /// A connection that has proved to be of a peer with a VC.
+    /// Handles a connection that has proved to come from a peer with a VC.
     pub(super) fn incoming(&mut self, core: &mut Core, vc: VcId, conn: ConnId) {
         let side = self.side(conn);
         if let Some(end) = self.net().end_mut(conn, side) {
@@ -241,7 +242,7 @@ impl SimNetmod {
         self.net().again(conn, side);
     }
 
-    /// A control frame among the messages.
+    /// Handles a control frame among the messages.
     pub(super) fn control(&mut self, core: &mut Core, vc: VcId, control: Option<Control>) {
         let Some(v) = self.vcs.get(vc) else { return };
         let (Some(c), pending, peer) = (v.link.conn(), v.pending(), v.peer) else { return };
@@ -261,13 +262,13 @@ impl SimNetmod {
                 self.close(id(c));
                 self.link_event(core, vc, LinkEvent::Lost { conn: c, failure: Failure::Withdrawn });
             }
-            // This netmod resumes nothing, so nobody counts what has arrived.
+            // This netmod resumes nothing, so acknowledgements of received data have no effect.
             Some(_) | None => {}
         }
         self.remind();
     }
 
-    /// Wishes for connections.
+    /// Connects the VCs that need a connection.
     pub(super) fn housekeeping(&mut self, core: &mut Core) {
         for vc in std::mem::take(&mut self.wanting) {
             let Some(v) = self.vcs.get_mut(vc) else { continue };
@@ -285,7 +286,8 @@ impl SimNetmod {
         }
     }
 
-    /// Timers that are due. Only after what has come was looked at: it may be this process that is late.
+    /// Handles due timers, after everything that has arrived: this process may be the one that is
+    /// late.
     pub(super) fn timers(&mut self, core: &mut Core) {
         if self.now < self.next_timer {
             return;
@@ -301,7 +303,7 @@ impl SimNetmod {
         }
     }
 
-    /// The VC has messages and no connection.
+    /// Requests a connection for a VC with messages.
     pub(super) fn want(&mut self, vc: VcId) {
         if let Some(v) = self.vcs.get_mut(vc)
             && !std::mem::replace(&mut v.wanting, true)

@@ -1,7 +1,7 @@
 //! The netmod of one simulated process.
 //!
-//! Its connections are made, crossed and parted by the state machine of the TCP netmod; what is
-//! simulated is the rest: the network, the system's buffers and the process's own pace.
+//! The state machine of the TCP netmod makes and ends its connections, and resolves crossing dials.
+//! The rest is simulated: the network, the system's buffers and the process's own speed.
 
 mod connect;
 mod receive;
@@ -27,18 +27,18 @@ use crate::sys::Loans;
 use netmod_harness::Rng;
 use send::{Data, Queue};
 
-/// The netmod's name, and that of its section of the card.
+/// The netmod's name, also of its section of the card.
 pub const NAME: &str = "sim";
 
-/// The netmod's part of a VC.
+/// State of a VC.
 #[derive(Debug)]
 struct SimVc {
     link: Link,
     peer: PeerName,
-    /// Whether the peer's card is known, so that it can be dialled.
+    /// True if the peer's card is known, so that it can be dialled.
     carded: bool,
     asked: bool,
-    /// The lane is full; the network says when it takes more.
+    /// True if the pipe is full; the network notifies when it has space.
     blocked: bool,
     dirty: bool,
     wanting: bool,
@@ -61,7 +61,7 @@ impl SimVc {
     }
 }
 
-/// How far `finalize` has come.
+/// Progress of `finalize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     No,
@@ -80,7 +80,7 @@ pub(crate) struct SimNetmod {
     by_rank: BTreeMap<u32, VcId>,
     /// Connections whose peers have no VC.
     unclaimed: Vec<(u32, ConnId)>,
-    /// Connections that are open in whatever stage.
+    /// Connections that are open, in any state.
     conns: Vec<ConnId>,
     loans: Loans,
     dirty: Vec<VcId>,
@@ -90,7 +90,7 @@ pub(crate) struct SimNetmod {
     events: VecDeque<Event>,
     now: Time,
     ending: Ending,
-    /// Whether somebody reads the trace.
+    /// True if the trace is on.
     traced: bool,
 }
 
@@ -132,14 +132,14 @@ impl SimNetmod {
         if rank < self.net().size() { Ok(rank) } else { Err(format!("rank {rank} is none of the job's")) }
     }
 
-    /// Whether the layer above still counts on the peer.
+    /// Returns true if the layer above still needs the peer.
     fn left_open(core: &Core, vc: VcId) -> bool {
         core.vcs
             .get(vc)
             .is_some_and(|v| v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked)
     }
 
-    /// The netmod must be polled again although nothing arrives.
+    /// Requests another poll without any arrival.
     fn remind(&self) {
         self.net().wake(self.me.rank);
     }
@@ -453,7 +453,7 @@ impl Diagnose for SimNetmod {
             other => format!("{other:?}"),
         };
         let waiting = v.queue.as_ref().map_or(0, |q| q.len());
-        format!("{state}, {waiting} messages queued{}", if v.blocked { ", the lane is full" } else { "" })
+        format!("{state}, {waiting} messages queued{}", if v.blocked { ", the pipe is full" } else { "" })
     }
 
     fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {

@@ -1,28 +1,28 @@
-//! Receiving: what has arrived at the connections, handshakes and messages.
+//! Receiving: data, handshakes and messages that have arrived on the connections.
 
 use netmod_core::{Core, Event, Events, PeerName, VcId};
 use netmod_tcp::link::{Failure, LinkEvent};
 
 use super::{SimNetmod, connect};
-use crate::net::{ConnId, Item, Stage, Word};
+use crate::net::{ConnId, HandshakeMessage, Item, Stage};
 use crate::sys::receive_direct;
 
-/// Connections that are accepted in one poll, as the TCP netmod does.
+/// Maximum number of connections accepted per poll, as in the TCP netmod.
 const ACCEPTS: usize = 16;
-/// Connections that are looked at in one poll.
+/// Maximum number of connections served per poll.
 const LOOKS: usize = 64;
-/// Events without room for which nothing more is read in this poll.
+/// Free event slots below which this poll reads nothing more.
 const SPARE: usize = 4;
 
 impl SimNetmod {
-    /// Events that arose so far, in their place.
+    /// Passes on the events so far, in order.
     pub(super) fn pass_events(&mut self, events: &mut Events) {
         while let Some(ev) = self.events.pop_front() {
             events.push(ev);
         }
     }
 
-    /// Looks at connections with something new.
+    /// Serves connections with new data.
     pub(super) fn receive(&mut self, core: &mut Core, events: &mut Events) {
         let mut accepts = ACCEPTS;
         let looks = self.net().inbox_len(self.me.rank).min(LOOKS);
@@ -41,7 +41,7 @@ impl SimNetmod {
         }
     }
 
-    /// Deals with what has arrived at one end; whether something is left.
+    /// Handles the data that has arrived at one end; returns true if some is left.
     fn serve(
         &mut self,
         core: &mut Core,
@@ -84,25 +84,25 @@ impl SimNetmod {
                     self.take_bytes(core, vc, conn, side, n, events);
                 }
                 (_, Item::Fin | Item::Reset(_)) => {
-                    // What was read before in this poll may be the GOODBYE that makes this end a proper
-                    // one.
+                    // Data read earlier in this poll may be the GOODBYE that makes this end an
+                    // orderly one.
                     if vc.is_some_and(|vc| events.concern(vc)) {
                         return true;
                     }
                     self.ended(core, conn, side, stage, vc, item);
                     return false;
                 }
-                (Stage::Dial | Stage::Proved, Item::Word(word)) => {
+                (Stage::Dial | Stage::Proved, Item::HandshakeMessage(message)) => {
                     self.net().pop(conn, side);
-                    self.word(core, conn, vc, word);
+                    self.handshake(core, conn, vc, message);
                 }
-                // Bytes can follow only what made the stage Open.
-                (_, Item::Bytes(_) | Item::Word(_)) => return false,
+                // Bytes can follow only the item that opened the connection.
+                (_, Item::Bytes(_) | Item::HandshakeMessage(_)) => return false,
             }
         }
     }
 
-    /// A peer has dialled.
+    /// Handles a dialled connection.
     fn knocked(&mut self, core: &mut Core, conn: ConnId, side: u8) {
         self.net().accept(conn, side);
         self.conns.push(conn);
@@ -117,28 +117,30 @@ impl SimNetmod {
         }
     }
 
-    /// A word of the handshake.
-    fn word(&mut self, core: &mut Core, conn: ConnId, vc: Option<VcId>, word: Word) {
+    /// Handles a message of the handshake.
+    fn handshake(&mut self, core: &mut Core, conn: ConnId, vc: Option<VcId>, message: HandshakeMessage) {
         let c = connect::key(conn);
         let Some(vc) = vc else {
-            // A peer that gives up before it was looked at.
+            // The peer has given up before it was served.
             return self.close(conn);
         };
-        match word {
-            Word::Accept => {
+        match message {
+            HandshakeMessage::Accept => {
                 let accepted = LinkEvent::Accepted { conn: c, session: 0, incarnation: 1, dials: 0 };
                 self.link_event(core, vc, accepted)
             }
-            Word::Reject(reason) => self.link_event(core, vc, LinkEvent::Rejected { conn: c, reason }),
-            Word::Ready => self.link_event(core, vc, LinkEvent::Ready { conn: c }),
-            Word::Goodbye => {
+            HandshakeMessage::Reject(reason) => {
+                self.link_event(core, vc, LinkEvent::Rejected { conn: c, reason })
+            }
+            HandshakeMessage::Ready => self.link_event(core, vc, LinkEvent::Ready { conn: c }),
+            HandshakeMessage::Goodbye => {
                 self.close(conn);
                 self.link_event(core, vc, LinkEvent::Lost { conn: c, failure: Failure::Goodbye });
             }
         }
     }
 
-    /// The other end says no more, or the connection is broken.
+    /// Handles the end of the other side's stream, or a broken connection.
     fn ended(&mut self, core: &mut Core, conn: ConnId, side: u8, stage: Stage, vc: Option<VcId>, item: Item) {
         let peer_left = self.net().end(conn, side).is_some_and(|e| e.peer_left);
         self.net().pop(conn, side);
@@ -159,7 +161,7 @@ impl SimNetmod {
         self.link_event(core, vc, event);
     }
 
-    /// Reads a random part of the `n` bytes that are there.
+    /// Reads a random part of the `n` available bytes.
     fn take_bytes(
         &mut self,
         core: &mut Core,
@@ -174,7 +176,7 @@ impl SimNetmod {
             (net.profile.fragment, net.profile.direct)
         };
         let n = if self.rng.one_in(4) { n } else { n.min(1 + self.rng.index(fragment)) };
-        // Before the engine has handled what came first, it is not known where this belongs.
+        // The destination is unknown until the engine has handled all earlier events.
         if direct > 0 && self.rng.one_in(direct) && !events.concern(vc) {
             let mut net = self.net();
             if let Some(d) = receive_direct(core, vc, net.head(conn, side, n)) {

@@ -11,19 +11,19 @@ use netmod_tcp::link::{LinkEvent, Phase};
 
 use super::{SimNetmod, connect};
 
-/// The most data that is copied.
+/// Maximum length of copied data.
 const COPY_MAX: usize = 2048;
-/// Bytes that one request may stand for.
+/// Maximum number of bytes per shared request.
 const BATCH_BYTES: usize = 8 << 10;
-/// Bytes that are written to a lane at once.
+/// Maximum number of bytes written to a pipe at once.
 const PIECE: usize = 8 << 10;
 
-/// What follows a header.
+/// Data after a header.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Data {
-    /// Bytes in one piece.
+    /// Contiguous bytes.
     Contig(SendBuf),
-    /// What is left of the request's segment.
+    /// The rest of the request's segment.
     Segment,
 }
 
@@ -34,20 +34,20 @@ enum Rest {
     Segment,
 }
 
-/// A message that waits, or several that share a request.
+/// A waiting message, or several that share a request.
 #[derive(Debug)]
 struct Message {
     /// Headers and copied data.
     staged: VecDeque<u8>,
     rest: Rest,
     req: ReqId,
-    /// Whether a byte of it has gone.
+    /// True if part of it has been sent.
     started: bool,
-    /// Whether further messages may join it.
+    /// True if further messages may join it.
     batch: bool,
 }
 
-/// The messages of a VC that wait.
+/// Waiting messages of a VC.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     messages: VecDeque<Message>,
@@ -66,7 +66,7 @@ impl Queue {
         self.messages.front().is_some_and(|m| m.started)
     }
 
-    /// Adds a copied message; its request may be that of the one before it.
+    /// Adds a copied message, possibly to the request of the one before it.
     fn push_copied(&mut self, core: &mut Core, vc: VcId, hdr: &Header, data: &[u8]) -> ReqId {
         if let Some(m) = self.messages.back_mut()
             && m.batch
@@ -95,8 +95,8 @@ impl Queue {
         self.messages.push_back(Message { staged, rest, req, started: false, batch: false });
     }
 
-    /// Takes a message back if no byte of it has gone. Of messages that share a request none can be told
-    /// from the others.
+    /// Cancels a message if no byte of it has been sent. Messages that share a request cannot be
+    /// distinguished.
     pub(super) fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
         let Some(at) = self.messages.iter().position(|m| m.req == req) else { return false };
         let shared = core.reqs.get(req).is_some_and(Request::is_shared);
@@ -113,7 +113,8 @@ impl Queue {
         }
     }
 
-    /// Moves at most `room` bytes of the first message to `out`; whether that was all of it.
+    /// Moves at most `room` bytes of the first message to `out`; returns true if that was all of
+    /// it.
     fn take(&mut self, core: &mut Core, room: usize, out: &mut Vec<u8>) -> bool {
         let Some(m) = self.messages.front_mut() else { return false };
         let n = room.min(m.staged.len());
@@ -140,7 +141,7 @@ impl Queue {
         all
     }
 
-    /// The first message has gone.
+    /// Finishes the first message.
     fn finished(&mut self, core: &mut Core, vc: VcId) {
         if let Some(m) = self.messages.pop_front() {
             core.send_finished(vc, m.req);
@@ -176,7 +177,7 @@ impl SimNetmod {
         core.count_send(vc, data_len);
     }
 
-    /// Sends a message whole, or nothing of it.
+    /// Sends a whole message, or nothing of it.
     pub(super) fn send_at_once(
         &mut self,
         core: &mut Core,
@@ -227,7 +228,7 @@ impl SimNetmod {
         }
     }
 
-    /// Writes as much of a VC's queue as its lane takes.
+    /// Writes as much of a VC's queue as its pipe accepts.
     pub(super) fn pump(&mut self, core: &mut Core, vc: VcId) {
         loop {
             let Some(v) = self.vcs.get_mut(vc) else { return };
@@ -251,7 +252,7 @@ impl SimNetmod {
             self.net().write(conn, side, &piece);
         }
         let Some(v) = self.vcs.get_mut(vc) else { return };
-        // An empty queue is memory for nothing in a job of many ranks.
+        // An empty queue would waste memory in a job of many ranks.
         v.queue = None;
         if v.link.is_terminating() {
             self.link_event(core, vc, LinkEvent::Drained);

@@ -1,4 +1,4 @@
-//! What must come of a schedule: looked at after each step, and in the end.
+//! Checks of a schedule's results, after each step and at the end.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use super::{MINE, Rank, Run};
 use crate::schedules::seen::Seen;
 use crate::schedules::world::World;
 
-/// How long everything that has begun may take to end, in simulated time.
+/// Simulated time limit for everything that has begun to end.
 const SETTLE: Duration = Duration::from_secs(120);
 
 impl<W: World> Run<W> {
-    /// Takes what has ended.
+    /// Collects ended operations.
     pub(super) fn look(&mut self) {
         for from in self.live() {
             for to in 0..self.ranks.len() {
-                let lane = &mut self.lanes[from][to];
+                let flow = &mut self.flows[from][to];
                 let rank = self.ranks[from].as_mut().expect("a rank that lives");
                 let core = &mut rank.engine.core;
                 let mut early = None;
                 let mut kept = VecDeque::new();
-                for p in std::mem::take(&mut lane.pending) {
+                for p in std::mem::take(&mut flow.pending) {
                     if !core.is_finished(p.req) {
-                        // One whose owner has still to be told keeps nobody waiting.
+                        // Requests whose owner has not been notified yet block nobody.
                         if !rank.layer.told.contains(&p.req) {
                             early.get_or_insert(p.number);
                         }
@@ -45,7 +45,7 @@ impl<W: World> Run<W> {
                     }
                     p.areas.iter().for_each(|a| a.fill(MINE));
                 }
-                lane.pending = kept;
+                flow.pending = kept;
             }
         }
         let (fails, hurt) = (self.plan.fails, &self.hurt);
@@ -64,7 +64,7 @@ impl<W: World> Run<W> {
         }
     }
 
-    /// What has not come to its end, as one line each.
+    /// Describes the unfinished operations, one per line.
     fn open_ends(&self) -> Vec<String> {
         let mut out = Vec::new();
         if self.transfers.under_way() > 0 {
@@ -73,11 +73,11 @@ impl<W: World> Run<W> {
         for from in self.live() {
             let r = self.ranks[from].as_ref().expect("a rank that lives");
             for (to, peer) in r.layer.peers.iter().enumerate().filter(|(_, p)| p.vc.is_some()) {
-                let lane = &self.lanes[from][to];
+                let flow = &self.flows[from][to];
                 let says = r.engine.netmod.describe(&r.engine.core, r.vc(to));
                 let mut what = Vec::new();
-                if !lane.pending.is_empty() {
-                    what.push(format!("{} sends", lane.pending.len()));
+                if !flow.pending.is_empty() {
+                    what.push(format!("{} sends", flow.pending.len()));
                 }
                 if peer.terminating {
                     what.push("an end".into());
@@ -86,8 +86,8 @@ impl<W: World> Run<W> {
                     Some(other) => {
                         let got = &other.layer.peers[from].got;
                         let lossless = peer.downs.is_empty() && other.layer.peers[from].downs.is_empty();
-                        if lossless && *got != lane.sent {
-                            what.push(format!("{got:?} of {:?} came", lane.sent));
+                        if lossless && *got != flow.sent {
+                            what.push(format!("{got:?} of {:?} came", flow.sent));
                         }
                     }
                     None if !peer.down && !says.starts_with("no connection") => what.push("death".into()),
@@ -97,7 +97,7 @@ impl<W: World> Run<W> {
                     out.push(format!("{from} to {to}: {}; {says}", what.join(", ")));
                 }
             }
-            // A receive that has begun ends with its message, or with its VC.
+            // A receive that has begun ends with its message or its VC.
             let receives = r.layer.open_receives(&r.engine.core);
             if receives > 0 {
                 out.push(format!("{receives} receives of {from}"));
@@ -106,7 +106,7 @@ impl<W: World> Run<W> {
         out
     }
 
-    /// Lets everybody make progress until all that has begun has ended.
+    /// Makes progress until everything that has begun has ended.
     pub(super) fn settle(&mut self, what: &str) {
         let end = self.now + SETTLE;
         let mut rounds = 0;
@@ -133,38 +133,38 @@ impl<W: World> Run<W> {
         }
     }
 
-    /// VCs that were hurt can be used again; what is sent then arrives.
+    /// Revives disturbed VCs, and checks that messages sent on them arrive.
     pub(super) fn mend(&mut self) {
         if self.plan.fails {
-            // It would fail again at any moment.
+            // It could fail again at any time.
             return;
         }
         for (a, b) in self.hurt.clone() {
             if self.ranks[a].is_none() || self.ranks[b].is_none() {
                 continue;
             }
-            // An end that is on its way may take it down once more.
+            // An ending in transit may take it down once more.
             let mended = (0..6).any(|_| {
                 let mut came = true;
                 self.revive(a, b);
                 self.revive(b, a);
                 for (from, to) in [(a, b), (b, a)] {
-                    let before = self.lanes[from][to].sent.len();
+                    let before = self.flows[from][to].sent.len();
                     self.send(from, to);
-                    came &= self.lanes[from][to].sent.len() > before;
+                    came &= self.flows[from][to].sent.len() > before;
                 }
                 self.settle("what was sent after a revival has ended");
                 for round in 0..200 {
                     self.poll(a);
                     self.poll(b);
                     if round > 100 {
-                        // What the network has lost is sent again after a while.
+                        // Messages lost by the network are retransmitted after a while.
                         self.now = self.now + Duration::from_millis(10);
                     }
                 }
                 self.look();
                 for (from, to) in [(a, b), (b, a)] {
-                    let last = self.lanes[from][to].sent.last().copied();
+                    let last = self.flows[from][to].sent.last().copied();
                     came &= self.rank(to).layer.peers[from].got.last().copied() == last;
                 }
                 came
@@ -174,14 +174,14 @@ impl<W: World> Run<W> {
         }
     }
 
-    /// What must have come of it.
+    /// Checks the final results.
     pub(super) fn end(mut self) -> Seen {
         for from in 0..self.ranks.len() {
             for to in self.live() {
                 let got = &self.ranks[to].as_ref().expect("a rank that lives").layer.peers[from].got;
-                let lane = &self.lanes[from][to];
-                let known = got.iter().all(|n| lane.sent.contains(n));
-                assert!(known, "{from} to {to}: {got:?} of {:?}, without {:?}", lane.sent, lane.cancelled);
+                let flow = &self.flows[from][to];
+                let known = got.iter().all(|n| flow.sent.contains(n));
+                assert!(known, "{from} to {to}: {got:?} of {:?}, without {:?}", flow.sent, flow.cancelled);
                 self.seen.messages += got.len();
             }
         }
@@ -202,14 +202,14 @@ impl<W: World> Run<W> {
         (self.seen.failed, self.seen.early) = (t.failed, t.early);
         let violations = self.world.violations(t.early);
         assert!(violations.is_empty(), "{violations:#?}");
-        // What was lent goes last.
+        // Lent memory is dropped last.
         let Run { world, seen, .. } = self;
         let left = world.close();
         assert_eq!(left, None);
         seen
     }
 
-    /// All end, some before the others.
+    /// Finalizes all ranks, one after another.
     fn finalize(&mut self) {
         let end = self.now + Duration::from_secs(10);
         let mut waits = self.live();
