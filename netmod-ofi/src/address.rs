@@ -1,11 +1,11 @@
-//! Addresses of endpoints: the IP address in one, and how one is shown.
+//! Addresses of endpoints: the IP address within, and display.
 
 use core::fmt::Write;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libfabric_sys::consts::{FI_ADDR_STR, FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
 
-/// The IP address in an address of that form, if it is one of IP.
+/// Returns the IP address in an endpoint address of this format, if it is an IP format.
 pub fn ip(format: u32, address: &[u8]) -> Option<IpAddr> {
     if ![FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6].contains(&format) {
         return None;
@@ -24,7 +24,7 @@ pub fn ip(format: u32, address: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// For people.
+/// Formats an address for display.
 pub fn show(format: u32, address: &[u8]) -> String {
     if let Some(ip) = ip(format, address) {
         return ip.to_string();
@@ -40,7 +40,7 @@ pub fn show(format: u32, address: &[u8]) -> String {
     out
 }
 
-/// What people call a form of addresses.
+/// Returns the display name of an address format.
 pub fn format_name(format: u32) -> String {
     match format {
         0 => "no form".into(),

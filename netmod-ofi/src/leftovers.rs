@@ -1,19 +1,20 @@
-//! Shared memory that the provider shm leaves behind when a process is killed, and its removal.
+//! Removes shared memory that the provider shm leaves behind when a process is killed.
 //!
-//! The provider makes a file of 16 MiB for each endpoint and removes it when the endpoint is closed. A
-//! killed process closes nothing, and the provider holds no lock by which others could tell. So each of
-//! our endpoints gets a second name for its file (a hard link), [`Mark`], and a lock on it that the kernel
-//! releases however the process ends. A marked file without a lock is left over. Files of other programs
-//! have no mark and are never touched, and neither is a file that was made anew under an old name.
+//! The provider makes a file of 16 MiB for each endpoint and removes it when the endpoint is
+//! closed. A killed process closes nothing, and the provider holds no lock that would show it. So
+//! each of our endpoints gets a second name (hard link) for its file, [`Mark`], and a lock on it,
+//! which the kernel releases however the process ends. A marked file without a lock is a leftover.
+//! Files of other programs have no mark and are never touched; neither is a file that was made anew
+//! under an old name.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where the provider's files are.
+/// Folder of the provider's files.
 pub(crate) const FOLDER: &str = "/dev/shm";
-/// Begins the names of marks; the user's number and the file's name follow.
+/// Prefix of the names of marks; the user's number and the file's name follow.
 const PREFIX: &str = "netmod-ofi-";
 
 /// A lock on the shared memory of one of this process's endpoints, and its second name.
@@ -22,17 +23,18 @@ pub(crate) struct Mark {
     link: PathBuf,
     /// Owner of the files.
     user: u32,
-    /// Who made it: a forked child shares the lock, but the endpoint is not its own.
+    /// Process that made the mark. A forked child shares the lock, but not the endpoint.
     process: u32,
     /// Holds the lock.
     _file: File,
 }
 
 impl Mark {
-    /// Marks the file of an endpoint with this address; `None` if it has none in the folder.
+    /// Marks the file of the endpoint with this address. Returns `None` if it has no file in the
+    /// folder.
     ///
     /// # Errors
-    /// If the file is there, and cannot be locked or linked.
+    /// If the file exists, and cannot be locked or linked.
     pub(crate) fn new(folder: &Path, address: &[u8]) -> io::Result<Option<Mark>> {
         let Some(name) = file_name(address) else { return Ok(None) };
         let path = folder.join(name);
@@ -41,13 +43,13 @@ impl Mark {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
-        // Before the link is there: a mark without a lock would be swept.
+        // Locked before it is linked: a mark without a lock would be swept.
         file.lock_shared()?;
         let user = file.metadata()?.uid();
         let link = folder.join(format!("{PREFIX}{user}-{name}"));
         match std::fs::hard_link(&path, &link) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                // Of a killed process with the same number.
+                // The mark of a killed process with the same number.
                 std::fs::remove_file(&link)?;
                 std::fs::hard_link(&path, &link)?;
             }
@@ -56,7 +58,7 @@ impl Mark {
         Ok(Some(Mark { link, user, process: std::process::id(), _file: file }))
     }
 
-    /// Removes what killed processes of the same user have left in the folder; returns the number of files.
+    /// Removes leftovers of the same user in the folder; returns the number of files.
     pub(crate) fn sweep(&self, folder: &Path) -> usize {
         let prefix = format!("{PREFIX}{}-", self.user);
         let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
@@ -72,13 +74,14 @@ impl Mark {
 impl Drop for Mark {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // If somebody else has removed it, nothing is left to do.
+            // If another process has removed it, nothing is left to do.
             let _ = std::fs::remove_file(&self.link);
         }
     }
 }
 
-/// The name of an endpoint's file: what follows the scheme of an address such as `fi_shm://4711:0:0`.
+/// Returns the name of an endpoint's file: the part after the scheme of an address such as
+/// `fi_shm://4711:0:0`.
 fn file_name(address: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(address.split(|b| *b == 0).next()?).ok()?;
     let (_, name) = text.split_once("://")?;
@@ -86,7 +89,7 @@ fn file_name(address: &[u8]) -> Option<&str> {
     plain.then_some(name)
 }
 
-/// Removes a mark that nobody holds, and its file, if that is still the same. Returns true if it did.
+/// Removes an unlocked mark, and its file if that is still the same. Returns true if it did.
 fn remove(link: &Path, path: &Path) -> io::Result<bool> {
     if !std::fs::symlink_metadata(link)?.is_file() {
         return Ok(false);
@@ -107,7 +110,7 @@ fn remove(link: &Path, path: &Path) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    /// A folder of a test's own.
+    /// A temporary folder.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -133,7 +136,7 @@ mod tests {
             Mark::new(&self.0, address).expect("it can be marked").expect("it has a file")
         }
 
-        /// As a killed process leaves it: the lock is gone, the names are there.
+        /// Leaves a mark as a killed process does: unlocked, with its names in place.
         fn kill(&self, mut mark: Mark) {
             mark.process = 0;
             drop(mark);
@@ -164,13 +167,13 @@ mod tests {
         }
         let alive = f.mark(b"fi_shm://1:0:0\0");
         f.kill(f.mark(b"fi_shm://2:0:0\0"));
-        // Another process has the number, and so the name, of one that was killed.
+        // Another process reuses the number, and so the name, of a killed one.
         f.kill(f.mark(b"fi_shm://3:0:0\0"));
         std::fs::remove_file(f.0.join("3:0:0")).expect("removed");
         f.file("3:0:0");
         assert_eq!(alive.sweep(&f.0), 2);
         let user = alive.user;
-        // The fourth has no mark: somebody else's.
+        // The fourth file has no mark: it belongs to another program.
         assert_eq!(f.names(), ["1:0:0", "3:0:0", "4:0:0", &format!("netmod-ofi-{user}-1:0:0")]);
         drop(alive);
         assert_eq!(f.names(), ["1:0:0", "3:0:0", "4:0:0"]);

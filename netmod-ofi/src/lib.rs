@@ -1,8 +1,9 @@
 //! The libfabric netmod: messages and one-sided transfers over reliable-datagram endpoints.
 //!
-//! libfabric is loaded at run time ([`libfabric_sys`]); without it the netmod says what to install. [`choose`] says which of
-//! what it offers is taken, and why; [`card`] is what peers learn of that; [`fi`] is its objects, made safe. Connections, streams and
-//! transfers are those of [`netmod_framed`].
+//! libfabric is loaded at run time ([`libfabric_sys`]); without it the netmod's error says what to
+//! install. [`choose`] selects among libfabric's providers and domains. [`card`] is what peers
+//! learn of the selection. [`fi`] wraps libfabric's objects in safe types. [`netmod_framed`] has
+//! the connections, streams and transfers.
 
 pub mod address;
 pub mod card;
@@ -15,8 +16,8 @@ use netmod_framed::FrameNetmod;
 
 pub use ofi::{Ofi, Setup};
 
-/// The libfabric netmod of one process.
+/// The libfabric netmod of a process.
 pub type OfiNetmod = FrameNetmod<Ofi>;
 
-/// Its name, as in `NETMOD=ofi`.
+/// The netmod's name, as in `NETMOD=ofi`.
 pub const NAME: &str = "ofi";

@@ -1,4 +1,4 @@
-//! What this process has opened, and how it says so.
+//! Opens the netmod's domains, and reports what was opened.
 
 use std::path::Path;
 
@@ -17,24 +17,25 @@ use crate::fi::info::Offer;
 use crate::fi::port::{Options, Port, Share};
 use crate::leftovers::{self, Mark};
 
-/// What the netmod is opened by.
+/// Parameters for opening the netmod.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What the user wants.
+    /// The user's configuration.
     pub config: OfiConfig,
-    /// Who shares the node's cores: it decides how a wait blocks, where the user leaves that open.
+    /// Processes that share the node's cores. By default this decides how a wait blocks.
     pub pollers: Pollers,
 }
 
 impl Setup {
-    /// As the configuration has it, for a process that knows nothing of its node.
+    /// Makes the parameters for a process that knows nothing about its node.
     pub fn new(config: &OfiConfig) -> Setup {
         Setup { config: config.clone(), pollers: Pollers::UNKNOWN }
     }
 
-    /// Whether a wait is to have a descriptor, beside so many threads of the provider's. Providers look after one with each message, so that
-    /// it costs up to a third of a short one's time; without one, who waits looks again and again, which takes from nobody but itself where each has
-    /// a core.
+    /// Returns true if waits shall use a descriptor, given the provider's number of threads. With a
+    /// descriptor, providers do extra work per message, up to a third of a short message's time.
+    /// Without one, a waiting process polls; that costs nothing where each process has a core of
+    /// its own.
     fn wants_descriptor(&self, threads: usize) -> bool {
         match self.config.wait {
             "fd" => true,
@@ -44,17 +45,17 @@ impl Setup {
     }
 }
 
-/// The domains that are open, as the card has them; their positions are those of the ports.
+/// The opened domains, in the order of the card and of the ports.
 #[derive(Debug)]
 pub struct Ofi {
     card: OwnCard,
-    /// Of each port, the longest frame that it takes, in bytes.
+    /// Maximum frame length in bytes, by port.
     frames: Vec<u32>,
-    /// Of each port, what of its endpoint it has, for people.
+    /// Description of each port's share of its endpoint.
     shares: Vec<String>,
-    /// What became of domains that could not be opened.
+    /// Warnings about domains that could not be opened.
     notes: Vec<String>,
-    /// Of endpoints whose memory would be left over if this process were killed.
+    /// Marks of endpoints whose memory would be left over if this process were killed.
     marks: Vec<Mark>,
 }
 
@@ -83,7 +84,8 @@ impl Device for Ofi {
         }
     }
 
-    /// Loads libfabric, chooses, and opens. Engines of the same process may share what they open.
+    /// Loads libfabric, selects domains, and opens them. Engines of the same process may share
+    /// them.
     fn open(setup: &Setup, me: PeerName) -> Result<Opened<Ofi>, String> {
         let cfg = &setup.config;
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
@@ -122,15 +124,15 @@ impl Device for Ofi {
         sweep(&marks);
         let Some(first) = first else { return Err(notes.join("; ")) };
         for note in &notes {
-            tracing::warn!(note, "a domain of libfabric's cannot be opened");
+            tracing::warn!(note, "a domain of libfabric cannot be opened");
         }
         let blind = ports.iter().any(|p| p.endpoint().wait_fd().is_none());
         if blind && cfg.wait == "fd" {
-            let why = "no descriptor to wait on: the provider has none that tells of everything; who waits looks again";
+            let why = "no descriptor to wait on: the provider has none that reports every event; waiting ranks poll";
             notes.push(why.into());
             tracing::warn!("{} has {why}", first.provider);
         } else if blind {
-            notes.push("who waits looks again, without a descriptor (NETMOD_OFI_WAIT)".into());
+            notes.push("waiting ranks poll, without a descriptor (NETMOD_OFI_WAIT)".into());
         }
         let units = u32::try_from(cfg.window / UNIT).unwrap_or(u32::MAX);
         let longest = frames.iter().max().copied().unwrap_or_default();
@@ -156,7 +158,7 @@ impl Device for Ofi {
     }
 
     fn way_to(&self, card: &Card) -> Result<Way, String> {
-        let section = card.section(NAME).ok_or("its card has no section of netmod ofi")?;
+        let section = card.section(NAME).ok_or("its card has no section of the netmod ofi")?;
         let theirs = PeerCard::parse(section).map_err(|e| e.to_string())?;
         let (mine, yours) = pair(&self.card, &theirs)?;
         Ok(Way {
@@ -164,7 +166,7 @@ impl Device for Ofi {
             peer_port: yours as u8,
             context: theirs.domains[yours].context,
             address: theirs.domains[yours].address.clone(),
-            near: self.card.here.shares_network(&theirs.here),
+            near: self.card.location.shares_network(&theirs.location),
             lifeline: theirs.lifeline,
         })
     }
@@ -187,7 +189,7 @@ impl Device for Ofi {
         format!("{} {domain}", self.card.provider)
     }
 
-    /// Each domain has one of its own.
+    /// One thread per domain.
     fn threads(&self) -> usize {
         if has_thread(&self.card.provider) { self.card.domains.len() } else { 0 }
     }
@@ -201,7 +203,7 @@ impl Device for Ofi {
     }
 }
 
-/// Removes what killed processes have left, if this one has memory of the same kind.
+/// Removes the memory of killed processes, if this process has memory of the same kind.
 fn sweep(marks: &[Mark]) {
     let Some(mark) = marks.first() else { return };
     let files = mark.sweep(Path::new(leftovers::FOLDER));
@@ -216,8 +218,9 @@ impl Drop for Ofi {
     }
 }
 
-/// Opens an offer: a context of an endpoint that engines share, if that is wanted and can be, else a plain endpoint. Says what the
-/// port has of its endpoint, where somebody has asked for contexts.
+/// Opens an offer: a context of an endpoint shared by engines if that is requested and possible,
+/// else a plain endpoint. Returns a description of the port's share of its endpoint, if the user
+/// has asked for contexts.
 fn open_port(
     library: Library,
     offer: &Offer,

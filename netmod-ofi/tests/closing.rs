@@ -1,4 +1,4 @@
-//! What is lost while a connection ends in order is told to somebody.
+//! Losses during the orderly end of a connection are reported.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ fn terminate(pair: &mut Pair, rank: usize) {
     engine.netmod.vc_terminate(&mut engine.core, *vc, now);
 }
 
-/// Of what was injected nobody says whose it was, and FIN_ACK is what the peer would learn from that something is missing.
+/// A failed injected message is not identified; FIN_ACK is how the peer learns that something is
+/// missing.
 #[test]
 fn a_message_that_is_lost_with_the_answer_to_fin_is_told() {
     let mut lost = 0;

@@ -1,4 +1,4 @@
-//! How long frames are.
+//! Tests of frame lengths.
 
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use pair::Pair;
 
 mod pair;
 
-/// What is as good as so many messages of a header alone.
+/// Length in bytes that is as good as this many header-only messages.
 const HEADERS: usize = 320;
 static DATA: [u8; HEADERS * HDR_LEN] = [1; HEADERS * HDR_LEN];
 
-/// Injections and messages that a long one takes over a provider that injects so many bytes.
+/// Returns the numbers of injections and messages for one long message, over a provider with this
+/// inject size.
 fn frames(inject_size: usize) -> (u64, u64) {
     let mut pair = Pair::new(Settings { inject_size, ..Settings::default() }, |_| ());
     pair.send(0, &[]);
@@ -31,7 +32,8 @@ fn frames(inject_size: usize) -> (u64, u64) {
     (after.injects - before.injects, sends)
 }
 
-/// What is longer than a provider's own buffers would be fetched by the receiver, which takes longer than two more frames.
+/// The receiver would fetch messages longer than the provider's own buffers, which takes longer
+/// than two more frames.
 #[test]
 fn frames_are_no_longer_than_what_is_injected_where_that_is_long() {
     assert_eq!(frames(4096), (3, 3));

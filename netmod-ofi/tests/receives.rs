@@ -1,4 +1,4 @@
-//! Receive buffers, where messages come faster than they are posted.
+//! Tests of receive buffers when messages arrive faster than buffers are posted.
 
 use std::time::Duration;
 
@@ -10,9 +10,10 @@ mod pair;
 
 static DATA: [u8; 960] = [1; 960];
 
-/// More comes than there are buffers for before the receiver looks, over a provider where what waits without one takes the room of buffers for several messages.
+/// More messages arrive than there are buffers before the receiver polls. With this provider,
+/// messages without a buffer use the room for multi-receive buffers.
 #[test]
-fn what_waits_without_a_buffer_does_not_keep_others_from_being_posted() {
+fn messages_without_a_buffer_do_not_block_posting() {
     let settings = Settings { inject_size: 4096, unexpected_full: 8, ..Settings::default() };
     let mut pair = Pair::new(settings, |cfg| cfg.rx_memory = Some(64 << 10));
     pair.send(0, &[]);

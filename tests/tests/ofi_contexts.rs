@@ -145,7 +145,7 @@ fn what_is_open_and_why() {
     assert_eq!(opened(many(4), |_| {}), ["fake W"; 2]);
     let disabled = opened(many(4), |cfg| (cfg.ofi.contexts, cfg.ofi.disable_sep) = (3, true));
     assert_eq!(disabled, ["fake W (a plain endpoint: NETMOD_OFI_DISABLE_SEP is set)"; 2]);
-    assert_eq!(opened(many(1), share), ["fake W (a plain endpoint: fake has no scalable ones)"; 2]);
+    assert_eq!(opened(many(1), share), ["fake W (a plain endpoint: fake has no scalable endpoints)"; 2]);
 }
 
 #[test]

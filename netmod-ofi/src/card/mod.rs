@@ -1,25 +1,29 @@
 //! The netmod's section of the business card: what peers learn of this process's domains.
 //!
 //! # Format
-//! Numbers are little-endian, texts and addresses have a length of two bytes in front; [`VERSION`] is the section's.
+//! Numbers are little-endian. Texts and addresses have a two-byte length in front. [`VERSION`] is
+//! the section's version.
 //!
 //! | bytes | |
 //! |---|---|
 //! | 2 | version of the frames, [`PROTOCOL`] |
 //! | 4 | libfabric's version |
 //! | text | provider |
-//! | 4, 4, 4 | its version; protocol of its endpoints and the version of that |
-//! | 4, 4 | largest frame that is taken, in bytes; window, in units |
+//! | 4, 4, 4 | its version; protocol of its endpoints and that protocol's version |
+//! | 4, 4 | maximum frame length in bytes; window in units |
 //! | 8, 8 | device of `/dev/shm`, PID namespace |
-//! | bytes | where the process's life line ends, in the form of its owner |
-//! | bytes | the record of the interfaces ([`netmod_matching::wire`]) whose index is a domain's number |
+//! | bytes | end of the process's life line, in the format of its owner |
+//! | bytes | record of the interfaces ([`netmod_matching::wire`]), indexed by domain number |
 //! | 1 | number of domains, then for each: |
 //! | text, text | names of domain and fabric |
-//! | 1 | flags: 1 regions have virtual addresses, 2 peers can read and write memory, 4 reaches its host only, 8 can send to every receive context of an endpoint |
-//! | 4 | form of the address |
+//! | 1 | flags, see below |
+//! | 4 | address format |
 //! | bytes | address |
-//! | 2, 1 | receive contexts at the address, and which of them is this process's, or this engine's |
+//! | 2, 1 | number of receive contexts at the address, and the index of this engine's |
 //! | 4, 4 | Mb/s and MTU in bytes, 0 if unknown |
+//!
+//! Flags: 1 regions have virtual addresses; 2 peers can read and write memory; 4 the domain reaches
+//! its host only; 8 it can send to every receive context of an endpoint.
 
 mod location;
 mod pair;
@@ -38,16 +42,16 @@ use crate::NAME;
 use crate::address::ip;
 use crate::fi::info::{Facts, MAX_ADDRESS};
 
-pub use location::Here;
+pub use location::ProcessLocation;
 pub use pair::pair;
 
 /// Version of the section.
 pub const VERSION: u16 = 2;
-/// Version of the frames; who speaks another is not understood.
+/// Version of the frames. Peers of another version are rejected.
 pub const PROTOCOL: u16 = 2;
-/// Most domains of a card.
+/// Maximum number of domains in a card.
 pub const MAX_DOMAINS: usize = 16;
-/// Longest name of a provider, fabric or domain in bytes.
+/// Maximum length of a provider's, fabric's or domain's name, in bytes.
 pub const MAX_TEXT: usize = 255;
 
 const VIRT_ADDR: u8 = 1;
@@ -55,69 +59,71 @@ const RMA: u8 = 2;
 const LOCAL: u8 = 4;
 const NAMES: u8 = 8;
 
-/// What a process says of itself.
+/// A process's section of the card.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OfiCard {
     /// Version of its frames.
     pub protocol: u16,
-    /// libfabric's version, as `FI_VERSION` makes it.
+    /// libfabric's version, in the form of `FI_VERSION`.
     pub library: u32,
     /// The provider of all its domains.
     pub provider: String,
-    /// Its version.
+    /// The provider's version.
     pub provider_version: u32,
-    /// Protocol of its endpoints, and the version of that.
+    /// Protocol of the endpoints, and its version.
     pub endpoint: (u32, u32),
-    /// Largest frame that it takes, in bytes.
+    /// Maximum length of a received frame, in bytes.
     pub frame: u32,
-    /// Units of frames that a peer may have under way to it.
+    /// Window for frames from a peer, in units.
     pub window: u32,
-    /// Where it is.
-    pub here: Here,
-    /// Where its life line ends.
+    /// Location of the process.
+    pub location: ProcessLocation,
+    /// End of the process's life line.
     pub lifeline: Box<[u8]>,
-    /// The interfaces of those domains that have an IP address; [`Nic::index`] is the position in `domains`.
+    /// The interfaces of the domains that have an IP address. [`Nic::index`] is the position in
+    /// `domains`.
     record: Host,
-    /// Its domains, at least one.
+    /// The domains, at least one.
     pub domains: Vec<CardDomain>,
 }
 
-/// What this process has opened.
+/// The card of this process.
 pub type OwnCard = OfiCard;
-/// What a peer has.
+/// The card of a peer.
 pub type PeerCard = OfiCard;
 
-/// A domain that is open.
+/// An opened domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CardDomain {
-    /// Its name.
+    /// The domain's name.
     pub name: String,
-    /// The fabric's.
+    /// The fabric's name.
     pub fabric: String,
-    /// Regions are named by virtual addresses; otherwise by offsets.
+    /// True if regions are named by virtual addresses, false if by offsets.
     pub virt_addr: bool,
-    /// Peers can read and write registered memory.
+    /// True if peers can read and write registered memory.
     pub rma: bool,
-    /// It reaches processes of its host only.
+    /// True if the domain reaches only processes of its host.
     pub local: bool,
-    /// It can send to every receive context of an endpoint; otherwise to the first one only.
+    /// True if it can send to every receive context of an endpoint, false if only to the first.
     pub names_contexts: bool,
-    /// Form of the address, `FI_SOCKADDR_IN` and so on.
+    /// Address format, `FI_SOCKADDR_IN` and so on.
     pub format: u32,
-    /// The address of its endpoint, at most [`MAX_ADDRESS`] bytes.
+    /// Address of the endpoint, at most [`MAX_ADDRESS`] bytes.
     pub address: Box<[u8]>,
-    /// Receive contexts of its endpoint; 1 of a plain one.
+    /// Number of the endpoint's receive contexts; 1 for a plain endpoint.
     pub contexts: u16,
-    /// Which of them messages to this engine go to.
+    /// Index of this engine's receive context.
     pub context: u8,
-    /// Mb/s, if known.
+    /// Speed in Mb/s, if known.
     pub speed: Option<u32>,
-    /// Bytes, if known.
+    /// MTU in bytes, if known.
     pub mtu: Option<u32>,
 }
 
 impl CardDomain {
-    /// Of an offer that was opened, whose endpoint has this address, and which of how many receive contexts.
+    /// Describes an opened offer, whose endpoint has this address. `(context, contexts)` are the
+    /// index and number of its receive contexts.
     pub fn new(facts: &Facts, address: &[u8], (context, contexts): (u8, u16)) -> CardDomain {
         let nic = facts.nic.as_ref();
         CardDomain {
@@ -137,7 +143,7 @@ impl CardDomain {
     }
 }
 
-/// A name, cut where a card has no more room.
+/// Truncates a name to the maximum length.
 fn short(name: &str) -> String {
     let mut end = name.len().min(MAX_TEXT);
     while !name.is_char_boundary(end) {
@@ -146,18 +152,18 @@ fn short(name: &str) -> String {
     name[..end].to_owned()
 }
 
-/// Limits of this process's frames.
+/// Limits of the frames that this process receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimits {
-    /// Largest frame that is taken, in bytes.
+    /// Maximum length of a frame, in bytes.
     pub frame: u32,
-    /// Units of frames that a peer may have under way.
+    /// Window of a peer, in units.
     pub window: u32,
 }
 
 impl OfiCard {
-    /// Of this process: the domains that it has opened, all of the provider that `facts` is of, on a host with these
-    /// interfaces.
+    /// Makes this process's card. All domains are of the provider that `facts` describes, on a host
+    /// with these interfaces.
     pub fn new(
         library: u32,
         facts: &Facts,
@@ -174,7 +180,7 @@ impl OfiCard {
             endpoint: (facts.protocol, facts.protocol_version),
             frame: limits.frame,
             window: limits.window,
-            here: Here::of_this_process(host.location),
+            location: ProcessLocation::of_this_process(host.location),
             lifeline: lifeline.into(),
             record: record(host, &domains),
             domains,
@@ -189,12 +195,12 @@ impl OfiCard {
         card.section(NAME, VERSION, &self.body())
     }
 
-    /// The section's body.
+    /// Returns the section's body.
     fn body(&self) -> Vec<u8> {
         let mut w = BodyWriter::new();
         w.u16(self.protocol).u32(self.library).str(&self.provider).u32(self.provider_version);
         w.u32(self.endpoint.0).u32(self.endpoint.1).u32(self.frame).u32(self.window);
-        w.u64(self.here.memory).u64(self.here.processes).bytes(&self.lifeline);
+        w.u64(self.location.memory).u64(self.location.processes).bytes(&self.lifeline);
         w.bytes(&wire::encode(&self.record)).u8(self.domains.len() as u8);
         for d in &self.domains {
             let flag = |on: bool, bit: u8| if on { bit } else { 0 };
@@ -207,10 +213,10 @@ impl OfiCard {
         w.as_bytes().to_vec()
     }
 
-    /// Reads a peer's section.
+    /// Parses a peer's section.
     ///
     /// # Errors
-    /// Whatever [`OfiCard::write`] would not have written.
+    /// Rejects everything that [`OfiCard::write`] cannot have written.
     pub fn parse(section: Section<'_>) -> Result<PeerCard, CardError> {
         let malformed = |what, expected| CardError::Malformed { what, expected };
         let mut r = BodyReader::new("the section ofi", section.body);
@@ -240,7 +246,7 @@ impl OfiCard {
         let lifeline = r.bytes("its life line")?.into();
         let record = wire::parse(r.bytes("the record of its interfaces")?)
             .map_err(|_| malformed("the record of its interfaces", "it must be in canonical form"))?;
-        let here = Here { network: record.location, memory, processes };
+        let location = ProcessLocation { network: record.location, memory, processes };
         let count = usize::from(r.u8("its number of domains")?);
         if !(1..=MAX_DOMAINS).contains(&count) {
             return Err(malformed("its number of domains", "it must be from 1 to 16"));
@@ -252,18 +258,18 @@ impl OfiCard {
             if flags & !(VIRT_ADDR | RMA | LOCAL | NAMES) != 0 {
                 return Err(malformed("a domain's flags", "only the lowest four may be set"));
             }
-            let format = r.u32("a form of addresses")?;
+            let format = r.u32("an address format")?;
             let address = r.bytes("a domain's address")?;
             if address.is_empty() || address.len() > MAX_ADDRESS {
                 return Err(malformed("a domain's address", "it must have 1 to 1024 bytes"));
             }
             let contexts = r.u16("a domain's contexts")?;
             if contexts == 0 {
-                return Err(malformed("a domain's contexts", "there must be one"));
+                return Err(malformed("a domain's contexts", "there must be at least one"));
             }
             let context = r.u8("a domain's context")?;
             if u16::from(context) >= contexts {
-                return Err(malformed("a domain's context", "there are not so many"));
+                return Err(malformed("a domain's context", "there are fewer"));
             }
             let known = |n: u32| Some(n).filter(|n| *n > 0);
             let (speed, mtu) = (known(r.u32("a domain's speed")?), known(r.u32("a domain's MTU")?));
@@ -289,7 +295,7 @@ impl OfiCard {
             if at.is_none_or(|at| core::mem::replace(&mut seen[at], true)) {
                 return Err(malformed(
                     "the record of its interfaces",
-                    "each must be that of a domain, and of another one",
+                    "each must be that of a different domain",
                 ));
             }
         }
@@ -301,7 +307,7 @@ impl OfiCard {
             endpoint,
             frame,
             window,
-            here,
+            location,
             lifeline,
             record,
             domains,
@@ -309,10 +315,10 @@ impl OfiCard {
     }
 }
 
-/// Smallest frame that is of use, in bytes.
+/// Minimum useful frame length, in bytes.
 pub(crate) const MIN_FRAME: u32 = 256;
 
-/// The interfaces of the domains that have an IP address, as both sides pair them.
+/// Makes the record of the interfaces of the domains with IP addresses, as both sides pair them.
 fn record(host: &Host, domains: &[CardDomain]) -> Host {
     let nics = domains.iter().enumerate().filter_map(|(at, d)| {
         let ip = ip(d.format, &d.address).filter(|ip| !ip.is_loopback())?;
@@ -323,7 +329,7 @@ fn record(host: &Host, domains: &[CardDomain]) -> Host {
             Some((nic, address)) => {
                 Nic { index, addresses: vec![address], speed: d.speed.or(nic.speed), ..nic.clone() }
             }
-            // An address that the system does not know: a card's own, which takes no part in the host's routing.
+            // The system does not know the address: it gets an entry of its own, without routes.
             None => Nic {
                 name: format!("domain{at}"),
                 index,
@@ -339,7 +345,7 @@ fn record(host: &Host, domains: &[CardDomain]) -> Host {
     Rules::default().publish(&Host { location: host.location, nics: nics.collect(), ..Host::default() }).host
 }
 
-/// The length of the prefix in a fabric's name such as `192.0.2.0/24`.
+/// Returns the prefix length in a fabric's name such as `192.0.2.0/24`.
 fn prefix(fabric: &str) -> Option<u8> {
     fabric.rsplit_once('/').and_then(|(_, n)| n.parse().ok())
 }

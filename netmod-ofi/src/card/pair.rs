@@ -1,4 +1,5 @@
-//! Which domain of this process talks to which of a peer's: a pure function of both cards, the same from both sides.
+//! Pairs a domain of this process with one of a peer's: a pure function of both cards, the same on
+//! both sides.
 
 use core::cmp::Reverse;
 
@@ -8,52 +9,53 @@ use netmod_matching::{Class, Rules, Side, Transport, Weight, quote, spread};
 use super::{CardDomain, OfiCard, OwnCard, PeerCard};
 use crate::address::{format_name, ip, show};
 
-/// Positions of the two domains that talk to each other: the own one, the peer's.
+/// Returns the positions of the two domains that talk to each other, this process's first.
 ///
-/// `pair(a, b)` and `pair(b, a)` are mirror images. Where several pairs are equally good, different peers get different ones.
+/// `pair(a, b)` and `pair(b, a)` are mirror images. Among equally good pairs, different peers get
+/// different ones.
 ///
 /// # Errors
-/// Why there is no such pair, for people.
+/// The reason why there is no pair, as text.
 pub fn pair(mine: &OwnCard, theirs: &PeerCard) -> Result<(usize, usize), String> {
     understood(mine, theirs)?;
-    // Whose card has the lesser bytes is on the left, whoever computes.
+    // The card with the smaller bytes is on the left, on both sides.
     let (a, b) = (mine.body(), theirs.body());
     let swapped = b < a;
     let (left, right) = if swapped { (theirs, mine) } else { (mine, theirs) };
     let mut refused = Vec::new();
-    let mut ways = by_kind(left, right, &mut refused);
-    if left.here.shares_network(&right.here) {
-        ways.extend(by_loopback(left, right));
+    let mut routes = by_kind(left, right, &mut refused);
+    if left.location.shares_network(&right.location) {
+        routes.extend(by_loopback(left, right));
     } else {
-        ways.extend(by_ip(left, right, &mut refused));
+        routes.extend(by_ip(left, right, &mut refused));
     }
-    ways.retain(|w| match unnamed(&left.domains[w.left], &right.domains[w.right]) {
+    routes.retain(|w| match unnamed(&left.domains[w.left], &right.domains[w.right]) {
         Some(why) => {
             refused.push(why);
             false
         }
         None => true,
     });
-    ways.sort_by_key(|w| (Reverse(w.weight), w.left, w.right));
-    let best = ways.iter().take_while(|w| w.weight == ways[0].weight).count();
+    routes.sort_by_key(|w| (Reverse(w.weight), w.left, w.right));
+    let best = routes.iter().take_while(|w| w.weight == routes[0].weight).count();
     if best == 0 {
         let reasons = if refused.is_empty() {
-            "their addresses have no form in common".into()
+            "their addresses have no format in common".into()
         } else {
             quote(&refused)
         };
         return Err(format!(
-            "no domain of this process has a way to one of the peer's over {}: {reasons}; NETMOD_OFI_DOMAIN and NETMOD_OFI_PROVIDER \
+            "no domain of this process has a route to one of the peer's over {}: {reasons}; NETMOD_OFI_DOMAIN and NETMOD_OFI_PROVIDER \
              choose others, `netmod-perf info` lists them",
             mine.provider
         ));
     }
     let (first, second) = if swapped { (&b, &a) } else { (&a, &b) };
-    let way = &ways[spread(first, second) as usize % best];
+    let way = &routes[spread(first, second) as usize % best];
     Ok(if swapped { (way.right, way.left) } else { (way.left, way.right) })
 }
 
-/// Whether the two can talk at all.
+/// Checks that the two processes can talk at all.
 fn understood(mine: &OfiCard, theirs: &OfiCard) -> Result<(), String> {
     if mine.protocol != theirs.protocol {
         return Err(format!(
@@ -63,7 +65,7 @@ fn understood(mine: &OfiCard, theirs: &OfiCard) -> Result<(), String> {
     }
     if mine.provider != theirs.provider {
         return Err(format!(
-            "it has chosen libfabric's provider {}, and this process {}; set NETMOD_OFI_PROVIDER to one that all hosts have",
+            "it uses libfabric's provider {}, and this process uses {}; set NETMOD_OFI_PROVIDER to one that all hosts have",
             theirs.provider, mine.provider
         ));
     }
@@ -84,27 +86,27 @@ fn understood(mine: &OfiCard, theirs: &OfiCard) -> Result<(), String> {
     Ok(())
 }
 
-/// Why one of the two domains cannot send to the receive context that the other one has.
+/// Returns the reason if one of the two domains cannot send to the other's receive context.
 fn unnamed(l: &CardDomain, r: &CardDomain) -> Option<String> {
     let cannot = |from: &CardDomain, to: &CardDomain| to.context > 0 && !from.names_contexts;
     (cannot(l, r) || cannot(r, l)).then(|| {
         format!(
-            "{} and {}: one is a context of a scalable endpoint, and the other one's provider knows none (FI_NAMED_RX_CTX); \
-             NETMOD_OFI_DISABLE_SEP=1 does without",
+            "{} and {}: one is a context of a scalable endpoint, and the other's provider cannot address contexts (FI_NAMED_RX_CTX); \
+             NETMOD_OFI_DISABLE_SEP=1 avoids them",
             l.name, r.name
         )
     })
 }
 
-/// A way between two domains.
+/// A route between two domains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct WayBetween {
+struct Route {
     left: usize,
     right: usize,
     weight: Weight,
 }
 
-/// Whether the domain's address is one of IP, which says whom it reaches.
+/// Returns true if the domain has an IP address, which tells whom it reaches.
 fn has_ip(d: &CardDomain) -> bool {
     ip(d.format, &d.address).is_some()
 }
@@ -113,7 +115,7 @@ fn is_loopback(d: &CardDomain) -> bool {
     ip(d.format, &d.address).is_some_and(|ip| ip.is_loopback())
 }
 
-/// A domain whose address is not one of IP: who has the same fabric is reached.
+/// A domain without an IP address: it reaches domains of the same fabric.
 struct Other<'a> {
     at: usize,
     domain: &'a CardDomain,
@@ -146,15 +148,15 @@ impl Endpoint for Other<'_> {
     }
 }
 
-/// Pairs of domains without IP addresses.
-fn by_kind(left: &OfiCard, right: &OfiCard, refused: &mut Vec<String>) -> Vec<WayBetween> {
+/// Finds routes between domains without IP addresses.
+fn by_kind(left: &OfiCard, right: &OfiCard, refused: &mut Vec<String>) -> Vec<Route> {
     let others = |card: &'_ OfiCard| -> Vec<usize> {
         (0..card.domains.len()).filter(|at| !has_ip(&card.domains[*at])).collect()
     };
     let (lefts, rights) = (others(left), others(right));
     let endpoints = |card, at: &[usize]| at.iter().map(|at| endpoint(card, *at)).collect::<Vec<_>>();
     let (ls, rs) = (endpoints(left, &lefts), endpoints(right, &rights));
-    let same_memory = left.here.shares_memory(&right.here);
+    let same_memory = left.location.shares_memory(&right.location);
     let decided = decide(&ls, &rs, &Limits::default(), |l, r| edge(l.domain, r.domain, same_memory));
     for (l, a) in ls.iter().enumerate() {
         for (r, b) in rs.iter().enumerate() {
@@ -166,7 +168,7 @@ fn by_kind(left: &OfiCard, right: &OfiCard, refused: &mut Vec<String>) -> Vec<Wa
     decided
         .pairs
         .iter()
-        .map(|p| WayBetween { left: lefts[p.left], right: rights[p.right], weight: p.weight })
+        .map(|p| Route { left: lefts[p.left], right: rights[p.right], weight: p.weight })
         .collect()
 }
 
@@ -174,11 +176,11 @@ fn endpoint(card: &OfiCard, at: usize) -> Other<'_> {
     Other { at, domain: &card.domains[at] }
 }
 
-/// Whether two domains without IP addresses reach each other.
+/// Checks whether two domains without IP addresses reach each other.
 fn edge(l: &CardDomain, r: &CardDomain, same_memory: bool) -> Result<Edge<(), String>, String> {
     if l.format != r.format {
         return Err(format!(
-            "their addresses are of different forms ({} and {})",
+            "their addresses are of different formats ({} and {})",
             format_name(l.format),
             format_name(r.format)
         ));
@@ -194,30 +196,33 @@ fn edge(l: &CardDomain, r: &CardDomain, same_memory: bool) -> Result<Edge<(), St
     Ok(Edge { class: Class::OnLink, last_resort: None, route: () })
 }
 
-/// Pairs within one kernel and network namespace: each address leads there, over the loopback interface, whatever it is of.
-fn by_loopback(left: &OfiCard, right: &OfiCard) -> Vec<WayBetween> {
+/// Finds routes within one kernel and network namespace: the loopback interface reaches every
+/// address there.
+fn by_loopback(left: &OfiCard, right: &OfiCard) -> Vec<Route> {
     let with_ip = |card: &OfiCard| -> Vec<usize> {
         (0..card.domains.len()).filter(|at| has_ip(&card.domains[*at])).collect()
     };
-    let mut ways = Vec::new();
+    let mut routes = Vec::new();
     for l in with_ip(left) {
         for r in with_ip(right) {
             let (a, b) = (&left.domains[l], &right.domains[r]);
-            // A socket that is bound to a loopback address reaches none else, nor the other way round.
+            // A socket bound to a loopback address reaches only such addresses, and is reached only
+            // by them.
             let together = is_loopback(a) == is_loopback(b) && a.format == b.format;
             let same_interface = (&a.name, &a.fabric) == (&b.name, &b.fabric);
             if together {
                 let class = if same_interface { Class::OnLink } else { Class::Default };
-                ways.push(WayBetween { left: l, right: r, weight: Weight::new(class, [None; 2], [None; 2]) });
+                routes.push(Route { left: l, right: r, weight: Weight::new(class, [None; 2], [None; 2]) });
             }
         }
     }
-    ways
+    routes
 }
 
-/// What a provider sends its messages by.
+/// Returns the transport of a provider.
 ///
-/// Others than those over TCP make packets of the size of their own interface, or trust that both ends have the same.
+/// Only providers over TCP adapt to the path's MTU. Others make packets of the size of their own
+/// interface, or assume that both ends have the same.
 fn transport(provider: &str) -> Transport {
     match provider.split(';').next() {
         Some("tcp" | "sockets" | "net") => Transport::Stream,
@@ -225,30 +230,28 @@ fn transport(provider: &str) -> Transport {
     }
 }
 
-/// Pairs of domains with IP addresses, on different hosts: those of their interfaces.
-fn by_ip(left: &OfiCard, right: &OfiCard, refused: &mut Vec<String>) -> Vec<WayBetween> {
+/// Finds routes between domains with IP addresses on different hosts, by their interfaces.
+fn by_ip(left: &OfiCard, right: &OfiCard, refused: &mut Vec<String>) -> Vec<Route> {
     let sides = [Side { name: &[0], host: &left.record }, Side { name: &[1], host: &right.record }];
     let rules = Rules { transport: transport(&left.provider), ..Rules::default() };
     let pairing = netmod_matching::pair(&sides[0], &sides[1], &rules);
     let at = |card: &OfiCard, nic: usize| card.record.nics.get(nic).map(|n| n.index as usize);
-    let ways: Vec<WayBetween> = pairing
+    let routes: Vec<Route> = pairing
         .pairs
         .iter()
-        .filter_map(|p| {
-            Some(WayBetween { left: at(left, p.own)?, right: at(right, p.peer)?, weight: p.weight })
-        })
+        .filter_map(|p| Some(Route { left: at(left, p.own)?, right: at(right, p.peer)?, weight: p.weight }))
         .filter(|w| left.domains[w.left].format == right.domains[w.right].format)
         .collect();
-    if ways.is_empty() {
+    if routes.is_empty() {
         let address = |d: &CardDomain| format!("{} ({})", d.name, show(d.format, &d.address));
         for v in pairing.explain().verdicts {
             refused.push(format!("{} and {}: {}", v.own, v.peer, v.text));
         }
         for card in [left, right] {
             for d in card.domains.iter().filter(|d| is_loopback(d)) {
-                refused.push(format!("{} leads nowhere else", address(d)));
+                refused.push(format!("{} reaches only its own host", address(d)));
             }
         }
     }
-    ways
+    routes
 }

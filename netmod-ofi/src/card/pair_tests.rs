@@ -6,7 +6,7 @@ use super::*;
 const A: Location = Location { boot: [1; 16], netns: 4 };
 const B: Location = Location { boot: [2; 16], netns: 4 };
 
-/// The pair, after it was seen to be the mirror image of the peer's.
+/// Returns the pair after checking that it is the mirror image of the peer's.
 fn both(a: &OfiCard, b: &OfiCard) -> Result<(usize, usize), String> {
     let (there, back) = (pair(a, b), pair(b, a));
     assert_eq!(there.clone().map(|(x, y)| (y, x)).ok(), back.ok());
@@ -25,7 +25,7 @@ fn domains_of_one_subnet_are_paired() {
     let a = ip_card(&host(A, &["198.51.100.1", "192.0.2.1"]), &["198.51.100.1", "192.0.2.1"]);
     let b = ip_card(&host(B, &["192.0.2.2"]), &["192.0.2.2"]);
     assert_eq!(both(&a, &b), Ok((1, 0)));
-    // Another subnet is a guess, and better than nothing.
+    // Another subnet is a guess, but better than no route.
     let c = ip_card(&host(B, &["203.0.113.9"]), &["203.0.113.9"]);
     assert!(both(&a, &c).is_ok());
 }
@@ -43,7 +43,7 @@ fn of_equal_pairs_different_peers_get_different_ones() {
         used[own] += 1;
     }
     assert!(used.iter().all(|n| *n > 16), "{used:?}");
-    // A faster pair is always the one.
+    // The faster pair always wins.
     let faster = |location, addresses: &[&str]| {
         let mut h = host(location, addresses);
         h.nics[1].speed = Some(100_000);
@@ -65,16 +65,16 @@ fn within_a_host_loopback_reaches_loopback_and_addresses_each_other() {
     assert_eq!(both(&lo, &lo2), Ok((0, 0)));
     assert_eq!(both(&ip_card(&h, &["192.0.2.1"]), &ip_card(&h, &["127.0.0.1", "192.0.2.1"])), Ok((0, 1)));
     refused(&lo, &ip_card(&h, &["192.0.2.1"]), "NETMOD_OFI_DOMAIN");
-    // A process talks to itself by whatever it has.
+    // A process can talk to itself by any domain.
     assert_eq!(both(&lo, &lo), Ok((0, 0)));
 }
 
 #[test]
 fn loopback_leads_to_no_other_host() {
     let (a, b) = (ip_card(&host(A, &[]), &["127.0.0.1"]), ip_card(&host(B, &[]), &["127.0.0.1"]));
-    refused(&a, &b, "leads nowhere else");
+    refused(&a, &b, "reaches only its own host");
     let other_namespace = Location { netns: 5, ..A };
-    refused(&a, &ip_card(&host(other_namespace, &[]), &["127.0.0.1"]), "leads nowhere else");
+    refused(&a, &ip_card(&host(other_namespace, &[]), &["127.0.0.1"]), "reaches only its own host");
 }
 
 #[test]
@@ -88,12 +88,12 @@ fn an_address_that_both_hosts_have_is_no_way() {
 }
 
 #[test]
-fn what_reaches_its_host_only_is_paired_there_only() {
+fn local_domains_are_paired_only_within_their_host() {
     let (a, mut b) = (other_card(A, 9, &["shm"]), other_card(A, 9, &["shm"]));
     b.domains[0].address = [7].into();
     assert_eq!(both(&a, &b), Ok((0, 0)));
     refused(&a, &other_card(B, 9, &["shm"]), "/dev/shm");
-    b.here.memory = 77;
+    b.location.memory = 77;
     refused(&a, &b, "/dev/shm");
 }
 
@@ -105,15 +105,15 @@ fn other_fabrics_and_forms_are_refused_with_what_they_are() {
     b.domains[0].fabric = "another".into();
     refused(&a, &b, "a fabric");
     b.domains[0].format = 15;
-    refused(&a, &b, "different forms");
+    refused(&a, &b, "different formats");
     let ip = card(&host(B, &["192.0.2.2"]), "efa", vec![ip_domain("192.0.2.2", 1)]);
-    refused(&a, &ip, "no form in common");
+    refused(&a, &ip, "no format in common");
     let six = ip_card(&host(B, &["2001:db8::1"]), &["2001:db8::1"]);
     refused(&ip_card(&host(A, &["192.0.2.1"]), &["192.0.2.1"]), &six, "IPv");
 }
 
 #[test]
-fn who_speaks_otherwise_is_refused_with_the_way_out() {
+fn peers_of_other_versions_are_refused_with_the_way_out() {
     let a = ip_card(&host(A, &["192.0.2.1"]), &["192.0.2.1"]);
     let b = ip_card(&host(B, &["192.0.2.2"]), &["192.0.2.2"]);
     let with = |change: fn(&mut OfiCard)| {
@@ -125,11 +125,11 @@ fn who_speaks_otherwise_is_refused_with_the_way_out() {
     refused(&a, &with(|b| b.provider = "shm".into()), "NETMOD_OFI_PROVIDER");
     refused(&a, &with(|b| b.endpoint.0 += 1), "one version of libfabric");
     refused(&a, &with(|b| b.endpoint.1 += 1), "libfabric 1.17");
-    // Another release with the same protocol is fine.
+    // Another release with the same protocol is accepted.
     assert!(both(&a, &with(|b| (b.library, b.provider_version) = (0x2_0006, 1))).is_ok());
 }
 
-/// Whatever the cards, both sides have the same pair, or none.
+/// For any two cards, both sides compute the same pair, or none.
 #[test]
 fn any_two_cards_are_paired_alike_from_both_sides() {
     let pool = ["192.0.2.1", "192.0.2.2", "198.51.100.1", "10.1.1.1", "127.0.0.1", "2001:db8::1", "fe80::1"];
@@ -154,7 +154,7 @@ fn any_two_cards_are_paired_alike_from_both_sides() {
     assert!((1000..5000).contains(&paired), "{paired}");
 }
 
-/// Who cannot send to a context does not pair with it, whatever the addresses are.
+/// A domain that cannot send to a context does not pair with it, whatever the addresses.
 #[test]
 fn contexts_are_paired_with_who_can_name_them() {
     let of = |location, address: &str, names, context| {

@@ -1,11 +1,11 @@
-//! Cards for the tests.
+//! Sample cards for the tests.
 
 use libfabric_sys::consts::{FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
 use netmod_matching::{Address, Host, Kind, Location, Nic};
 
-use super::{CardDomain, Here, OfiCard, PROTOCOL, record};
+use super::{CardDomain, OfiCard, PROTOCOL, ProcessLocation, record};
 
-/// Numbers that are not chosen: a linear congruence.
+/// A linear congruential generator.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -15,7 +15,7 @@ impl Random {
     }
 }
 
-/// A host with an interface for each address: `eth0` and so on.
+/// Makes a host with an interface for each address: `eth0` and so on.
 pub(super) fn host(location: Location, addresses: &[&str]) -> Host {
     let nic = |(i, ip): (usize, &&str)| Nic {
         name: format!("eth{i}"),
@@ -30,7 +30,7 @@ pub(super) fn host(location: Location, addresses: &[&str]) -> Host {
     Host { location, nics: addresses.iter().enumerate().map(nic).collect(), ..Host::default() }
 }
 
-/// A domain with a socket address.
+/// Makes a domain with a socket address.
 pub(super) fn ip_domain(ip: &str, port: u16) -> CardDomain {
     let (format, family, bytes) = match ip.parse().expect("an IP address") {
         std::net::IpAddr::V4(v4) => (FI_SOCKADDR_IN, libc::AF_INET, [&v4.octets()[..], &[0; 8]].concat()),
@@ -52,7 +52,7 @@ pub(super) fn ip_domain(ip: &str, port: u16) -> CardDomain {
     }
 }
 
-/// A process with these domains.
+/// Makes the card of a process with these domains.
 pub(super) fn card(host: &Host, provider: &str, domains: Vec<CardDomain>) -> OfiCard {
     OfiCard {
         protocol: PROTOCOL,
@@ -62,20 +62,20 @@ pub(super) fn card(host: &Host, provider: &str, domains: Vec<CardDomain>) -> Ofi
         endpoint: (12, 1),
         frame: 16384,
         window: 1024,
-        here: Here { network: host.location, memory: 5, processes: 6 },
+        location: ProcessLocation { network: host.location, memory: 5, processes: 6 },
         lifeline: [1, 2, 3].into(),
         record: record(host, &domains),
         domains,
     }
 }
 
-/// A process with domains at these IP addresses.
+/// Makes the card of a process with domains at these IP addresses.
 pub(super) fn ip_card(host: &Host, addresses: &[&str]) -> OfiCard {
     let domains = addresses.iter().enumerate().map(|(i, ip)| ip_domain(ip, 4000 + i as u16));
     card(host, "tcp", domains.collect())
 }
 
-/// A process with domains of another form of addresses.
+/// Makes the card of a process with domains of another address format.
 pub(super) fn other_card(location: Location, format: u32, names: &[&str]) -> OfiCard {
     let host = Host { location, nics: Vec::new(), ..Host::default() };
     let domain = |(i, name): (usize, &&str)| CardDomain {

@@ -17,7 +17,7 @@ fn a_card_comes_as_it_went() {
     for card in [
         ip_card(&host(a, &["192.0.2.1", "198.51.100.1"]), &["192.0.2.1", "198.51.100.1", "127.0.0.1"]),
         ip_card(&host(b, &["2001:db8::1"]), &["2001:db8::1"]),
-        // Not an address of the host's.
+        // An address that the host does not have.
         ip_card(&host(b, &[]), &["192.0.2.1"]),
         other_card(a, 12, &["one", "two"]),
         other_card(a, 9, &["shm"]),
@@ -32,8 +32,8 @@ fn the_record_has_the_interfaces_of_the_domains() {
     let card = ip_card(&host(location, &["192.0.2.1", "198.51.100.1"]), &["127.0.0.1", "198.51.100.1"]);
     let nics: Vec<_> = card.record.nics.iter().map(|n| (&*n.name, n.index)).collect();
     assert_eq!(nics, [("eth1", 1)]);
-    assert_eq!(card.here.network, location);
-    // Where the system does not know the address, the fabric's name tells the subnet.
+    assert_eq!(card.location.network, location);
+    // For an address that the system does not know, the fabric's name gives the subnet.
     let mut domain = ip_card(&host(location, &[]), &["192.0.2.1"]).domains.remove(0);
     domain.fabric = "192.0.2.0/24".into();
     let nics = record(&host(location, &[]), &[domain.clone()]).nics;
@@ -53,7 +53,7 @@ fn names_are_cut_at_a_character() {
     assert!(long.starts_with(&cut));
 }
 
-/// A section's body, changed at a place.
+/// Parses a section whose card was changed before.
 fn changed(card: &OfiCard, change: impl FnOnce(&mut OfiCard)) -> Result<OfiCard, CardError> {
     let mut card = card.clone();
     change(&mut card);
@@ -61,7 +61,7 @@ fn changed(card: &OfiCard, change: impl FnOnce(&mut OfiCard)) -> Result<OfiCard,
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_sections_are_rejected() {
     let location = Location { boot: [1; 16], netns: 4 };
     let good = ip_card(&host(location, &["192.0.2.1", "198.51.100.1"]), &["192.0.2.1", "198.51.100.1"]);
     assert_eq!(changed(&good, |_| {}), Ok(good.clone()));
@@ -92,7 +92,8 @@ fn what_cannot_be_is_refused() {
     }
 }
 
-/// A section with bytes changed is refused, or read as what it says; and whatever it says, both sides draw the same from it.
+/// A section with damaged bytes is rejected or parsed consistently; both sides compute the same
+/// pair from it.
 #[test]
 fn damaged_cards_are_refused_or_mean_something() {
     let (a, b) = (Location { boot: [1; 16], netns: 4 }, Location { boot: [2; 16], netns: 4 });

@@ -1,56 +1,57 @@
-//! Known defects of providers, in which versions of libfabric, and what is done about each.
+//! Known defects of providers, by version of libfabric, and their workarounds.
 
 use libfabric_sys::version;
 
-/// What is done about a defect.
+/// Workaround of a defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The provider is not used unless it is named.
+    /// Do not use the provider unless the user names it.
     RefuseUnlessNamed,
-    /// Nothing that the netmod does leads to it: how.
+    /// Avoid what triggers the defect, as described.
     Avoided(&'static str),
 }
 
-/// A defect.
+/// A defect of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defect {
-    /// The provider's whole name.
+    /// Full name of the provider.
     pub provider: &'static str,
-    /// First version of libfabric in which it is known not to be there, as `FI_VERSION` makes it; `None`: in none.
+    /// First version of libfabric without the defect, in the form of `FI_VERSION`; `None` if there
+    /// is none.
     pub gone: Option<u32>,
-    /// What happens.
+    /// Description of the defect.
     pub what: &'static str,
-    /// What is done about it.
+    /// Workaround.
     pub remedy: Remedy,
 }
 
-const NO_TRUNCATION: Remedy =
-    Remedy::Avoided("no frame is longer than the room that its receiver keeps for one");
-const OWN_LIVENESS: Remedy = Remedy::Avoided("whether a peer lives is found out without the provider");
+const NO_TRUNCATION: Remedy = Remedy::Avoided("no frame is longer than its receive buffer");
+const OWN_LIVENESS: Remedy = Remedy::Avoided("the netmod checks the liveness of peers without the provider");
 const OWN_POLLS: Remedy =
-    Remedy::Avoided("claims of progress are not relied upon: whoever exposes memory polls");
-const NO_PUT: Remedy = Remedy::Avoided("nothing is put, large messages are got");
+    Remedy::Avoided("the netmod does not rely on automatic progress: the owner of exposed memory polls");
+const NO_PUT: Remedy = Remedy::Avoided("large messages use get instead of put");
 const OPENED_ONCE: Remedy =
-    Remedy::Avoided("an engine opens an endpoint for each domain when it starts, and no more after that");
+    Remedy::Avoided("an engine opens an endpoint per domain when it starts, and none later");
 
 const V1_19: u32 = version(1, 19);
 const V2_0: u32 = version(2, 0);
 const V2_6: u32 = version(2, 6);
 
-const FULL: &str = "1024 messages that wait for a receive buffer leave no room for buffers that take several: -FI_ENOMEM for ever";
+const FULL: &str = "1024 messages that wait for a receive buffer leave no room for multi-receive buffers: -FI_ENOMEM for ever";
 
-/// Those that were observed with 1.17, 2.4 and 2.6. What was not there in 2.6 is taken to be in all versions before that.
+/// Defects observed with 1.17, 2.4 and 2.6. A defect missing in 2.6 is assumed in all earlier
+/// versions.
 pub const DEFECTS: &[Defect] = &[
     Defect {
         provider: "udp;ofi_rxd",
         gone: Some(V2_6),
-        what: "messages in both directions stall for ever once some 1024 are under way, without FI_EAGAIN",
+        what: "messages in both directions stall for ever once some 1024 are in flight, without FI_EAGAIN",
         remedy: Remedy::RefuseUnlessNamed,
     },
     Defect {
         provider: "udp;ofi_rxd",
         gone: Some(V2_6),
-        what: "a message that is longer than its receive buffer is cut, and reported as a success",
+        what: "a message that is longer than its receive buffer is truncated, and reported as a success",
         remedy: NO_TRUNCATION,
     },
     Defect {
@@ -68,16 +69,16 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         provider: "shm",
         gone: None,
-        what: "a transfer with a key that is not valid never completes, and error entries may come without context",
+        what: "a transfer with a key that is not valid never completes, and error entries may have no context",
         remedy: Remedy::Avoided(
-            "keys are used only while their owner keeps them registered; entries without context are dropped",
+            "keys are used only while their memory is registered; entries without context are dropped",
         ),
     },
     Defect {
         provider: "shm",
         gone: None,
-        what: "from 2.0 on, endpoints of one process do not hear each other",
-        remedy: Remedy::Avoided("an engine has connections with engines of other processes alone"),
+        what: "from 2.0 on, endpoints of one process do not receive each other's messages",
+        remedy: Remedy::Avoided("engines connect only with engines of other processes"),
     },
     Defect {
         provider: "shm",
@@ -95,42 +96,40 @@ pub const DEFECTS: &[Defect] = &[
         provider: "shm",
         gone: Some(V1_19),
         what: FULL,
-        remedy: Remedy::Avoided("a buffer takes one message, for which there is room"),
+        remedy: Remedy::Avoided("each buffer takes one message, and is large enough for it"),
     },
-    // By its source; it is that of shm.
+    // Known from its source, which is that of shm.
     Defect {
         provider: "sm2",
         gone: Some(V1_19),
         what: FULL,
-        remedy: Remedy::Avoided("a buffer for one of them is posted, for which there is room"),
+        remedy: Remedy::Avoided("a single-message buffer is posted instead, for which there is room"),
     },
     Defect {
         provider: "sockets",
         gone: None,
-        what: "sends complete while the message still lies in the process, and a process that is killed takes it along",
+        what: "sends complete while the message is still in the process, so it is lost if the process is killed",
         remedy: Remedy::Avoided(
-            "who leaves in order waits until its peers have had everything; a killed process has no say",
+            "an orderly exit waits until the peers have everything; a killed process loses messages",
         ),
     },
     Defect {
         provider: "tcp;ofi_rxm",
         gone: Some(V2_6),
-        what: "a message that is longer than its receive buffer ends the connection, and later sends are lost although they complete",
+        what: "a message that is longer than its receive buffer ends the connection, and later sends complete although they are lost",
         remedy: NO_TRUNCATION,
     },
     Defect {
         provider: "tcp;ofi_rxm",
         gone: None,
-        what: "messages that are longer than its own buffers (FI_OFI_RXM_BUFFER_SIZE, 16 KiB) are lost in receive buffers that take several",
-        remedy: Remedy::Avoided("frames are no longer than that, whatever NETMOD_OFI_FRAME says"),
+        what: "messages longer than its own buffers (FI_OFI_RXM_BUFFER_SIZE, 16 KiB) are lost in multi-receive buffers",
+        remedy: Remedy::Avoided("frames are no longer than its buffers, whatever NETMOD_OFI_FRAME says"),
     },
     Defect {
         provider: "tcp;ofi_rxm",
         gone: None,
-        what: "with FI_OFI_RXM_DEF_TCP_WAIT_OBJ=pollfd, which makes short messages faster, who waits on the queue's descriptor is not always woken",
-        remedy: Remedy::Avoided(
-            "with that setting one does not wait on it, but looks again after sleeps that grow",
-        ),
+        what: "with FI_OFI_RXM_DEF_TCP_WAIT_OBJ=pollfd, which makes short messages faster, the queue's descriptor does not always become readable",
+        remedy: Remedy::Avoided("with that setting, waiting ranks poll with increasing sleeps instead"),
     },
     Defect {
         provider: "net",
@@ -141,14 +140,14 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         provider: "net",
         gone: None,
-        what: "transfers wait until the target polls, although progress is said to be automatic",
+        what: "transfers wait until the target polls, despite claimed automatic progress",
         remedy: OWN_POLLS,
     },
     Defect {
         provider: "net",
         gone: Some(V2_0),
-        what: "the descriptor of a queue stays readable while there is nothing, so that who waits on it uses a whole core",
-        remedy: Remedy::Avoided("one does not wait on it, but looks again after sleeps that grow"),
+        what: "the descriptor of an empty queue stays readable, so waiting on it uses a whole core",
+        remedy: Remedy::Avoided("waiting ranks poll with increasing sleeps instead"),
     },
     Defect {
         provider: "net",
@@ -159,31 +158,31 @@ pub const DEFECTS: &[Defect] = &[
     Defect {
         provider: "net",
         gone: None,
-        what: "some 800 bytes stay of each endpoint that was closed, and as many of each connection",
+        what: "some 800 bytes leak per closed endpoint, and as many per connection",
         remedy: OPENED_ONCE,
     },
     Defect {
         provider: "shm",
         gone: None,
-        what: "some 300 bytes stay of each endpoint that was closed",
+        what: "some 300 bytes leak per closed endpoint",
         remedy: OPENED_ONCE,
     },
     Defect {
         provider: "shm",
         gone: None,
-        what: "a peer that is in the middle of a put writes to the memory although its registration was closed meanwhile",
+        what: "a peer in the middle of a put still writes to the memory after its registration is closed",
         remedy: NO_PUT,
     },
     Defect {
         provider: "sm2",
         gone: None,
-        what: "a peer that is in the middle of a put writes to the memory although its registration was closed meanwhile",
+        what: "a peer in the middle of a put still writes to the memory after its registration is closed",
         remedy: NO_PUT,
     },
     Defect {
         provider: "tcp",
         gone: None,
-        what: "transfers wait until the target polls, although progress is said to be automatic",
+        what: "transfers wait until the target polls, despite claimed automatic progress",
         remedy: OWN_POLLS,
     },
     Defect {
@@ -194,11 +193,11 @@ pub const DEFECTS: &[Defect] = &[
     },
 ];
 
-/// By what ofi_rxm's queue over the provider tcp waits (`fi_info -e`).
+/// Variable that selects how ofi_rxm's queue over the provider tcp waits (`fi_info -e`).
 const RXM_WAITS_BY: &str = "FI_OFI_RXM_DEF_TCP_WAIT_OBJ";
 
-/// Returns true if the descriptor of a provider's queue tells of everything that comes, and of nothing else. `library`: the version;
-/// `variable`: what the environment says.
+/// Returns true if the descriptor of a provider's queue becomes readable for every event, and only
+/// then. `library`: the version; `variable`: reads an environment variable.
 pub fn wakes(provider: &str, library: u32, variable: impl FnOnce(&str) -> Option<String>) -> bool {
     match provider {
         "tcp;ofi_rxm" => variable(RXM_WAITS_BY).is_none_or(|by| by != "pollfd"),
@@ -207,7 +206,7 @@ pub fn wakes(provider: &str, library: u32, variable: impl FnOnce(&str) -> Option
     }
 }
 
-/// Those of a provider in a version of libfabric.
+/// Returns the defects of a provider in a version of libfabric.
 pub fn of(provider: &str, library: u32) -> impl Iterator<Item = &'static Defect> {
     DEFECTS.iter().filter(move |d| d.provider == provider && d.gone.is_none_or(|gone| library < gone))
 }

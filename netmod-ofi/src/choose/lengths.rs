@@ -1,19 +1,21 @@
-//! How long messages may be that a provider takes as easily as short ones.
+//! Maximum length of messages that a provider sends as efficiently as short ones.
 
 use crate::card::MIN_FRAME;
 
-/// A provider that injects so many bytes has buffers of its own for what is injected, and lets the receiver fetch longer messages from the sender's
-/// memory: over shm by a system call, which takes as long as four messages that are injected.
+/// Inject size from which a provider is assumed to have its own buffers for injected messages, and
+/// to let the receiver fetch longer messages from the sender's memory. Over shm, that is a system
+/// call, which takes as long as four injected messages.
 const LONG_INJECT: usize = 2 << 10;
-/// The layer that makes reliable datagrams of connections, and how long its own buffers are (`fi_rxm(7)`): of longer messages it sends word, and lets the receiver fetch
-/// them.
+/// Layer that implements reliable datagrams over connections, with its buffer size (`fi_rxm(7)`).
+/// Messages beyond that size are announced, and the receiver fetches them.
 const RXM: &str = ";ofi_rxm";
 const RXM_BUFFER: &str = "FI_OFI_RXM_BUFFER_SIZE";
 const RXM_BUFFER_BYTES: usize = 16 << 10;
-/// Frames are no shorter whatever the environment says: shorter ones have no room for what they are for.
+/// Minimum frame length, whatever the environment says.
 const LEAST: usize = MIN_FRAME as usize;
 
-/// Longest message that is not fetched from its sender's memory. `inject`: the longest that is injected; `variable`: what the environment says.
+/// Returns the maximum length of a message that is not fetched from its sender's memory. `inject`:
+/// the provider's inject size; `variable`: reads an environment variable.
 pub fn easy_max(provider: &str, inject: usize, variable: impl FnOnce(&str) -> Option<String>) -> usize {
     if provider.ends_with(RXM) {
         let said = variable(RXM_BUFFER).and_then(|bytes| bytes.parse().ok());

@@ -1,10 +1,10 @@
-//! Which of libfabric's providers and domains are taken, and why; and why the others are not.
+//! Chooses among libfabric's providers and domains, with a reason for each that is used or not.
 //!
-//! [`survey`] asks for everything first and for less afterwards, so that each provider is heard with the most that it can do. What
-//! comes of that is judged by [`judge()`], which is pure.
+//! [`survey`] first requests all capabilities, then fewer, so that each provider answers with the
+//! most it supports. The pure function [`decide()`] decides about the answers.
 
+mod decide;
 mod defects;
-mod judge;
 mod lengths;
 mod names;
 mod rank;
@@ -22,8 +22,8 @@ use netmod_core::config::OfiConfig;
 use netmod_matching::Host;
 use netmod_nics::Found;
 
+pub use decide::{Decision, decide};
 pub use defects::{DEFECTS, Defect, Remedy, wakes};
-pub use judge::{Judged, judge};
 pub use lengths::easy_max;
 pub use rank::{has_thread, revokes_puts, shares_lines, wants_parts, wants_whole_buffers};
 
@@ -31,27 +31,27 @@ use crate::address::{format_name, show};
 use crate::fi::info::{Facts, InfoError, MrMode, Offer, Request, getinfo};
 use names::Providers;
 
-/// What the netmod does if a provider wants it: storage for every operation's context, arrays of iovecs that stay; and no data
-/// ever comes with completions.
+/// Modes that the netmod supports if a provider requires them: context storage for each operation,
+/// and arrays of iovecs that stay valid. Completion data is never used.
 pub const HONOURED_MODES: u64 = FI_CONTEXT | FI_CONTEXT2 | FI_ASYNC_IOV | FI_RX_CQ_DATA;
 
-/// What became of an offer.
+/// Decision about an offer, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is used: why.
+    /// Used, for this reason.
     Chosen(String),
-    /// It is not: why.
+    /// Not used, for this reason.
     Refused(String),
 }
 
-/// An offer and what became of it.
+/// An offer and the decision about it.
 #[derive(Debug)]
 pub struct Entry {
     /// The offer.
     pub offer: Offer,
-    /// Its score; the greatest wins where the user prefers none.
+    /// Its score. The highest wins unless the user prefers another provider.
     pub score: u32,
-    /// What became of it.
+    /// The verdict with its reason.
     pub verdict: Verdict,
 }
 
@@ -68,36 +68,36 @@ impl fmt::Display for Entry {
     }
 }
 
-/// All that libfabric offers here, and the choice.
+/// All of libfabric's offers here, and the choice.
 #[derive(Debug)]
 pub struct Survey {
-    /// libfabric's version, as `FI_VERSION` makes it.
+    /// libfabric's version, in the form of `FI_VERSION`.
     pub library: u32,
     /// This host's interfaces, as far as they could be listed.
     pub host: Host,
-    /// The offers: those that are used first, in the order of their preference, then the others by score.
+    /// The offers: the used ones in order of preference, then the others by score.
     pub entries: Vec<Entry>,
-    /// What went wrong or was not known: a sentence each, for people.
+    /// Warnings, one sentence each.
     pub notes: Vec<String>,
-    /// The names that the user wants and nothing answers to.
+    /// Names that the user has given and that match nothing.
     unmatched: Vec<String>,
 }
 
 impl Survey {
-    /// The offers that are used; all are of one provider.
+    /// Returns the used offers, all of one provider.
     pub fn chosen(&self) -> impl Iterator<Item = &Offer> {
         self.entries.iter().filter(|e| matches!(e.verdict, Verdict::Chosen(_))).map(|e| &e.offer)
     }
 
-    /// What is known against a provider in this version of libfabric.
+    /// Returns the known defects of a provider in this version of libfabric.
     pub fn defects(&self, provider: &str) -> impl Iterator<Item = &'static Defect> {
         defects::of(provider, self.library)
     }
 
-    /// The offers that are used, given away; the host's interfaces are for the card.
+    /// Returns the used offers, and the host's interfaces for the card.
     ///
     /// # Errors
-    /// Why nothing is used, for people.
+    /// The reason if no offer is used, as text.
     pub fn into_chosen(self) -> Result<(Vec<Offer>, Host), String> {
         if self.chosen().next().is_none() {
             return Err(self.why_none());
@@ -107,12 +107,12 @@ impl Survey {
         Ok((chosen.collect(), self.host))
     }
 
-    /// Why nothing is used.
+    /// Returns the reason if no offer is used.
     fn why_none(&self) -> String {
         let version = format!("libfabric {}.{}", self.library >> 16, self.library & 0xffff);
         let mut out = match (&*self.unmatched, self.entries.is_empty()) {
             ([], true) => format!("{version} has no provider with reliable datagrams here"),
-            ([], false) => format!("of what {version} offers here nothing can be used"),
+            ([], false) => format!("{version} has no usable offer here"),
             (names, _) => format!("{version} has no provider {} here", names.join(", ")),
         };
         let mut seen: Vec<&str> = Vec::new();
@@ -128,39 +128,40 @@ impl Survey {
             out += &format!("; {note}");
         }
         if std::env::var_os("FI_PROVIDER").is_some() {
-            out += "; FI_PROVIDER is set, too, and libfabric heeds it";
+            out += "; FI_PROVIDER is set, too, and libfabric observes it";
         }
         out + "; `netmod-perf info` tells more"
     }
 }
 
-/// How many engines of this process share an endpoint of an offer, each with a context of its own; or why each has a plain one.
+/// Returns the number of engines of this process that share an endpoint of an offer, each with its
+/// own context.
 ///
 /// # Errors
-/// Why, for people; nothing if nobody has asked for more.
+/// The reason if each engine has a plain endpoint; `None` if contexts were not requested.
 pub fn contexts(cfg: &OfiConfig, facts: &Facts) -> Result<usize, Option<String>> {
     match facts.contexts() {
         _ if cfg.contexts == 1 => Err(None),
         _ if cfg.disable_sep => Err(Some("NETMOD_OFI_DISABLE_SEP is set".into())),
-        1 => Err(Some(format!("{} has no scalable ones", facts.provider))),
+        1 => Err(Some(format!("{} has no scalable endpoints", facts.provider))),
         most => Ok(cfg.contexts.min(most)),
     }
 }
 
-/// The requests, the one that asks for most first: capabilities, modes of registration, threads.
+/// Returns the requests, the most demanding first: capabilities, modes of registration, threading.
 fn requests(cfg: &OfiConfig) -> [(u64, i32, i32); 9] {
     let messages = FI_MSG | FI_MULTI_RECV;
     let all = messages | FI_RMA;
     let shared = cfg.contexts > 1 && !cfg.disable_sep;
     let threading = if shared { FI_THREAD_COMPLETION } else { FI_THREAD_DOMAIN };
     [
-        // Contexts that have names are of use to a plain endpoint, too: its peers may have them.
+        // Named contexts are useful for a plain endpoint, too: its peers may have them.
         (all | FI_NAMED_RX_CTX, MrMode::HONOURED, threading),
         (all, MrMode::HONOURED, FI_THREAD_DOMAIN),
-        // From before registration's modes were bits of their own.
+        // For providers from before the modes of registration were separate bits.
         (all, FI_MR_BASIC, FI_THREAD_DOMAIN),
         (all, FI_MR_SCALABLE, FI_THREAD_DOMAIN),
-        // Without buffers that take several messages, each has one of its own.
+        // Without multi-receive buffers, each buffer takes one message.
         (FI_MSG | FI_RMA, MrMode::HONOURED, FI_THREAD_DOMAIN),
         (FI_MSG | FI_RMA, FI_MR_BASIC, FI_THREAD_DOMAIN),
         (FI_MSG | FI_RMA, FI_MR_SCALABLE, FI_THREAD_DOMAIN),
@@ -169,7 +170,7 @@ fn requests(cfg: &OfiConfig) -> [(u64, i32, i32); 9] {
     ]
 }
 
-/// Asks libfabric what there is, and chooses. `FI_PROVIDER` is heeded by libfabric itself.
+/// Queries libfabric, and chooses. libfabric itself observes `FI_PROVIDER`.
 pub fn survey(library: &Library, cfg: &OfiConfig) -> Survey {
     let mut notes = Vec::new();
     let host = match Found::here() {
@@ -182,25 +183,25 @@ pub fn survey(library: &Library, cfg: &OfiConfig) -> Survey {
     let providers = Providers::parse(&cfg.provider);
     let mut offers = Vec::new();
     ask(library, cfg, None, &mut offers, &mut notes);
-    // Some providers show only when they are asked for by name.
+    // Some providers answer only if they are named.
     for name in providers.wanted() {
         let answered = |offers: &[Offer]| {
             let all = || offers.iter().map(|o| &*o.provider);
-            all().any(|p| Providers::parse(name).place(p, all()).is_some())
+            all().any(|p| Providers::parse(name).position(p, all()).is_some())
         };
         if !name.contains(['*', '?']) && !answered(&offers) {
             ask(library, cfg, Some(name), &mut offers, &mut notes);
         }
     }
     let facts: Vec<_> = offers.iter().map(Offer::facts).collect();
-    let judged = judge(&facts, &host, library.version(), cfg);
+    let decisions = decide(&facts, &host, library.version(), cfg);
     let all = || facts.iter().map(|f| &*f.provider);
-    let answers = |name: &String| all().any(|p| Providers::parse(name).place(p, all()).is_some());
+    let answers = |name: &String| all().any(|p| Providers::parse(name).position(p, all()).is_some());
     let unmatched: Vec<String> = providers.wanted().iter().filter(|name| !answers(name)).cloned().collect();
     drop(facts);
     let mut entries: Vec<(usize, Entry)> = offers
         .into_iter()
-        .zip(judged)
+        .zip(decisions)
         .map(|(offer, j)| (j.order, Entry { offer, score: j.score, verdict: j.verdict }))
         .collect();
     entries.sort_by_key(|(order, _)| *order);
@@ -208,7 +209,7 @@ pub fn survey(library: &Library, cfg: &OfiConfig) -> Survey {
     Survey { library: library.version(), host, entries, notes, unmatched }
 }
 
-/// Adds what there is for each request and was not offered for an earlier one.
+/// Adds the answers to each request that earlier requests have not produced.
 fn ask(
     library: &Library,
     cfg: &OfiConfig,

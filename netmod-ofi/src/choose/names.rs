@@ -1,18 +1,19 @@
-//! The user's choice of providers and domains: lists of names, patterns and subnets.
+//! The user's selection of providers and domains: lists of names, patterns and subnets.
 
 use core::net::IpAddr;
 
 use netmod_matching::address::{in_subnet, width};
 use netmod_matching::glob;
 
-/// Providers, written as `tcp,verbs;ofi_rxm,!sockets`: those that may be used, the preferred one first, and those not wanted.
+/// A list of providers such as `tcp,verbs;ofi_rxm,!sockets`: names to include, most preferred
+/// first, and names to exclude.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Providers {
     include: Vec<String>,
     exclude: Vec<String>,
 }
 
-/// The names in a list, without empty ones: those to include, those to exclude.
+/// Returns the non-empty names of a list: those to include, and those to exclude.
 fn parts(text: &str) -> (Vec<String>, Vec<String>) {
     let (mut include, mut exclude) = (Vec::new(), Vec::new());
     for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
@@ -24,7 +25,7 @@ fn parts(text: &str) -> (Vec<String>, Vec<String>) {
     (include, exclude)
 }
 
-/// The provider that moves the bytes, in a name such as `tcp;ofi_rxm`.
+/// Returns the provider that moves the bytes, given a name such as `tcp;ofi_rxm`.
 pub fn core_name(provider: &str) -> &str {
     provider.split(';').next().unwrap_or(provider)
 }
@@ -34,25 +35,26 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 impl Providers {
-    /// From the list; an empty one chooses all.
+    /// Parses a list; an empty one selects all.
     pub fn parse(text: &str) -> Providers {
         let (include, exclude) = parts(text);
         Providers { include, exclude }
     }
 
-    /// The names that were written to be included, in order.
+    /// Returns the included names in order.
     pub fn wanted(&self) -> &[String] {
         &self.include
     }
 
-    /// Whether a name without `!` was written.
+    /// Returns true if any name is included explicitly.
     pub fn names_any(&self) -> bool {
         !self.include.is_empty()
     }
 
-    /// The place of the name by which a provider is included. A name without a layer, such as `tcp`, means the provider itself if it
-    /// is offered (`all`), and otherwise the layers over it, such as `tcp;ofi_rxm`.
-    pub fn place<'a>(&self, provider: &str, all: impl Iterator<Item = &'a str> + Clone) -> Option<usize> {
+    /// Returns the position of the name that includes a provider. A name without a layer, such as
+    /// `tcp`, means the provider itself if it is in `all`, and otherwise the layers over it, such
+    /// as `tcp;ofi_rxm`.
+    pub fn position<'a>(&self, provider: &str, all: impl Iterator<Item = &'a str> + Clone) -> Option<usize> {
         self.include.iter().position(|wanted| {
             matches(wanted, provider)
                 || (!wanted.contains(';')
@@ -61,7 +63,7 @@ impl Providers {
         })
     }
 
-    /// The name with `!` that shuts a provider out: its own, or that of one of its layers.
+    /// Returns the excluded name that matches a provider or one of its layers.
     pub fn shut_out(&self, provider: &str) -> Option<&str> {
         let by = |pattern: &&String| {
             matches(pattern, provider) || provider.split(';').any(|layer| matches(pattern, layer))
@@ -70,7 +72,7 @@ impl Providers {
     }
 }
 
-/// Domains, written as `mlx5_*,!mlx5_3,192.0.2.0/24`: names, patterns, addresses or subnets.
+/// A list of domains such as `mlx5_*,!mlx5_3,192.0.2.0/24`: names, patterns, addresses or subnets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Domains {
     include: Vec<String>,
@@ -78,18 +80,18 @@ pub struct Domains {
 }
 
 impl Domains {
-    /// From the list; an empty one chooses all.
+    /// Parses a list; an empty one selects all.
     pub fn parse(text: &str) -> Domains {
         let (include, exclude) = parts(text);
         Domains { include, exclude }
     }
 
-    /// Whether a domain of this name and address is written without `!`, in so many words.
+    /// Returns true if a domain of this name and address is included explicitly.
     pub fn names(&self, name: &str, ip: Option<IpAddr>) -> bool {
         self.include.iter().any(|part| part_matches(part, name, ip))
     }
 
-    /// Whether a domain may be used.
+    /// Returns true if a domain may be used.
     pub fn passes(&self, name: &str, ip: Option<IpAddr>) -> bool {
         (self.include.is_empty() || self.names(name, ip))
             && !self.exclude.iter().any(|part| part_matches(part, name, ip))
@@ -101,7 +103,7 @@ fn part_matches(part: &str, name: &str, ip: Option<IpAddr>) -> bool {
         || ip.is_some_and(|ip| subnet(part).is_some_and(|(net, prefix)| in_subnet(ip, net, prefix)))
 }
 
-/// An address, or a subnet.
+/// Parses an address or a subnet.
 fn subnet(part: &str) -> Option<(IpAddr, u8)> {
     let (net, prefix) = match part.split_once('/') {
         Some((net, prefix)) => (net, Some(prefix.parse::<u8>().ok()?)),
@@ -120,18 +122,18 @@ mod tests {
     fn a_name_means_the_provider_or_else_the_layers_over_it() {
         let old = ["tcp;ofi_rxm", "net", "net;ofi_rxm", "udp;ofi_rxd"];
         let new = ["tcp", "tcp;ofi_rxm", "udp;ofi_rxd"];
-        let place =
-            |list: &str, all: &[&str], name: &str| Providers::parse(list).place(name, all.iter().copied());
-        assert_eq!(place("tcp", &old, "tcp;ofi_rxm"), Some(0));
-        assert_eq!(place("tcp", &new, "tcp;ofi_rxm"), None);
-        assert_eq!(place("tcp", &new, "tcp"), Some(0));
-        assert_eq!(place("net", &old, "net;ofi_rxm"), None);
-        assert_eq!(place(" udp , tcp;ofi_rxm", &new, "tcp;ofi_rxm"), Some(1));
-        assert_eq!(place("udp, tcp", &new, "udp;ofi_rxd"), Some(0));
-        assert_eq!(place("*", &new, "tcp;ofi_rxm"), Some(0));
-        assert_eq!(place("TCP", &new, "tcp"), Some(0));
-        assert_eq!(place("t", &new, "tcp"), None);
-        assert_eq!(place("", &new, "tcp"), None);
+        let position =
+            |list: &str, all: &[&str], name: &str| Providers::parse(list).position(name, all.iter().copied());
+        assert_eq!(position("tcp", &old, "tcp;ofi_rxm"), Some(0));
+        assert_eq!(position("tcp", &new, "tcp;ofi_rxm"), None);
+        assert_eq!(position("tcp", &new, "tcp"), Some(0));
+        assert_eq!(position("net", &old, "net;ofi_rxm"), None);
+        assert_eq!(position(" udp , tcp;ofi_rxm", &new, "tcp;ofi_rxm"), Some(1));
+        assert_eq!(position("udp, tcp", &new, "udp;ofi_rxd"), Some(0));
+        assert_eq!(position("*", &new, "tcp;ofi_rxm"), Some(0));
+        assert_eq!(position("TCP", &new, "tcp"), Some(0));
+        assert_eq!(position("t", &new, "tcp"), None);
+        assert_eq!(position("", &new, "tcp"), None);
         assert!(!Providers::parse("!x").names_any() && Providers::parse("x").names_any());
     }
 

@@ -1,9 +1,9 @@
-//! How good a provider is, before anything is known of its domains.
+//! Properties and scores of providers, independent of their domains.
 
 use super::names::core_name;
 use crate::fi::info::Facts;
 
-/// Providers that are known, by their whole name: the score, and why.
+/// Known providers by full name: score and reason.
 const KNOWN: &[(&str, u32, &str)] = &[
     ("cxi", 900, "Slingshot adapters"),
     ("efa", 890, "adapters of EC2"),
@@ -23,73 +23,78 @@ const KNOWN: &[(&str, u32, &str)] = &[
     ("sm2", 110, "this host only, where the netmod shm is better"),
     ("shm", 100, "this host only, where the netmod shm is better"),
 ];
-/// Those of them whose progress is made by a thread of their own, which polls for some milliseconds before it waits. Others say that they make progress by themselves (`FI_PROGRESS_AUTO`), and do not,
-/// or have a thread that does nothing most of the time.
+/// Known providers whose own thread makes progress; it polls for some milliseconds before it waits.
+/// Others claim `FI_PROGRESS_AUTO` without having it, or their thread is idle most of the time.
 const WITH_THREADS: [&str; 1] = ["sockets"];
-/// Those that move data by the kernel's TCP.
+/// Providers that move data by the kernel's TCP.
 const OVER_TCP: [&str; 3] = ["tcp", "net", "sockets"];
-/// Of one that is not known: they are written for hardware.
+/// Score of an unknown provider, which is assumed to be written for hardware.
 const UNKNOWN: u32 = 700;
-/// What an offer without RMA loses.
+/// Score deducted from an offer without RMA.
 const NO_RMA: u32 = 50;
 
-/// The score of an offer, and why.
+/// Returns the score of an offer, and its reason.
 pub fn rank(facts: &Facts) -> (u32, String) {
     let known = KNOWN.iter().find(|(name, ..)| *name == facts.provider);
     let (score, why) =
-        known.map_or((UNKNOWN, "not known here, taken for hardware"), |(_, score, why)| (*score, *why));
+        known.map_or((UNKNOWN, "unknown, assumed to be for hardware"), |(_, score, why)| (*score, *why));
     if facts.has_rma() { (score, why.to_owned()) } else { (score - NO_RMA, format!("{why}; messages only")) }
 }
 
-/// Whether a provider has a thread for each domain that needs a core while anything moves.
+/// Returns true if a provider has a thread per domain that needs a core while data moves.
 pub fn has_thread(provider: &str) -> bool {
     provider.split(';').any(|layer| WITH_THREADS.contains(&layer))
 }
 
-/// Whether a provider's transfers are better cut in parts. `congestion`: what `/proc/sys/net/ipv4/tcp_congestion_control` says, which is that of all
-/// connections of a provider over TCP.
+/// Returns true if a provider's transfers shall be split into parts. `congestion`: content of
+/// `/proc/sys/net/ipv4/tcp_congestion_control`, which applies to all connections of a provider over
+/// TCP.
 ///
-/// Such a provider hands each transfer to the kernel in one call, which fills the socket's buffers. Where TCP sends at a pace of its own, what they hold has left the
-/// caches when it goes out; elsewhere it goes out at once. A provider with a thread tells of each part's end by waking somebody, who takes the thread's core:
-/// there that costs more than it gains.
+/// Such a provider passes each transfer to the kernel in one call, which fills the socket's
+/// buffers. If TCP paces its sends, the data has left the caches before it is sent; otherwise it is
+/// sent immediately. A provider with a thread signals the end of each part, which wakes a thread
+/// that then takes the provider's core. There, splitting costs more than it gains.
 pub fn wants_parts(provider: &str, congestion: &str) -> bool {
     let over_tcp = provider.split(';').any(|layer| OVER_TCP.contains(&layer));
     over_tcp && !has_thread(provider) && netmod_nics::is_paced(congestion)
 }
 
-/// Whether a provider's sender writes to the very memory in which its receiver looks, so that looks for what has not come yet make it come later: under the
-/// lock of a region that both have mapped.
+/// Returns true if a provider's sender writes to the memory that its receiver polls. Polling too
+/// early then delays the message: it takes the lock of a region that both have mapped.
 pub fn shares_lines(provider: &str) -> bool {
     provider == "shm"
 }
 
-/// Whether receive buffers had better take one message each, though the provider has such as take several.
+/// Returns true if receive buffers shall take one message each, although the provider supports
+/// multi-receive buffers.
 ///
-/// Where the two cores do all the work, what a receiver does before it has a message is on the message's way. shm (`smr_ep.c` of 1.17) makes a receive of its own for the
-/// part of a larger buffer that a message fills, twice copying what a receive consists of. Posting another buffer takes longer, but can be done when the answer has gone.
+/// Where the two cores do all the work, the receiver's work before a message arrives adds to its
+/// latency. shm (`smr_ep.c` of 1.17) makes a receive for the part of a multi-receive buffer that a
+/// message fills, copying the receive's record twice. Posting another buffer takes longer, but can
+/// wait until the answer has been sent.
 pub fn wants_whole_buffers(provider: &str) -> bool {
     shares_lines(provider)
 }
 
-/// Returns true if a closed registration keeps out a peer that is in the middle of a put.
+/// Returns true if closing a registration stops a peer that is in the middle of a put.
 ///
-/// The providers for shared memory write into the peer's process by `process_vm_writev(2)`, which neither knows of
-/// registrations nor can be waited for by their owner (`smr_rma_fast` of 1.17).
+/// The providers for shared memory write into the peer's process by `process_vm_writev(2)`. It
+/// ignores registrations, and the memory's owner cannot wait for it (`smr_rma_fast` of 1.17).
 pub fn revokes_puts(provider: &str) -> bool {
     !matches!(provider, "shm" | "sm2")
 }
 
-/// Why a provider is not one for use by itself.
+/// Returns the reason if a provider is not for direct use.
 pub fn helper(provider: &str) -> Option<&'static str> {
     let layers = || provider.split(';');
     if layers().any(|l| l.starts_with("ofi_hook_")) {
-        return Some("it only watches what another provider does");
+        return Some("it only observes another provider");
     }
     if layers().any(|l| l == "ofi_mrail" || l == "mrail") {
-        return Some("it joins other providers' domains, which the netmod does itself");
+        return Some("it combines domains of other providers, which the netmod does itself");
     }
     if layers().any(|l| l == "lnx" || l == "ofi_lnx") {
-        return Some("it joins other providers, which the netmods do themselves");
+        return Some("it combines other providers, which the netmods do themselves");
     }
     core_name(provider).starts_with("ofi_").then_some("it is a layer over other providers only")
 }

@@ -11,7 +11,7 @@ use crate::fi::info::{Facts, NicFacts};
 
 const OLD: u32 = version(1, 17);
 
-/// A socket address of the system, for an IP address.
+/// Makes a socket address of the system from an IP address.
 fn socket_address(ip: &str) -> (u32, Box<[u8]>) {
     match ip.parse().expect("an IP address") {
         std::net::IpAddr::V4(v4) => {
@@ -31,7 +31,7 @@ fn socket_address(ip: &str) -> (u32, Box<[u8]>) {
     }
 }
 
-/// An offer that can be used.
+/// Makes a usable offer.
 fn offer(provider: &str, domain: &str, ip: &str) -> Facts {
     let (format, address) = if ip.is_empty() { (99, [1, 2, 3].into()) } else { socket_address(ip) };
     Facts {
@@ -64,14 +64,14 @@ fn config(provider: &str, domain: &str) -> OfiConfig {
     OfiConfig { provider: provider.into(), domain: domain.into(), ..OfiConfig::default() }
 }
 
-/// Providers and domains that are used, best first, after the order of the verdicts was checked.
+/// Returns the used providers and domains, best first, after checking the order of the decisions.
 fn chosen(offers: &[Facts], host: &Host, library: u32, cfg: &OfiConfig) -> Vec<String> {
-    let judged = judge(&offers.iter().collect::<Vec<_>>(), host, library, cfg);
-    assert_eq!(judged.len(), offers.len());
+    let decisions = decide(&offers.iter().collect::<Vec<_>>(), host, library, cfg);
+    assert_eq!(decisions.len(), offers.len());
     let mut order: Vec<usize> = (0..offers.len()).collect();
-    order.sort_by_key(|i| judged[*i].order);
-    assert!(order.iter().enumerate().all(|(at, i)| judged[*i].order == at), "each has a place of its own");
-    let used = |i: &usize| matches!(judged[*i].verdict, Verdict::Chosen(_));
+    order.sort_by_key(|i| decisions[*i].order);
+    assert!(order.iter().enumerate().all(|(at, i)| decisions[*i].order == at), "each has its own position");
+    let used = |i: &usize| matches!(decisions[*i].verdict, Verdict::Chosen(_));
     assert!(order.is_sorted_by_key(|i| !used(i)), "what is used comes first");
     order
         .iter()
@@ -81,14 +81,14 @@ fn chosen(offers: &[Facts], host: &Host, library: u32, cfg: &OfiConfig) -> Vec<S
 }
 
 fn why_not(offers: &[Facts], host: &Host, cfg: &OfiConfig, i: usize) -> String {
-    let judged = judge(&offers.iter().collect::<Vec<_>>(), host, OLD, cfg);
-    match &judged[i].verdict {
+    let decisions = decide(&offers.iter().collect::<Vec<_>>(), host, OLD, cfg);
+    match &decisions[i].verdict {
         Verdict::Refused(why) => why.clone(),
         Verdict::Chosen(why) => panic!("{} is chosen: {why}", offers[i].provider),
     }
 }
 
-/// What 1.17 offers on a host with one interface.
+/// Returns the offers of 1.17 on a host with one interface.
 fn of_1_17() -> Vec<Facts> {
     let mut out = Vec::new();
     for provider in ["tcp;ofi_rxm", "net", "net;ofi_rxm", "udp;ofi_rxd", "sockets"] {
@@ -171,7 +171,7 @@ fn hardware_is_taken_if_its_link_is_up_fastest_first() {
 }
 
 #[test]
-fn what_leads_to_other_hosts_is_taken_or_else_what_may_or_else_loopback() {
+fn domains_to_other_hosts_are_preferred_then_possible_ones_then_loopback() {
     let host = Host {
         nics: vec![
             nic("eth0", Kind::Physical, "192.0.2.2"),
@@ -194,12 +194,12 @@ fn what_leads_to_other_hosts_is_taken_or_else_what_may_or_else_loopback() {
     assert_eq!(with(&all, "lo"), ["tcp lo"]);
     assert_eq!(with(&all, "lo,eth0"), ["tcp eth0", "tcp lo"]);
     assert_eq!(with(&all, "172.17.0.0/16"), ["tcp docker0"]);
-    assert!(why_not(&all, &host, &OfiConfig::default(), 1).contains("docker0 does not lead to other hosts"));
+    assert!(why_not(&all, &host, &OfiConfig::default(), 1).contains("docker0 does not reach other hosts"));
     assert!(why_not(&all, &host, &OfiConfig::default(), 3).contains("link is down"));
 }
 
 #[test]
-fn what_the_netmod_cannot_do_is_refused() {
+fn unsupported_requirements_are_refused() {
     let good = offer("a", "d", "");
     let refuse = |changed: Facts, part: &str| {
         let why = why_not(&[changed], &Host::default(), &OfiConfig::default(), 0);
@@ -211,14 +211,14 @@ fn what_the_netmod_cannot_do_is_refused() {
     refuse(Facts { rx_order: 0, ..good.clone() }, "FI_ORDER_SAS");
     refuse(Facts { max_msg: 1000, ..good.clone() }, "at most 1000 bytes");
     refuse(Facts { caps: FI_RMA, ..good.clone() }, "no messages");
-    refuse(Facts { provider: "ofi_hook_noop;tcp".into(), ..good.clone() }, "watches");
+    refuse(Facts { provider: "ofi_hook_noop;tcp".into(), ..good.clone() }, "observes");
     let fine = [
         Facts { mode: HONOURED_MODES, mr_mode: MrMode::HONOURED, ..good.clone() },
-        // Frames are as long as its messages may be.
+        // Frames are as long as the provider's messages may be.
         Facts { max_msg: 1024, ..good.clone() },
         Facts { mr_mode: FI_MR_BASIC, ..good.clone() },
         Facts { mr_mode: FI_MR_SCALABLE, ..good.clone() },
-        // Registration is of no matter where nothing is registered.
+        // The registration mode is irrelevant where nothing is registered.
         Facts { mr_mode: FI_MR_MMU_NOTIFY, caps: FI_MSG, ..good },
     ];
     for one in fine {
@@ -243,13 +243,13 @@ fn more_is_asked_for_before_less() {
     assert!(plain[0].0 & FI_NAMED_RX_CTX != 0 && plain[1].0 | FI_NAMED_RX_CTX == plain[0].0);
     assert!(plain[1].0 & FI_RMA != 0 && plain[8].0 & FI_RMA == 0);
     assert!(plain.iter().all(|r| r.2 == FI_THREAD_DOMAIN));
-    // Nobody is passed over for what can be done without.
+    // Missing optional capabilities are no reason for rejection.
     for caps in [FI_MSG | FI_MULTI_RECV | FI_RMA, FI_MSG | FI_RMA] {
         for mr_mode in [MrMode::HONOURED, FI_MR_BASIC, FI_MR_SCALABLE] {
             assert!(plain.contains(&(caps, mr_mode, FI_THREAD_DOMAIN)), "{caps:#x} {mr_mode:#x}");
         }
     }
-    // What threads share is asked for as such.
+    // Contexts shared by threads are requested explicitly.
     let many = OfiConfig { contexts: 4, ..OfiConfig::default() };
     assert_eq!(requests(&many)[0], (plain[0].0, plain[0].1, FI_THREAD_COMPLETION));
     assert_eq!(requests(&many)[1..], plain[1..]);
@@ -277,10 +277,10 @@ fn endpoints_are_shared_where_that_is_wanted_and_can_be() {
     for unable in [facts(FI_MSG, 16, 16), facts(FI_MSG | FI_NAMED_RX_CTX, 1, 16)] {
         assert!(why(ask(4, false, &unable)).contains("sockets has no scalable"));
     }
-    // The choice says so.
+    // The reason for the choice tells.
     let said = |n, facts: &Facts| {
         let cfg = OfiConfig { contexts: n, ..OfiConfig::default() };
-        match judge(&[facts], &Host::default(), OLD, &cfg).remove(0).verdict {
+        match decide(&[facts], &Host::default(), OLD, &cfg).remove(0).verdict {
             Verdict::Chosen(why) | Verdict::Refused(why) => why,
         }
     };

@@ -1,4 +1,4 @@
-//! What one engine sends and receives by, and the completions of that: calls of libfabric on the way of data.
+//! An engine's endpoint and its completions: libfabric's calls on the data path.
 
 #![allow(unsafe_code)]
 
@@ -14,171 +14,182 @@ use libfabric_sys::fid::{fid, fid_cq, fid_ep};
 use libfabric_sys::{Library, call};
 
 use super::info::text;
-use super::shared::{self, Domain, Lane, Wish};
+use super::shared::{self, ContextPair, Domain, DomainOptions};
 use super::{Refused, check};
 use crate::card::MIN_FRAME;
 use crate::choose::{easy_max, revokes_puts, shares_lines, wakes, wants_parts, wants_whole_buffers};
 
-/// Most bytes that one transfer moves where such parts are of use: see [`wants_parts`]. A part stays in a second cache of 1 MiB, beside what else is there.
+/// Maximum length of a transfer in bytes, where splitting pays: see [`wants_parts`]. A part fits
+/// into a second-level cache of 1 MiB with other data beside it.
 const PART: usize = 768 << 10;
-/// Where the kernel says which congestion control connections have (`tcp(7)`).
+/// File with the kernel's default congestion control (`tcp(7)`).
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// How many messages a posted receive buffer takes.
+/// Number of messages that a posted receive buffer takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
     /// The next one.
     One,
-    /// As many as there is room for.
+    /// All that fit.
     Several,
 }
 
-/// What of a provider's attributes matters to who uses the endpoint.
+/// Properties of a provider that matter to users of the endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Traits {
-    /// `FI_MR_*`, the legacy modes spelled out.
+    /// `FI_MR_*` bits, with the legacy modes expanded.
     pub(crate) mr_mode: i32,
-    /// Bytes of a key.
+    /// Length of a key in bytes.
     pub(crate) mr_key_size: usize,
-    /// Longest injected message.
+    /// Maximum length of an injected message.
     pub(crate) inject: usize,
-    /// Longest message that can be sent, and is not fetched from its sender's memory.
+    /// Maximum length of a message that is not fetched from its sender's memory.
     pub(crate) easy: usize,
-    /// Longest transfer, or the longest that is of use.
+    /// Maximum length of a transfer: the provider's limit, or the useful one.
     pub(crate) max_msg: usize,
-    /// Sends and transfers under way at once.
+    /// Maximum number of sends and transfers in flight.
     pub(crate) tx: usize,
-    /// Receives posted at once.
+    /// Maximum number of posted receives.
     pub(crate) rx: usize,
-    /// Whether who sends writes to the memory in which who receives looks.
+    /// True if the sender writes to the memory that the receiver polls.
     pub(crate) shares_lines: bool,
-    /// Whether receive buffers take several messages.
+    /// True if receive buffers take several messages.
     pub(crate) multi_recv: bool,
-    /// Whether there are one-sided transfers.
+    /// True if there are one-sided transfers.
     pub(crate) rma: bool,
-    /// Set if a closed registration keeps out a peer that is in the middle of a put.
+    /// True if closing a registration stops a peer that is in the middle of a put.
     pub(crate) revokes_puts: bool,
-    /// Whether receive contexts of peers' scalable endpoints can be addressed.
+    /// True if receive contexts of peers' scalable endpoints can be addressed.
     pub(crate) names_contexts: bool,
-    /// Returns true if the descriptor of its queue tells of everything that comes, and of nothing else.
+    /// True if the queue's descriptor becomes readable for every event, and only then.
     pub(crate) wakes: bool,
 }
 
 impl Traits {
-    /// Longest frame that is sent and taken, where it may have `most` bytes.
+    /// Returns the maximum frame length, given an upper bound.
     pub(crate) fn frame(&self, most: usize) -> usize {
         most.min(self.easy.max(MIN_FRAME as usize))
     }
 }
 
-/// A lane of a domain: what one engine sends and receives by. One thread at a time uses it.
+/// An engine's share of a domain: its contexts or plain endpoint, and its queue. One thread at a
+/// time uses it.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     lib: Library,
-    /// A transmit context, or a plain endpoint; null when it is shut.
+    /// Transmit context, or plain endpoint; null after shutdown.
     tx: *mut fid_ep,
-    /// A receive context, or the same plain endpoint.
+    /// Receive context, or the same plain endpoint.
     rx: *mut fid_ep,
     cq: *mut fid_cq,
     fd: Option<RawFd>,
     traits: Traits,
-    /// Number of the lane.
+    /// Number of the context pair.
     number: usize,
     domain: Arc<Domain>,
 }
 
-// SAFETY: the objects may be used by any thread, one at a time (`FI_THREAD_COMPLETION`, `FI_THREAD_DOMAIN`), which is what owning
-// the value gives.
+// SAFETY: the objects may be used by any thread, one at a time (`FI_THREAD_COMPLETION`,
+// `FI_THREAD_DOMAIN`), which owning the value ensures.
 unsafe impl Send for Endpoint {}
 
-/// The endpoint says that an entry with an error waits.
+/// Reports that the completion queue has an error entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ErrorWaits;
 
-/// An operation that failed.
+/// A failed operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Failed {
-    /// Its context; null if the provider does not say.
+    /// Its context; null if the provider does not tell.
     pub(crate) context: *mut c_void,
     /// Flags of the entry.
     pub(crate) flags: u64,
-    /// Whether it was cancelled.
+    /// True if the operation was cancelled.
     pub(crate) cancelled: bool,
-    /// Whether a message was longer than its buffer.
+    /// True if a message was longer than its buffer.
     pub(crate) truncated: bool,
-    /// What the provider says.
+    /// The provider's error message.
     pub(crate) text: String,
 }
 
 impl Endpoint {
-    /// Opens the domain that an info describes, or joins the engines of this process that have done so and have contexts left.
+    /// Opens the domain that an info describes, or joins engines of this process that have opened
+    /// it and have contexts left.
     ///
     /// # Errors
-    /// Which call failed and why. What was opened before is closed again.
+    /// The call that failed, and its cause. Everything opened before is closed again.
     ///
     /// # Safety
     /// The info is the library's, and live.
-    pub(crate) unsafe fn open(lib: Library, info: *const fi_info, wish: &Wish) -> Result<Endpoint, String> {
+    pub(crate) unsafe fn open(
+        lib: Library,
+        info: *const fi_info,
+        options: &DomainOptions,
+    ) -> Result<Endpoint, String> {
         // SAFETY: by contract.
-        let (domain, number, lane) = unsafe { shared::join(lib, info, wish)? };
-        let Lane { tx, rx, cq, fd } = lane;
+        let (domain, number, pair) = unsafe { shared::join(lib, info, options)? };
+        let ContextPair { tx, rx, cq, fd } = pair;
         Ok(Endpoint { lib, tx, rx, cq, fd, traits: domain.traits().clone(), number, domain })
     }
 
-    /// What matters of the provider's attributes.
+    /// Returns the provider's properties.
     pub(crate) fn traits(&self) -> &Traits {
         &self.traits
     }
 
-    /// The library.
+    /// Returns the library.
     pub(crate) fn lib(&self) -> &Library {
         &self.lib
     }
 
-    /// The domain, for registrations.
+    /// Returns the domain, for registrations.
     pub(super) fn domain(&self) -> &Domain {
         &self.domain
     }
 
-    /// Which receive context of its endpoint it is, and how many that has; 0 of 1 of a plain endpoint.
+    /// Returns index and number of the endpoint's receive contexts; 0 of 1 for a plain endpoint.
     pub(crate) fn context(&self) -> (u8, u16) {
         let small = |n: usize| u8::try_from(n).unwrap_or(u8::MAX);
-        (small(self.number), small(self.domain.lanes()).into())
+        (small(self.number), small(self.domain.pairs()).into())
     }
 
-    /// The endpoint's own address.
+    /// Returns the endpoint's address.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     pub(crate) fn address(&self) -> Result<Vec<u8>, String> {
         self.domain.address()
     }
 
-    /// Makes a receive context of a peer's endpoint known: what to send to.
+    /// Inserts a receive context of a peer's endpoint into the address vector, and returns its
+    /// address for sends.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     pub(crate) fn insert(&self, address: &[u8], context: u8) -> Result<fi_addr_t, String> {
         self.domain.insert(address, context)
     }
 
-    /// Forgets what was inserted.
+    /// Removes an inserted address.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     pub(crate) fn remove(&self, peer: fi_addr_t) -> Result<(), String> {
         self.domain.remove(peer)
     }
 
-    /// Sets the first of these keys aside that no registration of the domain has; [`Registration::new`] takes it over.
+    /// Reserves the first of these keys that no registration of the domain has;
+    /// [`Registration::new`] takes it over.
     ///
     /// [`Registration::new`]: super::region::Registration::new
     pub(crate) fn take_key(&self, keys: impl Iterator<Item = u64>) -> Option<u64> {
         self.domain.take_key(keys)
     }
 
+    /// Checks that the endpoint is open.
+    ///
     /// # Errors
-    /// If the endpoint was shut.
+    /// If the endpoint was shut down.
     #[inline]
     pub(super) fn is_open(&self) -> Result<(), Refused> {
         if self.tx.is_null() { Err(Refused::Failed("the endpoint is closed".into())) } else { Ok(()) }
@@ -196,8 +207,8 @@ impl Endpoint {
     /// Sends a message.
     ///
     /// # Safety
-    /// The memory is readable and unwritten, and the context is lent, until the completion; the descriptor is of a live
-    /// registration of the memory, if the provider demands one.
+    /// Until the completion, the memory is readable and unmodified, and the context is lent. The
+    /// descriptor is of a live registration of the memory, if the provider requires one.
     #[inline]
     pub(crate) unsafe fn send(
         &self,
@@ -213,11 +224,12 @@ impl Endpoint {
         if rc == 0 { Ok(()) } else { check(&self.lib, "fi_send", rc as i64) }
     }
 
-    /// Posts a receive buffer: for several messages, if the provider can do that, and has room for one that does, else for one.
+    /// Posts a receive buffer: for several messages if the provider supports that and has room for
+    /// it, else for one.
     ///
     /// # Safety
-    /// The memory is used by nobody else, and the context is lent, until the completion that says that the buffer is free; the
-    /// descriptor as for [`Endpoint::send`].
+    /// Until the completion that releases the buffer, nobody else uses the memory, and the context
+    /// is lent. The descriptor is as for [`Endpoint::send`].
     pub(crate) unsafe fn recv(
         &self,
         at: *mut u8,
@@ -236,11 +248,13 @@ impl Endpoint {
             context,
             data: 0,
         };
-        // SAFETY: by contract; the receive context is live. One piece: the provider keeps no array of them.
+        // SAFETY: by contract; the receive context is live. The provider does not keep the
+        // one-element array.
         let post = |flags| unsafe { fi_recvmsg(self.rx, &raw const msg, flags) };
         if self.traits.multi_recv {
             let rc = post(FI_MULTI_RECV);
-            // Where messages that wait for a buffer have taken all the provider's room for receives, a buffer for the first of them alone needs none.
+            // If messages that wait for a buffer use all the provider's room for receives, a
+            // single-message buffer for the first of them still succeeds.
             if rc as i64 != -i64::from(libc::ENOMEM) {
                 return check(&self.lib, "fi_recvmsg", rc as i64).map(|()| Takes::Several);
             }
@@ -248,11 +262,11 @@ impl Endpoint {
         check(&self.lib, "fi_recvmsg", post(0) as i64).map(|()| Takes::One)
     }
 
-    /// Starts to read from a peer's memory.
+    /// Starts a read of a peer's memory.
     ///
     /// # Safety
-    /// The memory is writable and used by nobody else, and the context is lent, until the completion; the descriptor as for
-    /// [`Endpoint::send`].
+    /// Until the completion, the memory is writable and used by nobody else, and the context is
+    /// lent. The descriptor is as for [`Endpoint::send`].
     #[allow(clippy::too_many_arguments)]
     pub(crate) unsafe fn read(
         &self,
@@ -270,7 +284,7 @@ impl Endpoint {
         check(&self.lib, "fi_read", rc as i64)
     }
 
-    /// Starts to write to a peer's memory. Completes when the data is there.
+    /// Starts a write to a peer's memory. Completes when the data has arrived.
     ///
     /// # Safety
     /// As for [`Endpoint::send`].
@@ -299,34 +313,36 @@ impl Endpoint {
             context,
             data: 0,
         };
-        // SAFETY: by contract; the transmit context is live. One piece: the provider keeps no array of them.
+        // SAFETY: by contract; the transmit context is live. The provider does not keep the
+        // one-element array.
         let rc = unsafe { fi_writemsg(self.tx, &raw const msg, FI_DELIVERY_COMPLETE | FI_COMPLETION) };
         check(&self.lib, "fi_writemsg", rc as i64)
     }
 
-    /// Asks that an operation be given up; its completion still comes.
+    /// Requests the cancellation of an operation. Its completion still comes.
     pub(crate) fn cancel(&self, receive: bool, context: *mut c_void) {
         let ep = if receive { self.rx } else { self.tx };
         if ep.is_null() {
             return;
         }
-        // SAFETY: the context is live. Providers that cannot cancel say so, and the operation goes on.
+        // SAFETY: the context is live. Providers that cannot cancel say so, and the operation goes
+        // on.
         let _ = unsafe { fi_cancel(ep, context) };
     }
 
-    /// Makes progress, and takes nothing (`fi_cq_read` of no entries).
+    /// Makes progress without taking completions (`fi_cq_read` of no entries).
     pub(crate) fn progress(&self) {
         // SAFETY: the queue is live; nothing is written. An entry with an error stays where it is.
         let _ = unsafe { call::fi_cq_read(self.cq, null_mut(), 0) };
     }
 
-    /// Takes completions; makes progress.
+    /// Makes progress and takes completions.
     ///
     /// # Errors
-    /// That the next entry is one with an error: see [`Endpoint::error`].
+    /// If the next entry is an error: see [`Endpoint::error`].
     #[inline]
     pub(crate) fn poll(&self, entries: &mut [fi_cq_data_entry]) -> Result<usize, ErrorWaits> {
-        // SAFETY: the queue is live, its format is that of the entries, and so many are writable.
+        // SAFETY: the queue is live, its format is that of the entries, and that many are writable.
         let n = unsafe { call::fi_cq_read(self.cq, entries.as_mut_ptr().cast(), entries.len()) };
         match usize::try_from(n) {
             Ok(n) => Ok(n.min(entries.len())),
@@ -336,7 +352,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes an entry with an error, if there is one.
+    /// Takes an error entry, if there is one.
     pub(crate) fn error(&self) -> Option<Failed> {
         let mut entry = fi_cq_err_entry::ZERO;
         // SAFETY: the queue is live; the entry is zeroed, with room for what newer versions write.
@@ -346,7 +362,8 @@ impl Endpoint {
         }
         let err = entry.err.unsigned_abs();
         let mut text = self.lib.error(i64::from(err));
-        // SAFETY: the queue is live, the entry is its own; the answer is a C string that lives until the next call.
+        // SAFETY: the queue is live, the entry is its own; the answer is a C string that lives
+        // until the next call.
         let detail = unsafe {
             let said = fi_cq_strerror(self.cq, entry.prov_errno, entry.err_data, null_mut(), 0);
             if said.is_null() { String::new() } else { CStr::from_ptr(said).to_string_lossy().into_owned() }
@@ -363,12 +380,13 @@ impl Endpoint {
         })
     }
 
-    /// What to wait on, if the provider has something.
+    /// Returns the descriptor to wait on, if there is one.
     pub(crate) fn wait_fd(&self) -> Option<RawFd> {
         self.fd
     }
 
-    /// Whether one may block on [`Endpoint::wait_fd`] now. Without a descriptor, nothing speaks against a nap.
+    /// Returns true if the caller may block on [`Endpoint::wait_fd`] now. Without a descriptor, it
+    /// may always sleep.
     pub(crate) fn may_wait(&self) -> bool {
         if self.fd.is_none() {
             return true;
@@ -380,6 +398,8 @@ impl Endpoint {
 }
 
 impl Traits {
+    /// Reads the provider's properties from an info.
+    ///
     /// # Safety
     /// The info is live and the library's.
     pub(super) unsafe fn of(info: *const fi_info, library: u32) -> Traits {
@@ -394,7 +414,7 @@ impl Traits {
             FI_MR_SCALABLE => 0,
             mode => mode,
         };
-        // A system without that file has no TCP that would matter.
+        // A system without this file has no TCP.
         let congestion = std::fs::read_to_string(CONGESTION).unwrap_or_default();
         let longest = if wants_parts(&provider, &congestion) { PART } else { usize::MAX };
         Traits {
@@ -414,16 +434,17 @@ impl Traits {
         }
     }
 
-    /// Whether the provider wants this of who registers memory.
+    /// Returns true if the provider requires this registration mode.
     pub(crate) fn wants(&self, mr_mode: i32) -> bool {
         self.mr_mode & mr_mode != 0
     }
 }
 
 impl Endpoint {
-    /// Closes what it sends and receives by, with all that is under way. Closing again does nothing.
+    /// Closes the contexts or plain endpoint, with everything in flight. Closing again does
+    /// nothing.
     pub(crate) fn shut(&mut self) {
-        self.domain.close_lane(self.number);
+        self.domain.close_pair(self.number);
         (self.tx, self.rx) = (null_mut(), null_mut());
     }
 }

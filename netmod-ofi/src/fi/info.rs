@@ -1,4 +1,4 @@
-//! What libfabric offers: a request to `fi_getinfo`, and its records, each with a copy in plain Rust of what matters.
+//! Requests to `fi_getinfo`, and its records with a Rust copy of their relevant fields.
 
 #![allow(unsafe_code)]
 
@@ -14,48 +14,49 @@ use libfabric_sys::consts::{
     FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV, FI_NAMED_RX_CTX, FI_ORDER_SAS, FI_RMA,
 };
 
-/// Longest address that is copied, in bytes; the longest that providers have are paths and uris of some hundred bytes.
+/// Maximum length of a copied address in bytes. The longest addresses of providers are paths and
+/// URIs of some hundred bytes.
 pub const MAX_ADDRESS: usize = 1024;
 
 /// `FI_LINK_DOWN`.
 const FI_LINK_DOWN: i32 = 1;
 
-/// What is asked of libfabric: reliable datagrams, sends in order, and this.
+/// A request to libfabric: reliable datagrams, ordered sends, and these properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     /// Capabilities.
     pub caps: u64,
-    /// Modes that can be honoured.
+    /// Supported modes.
     pub mode: u64,
-    /// Modes of registration that can be honoured.
+    /// Supported modes of registration.
     pub mr_mode: i32,
-    /// Which threads will use what, `FI_THREAD_*`.
+    /// Threading model, `FI_THREAD_*`.
     pub threading: i32,
-    /// The only provider that is asked; all if `None`.
+    /// Name of the only provider to ask; `None` for all.
     pub provider: Option<&'a str>,
 }
 
-/// How memory is registered, and named to peers.
+/// Requirements for registering memory and naming it to peers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MrMode {
-    /// Local buffers of all operations are registered, too.
+    /// Local buffers of operations must be registered, too.
     pub local: bool,
-    /// Peers name memory by its virtual address; otherwise by the offset in its region.
+    /// Peers name memory by virtual address instead of the offset in its region.
     pub virt_addr: bool,
-    /// There is memory behind what is registered.
+    /// Registered memory must have physical pages.
     pub allocated: bool,
-    /// The provider chooses keys; otherwise whoever registers.
+    /// The provider chooses keys, instead of the process that registers.
     pub prov_key: bool,
-    /// A region is bound to its endpoint and enabled.
+    /// A region must be bound to its endpoint and enabled.
     pub endpoint: bool,
 }
 
 impl MrMode {
-    /// All bits that can be honoured.
+    /// All supported bits.
     pub const HONOURED: i32 =
         FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
-    /// From `mr_mode`; `FI_MR_BASIC` is what it meant before the bits were split.
+    /// Converts `mr_mode`; `FI_MR_BASIC` stands for the separate bits that replaced it.
     pub const fn of(bits: i32) -> MrMode {
         let basic = bits & FI_MR_BASIC != 0;
         MrMode {
@@ -68,101 +69,102 @@ impl MrMode {
     }
 }
 
-/// A network card, as far as the provider tells.
+/// A network card, as described by the provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NicFacts {
     /// Its name.
     pub name: String,
-    /// Mb/s, if known.
+    /// Speed in Mb/s, if known.
     pub speed: Option<u32>,
-    /// Bytes, if known.
+    /// MTU in bytes, if known.
     pub mtu: Option<u32>,
-    /// Whether its link is up, if known.
+    /// True if its link is up, if known.
     pub up: Option<bool>,
 }
 
-/// What a record says, copied.
+/// Copy of a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The provider's name, such as `tcp;ofi_rxm`.
     pub provider: String,
-    /// Its version, as `FI_VERSION` makes it.
+    /// The provider's version, in the form of `FI_VERSION`.
     pub provider_version: u32,
-    /// The fabric's name: for networks of IP the subnet.
+    /// Name of the fabric; for IP networks, the subnet.
     pub fabric: String,
-    /// The domain's name: for networks of IP the interface.
+    /// Name of the domain; for IP networks, the interface.
     pub domain: String,
     /// Protocol of the endpoint, `FI_PROTO_*`.
     pub protocol: u32,
-    /// Its version.
+    /// Version of the protocol.
     pub protocol_version: u32,
-    /// Form of addresses, `FI_SOCKADDR_IN` and so on.
+    /// Address format, `FI_SOCKADDR_IN` and so on.
     pub format: u32,
-    /// The address here; a port in it may be 0 before an endpoint is open. Empty if the provider does not tell.
+    /// Local address. Its port may be 0 before an endpoint is open. Empty if the provider does not
+    /// tell.
     pub address: Box<[u8]>,
     /// Capabilities.
     pub caps: u64,
-    /// What the caller has to do: of the record and of its parts.
+    /// Modes that the caller must support, of the record and its parts.
     pub mode: u64,
-    /// What registration demands, `FI_MR_*`.
+    /// Requirements of registration, `FI_MR_*`.
     pub mr_mode: i32,
-    /// Bytes of a key.
+    /// Length of a key in bytes.
     pub key_size: usize,
-    /// Most bytes of a message that is copied by the call (`fi_inject`).
+    /// Maximum length of an injected message in bytes (`fi_inject`).
     pub inject: usize,
-    /// Operations that a transmit queue takes.
+    /// Capacity of a transmit queue in operations.
     pub tx_size: usize,
-    /// Operations that a receive queue takes.
+    /// Capacity of a receive queue in operations.
     pub rx_size: usize,
-    /// Pieces of a message that is sent.
+    /// Scatter-gather elements of a sent message.
     pub tx_iov: usize,
-    /// Pieces of a message that is received.
+    /// Scatter-gather elements of a received message.
     pub rx_iov: usize,
-    /// Pieces of the peer's memory in a transfer.
+    /// Elements of the peer's memory in a transfer.
     pub rma_iov: usize,
-    /// Longest message and transfer in bytes.
+    /// Maximum length of a message or transfer in bytes.
     pub max_msg: usize,
-    /// Order among operations of the transmit side, `FI_ORDER_*`.
+    /// Order of transmit operations, `FI_ORDER_*`.
     pub tx_order: u64,
-    /// And of the receive side.
+    /// Order of receive operations, `FI_ORDER_*`.
     pub rx_order: u64,
-    /// Most transmit contexts of a scalable endpoint.
+    /// Maximum number of transmit contexts of a scalable endpoint.
     pub tx_contexts: usize,
-    /// Most receive contexts of a scalable endpoint.
+    /// Maximum number of receive contexts of a scalable endpoint.
     pub rx_contexts: usize,
-    /// Who makes control progress, as the provider claims: `FI_PROGRESS_*`.
+    /// Control progress model, as claimed by the provider: `FI_PROGRESS_*`.
     pub control_progress: i32,
-    /// Who makes data progress, as it claims.
+    /// Data progress model, as claimed by the provider: `FI_PROGRESS_*`.
     pub data_progress: i32,
-    /// Which threads may use what, `FI_THREAD_*`.
+    /// Threading model, `FI_THREAD_*`.
     pub threading: i32,
-    /// The card.
+    /// The network card.
     pub nic: Option<NicFacts>,
 }
 
 impl Facts {
-    /// Whether peers' memory can be read and written.
+    /// Returns true if peers' memory can be read and written.
     pub fn has_rma(&self) -> bool {
         self.caps & FI_RMA != 0
     }
 
-    /// Whether a receive buffer can take several messages.
+    /// Returns true if a receive buffer can take several messages.
     pub fn has_multi_recv(&self) -> bool {
         self.caps & FI_MULTI_RECV != 0
     }
 
-    /// How many pairs of transmit and receive contexts a scalable endpoint may have; 1 where there are none.
+    /// Returns the maximum number of context pairs of a scalable endpoint; 1 if there are none.
     pub fn contexts(&self) -> usize {
         if self.caps & FI_NAMED_RX_CTX == 0 { 1 } else { self.tx_contexts.min(self.rx_contexts).max(1) }
     }
 
-    /// What registration demands.
+    /// Returns the requirements of registration.
     pub fn mr(&self) -> MrMode {
         MrMode::of(self.mr_mode)
     }
 }
 
-/// A record of libfabric's, from which a domain can be opened, and what it says.
+/// A record of libfabric from which a domain can be opened, and its copy.
 #[derive(Debug)]
 pub struct Offer {
     facts: Facts,
@@ -178,18 +180,19 @@ impl Deref for Offer {
 }
 
 impl Offer {
-    /// What it says.
+    /// Returns the copied fields.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// The record, which lives as long as the offer. The parts that say what is wanted, such as the number of contexts, may be
-    /// changed for opening an endpoint; strings and addresses belong to the library.
+    /// Returns the record, which lives as long as the offer. Requested attributes, such as the
+    /// number of contexts, may be changed for opening an endpoint. Strings and addresses belong to
+    /// the library.
     pub fn info(&self) -> *mut fi_info {
         self.info.at.as_ptr()
     }
 
-    /// A second one of the same.
+    /// Duplicates the offer.
     ///
     /// # Errors
     /// If there is no memory.
@@ -200,29 +203,29 @@ impl Offer {
     }
 }
 
-/// Why there are no records.
+/// Reason why there are no records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InfoError {
-    /// No provider has what is asked for.
-    #[error("no provider of libfabric has what is asked for")]
+    /// No provider matches the request.
+    #[error("no provider of libfabric matches the request")]
     Nothing,
-    /// libfabric has no memory.
-    #[error("libfabric has no memory for a record")]
+    /// libfabric is out of memory.
+    #[error("libfabric is out of memory")]
     Memory,
-    /// A name that cannot be passed on.
-    #[error("`{}` is no provider's name", .0.escape_debug())]
+    /// The provider's name contains a zero byte.
+    #[error("`{}` is not a valid provider name", .0.escape_debug())]
     Name(String),
-    /// The call failed otherwise.
+    /// The call has failed for another reason.
     #[error("fi_getinfo: {text} ({number})")]
     Failed {
-        /// The error's number.
+        /// The error number.
         number: i32,
-        /// What it means.
+        /// Its meaning.
         text: String,
     },
 }
 
-/// A single record that is owned.
+/// An owned record.
 #[derive(Debug)]
 struct Info {
     at: NonNull<fi_info>,
@@ -240,12 +243,14 @@ impl Drop for Info {
 }
 
 impl Info {
-    /// An empty record, for a request.
+    /// Makes an empty record for a request.
     fn empty(library: &Library) -> Result<Info, InfoError> {
         // SAFETY: the library makes an empty record of nothing (that is `fi_allocinfo`).
         unsafe { Info::copy(library, ptr::null()) }
     }
 
+    /// Copies a record.
+    ///
     /// # Safety
     /// `of` is a live record of that library, or null.
     unsafe fn copy(library: &Library, of: *const fi_info) -> Result<Info, InfoError> {
@@ -255,7 +260,7 @@ impl Info {
     }
 }
 
-/// A list as `fi_getinfo` returns it.
+/// A list returned by `fi_getinfo`.
 struct List {
     first: *mut fi_info,
     library: Library,
@@ -270,7 +275,7 @@ impl Drop for List {
     }
 }
 
-/// A record as a request.
+/// Makes the hints for a request.
 fn hints(library: &Library, request: &Request<'_>) -> Result<Info, InfoError> {
     let hints = Info::empty(library)?;
     // SAFETY: the record is owned, and no other reference to it or its parts exists.
@@ -290,7 +295,8 @@ fn hints(library: &Library, request: &Request<'_>) -> Result<Info, InfoError> {
     info.mode = request.mode;
     if let Some(name) = request.provider {
         let text = CString::new(name).map_err(|_| InfoError::Name(name.to_owned()))?;
-        // SAFETY: the part belongs to the record. The copy is made by malloc, and freed with the record by the library's free.
+        // SAFETY: the part belongs to the record. The copy is allocated by malloc, and the library
+        // frees it with the record.
         unsafe {
             let fabric = info.fabric_attr.as_mut().ok_or(InfoError::Memory)?;
             fabric.prov_name = libc::strdup(text.as_ptr());
@@ -302,15 +308,16 @@ fn hints(library: &Library, request: &Request<'_>) -> Result<Info, InfoError> {
     Ok(hints)
 }
 
-/// What the library offers for a request, in its order.
+/// Returns the library's offers for a request, in its order.
 ///
 /// # Errors
-/// If it offers nothing, or fails.
+/// If there are none, or the call fails.
 pub fn getinfo(library: &Library, request: &Request<'_>) -> Result<Vec<Offer>, InfoError> {
     debug_assert!(request.caps & FI_MSG != 0);
     let hints = hints(library, request)?;
     let mut list = List { first: ptr::null_mut(), library: *library };
-    // SAFETY: the request is a live record of the library, the others are null, which is allowed; the list is written on success.
+    // SAFETY: the hints are a live record of the library; the other arguments may be null; the list
+    // is written on success.
     let failed = unsafe {
         (library.fi_getinfo)(
             library.api(),
@@ -343,6 +350,8 @@ pub fn getinfo(library: &Library, request: &Request<'_>) -> Result<Vec<Offer>, I
     if offers.is_empty() { Err(InfoError::Nothing) } else { Ok(offers) }
 }
 
+/// Copies a C string.
+///
 /// # Safety
 /// A C string, or null.
 pub(super) unsafe fn text(at: *const c_char) -> String {
@@ -353,8 +362,10 @@ pub(super) unsafe fn text(at: *const c_char) -> String {
     unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned()
 }
 
+/// Copies bytes.
+///
 /// # Safety
-/// So many bytes are there, or it is null.
+/// `len` bytes are readable, or the pointer is null.
 unsafe fn bytes(at: *const c_void, len: usize) -> Box<[u8]> {
     if at.is_null() || len > MAX_ADDRESS {
         return Box::default();
@@ -363,7 +374,7 @@ unsafe fn bytes(at: *const c_void, len: usize) -> Box<[u8]> {
     unsafe { core::slice::from_raw_parts(at.cast::<u8>(), len) }.into()
 }
 
-/// What a record says; `None` if it lacks a part.
+/// Copies the relevant fields of a record; `None` if it lacks a part.
 ///
 /// # Safety
 /// It is a live record of the library.
@@ -378,7 +389,8 @@ unsafe fn facts(info: &fi_info) -> Option<Facts> {
             info.fabric_attr.as_ref()?,
         )
     };
-    // SAFETY: names are C strings or null, the address has the length that is told, the card is live or null.
+    // SAFETY: names are C strings or null, the address has the given length, the card is live or
+    // null.
     let (provider, fabric_name, domain_name, address, nic) = unsafe {
         (
             text(fabric.prov_name),
@@ -419,6 +431,8 @@ unsafe fn facts(info: &fi_info) -> Option<Facts> {
     })
 }
 
+/// Copies the description of a card.
+///
 /// # Safety
 /// A live card of a live record, or null.
 unsafe fn nic(at: *const fid_nic) -> Option<NicFacts> {

@@ -1,7 +1,7 @@
-//! libfabric's objects, owned: the only part of the netmod that calls libfabric.
+//! Owned wrappers of libfabric's objects: the only module that calls libfabric.
 //!
-//! Everything unsafe of the netmod is here. What the other parts call is safe, but for memory that is lent
-//! ([`netmod_core::buf`]): it stays lent until the operation's completion has been seen.
+//! All unsafe code of the netmod is here. The interface is safe except for lent memory
+//! ([`netmod_core::buf`]), which stays lent until the operation's completion has been seen.
 
 pub(crate) mod endpoint;
 pub mod info;
@@ -15,7 +15,7 @@ mod shared_tests;
 use libfabric_sys::Library;
 use netmod_framed::device::Refused;
 
-/// The outcome of a call that returns 0 or a negative number.
+/// Checks a call that returns 0, or a negative error number.
 pub(crate) fn check(lib: &Library, call: &str, rc: i64) -> Result<(), Refused> {
     match rc {
         0.. => Ok(()),

@@ -1,7 +1,8 @@
-//! Storage that operations lend to the provider until their completion (`FI_CONTEXT`, `FI_CONTEXT2`), and what each is.
+//! Storage that operations lend to the provider until their completion (`FI_CONTEXT`,
+//! `FI_CONTEXT2`), and a description of each.
 //!
-//! Storage never moves and is never freed before the endpoint, so a completion that comes late, twice, or with a pointer
-//! that nobody gave touches nothing: [`Ops::find`] finds no operation for it.
+//! Storage never moves, and is freed only after the endpoint. So a completion that is late,
+//! repeated, or has an unknown pointer does no harm: [`Ops::find`] returns no operation for it.
 
 #![allow(unsafe_code)]
 
@@ -10,13 +11,13 @@ use core::ffi::c_void;
 
 use libfabric_sys::attr::fi_context2;
 
-/// Place of an operation under way.
+/// Index of an operation in flight.
 pub(crate) type OpIndex = u32;
 
-/// Storage for so many operations.
+/// Storage for a fixed number of operations.
 pub(crate) struct Contexts(Box<[UnsafeCell<fi_context2>]>);
 
-// SAFETY: the storage is only ever written by the provider, in calls that the owner of this value makes.
+// SAFETY: only the provider writes the storage, in calls that the owner of this value makes.
 unsafe impl Send for Contexts {}
 
 impl Contexts {
@@ -24,13 +25,13 @@ impl Contexts {
         Contexts((0..most).map(|_| UnsafeCell::new(fi_context2::ZERO)).collect())
     }
 
-    /// What to give to libfabric as the context of an operation.
+    /// Returns the pointer to pass to libfabric as an operation's context.
     #[inline]
     pub(crate) fn at(&self, index: usize) -> *mut c_void {
         self.0[index].get().cast()
     }
 
-    /// Which operation has this context, if it is one of these.
+    /// Returns the index of the operation with this context, if it is one of these.
     #[inline]
     pub(crate) fn find(&self, context: *mut c_void) -> Option<usize> {
         let at = (context as usize).checked_sub(self.0.as_ptr() as usize)?;
@@ -46,7 +47,7 @@ impl core::fmt::Debug for Contexts {
     }
 }
 
-/// Operations under way; `T` says what one is.
+/// Operations in flight; `T` describes one.
 pub(crate) struct Ops<T> {
     contexts: Contexts,
     what: Vec<Option<T>>,
@@ -54,14 +55,14 @@ pub(crate) struct Ops<T> {
 }
 
 impl<T> Ops<T> {
-    /// Room for so many at once.
+    /// Makes room for `most` operations.
     pub(crate) fn new(most: usize) -> Ops<T> {
         let mut what = Vec::new();
         what.resize_with(most, || None);
         Ops { contexts: Contexts::new(most), what, free: (0..most as OpIndex).rev().collect() }
     }
 
-    /// Begins an operation; `None` if there are too many.
+    /// Begins an operation; returns `None` if there are too many.
     #[inline]
     pub(crate) fn begin(&mut self, what: T) -> Option<OpIndex> {
         let index = self.free.pop()?;
@@ -69,13 +70,13 @@ impl<T> Ops<T> {
         Some(index)
     }
 
-    /// What to give to libfabric as the context of the operation.
+    /// Returns the pointer to pass to libfabric as the operation's context.
     #[inline]
     pub(crate) fn context(&self, index: OpIndex) -> *mut c_void {
         self.contexts.at(index as usize)
     }
 
-    /// The operation was not started, or has ended.
+    /// Removes an operation that has ended or was not started.
     #[inline]
     pub(crate) fn end(&mut self, index: OpIndex) -> Option<T> {
         let what = self.what.get_mut(index as usize)?.take()?;
@@ -83,7 +84,7 @@ impl<T> Ops<T> {
         Some(what)
     }
 
-    /// The operation of a completion's context, if it is under way.
+    /// Returns the operation of a completion's context, if it is in flight.
     #[inline]
     pub(crate) fn find(&self, context: *mut c_void) -> Option<OpIndex> {
         let index = self.contexts.find(context)?;
@@ -91,12 +92,12 @@ impl<T> Ops<T> {
         OpIndex::try_from(index).ok()
     }
 
-    /// Those under way.
+    /// Returns the operations in flight.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (OpIndex, &T)> {
         self.what.iter().enumerate().filter_map(|(i, w)| Some((i as OpIndex, w.as_ref()?)))
     }
 
-    /// How many are under way.
+    /// Returns the number of operations in flight.
     pub(crate) fn under_way(&self) -> usize {
         self.what.len() - self.free.len()
     }

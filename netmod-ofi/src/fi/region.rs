@@ -15,13 +15,13 @@ use super::check;
 use super::endpoint::Endpoint;
 use super::port::Port;
 
-/// A registration. It must be closed, see [`Registration::close`], before its endpoint is.
+/// A registration. It must be closed before its endpoint, see [`Registration::close`].
 #[derive(Debug)]
 pub struct Registration {
     mr: *mut fid_mr,
-    /// What peers address the first byte by.
+    /// Address or offset by which peers name the first byte.
     pub(crate) base: u64,
-    /// What peers must know.
+    /// Key for peers.
     pub(crate) key: u64,
     /// The key, if this process has chosen it.
     own: Option<u64>,
@@ -31,11 +31,12 @@ pub struct Registration {
 unsafe impl Send for Registration {}
 
 impl Registration {
-    /// Registers memory with `FI_*` rights. Where the provider does not choose keys itself, `key` is one that was set aside by
-    /// [`Endpoint::take_key`]; it is free again when the registration is closed, or cannot be made.
+    /// Registers memory with `FI_*` access rights. If the provider does not choose keys itself,
+    /// `key` was reserved by [`Endpoint::take_key`]. It is released when the registration is closed
+    /// or fails.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     ///
     /// # Safety
     /// The memory stays allocated until the registration is closed.
@@ -61,7 +62,7 @@ impl Registration {
         Ok(this)
     }
 
-    /// Makes the registration itself.
+    /// Makes libfabric's registration.
     fn make(&mut self, endpoint: &Endpoint, at: *mut u8, len: usize, access: u64) -> Result<(), Refused> {
         endpoint.is_open()?;
         let with = endpoint.domain().registering();
@@ -97,7 +98,7 @@ impl Registration {
         Ok(())
     }
 
-    /// What operations of this side give to the provider for memory of this registration.
+    /// Returns the descriptor for local operations on this registration's memory.
     pub(crate) fn desc(&self) -> *mut c_void {
         if self.mr.is_null() {
             return null_mut();
@@ -109,7 +110,7 @@ impl Registration {
     /// Ends the registration. Closing again does nothing.
     ///
     /// # Errors
-    /// What the provider says; the registration then is as before.
+    /// The provider's error; the registration is then unchanged.
     pub(crate) fn close(&mut self, endpoint: &Endpoint) -> Result<(), Refused> {
         if !self.mr.is_null() {
             let _held = endpoint.domain().registering();
@@ -125,14 +126,16 @@ impl Registration {
     }
 }
 
-/// Rights of a registration for local use.
+/// Access rights for local use.
 pub(crate) const LOCAL: u64 = FI_READ | FI_WRITE;
 
-/// Registers memory that is lent until the registration is closed. The key as for [`Registration::new`].
+/// Registers memory that is lent until the registration is closed. The key is as for
+/// [`Registration::new`].
 ///
 /// # Errors
-/// What the provider says.
+/// The provider's error.
 pub(crate) fn register(port: &Port, mem: IoVec, rights: u64, key: u64) -> Result<Registration, Refused> {
-    // SAFETY: whoever registers memory with the netmod promises that it stays until it is deregistered, which closes this.
+    // SAFETY: a caller who registers memory with the netmod promises that it stays until it is
+    // deregistered, which closes this.
     unsafe { Registration::new(port.endpoint(), mem.base, mem.len, rights, key) }
 }

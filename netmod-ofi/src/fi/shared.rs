@@ -1,9 +1,10 @@
-//! An opened domain, with what the engines of a process share of it: fabric, address vector, endpoint, and the contexts of a
-//! scalable one.
+//! An opened domain with everything that a process's engines share: fabric, address vector,
+//! endpoint, and the contexts of a scalable endpoint.
 //!
-//! A scalable endpoint is made with all its contexts, and each engine takes a pair of them, with a completion queue. They stay
-//! open until the last engine has left: a provider may hold up everybody's messages for one that is for a context that is closed
-//! (sockets does). Which pair was taken by whom is never given out again, so nothing that is late comes to somebody else.
+//! A scalable endpoint is made with all its contexts. Each engine takes a pair of them, with a
+//! completion queue. Contexts stay open until the last engine has left: for a message to a closed
+//! context, a provider may block all others (sockets does). A pair is never reused, so late
+//! messages do not reach another engine.
 
 #![allow(unsafe_code)]
 
@@ -23,57 +24,64 @@ use parking_lot::{Mutex, MutexGuard, ReentrantMutex};
 use super::endpoint::Traits;
 use super::{Refused, check};
 
-/// Longest address of an endpoint.
+/// Maximum length of an endpoint's address, in bytes.
 const ADDRESS: usize = 1024;
-/// Bits of an address that number receive contexts, in this process's vectors: enough for the contexts of any peer.
+/// Address bits that select receive contexts in this process's vectors, enough for the contexts of
+/// any peer.
 const RX_CTX_BITS: u32 = 8;
-/// Addresses that a vector of several threads has room for from the start: the sockets provider reads it while it grows.
+/// Initial capacity of an address vector used by several threads: the sockets provider reads it
+/// while it grows.
 const ADDRESSES: usize = 4096;
 
-/// Held while an endpoint is opened or closed: providers keep lists of a process's endpoints, some of them without a lock (shm of 1.17).
-static ALONE: ReentrantMutex<()> = ReentrantMutex::new(());
+/// Held while an endpoint is opened or closed. Providers keep lists of a process's endpoints, some
+/// without a lock (shm of 1.17).
+static OPEN_CLOSE: ReentrantMutex<()> = ReentrantMutex::new(());
 
-/// What opening asks for.
+/// Parameters for opening a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
-    /// Longest frame, as far as the provider is fit for it: as long as a buffer for several messages has room for such a one, it takes another one.
+pub(crate) struct DomainOptions {
+    /// Maximum frame length, as far as the provider supports it. A multi-receive buffer stays
+    /// posted while it has room for such a frame.
     pub(crate) frame: usize,
-    /// Pairs of contexts of a scalable endpoint; with 1 the endpoint is a plain one.
+    /// Number of context pairs of a scalable endpoint; 1 for a plain endpoint.
     pub(crate) contexts: usize,
-    /// Completion queues with a descriptor to wait on, where the provider has one that is of use.
+    /// True if completion queues shall have a descriptor to wait on, where the provider has a
+    /// usable one.
     pub(crate) descriptor: bool,
-    /// Which process this is, where several are played in one: engines of the same one share an endpoint.
+    /// Identifies the process where tests run several in one; only engines of the same process
+    /// share an endpoint.
     pub(crate) process: u32,
 }
 
-/// What sends and receives: a pair of contexts, or a plain endpoint in the place of both; and the queue of its completions.
+/// A pair of transmit and receive contexts, or a plain endpoint as both, with their completion
+/// queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lane {
+pub(super) struct ContextPair {
     pub(super) tx: *mut fid_ep,
     pub(super) rx: *mut fid_ep,
     pub(super) cq: *mut fid_cq,
-    /// What to wait on, if the provider has something.
+    /// Descriptor to wait on, if there is one.
     pub(super) fd: Option<RawFd>,
 }
 
-const NO_LANE: Lane = Lane { tx: null_mut(), rx: null_mut(), cq: null_mut(), fd: None };
+const NO_PAIR: ContextPair = ContextPair { tx: null_mut(), rx: null_mut(), cq: null_mut(), fd: None };
 
-/// What changes after opening.
+/// State that changes after opening.
 #[derive(Debug, Default)]
 struct Control {
-    /// Lanes that were taken; the others come after them.
+    /// Number of context pairs that were taken, in order.
     taken: usize,
-    /// Lanes that were closed before the end.
+    /// Context pairs that were closed early.
     closed: HashSet<usize>,
-    /// Numbers of the addresses in the vector, where each is once, whoever uses it.
+    /// Addresses in the vector, each inserted once for all users.
     numbers: HashMap<Box<[u8]>, fi_addr_t>,
-    /// By number, an address and how many use it.
+    /// For each entry of the vector, its address and number of users.
     addresses: HashMap<fi_addr_t, (Box<[u8]>, usize)>,
-    /// Keys of registrations that this process chooses.
+    /// Keys in use that this process has chosen.
     keys: HashSet<u64>,
 }
 
-/// See the module.
+/// An opened domain.
 #[derive(Debug)]
 pub(super) struct Domain {
     lib: Library,
@@ -82,22 +90,23 @@ pub(super) struct Domain {
     domain: *mut fid_domain,
     av: *mut fid_av,
     ep: *mut fid_ep,
-    lanes: Vec<Lane>,
-    /// Whether the endpoint is a scalable one.
+    pairs: Vec<ContextPair>,
+    /// True if the endpoint is scalable.
     scalable: bool,
     rx_ctx_bits: u32,
     traits: Traits,
     control: Mutex<Control>,
 }
 
-// SAFETY: the pointers are those of the library's objects, which know no threads. Control calls on what is shared are made by
-// whoever has locked `control`. A lane's objects are used by its only taker, one thread at a time, which is what
-// `FI_THREAD_COMPLETION` asks for, and, where there is one lane, `FI_THREAD_DOMAIN`. The fabric is only looked at.
+// SAFETY: the pointers are the library's objects, which are not bound to threads. Control calls on
+// shared objects are made with `control` locked. The objects of a context pair are used only by its
+// owner, one thread at a time, as `FI_THREAD_COMPLETION` requires, and, with a single pair,
+// `FI_THREAD_DOMAIN`. The fabric is only read.
 unsafe impl Send for Domain {}
 // SAFETY: as above.
 unsafe impl Sync for Domain {}
 
-/// A registration's objects, as [`Domain::registering`] gives them.
+/// The objects for a registration, exclusive while this is held.
 pub(super) struct Registering<'a> {
     pub(super) domain: *mut fid_domain,
     pub(super) ep: *mut fid_ep,
@@ -105,15 +114,19 @@ pub(super) struct Registering<'a> {
 }
 
 impl Domain {
-    /// Opens the domain that an info describes, for one who takes the only lane, or for several.
+    /// Opens the domain that an info describes, for a single context pair or for several.
     ///
     /// # Errors
-    /// Which call failed and why. What was opened before is closed again.
+    /// The call that failed, and its cause. Everything opened before is closed again.
     ///
     /// # Safety
     /// The info is the library's, and live.
-    pub(super) unsafe fn open(lib: Library, info: *const fi_info, wish: &Wish) -> Result<Domain, String> {
-        let _alone = ALONE.lock();
+    pub(super) unsafe fn open(
+        lib: Library,
+        info: *const fi_info,
+        options: &DomainOptions,
+    ) -> Result<Domain, String> {
+        let _lock = OPEN_CLOSE.lock();
         // SAFETY: the info is live; the copy is this value's, and freed with it.
         let info = unsafe { (lib.fi_dupinfo)(info) };
         if info.is_null() {
@@ -121,7 +134,7 @@ impl Domain {
         }
         // SAFETY: a copy made by the library has all parts.
         let traits = unsafe { Traits::of(info, lib.version()) };
-        let scalable = wish.contexts > 1;
+        let scalable = options.contexts > 1;
         let mut this = Domain {
             lib,
             info,
@@ -129,13 +142,13 @@ impl Domain {
             domain: null_mut(),
             av: null_mut(),
             ep: null_mut(),
-            lanes: Vec::with_capacity(wish.contexts),
+            pairs: Vec::with_capacity(options.contexts),
             scalable,
             rx_ctx_bits: if traits.names_contexts { RX_CTX_BITS } else { 0 },
             traits,
             control: Mutex::default(),
         };
-        match this.open_all(wish) {
+        match this.open_all(options) {
             Ok(()) => Ok(this),
             Err(Refused::Again) => Err("the provider is out of resources".into()),
             Err(Refused::Failed(why)) => Err(why),
@@ -146,9 +159,9 @@ impl Domain {
         check(&self.lib, call, i64::from(rc))
     }
 
-    fn open_all(&mut self, wish: &Wish) -> Result<(), Refused> {
-        // SAFETY: the info is live and this value's, and all its parts are there; each object is made here, used while it is live, and
-        // closed by `drop`; attributes live during the calls.
+    fn open_all(&mut self, options: &DomainOptions) -> Result<(), Refused> {
+        // SAFETY: the info is live and owned here, with all its parts; each object is made here,
+        // used while it is live, and closed by `drop`; attributes live during the calls.
         unsafe {
             let rc = (self.lib.fi_fabric)((*self.info).fabric_attr, &raw mut self.fabric, null_mut());
             self.check("fi_fabric", rc)?;
@@ -166,19 +179,20 @@ impl Domain {
             let rc = fi_av_open(self.domain, &raw mut attr, &raw mut self.av, null_mut());
             self.check("fi_av_open", rc)?;
             if self.scalable {
-                self.open_scalable(wish)?;
+                self.open_scalable(options)?;
             } else {
-                self.open_plain(wish)?;
+                self.open_plain(options)?;
             }
             self.check("fi_enable", fi_enable(self.ep.cast()))?;
             if self.traits.multi_recv {
-                // Not before: the provider shm of 1.17 makes what this changes when it is enabled, and crashes.
-                let least = self.traits.frame(wish.frame);
+                // Only after enabling: the provider shm of 1.17 creates the object that this
+                // changes when it is enabled, and would crash.
+                let least = self.traits.frame(options.frame);
                 let value: *const usize = &raw const least;
-                for lane in &self.lanes {
+                for pair in &self.pairs {
                     let value = value.cast();
                     let rc =
-                        fi_setopt(lane.rx, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, value, size_of::<usize>());
+                        fi_setopt(pair.rx, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, value, size_of::<usize>());
                     self.check("fi_setopt(FI_OPT_MIN_MULTI_RECV)", rc)?;
                 }
             }
@@ -186,7 +200,8 @@ impl Domain {
         }
     }
 
-    /// Adds a lane with a queue: with a descriptor to wait on, or without, where none is wanted or the provider has none that is of use.
+    /// Adds a context pair with a queue. The queue has a descriptor if that is requested and the
+    /// provider has a usable one.
     unsafe fn open_queue(&mut self, descriptor: bool) -> Result<usize, Refused> {
         let mut attr = fi_cq_attr {
             size: self.traits.tx + self.traits.rx,
@@ -197,44 +212,46 @@ impl Domain {
             wait_cond: 0,
             wait_set: null_mut(),
         };
-        let mut lane = NO_LANE;
-        // SAFETY: the domain is live, as are the attributes during the calls; the descriptor is an int.
+        let mut pair = NO_PAIR;
+        // SAFETY: the domain is live, as are the attributes during the calls; the descriptor is an
+        // int.
         unsafe {
             let descriptor = descriptor && self.traits.wakes;
-            if descriptor && fi_cq_open(self.domain, &raw mut attr, &raw mut lane.cq, null_mut()) == 0 {
+            if descriptor && fi_cq_open(self.domain, &raw mut attr, &raw mut pair.cq, null_mut()) == 0 {
                 let mut fd: c_int = -1;
-                let rc = fi_control(lane.cq.cast(), FI_GETWAIT, (&raw mut fd).cast());
-                lane.fd = (rc == 0 && fd >= 0).then_some(fd);
+                let rc = fi_control(pair.cq.cast(), FI_GETWAIT, (&raw mut fd).cast());
+                pair.fd = (rc == 0 && fd >= 0).then_some(fd);
             } else {
-                lane.cq = null_mut();
+                pair.cq = null_mut();
                 attr.wait_obj = FI_WAIT_NONE;
-                let rc = fi_cq_open(self.domain, &raw mut attr, &raw mut lane.cq, null_mut());
+                let rc = fi_cq_open(self.domain, &raw mut attr, &raw mut pair.cq, null_mut());
                 self.check("fi_cq_open", rc)?;
             }
         }
-        self.lanes.push(lane);
-        Ok(self.lanes.len() - 1)
+        self.pairs.push(pair);
+        Ok(self.pairs.len() - 1)
     }
 
-    unsafe fn open_plain(&mut self, wish: &Wish) -> Result<(), Refused> {
+    unsafe fn open_plain(&mut self, options: &DomainOptions) -> Result<(), Refused> {
         // SAFETY: the domain, the info, the vector and the queue are live.
         unsafe {
-            let lane = self.open_queue(wish.descriptor)?;
+            let pair = self.open_queue(options.descriptor)?;
             let rc = fi_endpoint(self.domain, self.info, &raw mut self.ep, null_mut());
             self.check("fi_endpoint", rc)?;
             let ep = self.ep;
             self.check("fi_ep_bind(address vector)", fi_bind(ep.cast(), self.av.cast(), 0))?;
-            let rc = fi_bind(ep.cast(), self.lanes[lane].cq.cast(), FI_TRANSMIT | FI_RECV);
+            let rc = fi_bind(ep.cast(), self.pairs[pair].cq.cast(), FI_TRANSMIT | FI_RECV);
             self.check("fi_ep_bind(completion queue)", rc)?;
-            (self.lanes[lane].tx, self.lanes[lane].rx) = (ep, ep);
+            (self.pairs[pair].tx, self.pairs[pair].rx) = (ep, ep);
             Ok(())
         }
     }
 
-    unsafe fn open_scalable(&mut self, wish: &Wish) -> Result<(), Refused> {
-        // SAFETY: the domain, the info, the vector and the queues are live; the info is this value's own.
+    unsafe fn open_scalable(&mut self, options: &DomainOptions) -> Result<(), Refused> {
+        // SAFETY: the domain, the info, the vector and the queues are live; the info is this
+        // value's own.
         unsafe {
-            let contexts = wish.contexts;
+            let contexts = options.contexts;
             (*(*self.info).ep_attr).tx_ctx_cnt = contexts;
             (*(*self.info).ep_attr).rx_ctx_cnt = contexts;
             let rc = fi_scalable_ep(self.domain, self.info, &raw mut self.ep, null_mut());
@@ -242,15 +259,15 @@ impl Domain {
             let ep = self.ep;
             self.check("fi_scalable_ep_bind", fi_bind(ep.cast(), self.av.cast(), 0))?;
             for index in 0..contexts {
-                let at = self.open_queue(wish.descriptor)?;
-                let (cq, number) = (self.lanes[at].cq, index as c_int);
-                let tx = &raw mut self.lanes[at].tx;
+                let at = self.open_queue(options.descriptor)?;
+                let (cq, number) = (self.pairs[at].cq, index as c_int);
+                let tx = &raw mut self.pairs[at].tx;
                 let rc = fi_tx_context(ep, number, (*self.info).tx_attr, tx, null_mut());
                 self.check("fi_tx_context", rc)?;
-                let rx = &raw mut self.lanes[at].rx;
+                let rx = &raw mut self.pairs[at].rx;
                 let rc = fi_rx_context(ep, number, (*self.info).rx_attr, rx, null_mut());
                 self.check("fi_rx_context", rc)?;
-                let Lane { tx, rx, .. } = self.lanes[at];
+                let ContextPair { tx, rx, .. } = self.pairs[at];
                 self.check("fi_ep_bind(transmit context)", fi_bind(tx.cast(), cq.cast(), FI_TRANSMIT))?;
                 self.check("fi_ep_bind(receive context)", fi_bind(rx.cast(), cq.cast(), FI_RECV))?;
                 self.check("fi_enable(transmit context)", fi_enable(tx.cast()))?;
@@ -260,25 +277,25 @@ impl Domain {
         }
     }
 
-    /// A lane that nobody has had, and its number, if there is one.
-    pub(super) fn take(&self) -> Option<(usize, Lane)> {
+    /// Takes the next unused context pair and its number, if there is one.
+    pub(super) fn take(&self) -> Option<(usize, ContextPair)> {
         let mut control = self.control.lock();
         let number = control.taken;
-        let lane = *self.lanes.get(number)?;
+        let pair = *self.pairs.get(number)?;
         control.taken += 1;
-        Some((number, lane))
+        Some((number, pair))
     }
 
-    /// Number of lanes.
-    pub(super) fn lanes(&self) -> usize {
-        self.lanes.len()
+    /// Returns the number of context pairs.
+    pub(super) fn pairs(&self) -> usize {
+        self.pairs.len()
     }
 
     pub(super) fn traits(&self) -> &Traits {
         &self.traits
     }
 
-    /// The address of the endpoint, which all its contexts have in common.
+    /// Returns the address of the endpoint, shared by all its contexts.
     pub(super) fn address(&self) -> Result<Vec<u8>, String> {
         let mut address = vec![0; ADDRESS];
         let mut len = address.len();
@@ -286,7 +303,7 @@ impl Domain {
         if !self.scalable && !control.closed.is_empty() {
             return Err("fi_getname: the endpoint is closed".into());
         }
-        // SAFETY: the endpoint is live, by the check, and so many bytes are writable.
+        // SAFETY: the endpoint is live, by the check, and that many bytes are writable.
         let rc = unsafe { fi_getname(self.ep, address.as_mut_ptr().cast(), &raw mut len) };
         if rc != 0 || len > address.len() {
             return Err(format!("fi_getname: {}", self.lib.error(i64::from(rc))));
@@ -295,11 +312,12 @@ impl Domain {
         Ok(address)
     }
 
-    /// Makes the address of a peer's endpoint known, and says what to send to, for one of its receive contexts.
+    /// Inserts the address of a peer's endpoint, and returns the address of one of its receive
+    /// contexts for sends.
     pub(super) fn insert(&self, address: &[u8], context: u8) -> Result<fi_addr_t, String> {
         if context > 0 && self.rx_ctx_bits == 0 {
             return Err(format!(
-                "it is receive context {context} of its endpoint, and the provider names none here (FI_NAMED_RX_CTX)"
+                "it is receive context {context} of its endpoint, and the provider here cannot address contexts (FI_NAMED_RX_CTX)"
             ));
         }
         let named = |to| fi_rx_addr(to, context.into(), self.rx_ctx_bits);
@@ -308,11 +326,12 @@ impl Domain {
             control.addresses.entry(to).and_modify(|(_, users)| *users += 1);
             return Ok(named(to));
         }
-        // A provider that takes the address for a string, or for a longer one than it is, finds zeros behind it.
+        // Zeros follow the address, for a provider that reads it as a string, or reads too much.
         let mut padded = vec![0; address.len().max(ADDRESS) + 8];
         padded[..address.len()].copy_from_slice(address);
         let mut to = FI_ADDR_UNSPEC;
-        // SAFETY: the vector is live; the provider reads one address, of no more bytes than there are.
+        // SAFETY: the vector is live; the provider reads one address, of no more bytes than there
+        // are.
         let rc = unsafe { fi_av_insert(self.av, padded.as_ptr().cast(), 1, &raw mut to, 0, null_mut()) };
         match rc {
             1 if to != FI_ADDR_UNSPEC => {
@@ -320,12 +339,12 @@ impl Domain {
                 control.addresses.insert(to, (address.into(), 1));
                 Ok(named(to))
             }
-            1 | 0 => Err("fi_av_insert: the provider does not take the address".into()),
+            1 | 0 => Err("fi_av_insert: the provider refuses the address".into()),
             rc => Err(format!("fi_av_insert: {}", self.lib.error(i64::from(rc)))),
         }
     }
 
-    /// One who has inserted an address does not need it any more.
+    /// Drops one use of an inserted address.
     pub(super) fn remove(&self, peer: fi_addr_t) -> Result<(), String> {
         let mut peer = peer & (u64::MAX >> self.rx_ctx_bits);
         let mut control = self.control.lock();
@@ -344,7 +363,7 @@ impl Domain {
         if rc == 0 { Ok(()) } else { Err(format!("fi_av_remove: {}", self.lib.error(i64::from(rc)))) }
     }
 
-    /// Sets the first of these keys aside that no registration of the domain has.
+    /// Reserves the first of these keys that no registration of the domain has.
     pub(super) fn take_key(&self, mut keys: impl Iterator<Item = u64>) -> Option<u64> {
         let mut control = self.control.lock();
         let found = keys.find(|key| !control.keys.contains(key))?;
@@ -352,24 +371,25 @@ impl Domain {
         Some(found)
     }
 
-    /// A key is free again.
+    /// Releases a key.
     pub(super) fn give_key(&self, key: u64) {
         self.control.lock().keys.remove(&key);
     }
 
-    /// What a registration is made, or closed, with; meanwhile nobody else does.
+    /// Returns exclusive access to the objects for making or closing a registration.
     pub(super) fn registering(&self) -> Registering<'_> {
         let _held = self.control.lock();
         Registering { domain: self.domain, ep: self.ep, _held }
     }
 
-    /// Closes a lane before the end, since the provider does not give back what it has lent. Closing again does nothing.
-    pub(super) fn close_lane(&self, number: usize) {
+    /// Closes a context pair early, because the provider does not return lent memory otherwise.
+    /// Closing again does nothing.
+    pub(super) fn close_pair(&self, number: usize) {
         let mut control = self.control.lock();
         if !control.closed.insert(number) {
             return;
         }
-        let _alone = ALONE.lock();
+        let _lock = OPEN_CLOSE.lock();
         if self.scalable {
             self.close_contexts(number);
         } else {
@@ -378,8 +398,8 @@ impl Domain {
     }
 
     fn close_contexts(&self, number: usize) {
-        self.close("transmit context", self.lanes[number].tx.cast());
-        self.close("receive context", self.lanes[number].rx.cast());
+        self.close("transmit context", self.pairs[number].tx.cast());
+        self.close("receive context", self.pairs[number].rx.cast());
     }
 
     fn close(&self, what: &str, object: *mut fid) {
@@ -396,20 +416,20 @@ impl Domain {
 }
 
 impl Drop for Domain {
-    /// Closes in the order of dependence. What does not close (the provider says that it is in use) is left to the process's end;
-    /// a log says so.
+    /// Closes objects in order of dependence. An object that the provider refuses to close is
+    /// logged, and stays until the process ends.
     fn drop(&mut self) {
-        let _alone = ALONE.lock();
+        let _lock = OPEN_CLOSE.lock();
         let closed = core::mem::take(&mut self.control.get_mut().closed);
         if self.scalable {
-            (0..self.lanes.len()).filter(|at| !closed.contains(at)).for_each(|at| self.close_contexts(at));
+            (0..self.pairs.len()).filter(|at| !closed.contains(at)).for_each(|at| self.close_contexts(at));
         }
         if self.scalable || closed.is_empty() {
             self.close("endpoint", self.ep.cast());
         }
         self.close("address vector", self.av.cast());
-        for lane in &self.lanes {
-            self.close("completion queue", lane.cq.cast());
+        for pair in &self.pairs {
+            self.close("completion queue", pair.cq.cast());
         }
         self.close("domain", self.domain.cast());
         self.close("fabric", self.fabric.cast());
@@ -418,22 +438,23 @@ impl Drop for Domain {
     }
 }
 
-/// Which domains of a process are the same one.
+/// Identity of a domain within a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Which {
-    /// Where the library's code is.
+struct DomainKey {
+    /// Address of the library's code.
     library: *const c_void,
     names: [Vec<u8>; 3],
-    wish: Wish,
+    options: DomainOptions,
 }
 
 // SAFETY: the pointer is compared, and never followed.
-unsafe impl Send for Which {}
+unsafe impl Send for DomainKey {}
 
-/// The domains that engines share.
-static SHARED: Mutex<Vec<(Which, Weak<Domain>)>> = Mutex::new(Vec::new());
+/// Domains shared by engines.
+static SHARED: Mutex<Vec<(DomainKey, Weak<Domain>)>> = Mutex::new(Vec::new());
 
-/// A lane of a domain that is open already, or of one that is opened now; engines that wish the same share it.
+/// Returns a context pair of an open domain, or of a newly opened one. Engines with equal
+/// parameters share the domain.
 ///
 /// # Errors
 /// As for [`Domain::open`].
@@ -443,37 +464,37 @@ static SHARED: Mutex<Vec<(Which, Weak<Domain>)>> = Mutex::new(Vec::new());
 pub(super) unsafe fn join(
     lib: Library,
     info: *const fi_info,
-    wish: &Wish,
-) -> Result<(Arc<Domain>, usize, Lane), String> {
+    options: &DomainOptions,
+) -> Result<(Arc<Domain>, usize, ContextPair), String> {
     // SAFETY: by contract.
-    let open = || unsafe { Domain::open(lib, info, wish) };
+    let open = || unsafe { Domain::open(lib, info, options) };
     let none = || "the endpoint has no context".to_owned();
-    if wish.contexts <= 1 {
+    if options.contexts <= 1 {
         let domain = Arc::new(open()?);
-        let (number, lane) = domain.take().ok_or_else(none)?;
-        return Ok((domain, number, lane));
+        let (number, pair) = domain.take().ok_or_else(none)?;
+        return Ok((domain, number, pair));
     }
-    let which = Which {
+    let key = DomainKey {
         library: lib.fi_getinfo as *const c_void,
         // SAFETY: an info of the library's has all parts.
         names: unsafe { names(info) },
-        wish: wish.clone(),
+        options: options.clone(),
     };
-    // Engines of a process come one after another: none opens what another one is about to share.
+    // Held throughout: two engines must not open the same domain at the same time.
     let mut shared = SHARED.lock();
     shared.retain(|(_, domain)| domain.strong_count() > 0);
-    let mut same = shared.iter().filter(|(w, _)| *w == which).filter_map(|(_, domain)| domain.upgrade());
-    if let Some((domain, (number, lane))) = same.find_map(|d| d.take().map(|lane| (d, lane))) {
-        return Ok((domain, number, lane));
+    let mut same = shared.iter().filter(|(w, _)| *w == key).filter_map(|(_, domain)| domain.upgrade());
+    if let Some((domain, (number, pair))) = same.find_map(|d| d.take().map(|pair| (d, pair))) {
+        return Ok((domain, number, pair));
     }
     drop(same);
     let domain = Arc::new(open()?);
-    let (number, lane) = domain.take().ok_or_else(none)?;
-    shared.push((which, Arc::downgrade(&domain)));
-    Ok((domain, number, lane))
+    let (number, pair) = domain.take().ok_or_else(none)?;
+    shared.push((key, Arc::downgrade(&domain)));
+    Ok((domain, number, pair))
 }
 
-/// Names of provider, fabric and domain.
+/// Returns the names of provider, fabric and domain.
 ///
 /// # Safety
 /// The info is the library's, and live.

@@ -26,19 +26,19 @@ fn many(contexts: usize) -> Settings {
     Settings::default().max_ep_tx_ctx(contexts).max_ep_rx_ctx(contexts)
 }
 
-/// A world, and what it offers to threads that share a domain.
-struct Place {
+/// A simulated provider with an offer for threads that share a domain.
+struct Fixture {
     library: Library,
     world: World,
     offer: Offer,
 }
 
-impl Place {
-    fn new(settings: Settings) -> Place {
-        Place::asked(settings, FI_THREAD_COMPLETION)
+impl Fixture {
+    fn new(settings: Settings) -> Fixture {
+        Fixture::asked(settings, FI_THREAD_COMPLETION)
     }
 
-    fn asked(settings: Settings, threading: i32) -> Place {
+    fn asked(settings: Settings, threading: i32) -> Fixture {
         let (library, control) = Control::load(&netmod_fake_fabric::library_path());
         let mut caps = FI_MSG | FI_MULTI_RECV | FI_RMA;
         if settings.max_ep_rx_ctx > 1 {
@@ -48,19 +48,19 @@ impl Place {
         let request = Request { caps, mode: 0, mr_mode: MrMode::HONOURED, threading, provider: Some("fake") };
         let offers = getinfo(&library, &request).expect("the world's offer");
         let offer = offers.into_iter().find(|o| o.domain == world.name()).expect("the world's offer");
-        Place { library, world, offer }
+        Fixture { library, world, offer }
     }
 
     fn port(&self, contexts: usize, process: u32) -> Result<Port, String> {
         Port::of(self.library, &self.offer, OPTIONS, Share { contexts, process })
     }
 
-    /// Endpoints that were made and are not closed.
+    /// Returns the number of open endpoints.
     fn open_nodes(&self) -> usize {
         self.world.nodes().iter().filter(|n| !n.closed).count()
     }
 
-    /// Everything was as a strict provider wants it, and nothing is left.
+    /// Checks that no rule of a strict provider was broken, and that nothing is left.
     fn end(self) {
         assert_eq!(self.world.violations(), [""; 0]);
         drop(self.offer);
@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-/// Where a port is reached.
+/// Returns the address and context of a port.
 fn at(port: &Port) -> (Vec<u8>, u8) {
     (port.endpoint().address().expect("an address"), port.endpoint().context().0)
 }
@@ -82,7 +82,7 @@ fn know(port: &Port, other: &(Vec<u8>, u8)) -> u64 {
     port.endpoint().insert(&other.0, other.1).expect("an address of the provider")
 }
 
-/// The frames that have come, and are given back.
+/// Returns and releases the frames that have arrived.
 fn frames(port: &mut Port) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for i in 0..port.poll(32) {
@@ -105,37 +105,37 @@ fn frame(text: &str) -> Vec<u8> {
 
 #[test]
 fn engines_share_an_endpoint_as_long_as_it_has_contexts() {
-    let place = Place::new(many(4));
-    let all: Vec<Port> = (0..7).map(|_| place.port(3, 0).expect("a context")).collect();
+    let fixture = Fixture::new(many(4));
+    let all: Vec<Port> = (0..7).map(|_| fixture.port(3, 0).expect("a context")).collect();
     let contexts: Vec<_> = all.iter().map(context).collect();
     assert_eq!(contexts, [(0, 3), (1, 3), (2, 3), (0, 3), (1, 3), (2, 3), (0, 3)]);
     let addresses: Vec<_> = all.iter().map(|p| at(p).0).collect();
     for (i, address) in addresses.iter().enumerate() {
         assert_eq!(*address, addresses[i / 3 * 3], "{i}");
     }
-    assert_eq!(place.open_nodes(), 3);
-    // Who wishes something else, or is another process, or wants a plain one, has its own.
-    let others = [place.port(4, 0), place.port(3, 1), place.port(1, 0), place.port(1, 0)];
+    assert_eq!(fixture.open_nodes(), 3);
+    // Other parameters, another process, or a plain endpoint: each gets a domain of its own.
+    let others = [fixture.port(4, 0), fixture.port(3, 1), fixture.port(1, 0), fixture.port(1, 0)];
     let others = others.map(|e| e.expect("an endpoint"));
     assert_eq!(others.each_ref().map(context), [(0, 4), (0, 3), (0, 1), (0, 1)]);
-    assert_eq!(place.open_nodes(), 7);
+    assert_eq!(fixture.open_nodes(), 7);
     drop((all, others));
-    assert_eq!(place.open_nodes(), 0);
-    place.end();
+    assert_eq!(fixture.open_nodes(), 0);
+    fixture.end();
 }
 
-/// The orders of three.
+/// The permutations of three.
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
 #[test]
 fn engines_end_in_any_order() {
     for order in ORDERS {
-        // One of them, or none, has to close what is under way.
+        // One of them, or none, must close operations in flight.
         for shut in [None, Some(0), Some(1), Some(2)] {
-            let place = Place::new(many(3));
-            let mut all = [0; 3].map(|_| Some(place.port(3, 0).expect("a context")));
+            let fixture = Fixture::new(many(3));
+            let mut all = [0; 3].map(|_| Some(fixture.port(3, 0).expect("a context")));
             for (n, i) in order.into_iter().enumerate() {
-                assert_eq!(place.open_nodes(), 1);
+                assert_eq!(fixture.open_nodes(), 1);
                 let mut port = all[i].take().expect("each once");
                 if shut == Some(n) {
                     port.shut();
@@ -144,63 +144,64 @@ fn engines_end_in_any_order() {
                 }
                 drop(port);
             }
-            assert_eq!(place.open_nodes(), 0);
-            place.end();
+            assert_eq!(fixture.open_nodes(), 0);
+            fixture.end();
         }
     }
 }
 
-/// A context that was left is not given to anybody else, and does not keep others from theirs.
+/// The context of an engine that has left is not reused, and does not block other engines.
 #[test]
 fn contexts_are_given_out_once() {
-    let place = Place::new(many(2));
-    let first = place.port(2, 0).expect("a context");
-    assert_eq!(context(&place.port(2, 0).expect("a context")), (1, 2));
+    let fixture = Fixture::new(many(2));
+    let first = fixture.port(2, 0).expect("a context");
+    assert_eq!(context(&fixture.port(2, 0).expect("a context")), (1, 2));
     for _ in 0..20 {
-        assert_eq!(context(&place.port(2, 0).expect("a context")), (0, 2));
+        assert_eq!(context(&fixture.port(2, 0).expect("a context")), (0, 2));
         // That was another endpoint, which has no user any more.
-        assert_eq!(place.open_nodes(), 1);
+        assert_eq!(fixture.open_nodes(), 1);
     }
     drop(first);
-    place.end();
+    fixture.end();
 }
 
 #[test]
 fn what_cannot_be_opened_leaves_nothing() {
-    let place = Place::new(many(3));
-    let why = place.port(4, 0).expect_err("the provider has three");
+    let fixture = Fixture::new(many(3));
+    let why = fixture.port(4, 0).expect_err("the provider has three");
     assert!(why.contains("fi_"), "{why}");
-    assert_eq!(place.open_nodes(), 0);
-    assert!(!place.world.violations().is_empty(), "the provider was asked");
-    assert!(place.world.close().is_none());
+    assert_eq!(fixture.open_nodes(), 0);
+    assert!(!fixture.world.violations().is_empty(), "the provider was asked");
+    assert!(fixture.world.close().is_none());
 
-    // The second port has a context, and no memory that it could register.
+    // The second port has a context, but no key for registering memory.
     for mode in [FI_MR_LOCAL, FI_MR_LOCAL | FI_MR_ENDPOINT, FI_MR_LOCAL | FI_MR_PROV_KEY] {
-        let place = Place::new(many(3).mr_mode(mode).mr_count(3));
-        let first = place.port(3, 0).expect("two registrations");
+        let fixture = Fixture::new(many(3).mr_mode(mode).mr_count(3));
+        let first = fixture.port(3, 0).expect("two registrations");
         for _ in 0..2 {
-            assert!(place.port(3, 0).expect_err("no room for two more").contains("fi_mr_reg"));
+            assert!(fixture.port(3, 0).expect_err("no room for two more").contains("fi_mr_reg"));
         }
         drop(first);
-        place.end();
+        fixture.end();
     }
 }
 
-/// Every port reaches every other one: contexts of one endpoint, of another one, and plain ones.
+/// Every port reaches every other one: contexts of the same endpoint, of another endpoint, and
+/// plain endpoints.
 #[test]
 fn frames_come_to_the_context_that_they_are_for() {
     for (threading, addresses) in
         [(FI_THREAD_COMPLETION, 1), (FI_THREAD_COMPLETION, 2), (FI_THREAD_DOMAIN, 1)]
     {
-        let place = Place::asked(many(4).av_types(addresses).delivery_delay(3), threading);
+        let fixture = Fixture::asked(many(4).av_types(addresses).delivery_delay(3), threading);
         let mut ports: Vec<Port> = [(3, 0), (3, 0), (3, 0), (4, 1), (4, 1), (1, 0), (1, 1)]
             .into_iter()
-            .map(|(contexts, process)| place.port(contexts, process).expect("a port"))
+            .map(|(contexts, process)| fixture.port(contexts, process).expect("a port"))
             .collect();
-        assert_eq!(place.open_nodes(), 4);
-        let places: Vec<_> = ports.iter().map(at).collect();
+        assert_eq!(fixture.open_nodes(), 4);
+        let fixtures: Vec<_> = ports.iter().map(at).collect();
         for (i, from) in ports.iter_mut().enumerate() {
-            for (j, to) in places.iter().enumerate() {
+            for (j, to) in fixtures.iter().enumerate() {
                 let to = know(from, to);
                 from.inject(&frame(&format!("{i} to {j}")), to).expect("room");
             }
@@ -211,38 +212,39 @@ fn frames_come_to_the_context_that_they_are_for() {
         }
         for (j, found) in found.iter_mut().enumerate() {
             found.sort();
-            let wanted: Vec<_> = (0..places.len()).map(|i| frame(&format!("{i} to {j}"))).collect();
+            let wanted: Vec<_> = (0..fixtures.len()).map(|i| frame(&format!("{i} to {j}"))).collect();
             assert_eq!(*found, wanted);
         }
         drop(ports);
-        place.end();
+        fixture.end();
     }
 }
 
-/// Without names for contexts only the first one is reached, and who is asked for another one says so.
+/// Without named contexts only the first one is reached; addressing another one fails with an
+/// error.
 #[test]
 fn a_context_without_a_name_is_refused() {
-    let place = Place::new(Settings::default());
-    let (a, b) = (place.port(1, 0).expect("a port"), place.port(1, 1).expect("a port"));
+    let fixture = Fixture::new(Settings::default());
+    let (a, b) = (fixture.port(1, 0).expect("a port"), fixture.port(1, 1).expect("a port"));
     let (address, _) = at(&b);
     assert!(a.endpoint().insert(&address, 0).is_ok());
     let why = a.endpoint().insert(&address, 1).expect_err("a context");
     assert!(why.contains("context 1") && why.contains("FI_NAMED_RX_CTX"), "{why}");
     drop((a, b));
-    place.end();
+    fixture.end();
 }
 
-/// An address that several engines know is in the vector until the last one has removed it.
+/// An address used by several engines stays in the vector until the last one removes it.
 #[test]
 fn addresses_stay_as_long_as_somebody_needs_them() {
     for kinds in [1, 2] {
-        let place = Place::new(many(2).av_types(kinds));
-        let [mut a, mut b] = [0; 2].map(|_| place.port(2, 0).expect("a context"));
-        let mut peers = [0; 2].map(|_| place.port(2, 1).expect("a context"));
-        let places = peers.each_ref().map(at);
-        // All four are one address in one vector.
-        let of_a = places.each_ref().map(|p| know(&a, p));
-        let of_b = places.each_ref().map(|p| know(&b, p));
+        let fixture = Fixture::new(many(2).av_types(kinds));
+        let [mut a, mut b] = [0; 2].map(|_| fixture.port(2, 0).expect("a context"));
+        let mut peers = [0; 2].map(|_| fixture.port(2, 1).expect("a context"));
+        let fixtures = peers.each_ref().map(at);
+        // All four engines share one address in one vector.
+        let of_a = fixtures.each_ref().map(|p| know(&a, p));
+        let of_b = fixtures.each_ref().map(|p| know(&b, p));
         assert_eq!(of_a, of_b);
         assert_ne!(of_a[0], of_a[1]);
         a.endpoint().remove(of_a[0]).expect("known");
@@ -256,12 +258,12 @@ fn addresses_stay_as_long_as_somebody_needs_them() {
         let found: Vec<_> =
             peers.iter_mut().map(|p| (0..9).flat_map(|_| frames(p)).collect::<Vec<_>>()).collect();
         assert_eq!(found, [vec![frame("b")], vec![frame("a")]]);
-        // It was removed from the vector, too: what was its number is none.
+        // It was removed from the vector, too: its number is invalid.
         let refused = b.inject(&frame("c"), of_b[0]);
         assert!(matches!(refused, Err(Refused::Failed(_))), "{refused:?}");
-        assert_eq!(place.world.violations().len(), 1);
+        assert_eq!(fixture.world.violations().len(), 1);
         drop((a, b, peers));
-        assert!(place.world.close().is_none());
+        assert!(fixture.world.close().is_none());
     }
 }
 
@@ -269,16 +271,17 @@ fn take_key(port: &Port, key: u64) -> u64 {
     port.endpoint().take_key(key..=255).expect("a free key")
 }
 
-/// Memory that is registered through one context is read and written through all, with every mode of registration.
+/// Memory registered through one context is readable and writable through all, with every mode of
+/// registration.
 #[test]
 fn transfers_through_contexts() {
     let bits = [FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT];
     for set in 0..1 << bits.len() {
         let mode =
             bits.iter().enumerate().filter(|(i, _)| set >> i & 1 != 0).fold(0, |mode, (_, bit)| mode | bit);
-        let place = Place::new(many(2).mr_mode(mode).mr_key_size(1));
-        let mut owners = [0; 2].map(|_| place.port(2, 0).expect("a context"));
-        let mut peers = [0; 2].map(|_| place.port(2, 1).expect("a context"));
+        let fixture = Fixture::new(many(2).mr_mode(mode).mr_key_size(1));
+        let mut owners = [0; 2].map(|_| fixture.port(2, 0).expect("a context"));
+        let mut peers = [0; 2].map(|_| fixture.port(2, 1).expect("a context"));
         let mut there = [[1u8; 64], [2; 64]];
         let mut here = [[10u8; 64], [20; 64]];
         let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -296,7 +299,8 @@ fn transfers_through_contexts() {
                 mem: IoVec { base: m[at..].as_mut_ptr(), len: 32 },
                 registration: wanted.then_some(&local[i]),
             };
-            // Each writes the first half to the owner of the other number, and reads the second half of its own number's.
+            // Each writes the first half of the other's memory, and reads the second half of its
+            // own counterpart's.
             let [to, from] = [1 - i, i].map(|n| know(peer, &at(&owners[n])));
             let (write, read) = (&remote[1 - i], &remote[i]);
             peer.write(lent(&mut here[i], 0), to, write.base, write.key, 1).expect("room");
@@ -326,15 +330,15 @@ fn transfers_through_contexts() {
             all.iter_mut().zip(ports).for_each(|(r, p)| r.close(p.endpoint()).expect("closed"));
         }
         drop((owners, peers));
-        place.end();
+        fixture.end();
     }
 }
 
-/// A key is free again when its registration is closed, or was not made.
+/// A key is free again when its registration is closed or has failed.
 #[test]
 fn keys_come_back() {
-    let place = Place::new(many(2).mr_key_size(1).mr_count(3));
-    let [a, b] = [0; 2].map(|_| place.port(2, 0).expect("a context"));
+    let fixture = Fixture::new(many(2).mr_key_size(1).mr_count(3));
+    let [a, b] = [0; 2].map(|_| fixture.port(2, 0).expect("a context"));
     let mut memory = [0u8; 16];
     let mem = IoVec { base: memory.as_mut_ptr(), len: 16 };
     let mut kept: Vec<Registration> = (0..3)
@@ -355,10 +359,11 @@ fn keys_come_back() {
     again.close(b.endpoint()).expect("closed");
     kept.iter_mut().for_each(|r| r.close(a.endpoint()).expect("closed"));
     drop((a, b));
-    place.end();
+    fixture.end();
 }
 
-/// Ends the process if what is returned is not dropped in time: threads that wait for each other cannot be ended.
+/// Ends the process if the returned value is not dropped in time: deadlocked threads cannot be
+/// ended.
 #[must_use]
 fn watchdog(test: &'static str) -> mpsc::Sender<()> {
     const LIMIT: Duration = Duration::from_secs(120);
@@ -372,21 +377,21 @@ fn watchdog(test: &'static str) -> mpsc::Sender<()> {
     alive
 }
 
-/// Engines in threads of their own open, send, register, forget and close, all at once.
+/// Engines in separate threads open, send, register, remove and close concurrently.
 #[test]
 fn threads_share_an_endpoint() {
     const ENGINES: usize = 3;
     const ROUNDS: usize = 60;
     let _alive = watchdog("threads_share_an_endpoint");
-    let place = Place::new(
+    let fixture = Fixture::new(
         many(ENGINES).mr_mode(FI_MR_LOCAL | FI_MR_ENDPOINT).again(netmod_fake_fabric::Again::all(0.05)),
     );
     let barrier = Barrier::new(2 * ENGINES);
     let addresses = Mutex::new(Vec::new());
     thread::scope(|s| {
         for engine in 0..2 * ENGINES {
-            let (library, barrier, addresses) = (place.library, &barrier, &addresses);
-            let offer = place.offer.duplicate().expect("memory");
+            let (library, barrier, addresses) = (fixture.library, &barrier, &addresses);
+            let offer = fixture.offer.duplicate().expect("memory");
             s.spawn(move || {
                 let share = Share { contexts: ENGINES, process: (engine / ENGINES) as u32 };
                 let mut port = Port::of(library, &offer, OPTIONS, share).expect("a context");
@@ -422,7 +427,7 @@ fn threads_share_an_endpoint() {
             });
         }
     });
-    assert_eq!(place.open_nodes(), 0);
-    assert_eq!(place.world.nodes().len(), 2);
-    place.end();
+    assert_eq!(fixture.open_nodes(), 0);
+    assert_eq!(fixture.world.nodes().len(), 2);
+    fixture.end();
 }

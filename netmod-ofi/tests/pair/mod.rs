@@ -1,4 +1,4 @@
-//! Two processes with a VC between them, over the fake provider.
+//! Two processes connected by a VC over the fake provider.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use netmod_core::{
 use netmod_fake_fabric::{Control, Settings, World, library_path};
 use netmod_ofi::{OfiNetmod, Setup};
 
-/// Takes headers, which are all that is sent here.
+/// A layer that takes headers; tests send nothing else.
 #[derive(Default)]
 pub struct Layer {
     pub got: u32,
@@ -49,7 +49,7 @@ pub struct Rank {
     pub vc: VcId,
 }
 
-/// Two processes with a VC between them.
+/// Two processes connected by a VC.
 pub struct Pair {
     pub world: World,
     pub ranks: Vec<Rank>,
@@ -61,7 +61,7 @@ fn name(rank: usize) -> PeerName {
 }
 
 impl Pair {
-    /// Over a provider with these settings, with a configuration of which something may be changed.
+    /// Makes a pair over a provider with these settings. `tune` may change the configuration.
     pub fn new(settings: Settings, tune: impl FnOnce(&mut OfiConfig)) -> Pair {
         let world = World::new(&Control::load(&library_path()).1, settings);
         let mut cfg = netmod_core::Config::default().ofi;
@@ -91,14 +91,14 @@ impl Pair {
         Pair { world, ranks: ranks.collect(), now: Time::ZERO }
     }
 
-    /// Sends a header, and these bytes behind it.
+    /// Sends a header followed by these bytes.
     pub fn send(&mut self, rank: usize, data: &'static [u8]) {
         let Rank { engine, vc, .. } = &mut self.ranks[rank];
         let data = SendBuf::from_static(data);
         engine.netmod.i_start_contig_msg(&mut engine.core, *vc, &[1; 32], data).expect("a VC that is up");
     }
 
-    /// Lets so much time pass.
+    /// Lets simulated time pass.
     pub fn run(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {

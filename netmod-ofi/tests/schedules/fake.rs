@@ -1,4 +1,4 @@
-//! A world of the fake provider.
+//! A world of netmods over the fake provider.
 
 use netmod_core::config::OfiConfig;
 use netmod_core::{PeerName, Time};
@@ -26,7 +26,7 @@ impl netmod_harness::schedules::World for Fake {
         self.world.kill(Node::Number(rank));
     }
 
-    /// Things happen when the provider is called.
+    /// Events happen when the provider is called.
     fn advance(&mut self, _now: Time) {}
 
     fn gives_back_alone(&self) -> bool {
@@ -37,7 +37,8 @@ impl netmod_harness::schedules::World for Fake {
         let mut all = self.world.violations();
         let before = all.len();
         all.retain(|v| !v.starts_with("remote memory: "));
-        // Who takes memory back early lets the peer's operation find nothing. The smallest provider cuts a transfer in two.
+        // If memory is revoked early, the peer's operation finds nothing. The smallest provider
+        // splits a transfer in two.
         if before - all.len() > early.saturating_mul(2) {
             return self.world.violations();
         }
@@ -47,7 +48,7 @@ impl netmod_harness::schedules::World for Fake {
     fn close(self) -> Option<String> {
         let mut leaks = self.world.close();
         if self.settings.to_the_dead == ToTheDead::Again {
-            // What was sent to those who have died, or have closed their endpoint first, never ends.
+            // Messages to processes that have died, or closed their endpoint first, never complete.
             leaks.abandoned = 0;
         }
         (!leaks.is_none()).then(|| format!("{leaks:?}"))

@@ -1,8 +1,9 @@
-//! Random schedules of netmods over the fake provider: two to four processes in one thread, simulated time, and all that a provider may
-//! demand or get wrong. `NETMOD_TEST_SEEDS` says how many seeds are run, or which (`5000..10000`), `NETMOD_TEST_SEED` which one alone.
+//! Random schedules of netmods over the fake provider: two to four processes in one thread,
+//! simulated time, and everything that a provider may require or get wrong. `NETMOD_TEST_SEEDS` is
+//! the number of seeds, or their range (`5000..10000`); `NETMOD_TEST_SEED` selects one.
 //!
-//! Ten thousand take about a minute and a half of one core, half of that in the kernel, for the life lines are real sockets:
-//! `NETMOD_TEST_SEEDS=10000 cargo test -p netmod-ofi --test schedules random_schedules -- --nocapture`
+//! Long runs: `NETMOD_TEST_SEEDS=10000 cargo test -p netmod-ofi --test schedules random_schedules
+//! -- --nocapture`
 
 mod fake;
 mod setting;
@@ -13,29 +14,29 @@ use netmod_harness::schedules::{asked, each};
 use fake::run;
 use setting::{Setting, mr_mode, of_seed};
 
-/// Seeds without a wish.
+/// Default number of seeds.
 const SEEDS: u64 = 400;
-/// Seeds that have found mistakes which are rare.
+/// Seeds that have found rare errors.
 const RARE: [u64; 12] = [497, 824, 2615, 2026, 3423, 3619, 4097, 4266, 4666, 8651, 9280, 9537];
-/// Processes that die, in schedules that are made for that.
+/// Schedules in which processes die.
 const DEATHS: u64 = 60;
-/// Schedules in which much fails.
+/// Schedules with many failures.
 const FAILURES: u64 = 200;
 
-/// Whatever the provider is like and whatever goes wrong: bytes are right and in order, nothing comes twice, every request ends, no rule
-/// is broken, nothing is left.
+/// With any provider and any failure: data is correct, in order and delivered once, every request
+/// ends, no rule is broken, and nothing is left.
 #[test]
 fn random_schedules() {
     let (_library, control) = Control::load(&library_path());
     let seeds: Vec<u64> = asked().unwrap_or_else(|| (0..SEEDS).chain(RARE).collect());
     let all = each(&seeds, of_seed, |s| run(&control, s));
-    // The schedules are of no use if what they are for does not happen.
+    // The schedules are useless if they do not exercise their subjects.
     if seeds.len() as u64 >= SEEDS {
         assert!(all.is_full(), "{all:?}");
     }
 }
 
-/// Every set of modes, with messages, a put and a get that are known to have happened.
+/// Every set of modes, with messages, a put and a get that have happened.
 #[test]
 fn every_mode_of_registration() {
     let (_library, control) = Control::load(&library_path());
@@ -56,8 +57,8 @@ fn every_mode_of_registration() {
     }
 }
 
-/// Frames to a process that has died may never end. They take up what they take up, but not all that the provider has room for: the others
-/// go on, even where that is two.
+/// Frames to a dead process may never complete. They occupy slots, but never all: traffic with the
+/// others continues, even with two slots.
 #[test]
 fn the_dead_leave_room_for_the_others() {
     let (_library, control) = Control::load(&library_path());
@@ -67,7 +68,7 @@ fn the_dead_leave_room_for_the_others() {
         let world = &mut setting.world;
         (world.to_the_dead, world.tx_size, world.complete_early) = (ToTheDead::Again, 2, false);
         if seed % 4 != 0 {
-            // Then what is said of windows takes room, too.
+            // Window updates then need slots, too.
             (world.inject_size, world.delivery_delay, setting.plan.longest) = (0, 20, 20_000);
             (setting.cfg.frame, setting.cfg.window) = (1 << 10, 4 << 10);
         }
@@ -76,7 +77,7 @@ fn the_dead_leave_room_for_the_others() {
     }
 }
 
-/// Where much fails, and it is not always said what, no VC waits for ever for what is lost.
+/// With many failures, some of them unidentified, no VC waits for ever for a lost message.
 #[test]
 fn whatever_fails_everything_ends() {
     let (_library, control) = Control::load(&library_path());
@@ -85,7 +86,7 @@ fn whatever_fails_everything_ends() {
     assert!(all.downs > 0 && all.messages > 0, "{all:?}");
 }
 
-/// A setting in which much fails.
+/// Makes a setting with many failures.
 fn failing(seed: u64) -> Setting {
     let mut setting = of_seed(seed);
     (setting.plan.fails, setting.plan.kills, setting.plan.ranks) = (true, false, 3);
@@ -97,7 +98,7 @@ fn failing(seed: u64) -> Setting {
     setting
 }
 
-/// A setting in which nothing goes wrong, and transfers happen.
+/// Makes a setting without failures, with transfers.
 fn plain(seed: u64) -> Setting {
     let mut setting = of_seed(seed);
     let plan = &mut setting.plan;

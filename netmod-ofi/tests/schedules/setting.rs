@@ -1,4 +1,5 @@
-//! What a seed decides before a schedule begins: the provider, the netmods' settings, what may go wrong.
+//! Derives the parameters of a schedule from its seed: the provider, the netmods' settings,
+//! possible failures.
 
 use std::time::Duration;
 
@@ -15,12 +16,12 @@ use netmod_harness::schedules::data::seeded;
 
 const BITS: [i32; 5] = [FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT];
 
-/// The `n`-th of the 32 sets of modes of registration.
+/// Returns the `n`-th of the 32 sets of modes of registration.
 pub fn mr_mode(n: u64) -> i32 {
     BITS.iter().enumerate().filter(|(i, _)| n >> i & 1 == 1).map(|(_, bit)| bit).sum()
 }
 
-/// All of it.
+/// Parameters of a schedule.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub world: Settings,
@@ -28,7 +29,7 @@ pub struct Setting {
     pub plan: Plan,
 }
 
-/// What a seed makes of it.
+/// Derives the parameters from a seed.
 pub fn of_seed(seed: u64) -> Setting {
     let mut rng = seeded(seed);
     let frame = rng.pick(&[1 << 10, 1 << 10, 1500, 4 << 10, 16 << 10]);
@@ -113,10 +114,11 @@ pub fn of_seed(seed: u64) -> Setting {
         ..Settings::default()
     };
     if plan.kills && world.to_the_dead != ToTheDead::Error || world.anonymous_errors {
-        // Operations that never end keep their memory until the endpoint is closed, which is for a test of its own.
+        // Operations that never end keep their memory until the endpoint is closed, which another
+        // test covers.
         plan.transfers = false;
     }
-    // What must be sent whole.
+    // The provider must be able to send a whole frame.
     world.max_msg_size = world.max_msg_size.max(frame);
     Setting { world, cfg, plan }
 }

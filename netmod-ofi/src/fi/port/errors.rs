@@ -1,7 +1,9 @@
-//! What a port makes of operations that fail: those that say which they are, and those that do not.
+//! Handles failed operations, both those that identify themselves and those that do not.
 //!
-//! A receive that has failed without saying which keeps its buffer, as far as the port knows. So stock is taken: all receives are cancelled,
-//! which brings back those that the provider has, to be posted again. The rest, no more than have failed so, are what has failed.
+//! After a receive that has failed without identification, the port does not know which buffer is
+//! lost. So it takes stock: it cancels all receives. The provider returns those that it still has,
+//! and they are posted again. The missing ones, at most as many as have failed, are the failed
+//! ones.
 
 use libfabric_sys::consts::{FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
 
@@ -11,13 +13,14 @@ use netmod_framed::wire::{FRAME_HEADER, FrameHeader, Kind};
 use super::{Port, What};
 use crate::fi::endpoint::Failed;
 
-/// Error entries that are taken in one poll: a broken provider has them without end.
+/// Maximum number of error entries taken per poll, since a broken provider may report them
+/// endlessly.
 const ERRORS: usize = 16;
-/// Polls in which a provider reports what was cancelled.
+/// Polls in which a provider must return cancelled receives.
 const STOCK: u32 = 256;
 
 impl Port {
-    /// Takes the entries with errors.
+    /// Takes error entries.
     #[cold]
     pub(super) fn errors(&mut self) {
         for _ in 0..ERRORS {
@@ -36,7 +39,7 @@ impl Port {
         if !failed.cancelled {
             self.oddities.receives += 1;
             tracing::warn!(why = failed.text, truncated = failed.truncated, "a receive failed");
-            // No peer sends what is longer than a frame.
+            // No peer sends messages longer than a frame.
             if !failed.truncated {
                 self.failures.push_back(Done::Doubt { transfers: false });
             }
@@ -64,19 +67,19 @@ impl Port {
         }
     }
 
-    /// The frame in a buffer that was sent, if it is the end of a connection.
+    /// Returns the frame in a send buffer, if it ends a connection.
     fn last_word(&mut self, buffer: u32) -> Option<[u8; FRAME_HEADER]> {
         let frame = *self.buffer(buffer).first_chunk()?;
         FrameHeader::parse(&frame).filter(|h| h.kind == Kind::Reset).map(|_| frame)
     }
 
-    /// Something has failed that has no operation, as what was injected, or does not say which it is.
+    /// Handles a failure without an operation: an injected message, or an unidentified entry.
     fn nameless(&mut self, failed: &Failed) {
         self.oddities.unknown += 1;
         tracing::debug!(
             why = failed.text,
             flags = failed.flags,
-            "libfabric reports an error of no operation under way"
+            "libfabric reports an error without an operation"
         );
         let is = |flags| failed.flags & flags != 0;
         if is(FI_RECV) {
@@ -109,11 +112,7 @@ impl Port {
         self.stock = None;
         if missing.len() > failed + self.nameless {
             let (missing, failed) = (missing.len(), failed + self.nameless);
-            tracing::error!(
-                missing,
-                failed,
-                "libfabric does not give receive buffers back that were cancelled"
-            );
+            tracing::error!(missing, failed, "libfabric does not return cancelled receive buffers");
             return;
         }
         for buffer in missing {

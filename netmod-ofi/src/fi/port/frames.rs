@@ -1,4 +1,4 @@
-//! A port as the netmod uses it: frames, and transfers of memory.
+//! Implements the netmod's port: frames and memory transfers.
 
 use core::ptr::{NonNull, null_mut};
 use std::os::fd::RawFd;
@@ -12,13 +12,15 @@ use super::{Port, TX_BUFFERS, What};
 use crate::fi::region::{self, Registration};
 
 impl Port {
-    /// A key that nobody can guess, and that no live registration has, as long as the provider's keys are; it is set aside.
+    /// Reserves a key that no live registration has. It is random, and unguessable if the
+    /// provider's keys are long enough.
     fn fresh_key(&mut self) -> Result<u64, Refused> {
         let bits = self.traits().mr_key_size.clamp(1, 8) * 8;
         let mask = u64::MAX >> (64 - bits);
         let all_used = || Refused::Failed("all keys that the provider allows are in use".into());
         if bits <= 16 {
-            // Of so few chance would soon take one again with which a peer, whom nobody could stop, may still write.
+            // Among so few keys, chance would soon pick one with which an earlier peer may still
+            // write.
             let next = self.next_key;
             let key = self.endpoint.take_key((0..=mask).map(|i| next.wrapping_add(i) & mask));
             self.next_key = key.unwrap_or(next).wrapping_add(1);
@@ -80,7 +82,7 @@ impl device::Port for Port {
 
     #[inline]
     fn inject_buffer(&mut self, buffer: u32, len: usize, to: u64) -> Result<(), Refused> {
-        // SAFETY: whoever has taken the buffer has not sent it, so no operation uses it.
+        // SAFETY: the caller has taken the buffer and not sent it, so no operation uses it.
         let frame = unsafe { self.tx.slice_mut(buffer as usize) };
         self.endpoint.inject(&frame[..len], to)
     }
@@ -96,7 +98,7 @@ impl device::Port for Port {
 
     #[inline]
     fn buffer(&mut self, buffer: u32) -> &mut [u8] {
-        // SAFETY: whoever has taken the buffer has not sent it yet, so no operation uses it.
+        // SAFETY: the caller has taken the buffer and not sent it yet, so no operation uses it.
         unsafe { self.tx.slice_mut(buffer as usize) }
     }
 
@@ -144,8 +146,8 @@ impl device::Port for Port {
     fn frame(&self, buffer: u32, at: u32, len: u32) -> RxBytes<'_> {
         let (at, len) = (at as usize, len as usize);
         debug_assert!(at + len <= self.rx.each());
-        // SAFETY: within the buffer, as was checked when the frame came; the provider is through with these bytes, and they stay while
-        // the port is borrowed.
+        // SAFETY: within the buffer, as checked when the frame arrived; the provider has finished
+        // with these bytes, and they stay while the port is borrowed.
         unsafe {
             let first = self.rx.at(buffer as usize).add(at);
             RxBytes::from_raw(NonNull::new_unchecked(first), len)
@@ -156,14 +158,14 @@ impl device::Port for Port {
     fn lend(&self, buffer: u32, at: u32, len: u32, token: u64) -> RxBuf {
         let (at, len) = (at as usize, len as usize);
         debug_assert!(at + len <= self.rx.each());
-        // SAFETY: as for `frame`; a buffer of which something is lent is not posted, and the port outlives what it has lent: the engine
-        // gives everything back before it polls again.
+        // SAFETY: as for `frame`; a buffer with lent bytes is not posted, and the port outlives
+        // them: the engine returns everything before it polls again.
         unsafe { RxBuf::new(NonNull::new_unchecked(self.rx.at(buffer as usize).add(at)), len, token) }
     }
 
     #[inline(always)]
     fn release(&mut self, buffer: u32) {
-        // The next poll posts it, when who has waited for what was in it has had its answer.
+        // The next poll posts it, after the message's receiver has been answered.
         self.receives.release(buffer);
     }
 
@@ -251,8 +253,8 @@ impl device::Port for Port {
         let desc = lent.registration.map_or(null_mut(), Registration::desc);
         let mem = lent.mem;
         self.transfer(number, |endpoint, context| {
-            // SAFETY: the memory is of a region that is registered with the netmod, and stays lent until it is deregistered, which waits for
-            // the operation; the context is the operation's.
+            // SAFETY: the memory belongs to a registered region and stays lent until it is
+            // deregistered, which waits for the operation; the context is the operation's.
             unsafe { endpoint.read(mem.base, mem.len, desc, from, remote, key, context) }
         })
     }

@@ -1,7 +1,8 @@
-//! A port: an endpoint with its buffers and operations, safe to use.
+//! A port: an endpoint with its buffers and operations, with a safe interface.
 //!
-//! Frames go out of buffers of the port's own, or are injected; they come into receive buffers that hold many, from where they are lent
-//! to the engine. A receive buffer is posted again when the provider has no more use for it and nothing in it is lent.
+//! Outgoing frames are sent from the port's buffers, or injected. Incoming frames arrive in receive
+//! buffers that hold many, and are lent to the engine from there. A receive buffer is posted again
+//! when the provider has finished with it and nothing in it is lent.
 
 #![allow(unsafe_code)]
 
@@ -21,59 +22,60 @@ use super::endpoint::{Endpoint, Traits};
 use super::info::Offer;
 use super::ops::Ops;
 use super::region::Registration;
-use super::shared::Wish;
+use super::shared::DomainOptions;
 use receives::Receives;
 
 mod errors;
 mod frames;
 mod receives;
 
-/// Buffers for frames that go out.
+/// Number of buffers for outgoing frames.
 const TX_BUFFERS: usize = 128;
-/// Receive buffers that take several frames.
+/// Number of multi-receive buffers.
 const RX_BUFFERS: usize = 4;
-/// Bytes of receive buffers.
+/// Total length of the receive buffers, in bytes.
 const RX_MEMORY: usize = 4 << 20;
-/// The same where the sender's core and the receiver's do all the copying: buffers are taken in turn, so that each message goes to what was
-/// used longest ago. That had better be in the second cache still, which has 512 KiB or more.
+/// The same where the sender's and receiver's cores do all the copying. Buffers are used in turn,
+/// so each message goes to the least recently used one. That buffer should still be in the
+/// second-level cache, which has at least 512 KiB.
 const RX_MEMORY_COPIED: usize = 256 << 10;
-/// One-sided transfers under way at once.
+/// Maximum number of one-sided transfers in flight.
 const TRANSFERS: usize = 256;
-/// Completions that are taken in one call.
+/// Completions taken per call.
 const BATCH: usize = 32;
-/// How often closing looks for the completions of what was cancelled.
+/// Polls for the completions of cancelled operations before a port is closed.
 const REAP: usize = 10_000;
 
-/// How a port is opened.
+/// Parameters for opening a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// Longest frame in bytes.
+    /// Maximum frame length in bytes.
     pub(crate) frame: usize,
-    /// Bytes of receive buffers; `None`: as the provider is best with.
+    /// Total length of the receive buffers in bytes; `None` for the best size for the provider.
     pub(crate) rx_memory: Option<usize>,
-    /// Whether there is to be a descriptor to wait on.
+    /// True if there shall be a descriptor to wait on.
     pub(crate) descriptor: bool,
 }
 
-/// With whom a port shares its endpoint.
+/// Sharing of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
-    /// Ports that do; 1: it has a plain endpoint of its own.
+    /// Number of ports that share it; 1 for a plain endpoint.
     pub(crate) contexts: usize,
-    /// Only ports of the same process do.
+    /// Identifies the process; only ports of the same process share an endpoint.
     pub(crate) process: u32,
 }
 
-/// What an operation under way is that is no receive.
+/// An operation in flight other than a receive.
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// A frame in a buffer of the port's.
+    /// A frame in one of the port's buffers.
     Send { buffer: u32, vc: VcId, to: u64 },
-    /// A one-sided transfer: the caller's number.
+    /// A one-sided transfer, with the caller's number.
     Transfer { number: u64 },
 }
 
-/// See the module.
+/// An endpoint with its buffers and operations.
 pub struct Port {
     endpoint: Endpoint,
     ops: Ops<What>,
@@ -83,18 +85,20 @@ pub struct Port {
     rx: Block,
     receives: Receives,
     rx_registered: Option<Registration>,
-    /// That the provider would not take a receive buffer was said, and it has taken none since.
-    deaf: bool,
+    /// True since the provider has refused a receive buffer, until it takes one; limits the
+    /// warnings to one.
+    refused_warned: bool,
     entries: Box<[fi_cq_data_entry; BATCH]>,
-    /// One-sided transfers under way.
+    /// Number of one-sided transfers in flight.
     transfers: usize,
-    /// Where the search for a short key begins.
+    /// Start of the search for a short key.
     next_key: u64,
-    /// Receives that have failed without saying which.
+    /// Number of receives that have failed without identification.
     nameless: usize,
-    /// While stock is taken of the receives: how many of them may be gone, and in how many polls that is decided.
+    /// While receives are being counted: the maximum number of missing ones, and the number of
+    /// polls left.
     stock: Option<(usize, u32)>,
-    /// Operations that failed, to be reported.
+    /// Failed operations to be reported.
     failures: VecDeque<Done>,
     oddities: Oddities,
 }
@@ -115,7 +119,7 @@ impl Port {
     /// Opens the domain of an info, and posts receive buffers.
     ///
     /// # Errors
-    /// Which call failed and why; nothing stays open.
+    /// The call that failed, and its cause; nothing stays open.
     ///
     /// # Safety
     /// The info is the library's, and live.
@@ -127,9 +131,9 @@ impl Port {
     ) -> Result<Port, String> {
         let Share { contexts, process } = share;
         let Options { frame, rx_memory, descriptor } = options;
-        let wish = Wish { frame, contexts, descriptor, process };
+        let options = DomainOptions { frame, contexts, descriptor, process };
         // SAFETY: by contract.
-        let endpoint = unsafe { Endpoint::open(lib, info, &wish)? };
+        let endpoint = unsafe { Endpoint::open(lib, info, &options)? };
         let traits = endpoint.traits();
         let frame = traits.frame(frame);
         let rx_memory = rx_memory.unwrap_or(if traits.shares_lines { RX_MEMORY_COPIED } else { RX_MEMORY });
@@ -150,7 +154,7 @@ impl Port {
             tx,
             tx_registered: None,
             receives: Receives::new(rx_count),
-            deaf: false,
+            refused_warned: false,
             rx,
             rx_registered: None,
             entries: Box::new([EMPTY; BATCH]),
@@ -182,41 +186,42 @@ impl Port {
     /// Opens the domain of an offer.
     ///
     /// # Errors
-    /// Which call failed and why; nothing stays open.
+    /// The call that failed, and its cause; nothing stays open.
     pub(crate) fn of(lib: Library, offer: &Offer, options: Options, share: Share) -> Result<Port, String> {
         // SAFETY: the offer's info is the library's, and lives as long as the offer.
         unsafe { Port::open(lib, offer.info(), options, share) }
     }
 
-    /// Longest frame that is taken.
+    /// Returns the maximum frame length.
     pub(crate) fn longest_frame(&self) -> usize {
         self.tx.each()
     }
 
-    /// What of the provider's attributes matters.
+    /// Returns the provider's properties.
     pub(crate) fn traits(&self) -> &Traits {
         self.endpoint.traits()
     }
 
-    /// The endpoint, for registrations.
+    /// Returns the endpoint, for registrations.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Posts what is idle.
+    /// Posts idle receive buffers.
     ///
     /// # Errors
-    /// If the provider will not have a buffer, ever.
+    /// If the provider refuses a buffer permanently.
     fn post(&mut self) -> Result<(), String> {
         let desc = self.rx_registered.as_ref().map_or(null_mut(), Registration::desc);
         while let Some(buffer) = self.receives.idle() {
             let (at, len, context) =
                 (self.rx.at(buffer as usize), self.rx.each(), self.receives.context(buffer));
-            // SAFETY: nothing in the buffer is lent, so it is the provider's until its completion; so is its context.
+            // SAFETY: nothing in the buffer is lent, so the provider owns it until its completion,
+            // and its context, too.
             match unsafe { self.endpoint.recv(at, len, desc, context) } {
                 Ok(takes) => {
                     self.receives.posted(takes);
-                    self.deaf = false;
+                    self.refused_warned = false;
                 }
                 Err(Refused::Again) => break,
                 Err(Refused::Failed(why)) => return Err(why),
@@ -225,14 +230,14 @@ impl Port {
         Ok(())
     }
 
-    /// As [`Port::post`], once the port is open.
+    /// Posts idle receive buffers as [`Port::post`] does, but only warns about errors.
     #[cold]
     #[inline(never)]
     fn post_again(&mut self) {
         if let Err(why) = self.post()
-            && !std::mem::replace(&mut self.deaf, true)
+            && !std::mem::replace(&mut self.refused_warned, true)
         {
-            tracing::warn!(why, "a receive buffer cannot be posted; that is tried again in each poll");
+            tracing::warn!(why, "a receive buffer cannot be posted; each poll retries");
         }
     }
 
@@ -261,7 +266,7 @@ impl Port {
         }
     }
 
-    /// An operation that is no receive has completed.
+    /// Handles the completion of an operation other than a receive.
     #[inline]
     fn ended(&mut self, entry: &fi_cq_data_entry) -> Option<Done> {
         let Some(op) = self.ops.find(entry.op_context) else {
@@ -306,7 +311,7 @@ fn failure(refused: Refused) -> String {
 }
 
 impl Port {
-    /// Whether the provider has anything of this port's.
+    /// Returns true if the provider has any of this port's operations.
     fn is_under_way(&self) -> bool {
         self.ops.under_way() > 0 || self.receives.under_way().next().is_some()
     }
@@ -323,7 +328,8 @@ impl Port {
         }
     }
 
-    /// Cancels what is under way, and waits for it; what does not end goes with the endpoint, unless the provider wants registrations to be closed first.
+    /// Cancels the operations in flight and waits for them. Operations that do not end are ended by
+    /// closing the endpoint, unless the provider requires registrations to be closed first.
     pub(super) fn give_up(&mut self) {
         for (op, _) in self.ops.iter() {
             self.endpoint.cancel(false, self.ops.context(op));
@@ -350,8 +356,9 @@ impl Port {
 }
 
 impl Drop for Port {
-    /// Closes registrations and endpoint in the order that the provider wants, when nothing is under way any more. What other engines share stays; but
-    /// nothing of it has memory of this port's any more.
+    /// Closes registrations and endpoint in the order that the provider requires, after all
+    /// operations have ended. Objects shared with other engines stay, without any memory of this
+    /// port.
     fn drop(&mut self) {
         self.give_up();
         for registered in [&mut self.tx_registered, &mut self.rx_registered] {

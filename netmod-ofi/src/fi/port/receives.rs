@@ -1,4 +1,4 @@
-//! The receive buffers of a port: which of them the provider has, and of which something is lent.
+//! The receive buffers of a port: which are posted, and which have lent bytes.
 
 use core::ffi::c_void;
 
@@ -8,28 +8,28 @@ use crate::fi::ops::Contexts;
 /// A receive buffer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Receive {
-    /// The provider has it.
+    /// True if the provider has it.
     posted: bool,
-    /// If so, that is for one message, even if the provider has buffers that take several.
+    /// True if it is posted for one message, although the provider supports multi-receive buffers.
     alone: bool,
-    /// It was cancelled to see whether the provider has it still.
+    /// True if it was cancelled in order to count the provider's buffers.
     counted: bool,
-    /// Frames in it that are lent, or wait to be.
+    /// Number of frames in it that are lent or about to be.
     lent: u32,
 }
 
-/// See the module. Buffers have numbers from 0 on.
+/// The receive buffers of a port, numbered from 0.
 #[derive(Debug)]
 pub(super) struct Receives {
-    /// What each lends to the provider while that has it.
+    /// Context storage of the buffers.
     contexts: Contexts,
     states: Vec<Receive>,
-    /// Those that the provider does not have, and of which nothing is lent.
+    /// Buffers that are not posted and have nothing lent.
     idle: Vec<u32>,
 }
 
 impl Receives {
-    /// So many buffers, all idle.
+    /// Makes `count` idle buffers.
     pub(super) fn new(count: usize) -> Receives {
         Receives {
             contexts: Contexts::new(count),
@@ -38,23 +38,23 @@ impl Receives {
         }
     }
 
-    /// One that may be posted.
+    /// Returns a buffer that may be posted.
     pub(super) fn idle(&self) -> Option<u32> {
         self.idle.last().copied()
     }
 
-    /// Whether there is one.
+    /// Returns true if there is an idle buffer.
     #[inline]
     pub(super) fn has_idle(&self) -> bool {
         !self.idle.is_empty()
     }
 
-    /// What to give to libfabric as the context of a buffer.
+    /// Returns the pointer to pass to libfabric as the context of a buffer.
     pub(super) fn context(&self, buffer: u32) -> *mut c_void {
         self.contexts.at(buffer as usize)
     }
 
-    /// The provider has taken the buffer that [`Receives::idle`] has named.
+    /// Records that the buffer returned by [`Receives::idle`] was posted.
     pub(super) fn posted(&mut self, takes: Takes) {
         let Some(buffer) = self.idle.pop() else { return };
         if let Some(state) = self.states.get_mut(buffer as usize) {
@@ -62,20 +62,21 @@ impl Receives {
         }
     }
 
-    /// The buffer of a completion's context, if the provider has it.
+    /// Returns the buffer of a completion's context, if it is posted.
     #[inline]
     pub(super) fn find(&self, context: *mut c_void) -> Option<u32> {
         let buffer = self.contexts.find(context)?;
         self.states.get(buffer)?.posted.then_some(buffer as u32)
     }
 
-    /// Whether a buffer was posted for one message, where others take several.
+    /// Returns true if a buffer was posted for one message where others take several.
     #[inline]
     pub(super) fn is_alone(&self, buffer: u32) -> bool {
         self.states.get(buffer as usize).is_some_and(|s| s.alone)
     }
 
-    /// A message has come to a buffer: a frame, which is to be released, or not, and the last one there, or not.
+    /// Records a message in a buffer. `is_frame`: a frame, which must be released; `is_last`: the
+    /// buffer takes no more.
     #[inline(always)]
     pub(super) fn came(&mut self, buffer: u32, is_frame: bool, is_last: bool) {
         let Some(state) = self.states.get_mut(buffer as usize) else { return };
@@ -85,7 +86,7 @@ impl Receives {
         }
     }
 
-    /// The provider has no more use for a buffer.
+    /// Records that the provider has finished with a buffer.
     #[inline(always)]
     pub(super) fn retire(&mut self, buffer: u32) {
         let Some(state) = self.states.get_mut(buffer as usize) else { return };
@@ -95,7 +96,7 @@ impl Receives {
         }
     }
 
-    /// A frame in a buffer is of no use any more.
+    /// Releases a frame in a buffer.
     #[inline(always)]
     pub(super) fn release(&mut self, buffer: u32) {
         let Some(state) = self.states.get_mut(buffer as usize) else { return };
@@ -105,17 +106,18 @@ impl Receives {
         }
     }
 
-    /// Those that the provider has.
+    /// Returns the posted buffers.
     pub(super) fn under_way(&self) -> impl Iterator<Item = u32> {
         self.states.iter().zip(0..).filter(|(s, _)| s.posted).map(|(_, i)| i)
     }
 
-    /// From now on [`Receives::missing`] are those of the ones under way that do not come back.
+    /// Starts counting: [`Receives::missing`] are the posted buffers that do not come back from now
+    /// on.
     pub(super) fn count(&mut self) {
         self.states.iter_mut().for_each(|s| s.counted = s.posted);
     }
 
-    /// See [`Receives::count`].
+    /// Returns the missing buffers, see [`Receives::count`].
     pub(super) fn missing(&self) -> Vec<u32> {
         self.under_way().filter(|i| self.states[*i as usize].counted).collect()
     }

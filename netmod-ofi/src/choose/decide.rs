@@ -1,4 +1,4 @@
-//! The judgement: which offers are used, and why the others are not.
+//! Decides which offers are used, with the reason for each.
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -15,69 +15,70 @@ use super::{HONOURED_MODES, Verdict, contexts};
 use crate::address::{ip, show};
 use crate::fi::info::{Facts, MrMode};
 
-/// Bytes that a message must be able to have: handshakes fit in, and so do the shortest frames that can be set.
+/// Minimum message length that a provider must support, in bytes: enough for handshakes and the
+/// shortest configurable frames.
 const LEAST_MSG: usize = 1 << 10;
 
-/// What became of an offer.
+/// The decision about an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judged {
+pub struct Decision {
     /// Its score.
     pub score: u32,
-    /// Its place among all of them: those that are used first, then by score.
+    /// Its position among all offers: the used ones first, then by score.
     pub order: usize,
-    /// What became of it.
+    /// The verdict with its reason.
     pub verdict: Verdict,
 }
 
-/// An offer, on the way to its verdict.
+/// An offer under consideration.
 struct Candidate<'a> {
     facts: &'a Facts,
     ip: Option<IpAddr>,
     nic: Option<&'a Nic>,
     score: u32,
-    /// Why the provider is good.
+    /// Reason for the provider's score.
     merit: String,
-    /// Place in the user's list of providers.
-    place: usize,
-    /// How far its address is from leading to other hosts.
+    /// Position in the user's list of providers.
+    position: usize,
+    /// Reach of its address.
     tier: Tier,
     refused: Option<String>,
 }
 
-/// What a domain leads to, from best to worst.
+/// Reach of a domain, from best to worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Tier {
     /// Other hosts.
     Out,
-    /// Perhaps other hosts: a bridge, a tunnel.
+    /// Possibly other hosts: a bridge or a tunnel.
     Perhaps,
-    /// This host.
+    /// Only this host.
     Loopback,
 }
 
-/// Judges the offers of a version of libfabric on a host with these interfaces.
-pub fn judge(offers: &[&Facts], host: &Host, library: u32, cfg: &OfiConfig) -> Vec<Judged> {
+/// Decides about the offers of a version of libfabric, on a host with these interfaces.
+pub fn decide(offers: &[&Facts], host: &Host, library: u32, cfg: &OfiConfig) -> Vec<Decision> {
     let (providers, domains) = (Providers::parse(&cfg.provider), Domains::parse(&cfg.domain));
     let mut all: Vec<Candidate<'_>> = offers
         .iter()
         .map(|facts| {
             let mut c = Candidate::new(facts, host);
             let names = offers.iter().map(|o| &*o.provider);
-            let place = providers.place(&facts.provider, names);
-            c.place = place.unwrap_or(0);
-            c.refused = unusable(&c, library, cfg, place, &providers, &domains);
+            let position = providers.position(&facts.provider, names);
+            c.position = position.unwrap_or(0);
+            c.refused = unusable(&c, library, cfg, position, &providers, &domains);
             c
         })
         .collect();
     let best = all
         .iter()
         .filter(|c| c.refused.is_none())
-        .min_by_key(|c| (c.place, Reverse(c.score), &c.facts.provider))
+        .min_by_key(|c| (c.position, Reverse(c.score), &c.facts.provider))
         .map(|c| (c.facts.provider.clone(), c.score));
     if let Some((provider, score)) = best {
         let fewer = |c: &Candidate<'_>| c.refused.is_none() && c.facts.provider != provider;
         for c in all.iter_mut().filter(|c| fewer(c)) {
-            c.refused = Some(if providers.names_any() && c.place > 0 {
+            c.refused = Some(if providers.names_any() && c.position > 0 {
                 format!("{provider} comes first in NETMOD_OFI_PROVIDER")
             } else {
                 format!("{provider} is better (score {score} against {}: {})", c.score, c.merit)
@@ -98,16 +99,16 @@ impl<'a> Candidate<'a> {
             _ => Tier::Out,
         };
         let (score, merit) = rank(facts);
-        Candidate { facts, ip, nic, score, merit, place: 0, tier, refused: None }
+        Candidate { facts, ip, nic, score, merit, position: 0, tier, refused: None }
     }
 
-    /// Mb/s, as the provider or the system knows it.
+    /// Returns the speed in Mb/s, from the provider or the system.
     fn speed(&self) -> Option<u32> {
         let said = self.facts.nic.as_ref().and_then(|n| n.speed);
         said.or(self.nic.and_then(|n| n.speed))
     }
 
-    /// Which of several addresses of a domain is taken.
+    /// Returns the preference among several addresses of a domain; the smallest wins.
     fn family(&self) -> u8 {
         match self.ip {
             None => 0,
@@ -117,18 +118,18 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// The domain that it is an address of.
+    /// Returns the name of the domain that the address belongs to.
     fn domain(&self) -> &str {
         &self.facts.domain
     }
 }
 
-/// Why an offer cannot be used, whatever else there is.
+/// Returns the reason if an offer cannot be used, whatever the other offers.
 fn unusable(
     c: &Candidate<'_>,
     library: u32,
     cfg: &OfiConfig,
-    place: Option<usize>,
+    position: Option<usize>,
     providers: &Providers,
     domains: &Domains,
 ) -> Option<String> {
@@ -136,7 +137,7 @@ fn unusable(
     if let Some(name) = providers.shut_out(&facts.provider) {
         return Some(format!("NETMOD_OFI_PROVIDER has !{name}"));
     }
-    if providers.names_any() && place.is_none() {
+    if providers.names_any() && position.is_none() {
         return Some("NETMOD_OFI_PROVIDER does not name it".into());
     }
     if let Some(why) = helper(&facts.provider) {
@@ -150,12 +151,12 @@ fn unusable(
     }
     let unknown = facts.mode & !HONOURED_MODES;
     if unknown != 0 {
-        return Some(format!("it demands what the netmod does not do (mode {unknown:#x})"));
+        return Some(format!("it requires modes that the netmod does not support (mode {unknown:#x})"));
     }
     let unknown = facts.mr_mode & !(MrMode::HONOURED | FI_MR_BASIC | FI_MR_SCALABLE);
     if facts.has_rma() && unknown != 0 {
         return Some(format!(
-            "it demands registrations of a kind that the netmod does not do (mr_mode {unknown:#x})"
+            "it requires registration modes that the netmod does not support (mr_mode {unknown:#x})"
         ));
     }
     if (facts.tx_order & facts.rx_order) & FI_ORDER_SAS == 0 {
@@ -163,22 +164,22 @@ fn unusable(
     }
     if facts.max_msg < LEAST_MSG {
         return Some(format!(
-            "its messages have at most {} bytes, and {LEAST_MSG} are needed",
+            "its messages have at most {} bytes, but {LEAST_MSG} are needed",
             facts.max_msg
         ));
     }
     if facts.nic.as_ref().and_then(|n| n.up) == Some(false) || c.nic.is_some_and(|n| !n.up || !n.carrier) {
         return Some("its link is down".into());
     }
-    let named = place.is_some();
+    let named = position.is_some();
     defects::of(&facts.provider, library)
         .find(|d| d.remedy == Remedy::RefuseUnlessNamed && !named)
-        .map(|d| format!("a defect: {}; NETMOD_OFI_PROVIDER={} uses it all the same", d.what, facts.provider))
+        .map(|d| format!("a known defect: {}; NETMOD_OFI_PROVIDER={} uses it anyway", d.what, facts.provider))
 }
 
-/// Of the provider that is used, the domains that are.
+/// Selects domains of the chosen provider.
 fn settle_domains(all: &mut [Candidate<'_>], domains: &Domains, most: usize) {
-    // Of several addresses of a domain one.
+    // One of several addresses of a domain.
     for i in 0..all.len() {
         if all[i].refused.is_some() {
             continue;
@@ -192,7 +193,7 @@ fn settle_domains(all: &mut [Candidate<'_>], domains: &Domains, most: usize) {
             all[i].refused = Some(format!("the domain is used by its address {address}"));
         }
     }
-    // What leads to other hosts, or else what may, or else loopback.
+    // Domains that lead to other hosts; if there are none, those that may; else loopback.
     let asked = |c: &Candidate<'_>| domains.names(c.domain(), c.ip);
     let best = all.iter().filter(|c| c.refused.is_none()).map(|c| c.tier).min();
     for c in all.iter_mut().filter(|c| c.refused.is_none()) {
@@ -200,7 +201,7 @@ fn settle_domains(all: &mut [Candidate<'_>], domains: &Domains, most: usize) {
             c.refused = Some(match c.tier {
                 Tier::Loopback => "it is the loopback interface, and there are others".into(),
                 _ => format!(
-                    "{} does not lead to other hosts by itself, and other domains do",
+                    "{} does not reach other hosts by itself, and other domains do",
                     c.nic.map_or(c.domain(), |n| &n.name)
                 ),
             });
@@ -214,36 +215,36 @@ fn settle_domains(all: &mut [Candidate<'_>], domains: &Domains, most: usize) {
     }
 }
 
-fn verdicts(all: Vec<Candidate<'_>>, cfg: &OfiConfig) -> Vec<Judged> {
+fn verdicts(all: Vec<Candidate<'_>>, cfg: &OfiConfig) -> Vec<Decision> {
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|i| {
         let c = &all[*i];
         (c.refused.is_some(), Reverse(c.score), &c.facts.provider, c.tier, Reverse(c.speed()), *i)
     });
-    let mut place = vec![0; all.len()];
+    let mut position = vec![0; all.len()];
     for (at, i) in order.into_iter().enumerate() {
-        place[i] = at;
+        position[i] = at;
     }
     all.into_iter()
-        .zip(place)
+        .zip(position)
         .map(|(c, order)| {
             let verdict = match c.refused {
                 Some(why) => Verdict::Refused(why),
                 None => Verdict::Chosen(merits(&c, cfg)),
             };
-            Judged { score: c.score, order, verdict }
+            Decision { score: c.score, order, verdict }
         })
         .collect()
 }
 
-/// Why an offer is used.
+/// Returns the reason why an offer is used.
 fn merits(c: &Candidate<'_>, cfg: &OfiConfig) -> String {
     let mut out = format!("{} (score {})", c.merit, c.score);
     if let Some(speed) = c.speed() {
         out += &format!(", {speed} Mb/s");
     }
     if c.tier == Tier::Loopback {
-        out += ", loopback, since nothing else is there or it was asked for";
+        out += ", loopback, since there is nothing else or the user named it";
     }
     match contexts(cfg, c.facts) {
         Ok(n) => out += &format!(", an endpoint with {n} contexts for the engines"),
