@@ -1,68 +1,68 @@
 //! The netmod's section of the business card: what peers learn of this process's ports.
 //!
-//! Numbers are little-endian, texts and addresses have a length of two bytes in front.
+//! Numbers are little-endian. Texts and addresses have a two-byte length in front.
 //!
 //! | bytes | |
 //! |---|---|
 //! | 2 | version of the frames, [`PROTOCOL`] |
-//! | 4, 4 | longest frame that is taken, in bytes; window, in units |
+//! | 4, 4 | maximum frame length in bytes; window in units |
 //! | 16, 8 | kernel and network namespace, zeros if unknown |
-//! | bytes | where the process's life line ends, in the form of its owner |
+//! | bytes | end of the process's life line, in the format of its owner |
 //! | 1 | number of ports, then for each: |
 //! | text | device and port, such as `mlx5_0:1` |
-//! | 1 | what its GID is for: 0 InfiniBand, 1 RoCE v1, 2 RoCE v2 |
-//! | 1 | bits of the GID's IP address that are the subnet's; 255 if unknown |
+//! | 1 | type of its GID: 0 InfiniBand, 1 RoCE v1, 2 RoCE v2 |
+//! | 1 | prefix length of the GID's IP address; 255 if unknown |
 //! | 4, 4 | Mb/s, 0 if unknown; MTU in bytes |
-//! | bytes | where handshakes are sent to |
+//! | bytes | destination of handshakes |
 
 use hca::GidKind;
 use netmod_core::card::{BodyReader, BodyWriter, CardError, CardWriter, Section};
 use netmod_matching::Location;
 
 use crate::NAME;
-use crate::words::Address;
+use crate::wire::Address;
 
 /// Version of the section.
 pub const VERSION: u16 = 1;
-/// Version of the frames; who speaks another is not understood.
+/// Version of the frames. Peers of another version are rejected.
 pub const PROTOCOL: u16 = 3;
-/// Most ports of a card.
+/// Maximum number of ports in a card.
 pub const MAX_PORTS: usize = 16;
-/// Smallest frame that is of use, in bytes.
+/// Minimum useful frame length, in bytes.
 const MIN_FRAME: u32 = 256;
 const UNKNOWN: u8 = 255;
 
-/// What a process says of itself.
+/// A process's section of the card.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerbsCard {
     /// Version of its frames.
     pub protocol: u16,
-    /// Longest frame that it takes, in bytes.
+    /// Maximum length of a received frame, in bytes.
     pub frame: u32,
-    /// Units of frames that a peer may have under way to it.
+    /// Window for frames from a peer, in units.
     pub window: u32,
     /// Kernel and network namespace.
     pub here: Location,
-    /// Where its life line ends.
+    /// End of the process's life line.
     pub lifeline: Box<[u8]>,
     /// Its ports, at least one.
     pub ports: Vec<CardPort>,
 }
 
-/// A port that is open.
+/// An opened port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardPort {
-    /// Device and port.
+    /// Name of device and port.
     pub name: String,
-    /// What its GID is for.
+    /// Type of its GID.
     pub kind: GidKind,
-    /// Bits of the GID's IP address that are the subnet's, if known.
+    /// Prefix length of the GID's IP address, if known.
     pub prefix: Option<u8>,
-    /// Mb/s, if known.
+    /// Speed in Mb/s, if known.
     pub speed: Option<u32>,
-    /// Bytes.
+    /// MTU in bytes.
     pub mtu: u32,
-    /// Where handshakes are sent to.
+    /// Destination of handshakes.
     pub address: Box<[u8]>,
 }
 
@@ -75,7 +75,7 @@ impl VerbsCard {
         card.section(NAME, VERSION, &self.body())
     }
 
-    /// The section's body.
+    /// Returns the section's body.
     pub(crate) fn body(&self) -> Vec<u8> {
         let mut w = BodyWriter::new();
         w.u16(self.protocol).u32(self.frame).u32(self.window);
@@ -92,10 +92,10 @@ impl VerbsCard {
         w.as_bytes().to_vec()
     }
 
-    /// Reads a peer's section.
+    /// Parses a peer's section.
     ///
     /// # Errors
-    /// Whatever [`VerbsCard::write`] would not have written.
+    /// Rejects everything that [`VerbsCard::write`] cannot have written.
     pub fn parse(section: Section<'_>) -> Result<VerbsCard, CardError> {
         let malformed = |what, expected| CardError::Malformed { what, expected };
         let mut r = BodyReader::new("the section verbs", section.body);

@@ -1,14 +1,14 @@
-//! The section: bytes, and what is refused.
+//! Tests of the section: its bytes, and what is rejected.
 
 use hca::{Gid, QpNum};
 use netmod_core::Card;
 
 use super::*;
-use crate::words;
+use crate::wire;
 
 pub(crate) fn port(name: &str, kind: GidKind, gid: [u8; 16]) -> CardPort {
-    let place = words::Place { ethernet: kind != GidKind::Ib, lid: 3, gid: Gid(gid) };
-    let address = Address { place, qp: QpNum(17), qkey: 5, xrc: false }.to_bytes();
+    let location = wire::PortLocation { ethernet: kind != GidKind::Ib, lid: 3, gid: Gid(gid) };
+    let address = Address { location, qp: QpNum(17), qkey: 5, xrc: false }.to_bytes();
     CardPort { name: name.into(), kind, prefix: Some(24), speed: Some(100_000), mtu: 4096, address }
 }
 

@@ -1,4 +1,4 @@
-//! Which ports of which devices are used, and which GID of each, with reasons.
+//! Chooses the ports of the devices, and a GID for each, with reasons.
 
 use std::net::IpAddr;
 
@@ -8,27 +8,27 @@ use netmod_matching::glob;
 
 use crate::pair::ip_of;
 
-/// A port, and whether it is used.
+/// A port, and the decision about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judged {
-    /// The device.
+pub struct PortChoice {
+    /// Name of the device.
     pub device: String,
-    /// The port, from 1 on.
+    /// Number of the port, from 1 on.
     pub port: u8,
-    /// What it says of itself, if it says anything.
+    /// The port's attributes, if they could be queried.
     pub attr: Option<PortAttr>,
-    /// Its GID, and why that one; or why the port is not used.
+    /// The GID used, with the reason for it; or the reason why the port is not used.
     pub gid: Result<(GidEntry, &'static str), String>,
 }
 
-impl Judged {
-    /// Device and port, as in settings.
+impl PortChoice {
+    /// Returns device and port as settings name them.
     pub fn name(&self) -> String {
         format!("{}:{}", self.device, self.port)
     }
 }
 
-/// The user's choice of devices: `mlx5_*,!mlx5_3:2`.
+/// The user's selection of devices: `mlx5_*,!mlx5_3:2`.
 #[derive(Clone, Debug, Default)]
 struct Wanted {
     include: Vec<String>,
@@ -47,8 +47,8 @@ impl Wanted {
         this
     }
 
-    /// The place of the pattern by which a port is included; why it is not.
-    fn place(&self, device: &str, port: u8) -> Result<usize, String> {
+    /// Returns the position of the pattern that includes a port, or the reason for its exclusion.
+    fn position(&self, device: &str, port: u8) -> Result<usize, String> {
         let with_port = format!("{device}:{port}");
         let by = |pattern: &str| {
             glob(pattern.as_bytes(), device.as_bytes()) || glob(pattern.as_bytes(), with_port.as_bytes())
@@ -64,46 +64,46 @@ impl Wanted {
     }
 }
 
-/// Looks at all ports of a device.
-pub(crate) fn judge<H: Hca>(hca: &H, cfg: &VerbsConfig) -> Vec<Judged> {
+/// Examines all ports of a device.
+pub(crate) fn examine<H: Hca>(hca: &H, cfg: &VerbsConfig) -> Vec<PortChoice> {
     let wanted = Wanted::parse(&cfg.device);
     (1..=hca.device().ports)
         .map(|port| {
             let attr = hca.port(port);
             let gid = wanted
-                .place(hca.name(), port)
+                .position(hca.name(), port)
                 .and_then(|_| attr.clone().map_err(|e| e.to_string()))
                 .and_then(|attr| usable(&attr).map(|()| attr))
                 .and_then(|attr| Ok((attr, hca.gids(port).map_err(|e| e.to_string())?)))
                 .and_then(|(attr, gids)| gid(&attr, &gids, &cfg.gid));
-            Judged { device: hca.name().to_owned(), port, attr: attr.ok(), gid }
+            PortChoice { device: hca.name().to_owned(), port, attr: attr.ok(), gid }
         })
         .collect()
 }
 
-/// Positions of the ports that can be used, the best first: in the order in which the user has named them, else by speed.
-fn by_preference(all: &[Judged], cfg: &VerbsConfig) -> Vec<usize> {
+/// Returns the positions of the usable ports, best first: in the user's order, or else by speed.
+fn by_preference(all: &[PortChoice], cfg: &VerbsConfig) -> Vec<usize> {
     let wanted = Wanted::parse(&cfg.device);
     let mut good: Vec<usize> = (0..all.len()).filter(|i| all[*i].gid.is_ok()).collect();
     good.sort_by_cached_key(|i| {
         let j = &all[*i];
-        let place = wanted.place(&j.device, j.port).unwrap_or(usize::MAX);
+        let position = wanted.position(&j.device, j.port).unwrap_or(usize::MAX);
         let speed = j.attr.map_or(0, |a| a.speed);
-        (place, core::cmp::Reverse(speed), j.name())
+        (position, core::cmp::Reverse(speed), j.name())
     });
     good
 }
 
-/// Of the ports that can be used, leaves as many as `NETMOD_VERBS_PORTS` allows; the others say that.
-pub(crate) fn settle(all: &mut [Judged], cfg: &VerbsConfig) {
+/// Keeps as many usable ports as `NETMOD_VERBS_PORTS` allows; the others get a reason.
+pub(crate) fn settle(all: &mut [PortChoice], cfg: &VerbsConfig) {
     let most = cfg.ports;
     for i in by_preference(all, cfg).into_iter().skip(most) {
         all[i].gid = Err(format!("NETMOD_VERBS_PORTS={most} are used already"));
     }
 }
 
-/// The ports that are used, the best first.
-pub fn chosen(all: &[Judged], cfg: &VerbsConfig) -> Vec<Judged> {
+/// Returns the used ports, best first.
+pub fn chosen(all: &[PortChoice], cfg: &VerbsConfig) -> Vec<PortChoice> {
     by_preference(all, cfg).into_iter().map(|i| all[i].clone()).collect()
 }
 
@@ -114,12 +114,12 @@ fn usable(attr: &PortAttr) -> Result<(), String> {
     }
 }
 
-/// The GID that packets come from.
+/// Chooses the source GID of a port's packets.
 fn gid(attr: &PortAttr, gids: &[GidEntry], asked: &str) -> Result<(GidEntry, &'static str), String> {
     if let Ok(index) = asked.parse::<u8>() {
         let found = gids.iter().find(|g| g.index == index);
         return found.map(|g| (*g, "NETMOD_VERBS_GID")).ok_or_else(|| {
-            format!("its table has no GID at place {index} (NETMOD_VERBS_GID); {}", table(gids))
+            format!("its table has no GID at index {index} (NETMOD_VERBS_GID); {}", table(gids))
         });
     }
     let version = match asked {
@@ -127,14 +127,14 @@ fn gid(attr: &PortAttr, gids: &[GidEntry], asked: &str) -> Result<(GidEntry, &'s
         "v1" => Some(GidKind::RoceV1),
         "v2" => Some(GidKind::RoceV2),
         other => {
-            return Err(format!("NETMOD_VERBS_GID={other} is no place in a table, and neither v1 nor v2"));
+            return Err(format!("NETMOD_VERBS_GID={other} is neither an index of the table nor v1 or v2"));
         }
     };
     let ethernet = attr.link_layer == LinkLayer::Ethernet;
     let fits = |g: &&GidEntry| {
         if ethernet { version.is_none_or(|v| v == g.kind) } else { g.kind == GidKind::Ib }
     };
-    // Of several that are equally good the first one.
+    // The first of several equally good ones.
     let best = gids.iter().filter(fits).min_by_key(|g| (core::cmp::Reverse(rank(g).0), g.index));
     best.map(|g| (*g, rank(g).1)).ok_or_else(|| {
         let none = if ethernet { "no GID of RoCE; has the interface an address?" } else { "no GID" };
@@ -147,7 +147,7 @@ fn gid(attr: &PortAttr, gids: &[GidEntry], asked: &str) -> Result<(GidEntry, &'s
     })
 }
 
-/// What there is.
+/// Formats a table of GIDs for an error text.
 fn table(gids: &[GidEntry]) -> String {
     let kind = |g: &GidEntry| match g.kind {
         GidKind::Ib => "",
@@ -235,8 +235,8 @@ mod tests {
         let index = |asked| gid(&eth, &table(), asked).map(|(g, _)| g.index);
         assert_eq!((index("2"), index("v1"), index("v2")), (Ok(2), Ok(2), Ok(3)));
         let none = index("9").unwrap_err();
-        assert!(none.contains("place 9") && none.contains("3 (::ffff:10.0.0.1, v2), 4 ("), "{none}");
-        assert!(index("v3").unwrap_err().contains("neither v1 nor v2"));
+        assert!(none.contains("index 9") && none.contains("3 (::ffff:10.0.0.1, v2), 4 ("), "{none}");
+        assert!(index("v3").unwrap_err().contains("nor v1 or v2"));
         let v1 = &table()[..1];
         assert!(gid(&eth, v1, "v2").unwrap_err().contains("NETMOD_VERBS_GID=v2"));
         assert!(gid(&eth, &[], "").unwrap_err().contains("address"));
@@ -253,29 +253,30 @@ mod tests {
     #[test]
     fn lists_of_devices() {
         let w = Wanted::parse(" mlx5_1:2, mlx5_*, !mlx5_3 ,!mlx5_4:1");
-        assert_eq!(w.place("mlx5_1", 2), Ok(0));
-        assert_eq!(w.place("mlx5_1", 1), Ok(1));
-        assert!(w.place("mlx5_3", 1).unwrap_err().contains("!mlx5_3"));
-        assert!(w.place("mlx5_4", 1).is_err() && w.place("mlx5_4", 2).is_ok());
-        assert!(w.place("rxe0", 1).unwrap_err().contains("NETMOD_VERBS_DEVICE"));
-        assert_eq!(Wanted::parse("").place("rxe0", 1), Ok(0));
+        assert_eq!(w.position("mlx5_1", 2), Ok(0));
+        assert_eq!(w.position("mlx5_1", 1), Ok(1));
+        assert!(w.position("mlx5_3", 1).unwrap_err().contains("!mlx5_3"));
+        assert!(w.position("mlx5_4", 1).is_err() && w.position("mlx5_4", 2).is_ok());
+        assert!(w.position("rxe0", 1).unwrap_err().contains("NETMOD_VERBS_DEVICE"));
+        assert_eq!(Wanted::parse("").position("rxe0", 1), Ok(0));
     }
 
     #[test]
     fn ports_come_in_the_users_order_and_then_by_speed() {
-        let judged = |device: &str, port, speed| Judged {
+        let choices = |device: &str, port, speed| PortChoice {
             device: device.into(),
             port,
             attr: Some(PortAttr { speed, ..attr(LinkLayer::InfiniBand) }),
             gid: Ok((entry(0, GidKind::Ib, "fe80::1"), "")),
         };
-        let mut all = vec![judged("a", 1, 10), judged("a", 2, 40), judged("b", 1, 40), judged("c", 1, 99)];
+        let mut all =
+            vec![choices("a", 1, 10), choices("a", 2, 40), choices("b", 1, 40), choices("c", 1, 99)];
         all[3].gid = Err("no".into());
         let names = |device: &str, ports| {
             let cfg = VerbsConfig { device: device.into(), ports, ..VerbsConfig::default() };
             let mut all = all.clone();
             settle(&mut all, &cfg);
-            let used = chosen(&all, &cfg).iter().map(Judged::name).collect::<Vec<_>>();
+            let used = chosen(&all, &cfg).iter().map(PortChoice::name).collect::<Vec<_>>();
             let refused =
                 all.iter().filter(|j| j.gid.as_ref().is_err_and(|why| why.contains("NETMOD_VERBS_PORTS=")));
             assert_eq!(used.len() + refused.count(), 3, "each port that is left out says why");

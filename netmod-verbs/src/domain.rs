@@ -1,8 +1,8 @@
 //! The file by which the processes of a job on one node find their XRC domain.
 //!
-//! Its device and inode are the domain's name (`ibv_open_xrcd(3)`), its bytes mean nothing. Each member holds a shared lock on it; the
-//! last one to leave, who therefore gets the lock for itself, removes it. A file that a killed job has left has no lock, and is used
-//! again by whoever finds it.
+//! Its device and inode identify the domain (`ibv_open_xrcd(3)`); its content is empty. Each member
+//! holds a shared lock on it. The last member to leave, who can therefore lock it exclusively,
+//! removes it. A file of a killed job has no lock, and is reused.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use netmod_core::PeerName;
 
-/// How often a process that finds the file removed under its hands makes another one.
+/// Maximum number of retries if the file is removed while this process opens it.
 const TRIES: usize = 1000;
 
-/// A process's part in the file. It leaves when it is dropped.
+/// A process's membership in the domain. Dropping it leaves the domain.
 #[derive(Debug)]
 pub(crate) struct Member {
     file: File,
@@ -23,7 +23,7 @@ pub(crate) struct Member {
     name: (u64, u64),
 }
 
-/// Where the processes of a job look for the domain of a port.
+/// Returns the path of the file for a job's domain on a port.
 pub(crate) fn path_of(me: PeerName, device: &str, port: u8) -> PathBuf {
     let job: String = me.group.0.iter().map(|b| format!("{b:02x}")).collect();
     let shared = Path::new("/dev/shm");
@@ -31,16 +31,16 @@ pub(crate) fn path_of(me: PeerName, device: &str, port: u8) -> PathBuf {
     folder.join(format!("netmod-verbs-{}-{job}-{device}-{port}", user()))
 }
 
-/// This process's user, as the files say whom it makes them for.
+/// Returns this process's user, whose files these are.
 fn user() -> u32 {
     std::fs::metadata("/proc/self").map_or(0, |m| m.uid())
 }
 
 impl Member {
-    /// Takes part.
+    /// Joins the domain.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// The cause, as text.
     pub(crate) fn join(path: PathBuf) -> Result<Member, String> {
         let wrong = |what: &str| format!("{}: {what}; remove it", path.display());
         let failed = |e: io::Error| format!("{}: {e}", path.display());
@@ -54,7 +54,7 @@ impl Member {
                 return Err(wrong("it is not a file of this user alone"));
             }
             file.lock_shared().map_err(failed)?;
-            // Whoever has removed it meanwhile had the lock.
+            // A process that has removed the file meanwhile had its lock.
             let name = (of.dev(), of.ino());
             if is_at(&path, name) {
                 return Ok(Member { file, path, name });
@@ -63,12 +63,12 @@ impl Member {
         Err(wrong("it is removed again and again"))
     }
 
-    /// Device and inode.
+    /// Returns device and inode.
     pub(crate) fn name(&self) -> (u64, u64) {
         self.name
     }
 
-    /// The file.
+    /// Returns the file's descriptor.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -80,7 +80,7 @@ fn is_at(path: &Path, name: (u64, u64)) -> bool {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // Others have the lock, too, or are about to: they remove it.
+        // If this fails, other members hold the lock, or are about to, and remove the file later.
         if self.file.try_lock().is_ok()
             && is_at(&self.path, self.name)
             && let Err(why) = std::fs::remove_file(&self.path)
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn place(test: &str) -> PathBuf {
+    fn path_for(test: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("netmod-verbs-test-{}-{test}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         path
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn members_have_one_name_and_the_last_one_removes_the_file() {
-        let path = place("members");
+        let path = path_for("members");
         let a = Member::join(path.clone()).unwrap();
         let b = Member::join(path.clone()).unwrap();
         assert_eq!(a.name(), b.name());
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_a_killed_job_has_left_is_used() {
-        let path = place("left");
+        let path = path_for("left");
         OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path).unwrap();
         drop(Member::join(path.clone()).unwrap());
         assert!(!path.exists());
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn somebody_elses_file_is_refused() {
-        let path = place("else");
+        let path = path_for("else");
         symlink("/dev/null", &path).unwrap();
         assert!(Member::join(path.clone()).is_err(), "a link");
         std::fs::remove_file(&path).unwrap();
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn many_come_and_go_and_nothing_is_left() {
-        let path = place("many");
+        let path = path_for("many");
         std::thread::scope(|s| {
             for _ in 0..4 {
                 s.spawn(|| (0..200).for_each(|_| drop(Member::join(path.clone()).unwrap())));

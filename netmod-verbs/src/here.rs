@@ -1,4 +1,4 @@
-//! The devices of this host, by libibverbs.
+//! This host's devices, by libibverbs.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use netmod_core::config::VerbsConfig;
 
 use crate::verbs::{Setup, Source};
 
-/// libibverbs, loaded when it is first asked.
+/// libibverbs, loaded on first use.
 #[derive(Debug)]
 struct Library {
     path: Option<PathBuf>,
@@ -30,7 +30,7 @@ impl Source<IbvHca> for Library {
 }
 
 impl Setup<IbvHca> {
-    /// The netmod on this host's devices.
+    /// Returns the setup for this host's devices.
     pub fn here(cfg: &VerbsConfig) -> Setup<IbvHca> {
         let path = (!cfg.library.is_empty()).then(|| PathBuf::from(&cfg.library));
         Setup { cfg: cfg.clone(), source: Box::new(Library { path }) }

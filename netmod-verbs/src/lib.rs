@@ -1,8 +1,9 @@
 //! The InfiniBand verbs netmod: messages and one-sided transfers over reliable connections.
 //!
-//! A [`port`] is a port of a device: one shared receive queue, one completion queue, a queue pair of datagrams for handshakes, and a
-//! reliable connection for each peer that is talked to. It is generic over [`hca::Hca`], so that the same code runs on
-//! libibverbs and on a simulation. Connections, streams and transfers are those of [`netmod_framed`].
+//! A [`port`] is an opened port of a device: a shared receive queue, a completion queue, a datagram
+//! queue pair for handshakes, and a reliable connection for each peer in use. It is generic over
+//! [`hca::Hca`], so the same code runs on libibverbs and on a simulation. [`netmod_framed`] has the
+//! connections, streams and transfers.
 
 pub mod card;
 pub mod choose;
@@ -12,18 +13,18 @@ mod pair;
 pub mod port;
 pub mod resources;
 mod verbs;
-mod words;
+mod wire;
 
 use netmod_framed::FrameNetmod;
 
 pub use pair::pair;
 pub use verbs::{Setup, Source, Verbs, survey};
 
-/// The verbs netmod of one process, on devices of this kind.
+/// The verbs netmod of a process, on devices of type `H`.
 pub type VerbsNetmod<H> = FrameNetmod<Verbs<H>>;
 
-/// The verbs netmod of one process, on this host's devices.
+/// The verbs netmod of a process, on this host's devices.
 pub type IbvNetmod = VerbsNetmod<hca_ibv::IbvHca>;
 
-/// Its name, as in `NETMOD=verbs`.
+/// The netmod's name, as in `NETMOD=verbs`.
 pub const NAME: &str = "verbs";

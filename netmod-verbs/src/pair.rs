@@ -1,4 +1,5 @@
-//! Which port of this process talks to which of a peer's: a pure function of both cards, the same from both sides.
+//! Pairs a port of this process with one of a peer's: a pure function of both cards, the same on
+//! both sides.
 
 use core::net::IpAddr;
 
@@ -8,14 +9,15 @@ use netmod_matching::graph::{Edge, Endpoint, Limits, Verdict, decide};
 use netmod_matching::{Class, quote, spread};
 
 use crate::card::{CardPort, VerbsCard};
-use crate::words::Address;
+use crate::wire::Address;
 
-/// Positions of the two ports that talk to each other: the own one, the peer's.
+/// Returns the positions of the two ports that talk to each other, this process's first.
 ///
-/// `pair(a, b)` and `pair(b, a)` are mirror images. Where several pairs are equally good, different peers get different ones.
+/// `pair(a, b)` and `pair(b, a)` are mirror images. Among equally good pairs, different peers get
+/// different ones.
 ///
 /// # Errors
-/// Why there is no such pair, for people.
+/// The reason why there is no pair, as text.
 pub fn pair(mine: &VerbsCard, theirs: &VerbsCard) -> Result<(usize, usize), String> {
     if mine.protocol != theirs.protocol {
         return Err(format!(
@@ -23,7 +25,7 @@ pub fn pair(mine: &VerbsCard, theirs: &VerbsCard) -> Result<(usize, usize), Stri
             theirs.protocol, mine.protocol
         ));
     }
-    // Whose card has the lesser bytes is on the left, whoever computes.
+    // The card with the smaller bytes is on the left, on both sides.
     let (a, b) = (mine.body(), theirs.body());
     let swapped = b < a;
     let (left, right) = if swapped { (theirs, mine) } else { (mine, theirs) };
@@ -45,7 +47,7 @@ pub fn pair(mine: &VerbsCard, theirs: &VerbsCard) -> Result<(usize, usize), Stri
             }
         }
         return Err(format!(
-            "no port of this process has a way to one of the peer's: {}; NETMOD_VERBS_DEVICE and NETMOD_VERBS_GID choose others",
+            "no port of this process has a route to one of the peer's: {}; NETMOD_VERBS_DEVICE and NETMOD_VERBS_GID choose others",
             quote(&why)
         ));
     }
@@ -84,10 +86,10 @@ impl Endpoint for End {
 }
 
 fn gid(port: &CardPort) -> Gid {
-    Address::parse(&port.address).map(|a| a.place.gid).unwrap_or_default()
+    Address::parse(&port.address).map(|a| a.location.gid).unwrap_or_default()
 }
 
-/// The IP address that a GID of RoCE is made of.
+/// Returns the IP address that a RoCE GID is made of.
 pub(crate) fn ip_of(gid: Gid) -> IpAddr {
     let v6 = core::net::Ipv6Addr::from(gid.0);
     v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
@@ -100,7 +102,7 @@ fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether two ports reach each other, and how.
+/// Checks whether two ports reach each other.
 fn edge(l: &CardPort, r: &CardPort, same_host: bool) -> Result<Edge<(), String>, String> {
     let (a, b) = (gid(l), gid(r));
     let way = |class, last_resort| Ok(Edge { class, last_resort, route: () });
@@ -115,7 +117,7 @@ fn edge(l: &CardPort, r: &CardPort, same_host: bool) -> Result<Edge<(), String>,
         (x, y) if x != y => Err("one has a GID of RoCE v1, the other of RoCE v2".into()),
         (kind, _) => {
             let (x, y) = (ip_of(a), ip_of(b));
-            // One host's ports reach each other only by the same one, or by way of a switch.
+            // Ports of one host reach each other if they are the same port, or through a switch.
             if same_host && l.name == r.name {
                 return way(Class::OnLink, None);
             }
@@ -127,7 +129,8 @@ fn edge(l: &CardPort, r: &CardPort, same_host: bool) -> Result<Edge<(), String>,
             }
             let together = |n: Option<u8>| n.is_some_and(|n| in_subnet(x, y, n));
             if together(l.prefix) && together(r.prefix) {
-                // Addresses of this kind are the same on all links: that they are on one is a hope.
+                // Link-local addresses look the same on all links, so a common link is only a
+                // guess.
                 let hope = is_link_local(x).then(|| "their addresses are link-local".to_owned());
                 way(Class::OnLink, hope)
             } else if kind == GidKind::RoceV1 {
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_talk_is_told_why() {
+    fn unreachable_ports_are_refused_with_a_reason() {
         let v1 = |ip, name| roce(GidKind::RoceV1, ip, name);
         let v2 = |ip, name| roce(GidKind::RoceV2, ip, name);
         for (x, y, why) in [

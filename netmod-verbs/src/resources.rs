@@ -1,7 +1,8 @@
-//! What a job takes of devices and memory, by its size: with a queue pair for each two processes that has receives of its own (RC), with one
-//! that shares them (RC and a shared receive queue, what the netmod does by default), and with XRC.
+//! Resources of devices and memory that a job needs, by its size. Compares three transports: RC
+//! with a receive queue per queue pair, RC with a shared receive queue (the default), and XRC.
 //!
-//! Everything is of one port, and pure: numbers that the ports themselves go by, and arithmetic. Tests count the same on simulated devices.
+//! All numbers are for one port, and computed by pure functions from the constants that ports use.
+//! Tests compare them with simulated devices.
 
 use std::collections::BTreeSet;
 
@@ -10,31 +11,32 @@ use netmod_core::config::VerbsConfig;
 
 use crate::port::{DATAGRAMS, DEPTH, INLINE, SHARED_DEPTH, TX_BUFFERS, UNDER_WAY, datagram_bytes};
 
-/// Bytes of a place in a send queue, with a piece of memory or inline data: devices have blocks of 64 (mlx5: 16 of control, 4 in front of inline
-/// data).
+/// Bytes of a send queue entry with a scatter-gather element or inline data. Devices use blocks of
+/// 64 bytes (mlx5: 16 for control, 4 in front of inline data).
 const SEND_ENTRY: u64 = (16 + 4 + INLINE as u64).next_multiple_of(64);
-/// Bytes of a place in a receive queue of a queue pair's own, and in a shared one, which is a list (mlx5: 16 for each piece and for the link).
+/// Bytes of a receive queue entry, and of an entry of a shared receive queue, which is a list
+/// (mlx5: 16 per element and per link).
 const RECEIVE_ENTRY: u64 = 16;
 const SHARED_ENTRY: u64 = 32;
-/// Bytes of a place in a completion queue (mlx5, mlx4).
+/// Bytes of a completion queue entry (mlx5, mlx4).
 const COMPLETION_ENTRY: u64 = 64;
 
-/// How processes are connected.
+/// Type of connection between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
-    /// A queue pair for each peer, each with receives for a whole window.
+    /// A queue pair per peer, each with receives for a whole window.
     Rc,
-    /// A queue pair for each peer, and one receive queue.
+    /// A queue pair per peer, and one shared receive queue.
     RcSrq,
-    /// A sending queue pair for each other node, and receiving ones that the processes of a node share.
+    /// A sending queue pair per remote node, and receiving ones shared by the processes of a node.
     Xrc,
 }
 
 impl Transport {
-    /// All, the most expensive first.
+    /// All transports, the most expensive first.
     pub const ALL: [Transport; 3] = [Transport::Rc, Transport::RcSrq, Transport::Xrc];
 
-    /// As tables have it.
+    /// Returns the name used in tables.
     pub fn name(self) -> &'static str {
         match self {
             Transport::Rc => "RC",
@@ -44,63 +46,64 @@ impl Transport {
     }
 }
 
-/// A job, all of whose nodes have as many ranks.
+/// A job with the same number of ranks on all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Ranks of each.
+    /// Ranks per node.
     pub per_node: u32,
-    /// Whether ranks of the same node are reached by verbs, too. If not, by shared memory.
+    /// True if ranks of the same node also talk by verbs instead of shared memory.
     pub near: bool,
 }
 
 impl Job {
-    /// Ranks in all.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> u64 {
         u64::from(self.nodes) * u64::from(self.per_node)
     }
 
-    /// Other processes that a process reaches by verbs.
+    /// Returns the number of peers that a process reaches by verbs.
     pub fn peers(&self) -> u64 {
         let own = if self.near { 1 } else { self.per_node };
         self.ranks().saturating_sub(own.into())
     }
 
-    /// Nodes that have such processes.
+    /// Returns the number of nodes that have such peers.
     fn peer_nodes(&self) -> u64 {
         let own = !self.near || self.per_node == 1;
         u64::from(self.nodes) - u64::from(own)
     }
 
-    /// Processes that reach a node by verbs.
+    /// Returns the number of processes that reach a node by verbs.
     fn senders(&self) -> u64 {
         let own = if self.near && self.per_node > 1 { 0 } else { self.per_node };
         self.ranks().saturating_sub(own.into())
     }
 }
 
-/// Queue pairs of connections. Each process has one more, of datagrams.
+/// Queue pairs of connections. Each process has one more, for datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueuePairs {
-    /// That a process sends through; but for XRC it receives through them, too.
+    /// Queue pairs that a process sends through; except with XRC, it also receives through them.
     pub own: u64,
-    /// That only receive, and belong to all processes of the node.
+    /// Queue pairs that only receive, shared by all processes of the node.
     pub of_node: u64,
 }
 
 impl QueuePairs {
-    /// For each process of a node, with its share of the node's, rounded up.
+    /// Returns the queue pairs per process, including its share of the node's, rounded up.
     pub fn per_process(&self, per_node: u32) -> u64 {
         self.own + self.of_node.div_ceil(u64::from(per_node).max(1))
     }
 
-    /// Of a node.
+    /// Returns the queue pairs of a node.
     pub fn per_node(&self, per_node: u32) -> u64 {
         self.own * u64::from(per_node) + self.of_node
     }
 
-    /// The most that a process has if each talks to so many others, both ways, wherever they are; to all if there are not so many.
+    /// Returns the maximum per process if each talks to `peers` others in both directions, wherever
+    /// they are; to all if there are fewer.
     pub fn most(transport: Transport, job: Job, peers: u64) -> QueuePairs {
         let peers = peers.min(job.peers());
         match transport {
@@ -112,7 +115,8 @@ impl QueuePairs {
         }
     }
 
-    /// Those of a rank if exactly these talk to each other; ranks are numbered node by node.
+    /// Returns the queue pairs of a rank if exactly these ranks talk to each other. Ranks are
+    /// numbered node by node.
     pub fn counted(transport: Transport, job: Job, talks: &[(u32, u32)], rank: u32) -> QueuePairs {
         let node = |rank: u32| rank / job.per_node.max(1);
         let both = talks.iter().flat_map(|(a, b)| [(*a, *b), (*b, *a)]);
@@ -133,78 +137,81 @@ impl QueuePairs {
     }
 }
 
-/// What sizes are set, and what a device allows.
+/// Configured sizes and limits of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Longest frame in bytes.
+    /// Maximum frame length in bytes.
     pub frame: usize,
-    /// Bytes that a peer may have under way.
+    /// Window of a peer in bytes.
     pub window: usize,
-    /// Bytes of receive buffers.
+    /// Total length of receive buffers in bytes.
     pub rx_memory: usize,
-    /// Bytes of the longest datagram: of the port's packets.
+    /// Maximum length of a datagram: the port's MTU.
     pub mtu: Mtu,
-    /// Receives of a shared receive queue at most.
+    /// Maximum number of receives of a shared receive queue.
     pub max_srq_wr: u32,
-    /// Entries of a completion queue at most.
+    /// Maximum number of entries of a completion queue.
     pub max_cqe: u32,
 }
 
 impl Sizes {
-    /// On a port of a device.
+    /// Returns the sizes for a port of a device.
     pub fn new(cfg: &VerbsConfig, device: &DeviceAttr, mtu: Mtu) -> Sizes {
         let DeviceAttr { max_srq_wr, max_cqe, .. } = *device;
         Sizes { frame: cfg.frame, window: cfg.window, rx_memory: cfg.rx_memory, mtu, max_srq_wr, max_cqe }
     }
 
-    /// On a device that sets no limits, with the longest packets.
+    /// Returns the sizes for a device without limits and with the largest MTU.
     pub fn of_config(cfg: &VerbsConfig) -> Sizes {
         let VerbsConfig { frame, window, rx_memory, .. } = *cfg;
         Sizes { frame, window, rx_memory, mtu: Mtu::B4096, max_srq_wr: u32::MAX, max_cqe: u32::MAX }
     }
 }
 
-/// Receive buffers of a port: as many as fit into its memory, and the device takes, but no fewer than two.
+/// Returns the number of receive buffers of a port: as many as fit into the memory and the device's
+/// limit, but at least two.
 pub(crate) fn receive_buffers(rx_memory: usize, frame: usize, max_srq_wr: u32) -> usize {
     (rx_memory / frame.max(1)).clamp(2, max_srq_wr.max(2) as usize)
 }
 
-/// Receive buffers of reliable connections beside so many of XRC, made when there is such a connection: few processes are without XRC.
+/// Returns the number of receive buffers of reliable connections beside this many of XRC. They are
+/// made for the first such connection; few processes are without XRC.
 pub(crate) fn receives_beside(receives: usize) -> usize {
     (receives / 4).max(2)
 }
 
-/// Completions of receives and datagrams that there may be at once.
+/// Returns the maximum number of simultaneous completions of receives and datagrams.
 pub(crate) fn fixed_completions(receives: u32) -> u32 {
     receives.saturating_add(2 * DATAGRAMS)
 }
 
-/// Places of a port's completion queue, so that none is missing for what is posted.
+/// Returns the capacity of a port's completion queue, enough for everything posted.
 pub(crate) fn completions(receives: u32, max_cqe: u32) -> u32 {
     fixed_completions(receives).saturating_add(UNDER_WAY).min(max_cqe)
 }
 
-/// What a process takes.
+/// Resources of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
     /// Queue pairs of connections.
     pub qps: QueuePairs,
-    /// Entries of its completion queue.
+    /// Entries of the completion queue.
     pub cq_entries: u64,
-    /// Receive buffers in all.
+    /// Number of receive buffers.
     pub receives: u64,
-    /// Bytes of these.
+    /// Total length of the receive buffers in bytes.
     pub receive_bytes: u64,
-    /// Bytes of buffers for frames that go out.
+    /// Total length of the buffers for outgoing frames in bytes.
     pub bounce_bytes: u64,
-    /// Bytes of buffers for handshakes.
+    /// Total length of the buffers for handshakes in bytes.
     pub datagram_bytes: u64,
-    /// Bytes of the queues themselves, about: as large as with mlx5. Device memory, or the host's, which the device reads.
+    /// Approximate size of the queues in bytes, with mlx5's sizes. This is device memory, or host
+    /// memory that the device reads.
     pub queue_bytes: u64,
 }
 
 impl Resources {
-    /// Of a process that has these queue pairs.
+    /// Returns the resources of a process with these queue pairs.
     pub fn of(transport: Transport, qps: QueuePairs, sizes: &Sizes) -> Resources {
         let frame = sizes.frame as u64;
         let shared = receive_buffers(sizes.rx_memory, sizes.frame, sizes.max_srq_wr) as u32;
@@ -235,7 +242,7 @@ impl Resources {
         }
     }
 
-    /// Bytes of buffers, which are registered.
+    /// Returns the total length of registered buffers in bytes.
     pub fn registered_bytes(&self) -> u64 {
         self.receive_bytes + self.bounce_bytes + self.datagram_bytes
     }
@@ -261,7 +268,7 @@ mod tests {
         assert_eq!(QueuePairs::most(Transport::Xrc, FAR, u64::MAX).per_node(64), 999 * 64 + 63_936);
     }
 
-    /// The closed form is what counting gives if everybody talks to everybody.
+    /// The formula gives the counted result if all processes talk to each other.
     #[test]
     fn the_formula_counts() {
         for (nodes, per_node) in [(1, 1), (1, 4), (2, 1), (2, 2), (3, 1), (3, 2), (4, 4), (5, 3)] {
@@ -283,12 +290,14 @@ mod tests {
         }
     }
 
-    /// Whoever the peers are, there are no more queue pairs than is said, and there may be as many.
+    /// For any set of peers, the number of queue pairs is at most the stated maximum, which can be
+    /// reached.
     #[test]
     fn few_peers_take_no_more_than_is_said() {
         let job = Job { nodes: 6, per_node: 3, near: false };
         let most = |transport, peers| QueuePairs::most(transport, job, peers);
-        // To the same place of the next nodes: all peers are on different nodes, and nobody shares one.
+        // Each talks to the same position of the next nodes: all peers are on different nodes, and
+        // none share.
         for next in 1..3 {
             let talks: Vec<(u32, u32)> =
                 (0..18).flat_map(|r| (1..=next).map(move |n| (r, (r + 3 * n) % 18))).collect();
@@ -297,7 +306,7 @@ mod tests {
                 assert_eq!(counted, most(transport, 2 * u64::from(next)), "{transport:?} {next}");
             }
         }
-        // All ranks of two nodes: they share.
+        // All ranks of two nodes talk to each other: they share.
         let talks: Vec<(u32, u32)> = (0..3).flat_map(|a| (3..6).map(move |b| (a, b))).collect();
         assert_eq!(QueuePairs::counted(Transport::Xrc, job, &talks, 0), QueuePairs { own: 1, of_node: 3 });
         assert_eq!(most(Transport::Xrc, 3), QueuePairs { own: 3, of_node: 9 });
@@ -316,7 +325,7 @@ mod tests {
         assert_eq!((few.receives, few.registered_bytes()), (many.receives, many.registered_bytes()));
         assert_eq!((few.receives, few.cq_entries), (512, 512 + 2 * 64 + 4096));
         assert!(few.queue_bytes < many.queue_bytes);
-        // 256 KiB a peer.
+        // 256 KiB per peer.
         let rc = of(Transport::Rc, 100_000);
         assert_eq!((rc.receives, rc.receive_bytes), (99_999 * 32, 99_999 * (256 << 10)));
     }

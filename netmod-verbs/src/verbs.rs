@@ -1,4 +1,4 @@
-//! What this process has opened, and how it says so.
+//! Opens the netmod's ports, and reports what was opened.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -15,50 +15,50 @@ use netmod_nics::Found;
 
 use crate::NAME;
 use crate::card::{CardPort, PROTOCOL, VerbsCard};
-use crate::choose::{Judged, chosen, judge, settle};
+use crate::choose::{PortChoice, chosen, examine, settle};
 use crate::pair::{ip_of, pair};
 use crate::port::{Options, Port};
 
-/// Where devices come from.
+/// A source of devices.
 pub trait Source<H>: fmt::Debug {
-    /// The devices of this host.
+    /// Returns the names of this host's devices.
     ///
     /// # Errors
-    /// Why none can be known: what to install.
+    /// If they cannot be listed, with what to install.
     fn names(&self) -> Result<Vec<String>, String>;
 
     /// Opens a device.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// The cause, as text.
     fn open(&self, name: &str) -> Result<H, String>;
 }
 
-/// What the netmod is made from.
+/// Parameters for opening the netmod.
 #[derive(Debug)]
 pub struct Setup<H> {
-    /// Its settings.
+    /// The user's configuration.
     pub cfg: VerbsConfig,
-    /// Its devices.
+    /// The source of devices.
     pub source: Box<dyn Source<H>>,
 }
 
-/// The ports that are open, as the card has them; their positions are those of the netmod's.
+/// The opened ports, in the order of the card and of the netmod.
 #[derive(Debug)]
 pub struct Verbs<H> {
     card: VerbsCard,
-    /// Of each port, how its GID was chosen, and whether it has XRC.
+    /// Reason for each port's GID, and its use of XRC.
     why: Vec<String>,
-    /// What became of ports that are not used.
+    /// Warnings about unused ports.
     notes: Vec<String>,
     _hca: PhantomData<fn() -> H>,
 }
 
-/// Looks at all ports of all devices.
+/// Examines all ports of all devices.
 ///
 /// # Errors
-/// Why there are none.
-pub fn survey<H: Hca>(setup: &Setup<H>) -> Result<(Vec<Judged>, Vec<String>), String> {
+/// If there are none.
+pub fn survey<H: Hca>(setup: &Setup<H>) -> Result<(Vec<PortChoice>, Vec<String>), String> {
     let names = setup.source.names()?;
     if names.is_empty() {
         return Err("this host has no device of verbs; `ibv_devices` lists them".into());
@@ -66,7 +66,7 @@ pub fn survey<H: Hca>(setup: &Setup<H>) -> Result<(Vec<Judged>, Vec<String>), St
     let (mut all, mut notes) = (Vec::new(), Vec::new());
     for name in names {
         match setup.source.open(&name) {
-            Ok(hca) => all.extend(judge(&hca, &setup.cfg)),
+            Ok(hca) => all.extend(examine(&hca, &setup.cfg)),
             Err(why) => notes.push(format!("{name}: {why}")),
         }
     }
@@ -96,7 +96,7 @@ impl<H: Hca> Device for Verbs<H> {
             window: cfg.window,
             register_max: cfg.register_max,
             connect_timeout: cfg.connect_timeout,
-            // Datagrams are lost where a peer's queue is full.
+            // Datagrams are lost if a peer's queue is full.
             dials: 30,
             hello_max: cfg.hello_max,
         }
@@ -204,7 +204,7 @@ impl<H: Hca> Device for Verbs<H> {
     }
 }
 
-fn card_port(j: &Judged, gid: &GidEntry, host: &Host, address: Box<[u8]>) -> CardPort {
+fn card_port(j: &PortChoice, gid: &GidEntry, host: &Host, address: Box<[u8]>) -> CardPort {
     let ip = ip_of(gid.gid);
     let of = host.nics.iter().flat_map(|n| &n.addresses).find(|a| a.ip == ip);
     CardPort {

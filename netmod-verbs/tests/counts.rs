@@ -1,5 +1,5 @@
-//! The table of resources is what ports take: jobs over simulated devices have as many queue pairs, and as much registered memory, as
-//! `netmod_verbs::resources` says.
+//! Compares `netmod_verbs::resources` with jobs over simulated devices: queue pairs and registered
+//! memory.
 
 mod world;
 
@@ -9,21 +9,21 @@ use netmod_core::config::VerbsConfig;
 use netmod_verbs::resources::{Job, QueuePairs, Resources, Sizes, Transport};
 use world::{Setting, World};
 
-/// Ends of crossing dials are closed as fast as the device says that they are empty.
+/// Endpoints of crossing dials are closed as soon as the device reports that they are empty.
 const REST: Duration = Duration::from_millis(100);
 
-/// Whether a job over these transports can be started here, and by what settings. One line for each that the netmod has.
+/// Returns the settings for a job over this transport, if the netmod has it.
 fn settings(transport: Transport, nodes: usize, per_node: usize) -> Option<Setting> {
     let setting = Setting::new(nodes, per_node);
     match transport {
         Transport::RcSrq => Some(setting),
-        // The netmod has no receives for each queue pair alone.
+        // The netmod always shares receives between queue pairs.
         Transport::Rc => None,
         Transport::Xrc => Some(Setting { cfg: VerbsConfig { xrc: true, ..setting.cfg }, ..setting }),
     }
 }
 
-/// Those who talk send a message each way; then everything is counted.
+/// Runs a job in which these pairs exchange messages, and compares the counts.
 fn check(nodes: usize, per_node: usize, talks: &[(u32, u32)]) {
     let job = Job { nodes: nodes as u32, per_node: per_node as u32, near: false };
     for transport in Transport::ALL {
@@ -46,7 +46,7 @@ fn check(nodes: usize, per_node: usize, talks: &[(u32, u32)]) {
                 let resources = Resources::of(transport, qps, &sizes);
                 let has = w.counts(rank);
                 let what = format!("{transport:?}, {job:?}, rank {rank}: {has:?}");
-                // One is that of datagrams.
+                // One queue pair is for datagrams.
                 assert_eq!(has.qps as u64, qps.own + 1, "{what}");
                 assert_eq!(has.bytes, resources.registered_bytes(), "{what}");
                 assert_eq!((has.cqs, has.mrs), (1, 3), "{what}");
@@ -58,7 +58,7 @@ fn check(nodes: usize, per_node: usize, talks: &[(u32, u32)]) {
     }
 }
 
-/// All pairs of ranks of different nodes.
+/// Returns all pairs of ranks of different nodes.
 fn everybody(nodes: u32, per_node: u32) -> Vec<(u32, u32)> {
     let ranks = nodes * per_node;
     let far = |(a, b): &(u32, u32)| a / per_node != b / per_node;
@@ -79,7 +79,7 @@ fn nobody_with_anybody() {
 
 #[test]
 fn only_those_who_talk_take_something() {
-    // In a ring, to the same place of the next node.
+    // In a ring, to the same position of the next node.
     let ring: Vec<(u32, u32)> = (0..12).map(|r| (r, (r + 3) % 12)).collect();
     check(4, 3, &ring);
     // All with rank 0.

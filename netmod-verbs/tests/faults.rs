@@ -1,5 +1,6 @@
-//! Every call that opens a device, or makes or changes an object, refused once, over reliable connections and over XRC: a small job either goes on, or says which call it was; then the VC
-//! can be made anew. Nothing hangs, and nothing is left.
+//! Refuses each call that opens a device, or makes or changes an object, once, over reliable
+//! connections and over XRC. A small job either continues, or names the call; then the VC can be
+//! made again. Nothing hangs, and nothing is left.
 
 mod world;
 
@@ -11,26 +12,26 @@ use netmod_core::{Diagnose, Rma as _, VcErrorKind, VcLife};
 use netmod_harness::schedules::asked;
 use world::{Setting, World};
 
-/// Seeds without a wish; `NETMOD_TEST_SEEDS` and `NETMOD_TEST_SEED` say which.
+/// Default number of seeds; `NETMOD_TEST_SEEDS` and `NETMOD_TEST_SEED` select others.
 const SEEDS: u64 = 4;
-/// Lengths of the messages, each way. There are so many that receives become few.
+/// Lengths of the messages in each direction, enough to use up most receives.
 const LENS: [usize; 12] = [8, 0, 3000, 20_000, 8, 8, 100, 60_000, 1, 5000, 8, 30_000];
-/// Longer than it takes until everybody has heard of everything.
+/// Longer than all failures take to be noticed.
 const REST: Duration = Duration::from_secs(5);
 
-/// Turns within which a port looks at events.
+/// Polls within which a port checks for events.
 const LOOKS: usize = 300;
 
-/// What has become of a job.
+/// Outcomes of jobs.
 #[derive(Debug, Default)]
 struct Seen {
-    /// A netmod has not opened.
+    /// A netmod was not opened.
     unopened: u32,
     /// A VC was down.
     downs: u32,
     /// Memory was not registered.
     unregistered: u32,
-    /// Nobody has noticed.
+    /// The failure went unnoticed.
     unnoticed: u32,
     calls: Vec<&'static str>,
 }
@@ -44,7 +45,7 @@ fn setting(seed: u64, xrc: bool) -> Setting {
     setting
 }
 
-/// What is said of a failure names the call.
+/// Checks that the text of a failure names the call.
 fn names_the_call(w: &World, text: &str) {
     let call = w.fabric.refused().expect("a failure without a cause");
     assert!(text.contains(call) && text.contains("memory"), "{call}: {text:?}");
@@ -54,7 +55,7 @@ fn exchange(w: &mut World) {
     for len in LENS {
         for from in 0..2 {
             if w.ranks[from].layer.downs.is_empty() {
-                // One that has gone down meanwhile says so by an event, too.
+                // A VC that has gone down meanwhile also reports that by an event.
                 let _ = w.try_send(from, 1 - from, len);
             }
         }
@@ -64,7 +65,7 @@ fn exchange(w: &mut World) {
     });
 }
 
-/// Brings VCs up again that are down, forgets what they have lost, and sends again.
+/// Revives VCs that are down, discards what they have lost, and sends again.
 fn mend(w: &mut World, seen: &mut Seen) {
     if w.ranks.iter().all(|r| r.layer.downs.is_empty()) {
         return;
@@ -76,7 +77,8 @@ fn mend(w: &mut World, seen: &mut Seen) {
         w.ranks.iter().flat_map(|r| &r.layer.downs).map(|(_, error)| error.to_string()).collect();
     assert!(texts.len() <= 2, "{texts:?}");
     let call = w.fabric.refused().expect("a failure without a cause");
-    // Over XRC the receiver makes what the sender needs. Its log has the call.
+    // Over XRC the receiver makes an object that the sender needs. The receiver's log names the
+    // call.
     let told = |text: &String| text.contains(call) || text.contains("the peer cannot make a receiving");
     assert!(texts.iter().any(told), "{call}: {texts:?}");
     for from in 0..2 {
@@ -91,7 +93,7 @@ fn mend(w: &mut World, seen: &mut Seen) {
     assert!(w.all_came() && w.ranks.iter().all(|r| r.layer.downs.is_empty()), "{:?}", w.state());
 }
 
-/// Rank 0 reads memory of rank 1.
+/// Reads memory of rank 1 from rank 0.
 fn get(w: &mut World, seen: &mut Seen) {
     let areas = [w.area(vec![0; 50_000]), w.area(vec![7; 50_000])];
     let regions: Vec<_> = (0..2)
@@ -104,7 +106,7 @@ fn get(w: &mut World, seen: &mut Seen) {
             };
             register(w).unwrap_or_else(|error| {
                 seen.unregistered += 1;
-                // The device layer then tries a smaller window.
+                // The device layer then retries with a smaller window.
                 assert_eq!(error.kind(), VcErrorKind::Resource, "{error}");
                 names_the_call(w, &error.to_string());
                 register(w).expect("it was refused once")
@@ -123,7 +125,7 @@ fn get(w: &mut World, seen: &mut Seen) {
     }
 }
 
-/// A job of two whose `nth` call is refused. False if there are not so many.
+/// Runs a job of two ranks with the `nth` call refused. Returns false if there are fewer calls.
 fn job(setting: &Setting, nth: u64, seen: &mut Seen) -> bool {
     let mut w = World::prepared(setting, |fabric| fabric.refuse(nth));
     let fabric = w.fabric.clone();
@@ -132,7 +134,7 @@ fn job(setting: &Setting, nth: u64, seen: &mut Seen) -> bool {
         w.ranks.iter().filter_map(|r| r.engine.netmod.failure().map(str::to_owned)).collect();
     for text in &failures {
         seen.unopened += 1;
-        // A system without descriptors speaks for itself.
+        // A job without the device of a rank reports the call by other means.
         if fabric.refused() != Some("ibv_open_device") {
             names_the_call(&w, text);
         }
@@ -141,7 +143,7 @@ fn job(setting: &Setting, nth: u64, seen: &mut Seen) -> bool {
     if failures.is_empty() {
         exchange(&mut w);
         mend(&mut w, seen);
-        // By then ports have looked at events: few receives were left.
+        // By then, ports have checked for events: few receives were left.
         (0..LOOKS).for_each(|_| w.poll());
         exchange(&mut w);
         mend(&mut w, seen);
@@ -173,7 +175,7 @@ fn all_calls(setting: &Setting) -> Seen {
     seen
 }
 
-/// Calls that a job makes, whatever its connections are.
+/// Calls that a job makes over any kind of connection.
 const ALWAYS: [&str; 8] = [
     "ibv_open_device",
     "ibv_create_comp_channel",
@@ -185,7 +187,7 @@ const ALWAYS: [&str; 8] = [
     "ibv_reg_mr",
 ];
 
-/// What a job has to go through, with each seed: so many VCs are down at least.
+/// Runs all calls with each seed. `downs`: minimum number of VCs that go down.
 fn every_call(xrc: bool, downs: u32) -> Vec<Seen> {
     let seeds = asked().unwrap_or_else(|| (0..SEEDS).collect());
     let all: Vec<Seen> = seeds.into_iter().map(|seed| all_calls(&setting(seed, xrc))).collect();
@@ -200,12 +202,12 @@ fn every_call(xrc: bool, downs: u32) -> Vec<Seen> {
 #[test]
 fn every_call_may_be_refused() {
     for seen in every_call(false, 4) {
-        // Twice when ports open, and when one asks anew to be told that few receives are left.
+        // Twice when ports open, and once when a port asks again for the report of few receives.
         assert!(seen.calls.iter().filter(|call| **call == "ibv_modify_srq").count() >= 3, "{seen:?}");
     }
 }
 
-/// Without a domain there are reliable connections instead.
+/// Without a domain, reliable connections are used instead.
 #[test]
 fn every_call_may_be_refused_over_xrc() {
     for seen in every_call(true, 8) {

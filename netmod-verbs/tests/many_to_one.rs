@@ -1,5 +1,6 @@
-//! Many senders, one receiver that is slow and has few receives: everything arrives, in order, however often it has to be sent; and as long as the
-//! windows of those who send fit into its memory, nothing has to be sent twice.
+//! Many senders and one slow receiver with few receives: everything arrives in order, however often
+//! it is retransmitted. If the senders' windows fit into the receiver's memory, nothing is
+//! retransmitted.
 
 mod world;
 
@@ -8,12 +9,12 @@ use std::time::Duration;
 use netmod_sim_hca::Faults;
 use world::{Setting, World};
 
-/// Processes that send.
+/// Number of sending processes.
 const SENDERS: usize = 64;
-/// The receiver has one turn where the others have so many.
+/// Turns of the senders per turn of the receiver.
 const SLOW: usize = 50;
 
-/// Rank 0 is the receiver.
+/// Connects all; rank 0 is the receiver.
 fn connected(setting: &Setting) -> World {
     let mut w = World::new(setting);
     for from in 1..setting.ranks() {
@@ -23,7 +24,7 @@ fn connected(setting: &Setting) -> World {
     w
 }
 
-/// All send, message by message, whether the receiver looks or not.
+/// Sends from all, message by message, whether the receiver polls or not.
 fn flood(w: &mut World, messages: usize, lens: &[usize]) {
     let ranks = w.ranks.len();
     let mut turns = 0;
@@ -55,7 +56,7 @@ fn few_receives(xrc: bool) {
     w.fabric.set_faults(Faults { loss: 0.0005, ..Faults::default() });
     let before: Vec<u64> = (0..=SENDERS).map(|rank| w.counts(rank).bytes).collect();
     flood(&mut w, 5, &[8, 200, 3000, 20_000]);
-    // It has happened that there was none; still no VC is down, and no more memory is registered than before.
+    // Receives have run out; still, no VC is down, and no additional memory is registered.
     assert!(w.fabric.stats().not_ready > 1000, "{:?}", w.fabric.stats());
     for (rank, r) in w.ranks.iter().enumerate() {
         assert!(r.layer.downs.is_empty(), "rank {rank}: {:?}", r.layer.downs);
@@ -79,9 +80,10 @@ fn all_arrives_by_xrc_where_receives_are_few() {
     few_receives(true);
 }
 
-/// What a window promises is there: short frames, of which each takes a whole buffer, are no more than long ones.
+/// A window's promise is kept: short frames, each using a whole buffer, are no more numerous than
+/// long ones.
 #[test]
-fn whose_windows_fit_into_memory_meets_a_receive() {
+fn windows_that_fit_into_memory_always_find_a_receive() {
     let default = Setting::new(1, 1).cfg;
     let fit = default.rx_memory / default.window;
     assert_eq!(fit, 16);
@@ -98,7 +100,7 @@ fn whose_windows_fit_into_memory_meets_a_receive() {
         assert_eq!(w.fabric.stats().not_ready, 0, "{senders} senders, XRC: {xrc}");
         w.end();
     }
-    // It is the windows that see to it.
+    // This is because of the windows.
     let mut w = connected(&Setting::new(SENDERS + 1, 1));
     flood(&mut w, 150, &[8, 100]);
     assert!(w.fabric.stats().not_ready > 0);

@@ -1,5 +1,5 @@
-//! Ports that go down, and requests that a device cannot send: what is short is survived, what is long is told with its cause and the
-//! port's name, and connections can be made anew.
+//! Ports that go down, and requests that a device cannot send. Short outages are survived. Long
+//! ones are reported with their cause and the port's name, and connections can be made again.
 
 mod world;
 
@@ -9,7 +9,7 @@ use netmod_core::{Time, VcLife};
 use netmod_sim_hca::Faults;
 use world::{Setting, World};
 
-/// Two ranks on a node each; each has sent to the other.
+/// Connects two ranks on separate nodes; each has sent to the other.
 fn connected() -> World {
     let mut w = World::new(&Setting::new(2, 1));
     w.step = Duration::from_micros(100);
@@ -27,7 +27,7 @@ fn pass(w: &mut World, time: Duration) {
     }
 }
 
-/// Makes a VC that has failed as good as new, on both sides, and uses it.
+/// Revives a failed VC on both sides, and uses it.
 fn begin_anew(w: &mut World) {
     for me in 0..2 {
         w.ranks[me].layer.downs.clear();
@@ -36,7 +36,7 @@ fn begin_anew(w: &mut World) {
         r.engine.netmod.vc_revive(&mut r.engine.core, vc, None).expect("a VC that was down");
     }
     for (from, to) in [(0, 1), (1, 0)] {
-        // What was lost is not sent again.
+        // Lost messages are not sent again.
         w.ranks[from].sent[to] = w.ranks[to].layer.got[from];
         for len in [8, 100_000] {
             w.send(from, to, len);
@@ -87,7 +87,8 @@ fn a_long_outage_is_told_with_port_and_cause_and_then_there_are_new_connections(
     }
 }
 
-/// Some devices fail what they cannot send at once, datagrams among it, and with these the queue pair by which handshakes go.
+/// Some devices immediately fail requests that they cannot send. A failed datagram fails the queue
+/// pair for handshakes.
 #[test]
 fn a_device_that_sends_nothing_does_so_later() {
     let mut w = connected();
@@ -98,14 +99,15 @@ fn a_device_that_sends_nothing_does_so_later() {
     assert!(text.contains("sim0:1") && text.contains("GeneralErr"), "{text}");
     pass(&mut w, Duration::from_millis(200));
     assert!(w.ranks[1].layer.downs.is_empty(), "nothing has reached it");
-    // It waits for the other one, which has said nothing since, and is told all the same.
+    // This rank waits for the other one, which has sent nothing since, and still gets the failure
+    // reported.
     w.fabric.set_faults(Faults::default());
     w.until("the peer is told", |w| w.ranks[1].layer.downs.len() == 1);
     begin_anew(&mut w);
     w.end();
 }
 
-/// As long as the device sends nothing the datagrams' queue pair fails with each handshake.
+/// While the device sends nothing, the datagram queue pair fails with each handshake.
 #[test]
 fn a_handshake_succeeds_as_soon_as_the_device_sends_again() {
     let mut w = World::new(&Setting::new(2, 1));

@@ -1,5 +1,7 @@
-//! Random schedules of netmods over simulated devices: two to four processes in one thread, simulated time, and all that devices and a network
-//! may lack, delay or lose; over reliable connections, and over XRC with several processes on a node. `NETMOD_TEST_SEEDS` says how many seeds are run, or which (`5000..10000`), `NETMOD_TEST_SEED` which one alone.
+//! Random schedules of netmods over simulated devices: two to four processes in one thread,
+//! simulated time, and everything that devices and networks may lack, delay or lose; over reliable
+//! connections, and over XRC with several processes per node. `NETMOD_TEST_SEEDS` is the number of
+//! seeds, or their range (`5000..10000`); `NETMOD_TEST_SEED` selects one.
 
 #[path = "world/only.rs"]
 mod only;
@@ -15,7 +17,7 @@ use netmod_sim_hca::{DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, 
 use netmod_verbs::{Setup, Verbs, VerbsNetmod};
 use only::{Only, Opened};
 
-/// Seeds without a wish: the first so many, and some that have found something.
+/// Default seeds: the first ones, and some that have found errors.
 const SEEDS: u64 = 300;
 const FOUND: [u64; 2] = [29_777, 49_477];
 const FOUND_OVER_XRC: [u64; 2] = [46_522, 54_562];
@@ -26,15 +28,15 @@ struct Setting {
     device: DeviceSettings,
     cfg: VerbsConfig,
     plan: Plan,
-    /// On which node each rank is.
+    /// Node of each rank.
     nodes: Vec<usize>,
-    /// Which ranks want XRC.
+    /// Ranks that request XRC.
     wants: Vec<bool>,
-    /// A node whose device has none.
+    /// A node whose device has no XRC.
     without: Option<usize>,
 }
 
-/// What a seed makes of it.
+/// Derives the parameters from a seed.
 fn of_seed(seed: u64) -> Setting {
     let mut rng = seeded(seed ^ 0x5EED);
     let mut cfg = Config::default().verbs;
@@ -80,7 +82,7 @@ fn of_seed(seed: u64) -> Setting {
     Setting { fabric, device, cfg, plan, nodes, wants, without: None }
 }
 
-/// The same over XRC.
+/// Derives the parameters for XRC from a seed.
 fn of_seed_with_xrc(seed: u64) -> Setting {
     let mut s = of_seed(seed);
     let mut rng = seeded(seed ^ 0x3C3C);
@@ -90,7 +92,7 @@ fn of_seed_with_xrc(seed: u64) -> Setting {
     s.nodes = (0..s.plan.ranks).map(|_| rng.below(nodes) as usize).collect();
     s.wants = (0..s.plan.ranks).map(|_| !rng.one_in(8)).collect();
     s.without = rng.one_in(8).then(|| rng.below(nodes) as usize);
-    // A refusal that is lost leaves the sender without any answer, and takes all ends of its lane along.
+    // If a refusal is lost, the sender gets no answer, and all endpoints of its shared QP fail.
     let refuses = s.plan.kills || s.plan.early || s.plan.aborts;
     if refuses {
         s.fabric.faults.loss = 0.0;
@@ -102,7 +104,7 @@ struct Sim {
     fabric: Fabric,
     devices: Vec<DeviceId>,
     setting: Setting,
-    /// What each process has opened.
+    /// Contexts opened by each process.
     opened: Vec<Opened>,
 }
 
@@ -129,7 +131,7 @@ impl World for Sim {
         self.fabric.advance(now);
     }
 
-    /// A device is not through with memory before it has its answer, or the connection is given up.
+    /// A device uses memory until it has its answer, or the connection is closed.
     fn gives_back_alone(&self) -> bool {
         false
     }
@@ -157,19 +159,20 @@ fn run(setting: &Setting) -> Seen {
     Run::of(world, setting.plan, setting.fabric.seed)
 }
 
-/// Whatever the devices are like and whatever goes wrong: bytes are right and in order, nothing comes twice, every request ends, no rule
-/// is broken, nothing is left.
+/// With any devices and any failure: data is correct, in order and delivered once, every request
+/// ends, no rule is broken, and nothing is left.
 #[test]
 fn random_schedules() {
     let seeds: Vec<u64> = asked().unwrap_or_else(|| (0..SEEDS).chain(FOUND).collect());
     let all = each(&seeds, of_seed, run);
-    // The schedules are of no use if what they are for does not happen.
+    // The schedules are useless if they do not exercise their subjects.
     if seeds.len() as u64 >= SEEDS {
         assert!(all.is_full(), "{all:?}");
     }
 }
 
-/// The same where processes of a node share receiving queue pairs: a death hurts nobody else, and whoever has no XRC is talked to without.
+/// The same with processes of a node sharing receiving QPs: a death affects no other process, and
+/// processes without XRC are reached without.
 #[test]
 fn random_schedules_over_xrc() {
     let seeds: Vec<u64> = asked().unwrap_or_else(|| (0..SEEDS).chain(FOUND_OVER_XRC).collect());

@@ -1,4 +1,5 @@
-//! Two processes: messages, transfers, VCs that end and are connected again, and processes that are gone.
+//! Two processes: messages, transfers, VCs that end and are connected again, and processes that are
+//! gone.
 
 mod world;
 
@@ -13,7 +14,7 @@ fn world() -> World {
     World::new(&setting)
 }
 
-/// A message has come from rank 0.
+/// Connects two ranks; a message has arrived from rank 0.
 fn connected() -> World {
     let mut w = world();
     w.send(0, 1, 8);
@@ -108,7 +109,8 @@ fn a_dead_peer_is_noticed_when_something_is_sent() {
     w.end();
 }
 
-/// A device tries for long to reach who does not answer, and no time passes here while memory is taken back.
+/// A device retries for long if a peer does not answer; memory is taken back here without simulated
+/// time passing.
 #[test]
 fn memory_is_given_back_at_once_when_a_peer_is_known_to_be_dead() {
     for (xrc, access) in [
@@ -153,7 +155,7 @@ fn memory_is_given_back_at_once_when_a_peer_is_known_to_be_dead() {
 }
 
 #[test]
-fn who_is_given_up_in_the_middle_of_a_transfer_takes_no_memory_from_the_device() {
+fn dropping_an_engine_in_a_transfer_does_not_free_memory_in_use() {
     let mut w = connected();
     let len = 300_000;
     let (there, here) = (w.area(pattern(1, len)), w.area(pattern(2, len)));

@@ -1,4 +1,4 @@
-//! XRC: processes of a node that share receiving queue pairs, and lanes that ends share.
+//! XRC: processes of a node that share receiving QPs, and shared sending QPs.
 
 mod world;
 
@@ -13,7 +13,7 @@ fn setting(nodes: usize, per_node: usize) -> Setting {
     Setting { cfg: VerbsConfig { xrc: true, ..setting.cfg }, ..setting }
 }
 
-/// Ranks of two nodes, of which each on the one has talked to each on the other, in this order.
+/// Connects the ranks of two nodes: each on one has talked to each on the other, in this order.
 fn connected(per_node: usize, life: TgtLife) -> World {
     let mut setting = setting(2, per_node);
     setting.fabric.tgt_life = life;
@@ -34,7 +34,7 @@ fn rest(w: &mut World) {
     w.until("all rest", |w| w.now >= rest);
 }
 
-/// Nobody of these has lost anybody else of these.
+/// Checks that none of these has lost another of these.
 fn nobody_is_lost(w: &World, all: &[usize]) {
     for rank in all {
         let lost: Vec<_> = w.ranks[*rank].layer.downs.iter().filter(|(peer, _)| all.contains(peer)).collect();
@@ -46,7 +46,8 @@ fn nobody_is_lost(w: &World, all: &[usize]) {
 fn a_receiver_outlives_the_process_that_made_it() {
     for life in [TgtLife::Handles, TgtLife::Domain] {
         let mut w = connected(3, life);
-        // Rank 3 was the first to be talked to by each of the other node: it has made their receivers.
+        // Rank 3 was the first that each rank of the other node talked to: it has made their
+        // receiving QPs.
         let before = w.fabric.leaks().qps;
         let of = w.counts(3);
         w.kill(3);
@@ -74,7 +75,8 @@ fn a_death_costs_those_nothing_who_share_a_lane_with_the_dead() {
             let counts = w.counts(0);
             w.kill(dead);
             let left: Vec<usize> = (0..6).filter(|rank| *rank != dead).collect();
-            // Among much else, something for the dead: it is refused, and all behind it is flushed.
+            // Among much else, a message for the dead process: it is refused, and all later ones
+            // are flushed.
             for round in 0..40 {
                 for (from, to) in (0..3).flat_map(|from| (3..6).map(move |to| (from, to))) {
                     if to == dead {
@@ -97,7 +99,7 @@ fn a_death_costs_those_nothing_who_share_a_lane_with_the_dead() {
                 assert!(downs[0].1.to_string().contains("remote invalid request"), "{downs:?}");
             }
             rest(&mut w);
-            assert_eq!(w.counts(0).qps, counts.qps, "one lane has taken the place of another");
+            assert_eq!(w.counts(0).qps, counts.qps, "one shared QP has replaced another");
             w.end();
         }
     }
@@ -116,7 +118,7 @@ fn a_node_that_is_gone_is_lost_as_a_whole() {
     }
 }
 
-/// A dial does not wait for anybody but the one who is dialled.
+/// A dial waits only for the process that is dialled.
 #[test]
 fn a_process_that_computes_keeps_nobody_from_its_neighbour() {
     let mut w = World::new(&setting(2, 3));
@@ -181,7 +183,7 @@ fn where_a_device_has_no_xrc_reliable_connections_are_used() {
 fn two_processes_use_xrc_only_if_both_have_it() {
     let mut setting = setting(2, 3);
     setting.without_xrc = vec![1, 4];
-    // Room for a small queue of receives beside that of XRC.
+    // Room for a small receive queue beside that of XRC.
     setting.cfg.rx_memory = 64 << 10;
     let mut w = World::new(&setting);
     for round in 0..30 {
@@ -192,7 +194,8 @@ fn two_processes_use_xrc_only_if_both_have_it() {
     }
     w.until("all came", World::all_came);
     rest(&mut w);
-    // Rank 0: datagrams, a lane to the other node, a reliable connection with rank 4.
+    // Rank 0 has a datagram QP, a shared QP to the other node, and a reliable connection with rank
+    // 4.
     let (with, without) = (w.counts(0), w.counts(1));
     assert_eq!((with.qps, with.tgt_qps, with.srqs, with.mrs), (3, 2, 2, 4));
     assert_eq!((without.qps, without.tgt_qps, without.srqs, without.mrs), (4, 0, 1, 3));
@@ -206,7 +209,7 @@ fn two_processes_use_xrc_only_if_both_have_it() {
     w.end();
 }
 
-/// Notes and handshakes are lost, one in five.
+/// Control messages and handshakes are lost, one in five.
 #[test]
 fn lanes_are_joined_whatever_is_lost() {
     let mut setting = setting(3, 2);
@@ -224,7 +227,7 @@ fn lanes_are_joined_whatever_is_lost() {
     w.end();
 }
 
-/// Of a lane that fails, the end that has not joined yet has sent nothing, and loses nothing.
+/// An endpoint that has not joined a failing shared QP has sent nothing on it, and loses nothing.
 #[test]
 fn an_end_that_has_not_joined_a_lane_does_not_fail_with_it() {
     let mut setting = setting(2, 2);
@@ -233,7 +236,7 @@ fn an_end_that_has_not_joined_a_lane_does_not_fail_with_it() {
     w.send(0, 2, 8);
     w.until("it came", World::all_came);
     rest(&mut w);
-    // The receiver goes with the one process that holds it, so that nobody answers.
+    // The receiving QP disappears with the only process that holds it, so nobody answers.
     w.kill(2);
     w.send(0, 2, 8);
     w.send(0, 3, 8);
@@ -242,7 +245,7 @@ fn an_end_that_has_not_joined_a_lane_does_not_fail_with_it() {
         r.engine.netmod.describe(&r.engine.core, r.vcs[3].unwrap()).starts_with("connected")
     };
     w.until("it has accepted the dial", up);
-    // It computes, and does not answer that the receiver is gone.
+    // That process computes, and does not answer that the receiving QP is gone.
     w.step = Duration::from_micros(200);
     while w.ranks[0].layer.downs.is_empty() {
         w.pass();

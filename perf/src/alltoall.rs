@@ -12,13 +12,14 @@ use crate::report::{Row, median, rounded};
 const EXCHANGE: i32 = 0;
 const MEMORY: i32 = 1;
 
-/// Private memory of this process in KiB: pages that no other process shares.
+/// Returns this process's private memory in KiB: pages that no other process shares.
 pub(crate) fn private_kib() -> Result<u64> {
     let (clean, dirty) = private()?;
     Ok(clean + dirty)
 }
 
-/// Of its private memory what it has written, KiB. The rest is the program itself, as long as nobody else runs it.
+/// Returns the private memory that this process has written, in KiB. The rest is the program file,
+/// private while nobody else runs it.
 pub(crate) fn written_kib() -> Result<u64> {
     Ok(private()?.1)
 }
@@ -33,12 +34,12 @@ fn private() -> Result<(u64, u64)> {
     match (kib("Private_Clean:"), kib("Private_Dirty:")) {
         (Some(clean), Some(dirty)) => Ok((clean, dirty)),
         _ => Err(Failure::new(format!(
-            "{path} does not tell the private memory; expected lines Private_Clean and Private_Dirty"
+            "{path} lacks the private memory; expected lines Private_Clean and Private_Dirty"
         ))),
     }
 }
 
-/// Sends `bytes` to every other rank and receives as much from each, all at once.
+/// Sends `bytes` to every other rank and receives as much from each, all concurrently.
 fn exchange(dev: &mut Device, comm: Comm, bytes: usize) -> Result<()> {
     let (me, n) = (dev.rank(), dev.size());
     let others = |k: u32| (me + k) % n;
@@ -64,7 +65,7 @@ fn exchange(dev: &mut Device, comm: Comm, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// What a rank does. Rank 0 gets the row, with the time from before `Device::init`.
+/// Runs one rank. Rank 0 returns the row, with the time since before `Device::init`.
 pub(crate) fn rank(args: &AlltoallArgs) -> Result<Option<Row>> {
     let start = Instant::now();
     let mut dev = launch::join((&args.job).into())?.dev;
@@ -94,7 +95,7 @@ pub(crate) fn rank(args: &AlltoallArgs) -> Result<Option<Row>> {
     }))
 }
 
-/// The private memory of all ranks, in rank 0.
+/// Collects the private memory of all ranks, in rank 0.
 fn all_to_all(dev: &mut Device, args: &AlltoallArgs) -> Result<Vec<u64>> {
     let comm = dev.world();
     exchange(dev, comm, args.bytes)?;
@@ -114,7 +115,7 @@ fn all_to_all(dev: &mut Device, args: &AlltoallArgs) -> Result<Vec<u64>> {
     Ok(all)
 }
 
-/// Starts the ranks, `rounds` times, and takes the time of the whole.
+/// Starts the ranks `rounds` times, and times each whole job.
 pub(crate) fn parent(args: &AlltoallArgs) -> Result<Vec<Row>> {
     let (mut seconds, mut kib, mut row) = (Vec::new(), Vec::new(), None);
     let mut largest = 0;

@@ -1,4 +1,4 @@
-//! `barrier`: what a barrier of all ranks takes, also with more ranks than cores.
+//! `barrier`: duration of a barrier of all ranks, also with more ranks than cores.
 
 use std::time::Instant;
 
@@ -9,12 +9,12 @@ use crate::error::Result;
 use crate::launch;
 use crate::report::{Row, median, rounded};
 
-/// Barriers of the first round, which says how many take long enough.
+/// Barriers in the first round, which calibrates the number for later rounds.
 const FIRST: u32 = 10;
-/// Seconds that a round is to take.
+/// Target duration of a round, in seconds.
 const ROUND: f64 = 0.05;
 
-/// Microseconds for each of `n` barriers.
+/// Runs `n` barriers and returns the microseconds per barrier.
 fn round(dev: &mut Device, comm: Comm, n: u32) -> Result<f64> {
     let start = Instant::now();
     for _ in 0..n {
@@ -23,7 +23,7 @@ fn round(dev: &mut Device, comm: Comm, n: u32) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(n))
 }
 
-/// Tells all ranks how many barriers a round has.
+/// Makes rank 0's number of barriers per round known to all ranks.
 fn agree(dev: &mut Device, comm: Comm, mut n: u32) -> Result<u32> {
     let mut word = n.to_le_bytes();
     if dev.rank() == 0 {
@@ -39,7 +39,7 @@ fn agree(dev: &mut Device, comm: Comm, mut n: u32) -> Result<u32> {
 
 fn measure(dev: &mut Device, args: &BarrierArgs) -> Result<Vec<f64>> {
     let comm = dev.world();
-    // The first one makes the connections.
+    // The first round makes the connections.
     round(dev, comm, FIRST)?;
     let each = round(dev, comm, FIRST)?;
     let fits = (ROUND * 1e6 / each.max(0.01)) as u32;
@@ -47,7 +47,7 @@ fn measure(dev: &mut Device, args: &BarrierArgs) -> Result<Vec<f64>> {
     (0..args.rounds).map(|_| round(dev, comm, iters)).collect()
 }
 
-/// What a rank does. Rank 0 gets the row.
+/// Runs one rank. Rank 0 returns the row.
 pub(crate) fn rank(args: &BarrierArgs) -> Result<Option<Row>> {
     let mut dev = launch::join((&args.job).into())?.dev;
     let outcome = measure(&mut dev, args);

@@ -1,22 +1,22 @@
-//! `bw` and `bibw`: windows of large messages, one way and both ways at once.
+//! `bw` and `bibw`: windows of large messages, in one direction and in both at once.
 
 use crate::error::{During, Result};
 use crate::floor::{ACK, Bare, Cache, Direct, Medium, Waiting};
-use crate::measure::{ACKS, Floor, Pair, Test, Way};
+use crate::measure::{ACKS, Floor, Pair, Test, Variant};
 use crate::sys::Traffic;
 
-/// A window of sends, then a short acknowledgement; repeated.
+/// Sends a window of messages, then waits for a short acknowledgement, repeatedly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bandwidth {
-    /// Messages under way at once.
+    /// Messages in flight.
     pub(crate) window: usize,
-    /// Both ways at once.
+    /// True for both directions at once.
     pub(crate) both: bool,
-    /// How the floor of libfabric moves data.
+    /// Transfer method of the libfabric or verbs floor.
     pub(crate) direct: Direct,
 }
 
-/// Receives (rank 0) or sends (rank 1) the end of a window.
+/// Receives (rank 0) or sends (rank 1) the acknowledgement of a window.
 #[inline]
 pub(crate) fn acknowledge(pair: &mut Pair<'_>) -> Result<()> {
     if pair.lead {
@@ -77,11 +77,11 @@ impl Test for Bandwidth {
         &self,
         pair: &mut Pair<'_>,
         traffic: &mut Traffic,
-        way: Way,
+        variant: Variant,
         bytes: usize,
         iters: usize,
     ) -> Result<()> {
-        if let Way::Floor(k) = way {
+        if let Variant::Floor(k) = variant {
             let (send, recv) = traffic.buffers().during("use the buffers")?;
             let send = &send[..bytes];
             let count = self.window * iters;
@@ -118,7 +118,7 @@ impl Test for Bandwidth {
     }
 
     fn value(&self, seconds: f64, bytes: usize, iters: usize) -> f64 {
-        let ways = if self.both { 2.0 } else { 1.0 };
-        ways * (bytes * self.window * iters) as f64 / seconds / 1e6
+        let directions = if self.both { 2.0 } else { 1.0 };
+        directions * (bytes * self.window * iters) as f64 / seconds / 1e6
     }
 }

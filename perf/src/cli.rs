@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Measures the netmods beside what the bare operating system gives.
+/// Measures the netmods, each beside what the bare operating system gives.
 ///
-/// Alone it takes a tour of about a minute. Without a launcher it starts its own ranks; under nmrun or
-/// mpiexec it measures between ranks 0 and 1 of the job.
+/// Without a command it takes a tour of about a minute. Without a launcher it starts its own ranks;
+/// under nmrun or mpiexec it measures between ranks 0 and 1 of the job.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "netmod-perf", version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
@@ -17,66 +17,67 @@ pub(crate) struct Cli {
     pub(crate) tour: TourArgs,
 }
 
-/// What to measure.
+/// Commands.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// Latency: half of a message's round trip
     Lat(PairArgs),
-    /// Bandwidth one way, in windows of messages
+    /// Bandwidth in one direction, with windows of messages
     Bw(WindowArgs),
-    /// Bandwidth both ways at once
+    /// Bandwidth in both directions at once
     Bibw(WindowArgs),
-    /// Small messages a second
+    /// Rate of small messages
     Rate(RateArgs),
     /// Start all ranks, connect every pair, exchange, finalize
     Alltoall(AlltoallArgs),
-    /// A barrier of all ranks
+    /// Barrier of all ranks
     Barrier(BarrierArgs),
-    /// Many ranks flood one that is slow to receive
+    /// Many ranks flood one slow receiver
     Flood(FloodArgs),
-    /// What a VC costs: memory unused and connected, and latency beside many connections
+    /// Cost of a VC: memory unused and connected, and latency beside many connections
     Connect(ConnectArgs),
     /// Cost of tag matching in long queues
     Match(MatchArgs),
-    /// Which interfaces of two hosts talk to each other, and what finding out costs
+    /// Pair the interfaces of two hosts, or time the pairing
     Pair(PairingArgs),
-    /// What this machine offers, the configuration, and limits that will bite
+    /// Capabilities of this machine, the configuration, and limits that are too low
     Info(InfoArgs),
-    /// What the netmod verbs takes of queue pairs and memory, by the size of a job
+    /// Queue pairs and memory of the netmod verbs, by the size of a job
     VerbsResources(ResourcesArgs),
-    /// Decode captures written by NETMOD_CAPTURE: a line a packet, and what was left open
+    /// Decode captures written by NETMOD_CAPTURE: one line per packet, and operations left open
     Decode(DecodeArgs),
-    /// Show what the ranks of a running job do and wait for; it was started with NETMOD_STATUS=FOLDER
+    /// Show what the ranks of a running job do and wait for; the job needs NETMOD_STATUS=FOLDER
     Top(TopArgs),
 }
 
 /// Options of the tour.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TourArgs {
-    /// Only this netmod
+    /// Visit only this netmod
     #[arg(long, value_name = "NAME")]
     pub(crate) netmod: Option<String>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draw latency and bandwidth over message size, with their floors
+    /// Write a plot (SVG) of latency and bandwidth over message size, with their floors
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
-    /// Hardly measure anything: shows that all parts work
+    /// Measure very briefly, to show that all parts work
     #[arg(long, hide = true)]
     pub(crate) quick: bool,
 }
 
-/// Options that all tests of messages have.
+/// Options common to all message tests.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct JobArgs {
     /// Netmod that carries the messages [default: the first of NETMOD]
     #[arg(long, value_name = "NAME")]
     pub(crate) netmod: Option<String>,
-    /// libfabric's providers for the netmod ofi, the preferred one first [default: NETMOD_OFI_PROVIDER]
+    /// Providers of libfabric for the netmod ofi, most preferred first [default:
+    /// NETMOD_OFI_PROVIDER]
     #[arg(long, value_name = "LIST")]
     pub(crate) provider: Option<String>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -89,29 +90,29 @@ pub(crate) struct PairArgs {
     /// Message sizes such as 8,1K,1M
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = message_size)]
     pub(crate) bytes: Vec<usize>,
-    /// Rounds; the result is the median over them [default: as many as fit in 4 s]
+    /// Rounds; the result is their median [default: as many as fit in 4 s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rounds: Option<u32>,
-    /// Repetitions in a round [default: as many as take some milliseconds]
+    /// Repetitions per round [default: as many as take some milliseconds]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: Option<u32>,
     /// Ranks to start; the first two measure, the others wait
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1024))]
     pub(crate) ranks: u32,
-    /// How large messages move: null, put, get, coop or auto [default: NETMOD_LMT]
+    /// Mode of large messages: null, put, get, coop or auto [default: NETMOD_LMT]
     #[arg(long, value_name = "MODE")]
     pub(crate) lmt: Option<String>,
-    /// Draw the results over message size, with their floors
+    /// Write a plot (SVG) of the results over message size, with their floors
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
 }
 
-/// Options of tests with windows of messages.
+/// Options of the tests with windows of messages.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WindowArgs {
     #[command(flatten)]
     pub(crate) pair: PairArgs,
-    /// Messages under way at once
+    /// Messages in flight
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) window: u32,
 }
@@ -121,11 +122,11 @@ pub(crate) struct WindowArgs {
 pub(crate) struct RateArgs {
     #[command(flatten)]
     pub(crate) window: WindowArgs,
-    /// Threads of each process that send or receive at once, each on a communicator of its own, beside one thread
-    /// at the levels Multiple and Serialized
+    /// Threads of each process that send or receive concurrently, each on its own communicator.
+    /// Compared with one thread at the levels Multiple and Serialized
     #[arg(long, value_name = "N", conflicts_with = "plot", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) threads: Option<u32>,
-    /// Engines that the communicators of the threads are spread over, beside one engine
+    /// Engines that the threads' communicators are spread over; compared with one engine
     #[arg(long, value_name = "M", default_value_t = 1, requires = "threads",
         value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) engines: u32,
@@ -136,13 +137,13 @@ pub(crate) struct RateArgs {
 pub(crate) struct AlltoallArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// Bytes that each rank sends to each other
+    /// Bytes from each rank to each other rank
     #[arg(long, value_name = "SIZE", default_value = "8", value_parser = message_size)]
     pub(crate) bytes: usize,
     /// Ranks to start
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=1024))]
     pub(crate) ranks: u32,
-    /// Jobs to run one after another; the result is the median over them
+    /// Jobs to run one after another; the result is their median
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
 }
@@ -155,10 +156,10 @@ pub(crate) struct BarrierArgs {
     /// Ranks to start
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=1024))]
     pub(crate) ranks: u32,
-    /// Rounds; the result is the median over them
+    /// Rounds; the result is their median
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) rounds: u32,
-    /// Barriers in a round [default: as many as take 50 ms]
+    /// Barriers per round [default: as many as take 50 ms]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: Option<u32>,
 }
@@ -168,16 +169,16 @@ pub(crate) struct BarrierArgs {
 pub(crate) struct FloodArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// Bytes of a message
+    /// Message size in bytes
     #[arg(long, value_name = "SIZE", default_value = "8", value_parser = message_size)]
     pub(crate) bytes: usize,
     /// Ranks to start: all but one send
     #[arg(long, value_name = "N", default_value_t = 65, value_parser = clap::value_parser!(u32).range(2..=1024))]
     pub(crate) ranks: u32,
-    /// Messages of each sender, all of them at once
+    /// Messages per sender, all in flight at once
     #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) messages: u32,
-    /// Milliseconds that the slow receiver looks on before it receives
+    /// Milliseconds before the slow receiver begins to receive
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u32).range(0..=60_000))]
     pub(crate) pause: u32,
 }
@@ -185,26 +186,27 @@ pub(crate) struct FloodArgs {
 /// Options of `connect`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConnectArgs {
-    /// Netmod whose connections these are
+    /// Netmod of the connections
     #[arg(long, value_name = "NAME", default_value = "tcp")]
     pub(crate) netmod: Option<String>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Connect nothing: memory of a device in a job of that many ranks, with a VC to each
+    /// Connect nothing: measure a device's memory in a job of that many ranks, with a VC to each
     #[arg(long, value_name = "RANKS", conflicts_with_all = ["connected", "latency"],
         value_parser = clap::value_parser!(u32).range(2..=16_777_216))]
     pub(crate) simulate: Option<u32>,
-    /// Connections to open to one process
+    /// Connections to one process
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub(crate) connected: u32,
-    /// Also the latency of 8 bytes beside them, against that with one connection
+    /// Measure the latency of 8 bytes beside the idle connections, too, compared with one
+    /// connection
     #[arg(long)]
     pub(crate) latency: bool,
-    /// Rounds of the latency
+    /// Rounds of the latency measurement
     #[arg(long, value_name = "N", default_value_t = 101, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) rounds: u32,
-    /// Round trips in a round
+    /// Round trips per round
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) iters: u32,
 }
@@ -216,31 +218,31 @@ pub(crate) struct MatchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "10,100,1000,10000,100000",
         value_parser = queue_length)]
     pub(crate) queue: Vec<usize>,
-    /// Order in which messages arrive, compared with that of the receives
+    /// Order in which messages arrive, relative to the receives
     #[arg(long, value_enum, default_value_t = MatchOrder::InOrder)]
     pub(crate) order: MatchOrder,
-    /// Rounds; the result is the median over them
+    /// Rounds; the result is their median
     #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) rounds: u32,
-    /// Messages in a round
+    /// Messages per round
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: u32,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Order of messages.
+/// Order of arriving messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MatchOrder {
-    /// As the receives were posted
+    /// The order of the receives
     InOrder,
     /// Uniformly random
     Random,
 }
 
 impl MatchOrder {
-    /// As in the field `order`.
+    /// Returns the name in the field `order`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             MatchOrder::InOrder => "in order",
@@ -252,31 +254,31 @@ impl MatchOrder {
 /// Options of `pair`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PairingArgs {
-    /// Pair this host with another one, by the record that `--export` wrote there
+    /// Pair this host with another one, from the record that `--export` wrote there
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scenario", "bench", "export"])]
     pub(crate) peer: Option<PathBuf>,
-    /// Write what this host publishes of its interfaces
+    /// Write this host's published record of interfaces to a file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scenario", "bench"])]
     pub(crate) export: Option<PathBuf>,
-    /// Pair two hosts as a file describes them, from each side, and print the result as JSON
+    /// Pair two hosts that a file describes, from each side, and print the result as JSON
     #[arg(long, value_name = "FILE", conflicts_with = "bench")]
     pub(crate) scenario: Option<PathBuf>,
     /// Interfaces of this host, such as eth*,!docker0,10.0.0.0/8 [default: NETMOD_TCP_INTERFACE]
     #[arg(long, value_name = "LIST", conflicts_with_all = ["scenario", "bench"])]
     pub(crate) interfaces: Option<netmod_matching::Filter>,
-    /// No pair known to be slower than the fastest one divided by this
+    /// Drop pairs known to be slower than the fastest one divided by this
     #[arg(long, value_name = "N", conflicts_with_all = ["scenario", "bench", "export"],
         value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) speed_ratio: Option<u32>,
-    /// Most pairs
+    /// Maximum number of pairs
     #[arg(long, value_name = "N", conflicts_with_all = ["scenario", "bench", "export"],
         value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_rails: Option<u32>,
-    /// Time the assignment of so many interfaces a side; without a list of 4, 30, 150 and 300
+    /// Time the assignment for this many interfaces per side; without a value 4, 30, 150 and 300
     #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = false,
         default_missing_value = "4,30,150,300", value_delimiter = ',', value_parser = nics)]
     pub(crate) bench: Vec<usize>,
-    /// What the pairs are worth
+    /// Weights of the pairs
     #[arg(
         long,
         value_name = "LIST",
@@ -286,30 +288,30 @@ pub(crate) struct PairingArgs {
         default_value = "uniform,random,sparse,product"
     )]
     pub(crate) weights: Vec<WeightFamily>,
-    /// Rounds; the result is the median over them
+    /// Rounds; the result is their median
     #[arg(long, value_name = "N", default_value_t = 15, requires = "bench",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) rounds: u32,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What pairs are worth when the assignment is timed.
+/// Weights of the pairs when the assignment is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WeightFamily {
-    /// All the same
+    /// All equal
     Uniform,
-    /// Random, of 32 bits
+    /// Random, 32 bits
     Random,
-    /// A quarter of the pairs, random
+    /// Random, for a quarter of the pairs
     Sparse,
-    /// Row times column, which makes all rows want the same columns
+    /// Row times column, so that all rows prefer the same columns
     Product,
 }
 
 impl WeightFamily {
-    /// As in the field `kind`.
+    /// Returns the name in the field `kind`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             WeightFamily::Uniform => "uniform",
@@ -323,7 +325,7 @@ impl WeightFamily {
 /// Options of `info`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -335,17 +337,17 @@ pub(crate) struct ResourcesArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,10,100,1000",
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) nodes: Vec<u32>,
-    /// Ranks of each node
+    /// Ranks per node
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,64,100",
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) ranks_per_node: Vec<u32>,
-    /// Ranks that each one talks to [default: all]
+    /// Ranks that each rank talks to [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) peers: Option<u64>,
-    /// Ranks of the same node talk by verbs, too, and not by shared memory
+    /// Use verbs instead of shared memory within a node, too
     #[arg(long)]
     pub(crate) near: bool,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -356,22 +358,23 @@ pub(crate) struct DecodeArgs {
     /// Captures of one or several ranks, merged by time
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Only what these ranks captured
+    /// Show only captures of these ranks
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) rank: Vec<u32>,
-    /// Only with these ranks at the other end
+    /// Show only traffic with these ranks
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) peer: Vec<u32>,
-    /// Only VCs with this index (the number behind #)
+    /// Show only VCs with this index (the number behind #)
     #[arg(long, value_name = "N")]
     pub(crate) vc: Option<u32>,
-    /// Only these types, such as Rts,Cts or down; `event` is all events, `control` the netmod's own frames
+    /// Show only these types, such as Rts,Cts or down; `event` is all events, `control` the
+    /// netmod's own frames
     #[arg(long = "type", value_name = "LIST", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
-    /// Only the summary
+    /// Print only the summary
     #[arg(long)]
     pub(crate) summary: bool,
-    /// Print one JSON object a line, the summary last
+    /// Print one JSON object per line, the summary last
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -379,19 +382,20 @@ pub(crate) struct DecodeArgs {
 /// Options of `top`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TopArgs {
-    /// Folders, jobs (by the name that top shows) or processes [default: the folder in NETMOD_STATUS]
+    /// Folders, jobs (by the name that top shows) or processes [default: the folder in
+    /// NETMOD_STATUS]
     #[arg(value_name = "FOLDER|JOB|PID")]
     pub(crate) targets: Vec<String>,
-    /// Only these ranks, with all that they tell
+    /// Show only these ranks, in full detail
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) rank: Vec<u32>,
-    /// Once, instead of again and again
+    /// Print once and exit
     #[arg(long)]
     pub(crate) once: bool,
-    /// Once, one JSON object a line and rank
+    /// Print once, one JSON object per rank and line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Seconds between two pictures
+    /// Seconds between updates
     #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) interval: u64,
     /// Milliseconds to wait for the ranks' answers
@@ -399,11 +403,11 @@ pub(crate) struct TopArgs {
     pub(crate) patience: u64,
 }
 
-/// Longest message that is measured.
+/// Maximum message size in bytes.
 const MAX_MESSAGE: usize = 1 << 30;
-/// Longest queue.
+/// Maximum length of a queue.
 const MAX_QUEUE: usize = 10_000_000;
-/// Most interfaces a side.
+/// Maximum number of interfaces per side.
 const MAX_NICS: usize = 2000;
 
 fn message_size(text: &str) -> Result<usize, String> {
@@ -423,7 +427,7 @@ fn message_size(text: &str) -> Result<usize, String> {
 
 fn queue_length(text: &str) -> Result<usize, String> {
     let n = text.trim().parse::<usize>().ok().filter(|n| (1..=MAX_QUEUE).contains(n));
-    n.ok_or_else(|| format!("lengths of queues are 1 to {MAX_QUEUE}"))
+    n.ok_or_else(|| format!("queue lengths are 1 to {MAX_QUEUE}"))
 }
 
 fn nics(text: &str) -> Result<usize, String> {

@@ -1,16 +1,16 @@
-//! Why a measurement failed: one sentence for the person who started it.
+//! The error of a measurement: one sentence for the user.
 
 use std::fmt;
 
-/// What went wrong, and what may help.
+/// An error text: what went wrong, and what may help.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 
-/// Result of everything that can fail here.
+/// Result of all fallible functions of this program.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// From a sentence.
+    /// Makes an error from a sentence.
     pub(crate) fn new(text: impl Into<String>) -> Failure {
         Failure(text.into())
     }
@@ -28,9 +28,9 @@ impl From<ch3_shim::Error> for Failure {
     }
 }
 
-/// Says what was being done when something failed.
+/// Adds to an error what was being done.
 pub(crate) trait During<T> {
-    /// `what` is the object of "cannot ..".
+    /// Describes the failed action; `what` completes "cannot ..".
     fn during(self, what: impl fmt::Display) -> Result<T>;
 }
 

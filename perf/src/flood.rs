@@ -1,7 +1,8 @@
-//! `flood`: many ranks send to one at once, which receives as they send, and then only after a while.
+//! `flood`: many ranks send to one at once. First it receives as they send, then only after a
+//! pause.
 //!
-//! What counts is that the memory of the slow receiver stays bounded, and what the bound costs: the rate at which
-//! it takes the messages, beside that of a receiver that keeps up.
+//! The test shows that the slow receiver's memory stays bounded, and what that costs: the rate at
+//! which it takes the messages, compared with a receiver that keeps up.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use crate::report::{Row, rounded};
 
 const TAG: i32 = 0;
 
-/// A flood, taken in after a pause; seconds from the end of the pause until the last message is there.
+/// Runs one flood. Returns the seconds from the end of the pause to the last message.
 fn one(dev: &mut Device, comm: Comm, args: &FloodArgs, pause: Duration) -> Result<f64> {
     let data = vec![dev.rank() as u8; args.bytes];
     dev.barrier(comm)?;
@@ -29,7 +30,8 @@ fn one(dev: &mut Device, comm: Comm, args: &FloodArgs, pause: Duration) -> Resul
         return Ok(0.0);
     }
     let end = Instant::now() + pause;
-    // It takes what arrives, as a program does that computes and makes other calls, but receives nothing.
+    // The device takes what arrives, as in a program that computes and makes other calls, but posts
+    // no receives.
     while Instant::now() < end {
         if !dev.progress()? {
             std::thread::sleep(Duration::from_millis(1));
@@ -48,7 +50,7 @@ fn one(dev: &mut Device, comm: Comm, args: &FloodArgs, pause: Duration) -> Resul
     Ok(took)
 }
 
-/// What a rank does. Rank 0 gets the row.
+/// Runs one rank. Rank 0 returns the row.
 pub(crate) fn rank(args: &FloodArgs) -> Result<Option<Row>> {
     let mut dev = launch::join((&args.job).into())?.dev;
     let comm = dev.world();

@@ -1,5 +1,6 @@
-//! `info`: what this machine offers, how netmod is configured, and which limits will bite; `messages` has how messages
-//! move, `providers` what libfabric offers, `registered` what netmods programs bring along.
+//! `info`: what this machine offers, the configuration, and limits that are too low. [`messages`]
+//! explains the modes of messages, [`providers`] lists libfabric's providers, [`registered`] the
+//! netmods that running programs have registered.
 
 mod messages;
 mod providers;
@@ -19,12 +20,13 @@ use crate::launch::NETMODS;
 use crate::report::{grouped, line, plain_table};
 use crate::sys::{self, Limit};
 
-/// Descriptors that a process needs beside its connections: standard streams, listener, epoll, launcher.
+/// Descriptors that a process needs beside its connections: standard streams, listener, epoll,
+/// launcher.
 const OTHER_DESCRIPTORS: u64 = 16;
-/// Connections that an ordinary job wants.
+/// Number of peers of an ordinary job.
 const MANY_PEERS: u64 = 4096;
 
-/// A line of the report; each kind is told by the field `info`.
+/// A line of the report; the field `info` names its type.
 #[derive(Debug, Serialize)]
 #[serde(tag = "info", rename_all = "lowercase")]
 enum Item {
@@ -34,11 +36,11 @@ enum Item {
         detail: String,
         addresses: Vec<String>,
     },
-    /// How messages of such sizes move.
+    /// Mode of messages of these sizes.
     Lmt(messages::Line),
     /// A domain of a provider of libfabric.
     Offer(providers::Line),
-    /// What is known against the provider that is used.
+    /// A known defect of the provider in use.
     Defect(providers::Known),
     Variable {
         name: &'static str,
@@ -62,10 +64,10 @@ enum Item {
 /// Prints the report.
 ///
 /// # Errors
-/// If a configuration variable has a value that is not accepted; the rest is printed all the same.
+/// If a configuration variable has an invalid value; the rest is printed all the same.
 pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     let (items, broken) = gather();
-    let text = if args.json { items.iter().map(line).collect() } else { for_people(&items) };
+    let text = if args.json { items.iter().map(line).collect() } else { text(&items) };
     crate::emit(&text)?;
     match broken {
         Some(why) => Err(crate::error::Failure::new(why)),
@@ -73,14 +75,12 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     }
 }
 
-/// Everything, and the first error of the configuration.
+/// Collects all lines, and the first error of the configuration.
 fn gather() -> (Vec<Item>, Option<String>) {
     let mut items = Vec::new();
     let (cfg, warnings, broken) = match Config::from_env() {
         Ok((cfg, warnings)) => (cfg, warnings.iter().map(ToString::to_string).collect(), None),
-        Err(e) => {
-            (Config::default(), vec![format!("{e}; what follows are the defaults")], Some(e.to_string()))
-        }
+        Err(e) => (Config::default(), vec![format!("{e}; the defaults follow")], Some(e.to_string())),
     };
     netmods(&cfg, &mut items);
     let (rows, warning) = messages::table(&cfg);
@@ -119,14 +119,14 @@ fn netmods(cfg: &Config, items: &mut Vec<Item>) {
             _ => (
                 false,
                 format!(
-                    "NETMOD names it, and a program may register it (Builder::register); built in are {}",
+                    "not built in, but named by NETMOD: a program may register it (Builder::register); built in are {}",
                     NETMODS.join(", ")
                 ),
                 Vec::new(),
             ),
         };
         let detail = if usable && !allowed {
-            format!("{detail}; but NETMOD={} does not allow it", cfg.netmods.join(","))
+            format!("{detail}; but NETMOD={} excludes it", cfg.netmods.join(","))
         } else {
             detail
         };
@@ -136,13 +136,14 @@ fn netmods(cfg: &Config, items: &mut Vec<Item>) {
     registered::report(cfg, items);
 }
 
-/// Whether ranks of this node can share memory, and what it takes.
+/// Tests shared memory between the ranks of this node. Returns whether it works, its memory, and
+/// notes.
 fn shm(cfg: &Config) -> (bool, String, Vec<String>) {
-    // A job of its own, whose memory goes with the netmod.
+    // A job of its own; dropping the netmod frees its memory.
     let mut group = GroupId::default();
     group.0[..4].copy_from_slice(&std::process::id().to_le_bytes());
     let mut netmod = ShmNetmod::new(&cfg.shm, PeerName { group, rank: 0 }, 2, 2, None, Pollers::UNKNOWN);
-    // All are there: takes the memory's name away.
+    // All ranks are attached: unlinks the memory's name.
     if let Err(e) = netmod.join_job([0; 32], Pollers::UNKNOWN) {
         return (false, e.to_string(), Vec::new());
     }
@@ -150,7 +151,7 @@ fn shm(cfg: &Config) -> (bool, String, Vec<String>) {
         return (false, why.to_owned(), Vec::new());
     }
     let each = |ranks| match netmod_shm::segment_bytes(ranks) {
-        Some(bytes) => format!("{} KiB a rank with {ranks} ranks", bytes / ranks as usize / 1024),
+        Some(bytes) => format!("{} KiB per rank with {ranks} ranks", bytes / ranks as usize / 1024),
         None => format!("none with {ranks} ranks"),
     };
     let attach = match netmod_shm::attach_here() {
@@ -160,7 +161,7 @@ fn shm(cfg: &Config) -> (bool, String, Vec<String>) {
     (true, format!("memory in {}: {}, {}; {attach}", cfg.shm.dir, each(2), each(32)), Vec::new())
 }
 
-/// Whether the TCP netmod opens, and the addresses that it would publish.
+/// Opens the TCP netmod. Returns whether that works, and the addresses that it would publish.
 fn tcp(cfg: &Config) -> (bool, String, Vec<String>) {
     let me = PeerName { group: GroupId::default(), rank: 0 };
     match TcpNetmod::new(cfg.tcp.clone(), me, 1) {
@@ -174,7 +175,8 @@ fn tcp(cfg: &Config) -> (bool, String, Vec<String>) {
     }
 }
 
-/// What ports of verbs there are, and which GID of each would be used, or why none.
+/// Lists the ports of verbs and the GID that would be used of each, or the reason why none is
+/// usable.
 fn verbs(cfg: &Config, notes: &mut Vec<Item>) -> (bool, String, Vec<String>) {
     let (ports, failed) = match netmod_verbs::survey(&netmod_verbs::Setup::here(&cfg.verbs)) {
         Ok(found) => found,
@@ -193,14 +195,14 @@ fn verbs(cfg: &Config, notes: &mut Vec<Item>) -> (bool, String, Vec<String>) {
         }
     }
     if used.is_empty() {
-        return (false, "no port of verbs can be used; warnings say why".into(), addresses);
+        return (false, "no usable port of verbs; the warnings say why".into(), addresses);
     }
     let xrc = if cfg.verbs.xrc { "on" } else { "off" };
-    let text = format!("{}; XRC is {xrc}, and proven on simulated devices only", used.join(", "));
+    let text = format!("{}; XRC is {xrc}; it has been tested on simulated devices only", used.join(", "));
     (true, text, addresses)
 }
 
-/// The text of a file of the kernel, or why there is none.
+/// Reads a file of the kernel.
 fn kernel(path: &str) -> std::result::Result<String, String> {
     fs::read_to_string(path)
         .map(|t| t.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -251,7 +253,7 @@ fn limits(items: &mut Vec<Item>) {
         sys::descriptor_limit().map_err(|e| e.to_string()).map(|l| {
             let peers = l.soft.map(|s| s.saturating_sub(OTHER_DESCRIPTORS));
             let meaning = format!(
-                "one for each connected peer: at most {} peers a process; raise with ulimit -n",
+                "one per connected peer: at most {} peers per process; raise with ulimit -n",
                 count(peers)
             );
             (both(l, count), meaning, peers.is_some_and(|p| p < MANY_PEERS))
@@ -298,14 +300,14 @@ fn limits(items: &mut Vec<Item>) {
     );
 }
 
-fn for_people(items: &[Item]) -> String {
+fn text(items: &[Item]) -> String {
     let mut netmods = plain_table(&["netmod", "usable", "why"]);
     let mut large = plain_table(&["netmod", "messages of", "data", "mode", "why"]);
     let mut offers =
         plain_table(&["libfabric", "domain", "address", "can", "registration", "contexts", "used", "why"]);
     let (mut any_offer, mut known) = (false, String::new());
-    let mut limits = plain_table(&["limit", "value", "what it means"]);
-    let mut variables = plain_table(&["variable", "value", "from", "default", "what it is for"]);
+    let mut limits = plain_table(&["limit", "value", "meaning"]);
+    let mut variables = plain_table(&["variable", "value", "from", "default", "purpose"]);
     let mut remarks = String::new();
     for item in items {
         match item {
@@ -351,7 +353,7 @@ fn for_people(items: &[Item]) -> String {
         }
     }
     let bites = items.iter().any(|i| matches!(i, Item::Limit { bites: true, .. }));
-    let legend = if bites { "(!) this limit is low and may bite\n" } else { "" };
+    let legend = if bites { "(!) this limit is low and may be reached\n" } else { "" };
     let offers = if any_offer { format!("{offers}\n{known}\n") } else { String::new() };
     format!("{netmods}\n\n{offers}{large}\n\n{limits}\n{legend}\n{variables}\n{remarks}")
 }

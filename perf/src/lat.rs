@@ -1,11 +1,11 @@
-//! `lat`: half of the round trip of a message that is sent back and forth, blocking, one at a time.
+//! `lat`: half the round trip of a blocking ping-pong, one message at a time.
 
 use crate::error::{During, Result};
 use crate::floor::{Bare, CELL, Cache, Medium};
-use crate::measure::{Floor, Pair, Test, Way};
+use crate::measure::{Floor, Pair, Test, Variant};
 use crate::sys::Traffic;
 
-/// The ping-pong.
+/// The ping-pong test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latency;
 
@@ -52,19 +52,19 @@ impl Test for Latency {
         &self,
         pair: &mut Pair<'_>,
         traffic: &mut Traffic,
-        way: Way,
+        variant: Variant,
         bytes: usize,
         iters: usize,
     ) -> Result<()> {
         let (send, recv) = traffic.buffers().during("use the buffers")?;
         let (send, recv) = (&send[..bytes], &mut recv[..bytes]);
-        if let Way::Floor(k) = way {
+        if let Variant::Floor(k) = variant {
             return match (&mut pair.bare, k) {
                 (Bare::Socket(socket), _) => socket.ping_pong(send, recv, iters),
                 (Bare::Memory(memory), 0) => memory.ping_pong(send, recv, iters),
                 (Bare::Fabric(fabric), _) => fabric.ping_pong(bytes, iters),
                 (Bare::Verbs(verbs), _) => verbs.ping_pong(bytes, iters),
-                // As many as messages go, there and back.
+                // As many copies as messages, both directions counted.
                 (Bare::Memory(memory), 1) => memory.memcpy(Cache::Hot, send, recv, 2 * iters),
                 (Bare::Memory(memory), _) => memory.memcpy(Cache::Cold, send, recv, 2 * iters),
             };

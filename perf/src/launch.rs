@@ -1,8 +1,8 @@
-//! Ranks: who this process is, how ranks are started when nobody else has, and what a rank does first.
+//! Finds this process's role, starts ranks when no launcher has, and sets a rank up.
 //!
 //! A process without a launcher is the parent: it starts itself again as the ranks of a job, and
-//! holds no state of MPI itself. Rank 0 writes its results, a JSON object a line, into a pipe that the
-//! parent reads; `PERF_REPORT_FD` names it. Under somebody else's launcher rank 0 prints them itself.
+//! uses no MPI itself. Rank 0 writes its results, one JSON object per line, into a pipe to the
+//! parent, which `PERF_REPORT_FD` names. Under a launcher rank 0 prints them itself.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -20,40 +20,40 @@ use crate::sys;
 
 const REPORT_FD: &str = "PERF_REPORT_FD";
 
-/// Where the results of a rank go.
+/// Destination of a rank's results.
 #[derive(Debug)]
 pub(crate) enum Sink {
-    /// To the parent.
+    /// The pipe to the parent.
     Parent(File),
-    /// To whoever reads stdout.
+    /// The standard output.
     Stdout,
 }
 
-/// Who this process is.
+/// Role of this process.
 #[derive(Debug)]
 pub(crate) enum Role {
-    /// It starts the ranks.
+    /// Starts the ranks.
     Parent,
-    /// It is one.
+    /// Is a rank.
     Rank(Sink),
 }
 
-/// Whether a launcher that speaks PMI or PMIx has started this process.
+/// Returns true if a launcher with PMI or PMIx has started this process.
 pub(crate) fn under_launcher() -> bool {
     ["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE"].iter().any(|v| std::env::var_os(v).is_some())
 }
 
-/// The rank of this process, as the launcher tells it in the environment.
+/// Returns this process's rank from the launcher's environment variables.
 pub(crate) fn rank_by_name() -> Option<String> {
     under_launcher()
         .then(|| ["PMI_RANK", "PMI_ID", "PMIX_RANK"].iter().find_map(|v| std::env::var(v).ok()))
         .flatten()
 }
 
-/// Finds out who this process is.
+/// Finds this process's role.
 ///
 /// # Errors
-/// A launcher that cannot be spoken to.
+/// If the launcher cannot be reached.
 pub(crate) fn role() -> Result<Role> {
     if under_launcher() {
         let Some(fd) = std::env::var(REPORT_FD).ok().and_then(|v| v.parse::<u32>().ok()) else {
@@ -66,46 +66,46 @@ pub(crate) fn role() -> Result<Role> {
             .during(format!("open {path}, the pipe to the parent ({REPORT_FD})"))?;
         return Ok(Role::Rank(Sink::Parent(file)));
     }
-    // Launchers that cannot be talked to are found, and explained, by the process manager.
+    // The process manager finds and explains a launcher that cannot be reached.
     ProcessManager::from_env().map_err(|e| Failure::new(e.to_string()))?;
     Ok(Role::Parent)
 }
 
 impl Sink {
-    /// Hands rows to the parent; true if that was done, false if this process prints them.
+    /// Hands rows to the parent. Returns false if there is none and this process must print them.
     pub(crate) fn deliver(&mut self, rows: &[Row]) -> Result<bool> {
         let Sink::Parent(pipe) = self else { return Ok(false) };
         for row in rows {
-            pipe.write_all(line(row).as_bytes()).during("report to the parent; is it still there?")?;
+            pipe.write_all(line(row).as_bytes()).during("report to the parent; is it still running?")?;
         }
         Ok(true)
     }
 }
 
-/// What became of a job.
+/// Result of a job.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// What rank 0 reported.
+    /// Rows that rank 0 reported.
     pub(crate) rows: Vec<Row>,
-    /// From before the first process was started until all had ended.
+    /// Time from before the first process was started until all had ended.
     pub(crate) took: Duration,
 }
 
 /// Runs this program again, with the same arguments, as a job of `ranks` processes.
 ///
 /// # Errors
-/// If they cannot be started, or one of them fails; it has said why on stderr.
+/// If they cannot be started, or one of them fails, which prints the cause on stderr itself.
 pub(crate) fn run_job(ranks: u32, netmod: Option<&str>) -> Result<Job> {
     let program = std::env::current_exe().during("find the program to start as ranks (/proc/self/exe)")?;
     let (reader, writer) = std::io::pipe().during("make a pipe for the results")?;
     let fd = sys::inherit(&writer).during("let the ranks inherit the pipe for the results")?;
-    // Read while the job runs: a full pipe would stop rank 0.
+    // Read while the job runs: a full pipe would block rank 0.
     let reading = std::thread::spawn(move || -> Result<Vec<Row>> {
         BufReader::new(reader)
             .lines()
             .map(|l| {
                 let l = l.during("read the results of rank 0")?;
-                serde_json::from_str(&l).during(format!("understand the result {l:?} of rank 0"))
+                serde_json::from_str(&l).during(format!("parse the result {l:?} of rank 0"))
             })
             .collect()
     });
@@ -132,7 +132,7 @@ pub(crate) fn run_job(ranks: u32, netmod: Option<&str>) -> Result<Job> {
     }
 }
 
-/// Prints diagnostics on stderr with the rank, as `NETMOD_LOG` filters them.
+/// Prints diagnostics on stderr with the rank, filtered by `NETMOD_LOG`.
 pub(crate) fn log_to_stderr(cfg: &Config, rank: Option<u32>) -> Result<()> {
     use tracing_subscriber::EnvFilter;
     use tracing_subscriber::fmt::FmtContext;
@@ -173,26 +173,26 @@ pub(crate) fn log_to_stderr(cfg: &Config, rank: Option<u32>) -> Result<()> {
     tracing::subscriber::set_global_default(subscriber).during("start logging")
 }
 
-/// The netmods that this build knows.
+/// Built-in netmods.
 pub(crate) const NETMODS: [&str; 4] = ["shm", "tcp", "ofi", "verbs"];
 
-/// A rank at work.
+/// A rank that has joined its job.
 #[derive(Debug)]
 pub(crate) struct Joined {
     /// Its device.
     pub(crate) dev: Device,
-    /// This node has more ranks than cores for them.
+    /// True if this node has more ranks than cores.
     pub(crate) crowded: bool,
 }
 
-/// What the command line says of the network, each instead of a variable.
+/// Network options of the command line; each overrides a variable.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Choice<'a> {
     /// Netmods.
     pub(crate) netmod: Option<&'a str>,
     /// Providers of libfabric.
     pub(crate) provider: Option<&'a str>,
-    /// How large messages move.
+    /// Mode of large messages.
     pub(crate) lmt: Option<&'a str>,
 }
 
@@ -202,10 +202,10 @@ impl<'a> From<&'a JobArgs> for Choice<'a> {
     }
 }
 
-/// Joins the job as one of its ranks: configuration, log, a core of its own, device.
+/// Joins the job as a rank: sets up configuration, log, core binding and device.
 ///
 /// # Errors
-/// A variable or option with a bad value; a launcher or network that does not work.
+/// If a variable or option has an invalid value, or the launcher or network does not work.
 pub(crate) fn join(choice: Choice<'_>) -> Result<Joined> {
     let (cfg, pm) = prepare(choice)?;
     take_core(&pm);
@@ -213,16 +213,16 @@ pub(crate) fn join(choice: Choice<'_>) -> Result<Joined> {
     Ok(Joined { crowded: dev.shares_cores(), dev })
 }
 
-/// As [`join`], for a process of several threads, which has all cores that it may use.
+/// Joins like [`join`], but without core binding, for a process of several threads.
 ///
 /// # Errors
-/// As [`join`].
+/// As for [`join`].
 pub(crate) fn join_unbound(choice: Choice<'_>) -> Result<Device> {
     let (cfg, pm) = prepare(choice)?;
     Ok(Builder::new(cfg, Box::new(pm)).build()?)
 }
 
-/// Configuration, log and process manager of a rank.
+/// Sets up configuration, log and process manager of a rank.
 fn prepare(choice: Choice<'_>) -> Result<(Config, ProcessManager)> {
     let (mut cfg, warnings) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
     for (option, variable, value) in [
@@ -243,7 +243,8 @@ fn prepare(choice: Choice<'_>) -> Result<(Config, ProcessManager)> {
     Ok((cfg, pm))
 }
 
-/// Gives each rank a core of its own, if there are enough and nobody has bound it before.
+/// Binds each rank to a core of its own, if there are enough cores and the launcher has not bound
+/// it.
 fn take_core(pm: &ProcessManager) {
     let local = std::env::var("MPI_LOCALRANKID").ok().and_then(|v| v.parse().ok());
     let local = local.unwrap_or(pm.rank() as usize);

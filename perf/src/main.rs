@@ -1,4 +1,5 @@
-//! `netmod-perf`: benchmarks of the netmods, each beside its floor, and a look at the machine.
+//! `netmod-perf`: benchmarks of the netmods, each beside its floor, and information about the
+//! machine.
 
 mod alltoall;
 mod barrier;
@@ -14,9 +15,9 @@ mod lat;
 mod launch;
 mod matching;
 mod measure;
+mod memory_pm;
 mod pair;
 mod pairs;
-mod place;
 mod plot;
 mod progress;
 mod rate;
@@ -37,18 +38,18 @@ use error::{Failure, Result};
 use launch::Role;
 use report::Row;
 
-/// Ends the job of which `dev` is a rank, and says why.
+/// Aborts the job from the rank of `dev`, with the cause.
 fn fail_as_rank(dev: Device, why: &Failure) -> ! {
     dev.abort(1, &format!("netmod-perf: {why}"))
 }
 
-/// Prints rows as the user asked for.
+/// Prints rows as a table or as JSON.
 fn print(rows: &[Row], json: bool) -> Result<()> {
     let text = if json { report::json(rows) } else { report::table(rows) + &report::remarks(rows) };
     emit(&text)
 }
 
-/// Prints to stdout; that nobody reads it any more is no error.
+/// Prints to stdout. A closed pipe is no error.
 fn emit(text: &str) -> Result<()> {
     use std::io::Write;
     match std::io::stdout().write_all(text.as_bytes()) {
@@ -99,19 +100,19 @@ fn tag_matching(args: &cli::MatchArgs) -> Result<()> {
     if let Ok(cores) = sys::allowed_cores()
         && let Some(core) = cores.first()
     {
-        // On one core the caches stay warm; elsewhere the figures only vary more.
+        // Staying on one core keeps the caches warm; a failure only makes the figures vary more.
         let _ = sys::pin(*core);
     }
     let progress = progress::Progress::silent();
     print(&matching::measure(args, 0.0, &progress), args.json)
 }
 
-/// How libfabric moves data when it is driven directly, beside such messages.
+/// Returns the direct transfer method that is comparable with the mode of large messages.
 fn direct(args: &cli::WindowArgs) -> floor::Direct {
     floor::Direct::of_mode(args.pair.lmt.as_deref())
 }
 
-/// Ranks other than 0 of a job have nothing to say in what needs no ranks.
+/// Runs a command without ranks in rank 0 only.
 fn only_here(run: impl FnOnce() -> Result<()>) -> Result<()> {
     if launch::rank_by_name().is_some_and(|r| r != "0") { Ok(()) } else { run() }
 }

@@ -1,4 +1,4 @@
-//! `match`: the cost of tag matching, which must not grow with the queue.
+//! `match`: cost of tag matching, which must not grow with the queue.
 
 use ch3_shim::tagmatch::bench;
 
@@ -6,7 +6,7 @@ use crate::cli::{MatchArgs, MatchOrder};
 use crate::progress::Progress;
 use crate::report::{Row, median, rounded};
 
-/// Runs the rounds, each with all queue lengths one after another.
+/// Runs the rounds, each with all queue lengths in turn.
 pub(crate) fn measure(args: &MatchArgs, seconds: f64, progress: &Progress) -> Vec<Row> {
     let one = match args.order {
         MatchOrder::InOrder => bench::exact_in_order,
@@ -15,7 +15,7 @@ pub(crate) fn measure(args: &MatchArgs, seconds: f64, progress: &Progress) -> Ve
     let mut times: Vec<Vec<f64>> = vec![Vec::new(); args.queue.len()];
     for _ in 0..args.rounds {
         for (queue, times) in args.queue.iter().zip(&mut times) {
-            progress.say(format!("match {queue} receives"));
+            progress.show(format!("match {queue} receives"));
             times.push(one(*queue, args.iters as usize));
         }
         progress.advance(seconds / f64::from(args.rounds));

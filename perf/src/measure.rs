@@ -1,8 +1,8 @@
-//! Measuring ours and the floors, round by round, between ranks 0 and 1.
+//! Measures the device and the floors, round by round, between ranks 0 and 1.
 //!
-//! A round runs every way of a test once, back to back, for every size; the next round runs them in
-//! the opposite order. A slow moment of the machine hits neighbours alike, so the ratio is taken within
-//! each round, and what is reported is the median over the rounds.
+//! A round runs every variant of a test once, back to back, for every size; the next round uses the
+//! opposite order. A slow moment of the machine then affects neighbouring variants alike. So ratios
+//! are taken within each round, and the result is their median.
 
 use std::time::{Duration, Instant};
 
@@ -16,24 +16,24 @@ use crate::sys::{To, Traffic};
 
 /// Tag of measured messages.
 const TAG: i32 = 0;
-/// Tag of what rank 0 tells rank 1 about the next step.
+/// Tag of control messages from rank 0 to rank 1.
 const CONTROL: i32 = 2;
 /// Tag of acknowledgements.
 pub(crate) const ACKS: i32 = 3;
-/// Calibration ends when a run takes this long.
+/// Duration of a run that ends the calibration.
 const CALIBRATED: Duration = Duration::from_millis(3);
 const MAX_ITERS: u64 = 1 << 24;
 const MIN_ROUNDS: usize = 5;
 const MAX_ROUNDS: usize = 1000;
-/// As many times the planned time, and it ends with the rounds that there are.
+/// Multiple of the planned time after which a test ends with the rounds it has.
 const PATIENCE: f64 = 3.0;
 
-/// The two ranks that measure, as one of them sees it.
+/// One rank's view of the two ranks that measure.
 pub(crate) struct Pair<'d> {
     pub(crate) dev: &'d mut Device,
     pub(crate) bare: Bare,
     pub(crate) comm: Comm,
-    /// Rank 0, which starts and takes the time.
+    /// True in rank 0, which starts and takes the time.
     pub(crate) lead: bool,
     pub(crate) peer: i32,
     pub(crate) netmod: String,
@@ -41,7 +41,7 @@ pub(crate) struct Pair<'d> {
 }
 
 impl<'d> Pair<'d> {
-    /// Connects ranks 0 and 1, which both call this; `crowded`: ranks share cores.
+    /// Connects ranks 0 and 1, which both call this. `crowded`: ranks share cores.
     pub(crate) fn new(dev: &'d mut Device, crowded: bool) -> Result<Pair<'d>> {
         let world = dev.world();
         let comm = dev.dup(world)?;
@@ -56,20 +56,21 @@ impl<'d> Pair<'d> {
         Ok(Pair { dev, bare, comm, lead, peer, netmod, address })
     }
 
-    /// Where measured messages go.
+    /// Returns the destination of measured messages.
     pub(crate) fn to(&self) -> To {
         To { peer: self.peer, tag: TAG, comm: self.comm }
     }
 
-    /// Returns when the other rank is here, too. What a library says has left may still lie in this process, and be lost if its endpoint is
-    /// closed (libfabric's sockets): nobody closes one before the other has all.
-    pub(crate) fn meet(&mut self) -> Result<()> {
+    /// Returns when the other rank has called this, too. A library may still hold data that it
+    /// reports as sent, and lose it when its endpoint is closed (libfabric's sockets). So neither
+    /// rank may close its endpoint before the other has everything.
+    pub(crate) fn sync(&mut self) -> Result<()> {
         let mut theirs = [0];
         self.dev.sendrecv(&[0], self.peer, CONTROL, &mut theirs, self.peer, CONTROL, self.comm)?;
         Ok(())
     }
 
-    /// A number that rank 0 decides.
+    /// Makes a number of rank 0 known to both ranks.
     fn agree(&mut self, mine: u64) -> Result<u64> {
         let mut word = mine.to_le_bytes();
         if self.lead {
@@ -81,31 +82,31 @@ impl<'d> Pair<'d> {
     }
 }
 
-/// A way to do what a test asks for.
+/// A variant of a test: the device, or a floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// Through the device.
+pub(crate) enum Variant {
+    /// The device.
     Ours,
-    /// The floor of that number.
+    /// The floor with this index.
     Floor(usize),
 }
 
-/// A way without the device.
+/// A variant without the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floor {
-    /// What it is.
+    /// Its name.
     pub(crate) name: &'static str,
-    /// A memcpy that is shown beside the floor, and not counted as one.
+    /// A memcpy shown beside the floor without counting as one.
     pub(crate) beside: Option<Cache>,
 }
 
 impl Floor {
-    /// One that the ratio may be taken with.
+    /// A floor that may be used for the ratio.
     pub(crate) const fn new(name: &'static str) -> Floor {
         Floor { name, beside: None }
     }
 
-    /// One that is shown beside it.
+    /// A memcpy that is only shown beside the floor.
     pub(crate) const fn beside(cache: Cache) -> Floor {
         Floor { name: "memcpy", beside: Some(cache) }
     }
@@ -113,45 +114,46 @@ impl Floor {
 
 /// A test between two ranks.
 pub(crate) trait Test {
-    /// As in the field `test`.
+    /// Returns the name in the field `test`.
     fn name(&self) -> &'static str;
-    /// Unit of the values.
+    /// Returns the unit of the values.
     fn unit(&self) -> &'static str;
-    /// What its floors are for messages of `bytes`; the best of them counts.
+    /// Returns the floors for messages of `bytes`; the best of them counts.
     fn floors(&self, medium: Medium, bytes: usize) -> &'static [Floor];
-    /// Messages under way at once, if that is more than one.
+    /// Returns the number of messages in flight, if it is more than one.
     fn window(&self) -> Option<usize>;
-    /// Seconds that one run should take.
+    /// Returns the target duration of a run in seconds.
     fn phase(&self) -> f64;
-    /// Repetitions of a floor while ours has `iters`; fewer if the floor is much slower.
+    /// Returns the repetitions of a floor for `iters` of the device; fewer if the floor is much
+    /// slower.
     fn floor_iters(&self, _medium: Medium, iters: usize) -> usize {
         iters
     }
-    /// Whether less is better.
+    /// Returns true if smaller values are better.
     fn less_is_better(&self) -> bool;
-    /// Does it `iters` times; both ranks call this alike.
+    /// Runs the variant `iters` times; both ranks call this alike.
     fn run(
         &self,
         pair: &mut Pair<'_>,
         traffic: &mut Traffic,
-        way: Way,
+        variant: Variant,
         bytes: usize,
         iters: usize,
     ) -> Result<()>;
-    /// The value, of a run that took so many seconds.
+    /// Returns the value of a run that took `seconds`.
     fn value(&self, seconds: f64, bytes: usize, iters: usize) -> f64;
 }
 
-/// How much is measured.
+/// Amount of measuring.
 #[derive(Clone, Debug)]
 pub(crate) struct Effort {
-    /// Sizes of messages.
+    /// Message sizes in bytes.
     pub(crate) bytes: Vec<usize>,
-    /// Seconds for all of it, if the rounds are not given.
+    /// Planned duration of the whole test in seconds, if the rounds are not given.
     pub(crate) seconds: f64,
-    /// Rounds, if given.
+    /// Number of rounds, if given.
     pub(crate) rounds: Option<usize>,
-    /// Repetitions in a round, if given.
+    /// Repetitions per round, if given.
     pub(crate) iters: Option<usize>,
 }
 
@@ -163,7 +165,7 @@ struct Series {
     floors: Vec<(Floor, Vec<f64>)>,
 }
 
-/// Runs a test; both ranks call it alike. Rank 0 gets the rows.
+/// Runs a test; both ranks call this alike. Rank 0 returns the rows.
 pub(crate) fn measure(
     pair: &mut Pair<'_>,
     test: &dyn Test,
@@ -177,7 +179,7 @@ pub(crate) fn measure(
     let medium = pair.bare.medium();
     let mut all = Vec::new();
     for &bytes in &effort.bytes {
-        progress.say(format!("{} {}", test.name(), crate::report::size(bytes)));
+        progress.show(format!("{} {}", test.name(), crate::report::size(bytes)));
         let iters = calibrate(pair, test, &mut traffic, bytes, effort.iters)?;
         check_pattern(pair, &mut traffic, bytes)?;
         let floors = test.floors(medium, bytes).iter().map(|f| (*f, Vec::new())).collect();
@@ -189,7 +191,7 @@ pub(crate) fn measure(
         let spent = start.elapsed().as_secs_f64() / effort.seconds;
         let more = match effort.rounds {
             Some(n) => rounds < n,
-            // On a machine that is busy with other things even a few rounds may take too long.
+            // On a busy machine, even a few rounds may take too long.
             None => {
                 rounds < MAX_ROUNDS
                     && (spent < 1.0 || rounds < MIN_ROUNDS)
@@ -200,19 +202,20 @@ pub(crate) fn measure(
             break;
         }
         for s in &mut all {
-            progress.say(format!("{} {}", test.name(), crate::report::size(s.bytes)));
+            progress.show(format!("{} {}", test.name(), crate::report::size(s.bytes)));
             let floors = s.floors.len();
             for i in 0..=floors {
                 let i = if rounds % 2 == 0 { i } else { floors - i };
-                let way = if i == floors { Way::Ours } else { Way::Floor(i) };
-                let iters = if way == Way::Ours { s.iters } else { test.floor_iters(medium, s.iters).max(1) };
-                test.run(pair, &mut traffic, way, s.bytes, warm_up(iters))?;
+                let variant = if i == floors { Variant::Ours } else { Variant::Floor(i) };
+                let iters =
+                    if variant == Variant::Ours { s.iters } else { test.floor_iters(medium, s.iters).max(1) };
+                test.run(pair, &mut traffic, variant, s.bytes, warm_up(iters))?;
                 let began = Instant::now();
-                test.run(pair, &mut traffic, way, s.bytes, iters)?;
+                test.run(pair, &mut traffic, variant, s.bytes, iters)?;
                 let value = test.value(began.elapsed().as_secs_f64(), s.bytes, iters);
-                match way {
-                    Way::Ours => s.ours.push(value),
-                    Way::Floor(k) => s.floors[k].1.push(value),
+                match variant {
+                    Variant::Ours => s.ours.push(value),
+                    Variant::Floor(k) => s.floors[k].1.push(value),
                 }
             }
         }
@@ -227,12 +230,12 @@ pub(crate) fn measure(
     Ok(if pair.lead { all.iter().map(|s| row(pair, test, s, rounds)).collect() } else { Vec::new() })
 }
 
-/// Repetitions that are not measured, before those that are.
+/// Returns the number of unmeasured repetitions before the measured ones.
 fn warm_up(iters: usize) -> usize {
     (iters / 10).clamp(1, 200)
 }
 
-/// How often to repeat so that a run takes as long as the test wants.
+/// Finds the number of repetitions that makes a run as long as the test wants.
 fn calibrate(
     pair: &mut Pair<'_>,
     test: &dyn Test,
@@ -244,9 +247,9 @@ fn calibrate(
     let each = loop {
         let n = pair.agree(iters)? as usize;
         let start = Instant::now();
-        test.run(pair, traffic, Way::Ours, bytes, n)?;
+        test.run(pair, traffic, Variant::Ours, bytes, n)?;
         let took = start.elapsed();
-        // The first run makes connections and faults pages in: one repetition says nothing.
+        // The first run makes connections and faults pages in, so one repetition tells nothing.
         let last = given.is_some() || iters >= MAX_ITERS || (took >= CALIBRATED && iters > 2);
         if pair.agree(u64::from(last))? != 0 {
             break took.as_secs_f64() / n.max(1) as f64;
@@ -270,10 +273,10 @@ fn fill_pattern(traffic: &mut Traffic) -> Result<()> {
     Ok(())
 }
 
-/// What arrives must be what was sent, or the figures are worth nothing.
+/// Checks that the received data is correct; the figures are worthless otherwise.
 fn check_pattern(pair: &Pair<'_>, traffic: &mut Traffic, bytes: usize) -> Result<()> {
     let (_, recv) = traffic.buffers().during("use the buffers")?;
-    // Rank 0 of a one-way test receives nothing of that size.
+    // In a one-way test, rank 0 receives no data of that size.
     let expected = !pair.lead;
     match recv[..bytes].iter().enumerate().position(|(i, b)| *b != pattern(i)) {
         Some(i) if expected => Err(Failure::new(format!(
@@ -292,7 +295,7 @@ fn best(values: &[f64], less: bool) -> f64 {
 
 fn row(pair: &Pair<'_>, test: &dyn Test, s: &Series, rounds: usize) -> Row {
     let less = test.less_is_better();
-    // One floor for all rounds: taking each round's best would add the luck of two draws to it.
+    // The same floor for all rounds: the best of each round would add the luck of two draws.
     let floor = s.floors.iter().filter(|(f, _)| f.beside.is_none()).min_by(|(_, a), (_, b)| {
         let (a, b) = (median(a), median(b));
         if less { a.total_cmp(&b) } else { b.total_cmp(&a) }

@@ -1,4 +1,5 @@
-//! `lat`, `bw`, `bibw` and `rate`: one test between two ranks, from the command line to the printed result.
+//! `lat`, `bw`, `bibw` and `rate`: one test between two ranks, from the command line to the printed
+//! result.
 
 use ch3_shim::Device;
 use netmod_core::Config;
@@ -13,35 +14,35 @@ use crate::progress::Progress;
 use crate::report::{Row, rounded};
 use crate::{fail_as_rank, plot, print};
 
-/// Seconds that a test takes if nothing else is asked for.
+/// Default duration of a test, in seconds.
 const SECONDS: f64 = 4.0;
-/// Round trips of somebody else's ping-pong.
+/// Round trips of an external ping-pong program.
 const ROUND_TRIPS: usize = 1000;
 
-/// Which sizes make sense.
+/// Kind of test, which determines its sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Small and medium messages.
     Latency,
-    /// Large ones.
+    /// Large messages.
     Bandwidth,
-    /// The smallest.
+    /// The smallest messages.
     Rate,
 }
 
 impl Kind {
-    /// Sizes if none are given.
+    /// Returns the default message sizes.
     pub(crate) fn bytes(self, medium: Medium) -> &'static [usize] {
         match self {
             Kind::Latency => &[8, 1 << 10, 8 << 10],
-            // Beyond all caches, too, where it makes a difference.
+            // Includes a size beyond all caches, where that makes a difference.
             Kind::Bandwidth if medium == Medium::Memory => &[64 << 10, 1 << 20, 4 << 20, 64 << 20],
             Kind::Bandwidth => &[64 << 10, 1 << 20, 4 << 20],
             Kind::Rate => &[8],
         }
     }
 
-    /// Sizes of a curve.
+    /// Returns the message sizes of a curve.
     pub(crate) fn sweep(self) -> &'static [usize] {
         match self {
             Kind::Latency => &[
@@ -67,11 +68,11 @@ impl Kind {
     }
 }
 
-/// What a rank does: ranks 0 and 1 work, the others go straight to finalize and wait there. Rank 0
-/// gets the rows.
+/// Runs one rank: ranks 0 and 1 measure, the others go to finalize and wait there. Rank 0 returns
+/// the rows.
 ///
 /// # Errors
-/// If the job cannot be joined or left. A failure in between ends the job.
+/// If the job cannot be joined or left. A failure in between aborts the job.
 pub(crate) fn as_rank(
     choice: Choice<'_>,
     work: impl FnOnce(&mut Pair<'_>) -> Result<Vec<Row>>,
@@ -102,11 +103,11 @@ fn between(
     }
     let mut pair = Pair::new(dev, crowded)?;
     let rows = work(&mut pair)?;
-    pair.meet()?;
+    pair.sync()?;
     Ok(rows)
 }
 
-/// Adds what `fi_pingpong` says of the same providers, where it is installed. It is the system's, as its libfabric is.
+/// Adds the result of the system's `fi_pingpong` for the same providers, if it is installed.
 fn beside_fi_pingpong(rows: &mut [Row], iters: Option<u32>) {
     let another = std::env::var_os(libfabric_sys::Library::VARIABLE).is_some_and(|v| !v.is_empty());
     if another || !pingpong::is_installed(pingpong::FI) {
@@ -122,7 +123,8 @@ fn beside_fi_pingpong(rows: &mut [Row], iters: Option<u32>) {
     }
 }
 
-/// Adds what `ibv_rc_pingpong` says of the port that the netmod `verbs` prefers, where it is installed.
+/// Adds the result of `ibv_rc_pingpong` for the port that the netmod `verbs` prefers, if it is
+/// installed.
 fn beside_ibv_pingpong(rows: &mut [Row], iters: Option<u32>) {
     let over_verbs = |row: &&mut Row| row.netmod.as_deref() == Some(netmod_verbs::NAME);
     let mut rows = rows.iter_mut().filter(over_verbs).peekable();
@@ -167,7 +169,7 @@ pub(crate) fn run(test: &dyn Test, kind: Kind, args: &PairArgs) -> Result<()> {
                     (given, _) => given.to_vec(),
                 };
                 let effort = Effort {
-                    // A curve needs some rounds at each of its points.
+                    // A curve needs some rounds for each of its points.
                     seconds: SECONDS.max(bytes.len() as f64),
                     bytes,
                     rounds: args.rounds.map(|n| n as usize),

@@ -11,7 +11,7 @@ use crate::report::{Row, amount, size};
 
 const PANEL: (u32, u32) = (900, 520);
 
-/// What is drawn in one panel.
+/// Contents of one panel.
 #[derive(Debug)]
 struct Panel<'r> {
     rows: Vec<&'r Row>,
@@ -31,7 +31,7 @@ pub(crate) fn draw(file: &Path, rows: &[Row]) -> Result<()> {
         }
     }
     if panels.iter().any(|p| p.rows.len() > 1) {
-        // The tour has single points as well; they make no curve.
+        // The tour also has single points, which make no curve.
         panels.retain(|p| p.rows.len() > 1);
     }
     if panels.is_empty() {
@@ -82,7 +82,7 @@ impl Panel<'_> {
     {
         let Some(first) = self.rows.first() else { return Ok(()) };
         let netmod = first.netmod.clone().unwrap_or_default();
-        // The floor of short messages may be another one.
+        // Short messages may have another floor.
         let mut kinds: Vec<&str> = self.rows.iter().filter_map(|r| r.floor_kind.as_deref()).collect();
         kinds.dedup();
         let floor_kind = kinds.join(", then ");

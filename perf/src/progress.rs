@@ -1,20 +1,20 @@
-//! The progress bar: on a terminal only, silent in a pipe.
+//! The progress bar, shown only on a terminal.
 
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How far the work has come.
+/// A progress bar, or nothing.
 #[derive(Debug)]
 pub(crate) struct Progress(Option<ProgressBar>);
 
 impl Progress {
-    /// Shows nothing.
+    /// Makes a progress bar that shows nothing.
     pub(crate) fn silent() -> Progress {
         Progress(None)
     }
 
-    /// A bar for work of so many seconds, if stderr is a terminal.
+    /// Makes a bar for this many seconds of work, if stderr is a terminal.
     pub(crate) fn bar(seconds: f64) -> Progress {
         if !std::io::stderr().is_terminal() {
             return Progress::silent();
@@ -26,14 +26,14 @@ impl Progress {
         Progress(Some(bar))
     }
 
-    /// Says what is being done.
-    pub(crate) fn say(&self, what: String) {
+    /// Shows the current activity.
+    pub(crate) fn show(&self, what: String) {
         if let Some(bar) = &self.0 {
             bar.set_message(what);
         }
     }
 
-    /// Work that was meant to take so many seconds is done.
+    /// Advances by work that was planned to take this many seconds.
     pub(crate) fn advance(&self, seconds: f64) {
         if let Some(bar) = &self.0 {
             bar.inc((seconds * 1e3) as u64);

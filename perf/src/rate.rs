@@ -1,15 +1,16 @@
-//! `rate`: small messages a second on one pair of ranks, as osu_mbw_mr counts them.
+//! `rate`: rate of small messages between one pair of ranks, counted like osu_mbw_mr.
 
 use crate::bw::acknowledge;
 use crate::error::{During, Result};
 use crate::floor::{Bare, CELL, Medium};
-use crate::measure::{Floor, Pair, Test, Way};
+use crate::measure::{Floor, Pair, Test, Variant};
 use crate::sys::Traffic;
 
-/// A window of small sends, all waited for, then a short acknowledgement; repeated.
+/// Sends a window of small messages, waits for all of them and for a short acknowledgement,
+/// repeatedly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
-    /// Messages under way at once.
+    /// Messages in flight.
     pub(crate) window: usize,
 }
 
@@ -57,11 +58,11 @@ impl Test for Rate {
         &self,
         pair: &mut Pair<'_>,
         traffic: &mut Traffic,
-        way: Way,
+        variant: Variant,
         bytes: usize,
         iters: usize,
     ) -> Result<()> {
-        if way != Way::Ours {
+        if variant != Variant::Ours {
             let (send, recv) = traffic.buffers().during("use the buffers")?;
             return match &mut pair.bare {
                 Bare::Socket(socket) => socket.messages(&send[..bytes], recv, self.window, iters),

@@ -1,9 +1,9 @@
-//! Results: one [`Row`] each, as a line of JSON or a line of a table.
+//! Results: each [`Row`] becomes a line of JSON or a line of a table.
 
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use serde::{Deserialize, Serialize};
 
-/// One result. What does not apply is left out.
+/// One result. Fields that do not apply are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// `lat`, `bw`, `bibw`, `rate`, `alltoall`, `barrier`, `flood`, `connect`, `match` or `pair`.
@@ -11,31 +11,32 @@ pub(crate) struct Row {
     /// The netmod that carried the messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) netmod: Option<String>,
-    /// Bytes of a message.
+    /// Message size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<usize>,
-    /// Messages under way at once.
+    /// Messages in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<usize>,
-    /// Posted receives in the queue.
+    /// Number of posted receives in the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) queue: Option<usize>,
     /// Order in which the receives are matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) order: Option<String>,
-    /// Interfaces a side that are paired.
+    /// Number of interfaces per side.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nics: Option<usize>,
-    /// Of `connect`: `known`, `unused`, `connected` or `latency`. Of `pair`: what the pairs are worth. Of `rate` with threads: the thread level.
+    /// For `connect`: `known`, `unused`, `connected` or `latency`. For `pair`: the family of
+    /// weights. For `rate` with threads: the thread level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
-    /// Threads of each process.
+    /// Threads per process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<usize>,
-    /// Engines of each process's device.
+    /// Engines per device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) engines: Option<usize>,
-    /// Ranks or VCs among which the memory is shared out.
+    /// Ranks or VCs that the memory is divided by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vcs: Option<u32>,
     /// Median over the rounds.
@@ -45,75 +46,78 @@ pub(crate) struct Row {
     /// Median of the floor over the rounds, in the same unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) floor: Option<f64>,
-    /// What the floor is.
+    /// Name of the floor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) floor_kind: Option<String>,
-    /// Median over the rounds of value by floor.
+    /// Median over the rounds of the value divided by the floor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
-    /// Median over the rounds of value by that of one thread at level Serialized.
+    /// Median over the rounds of the value divided by that of one thread at level Serialized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio_to_serialized: Option<f64>,
-    /// The median over the rounds of each round's ratio, where `ratio` is that of the medians.
+    /// Median over the rounds of each round's ratio, where `ratio` is that of the medians.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio_by_round: Option<f64>,
-    /// The power of the number of interfaces by which the time grows, from the row with the next smaller number on.
+    /// Exponent by which the time grows with the number of interfaces, from the next smaller row
+    /// on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) growth: Option<f64>,
     /// Processes of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ranks: Option<u32>,
-    /// Rounds that the medians are over.
+    /// Number of rounds behind the medians.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rounds: Option<usize>,
-    /// The best round.
+    /// Value of the best round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) best: Option<f64>,
-    /// The floor's best round.
+    /// Floor of its best round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) floor_best: Option<f64>,
-    /// What a memcpy of as many bytes gives, again and again between the same buffers; in the same unit.
+    /// Rate of a memcpy of the same size between the same two buffers, in the same unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memcpy_hot: Option<f64>,
-    /// The same between buffers that no cache holds.
+    /// Rate of a memcpy between buffers that no cache holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memcpy_cold: Option<f64>,
-    /// The provider of libfabric that carried the messages.
+    /// The libfabric provider that carried the messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) provider: Option<String>,
-    /// What libfabric's own `fi_pingpong` says of that provider, right after the test; in the same unit.
+    /// Result of libfabric's `fi_pingpong` for that provider, right after the test, in the same
+    /// unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fi_pingpong: Option<f64>,
-    /// What rdma-core's `ibv_rc_pingpong` says of the port of verbs, right after the test; in the same unit.
+    /// Result of rdma-core's `ibv_rc_pingpong` for the port of verbs, right after the test, in the
+    /// same unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ibv_rc_pingpong: Option<f64>,
-    /// Private memory of a rank in KiB: median over the ranks.
+    /// Private memory per rank in KiB, median over the ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) private_kib: Option<u64>,
-    /// Private memory of the largest rank in KiB.
+    /// Private memory of the largest rank, in KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_private_kib: Option<u64>,
-    /// What the allocator has handed out for it in all, its own headers included.
+    /// Total bytes allocated for it, with the allocator's headers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) heap_bytes: Option<u64>,
-    /// Private memory that became resident for it in all.
+    /// Total private bytes that became resident for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) resident_bytes: Option<u64>,
-    /// The most that messages without a receive took in a rank, in KiB.
+    /// Peak memory of unexpected messages in a rank, in KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unexpected_kib: Option<u64>,
-    /// What they may take (`NETMOD_UNEXPECTED_MAX`), in KiB.
+    /// Limit of unexpected messages (`NETMOD_UNEXPECTED_MAX`), in KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unexpected_max_kib: Option<u64>,
-    /// From where to where the time was taken.
+    /// Interval that was timed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) measured: Option<String>,
-    /// The address that the messages went to.
+    /// Address that the messages went to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) address: Option<String>,
 }
 
-/// Four significant digits: more would be noise.
+/// Rounds to four significant digits; more would be noise.
 pub(crate) fn rounded(v: f64) -> f64 {
     if v == 0.0 || !v.is_finite() {
         return v;
@@ -122,7 +126,7 @@ pub(crate) fn rounded(v: f64) -> f64 {
     (v * scale).round() / scale
 }
 
-/// The median; NaN of nothing.
+/// Returns the median; NaN for no values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut v: Vec<f64> = values.to_vec();
     v.sort_by(f64::total_cmp);
@@ -133,18 +137,18 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The rows as JSON, one object a line.
+/// Returns the rows as JSON, one object per line.
 pub(crate) fn json(rows: &[Row]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// One object and a newline.
+/// Returns one JSON object and a newline.
 pub(crate) fn line<T: Serialize>(row: &T) -> String {
-    // Maps with keys that are no strings are all that serde_json refuses; there is none.
+    // serde_json refuses only maps with non-string keys; there are none.
     serde_json::to_string(row).map_or_else(|e| format!("{{\"error\":\"{e}\"}}\n"), |s| s + "\n")
 }
 
-/// `8 B`, `64 KiB`, `1 MiB`.
+/// Formats a size: `8 B`, `64 KiB`, `1 MiB`.
 pub(crate) fn size(bytes: usize) -> String {
     match bytes {
         b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
@@ -153,7 +157,7 @@ pub(crate) fn size(bytes: usize) -> String {
     }
 }
 
-/// A whole number with separators.
+/// Formats a whole number with separators.
 pub(crate) fn grouped(v: f64) -> String {
     let digits = format!("{v:.0}");
     let mut out = String::new();
@@ -166,7 +170,7 @@ pub(crate) fn grouped(v: f64) -> String {
     out
 }
 
-/// A value with its unit, for people.
+/// Formats a value with its unit.
 pub(crate) fn amount(v: f64, unit: &str) -> String {
     match unit {
         "msg/s" if v >= 1e6 => format!("{:.2} M/s", v / 1e6),
@@ -180,12 +184,12 @@ pub(crate) fn amount(v: f64, unit: &str) -> String {
 }
 
 impl Row {
-    /// What was measured, in words.
+    /// Returns the description of the measured quantity.
     pub(crate) fn title(&self) -> &'static str {
         match (self.test.as_str(), self.kind.as_deref()) {
-            ("connect", Some("known")) => return "memory of a rank that is known",
-            ("connect", Some("unused")) => return "memory of a VC never connected",
-            ("connect", Some("connected")) => return "memory of a connected VC",
+            ("connect", Some("known")) => return "memory per known rank",
+            ("connect", Some("unused")) => return "memory per unconnected VC",
+            ("connect", Some("connected")) => return "memory per connected VC",
             ("connect", Some("latency")) => return "latency beside idle connections",
             ("rate", Some("Serialized")) => return "message rate, Serialized",
             ("rate", Some("Multiple")) => return "message rate, Multiple",
@@ -203,12 +207,12 @@ impl Row {
             "match" => "tag matching",
             "barrier" => "a barrier of all ranks",
             "alltoall" => "all to all, start to finalize",
-            "flood" => "many to one that is slow",
+            "flood" => "many to one slow rank",
             _ => "result",
         }
     }
 
-    /// The size of it: of a message or of a queue.
+    /// Formats the size of a message or queue.
     pub(crate) fn extent(&self) -> String {
         if let (Some(n), "connect") = (self.vcs, self.test.as_str()) {
             return grouped(f64::from(n));
@@ -227,7 +231,7 @@ impl Row {
         }
     }
 
-    /// What a ratio is like when all is well.
+    /// Returns the expected range of the ratio.
     pub(crate) fn good(&self) -> &'static str {
         match self.kind.as_deref() {
             Some("unused") => return "up to 256 B",
@@ -274,7 +278,7 @@ impl Row {
     }
 }
 
-/// An empty table without lines between its rows.
+/// Makes an empty table without lines between its rows.
 pub(crate) fn plain_table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(header.to_vec());
@@ -282,7 +286,7 @@ pub(crate) fn plain_table(header: &[&str]) -> Table {
     table
 }
 
-/// The rows as a table for people.
+/// Formats the rows as a human-readable table.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut table = plain_table(&["test", "size", "netmod", "here", "floor", "ratio", "good is"]);
     for r in rows {
@@ -304,7 +308,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
     format!("{table}\n")
 }
 
-/// The floors that the rows name, a line each, and what else a row has to say.
+/// Formats the floors of the rows, one per line, and the remarks of each row.
 pub(crate) fn remarks(rows: &[Row]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for r in rows {
@@ -315,7 +319,7 @@ pub(crate) fn remarks(rows: &[Row]) -> String {
         }
         if let (Some(threads), Some(engines), Some(ratio)) = (r.threads, r.engines, r.ratio_to_serialized) {
             lines.push(format!(
-                "threads {threads}, engines {engines}: floor is {}; {ratio:.2} of one thread at level Serialized",
+                "threads {threads}, engines {engines}: floor is {}; {ratio:.2} times one thread at level Serialized",
                 r.floor_kind.as_deref().unwrap_or("not known")
             ));
             continue;
@@ -335,7 +339,7 @@ pub(crate) fn remarks(rows: &[Row]) -> String {
     }
     for r in rows {
         if let (Some(n), Some(growth)) = (r.nics, r.growth) {
-            lines.push(format!("{} up to {n} x {n}: grows by the power of {growth:.2}", r.title()));
+            lines.push(format!("{} up to {n} x {n}: time grows with exponent {growth:.2}", r.title()));
         }
     }
     for r in rows {
@@ -381,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_for_people() {
+    fn amounts_are_readable() {
         assert_eq!(size(8), "8 B");
         assert_eq!(size(65536), "64 KiB");
         assert_eq!(size(1_500_000), "1,500,000 B");

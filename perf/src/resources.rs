@@ -1,4 +1,5 @@
-//! `verbs-resources`: queue pairs and memory of the netmod `verbs` by the size of a job, as `netmod_verbs::resources` computes them.
+//! `verbs-resources`: queue pairs and memory of the netmod `verbs` by job size, as computed by
+//! `netmod_verbs::resources`.
 
 use comfy_table::CellAlignment;
 use netmod_core::Config;
@@ -9,10 +10,10 @@ use crate::cli::ResourcesArgs;
 use crate::error::{During, Failure, Result};
 use crate::report::{grouped, line, plain_table};
 
-/// Ranks of the largest job.
+/// Maximum number of ranks of a job.
 const MOST_RANKS: u64 = 1 << 20;
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Debug, Serialize)]
 struct Row {
     test: &'static str,
@@ -20,12 +21,12 @@ struct Row {
     ranks_per_node: u32,
     ranks: u64,
     transport: &'static str,
-    /// Others that a process talks to.
+    /// Peers of a process.
     peers: u64,
-    /// Of a process, with its share of the node's.
+    /// Queue pairs of a process, with its share of the node's.
     qps_per_process: u64,
     qps_per_node: u64,
-    /// How many times as many RC has.
+    /// Queue pairs of RC divided by those of this transport.
     rc_has_times: f64,
     cq_entries_per_process: u64,
     receives_per_process: u64,
@@ -33,7 +34,7 @@ struct Row {
     bounce_bytes_per_process: u64,
     queue_bytes_per_process: u64,
     bytes_per_node: u64,
-    /// Where messages have gone by it so far.
+    /// Kind of devices on which this transport has carried messages.
     proven_on: &'static str,
 }
 
@@ -67,7 +68,7 @@ fn row(transport: Transport, job: Job, peers: u64, sizes: &Sizes) -> Row {
     }
 }
 
-/// `1.5 GiB`, with the unit that leaves the fewest digits.
+/// Formats bytes with the unit that gives the fewest digits: `1.5 GiB`.
 fn bytes(v: u64) -> String {
     let v = v as f64;
     let (value, unit) = match v {
@@ -79,19 +80,19 @@ fn bytes(v: u64) -> String {
     if value >= 100.0 { format!("{} {unit}", grouped(value)) } else { format!("{value:.1} {unit}") }
 }
 
-fn for_people(rows: &[Row], job: &ResourcesArgs) -> String {
+fn text(rows: &[Row], job: &ResourcesArgs) -> String {
     let mut table = plain_table(&[
         "nodes",
         "ranks",
         "transport",
         "QPs",
-        "of RC's",
-        "QPs a node",
+        "vs RC",
+        "QPs per node",
         "CQ entries",
         "receives",
         "receive buffers",
         "queues",
-        "all, a node",
+        "memory per node",
     ]);
     for r in rows {
         let (less, times) =
@@ -123,17 +124,17 @@ fn for_people(rows: &[Row], job: &ResourcesArgs) -> String {
     let near = if job.near { "by verbs, too" } else { "by shared memory" };
     let peers = match job.peers {
         None => "all others".into(),
-        Some(n) => format!("{} others, each on another node if there are so many", grouped(n as f64)),
+        Some(n) => format!("{} others, each on another node if there are enough nodes", grouped(n as f64)),
     };
     format!(
         "{table}\n\
-         Of one port, for each process if not said otherwise. Ranks of the same node are reached {near}.\n\
-         Pairs connect when they first talk: this is when each rank has talked to {peers}.\n\
-         RC: each queue pair has receives for a whole window, as there would be without a shared receive queue.\n\
-         RC + SRQ: what the netmod does.\n\
-         XRC: a queue pair to each node, and a share of those by which all processes of this node receive.\n\
-              Its data path is proven on simulated devices only.\n\
-         Queues: what the device needs for their entries, about, by the sizes of mlx5.\n"
+         Values are per process and for one port, unless the column says otherwise. Ranks of the same node talk {near}.\n\
+         Pairs connect when they first talk. The values are for ranks that have each talked to {peers}.\n\
+         RC: each queue pair has receives for a whole window, without a shared receive queue.\n\
+         RC + SRQ: the default.\n\
+         XRC: a queue pair to each node, and a share of the node's receiving queue pairs.\n\
+              Its data path has been tested on simulated devices only.\n\
+         Queues: approximate memory of their entries in the device, with the sizes of mlx5.\n"
     )
 }
 
@@ -157,6 +158,6 @@ pub(crate) fn run(args: &ResourcesArgs) -> Result<()> {
             rows.extend(Transport::ALL.map(|transport| row(transport, job, peers, &sizes)));
         }
     }
-    let text = if args.json { rows.iter().map(line).collect() } else { for_people(&rows, args) };
+    let text = if args.json { rows.iter().map(line).collect() } else { text(&rows, args) };
     crate::emit(&text)
 }

@@ -1,6 +1,6 @@
-//! The unsafe part: affinity, limits, inherited descriptors, and windows of requests on one buffer; `shared` has memory
-//! of two processes, `fabric` an endpoint of libfabric, `queue` a queue pair
-//! of verbs.
+//! The unsafe code: affinity, limits, inherited descriptors, and windows of requests on one buffer.
+//! [`shared`] has memory of two processes, [`fabric`] an endpoint of libfabric, [`queue`] a queue
+//! pair of verbs.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ mod queue;
 mod shared;
 
 pub(crate) use fabric::Fabric;
-pub(crate) use queue::{Queue, WORDS as QUEUE_WORDS};
+pub(crate) use queue::{ADDRESS_LEN as QUEUE_ADDRESS_LEN, Queue};
 pub(crate) use shared::Shared;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -22,7 +22,7 @@ use std::ptr::NonNull;
 use ch3_shim::{Comm, Device, Mode, RawReq};
 use netmod_core::Segment;
 
-/// Where the peer is: its rank, and the tag and communicator of the messages.
+/// Destination of messages: rank, tag and communicator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct To {
     /// Rank of the peer.
@@ -33,7 +33,7 @@ pub(crate) struct To {
     pub(crate) comm: Comm,
 }
 
-/// Memory that starts on a page of its own, zeroed.
+/// Zeroed memory that starts on a page boundary.
 #[derive(Debug)]
 pub(crate) struct PageBuf {
     mem: NonNull<u8>,
@@ -43,7 +43,7 @@ pub(crate) struct PageBuf {
 impl PageBuf {
     const PAGE: usize = 4096;
 
-    /// `len` bytes (one page at least).
+    /// Allocates `len` bytes, at least one page.
     pub(crate) fn new(len: usize) -> PageBuf {
         let layout = Layout::from_size_align(len.max(Self::PAGE), Self::PAGE)
             .expect("the command line takes no sizes near half the address space");
@@ -75,21 +75,21 @@ impl Drop for PageBuf {
     }
 }
 
-/// One buffer to send from, one to receive into, and windows of requests on them.
+/// One send buffer, one receive buffer, and windows of requests on them.
 ///
-/// As in the OSU benchmarks, all requests of a window name the same memory: what is measured is the
-/// transport, not the cache misses of a program that uses more memory.
+/// As in the OSU benchmarks, all requests of a window use the same memory. So the result is about
+/// the transport, not about the cache misses of a program that uses more memory.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     send: Option<PageBuf>,
     recv: Option<PageBuf>,
     reqs: Vec<RawReq>,
-    /// Requests may be under way: the memory must not be touched or freed.
+    /// True while requests may be in flight: the memory must not be accessed or freed.
     lent: bool,
 }
 
 impl Traffic {
-    /// Buffers of `len` bytes; a window has at most `window` messages.
+    /// Makes buffers of `len` bytes for windows of at most `window` messages.
     pub(crate) fn new(len: usize, window: usize) -> Traffic {
         Traffic {
             send: Some(PageBuf::new(len)),
@@ -99,10 +99,10 @@ impl Traffic {
         }
     }
 
-    /// Both buffers, to send from and to receive into.
+    /// Returns the send buffer and the receive buffer.
     ///
     /// # Errors
-    /// If requests of a window that failed may still use them.
+    /// If the requests of a failed window may still use them.
     pub(crate) fn buffers(&mut self) -> io::Result<(&mut [u8], &mut [u8])> {
         match (&mut self.send, &mut self.recv) {
             (Some(s), Some(r)) if !self.lent => Ok((&mut s[..], &mut r[..])),
@@ -110,10 +110,11 @@ impl Traffic {
         }
     }
 
-    /// Sends `sends` messages of `len` bytes and receives `recvs`, all at once; returns when all are done.
+    /// Sends `sends` and receives `recvs` messages of `len` bytes, all at once. Returns when all
+    /// are complete.
     ///
     /// # Errors
-    /// Of a message; the buffers are then lost.
+    /// If a message fails; the buffers are then unusable.
     #[inline]
     pub(crate) fn window(
         &mut self,
@@ -131,16 +132,17 @@ impl Traffic {
         self.lent = true;
         self.reqs.clear();
         for _ in 0..recvs {
-            // SAFETY: `len` bytes of ours; while `lent` is set, which is until all requests are finished, nobody
-            // touches them through a reference or frees them. Several receives may name them: all writes go
-            // through this one pointer, one message after another, so only the content is arbitrary.
+            // SAFETY: `len` bytes that this object owns. While `lent` is set, until all requests
+            // are complete, nobody accesses them through a reference or frees them. Several
+            // receives may name them: all writes go through this one pointer, one message after
+            // another, so only the content is arbitrary.
             let seg = unsafe { Segment::contig(recv, len) };
             let req = dev.irecv_raw(seg, peer, tag, comm)?;
             self.reqs.push(req);
         }
         for _ in 0..sends {
-            // SAFETY: the memory is `len` bytes of ours, which nobody writes to, and which are not freed, before all requests are finished: see
-            // `lent` above.
+            // SAFETY: `len` bytes that this object owns. Nobody writes to them or frees them before
+            // all requests are complete: see `lent` above.
             let seg = unsafe { Segment::contig(send, len) };
             let req = dev.isend_raw(seg, peer, tag, comm, Mode::Standard)?;
             self.reqs.push(req);
@@ -154,13 +156,13 @@ impl Traffic {
 impl Drop for Traffic {
     fn drop(&mut self) {
         if self.lent {
-            // Requests that were never finished may still use the memory: it stays.
+            // Incomplete requests may still use the memory, so it is leaked.
             std::mem::forget((self.send.take(), self.recv.take()));
         }
     }
 }
 
-/// The processors that this process may run on (`sched_getaffinity(2)`).
+/// Returns the processors that this process may run on (`sched_getaffinity(2)`).
 pub(crate) fn allowed_cores() -> io::Result<Vec<usize>> {
     // SAFETY: a `cpu_set_t` of zeros is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -187,7 +189,7 @@ pub(crate) fn pin(core: usize) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets children inherit a descriptor.
+/// Makes a descriptor inheritable by children.
 pub(crate) fn inherit(fd: &impl AsRawFd) -> io::Result<RawFd> {
     let fd = fd.as_raw_fd();
     // SAFETY: changes a flag of a descriptor that the caller owns.
@@ -198,9 +200,9 @@ pub(crate) fn inherit(fd: &impl AsRawFd) -> io::Result<RawFd> {
 /// A limit of `getrlimit(2)`: soft and hard, `None` for unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
-    /// In force.
+    /// The soft limit, which is in force.
     pub(crate) soft: Option<u64>,
-    /// As far as it can be raised.
+    /// The hard limit, up to which the soft limit can be raised.
     pub(crate) hard: Option<u64>,
 }
 
@@ -214,7 +216,7 @@ fn limit(resource: libc::__rlimit_resource_t) -> io::Result<Limit> {
     Ok(Limit { soft: known(l.rlim_cur), hard: known(l.rlim_max) })
 }
 
-/// Descriptors (`RLIMIT_NOFILE`).
+/// Returns the limit of descriptors (`RLIMIT_NOFILE`).
 pub(crate) fn descriptor_limit() -> io::Result<Limit> {
     limit(libc::RLIMIT_NOFILE)
 }
@@ -242,8 +244,8 @@ pub(crate) fn raise_descriptor_limit(need: u64) -> io::Result<()> {
     }
 }
 
-/// Bytes that the C library's allocator has handed out, its headers included (`mallinfo2(3)`); `None` with
-/// another C library.
+/// Returns the bytes allocated by the C library, including its headers (`mallinfo2(3)`); `None`
+/// with another C library.
 pub(crate) fn heap_bytes() -> Option<u64> {
     #[cfg(target_env = "gnu")]
     {
@@ -255,12 +257,12 @@ pub(crate) fn heap_bytes() -> Option<u64> {
     None
 }
 
-/// Bytes of memory that may be locked (`RLIMIT_MEMLOCK`).
+/// Returns the limit of locked memory in bytes (`RLIMIT_MEMLOCK`).
 pub(crate) fn memlock_limit() -> io::Result<Limit> {
     limit(libc::RLIMIT_MEMLOCK)
 }
 
-/// Size and free bytes of the file system at `path` (`statvfs(3)`).
+/// Returns size and free bytes of the file system at `path` (`statvfs(3)`).
 pub(crate) fn file_system(path: &std::ffi::CStr) -> io::Result<(u64, u64)> {
     // SAFETY: the struct of zeros is a valid value of plain integers.
     let mut s: libc::statvfs = unsafe { std::mem::zeroed() };

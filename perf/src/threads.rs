@@ -1,9 +1,11 @@
-//! `rate --threads`: small messages a second when several threads of each process send or receive at once.
+//! `rate --threads`: rate of small messages when several threads of each process send or receive
+//! concurrently.
 //!
-//! The job's own devices are at level Serialized. Beside them both processes take part in further jobs, made in
-//! memory, whose devices are at level Multiple: one with a single engine, and one with the engines that were asked
-//! for. Thread i of rank 0 sends to thread i of rank 1, on a communicator of its own. A round runs each way once,
-//! the next round in the opposite order, so that a slow moment of the machine hits neighbours alike.
+//! The job's own devices have level Serialized. Both processes also join further jobs in memory,
+//! whose devices have level Multiple: one with a single engine, and one with the requested number.
+//! Thread i of rank 0 sends to thread i of rank 1, on its own communicator. A round runs each
+//! variant once and the next round uses the opposite order, so that a slow moment of the machine
+//! affects neighbours alike.
 
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
@@ -15,19 +17,19 @@ use netmod_core::Config;
 use crate::cli::RateArgs;
 use crate::error::{During, Failure, Result};
 use crate::launch::{self, Role};
-use crate::place::{Gate, Place, Values};
+use crate::memory_pm::{MemoryPm, StartBarrier, Values};
 use crate::progress::Progress;
 use crate::report::{Row, median, rounded};
 use crate::{fail_as_rank, print};
 
-/// Tag of measured messages, and of what keeps the processes in step.
+/// Tag of measured messages, and of those that synchronise the processes.
 const TAG: i32 = 0;
 const CONTROL: i32 = 1;
-/// Processes of the job.
+/// Number of processes of the job.
 const PROCESSES: u32 = 2;
-/// Seconds that a test takes if nothing else is asked for.
+/// Default duration of a test, in seconds.
 const SECONDS: f64 = 4.0;
-/// Seconds that one run should take.
+/// Target duration of a run, in seconds.
 const PHASE: f64 = 0.02;
 const MIN_ROUNDS: usize = 5;
 const MAX_ROUNDS: usize = 1000;
@@ -58,30 +60,30 @@ pub(crate) fn run(args: &RateArgs, threads: usize) -> Result<()> {
     print(&rows, job.json)
 }
 
-/// A way to send the messages.
+/// A variant of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Variant {
     /// One thread at level Serialized.
     Serialized,
-    /// So many threads on that one of the devices at level Multiple.
+    /// This many threads on one of the devices at level Multiple.
     Multiple { device: usize, threads: usize },
 }
 
-/// What the calls of a thread are, at either level.
+/// A thread's calls, at either level.
 trait Caller {
-    /// Sends a window of messages and waits for them; then for the acknowledgement.
+    /// Sends a window of messages, waits for them, and then for the acknowledgement.
     fn send_window(&mut self, data: &Bytes, window: usize) -> ch3_shim::Result<()>;
-    /// Receives a window of messages into `room`, a buffer each; then acknowledges them.
+    /// Receives a window of messages into the buffers of `room`, then acknowledges them.
     fn recv_window(&mut self, room: &mut Vec<Vec<u8>>) -> ch3_shim::Result<()>;
 }
 
-/// A device with the communicator of the thread.
+/// A device with the thread's communicator.
 struct On<D> {
     dev: D,
     comm: Comm,
 }
 
-/// The two levels have the same calls, of different types.
+/// The two levels have the same calls with different types.
 macro_rules! caller {
     ($device:ty) => {
         impl Caller for On<$device> {
@@ -109,8 +111,8 @@ macro_rules! caller {
 caller!(&mut Device);
 caller!(&Device<Multiple>);
 
-/// What one thread does: windows that are not measured, and, after `ready`, those that are. When these began and
-/// ended, by the thread itself: another one may be late to look at the clock.
+/// Runs one thread: warm-up windows, then, after `ready`, the measured ones. Returns begin and end
+/// by the thread itself, since another thread may read the clock late.
 fn work(
     caller: &mut dyn Caller,
     lead: bool,
@@ -125,7 +127,7 @@ fn work(
     };
     for i in 0..windows.div_ceil(10) {
         once(caller, &mut room)?;
-        // What arrives must be what was sent, or the figures are worth nothing.
+        // The received data must be correct; the figures are worthless otherwise.
         if i == 0 && room.iter().any(|r| *r != data) {
             return Err(Failure::new(format!("wrong data in thread {thread}")));
         }
@@ -138,7 +140,7 @@ fn work(
     Ok((start, Instant::now()))
 }
 
-/// All that takes part, as one of the two processes sees it.
+/// The participants of the test, as one of the two processes sees them.
 struct Run<'a> {
     dev: &'a mut Device,
     comm: Comm,
@@ -146,7 +148,7 @@ struct Run<'a> {
     threads: usize,
     window: usize,
     shared: Vec<Device<Multiple>>,
-    /// Of each of them a communicator for each thread.
+    /// Communicators by device and thread.
     comms: Vec<Vec<Comm>>,
 }
 
@@ -155,7 +157,7 @@ impl<'a> Run<'a> {
     fn new(dev: &'a mut Device, args: &'a RateArgs, threads: usize) -> Result<Run<'a>> {
         if dev.size() != PROCESSES {
             return Err(Failure::new(format!(
-                "rate --threads is a job of two ranks and not of {}; start it with -n 2, or without a launcher",
+                "rate --threads needs a job of two ranks, not of {}; start it with -n 2, or without a launcher",
                 dev.size()
             )));
         }
@@ -177,34 +179,35 @@ impl<'a> Run<'a> {
     fn share(&mut self, engines: usize) -> Result<Device<Multiple>> {
         let (mut cfg, _) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
         let netmods = self.dev.config().netmods.join(",");
-        // Sockets and files of this device would have the names of those of the job's own.
+        // The sockets and files of this device would have the same names as those of the job's own
+        // device.
         for (name, value) in [("NETMOD", &netmods[..]), ("NETMOD_STATUS", ""), ("NETMOD_CAPTURE", "")] {
             cfg.set(name, value).map_err(|e| Failure::new(e.to_string()))?;
         }
         let rank = self.dev.rank();
         let leader = self.agree(std::process::id().into())?;
         let job = format!("job of {engines} engines of process {leader}");
-        let gate = Arc::new(Gate::default());
-        let place = Place {
+        let barrier = Arc::new(StartBarrier::default());
+        let pm = MemoryPm {
             rank,
             size: PROCESSES,
             job,
             local_size: PROCESSES,
             values: Arc::default(),
             stand_in: None,
-            gate: Some(Arc::clone(&gate)),
+            barrier: Some(Arc::clone(&barrier)),
         };
-        let builder = Builder::new(cfg, Box::new(place.clone())).engines(engines)?;
+        let builder = Builder::new(cfg, Box::new(pm.clone())).engines(engines)?;
         std::thread::scope(|s| {
             let making = s.spawn(|| {
                 let made = builder.build_thread::<Multiple>();
-                gate.enter();
+                barrier.enter();
                 made
             });
-            gate.entered();
-            // Nobody goes on before both have published all.
-            let exchanged = self.swap(&place);
-            gate.open();
+            barrier.entered();
+            // Neither process continues before both have published everything.
+            let exchanged = self.exchange(&pm);
+            barrier.open();
             let made =
                 making.join().map_err(|_| Failure::new("the thread that makes a device has panicked"))?;
             exchanged?;
@@ -212,32 +215,32 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Gives the other process what a place has published, and gets what its own has.
-    fn swap(&mut self, place: &Place) -> Result<()> {
-        let ours = serde_json::to_vec(&*place.values()).during("write down what was published")?;
+    /// Exchanges the published values with the other process.
+    fn exchange(&mut self, pm: &MemoryPm) -> Result<()> {
+        let ours = serde_json::to_vec(&*pm.values()).during("encode the published values")?;
         let theirs = if self.dev.rank() == 0 {
-            self.tell(&ours)?;
-            self.told()?
+            self.send_bytes(&ours)?;
+            self.recv_bytes()?
         } else {
-            let theirs = self.told()?;
-            self.tell(&ours)?;
+            let theirs = self.recv_bytes()?;
+            self.send_bytes(&ours)?;
             theirs
         };
         let theirs: Values =
-            serde_json::from_slice(&theirs).during("understand what the other rank has published")?;
-        place.values().extend(theirs);
+            serde_json::from_slice(&theirs).during("parse the values that the other rank has published")?;
+        pm.values().extend(theirs);
         Ok(())
     }
 
     /// Sends bytes to the other process.
-    fn tell(&mut self, bytes: &[u8]) -> Result<()> {
+    fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let peer = 1 - self.dev.rank() as i32;
         self.dev.send(&(bytes.len() as u64).to_le_bytes(), peer, CONTROL, self.comm)?;
         Ok(self.dev.send(bytes, peer, CONTROL, self.comm)?)
     }
 
-    /// What the other process has sent.
-    fn told(&mut self) -> Result<Vec<u8>> {
+    /// Receives bytes from the other process.
+    fn recv_bytes(&mut self) -> Result<Vec<u8>> {
         let peer = 1 - self.dev.rank() as i32;
         let mut len = [0; 8];
         self.dev.recv(&mut len, peer, CONTROL, self.comm)?;
@@ -246,7 +249,7 @@ impl<'a> Run<'a> {
         Ok(bytes)
     }
 
-    /// A number that rank 0 decides.
+    /// Makes a number of rank 0 known to both processes.
     fn agree(&mut self, mine: u64) -> Result<u64> {
         let mut word = mine.to_le_bytes();
         if self.dev.rank() == 0 {
@@ -257,10 +260,11 @@ impl<'a> Run<'a> {
         Ok(u64::from_le_bytes(word))
     }
 
-    /// Messages a second of one way, in which all threads together send `windows` windows, or one each.
-    fn one(&mut self, way: Way, bytes: usize, windows: usize) -> Result<f64> {
+    /// Returns messages per second of one variant. All threads together send `windows` windows, at
+    /// least one each.
+    fn one(&mut self, variant: Variant, bytes: usize, windows: usize) -> Result<f64> {
         let (lead, window) = (self.dev.rank() == 0, self.window);
-        let Way::Multiple { device, threads } = way else {
+        let Variant::Multiple { device, threads } = variant else {
             let mut on = On { dev: &mut *self.dev, comm: self.comm };
             let (start, end) = work(&mut on, lead, (0, bytes), (window, windows), || {})?;
             return Ok((window * windows) as f64 / (end - start).as_secs_f64());
@@ -279,7 +283,8 @@ impl<'a> Run<'a> {
                         };
                         match work(&mut on, lead, (thread, bytes), (window, each), ready) {
                             Ok(times) => times,
-                            // The other threads, here and in the peer, would wait for this one for ever.
+                            // The other threads, here and in the peer, would wait for this one for
+                            // ever.
                             Err(e) => shared.abort(1, &format!("netmod-perf: thread {thread}: {e}")),
                         }
                     })
@@ -294,32 +299,32 @@ impl<'a> Run<'a> {
         Ok((window * each * threads) as f64 / took)
     }
 
-    /// Measures all sizes, and parts. Rank 0 gets the rows.
+    /// Measures all sizes. Rank 0 returns the rows.
     fn measure(mut self) -> Result<Vec<Row>> {
         let pair = &self.args.window.pair;
         let sizes = if pair.bytes.is_empty() { vec![8] } else { pair.bytes.clone() };
         let seconds = SECONDS / sizes.len() as f64;
         let lead = self.dev.rank() == 0;
         let progress = if lead { Progress::bar(SECONDS) } else { Progress::silent() };
-        let mut ways: Vec<Way> = [Way::Serialized, Way::Multiple { device: 0, threads: 1 }]
+        let mut variants: Vec<Variant> = [Variant::Serialized, Variant::Multiple { device: 0, threads: 1 }]
             .into_iter()
-            .chain((0..self.shared.len()).map(|device| Way::Multiple { device, threads: self.threads }))
+            .chain((0..self.shared.len()).map(|device| Variant::Multiple { device, threads: self.threads }))
             .collect();
-        // With one thread on one engine the last of these are the same.
-        ways.dedup();
+        // With one thread on one engine the last variants are equal.
+        variants.dedup();
         let mut rows = Vec::new();
         for bytes in sizes {
-            progress.say(format!("rate {} in {} threads", crate::report::size(bytes), self.threads));
+            progress.show(format!("rate {} in {} threads", crate::report::size(bytes), self.threads));
             let start = Instant::now();
-            // The first run makes connections; what it says of the rate is of no use.
-            for way in &ways {
-                self.one(*way, bytes, 1)?;
+            // The first run makes connections; its rate is discarded.
+            for variant in &variants {
+                self.one(*variant, bytes, 1)?;
             }
-            let rate = self.one(Way::Serialized, bytes, 100)?;
+            let rate = self.one(Variant::Serialized, bytes, 100)?;
             let wanted = (PHASE * rate / self.window as f64).ceil().max(1.0) as u64;
             let wanted = pair.iters.map_or(wanted.min(MAX_WINDOWS), u64::from);
             let windows = self.agree(wanted)? as usize;
-            let mut rates = vec![Vec::new(); ways.len()];
+            let mut rates = vec![Vec::new(); variants.len()];
             loop {
                 let round = rates[0].len();
                 let more = match pair.rounds {
@@ -332,15 +337,15 @@ impl<'a> Run<'a> {
                 if self.agree(u64::from(more))? == 0 {
                     break;
                 }
-                for i in 0..ways.len() {
-                    let i = if round % 2 == 0 { i } else { ways.len() - 1 - i };
-                    let rate = self.one(ways[i], bytes, windows)?;
+                for i in 0..variants.len() {
+                    let i = if round % 2 == 0 { i } else { variants.len() - 1 - i };
+                    let rate = self.one(variants[i], bytes, windows)?;
                     rates[i].push(rate);
                 }
             }
             progress.advance(seconds);
             if lead {
-                rows.extend((0..ways.len()).map(|i| self.row(bytes, &ways, &rates, i)));
+                rows.extend((0..variants.len()).map(|i| self.row(bytes, &variants, &rates, i)));
             }
         }
         for shared in std::mem::take(&mut self.shared) {
@@ -349,19 +354,19 @@ impl<'a> Run<'a> {
         Ok(rows)
     }
 
-    /// The result of way `i`.
-    fn row(&self, bytes: usize, ways: &[Way], rates: &[Vec<f64>], i: usize) -> Row {
+    /// Returns the result of variant `i`.
+    fn row(&self, bytes: usize, variants: &[Variant], rates: &[Vec<f64>], i: usize) -> Row {
         // The median of each round's ratio.
         let to = |j: usize| {
             let ratios: Vec<f64> = rates[i].iter().zip(&rates[j]).map(|(a, b)| a / b).collect();
             rounded(median(&ratios))
         };
-        let (level, threads, engines, floor) = match ways[i] {
-            Way::Serialized => ("Serialized", 1, 1, None),
-            Way::Multiple { device, threads: 1 } if i == 1 => {
+        let (level, threads, engines, floor) = match variants[i] {
+            Variant::Serialized => ("Serialized", 1, 1, None),
+            Variant::Multiple { device, threads: 1 } if i == 1 => {
                 ("Multiple", 1, self.shared[device].engines(), Some((0, "one thread at level Serialized")))
             }
-            Way::Multiple { device, threads } => (
+            Variant::Multiple { device, threads } => (
                 "Multiple",
                 threads,
                 self.shared[device].engines(),

@@ -1,4 +1,4 @@
-//! The tour: every netmod that works here, in about a minute, in a table that a newcomer understands.
+//! The tour: every netmod that works here, in about a minute, in a table for newcomers.
 
 use crate::bw::Bandwidth;
 use crate::cli::{MatchArgs, MatchOrder, TourArgs};
@@ -14,20 +14,20 @@ use crate::progress::Progress;
 use crate::rate::Rate;
 use crate::report::{Row, json, table};
 
-/// The netmods that it visits if none is named: those that need nothing.
+/// Netmods of the default tour: those without requirements.
 const TOUR: [&str; 2] = [netmod_shm::NAME, netmod_tcp::NAME];
-/// Seconds for the tests between two ranks, for one netmod.
+/// Duration of the tests between two ranks per netmod, in seconds.
 const LAT: f64 = 7.0;
 const BW: f64 = 14.0;
 const RATE: f64 = 4.0;
-/// Seconds for tag matching, roughly.
+/// Approximate duration of the tag matching test, in seconds.
 const MATCH: f64 = 5.0;
 const WINDOW: usize = 64;
 
 /// Takes the tour.
 ///
 /// # Errors
-/// If no netmod works, or one fails that was named.
+/// If no netmod works, or one named by the user fails.
 pub(crate) fn run(args: &TourArgs) -> Result<()> {
     let choice = Choice { netmod: args.netmod.as_deref(), ..Choice::default() };
     let (mut rows, failed) = match launch::role()? {
@@ -50,11 +50,11 @@ pub(crate) fn run(args: &TourArgs) -> Result<()> {
     if let Some(file) = &args.plot {
         plot::draw(file, &rows)?;
     }
-    let text = if args.json { json(&rows) } else { story(&rows, &failed, args) };
+    let text = if args.json { json(&rows) } else { tour_text(&rows, &failed, args) };
     crate::emit(&text)
 }
 
-/// One job after another, one for each netmod; the results, and what does not work.
+/// Runs one job per netmod. Returns the results and the failures.
 fn as_parent(args: &TourArgs) -> Result<(Vec<Row>, Vec<String>)> {
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     let names = args.netmod.as_deref().map_or_else(|| TOUR.to_vec(), |n| vec![n]);
@@ -73,7 +73,7 @@ fn as_parent(args: &TourArgs) -> Result<(Vec<Row>, Vec<String>)> {
     Ok((rows, failed))
 }
 
-/// What ranks 0 and 1 do.
+/// Runs the tests between ranks 0 and 1.
 fn between(pair: &mut crate::measure::Pair<'_>, args: &TourArgs) -> Result<Vec<Row>> {
     let progress = if pair.lead { Progress::bar(LAT + BW + RATE) } else { Progress::silent() };
     let bandwidth = Bandwidth { window: WINDOW, both: false, direct: Direct::Messages };
@@ -87,7 +87,7 @@ fn between(pair: &mut crate::measure::Pair<'_>, args: &TourArgs) -> Result<Vec<R
         let curve = args.plot.is_some() && kind != Kind::Rate;
         let mut bytes = if curve { kind.sweep() } else { kind.bytes(pair.bare.medium()) }.to_vec();
         if args.quick {
-            // A window of longer messages alone takes a second.
+            // A single window of longer messages takes a second.
             bytes.retain(|b| *b <= 4 << 20);
         }
         let effort =
@@ -97,38 +97,38 @@ fn between(pair: &mut crate::measure::Pair<'_>, args: &TourArgs) -> Result<Vec<R
     Ok(rows)
 }
 
-/// The table and what it means.
-fn story(rows: &[Row], failed: &[String], args: &TourArgs) -> String {
+/// Formats the table with its explanation.
+fn tour_text(rows: &[Row], failed: &[String], args: &TourArgs) -> String {
     let ranks = rows.iter().find_map(|r| r.ranks).unwrap_or(2);
-    let mut ways: Vec<String> = Vec::new();
+    let mut routes: Vec<String> = Vec::new();
     for (netmod, address) in rows.iter().filter_map(|r| Some((r.netmod.as_ref()?, r.address.as_ref()?))) {
-        let way = format!("{netmod}: {address}");
-        if !ways.contains(&way) {
-            ways.push(way);
+        let route = format!("{netmod}: {address}");
+        if !routes.contains(&route) {
+            routes.push(route);
         }
     }
     let mut text = format!(
         "MPI messages between two processes of {ranks} through the device ({})\n\n{}\n",
-        ways.join("; "),
+        routes.join("; "),
         table(rows)
     );
     text.push_str(
         "How to read it\n\
          \x20 here    what an MPI program gets: median over rounds\n\
          \x20 floor   what the machine can do without MPI between the same two processes on the same cores,\n\
-         \x20         measured in turn with ours in every round; tag matching: the same with 10 receives\n\
+         \x20         measured alternately in every round; tag matching: the same with 10 receives\n\
          \x20   tcp   a bare TCP socket. Latency: both sides spin; bandwidth: one long stream, spinning or\n\
-         \x20         blocking, whichever is faster; message rate: one system call a message\n\
-         \x20   shm   bare shared memory. Latency: a cache line there and back, or with more data, copies\n\
-         \x20         in and out; bandwidth: memcpy on one core, again and again the same buffers;\n\
-         \x20         message rate: a cache line a message\n\
-         \x20 ratio   here by floor, median of the rounds' ratios. For latency and matching 1.00 is perfect\n\
+         \x20         blocking, whichever is faster; message rate: one system call per message\n\
+         \x20   shm   bare shared memory. Latency: a cache line each way; with more data, copies\n\
+         \x20         in and out; bandwidth: memcpy on one core, always the same buffers;\n\
+         \x20         message rate: a cache line per message\n\
+         \x20 ratio   here divided by floor, median of the rounds' ratios. For latency and matching 1.00 is perfect\n\
          \x20         and less is better; for bandwidth 1.00 is perfect and more is better; the message\n\
          \x20         rate of tcp is above its floor because small messages share system calls\n\
-         \x20 Differences of a few per cent mean nothing. On a busy machine both columns are worse, and the ratio of what needs two\n\
-         \x20 cores, too, where its floor needs one (bandwidth over shm): look with uptime, and measure again. So they are\n\
-         \x20 between cores that share no cache, where a virtual machine may have been put: then 8 bytes over shm have a floor\n\
-         \x20 of 0.1 us and more.\n\n",
+         \x20 Differences of a few per cent mean nothing. On a busy machine both columns are worse, and so is the\n\
+         \x20 ratio of a test that needs two cores if its floor needs one (bandwidth over shm): check with uptime,\n\
+         \x20 and measure again. Both are also worse between cores that share no cache, which a virtual machine\n\
+         \x20 may get: then the floor of 8 bytes over shm is 0.1 us or more.\n\n",
     );
     for f in failed {
         text.push_str(&format!("{f}\n\n"));

@@ -261,7 +261,7 @@ fn hangs(netmods: &str) {
 
     // The files are complete as far as the job has come: a process that blocks has written all.
     let captured = said(perf().args(["decode", "--summary"]).args(folder.files(".pcapng")));
-    let open = "rank 3 with rank 0: sent Rts, no Cts came: the peer has posted no matching receive";
+    let open = "rank 3 with rank 0: sent Rts, received no Cts: the peer has posted no matching receive";
     assert!(captured.contains(open), "{captured}");
 
     std::fs::write(&go, "").expect("the file");

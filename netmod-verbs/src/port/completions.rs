@@ -1,26 +1,26 @@
-//! What completions say.
+//! Handles completions.
 
 use hca::{Completion, Cq as _, Hca, Status};
 use netmod_framed::device::Done;
 use netmod_framed::wire::FRAME_HEADER;
 
 use super::datagrams::GRH;
-use super::end::Told;
+use super::endpoint::Results;
 use super::{BATCH, EVENTS_EVERY, Of, Port};
 
 impl<H: Hca> Port<H> {
-    /// Takes completions into `entries`; how many.
+    /// Takes completions into `entries`, and returns their number.
     #[inline]
     pub(super) fn take(&mut self, most: usize) -> usize {
         if self.ahead > 0 {
             return core::mem::take(&mut self.ahead);
         }
         let most = most.clamp(1, BATCH);
-        let draining = self.ends.is_draining();
+        let draining = self.endpoints.is_draining();
         match self.site.cq.poll(&mut self.entries[..most]) {
             Ok(n) => {
                 if draining && n == 0 {
-                    self.ends.drained();
+                    self.endpoints.drained();
                 }
                 n
             }
@@ -31,34 +31,34 @@ impl<H: Hca> Port<H> {
         }
     }
 
-    /// What is to be done beside completions.
+    /// Does the periodic work beside completions.
     #[inline]
-    pub(super) fn look_after(&mut self) {
+    pub(super) fn maintain(&mut self) {
         self.polls = self.polls.wrapping_add(1);
         if self.polls.is_multiple_of(EVENTS_EVERY) && self.dead.is_none() {
             self.events();
         }
-        if self.ends.is_restless() {
-            self.settle_ends();
+        if self.endpoints.is_pending() {
+            self.settle_endpoints();
         }
         let mut posted = self.receives.refill();
         if let Some(plain) = &mut self.plain {
             posted = posted.and(plain.refill());
         }
-        if self.datagrams.wants_care() {
-            posted = posted.and_then(|()| self.look_after_datagrams());
+        if self.datagrams.needs_maintenance() {
+            posted = posted.and_then(|()| self.maintain_datagrams());
         }
         if let Err(why) = posted {
             self.died(&why);
         }
     }
 
-    /// What one completion says.
+    /// Converts a completion to what is reported.
     #[inline]
     pub(super) fn translate(&mut self, c: &Completion) -> Option<Done> {
         match Of::parse(c.wr_id) {
             Some(Of::Receive(buffer)) => self.received(buffer, c),
-            Some(Of::Lane(at, number)) => self.lane_completed(at, number, c),
+            Some(Of::SendQp(at, number)) => self.qp_completed(at, number, c),
             Some(Of::Plain(buffer)) => self.received(self.first_plain() + buffer, c),
             Some(Of::Datagram(buffer)) => self.datagram(buffer, c),
             Some(Of::Sent(buffer)) => self.datagram_sent(buffer, c.status),
@@ -91,7 +91,7 @@ impl<H: Hca> Port<H> {
     fn datagram(&mut self, buffer: u32, c: &Completion) -> Option<Done> {
         let len = (c.byte_len as usize).saturating_sub(GRH);
         let whole = c.status.is_success() && (FRAME_HEADER..=self.datagrams.longest()).contains(&len);
-        if whole && self.note(buffer, len) {
+        if whole && self.take_control(buffer, len) {
             self.datagrams.give_back(buffer);
             return None;
         }
@@ -101,7 +101,7 @@ impl<H: Hca> Port<H> {
         }
         match c.status {
             Status::Success => self.oddities.no_frames += 1,
-            // It comes back with all that is in the queues.
+            // Returned because the whole queue was flushed.
             Status::WrFlushErr => self.datagrams.failed(),
             _ => {
                 self.oddities.receives += 1;
@@ -112,8 +112,8 @@ impl<H: Hca> Port<H> {
         None
     }
 
-    /// A datagram has left, or cannot. Whether it arrives nobody says: who has dialled waits for an answer, with a deadline. For the last
-    /// word on a connection there is none, so of that it is told.
+    /// Handles the end of a sent datagram. Its arrival is unknown: a dial has a deadline for its
+    /// answer. The last frame of a connection has none, so its failure is reported.
     fn datagram_sent(&mut self, buffer: u32, status: Status) -> Option<Done> {
         self.tx_free.push(buffer);
         if !status.is_success() {
@@ -131,11 +131,11 @@ impl<H: Hca> Port<H> {
     }
 
     #[inline]
-    fn lane_completed(&mut self, at: u32, number: u32, c: &Completion) -> Option<Done> {
+    fn qp_completed(&mut self, at: u32, number: u32, c: &Completion) -> Option<Done> {
         let why = if c.status.is_success() { None } else { Some(self.reason(c.status)) };
         let result = (c.status, why.as_deref().unwrap_or_default());
-        let told = &mut Told { found: &mut self.found, free: &mut self.tx_free };
-        if !self.ends.completed(at, number, c.qp_num, result, told) {
+        let results = &mut Results { found: &mut self.found, free: &mut self.tx_free };
+        if !self.endpoints.completed(at, number, c.qp_num, result, results) {
             self.oddities.unknown += 1;
         }
         None

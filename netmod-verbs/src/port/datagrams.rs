@@ -1,9 +1,10 @@
-//! The queue pair of datagrams, by which handshakes go.
+//! The datagram queue pair, which carries handshakes.
 //!
-//! Datagrams may be lost; a handshake's frames are said again while no answer comes.
+//! Datagrams may be lost; handshakes are retransmitted until they are answered.
 //!
-//! A datagram that cannot leave takes the queue pair with it (a port that is down, on some devices; a GID that is gone). Peers know its
-//! number from this process's card, so it is not replaced: when everything in its queues has come back, it begins anew.
+//! A datagram that cannot be sent fails the whole queue pair (on some devices if the port is down,
+//! or if a GID is gone). Peers know its number from this process's card, so it is not replaced. It
+//! is reset once all its requests have been returned.
 
 use core::ptr::NonNull;
 use std::collections::HashMap;
@@ -16,31 +17,31 @@ use netmod_framed::device::Refused;
 use netmod_framed::memory::Block;
 
 use super::{Of, Options};
-use crate::words::{Address, Place};
+use crate::wire::{Address, PortLocation};
 
-/// Receive buffers, and requests in the send queue.
+/// Number of receive buffers, and capacity of the send queue.
 pub(crate) const DEPTH: u32 = 64;
-/// Bytes in front of a datagram that came.
+/// Length of the global header in front of a received datagram.
 pub(super) const GRH: usize = 40;
 
-/// Bytes of a buffer for a datagram.
+/// Returns the length of a buffer for a datagram.
 fn each(mtu: Mtu) -> usize {
     (GRH + mtu.bytes() as usize).next_multiple_of(64)
 }
 
-/// Bytes of all of them.
+/// Returns the total length of the buffers.
 pub(crate) fn bytes(mtu: Mtu) -> usize {
     each(mtu) * DEPTH as usize
 }
 
-/// A peer's queue pair of datagrams.
+/// A peer's datagram queue pair.
 #[derive(Debug)]
 struct Peer<Ah> {
     ah: Ah,
     address: Address,
 }
 
-/// See the module.
+/// The datagram queue pair with its buffers.
 #[derive(Debug)]
 pub(super) struct Datagrams<H: Hca> {
     qp: Option<H::Qp>,
@@ -50,18 +51,18 @@ pub(super) struct Datagrams<H: Hca> {
     base: NonNull<u8>,
     each: usize,
     lkey: u32,
-    /// Requests in each of its queues.
+    /// Capacity of each of its queues.
     depth: u32,
     free: Vec<u32>,
     under_way: u32,
     peers: Vec<Option<Peer<H::Ah>>>,
-    /// Ways of notes under way, by the buffers that they are in.
-    notes: HashMap<u32, H::Ah>,
-    /// Port, and place of the partition key.
+    /// Address handles of control messages in flight, by buffer.
+    control: HashMap<u32, H::Ah>,
+    /// Port number and index of the partition key.
     at: (u8, u16),
-    /// The queue pair has failed, and waits for what is in its queues.
+    /// True if the queue pair has failed and waits for its requests to be returned.
     failing: bool,
-    /// Ways to peers are to be looked for again.
+    /// True if routes to peers must be made again.
     stale: bool,
 }
 
@@ -69,10 +70,10 @@ pub(super) struct Datagrams<H: Hca> {
 unsafe impl<H: Hca> Send for Datagrams<H> {}
 
 impl<H: Hca> Datagrams<H> {
-    /// Memory for datagrams of a port.
+    /// Allocates the memory for a port's datagrams.
     ///
     /// # Errors
-    /// If it cannot be.
+    /// If there is no memory.
     pub(super) fn memory(mtu: Mtu) -> Result<Datagrams<H>, String> {
         let each = each(mtu);
         let memory = Block::new(each, DEPTH as usize)?;
@@ -88,7 +89,7 @@ impl<H: Hca> Datagrams<H> {
             free: (0..DEPTH).rev().collect(),
             under_way: 0,
             peers: Vec::new(),
-            notes: HashMap::new(),
+            control: HashMap::new(),
             at: (0, 0),
             failing: false,
             stale: false,
@@ -102,13 +103,13 @@ impl<H: Hca> Datagrams<H> {
     /// Makes the queue pair.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub(super) fn open(&mut self, hca: &H, cq: &H::Cq, options: &Options) -> Result<H::Qp, Error> {
         let mut random = [0; 4];
         getrandom::fill(&mut random)
             .map_err(|_| Error::new("getrandom", "a key of datagrams", hca::errno::EIO))?;
         let random = u32::from_le_bytes(random);
-        // The highest bit would mean the queue pair's own key (ibv_post_send(3)).
+        // The highest bit would select the queue pair's own key (ibv_post_send(3)).
         self.qkey = random & 0x7fff_ffff;
         self.depth = DEPTH.min(hca.device().max_qp_wr);
         self.free.truncate(self.depth as usize);
@@ -126,7 +127,8 @@ impl<H: Hca> Datagrams<H> {
         Ok(qp)
     }
 
-    /// Takes the queue pair from reset to where it sends. The numbers of its packets mean nothing.
+    /// Takes the queue pair from reset to ready to send. Packet sequence numbers of datagrams have
+    /// no meaning.
     fn ready(&self, qp: &H::Qp) -> Result<(), Error> {
         let (port, pkey_index) = self.at;
         qp.modify(&ModifyQp::InitUd { port, pkey_index, qkey: self.qkey })?;
@@ -134,7 +136,7 @@ impl<H: Hca> Datagrams<H> {
         qp.modify(&ModifyQp::RtsUd { sq_psn: 0 })
     }
 
-    /// Something in its queues has failed, and with it all.
+    /// Records that a request, and so the queue pair, has failed.
     #[cold]
     pub(super) fn failed(&mut self) {
         let Some(qp) = self.qp.as_ref().filter(|_| !self.failing) else { return };
@@ -144,12 +146,12 @@ impl<H: Hca> Datagrams<H> {
         }
     }
 
-    /// Whether a queue pair is the one of datagrams.
+    /// Returns true if this is the datagram queue pair's number.
     pub(super) fn is(&self, qp: QpNum) -> bool {
         self.qp.as_ref().is_some_and(|own| own.number() == qp)
     }
 
-    /// Begins anew if it has failed, once everything has come back.
+    /// Resets the queue pair if it has failed and all its requests have been returned.
     fn restart(&mut self) -> Result<(), String> {
         let Some(qp) =
             self.qp.as_ref().filter(|_| self.under_way == 0 && self.free.len() == self.depth as usize)
@@ -161,36 +163,36 @@ impl<H: Hca> Datagrams<H> {
         Ok(())
     }
 
-    /// The port has another table of GIDs: ways to peers that were made by the old one may lead nowhere.
+    /// Records that the port's table of GIDs has changed, so existing routes may be invalid.
     pub(super) fn outdated(&mut self) {
         self.stale = true;
     }
 
-    /// Whether there is something for [`Datagrams::look_after`] to do.
+    /// Returns true if [`Datagrams::maintain`] has work.
     #[inline]
-    pub(super) fn wants_care(&self) -> bool {
+    pub(super) fn needs_maintenance(&self) -> bool {
         self.failing || self.stale || !self.free.is_empty()
     }
 
-    /// Posts receives, begins anew, makes ways anew: what is due. `way` makes one.
+    /// Posts receives, resets a failed queue pair, and makes stale routes again with `route`.
     ///
     /// # Errors
-    /// What the device says, if nothing goes any more.
+    /// The device's error, if the queue pair is unusable.
     #[cold]
-    pub(super) fn look_after(
+    pub(super) fn maintain(
         &mut self,
-        way: impl Fn(&Address) -> Result<H::Ah, String>,
+        route: impl Fn(&Address) -> Result<H::Ah, String>,
     ) -> Result<(), String> {
         if self.failing {
             self.restart()?;
         }
-        // What is under way uses them.
+        // Requests in flight use the address handles.
         if self.stale && self.under_way == 0 {
             self.stale = false;
             for peer in self.peers.iter_mut().flatten() {
-                match way(&peer.address) {
+                match route(&peer.address) {
                     Ok(ah) => peer.ah = ah,
-                    Err(why) => tracing::debug!(why, "no way to a peer"),
+                    Err(why) => tracing::debug!(why, "no route to a peer"),
                 }
             }
         }
@@ -202,29 +204,34 @@ impl<H: Hca> Datagrams<H> {
         self
     }
 
-    /// Where peers send to.
-    pub(super) fn address(&self, place: Place, xrc: bool) -> Address {
-        Address { place, qp: self.qp.as_ref().map(H::Qp::number).unwrap_or_default(), qkey: self.qkey, xrc }
+    /// Returns the destination for peers.
+    pub(super) fn address(&self, location: PortLocation, xrc: bool) -> Address {
+        Address {
+            location,
+            qp: self.qp.as_ref().map(H::Qp::number).unwrap_or_default(),
+            qkey: self.qkey,
+            xrc,
+        }
     }
 
-    /// Longest frame.
+    /// Returns the maximum frame length.
     pub(super) fn longest(&self) -> usize {
         self.mtu.bytes() as usize
     }
 
-    /// Buffers for those that come.
+    /// Returns the number of receive buffers.
     pub(super) fn count(&self) -> u32 {
         DEPTH
     }
 
-    /// First byte of a buffer.
+    /// Returns the address of a buffer.
     pub(super) fn at(&self, buffer: u32) -> NonNull<u8> {
         assert!(buffer < DEPTH);
         // SAFETY: within the block, by the check.
         unsafe { self.base.add(buffer as usize * self.each) }
     }
 
-    /// Bytes of a buffer.
+    /// Returns the length of a buffer.
     pub(super) fn each(&self) -> usize {
         self.each
     }
@@ -233,10 +240,10 @@ impl<H: Hca> Datagrams<H> {
         self.free.push(buffer);
     }
 
-    /// Posts all that is free.
+    /// Posts all free buffers.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub(super) fn post(&mut self) -> Result<(), String> {
         while let Some(buffer) = self.free.last().copied() {
             let Some(qp) = &self.qp else { return Ok(()) };
@@ -249,7 +256,7 @@ impl<H: Hca> Datagrams<H> {
         Ok(())
     }
 
-    /// Makes a peer known.
+    /// Adds a peer.
     pub(super) fn insert(&mut self, ah: H::Ah, address: Address) -> u64 {
         let peer = Some(Peer { ah, address });
         match self.peers.iter().position(Option::is_none) {
@@ -273,7 +280,7 @@ impl<H: Hca> Datagrams<H> {
     /// Sends the first bytes of a buffer.
     ///
     /// # Errors
-    /// If it does not go.
+    /// If it cannot be sent now.
     pub(super) fn send(&mut self, sge: Sge, buffer: u32, to: u64) -> Result<(), Refused> {
         let peer = usize::try_from(to).ok().and_then(|at| self.peers.get(at)).and_then(Option::as_ref);
         let Some(peer) = peer else {
@@ -292,11 +299,11 @@ impl<H: Hca> Datagrams<H> {
         Ok(())
     }
 
-    /// Sends the first bytes of a buffer to a port that is known for this once.
+    /// Sends the first bytes of a buffer to a port that is not a known peer.
     ///
     /// # Errors
-    /// If it does not go.
-    pub(super) fn send_note(
+    /// If it cannot be sent now.
+    pub(super) fn send_control(
         &mut self,
         sge: Sge,
         buffer: u32,
@@ -305,7 +312,7 @@ impl<H: Hca> Datagrams<H> {
     ) -> Result<(), Refused> {
         self.post_send(sge, buffer, &ah, address)?;
         self.under_way += 1;
-        self.notes.insert(buffer, ah);
+        self.control.insert(buffer, ah);
         Ok(())
     }
 
@@ -325,16 +332,16 @@ impl<H: Hca> Datagrams<H> {
         qp.post_send(&[wr]).map_err(|e| Refused::Failed(format!("a datagram: {}", e.errno)))
     }
 
-    /// The datagram in a buffer has left; whether it was a note.
+    /// Records that a buffer's datagram was sent. Returns true if it was a control message.
     pub(super) fn sent(&mut self, buffer: u32) -> bool {
         self.under_way = self.under_way.saturating_sub(1);
-        self.notes.remove(&buffer).is_some()
+        self.control.remove(&buffer).is_some()
     }
 
     pub(super) fn close(&mut self) {
         self.qp = None;
         self.peers.clear();
-        self.notes.clear();
+        self.control.clear();
     }
 
     pub(super) fn take_memory(&mut self) -> Option<Block> {

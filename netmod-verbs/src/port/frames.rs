@@ -1,4 +1,4 @@
-//! A port as the netmod uses it: frames, and transfers of memory.
+//! Implements the netmod's port: frames and memory transfers.
 
 use core::ptr::NonNull;
 use std::os::fd::{AsRawFd, RawFd};
@@ -9,16 +9,16 @@ use netmod_core::{IoVec, RxBuf, RxBytes, Time, VcId};
 use netmod_framed::device::{self, Done, Lent, NewEnd, Oddities, Refused, Remote, Word};
 use netmod_framed::wire::{FRAME_HEADER, FrameHeader, Kind};
 
-use super::end::Ends;
-use super::lane::{Payload, Request};
+use super::endpoint::Endpoints;
 use super::receives::Receives;
+use super::send_qp::{Payload, Request};
 use super::{Owner, Port, TX_BUFFERS, What};
-use crate::words::{Address, XrcEnd};
+use crate::wire::{Address, XrcEndpoint};
 
-/// A registration of memory for a transfer.
+/// A memory registration for transfers.
 #[derive(Debug)]
 pub struct Registration<M> {
-    /// `None`: it has ended.
+    /// The device's registration; `None` after it has ended.
     mr: Option<M>,
     base: u64,
     lkey: u32,
@@ -43,10 +43,10 @@ impl<H: Hca> Port<H> {
 
     #[inline]
     fn post(&mut self, to: u64, request: Request<'_>) -> Result<(), Refused> {
-        self.ends.post(to, request)
+        self.endpoints.post(to, request)
     }
 
-    /// Whose a datagram is that is about to be sent.
+    /// Returns the owner of a datagram that is about to be sent.
     fn owner(&mut self, buffer: u32, to: u64, vc: VcId) -> Owner {
         let frame = device::Port::buffer(self, buffer).first_chunk::<FRAME_HEADER>().copied();
         let last =
@@ -75,8 +75,8 @@ impl<H: Hca> device::Port for Port<H> {
     type Registration = Registration<H::Mr>;
 
     fn insert(&mut self, address: &[u8], _context: u8) -> Result<u64, String> {
-        let address = Address::parse(address).ok_or("it is none of this version of netmod verbs")?;
-        let ah = self.site.way(&address.place)?;
+        let address = Address::parse(address).ok_or("it is of another version of the netmod verbs")?;
+        let ah = self.site.route(&address.location)?;
         let ah = self.site.hca.create_ah(&ah).map_err(|e| e.to_string())?;
         Ok(self.datagrams.insert(ah, address))
     }
@@ -92,11 +92,12 @@ impl<H: Hca> device::Port for Port<H> {
         address: &[u8],
         offered: Option<&[u8]>,
     ) -> Result<Option<NewEnd>, String> {
-        // Who has dialled has chosen by the card of this process.
-        let wants = offered.map_or_else(|| Address::parse(address).is_some_and(|a| a.xrc), XrcEnd::is_one);
+        // The dialling peer has chosen by this process's card.
+        let wants =
+            offered.map_or_else(|| Address::parse(address).is_some_and(|a| a.xrc), XrcEndpoint::is_one);
         let number = self.receives.srq().ok_or("the port is closed")?.number();
         if let (true, true, Some(number)) = (wants, self.site.xrc.is_some(), number) {
-            return self.ends.open_shared(&self.site, number, vc).map(Some);
+            return self.endpoints.open_shared(&self.site, number, vc).map(Some);
         }
         if wants && offered.is_some() {
             return Err(
@@ -107,27 +108,27 @@ impl<H: Hca> device::Port for Port<H> {
             self.open_plain()?;
         }
         let srq = self.plain.as_ref().unwrap_or(&self.receives).srq().ok_or("the port is closed")?;
-        self.ends.open(&self.site, srq, vc).map(Some)
+        self.endpoints.open(&self.site, srq, vc).map(Some)
     }
 
-    fn connect_end(&mut self, end: u64, theirs: &[u8]) -> Result<(), String> {
-        self.ends.connect(&self.site, end, theirs)
+    fn connect_end(&mut self, endpoint: u64, theirs: &[u8]) -> Result<(), String> {
+        self.endpoints.connect(&self.site, endpoint, theirs)
     }
 
     fn waits_for_peer(&self, to: u64) -> bool {
-        self.ends.waits_for_peer(to)
+        self.endpoints.waits_for_peer(to)
     }
 
     fn tick(&mut self, now: Time) {
-        self.ends.now = now;
+        self.endpoints.now = now;
     }
 
-    fn close_end(&mut self, end: u64) {
-        self.ends.close(end);
+    fn close_end(&mut self, endpoint: u64) {
+        self.endpoints.close(endpoint);
     }
 
-    fn bury_end(&mut self, end: u64) {
-        self.ends.bury(end);
+    fn bury_end(&mut self, endpoint: u64) {
+        self.endpoints.declare_dead(endpoint);
     }
 
     #[inline]
@@ -136,12 +137,12 @@ impl<H: Hca> device::Port for Port<H> {
     }
 
     fn has_room_for(&mut self, to: u64) -> bool {
-        !Ends::<H>::names(to) || self.ends.has_room(to)
+        !Endpoints::<H>::names(to) || self.endpoints.has_room(to)
     }
 
     #[inline]
     fn inject_max(&self) -> usize {
-        self.ends.inline_max()
+        self.endpoints.inline_max()
     }
 
     #[inline]
@@ -154,7 +155,8 @@ impl<H: Hca> device::Port for Port<H> {
     fn inject_buffer(&mut self, buffer: u32, len: usize, to: u64) -> Result<(), Refused> {
         self.alive()?;
         let base = self.block().at(buffer as usize);
-        // SAFETY: whoever has taken the buffer has not sent it, so no request uses it; the bytes are copied before the call returns.
+        // SAFETY: the caller owns the buffer and has not sent it, so no request uses it; the bytes
+        // are copied before the call returns.
         let frame = unsafe { core::slice::from_raw_parts(base, len.min(self.site.options.frame)) };
         self.post(to, Request { op: SendOp::Send, payload: Payload::Inline(frame), what: What::Inline })
     }
@@ -170,7 +172,7 @@ impl<H: Hca> device::Port for Port<H> {
 
     #[inline]
     fn buffer(&mut self, buffer: u32) -> &mut [u8] {
-        // SAFETY: whoever has taken the buffer has not sent it yet, so no request uses it.
+        // SAFETY: the caller has taken the buffer and not sent it yet, so no request uses it.
         unsafe { self.block().slice_mut(buffer as usize) }
     }
 
@@ -180,7 +182,7 @@ impl<H: Hca> device::Port for Port<H> {
         let lkey = self.tx_lkey();
         let addr = self.block().at(buffer as usize).expose_provenance() as u64;
         let sge = Sge { addr, len: len.min(self.site.options.frame) as u32, lkey };
-        if !Ends::<H>::names(to) {
+        if !Endpoints::<H>::names(to) {
             self.owners[buffer as usize] = self.owner(buffer, to, vc);
             return self.datagrams.send(sge, buffer, to);
         }
@@ -191,11 +193,11 @@ impl<H: Hca> device::Port for Port<H> {
     #[inline]
     fn poll(&mut self, most: usize) -> usize {
         let n = self.take(most);
-        self.look_after();
+        self.maintain();
         n
     }
 
-    /// Devices make progress by themselves.
+    /// Does nothing: devices make progress by themselves.
     fn progress(&mut self) {}
 
     #[inline]
@@ -219,8 +221,8 @@ impl<H: Hca> device::Port for Port<H> {
     #[inline]
     fn lend(&self, buffer: u32, at: u32, len: u32, token: u64) -> RxBuf {
         let first = self.first(buffer, at, len);
-        // SAFETY: as for `frame`; a buffer of which something is lent is not posted, and the port outlives what it has lent: the engine
-        // gives everything back before it polls again.
+        // SAFETY: as for `frame`; a buffer with lent bytes is not posted, and the port outlives
+        // them: the engine returns everything before it polls again.
         unsafe { RxBuf::new(first, len as usize, token) }
     }
 
@@ -231,7 +233,7 @@ impl<H: Hca> device::Port for Port<H> {
 
     fn shut(&mut self) {
         self.died("it was closed, because it did not give memory back");
-        self.ends.clear();
+        self.endpoints.clear();
         self.datagrams.close();
         self.receives.close();
         self.plain.iter_mut().for_each(Receives::close);
@@ -242,7 +244,7 @@ impl<H: Hca> device::Port for Port<H> {
     }
 
     fn transfers_under_way(&self) -> usize {
-        self.ends.transfers()
+        self.endpoints.transfers()
     }
 
     fn wait_fd(&self) -> Option<RawFd> {
@@ -259,7 +261,7 @@ impl<H: Hca> device::Port for Port<H> {
             self.died(&e.to_string());
             return false;
         }
-        // What came before the queue was armed makes nothing readable.
+        // Completions from before the queue was armed do not make the descriptor readable.
         self.ahead = self.take(usize::MAX);
         self.ahead == 0 && self.found.is_empty()
     }
@@ -273,7 +275,7 @@ impl<H: Hca> device::Port for Port<H> {
     }
 
     fn revokes_puts(&self) -> bool {
-        // The device looks each packet's key up.
+        // The device checks the key of each packet.
         true
     }
 
@@ -288,8 +290,8 @@ impl<H: Hca> device::Port for Port<H> {
             Access::RemoteWrite => hca::Access { remote_write: true, ..hca::Access::LOCAL },
             Access::Local => hca::Access::LOCAL,
         };
-        // SAFETY: whoever registers memory with the netmod promises that it stays, and who uses it, until it is deregistered, which ends
-        // this.
+        // SAFETY: a caller who registers memory with the netmod promises that it, and its users,
+        // stay until it is deregistered, which ends this registration.
         let mr =
             unsafe { self.site.hca.register(mem.base, mem.len, access) }.map_err(|e| super::refused(&e))?;
         let (lkey, rkey, base) = (mr.lkey(), mr.rkey(), mr.addr());
@@ -330,12 +332,13 @@ impl<H: Hca> device::Port for Port<H> {
         self.transfer(to, &lent, SendOp::RdmaWrite { addr: remote, rkey: key as u32 }, number)
     }
 
-    /// Verbs give up nothing less than a connection, which happens when that is closed. What waits to be posted again is taken back.
+    /// Cancels a transfer that waits to be posted again. Verbs can cancel posted requests only by
+    /// closing the connection.
     fn cancel_transfer(&mut self, number: u64) {
-        self.ends.cancel(number, &mut self.found);
+        self.endpoints.cancel(number, &mut self.found);
     }
 
     fn is_unsettled(&self) -> bool {
-        self.ends.is_restless()
+        self.endpoints.is_pending()
     }
 }

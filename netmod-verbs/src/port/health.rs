@@ -1,31 +1,32 @@
-//! What is wrong with a port, in words, and what is done about it: its link, its GID, its queue pair of datagrams.
+//! Diagnoses and repairs problems of a port: its link, its GID, its datagram queue pair.
 //!
-//! Of a link that is down nobody needs to be told: requests are repeated by the device, and fail if it stays down for longer than
-//! that takes. The GID that packets come from may lose its place in the port's table while connections use it, with the interface's address.
-//! Those that do fail when they send next; as soon as the table has it again, there are new ones.
+//! A lost link is not reported: the device retries requests, and they fail if the link stays down
+//! for longer. The source GID may disappear from the port's table while connections use it, when
+//! the interface loses its address. These connections fail when they send next. When the table has
+//! the GID again, new connections work.
 
 use hca::{GidEntry, GidKind, Hca, PortState, Status};
 
 use super::Port;
 use super::site::Site;
-use crate::words::Address;
+use crate::wire::Address;
 
-/// See the module.
+/// Health of a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Health {
-    /// What the GID is used for.
+    /// Type of the GID.
     pub(super) kind: GidKind,
-    /// The port's table has it no more.
+    /// True if the port's table lacks the GID.
     pub(super) gid_gone: bool,
 }
 
 impl<H: Hca> Site<H> {
-    /// Device and port, as in settings.
+    /// Returns device and port as settings name them.
     pub(super) fn name(&self) -> String {
         format!("{}:{}", self.hca.name(), self.options.port)
     }
 
-    /// What is wrong with the port now.
+    /// Returns a description of the port's current problem.
     fn trouble(&self) -> Option<String> {
         match self.hca.port(self.options.port) {
             Err(e) => return Some(e.to_string()),
@@ -37,18 +38,19 @@ impl<H: Hca> Site<H> {
             }
             Ok(_) => {}
         }
-        // The event may not have been read yet.
-        let ours = |g: &GidEntry| g.gid == self.place.gid && g.kind == self.health.kind;
+        // The event may be unread yet.
+        let ours = |g: &GidEntry| g.gid == self.location.gid && g.kind == self.health.kind;
         let there = self.hca.gids(self.options.port).is_ok_and(|gids| gids.iter().any(ours));
-        (self.place.ethernet && !there).then(|| self.without_gid())
+        (self.location.ethernet && !there).then(|| self.without_gid())
     }
 
     pub(super) fn without_gid(&self) -> String {
-        let gid = self.place.gid;
+        let gid = self.location.gid;
         format!("this host's port has no GID {gid} any more; was the interface's address removed?")
     }
 
-    /// The port's table of GIDs may have changed, and with it the place of the GID. Whether it is there.
+    /// Finds the GID's index in the port's table, which may have changed. Returns true if it is
+    /// there.
     fn look_for_gid(&mut self) -> bool {
         let gids = match self.hca.gids(self.options.port) {
             Ok(gids) => gids,
@@ -57,7 +59,7 @@ impl<H: Hca> Site<H> {
                 return true;
             }
         };
-        let (port, gid) = (self.name(), self.place.gid);
+        let (port, gid) = (self.name(), self.location.gid);
         let ours = gids.iter().filter(|g| g.gid == gid && g.kind == self.health.kind);
         let Some(found) = ours.min_by_key(|g| (g.index != self.options.gid_index, g.index)) else {
             if !core::mem::replace(&mut self.health.gid_gone, true) {
@@ -79,7 +81,7 @@ impl<H: Hca> Site<H> {
 }
 
 impl<H: Hca> Port<H> {
-    /// What a failure means, and what of this side may be its cause.
+    /// Describes a failure, with a possible cause on this side.
     #[cold]
     pub(super) fn reason(&self, status: Status) -> String {
         let name = self.site.name();
@@ -89,24 +91,25 @@ impl<H: Hca> Port<H> {
         }
     }
 
-    /// The port has another table of GIDs, perhaps: ways that were made before may be of use no more.
+    /// Finds the GID again and marks routes as outdated, since the port's table of GIDs may have
+    /// changed.
     pub(super) fn look_for_gid(&mut self) {
         if self.site.look_for_gid() {
             self.datagrams.outdated();
         }
     }
 
-    /// What is due for the queue pair of datagrams.
+    /// Maintains the datagram queue pair.
     #[cold]
-    pub(super) fn look_after_datagrams(&mut self) -> Result<(), String> {
+    pub(super) fn maintain_datagrams(&mut self) -> Result<(), String> {
         let site = &self.site;
-        self.datagrams.look_after(|to: &Address| {
-            site.way(&to.place).and_then(|way| site.hca.create_ah(&way).map_err(|e| e.to_string()))
+        self.datagrams.maintain(|to: &Address| {
+            site.route(&to.location).and_then(|route| site.hca.create_ah(&route).map_err(|e| e.to_string()))
         })
     }
 }
 
-/// What a status means to a person who looks for the cause.
+/// Returns the meaning of a status, as text.
 fn meaning(status: Status) -> String {
     let ask = match status {
         Status::RetryExcErr => "; is its host up, and the fabric between?",

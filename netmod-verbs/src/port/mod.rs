@@ -1,24 +1,25 @@
-//! A port of a device, opened: queues, buffers and connections, safe to use.
+//! An opened port of a device: queues, buffers and connections, with a safe interface.
 //!
-//! All connections of a port share one receive queue and one completion queue. A frame that came takes a whole buffer of the
-//! receive queue; buffers are posted again in batches, or at once when the device says that few are left. Handshakes go by
-//! datagrams, through a queue pair with buffers of its own.
+//! All connections of a port share one receive queue and one completion queue. A received frame
+//! uses a whole buffer of the receive queue. Buffers are posted again in batches, or at once when
+//! the device reports that few are left. Handshakes are datagrams, sent through a queue pair with
+//! its own buffers.
 //!
-//! The completion queue has room for everything that is posted: what does not fit is refused before it is posted, so the queue
-//! never overruns.
+//! The completion queue has room for everything that is posted: requests beyond that are refused
+//! before they are posted, so the queue never overruns.
 
 #![allow(unsafe_code)]
 
-mod carried;
 mod completions;
+mod control;
 mod datagrams;
-mod end;
+mod endpoint;
 mod frames;
 mod health;
 mod join;
-mod lane;
-mod notes;
 mod receives;
+mod repost;
+mod send_qp;
 mod shared;
 mod site;
 mod targets;
@@ -33,103 +34,104 @@ use netmod_framed::memory::Block;
 
 use crate::domain::{Member, path_of};
 use crate::resources::{completions, fixed_completions, receive_buffers, receives_beside};
-use crate::words::Place;
+use crate::wire::PortLocation;
 use datagrams::Datagrams;
 pub(crate) use datagrams::{DEPTH as DATAGRAMS, bytes as datagram_bytes};
-use end::{Ends, Told};
+use endpoint::{Endpoints, Results};
 use health::Health;
-pub(crate) use lane::SHARED_DEPTH;
 use receives::Receives;
+pub(crate) use send_qp::SHARED_DEPTH;
 use site::{Site, Xrc};
 
-/// Buffers for frames that go out.
+/// Number of buffers for outgoing frames.
 pub(crate) const TX_BUFFERS: usize = 128;
-/// Requests in the send queue of a connection.
+/// Capacity of a connection's send queue.
 pub(crate) const DEPTH: u32 = 64;
-/// Bytes that are sent inline at most, if the device can.
+/// Maximum length of inline data in bytes, if the device supports it.
 pub(crate) const INLINE: u32 = 256;
-/// Completions that are taken in one call.
+/// Completions taken per call.
 const BATCH: usize = 32;
-/// Requests of all connections that may be under way, if the completion queue can have so many entries.
+/// Maximum number of requests in flight on all connections, if the completion queue can have so
+/// many entries.
 pub(crate) const UNDER_WAY: u32 = 4096;
-/// In every so many polls asynchronous events are looked at.
+/// Polls between checks for asynchronous events.
 const EVENTS_EVERY: u32 = 256;
 
-/// What is opened.
+/// Parameters for opening a port.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The device's port, from 1 on.
+    /// Number of the device's port, from 1 on.
     pub port: u8,
-    /// Place of the GID in the port's table that packets come from.
+    /// Index of the source GID in the port's table.
     pub gid_index: u8,
-    /// Place of the partition key in the port's table.
+    /// Index of the partition key in the port's table.
     pub pkey_index: u16,
-    /// Longest frame in bytes.
+    /// Maximum frame length in bytes.
     pub frame: usize,
-    /// Bytes of receive buffers.
+    /// Total length of receive buffers in bytes.
     pub rx_memory: usize,
-    /// The job's process whose domain of XRC is to be used, if one is.
+    /// This process's name in the job, if the job's XRC domain is to be used.
     pub xrc: Option<PeerName>,
 }
 
-/// A request of a send queue.
+/// Contents of a send request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// Bytes that were copied.
+    /// Inline bytes.
     Inline,
-    /// A frame in a buffer of the port's.
+    /// A frame in one of the port's buffers.
     Send { buffer: u32, vc: VcId },
-    /// A one-sided transfer: the caller's number.
+    /// A one-sided transfer, with the caller's number.
     Transfer { number: u64 },
 }
 
-/// What a completion is of, in the 64 bits that are given with a request.
+/// Subject of a completion, encoded in the 64-bit identifier of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     /// A receive of the shared queue, into this buffer.
     Receive(u32),
     /// A receive of a datagram, into this buffer.
     Datagram(u32),
-    /// A datagram that was sent.
+    /// A sent datagram.
     Sent(u32),
-    /// A request of a lane: its place, and its number.
-    Lane(u32, u32),
-    /// A receive of the queue of reliable connections, where there is one beside XRC's.
+    /// A request of a send QP: slot of the QP, and number of the request.
+    SendQp(u32, u32),
+    /// A receive of the reliable connections' queue beside XRC's.
     Plain(u32),
 }
 
 impl Of {
     #[inline]
     fn wr_id(self) -> u64 {
-        let (kind, place, number) = match self {
+        let (kind, slot, number) = match self {
             Of::Receive(buffer) => (1, 0, buffer),
             Of::Datagram(buffer) => (2, 0, buffer),
             Of::Sent(buffer) => (3, 0, buffer),
-            Of::Lane(place, number) => (4, place, number),
+            Of::SendQp(slot, number) => (4, slot, number),
             Of::Plain(buffer) => (5, 0, buffer),
         };
-        kind << 56 | u64::from(place) << 32 | u64::from(number)
+        kind << 56 | u64::from(slot) << 32 | u64::from(number)
     }
 
     #[inline]
     fn parse(wr_id: u64) -> Option<Of> {
-        let (place, number) = ((wr_id >> 32) as u32 & 0x00ff_ffff, wr_id as u32);
+        let (slot, number) = ((wr_id >> 32) as u32 & 0x00ff_ffff, wr_id as u32);
         Some(match wr_id >> 56 {
             1 => Of::Receive(number),
             2 => Of::Datagram(number),
             3 => Of::Sent(number),
-            4 => Of::Lane(place, number),
+            4 => Of::SendQp(slot, number),
             5 => Of::Plain(number),
             _ => return None,
         })
     }
 }
 
-/// Whose a datagram is.
+/// Owner of a datagram.
 #[derive(Debug)]
 struct Owner {
     vc: VcId,
-    /// It is the last word on a connection.
+    /// The last frame of a connection.
     word: Option<Box<Word>>,
 }
 
@@ -141,31 +143,31 @@ struct Registered<H: Hca> {
     plain: Option<H::Mr>,
 }
 
-/// See the module. Objects go before the memory that they use.
+/// An opened port. Fields are in order of destruction: objects before the memory that they use.
 pub struct Port<H: Hca> {
-    ends: Ends<H>,
+    endpoints: Endpoints<H>,
     datagrams: Datagrams<H>,
-    /// Of XRC, if that is in use, else of reliable connections.
+    /// Receive queue of XRC if that is in use, else of reliable connections.
     receives: Receives<H>,
-    /// Of reliable connections beside XRC, once there is one.
+    /// Receive queue of reliable connections beside XRC, once there is one.
     plain: Option<Receives<H>>,
     registered: Registered<H>,
     site: Site<H>,
     tx: Option<Block>,
     tx_free: Vec<u32>,
-    /// So many of them are not for frames.
+    /// Number of buffers reserved for control messages.
     reserved: usize,
-    /// Whose frame is in a buffer that goes as a datagram.
+    /// Owners of datagrams, by buffer.
     owners: Vec<Owner>,
     entries: Box<[Completion; BATCH]>,
-    /// Completions that were taken already.
+    /// Completions that were already taken.
     ahead: usize,
     polls: u32,
     found: VecDeque<Done>,
     oddities: Oddities,
-    /// Why there is no XRC although it was asked for.
+    /// Reason why XRC is not used although it was requested.
     without: Option<String>,
-    /// The device is of no more use.
+    /// Reason why the device is unusable.
     dead: Option<String>,
 }
 
@@ -174,7 +176,7 @@ impl<H: Hca> fmt::Debug for Port<H> {
         f.debug_struct("Port")
             .field("device", &self.site.hca.name())
             .field("options", &self.site.options)
-            .field("ends", &self.ends)
+            .field("endpoints", &self.endpoints)
             .field("oddities", &self.oddities)
             .finish_non_exhaustive()
     }
@@ -188,7 +190,7 @@ fn refused(e: &Error) -> Refused {
     if e.errno == errno::EAGAIN { Refused::Again } else { Refused::Failed(e.to_string()) }
 }
 
-/// Opens the domain of XRC that a job has on this node. Whether a device has XRC is only known so.
+/// Opens the XRC domain of a job on this node. Only this shows whether a device has XRC.
 fn open_domain<H: Hca>(hca: &H, me: PeerName, port: u8) -> Result<Xrc<H>, String> {
     let member = Member::join(path_of(me, hca.name(), port))?;
     let xrcd = hca.open_xrcd(XrcdOpen::Shared(member.fd())).map_err(|e| text(&e))?;
@@ -199,21 +201,21 @@ impl<H: Hca> Port<H> {
     /// Opens a port of a device.
     ///
     /// # Errors
-    /// What cannot be, and why, for people.
+    /// What cannot be opened, and why, as text.
     pub fn open(hca: H, options: Options) -> Result<Port<H>, String> {
         let attr = hca.port(options.port).map_err(|e| text(&e))?;
         let gid = hca.gids(options.port).map_err(|e| text(&e))?;
         let gid = gid.into_iter().find(|g| g.index == options.gid_index);
         let gid = gid.ok_or_else(|| {
             format!(
-                "{}:{}: its table has no GID at place {} any more",
+                "{}:{}: its table has no GID at index {} any more",
                 hca.name(),
                 options.port,
                 options.gid_index
             )
         })?;
         let ethernet = attr.link_layer == hca::LinkLayer::Ethernet;
-        let place = Place { ethernet, lid: attr.lid, gid: gid.gid };
+        let location = PortLocation { ethernet, lid: attr.lid, gid: gid.gid };
         let health = Health { kind: gid.kind, gid_gone: false };
         let device = *hca.device();
 
@@ -223,7 +225,7 @@ impl<H: Hca> Port<H> {
         let mut datagrams = Datagrams::<H>::memory(attr.active_mtu)?;
 
         let channel = hca.create_channel().map_err(|e| text(&e))?;
-        // Room is kept for the receives of reliable connections beside XRC.
+        // Reserves room for the receives of reliable connections beside XRC.
         let receives = count as u32 + options.xrc.map_or(0, |_| receives_beside(count) as u32);
         let fixed = fixed_completions(receives);
         let cq =
@@ -251,18 +253,19 @@ impl<H: Hca> Port<H> {
             }
         };
         let ud = datagrams.open(&hca, &cq, &options).map_err(|e| text(&e))?;
-        // SAFETY: the blocks outlive their registrations: `drop` closes those first, and keeps the memory where the device refuses. Buffers
-        // are the device's from post to completion, which is kept track of.
+        // SAFETY: the blocks outlive their registrations: `drop` closes those first, and keeps the
+        // memory where the device refuses. The device owns buffers from post to completion, which
+        // is tracked.
         let mr = |block: &Block, access| unsafe { hca.register(block.base(), block.bytes(), access) };
         let tx_mr = mr(&tx, Access::READ).map_err(|e| text(&e))?;
         let rx_mr = mr(&rx, Access::LOCAL).map_err(|e| text(&e))?;
         let datagrams_mr = mr(datagrams.block(), Access::LOCAL).map_err(|e| text(&e))?;
 
         let datagrams = datagrams.with(ud, datagrams_mr.lkey());
-        let own = datagrams.address(place, xrc.is_some());
-        let reserved = if xrc.is_some() { notes::RESERVED } else { 0 };
+        let own = datagrams.address(location, xrc.is_some());
+        let reserved = if xrc.is_some() { control::RESERVED } else { 0 };
         let mut port = Port {
-            ends: Ends::new(own, room),
+            endpoints: Endpoints::new(own, room),
             receives: Receives::new(srq, rx, rx_mr.lkey(), Of::Receive),
             plain: None,
             datagrams,
@@ -272,7 +275,7 @@ impl<H: Hca> Port<H> {
                 datagrams: Some(datagrams_mr),
                 plain: None,
             },
-            site: Site { xrc, cq, channel: Some(channel), hca, options, attr, place, health },
+            site: Site { xrc, cq, channel: Some(channel), hca, options, attr, location, health },
             tx: Some(tx),
             tx_free: (0..TX_BUFFERS as u32).rev().collect(),
             reserved,
@@ -291,21 +294,22 @@ impl<H: Hca> Port<H> {
         Ok(port)
     }
 
-    /// Where handshakes are sent to.
+    /// Returns the destination of handshakes.
     #[must_use]
     pub fn address(&self) -> Box<[u8]> {
-        self.ends.own.to_bytes()
+        self.endpoints.own.to_bytes()
     }
 
-    /// Whether XRC is in use; why not, if it was asked for.
+    /// Returns true if XRC is in use, false if it was not requested.
     ///
     /// # Errors
-    /// Why it is not.
+    /// The reason if it was requested and is not in use.
     pub fn xrc(&self) -> Result<bool, &str> {
         self.without.as_deref().map_or(Ok(self.site.xrc.is_some()), Err)
     }
 
-    /// The receive queue that a buffer is of, and its number there; `None`: it is one of datagrams.
+    /// Returns the receive queue of a buffer, and the buffer's number there; `None` for a datagram
+    /// buffer.
     #[inline]
     fn queue_of(&self, buffer: u32) -> Option<(&Receives<H>, u32)> {
         if buffer < self.receives.count() {
@@ -316,12 +320,12 @@ impl<H: Hca> Port<H> {
         (at < plain.count()).then_some((plain, at))
     }
 
-    /// The first buffer of the receive queue of reliable connections beside XRC.
+    /// Returns the first buffer of the reliable connections' receive queue beside XRC.
     fn first_plain(&self) -> u32 {
         self.receives.count() + self.datagrams.count()
     }
 
-    /// Nobody needs a buffer any more that something has come into.
+    /// Releases a receive buffer.
     #[inline]
     fn give_receive_back(&mut self, buffer: u32) {
         let first_plain = self.first_plain();
@@ -332,7 +336,7 @@ impl<H: Hca> Port<H> {
         }
     }
 
-    /// Makes the receive queue of reliable connections beside XRC's.
+    /// Makes the reliable connections' receive queue beside XRC's.
     #[cold]
     fn open_plain(&mut self) -> Result<(), String> {
         let block = Block::new(self.receives.each(), receives_beside(self.receives.count() as usize))?;
@@ -347,6 +351,8 @@ impl<H: Hca> Port<H> {
         plain.limit()
     }
 
+    /// Checks that the device is usable.
+    ///
     /// # Errors
     /// If the device has failed.
     fn alive(&self) -> Result<(), Refused> {
@@ -361,7 +367,7 @@ impl<H: Hca> Port<H> {
         self.registered.tx.as_ref().map_or(0, hca::Mr::lkey)
     }
 
-    /// Looks at what the device has to say without being asked.
+    /// Handles asynchronous events.
     #[cold]
     fn events(&mut self) {
         loop {
@@ -386,8 +392,8 @@ impl<H: Hca> Port<H> {
             }
             AsyncEvent::QpFatal(qp) | AsyncEvent::QpRequestError(qp) | AsyncEvent::QpAccessError(qp) => {
                 let why = format!("{device}: {event:?}");
-                let told = &mut Told { found: &mut self.found, free: &mut self.tx_free };
-                self.ends.broken(qp, &why, told);
+                let results = &mut Results { found: &mut self.found, free: &mut self.tx_free };
+                self.endpoints.broken(qp, &why, results);
             }
             AsyncEvent::PortError(port) if port == self.site.options.port => {
                 tracing::warn!(
@@ -408,7 +414,7 @@ impl<H: Hca> Port<H> {
         }
     }
 
-    /// Nothing goes any more.
+    /// Fails the port because the device is unusable.
     #[cold]
     fn died(&mut self, why: &str) {
         if self.dead.is_some() {
@@ -416,21 +422,22 @@ impl<H: Hca> Port<H> {
         }
         let why = format!("{}: {why}", self.site.hca.name());
         tracing::error!(why, "a port of verbs is of no more use");
-        let told = &mut Told { found: &mut self.found, free: &mut self.tx_free };
-        self.ends.all_broken(&why, told);
+        let results = &mut Results { found: &mut self.found, free: &mut self.tx_free };
+        self.endpoints.all_broken(&why, results);
         self.dead = Some(why);
     }
 }
 
 impl<H: Hca> Drop for Port<H> {
-    /// Closes what uses memory before the memory goes; what a device does not let go of is kept for ever.
+    /// Closes objects before the memory that they use. Memory that a device does not release is
+    /// leaked.
     fn drop(&mut self) {
-        self.ends.clear();
+        self.endpoints.clear();
         self.datagrams.close();
         self.receives.close();
         self.plain.iter_mut().for_each(Receives::close);
-        // What has come by a receiving queue pair of XRC, which lives on, is not forgotten with this port's queues: it stands for their
-        // buffers until it is taken.
+        // A receiving QP of XRC outlives this port. Its completions are taken before the queue
+        // closes: each stands for a buffer.
         while self.site.cq.poll(&mut self.entries[..]).is_ok_and(|n| n > 0) {}
         let keep = |mr: Option<H::Mr>, block: Option<Block>| {
             if let Some(Err((mr, why))) = mr.map(hca::Mr::deregister) {

@@ -1,4 +1,4 @@
-//! A receive queue that connections of a port share, and its buffers.
+//! A shared receive queue of a port, and its buffers.
 
 use core::ptr::NonNull;
 
@@ -7,12 +7,12 @@ use netmod_framed::memory::Block;
 
 use super::Of;
 
-/// Buffers that are posted together, unless few are left or there are not many.
+/// Buffers posted per batch, unless few are left or there are few in all.
 const TOGETHER: usize = 8;
-/// Requests in one call.
+/// Maximum number of requests per call.
 const LIST: usize = 32;
 
-/// See the module.
+/// A shared receive queue with its buffers.
 #[derive(Debug)]
 pub(super) struct Receives<H: Hca> {
     srq: Option<H::Srq>,
@@ -22,11 +22,11 @@ pub(super) struct Receives<H: Hca> {
     count: u32,
     together: usize,
     lkey: u32,
-    /// What completions of its buffers say.
+    /// Makes the subject of a completion from a buffer.
     of: fn(u32) -> Of,
-    /// Not posted.
+    /// Buffers that are not posted.
     free: Vec<u32>,
-    /// The device says that few are left.
+    /// True after the device has reported that few are left.
     pub(super) low: bool,
 }
 
@@ -50,22 +50,22 @@ impl<H: Hca> Receives<H> {
         }
     }
 
-    /// The queue, as long as it is open.
+    /// Returns the queue while it is open.
     pub(super) fn srq(&self) -> Option<&H::Srq> {
         self.srq.as_ref()
     }
 
-    /// Buffers in all.
+    /// Returns the number of buffers.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Bytes of a buffer.
+    /// Returns the length of a buffer in bytes.
     pub(super) fn each(&self) -> usize {
         self.each
     }
 
-    /// First byte of a buffer.
+    /// Returns the address of a buffer.
     #[inline]
     pub(super) fn at(&self, buffer: u32) -> NonNull<u8> {
         assert!(buffer < self.count);
@@ -73,16 +73,16 @@ impl<H: Hca> Receives<H> {
         unsafe { self.base.add(buffer as usize * self.each) }
     }
 
-    /// Nobody needs a buffer any more.
+    /// Releases a buffer.
     #[inline]
     pub(super) fn give_back(&mut self, buffer: u32) {
         self.free.push(buffer);
     }
 
-    /// Posts what is free, if that is worth a call.
+    /// Posts the free buffers if there are enough of them.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     #[inline]
     pub(super) fn refill(&mut self) -> Result<(), String> {
         if self.free.len() >= self.together || (self.low && !self.free.is_empty()) {
@@ -92,10 +92,10 @@ impl<H: Hca> Receives<H> {
         }
     }
 
-    /// Posts all that is free.
+    /// Posts all free buffers.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     #[inline(never)]
     pub(super) fn post(&mut self) -> Result<(), String> {
         while !self.free.is_empty() {
@@ -128,10 +128,10 @@ impl<H: Hca> Receives<H> {
         Ok(())
     }
 
-    /// Asks the device to tell when few are left.
+    /// Asks the device to report when few receives are left.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub(super) fn limit(&self) -> Result<(), String> {
         self.srq.as_ref().map_or(Ok(()), |srq| srq.set_limit(self.count / 4)).map_err(|e| e.to_string())
     }

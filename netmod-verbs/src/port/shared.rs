@@ -1,9 +1,11 @@
-//! Ends that share a lane of XRC: how they join it, and how they leave one that has failed for another end's sake.
+//! Endpoints that share a QP of XRC: how they join it, and how they leave one that another
+//! endpoint's request has failed.
 //!
-//! A request that is refused by one process of the domain, because that has died for instance, puts the lane into the error state, and all
-//! requests behind it are flushed. They were not done, so the other ends lose nothing: they get a new lane, join it, and post again what was
-//! flushed, in order, before anything else. Meanwhile they take nothing. If the peer's device does not answer at all it is not known what was
-//! done; then all ends of the lane have failed.
+//! If a process of the domain refuses a request, for example because it has died, the shared QP
+//! goes to the error state, and all later requests are flushed. They were not executed, so the
+//! other endpoints lose nothing: they get a new shared QP, join it, and post the flushed requests
+//! again, in order, before any others. Meanwhile they accept no requests. If the peer's device does
+//! not answer at all, it is unknown what was executed; then all endpoints of the QP fail.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -13,51 +15,54 @@ use netmod_core::{Time, VcId};
 use netmod_framed::device::{Done, NewEnd, Refused};
 
 use super::What;
-use super::carried::Carried;
-use super::end::{End, Ends, Told, place};
-use super::join::{Answer, Hold, Join, Note, Said, Step, Wish, step, wish};
-use super::lane::{Again, EndId, Lane, READS, Remote, Stage};
+use super::endpoint::{Endpoint, Endpoints, Results, store};
+use super::join::{
+    Answer, AnswerAction, Control, Hold, Join, JoinAction, JoinResult, answer_action, join_action,
+};
+use super::repost::RepostQueue;
+use super::send_qp::{EndpointId, READS, Remote, Repost, SendQp, Stage};
 use super::site::Site;
 use super::targets::{Sender, reads};
-use crate::words::{Address, Domain, XrcEnd};
+use crate::wire::{Address, Domain, XrcEndpoint};
 
-/// After so long an unanswered JOIN is sent again; doubled each time, up to the longest.
+/// Delay before an unanswered JOIN is repeated; doubled each time, up to the maximum.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// So long an end that is closed tries to get its last words out before it has joined a lane.
+/// Time that a closed endpoint has for its last frames before it has joined.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// What an end of XRC has beside others.
+/// State of an XRC endpoint.
 #[derive(Debug)]
-pub(super) struct Part {
-    /// By which the peer names it.
+pub(super) struct XrcState {
+    /// Token by which the peer names it.
     pub(super) token: u64,
-    /// The peer's end, once it is known.
-    pub(super) peer: Option<XrcEnd>,
-    /// The peer holds the receiving queue pair of the lane, which therefore lives as long as the peer's end does.
+    /// The peer's endpoint, once it is known.
+    pub(super) peer: Option<XrcEndpoint>,
+    /// True if the peer holds the receiving QP, which therefore lives as long as the peer's
+    /// endpoint.
     joined: bool,
-    /// Requests of it are being flushed from the lane before.
+    /// True while its requests are being flushed from the QP before.
     pub(super) flushing: bool,
-    /// Requests that were flushed, to be posted before others.
-    pub(super) carried: Carried<Again>,
-    /// When JOIN is sent.
+    /// Flushed requests, to be posted before others.
+    pub(super) carried: RepostQueue<Repost>,
+    /// Time of the next JOIN.
     ask_at: Time,
     pause: Duration,
-    /// When it gives its last words up.
+    /// Deadline for its last frames.
     until: Time,
-    /// What it holds of the peer's lane.
+    /// The receiving QP that it holds for the peer.
     pub(super) hold: Option<Hold>,
 }
 
-impl Part {
-    /// Whether the peer holds the receiving queue pair of the lane.
+impl XrcState {
+    /// Returns true if the peer holds the receiving QP.
     pub(super) fn has_joined(&self) -> bool {
         self.joined
     }
 }
 
-impl<H: Hca> Ends<H> {
-    /// Makes an end of XRC. `srq` is the queue in which its frames arrive.
+impl<H: Hca> Endpoints<H> {
+    /// Makes an endpoint of XRC. `srq` is the queue in which its frames arrive.
     ///
     /// # Errors
     /// If there are no random numbers, or no domain.
@@ -66,343 +71,379 @@ impl<H: Hca> Ends<H> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|e| format!("no random numbers: {e}"))?;
         let token = u64::from_le_bytes(random).max(1);
-        let part = Part {
+        let xrc_state = XrcState {
             token,
             peer: None,
             joined: false,
             flushing: false,
-            carried: Carried::default(),
+            carried: RepostQueue::default(),
             ask_at: Time::ZERO,
             pause: PAUSE,
             until: Time::NEVER,
             hold: None,
         };
-        let says = XrcEnd { address: self.own, file, srq, token, mtu: site.attr.active_mtu }.to_bytes();
-        let end = self.add(vc, None, Some(part.into()));
-        let (at, number) = (end.id.at, end.number());
+        let says = XrcEndpoint { address: self.own, file, srq, token, mtu: site.attr.active_mtu }.to_bytes();
+        let endpoint = self.add(vc, None, Some(xrc_state.into()));
+        let (at, number) = (endpoint.id.at, endpoint.number());
         self.tokens.insert(token, at);
         Ok(NewEnd { number, says })
     }
 
-    fn by_token(&self, token: u64) -> Option<EndId> {
+    fn by_token(&self, token: u64) -> Option<EndpointId> {
         let at = *self.tokens.get(&token)?;
         Some(self.all.get(at as usize)?.as_ref()?.id)
     }
 
-    /// Whether an end of XRC waits for something.
+    /// Returns true if an XRC endpoint waits for something.
     #[inline]
-    pub(super) fn is_restless(&self) -> bool {
-        !self.restless.is_empty()
+    pub(super) fn is_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
-    /// Whether an end waits for an answer of its peer.
+    /// Returns true if an endpoint waits for an answer of its peer.
     pub(super) fn waits_for_peer(&self, number: u64) -> bool {
-        let end = self.all.get(number as u32 as usize).and_then(Option::as_ref);
-        let waiting = end.filter(|end| end.number() == number && !end.ready && end.broken.is_none());
-        waiting.and_then(|end| end.part.as_ref()).is_some_and(|part| part.peer.is_some() && !part.joined)
+        let endpoint = self.all.get(number as u32 as usize).and_then(Option::as_ref);
+        let waiting = endpoint
+            .filter(|endpoint| endpoint.number() == number && !endpoint.ready && endpoint.broken.is_none());
+        waiting
+            .and_then(|endpoint| endpoint.xrc_state.as_ref())
+            .is_some_and(|xrc_state| xrc_state.peer.is_some() && !xrc_state.joined)
     }
 
-    /// Does for ends of XRC what can be done now. What is to be said to other ports is added to `say`.
+    /// Advances the waiting XRC endpoints as far as possible now. Adds control messages for other
+    /// ports to `outgoing`.
     #[cold]
-    pub(super) fn settle(&mut self, site: &Site<H>, say: &mut Vec<(Address, Note)>, told: &mut Told<'_>) {
-        for id in core::mem::take(&mut self.restless) {
-            if self.advance(site, id, say, told) {
-                self.restless.push(id);
+    pub(super) fn settle(
+        &mut self,
+        site: &Site<H>,
+        outgoing: &mut Vec<(Address, Control)>,
+        results: &mut Results<'_>,
+    ) {
+        for id in core::mem::take(&mut self.pending) {
+            if self.advance(site, id, outgoing, results) {
+                self.pending.push(id);
             }
         }
     }
 
-    /// The same for one; whether it still waits for something.
+    /// Advances one endpoint; returns true if it still waits for something.
     fn advance(
         &mut self,
         site: &Site<H>,
-        id: EndId,
-        say: &mut Vec<(Address, Note)>,
-        told: &mut Told<'_>,
+        id: EndpointId,
+        outgoing: &mut Vec<(Address, Control)>,
+        results: &mut Results<'_>,
     ) -> bool {
         let now = self.now;
-        let Some(end) = self.end(id) else { return false };
-        let closing = end.closing;
-        let (Some(part), None) = (&mut end.part, &end.broken) else { return false };
-        let Some(peer) = part.peer else { return false };
+        let Some(endpoint) = self.endpoint(id) else { return false };
+        let closing = endpoint.closing;
+        let (Some(xrc_state), None) = (&mut endpoint.xrc_state, &endpoint.broken) else { return false };
+        let Some(peer) = xrc_state.peer else { return false };
         if closing {
-            part.until = part.until.min(now + LAST_WORDS);
-            if part.carried.is_empty() && !part.flushing {
+            xrc_state.until = xrc_state.until.min(now + LAST_WORDS);
+            if xrc_state.carried.is_empty() && !xrc_state.flushing {
                 return false;
             }
-            if now >= part.until && !part.flushing {
-                self.give_up(id, "the connection was closed before its lane was renewed", told);
+            if now >= xrc_state.until && !xrc_state.flushing {
+                self.give_up(id, "the connection was closed before its shared QP was replaced", results);
                 return false;
             }
         }
-        let Some(at) = end.lane.map_or_else(|| self.find_lane(site, id, peer.domain(), told), Some) else {
+        let Some(at) =
+            endpoint.send_qp.map_or_else(|| self.find_shared_qp(site, id, peer.domain(), results), Some)
+        else {
             return false;
         };
-        self.ask(site, id, at, &peer, say);
-        let connected = self.lane(at).is_some_and(|lane| lane.stage == Stage::Connected);
-        let Some(end) = self.end(id) else { return false };
-        let Some(part) = &end.part else { return false };
-        if connected && part.joined && !part.flushing && !self.repost(id, at, told) {
-            // It posts by itself from now on.
-            let Some(end) = self.end(id) else { return false };
-            end.ready = end.broken.is_none();
+        self.ask(site, id, at, &peer, outgoing);
+        let connected = self.send_qp(at).is_some_and(|send_qp| send_qp.stage == Stage::Connected);
+        let Some(endpoint) = self.endpoint(id) else { return false };
+        let Some(xrc_state) = &endpoint.xrc_state else { return false };
+        if connected && xrc_state.joined && !xrc_state.flushing && !self.repost(id, at, results) {
+            // It posts directly from now on.
+            let Some(endpoint) = self.endpoint(id) else { return false };
+            endpoint.ready = endpoint.broken.is_none();
         }
-        let Some(end) = self.end(id).filter(|end| end.broken.is_none()) else { return false };
-        end.part.as_ref().is_some_and(|part| !part.joined || part.flushing || !part.carried.is_empty())
+        let Some(endpoint) = self.endpoint(id).filter(|endpoint| endpoint.broken.is_none()) else {
+            return false;
+        };
+        endpoint
+            .xrc_state
+            .as_ref()
+            .is_some_and(|xrc_state| !xrc_state.joined || xrc_state.flushing || !xrc_state.carried.is_empty())
     }
 
-    /// The lane of a domain, for an end that has none.
-    fn find_lane(&mut self, site: &Site<H>, id: EndId, domain: Domain, told: &mut Told<'_>) -> Option<u32> {
+    /// Finds or makes the shared QP of a domain, for an endpoint that has none.
+    fn find_shared_qp(
+        &mut self,
+        site: &Site<H>,
+        id: EndpointId,
+        domain: Domain,
+        results: &mut Results<'_>,
+    ) -> Option<u32> {
         let at = match self.current.get(&domain) {
             Some(at) => {
                 let at = *at;
-                self.lane(at)?.users += 1;
+                self.send_qp(at)?.users += 1;
                 at
             }
             None => {
                 self.numbers = self.numbers.wrapping_add(1);
-                match Lane::shared(site, self.numbers) {
-                    Ok(lane) => {
-                        self.inline = self.inline.min(lane.inline());
-                        let at = place(&mut self.lanes, lane);
+                match SendQp::shared(site, self.numbers) {
+                    Ok(send_qp) => {
+                        self.inline = self.inline.min(send_qp.inline());
+                        let at = store(&mut self.send_qps, send_qp);
                         self.current.insert(domain, at);
                         at
                     }
                     Err(why) => {
-                        self.give_up(id, &format!("no queue pair for XRC: {why}"), told);
+                        self.give_up(id, &format!("no queue pair for XRC: {why}"), results);
                         return None;
                     }
                 }
             }
         };
-        let end = self.end(id)?;
-        end.lane = Some(at);
-        if let Some(part) = &mut end.part {
-            (part.ask_at, part.pause) = (Time::ZERO, PAUSE);
+        let endpoint = self.endpoint(id)?;
+        endpoint.send_qp = Some(at);
+        if let Some(xrc_state) = &mut endpoint.xrc_state {
+            (xrc_state.ask_at, xrc_state.pause) = (Time::ZERO, PAUSE);
         }
         Some(at)
     }
 
-    /// Sends JOIN if that is due.
-    fn ask(&mut self, site: &Site<H>, id: EndId, at: u32, peer: &XrcEnd, say: &mut Vec<(Address, Note)>) {
+    /// Sends a JOIN if it is due.
+    fn ask(
+        &mut self,
+        site: &Site<H>,
+        id: EndpointId,
+        at: u32,
+        peer: &XrcEndpoint,
+        outgoing: &mut Vec<(Address, Control)>,
+    ) {
         let now = self.now;
-        let Some(lane) = self.lane(at) else { return };
-        let (ini, psn) = (lane.number(), lane.psn());
-        let Some(shared) = &lane.shared else { return };
+        let Some(send_qp) = self.send_qp(at) else { return };
+        let (ini, psn) = (send_qp.number(), send_qp.psn());
+        let Some(shared) = &send_qp.shared else { return };
         let (number, tgt) = (shared.number, shared.tgt);
-        let Some(part) = self.end(id).and_then(|end| end.part.as_mut()) else { return };
-        if part.joined || now < part.ask_at {
+        let Some(xrc_state) = self.endpoint(id).and_then(|endpoint| endpoint.xrc_state.as_mut()) else {
+            return;
+        };
+        if xrc_state.joined || now < xrc_state.ask_at {
             return;
         }
-        part.ask_at = now + part.pause;
-        part.pause = (part.pause * 2).min(PAUSE_MAX);
+        xrc_state.ask_at = now + xrc_state.pause;
+        xrc_state.pause = (xrc_state.pause * 2).min(PAUSE_MAX);
         let join = Join {
             mtu: site.attr.active_mtu.min(peer.mtu),
             reads: READS.min(site.hca.device().max_qp_init_rd_atom),
-            lane: number,
+            send_qp: number,
             to: peer.token,
-            from: part.token,
+            from: xrc_state.token,
             address: self.own,
             ini,
             psn,
             tgt,
         };
-        say.push((peer.address, Note::Join(join)));
+        outgoing.push((peer.address, Control::Join(join)));
     }
 
-    /// Posts what was flushed, as far as there is room; whether something is left.
-    fn repost(&mut self, id: EndId, at: u32, told: &mut Told<'_>) -> bool {
+    /// Posts flushed requests as far as there is room; returns true if some are left.
+    fn repost(&mut self, id: EndpointId, at: u32, results: &mut Results<'_>) -> bool {
         while self.room > 0 {
-            let end = self.all.get_mut(id.at as usize).and_then(Option::as_mut);
-            let Some(end) = end.filter(|end| end.id == id) else { return false };
-            let who = (id, end.srq, end.vc);
-            let Some(part) = &mut end.part else { return false };
-            let Some(again) = part.carried.front() else { return false };
-            let Some(lane) = self.lanes.get_mut(at as usize).and_then(Option::as_mut) else { return true };
-            match lane.post(at, who, again.request()) {
+            let endpoint = self.all.get_mut(id.at as usize).and_then(Option::as_mut);
+            let Some(endpoint) = endpoint.filter(|endpoint| endpoint.id == id) else { return false };
+            let who = (id, endpoint.srq, endpoint.vc);
+            let Some(xrc_state) = &mut endpoint.xrc_state else { return false };
+            let Some(again) = xrc_state.carried.front() else { return false };
+            let Some(send_qp) = self.send_qps.get_mut(at as usize).and_then(Option::as_mut) else {
+                return true;
+            };
+            match send_qp.post(at, who, again.request()) {
                 Ok(()) => {
-                    part.carried.posted();
-                    end.under_way += 1;
+                    xrc_state.carried.posted();
+                    endpoint.under_way += 1;
                     self.room -= 1;
                 }
                 Err(Refused::Again) => return true,
                 Err(Refused::Failed(why)) => {
-                    self.give_up(id, &why, told);
+                    self.give_up(id, &why, results);
                     return false;
                 }
             }
         }
-        self.end(id).and_then(|end| end.part.as_ref()).is_some_and(|part| !part.carried.is_empty())
+        self.endpoint(id)
+            .and_then(|endpoint| endpoint.xrc_state.as_ref())
+            .is_some_and(|xrc_state| !xrc_state.carried.is_empty())
     }
 
-    /// Another port asks.
+    /// Handles another port's JOIN.
     pub(super) fn asked(&mut self, site: &Site<H>, join: &Join) -> Option<Answer> {
-        let answer = |said| Some(Answer { said, lane: join.lane, to: join.from });
-        let Some(id) = self.by_token(join.to) else { return answer(Said::Unknown) };
-        let part = self.all[id.at as usize].as_mut()?.part.as_mut()?;
-        let taken = match wish(part.hold.as_ref(), join) {
-            Wish::Old => return None,
-            Wish::Say(tgt) => return answer(Said::Held(tgt, reads(site))),
-            Wish::Open(tgt) => match self.targets.open(site, tgt) {
+        let answer = |result| Some(Answer { result, send_qp: join.send_qp, to: join.from });
+        let Some(id) = self.by_token(join.to) else { return answer(JoinResult::Unknown) };
+        let xrc_state = self.all[id.at as usize].as_mut()?.xrc_state.as_mut()?;
+        let taken = match join_action(xrc_state.hold.as_ref(), join) {
+            JoinAction::Ignore => return None,
+            JoinAction::Report(tgt) => return answer(JoinResult::Held(tgt, reads(site))),
+            JoinAction::Open(tgt) => match self.targets.open(site, tgt) {
                 Ok(()) => tgt,
                 Err(why) => {
                     tracing::debug!(why, "a receiving queue pair of XRC cannot be opened");
-                    return answer(Said::Gone);
+                    return answer(JoinResult::Gone);
                 }
             },
-            Wish::Make => {
+            JoinAction::Make => {
                 let sender = Sender { address: join.address, ini: join.ini, psn: join.psn };
                 let made = site
-                    .way(&join.address.place)
+                    .route(&join.address.location)
                     .and_then(|ah| self.targets.make(site, sender, ah, join.mtu));
                 match made {
                     Ok(tgt) => tgt,
                     Err(why) => {
                         tracing::warn!(why, "no receiving queue pair of XRC");
-                        return answer(Said::Cannot);
+                        return answer(JoinResult::Cannot);
                     }
                 }
             }
         };
-        let hold = Hold { of: join.address, lane: join.lane, tgt: taken };
-        if let Some(old) = part.hold.replace(hold) {
+        let hold = Hold { of: join.address, send_qp: join.send_qp, tgt: taken };
+        if let Some(old) = xrc_state.hold.replace(hold) {
             self.targets.release(old.tgt);
         }
-        answer(Said::Held(taken, reads(site)))
+        answer(JoinResult::Held(taken, reads(site)))
     }
 
-    /// Another port answers.
-    pub(super) fn answered(&mut self, site: &Site<H>, answer: &Answer, told: &mut Told<'_>) {
+    /// Handles another port's ANSWER.
+    pub(super) fn answered(&mut self, site: &Site<H>, answer: &Answer, results: &mut Results<'_>) {
         let Some(id) = self.by_token(answer.to) else { return };
-        let Some(end) = self.end(id).filter(|end| end.broken.is_none()) else { return };
-        let Some((at, part)) = end.lane.zip(end.part.as_mut()) else { return };
-        let Some(peer) = part.peer.filter(|_| !part.joined) else { return };
-        let Some(shared) = self.lane(at).and_then(|lane| lane.shared.as_ref()) else { return };
-        if shared.number != answer.lane {
+        let Some(endpoint) = self.endpoint(id).filter(|endpoint| endpoint.broken.is_none()) else { return };
+        let Some((at, xrc_state)) = endpoint.send_qp.zip(endpoint.xrc_state.as_mut()) else { return };
+        let Some(peer) = xrc_state.peer.filter(|_| !xrc_state.joined) else { return };
+        let Some(shared) = self.send_qp(at).and_then(|send_qp| send_qp.shared.as_ref()) else { return };
+        if shared.number != answer.send_qp {
             return;
         }
-        match step(shared.tgt, answer.said) {
-            Step::Connect(tgt, reads) => {
-                let Some(lane) = self.lane(at) else { return };
-                let connected = site
-                    .way(&peer.address.place)
-                    .and_then(|ah| lane.connect(site, &Remote { qp: tgt, psn: 0, ah, mtu: peer.mtu, reads }));
+        match answer_action(shared.tgt, answer.result) {
+            AnswerAction::Connect(tgt, reads) => {
+                let Some(send_qp) = self.send_qp(at) else { return };
+                let connected = site.route(&peer.address.location).and_then(|ah| {
+                    send_qp.connect(site, &Remote { qp: tgt, psn: 0, ah, mtu: peer.mtu, reads })
+                });
                 if let Err(why) = connected {
-                    self.give_up(id, &why, told);
-                    return self.lost(at, &why, told);
+                    self.give_up(id, &why, results);
+                    return self.lost(at, &why, results);
                 }
-                if let Some(shared) = &mut lane.shared {
+                if let Some(shared) = &mut send_qp.shared {
                     shared.tgt = Some(tgt);
                 }
                 self.joined(id);
             }
-            Step::Joined => self.joined(id),
-            Step::AskAgain => {
-                if let Some(part) = self.end(id).and_then(|end| end.part.as_mut()) {
-                    part.ask_at = Time::ZERO;
+            AnswerAction::Joined => self.joined(id),
+            AnswerAction::AskAgain => {
+                if let Some(xrc_state) = self.endpoint(id).and_then(|endpoint| endpoint.xrc_state.as_mut()) {
+                    xrc_state.ask_at = Time::ZERO;
                 }
             }
-            Step::Leave => {
+            AnswerAction::Leave => {
                 self.retire(at);
-                self.move_out(at, |end, _| end.id == id);
+                self.move_out(at, |endpoint, _| endpoint.id == id);
             }
-            Step::Fail(why) => self.give_up(id, why, told),
+            AnswerAction::Fail(why) => self.give_up(id, why, results),
         }
     }
 
-    fn joined(&mut self, id: EndId) {
-        if let Some(part) = self.end(id).and_then(|end| end.part.as_mut()) {
-            part.joined = true;
+    fn joined(&mut self, id: EndpointId) {
+        if let Some(xrc_state) = self.endpoint(id).and_then(|endpoint| endpoint.xrc_state.as_mut()) {
+            xrc_state.joined = true;
         }
     }
 
-    /// A lane takes no more ends.
+    /// Makes a shared QP accept no more endpoints.
     pub(super) fn retire(&mut self, at: u32) {
         self.current.retain(|_, current| *current != at);
     }
 
-    /// A lane has failed for one end's sake: the others get a new one.
+    /// Replaces a shared QP that has failed because of one endpoint.
     #[cold]
     pub(super) fn renew(&mut self, at: u32) {
-        if let Some(lane) = self.lane(at) {
-            lane.stage = Stage::Flushing;
+        if let Some(send_qp) = self.send_qp(at) {
+            send_qp.stage = Stage::Flushing;
         }
         self.retire(at);
         self.move_out(at, |_, _| true);
-        tracing::info!("a lane of XRC has failed for one of its ends; the others get a new one");
+        tracing::info!("a shared QP of XRC has failed because of one endpoint; the others get a new one");
     }
 
-    /// Ends of a lane get another one.
-    pub(super) fn move_out(&mut self, at: u32, which: impl Fn(&End, &Part) -> bool) {
+    /// Moves endpoints from a shared QP to another one.
+    pub(super) fn move_out(&mut self, at: u32, which: impl Fn(&Endpoint, &XrcState) -> bool) {
         let mut moved = Vec::new();
-        for end in self.all.iter_mut().flatten().filter(|end| end.lane == Some(at)) {
-            let Some(mut part) = end.part.take() else { continue };
-            if end.broken.is_none() && which(end, &part) {
-                (end.lane, end.ready) = (None, false);
-                part.joined = false;
-                // One that is still being flushed from the lane before has posted nothing since.
-                if !part.flushing {
-                    part.carried.lane_failed();
+        for endpoint in self.all.iter_mut().flatten().filter(|endpoint| endpoint.send_qp == Some(at)) {
+            let Some(mut xrc_state) = endpoint.xrc_state.take() else { continue };
+            if endpoint.broken.is_none() && which(endpoint, &xrc_state) {
+                (endpoint.send_qp, endpoint.ready) = (None, false);
+                xrc_state.joined = false;
+                // An endpoint that is still being flushed from the QP before has posted nothing
+                // since.
+                if !xrc_state.flushing {
+                    xrc_state.carried.qp_failed();
                 }
-                part.flushing = end.under_way > 0;
-                moved.push(end.id);
+                xrc_state.flushing = endpoint.under_way > 0;
+                moved.push(endpoint.id);
             }
-            end.part = Some(part);
+            endpoint.xrc_state = Some(xrc_state);
         }
         for id in moved {
-            if !self.restless.contains(&id) {
-                self.restless.push(id);
+            if !self.pending.contains(&id) {
+                self.pending.push(id);
             }
             self.leave(id, at);
         }
     }
 
-    /// An end has failed. What it has not posted again is told to have failed.
+    /// Fails an endpoint, and reports the requests that it has not posted again as failed.
     #[cold]
-    pub(super) fn give_up(&mut self, id: EndId, why: &str, told: &mut Told<'_>) {
-        let Some(end) = self.end(id) else { return };
-        let mut tells = end.tells();
-        end.ready = false;
-        end.broken.get_or_insert_with(|| why.into());
-        let vc = end.vc;
-        let carried = end.part.as_mut().map(|part| part.carried.drain());
+    pub(super) fn give_up(&mut self, id: EndpointId, why: &str, results: &mut Results<'_>) {
+        let Some(endpoint) = self.endpoint(id) else { return };
+        let mut tells = endpoint.tells();
+        endpoint.ready = false;
+        endpoint.broken.get_or_insert_with(|| why.into());
+        let vc = endpoint.vc;
+        let carried = endpoint.xrc_state.as_mut().map(|xrc_state| xrc_state.carried.drain());
         for again in carried.into_iter().flatten() {
             let failed = core::mem::take(&mut tells).then(|| why.to_owned());
-            self.end_carried(id, vc, again.what, why, failed, told);
+            self.fail_carried(id, vc, again.what, why, failed, results);
         }
         self.sweep(id);
     }
 
-    fn end_carried(
+    fn fail_carried(
         &mut self,
-        id: EndId,
+        id: EndpointId,
         vc: VcId,
         what: What,
         why: &str,
         failed: Option<String>,
-        told: &mut Told<'_>,
+        results: &mut Results<'_>,
     ) {
-        if let Some(end) = self.end(id) {
-            end.lasting -= u32::from(what != What::Inline);
+        if let Some(endpoint) = self.endpoint(id) {
+            endpoint.lasting -= u32::from(what != What::Inline);
         }
-        self.tell(what, vc, Err(why), failed, told);
+        self.tell(what, vc, Err(why), failed, results);
     }
 
-    /// A transfer is not to be posted again.
+    /// Removes a transfer from those to be posted again.
     pub(super) fn cancel(&mut self, number: u64, found: &mut VecDeque<Done>) {
-        let is = |again: &Again| again.what == What::Transfer { number };
+        let is = |again: &Repost| again.what == What::Transfer { number };
         let mut ended = Vec::new();
-        for end in self.all.iter_mut().flatten() {
-            let Some(part) = &mut end.part else { continue };
-            let n = part.carried.give_up(is);
-            end.lasting -= n as u32;
-            ended.extend((0..n).map(|_| end.id));
+        for endpoint in self.all.iter_mut().flatten() {
+            let Some(xrc_state) = &mut endpoint.xrc_state else { continue };
+            let n = xrc_state.carried.give_up(is);
+            endpoint.lasting -= n as u32;
+            ended.extend((0..n).map(|_| endpoint.id));
         }
         let mut free = Vec::new();
         for id in ended {
-            let told = &mut Told { found, free: &mut free };
+            let results = &mut Results { found, free: &mut free };
             let vc = VcId::from_wire(0);
-            self.tell(What::Transfer { number }, vc, Err("it was taken back"), None, told);
+            self.tell(What::Transfer { number }, vc, Err("it was cancelled"), None, results);
             self.sweep(id);
         }
     }

@@ -1,19 +1,20 @@
-//! Where queue pairs are made: the device, its port, the completion queue, and the XRC domain if there is one.
+//! Objects needed for making queue pairs: the device, its port, the completion queue, and the XRC
+//! domain if there is one.
 
 use hca::{AhAttr, Hca, PortAttr};
 
 use super::Options;
 use super::health::Health;
 use crate::domain::Member;
-use crate::words::{Domain, Place};
+use crate::wire::{Domain, PortLocation};
 
-/// A domain, and how the processes of the node have found it. The domain goes first.
+/// An XRC domain and this process's membership in it. Fields are in order of destruction.
 pub(super) struct Xrc<H: Hca> {
     pub(super) xrcd: H::Xrcd,
     pub(super) member: Member,
 }
 
-/// See the module. Objects go in the order of the fields.
+/// Objects needed for making queue pairs. Fields are in order of destruction.
 pub(super) struct Site<H: Hca> {
     pub(super) xrc: Option<Xrc<H>>,
     pub(super) cq: H::Cq,
@@ -21,29 +22,29 @@ pub(super) struct Site<H: Hca> {
     pub(super) hca: H,
     pub(super) options: Options,
     pub(super) attr: PortAttr,
-    pub(super) place: Place,
+    pub(super) location: PortLocation,
     pub(super) health: Health,
 }
 
 impl<H: Hca> Site<H> {
-    /// The way to a port.
+    /// Returns the route to a port.
     ///
     /// # Errors
-    /// Why there is none, for people.
-    pub(super) fn way(&self, to: &Place) -> Result<AhAttr, String> {
-        if self.health.gid_gone && self.place.ethernet {
+    /// The reason why there is none, as text.
+    pub(super) fn route(&self, to: &PortLocation) -> Result<AhAttr, String> {
+        if self.health.gid_gone && self.location.ethernet {
             return Err(format!("{}: {}", self.name(), self.without_gid()));
         }
-        to.way(&self.place, self.options.port, self.options.gid_index)
+        to.route(&self.location, self.options.port, self.options.gid_index)
     }
 
     pub(super) fn xrcd(&self) -> Option<&H::Xrcd> {
         self.xrc.as_ref().map(|xrc| &xrc.xrcd)
     }
 
-    /// The domain's name.
+    /// Returns the domain's name.
     pub(super) fn domain(&self) -> Option<Domain> {
         let xrc = self.xrc.as_ref()?;
-        Some(Domain { place: self.place, file: xrc.member.name() })
+        Some(Domain { location: self.location, file: xrc.member.name() })
     }
 }

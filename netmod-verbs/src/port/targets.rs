@@ -1,12 +1,13 @@
-//! Receiving queue pairs of XRC that this process has a part in: each once, for as long as an end needs it.
+//! The XRC receiving QPs that this process holds: each held once, for as long as an endpoint needs
+//! it.
 
 use hca::{Access, AhAttr, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, QpNum, ToRtr};
 
-use super::lane::{READS, RNR_TIMER};
+use super::send_qp::{READS, RNR_TIMER};
 use super::site::Site;
-use crate::words::Address;
+use crate::wire::Address;
 
-/// A lane of a peer, by what is said of it.
+/// Identity of a peer's shared QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sender {
     pub(super) address: Address,
@@ -17,12 +18,12 @@ pub(super) struct Sender {
 struct Target<H: Hca> {
     qp: H::Qp,
     number: QpNum,
-    /// For whom it was made here.
+    /// The sender that it was made for, if this process has made it.
     made_for: Option<Sender>,
     users: u32,
 }
 
-/// See the module.
+/// The XRC receiving QPs that this process holds.
 pub(super) struct Targets<H: Hca>(Vec<Target<H>>);
 
 impl<H: Hca> Default for Targets<H> {
@@ -32,10 +33,10 @@ impl<H: Hca> Default for Targets<H> {
 }
 
 impl<H: Hca> Targets<H> {
-    /// Makes a receiving queue pair for a lane, or has a part in the one that was made for it.
+    /// Makes a receiving QP for a shared QP, or holds the one that was made for it.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub(super) fn make(
         &mut self,
         site: &Site<H>,
@@ -69,10 +70,10 @@ impl<H: Hca> Targets<H> {
         Ok(number)
     }
 
-    /// Has a part in a receiving queue pair that another process may have made.
+    /// Holds a receiving QP that another process may have made.
     ///
     /// # Errors
-    /// What the device says: it is gone, for instance.
+    /// The device's error, for example because it is gone.
     pub(super) fn open(&mut self, site: &Site<H>, number: QpNum) -> Result<(), String> {
         if let Some(target) = self.0.iter_mut().find(|t| t.number == number) {
             target.users += 1;
@@ -84,17 +85,17 @@ impl<H: Hca> Targets<H> {
         Ok(())
     }
 
-    /// An end needs it no more.
+    /// Releases an endpoint's hold.
     pub(super) fn release(&mut self, number: QpNum) {
         let Some(at) = self.0.iter().position(|t| t.number == number) else { return };
         self.0[at].users -= 1;
         if self.0[at].users == 0 {
-            // Messages that have come by it are in the receive queue, and stay there.
+            // Messages received through it are in the receive queue, and stay there.
             drop(self.0.swap_remove(at).qp);
         }
     }
 
-    /// Whether a queue pair is one of them.
+    /// Returns true if a queue pair is one of these.
     pub(super) fn knows(&self, number: QpNum) -> bool {
         self.0.iter().any(|t| t.number == number)
     }
@@ -104,7 +105,7 @@ impl<H: Hca> Targets<H> {
     }
 }
 
-/// Reads that a receiving queue pair takes at once.
+/// Returns the number of reads that a receiving QP serves at once.
 pub(super) fn reads<H: Hca>(site: &Site<H>) -> u8 {
     site.hca.device().max_qp_rd_atom.min(READS)
 }

@@ -1,5 +1,6 @@
-//! Any number of netmods over simulated devices in one thread, in simulated time: a device for each node, and between ranks of different nodes
-//! a VC each. Messages are numbered, and each is looked at when it comes.
+//! Any number of netmods over simulated devices in one thread, in simulated time: one device per
+//! node, and a VC between each two ranks of different nodes. Messages are numbered, and each is
+//! checked when it arrives.
 
 #![allow(dead_code, missing_docs)]
 
@@ -21,7 +22,7 @@ use only::{Only, Opened};
 
 pub type Nm = VerbsNetmod<SimHca>;
 
-/// What a world is made from.
+/// Parameters of a world.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub nodes: usize,
@@ -29,7 +30,7 @@ pub struct Setting {
     pub cfg: VerbsConfig,
     pub fabric: Settings,
     pub device: DeviceSettings,
-    /// Ranks that do not ask for XRC.
+    /// Ranks that do not request XRC.
     pub without_xrc: Vec<usize>,
 }
 
@@ -55,22 +56,22 @@ pub fn header(from: usize, number: u32, len: usize) -> Header {
     h
 }
 
-/// The bytes of a message, by its number.
+/// Returns the bytes of a message, given its number.
 pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i as u32 ^ seed).wrapping_mul(0x9E37_79B1).to_le_bytes()[2]).collect()
 }
 
-/// Takes every message whole, and looks at its order and bytes.
+/// A layer that takes each message whole, and checks its order and bytes.
 #[derive(Debug, Default)]
 pub struct Layer {
-    /// By sender: how many messages have come.
+    /// Number of received messages, by sender.
     pub got: Vec<u32>,
-    /// By VC.
+    /// Peer of each VC.
     peers: HashMap<VcId, usize>,
     cards: Vec<Card>,
     under_way: HashMap<ReqId, (usize, u32, Pieces)>,
     pub downs: Vec<(usize, VcError)>,
-    /// How many VCs have terminated.
+    /// Number of terminated VCs.
     pub terminated: usize,
     pub ended: HashMap<u64, Result<(), VcError>>,
     kept: Vec<Area>,
@@ -142,19 +143,19 @@ impl<N: Netmod> Upper<N> for Layer {
 pub struct Rank {
     pub engine: Engine<Nm>,
     pub layer: Layer,
-    /// By peer.
+    /// VC with each peer.
     pub vcs: Vec<Option<VcId>>,
     opened: Opened,
-    /// How many messages were sent to each.
+    /// Number of messages sent to each peer.
     pub sent: Vec<u32>,
-    /// It has been killed.
+    /// True if it has been killed.
     dead: bool,
 }
 
-/// See the module.
+/// The netmods, their devices and simulated time.
 pub struct World {
     pub fabric: Fabric,
-    /// By node.
+    /// Device of each node.
     pub devices: Vec<DeviceId>,
     pub ranks: Vec<Rank>,
     pub now: Time,
@@ -168,12 +169,12 @@ fn name(rank: usize) -> PeerName {
 }
 
 impl World {
-    /// Ranks that cannot open their device have no VCs.
+    /// Makes a world. Ranks that cannot open their device have no VCs.
     pub fn new(setting: &Setting) -> World {
         World::prepared(setting, |_| {})
     }
 
-    /// `prepare` sees the fabric before anything is opened.
+    /// Makes a world after `prepare` has changed the fabric.
     pub fn prepared(setting: &Setting, prepare: impl FnOnce(&Fabric)) -> World {
         let fabric = Fabric::new(setting.fabric.clone());
         let devices: Vec<DeviceId> =
@@ -219,7 +220,7 @@ impl World {
         World { fabric, devices, ranks, now: Time::ZERO, step, lent: Vec::new() }
     }
 
-    /// Sends the next message; the request if it waits. `Err`: the VC is down.
+    /// Sends the next message; returns its request if it waits, or an error if the VC is down.
     pub fn try_send(&mut self, from: usize, to: usize, len: usize) -> Result<Option<ReqId>, VcError> {
         let r = &mut self.ranks[from];
         let number = r.sent[to];
@@ -240,20 +241,20 @@ impl World {
         self.try_send(from, to, len).expect("a VC that is up")
     }
 
-    /// Memory that stays.
+    /// Adds memory that stays.
     pub fn area(&mut self, bytes: Vec<u8>) -> Area {
         let area = Area::new(bytes);
         self.lent.push(area.clone());
         area
     }
 
-    /// Time goes on.
+    /// Advances the time.
     pub fn pass(&mut self) {
         self.now = self.now + self.step;
         self.fabric.advance(self.now);
     }
 
-    /// The turn of one rank.
+    /// Polls one rank.
     pub fn turn(&mut self, rank: usize) {
         let r = &mut self.ranks[rank];
         if r.dead {
@@ -262,7 +263,7 @@ impl World {
         r.engine.progress(&mut r.layer, PollOrder::InFirst, self.now).expect("progress");
     }
 
-    /// A process dies, and its host takes all that it has.
+    /// Kills a process; its host closes everything it has.
     pub fn kill(&mut self, rank: usize) {
         self.ranks[rank].dead = true;
         for context in self.ranks[rank].opened.lock().expect("nobody panics with it").iter() {
@@ -270,13 +271,13 @@ impl World {
         }
     }
 
-    /// Time goes on, and all have their turn.
+    /// Advances the time, and polls all ranks.
     pub fn poll(&mut self) {
         self.pass();
         (0..self.ranks.len()).for_each(|rank| self.turn(rank));
     }
 
-    /// What each VC that is not at rest says of itself.
+    /// Returns the descriptions of all VCs that are not idle.
     pub fn state(&self) -> Vec<String> {
         let mut out = Vec::new();
         for (me, r) in self.ranks.iter().enumerate() {
@@ -291,7 +292,7 @@ impl World {
         out
     }
 
-    /// Polls all until something is so, for a minute of simulated time at most.
+    /// Polls all until a condition holds, for at most a minute of simulated time.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&World) -> bool) {
         let end = self.now + Duration::from_secs(60);
         while !done(self) {
@@ -305,19 +306,19 @@ impl World {
         }
     }
 
-    /// Whether all that was sent has come.
+    /// Returns true if everything sent has arrived.
     pub fn all_came(&self) -> bool {
         let all: Vec<usize> = (0..self.ranks.len()).collect();
         self.came_between(&all)
     }
 
-    /// What these have sent each other has come.
+    /// Returns true if everything that these have sent each other has arrived.
     pub fn came_between(&self, ranks: &[usize]) -> bool {
         let came = |from: usize, to: usize| self.ranks[to].layer.got[from] == self.ranks[from].sent[to];
         ranks.iter().all(|from| ranks.iter().all(|to| came(*from, *to)))
     }
 
-    /// What a rank has open.
+    /// Returns the number of objects that a rank has open.
     pub fn counts(&self, rank: usize) -> Counts {
         let mut all = Counts::default();
         for context in self.ranks[rank].opened.lock().expect("nobody panics with it").iter() {
@@ -335,7 +336,7 @@ impl World {
         all
     }
 
-    /// All ranks end. Nothing is left, and no rule was broken.
+    /// Finalizes all ranks, and checks that nothing is left and no rule was broken.
     pub fn end(mut self) {
         let end = self.now + Duration::from_secs(60);
         self.ranks.retain(|r| !r.dead);

@@ -1,14 +1,14 @@
-//! The one simulated device of a node, as a process opens it.
+//! The simulated device of a node, as a process opens it.
 
 use std::sync::{Arc, Mutex};
 
 use netmod_sim_hca::{ContextId, DeviceId, Fabric, SimHca};
 use netmod_verbs::Source;
 
-/// What a process has opened.
+/// Contexts opened by a process.
 pub type Opened = Arc<Mutex<Vec<ContextId>>>;
 
-/// See the module.
+/// A node's only device.
 #[derive(Clone, Debug)]
 pub struct Only {
     pub fabric: Fabric,

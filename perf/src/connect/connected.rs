@@ -1,8 +1,9 @@
-//! What open connections cost: memory of each, and latency beside many that are idle.
+//! Cost of open connections: memory of each, and latency beside many idle ones.
 //!
-//! The job has two ranks. Beside their own device both take part in a second job, made in memory: rank 0 is
-//! its rank 0, rank 1 all others, a device each. So one process has all connections, and the same two
-//! processes measure the latency of one connection alone and of one among many, by turns.
+//! The job has two ranks. Beside their own device, both join a second job in memory: rank 0 is its
+//! rank 0, and rank 1 is all its other ranks, with a device each. So one process has all
+//! connections, and the same two processes alternate between measuring the latency of a single
+//! connection and of one among many.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,21 +14,21 @@ use netmod_core::Config;
 use super::Memory;
 use crate::cli::ConnectArgs;
 use crate::error::{During, Failure, Result};
-use crate::place::{Place, Values};
+use crate::memory_pm::{MemoryPm, Values};
 use crate::report::{Row, median, rounded};
 use crate::{launch, sys};
 
 const TAG: i32 = 0;
-/// Messages that go each way on each connection before its memory is looked at.
+/// Messages per direction on each connection before its memory is measured.
 const MESSAGES: u32 = 4;
-/// Descriptors of a device, at most, and of the process beside its devices.
+/// Upper limit of descriptors per device, and of the process beside its devices.
 const DEVICE_FDS: u64 = 4;
 const OTHER_FDS: u64 = 64;
-/// Processes on the node as far as spinning goes: those that there are.
+/// Number of processes on the node, which decides how long devices spin.
 const PROCESSES: u32 = 2;
 const WORD: usize = 8;
 
-/// What a rank does. Rank 0 gets the rows.
+/// Runs one rank. Rank 0 returns the rows.
 pub(super) fn rank(args: &ConnectArgs) -> Result<Option<Vec<Row>>> {
     let mut dev =
         launch::join(launch::Choice { netmod: args.netmod.as_deref(), ..launch::Choice::default() })?.dev;
@@ -44,7 +45,7 @@ pub(super) fn rank(args: &ConnectArgs) -> Result<Option<Vec<Row>>> {
 fn measure(dev: &mut Device, args: &ConnectArgs) -> Result<Vec<Row>> {
     if dev.size() != 2 {
         return Err(Failure::new(format!(
-            "connect is a job of two ranks and not of {}; start it with -n 2, or without a launcher",
+            "connect needs a job of two ranks, not of {}; start it with -n 2, or without a launcher",
             dev.size()
         )));
     }
@@ -56,30 +57,31 @@ fn measure(dev: &mut Device, args: &ConnectArgs) -> Result<Vec<Row>> {
     if dev.rank() == 0 { lead(dev, args) } else { follow(dev, args) }
 }
 
-/// One of the second job's devices.
-fn second(dev: &Device, args: &ConnectArgs, place: Place) -> Result<Device> {
+/// Makes a device of the second job.
+fn second(dev: &Device, args: &ConnectArgs, pm: MemoryPm) -> Result<Device> {
     let (mut cfg, _) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
     if let Some(name) = dev.netmods().first() {
         cfg.set("NETMOD", name).map_err(|e| Failure::new(e.to_string()))?;
     }
-    // Sockets and files of these would have the names of those of the job's own device.
+    // The sockets and files of this device would have the same names as those of the job's own
+    // device.
     cfg.set("NETMOD_STATUS", "").map_err(|e| Failure::new(e.to_string()))?;
     cfg.set("NETMOD_CAPTURE", "").map_err(|e| Failure::new(e.to_string()))?;
-    let rank = place.rank;
-    Builder::new(cfg, Box::new(place))
+    let rank = pm.rank;
+    Builder::new(cfg, Box::new(pm))
         .build()
         .during(format!("make device {rank} of {} in one process", args.connected + 1))
 }
 
-fn place(rank: u32, args: &ConnectArgs, job: &str, values: &Arc<std::sync::Mutex<Values>>) -> Place {
-    Place {
+fn pm(rank: u32, args: &ConnectArgs, job: &str, values: &Arc<std::sync::Mutex<Values>>) -> MemoryPm {
+    MemoryPm {
         rank,
         size: args.connected + 1,
         job: job.into(),
         local_size: PROCESSES,
         values: values.clone(),
         stand_in: None,
-        gate: None,
+        barrier: None,
     }
 }
 
@@ -87,12 +89,12 @@ fn lead(dev: &mut Device, args: &ConnectArgs) -> Result<Vec<Row>> {
     let (comm, n) = (dev.world(), args.connected);
     let values = Arc::new(Values::default().into());
     let job = format!("second job of process {}", std::process::id());
-    let place = place(0, args, &job, &values);
-    let mut hub = second(dev, args, place.clone())?;
+    let pm = pm(0, args, &job, &values);
+    let mut hub = second(dev, args, pm.clone())?;
     let before = Memory::now()?;
-    let told = serde_json::to_vec(&(&job, &*place.values())).during("write down what was published")?;
-    dev.send(&(told.len() as u64).to_le_bytes(), 1, TAG, comm)?;
-    dev.send(&told, 1, TAG, comm)?;
+    let published = serde_json::to_vec(&(&job, &*pm.values())).during("encode the published values")?;
+    dev.send(&(published.len() as u64).to_le_bytes(), 1, TAG, comm)?;
+    dev.send(&published, 1, TAG, comm)?;
     let world = hub.world();
     for _ in 0..u64::from(n) * u64::from(MESSAGES) {
         let mut word = [0; WORD];
@@ -111,7 +113,7 @@ fn lead(dev: &mut Device, args: &ConnectArgs) -> Result<Vec<Row>> {
     let mut rows = vec![Row {
         netmod: netmod.clone(),
         measured: Some(format!(
-            "in the process that has all connections, after {MESSAGES} messages each way on each"
+            "in the process with all connections, after {MESSAGES} messages in each direction of each"
         )),
         ..after.row("connected", n + 1, n)
     }];
@@ -157,14 +159,14 @@ fn follow(dev: &mut Device, args: &ConnectArgs) -> Result<Vec<Row>> {
     let comm = dev.world();
     let mut len = [0; 8];
     dev.recv(&mut len, 0, TAG, comm)?;
-    let mut told = vec![0; u64::from_le_bytes(len) as usize];
-    dev.recv(&mut told, 0, TAG, comm)?;
+    let mut published = vec![0; u64::from_le_bytes(len) as usize];
+    dev.recv(&mut published, 0, TAG, comm)?;
     let (job, values): (String, Values) =
-        serde_json::from_slice(&told).during("understand what rank 0 has published")?;
+        serde_json::from_slice(&published).during("parse the values that rank 0 has published")?;
     let values = Arc::new(values.into());
     let mut others = Vec::new();
     for rank in 1..=args.connected {
-        let mut d = second(dev, args, place(rank, args, &job, &values))?;
+        let mut d = second(dev, args, pm(rank, args, &job, &values))?;
         talk(&mut d)?;
         others.push(d);
     }
@@ -186,7 +188,7 @@ fn follow(dev: &mut Device, args: &ConnectArgs) -> Result<Vec<Row>> {
     Ok(Vec::new())
 }
 
-/// A few messages to rank 0 and back.
+/// Exchanges a few messages with rank 0.
 fn talk(d: &mut Device) -> Result<()> {
     let (world, word) = (d.world(), u64::from(d.rank()).to_le_bytes());
     for _ in 0..MESSAGES {
@@ -194,7 +196,7 @@ fn talk(d: &mut Device) -> Result<()> {
         let mut back = [0; WORD];
         d.recv(&mut back, 0, TAG, world)?;
         if back != word {
-            return Err(Failure::new("rank 0 has sent something else back"));
+            return Err(Failure::new("rank 0 has sent back other data"));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `connect`: what a process pays for knowing, having used once, and being connected to many others.
+//! `connect`: what knowing, having used, and being connected to many other processes costs.
 
 mod connected;
 mod unused;
@@ -9,15 +9,15 @@ use crate::launch::{self, Role};
 use crate::report::Row;
 use crate::{print, sys};
 
-/// `test` of all rows.
+/// Value of the field `test`.
 pub(crate) const TEST: &str = "connect";
 
-/// Memory of this process at one moment.
+/// Memory of this process at one time.
 #[derive(Clone, Copy, Debug)]
 struct Memory {
-    /// Bytes that the allocator has handed out, its own headers included; `None` if it does not tell.
+    /// Bytes allocated, including the allocator's headers; `None` if unknown.
     heap: Option<u64>,
-    /// Bytes that are resident and that this process has written.
+    /// Resident bytes that this process has written.
     resident: u64,
 }
 
@@ -26,7 +26,7 @@ impl Memory {
         Ok(Memory { heap: sys::heap_bytes(), resident: crate::alltoall::written_kib()? << 10 })
     }
 
-    /// What was added since.
+    /// Returns the increase since `before`.
     fn since(self, before: Memory) -> Memory {
         Memory {
             heap: self.heap.zip(before.heap).map(|(a, b)| a.saturating_sub(b)),
@@ -34,7 +34,7 @@ impl Memory {
         }
     }
 
-    /// A row of this memory, shared by `n`: the larger of the two counts is what each costs.
+    /// Makes a row of this memory divided by `n`; its value is the larger of the two counts.
     fn row(self, kind: &str, ranks: u32, n: u32) -> Row {
         let all = self.heap.unwrap_or(0).max(self.resident);
         Row {

@@ -1,4 +1,4 @@
-//! What a rank costs that was never talked to: with a VC, and known only.
+//! Cost of a rank that this process has never talked to: with a VC, and without.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use netmod_core::Config;
 
 use super::Memory;
 use crate::error::{Failure, Result};
-use crate::place::{Place, Values};
+use crate::memory_pm::{MemoryPm, Values};
 use crate::report::Row;
 
-/// A device in a job of `ranks`, in which no other process exists: what a VC to each of them takes that was made
-/// and never connected, and what knowing them takes.
+/// Measures a device in a job of `ranks` processes that do not exist: the memory of an unconnected
+/// VC to each, and of knowing them.
 pub(super) fn measure(ranks: u32, netmod: Option<&str>) -> Result<Vec<Row>> {
     let (mut cfg, _) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
     if let Some(name) = netmod {
@@ -19,20 +19,20 @@ pub(super) fn measure(ranks: u32, netmod: Option<&str>) -> Result<Vec<Row>> {
     }
     crate::launch::log_to_stderr(&cfg, None)?;
     let eager_max = cfg.eager_max;
-    let place = Place {
+    let pm = MemoryPm {
         rank: 0,
         size: ranks,
         job: format!("simulated job of {ranks}"),
         local_size: 1,
         values: Arc::new(Values::default().into()),
         stand_in: Some(0),
-        gate: None,
+        barrier: None,
     };
     let begin = Memory::now()?;
-    let mut dev = Builder::new(cfg, Box::new(place)).build()?;
+    let mut dev = Builder::new(cfg, Box::new(pm)).build()?;
     let known = Memory::now()?;
     for rank in 1..ranks {
-        // The one call that makes a VC and sends nothing.
+        // The one call that makes a VC without sending.
         dev.set_eager_max(rank, eager_max)?;
     }
     let unused = Memory::now()?;
@@ -42,12 +42,12 @@ pub(super) fn measure(ranks: u32, netmod: Option<&str>) -> Result<Vec<Row>> {
     Ok(vec![
         Row {
             netmod: name.clone(),
-            measured: Some("a VC to each, never connected, beside what knowing them takes".into()),
+            measured: Some("one VC to each rank, never connected; without the cost of knowing them".into()),
             ..unused.since(known).row("unused", ranks, others)
         },
         Row {
             netmod: name,
-            measured: Some("a device that knows the ranks and has talked to none".into()),
+            measured: Some("a device that knows the ranks and has talked to none of them".into()),
             ..known.since(begin).row("known", ranks, ranks)
         },
     ])

@@ -1,4 +1,4 @@
-//! `decode`: captures of one or several ranks as lines, merged by time, and what they amount to.
+//! `decode`: prints captures of one or several ranks, merged by time, and their summary.
 
 mod packet;
 mod summary;
@@ -17,29 +17,29 @@ use serde_json::{Value, json};
 use crate::cli::DecodeArgs;
 use crate::error::{During, Failure, Result};
 use packet::{Described, arrow, describe, hex};
-use summary::{Gather, Summary};
+use summary::{Collector, Summary};
 
-/// Unreadable places that are named one by one in each file.
+/// Damaged parts reported individually per file.
 const NAMED: usize = 5;
 
-/// A record, and when it was written.
+/// A record and the time at which it was written.
 #[derive(Debug)]
 struct Line {
     nanos: u64,
     record: Record,
 }
 
-/// What was read.
+/// Everything read from the files.
 #[derive(Debug, Default)]
 struct Input {
     lines: Vec<Line>,
-    /// Comments of the sections: which process wrote them.
+    /// Comments of the sections, which identify the processes.
     jobs: BTreeSet<String>,
     damage: Vec<String>,
 }
 
 impl Input {
-    /// Adds the records of a file, which is given whole.
+    /// Adds the records of a file, given its whole content.
     fn read(&mut self, name: &str, file: &[u8]) {
         let mut unreadable: Vec<String> = Vec::new();
         let mut number = 0u64;
@@ -59,7 +59,8 @@ impl Input {
                     }
                 }
                 Block::Skipped { at, bytes } => {
-                    unreadable.push(format!("{name}: {bytes} bytes from byte {at} on, cut off or damaged"));
+                    unreadable
+                        .push(format!("{name}: {bytes} bytes from byte {at} on are truncated or damaged"));
                 }
                 Block::Interface { .. } | Block::Other => {}
             }
@@ -71,12 +72,12 @@ impl Input {
         unreadable.truncate(NAMED);
         self.damage.append(&mut unreadable);
         if more > 0 {
-            self.damage.push(format!("{name}: {more} more places"));
+            self.damage.push(format!("{name}: {more} more damaged parts"));
         }
     }
 }
 
-/// Whether the user wants to see it.
+/// Returns true if the filters of the command line select the record.
 fn wanted(args: &DecodeArgs, record: &Record, what: &Described) -> bool {
     let is_event = record.header.is_none();
     let kind =
@@ -87,7 +88,8 @@ fn wanted(args: &DecodeArgs, record: &Record, what: &Described) -> bool {
         && (args.kinds.is_empty() || args.kinds.iter().any(kind))
 }
 
-/// A value as in a line for people; what comes from a file cannot steer the terminal.
+/// Formats a value for a line of text, without control characters: file content must not control
+/// the terminal.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(s) => s.escape_debug().to_string(),
@@ -139,17 +141,17 @@ fn as_json(line: &Line, d: &Described) -> Value {
     out
 }
 
-/// Writes the lines that are wanted, and returns the summary and the time from which times are counted.
+/// Writes the selected lines. Returns the summary and the time that all times are relative to.
 fn print(mut input: Input, args: &DecodeArgs, out: &mut impl Write) -> std::io::Result<(Summary, u64)> {
-    // Stable: records of one file keep their order.
+    // A stable sort keeps the order within each file.
     input.lines.sort_by_key(|l| l.nanos);
     let start = input.lines.first().map_or(0, |l| l.nanos);
-    let mut gather = Gather::default();
+    let mut collector = Collector::default();
     let mut ranks = BTreeSet::new();
     for line in &input.lines {
         let d = describe(&line.record);
         ranks.insert(line.record.rank);
-        gather.add(line.nanos, &line.record, &d);
+        collector.add(line.nanos, &line.record, &d);
         if args.summary || !wanted(args, &line.record, &d) {
             continue;
         }
@@ -160,14 +162,14 @@ fn print(mut input: Input, args: &DecodeArgs, out: &mut impl Write) -> std::io::
         }
     }
     let ranks: Vec<u32> = ranks.into_iter().collect();
-    let summary = gather.finish(input.lines.len() as u64, &ranks, input.jobs.len() < 2, input.damage);
+    let summary = collector.finish(input.lines.len() as u64, &ranks, input.jobs.len() < 2, input.damage);
     Ok((summary, start))
 }
 
 /// Decodes files.
 ///
 /// # Errors
-/// A file that cannot be opened. What is damaged in one is told in the summary.
+/// If a file cannot be opened. Damage is reported in the summary.
 pub(crate) fn run(args: &DecodeArgs) -> Result<()> {
     let mut input = Input::default();
     for path in &args.files {

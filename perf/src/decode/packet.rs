@@ -1,4 +1,4 @@
-//! A record as a line: its type, and its fields by name.
+//! Describes a record: its type, and its fields by name.
 
 use ch3_shim::Mode;
 use ch3_shim::pkt::Packet;
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 pub(crate) struct Described {
     /// `Eager`, `Rts`, `Down`, ...
     pub(crate) kind: String,
-    /// In the order in which they are shown.
+    /// Fields in the order of display.
     pub(crate) fields: Vec<(&'static str, Value)>,
-    /// The packet, if it is one.
+    /// The packet, if the record has one.
     pub(crate) packet: Option<Packet>,
 }
 
@@ -94,7 +94,7 @@ fn fields(packet: &Packet) -> (&'static str, Vec<(&'static str, Value)>) {
     }
 }
 
-/// Bytes as digits, in groups of four bytes.
+/// Formats bytes as hexadecimal digits in groups of four bytes.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let groups: Vec<String> =
         bytes.chunks(4).map(|c| c.iter().map(|b| format!("{b:02x}")).collect()).collect();
@@ -103,7 +103,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 fn frame(header: &Header) -> Described {
     if header[0] == NETMOD_FRAME {
-        // The netmods each have control frames of their own; those of tcp are known here.
+        // Each netmod has its own control frames; this program decodes only those of tcp.
         let what = match Control::parse(header) {
             Ok(Some(control)) => format!("{control:?}"),
             Ok(None) | Err(_) => format!("kind {} {}", header[1], hex(header)),
@@ -123,7 +123,7 @@ fn frame(header: &Header) -> Described {
     }
 }
 
-/// What a record is.
+/// Describes a record.
 pub(crate) fn describe(record: &Record) -> Described {
     if let Some(header) = &record.header {
         return frame(header);
@@ -136,7 +136,7 @@ pub(crate) fn describe(record: &Record) -> Described {
     Described { kind: record.what.name().into(), fields, packet: None }
 }
 
-/// `->` for what was sent, `<-` for what was received, `--` for events.
+/// Returns `->` for a sent frame, `<-` for a received one, `--` for an event.
 pub(crate) fn arrow(what: What) -> &'static str {
     match what {
         What::Sent => "->",

@@ -1,4 +1,4 @@
-//! What a capture amounts to: messages by type, and what had begun and was not over when it ended.
+//! Summary of captures: messages by type, and operations that were still open at the end.
 
 use std::collections::BTreeMap;
 
@@ -10,50 +10,50 @@ use serde::Serialize;
 
 use super::packet::Described;
 
-/// Open items that are listed one by one.
+/// Open operations listed individually.
 const LISTED: usize = 20;
 
-/// Something that waits for the other side.
+/// Event that an open operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Wait {
-    /// RTS sent: the peer has not said CTS; it has posted no matching receive.
+    /// RTS sent, no CTS received: the peer has posted no matching receive.
     Cts,
-    /// RTS received: no receive of this process has matched it.
+    /// RTS received: no receive of this process matches it.
     Match,
-    /// CTS sent: the data has not begun to come.
+    /// CTS sent: no data received.
     Data,
-    /// Synchronous eager message sent: the peer has not matched it.
+    /// Synchronous eager message sent: not matched by the peer.
     SyncAck,
-    /// Cancel request sent: the peer has not answered.
+    /// Cancel request sent: no answer.
     CancelResp,
 }
 
 impl Wait {
     fn text(self) -> &'static str {
         match self {
-            Wait::Cts => "sent Rts, no Cts came: the peer has posted no matching receive",
-            Wait::Match => "got Rts, sent no Cts: this rank has posted no matching receive",
-            Wait::Data => "sent Cts, no RndvData came",
+            Wait::Cts => "sent Rts, received no Cts: the peer has posted no matching receive",
+            Wait::Match => "received Rts, sent no Cts: this rank has posted no matching receive",
+            Wait::Data => "sent Cts, received no RndvData",
             Wait::SyncAck => "sent a synchronous message that the peer has not matched",
-            Wait::CancelResp => "sent CancelReq, no answer came",
+            Wait::CancelResp => "sent CancelReq, received no answer",
         }
     }
 }
 
-/// An item that is open at the end.
+/// An operation that is open at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Open {
     pub(crate) rank: u32,
     pub(crate) peer: u32,
     pub(crate) wait: Wait,
-    /// The request of this wait, as in the packets.
+    /// The waiting request, as in the packets.
     pub(crate) req: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tag: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<u64>,
-    /// When it began, in nanoseconds since 1970.
+    /// Time of its begin, in nanoseconds since 1970.
     pub(crate) since_ns: u64,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Count {
     pub(crate) payload_received: u64,
 }
 
-/// Frames that one rank sent to another, and that are not among those that this one received.
+/// Frames that one rank has sent and the other's capture does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Missing {
     pub(crate) from: u32,
@@ -74,39 +74,39 @@ pub(crate) struct Missing {
     pub(crate) kind: String,
     pub(crate) sent: u64,
     pub(crate) received: u64,
-    /// Sends of all types from the one to the other that were taken back before they left.
+    /// Sends of all types between these ranks that were cancelled before they left.
     pub(crate) taken_back: u64,
 }
 
-/// Gathers while records go by in the order of time.
+/// Collects the summary from records in order of time.
 #[derive(Debug, Default)]
-pub(crate) struct Gather {
+pub(crate) struct Collector {
     counts: BTreeMap<String, Count>,
     open: BTreeMap<(u32, VcId, Wait, u64), Open>,
-    /// By (from, to, kind): sent and received.
+    /// Numbers of frames sent and received, by (from, to, kind).
     flows: BTreeMap<(u32, u32, String), [u64; 2]>,
-    /// Sends that were taken back, by (from, to).
+    /// Sends cancelled before they left, by (from, to).
     taken_back: BTreeMap<(u32, u32), u64>,
     failed: Vec<(u32, u32, String)>,
     failures: u64,
 }
 
-/// The result.
+/// The finished summary.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Summary {
     pub(crate) records: u64,
     pub(crate) types: BTreeMap<String, Count>,
     pub(crate) open: Vec<Open>,
     pub(crate) missing: Vec<Missing>,
-    /// VCs that failed: rank, peer, why; the first ones.
+    /// Failed VCs: rank, peer, cause; the first ones.
     pub(crate) failed: Vec<(u32, u32, String)>,
     pub(crate) failures: u64,
-    /// What could not be read: one line each.
+    /// Descriptions of unreadable parts.
     pub(crate) damage: Vec<String>,
 }
 
-impl Gather {
-    /// Takes the next record.
+impl Collector {
+    /// Adds the next record.
     pub(crate) fn add(&mut self, nanos: u64, r: &Record, d: &Described) {
         let sent = r.what == What::Sent;
         if r.header.is_some() {
@@ -142,7 +142,7 @@ impl Gather {
         }
     }
 
-    /// Nothing of this VC is open any more.
+    /// Removes all open operations of this VC.
     fn forget(&mut self, r: &Record) {
         self.open.retain(|(rank, vc, ..), _| (*rank, *vc) != (r.rank, r.vc));
     }
@@ -165,7 +165,7 @@ impl Gather {
             }
             Packet::Cts { sreq, rreq, data_sz, cookie_len } => {
                 let rts = self.end(r, if sent { Wait::Match } else { Wait::Cts }, sreq);
-                // With a cookie the data takes another way.
+                // With a cookie the data does not travel in packets.
                 if sent && cookie_len == CookieLen::NONE {
                     self.begin(nanos, r, Wait::Data, rreq, rts.and_then(|o| o.tag), Some(data_sz));
                 }
@@ -193,11 +193,12 @@ impl Gather {
         }
     }
 
-    /// The result; `ranks` are those whose captures were read, and `one_job` whether they are of one job.
+    /// Finishes the summary. `ranks` are the ranks whose captures were read; `one_job` is true if
+    /// they are of one job.
     pub(crate) fn finish(self, records: u64, ranks: &[u32], one_job: bool, damage: Vec<String>) -> Summary {
         let read = |rank: u32| ranks.contains(&rank);
-        // What was taken back counts as sent, and its type is not known any more. The netmods' own frames
-        // are seen by their receiver alone.
+        // A cancelled send counts as sent, and its type is unknown. Control frames of netmods are
+        // recorded only by their receiver.
         let mut differ: BTreeMap<(u32, u32), u64> = BTreeMap::new();
         for ((from, to, _), [sent, received]) in self.flows.iter().filter(|((.., kind), _)| kind != "control")
         {
@@ -230,7 +231,7 @@ impl Gather {
 }
 
 impl Summary {
-    /// For people.
+    /// Formats the summary as text.
     pub(crate) fn text(&self, start: u64) -> String {
         use std::fmt::Write;
         let mut out = String::new();
@@ -243,7 +244,7 @@ impl Summary {
             );
         }
         if self.open.is_empty() {
-            let _ = writeln!(out, "nothing was left open that a packet had begun");
+            let _ = writeln!(out, "no operation was left open");
         } else {
             let _ = writeln!(out, "open at the end: {}", self.open.len());
         }
@@ -263,11 +264,11 @@ impl Summary {
         for m in self.missing.iter().take(LISTED) {
             let back = match m.taken_back {
                 0 => String::new(),
-                n => format!(" ({n} sends of any type were taken back)"),
+                n => format!(" ({n} sends of any type were cancelled before they left)"),
             };
             let _ = writeln!(
                 out,
-                "  rank {} sent {} {} to rank {}, which received {}: on the way, held back, or lost{back}",
+                "  rank {} sent {} {} to rank {}, which received {}: in transit, held back, or lost{back}",
                 m.from, m.sent, m.kind, m.to, m.received
             );
         }

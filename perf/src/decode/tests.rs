@@ -1,4 +1,4 @@
-//! Decoding: lines, filters, what is left open, damaged files.
+//! Tests of decoding: lines, filters, open operations, damaged files.
 
 use netmod_core::{GroupId, PeerName};
 
@@ -50,7 +50,7 @@ fn eager(tag: i32, mode: Mode) -> Packet {
     Packet::Eager { env: Envelope::new(0, 0, tag), mode, len: 4, sreq: 9, credit: 0 }
 }
 
-/// Two rendezvous of which one is answered, and a synchronous message that nobody matches.
+/// Two rendezvous, one of them answered, and a synchronous message that is never matched.
 fn traffic() -> Vec<Line> {
     vec![
         line(1_000_000_000, What::Sent, (0, 1), rts(7, 5), &[]),
@@ -78,7 +78,7 @@ fn lines_are_merged_by_time_and_tell_the_fields() {
 }
 
 #[test]
-fn what_hangs_is_told() {
+fn open_operations_are_listed() {
     let (_, s) = decoded(traffic(), &args());
     let open: Vec<_> = s.open.iter().map(|o| (o.rank, o.peer, o.wait, o.tag)).collect();
     use summary::Wait;
@@ -94,7 +94,7 @@ fn what_hangs_is_told() {
     assert_eq!(s.missing.len(), 1);
     assert_eq!((s.missing[0].from, s.missing[0].to, s.missing[0].kind.as_str()), (0, 1, "Eager"));
     let text = s.text(1_000_000_000);
-    assert!(text.contains("rank 0 with rank 1: sent Rts, no Cts came"), "{text}");
+    assert!(text.contains("rank 0 with rank 1: sent Rts, received no Cts"), "{text}");
     assert!(text.contains("rank 0 sent 1 Eager to rank 1, which received 0"), "{text}");
 }
 
@@ -143,7 +143,7 @@ fn json_lines() {
     assert_eq!(last["payload"], json!("01020304"));
 }
 
-/// Damaged records are decoded without a panic, whatever they hold.
+/// Decoding damaged records does not panic.
 #[test]
 fn mutated_records() {
     let file = {
@@ -183,7 +183,7 @@ fn mutated_records() {
         (state >> 33) % n
     };
     let (mut packets, mut broken) = (0, 0);
-    let mut gather = Gather::default();
+    let mut collector = Collector::default();
     for i in 0..1_000_000u64 {
         let mut bytes = seeds[next(seeds.len() as u64) as usize].clone();
         for _ in 0..=next(4) {
@@ -197,10 +197,10 @@ fn mutated_records() {
         broken += u64::from(d.kind == "broken");
         if i % 64 == 0 {
             let l = Line { nanos: next(1 << 40), record };
-            gather.add(l.nanos, &l.record, &d);
+            collector.add(l.nanos, &l.record, &d);
             assert!(text(&l, &d, 5).ends_with('\n') && as_json(&l, &d).is_object());
         }
     }
     assert!(packets > 100_000 && broken > 100_000, "{packets} {broken}");
-    let _ = gather.finish(0, &[0, 1], true, Vec::new()).text(0);
+    let _ = collector.finish(0, &[0, 1], true, Vec::new()).text(0);
 }

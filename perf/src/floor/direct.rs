@@ -1,82 +1,85 @@
-//! Messages and transfers of an endpoint that is driven directly, whatever it is of: libfabric ([`super::RawFabric`]) or verbs ([`super::RawVerbs`]).
+//! Messages and transfers of an endpoint that is driven directly: libfabric's
+//! ([`super::RawFabric`]) or verbs' ([`super::RawVerbs`]).
 //!
-//! The endpoint is apart from the device's. Receives are posted before messages are sent, as many as a window has or the endpoint
-//! takes, and the end of a window is acknowledged, as the test of the device does it.
+//! The endpoint is independent of the device. Receives are posted before messages are sent, as many
+//! as a window needs or the endpoint takes. The end of a window is acknowledged, as in the test of
+//! the device.
 
 use std::time::{Duration, Instant};
 
 use super::{ACK, Direct};
 use crate::error::{During, Result};
 
-/// Bytes that each buffer has at least.
+/// Minimum length of each buffer, in bytes.
 const LEAST: usize = 4096;
-/// Bytes in which a process says where its buffers are.
-const PLACES: usize = 32;
-/// Without any completion for so long the other process is given up.
+/// Length of the message that describes a process's buffers, in bytes.
+const REMOTE_LEN: usize = 32;
+/// Time without any completion after which the other process is presumed dead.
 const LOST: Duration = Duration::from_secs(120);
 
-/// Where a peer finds a buffer: address or offset, and key.
+/// A buffer as its peer addresses it: address or offset, and key.
 pub(crate) type Remote = (u64, u64);
 
-/// An endpoint with two buffers, what is sent and what is received into, that can do what is measured. Operations say false if they do not go now; errors are
-/// those of the library.
+/// An endpoint with a send buffer and a receive buffer. Operations return false if they cannot
+/// start now; errors are the library's.
 pub(crate) trait Endpoint {
-    /// For people: "libfabric".
+    /// Human-readable name of the library: "libfabric".
     const LIBRARY: &'static str;
-    /// Why there are no one-sided transfers, if there are none.
+    /// Returns the reason if there are no one-sided transfers.
     fn lacks_rma(&self) -> Option<String>;
-    /// Operations of each kind that can be under way.
+    /// Returns the number of operations of each kind that can be in flight.
     fn depth(&self) -> usize;
-    /// Receives that have completed, of all time.
+    /// Returns the total number of completed receives.
     fn received(&self) -> u64;
-    /// Whether nothing is under way that uses memory.
+    /// Returns true if no outgoing operation uses the buffers.
     fn is_sent(&self) -> bool;
-    /// Both buffers, when nothing is under way.
+    /// Returns both buffers. Fails while an operation is in flight.
     fn buffers(&mut self) -> std::result::Result<(&mut [u8], &mut [u8]), String>;
-    /// Makes buffers of so many bytes in the place of the old ones.
+    /// Replaces the buffers by new ones of this length.
     fn reserve(&mut self, bytes: usize) -> std::result::Result<(), String>;
-    /// Where a peer finds them.
+    /// Returns the buffers as the peer addresses them.
     fn exposed(&mut self) -> Option<[Remote; 2]>;
-    /// Posts a receive of up to so many bytes.
+    /// Posts a receive of up to `len` bytes.
     fn post(&mut self, len: usize) -> std::result::Result<(), String>;
-    /// Sends so many bytes.
+    /// Sends `len` bytes.
     fn send(&mut self, len: usize) -> std::result::Result<bool, String>;
-    /// Reads so many bytes of the peer's memory.
+    /// Reads `len` bytes of the peer's memory.
     fn read(&mut self, len: usize, from: Remote) -> std::result::Result<bool, String>;
-    /// Writes so many bytes into the peer's memory.
+    /// Writes `len` bytes into the peer's memory.
     fn write(&mut self, len: usize, to: Remote) -> std::result::Result<bool, String>;
-    /// Makes progress; whether something has completed.
+    /// Makes progress. Returns true if anything has completed.
     fn poll(&mut self) -> std::result::Result<bool, String>;
-    /// Lets others have the processor after many polls in vain.
+    /// Gives up the processor after many empty polls.
     fn rest(&self) {
         std::thread::yield_now();
     }
 }
 
-/// An endpoint of ranks 0 and 1 each.
+/// The endpoint of rank 0 or 1, connected with the other one's.
 #[derive(Debug)]
 pub(crate) struct Raw<E> {
     endpoint: E,
     lead: bool,
     spins: u32,
-    /// Bytes that the buffers have.
+    /// Length of the buffers in bytes.
     reserved: usize,
-    /// The peer's buffers: what it sends, and what it receives into.
+    /// The peer's send buffer and receive buffer.
     remote: Option<[Remote; 2]>,
 }
 
 impl<E: Endpoint> Raw<E> {
-    /// Of an endpoint that knows its peer. `lead`: this is the one that starts; `spins`: looks in vain after which the processor is offered to others.
+    /// Wraps an endpoint that is connected. `lead`: this side starts. `spins`: number of empty
+    /// polls before the processor is offered to others.
     pub(crate) fn new(endpoint: E, lead: bool, spins: u32) -> Raw<E> {
         Raw { endpoint, lead, spins, reserved: 0, remote: None }
     }
 
-    /// What it drives.
+    /// Returns the endpoint.
     pub(crate) fn endpoint(&self) -> &E {
         &self.endpoint
     }
 
-    /// Does something until a condition holds.
+    /// Polls until a condition holds.
     #[inline]
     fn until(&mut self, done: impl Fn(&E) -> bool) -> std::result::Result<(), String> {
         let (mut vain, mut since) = (0u32, None);
@@ -96,7 +99,7 @@ impl<E: Endpoint> Raw<E> {
         Ok(())
     }
 
-    /// Starts an operation as soon as it goes.
+    /// Starts an operation, polling until it can start.
     #[inline]
     fn go(
         &mut self,
@@ -113,23 +116,24 @@ impl<E: Endpoint> Raw<E> {
         Ok(())
     }
 
-    /// Buffers of at least so many bytes, which the peer knows; what is sent ends with this process's mark.
+    /// Makes buffers of at least `bytes` and exchanges their addresses. The sent data ends with
+    /// this process's mark.
     fn prepare(&mut self, bytes: usize) -> std::result::Result<(), String> {
         if bytes > self.reserved || self.reserved == 0 {
             let len = bytes.max(LEAST).next_power_of_two();
             self.endpoint.reserve(len)?;
             self.reserved = len;
-            let mut places = [0; PLACES];
+            let mut remote = [0; REMOTE_LEN];
             if let Some(all) = self.endpoint.exposed() {
                 let words = all.iter().flat_map(|(addr, key)| [*addr, *key]);
-                for (at, word) in places.chunks_exact_mut(8).zip(words) {
+                for (at, word) in remote.chunks_exact_mut(8).zip(words) {
                     at.copy_from_slice(&word.to_le_bytes());
                 }
             }
-            self.endpoint.buffers()?.0[..PLACES].copy_from_slice(&places);
+            self.endpoint.buffers()?.0[..REMOTE_LEN].copy_from_slice(&remote);
             let before = self.endpoint.received();
-            self.endpoint.post(PLACES)?;
-            self.go(|f| f.send(PLACES))?;
+            self.endpoint.post(REMOTE_LEN)?;
+            self.go(|f| f.send(REMOTE_LEN))?;
             self.until(|f| f.received() > before && f.is_sent())?;
             let mut words = [0; 4];
             for (word, at) in words.iter_mut().zip(self.endpoint.buffers()?.1.chunks_exact(8)) {
@@ -144,7 +148,7 @@ impl<E: Endpoint> Raw<E> {
         Ok(())
     }
 
-    /// What has arrived must be what the peer has sent.
+    /// Checks that the received data is the peer's.
     fn check(&mut self, bytes: usize) -> std::result::Result<(), String> {
         let expected = mark(!self.lead);
         match self.endpoint.buffers()?.1[bytes - 1] {
@@ -153,7 +157,7 @@ impl<E: Endpoint> Raw<E> {
         }
     }
 
-    /// `iters` round trips.
+    /// Does `iters` round trips.
     pub(crate) fn ping_pong(&mut self, bytes: usize, iters: usize) -> Result<()> {
         let mut all = || {
             self.prepare(bytes)?;
@@ -177,7 +181,7 @@ impl<E: Endpoint> Raw<E> {
         all().during(format!("play ping-pong over {}", E::LIBRARY))
     }
 
-    /// `count` messages one way, with an acknowledgement after each window.
+    /// Sends `count` messages in one direction, with an acknowledgement after each window.
     pub(crate) fn messages(&mut self, bytes: usize, window: usize, count: usize) -> Result<()> {
         let window = window.min(self.endpoint.depth());
         let mut all = || {
@@ -216,7 +220,7 @@ impl<E: Endpoint> Raw<E> {
         (0..n).try_for_each(|_| self.endpoint.post(bytes))
     }
 
-    /// `count` messages each way at once.
+    /// Sends `count` messages in both directions at once.
     pub(crate) fn both_ways(&mut self, bytes: usize, window: usize, count: usize) -> Result<()> {
         let window = window.min(self.endpoint.depth());
         let mut all = || {
@@ -240,7 +244,8 @@ impl<E: Endpoint> Raw<E> {
         all().during(format!("send messages both ways over {}", E::LIBRARY))
     }
 
-    /// `count` transfers from rank 0 to rank 1, as messages go: rank 0 writes, or rank 1 reads. The other one makes progress meanwhile.
+    /// Moves data `count` times from rank 0 to rank 1: rank 0 writes, or rank 1 reads. The other
+    /// rank makes progress meanwhile.
     pub(crate) fn one_sided(&mut self, direct: Direct, bytes: usize, count: usize) -> Result<()> {
         let mut all = || {
             self.prepare(bytes)?;
@@ -248,8 +253,9 @@ impl<E: Endpoint> Raw<E> {
                 return Err(why);
             }
             let Some([sends, receives]) = self.remote else { return Err("the peer has no memory".into()) };
-            // The peer's memory is ready when it says so, and is let go when this side says so. That everything is there the peer says, too: what
-            // is written may have left this process and still be on its way.
+            // The passive side announces that its memory is ready; the active side releases it. The
+            // passive side also confirms completion: written data may have left this process and
+            // still be in transit.
             let acts = self.lead == (direct == Direct::Write);
             let before = self.endpoint.received();
             if !acts {
@@ -282,7 +288,7 @@ impl<E: Endpoint> Raw<E> {
     }
 }
 
-/// What a process's messages end with.
+/// Returns the last byte of a process's messages.
 fn mark(lead: bool) -> u8 {
     if lead { 0xa5 } else { 0x5a }
 }

@@ -12,14 +12,15 @@ use super::{TAG, spins};
 use crate::error::{During, Failure, Result};
 use crate::sys::Fabric;
 
-/// Longest address, with its length in front.
+/// Maximum length of an address with its length prefix.
 const GREETING: usize = 1026;
 
-/// An endpoint of ranks 0 and 1 each.
+/// The libfabric endpoint of rank 0 or 1.
 pub(crate) type RawFabric = Raw<Fabric>;
 
 impl RawFabric {
-    /// Ranks 0 and 1 both call this. Returns which domain it is, too. `crowded`: ranks share cores; a provider's thread shares one, too.
+    /// Connects ranks 0 and 1, which both call this. Returns the name of the domain, too.
+    /// `crowded`: ranks share cores; a provider's thread also needs a core.
     pub(crate) fn connect(dev: &mut Device, comm: Comm, crowded: bool) -> Result<(RawFabric, String)> {
         let cfg = &dev.config().ofi;
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
@@ -28,7 +29,8 @@ impl RawFabric {
         let offer = chosen.into_iter().next().ok_or_else(|| Failure::new("no provider was chosen"))?;
         let at = show(offer.format, &offer.address);
         let title = format!("{} on {} ({at})", offer.provider, offer.domain);
-        // A thread that yields to the provider's gets the processor back at once, and keeps it for milliseconds.
+        // A thread that yields to the provider's thread gets the processor back at once and keeps
+        // it for milliseconds.
         let threads = has_thread(&offer.provider);
         let mut fabric =
             Fabric::open(library, offer, threads).during(format!("open {title} for the floor"))?;
@@ -52,7 +54,7 @@ impl RawFabric {
         Ok((Raw::new(fabric, lead, spins(crowded || threads)), title))
     }
 
-    /// The provider's name.
+    /// Returns the provider's name.
     pub(crate) fn provider(&self) -> &str {
         &self.endpoint().offer().provider
     }

@@ -1,10 +1,13 @@
-//! The floor within a node: what two processes do with memory that they share, and what memcpy does.
+//! The floor within a node: two processes on shared memory, and memcpy.
 //!
-//! - *Cache lines*: a word that one process writes and the other one waits for. No message is faster, whatever its size.
-//! - *Cells*: lines of a ring, each with a small message in it and a number that says that it is there.
-//! - *Copies in and out*: what moves messages of any size, in pieces, through a ring that fits into a cache.
-//! - *memcpy*: from one buffer of a process into another one, by one core. Hot: again and again the same buffers.
-//!   Cold: each time other ones, of so much memory that no cache has them.
+//! - *Cache lines*: a word that one process writes while the other waits for it. No message is
+//!   faster, whatever its size.
+//! - *Cells*: slots of a ring, each with a small message and a sequence number that shows its
+//!   arrival.
+//! - *Copies in and out*: messages of any size, copied in pieces through a ring that fits into a
+//!   cache.
+//! - *memcpy*: from one buffer of a process into another, by one core. Hot: always the same
+//!   buffers. Cold: different ones each time, from more memory than the caches hold.
 
 use std::hint::{black_box, spin_loop};
 use std::path::PathBuf;
@@ -18,38 +21,38 @@ use super::{TAG, spins};
 use crate::error::{During, Failure, Result};
 use crate::sys::{PageBuf, Shared};
 
-/// Longest message of a cell, in bytes.
+/// Maximum length of a cell's message, in bytes.
 pub(crate) const CELL: usize = LINE - 8;
 const LINE: usize = 64;
-/// Cells of the ring; the reader says after a quarter of them how far it is.
+/// Number of cells in the ring; the reader reports its position after every quarter.
 const CELLS: u64 = 256;
-/// Bytes of each process's ring for longer messages, and of a piece.
+/// Length of each process's ring for longer messages, in bytes.
 const RING: u64 = 256 << 10;
 const PIECE: usize = 32 << 10;
-/// Bytes of caches that are assumed where the system does not tell.
+/// Cache size assumed where the system does not tell, in bytes.
 const CACHE: usize = 64 << 20;
-/// The most memory that cold copies use each way, in bytes; more for longer messages only.
+/// Memory used by cold copies per direction, in bytes; exceeded only by longer messages.
 const COLD_MAX: usize = 256 << 20;
-/// After so long without a word from the other process it is given up.
+/// Silence of the other process after which it is presumed dead.
 const LOST: Duration = Duration::from_secs(600);
 
-/// The words: each process writes those of its own number and reads the other's.
+/// Indices of the words: each process writes those with its own number added and reads the other's.
 const TURN: usize = 0;
 const TAIL: usize = 2;
 const HEAD: usize = 4;
-/// How far rank 1 has read the cells.
+/// Index of the number of cells that rank 1 has read.
 const CELLS_READ: usize = 6;
 const WORDS: usize = 7;
-/// Where the cells are, behind the rings of both. Rank 0 writes them.
+/// Offset of the cells, behind both rings. Rank 0 writes them.
 const CELLS_AT: usize = 2 * RING as usize;
 const BYTES: usize = CELLS_AT + CELLS as usize * LINE;
 
-/// Where a memcpy finds its data.
+/// Cache state of a memcpy's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cache {
-    /// In a cache, as far as it fits.
+    /// In a cache, if it fits.
     Hot,
-    /// In memory.
+    /// In main memory.
     Cold,
 }
 
@@ -61,26 +64,26 @@ struct Cold {
     at: usize,
 }
 
-/// Shared memory of ranks 0 and 1.
+/// Shared memory between ranks 0 and 1.
 #[derive(Debug)]
 pub(crate) struct RawMemory {
     shared: Shared,
-    /// 0 is the one that starts.
+    /// Number of this process; 0 is the one that starts.
     me: usize,
     spins: u32,
-    /// Turns that both have taken.
+    /// Number of turns that both have taken.
     turn: u64,
-    /// Position of this process in its own ring and in the other one's.
+    /// Positions in this process's ring and in the other's.
     out: u64,
     inc: u64,
-    /// Cells that were written or read, and how far they may be written.
+    /// Number of cells written or read, and the limit up to which cells may be written.
     cell: u64,
     cell_room: u64,
     cold: Option<Cold>,
 }
 
 impl RawMemory {
-    /// Ranks 0 and 1 both call this. `crowded`: ranks share cores.
+    /// Connects ranks 0 and 1, which both call this. `crowded`: ranks share cores.
     pub(crate) fn connect(dev: &mut Device, comm: Comm, crowded: bool) -> Result<RawMemory> {
         let me = dev.rank() as usize;
         let path = |token: [u8; 8]| {
@@ -95,7 +98,7 @@ impl RawMemory {
             std::fs::remove_file(&path).during(format!("remove {}", path.display()))?;
             opened
         } else {
-            // Not a secret: it keeps apart those who measure at the same time.
+            // Not a secret: it separates measurements that run at the same time.
             let number = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
             let path = path(number.to_le_bytes());
             let made = Shared::create(&path, WORDS, BYTES)
@@ -107,7 +110,7 @@ impl RawMemory {
         Ok(RawMemory { shared, me, spins, turn: 0, out: 0, inc: 0, cell: 0, cell_room: CELLS, cold: None })
     }
 
-    /// Waits until a word is at least so large.
+    /// Waits until a word has at least the value `least`, and returns its value.
     #[inline]
     fn wait(&self, word: &AtomicU64, least: u64) -> Result<u64> {
         for _ in 0..self.spins {
@@ -134,37 +137,37 @@ impl RawMemory {
             }
         }
         Err(Failure::new(format!(
-            "rank {} has not touched the shared memory for {} s; is it still there?",
+            "rank {} has not written to the shared memory for {} s; is it still there?",
             1 - self.me,
             LOST.as_secs()
         )))
     }
 
-    /// Takes its turn.
+    /// Signals a turn to the other process.
     #[inline]
-    fn say(&self) {
+    fn signal(&self) {
         self.shared.word(TURN + self.me).store(self.turn, Release);
     }
 
-    /// Waits for the other process to take its turn.
+    /// Waits for the other process's signal.
     #[inline]
-    fn hear(&self) -> Result<()> {
+    fn await_signal(&self) -> Result<()> {
         self.wait(self.shared.word(TURN + 1 - self.me), self.turn).map(drop)
     }
 
-    /// `iters` round trips of messages as long as the buffers: of a cache line if they fit into one, else copied in
-    /// and out.
+    /// Does `iters` round trips of messages as long as the buffers. Messages that fit into a cache
+    /// line use one; longer ones are copied in and out.
     pub(crate) fn ping_pong(&mut self, send: &[u8], recv: &mut [u8], iters: usize) -> Result<()> {
         let lead = self.me == 0;
         for _ in 0..iters {
             if send.len() <= CELL {
                 self.turn += 1;
                 if lead {
-                    self.say();
-                    self.hear()?;
+                    self.signal();
+                    self.await_signal()?;
                 } else {
-                    self.hear()?;
-                    self.say();
+                    self.await_signal()?;
+                    self.signal();
                 }
             } else if lead {
                 self.copy_in(send)?;
@@ -177,7 +180,7 @@ impl RawMemory {
         Ok(())
     }
 
-    /// `windows` times `window` messages, each followed by an acknowledgement.
+    /// Sends `windows` times `window` messages, with an acknowledgement after each window.
     pub(crate) fn messages(
         &mut self,
         send: &[u8],
@@ -197,9 +200,9 @@ impl RawMemory {
             }
             self.turn += 1;
             if self.me == 0 {
-                self.hear()?;
+                self.await_signal()?;
             } else {
-                self.say();
+                self.signal();
             }
         }
         Ok(())
@@ -230,7 +233,7 @@ impl RawMemory {
         Ok(())
     }
 
-    /// Copies a message into the ring of this process.
+    /// Copies a message into this process's ring.
     #[inline]
     fn copy_in(&mut self, mut data: &[u8]) -> Result<()> {
         while !data.is_empty() {
@@ -246,7 +249,7 @@ impl RawMemory {
         Ok(())
     }
 
-    /// Copies a message out of the ring of the other process.
+    /// Copies a message out of the other process's ring.
     #[inline]
     fn copy_out(&mut self, mut data: &mut [u8]) -> Result<()> {
         let peer = 1 - self.me;
@@ -263,32 +266,32 @@ impl RawMemory {
         Ok(())
     }
 
-    /// Rank 0 copies `count` times from `send` to `recv`, or cold memory of the same size; rank 1 waits.
+    /// Copies `count` times from `send` to `recv`, or within cold memory, in rank 0; rank 1 waits.
     pub(crate) fn memcpy(&mut self, cache: Cache, send: &[u8], recv: &mut [u8], count: usize) -> Result<()> {
         self.turn += 1;
         if self.me != 0 {
-            return self.hear();
+            return self.await_signal();
         }
         match cache {
             Cache::Hot => copies(send, recv, count),
             Cache::Cold => self.cold_copies(send.len(), count),
         }
-        self.say();
+        self.signal();
         Ok(())
     }
 
-    /// Both processes copy `count` times from `send` to `recv`, at the same time.
+    /// Copies `count` times from `send` to `recv` in both processes at the same time.
     pub(crate) fn memcpy_both(&mut self, send: &[u8], recv: &mut [u8], count: usize) -> Result<()> {
         self.turn += 1;
         copies(send, recv, count);
-        self.say();
-        self.hear()
+        self.signal();
+        self.await_signal()
     }
 
     fn cold_copies(&mut self, bytes: usize, count: usize) {
         let all = (2 * cache_bytes()).min(COLD_MAX).max(bytes);
         if self.cold.as_ref().is_none_or(|c| c.from.len() < all) {
-            // Each byte is written here, so that all of it is there.
+            // Writing every byte makes all pages resident.
             self.cold = Some(Cold { from: PageBuf::new(all), to: PageBuf::new(all), at: 0 });
         }
         let Some(c) = &mut self.cold else { return };
@@ -312,7 +315,7 @@ fn copies(send: &[u8], recv: &mut [u8], count: usize) {
     }
 }
 
-/// Bytes of the largest cache.
+/// Returns the size of the largest cache in bytes.
 fn cache_bytes() -> usize {
     let size = |i: u32| {
         let text =

@@ -1,9 +1,9 @@
 //! The floors: what the machine does between the same two processes without the device.
 //!
-//! Over a network that is a bare socket ([`socket`]), within a node bare shared memory and memcpy ([`memory`]), over libfabric
-//! the same provider without the netmod ([`fabric`]), over verbs the same port ([`verbs`]).
-//! While a floor is measured the device is not polled. Both ranks call the same function with the same
-//! numbers; `lead` is the one that starts.
+//! Over a network this is a bare socket ([`socket`]); within a node, bare shared memory and memcpy
+//! ([`memory`]); over libfabric, the same provider without the netmod ([`fabric`]); over verbs, the
+//! same port ([`verbs`]). The device is not polled while a floor is measured. Both ranks call the
+//! same function with the same arguments; `lead` is the rank that starts.
 
 mod direct;
 mod fabric;
@@ -20,32 +20,33 @@ pub(crate) use memory::{CELL, Cache, RawMemory};
 pub(crate) use socket::{ACK, GULP, RawSocket};
 pub(crate) use verbs::RawVerbs;
 
-/// Tag of the messages by which the two processes arrange it.
+/// Tag of the messages that set a floor up.
 const TAG: i32 = 1;
-/// Looks in vain after which the processor is offered to others.
+/// Empty polls before the processor is offered to others.
 const SPINS: u32 = 20_000;
-/// The same if ranks share cores, so that one of the others may be whom we wait for.
+/// Empty polls before the processor is offered, if ranks share cores and the peer may need this
+/// one.
 const SPINS_CROWDED: u32 = 10;
 
 fn spins(crowded: bool) -> u32 {
     if crowded { SPINS_CROWDED } else { SPINS }
 }
 
-/// How a process waits for its socket.
+/// A process's way of waiting for its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// It tries again at once.
+    /// Retries immediately.
     Spinning,
-    /// It sleeps in the system call.
+    /// Sleeps in the system call.
     Blocking,
 }
 
-/// What the two processes have in common, and so what their floors are.
+/// Connection between the two processes, which determines their floors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Medium {
     /// A network.
     Network,
-    /// Memory of one node.
+    /// Shared memory of a node.
     Memory,
     /// A provider of libfabric.
     Fabric,
@@ -53,10 +54,10 @@ pub(crate) enum Medium {
     Verbs,
 }
 
-/// How data moves over libfabric or verbs when they are driven directly.
+/// Transfer method when libfabric or verbs are driven directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Direct {
-    /// As messages.
+    /// Messages.
     #[default]
     Messages,
     /// The receiver reads.
@@ -66,7 +67,7 @@ pub(crate) enum Direct {
 }
 
 impl Direct {
-    /// What is comparable with a mode of large messages.
+    /// Returns the method that is comparable with a mode of large messages.
     pub(crate) fn of_mode(mode: Option<&str>) -> Direct {
         match mode {
             Some("get") => Direct::Read,
@@ -76,27 +77,27 @@ impl Direct {
     }
 }
 
-/// The way between ranks 0 and 1 beside the device's.
+/// The floor's connection between ranks 0 and 1.
 #[derive(Debug)]
 pub(crate) enum Bare {
-    /// Beside a netmod of a network.
+    /// For a netmod over a network.
     Socket(RawSocket),
-    /// Beside one within a node.
+    /// For a netmod within a node.
     Memory(RawMemory),
-    /// Beside libfabric's.
+    /// For the netmod over libfabric.
     Fabric(Box<RawFabric>),
-    /// Beside that of verbs.
+    /// For the netmod over verbs.
     Verbs(Box<RawVerbs>),
 }
 
 impl Bare {
-    /// Makes that which is to be compared with the device's; ranks 0 and 1 both call this. Returns where it goes,
-    /// too. `crowded`: ranks share cores.
+    /// Makes the connection that is comparable with the device's; ranks 0 and 1 both call this.
+    /// Returns a description of it, too. `crowded`: ranks share cores.
     ///
     /// # Errors
-    /// If there is no such way, with what to do about it.
+    /// If there is no such connection, with the way out.
     pub(crate) fn connect(dev: &mut Device, comm: Comm, crowded: bool) -> Result<(Bare, String)> {
-        // The first message makes the connection; what it goes by is known when the answer is here.
+        // The first message makes the connection; its netmod is known when the answer has arrived.
         let peer = 1 - dev.rank();
         if peer == 1 {
             dev.send(&[], 1, TAG, comm)?;
@@ -122,7 +123,7 @@ impl Bare {
         }
     }
 
-    /// The provider of libfabric, if it is one.
+    /// Returns the provider of a libfabric connection.
     pub(crate) fn provider(&self) -> Option<&str> {
         match self {
             Bare::Fabric(fabric) => Some(fabric.provider()),
@@ -130,7 +131,7 @@ impl Bare {
         }
     }
 
-    /// What is measured beside it.
+    /// Returns the medium.
     pub(crate) fn medium(&self) -> Medium {
         match self {
             Bare::Socket(_) => Medium::Network,

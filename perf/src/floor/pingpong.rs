@@ -1,7 +1,8 @@
-//! Somebody else's ping-pongs beside the latency over libfabric and over verbs: `fi_pingpong`, libfabric's own, and `ibv_rc_pingpong`, that of
-//! rdma-core.
+//! External ping-pong programs beside the latency over libfabric and verbs: libfabric's
+//! `fi_pingpong` and rdma-core's `ibv_rc_pingpong`.
 //!
-//! They are not measured in turn with the device, since they want the cores for themselves, but right after it.
+//! They run right after the test rather than alternating with the device, since they need the cores
+//! for themselves.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -10,51 +11,51 @@ use std::time::{Duration, Instant};
 
 use crate::sys;
 
-/// Of libfabric.
+/// Program for libfabric.
 pub(crate) const FI: &str = "fi_pingpong";
-/// Of verbs.
+/// Program for verbs.
 pub(crate) const IBV: &str = "ibv_rc_pingpong";
-/// How long it may take; providers with a thread of their own are slow on few cores.
+/// Time limit; providers with a thread of their own are slow on few cores.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long its server may take to listen.
+/// Time limit for the server to start listening.
 const LISTENS: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(20);
-/// Column of the table of `fi_pingpong` that has the latency: microseconds.
+/// Column of `fi_pingpong`'s table with the latency in microseconds.
 const COLUMN: &str = "usec/xfer";
-/// What `ibv_rc_pingpong` writes behind the microseconds of a round trip.
+/// Text after the microseconds of a round trip in the output of `ibv_rc_pingpong`.
 const ITERATION: &str = "usec/iter";
 
-/// A process that ends with the value.
+/// A child process that is killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already, which is just as good.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Whether a program is installed.
+/// Returns true if a program is installed.
 pub(crate) fn is_installed(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-/// Half a round trip of so many bytes over a provider of libfabric, in microseconds.
+/// Measures half a round trip over a provider of libfabric, in microseconds.
 ///
 /// # Errors
-/// Why there is no result, in words.
+/// The cause, as text.
 pub(crate) fn over_provider(provider: &str, bytes: usize, iters: usize) -> Result<f64, String> {
     let all = ["-p", provider, "-e", "rdm", "-I", &iters.to_string(), "-S", &bytes.to_string()];
     let text = both(FI, &all, "-B", "-P")?;
     latency(&text).ok_or_else(|| format!("its output has no {COLUMN}: {text:?}"))
 }
 
-/// The same over a port of verbs, with packets from the GID at that place of its table.
+/// Measures half a round trip over a port of verbs, with the GID at this index, in microseconds.
 ///
 /// # Errors
-/// Why there is no result, in words.
+/// The cause, as text.
 pub(crate) fn over_verbs(
     (device, port): (&str, u8),
     gid: u8,
@@ -67,7 +68,8 @@ pub(crate) fn over_verbs(
     round_trip(&text).map(|us| us / 2.0).ok_or_else(|| format!("its output has no {ITERATION}: {text:?}"))
 }
 
-/// Runs server and client of a program, on the first two cores; what the client says. `listens` and `calls` stand before the server's port.
+/// Runs a program as server and client on the first two cores, and returns the client's output.
+/// `listens` and `calls` are the options for the server's port.
 fn both(program: &str, all: &[&str], listens: &str, calls: &str) -> Result<String, String> {
     let cores = sys::allowed_cores().unwrap_or_default();
     let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|l| l.local_addr());
@@ -86,7 +88,7 @@ fn both(program: &str, all: &[&str], listens: &str, calls: &str) -> Result<Strin
             s.spawn(pinned).join()
         });
         let started = started.map_err(|_| "the thread that starts it has panicked".to_owned())?;
-        started.map(Running).map_err(|e| format!("it does not start: {e}"))
+        started.map(Running).map_err(|e| format!("it cannot be started: {e}"))
     };
     let begin = Instant::now();
     let mut server = start(0, &[listens, &port])?;
@@ -118,7 +120,7 @@ fn both(program: &str, all: &[&str], listens: &str, calls: &str) -> Result<Strin
     }
 }
 
-/// The round trip that `ibv_rc_pingpong` says last.
+/// Returns the last round trip time in the output of `ibv_rc_pingpong`.
 fn round_trip(text: &str) -> Option<f64> {
     let line = text.lines().rfind(|line| line.contains(ITERATION))?;
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -126,11 +128,11 @@ fn round_trip(text: &str) -> Option<f64> {
     words.get(at.checked_sub(1)?)?.parse().ok().filter(|v: &f64| *v > 0.0)
 }
 
-/// The latency in the table of `fi_pingpong`: the last line, under the heading.
+/// Returns the latency in `fi_pingpong`'s table, from the last line.
 fn latency(text: &str) -> Option<f64> {
     let mut lines = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
     let header = lines.find(|words| words.contains(&COLUMN))?;
-    // `total time` would be two words, but each heading is one column.
+    // Counted from the end: the heading `total time` has two words for one column.
     let from_the_end = header.iter().rev().position(|w| *w == COLUMN)?;
     let values = lines.rfind(|words| words.len() > from_the_end)?;
     values.get(values.len() - 1 - from_the_end)?.parse().ok().filter(|v: &f64| *v > 0.0)

@@ -1,6 +1,6 @@
-//! The floor of networks: what a bare TCP socket does between the same two processes, at the same address.
+//! The floor of networks: a bare TCP socket between the same two processes, at the same address.
 //!
-//! The socket is apart from the device's.
+//! The socket is independent of the device's.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,13 +11,13 @@ use ch3_shim::{Comm, Device};
 use super::{TAG, Waiting, spins};
 use crate::error::{During, Failure, Result};
 
-/// How long the two processes may take to meet.
+/// Time limit for connecting the two processes.
 const MEET: Duration = Duration::from_secs(20);
-/// How long a connection may take to say who it is.
+/// Time limit for an accepted connection to send its token.
 const GREETING: Duration = Duration::from_secs(2);
-/// Bytes that one receive takes at most when messages are smaller.
+/// Buffer size of a receive when messages are smaller, in bytes.
 pub(crate) const GULP: usize = 64 << 10;
-/// Bytes of an acknowledgement.
+/// Length of an acknowledgement in bytes.
 pub(crate) const ACK: usize = 4;
 
 /// A bare TCP connection between ranks 0 and 1.
@@ -29,13 +29,13 @@ pub(crate) struct RawSocket {
     spins: u32,
 }
 
-/// The address that the device's connection with `peer` goes to.
+/// Returns the address of the device's connection with `peer`.
 fn device_address(dev: &Device, peer: u32) -> Option<SocketAddr> {
     let report = dev.report().into_iter().find(|r| r.rank == peer)?;
     report.netmod.split_whitespace().find_map(|word| word.trim_end_matches(',').parse().ok())
 }
 
-/// A socket that listens on any address of the peer's family.
+/// Listens on all addresses of the peer's family.
 fn listen(dev: &Device, v4: bool) -> Result<TcpListener> {
     let any: IpAddr = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let Some(range) = dev.config().tcp.port_range else {
@@ -80,7 +80,9 @@ impl RawSocket {
         let lead = dev.rank() == 0;
         if lead {
             let at = device_address(dev, 1).ok_or_else(|| {
-                Failure::new("the netmod does not say to which address it is connected, so there is no address for its floor")
+                Failure::new(
+                    "the netmod does not report the address of its connection, so its floor has no address",
+                )
             })?;
             dev.send(&[u8::from(at.is_ipv4())], 1, TAG, comm)?;
             let mut answer = [0; 10];
@@ -97,7 +99,7 @@ impl RawSocket {
         dev.recv(&mut v4, 0, TAG, comm)?;
         let listener = listen(dev, v4[0] != 0)?;
         let port = listener.local_addr().during("find the port of the raw socket")?.port();
-        // Not a secret: it keeps out who connects by mistake.
+        // Not a secret: it rejects accidental connections.
         let token = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
         let mut answer = [0; 10];
         answer[..2].copy_from_slice(&port.to_le_bytes());
@@ -124,7 +126,7 @@ impl RawSocket {
         Ok(())
     }
 
-    /// Receives something.
+    /// Receives at least one byte.
     #[inline]
     fn some(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut vain = 0;
@@ -174,7 +176,7 @@ impl RawSocket {
         Ok(())
     }
 
-    /// `iters` round trips of messages as long as the buffers; both spin.
+    /// Does `iters` round trips of messages as long as the buffers; both sides spin.
     pub(crate) fn ping_pong(&mut self, send: &[u8], recv: &mut [u8], iters: usize) -> Result<()> {
         self.wait_by(Waiting::Spinning)?;
         let mut all = || {
@@ -192,8 +194,8 @@ impl RawSocket {
         all().during("play ping-pong over the raw socket")
     }
 
-    /// `count` writes of `send` in one stream; the end is acknowledged. The receiver takes as much at once
-    /// as a message is long, or [`GULP`] if that is more.
+    /// Writes `send` `count` times as one stream, whose end is acknowledged. The receiver reads up
+    /// to a message at once, or [`GULP`] if that is more.
     pub(crate) fn stream(
         &mut self,
         waiting: Waiting,
@@ -219,7 +221,7 @@ impl RawSocket {
         all().during("stream over the raw socket")
     }
 
-    /// `count` messages each way at once; both spin.
+    /// Sends `count` messages in both directions at once; both sides spin.
     pub(crate) fn both_ways(&mut self, send: &[u8], recv: &mut [u8], count: usize) -> Result<()> {
         self.wait_by(Waiting::Spinning)?;
         let total = send.len() * count;
@@ -254,7 +256,8 @@ impl RawSocket {
         all().during("stream both ways over the raw socket")
     }
 
-    /// `windows` times `window` messages, one system call for each, and an acknowledgement.
+    /// Sends `windows` times `window` messages, one system call each, with an acknowledgement after
+    /// each window.
     pub(crate) fn messages(
         &mut self,
         send: &[u8],
@@ -283,14 +286,14 @@ impl RawSocket {
         all().during("send messages over the raw socket")
     }
 
-    /// The receiver says that it has everything.
+    /// Acknowledges that the receiver has everything.
     #[inline]
     fn acknowledge(&mut self) -> io::Result<()> {
         if self.lead { self.fill(&mut [0; ACK]) } else { self.put(&[1; ACK]) }
     }
 }
 
-/// `None` if nothing can move now.
+/// Returns `None` if the operation would block.
 #[inline]
 fn some_or_none(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {

@@ -3,28 +3,29 @@
 use ch3_shim::{Comm, Device};
 use hca::Hca;
 use hca_ibv::IbvHca;
-use netmod_verbs::choose::{Judged, chosen};
+use netmod_verbs::choose::{PortChoice, chosen};
 use netmod_verbs::{Setup, survey};
 
 use super::direct::{Endpoint, Raw, Remote};
 use super::{TAG, spins};
 use crate::error::{During, Failure, Result};
-use crate::sys::{QUEUE_WORDS, Queue};
+use crate::sys::{QUEUE_ADDRESS_LEN, Queue};
 
-/// A queue pair of ranks 0 and 1 each.
+/// The queue pair of rank 0 or 1.
 pub(crate) type RawVerbs = Raw<Queue<IbvHca>>;
 
-/// The port that the netmod prefers.
+/// Returns the port that the netmod prefers.
 ///
 /// # Errors
 /// Why there is none.
-pub(crate) fn first_port(setup: &Setup<IbvHca>) -> std::result::Result<Judged, String> {
+pub(crate) fn first_port(setup: &Setup<IbvHca>) -> std::result::Result<PortChoice, String> {
     let (all, _) = survey(setup)?;
     chosen(&all, &setup.cfg).into_iter().next().ok_or_else(|| "no port of verbs can be used".into())
 }
 
 impl RawVerbs {
-    /// Ranks 0 and 1 both call this. Returns which port it is, too. `crowded`: ranks share cores.
+    /// Connects ranks 0 and 1, which both call this. Returns the name of the port, too. `crowded`:
+    /// ranks share cores.
     pub(crate) fn connect(dev: &mut Device, comm: Comm, crowded: bool) -> Result<(RawVerbs, String)> {
         let setup = Setup::here(&dev.config().verbs);
         let port = first_port(&setup).during("choose a port of verbs for the floor")?;
@@ -32,12 +33,13 @@ impl RawVerbs {
         let title = format!("{} ({})", port.name(), gid.gid);
         let hca = setup.source.open(&port.device).during(format!("open {} for the floor", port.device))?;
         let lead = dev.rank() == 0;
-        // Numbers of packets need not be secret: the other process is of the same job, and the queue pair lasts for this measurement.
+        // Packet sequence numbers need not be secret: the peer is of the same job, and the queue
+        // pair lives only for this measurement.
         let psn = std::process::id();
         let mut queue =
             Queue::open(hca, port.port, gid, psn).during(format!("open {title} for the floor"))?;
-        let mine = queue.words().during("describe the floor's queue pair")?;
-        let mut theirs = [0; QUEUE_WORDS];
+        let mine = queue.address().during("describe the floor's queue pair")?;
+        let mut theirs = [0; QUEUE_ADDRESS_LEN];
         if lead {
             dev.send(&mine, 1, TAG, comm)?;
             dev.recv(&mut theirs, 1, TAG, comm)?;
@@ -46,7 +48,7 @@ impl RawVerbs {
             dev.send(&mine, 0, TAG, comm)?;
         }
         queue.connect(&theirs).during("connect the floor's queue pairs")?;
-        // Nothing may be sent before the other side is connected, too.
+        // Nothing may be sent before the other side is connected.
         let mut done = [0];
         if lead {
             dev.send(&[1], 1, TAG, comm)?;
@@ -140,7 +142,7 @@ mod tests {
         Queue::open(hca, 1, gid, 0xffff_ffff).unwrap()
     }
 
-    /// Every way of moving data moves it right, by the rules, on devices with all and with little.
+    /// All transfer methods deliver correct data, with full-featured and with minimal devices.
     #[test]
     fn queue_pairs_move_what_is_measured() {
         for (max_inline, depth, layer) in
@@ -153,7 +155,7 @@ mod tests {
             // Both have connected before the first message.
             let connected = std::sync::Barrier::new(2);
             let ((to_a, for_a), (to_b, for_b)) = (channel(), channel());
-            // Who meets no receive tries again in a while: time must pass.
+            // A sender that finds no receive retries after a while, so time must pass.
             let (over, since) = (AtomicBool::new(false), Instant::now());
             std::thread::scope(|s| {
                 s.spawn(|| {
@@ -166,7 +168,7 @@ mod tests {
                     let (fabric, device, connected) = (&fabric, device.clone(), &connected);
                     s.spawn(move || {
                         let mut queue = queue(fabric, device);
-                        tell.send(queue.words().unwrap()).unwrap();
+                        tell.send(queue.address().unwrap()).unwrap();
                         queue.connect(&hear.recv().unwrap()).unwrap();
                         connected.wait();
                         let mut raw = Raw::new(queue, lead, 10);
@@ -177,7 +179,7 @@ mod tests {
                             raw.one_sided(Direct::Read, bytes, 30).unwrap();
                             raw.one_sided(Direct::Write, bytes, 30).unwrap();
                         }
-                        // The last word may still be on its way.
+                        // The last message may still be in transit.
                         connected.wait();
                     })
                 });

@@ -1,4 +1,5 @@
-//! Which messages of a netmod go eagerly, and in which mode the others move, as the device chooses it.
+//! Describes the sizes at which a netmod sends eagerly, and the modes that the device chooses for
+//! larger messages.
 
 use netmod_core::Config;
 use netmod_lmt::choice::{self, Policy, Side};
@@ -12,22 +13,23 @@ use crate::report::grouped;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Line {
     pub(super) netmod: &'static str,
-    /// Bytes, from and to.
+    /// Range of sizes in bytes.
     pub(super) sizes: String,
-    /// Of the receiver's data and of the node, what the mode depends on; empty if nothing.
+    /// Layout of the receiver's data and state of the node that the mode depends on; empty if it
+    /// depends on neither.
     pub(super) data: &'static str,
     pub(super) mode: &'static str,
     pub(super) why: String,
 }
 
-/// The table, and why a netmod has fewer modes than it could have.
+/// Returns the table, and the reason if a netmod lacks a mode.
 pub(super) fn table(cfg: &Config) -> (Vec<Line>, Option<String>) {
     let policy = Policy::of_name(cfg.lmt).unwrap_or(Policy::Only(Mode::Null));
     let (mut near, mut far, mut warning) = (Modes::NULL, Modes::NULL, None);
     match coop::shm_domain() {
         Ok(_) => {
             near = near.with(Mode::Coop);
-            // Over a network only if it is asked for.
+            // Over a network only if the user asks for it.
             if policy == Policy::Only(Mode::Coop) {
                 far = near;
             }
@@ -45,11 +47,11 @@ pub(super) fn table(cfg: &Config) -> (Vec<Line>, Option<String>) {
     (lines, warning)
 }
 
-/// Why a message goes at once.
-const EAGER: &str = "at once, as long as the receiver has room (NETMOD_EAGER_MAX)";
+/// Reason for sending eagerly.
+const EAGER: &str = "eager, as long as the receiver has room (NETMOD_EAGER_MAX)";
 
-/// What is added where the model has only the first word.
-const TRIED: &str = ", as long as trials do not say otherwise of data in one piece";
+/// Added where the model makes only the first choice.
+const TRIED: &str = ", unless autotuning finds otherwise for contiguous data";
 
 fn of_netmod(
     cfg: &Config,
@@ -153,7 +155,7 @@ mod tests {
         ];
         let coop = ("2097152 bytes and more", "coop");
         assert_eq!(found, [&[("1 to 49151 bytes", "eager")][..], &gets[..], &[coop][..]].concat());
-        // From where both are tried on the model has not the last word.
+        // From the size at which both are tried, the model no longer decides.
         let tried: Vec<_> =
             lines.iter().filter(|l| l.why.contains(TRIED)).map(|l| (&*l.sizes, l.data)).collect();
         assert_eq!(tried, [(gets[2].0, "in one piece"), (coop.0, "")]);
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(lines[5], line("131073 to 524287 bytes", "in one piece", "get"));
         assert_eq!(lines[6], line("131073 to 524287 bytes", "in pieces", "coop"));
         assert_eq!(lines[9], line("524288 bytes and more", "in one piece", "get"));
-        // What a user says of the threshold holds.
+        // The user's threshold wins.
         let mut said = Config::default();
         said.set("NETMOD_EAGER_MAX", "128K").expect("a size");
         let lines = modes(&said, all, slow);

@@ -1,4 +1,4 @@
-//! What libfabric offers to the netmod `ofi`: each domain of each provider, what is used of it, and why the rest is not.
+//! Lists libfabric's domains for the netmod `ofi`: what is used of each, and why the rest is not.
 
 use std::path::Path;
 
@@ -14,27 +14,27 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Line {
     pub(super) provider: String,
-    /// Its version.
+    /// The provider's version.
     pub(super) version: String,
     pub(super) domain: String,
     pub(super) fabric: String,
     pub(super) address: String,
-    /// What it can do.
+    /// Capabilities.
     pub(super) caps: Vec<&'static str>,
-    /// What registering memory demands.
+    /// Requirements of memory registration.
     pub(super) mr_mode: Vec<&'static str>,
-    /// Pairs of transmit and receive contexts that a scalable endpoint can have.
+    /// Maximum number of contexts of a scalable endpoint, in pairs.
     pub(super) contexts: usize,
-    /// Bytes that are sent by copying them.
+    /// Maximum length of an injected message in bytes.
     pub(super) inject: usize,
-    /// Whether it makes progress by itself, as it claims.
+    /// Progress model, as claimed by the provider.
     pub(super) progress: &'static str,
     pub(super) score: u32,
     pub(super) used: bool,
     pub(super) why: String,
 }
 
-/// What is known against a provider that is used.
+/// A known defect of a provider in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Known {
     pub(super) provider: String,
@@ -42,12 +42,12 @@ pub(super) struct Known {
     pub(super) remedy: String,
 }
 
-/// Everything about libfabric here.
+/// Report about libfabric.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Report {
-    /// Whether the netmod has something to use.
+    /// True if the netmod has a usable domain.
     pub(super) usable: bool,
-    /// What it uses, or why nothing.
+    /// The used domain, or the reason why there is none.
     pub(super) detail: String,
     pub(super) addresses: Vec<String>,
     pub(super) lines: Vec<Line>,
@@ -55,7 +55,7 @@ pub(super) struct Report {
     pub(super) notes: Vec<String>,
 }
 
-/// Asks libfabric, if it is there.
+/// Asks libfabric, if it is installed.
 pub(super) fn report(cfg: &Config) -> Report {
     let path = (!cfg.ofi.library.is_empty()).then(|| Path::new(&cfg.ofi.library));
     match Library::load(path) {

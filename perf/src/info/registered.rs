@@ -1,4 +1,4 @@
-//! Netmods that running programs have registered, as their ranks tell.
+//! Reports netmods that running programs have registered.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::Item;
 use crate::launch::NETMODS;
 use crate::top::reports_in;
 
-/// How long ranks are waited for.
+/// Time limit for answers of ranks.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Adds the netmods that are not built in, of the programs whose ranks have their sockets in `NETMOD_STATUS`.
+/// Adds the registered netmods of the programs whose ranks have sockets in `NETMOD_STATUS`.
 pub(super) fn report(cfg: &Config, items: &mut Vec<Item>) {
     if cfg.status.is_empty() {
         return;
@@ -26,12 +26,13 @@ pub(super) fn report(cfg: &Config, items: &mut Vec<Item>) {
     for report in reports {
         for (netmod, opened) in report.netmods.iter().zip(&report.opened) {
             if !NETMODS.contains(&netmod.as_str()) {
-                let told = || format!("registered by rank {} of job {}: {opened}", report.rank, report.job);
-                found.entry(netmod.clone()).or_insert_with(told);
+                let describe =
+                    || format!("registered by rank {} of job {}: {opened}", report.rank, report.job);
+                found.entry(netmod.clone()).or_insert_with(describe);
             }
         }
     }
-    // What `NETMOD` names is in the list already, as one that this program does not have.
+    // Replaces the entry of a name in `NETMOD` that this program does not know.
     items.retain(|item| !matches!(item, Item::Netmod { name, .. } if found.contains_key(name)));
     items.extend(found.into_iter().map(|(name, detail)| Item::Netmod {
         name,

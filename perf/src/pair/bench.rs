@@ -1,4 +1,4 @@
-//! `pair --bench`: what the assignment costs, beside a textbook's.
+//! `pair --bench`: cost of the assignment, compared with a textbook algorithm.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -12,10 +12,10 @@ use crate::progress::Progress;
 use crate::report::{Row, median, rounded};
 use crate::sys;
 
-/// A round lasts about so long, or for one solution.
+/// Approximate duration of a round in microseconds; one solution may take longer.
 const ROUND_US: f64 = 1000.0;
 
-/// Numbers that look random, the same each time.
+/// A reproducible random number generator.
 struct Mix(u64);
 
 impl Mix {
@@ -28,7 +28,7 @@ impl Mix {
     }
 }
 
-/// The weights of `n` interfaces a side.
+/// Makes the weights for `n` interfaces per side.
 fn weights(family: WeightFamily, n: usize) -> Weights {
     let mut mix = Mix(n as u64);
     let mut weights = Weights::new(n, n);
@@ -47,7 +47,7 @@ fn weights(family: WeightFamily, n: usize) -> Weights {
     weights
 }
 
-/// Microseconds that something takes which is done `times` times.
+/// Returns the microseconds per call of `times` calls.
 fn time<T>(times: u32, mut what: impl FnMut() -> T) -> f64 {
     let start = Instant::now();
     for _ in 0..times {
@@ -56,25 +56,25 @@ fn time<T>(times: u32, mut what: impl FnMut() -> T) -> f64 {
     start.elapsed().as_secs_f64() * 1e6 / f64::from(times)
 }
 
-/// How often fits into a round.
+/// Returns the number of calls that fit into a round.
 fn times_in_a_round<T>(mut what: impl FnMut() -> T) -> u32 {
-    // The first time is that of cold caches.
+    // The first call has cold caches.
     what();
     (ROUND_US / time(1, what).max(0.01)).clamp(1.0, 1e5) as u32
 }
 
-/// Interface counts one after another, for each family; solver and textbook take turns.
+/// Measures each family with each number of interfaces; solver and textbook algorithm alternate.
 ///
 /// # Errors
-/// If they disagree.
+/// If their results differ.
 pub(super) fn measure(args: &PairingArgs) -> Result<Vec<Row>> {
     if let Ok(cores) = sys::allowed_cores()
         && let Some(core) = cores.first()
     {
-        // On one core the caches stay warm; elsewhere the figures only vary more.
+        // Staying on one core keeps the caches warm; a failure only makes the figures vary more.
         let _ = sys::pin(*core);
     }
-    // About what both take, in nanoseconds.
+    // Estimated duration of both, in seconds.
     let work = |n: usize| (n as f64).powi(3).max(1.0) * 1e-9;
     let all: f64 = args.bench.iter().map(|&n| work(n)).sum::<f64>() * args.weights.len() as f64;
     let progress = Progress::bar(all * f64::from(args.rounds));
@@ -82,7 +82,7 @@ pub(super) fn measure(args: &PairingArgs) -> Result<Vec<Row>> {
     for &family in &args.weights {
         let first = rows.len();
         for &n in &args.bench {
-            progress.say(format!("{} {n} x {n}", family.name()));
+            progress.show(format!("{} {n} x {n}", family.name()));
             rows.push(one(family, n, args.rounds, || progress.advance(work(n)))?);
         }
         add_growth(&mut rows[first..]);
@@ -90,7 +90,7 @@ pub(super) fn measure(args: &PairingArgs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A family and a number of interfaces.
+/// Measures one family with one number of interfaces.
 fn one(family: WeightFamily, n: usize, rounds: u32, mut after_round: impl FnMut()) -> Result<Row> {
     let weights = weights(family, n);
     let pairs = assign(&weights);
@@ -98,7 +98,7 @@ fn one(family: WeightFamily, n: usize, rounds: u32, mut after_round: impl FnMut(
     let there = reference::assign(&weights);
     if here != there {
         return Err(Failure::new(format!(
-            "the assignment of {n} x {n} {} weights has {} pairs that weigh {}, that of a textbook {} that weigh {}: \
+            "the assignment of {n} x {n} {} weights has {} pairs with total weight {}, that of the textbook algorithm {} with total weight {}: \
              please report this",
             family.name(),
             here.0,
@@ -123,7 +123,7 @@ fn one(family: WeightFamily, n: usize, rounds: u32, mut after_round: impl FnMut(
         value: rounded(median(&times)),
         unit: "us".into(),
         floor: Some(rounded(median(&floors))),
-        floor_kind: Some("the textbook's Hungarian algorithm, without a rule which optimum".into()),
+        floor_kind: Some("the textbook Hungarian algorithm, without a rule for ties".into()),
         ratio: Some(rounded(median(&ratios))),
         rounds: Some(rounds as usize),
         best: times.iter().copied().reduce(f64::min).map(rounded),
@@ -131,7 +131,7 @@ fn one(family: WeightFamily, n: usize, rounds: u32, mut after_round: impl FnMut(
     })
 }
 
-/// To the row of the largest number: by which power of it the time grows from the second largest on.
+/// Adds to the largest row the exponent by which the time grows from the second largest.
 fn add_growth(rows: &mut [Row]) {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|&i| rows[i].nics);

@@ -1,4 +1,5 @@
-//! Records of interfaces as text: a side of a scenario, and what `--export` writes and `--peer` reads.
+//! Records of interfaces as text: a side of a scenario, and the file that `--export` writes and
+//! `--peer` reads.
 
 use std::net::IpAddr;
 
@@ -8,20 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Failure, Result};
 
-/// A side.
+/// One side: a host and its interfaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SideFile {
-    /// Where it is: 32 hexadecimal digits of the boot id, a colon and the number of the network namespace, or any short name.
+    /// The host: 32 hexadecimal digits of the boot id, a colon and the number of the network
+    /// namespace; or any short name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) location: Option<String>,
-    /// Which interfaces and addresses it publishes, as in `NETMOD_TCP_INTERFACE`.
+    /// Published interfaces and addresses, in the syntax of `NETMOD_TCP_INTERFACE`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) interfaces: String,
-    /// Whether its routing tables were asked.
+    /// True if the routing tables were read.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub(crate) asked: bool,
-    /// Numbers of interfaces, addresses and routes that it has no room to publish.
+    /// Numbers of interfaces, addresses and routes that did not fit into the published record.
     #[serde(default, skip_serializing_if = "is_none")]
     pub(crate) cut: [u16; 3],
     #[serde(default)]
@@ -33,15 +35,15 @@ pub(crate) struct SideFile {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NicFile {
     pub(crate) name: String,
-    /// The kernel's number; from 1 in the order of the file if it is not given.
+    /// The kernel's interface index; by default counted from 1 in the order of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) index: Option<u32>,
     #[serde(default)]
     pub(crate) kind: KindFile,
-    /// Address and bits of the network part, such as `10.1.0.1/24`.
+    /// Addresses with prefix length, such as `10.1.0.1/24`.
     #[serde(default)]
     pub(crate) addresses: Vec<String>,
-    /// Mb/s, if known.
+    /// Speed in Mb/s, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) speed: Option<u32>,
     #[serde(default = "usual_mtu")]
@@ -50,11 +52,12 @@ pub(crate) struct NicFile {
     pub(crate) up: bool,
     #[serde(default = "yes")]
     pub(crate) carrier: bool,
-    /// Routes by it besides those to the networks of its addresses, written as `ip route` does: `10.9.0.0/16 via
-    /// 10.1.0.254`, `100.64.0.0/10`, `default via 10.2.0.254 from 10.2.0.1`, `unreachable 10.3.0.0/16`.
+    /// Routes beside those to the interface's own networks, in the syntax of `ip route`:
+    /// `10.9.0.0/16 via 10.1.0.254`, `100.64.0.0/10`, `default via 10.2.0.254 from 10.2.0.1`,
+    /// `unreachable 10.3.0.0/16`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) routes: Vec<String>,
-    /// In place of routes, what the tables of a real host say of all destinations that they know: source, destination and
+    /// Alternative to routes: answers of a real host's routing tables, as source, destination and
     /// answer, such as `10.1.0.1 10.9.0.0/16 gateway`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reach: Option<Vec<String>>,
@@ -76,7 +79,7 @@ fn usual_mtu() -> u32 {
     1500
 }
 
-/// [`Kind`], by name.
+/// Name of a [`Kind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum KindFile {
@@ -95,7 +98,7 @@ pub(crate) enum KindFile {
     Loopback,
 }
 
-/// Each kind with its name in files.
+/// Kinds and their names in files.
 const KINDS: [(Kind, KindFile); 12] = [
     (Kind::Physical, KindFile::Physical),
     (Kind::Vlan, KindFile::Vlan),
@@ -112,10 +115,10 @@ const KINDS: [(Kind, KindFile); 12] = [
 ];
 
 impl SideFile {
-    /// The record as text.
+    /// Converts a record to text form.
     ///
     /// # Errors
-    /// An interface of a kind that has no name here.
+    /// If an interface's kind has no name here.
     pub(crate) fn of(host: &Host) -> Result<SideFile> {
         let nic = |nic: &Nic| -> Result<NicFile> {
             let kind = KINDS.iter().find(|(k, _)| *k == nic.kind).ok_or_else(|| {
@@ -147,10 +150,11 @@ impl SideFile {
         })
     }
 
-    /// The record; `name` is that of the side, which is its location if none is given.
+    /// Converts to a record. `name` is the side's name, and stands for its location if none is
+    /// given.
     ///
     /// # Errors
-    /// Which value is none.
+    /// The invalid value.
     pub(crate) fn host(&self, name: &str) -> Result<Host> {
         let nic = |(at, nic): (usize, &NicFile)| -> Result<Nic> {
             let wrong = |why: String| Failure::new(format!("{name}: {}: {why}", nic.name.escape_debug()));
@@ -174,10 +178,10 @@ impl SideFile {
         Ok(Host { location, nics, cut, reach: None })
     }
 
-    /// The record with what this side's routing tables say.
+    /// Converts to a record with the answers of this side's routing tables.
     ///
     /// # Errors
-    /// Which value is none.
+    /// The invalid value.
     pub(crate) fn asked(&self, name: &str) -> Result<Host> {
         let mut host = self.host(name)?;
         if !self.asked {
@@ -203,18 +207,18 @@ impl SideFile {
         Ok(host)
     }
 
-    /// The record as its host publishes it.
+    /// Converts to the record that the host publishes.
     ///
     /// # Errors
-    /// Which value is none.
+    /// The invalid value.
     pub(crate) fn published(&self, name: &str) -> Result<Host> {
         Ok(Rules::default().publish(&self.asked(name)?).host)
     }
 
-    /// The routing table of this side, whose record is `host`.
+    /// Returns the routing table of this side, whose record is `host`.
     ///
     /// # Errors
-    /// Which route is none.
+    /// The invalid route.
     pub(crate) fn table(&self, name: &str, host: &Host) -> Result<Table> {
         let mut table = Table::connected(host);
         for (file, nic) in self.nics.iter().zip(&host.nics) {
@@ -233,7 +237,7 @@ impl SideFile {
     }
 }
 
-/// The answers of routing tables, by name.
+/// Answers of routing tables and their names.
 const ANSWERS: [(Answer, &str); 5] = [
     (Answer::None, "none"),
     (Answer::Unknown, "unknown"),
@@ -256,13 +260,13 @@ fn reach(index: u32, text: &str) -> Option<Reach> {
     words.next().is_none().then_some(Reach { index, from, net: to.ip, prefix: to.prefix, answer })
 }
 
-/// An address with the bits of its network part. Whether they make sense is for the pairing to judge.
+/// Parses an address with prefix length. Does not check its validity, which the pairing does.
 fn address(text: &str) -> std::result::Result<Address, String> {
     let parsed = text.split_once('/').and_then(|(ip, prefix)| Some((ip.parse().ok()?, prefix.parse().ok()?)));
     match parsed {
         Some((ip, prefix)) => Ok(Address { ip, prefix }),
         None => {
-            Err(format!("`{}` is no address; write it as 10.1.0.1/24 or fd00::1/64", text.escape_debug()))
+            Err(format!("`{}` is not an address; write it as 10.1.0.1/24 or fd00::1/64", text.escape_debug()))
         }
     }
 }
@@ -295,7 +299,7 @@ fn route(index: u32, text: &str) -> std::result::Result<Route, String> {
     }
     let net = words.next().ok_or("no destination")?;
     let ip = |what: &str, text: Option<&str>| {
-        text.and_then(|t| t.parse::<IpAddr>().ok()).ok_or_else(|| format!("no address behind `{what}`"))
+        text.and_then(|t| t.parse::<IpAddr>().ok()).ok_or_else(|| format!("no address after `{what}`"))
     };
     let (mut gateway, mut from) = (None, None);
     while let Some(word) = words.next() {

@@ -1,4 +1,5 @@
-//! This host's interfaces: paired with themselves, or with those of another host by the record that was exported there.
+//! Pairs this host's interfaces with themselves, or with those of another host from its exported
+//! record.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,7 +14,7 @@ use super::outcome::Outcome;
 use crate::cli::PairingArgs;
 use crate::error::{During, Failure, Result};
 
-/// What is known of this host.
+/// Knowledge about this host.
 struct Here {
     all: Vec<String>,
     host: Host,
@@ -38,10 +39,10 @@ impl Here {
     }
 }
 
-/// Exports, or pairs and explains.
+/// Exports the record, or pairs and explains.
 ///
 /// # Errors
-/// What could not be learnt, read or written.
+/// What could not be found, read or written.
 pub(crate) fn run(args: &PairingArgs) -> Result<()> {
     let filter = match &args.interfaces {
         Some(filter) => filter.clone(),
@@ -76,10 +77,10 @@ fn export(here: &Here, path: &Path) -> Result<()> {
 
 fn with_itself(args: &PairingArgs, mut here: Here) -> Result<()> {
     if !here.host.location.is_same(&here.host.location) {
-        // That it is itself is known, even if the kernel does not say where.
+        // The host is the same even if the kernel does not tell its identity.
         here.host.location = Location { boot: *b"this very host!!", netns: 1 };
         here.notes.push(
-            "kernel or network namespace are not known: processes of this host take each other for strangers"
+            "kernel or network namespace is unknown: processes of this host treat each other as remote"
                 .into(),
         );
     }

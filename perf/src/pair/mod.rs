@@ -1,4 +1,4 @@
-//! `pair`: which of the interfaces of two hosts talk to each other.
+//! `pair`: determines which interfaces of two hosts talk to each other.
 
 mod bench;
 mod file;
@@ -15,7 +15,7 @@ use crate::cli::PairingArgs;
 use crate::error::{During, Result};
 use scenario::Scenario;
 
-/// Does as the command line says.
+/// Runs the command.
 ///
 /// # Errors
 /// What failed.

@@ -1,4 +1,4 @@
-//! Two hosts as both sides pair them, and the result as JSON.
+//! The pairing of two hosts as both sides compute it, and its result as JSON.
 
 use netmod_matching::{Host, Pairing, Rules, Side, Whose, pair, wire};
 use serde_json::{Value, json};
@@ -8,34 +8,34 @@ use crate::error::{During, Result};
 /// A pairing, computed by both sides.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// As A sees it.
+    /// The pairing computed by A.
     pub(crate) here: Pairing,
-    /// As B sees it.
+    /// The pairing computed by B.
     pub(crate) there: Pairing,
-    /// What A and B publish.
+    /// Published records of A and B.
     published: [Host; 2],
 }
 
-/// A record as others see it: read from the bytes that are published.
+/// Returns a record as others see it: parsed from its published bytes.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If it cannot be parsed.
 pub(crate) fn published(host: &Host) -> Result<Host> {
     wire::parse(&wire::encode(host)).during("read a record that was just written")
 }
 
 impl Outcome {
-    /// Pairs from both sides, as two processes do: each knows its own record and reads the other's from the bytes that it
-    /// publishes.
+    /// Pairs from both sides as two processes do: each uses its own record and the other's
+    /// published bytes.
     ///
     /// # Errors
-    /// If a record cannot be read.
+    /// If a record cannot be parsed.
     pub(crate) fn new(a: &Host, b: &Host, rules: &Rules) -> Result<Outcome> {
         let (seen_a, seen_b) = (published(a)?, published(b)?);
         Ok(Outcome::of_views([a, &seen_b], [b, &seen_a], rules))
     }
 
-    /// What A makes of its own record and what it has seen of B, and B of its own and what it has seen of A.
+    /// Pairs from both sides, each with its own record and its view of the other's.
     pub(crate) fn of_views([a, seen_b]: [&Host; 2], [b, seen_a]: [&Host; 2], rules: &Rules) -> Outcome {
         let side = |name, host| Side { name, host };
         let here = pair(&side(b"a", a), &side(b"b", seen_b), rules);
@@ -43,20 +43,20 @@ impl Outcome {
         Outcome { here, there, published: [a.clone(), seen_b.clone()] }
     }
 
-    /// Whether both sides came to the same result.
+    /// Returns true if both sides have the same result.
     pub(crate) fn agreed(&self) -> bool {
         let there: Vec<_> = self.there.pairs.iter().map(|p| p.mirror()).collect();
         self.here.agreement() == self.there.agreement() && there == self.here.pairs
     }
 
-    /// The pairs, by name.
+    /// Returns the pairs by interface name.
     pub(crate) fn pairs(&self) -> Vec<[String; 2]> {
         let [a, b] = &self.published;
         let names = |p: &netmod_matching::Pair| [a.nics[p.own].name.clone(), b.nics[p.peer].name.clone()];
         self.here.pairs.iter().map(names).collect()
     }
 
-    /// With the names of all interfaces of A and B, published or not.
+    /// Returns the result as JSON, given the names of all interfaces of A and B, published or not.
     pub(crate) fn json(&self, [all_a, all_b]: [Vec<String>; 2]) -> Value {
         let pairs = self.pairs();
         let alone = |side: usize, mut names: Vec<String>| {

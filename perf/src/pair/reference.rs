@@ -1,12 +1,12 @@
-//! The floor of `pair --bench`: assignment as in a textbook.
+//! The floor of `pair --bench`: a textbook assignment algorithm.
 //!
-//! The Hungarian algorithm on a dense matrix of 64-bit integers, a row at a time, in O(n^3): an edge that does not exist
-//! costs more than all others together. It finds some optimum, not a certain one.
+//! The Hungarian algorithm on a dense matrix of 64-bit integers, row by row, in O(n^3). A missing
+//! edge costs more than all others together. It finds any optimum.
 
 use netmod_matching::Weights;
 
-/// As many pairs as there can be, and of such choices one with the largest sum of weights, which is returned with
-/// how many there are. For at least as many columns as rows, and sums that fit.
+/// Finds a maximum matching with the largest sum of weights. Returns the number of pairs and the
+/// sum. Requires at least as many columns as rows, and sums that fit.
 pub(super) fn assign(weights: &Weights) -> (usize, u64) {
     let (rows, cols) = (weights.rows(), weights.cols());
     let cells = || (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col)));
@@ -16,7 +16,7 @@ pub(super) fn assign(weights: &Weights) -> (usize, u64) {
         .map(|(row, col)| weights.get(row, col).map_or(forbidden, |weight| high - weight as i64))
         .collect();
 
-    // Column 0 stands for the row that is being added; rows count from 1, and 0 is none.
+    // Column 0 stands for the row being added; rows count from 1, and 0 means none.
     let (mut of_row, mut of_col) = (vec![0; rows + 1], vec![0; cols + 1]);
     let (mut owner, mut before) = (vec![0; cols + 1], vec![0; cols + 1]);
     for row in 1..=rows {

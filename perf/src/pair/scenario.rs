@@ -1,6 +1,6 @@
-//! `--scenario`: two hosts as a file says they are, paired from each side.
+//! `--scenario`: pairs two hosts that a file describes, from each side.
 //!
-//! The format is described beside the scenarios of the project, in `matching/tests/scenarios/README.md`.
+//! `matching/tests/scenarios/README.md` describes the format.
 
 use netmod_matching::{Families, Filter, Host, Rules, Transport};
 use serde::Deserialize;
@@ -10,19 +10,19 @@ use super::file::SideFile;
 use super::outcome::Outcome;
 use crate::error::{During, Failure, Result};
 
-/// A file.
+/// A scenario file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scenario {
     #[serde(default)]
     pub(crate) title: String,
-    /// What is to be learnt from it; for readers.
+    /// Purpose of the scenario; for readers.
     #[serde(default, rename = "why")]
     _why: String,
-    /// Where such a case was reported; for readers.
+    /// Source of the case; for readers.
     #[serde(default, rename = "seen")]
     _seen: String,
-    /// The right pairs, if they are known.
+    /// Expected pairs, if known.
     #[serde(default)]
     pub(crate) expected: Option<Vec<[String; 2]>>,
     #[serde(default)]
@@ -31,7 +31,7 @@ pub(crate) struct Scenario {
     pub(crate) b: SideFile,
 }
 
-/// What the deciding side wants.
+/// Rules of the deciding side.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RulesFile {
@@ -63,10 +63,10 @@ enum TransportFile {
 }
 
 impl Scenario {
-    /// From the text of a file called `name`.
+    /// Parses a file called `name`.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// What is invalid, and where.
     pub(crate) fn parse(name: &str, text: &str) -> Result<Scenario> {
         toml::from_str(text).during(format!("read the scenario {name}"))
     }
@@ -87,11 +87,11 @@ impl Scenario {
             .with_max_rails(r.max_rails)
     }
 
-    /// Pairs from both sides, as two processes do: each knows its own record and reads the other's from the bytes that it
-    /// publishes.
+    /// Pairs from both sides as two processes do: each uses its own record and the other's
+    /// published bytes.
     ///
     /// # Errors
-    /// A value in the file that is none.
+    /// The invalid value.
     pub(crate) fn run(&self) -> Result<Outcome> {
         let rules = self.rules();
         let host = |name: &str, side: &SideFile| -> Result<Host> {
@@ -102,7 +102,8 @@ impl Scenario {
         Outcome::new(&host("a", &self.a)?, &host("b", &self.b)?, &rules)
     }
 
-    /// As the command prints it; the unmatched are those of the file, published or not.
+    /// Returns the output of the command. The unmatched interfaces are those of the file, published
+    /// or not.
     pub(crate) fn json(&self, outcome: &Outcome) -> Value {
         let names = |side: &SideFile| side.nics.iter().map(|n| n.name.clone()).collect();
         let mut out = outcome.json([names(&self.a), names(&self.b)]);

@@ -1,4 +1,5 @@
-//! Every scenario: the expected pairs, the same from both sides, also with records shuffled, interfaces renamed, and IPv6 only.
+//! Tests every scenario: expected pairs and agreement of both sides, also with shuffled records,
+//! renamed interfaces, and IPv6 only.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ fn scenarios() -> Vec<(String, Scenario)> {
     files.iter().map(read).collect()
 }
 
-/// Runs one, whose sides agree.
+/// Runs a scenario and checks that both sides agree.
 fn run(name: &str, scenario: &Scenario) -> Outcome {
     let outcome = scenario.run().unwrap_or_else(|e| panic!("{name}: {e}"));
     assert!(outcome.agreed(), "{name}: {:?} {:?}", outcome.here, outcome.there);
@@ -35,7 +36,7 @@ fn run(name: &str, scenario: &Scenario) -> Outcome {
     outcome
 }
 
-/// The pairs of the file, checked.
+/// Checks the pairs against those of the file.
 fn expect(name: &str, scenario: &Scenario) {
     let outcome = run(name, scenario);
     let (mut got, mut want) =
@@ -66,7 +67,7 @@ fn every_scenario_gives_the_expected_pairs() {
     }
 }
 
-/// What each side makes of what the other one publishes, from records as `--export` writes them.
+/// Makes a side's view of the other from records as `--export` writes them.
 fn exported(side: &SideFile, name: &str, rules: &Rules) -> Host {
     let host = rules.publish(&side.asked(name).unwrap()).host;
     let text = toml::to_string(&SideFile::of(&host).unwrap()).unwrap();
@@ -82,7 +83,7 @@ fn exported_records_give_the_same_pairs_on_both_hosts() {
         let (a, b) = (exported(&scenario.a, "a", &rules), exported(&scenario.b, "b", &rules));
         let outcome = Outcome::new(&a, &b, &rules).unwrap();
         assert!(outcome.agreed(), "{name}");
-        // On B's host, B is this host, and the result is A's turned round.
+        // On B's host, B is this host, and the result is A's reversed.
         let there = Outcome::new(&b, &a, &rules).unwrap();
         let mut turned: Vec<[String; 2]> = there.pairs().into_iter().map(|[b, a]| [a, b]).collect();
         let mut pairs = outcome.pairs();
@@ -101,7 +102,7 @@ fn a_peer_that_computes_from_something_else_does_not_agree() {
     let rules = Rules::default();
     let (a, b) = (exported(&scenario.a, "a", &rules), exported(&scenario.b, "b", &rules));
     assert!(Outcome::of_views([&a, &b], [&b, &a], &rules).agreed());
-    // Its fast interface is down by now, which it has told nobody.
+    // Its fast interface has gone down since, which it has not published.
     let mut later = b.clone();
     later.nics[0].up = false;
     assert!(!Outcome::of_views([&a, &b], [&later, &a], &rules).agreed());
@@ -109,7 +110,7 @@ fn a_peer_that_computes_from_something_else_does_not_agree() {
     let mut later = b.clone();
     later.reach.as_mut().unwrap().retain(|r| r.index != 3);
     assert!(!Outcome::of_views([&a, &b], [&later, &a], &rules).agreed());
-    // It has never read what the other host's tables say.
+    // It has never read the answers of the other host's tables.
     let blind = Host { reach: None, ..a.clone() };
     let mut slow = b;
     slow.reach = None;
@@ -139,8 +140,8 @@ fn the_order_of_records_and_addresses_does_not_matter() {
     }
 }
 
-/// Other names, whose order is that of the old ones: which of equally good answers is canonical depends on the order.
-/// Where the best answer is unique, the order does not matter either.
+/// Renames interfaces in an order-preserving way, since the choice among equally good results
+/// depends on the order. If the best result is unique, the order does not matter either.
 #[test]
 fn names_do_not_matter() {
     for (name, mut scenario) in scenarios() {
@@ -168,7 +169,7 @@ fn names_do_not_matter() {
     }
 }
 
-/// An IPv4 address, with its prefix or not, as an IPv6 one of the same part of the world.
+/// Converts an IPv4 address, with or without prefix length, to an IPv6 address of the same scope.
 fn as_ipv6(text: &str) -> String {
     let (ip, prefix) = text.split_once('/').unwrap_or((text, ""));
     let Ok(v4) = ip.parse::<std::net::Ipv4Addr>() else { return text.to_owned() };
@@ -200,14 +201,14 @@ fn the_same_with_ipv6_only() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told() {
+fn errors_in_a_file_are_named() {
     for (text, want) in [
         ("[a]\n[b]\nnics = 3\n", "scenario"),
         ("[a]\n[b]\ncolour = 1\n", "colour"),
-        ("[a]\n[[a.nics]]\nname = 'e0'\naddresses = ['10.1.0.1']\n[b]\n", "`10.1.0.1` is no address"),
+        ("[a]\n[[a.nics]]\nname = 'e0'\naddresses = ['10.1.0.1']\n[b]\n", "`10.1.0.1` is not an address"),
         ("[a]\n[[a.nics]]\nname = 'e0'\nroutes = ['10.0.0.0/8 over 1.2.3.4']\n[b]\n", "`over`"),
         ("[a]\n[[a.nics]]\nname = 'e0'\nreach = ['10.0.0.1 10.0.0.0/8 maybe']\n[b]\n", "of the form"),
-        ("[a]\n[[a.nics]]\nname = 'e0'\nroutes = ['default via nobody']\n[b]\n", "no address behind `via`"),
+        ("[a]\n[[a.nics]]\nname = 'e0'\nroutes = ['default via nobody']\n[b]\n", "no address after `via`"),
         ("[a]\nlocation = 'a name that is longer'\n[b]\n", "1 to 16 bytes"),
         ("[a]\ninterfaces = '10.0.0.0/99'\n[b]\n", "10.0.0.0/99"),
         ("[a]\n[[a.nics]]\nname = 'e0'\nkind = 'carrier pigeon'\n[b]\n", "carrier pigeon"),

@@ -1,74 +1,75 @@
-//! The two buffers of an endpoint that is called directly, what is sent and what is received into, and who may look at them: nobody while
-//! something is under way, and nobody any more once a request has failed, for what it uses may still be in use then.
+//! The send buffer and receive buffer of an endpoint that is driven directly, with rules for
+//! access: none while an operation is in flight, and none after a failed request, which may still
+//! use the memory.
 
-/// See the module. A region is a buffer with what a device needs to use it.
+/// The two buffers. A region `R` is a buffer with its registration.
 #[derive(Debug)]
 pub(super) struct Buffers<R> {
     regions: Option<[R; 2]>,
-    /// Receives that were posted, and that have completed; of all time.
+    /// Total numbers of posted and completed receives.
     posted: u64,
     received: u64,
     failed: bool,
 }
 
-/// Where a peer finds a buffer: address or offset, and key.
+/// A buffer as its peer addresses it: address or offset, and key.
 pub(super) type Remote = (u64, u64);
 
 const IN_USE: &str = "the buffers are in use";
 
 impl<R: AsMut<[u8]>> Buffers<R> {
-    /// There are none yet.
+    /// Makes an object without buffers.
     pub(super) fn none() -> Buffers<R> {
         Buffers { regions: None, posted: 0, received: 0, failed: false }
     }
 
-    /// A receive is under way.
+    /// Counts a posted receive.
     #[inline]
     pub(super) fn posted(&mut self) {
         self.posted += 1;
     }
 
-    /// A receive has completed.
+    /// Counts a completed receive.
     #[inline]
     pub(super) fn arrived(&mut self) {
         self.received += 1;
     }
 
-    /// A request has failed.
+    /// Records that a request has failed.
     pub(super) fn fail(&mut self) {
         self.failed = true;
     }
 
-    /// How many receives were posted, of all time.
+    /// Returns the total number of posted receives.
     #[inline]
     pub(super) fn all_posted(&self) -> u64 {
         self.posted
     }
 
-    /// How many have completed, of all time.
+    /// Returns the total number of completed receives.
     #[inline]
     pub(super) fn received(&self) -> u64 {
         self.received
     }
 
-    /// How many are under way.
+    /// Returns the number of receives in flight.
     #[inline]
     pub(super) fn receiving(&self) -> u64 {
         self.posted - self.received
     }
 
-    /// What is sent, and what is received into.
+    /// Returns the send region and the receive region.
     #[inline]
     pub(super) fn regions(&mut self) -> Option<&mut [R; 2]> {
         self.regions.as_mut()
     }
 
-    /// The regions, for whoever must keep them although their owner goes.
+    /// Takes the regions, for a caller that must keep them beyond this object's life.
     pub(super) fn take(&mut self) -> Option<[R; 2]> {
         self.regions.take()
     }
 
-    /// The bytes of both. `sent`: nothing is under way that sends, reads or writes.
+    /// Returns the bytes of both buffers. `sent`: no send, read or write is in flight.
     ///
     /// # Errors
     /// If they may be in use, or there are none yet.
@@ -80,10 +81,11 @@ impl<R: AsMut<[u8]>> Buffers<R> {
         }
     }
 
-    /// Puts others in the place of the old ones, which go first; `make` is told which it makes: 0 is what is sent.
+    /// Replaces the buffers. The old ones are dropped first. `make` gets the index of the region to
+    /// make; 0 is the send region.
     ///
     /// # Errors
-    /// If these may be in use, or what `make` says; then there are none.
+    /// If the old ones may be in use, or `make` fails; then there are none.
     pub(super) fn replace(
         &mut self,
         sent: bool,
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_looks_while_something_is_under_way_or_after_a_failure() {
+    fn buffers_are_inaccessible_in_flight_and_after_a_failure() {
         let mut b = ready();
         assert_eq!(b.bytes(true), Ok((&mut [0; 8][..], &mut [1; 8][..])));
         assert!(!is_free(&mut b, false));
@@ -136,7 +138,7 @@ mod tests {
         assert!(!is_free(&mut b, true));
     }
 
-    /// Counts those that there are.
+    /// Counts live instances.
     struct Counted(Rc<Cell<usize>>);
 
     impl AsMut<[u8]> for Counted {

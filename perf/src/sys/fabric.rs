@@ -1,7 +1,8 @@
-//! An endpoint of libfabric with two buffers of its own, called as directly as it can be: a floor for who builds on libfabric.
+//! An endpoint of libfabric with two buffers, driven as directly as possible: the floor for users
+//! of libfabric.
 //!
-//! All memory that operations use is owned here, and freed only when the endpoint is closed, so that what is offered is safe. What
-//! arrives is not looked at while operations are under way.
+//! This object owns all memory that operations use, and frees it only when the endpoint is closed,
+//! so its methods are safe. Received data is not read while operations are in flight.
 
 #![allow(unsafe_code)]
 
@@ -19,18 +20,18 @@ use netmod_ofi::fi::info::Offer;
 use super::PageBuf;
 use super::buffers::{Buffers, Remote};
 
-/// Operations of each kind under way at most.
+/// Maximum number of operations of each kind in flight.
 const DEPTH: usize = 64;
-/// Completions that are taken at once.
+/// Maximum number of completions taken at once.
 const BATCH: usize = 16;
-/// Longest wait for the queue at once, in milliseconds.
+/// Maximum duration of one wait for the queue, in milliseconds.
 const REST: c_int = 10;
-/// Longest address of an endpoint.
+/// Maximum length of an endpoint's address, in bytes.
 const ADDRESS: usize = 1024;
-/// Keys of the buffers, where this side chooses them.
+/// Keys of the buffers if this side chooses them.
 const KEYS: [u64; 2] = [0x51, 0x52];
 
-/// A buffer and its registration, if the provider wants one or peers are to reach it.
+/// A buffer with its registration, if the provider requires one or peers access it.
 #[derive(Debug)]
 struct Region {
     buf: PageBuf,
@@ -48,7 +49,7 @@ impl Region {
         let mr = core::mem::replace(&mut self.mr, null_mut());
         // SAFETY: the registration is live until here.
         if !unsafe { close(mr.cast()) } {
-            // What the provider may still use stays.
+            // Memory that the provider may still use is leaked.
             core::mem::forget(core::mem::replace(&mut self.buf, PageBuf::new(1)));
         }
     }
@@ -66,7 +67,7 @@ impl Drop for Region {
     }
 }
 
-/// See the module.
+/// A directly driven endpoint with its buffers.
 #[derive(Debug)]
 pub(crate) struct Fabric {
     lib: Library,
@@ -74,13 +75,14 @@ pub(crate) struct Fabric {
     fabric: *mut fid_fabric,
     domain: *mut fid_domain,
     cq: *mut fid_cq,
-    /// What to wait on for the queue, if that was wanted and there is something.
+    /// Descriptor to wait on for the queue, if requested and available.
     fd: Option<RawFd>,
     av: *mut fid_av,
     ep: *mut fid_ep,
     peer: fi_addr_t,
     buffers: Buffers<Region>,
-    /// Storage of operations, lent to the provider: first those that send, then those that receive.
+    /// Storage of operations, lent to the provider: the first half for sends, reads and writes, the
+    /// rest for receives.
     contexts: Box<[fi_context2]>,
     depth: usize,
     free: Vec<usize>,
@@ -91,10 +93,11 @@ fn checked(lib: &Library, call: &str, rc: i64) -> Result<(), String> {
 }
 
 impl Fabric {
-    /// Opens an endpoint of an offer. `blocks`: it rests by waiting for its queue, not by yielding.
+    /// Opens an endpoint of an offer. `blocks`: it waits on its queue's descriptor instead of
+    /// yielding.
     ///
     /// # Errors
-    /// Which call failed, and why.
+    /// The call that failed, and its cause.
     pub(crate) fn open(lib: Library, offer: Offer, blocks: bool) -> Result<Fabric, String> {
         let depth = DEPTH.min(offer.tx_size).min(offer.rx_size).max(1);
         let mut this = Fabric {
@@ -123,8 +126,8 @@ impl Fabric {
             wait_cond: 0,
             wait_set: null_mut(),
         };
-        // SAFETY: the record is live, and its parts belong to it; objects are live when they are used, and are closed by `drop`;
-        // attributes live during the calls.
+        // SAFETY: the record is live and owns its parts; objects are live when they are used, and
+        // are closed by `drop`; attributes live during the calls.
         unsafe {
             let rc = (lib.fi_fabric)((*info).fabric_attr, &raw mut this.fabric, null_mut());
             check("fi_fabric", rc)?;
@@ -156,31 +159,31 @@ impl Fabric {
         Ok(this)
     }
 
-    /// What it was opened from.
+    /// Returns the offer that the endpoint was opened from.
     pub(crate) fn offer(&self) -> &Offer {
         &self.offer
     }
 
-    /// Its address.
+    /// Returns the endpoint's address.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     pub(crate) fn address(&self) -> Result<Vec<u8>, String> {
         let mut address = vec![0; ADDRESS];
         let mut len = address.len();
-        // SAFETY: the endpoint is live, and so many bytes are writable.
+        // SAFETY: the endpoint is live, and that many bytes are writable.
         let rc = unsafe { fi_getname(self.ep, address.as_mut_ptr().cast(), &raw mut len) };
         checked(&self.lib, "fi_getname", rc.into())?;
         address.truncate(len);
         Ok(address)
     }
 
-    /// Whom everything goes to.
+    /// Sets the destination of all operations.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     pub(crate) fn set_peer(&mut self, address: &[u8]) -> Result<(), String> {
-        // Whatever length the provider takes an address to have, there are zeros behind it.
+        // Zeros follow the address, whatever length the provider assumes.
         let mut padded = vec![0; address.len().max(ADDRESS) + 8];
         padded[..address.len()].copy_from_slice(address);
         // SAFETY: the vector is live; one address is read, of no more bytes than there are.
@@ -189,22 +192,22 @@ impl Fabric {
         match rc {
             1 => Ok(()),
             rc => checked(&self.lib, "fi_av_insert", rc.into())
-                .and_then(|()| Err("fi_av_insert: the provider does not take the address".into())),
+                .and_then(|()| Err("fi_av_insert: the provider refuses the address".into())),
         }
     }
 
-    /// Operations of each kind that can be under way.
+    /// Returns the number of operations of each kind that can be in flight.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// Receives that have completed, of all time.
+    /// Returns the total number of completed receives.
     #[inline]
     pub(crate) fn received(&self) -> u64 {
         self.buffers.received()
     }
 
-    /// Whether nothing that sends, reads or writes is under way.
+    /// Returns true if no send, read or write is in flight.
     #[inline]
     pub(crate) fn is_sent(&self) -> bool {
         self.free.len() == self.depth
@@ -214,19 +217,19 @@ impl Fabric {
         self.is_sent() && self.buffers.receiving() == 0
     }
 
-    /// Both buffers, what is sent and what was received, when nothing is under way.
+    /// Returns the send buffer and the receive buffer.
     ///
     /// # Errors
-    /// If something is, or there are none yet.
+    /// If an operation is in flight, or there are no buffers yet.
     pub(crate) fn buffers(&mut self) -> Result<(&mut [u8], &mut [u8]), String> {
         let sent = self.is_sent();
         self.buffers.bytes(sent)
     }
 
-    /// Makes buffers of so many bytes in the place of the old ones.
+    /// Replaces the buffers by new ones of this length.
     ///
     /// # Errors
-    /// If something is under way, or they cannot be registered.
+    /// If an operation is in flight, or they cannot be registered.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), String> {
         let (sent, mr, rma) = (self.is_sent(), self.offer.mr(), self.offer.has_rma());
         let remote = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -238,7 +241,7 @@ impl Fabric {
             }
             let (at, len) = (region.buf.as_mut_ptr(), region.buf.len());
             let key = if mr.prov_key { 0 } else { KEYS[which] };
-            // SAFETY: the domain is live; the memory stays until the registration is closed; the endpoint is live.
+            // SAFETY: domain and endpoint are live; the memory outlives its registration.
             unsafe {
                 let rc =
                     fi_mr_reg(self.domain, at.cast(), len, access, 0, key, 0, &raw mut region.mr, null_mut());
@@ -253,7 +256,7 @@ impl Fabric {
         })
     }
 
-    /// Where a peer finds what is sent, and what is received into.
+    /// Returns the buffers as the peer addresses them.
     pub(crate) fn exposed(&mut self) -> Option<[Remote; 2]> {
         let virt = self.offer.mr().virt_addr;
         let regions = self.buffers.regions()?;
@@ -267,22 +270,23 @@ impl Fabric {
         Some([send, recv])
     }
 
-    /// Posts a receive of up to so many bytes.
+    /// Posts a receive of up to `len` bytes.
     ///
     /// # Errors
-    /// What the provider says; too many under way, or a message that is too long.
+    /// The provider's error, or too many receives in flight, or a message that is too long.
     pub(crate) fn post(&mut self, len: usize) -> Result<(), String> {
         let (under_way, posted) = (self.buffers.receiving() as usize, self.buffers.all_posted());
         let Some([_, region]) = self.buffers.regions() else { return Err("there are no buffers".into()) };
         if len > region.buf.len() || under_way == self.depth {
-            return Err("a receive too many, or too long".into());
+            return Err("too many receives, or one that is too long".into());
         }
-        // Receives complete in order, so that the next place in the ring is free.
+        // Receives complete in order, so the next storage in the ring is free.
         let context = &raw mut self.contexts[self.depth + posted as usize % self.depth];
         let (at, desc) = (region.buf.as_mut_ptr(), region.desc());
         loop {
-            // SAFETY: the buffer and the context stay until the endpoint is closed, and are not looked at meanwhile. That several
-            // receives name the same memory makes its content arbitrary, not its use invalid.
+            // SAFETY: buffer and storage stay until the endpoint is closed, and are not read
+            // meanwhile. Several receives into the same memory make its content arbitrary, but are
+            // not invalid.
             let rc = unsafe { fi_recv(self.ep, at.cast(), len, desc, FI_ADDR_UNSPEC, context.cast()) };
             if rc != -(FI_EAGAIN as isize) {
                 checked(&self.lib, "fi_recv", rc as i64)?;
@@ -293,7 +297,7 @@ impl Fabric {
         }
     }
 
-    /// Starts an operation with a context; false if it does not go now.
+    /// Starts an operation with storage; returns false if it cannot start now.
     #[inline]
     fn start(&mut self, call: &str, op: impl FnOnce(&Fabric, *mut c_void) -> isize) -> Result<bool, String> {
         let Some(place) = self.free.pop() else { return Ok(false) };
@@ -310,7 +314,7 @@ impl Fabric {
         }
     }
 
-    /// The buffer that is sent (0) or received into (1), for an operation on so many of its bytes.
+    /// Returns the send buffer (0) or receive buffer (1), for an operation on `len` of its bytes.
     #[inline]
     fn memory(&mut self, which: usize, len: usize) -> Result<(*mut c_void, *mut c_void), String> {
         match self.buffers.regions() {
@@ -321,10 +325,10 @@ impl Fabric {
         }
     }
 
-    /// Sends so many bytes; false if that does not go now.
+    /// Sends `len` bytes; returns false if that cannot start now.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     #[inline]
     pub(crate) fn send(&mut self, len: usize) -> Result<bool, String> {
         let (at, desc) = self.memory(0, len)?;
@@ -336,14 +340,16 @@ impl Fabric {
             }
             return checked(&self.lib, "fi_inject", rc as i64).map(|()| true);
         }
-        // SAFETY: the bytes are there and stay until the endpoint is closed, and so does the context.
+        // SAFETY: the bytes are there and stay until the endpoint is closed, and so does the
+        // context.
         self.start("fi_send", |f, context| unsafe { fi_send(f.ep, at, len, desc, f.peer, context) })
     }
 
-    /// Reads so many bytes of the peer's memory into what is received into; false if that does not go now.
+    /// Reads `len` bytes of the peer's memory into the receive buffer; returns false if that cannot
+    /// start now.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     #[inline]
     pub(crate) fn read(&mut self, len: usize, (addr, key): Remote) -> Result<bool, String> {
         let (at, desc) = self.memory(1, len)?;
@@ -353,10 +359,11 @@ impl Fabric {
         })
     }
 
-    /// Writes so many bytes of what is sent into the peer's memory; false if that does not go now.
+    /// Writes `len` bytes of the send buffer into the peer's memory; returns false if that cannot
+    /// start now.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     #[inline]
     pub(crate) fn write(&mut self, len: usize, (addr, key): Remote) -> Result<bool, String> {
         let (at, desc) = self.memory(0, len)?;
@@ -366,7 +373,7 @@ impl Fabric {
         })
     }
 
-    /// Makes progress; whether something has completed.
+    /// Makes progress. Returns true if anything has completed.
     ///
     /// # Errors
     /// If an operation failed.
@@ -389,21 +396,22 @@ impl Fabric {
                 self.buffers.arrived();
             } else {
                 self.buffers.fail();
-                return Err("fi_cq_read: a completion of no operation".into());
+                return Err("fi_cq_read: a completion without operation".into());
             }
         }
         Ok(n > 0)
     }
 
-    /// Lets others have the processor, until something happens where that can be waited for.
+    /// Gives up the processor, until the queue has an event if it can be waited for.
     pub(crate) fn rest(&self) {
         let Some(fd) = self.fd else { return std::thread::yield_now() };
         let mut queue: *mut fid = self.cq.cast();
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: the fabric and the queue are live; the entry is ours, and its descriptor open as long as the queue is.
+        // SAFETY: fabric and queue are live; the entry is a local, and its descriptor is open as
+        // long as the queue.
         unsafe {
             if fi_trywait(self.fabric, &raw mut queue, 1) == 0 {
-                // However it ends, the queue is looked at next.
+                // The queue is polled next in any case.
                 libc::poll(&raw mut poll, 1, REST);
             }
         }
@@ -427,10 +435,10 @@ impl Fabric {
     }
 }
 
-/// Closes an object, unless it was never opened; whether the provider has let go of it.
+/// Closes an object, unless it was never opened. Returns true if the provider has released it.
 ///
 /// # Safety
-/// It is live, and not used any more.
+/// The object is live, and not used afterwards.
 unsafe fn close(object: *mut fid) -> bool {
     // SAFETY: by contract.
     object.is_null() || unsafe { fi_close(object) } == 0
@@ -441,7 +449,8 @@ impl Drop for Fabric {
         if self.is_quiet() || self.offer.mr().endpoint {
             self.unregister();
         }
-        // SAFETY: the endpoint is live until here, and the provider uses no memory of it any more after that.
+        // SAFETY: the endpoint is live until here; after it is closed the provider uses none of its
+        // memory.
         let closed = unsafe { close(self.ep.cast()) };
         self.unregister();
         // SAFETY: nothing uses these any more, in this order.
@@ -452,7 +461,7 @@ impl Drop for Fabric {
             close(self.fabric.cast());
         }
         if !closed {
-            // What the provider may still use stays.
+            // Memory that the provider may still use is leaked.
             core::mem::forget((self.buffers.take(), core::mem::take(&mut self.contexts)));
         }
     }

@@ -1,7 +1,8 @@
-//! A queue pair of a reliable connection with two buffers of its own, called as directly as it can be: a floor for who builds on verbs.
+//! A reliably connected queue pair with two buffers, driven as directly as possible: the floor for
+//! users of verbs.
 //!
-//! All memory that requests use is owned here, and freed only when the device has let go of it, so that what is offered is safe. What
-//! arrives is not looked at while requests are under way.
+//! This object owns all memory that requests use, and frees it only when the device has released
+//! it, so its methods are safe. Received data is not read while requests are in flight.
 
 use hca::{
     Access, AhAttr, Completion, Cq as _, Data, GidEntry, GlobalRoute, Hca, LinkLayer, ModifyQp, Mr as _, Mtu,
@@ -12,30 +13,31 @@ use hca::{
 use super::PageBuf;
 use super::buffers::{Buffers, Remote};
 
-/// Requests of each kind under way at most.
+/// Maximum number of requests of each kind in flight.
 const DEPTH: u32 = 64;
-/// Bytes that are sent inline at most.
+/// Maximum length of inline data, in bytes.
 const INLINE: u32 = 256;
-/// Of so many requests that are copied one asks for a completion.
+/// Interval of completions among inline requests.
 const SIGNAL_EVERY: u32 = 16;
-/// Completions that are taken at once.
+/// Maximum number of completions taken at once.
 const BATCH: usize = 16;
-/// Reads under way.
+/// Maximum number of reads in flight.
 const READS: u8 = 16;
-/// 67 ms until an answer is missed, and so often a request is repeated.
+/// Acknowledgement timeout of 67 ms, as a code, and number of retries.
 const TIMEOUT: u8 = 14;
 const RETRIES: u8 = 7;
-/// 0.01 ms until a request is repeated that has met no receive, without end.
+/// Delay of 0.01 ms before a retry without receive, as a code; retries have no limit.
 const RNR_TIMER: u8 = 1;
 const BITS_24: u32 = 0x00ff_ffff;
-/// Bytes in which a side says where it is.
-pub(crate) const WORDS: usize = 29;
+/// Length of a side's connection data in bytes.
+pub(crate) const ADDRESS_LEN: usize = 29;
 
-/// In the numbers of requests: a receive; somebody waits for it. The rest is how many requests of the send queue it covers.
+/// Flags in request identifiers: a receive; a request that is waited for. The rest is the number of
+/// send queue slots that the request frees.
 const RECEIVE: u64 = 1 << 63;
 const WAITED_FOR: u64 = 1 << 62;
 
-/// A buffer and its registration. The registration goes first.
+/// A buffer and its registration, which ends first.
 struct Region<H: Hca> {
     mr: Option<H::Mr>,
     buf: PageBuf,
@@ -57,13 +59,14 @@ impl<H: Hca> AsMut<[u8]> for Region<H> {
 impl<H: Hca> Drop for Region<H> {
     fn drop(&mut self) {
         if let Some(Err((mr, _))) = self.mr.take().map(hca::Mr::deregister) {
-            // What the device may still use stays.
+            // Memory that the device may still use is leaked.
             core::mem::forget((mr, core::mem::replace(&mut self.buf, PageBuf::new(1))));
         }
     }
 }
 
-/// See the module. The queue pair goes before the memory that it uses.
+/// A directly driven queue pair with its buffers. Fields are in order of destruction: the queue
+/// pair before its memory.
 pub(crate) struct Queue<H: Hca> {
     qp: H::Qp,
     cq: H::Cq,
@@ -74,8 +77,8 @@ pub(crate) struct Queue<H: Hca> {
     psn: u32,
     depth: u32,
     inline: usize,
-    /// Requests of the send queue whose places are not free, the last ones of them that have asked for no completion, and those that somebody
-    /// waits for.
+    /// Occupied slots of the send queue, the last of them without a completion, and those that are
+    /// waited for.
     under_way: u32,
     silent: u32,
     waited_for: u32,
@@ -95,10 +98,10 @@ fn text(e: &hca::Error) -> String {
 }
 
 impl<H: Hca> Queue<H> {
-    /// Makes a queue pair on a port of a device, with packets from that GID.
+    /// Makes a queue pair on a port of a device, with this GID.
     ///
     /// # Errors
-    /// Which call failed, and why.
+    /// The call that failed, and its cause.
     pub(crate) fn open(hca: H, port: u8, gid: GidEntry, psn: u32) -> Result<Queue<H>, String> {
         let device = *hca.device();
         let depth = DEPTH.min(device.max_qp_wr);
@@ -114,7 +117,7 @@ impl<H: Hca> Queue<H> {
             };
             hca.create_qp(&QpInit { kind, cap, signal_all: false })
         };
-        // Devices do not say how much they can send inline: they refuse.
+        // Devices do not tell the maximum length of inline data, so smaller ones are tried.
         let made = [INLINE, 128, 64, 0].into_iter().find_map(|inline| match make(inline) {
             Err(e) if e.errno == errno::EINVAL && inline > 0 => None,
             made => Some(made),
@@ -143,13 +146,13 @@ impl<H: Hca> Queue<H> {
         READS.min(self.hca.device().max_qp_rd_atom)
     }
 
-    /// What the peer must know to connect.
+    /// Returns this side's connection data.
     ///
     /// # Errors
-    /// What the device says.
-    pub(crate) fn words(&self) -> Result<[u8; WORDS], String> {
+    /// The device's error.
+    pub(crate) fn address(&self) -> Result<[u8; ADDRESS_LEN], String> {
         let attr = self.hca.port(self.port).map_err(|e| text(&e))?;
-        let mut out = [0; WORDS];
+        let mut out = [0; ADDRESS_LEN];
         out[..4].copy_from_slice(&self.qp.number().0.to_le_bytes());
         out[4..8].copy_from_slice(&self.psn.to_le_bytes());
         out[8..10].copy_from_slice(&attr.lid.to_le_bytes());
@@ -159,11 +162,11 @@ impl<H: Hca> Queue<H> {
         Ok(out)
     }
 
-    /// Connects with a peer by its words.
+    /// Connects with a peer, given its connection data.
     ///
     /// # Errors
-    /// What is wrong with them, or what the device says.
-    pub(crate) fn connect(&mut self, theirs: &[u8; WORDS]) -> Result<(), String> {
+    /// If the data is invalid, or the device fails.
+    pub(crate) fn connect(&mut self, theirs: &[u8; ADDRESS_LEN]) -> Result<(), String> {
         let word =
             |at: usize| u32::from_le_bytes([theirs[at], theirs[at + 1], theirs[at + 2], theirs[at + 3]]);
         let attr = self.hca.port(self.port).map_err(|e| text(&e))?;
@@ -173,7 +176,7 @@ impl<H: Hca> Queue<H> {
                 "one side's link is Ethernet, the other's InfiniBand; NETMOD_VERBS_DEVICE chooses".into()
             );
         }
-        let mtu = Mtu::of_code(theirs[10].into()).ok_or("the other side has no MTU")?;
+        let mtu = Mtu::of_code(theirs[10].into()).ok_or("the other side's MTU is invalid")?;
         let mut dgid = self.gid.gid;
         dgid.0.copy_from_slice(&theirs[13..]);
         let far = ethernet || dgid.0[..8] != self.gid.gid.0[..8];
@@ -208,63 +211,64 @@ impl<H: Hca> Queue<H> {
         self.qp.modify(&ModifyQp::Rts(rts)).map_err(|e| text(&e))
     }
 
-    /// Requests of each kind that can be under way.
+    /// Returns the number of requests of each kind that can be in flight.
     pub(crate) fn depth(&self) -> usize {
         self.depth as usize
     }
 
-    /// Receives that have completed, of all time.
+    /// Returns the total number of completed receives.
     #[inline]
     pub(crate) fn received(&self) -> u64 {
         self.buffers.received()
     }
 
-    /// Whether nothing is under way that uses memory.
+    /// Returns true if no outgoing request uses the buffers.
     #[inline]
     pub(crate) fn is_sent(&self) -> bool {
         self.waited_for == 0
     }
 
-    /// Both buffers, what is sent and what was received, when nothing is under way.
+    /// Returns the send buffer and the receive buffer.
     ///
     /// # Errors
-    /// If something is, or there are none yet.
+    /// If a request is in flight, or there are no buffers yet.
     pub(crate) fn buffers(&mut self) -> Result<(&mut [u8], &mut [u8]), String> {
         let sent = self.is_sent();
         self.buffers.bytes(sent)
     }
 
-    /// Makes buffers of so many bytes in the place of the old ones.
+    /// Replaces the buffers by new ones of this length.
     ///
     /// # Errors
-    /// If something is under way, or they cannot be registered.
+    /// If a request is in flight, or they cannot be registered.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), String> {
         let sent = self.is_sent();
         let access = Access { remote_atomic: false, ..Access::ALL };
         self.buffers.replace(sent, |_| {
             let mut buf = PageBuf::new(bytes);
-            // SAFETY: the memory stays until the registration has ended, or for ever; and it is looked at only while no request uses it, but for
-            // what a peer does that is asked to by this very measurement.
+            // SAFETY: the memory stays until the registration has ended, or for ever. It is
+            // accessed only while no request uses it, except for the peer's accesses, which this
+            // measurement asks for.
             let mr = unsafe { self.hca.register(buf.as_mut_ptr(), buf.len(), access) };
             Ok(Region { mr: Some(mr.map_err(|e| text(&e))?), buf })
         })
     }
 
-    /// Where a peer finds what is sent, and what is received into.
+    /// Returns the buffers as the peer addresses them.
     pub(crate) fn exposed(&mut self) -> Option<[Remote; 2]> {
         let [send, recv] = self.buffers.regions()?;
         let at = |region: &Region<H>| region.mr.as_ref().map(|mr| (mr.addr(), u64::from(mr.rkey())));
         Some([at(send)?, at(recv)?])
     }
 
-    /// Posts a receive of up to so many bytes.
+    /// Posts a receive of up to `len` bytes.
     ///
     /// # Errors
-    /// What the device says; too many under way, or a message that is too long.
+    /// The device's error, or too many receives in flight, or a message that is too long.
     pub(crate) fn post(&mut self, len: usize) -> Result<(), String> {
         let sge = self.buffers.regions().and_then(|[_, recv]| recv.sge(len));
         let Some(sge) = sge.filter(|_| self.buffers.receiving() < u64::from(self.depth)) else {
-            return Err("a receive too many, or too long".into());
+            return Err("too many receives, or one that is too long".into());
         };
         let wr = RecvWr { wr_id: RECEIVE, sges: core::slice::from_ref(&sge) };
         self.qp.post_recv(&[wr]).map_err(|e| format!("ibv_post_recv: {}", e.errno))?;
@@ -303,34 +307,36 @@ impl<H: Hca> Queue<H> {
         Ok(true)
     }
 
-    /// Sends so many bytes; false if that does not go now.
+    /// Sends `len` bytes; returns false if that cannot start now.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     #[inline]
     pub(crate) fn send(&mut self, len: usize) -> Result<bool, String> {
         self.start(SendOp::Send, 0, len)
     }
 
-    /// Reads so many bytes of the peer's memory into what is received into; false if that does not go now.
+    /// Reads `len` bytes of the peer's memory into the receive buffer; returns false if that cannot
+    /// start now.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     #[inline]
     pub(crate) fn read(&mut self, len: usize, (addr, key): Remote) -> Result<bool, String> {
         self.start(SendOp::RdmaRead { addr, rkey: key as u32 }, 1, len)
     }
 
-    /// Writes so many bytes of what is sent into the peer's memory; false if that does not go now.
+    /// Writes `len` bytes of the send buffer into the peer's memory; returns false if that cannot
+    /// start now.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     #[inline]
     pub(crate) fn write(&mut self, len: usize, (addr, key): Remote) -> Result<bool, String> {
         self.start(SendOp::RdmaWrite { addr, rkey: key as u32 }, 0, len)
     }
 
-    /// Makes progress; whether something has completed.
+    /// Makes progress. Returns true if anything has completed.
     ///
     /// # Errors
     /// If a request failed.

@@ -1,6 +1,6 @@
-//! A file in shared memory that two processes have mapped: words, and bytes that are copied in and out.
+//! A file in shared memory that two processes map: words, and bytes that are copied in and out.
 //!
-//! Both processes run this program, and say by the words who may touch which bytes.
+//! Both processes run this program. The words tell which process may access which bytes.
 
 #![allow(unsafe_code)]
 
@@ -12,10 +12,10 @@ use std::sync::atomic::AtomicU64;
 
 use memmap2::{MmapOptions, MmapRaw};
 
-/// Bytes from one word to the next. Two cache lines, which some processors fetch together.
+/// Distance between words in bytes: two cache lines, which some processors fetch together.
 const APART: usize = 128;
 
-/// The mapping: some words, each in a place of its own, and bytes behind them.
+/// The mapping: some words, each on lines of its own, followed by bytes.
 #[derive(Debug)]
 pub(crate) struct Shared {
     map: MmapRaw,
@@ -24,10 +24,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Makes the file, for this user alone, with all its memory, and maps it.
+    /// Makes the file with all its memory, for this user only, and maps it.
     pub(crate) fn create(path: &Path, words: usize, bytes: usize) -> io::Result<Shared> {
         let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-        // Written, not only made longer: memory that is not there when it is used would end the process.
+        // Written rather than extended: memory that turns out missing on use would kill the
+        // process.
         file.write_all(&vec![0; words * APART + bytes]).or_else(|e| {
             std::fs::remove_file(path)?;
             Err(e)
@@ -35,7 +36,7 @@ impl Shared {
         Shared::of(&file, words, bytes)
     }
 
-    /// Maps the file that the other process has made, which has the same numbers.
+    /// Maps the file that the other process has made with the same arguments.
     pub(crate) fn open(path: &Path, words: usize, bytes: usize) -> io::Result<Shared> {
         Shared::of(&OpenOptions::new().read(true).write(true).open(path)?, words, bytes)
     }
@@ -48,21 +49,22 @@ impl Shared {
         Ok(Shared { map: MmapOptions::new().len(len).map_raw(file)?, words, bytes })
     }
 
-    /// A word.
+    /// Returns a word.
     ///
     /// # Panics
-    /// If there is none of this number.
+    /// If there is no word of this index.
     #[inline]
     pub(crate) fn word(&self, i: usize) -> &AtomicU64 {
         assert!(i < self.words);
-        // SAFETY: within the mapping, which lives as long as `self`, aligned, and an atomic: any bits will do.
+        // SAFETY: within the mapping, which lives as long as `self`, aligned, and an atomic: any
+        // bits are valid.
         unsafe { &*self.map.as_mut_ptr().add(i * APART).cast() }
     }
 
-    /// A word among the bytes, at a multiple of 8.
+    /// Returns a word among the bytes, at a multiple of 8.
     ///
     /// # Panics
-    /// If it is not within them.
+    /// If it is not within the bytes.
     #[inline]
     pub(crate) fn word_at(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at < self.bytes && self.bytes - at >= 8);
@@ -70,24 +72,25 @@ impl Shared {
         unsafe { &*self.map.as_mut_ptr().add(self.words * APART + at).cast() }
     }
 
-    /// Copies bytes in.
+    /// Copies bytes in at offset `at`.
     ///
     /// # Panics
-    /// If they do not fit behind `at`.
+    /// If they do not fit.
     #[inline]
     pub(crate) fn put(&self, at: usize, data: &[u8]) {
         assert!(at <= self.bytes && data.len() <= self.bytes - at);
-        // SAFETY: within the mapping; the words say that the other process does not touch these bytes now.
+        // SAFETY: within the mapping; by the words, the other process does not access these bytes
+        // now.
         unsafe {
             let to = self.map.as_mut_ptr().add(self.words * APART + at);
             to.copy_from_nonoverlapping(data.as_ptr(), data.len());
         }
     }
 
-    /// Copies bytes out.
+    /// Copies bytes out from offset `at`.
     ///
     /// # Panics
-    /// If there are not as many behind `at`.
+    /// If there are too few bytes.
     #[inline]
     pub(crate) fn get(&self, at: usize, data: &mut [u8]) {
         assert!(at <= self.bytes && data.len() <= self.bytes - at);

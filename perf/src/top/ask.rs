@@ -1,4 +1,4 @@
-//! Asking the ranks of this machine for their state, all at once and for a limited time.
+//! Asks this machine's ranks for their state, all at once and with a time limit.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use ch3_shim::StatusReport;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// Longest answer that is read.
+/// Maximum length of an answer in bytes.
 const LONGEST: usize = 4 << 20;
 
-/// A rank, as the name of its socket tells.
+/// A rank, from the name of its socket.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
     pub(crate) job: String,
@@ -21,7 +21,7 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// Of a path such as `DIR/0123abcd-5-4711.sock`.
+    /// Parses a path such as `DIR/0123abcd-5-4711.sock`.
     pub(crate) fn of(path: &Path) -> Option<Name> {
         let stem = path.file_name()?.to_str()?.strip_suffix(".sock")?;
         let mut parts = stem.rsplitn(3, '-');
@@ -30,23 +30,23 @@ impl Name {
     }
 }
 
-/// What came of asking.
+/// Result of asking a rank.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     /// Its report.
     Report(Box<StatusReport>),
-    /// The process lives, and has said nothing in time; with its state and what the kernel has it wait for.
+    /// The process lives, but has not answered in time.
     Silent {
-        /// A letter as in `ps`.
+        /// Process state, a letter as in `ps`.
         state: char,
-        /// The kernel's function that it waits in, if that is known.
+        /// Kernel function that it waits in, if known.
         wchan: String,
     },
-    /// It is another user's, or its socket is: nobody else may ask.
+    /// Permission denied: process or socket belongs to another user.
     Denied,
     /// The process has ended.
     Gone,
-    /// It has said something that is no report.
+    /// The answer is not a report.
     Nonsense(String),
 }
 
@@ -55,10 +55,10 @@ enum Asking {
     Done(Answer),
 }
 
-/// What `/proc` says of a process.
+/// Reads the state of a process from `/proc`.
 pub(crate) fn process(pid: u32) -> Answer {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Answer::Gone };
-    // The name in brackets may hold anything; the state follows the last bracket.
+    // The name in parentheses may contain anything; the state follows the last parenthesis.
     let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap_or('?');
     if matches!(state, 'Z' | 'X') {
         return Answer::Gone;
@@ -69,7 +69,7 @@ pub(crate) fn process(pid: u32) -> Answer {
 
 fn connect(path: &Path) -> std::io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // A rank that has not answered for long has a full queue of askers: connecting to it would wait.
+    // A rank that is stuck has a full backlog, so a blocking connect would wait.
     socket.set_nonblocking(true)?;
     socket.connect(&SockAddr::unix(path)?)?;
     Ok(UnixStream::from(std::os::fd::OwnedFd::from(socket)))
@@ -83,7 +83,7 @@ fn begin(name: &Name) -> Asking {
     }
 }
 
-/// Reads what is there; the answer when it is whole.
+/// Reads available data; returns the answer when it is complete.
 fn read(stream: &mut UnixStream, text: &mut Vec<u8>, pid: u32) -> Option<Answer> {
     let mut piece = [0; 16 << 10];
     loop {
@@ -92,12 +92,12 @@ fn read(stream: &mut UnixStream, text: &mut Vec<u8>, pid: u32) -> Option<Answer>
             Ok(0) => {
                 let report = serde_json::from_slice(text);
                 return Some(report.map_or_else(
-                    |e| Answer::Nonsense(format!("{e}; is it of another version?")),
+                    |e| Answer::Nonsense(format!("{e}; is the program of another version?")),
                     |r| Answer::Report(Box::new(r)),
                 ));
             }
             Ok(n) if text.len() + n <= LONGEST => text.extend_from_slice(&piece[..n]),
-            Ok(_) => return Some(Answer::Nonsense("an answer without end".into())),
+            Ok(_) => return Some(Answer::Nonsense("an answer that is too long".into())),
             Err(e) if e.kind() == ErrorKind::WouldBlock => return None,
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
             Err(_) => return Some(process(pid)),
@@ -105,7 +105,7 @@ fn read(stream: &mut UnixStream, text: &mut Vec<u8>, pid: u32) -> Option<Answer>
     }
 }
 
-/// Asks all, and waits at most so long for the last answer.
+/// Asks all ranks, and waits for their answers up to the time limit.
 pub(crate) fn ask(names: Vec<Name>, patience: Duration) -> Vec<(Name, Answer)> {
     let end = Instant::now() + patience;
     let mut asked: Vec<(Name, Asking)> =

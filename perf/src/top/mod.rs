@@ -1,4 +1,4 @@
-//! `top`: what the ranks of a running job are doing, and what they wait for.
+//! `top`: shows what the ranks of a running job do and wait for.
 
 mod ask;
 mod show;
@@ -14,21 +14,21 @@ use crate::cli::TopArgs;
 use crate::error::{During, Failure, Result};
 use ask::{Answer, Name};
 
-/// The variable that names the folder of the sockets.
+/// Environment variable with the folder of the sockets.
 const FOLDER: &str = "NETMOD_STATUS";
 
-/// Which ranks are meant.
+/// Selected ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
-    /// All of a folder.
+    /// All ranks of a folder.
     Folder(PathBuf),
-    /// Those of a job, in the folder of the environment.
+    /// The ranks of a job, in the folder of the environment.
     Job(PathBuf, String),
     /// One process.
     Process(PathBuf, u32),
 }
 
-/// The folder in which a process has its socket: its environment tells.
+/// Returns the folder of a process's socket, from its environment.
 fn folder_of(pid: u32) -> Option<PathBuf> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut entries = environment.split(|b| *b == 0);
@@ -39,35 +39,36 @@ fn folder_of(pid: u32) -> Option<PathBuf> {
 }
 
 impl Target {
-    /// What the user means by a word; `folder` is that of the environment.
+    /// Parses a target; `folder` is that of the environment.
     fn of(word: Option<&str>, folder: Option<PathBuf>) -> Result<Target> {
         let missing = || {
             Failure::new(format!(
-                "which job? Name the folder that its ranks had in {FOLDER}, or set {FOLDER}"
+                "which job? Name the folder that its ranks have in {FOLDER}, or set {FOLDER}"
             ))
         };
         let Some(word) = word else { return folder.map(Target::Folder).ok_or_else(missing) };
         if Path::new(word).is_dir() {
             return Ok(Target::Folder(word.into()));
         }
-        // Names of jobs have eight digits, of which none need be a letter; processes have at most seven.
+        // Names of jobs have eight digits, possibly all decimal; process numbers have at most
+        // seven.
         if let Ok(pid) = word.parse::<u32>()
             && word.len() < 8
         {
             let found = folder_of(pid).or(folder);
             return found.map(|f| Target::Process(f, pid)).ok_or_else(|| {
-                Failure::new(format!("process {pid} is not there, or has no {FOLDER} in its environment"))
+                Failure::new(format!("process {pid} does not exist, or has no {FOLDER} in its environment"))
             });
         }
         match folder {
             Some(f) => Ok(Target::Job(f, word.to_owned())),
-            None => {
-                Err(Failure::new(format!("\"{word}\" is no folder and no process; for a job, set {FOLDER}")))
-            }
+            None => Err(Failure::new(format!(
+                "\"{word}\" is neither a folder nor a process; for a job, set {FOLDER}"
+            ))),
         }
     }
 
-    /// The ranks that have a socket, by job and rank.
+    /// Returns the ranks that have a socket, by job and rank.
     fn names(&self) -> Result<Vec<Name>> {
         let (Target::Folder(folder) | Target::Job(folder, _) | Target::Process(folder, _)) = self;
         let what = || format!("read the folder {}", folder.display());
@@ -105,7 +106,7 @@ fn names(args: &TopArgs) -> Result<Vec<Name>> {
     Ok(names)
 }
 
-/// What the ranks say whose sockets are in a folder, as far as they answer in time.
+/// Returns the reports of the ranks with sockets in a folder, as far as they answer in time.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -118,7 +119,7 @@ pub(crate) fn reports_in(folder: &Path, patience: Duration) -> Result<Vec<Status
     Ok(answers.into_iter().filter_map(report).collect())
 }
 
-/// One picture; false if there is nobody to be asked.
+/// Returns the current state as text; `None` if there is no rank to ask.
 fn picture(args: &TopArgs) -> Result<Option<String>> {
     let names = names(args)?;
     if names.is_empty() {
@@ -130,7 +131,7 @@ fn picture(args: &TopArgs) -> Result<Option<String>> {
     }
     let mut out = show::text(&answers);
     if !args.rank.is_empty() {
-        // Whoever asks for single ranks wants to know all about them.
+        // Selected ranks are shown in full.
         for (_, a) in &answers {
             if let Answer::Report(r) = a {
                 out.push_str(&r.text());
@@ -140,21 +141,18 @@ fn picture(args: &TopArgs) -> Result<Option<String>> {
     Ok(Some(out))
 }
 
-/// Shows the state of jobs, once or again and again.
+/// Shows the state of jobs, once or repeatedly.
 ///
 /// # Errors
-/// If it is not clear which job is meant, or none is there.
+/// If the job is ambiguous, or there is none.
 pub(crate) fn run(args: &TopArgs) -> Result<()> {
-    let nobody = || {
-        Failure::new(format!(
-            "no rank is there that can be asked; was the job started with {FOLDER}=FOLDER, on this host?"
-        ))
-    };
+    let nobody =
+        || Failure::new(format!("no rank to ask; was the job started with {FOLDER}=FOLDER, on this host?"));
     let mut first = true;
     loop {
         match picture(args)? {
             Some(text) if args.once || args.json => return crate::emit(&text),
-            // The terminal is cleared, as by clear(1).
+            // Clears the terminal like clear(1).
             Some(text) => crate::emit(&format!("\x1b[H\x1b[2J\x1b[3J{text}"))?,
             None if first => return Err(nobody()),
             None => return crate::emit("all ranks have left\n"),

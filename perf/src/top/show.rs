@@ -1,4 +1,4 @@
-//! The picture of a job: ranks in the same state together, the smallest groups first.
+//! Formats the state of a job: ranks in the same state together, the smallest groups first.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::ask::{Answer, Name};
 
-/// Ranks of a group whose requests are shown.
+/// Ranks of a group shown with their requests.
 const SHOWN: usize = 2;
-/// Requests that are shown of each.
+/// Requests shown per rank.
 const REQUESTS: usize = 4;
 
-/// Ranks as `0-3,7`.
+/// Formats ranks as `0-3,7`.
 pub(crate) fn ranges(ranks: &[u32]) -> String {
     let mut sorted = ranks.to_vec();
     sorted.sort_unstable();
@@ -40,22 +40,22 @@ fn state(letter: char) -> &'static str {
         'S' => "sleeps outside the library",
         'D' => "sleeps and cannot be woken: it waits for a disk or a file system",
         'T' | 't' => "is stopped (signal or debugger)",
-        _ => "is in a state of its own",
+        _ => "is in an unknown state",
     }
 }
 
-/// What ranks of a group have in common.
+/// Returns the state by which ranks are grouped.
 fn signature(answer: &Answer) -> String {
     match answer {
         Answer::Report(r) => r.signature(),
         Answer::Silent { state: s, .. } => format!("does not answer; its process {} ({s})", state(*s)),
-        Answer::Denied => "permission denied: it is of another user".into(),
+        Answer::Denied => "permission denied: it belongs to another user".into(),
         Answer::Gone => "its process has ended without leaving the job".into(),
         Answer::Nonsense(_) => "answers, but not with a report".into(),
     }
 }
 
-/// Lines about one rank.
+/// Formats the details of one rank.
 fn details(name: &Name, answer: &Answer) -> String {
     let mut out = String::new();
     match answer {
@@ -82,7 +82,7 @@ fn details(name: &Name, answer: &Answer) -> String {
     out
 }
 
-/// All jobs, for people.
+/// Formats all jobs as text.
 pub(crate) fn text(answers: &[(Name, Answer)]) -> String {
     let mut out = String::new();
     let mut jobs: BTreeMap<&str, Vec<&(Name, Answer)>> = BTreeMap::new();
@@ -116,7 +116,7 @@ pub(crate) fn text(answers: &[(Name, Answer)]) -> String {
     out
 }
 
-/// One rank.
+/// Returns the JSON object of one rank.
 pub(crate) fn as_json(name: &Name, answer: &Answer) -> Value {
     let mut out = json!({ "job": name.job, "rank": name.rank, "pid": name.pid });
     let (key, value) = match answer {

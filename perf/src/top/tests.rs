@@ -1,4 +1,4 @@
-//! Groups of ranks, names of sockets, and a socket that never answers.
+//! Tests of groups of ranks, names of sockets, and a socket that never answers.
 
 use std::os::unix::net::UnixListener;
 
@@ -34,7 +34,7 @@ fn ranks_as_ranges() {
     assert_eq!(ranges(&[5, 5]), "5");
 }
 
-/// Four thousand ranks are a few lines, the odd ones first.
+/// Four thousand ranks give a few lines, the unusual ones first.
 #[test]
 fn outliers_come_first() {
     let mut answers: Vec<_> = (0..4000).map(|r| report(r, "a message that matches")).collect();
@@ -60,7 +60,7 @@ fn who_does_not_answer_is_not_waited_for_long() {
     let own = std::process::id();
     let silent = folder.join(format!("0123abcd-0-{own}.sock"));
     let _listener = UnixListener::bind(&silent).unwrap();
-    // A socket that a killed process has left behind: nobody listens, and the process is not there.
+    // The socket of a killed process: nobody listens, and the process does not exist.
     let stale = folder.join("0123abcd-1-4194305.sock");
     drop(UnixListener::bind(&stale).unwrap());
     let args = TopArgs { targets: vec![folder.display().to_string()], patience: 50, ..TopArgs::default() };
@@ -75,14 +75,14 @@ fn who_does_not_answer_is_not_waited_for_long() {
 }
 
 #[test]
-fn another_user_s_job_is_told_as_such() {
+fn another_users_job_is_denied() {
     let name = Name::of(Path::new("/run/x/0123abcd-17-4711.sock")).unwrap();
     let text = show::text(&[(name, Answer::Denied)]);
-    assert!(text.contains("permission denied: it is of another user"), "{text}");
+    assert!(text.contains("permission denied: it belongs to another user"), "{text}");
 }
 
 #[test]
-fn what_is_meant() {
+fn targets_are_parsed() {
     let here = Some(PathBuf::from("/somewhere"));
     assert_eq!(Target::of(None, here.clone()).unwrap(), Target::Folder("/somewhere".into()));
     assert_eq!(Target::of(Some("/"), None).unwrap(), Target::Folder("/".into()));
@@ -91,5 +91,5 @@ fn what_is_meant() {
     let own = std::process::id();
     assert_eq!(Target::of(Some(&own.to_string()), here).unwrap(), Target::Process("/somewhere".into(), own));
     assert!(Target::of(None, None).unwrap_err().to_string().contains("which job?"));
-    assert!(Target::of(Some("0123abcd"), None).unwrap_err().to_string().contains("is no folder"));
+    assert!(Target::of(Some("0123abcd"), None).unwrap_err().to_string().contains("is neither a folder"));
 }

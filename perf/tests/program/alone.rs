@@ -1,4 +1,4 @@
-//! What needs no ranks: tag matching, pairing of interfaces, tables that are computed.
+//! Tests of commands without ranks: tag matching, pairing of interfaces, computed tables.
 
 use serde_json::Value;
 
@@ -50,11 +50,11 @@ fn this_host_is_paired_with_itself_and_with_an_exported_record() {
     let file = folder.join("host.toml");
     let ended = run(perf(&format!("pair --export {}", file.display())));
     assert!(ended.ok, "{}", ended.err);
-    // The same host and namespace, and so the same pairs.
+    // The same host and namespace, so the same pairs.
     let again = json(perf(&format!("pair --json --peer {}", file.display())));
     assert_eq!(again[0]["pairs"], rows[0]["pairs"]);
     assert_eq!(again[0]["agreement"], rows[0]["agreement"]);
-    // Another host with the same addresses: all of them are of no use.
+    // Another host with the same addresses: none of them is usable.
     let text = std::fs::read_to_string(&file).expect("the record");
     let other: Vec<&str> = text.lines().filter(|l| !l.starts_with("place")).collect();
     std::fs::write(&file, format!("place = \"elsewhere\"\n{}", other.join("\n"))).expect("write");

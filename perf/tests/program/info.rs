@@ -1,4 +1,4 @@
-//! `info`: netmods, settings, limits, what libfabric offers.
+//! Tests of `info`: netmods, settings, limits, libfabric's providers.
 
 use std::io::Write as _;
 use std::os::unix::net::UnixListener;
@@ -22,7 +22,7 @@ fn info_shows_netmods_variables_and_limits() {
     let tcp = find("netmod", "tcp");
     assert_eq!(tcp["usable"], true);
     assert!(tcp["addresses"].as_array().is_some_and(|a| !a.is_empty()));
-    assert!(find("netmod", "shm")["detail"].as_str().is_some_and(|d| d.contains("a rank with 32 ranks")));
+    assert!(find("netmod", "shm")["detail"].as_str().is_some_and(|d| d.contains("per rank with 32 ranks")));
     let large = |netmod: &str| {
         let rows = items.iter().filter(|i| i["info"] == "lmt" && i["netmod"] == netmod);
         rows.map(|i| i["mode"].as_str().expect("a mode")).collect::<Vec<_>>()
@@ -51,7 +51,7 @@ fn info_shows_netmods_variables_and_limits() {
     );
 }
 
-/// A netmod that a program has registered is known to its ranks alone, which are asked.
+/// Only the running ranks know a netmod that their program has registered, so they are asked.
 #[test]
 fn info_lists_what_running_programs_have_registered() {
     let folder = std::env::temp_dir().join(format!("netmod-info-{}", std::process::id()));

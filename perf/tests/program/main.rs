@@ -1,4 +1,5 @@
-//! The program as a user runs it: options, JSON, files, errors, launchers. Here is how it is run.
+//! Tests of the program as a user runs it: options, JSON, files, errors, launchers. This file has
+//! the helpers that run it.
 
 mod alone;
 mod info;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Far longer than any of these runs takes on a busy machine.
+/// Time limit, far longer than any of these runs takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(240);
 
 struct Ended {
@@ -67,7 +68,7 @@ fn perf(line: &str) -> Command {
     c
 }
 
-/// The JSON lines of a run that must succeed.
+/// Returns the JSON lines of a run that must succeed.
 fn json(command: Command) -> Vec<Value> {
     let ended = run(command);
     assert!(ended.ok, "failed: {}{}", ended.out, ended.err);
@@ -80,10 +81,10 @@ fn positive(row: &Value, fields: &[&str]) {
     }
 }
 
-/// Says that a test is skipped; an error where nothing may be.
+/// Reports that a test is skipped; fails where no test may be skipped.
 fn skipped(test: &str, why: &str) {
     assert!(std::env::var_os("NETMOD_TEST_NO_SKIP").is_none(), "{why}");
-    // Not eprintln!, whose output the test harness keeps from those who read it.
+    // Not eprintln!, whose output the test harness captures.
     let line = format!("SKIPPED: {test}: {why}\n");
     std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).expect("stderr");
 }

@@ -1,4 +1,4 @@
-//! Measurements between ranks: their fields, their floors, what they refuse.
+//! Tests of measurements between ranks: fields, floors, refused options.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{json, perf, positive, run, skipped};
 
-/// Bytes that a VC may take which was never connected.
+/// Maximum bytes of a VC that was never connected.
 const MOST_OF_A_VC: f64 = 256.0;
 
 #[test]
@@ -47,12 +47,12 @@ fn within_a_node_the_floor_is_that_of_memory() {
     of("lat", ["a cache line from core to core", copied], [&[], &["memcpy_hot", "memcpy_cold"]]);
     of("bw --window 3", [one, one], [&["memcpy_cold"], &["memcpy_cold"]]);
     of("bibw --window 3", [both, both], [&[], &[]]);
-    // More than the rings of the floor hold at once.
+    // More than the floor's rings hold at once.
     let cell = "a cache line a message, through a ring in shared memory";
     of("rate --window 600", [cell, copied], [&[], &[]]);
 }
 
-/// The netmod over libfabric has the same provider beside it, driven directly.
+/// The floor of the netmod over libfabric is the same provider, driven directly.
 #[test]
 fn libfabric_called_directly_is_the_floor_of_its_netmod() {
     let probe = json(perf("info --json"));
@@ -67,7 +67,7 @@ fn libfabric_called_directly_is_the_floor_of_its_netmod() {
         ("bw --bytes 300K --window 3 --lmt get", vec!["fi_read, called directly"]),
         ("bw --bytes 300K --window 3 --lmt put", vec!["fi_write, called directly"]),
         ("bibw --bytes 70000 --window 3", vec!["libfabric both ways, called directly"]),
-        // More than the provider has under way at once.
+        // More than the provider has in flight at once.
         ("rate --bytes 8 --window 300", vec!["libfabric, called directly"]),
     ] {
         for provider in ["tcp", "shm"] {
@@ -89,7 +89,8 @@ fn libfabric_called_directly_is_the_floor_of_its_netmod() {
     assert!(!ended.ok && ended.err.contains("no provider nonsense"), "{}", ended.err);
 }
 
-/// The provider sockets loses what it has not sent yet when its endpoint is closed, although it has said that it has left.
+/// The provider sockets reports data as sent and loses it if its endpoint is closed before it has
+/// left.
 #[test]
 fn no_endpoint_is_closed_before_the_peer_has_all() {
     let test = "no_endpoint_is_closed_before_the_peer_has_all";
@@ -132,10 +133,10 @@ fn threads_are_compared_with_one_thread_and_one_engine() {
         assert_eq!(row["ratio"].is_null(), i == 0, "{row}");
     }
     rows[1..].iter().for_each(|r| positive(r, &["floor", "ratio", "ratio_to_serialized"]));
-    // One thread has nothing to be compared with but level Serialized.
+    // One thread is compared only with level Serialized.
     assert_eq!(json(perf("rate --threads 1 --bytes 100,3K --rounds 1 --iters 1 --json")).len(), 4);
     let three = run(perf("rate --threads 2 --ranks 3"));
-    assert!(!three.ok && three.err.contains("two ranks and not of 3"), "{}", three.err);
+    assert!(!three.ok && three.err.contains("two ranks, not of 3"), "{}", three.err);
 }
 
 #[test]
@@ -186,9 +187,9 @@ fn ranks_that_nobody_talks_to_cost_little() {
         positive(row, &["value", "resident_bytes"]);
     }
     let each = |i: usize| rows[i]["value"].as_f64().unwrap_or(f64::NAN);
-    // A device takes some hundred KiB, however many it knows.
+    // A device takes some hundred KiB, independent of the number of ranks it knows.
     assert!(each(1) < 16.0, "{}", rows[1]);
-    // A VC has state; more than this is a table that has grown.
+    // A VC has state; more than this means a table that grows.
     assert!((64.0..=MOST_OF_A_VC).contains(&each(0)), "{}", rows[0]);
 }
 
@@ -204,17 +205,17 @@ fn connections_to_one_process_tell_memory_and_latency() {
         assert_eq!((row["ranks"].as_u64(), row["vcs"].as_u64()), (Some(13), Some(12)));
     }
     positive(&rows[0], &["value"]);
-    // With so few, what the process needs once weighs on each.
+    // With so few connections, the fixed cost of the process counts for each.
     assert!(rows[0]["value"].as_f64() < Some(32768.0), "{}", rows[0]);
     positive(&rows[1], &["value", "floor", "ratio", "ratio_by_round"]);
     assert_eq!((rows[1]["bytes"].as_u64(), rows[1]["rounds"].as_u64()), (Some(8), Some(3)));
 }
 
 #[test]
-fn what_connect_cannot_do_is_said() {
+fn connect_names_what_it_cannot_do() {
     let both = run(perf("connect --simulate 10 --connected 10"));
     assert!(!both.ok && both.err.contains("cannot be used with"), "{}", both.err);
-    // A hard limit that is too low is named, with what is needed.
+    // The error names a hard limit that is too low, and the limit needed.
     let mut c = Command::new("sh");
     c.args(["-c", "ulimit -n 200; exec \"$0\" connect --connected 200"]);
     c.arg(env!("CARGO_BIN_EXE_netmod-perf"));

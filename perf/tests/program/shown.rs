@@ -1,4 +1,4 @@
-//! What is around measurements: plots, the tour, errors, logs, launchers.
+//! Tests of everything around measurements: plots, the tour, errors, logs, launchers.
 
 use std::process::Command;
 
@@ -86,7 +86,8 @@ fn logs_go_to_stderr_with_the_rank() {
     assert_eq!(ended.out.lines().count(), 1);
 }
 
-/// The steps of a rendezvous on both sides, to its end; when sends begin and cease to wait for credit.
+/// The log shows both sides of a rendezvous, to its end, and the begin and end of waiting for
+/// credit.
 #[test]
 fn the_life_of_messages_is_traced() {
     let traced = |line: &str| {

@@ -1,7 +1,8 @@
-//! A process manager in memory, for devices that are made beside the job's own.
+//! A process manager in memory, for devices beside the job's own.
 //!
-//! Values can be read as soon as they are published. A barrier waits if the place has a [`Gate`]; without one rank 0,
-//! which publishes what all need, is made first.
+//! Values can be read as soon as they are published. A barrier waits if there is a
+//! [`StartBarrier`]. Without one, rank 0 must be made first, since it publishes what all others
+//! need.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
@@ -9,20 +10,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use ch3_shim::Bootstrap;
 
-/// What was published, by name.
+/// Published values by name.
 pub(crate) type Values = HashMap<String, Vec<u8>>;
 
-/// The barrier of the start, for a place whose other ranks are in other processes: who made the device exchanges
-/// with them what was published, while the device waits.
+/// Barrier of the start, for ranks in several processes. The device waits in it while its creator
+/// exchanges the published values with the other processes.
 #[derive(Debug, Default)]
-pub(crate) struct Gate(Mutex<(bool, bool)>, Condvar);
+pub(crate) struct StartBarrier(Mutex<(bool, bool)>, Condvar);
 
-impl Gate {
+impl StartBarrier {
     fn lock(&self) -> MutexGuard<'_, (bool, bool)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The device has published all, or has failed.
+    /// Marks that the device has published all its values, or has failed.
     pub(crate) fn enter(&self) {
         self.lock().0 = true;
         self.1.notify_all();
@@ -33,7 +34,7 @@ impl Gate {
         drop(self.1.wait_while(self.lock(), |(entered, _)| !*entered));
     }
 
-    /// The values of all ranks are there: this barrier ends, and so does each later one at once.
+    /// Ends this barrier and all later ones: the values of all ranks are there.
     pub(crate) fn open(&self) {
         self.lock().1 = true;
     }
@@ -43,27 +44,28 @@ impl Gate {
     }
 }
 
-/// One rank's part.
+/// One rank's connection to the process manager.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct MemoryPm {
     pub(crate) rank: u32,
     pub(crate) size: u32,
     pub(crate) job: String,
-    /// Processes that it is told to share the node with, which decides how long its device spins.
+    /// Number of processes that the device believes to share the node, which decides how long it
+    /// spins.
     pub(crate) local_size: u32,
     pub(crate) values: Arc<Mutex<Values>>,
-    /// The rank whose value stands for those that other ranks would have published.
+    /// A rank whose values stand for those of ranks that do not exist.
     pub(crate) stand_in: Option<u32>,
-    pub(crate) gate: Option<Arc<Gate>>,
+    pub(crate) barrier: Option<Arc<StartBarrier>>,
 }
 
-impl Place {
+impl MemoryPm {
     pub(crate) fn values(&self) -> MutexGuard<'_, Values> {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Bootstrap for Place {
+impl Bootstrap for MemoryPm {
     fn rank(&self) -> u32 {
         self.rank
     }
@@ -95,14 +97,14 @@ impl Bootstrap for Place {
     }
 
     fn barrier_begin(&mut self) -> Result<(), String> {
-        if let Some(gate) = &self.gate {
-            gate.enter();
+        if let Some(barrier) = &self.barrier {
+            barrier.enter();
         }
         Ok(())
     }
 
     fn barrier_poll(&mut self) -> Result<bool, String> {
-        Ok(self.gate.as_ref().is_none_or(|gate| gate.is_open()))
+        Ok(self.barrier.as_ref().is_none_or(|barrier| barrier.is_open()))
     }
 
     fn fd(&self) -> Option<RawFd> {

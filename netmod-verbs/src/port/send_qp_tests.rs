@@ -1,28 +1,30 @@
 use super::*;
 
-fn end(at: u32) -> EndId {
-    EndId { at, generation: 1 }
+fn endpoint(at: u32) -> EndpointId {
+    EndpointId { at, generation: 1 }
 }
 
 #[test]
 fn ends_that_found_no_room_have_turns() {
     let mut shared = Shared::new(1, 4, 16);
     for at in [7, 8, 7, 9] {
-        assert!(!shared.queue(end(at), false), "there is no room");
+        assert!(!shared.queue(endpoint(at), false), "there is no room");
     }
-    // There is room for three; whoever had it last is last again.
-    assert!(!shared.queue(end(9), true) && !shared.queue(end(8), true), "it is not their turn");
-    assert!(shared.queue(end(7), true));
-    assert!(!shared.queue(end(7), true), "it waits behind the others");
-    assert!(shared.queue(end(8), true) && shared.queue(end(9), true) && shared.queue(end(7), true));
+    // There is room for three; the endpoint that had it last is last again.
+    assert!(!shared.queue(endpoint(9), true) && !shared.queue(endpoint(8), true), "it is not their turn");
+    assert!(shared.queue(endpoint(7), true));
+    assert!(!shared.queue(endpoint(7), true), "it waits behind the others");
+    assert!(
+        shared.queue(endpoint(8), true) && shared.queue(endpoint(9), true) && shared.queue(endpoint(7), true)
+    );
     assert!(shared.waiting.is_empty());
 }
 
 #[test]
 fn an_end_that_has_nothing_to_send_any_more_loses_its_turn() {
     let mut shared = Shared::new(1, 4, 16);
-    assert!(!shared.queue(end(7), false));
-    let refused = (0..100).take_while(|_| !shared.queue(end(8), true)).count();
+    assert!(!shared.queue(endpoint(7), false));
+    let refused = (0..100).take_while(|_| !shared.queue(endpoint(8), true)).count();
     assert_eq!(refused, MISSES as usize);
 }
 
@@ -43,7 +45,7 @@ fn what_is_under_way_is_kept_as_it_was_posted() {
     };
     (0..3).for_each(|n| keep(&mut shared, n));
     for n in 0..200_u8 {
-        // Some are done, and some go again.
+        // Some complete, and some are posted again.
         let again = shared.take(!n.is_multiple_of(5), what(n));
         assert_eq!(again.is_some(), !n.is_multiple_of(5), "{n}");
         if let Some(again) = again {

@@ -1,9 +1,10 @@
-//! Lanes: queue pairs that send, and what is under way on each.
+//! Queue pairs that send, and their requests in flight.
 //!
-//! A reliable connection is the lane of one end, a sending queue pair of XRC that of all ends in a domain. Requests of a lane complete in
-//! order, so that a completion covers all before it; short frames, which are copied when they are posted, ask for one only now and then.
-//! A lane of XRC keeps what it has posted until that has completed, bytes that were copied too: what is flushed because a request for
-//! another end has failed goes by another lane.
+//! A reliable connection is the QP of one endpoint. A sending QP of XRC is shared by all endpoints
+//! of a domain. Requests of a QP complete in order, so a completion covers all earlier ones. Inline
+//! frames request a completion only now and then. A shared QP keeps a record of each request until
+//! it completes, with a copy of inline data: requests that are flushed because one to another
+//! endpoint has failed are posted again on another QP.
 
 use std::collections::VecDeque;
 
@@ -16,57 +17,59 @@ use netmod_framed::device::Refused;
 
 use super::site::Site;
 use super::{DEPTH, INLINE, Of, What, refused};
-use crate::words::BITS_24;
+use crate::wire::BITS_24;
 
-/// Of so many requests that are copied one asks for a completion.
+/// Interval of completions among inline requests.
 const SIGNAL_EVERY: u32 = 16;
-/// Requests in the send queue of a lane of XRC.
+/// Capacity of a shared QP's send queue.
 pub(crate) const SHARED_DEPTH: u32 = 4 * DEPTH;
-/// Reads that a queue pair has under way, or takes, at most.
+/// Maximum number of reads in flight, as initiator or target.
 pub(super) const READS: u8 = 16;
-/// 34 ms until an answer is missed, which devices may make four times as long: with all repetitions less than what an owner waits who
-/// takes memory back.
+/// Acknowledgement timeout of 34 ms, as a code; devices may wait four times as long. With all
+/// retries, this is less than the time that an owner waits to take its memory back.
 const TIMEOUT: u8 = 13;
-/// So often a request is repeated.
+/// Number of retries without an answer.
 const RETRIES: u8 = 7;
-/// A request that meets no receive is repeated without end: the peer lives, as its device has answered.
+/// Retries without a receive have no limit: the peer's device has answered, so it lives.
 const RNR_RETRIES: u8 = 7;
-/// 0.64 ms until it is.
+/// Delay of 0.64 ms before a retry without receive, as a code.
 pub(super) const RNR_TIMER: u8 = 12;
-/// So often an end whose turn it is may be missed before the next one has its turn: it may have nothing to send any more.
+/// Polls in which the endpoint whose turn it is may fail to send before the next one gets its turn:
+/// it may have nothing left to send.
 const MISSES: u32 = 16;
 
-/// An end, by its place and what tells it from others that have had the place.
+/// An endpoint: its slot, and a number that distinguishes it from earlier ones in the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EndId {
+pub(super) struct EndpointId {
     pub(super) at: u32,
     pub(super) generation: u32,
 }
 
-/// What a lane is good for.
+/// State of a QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Made, and not connected.
+    /// Made, but not connected.
     New,
     Connected,
-    /// Of XRC: a request has failed which concerns one end alone. What is flushed goes by another lane.
+    /// Shared, and being flushed: a request has failed that concerns only one endpoint. Flushed
+    /// requests are posted again on another QP.
     Flushing,
-    /// It has failed, and that was told.
+    /// Failed and reported.
     Broken,
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Posted {
     pub(super) what: What,
-    pub(super) end: EndId,
+    pub(super) endpoint: EndpointId,
     pub(super) vc: VcId,
 }
 
-/// What a request sends.
+/// Data of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Payload<'a> {
-    /// These bytes, which are copied.
+    /// Bytes that are sent inline.
     Inline(&'a [u8]),
     Registered(Sge),
 }
@@ -79,9 +82,9 @@ pub(super) struct Request<'a> {
     pub(super) what: What,
 }
 
-/// A request that was flushed, and is to be posted again.
+/// A flushed request that is to be posted again.
 #[derive(Debug)]
-pub(super) struct Again {
+pub(super) struct Repost {
     op: SendOp,
     payload: Kept,
     pub(super) what: What,
@@ -93,7 +96,7 @@ enum Kept {
     Registered(Sge),
 }
 
-impl Again {
+impl Repost {
     pub(super) fn request(&self) -> Request<'_> {
         let payload = match &self.payload {
             Kept::Inline(bytes) => Payload::Inline(bytes),
@@ -103,46 +106,47 @@ impl Again {
     }
 }
 
-/// A request that a lane of XRC has posted: all that is needed to post it again.
+/// A request posted on a shared QP, with everything needed to post it again.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     op: SendOp,
-    /// `None`: its bytes are in its place of the ring, so many of them.
+    /// Its memory; `None`: `len` inline bytes in its slot of the ring.
     sge: Option<Sge>,
     slot: u32,
     len: u32,
 }
 
-/// What ends share.
+/// State of a shared QP.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Its number in JOINs.
     pub(super) number: u32,
-    /// The receiving queue pair, once it is connected.
+    /// The receiving QP that it is connected to.
     pub(super) tgt: Option<QpNum>,
     records: VecDeque<Record>,
     ring: Box<[u8]>,
     each: usize,
     slot: u32,
-    /// Ends that found no room, in the order in which they have a turn, and how often the first was missed.
-    waiting: VecDeque<EndId>,
+    /// Endpoints waiting for room, in order of their turns, and how often the first has missed its
+    /// turn.
+    waiting: VecDeque<EndpointId>,
     misses: u32,
 }
 
-/// See the module.
-pub(super) struct Lane<H: Hca> {
+/// A queue pair that sends.
+pub(super) struct SendQp<H: Hca> {
     qp: H::Qp,
     psn: u32,
     pub(super) stage: Stage,
-    /// Ends that send by it.
+    /// Number of endpoints that use it.
     pub(super) users: u32,
-    /// Nothing is sent any more, and what has completed is being taken.
+    /// True if it sends no more and its completions are being taken.
     pub(super) draining: bool,
     depth: u32,
     under_way: VecDeque<Posted>,
-    /// Number of the oldest.
+    /// Number of the oldest request.
     first: u32,
-    /// How many of them, the last ones, have asked for no completion.
+    /// Number of requests at the end that have requested no completion.
     silent: u32,
     pub(super) shared: Option<Box<Shared>>,
 }
@@ -151,40 +155,40 @@ fn is_lasting(posted: &Posted) -> bool {
     posted.what != What::Inline
 }
 
-/// A peer's queue pair, as a lane is connected with it.
+/// A peer's queue pair to connect with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Remote {
     pub(super) qp: QpNum,
-    /// Number of the first packet that comes from it.
+    /// Packet sequence number of its first packet.
     pub(super) psn: u32,
     pub(super) ah: AhAttr,
     pub(super) mtu: Mtu,
-    /// Reads that it takes.
+    /// Number of reads that it serves at once.
     pub(super) reads: u8,
 }
 
-impl<H: Hca> Lane<H> {
+impl<H: Hca> SendQp<H> {
     /// Makes a reliable connection that is ready to be connected.
     ///
     /// # Errors
-    /// What the device says.
-    pub(super) fn reliable(site: &Site<H>, srq: &H::Srq) -> Result<Lane<H>, String> {
+    /// The device's error.
+    pub(super) fn reliable(site: &Site<H>, srq: &H::Srq) -> Result<SendQp<H>, String> {
         let kind = QpKind::Rc { send_cq: &site.cq, recv_cq: &site.cq, srq: Some(srq) };
-        Lane::make(site, kind, DEPTH)
+        SendQp::make(site, kind, DEPTH)
     }
 
     /// Makes a sender of XRC.
     ///
     /// # Errors
-    /// What the device says.
-    pub(super) fn shared(site: &Site<H>, number: u32) -> Result<Lane<H>, String> {
-        let mut lane = Lane::make(site, QpKind::XrcIni { send_cq: &site.cq }, SHARED_DEPTH)?;
-        let each = lane.inline();
-        lane.shared = Some(Shared::new(number, lane.depth, each).into());
-        Ok(lane)
+    /// The device's error.
+    pub(super) fn shared(site: &Site<H>, number: u32) -> Result<SendQp<H>, String> {
+        let mut send_qp = SendQp::make(site, QpKind::XrcIni { send_cq: &site.cq }, SHARED_DEPTH)?;
+        let each = send_qp.inline();
+        send_qp.shared = Some(Shared::new(number, send_qp.depth, each).into());
+        Ok(send_qp)
     }
 
-    fn make(site: &Site<H>, kind: QpKind<'_, H>, depth: u32) -> Result<Lane<H>, String> {
+    fn make(site: &Site<H>, kind: QpKind<'_, H>, depth: u32) -> Result<SendQp<H>, String> {
         let device = site.hca.device();
         let mut random = [0; 4];
         getrandom::fill(&mut random).map_err(|e| format!("no random numbers: {e}"))?;
@@ -193,7 +197,7 @@ impl<H: Hca> Lane<H> {
             let cap = QpCap { max_send_wr, max_recv_wr: 0, max_send_sge: 1, max_recv_sge: 0, max_inline };
             site.hca.create_qp(&QpInit { kind, cap, signal_all: false })
         };
-        // Devices do not say how much they can send inline: they refuse.
+        // Devices do not tell the maximum length of inline data, so smaller ones are tried.
         let made = [INLINE, 128, 64, 0].into_iter().find_map(|inline| match make(inline) {
             Err(e) if e.errno == errno::EINVAL && inline > 0 => None,
             made => Some(made),
@@ -204,7 +208,7 @@ impl<H: Hca> Lane<H> {
         let (port, pkey_index) = (site.options.port, site.options.pkey_index);
         qp.modify(&ModifyQp::Init { port, pkey_index, access }).map_err(|e| e.to_string())?;
         let depth = qp.cap().max_send_wr.min(depth);
-        Ok(Lane {
+        Ok(SendQp {
             psn: u32::from_le_bytes(random) & BITS_24,
             stage: Stage::New,
             users: 1,
@@ -218,10 +222,10 @@ impl<H: Hca> Lane<H> {
         })
     }
 
-    /// Connects it with a peer's queue pair.
+    /// Connects with a peer's queue pair.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub(super) fn connect(&mut self, site: &Site<H>, to: &Remote) -> Result<(), String> {
         if self.stage != Stage::New {
             return Err("the queue pair is connected already".into());
@@ -255,45 +259,46 @@ impl<H: Hca> Lane<H> {
         self.qp.number()
     }
 
-    /// Number of the first packet that it sends.
+    /// Returns the packet sequence number of its first packet.
     pub(super) fn psn(&self) -> u32 {
         self.psn
     }
 
-    /// Longest frame that it can copy.
+    /// Returns the maximum length of inline data.
     pub(super) fn inline(&self) -> usize {
         self.qp.cap().max_inline.min(INLINE) as usize
     }
 
-    /// Requests under way.
+    /// Returns the number of requests in flight.
     pub(super) fn under_way(&self) -> u32 {
         self.under_way.len() as u32
     }
 
-    /// Whether nothing is under way that anybody waits for.
+    /// Returns true if no request in flight has an owner waiting.
     pub(super) fn is_quiet(&self) -> bool {
         !self.under_way.iter().any(is_lasting)
     }
 
-    /// Everything under way is given up, as completions will say.
+    /// Flushes all requests in flight; their completions follow.
     pub(super) fn flush(&self) {
         if let Err(why) = self.qp.modify(&ModifyQp::Err) {
             tracing::warn!(%why, "a queue pair cannot be given up; it is closed");
         }
     }
 
-    /// Whether there is room for a request of an end.
+    /// Returns true if there is room for a request.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.under_way() < self.depth
     }
 
-    /// Whether a request of an end may be posted now: there is room, and no other end has waited for it. Who is told no has a turn later.
+    /// Returns true if an endpoint may post a request now: there is room, and no other endpoint has
+    /// waited for it. Otherwise it gets a turn later.
     #[inline]
-    fn admits(&mut self, end: EndId) -> bool {
+    fn admits(&mut self, endpoint: EndpointId) -> bool {
         let room = self.has_room();
         match &mut self.shared {
-            Some(shared) if !room || !shared.waiting.is_empty() => shared.queue(end, room),
+            Some(shared) if !room || !shared.waiting.is_empty() => shared.queue(endpoint, room),
             _ => room,
         }
     }
@@ -301,19 +306,19 @@ impl<H: Hca> Lane<H> {
     /// Posts a request.
     ///
     /// # Errors
-    /// If it does not go.
+    /// If it cannot be posted.
     #[inline]
     pub(super) fn post(
         &mut self,
         at: u32,
-        (end, srq, vc): (EndId, Option<SrqNum>, VcId),
+        (endpoint, srq, vc): (EndpointId, Option<SrqNum>, VcId),
         request: Request<'_>,
     ) -> Result<(), Refused> {
-        if !self.admits(end) {
+        if !self.admits(endpoint) {
             return Err(Refused::Again);
         }
         let n = self.under_way();
-        let posted = Posted { what: request.what, end, vc };
+        let posted = Posted { what: request.what, endpoint, vc };
         let signaled = is_lasting(&posted) || self.silent + 1 >= SIGNAL_EVERY || n + 1 >= self.depth;
         let (piece, sge);
         let data = match request.payload {
@@ -327,7 +332,7 @@ impl<H: Hca> Lane<H> {
             }
         };
         let wr = SendWr {
-            wr_id: Of::Lane(at, self.first.wrapping_add(n)).wr_id(),
+            wr_id: Of::SendQp(at, self.first.wrapping_add(n)).wr_id(),
             op: request.op,
             data,
             flags: SendFlags { signaled, ..SendFlags::NONE },
@@ -345,14 +350,15 @@ impl<H: Hca> Lane<H> {
         Ok(())
     }
 
-    /// How many requests have ended with the one of this number; `None` if it is none that is under way.
+    /// Returns the number of requests that end with the one of this number; `None` if it is not in
+    /// flight.
     pub(super) fn ended_with(&self, number: u32) -> Option<u32> {
         let before = number.wrapping_sub(self.first);
         (before < self.under_way()).then(|| before + 1)
     }
 
-    /// The oldest request has ended. What is needed to post it again, if it is to be.
-    pub(super) fn pop(&mut self, again: bool) -> Option<(Posted, Option<Again>)> {
+    /// Removes the oldest request. `again`: returns what is needed to post it again.
+    pub(super) fn pop(&mut self, again: bool) -> Option<(Posted, Option<Repost>)> {
         let posted = self.under_way.pop_front()?;
         self.first = self.first.wrapping_add(1);
         self.silent = self.silent.min(self.under_way());
@@ -360,17 +366,18 @@ impl<H: Hca> Lane<H> {
         Some((posted, record))
     }
 
-    /// An end sends by it no more.
-    pub(super) fn leave(&mut self, end: EndId) {
+    /// Removes an endpoint.
+    pub(super) fn leave(&mut self, endpoint: EndpointId) {
         self.users -= 1;
         if let Some(shared) = &mut self.shared {
-            shared.waiting.retain(|waits| *waits != end);
+            shared.waiting.retain(|waits| *waits != endpoint);
         }
     }
 }
 
 impl Shared {
-    /// Of a lane with this number and so many requests, of which each copies so many bytes at most.
+    /// Makes the state of the shared QP with this number, for `depth` requests with up to `each`
+    /// inline bytes.
     fn new(number: u32, depth: u32, each: usize) -> Shared {
         Shared {
             number,
@@ -384,16 +391,17 @@ impl Shared {
         }
     }
 
-    /// Whether an end may post, since there is room and it is its turn; it waits for its turn otherwise.
+    /// Returns true if an endpoint may post: there is room and it is its turn. Otherwise it waits
+    /// for its turn.
     #[cold]
-    fn queue(&mut self, end: EndId, room: bool) -> bool {
-        if room && self.waiting.front() == Some(&end) {
+    fn queue(&mut self, endpoint: EndpointId, room: bool) -> bool {
+        if room && self.waiting.front() == Some(&endpoint) {
             self.waiting.pop_front();
             self.misses = 0;
             return true;
         }
-        if !self.waiting.contains(&end) {
-            self.waiting.push_back(end);
+        if !self.waiting.contains(&endpoint) {
+            self.waiting.push_back(endpoint);
         }
         if room {
             self.misses += 1;
@@ -421,7 +429,7 @@ impl Shared {
     }
 
     #[inline]
-    fn take(&mut self, again: bool, what: What) -> Option<Again> {
+    fn take(&mut self, again: bool, what: What) -> Option<Repost> {
         let record = self.records.pop_front().filter(|_| again)?;
         let payload = match record.sge {
             Some(sge) => Kept::Registered(sge),
@@ -430,10 +438,10 @@ impl Shared {
                 Kept::Inline(self.ring[at..at + record.len as usize].into())
             }
         };
-        Some(Again { op: record.op, payload, what })
+        Some(Repost { op: record.op, payload, what })
     }
 }
 
 #[cfg(test)]
-#[path = "lane_tests.rs"]
+#[path = "send_qp_tests.rs"]
 mod tests;
