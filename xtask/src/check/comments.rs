@@ -46,12 +46,13 @@ pub(crate) fn check(sources: &[Source]) -> Vec<Found> {
     let mut found = Vec::new();
     for source in sources {
         for (number, line) in long(&source.text) {
-            let what = format!("{}:{number}: {} columns: {line}", source.shown(), line.chars().count());
-            found.push(Found::one(format!("{}: long lines", source.package), what));
+            let (columns, line) = (line.chars().count(), line.trim());
+            let what = format!("{}:{number}: {columns} columns: {line}", source.shown());
+            found.push(Found::one(format!("{}: long lines", source.package), what).in_file(source));
         }
         for block in blocks(&source.text).iter().filter(|b| begins_with_clause(b.first())) {
             let what = format!("{}:{}: {}", source.shown(), block.line, block.first());
-            found.push(Found::one(format!("{}: first lines", source.package), what));
+            found.push(Found::one(format!("{}: first lines", source.package), what).in_file(source));
         }
     }
     found
@@ -61,7 +62,7 @@ pub(crate) fn check(sources: &[Source]) -> Vec<Found> {
 fn long(text: &str) -> Vec<(usize, &str)> {
     let lines = text.lines().zip(split(text)).zip(1..);
     let is_long = |line: &str, parts: &Line| parts.comment.is_some() && line.chars().count() > WIDTH;
-    lines.filter(|((l, parts), _)| is_long(l, parts)).map(|((line, _), n)| (n, line.trim())).collect()
+    lines.filter(|((l, parts), _)| is_long(l, parts)).map(|((line, _), n)| (n, line)).collect()
 }
 
 /// A doc comment.
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     fn source(text: &str) -> Source {
-        Source { package: "p".into(), path: "src/a.rs".into(), file: "/p/src/a.rs".into(), text: text.into() }
+        Source::of("a.rs", text)
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) fn check(tree: &Tree, sources: &[Source]) -> Vec<Found> {
             let other = |at: usize| right[(at as isize + distance) as usize].0;
             let (from, to) = (left[begin].0, left[end].0);
             let what = format!("lines {from} to {to}, and {} to {}", other(begin), other(end));
-            found.push(Found { key: key.clone(), count: end + 1 - begin, what });
+            found.push(Found { count: end + 1 - begin, ..Found::one(key.clone(), what) });
         }
     }
     found

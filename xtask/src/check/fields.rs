@@ -23,7 +23,7 @@ pub(crate) fn check(packages: &[Package], tree: &Tree, sources: &[Source]) -> Ve
                 let count = item.fields.len();
                 if count > FIELDS && !for_tests(&item.attrs) {
                     let key = format!("{}: {}{}", source.package, tree.name(at), item.ident);
-                    found.push(Found { key, count, what: source.shown() });
+                    found.push(Found { count, ..Found::one(key, source.shown()) });
                 }
             }
         }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::sources::Source;
+
 /// Something that a check finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -12,11 +14,20 @@ pub(crate) struct Found {
     pub(crate) count: usize,
     /// Where it is, for a reader.
     pub(crate) what: String,
+    /// True if its file was changed since the last commit: of many findings the new one is there.
+    pub(crate) changed: bool,
 }
+
+/// Findings of one key that are shown.
+const SHOWN: usize = 20;
 
 impl Found {
     pub(crate) fn one(key: String, what: String) -> Found {
-        Found { key, count: 1, what }
+        Found { key, count: 1, what, changed: false }
+    }
+
+    pub(crate) fn in_file(self, source: &Source) -> Found {
+        Found { changed: source.changed, ..self }
     }
 }
 
@@ -69,7 +80,10 @@ impl Allowed {
             let most = self.0.get(*key).map_or(0, |(n, _)| *n);
             if *count > most {
                 new.push(format!("{key}: {count}, and {most} are allowed"));
-                new.extend(found.iter().filter(|f| f.key == **key).map(|f| format!("  {}", f.what)));
+                let mut of: Vec<&Found> = found.iter().filter(|f| f.key == **key).collect();
+                of.sort_by_key(|f| !f.changed);
+                new.extend(of.iter().take(SHOWN).map(|f| format!("  {}", f.what)));
+                new.extend((of.len() > SHOWN).then(|| format!("  and {} more", of.len() - SHOWN)));
             }
         }
         for (key, (most, _)) in &self.0 {
@@ -112,7 +126,7 @@ mod tests {
     use super::*;
 
     fn found(key: &str, count: usize) -> Found {
-        Found { key: key.into(), count, what: "here".into() }
+        Found { key: key.into(), count, what: "here".into(), changed: false }
     }
 
     #[test]
@@ -122,6 +136,15 @@ mod tests {
         assert_eq!(new, ["a: 3, and 2 are allowed", "  here", "  here", "c: 1, and 0 are allowed", "  here"]);
         assert_eq!(gone, ["b: 0, though 1 are allowed"]);
         assert_eq!(allowed.compare(&[found("a", 2), found("b", 1)]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn of_many_findings_those_in_changed_files_are_shown_first() {
+        let mut many: Vec<Found> = (0..SHOWN + 5).map(|n| Found::one("a".into(), format!("{n}"))).collect();
+        many[SHOWN + 2].changed = true;
+        let (new, _) = Allowed::default().compare(&many);
+        assert_eq!(new.len(), SHOWN + 2);
+        assert_eq!((new[1].as_str(), new[SHOWN + 1].as_str()), ("  22", "  and 5 more"));
     }
 
     #[test]

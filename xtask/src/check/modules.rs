@@ -185,13 +185,7 @@ pub(super) mod testing {
 
     /// A package `p` of these files, named below its folder `src`, and its modules.
     pub(crate) fn tree(files: &[(&str, &str)]) -> (Tree, Vec<Source>) {
-        let source = |(name, text): &(&str, &str)| Source {
-            package: "p".into(),
-            path: format!("src/{name}"),
-            file: Path::new("/p/src").join(name),
-            text: (*text).into(),
-        };
-        let sources: Vec<Source> = files.iter().map(source).collect();
+        let sources: Vec<Source> = files.iter().map(|(name, text)| Source::of(name, text)).collect();
         let package = Package::of("p", "/p", &["/p/src/lib.rs"]);
         (Tree::read(&[package], &sources).expect("sound sources"), sources)
     }
@@ -240,9 +234,7 @@ mod tests {
 
     #[test]
     fn a_module_without_a_file_is_an_error() {
-        let text = "mod missing;".to_owned();
-        let file = PathBuf::from("/p/src/lib.rs");
-        let sources = [Source { package: "p".into(), path: "src/lib.rs".into(), file, text }];
+        let sources = [Source::of("lib.rs", "mod missing;")];
         assert!(Tree::read(&[Package::of("p", "/p", &["/p/src/lib.rs"])], &sources).is_err());
     }
 }

@@ -1,6 +1,8 @@
 //! The source files that the checks read, and the packages that they belong to.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::command::{output, root};
 use crate::tests::programs::{self, Package};
@@ -16,12 +18,22 @@ pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) file: PathBuf,
     pub(crate) text: String,
+    /// True if it was changed since the last commit.
+    pub(crate) changed: bool,
 }
 
 impl Source {
     /// Returns the name by which lists and messages call it.
     pub(crate) fn shown(&self) -> String {
         format!("{}: {}", self.package, self.path)
+    }
+
+    /// A file in the sources of a package `p`.
+    #[cfg(test)]
+    pub(crate) fn of(name: &str, text: &str) -> Source {
+        let path = format!("src/{name}");
+        let file = PathBuf::from("/p").join(&path);
+        Source { package: "p".into(), path, file, text: text.into(), changed: false }
     }
 
     pub(crate) fn is_rust(&self) -> bool {
@@ -36,10 +48,14 @@ impl Source {
 pub(crate) fn all() -> Result<(Vec<Package>, Vec<Source>), String> {
     let packages = programs::packages()?;
     let root = root();
-    let mut git = std::process::Command::new("git");
-    git.current_dir(&root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let git = |words: &[&str]| output(Command::new("git").current_dir(&root).args(words));
+    let committed = git(&["ls-tree", "-r", "-z", "--name-only", "HEAD"])?;
+    let committed: BTreeSet<&str> = committed.split('\0').collect();
+    let edited = git(&["diff", "-z", "--name-only", "HEAD"])?;
+    let edited: BTreeSet<&str> = edited.split('\0').collect();
     let mut sources = Vec::new();
-    for name in output(&mut git)?.split('\0').filter(|n| !n.is_empty()) {
+    let names = git(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
+    for name in names.split('\0').filter(|n| !n.is_empty()) {
         let file = root.join(name);
         let is_code = file.extension().is_some_and(|e| CODE.iter().any(|c| e == *c));
         // A file that was deleted and not committed is still named.
@@ -55,7 +71,8 @@ pub(crate) fn all() -> Result<(Vec<Package>, Vec<Source>), String> {
         let path = path.to_string_lossy().into_owned();
         let text =
             std::fs::read_to_string(&file).map_err(|e| format!("cannot read {}: {e}", file.display()))?;
-        sources.push(Source { package, path, file, text });
+        let changed = edited.contains(name) || !committed.contains(name);
+        sources.push(Source { package, path, file, text, changed });
     }
     sources.sort_by(|a, b| (&a.package, &a.path).cmp(&(&b.package, &b.path)));
     Ok((packages, sources))
