@@ -100,7 +100,7 @@ impl Names<'_> {
         let mut here = at;
         for (number, name) in path.iter().enumerate() {
             here = match name.as_str() {
-                "crate" => self.root(here),
+                "crate" => self.tree.root(here),
                 "self" => here,
                 "super" => modules[here].parent,
                 name => match modules[here].children.get(name) {
@@ -126,13 +126,6 @@ impl Names<'_> {
         let all = self.imports[at].iter().filter(|i| i.name.is_none());
         let mut modules = all.filter_map(|i| self.resolve(at, &i.path, depth - 1)).filter(|m| *m != at);
         modules.find(|m| self.defined[*m].contains(name))
-    }
-
-    fn root(&self, mut at: usize) -> usize {
-        while self.tree.modules[at].parent != at {
-            at = self.tree.modules[at].parent;
-        }
-        at
     }
 }
 

@@ -11,8 +11,8 @@ mod fields;
 mod found;
 mod lengths;
 mod lines;
-mod modules;
-mod sources;
+pub(crate) mod modules;
+pub(crate) mod sources;
 
 use std::path::PathBuf;
 

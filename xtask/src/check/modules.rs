@@ -115,6 +115,14 @@ impl Tree {
             .ok_or_else(|| format!("{}: the module {name} has no file", parent.display()))
     }
 
+    /// Returns the crate of a module.
+    pub(crate) fn root(&self, mut at: usize) -> usize {
+        while self.modules[at].parent != at {
+            at = self.modules[at].parent;
+        }
+        at
+    }
+
     /// Returns the name of a module in code.
     pub(crate) fn name(&self, at: usize) -> String {
         self.modules[at].path.iter().map(|p| format!("{p}::")).collect()
@@ -180,7 +188,7 @@ pub(crate) fn attributes(item: &Item) -> &[Attribute] {
 }
 
 #[cfg(test)]
-pub(super) mod testing {
+pub(crate) mod testing {
     use super::*;
 
     /// A package `p` of these files, named below its folder `src`, and its modules.

@@ -66,9 +66,11 @@ fn package(said: &Value) -> Result<Package, String> {
     let needs = said["dependencies"].as_array().into_iter().flatten();
     let targets: Vec<&Value> = said["targets"].as_array().into_iter().flatten().collect();
     let is = |t: &Value, kinds: &[&str]| strings(&t["kind"]).iter().any(|k| kinds.contains(&k.as_str()));
-    let library =
-        targets.iter().find(|t| is(t, &["lib"])).map(|t| text(t, "name").map(|n| n.replace('-', "_")));
-    let roots = targets.iter().filter(|t| is(t, &["lib", "cdylib", "bin", "proc-macro"]));
+    let library = targets
+        .iter()
+        .find(|t| is(t, &["lib", "rlib"]))
+        .map(|t| text(t, "name").map(|n| n.replace('-', "_")));
+    let roots = targets.iter().filter(|t| is(t, &["lib", "rlib", "cdylib", "bin", "proc-macro"]));
     Ok(Package {
         id: text(said, "id")?.to_owned(),
         name: text(said, "name")?.to_owned(),
