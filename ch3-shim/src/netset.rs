@@ -315,6 +315,8 @@ impl DynamicProcesses for NetSet {
 }
 
 impl Checkpoint for NetSet {
+    forward!(of_vc: ckpt_peer);
+
     fn can_ckpt(&self) -> Result<(), DeviceError> {
         self.netmods().try_for_each(Checkpoint::can_ckpt)
     }

@@ -92,7 +92,7 @@ impl DynamicProcesses for AnyNetmod {
 }
 
 impl Checkpoint for AnyNetmod {
-    forward!(any: can_ckpt, ckpt_shutdown, ckpt_restart);
+    forward!(any: can_ckpt, ckpt_shutdown, ckpt_restart, ckpt_peer);
 }
 
 impl Netmod for AnyNetmod {

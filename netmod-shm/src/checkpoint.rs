@@ -3,7 +3,7 @@
 //! Rings are emptied by agreement ([`crate::pause`]); streams, and messages of which a part has gone, go on in the same ring or
 //! a new one. Nobody writes into the memory of a rank that is away, since transfers with it wait.
 
-use netmod_core::{Checkpoint, Core, DeviceError, Finalize, Time, VcError, VcErrorKind};
+use netmod_core::{Card, Checkpoint, Core, DeviceError, Finalize, Time, VcError, VcErrorKind, VcId};
 
 use crate::NAME;
 use crate::lane::{Lane, Parting, Wake};
@@ -369,6 +369,11 @@ impl Checkpoint for ShmNetmod {
             }
         }
         self.push_out(core);
+        Ok(())
+    }
+
+    /// Does nothing: a rank that shares memory comes back on this node, where the segment tells.
+    fn ckpt_peer(&mut self, _: &mut Core, _: VcId, _: &Card) -> Result<(), VcError> {
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use netmod_core::{Core, DeviceError, Finalize, Time, VcId};
+use netmod_core::{Card, Core, DeviceError, Finalize, Time, VcError, VcErrorKind, VcId};
 
 use crate::NAME;
 use crate::address;
@@ -165,6 +165,25 @@ impl TcpNetmod {
         self.watch_interfaces();
         for vc in vcs {
             self.link_event(core, vc, LinkEvent::Wake);
+        }
+        Ok(())
+    }
+
+    /// See [`netmod_core::Checkpoint::ckpt_peer`].
+    pub(crate) fn peer_is_back(&mut self, core: &Core, vc: VcId, card: &Card) -> Result<(), VcError> {
+        let peer = self.by_vc(core, vc).ok_or_else(TcpNetmod::no_such_vc)?;
+        if self.checkpoint != Checkpoint::None {
+            let text = "its new card comes too early: this process has not been restarted itself";
+            return Err(VcError::new(VcErrorKind::Unsupported, Some(peer), text));
+        }
+        let ways = self.ways_of(peer, card)?;
+        match self.vcs.get_mut(vc) {
+            Some(v) => {
+                v.ways = Some(ways);
+                v.forget_dials();
+                v.reckon(self.cfg.rails);
+            }
+            None => self.fresh.put(vc, ways),
         }
         Ok(())
     }

@@ -99,7 +99,7 @@ pub(crate) struct Conn {
     pub(crate) proposed: Option<Box<Pairs>>,
     /// What the peer said of its session and itself, and the position up to which it has read.
     pub(crate) hail: Hail,
-    /// What a session that begins on it is called.
+    /// The name of a session that begins on it.
     pub(crate) session_name: u64,
     pub(crate) peer_position: u64,
     /// Both sides want checksums; and, once it is adopted, where they are looked at.

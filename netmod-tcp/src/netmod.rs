@@ -223,7 +223,7 @@ impl TcpNetmod {
         VcError::new(VcErrorKind::Aborted, None, "the VC is not in the charge of netmod tcp")
     }
 
-    fn ways_of(&mut self, peer: PeerName, card: &Card) -> Result<Ways, VcError> {
+    pub(crate) fn ways_of(&mut self, peer: PeerName, card: &Card) -> Result<Ways, VcError> {
         let decides = self.id.name_towards(&peer.group) < peer;
         let found = address::parse(card)
             .and_then(|(published, port)| Ok(Ways { paired: self.own.ways_to(&published, decides)?, port }));
@@ -408,6 +408,10 @@ impl netmod_core::Checkpoint for TcpNetmod {
 
     fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
         self.restart(core, now)
+    }
+
+    fn ckpt_peer(&mut self, core: &mut Core, vc: VcId, card: &Card) -> Result<(), VcError> {
+        self.peer_is_back(core, vc, card)
     }
 }
 

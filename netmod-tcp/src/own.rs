@@ -321,7 +321,7 @@ impl Own {
     }
 
     /// Whether a peer's loopback addresses are this process's.
-    fn is_here(&self, location: &Location) -> bool {
+    pub(crate) fn is_here(&self, location: &Location) -> bool {
         let here = &self.published.host.location;
         // Without /proc nobody knows the namespaces; one kernel is then one location.
         let unknown =

@@ -138,9 +138,11 @@ impl TcpNetmod {
     /// The ways to a peer, by what is known of interfaces and routes now.
     pub(crate) fn pair_again(&mut self, vc: VcId) {
         let Some(v) = self.vcs.get_mut(vc) else { return };
-        let Some(ways) = v.ways.as_ref().filter(|w| w.paired.list.iter().any(|w| w.via.is_some())) else {
+        let Some(ways) = v.ways.as_ref().filter(|w| !w.paired.is_alone()) else { return };
+        let within = ways.paired.list.iter().all(|w| w.via.is_none());
+        if within && self.own.is_here(&ways.paired.peer.host.location) {
             return;
-        };
+        }
         let decides = self.id.name_towards(&v.peer.group) < v.peer;
         match self.own.ways_to(&ways.paired.peer, decides) {
             Ok(paired) => {

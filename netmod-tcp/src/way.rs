@@ -108,6 +108,11 @@ impl Paired {
         Paired { peer: Published::default(), list: vec![Way { to, via: None }], rails: 0, agreement: 0 }
     }
 
+    /// Returns true if it is one way to an unpublished process, from [`Paired::only`].
+    pub(crate) fn is_alone(&self) -> bool {
+        self.peer == Published::default()
+    }
+
     /// The pairs of interfaces that are worth being used, best first: mine, theirs.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
         self.list[..self.rails].iter().filter_map(Way::pair)

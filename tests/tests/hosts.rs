@@ -56,3 +56,13 @@ fn a_process_comes_back_from_a_checkpoint_with_another_address() {
     let env = [(MOVE, &*format!("cable {from}/24 10.77.0.9/24"))];
     hosts.run(&env, &["moving"]).expect_ok("moving", 2);
 }
+
+#[test]
+fn two_processes_come_back_from_a_checkpoint_with_other_addresses() {
+    let Some(hosts) = hosts("two_processes_come_back_from_a_checkpoint_with_other_addresses") else { return };
+    let moves = [0, 1].map(|i| format!("cable {}/24 10.77.0.{}/24", ADDRESSES[i], 8 + i));
+    let envs = moves.each_ref().map(|to| [(MOVE, &**to)]);
+    hosts
+        .run_ranks(1, &[("NETMOD", "tcp")], envs.each_ref().map(|e| &e[..]), &["moving", "2"])
+        .expect_ok("moving", 2);
+}

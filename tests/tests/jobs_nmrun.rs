@@ -301,6 +301,14 @@ fn checkpoints_of_ranks_that_share_memory() {
     }
 }
 
+/// All at once, to other ports, of which they learn by the process manager.
+#[test]
+fn ranks_that_all_move_for_a_checkpoint() {
+    for (ranks, seed) in [(2, "1"), (4, "2")] {
+        run(over_tcp(ranks, &[]).args(["moves", seed])).expect_ok("moves", ranks);
+    }
+}
+
 #[test]
 fn barriers() {
     for ranks in [1, 2, 7] {

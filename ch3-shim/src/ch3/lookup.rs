@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use netmod_core::{Card, Outcome, PeerName, ReqId, Segment, Time, VcError, VcErrorKind, VcId, VcLife};
+use netmod_core::{
+    Card, Checkpoint, Outcome, PeerName, ReqId, Segment, Time, VcError, VcErrorKind, VcId, VcLife,
+};
 
 use super::credit;
 use super::vc::card_key;
@@ -37,6 +39,10 @@ pub(crate) struct Lookups {
     pub(crate) open: u32,
     /// The card that a call of the program waits for.
     kept: Option<(u32, Result<Card, VcError>)>,
+    /// Cards of ranks that have come back from a checkpoint, in place of those that are published.
+    back: BTreeMap<u32, Card>,
+    /// Times that all ranks have published their cards anew.
+    pub(crate) rejoins: u32,
 }
 
 impl Lookups {
@@ -62,10 +68,10 @@ fn parse(peer: PeerName, bytes: &[u8]) -> Result<Card, VcError> {
 
 /// The card in an answer of the process manager.
 fn card_of(peer: PeerName, answer: Result<Option<Vec<u8>>, String>) -> Result<Card, VcError> {
-    let key = card_key(peer.rank);
     let bytes = answer
         .map_err(|e| card_error(peer, format!("its business card could not be fetched: {e}")))?
         .ok_or_else(|| {
+            let key = card_key(peer.rank, 0);
             let text =
                 format!("it has published no business card (no key {key}); did it start with this library?");
             card_error(peer, text)
@@ -79,7 +85,11 @@ impl Ch3 {
     pub(super) fn find_card(&mut self, peer: PeerName) -> Result<Found, VcError> {
         let group = self.groups.find(&peer.group).and_then(|n| self.groups.get(n));
         match group.map(|g| &g.cards) {
-            Some(Cards::Launcher) => {}
+            Some(Cards::Launcher) => {
+                if let Some(card) = self.lookups.back.get(&peer.rank) {
+                    return Ok(Found::Now(card.clone()));
+                }
+            }
             Some(Cards::Given(cards)) if (peer.rank as usize) < cards.len() => {
                 return parse(peer, &cards[peer.rank as usize]).map(Found::Now);
             }
@@ -91,7 +101,7 @@ impl Ch3 {
         if self.lookups.asked.contains_key(&peer.rank) {
             return Ok(Found::Later);
         }
-        match self.boot.ask_value(&card_key(peer.rank)) {
+        match self.boot.ask_value(&card_key(peer.rank, self.lookups.rejoins)) {
             Ok(Asked::Later) => {
                 self.lookups.open += 1;
                 self.lookups.asked.insert(peer.rank, Waiting::default());
@@ -283,7 +293,7 @@ impl Ch3 {
     ) {
         let Some(waiting) = self.lookups.asked.remove(&rank) else { return };
         let peer = PeerName { group: self.groups.world.id, rank };
-        let card = card_of(peer, answer);
+        let card = self.lookups.back.get(&rank).cloned().map_or_else(|| card_of(peer, answer), Ok);
         if let Some(vc) = waiting.netmod {
             io.netmod.set_card(io.core, vc, card.as_ref().map_err(VcError::clone));
         }
@@ -316,6 +326,31 @@ impl Ch3 {
         if waiting.call {
             self.lookups.kept = Some((rank, card));
         }
+    }
+
+    /// Takes the card with which a rank has come back from a checkpoint, in place of the
+    /// published one.
+    ///
+    /// # Errors
+    /// A card that does not lead to it.
+    pub(crate) fn rank_is_back(&mut self, io: &mut DevIo<'_>, rank: u32, card: &[u8]) -> Result<(), VcError> {
+        let card = parse(PeerName { group: self.groups.world.id, rank }, card)?;
+        if let Some(vc) = self.groups.world.vcs.get(rank) {
+            io.netmod.ckpt_peer(io.core, vc, &card)?;
+            if let Some(s) = self.vcs.get_mut(vc) {
+                let host = failure::host_of(&card).map(Into::into);
+                s.route = self.names.shared(Route { host, ..Route::clone(&s.route) });
+            }
+        }
+        self.lookups.back.insert(rank, card);
+        Ok(())
+    }
+
+    /// Forgets the cards that were learned: all ranks have published new ones, which can be asked
+    /// for.
+    pub(crate) fn all_are_back(&mut self) {
+        self.lookups.rejoins += 1;
+        self.lookups.back.clear();
     }
 
     /// The process manager answers no more: nothing that waits for a card gets one.

@@ -68,14 +68,18 @@ impl Route {
     }
 }
 
-/// Name under which a rank's card is published.
-pub(crate) fn card_key(rank: u32) -> String {
-    format!("netmod-card-{rank}")
+/// Name under which a rank's card is published: at first, or at the n-th
+/// [`ckpt_rejoin`](crate::Vci::ckpt_rejoin).
+pub(crate) fn card_key(rank: u32, rejoins: u32) -> String {
+    match rejoins {
+        0 => format!("netmod-card-{rank}"),
+        n => format!("netmod-card-{rank}.{n}"),
+    }
 }
 
 /// The rank whose card has this name.
 pub(crate) fn rank_of_key(key: &str) -> Option<u32> {
-    key.strip_prefix("netmod-card-")?.parse().ok()
+    key.strip_prefix("netmod-card-")?.split('.').next()?.parse().ok()
 }
 
 impl Ch3 {

@@ -1,8 +1,10 @@
 //! Checkpoints: the device lets go of the network, and goes on later.
 
-use netmod_core::{Checkpoint, Finalize, PollOrder};
+use netmod_core::{CardError, Checkpoint, Finalize, Module, PollOrder, Time};
 
 use super::Vci;
+use super::init::card_of_node;
+use crate::ch3::card_key;
 use crate::error::{Error, Result};
 
 impl Vci {
@@ -13,8 +15,9 @@ impl Vci {
     ///
     /// Only [`Vci::ckpt_restart`] makes messages flow again, in this process or in one that was restored from an image
     /// of it. A restored process may have another address, which it tells the peers with which it was connected by TCP.
-    /// Of two processes that are saved at the same time, one at least must come back where it was. Ranks that share
-    /// memory all come back on the same node.
+    /// Two processes that were saved at the same time and both have another address need
+    /// [`Vci::ckpt_peer`] or [`Vci::ckpt_rejoin`]. Ranks that share memory all come back on the
+    /// same node.
     ///
     /// # Errors
     /// A netmod that cannot be saved; rings of large messages; a peer of this node that has not answered within
@@ -62,17 +65,85 @@ impl Vci {
     }
 
     /// Goes on after [`Vci::ckpt_shutdown`]: connections are made again, and go on where they were. An event loop asks
-    /// for [`Vci::wait_fd`] anew.
+    /// for [`Vci::wait_fd`] anew. Returns this process's business card as it is now, for
+    /// [`Vci::ckpt_peer`] in others.
     ///
     /// # Errors
     /// If it was not shut down; if the network cannot be opened again, after which it may be called again.
-    pub fn ckpt_restart(&mut self) -> Result<()> {
+    pub fn ckpt_restart(&mut self) -> Result<Vec<u8>> {
         self.check_origin()?;
         self.tick();
         self.wait_set = None;
         let (now, engine) = (self.now, &mut *self.engine);
         engine.netmod.ckpt_restart(&mut engine.core, now)?;
         self.ch3.rest_rings(false);
+        let broken = |e: CardError| Error::Config(format!("business card: {e}"));
+        let mut card = card_of_node()?;
+        engine.netmod.business_card(&mut card).map_err(broken)?;
+        engine.netmod.offer().emit(&mut card).map_err(broken)?;
+        let card = card.finish();
+        self.ch3.own_card = card.clone().into();
+        Ok(card)
+    }
+
+    /// Takes the card that [`Vci::ckpt_restart`] has returned in another rank of the job, however
+    /// that comes here. Of two processes that have both moved, one at least needs the other's. So
+    /// does a process that was never connected with one that has moved.
+    ///
+    /// # Errors
+    /// A rank that is none, or is this one; a card that does not lead to it; if this process has
+    /// been shut down and not restarted.
+    pub fn ckpt_peer(&mut self, rank: i32, card: &[u8]) -> Result<()> {
+        self.check_origin()?;
+        let rank = self.check_rank(rank)?;
+        if rank == self.ch3.groups.world.me {
+            return Err(Error::Usage(format!("ckpt_peer: rank {rank} is this process")));
+        }
+        self.tick();
+        let now = self.now;
+        self.ch3.rank_is_back(&mut self.engine.io(now), rank, card)?;
+        Ok(())
+    }
+
+    /// Exchanges the cards of all ranks by the process manager, whose connection must have been
+    /// kept, and takes them as [`Vci::ckpt_peer`] does. All ranks of the job call it after some of
+    /// them have moved, those that were not checkpointed, too. It returns when all have called it.
+    /// Not to be called between [`Vci::ckpt_shutdown`] and [`Vci::ckpt_restart`].
+    ///
+    /// # Errors
+    /// Those of the process manager; a rank that has failed, for which it would wait; cards as in
+    /// [`Vci::ckpt_peer`].
+    pub fn ckpt_rejoin(&mut self) -> Result<()> {
+        self.check_origin()?;
+        let world = &self.ch3.groups.world;
+        let (me, ranks) = (world.me, 0..world.size);
+        let rejoins = self.ch3.lookups.rejoins + 1;
+        let boot = &mut self.ch3.boot;
+        boot.put(&card_key(me, rejoins), &self.ch3.own_card).map_err(Error::Launcher)?;
+        boot.barrier_begin().map_err(Error::Launcher)?;
+        let mut idle = false;
+        while !self.ch3.boot.barrier_poll().map_err(Error::Launcher)? {
+            if let Some(failure) = self.ch3.failures.iter().next() {
+                return Err(Error::Peer(failure.cause.clone()));
+            }
+            self.tick();
+            if idle {
+                self.block(Time::NEVER)?;
+            }
+            idle = !self.poll(PollOrder::InFirst)?;
+        }
+        self.ch3.all_are_back();
+        for rank in ranks {
+            if self.ch3.groups.world.vcs.get(rank).is_none() {
+                // Its card is asked for when it is needed.
+                continue;
+            }
+            let card = self.ch3.boot.get(&card_key(rank, rejoins)).map_err(Error::Launcher)?;
+            let card = card.ok_or_else(|| {
+                Error::Launcher(format!("rank {rank} has published no card at rejoin {rejoins}"))
+            })?;
+            self.ckpt_peer(rank as i32, &card)?;
+        }
         Ok(())
     }
 }

@@ -84,6 +84,16 @@ fn group_id(job: &str) -> GroupId {
 /// A netmod that was opened, or why not.
 type Opening = std::result::Result<AnyNetmod, Missing>;
 
+/// Begins a card, which says on which node this process is.
+pub(super) fn card_of_node() -> Result<CardWriter> {
+    let mut card = CardWriter::new();
+    match NodeSection::of_this_process() {
+        Ok(node) => node.emit(&mut card).map_err(|e| Error::Config(e.to_string()))?,
+        Err(e) => tracing::warn!(%e, "the business card does not say which node this is"),
+    }
+    Ok(card)
+}
+
 /// Adds the netmod's section to the card. A netmod whose section does not fit reaches nobody.
 fn publish(netmod: AnyNetmod, card: &mut CardWriter) -> Opening {
     match netmod.business_card(card) {
@@ -245,7 +255,6 @@ impl Builder {
             let engines = [self.engines];
             self.boot.put(KEY, &[&key[..], &terms[..], &engines[..]].concat()).map_err(Error::Launcher)?;
         }
-        let node = NodeSection::of_this_process();
         let sharing = Sharing::of_this_process(self.boot.local_size(), self.engines);
         let pollers = sharing.at_first();
         self.check_registered(BUILT_IN)?;
@@ -262,11 +271,7 @@ impl Builder {
         if mods.is_empty() {
             return Err(Error::Config("NETMOD allows no netmod; try NETMOD=tcp".into()));
         }
-        let mut card = CardWriter::new();
-        match node {
-            Ok(node) => node.emit(&mut card).map_err(|e| Error::Config(e.to_string()))?,
-            Err(e) => tracing::warn!(%e, "the business card does not say which node this is"),
-        }
+        let mut card = card_of_node()?;
         sharing.emit(&mut card)?;
         let mut opened = Vec::with_capacity(mods.len());
         for netmod in mods {
@@ -279,7 +284,7 @@ impl Builder {
         let netmod = NetSet::with_missing(opened);
         netmod.offer().emit(&mut card).map_err(|e| Error::Config(format!("business card: {e}")))?;
         let card = card.finish();
-        self.boot.put(&card_key(rank), &card).map_err(Error::Launcher)?;
+        self.boot.put(&card_key(rank, 0), &card).map_err(Error::Launcher)?;
         Ok(Opened { builder: self, netmod, sharing, card })
     }
 

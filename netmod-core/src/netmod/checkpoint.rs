@@ -1,8 +1,10 @@
 //! Checkpoints: the image of a process is taken, and the process continues later or elsewhere.
 
+use crate::card::Card;
 use crate::engine::Core;
-use crate::error::DeviceError;
+use crate::error::{DeviceError, VcError, VcErrorKind};
 use crate::netmod::{Finalize, Module};
+use crate::slab::VcId;
 use crate::time::Time;
 
 /// Quiescing and continuing. A netmod that cannot do so implements [`NoCheckpoint`].
@@ -35,6 +37,14 @@ pub trait Checkpoint {
     ///
     /// Fails if the network cannot be opened again.
     fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError>;
+
+    /// Takes the card with which a VC's peer has come back from a checkpoint: from now on the
+    /// peer is looked for there. Not to be called between [`Checkpoint::ckpt_shutdown`] and
+    /// [`Checkpoint::ckpt_restart`].
+    ///
+    /// # Errors
+    /// If the card does not lead to the peer; then nothing has changed.
+    fn ckpt_peer(&mut self, core: &mut Core, vc: VcId, card: &Card) -> Result<(), VcError>;
 }
 
 /// A netmod that cannot be checkpointed, whatever it has opened.
@@ -54,5 +64,10 @@ impl<N: NoCheckpoint> Checkpoint for N {
 
     fn ckpt_restart(&mut self, _: &mut Core, _: Time) -> Result<(), DeviceError> {
         self.can_ckpt()
+    }
+
+    fn ckpt_peer(&mut self, core: &mut Core, vc: VcId, _: &Card) -> Result<(), VcError> {
+        let peer = core.vcs.get(vc).map(|v| v.peer);
+        Err(VcError::new(VcErrorKind::Unsupported, peer, format!("{}: {}", self.name(), N::WHY)))
     }
 }

@@ -178,6 +178,16 @@ macro_rules! forward {
             $via!(self, [], n => n.ckpt_restart(core, now))
         }
     };
+    (@ ckpt_peer $via:ident) => {
+        fn ckpt_peer(
+            &mut self,
+            core: &mut $crate::Core,
+            vc: $crate::VcId,
+            card: &$crate::Card,
+        ) -> ::core::result::Result<(), $crate::VcError> {
+            $via!(self, [core, vc], n => n.ckpt_peer(core, vc, card))
+        }
+    };
 
     (@ failure $via:ident) => {
         fn failure(&self) -> Option<&str> {

@@ -388,6 +388,9 @@ impl Link {
             self.forget_session();
             permanent = false;
         }
+        if self.is_elsewhere(reason) {
+            permanent = false;
+        }
         self.attempt_failed(Failure::Rejected(reason), permanent, now, cfg, acts);
     }
 

@@ -54,6 +54,8 @@
 //! Both links are *patient* then: resuming, without the signs by which a peer is known to be gone, for at most
 //! `ckpt_timeout`, of which none passes while the process sleeps. The peer waits to be dialled.
 //!
+//! While a link is patient, a refusal by another process says only that the peer is elsewhere now.
+//!
 //! A connection without a session begins one for that ([`LinkEvent::BeginSession`]): its sender before it says that it will
 //! sleep, the peer before it answers. Each side keeps what it sends from then on; what was sent before has been read when
 //! the connection ends, unless it is lost. The session goes on after the checkpoint.

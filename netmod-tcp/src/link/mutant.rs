@@ -48,8 +48,10 @@ pub(super) enum Mutant {
     DeadSleeper,
     /// Who sleeps takes its promise back, and does not say why.
     MuteSleeper,
-    /// Of two sides without a session only the one that is to be checkpointed begins one.
+    /// Only the side that is to be checkpointed begins a session.
     SleeperAlone,
+    /// A process that has got the address of a checkpointed peer is taken for that peer.
+    TakeTheFirst,
     /// The adopted connection is read on while another one is offered in its place.
     ReadWhileMoving,
     /// A connection that was offered is forgotten when the adopted one is lost or ends.
@@ -65,7 +67,7 @@ pub(super) enum Mutant {
 #[cfg(test)]
 impl Mutant {
     /// Those that exploration finds; pauses are a matter of time, which it does not have.
-    pub(super) const IN_THE_PROTOCOL: [Mutant; 27] = [
+    pub(super) const IN_THE_PROTOCOL: [Mutant; 28] = [
         Mutant::SilentLoser,
         Mutant::AcceptBeforeResolved,
         Mutant::AdoptOnPromise,
@@ -89,6 +91,7 @@ impl Mutant {
         Mutant::DeadSleeper,
         Mutant::MuteSleeper,
         Mutant::SleeperAlone,
+        Mutant::TakeTheFirst,
         Mutant::ReadWhileMoving,
         Mutant::ForgetMove,
         Mutant::AcceptBothMoves,

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use netmod_connection::RejectReason;
 use netmod_core::Time;
 
 use super::machine::{ASLEEP, PATIENT, PEER_LEFT, RESUMING};
@@ -44,6 +45,12 @@ impl Link {
         if self.phase == Phase::Up && self.session == 0 && !self.has(PEER_LEFT) {
             self.session = session;
         }
+    }
+
+    /// Returns true if a refusal says that a peer that was checkpointed is elsewhere now.
+    pub(super) fn is_elsewhere(&self, reason: RejectReason) -> bool {
+        let another = matches!(reason, RejectReason::WrongPeer | RejectReason::UnknownGroup);
+        another && self.has(PATIENT) && !mutated(Mutant::TakeTheFirst)
     }
 
     /// There is no more time to tell anybody.

@@ -384,6 +384,12 @@ impl<D: Device> Checkpoint for FrameNetmod<D> {
         self.suspended = false;
         Ok(())
     }
+
+    fn ckpt_peer(&mut self, core: &mut Core, vc: VcId, _: &Card) -> Result<(), VcError> {
+        let peer = core.vcs.get(vc).map(|v| v.peer);
+        let why = self.can_ckpt().map_or_else(|e| e.to_string(), |()| "the VC is not in its charge".into());
+        Err(VcError::new(VcErrorKind::Unsupported, peer, why))
+    }
 }
 
 impl<D: Device> Netmod for FrameNetmod<D> {

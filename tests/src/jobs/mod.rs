@@ -16,6 +16,7 @@ pub mod kills;
 pub mod launch;
 pub mod matrix;
 pub mod meeting;
+mod moves;
 mod orphans;
 pub mod outage;
 pub mod pattern;
@@ -140,13 +141,18 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "moving",
-        help: "rank 0 is checkpointed, and comes back with another address",
+        help: "[RANKS=1]: rank 0, or both, is checkpointed and comes back with another address",
         body: outage::moving,
     },
     Case {
         name: "checkpoint",
         help: "[SEED=1] [ROUNDS=10]: ranks are checkpointed in the middle of traffic",
         body: checkpoint::checkpoint,
+    },
+    Case {
+        name: "moves",
+        help: "[SEED=1] [ROUNDS=4]: all ranks are checkpointed at once, and come back at other ports",
+        body: moves::moves,
     },
     Case { name: "large", help: "[BYTES=2214592525]: one message from rank 0 to rank 1", body: basic::large },
     Case {

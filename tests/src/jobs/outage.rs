@@ -51,9 +51,10 @@ fn relocate() -> Result<()> {
     Ok(())
 }
 
-/// Rank 0 is checkpointed in the middle of traffic, and comes back with another address, where rank 1 finds it again
-/// when their connection breaks.
-pub(super) fn moving(dev: &mut Device, _: &Args) -> Result<End> {
+/// Rank 0, or both, is checkpointed in the middle of traffic, and comes back with another
+/// address, where rank 1 finds it again when their connection breaks.
+pub(super) fn moving(dev: &mut Device, args: &Args) -> Result<End> {
+    let movers = args.get(0, 1);
     talk(dev, 5, 50_000)?;
     let world = dev.world();
     let (me, other) = (u64::from(dev.rank()), 1 - dev.rank() as i32);
@@ -62,10 +63,13 @@ pub(super) fn moving(dev: &mut Device, _: &Args) -> Result<End> {
     for _ in 0..3 {
         dev.progress()?;
     }
-    if me == 0 {
+    if me < movers {
         dev.ckpt_shutdown()?;
         relocate()?;
         dev.ckpt_restart()?;
+    }
+    if movers == 2 {
+        dev.ckpt_rejoin()?;
     }
     pattern::check(1 - me, &dev.wait(receive)?.buffer)?;
     dev.wait(send)?;

@@ -82,8 +82,8 @@ struct Tapped {
     tap: Tap,
 }
 
-/// The address of a card that has one.
-fn address_of(card: &[u8]) -> Option<SocketAddr> {
+/// The address of the loopback interface in a card that has one.
+pub fn home_in(card: &[u8]) -> Option<SocketAddr> {
     let card = Card::parse(card).ok()?;
     let mut body = BodyReader::new("tcp", card.section(netmod_tcp::NAME)?.body).allow_trailing();
     let (flags, port) = (body.u8("").ok()?, body.u16("").ok()?);
@@ -133,7 +133,7 @@ impl Bootstrap for Tapped {
         self.boot.local_rank()
     }
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
-        let Some(home) = address_of(value) else { return self.boot.put(key, value) };
+        let Some(home) = home_in(value) else { return self.boot.put(key, value) };
         let rank = self.rank();
         let (detour, forgery) = {
             let mut state = self.tap.lock();

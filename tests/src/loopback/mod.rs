@@ -293,6 +293,10 @@ impl Checkpoint for LoopbackNetmod {
     fn ckpt_restart(&mut self, _core: &mut Core, _now: Time) -> Result<(), DeviceError> {
         Ok(())
     }
+
+    fn ckpt_peer(&mut self, _: &mut Core, _: VcId, _: &Card) -> Result<(), VcError> {
+        Ok(())
+    }
 }
 
 impl Netmod for LoopbackNetmod {

@@ -285,6 +285,10 @@ impl Checkpoint for Scripted {
     fn ckpt_restart(&mut self, _: &mut Core, _: Time) -> Result<(), DeviceError> {
         Ok(())
     }
+
+    fn ckpt_peer(&mut self, _: &mut Core, _: VcId, _: &Card) -> Result<(), VcError> {
+        Ok(())
+    }
 }
 
 impl Netmod for Scripted {

@@ -153,7 +153,7 @@ impl DynamicProcesses for Third {
 }
 
 impl Checkpoint for Third {
-    forward!(inner: can_ckpt, ckpt_shutdown, ckpt_restart);
+    forward!(inner: can_ckpt, ckpt_shutdown, ckpt_restart, ckpt_peer);
 }
 
 impl Diagnose for Third {

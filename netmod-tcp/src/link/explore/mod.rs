@@ -120,7 +120,7 @@ const RESUMED: [Size; 6] = [
 ];
 
 /// Checkpoints of either side, at any moment.
-const SLEEPY: [Size; 7] = [
+const SLEEPY: [Size; 8] = [
     Size { resume: true, dials: 4, sleeps: [1, 1], ..Size::SMALL },
     Size { resume: true, dials: 5, sleeps: [2, 1], wishes: [1, 0], ..Size::SMALL },
     Size { resume: true, dials: 3, sleeps: [1, 0], ..Size::SMALL },
@@ -128,6 +128,8 @@ const SLEEPY: [Size; 7] = [
     Size { resume: true, dials: 3, sleeps: [1, 1], wishes: [1, 0], ..Size::SMALL },
     Size { resume: true, dials: 4, sleeps: [0, 2], wishes: [1, 0], ..Size::SMALL },
     Size { resume: true, dials: 4, sleeps: [1, 0], wishes: [1, 0], faults: 1, ..Size::SMALL },
+    // Both may be elsewhere afterwards.
+    Size { resume: true, dials: 4, sleeps: [1, 1], wishes: [1, 0], astray: 2, ..Size::SMALL },
 ];
 
 /// The same of connections that have no session before.

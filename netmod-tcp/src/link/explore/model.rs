@@ -71,6 +71,8 @@ pub(super) struct World {
     pub(super) sides: [Side; 2],
     pub(super) conns: Vec<Conn>,
     pub(super) faults: u8,
+    /// Dials to a peer that was checkpointed that may yet reach another process.
+    pub(super) astray: u8,
     pub(super) faulty: bool,
     crashed: bool,
     /// Something else happened than broken connections and slow handshakes.
@@ -154,6 +156,8 @@ pub(super) struct Size {
     /// Times that a better way opens for each side.
     pub(super) moves: [u8; 2],
     pub(super) faults: u8,
+    /// Dials after a checkpoint that reach another process, which has got the peer's address.
+    pub(super) astray: u8,
     pub(super) dials: usize,
     /// Sessions are resumed.
     pub(super) resume: bool,
@@ -174,6 +178,7 @@ impl Size {
         sleeps: [0, 0],
         moves: [0, 0],
         faults: 0,
+        astray: 0,
         dials: 4,
         resume: false,
         late: false,
@@ -241,6 +246,7 @@ impl Model {
             sides: [side(0), side(1)],
             conns: vec![],
             faults: size.faults,
+            astray: size.astray,
             faulty: size.impatient,
             crashed: false,
             hard: size.impatient,

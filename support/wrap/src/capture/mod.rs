@@ -254,7 +254,7 @@ impl<N: Netmod> DynamicProcesses for Capture<N> {
 }
 
 impl<N: Netmod> Checkpoint for Capture<N> {
-    forward!(inner: can_ckpt, ckpt_shutdown, ckpt_restart);
+    forward!(inner: can_ckpt, ckpt_shutdown, ckpt_restart, ckpt_peer);
 }
 
 impl<N: Netmod> Netmod for Capture<N> {

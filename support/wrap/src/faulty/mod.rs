@@ -383,7 +383,7 @@ impl<N: Netmod> DynamicProcesses for Faulty<N> {
 }
 
 impl<N: Netmod> Checkpoint for Faulty<N> {
-    forward!(inner: can_ckpt, ckpt_restart);
+    forward!(inner: can_ckpt, ckpt_restart, ckpt_peer);
 
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
         self.send_all_held(core, Time::NEVER);

@@ -1,5 +1,7 @@
 //! What the program and misfortune may do to the modelled processes, and how all must end.
 
+use netmod_connection::RejectReason;
+
 use super::{ConnKey, End, Failure, Fifo, LinkEvent, Msg, Phase};
 use super::{Model, Rest, Side, Step, World, close, reset, send, wrong};
 
@@ -106,6 +108,20 @@ impl Model {
                 close(w, x, old)?;
                 m.on(w, x, LinkEvent::Lost { conn: old, failure: Failure::Errno(32) })
             }));
+        }
+        for c in 0..w.conns.len() {
+            let conn = &w.conns[c];
+            let unheard = conn.dialer == x && conn.ends[1 - x] == End::Unknown && !conn.broken;
+            if w.astray > 0 && unheard && s.link.conn() == Some(ConnKey(c as u64)) && s.link.is_patient() {
+                out.push(self.step(w, |_, w| {
+                    w.astray -= 1;
+                    let conn = &mut w.conns[c];
+                    conn.ends[1 - x] = End::Closed;
+                    conn.to[1 - x] = Fifo::default();
+                    conn.to[x].push(Msg::Reject(RejectReason::WrongPeer));
+                    Ok(())
+                }));
+            }
         }
         match s.rest {
             Rest::Awake => {}
