@@ -12,6 +12,8 @@
 //! | 6    | Refuse    | COOKIE | none |
 //! | 7    | Abort     | COOKIE | none |
 //! | 8    | Wake      | COOKIE | none |
+//! | 9    | Rest      | COOKIE | none, or ring: 16, position: 8 |
+//! | 10   | Rested    | COOKIE | none |
 //!
 //! `window?` is the first window of Get, or nothing. A window is its number: 4, start: 8,
 //! length: 8, length of its key: 2, and the key. RTS without a cookie offers Null, and CTS without
@@ -24,7 +26,7 @@ use crate::mode::{Mode, Modes};
 use crate::window::Window;
 
 /// Version of the format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const OFFER: u8 = 1;
 const GRANT_PUT: u8 = 2;
@@ -34,6 +36,8 @@ const WINDOW_ACK: u8 = 5;
 const REFUSE: u8 = 6;
 const ABORT: u8 = 7;
 const WAKE: u8 = 8;
+const REST: u8 = 9;
+const RESTED: u8 = 10;
 
 /// The shared memory that a process can reach: two processes with equal values can map each other's
 /// files.
@@ -95,6 +99,11 @@ pub enum Cookie {
     Abort,
     /// The ring has room, or data, for the sleeping peer.
     Wake,
+    /// This side is about to leave for a checkpoint (see [`crate::coop::Rest`]): the ring that it
+    /// has mapped last, and the position in it at which what it has accepted ends.
+    Rest(Option<(RingName, u64)>),
+    /// The answer.
+    Rested,
 }
 
 /// The reason why bytes are not a cookie.
@@ -166,6 +175,14 @@ impl Cookie {
             Cookie::Refuse => out.push(REFUSE),
             Cookie::Abort => out.push(ABORT),
             Cookie::Wake => out.push(WAKE),
+            Cookie::Rest(accepted) => {
+                out.push(REST);
+                if let Some((ring, end)) = accepted {
+                    out.extend_from_slice(&ring.0);
+                    out.extend_from_slice(&end.to_le_bytes());
+                }
+            }
+            Cookie::Rested => out.push(RESTED),
         }
     }
 
@@ -212,6 +229,12 @@ impl Cookie {
             REFUSE => r.plain("Refuse", Cookie::Refuse),
             ABORT => r.plain("Abort", Cookie::Abort),
             WAKE => r.plain("Wake", Cookie::Wake),
+            REST if r.rest.is_empty() => Cookie::Rest(None),
+            REST => {
+                r.kind = "Rest";
+                Cookie::Rest(Some((RingName(r.take()?), u64::from_le_bytes(r.take()?))))
+            }
+            RESTED => r.plain("Rested", Cookie::Rested),
             other => return Err(CookieError::Kind(other)),
         };
         if r.rest.is_empty() { Ok(cookie) } else { Err(r.length()) }

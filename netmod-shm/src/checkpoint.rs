@@ -1,7 +1,9 @@
-//! Checkpoints: all of the shared memory is let go, and taken up again, perhaps in a process that was restored from an image.
+//! Checkpoints: all of the shared memory is let go, and taken up again, perhaps in a process that
+//! was restored from an image.
 //!
-//! Rings are emptied by agreement ([`crate::pause`]); streams, and messages of which a part has gone, go on in the same ring or
-//! a new one. Nobody writes into the memory of a rank that is away, since transfers with it wait.
+//! Rings are emptied by agreement ([`crate::pause`]); streams, and messages of which a part has
+//! gone, go on in the same ring or a new one. Nobody writes into the memory of a rank that is away,
+//! since transfers with it wait.
 
 use netmod_core::{Card, Checkpoint, Core, DeviceError, Finalize, Time, VcError, VcErrorKind, VcId};
 
@@ -20,6 +22,8 @@ use crate::watch::Unwatched;
 pub(crate) enum Stage {
     #[default]
     No,
+    /// What was sent before is written, so that no peer waits for it while this rank is away.
+    Flushing,
     /// Peers are asked, in this round.
     Asking(u32),
     /// Nothing of the system is held. Without shared memory there was nothing but the pipe.
@@ -30,7 +34,21 @@ impl ShmNetmod {
     /// Returns true if nothing is to be written to a slot's rank, or done with its memory.
     #[inline]
     pub(crate) fn holds(&self, slot: usize) -> bool {
-        !matches!(self.stage, Stage::No) || self.lanes[slot].pause.holds()
+        matches!(self.stage, Stage::Asking(_) | Stage::Away(_)) || self.lanes[slot].pause.holds()
+    }
+
+    /// Writes what was sent; returns true if there is nothing left but for ranks that leave, too.
+    fn flush_queues(&mut self, core: &mut Core) -> bool {
+        let mut all = true;
+        let vcs: Vec<_> = self.by_peer.values().copied().collect();
+        for vc in vcs {
+            self.pump(core, vc);
+            let Some(l) = self.links.get(vc).filter(|l| l.down.is_none()) else { continue };
+            let Some(lane) = l.slot.map(|slot| &self.lanes[slot]) else { continue };
+            let is_done = l.queue.is_empty() && !lane.owes();
+            all &= is_done || lane.pause.is_away() || lane.gone || lane.condemned;
+        }
+        all
     }
 
     /// Asks the ranks of all rings.
@@ -51,7 +69,8 @@ impl ShmNetmod {
         Ok(())
     }
 
-    /// Writes what is to be said to a slot's rank about checkpoints, if there is room; whether all was.
+    /// Writes what is to be said to a slot's rank about checkpoints, if there is room; whether all
+    /// was.
     pub(crate) fn say_notes(&mut self, core: &mut Core, slot: usize) -> bool {
         let lane = &mut self.lanes[slot];
         let Some(tx) = &mut lane.tx else { return lane.pause.next_note().is_none() };
@@ -177,7 +196,8 @@ impl ShmNetmod {
             let known = lane.rx.is_some() || lane.condemned || slot == segment.me();
             !known && !matches!(segment.find_ring(slot), Ok(None))
         };
-        // Who made a ring, or came back, before it could see that this rank is away may write to it.
+        // Who made a ring, or came back, before it could see that this rank is away may write to
+        // it.
         if (0..self.lanes.len()).any(new) || !self.have_all_agreed() {
             if let Ok(segment) = &self.segment {
                 segment.set_away(false);
@@ -266,8 +286,8 @@ impl ShmNetmod {
         Ok(())
     }
 
-    /// This rank is where it was, as its slot says. Peers that have left since it asked them are not written to before what they have
-    /// written is read.
+    /// This rank is where it was, as its slot says. Peers that have left since it asked them are
+    /// not written to before what they have written is read.
     fn end_round(&mut self) {
         let Ok(segment) = &self.segment else { return };
         for (slot, lane) in
@@ -325,12 +345,17 @@ impl Checkpoint for ShmNetmod {
         let round = match self.stage {
             Stage::Away(_) => return Ok(Finalize::Done),
             Stage::Asking(round) => round,
-            Stage::No => {
+            Stage::No | Stage::Flushing => {
                 self.can_ckpt()?;
                 if self.segment.is_err() {
                     self.pipe = None;
                     self.stage = Stage::Away(None);
                     return Ok(Finalize::Done);
+                }
+                self.stage = Stage::Flushing;
+                self.push_out(core);
+                if !self.flush_queues(core) {
+                    return Ok(Finalize::Pending);
                 }
                 self.round = self.round % ROUNDS + 1;
                 self.stage = Stage::Asking(self.round);
@@ -347,6 +372,7 @@ impl Checkpoint for ShmNetmod {
         self.now = now;
         match std::mem::take(&mut self.stage) {
             Stage::No => return Err(DeviceError::new(NAME, "ckpt_restart without ckpt_shutdown")),
+            Stage::Flushing => {}
             Stage::Asking(round) => self.stay(round),
             Stage::Away(None) => {
                 let pipe =

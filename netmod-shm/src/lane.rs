@@ -140,7 +140,8 @@ impl Lane {
         Ok(true)
     }
 
-    /// Both rings use the line that lies in the ring from the lower slot; whether both are there. `lower`: that is this rank's.
+    /// Both rings use the line that lies in the ring from the lower slot; whether both are there.
+    /// `lower`: that is this rank's.
     pub(crate) fn share_shuttle(&mut self, lower: bool) -> bool {
         let (Some(tx), Some(rx)) = (&mut self.tx, &mut self.rx) else { return false };
         if lower {

@@ -1,14 +1,17 @@
-//! How two ranks agree that one of them is away for a checkpoint: a state for each lane, without memory or clocks.
+//! How two ranks agree that one of them is away for a checkpoint: a state for each lane, without
+//! memory or clocks.
 //!
-//! Who is about to leave writes SUSPEND with the number of its round behind all that it has written, and writes nothing
-//! more. Who reads it has read all before it, writes SUSPENDED with the same number behind its own bytes, and
-//! writes nothing more either. So both rings are empty when it is read. Of two that leave at once each takes the other's
-//! SUSPEND for the answer: a rank reads until it has one of the two from everybody, so the other's ring is read to its end, too.
+//! Who is about to leave writes SUSPEND with the number of its round behind all that it has
+//! written, and writes nothing more. Who reads it has read all before it, writes SUSPENDED with the
+//! same number behind its own bytes, and writes nothing more either. So both rings are empty when
+//! it is read. Of two that leave at once each takes the other's SUSPEND for the answer: a rank
+//! reads until it has one of the two from everybody, so the other's ring is read to its end, too.
 //!
-//! A rank that comes back stores the number of its round in its slot. A SUSPEND or SUSPENDED that is read later is then
-//! known to be of a round that is over.
+//! A rank that comes back stores the number of its round in its slot. A SUSPEND or SUSPENDED that
+//! is read later is then known to be of a round that is over.
 
-/// Rounds are numbered from 1 by the bits that a cell has for a length; behind the last comes 1 again.
+/// Rounds are numbered from 1 by the bits that a cell has for a length; behind the last comes 1
+/// again.
 pub(crate) const ROUNDS: u32 = (1 << 24) - 1;
 
 /// Returns true if a rank that is back from round `back` is back from `round`, too.
@@ -21,10 +24,11 @@ fn is_over(round: u32, back: u32) -> bool {
 pub(crate) enum Away {
     /// The peer has said so, in this round.
     Round(u32),
-    /// The peer's slot says so, and nothing is in the rings. The last round from which it was back then: if that changes, it has
-    /// been there, and may have written before it left again.
+    /// The peer's slot says so, and nothing is in the rings. The last round from which it was back
+    /// then: if that changes, it has been there, and may have written before it left again.
     Slot(u32),
-    /// The peer's slot says so; it has written SUSPEND, which was not read yet, nor what is before it.
+    /// The peer's slot says so; it has written SUSPEND, which was not read yet, nor what is before
+    /// it.
     Unread,
 }
 
@@ -67,7 +71,8 @@ impl Pause {
         }
     }
 
-    /// A cell was read. `back` is the last round from which the peer has come back, as its slot says.
+    /// A cell was read. `back` is the last round from which the peer has come back, as its slot
+    /// says.
     pub(crate) fn heard(&mut self, note: Note, back: u32) {
         match note {
             Note::Suspend(round) if !is_over(round, back) => {
@@ -79,8 +84,9 @@ impl Pause {
         }
     }
 
-    /// Returns true if the peer writes nothing more, and has written nothing that was not read. `back` is as for
-    /// [`Pause::look`], which was called just before: a peer that has come back may write.
+    /// Returns true if the peer writes nothing more, and has written nothing that was not read.
+    /// `back` is as for [`Pause::look`], which was called just before: a peer that has come back
+    /// may write.
     pub(crate) fn is_agreed(&self, back: u32) -> bool {
         let is_empty = match self.away {
             Some(Away::Round(_)) => true,
@@ -91,7 +97,8 @@ impl Pause {
         self.suspend.is_none() && is_empty
     }
 
-    /// Returns true if nothing but the two cells may be written to the peer, or done with its memory.
+    /// Returns true if nothing but the two cells may be written to the peer, or done with its
+    /// memory.
     pub(crate) fn holds(&self) -> bool {
         self.asked.is_some() || self.away.is_some()
     }
@@ -101,13 +108,14 @@ impl Pause {
         self.away.is_some()
     }
 
-    /// The peer's slot says that it is away, and from which round it was back last; nothing is in the rings.
+    /// The peer's slot says that it is away, and from which round it was back last; nothing is in
+    /// the rings.
     pub(crate) fn found_away(&mut self, back: u32) {
         self.away.get_or_insert(Away::Slot(back));
     }
 
-    /// Looks whether the peer is back: its slot says from which round, and whether it is away. Returns true if it has come
-    /// back since.
+    /// Looks whether the peer is back: its slot says from which round, and whether it is away.
+    /// Returns true if it has come back since.
     pub(crate) fn look(&mut self, back: u32, is_away: bool) -> bool {
         let came = match self.away {
             Some(Away::Round(round)) => is_over(round, back),
@@ -121,7 +129,8 @@ impl Pause {
         came && !is_away
     }
 
-    /// This side is back in the same memory, or has not left after all, and its slot says so. `is_away`: so says the peer's.
+    /// This side is back in the same memory, or has not left after all, and its slot says so.
+    /// `is_away`: so says the peer's.
     pub(crate) fn back(&mut self, is_away: bool) {
         (self.asked, self.answered, self.suspend) = (None, false, None);
         if is_away {

@@ -1,4 +1,5 @@
-//! Every order of steps of two ranks that leave, come back, give it up and send, over memory that goes when nobody has it.
+//! Every order of steps of two ranks that leave, come back, give it up and send, over memory that
+//! goes when nobody has it.
 
 use std::collections::{HashSet, VecDeque};
 

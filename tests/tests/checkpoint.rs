@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 
-use ch3_shim::{Device, Error};
+use ch3_shim::{Device, Error, Request};
 use netmod_core::{Config, VcErrorKind};
 use netmod_tests::board::{run_devices, run_job_with};
 use netmod_tests::factory::Shm;
@@ -312,17 +312,20 @@ fn shared() -> usize {
     maps.lines().filter(|l| is_it(l)).count() + links.filter(|l| is_it(l)).count()
 }
 
-/// Large messages go from memory to memory, or through the rings of the netmod.
-const LMT: [fn(&mut Config); 2] = [
+/// Large messages go from memory to memory, through the rings of the netmod, through rings of their
+/// own, or as the device chooses.
+const LMT: [fn(&mut Config); 4] = [
     |cfg| cfg.set("NETMOD_LMT", "get").expect("a setting"),
     |cfg| cfg.set("NETMOD_LMT", "null").expect("a setting"),
+    |cfg| cfg.set("NETMOD_LMT", "coop").expect("a setting"),
+    plain,
 ];
 
 /// Each rank leaves while the others send on, and comes back to the same memory.
 #[test]
 fn shared_memory_in_the_middle_of_traffic() {
     let _alone = alone();
-    for (ranks, lmt) in [(2, LMT[0]), (3, LMT[0]), (3, LMT[1])] {
+    for (ranks, lmt) in [(2, LMT[0]), (3, LMT[0]), (3, LMT[1]), (2, LMT[2]), (3, LMT[2]), (3, LMT[3])] {
         run_job_with(&Shm, ranks, lmt, |dev| {
             talk(dev, 24, |dev, round| {
                 if round % u64::from(dev.size()) == u64::from(dev.rank()) {
@@ -341,7 +344,7 @@ fn shared_memory_in_the_middle_of_traffic() {
 #[test]
 fn shared_memory_all_at_once_and_nothing_is_left() {
     let _alone = alone();
-    for (ranks, lmt) in [(2, LMT[0]), (4, LMT[0]), (3, LMT[1])] {
+    for (ranks, lmt) in [(2, LMT[0]), (4, LMT[0]), (3, LMT[1]), (2, LMT[2]), (4, LMT[2]), (3, LMT[3])] {
         let gate = Arc::new(Barrier::new(ranks as usize));
         let before = shared();
         run_job_with(&Shm, ranks, lmt, move |dev| {
@@ -361,26 +364,29 @@ fn shared_memory_all_at_once_and_nothing_is_left() {
     }
 }
 
-/// Two of three leave at the same time, while the third sends; then all three at once, then one again.
+/// Two of three leave at the same time, while the third sends; then all three at once, then one
+/// again.
 #[test]
 fn shared_memory_of_those_who_leave_and_who_stay() {
     let _alone = alone();
-    run_job_with(&Shm, 3, LMT[0], move |dev| {
-        talk(dev, 30, |dev, round| {
-            let stays = match round % 4 {
-                0 | 1 => Some((round / 4 % 3) as u32),
-                2 => None,
-                _ => Some(dev.rank() / 2 * 2),
-            };
-            if stays != Some(dev.rank()) {
-                suspend(dev);
-                for _ in 0..(round * 13 + u64::from(dev.rank()) * 29) % 60 {
-                    dev.progress().expect("progress");
+    for lmt in [LMT[0], LMT[2]] {
+        run_job_with(&Shm, 3, lmt, move |dev| {
+            talk(dev, 30, |dev, round| {
+                let stays = match round % 4 {
+                    0 | 1 => Some((round / 4 % 3) as u32),
+                    2 => None,
+                    _ => Some(dev.rank() / 2 * 2),
+                };
+                if stays != Some(dev.rank()) {
+                    suspend(dev);
+                    for _ in 0..(round * 13 + u64::from(dev.rank()) * 29) % 60 {
+                        dev.progress().expect("progress");
+                    }
+                    resume(dev);
                 }
-                resume(dev);
-            }
+            });
         });
-    });
+    }
 }
 
 /// What is first sent to a rank that is away waits for it, and what a rank sends that is away.
@@ -412,6 +418,119 @@ fn shared_memory_that_is_first_used_meanwhile() {
             dev.wait(send).expect("the send");
         });
     }
+}
+
+/// Messages of a rank to the other one, of which there are so many in each direction.
+struct Exchange {
+    of: u64,
+    receives: Vec<Request>,
+    sends: Vec<Request>,
+}
+
+const MIB: usize = 1 << 20;
+const EACH: u64 = 4;
+
+impl Exchange {
+    fn begin(dev: &mut Device, of: u64) -> Exchange {
+        let (world, other) = (dev.world(), 1 - dev.rank() as i32);
+        let receive = |_| dev.irecv(vec![0; MIB], other, of as i32, world).expect("a receive");
+        let receives = (0..EACH).map(receive).collect();
+        let send = |i| {
+            let data = bytes(seed(&[of, i, u64::from(dev.rank())]), MIB);
+            dev.isend(data, other, of as i32, world).expect("a send")
+        };
+        Exchange { of, receives, sends: (0..EACH).map(send).collect() }
+    }
+
+    fn end(self, dev: &mut Device) {
+        let other = u64::from(1 - dev.rank());
+        for (i, request) in self.receives.into_iter().enumerate() {
+            let done = dev.wait(request).expect("a message");
+            check(seed(&[self.of, i as u64, other]), &done.buffer).expect("the right bytes");
+        }
+        dev.wait_all(self.sends).expect("the sends");
+    }
+}
+
+/// Large messages in both directions before, during and behind a checkpoint of either rank.
+#[test]
+fn rings_of_large_messages_go_and_come() {
+    let _alone = alone();
+    for (tune, is_ring_sure) in [(LMT[2], true), (LMT[3], false)] {
+        let through = run_job_with(&Shm, 2, tune, |dev| {
+            let mut through = Vec::new();
+            for round in 0..9 {
+                let before = dev.stats().through_rings;
+                let begun = Exchange::begin(dev, round);
+                for _ in 0..round * 3 {
+                    dev.progress().expect("progress");
+                }
+                if round % 3 < 2 {
+                    if round % 3 == u64::from(dev.rank()) {
+                        suspend(dev);
+                        let meanwhile = Exchange::begin(dev, 100 + round);
+                        for _ in 0..20 {
+                            dev.progress().expect("progress");
+                        }
+                        resume(dev);
+                        meanwhile.end(dev);
+                    } else {
+                        Exchange::begin(dev, 100 + round).end(dev);
+                    }
+                }
+                begun.end(dev);
+                through.push(dev.stats().through_rings - before);
+            }
+            through
+        });
+        for of_rank in through.iter().filter(|_| is_ring_sure) {
+            for quiet in [2, 5, 8] {
+                assert_eq!(of_rank[quiet], 2 * EACH, "{of_rank:?}");
+            }
+        }
+    }
+}
+
+/// A peer that makes no progress holds a checkpoint up; all goes on then, and behind a later one.
+#[test]
+fn a_message_in_the_middle_of_a_ring_is_waited_for() {
+    let _alone = alone();
+    let gate = Arc::new(Barrier::new(2));
+    let tune = |cfg: &mut Config| {
+        cfg.set("NETMOD_LMT", "coop").expect("a setting");
+        cfg.set("NETMOD_CLOSE_TIMEOUT", "200ms").expect("a setting");
+    };
+    run_job_with(&Shm, 2, tune, move |dev| {
+        let (world, len) = (dev.world(), 8 * MIB);
+        if dev.rank() == 0 {
+            let send = dev.isend(bytes(5, len), 1, 0, world).expect("a send");
+            while dev.stats().through_rings == 0 {
+                dev.progress().expect("progress");
+            }
+            gate.wait();
+            let error = dev.ckpt_shutdown().expect_err("the other rank takes nothing out");
+            assert!(
+                matches!(&error, Error::Timeout(text) if text.contains("NETMOD_CLOSE_TIMEOUT")),
+                "{error}"
+            );
+            gate.wait();
+            dev.wait(send).expect("the send");
+            while let Err(error) = dev.ckpt_shutdown() {
+                assert!(matches!(error, Error::Timeout(_)), "{error}");
+            }
+            resume(dev);
+        } else {
+            let receive = dev.irecv(vec![0; len], 0, 0, world).expect("a receive");
+            while dev.stats().through_rings == 0 {
+                dev.progress().expect("progress");
+            }
+            gate.wait();
+            gate.wait();
+            let done = dev.wait(receive).expect("the message");
+            check(5, &done.buffer).expect("the right bytes");
+        }
+        Exchange::begin(dev, 7).end(dev);
+    });
 }
 
 #[test]

@@ -295,8 +295,15 @@ fn checkpoints() {
 /// With the default netmods.
 #[test]
 fn checkpoints_of_ranks_that_share_memory() {
-    for (ranks, seed) in [(2, "1"), (4, "2"), (3, "3")] {
-        run(nmrun(ranks, &["--env", "NETMOD_LMT=get"]).args(["checkpoint", seed, "20"]))
+    for (ranks, seed, lmt) in [
+        (2, "1", "get"),
+        (4, "2", "get"),
+        (3, "3", "auto"),
+        (2, "4", "auto"),
+        (3, "5", "coop"),
+        (4, "6", "coop"),
+    ] {
+        run(nmrun(ranks, &["--env", &format!("NETMOD_LMT={lmt}")]).args(["checkpoint", seed, "20"]))
             .expect_ok("checkpoint", ranks);
     }
 }

@@ -4,7 +4,7 @@
 use ch3_shim::Mode;
 use netmod_core::Config;
 use netmod_tests::board::run_job_with;
-use netmod_tests::conformance::{check, other, pattern, recv, send};
+use netmod_tests::conformance::{check, other, pattern, send};
 use netmod_tests::factory::{Lmt, Loopback, Tcp};
 use netmod_tests::loopback::{Cut, Options};
 
@@ -97,23 +97,47 @@ fn who_sleeps_is_woken_when_the_ring_moves_on() {
     assert_eq!(exchange(&[64 << 20; 4], sleepy), [8, 8]);
 }
 
+/// Over a network, too: one rank leaves while the other one stays, then both at once, then they send again.
 #[test]
-fn a_device_with_rings_is_not_checkpointed() {
-    run_job_with(
+fn rings_go_for_a_checkpoint_and_come_again() {
+    let gate = std::sync::Barrier::new(2);
+    let through = run_job_with(
         &tcp(),
         2,
         |_| {},
-        |dev| {
-            let peer = other(dev);
-            if dev.rank() == 0 {
-                send(dev, pattern(1, 1 << 20), peer, 1);
-            } else {
-                check(1, &recv(dev, 1 << 20, peer, 1).buffer);
+        move |dev| {
+            let (peer, me, world) = (other(dev), u64::from(dev.rank()), dev.world());
+            let mut through = Vec::new();
+            for round in 0..6 {
+                let sends: Vec<_> = (0..4)
+                    .map(|i| dev.isend(pattern(round + i + me, 1 << 20), peer, 1, world).expect("isend"))
+                    .collect();
+                let receives: Vec<_> =
+                    (0..4).map(|_| dev.irecv(vec![0; 1 << 20], peer, 1, world).expect("irecv")).collect();
+                for _ in 0..round * 5 {
+                    dev.progress().expect("progress");
+                }
+                let all = round == 4;
+                if all || round == me {
+                    dev.ckpt_shutdown().expect("a device that lets its rings go");
+                    if all {
+                        gate.wait();
+                    }
+                    dev.ckpt_restart().expect("a device that comes back");
+                }
+                for (i, req) in receives.into_iter().enumerate() {
+                    check(round + i as u64 + 1 - me, &dev.wait(req).expect("receive").buffer);
+                }
+                dev.wait_all(sends).expect("sends");
+                through.push(dev.stats().through_rings);
             }
-            let error = dev.ckpt_shutdown().expect_err("rings are in no image").to_string();
-            assert!(error.contains("NETMOD_LMT=null"), "{error}");
+            through
         },
     );
+    for of_rank in through {
+        // Four each way, where nobody leaves.
+        assert_eq!((of_rank[3] - of_rank[2], of_rank[5] - of_rank[4]), (8, 8), "{of_rank:?}");
+    }
 }
 
 /// One more peer than a process makes rings sends at once: that one's message goes otherwise.

@@ -67,7 +67,7 @@ pub struct FlowReport {
 }
 
 /// Whether packets can be sent on a VC that is not at its end.
-fn is_open(state: VcState) -> bool {
+pub(super) fn is_open(state: VcState) -> bool {
     matches!(state, VcState::Active | VcState::LocalClose | VcState::RemoteClose)
 }
 

@@ -8,52 +8,67 @@ use crate::ch3::card_key;
 use crate::error::{Error, Result};
 
 impl Vci {
-    /// Quiesces the netmods, in the middle of whatever traffic: peers are told, and when it returns no netmod holds a
-    /// socket or another descriptor, or memory shared with others, so that the process can be saved by a checkpointer. Requests stay as they are;
-    /// messages may be sent and received meanwhile, and wait. Peers need not do anything but make progress: what they
-    /// send waits at their side, for `NETMOD_TCP_CKPT_TIMEOUT`. The process manager's connection stays open.
+    /// Quiesces the netmods, in the middle of whatever traffic: peers are told, and when it returns
+    /// no netmod holds a socket or another descriptor, or memory shared with others, so that the
+    /// process can be saved by a checkpointer. Requests stay as they are; messages may be sent and
+    /// received meanwhile, and wait. Peers need not do anything but make progress: what they send
+    /// waits at their side, for `NETMOD_TCP_CKPT_TIMEOUT`. The process manager's connection stays
+    /// open.
     ///
-    /// Only [`Vci::ckpt_restart`] makes messages flow again, in this process or in one that was restored from an image
-    /// of it. A restored process may have another address, which it tells the peers with which it was connected by TCP.
-    /// Two processes that were saved at the same time and both have another address need
-    /// [`Vci::ckpt_peer`] or [`Vci::ckpt_rejoin`]. Ranks that share memory all come back on the
+    /// Only [`Vci::ckpt_restart`] makes messages flow again, in this process or in one that was
+    /// restored from an image of it. A restored process may have another address, which it tells
+    /// the peers with which it was connected by TCP. Two processes that were saved at the same time
+    /// and both have another address need [`Vci::ckpt_peer`] or [`Vci::ckpt_rejoin`]. Ranks that
+    /// share memory all come back on the
     /// same node.
     ///
     /// # Errors
-    /// A netmod that cannot be saved; rings of large messages; a peer of this node that has not answered within
-    /// `NETMOD_CLOSE_TIMEOUT`, after which it may be called again, or taken back by [`Vci::ckpt_restart`]; of a netmod.
+    /// A netmod that cannot be saved; of a netmod. [`Error::Timeout`] if a peer of this node makes no
+    /// progress for `NETMOD_CLOSE_TIMEOUT`: while large messages are in the middle of shared memory
+    /// nothing has changed then; behind that it may be called again, or taken back by
+    /// [`Vci::ckpt_restart`]. The text says which.
     pub fn ckpt_shutdown(&mut self) -> Result<()> {
         self.check_origin()?;
-        if self.ch3.has_rings() {
-            return Err(Error::Usage(
-                "checkpoint: large messages go through memory shared with other processes, which no image holds; \
-                 set NETMOD_LMT=null, or get within a node, in jobs that are checkpointed"
-                    .into(),
-            ));
-        }
-        self.ch3.rest_rings(true);
-        let done = self.quiesce();
-        if done.is_err() {
-            self.ch3.rest_rings(false);
-        }
-        done
-    }
-
-    fn quiesce(&mut self) -> Result<()> {
+        self.engine.netmod.can_ckpt()?;
+        self.tick();
+        self.ch3.rest_rings(&mut self.engine.io(self.now));
         let deadline = self.deadline_in(self.cfg.close_timeout);
+        let busy = "large messages in shared memory, whose peers must make progress, did not end, so nothing has changed,";
+        let emptied = self.poll_until(deadline, busy, |dev| Ok(dev.ch3.rings_are_empty()));
+        if emptied.is_err() {
+            self.ch3.resume_rings(false);
+            return emptied;
+        }
         // Its descriptors are about to go.
         self.wait_set = None;
+        let left = self.poll_until(deadline, "the network did not come to rest", |dev| {
+            let (now, engine) = (dev.now, &mut *dev.engine);
+            Ok(engine.netmod.ckpt_shutdown(&mut engine.core, now)? == Finalize::Done)
+        });
+        // Behind a timeout the netmods go on asking, and hold back the packets by which a ring is
+        // granted.
+        if left.as_ref().is_err_and(|e| !matches!(e, Error::Timeout(_))) {
+            self.ch3.resume_rings(false);
+        }
+        left
+    }
+
+    /// Polls until something is done. `busy` says what is not, if the deadline passes.
+    fn poll_until(
+        &mut self,
+        deadline: Time,
+        busy: &str,
+        mut is_done: impl FnMut(&mut Vci) -> Result<bool>,
+    ) -> Result<()> {
         let mut idle = false;
         loop {
             self.tick();
-            let now = self.now;
-            let engine = &mut *self.engine;
-            if engine.netmod.ckpt_shutdown(&mut engine.core, now)? == Finalize::Done {
+            if is_done(self)? {
                 return Ok(());
             }
-            if now >= deadline {
+            if self.now >= deadline {
                 return Err(Error::Timeout(format!(
-                    "the network did not come to rest within {:?} (NETMOD_CLOSE_TIMEOUT)",
+                    "{busy} within {:?} (NETMOD_CLOSE_TIMEOUT)",
                     self.cfg.close_timeout
                 )));
             }
@@ -76,7 +91,7 @@ impl Vci {
         self.wait_set = None;
         let (now, engine) = (self.now, &mut *self.engine);
         engine.netmod.ckpt_restart(&mut engine.core, now)?;
-        self.ch3.rest_rings(false);
+        self.ch3.resume_rings(true);
         let broken = |e: CardError| Error::Config(format!("business card: {e}"));
         let mut card = card_of_node()?;
         engine.netmod.business_card(&mut card).map_err(broken)?;

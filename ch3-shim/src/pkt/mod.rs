@@ -42,8 +42,8 @@ pub(crate) use header::{Plain, Short};
 
 use crate::tagmatch::Envelope;
 
-/// Version of the packet forms described here.
-pub const VERSION: u16 = 2;
+/// Version of the packet forms described here, and of the cookies.
+pub const VERSION: u16 = 3;
 
 /// Bytes of a header.
 pub const HDR_LEN: usize = 32;

@@ -213,25 +213,25 @@ fn what_is_refused_and_why() {
     assert_eq!(
         refused(1, SYNC_AND_READY, &eager),
         "Eager packet with flags 0x03, of which only one of SYNC (0x01) and READY (0x02) is \
-         allowed; does the peer use packet version 2?"
+         allowed; does the peer use packet version 3?"
     );
     assert_eq!(
         refused(2, 1, &eager),
         "Eager packet with reserved bytes 2..4 that are not zero; does the peer use packet \
-         version 2?"
+         version 3?"
     );
     let credit = Packet::Credit { want: false, bytes: 1, slots: 2 }.emit();
     assert_eq!(
         refused(1, 1, &credit),
         "Credit packet with flags 0x01, of which only WANT (0x10) is known; does the peer use packet \
-         version 2?"
+         version 3?"
     );
     let shorts = emit_eager_short(ENV, false, &[7]).unwrap();
     assert_eq!(refused(2, 17, &shorts), "EagerShort packet of 17 data bytes, at most 16 fit in a header");
     assert_eq!(
         refused(17, 1, &shorts),
         "EagerShort packet with reserved bytes 17..32 that are not zero; does the peer use \
-         packet version 2?"
+         packet version 3?"
     );
     let rts = Packet::Rts { env: ENV, sync: false, sreq: 1, data_sz: 2, cookie_len: cookie(1024) };
     assert_eq!(

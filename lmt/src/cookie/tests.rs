@@ -29,6 +29,8 @@ fn cookies() -> impl Strategy<Value = Cookie> {
         Just(Cookie::Refuse),
         Just(Cookie::Abort),
         Just(Cookie::Wake),
+        proptest::option::of((any::<[u8; 16]>().prop_map(RingName), any::<u64>())).prop_map(Cookie::Rest),
+        Just(Cookie::Rested),
     ]
 }
 
@@ -71,27 +73,32 @@ fn the_forms_stay() {
     let window = [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 2, 0, 9, 8];
     let domain = ShmDomain { boot: [7; 16], device: 5, pids: 8, user: 6 };
     let offer = Offer { modes: Modes::NULL.with(Mode::Get), domain, first: Some(key) };
-    let mut golden = vec![1, 1, 2];
+    let mut golden = vec![2, 1, 2];
     golden.extend([7; 16]);
     golden.extend([5, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0]);
     golden.extend(window);
     assert_eq!(Cookie::Offer(offer).emit(), golden);
-    assert_eq!(Cookie::GrantPut(key).emit(), [&[1, 2][..], &window].concat());
-    assert_eq!(Cookie::GrantCoop(RingName([4; 16])).emit(), [&[1, 3][..], &[4; 16]].concat());
-    assert_eq!(Cookie::Window(key).emit(), [&[1, 4][..], &window].concat());
-    assert_eq!(Cookie::WindowAck(0x0102).emit(), [1, 5, 2, 1, 0, 0]);
-    assert_eq!(Cookie::Refuse.emit(), [1, 6]);
-    assert_eq!(Cookie::Abort.emit(), [1, 7]);
-    assert_eq!(Cookie::Wake.emit(), [1, 8]);
+    assert_eq!(Cookie::GrantPut(key).emit(), [&[2, 2][..], &window].concat());
+    assert_eq!(Cookie::GrantCoop(RingName([4; 16])).emit(), [&[2, 3][..], &[4; 16]].concat());
+    assert_eq!(Cookie::Window(key).emit(), [&[2, 4][..], &window].concat());
+    assert_eq!(Cookie::WindowAck(0x0102).emit(), [2, 5, 2, 1, 0, 0]);
+    assert_eq!(Cookie::Refuse.emit(), [2, 6]);
+    assert_eq!(Cookie::Abort.emit(), [2, 7]);
+    assert_eq!(Cookie::Wake.emit(), [2, 8]);
+    let rest = [&[2, 9][..], &[4; 16], &[3, 2, 0, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(Cookie::Rest(Some((RingName([4; 16]), 0x0203))).emit(), rest);
+    assert_eq!(Cookie::Rest(None).emit(), [2, 9]);
+    assert_eq!(Cookie::Rested.emit(), [2, 10]);
 }
 
 #[test]
 fn what_is_wrong_is_named() {
     let error = |bytes: &[u8]| Cookie::parse(bytes).expect_err("no cookie").to_string();
     assert_eq!(error(&[]), "empty cookie of 0 bytes, which is not its length");
-    assert!(error(&[2, 8]).contains("version 2"));
-    assert!(error(&[1, 99]).contains("kind 99"));
-    assert_eq!(error(&[1, 8, 0]), "Wake cookie of 3 bytes, which is not its length");
+    assert!(error(&[1, 8]).contains("version 1"));
+    assert!(error(&[2, 99]).contains("kind 99"));
+    assert_eq!(error(&[2, 8, 0]), "Wake cookie of 3 bytes, which is not its length");
+    assert_eq!(error(&[2, 9, 0]), "Rest cookie of 3 bytes, which is not its length");
     let empty = Keyed { window: Window { index: 0, at: 0, len: 0 }, key: RemoteKey::of([]) };
     assert_eq!(error(&Cookie::Window(empty).emit()), "Window cookie whose window cannot be so");
     let key = Keyed { window: Window { index: 1, at: 2, len: 3 }, key: RemoteKey::of([0; RemoteKey::MAX]) };

@@ -3,11 +3,12 @@
 //!
 //! One ring serves one direction of a VC. It is a stream of bytes in which messages follow each
 //! other in the order of the receiver's grants, so a sender goes from one to the next without
-//! asking. `gate` has the positions and wake-up flags, `ring` the copying, `sys` the mapping, and
-//! `queue` the messages of a VC.
+//! asking. `gate` has the positions and wake-up flags, `ring` the copying, `sys` the mapping,
+//! `queue` the messages of a VC, and `rest` how both sides drop their rings for a checkpoint.
 
 mod gate;
 mod queue;
+mod rest;
 mod ring;
 mod sys;
 
@@ -19,10 +20,13 @@ mod sync {
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod rest_model;
+#[cfg(test)]
 mod tests;
 
 pub use gate::Corrupt;
 pub use queue::{InQueue, OutQueue};
+pub use rest::Rest;
 pub use ring::{CHUNK, Consumer, LONG, Producer, RING, Sizes};
 pub use sys::shm_domain;
 

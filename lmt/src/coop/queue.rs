@@ -13,6 +13,8 @@ use crate::cookie::RingName;
 #[derive(Debug)]
 pub struct OutQueue<K> {
     ring: Option<(RingName, Producer)>,
+    /// The ring that was unmapped last, and the position at which that ended.
+    ended: Option<(RingName, u64)>,
     queue: VecDeque<(K, u64)>,
 }
 
@@ -25,7 +27,7 @@ pub struct InQueue<K> {
 
 impl<K> Default for OutQueue<K> {
     fn default() -> Self {
-        OutQueue { ring: None, queue: VecDeque::new() }
+        OutQueue { ring: None, ended: None, queue: VecDeque::new() }
     }
 }
 
@@ -51,6 +53,18 @@ impl<K: Copy + PartialEq> OutQueue<K> {
                 Ok(())
             }
         }
+    }
+
+    /// Returns the ring that was mapped last, and the position in it at which what was accepted ends.
+    pub fn accepted(&self) -> Option<(RingName, u64)> {
+        let queued = || self.queue.iter().map(|(_, left)| left).sum::<u64>();
+        self.ring.as_ref().map(|(name, ring)| (*name, ring.at().saturating_add(queued()))).or(self.ended)
+    }
+
+    /// Unmaps the ring, in which everything was put.
+    pub fn close(&mut self) {
+        self.ended = self.accepted();
+        self.ring = None;
     }
 
     /// Queues a message of `len` bytes.
@@ -156,6 +170,19 @@ impl<K: Copy + PartialEq> InQueue<K> {
     /// Removes a message that the sender will not send.
     pub fn remove(&mut self, key: K) {
         self.queue.retain(|(k, ..)| *k != key);
+    }
+
+    /// Removes what was granted behind a position in a ring: the peer has accepted what ends there,
+    /// and will refuse the rest.
+    pub fn void_behind(&mut self, accepted: Option<(RingName, u64)>) {
+        let Some(ring) = &self.ring else { return self.queue.clear() };
+        let end = accepted.filter(|(name, _)| *name == ring.name()).map_or(0, |(_, end)| end);
+        let mut at = ring.at();
+        self.queue.retain(|(_, left, _)| {
+            let is_accepted = at < end;
+            at = at.saturating_add(*left);
+            is_accepted
+        });
     }
 
     /// Copies at most `max` bytes of the first message to `seg`, or discards them; returns their

@@ -146,6 +146,11 @@ impl Consumer {
         self.name
     }
 
+    /// Returns the bytes that were taken out, in all.
+    pub fn at(&self) -> u64 {
+        self.taker.at()
+    }
+
     /// Copies at most `max` bytes from the ring into the segment, as far as there are any; returns
     /// their number.
     ///
@@ -235,6 +240,11 @@ impl Producer {
             all.iter().copied().find(|sizes| sizes.memory == size).unwrap_or(Sizes::SHORT);
         let putter = Putter::new(window as u64);
         Ok(Producer { memory: Memory { map, size }, putter, chunk, stores: Stores::default() })
+    }
+
+    /// Returns the bytes that were put in, in all.
+    pub fn at(&self) -> u64 {
+        self.putter.at()
     }
 
     /// Copies at most `max` bytes of the segment into the ring, as far as there is room; returns

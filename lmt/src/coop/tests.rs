@@ -67,6 +67,40 @@ fn a_message_that_no_cache_holds_arrives_whole() {
     assert!(got[1..] == want && got[0] == 0);
 }
 
+/// Of four messages that were granted the peer has accepted two, of which a part is through.
+#[test]
+fn what_the_peer_will_refuse_is_not_waited_for() {
+    let (mut out, mut inc) = queues();
+    let mut data = pattern(3000, 1);
+    for key in 1..=4 {
+        inc.push(key, 3000);
+    }
+    out.push(1, 3000);
+    out.push(2, 3000);
+    let mut seg = segment(&mut data);
+    assert_eq!(out.fill(&mut seg, 2000), Ok(2000));
+    assert_eq!(inc.drain(None, 500), Ok(500));
+    let accepted = out.accepted();
+    assert_eq!(accepted, inc.name().map(|name| (name, 6000)));
+    inc.void_behind(accepted);
+    assert_eq!(inc.front(), Some((1, true)));
+    for left in [1500, 1000] {
+        assert_eq!(inc.drain(None, 1500), Ok(left));
+        out.fill(&mut seg, 1000).expect("honest");
+    }
+    assert!(out.fill(&mut segment(&mut pattern(3000, 2)), 3000) == Ok(3000) && out.is_empty());
+    // The same is said when the ring is unmapped, and of no ring that is newer.
+    out.close();
+    assert_eq!(out.accepted(), accepted);
+    inc.void_behind(out.accepted());
+    assert_eq!(inc.drain(None, 9000), Ok(3000));
+    assert!(inc.is_empty());
+    let (_, mut newer) = queues();
+    newer.push(5, 3000);
+    newer.void_behind(out.accepted());
+    assert!(newer.is_empty());
+}
+
 #[test]
 fn a_message_that_nobody_wants_falls_and_the_next_one_is_whole() {
     let (mut out, mut inc) = queues();

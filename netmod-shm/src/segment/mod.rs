@@ -405,7 +405,8 @@ impl Segment {
         self.slot(self.me).unwakeable.load(Relaxed) != 0
     }
 
-    /// Whether the process of a slot lives, as the kernel knows it: its lock is gone when it is. One that is away lives.
+    /// Whether the process of a slot lives, as the kernel knows it: its lock is gone when it is.
+    /// One that is away lives.
     pub(crate) fn lives(&self, slot: usize) -> bool {
         let locked = || sys::is_rank_locked(&self.file, slot as u32).unwrap_or(true);
         // It may come back between two of the looks.

@@ -1,12 +1,14 @@
 //! Leaving a segment for a checkpoint, and coming back to it or to one that replaces it.
 //!
-//! A rank that is away holds neither the file nor a mapping. When it comes back, and another process has the file, it opens it
-//! by that process's descriptor (`/proc`), and all is as it was. If nobody has it any more, all ranks were away at
-//! once, and all rings are empty: then the first one to come back makes a new segment with the same nonce, in which
-//! each rank takes the slot that it had, so that cards stay true.
+//! A rank that is away holds neither the file nor a mapping. When it comes back, and another
+//! process has the file, it opens it by that process's descriptor (`/proc`), and all is as it was.
+//! If nobody has it any more, all ranks were away at once, and all rings are empty: then the first
+//! one to come back makes a new segment with the same nonce, in which each rank takes the slot that
+//! it had, so that cards stay true.
 //!
-//! All that come back meet at a name of their own. Who makes a file there, or finds one that is not decided, locks it, and looks for the
-//! old one; so no two of them decide differently. The name goes when the old segment was found, or when every rank is in the new one.
+//! All that come back meet at a name of their own. Who makes a file there, or finds one that is not
+//! decided, locks it, and looks for the old one; so no two of them decide differently. The name
+//! goes when the old segment was found, or when every rank is in the new one.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -77,7 +79,8 @@ impl Segment {
         matches!(self.slot(slot).state.load(Acquire), 0 | AWAY)
     }
 
-    /// As [`Segment::is_away`], where a ring to the rank was made before: it has seen that ring, or this says that it is away.
+    /// As [`Segment::is_away`], where a ring to the rank was made before: it has seen that ring, or
+    /// this says that it is away.
     pub(crate) fn is_surely_away(&self, slot: usize) -> bool {
         fence(SeqCst);
         self.is_away(slot)
@@ -88,8 +91,8 @@ impl Segment {
         self.slot(slot).back.load(Acquire)
     }
 
-    /// Says that this rank is away, or is not yet after all. Rings that are looked for afterwards and not found are empty until
-    /// it comes back.
+    /// Says that this rank is away, or is not yet after all. Rings that are looked for afterwards
+    /// and not found are empty until it comes back.
     pub(crate) fn set_away(&self, away: bool) {
         self.slot(self.me).state.store(if away { AWAY } else { PROVEN }, Release);
         fence(SeqCst);
@@ -151,8 +154,8 @@ impl Segment {
         })
     }
 
-    /// Comes back as `rank` to the segment that this rank has left, or to the one that replaces it; which of the two, true if it
-    /// is the same. Nobody is told before [`Segment::set_back`].
+    /// Comes back as `rank` to the segment that this rank has left, or to the one that replaces it;
+    /// which of the two, true if it is the same. Nobody is told before [`Segment::set_back`].
     ///
     /// # Errors
     /// Why there is none, as one line that a person understands.
@@ -239,7 +242,8 @@ fn meet(parked: &Parked, path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::TimedOut, "another rank that comes back does not go on"))
 }
 
-/// The file that was left, opened by a descriptor of some process that still has it, with a shared lock on it.
+/// The file that was left, opened by a descriptor of some process that still has it, with a shared
+/// lock on it.
 fn search(parked: &Parked) -> Option<File> {
     let numbers = |path: &Path| {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();

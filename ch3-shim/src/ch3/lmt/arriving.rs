@@ -89,6 +89,11 @@ impl Ch3 {
                 let (event, keyed) = match cookie {
                     // Being here, it has done its work.
                     Cookie::Wake => return Ok(()),
+                    Cookie::Rest(accepted) => {
+                        self.peer_rests(io, vc, accepted);
+                        return Ok(());
+                    }
+                    Cookie::Rested => return self.peer_rested(vc),
                     Cookie::Window(keyed) => (Event::Window(keyed.window), Some(keyed)),
                     Cookie::WindowAck(index) => (Event::WindowAck(index), None),
                     Cookie::Refuse => (Event::Refused, None),

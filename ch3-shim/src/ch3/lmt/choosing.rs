@@ -26,7 +26,9 @@ impl Ch3 {
     /// for peers of this node gets the network.
     pub(super) fn lmt_modes(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part) -> Modes {
         let mut modes = Modes::NULL;
-        let rings = self.lmt.domain.is_some() && !self.lmt.lanes.get(vc).is_some_and(|l| l.barred);
+        let rings = self.lmt.domain.is_some()
+            && !self.lmt.resting
+            && !self.lmt.lanes.get(vc).is_some_and(|l| l.barred);
         if rings && (self.lmt.policy != Policy::Auto || io.netmod.is_near(io.core, vc)) {
             modes = modes.with(Mode::Coop);
         }

@@ -19,11 +19,10 @@ const LONG_RINGS: usize = 8;
 impl Ch3 {
     /// Whether there is a ring for messages of the peer, made if need be.
     pub(super) fn has_ring(&mut self, vc: VcId) -> bool {
-        if self.lmt.resting {
+        let resting = self.lmt.resting;
+        let lanes = self.lmt.lanes_of(vc);
+        if resting || lanes.is_none_or(|l| !l.rest.may_grant()) {
             return false;
-        }
-        if self.lmt.lanes.get(vc).is_none() {
-            self.lmt.lanes.set(vc, Box::default());
         }
         if self.lmt.lanes.get(vc).is_some_and(|l| l.inc.is_open()) {
             return true;
@@ -50,13 +49,11 @@ impl Ch3 {
 
     /// Maps the ring that CTS names.
     pub(super) fn attach_ring(&mut self, vc: VcId, name: Option<RingName>) -> bool {
-        if self.lmt.resting {
+        let resting = self.lmt.resting;
+        let (Some(lanes), Some(name)) = (self.lmt.lanes_of(vc), name) else { return false };
+        if resting || !lanes.rest.may_accept() {
             return false;
         }
-        if self.lmt.lanes.get(vc).is_none() {
-            self.lmt.lanes.set(vc, Box::default());
-        }
-        let (Some(lanes), Some(name)) = (self.lmt.lanes.get_mut(vc), name) else { return false };
         match lanes.out.attach(name) {
             Ok(()) => true,
             Err(error) => {
@@ -119,6 +116,7 @@ impl Ch3 {
             let empty = |l: &Lanes| l.out.is_empty() && l.inc.is_empty();
             if self.lmt.lanes.get(vc).is_none_or(|l| empty(l)) {
                 self.lmt.copying.retain(|v| *v != vc);
+                self.shed_rings(vc);
             } else {
                 at += 1;
             }
@@ -217,15 +215,5 @@ impl Ch3 {
             all &= lanes.out.prepare_to_sleep() == Ok(true) && lanes.inc.prepare_to_sleep() == Ok(true);
         }
         all
-    }
-
-    /// From now on no ring is made or mapped, or they may be again. Messages that would go through one go in the Null mode.
-    pub(crate) fn rest_rings(&mut self, resting: bool) {
-        self.lmt.resting = resting;
-    }
-
-    /// Whether a ring is mapped.
-    pub(crate) fn has_rings(&self) -> bool {
-        self.lmt.lanes.iter().next().is_some()
     }
 }

@@ -1,13 +1,15 @@
 //! Large messages: what the machines of `netmod_lmt` ask for is done here, with packets, rings and requests.
 //!
-//! This file has the way from RTS to the end of a transfer; `arriving` has cookies that come in pieces, `choosing` what
-//! the choice of a mode goes by, `copy` the rings of the Cooperative mode, `onesided` the registrations and moves of Put and Get, `unmet` what
-//! is said where `NETMOD_LMT` cannot be honoured.
+//! This file has the way from RTS to the end of a transfer; `arriving` has cookies that come in
+//! pieces, `choosing` what the choice of a mode goes by, `copy` the rings of the Cooperative mode,
+//! `rest` how these go for a checkpoint, `onesided` the registrations and moves of Put and Get,
+//! `unmet` what is said where `NETMOD_LMT` cannot be honoured.
 
 mod arriving;
 mod choosing;
 mod copy;
 mod onesided;
+mod rest;
 mod unmet;
 
 use netmod_core::slab::{ReqKind, VcKind};
@@ -17,7 +19,7 @@ use netmod_core::{
 use netmod_lmt::autotune::{Autotuner, Strategy};
 use netmod_lmt::choice::{self, Policy};
 use netmod_lmt::cookie::{Cookie, Keyed, Offer, RingName, ShmDomain};
-use netmod_lmt::coop::{InQueue, OutQueue};
+use netmod_lmt::coop::{InQueue, OutQueue, Rest};
 use netmod_lmt::rates::Measured;
 use netmod_lmt::{Action, Actions, Ending, Event, Fault, Mode, Modes, RecvLmt, SendLmt, SendPhase, Window};
 
@@ -97,6 +99,8 @@ impl Kept {
 struct Lanes {
     out: OutQueue<ReqId>,
     inc: InQueue<ReqId>,
+    /// Whether either side is away for a checkpoint.
+    rest: Rest,
     /// A ring of the peer's could not be mapped: it is not offered rings any more.
     barred: bool,
 }
@@ -131,7 +135,7 @@ pub(crate) struct Lmt {
     /// Transfers whose next piece waits for room to be registered in.
     stalled: Vec<ReqId>,
     lanes: SideTable<Box<Lanes>, VcKind>,
-    /// No ring is made or mapped, for a checkpoint.
+    /// No message is granted a ring, and none is accepted, for a checkpoint.
     resting: bool,
     /// VCs that copy.
     copying: Vec<VcId>,
@@ -198,6 +202,11 @@ fn fault(fault: Fault) -> Result<(), PacketFault> {
 impl Ch3 {
     /// What an offer says to this side.
     fn lmt_announced(&mut self, io: &mut DevIo<'_>, vc: VcId, offer: Offer) -> Announced {
+        if offer.modes.has(Mode::Coop)
+            && let Some(lanes) = self.lmt.lanes.get_mut(vc)
+        {
+            lanes.rest.offered();
+        }
         let mut modes = offer.modes.and(self.lmt_modes(io, vc, Part::Receiver));
         if self.lmt.domain != Some(offer.domain) {
             modes = modes.without(Mode::Coop);

@@ -140,7 +140,8 @@ impl Ch3 {
     #[cold]
     pub(super) fn lmt_unmet(&mut self, io: &DevIo<'_>, vc: VcId, why: &str, own: bool) {
         let Policy::Only(mode) = self.lmt.policy else { return };
-        if self.lmt.unmet.vcs.get(vc).is_some() {
+        // After a checkpoint it is as before.
+        if self.lmt.unmet.vcs.get(vc).is_some() || mode == Mode::Coop && self.is_ring_disturbed(vc) {
             return;
         }
         let netmod = io.netmod.name_of(io.core.vcs.get(vc).map_or(0, |v| v.netmod));
