@@ -539,7 +539,9 @@ impl Module for ShmNetmod {
     }
 
     fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {
-        self.segment.is_ok().then_some(self as &mut dyn Rma)
+        // While this rank is away regions can be ended, at least.
+        let is_away = matches!(self.stage, Stage::Away(Some(_)));
+        (self.segment.is_ok() || is_away).then_some(self as &mut dyn Rma)
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {

@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicU64;
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
 use netmod_core::{Core, Event, IoVec, Rma, RmaUse, VcError, VcErrorKind, VcId};
 
+use crate::checkpoint::Stage;
 use crate::link::Link;
 use crate::netmod::ShmNetmod;
 use crate::region;
@@ -150,7 +151,8 @@ impl Transfers {
     /// Takes a region's memory back; its place is free then. Waits for a peer that is writing into it.
     fn close(&mut self, segment: Option<&Segment>, region: &Region) {
         let Some((place, writer)) = region.place else { return };
-        // While this rank is away nobody writes, and what it says when it is back is without this one.
+        // While this rank is away nobody writes, and what it says when it is back is without this
+        // one.
         if let Some((segment, word)) = segment.and_then(|s| Some((s, s.region(s.me(), place)?))) {
             ShmNetmod::take_back(segment, word, writer);
         }
@@ -262,7 +264,13 @@ impl ShmNetmod {
         };
         let peer = l.peer;
         if l.attach.is_none() {
+            let presence = || (segment.back(slot), segment.is_away(slot));
+            let before = presence();
             let found = permitted(segment, slot).map(|_| ());
+            // A rank that is away, or has come back meanwhile, is another time to be looked for.
+            if found.is_err() && (before.1 || before != presence()) {
+                return Err(error(VcErrorKind::Unsupported, "it is away for a checkpoint".into()));
+            }
             if let Err(why) = &found {
                 tracing::info!(peer = peer.rank, %why, "no one-sided transfers with a rank of this node");
             }
@@ -423,11 +431,15 @@ impl ShmNetmod {
 
 impl Rma for ShmNetmod {
     fn usable(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
-        if self.segment.is_ok() && self.links.get(vc).is_some_and(|l| l.down.is_none() && l.slot.is_none()) {
+        let joint = self.transfers.joint;
+        let tested = self.transfer_peer(vc);
+        let is_away = matches!(self.stage, Stage::Away(_));
+        let is_open = |l: &Link| l.down.is_none() && (l.attach.is_none() || is_away);
+        if tested.is_err() && (self.segment.is_ok() || is_away) && self.links.get(vc).is_some_and(is_open) {
+            // It was not found out yet.
             return Ok(RmaUse::SOON);
         }
-        let joint = self.transfers.joint;
-        self.transfer_peer(vc).map(|_| RmaUse { joint, ..RmaUse::ALL }).map_err(|e| e.to_string().into())
+        tested.map(|_| RmaUse { joint, ..RmaUse::ALL }).map_err(|e| e.to_string().into())
     }
 
     fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {

@@ -491,6 +491,37 @@ fn rings_of_large_messages_go_and_come() {
     }
 }
 
+/// A rank that is away cannot be looked at, nor look at others: that is no reason to say that a
+/// mode cannot be had.
+#[test]
+fn a_mode_is_not_missed_because_a_rank_is_away() {
+    let _alone = alone();
+    for lmt in [LMT[0], LMT[2]] {
+        let gate = Arc::new(Barrier::new(2));
+        run_job_with(&Shm, 2, lmt, move |dev| {
+            let missed = |dev: &mut Device| dev.status().vcs.into_iter().find_map(|vc| vc.lmt);
+            Exchange::begin(dev, 1).end(dev);
+            suspend(dev);
+            gate.wait();
+            if dev.rank() == 0 {
+                resume(dev);
+            }
+            let begun = Exchange::begin(dev, 2);
+            for _ in 0..20 {
+                dev.progress().expect("progress");
+            }
+            assert_eq!(missed(dev), None, "rank {}", dev.rank());
+            gate.wait();
+            if dev.rank() == 1 {
+                resume(dev);
+            }
+            begun.end(dev);
+            Exchange::begin(dev, 3).end(dev);
+            assert_eq!(missed(dev), None, "rank {}", dev.rank());
+        });
+    }
+}
+
 /// A peer that makes no progress holds a checkpoint up; all goes on then, and behind a later one.
 #[test]
 fn a_message_in_the_middle_of_a_ring_is_waited_for() {
