@@ -3,7 +3,7 @@
 //! Non-blocking sockets under one epoll instance; connections made on first use and authenticated by
 //! a mutual challenge-response ([`netmod_connection`]); crossing dials settled by a pure state machine ([`link`]);
 //! small sends gathered into one system call, large ones sent from, and received into, the
-//! user's memory. `ARCHITECTURE.md`, section 6, tells the whole.
+//! user's memory. `docs/tcp.md` tells the whole.
 
 mod accept;
 mod address;
