@@ -243,7 +243,9 @@ fn a_hang_up_leaves_nothing_behind() {
 fn what_a_rank_has_started_goes_with_it() {
     for label in LABELS {
         let Some(mut shell) = Shell::start("tty-leftover") else { return };
-        let script = "sleep 1000 & echo $! > $D/left$PMI_RANK; exit 3";
+        // Both have started theirs before the first exit ends the job.
+        let script = "sleep 1000 & echo $! > $D/left$PMI_RANK; \
+                      until [ -s $D/left0 ] && [ -s $D/left1 ]; do sleep .01; done; exit 3";
         shell.types(&format!("nmrun -n 2 {label} sh -c '{script}'; echo co''de=$?\n"));
         shell.sees("code=3");
         let pids = ["left0", "left1"].map(|name| shell.pid(name));

@@ -42,7 +42,8 @@ pub(crate) const MAX_RAILS: usize = 8;
 const MAX_IN: usize = 2 * MAX_RAILS;
 /// Times that a peer may talk nonsense on rails, or have data altered on the way, before the VC is given up.
 const MAX_FAULTS: u32 = 3;
-/// Bytes of a message from which on rails are worth their packets, see `docs/benchmarks/notes-network.md`.
+/// Bytes of a message from which on rails are worth their packets; measured in
+/// `docs/benchmarks/notes-network.md`.
 const WORTH: usize = 256 << 10;
 
 /// Which end of a rail a connection is.

@@ -56,8 +56,8 @@ fn this_host_is_paired_with_itself_and_with_an_exported_record() {
     assert_eq!(again[0]["agreement"], rows[0]["agreement"]);
     // Another host with the same addresses: none of them is usable.
     let text = std::fs::read_to_string(&file).expect("the record");
-    let other: Vec<&str> = text.lines().filter(|l| !l.starts_with("place")).collect();
-    std::fs::write(&file, format!("place = \"elsewhere\"\n{}", other.join("\n"))).expect("write");
+    let other: Vec<&str> = text.lines().filter(|l| !l.starts_with("location")).collect();
+    std::fs::write(&file, format!("location = \"elsewhere\"\n{}", other.join("\n"))).expect("write");
     let apart = json(perf(&format!("pair --json --peer {}", file.display())));
     assert_eq!(apart[0]["pairs"], serde_json::json!([]));
     let ended = run(perf(&format!("pair --interfaces a,,b --peer {}", file.display())));
