@@ -12,11 +12,18 @@ use super::rank::Rank;
 use crate::sys;
 use std::collections::BTreeSet;
 use std::fs;
+use std::time::Duration;
 
 /// The variable that marks a rank's processes in the shared group.
 ///
 /// Its prefix keeps a launcher started by a rank from passing it on.
 const MARK: &str = "PMI_NMRUN_RANK";
+
+/// Number of times that the environment of a process in the middle of an `exec` is read.
+const EXEC_LOOKS: u32 = 50;
+
+/// Pause between two of them.
+const EXEC_PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(super) enum Grouping {
@@ -98,10 +105,24 @@ fn marked(job: &str, ranks: &BTreeSet<u32>) -> Vec<(u32, u32)> {
     let pids = all.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
     let of_group = pids.filter(|pid| *pid != me && passed::is_of(*pid, group));
     let marked = of_group.filter_map(|pid| {
-        let rank = rank_of(&fs::read(format!("/proc/{pid}/environ")).ok()?, job)?;
+        let rank = rank_of(&environ_of(pid)?, job)?;
         ranks.contains(&rank).then_some((rank, pid))
     });
     marked.collect()
+}
+
+/// Returns the environment of a process. While a process changes its program (`exec`) it is empty,
+/// so that an empty one is read again.
+fn environ_of(pid: u32) -> Option<Vec<u8>> {
+    for _ in 0..EXEC_LOOKS {
+        let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        // Processes that have ended have none either.
+        if !environ.is_empty() || passed::has_ended(pid) {
+            return Some(environ);
+        }
+        std::thread::sleep(EXEC_PAUSE);
+    }
+    None
 }
 
 /// Returns the rank of a job that an environment is marked with.

@@ -23,6 +23,14 @@ pub(super) fn is_of(pid: u32, group: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| group_of(&text) == Some(group))
 }
 
+/// Returns true if a process has ended, reaped or not.
+pub(super) fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.map_or(true, |text| {
+        text.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+    })
+}
+
 /// Returns the group in `/proc/PID/stat`: the third field after the name, which may contain
 /// anything.
 fn group_of(stat: &str) -> Option<u32> {
