@@ -38,6 +38,8 @@ pub(super) fn moves(dev: &mut Device, args: &Args) -> Result<End> {
     // The first card of this process is with the process manager.
     dev.ckpt_shutdown()?;
     let mut port = port_in(&dev.ckpt_restart()?)?;
+    // Somebody else may have taken the port meanwhile.
+    dev.ckpt_rejoin()?;
     for round in 0..rounds {
         let (mut sends, mut receives) = (Vec::new(), Vec::new());
         for peer in (0..n).filter(|p| *p != me) {
