@@ -6,7 +6,8 @@ use std::path::Path;
 
 use netmod_core::Config;
 
-/// Groups of settings in `docs/settings.md`: heading, and prefixes of the names. Any other name is in the first.
+/// Groups of settings in `docs/settings.md`: heading, and prefixes of the names. Any other name is
+/// in the first.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("The device", &[]),
     ("Shared memory", &["NETMOD_SHM_"]),
@@ -84,7 +85,7 @@ fn allowing(root: &Path, folder: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        // What only tests use, what is built, and the declarations of foreign functions.
+        // Folders of tests, of build output, and of the declarations of foreign functions.
         let skipped = ["target", "testing", "tests", "libfabric-sys", "libibverbs-sys", "examples"];
         if path.is_dir() {
             if !name.starts_with('.') && !skipped.contains(&name) {

@@ -56,9 +56,9 @@ impl Ch3 {
         self.flow_resumed(io, vc);
     }
 
-    /// Returns true if there is nothing to close: the VC is at rest, or a send made it active, it has had no
-    /// connection since, and all its messages were taken back. A close would be the first that the peer hears
-    /// of it, and the peer may have left.
+    /// Returns true if there is nothing to close: the VC is at rest, or a send made it active, it has
+    /// had no connection since, and all its messages were taken back. A close would be the first that
+    /// the peer hears of it, and the peer may have left.
     pub(crate) fn has_nothing_to_close(&self, core: &netmod_core::Core, vc: VcId) -> bool {
         let Some(v) = core.vcs.get(vc) else { return true };
         let pending = || core.reqs.iter().any(|(_, r)| r.vc == Some(vc) && !r.is_finished());

@@ -16,9 +16,9 @@ enum Mutant {
     CountsOne,
     /// A ring is used again behind a checkpoint.
     KeepsRing,
-    /// What the peer will refuse stays in the queue.
+    /// Keeps grants in the queue that the peer will refuse.
     KeepsVoid,
-    /// What the peer has accepted is taken out of the queue, too.
+    /// Takes out of the queue what the peer has accepted, too.
     DropsAll,
     /// A side that is away is granted rings.
     GrantsOn,
@@ -47,7 +47,7 @@ enum Packet {
 enum Stage {
     There,
     Draining,
-    /// What is sent waits until the side is back, and what comes, too.
+    /// The side is away: what is sent and what comes waits until it is back.
     Away,
 }
 
@@ -86,7 +86,7 @@ struct Side {
     came: u8,
     rings: u8,
     inbox: VecDeque<Packet>,
-    /// What is sent while this side is away.
+    /// Packets sent while this side is away.
     held: VecDeque<Packet>,
 }
 
@@ -95,7 +95,7 @@ struct World {
     sides: [Side; 2],
 }
 
-/// What is explored.
+/// The worlds that are explored.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     /// Messages of each side, of one unit each.
@@ -388,7 +388,7 @@ fn explore(case: Case) -> Result<usize, String> {
     Ok(seen.len())
 }
 
-/// What is explored without a mistake, and with each.
+/// The cases: without a mistake, and with each.
 const CASES: [([u8; 2], [u8; 2]); 4] =
     [([2, 0], [2, 0]), ([2, 0], [1, 1]), ([2, 0], [2, 1]), ([1, 1], [2, 1])];
 

@@ -99,7 +99,7 @@ impl Kept {
 struct Lanes {
     out: OutQueue<ReqId>,
     inc: InQueue<ReqId>,
-    /// Whether either side is away for a checkpoint.
+    /// State of checkpoints of either side.
     rest: Rest,
     /// A ring of the peer's could not be mapped: it is not offered rings any more.
     barred: bool,
